@@ -1,0 +1,95 @@
+"""Checks of arguments. Every message names the parameter, what it should be, what was found."""
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def check_positive(name: str, value: float) -> None:
+    """Raise unless `value` is a finite number above 0."""
+    should = "be a finite number above 0"
+    _check_finite(name, value, should)
+    if value <= 0:
+        raise ValueError(message(name, should, value))
+
+
+def check_non_negative(name: str, value: float) -> None:
+    """Raise unless `value` is a finite number of at least 0."""
+    should = "be a finite number of at least 0"
+    _check_finite(name, value, should)
+    if value < 0:
+        raise ValueError(message(name, should, value))
+
+
+def check_integer(name: str, value: int, *, minimum: int | None = None) -> None:
+    """Raise unless `value` is an integer of at least `minimum`."""
+    should = "be an integer" if minimum is None else f"be an integer of at least {minimum}"
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(message(name, should, value))
+    if minimum is not None and value < minimum:
+        raise ValueError(message(name, should, value))
+
+
+def check_chunk_size(name: str, value: int | None) -> None:
+    """Raise unless `value` is None or an integer of at least 2."""
+    if value is not None:
+        check_integer(name, value, minimum=2)
+
+
+def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    """Raise unless `value` is one of `choices`."""
+    if value not in choices:
+        raise ValueError(message(name, f"be one of {', '.join(map(repr, choices))}", value))
+
+
+def check_decoder(W_dec: Tensor) -> None:
+    """Raise unless `W_dec` is a floating-point matrix with at least one row."""
+    _check_floating("W_dec", W_dec)
+    if W_dec.ndim != 2 or W_dec.numel() == 0:
+        should = "have shape [d_sae, d_in], neither of them 0"
+        raise ValueError(message("W_dec.shape", should, tuple(W_dec.shape)))
+
+
+def check_feature_acts(feature_acts: Tensor, *, d_sae: int) -> None:
+    """Raise unless `feature_acts` is a batch of activations of `d_sae` latents."""
+    _check_floating("feature_acts", feature_acts)
+    shape = tuple(feature_acts.shape)
+    if feature_acts.ndim < 2 or shape[-1] != d_sae:
+        should = f"be [batch, {d_sae}], with a column for each row of `W_dec`"
+        raise ValueError(message("feature_acts.shape", should, shape))
+    if feature_acts.numel() == 0:
+        raise ValueError(message("feature_acts.shape", "hold at least one sample", shape))
+
+
+def check_neighbors(neighbors: Tensor, *, d_sae: int) -> None:
+    """Raise unless `neighbors` is a vector of `d_sae` integers."""
+    _check_tensor("neighbors", neighbors)
+    if neighbors.dtype != torch.long:
+        raise TypeError(message("neighbors.dtype", "be torch.int64", neighbors.dtype))
+    if neighbors.shape != (d_sae,):
+        should = f"be [{d_sae}], with an entry for each row of `W_dec`"
+        raise ValueError(message("neighbors.shape", should, tuple(neighbors.shape)))
+
+
+def message(name: str, should: str, found: object) -> str:
+    """The text of every error."""
+    return f"Parameter `{name}` should {should}. Found `{name} = {found!r}`."
+
+
+def _check_finite(name: str, value: float, should: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(message(name, should, value))
+    if not math.isfinite(value):
+        raise ValueError(message(name, should, value))
+
+
+def _check_tensor(name: str, value: Tensor) -> None:
+    if not isinstance(value, Tensor):
+        raise TypeError(message(name, "be a torch.Tensor", value))
+
+
+def _check_floating(name: str, value: Tensor) -> None:
+    _check_tensor(name, value)
+    if not value.is_floating_point():
+        raise TypeError(message(f"{name}.dtype", "be a floating-point type", value.dtype))

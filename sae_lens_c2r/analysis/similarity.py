@@ -1,0 +1,102 @@
+"""How alike the decoder's rows are: composition, its chance level, redundant pairs."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from sae_lens_c2r._checks import check_decoder
+from sae_lens_c2r.penalties import nearest_neighbors
+from sae_lens_c2r.penalties._precision import full_precision, unit_rows
+from sae_lens_c2r.penalties.c2r import pair_cosines
+from sae_lens_c2r.penalties.neighbors import ROWS_PER_TILE
+
+
+def composition(W_dec: Tensor) -> float:
+    r"""Mean over the latents of the highest cosine with another latent's decoder row.
+
+    .. math:: \frac 1k \sum_{i=1}^k \max_{j \neq i} \langle \hat w_i, \hat w_j \rangle
+
+    The paper's feature composition metric (Section 6.7), over the whole dictionary. Compare
+    it with `chance_composition`: below that, lower is not better.
+
+    Args:
+        W_dec: Decoder, shape ``[d_sae, d_in]``.
+
+    Returns:
+        A number from -1 to 1.
+
+    Raises:
+        TypeError: If `W_dec` is not a floating-point tensor.
+        ValueError: If `W_dec` is not two-dimensional.
+    """
+    return max_cosines(W_dec).mean().item()
+
+
+@torch.no_grad()
+def max_cosines(W_dec: Tensor) -> Float[Tensor, " d_sae"]:
+    """The highest cosine of each decoder row with another, over the whole dictionary."""
+    return pair_cosines(W_dec, nearest_neighbors(W_dec, chunk_size=None))
+
+
+def chance_composition(d_sae: int, d_in: int) -> float:
+    r"""What `composition` is on average for random directions.
+
+    .. math::
+        \mathbb E \max_{j < k} c_j = 1 - \int_{-1}^1 F(c)^{k-1} \, dc, \qquad
+        F'(c) \propto (1 - c^2)^{(d-3)/2}
+
+    F is the distribution of the cosine of two random directions in d dimensions, and the
+    k - 1 cosines of one latent are independent. For large k and d it is a little below the
+    rule of thumb :math:`\sqrt{2 \ln k / d}`.
+
+    Args:
+        d_sae: Latents, k, at least 2.
+        d_in: Dimension of the inputs, d, at least 2.
+
+    Returns:
+        The chance level.
+    """
+    # With c = sin(angle) the density is cos(angle)^(d-2), which is finite everywhere.
+    angle = torch.linspace(-math.pi / 2, math.pi / 2, 20001, dtype=torch.float64)
+    density = angle.cos() ** (d_in - 2)
+    cdf = torch.cumulative_trapezoid(density, angle)
+    at_most = torch.cat([cdf.new_zeros(1), cdf / cdf[-1]]) ** (d_sae - 1)
+    return 1 - torch.trapezoid(at_most * angle.cos(), angle).item()
+
+
+@dataclass(frozen=True)
+class RedundantPairs:
+    """Pairs of latents, the most alike first."""
+
+    latents: Tensor  # [pairs, 2], the lower index first
+    cosines: Tensor  # [pairs]
+
+    def __len__(self) -> int:
+        return len(self.cosines)
+
+
+@torch.no_grad()
+def redundant_pairs(W_dec: Tensor, *, above: float) -> RedundantPairs:
+    """Every unordered pair of latents whose decoder rows have a cosine over a threshold.
+
+    Args:
+        W_dec: Decoder, shape ``[d_sae, d_in]``.
+        above: The threshold.
+
+    Returns:
+        The pairs, by falling cosine.
+    """
+    check_decoder(W_dec)
+    latents, cosines = [], []
+    with full_precision(W_dec):
+        unit = unit_rows(W_dec)
+        for start in range(0, len(unit), ROWS_PER_TILE):
+            tile = unit[start : start + ROWS_PER_TILE] @ unit[start:].T
+            found = (tile > above).triu(diagonal=1).nonzero()
+            latents.append(found + start)
+            cosines.append(tile[found[:, 0], found[:, 1]])
+    order = torch.cat(cosines).argsort(descending=True)
+    return RedundantPairs(torch.cat(latents)[order], torch.cat(cosines)[order])

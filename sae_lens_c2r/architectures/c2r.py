@@ -1,0 +1,158 @@
+"""C2R for any SAELens training architecture: what a config and an SAE gain by it."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import torch
+from sae_lens.saes.sae import (
+    TrainCoefficientConfig,
+    TrainingSAE,
+    TrainStepInput,
+    TrainStepOutput,
+)
+from torch import Tensor
+
+from sae_lens_c2r._checks import (
+    check_choice,
+    check_chunk_size,
+    check_integer,
+    check_non_negative,
+    check_positive,
+)
+from sae_lens_c2r.penalties import (
+    c2r_penalty,
+    nearest_neighbors,
+    step_generator,
+    transfer_factor,
+    typical_norm,
+)
+from sae_lens_c2r.penalties.c2r import pair_cosines
+
+COEFFICIENT = "c2r"  # SAELens logs it as `details/c2r_coefficient`
+Scaling = Literal["transfer", "none"]
+
+
+@dataclass(kw_only=True)
+class C2RConfigMixin:
+    """Configuration of the C2R penalty, to stand before a training config among its bases.
+
+    Args:
+        c2r_coefficient (float): Strength of the penalty, lambda in the paper; 5 is its choice. With 0 the SAE trains as its backbone does, bit for bit.
+        c2r_warm_up_steps (int): Training steps over which the coefficient grows linearly from 0.
+        c2r_interval (int): Apply the penalty at every c2r_interval-th step, multiplied by c2r_interval; T in the paper.
+        c2r_chunk_size (int | None): Latents among which a nearest neighbour is searched, drawn anew at each penalty step; C in the paper. None searches the whole dictionary.
+        c2r_exponent (float): Exponent of the summed norms; 1 in the paper.
+        c2r_scaling (str): 'transfer' rescales the coefficient so that one value suits every batch size, width and scale of activations; 'none' takes it literally, for activations of unit norm.
+        c2r_seed (int): Seed of the chunks; with the number of the step it determines them.
+    """
+
+    c2r_coefficient: float = 5.0
+    c2r_warm_up_steps: int = 0
+    c2r_interval: int = 5
+    c2r_chunk_size: int | None = 8192
+    c2r_exponent: float = 1.0
+    c2r_scaling: Scaling = "transfer"
+    c2r_seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the options, then let the backbone check its own."""
+        check_non_negative("c2r_coefficient", self.c2r_coefficient)
+        check_integer("c2r_warm_up_steps", self.c2r_warm_up_steps, minimum=0)
+        check_integer("c2r_interval", self.c2r_interval, minimum=1)
+        check_chunk_size("c2r_chunk_size", self.c2r_chunk_size)
+        check_positive("c2r_exponent", self.c2r_exponent)
+        check_choice("c2r_scaling", self.c2r_scaling, get_args(Scaling))
+        check_integer("c2r_seed", self.c2r_seed)
+        super().__post_init__()  # type: ignore[misc]  # the config this is mixed into
+
+
+class C2RMixin(TrainingSAE[Any]):
+    """The C2R penalty as one more entry of a training SAE's losses, to stand before its base.
+
+    Every T-th step adds `c2r_loss` = T * lambda_eff * `c2r_penalty`, Eq. (26) of the paper.
+    Every step shows the last values of `c2r_penalty`, of `c2r_effective_coefficient`
+    (lambda_eff, without T) and of `c2r_mean_max_cosine` (mean cosine of the latents with
+    their neighbours in the chunk) among the metrics, because SAELens may never log a step
+    that has a penalty.
+    """
+
+    _c2r_metrics: dict[str, Tensor | float] | None = None
+
+    def get_coefficients(self) -> dict[str, float | TrainCoefficientConfig]:
+        """The backbone's coefficients and ours, warmed up and logged by SAELens."""
+        ours = TrainCoefficientConfig(self.cfg.c2r_coefficient, self.cfg.c2r_warm_up_steps)
+        return {**super().get_coefficients(), COEFFICIENT: ours}  # type: ignore[safe-super]
+
+    def calculate_aux_loss(
+        self,
+        step_input: TrainStepInput,
+        feature_acts: Tensor,
+        hidden_pre: Tensor,
+        sae_out: Tensor,
+    ) -> dict[str, Tensor]:
+        """The backbone's auxiliary losses and, on penalty steps, `c2r_loss`."""
+        losses = super().calculate_aux_loss(  # type: ignore[safe-super]
+            step_input=step_input,
+            feature_acts=feature_acts,
+            hidden_pre=hidden_pre,
+            sae_out=sae_out,
+        )
+        if isinstance(losses, Tensor):  # SAELens allows an architecture this shorthand
+            losses = {"auxiliary_loss": losses}
+        return {**losses, **self._c2r_losses(step_input, feature_acts)}
+
+    def training_forward_pass(self, step_input: TrainStepInput) -> TrainStepOutput:
+        """The backbone's forward pass, with our metrics."""
+        output = super().training_forward_pass(step_input)
+        output.metrics.update(self._c2r_metrics or {})
+        return output
+
+    # Left out of `compile_sae`: the number of the step would recompile it at every step.
+    @torch.compiler.disable
+    def _c2r_losses(
+        self, step_input: TrainStepInput, feature_acts: Tensor
+    ) -> dict[str, Tensor]:
+        step = step_input.n_training_steps
+        due = step % self.cfg.c2r_interval == 0
+        # A run resumed between two penalty steps has nothing to show yet at its first log.
+        if not due and not (step_input.is_logging_step and self._c2r_metrics is None):
+            return {}
+
+        coefficient = step_input.coefficients[COEFFICIENT]
+        # A coefficient of 0 only measures the penalty: the backbone's losses stay as they are.
+        applied = due and coefficient > 0
+        with torch.set_grad_enabled(applied and torch.is_grad_enabled()):
+            neighbors = nearest_neighbors(
+                self.W_dec,
+                chunk_size=self.cfg.c2r_chunk_size,
+                generator=step_generator(self.cfg.c2r_seed, step),
+            )
+            penalty = c2r_penalty(
+                self._in_units_of_unit_rows(feature_acts),
+                self.W_dec,
+                exponent=self.cfg.c2r_exponent,
+                neighbors=neighbors,
+            )
+        effective = coefficient * self._c2r_scale(step_input.sae_in)
+        self._c2r_metrics = {
+            "c2r_penalty": penalty.detach(),
+            "c2r_effective_coefficient": effective,
+            "c2r_mean_max_cosine": pair_cosines(self.W_dec.detach(), neighbors).mean(),
+        }
+        return {"c2r_loss": self.cfg.c2r_interval * effective * penalty} if applied else {}
+
+    def _in_units_of_unit_rows(self, feature_acts: Tensor) -> Tensor:
+        if getattr(self.cfg, "rescale_acts_by_decoder_norm", False):
+            return feature_acts  # SAELens has multiplied by the decoder norms already
+        return feature_acts * self.W_dec.norm(dim=-1)
+
+    def _c2r_scale(self, sae_in: Tensor) -> Tensor | float:
+        if self.cfg.c2r_scaling == "none":
+            return 1.0
+        factor = transfer_factor(
+            batch_size=sae_in.shape[:-1].numel(),
+            d_sae=self.cfg.d_sae,
+            d_in=self.cfg.d_in,
+            chunk_size=self.cfg.c2r_chunk_size,
+        )
+        return factor * typical_norm(sae_in)

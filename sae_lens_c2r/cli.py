@@ -1,0 +1,99 @@
+"""The command `sae-lens-c2r`. Each of its commands is one call of the library.
+
+Heavy modules are imported by the command that needs them: `--help` answers at once.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+
+from sae_lens_c2r import __version__
+
+app = typer.Typer(
+    help="C2R (Cross-sample Consistency Regularization) for SAELens.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"sae-lens-c2r {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def demo(
+    out: Annotated[
+        Path, typer.Option(help="Folder for the SAEs, the numbers and the report.")
+    ] = Path("demo-output"),
+    tokens: Annotated[int, typer.Option(help="Tokens of training.")] = 400_000,
+    d_sae: Annotated[int, typer.Option(help="Latents of each SAE.")] = 4096,
+    k: Annotated[int, typer.Option(help="Latents active per token, on average.")] = 32,
+    c2r_coefficient: Annotated[float, typer.Option(help="Strength of the C2R penalty.")] = 5.0,
+    seed: Annotated[int, typer.Option(help="Seed of the weights and of the data.")] = 0,
+    device: Annotated[
+        str | None, typer.Option(help="Torch device.", show_default="cuda if there is one")
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the files of an earlier demo in --out.")
+    ] = False,
+) -> None:
+    """Train BatchTopK with and without C2R on a real transformer, offline, and compare them."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    console = Console()
+    console.print("Loading SAELens ...")
+    import torch
+
+    from sae_lens_c2r.demo.run import run_demo
+    from sae_lens_c2r.demo.settings import DemoError, DemoSettings
+
+    try:
+        settings = DemoSettings(
+            out=out,
+            tokens=tokens,
+            d_sae=d_sae,
+            k=k,
+            c2r_coefficient=c2r_coefficient,
+            seed=seed,
+            device=device or ("cuda" if torch.cuda.is_available() else "cpu"),
+            overwrite=overwrite,
+        )
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    try:
+        run_demo(settings, console)
+    except DemoError as error:
+        _fail(str(error))
+
+
+def _fail(reason: str) -> NoReturn:
+    print(reason, file=sys.stderr)
+    raise typer.Exit(code=1)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command.
+
+    Args:
+        arguments: What would follow `sae-lens-c2r`; `None` reads the command line.
+    """
+    app(arguments if arguments is None else list(arguments))

@@ -1,0 +1,69 @@
+"""What the demo trains, on what, and for how long."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sae_lens_c2r._checks import check_integer, check_non_negative, message
+
+PLAIN, REGULARIZED = "batchtopk", "batchtopk_c2r"
+HOOK_NAME = "bert.encoder.layer.3"
+D_IN = 384
+CONTEXT_SIZE = 128
+BATCH_SIZE = 2048
+
+
+class DemoError(Exception):
+    """What keeps the demo from running, in one line for its user."""
+
+
+@dataclass(frozen=True)
+class DemoSettings:
+    """The options of `sae-lens-c2r demo`.
+
+    Args:
+        out: Folder for everything it writes.
+        tokens: Tokens of training.
+        d_sae: Latents of each SAE.
+        k: Latents active per token, on average over a batch.
+        c2r_coefficient: Strength of the penalty.
+        seed: Seed of the weights, of the split of the text and of the order of the data.
+        device: Torch device to train on.
+        overwrite: Whether `out` may hold files already.
+
+    Raises:
+        TypeError: If a number is of the wrong type.
+        ValueError: If a number is out of its range.
+    """
+
+    out: Path
+    tokens: int = 400_000
+    d_sae: int = 4096
+    k: int = 32
+    c2r_coefficient: float = 5.0
+    seed: int = 0
+    device: str = "cpu"
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        check_integer("tokens", self.tokens, minimum=BATCH_SIZE)
+        check_integer("d_sae", self.d_sae, minimum=2)
+        check_integer("k", self.k, minimum=1)
+        if self.k > self.d_sae:
+            raise ValueError(message("k", f"be at most `d_sae = {self.d_sae}`", self.k))
+        check_non_negative("c2r_coefficient", self.c2r_coefficient)
+        check_integer("seed", self.seed, minimum=0)
+
+    def prepare_out(self) -> None:
+        """Create `out`.
+
+        Raises:
+            DemoError: If it is not an empty folder and may not be overwritten.
+        """
+        if self.out.exists() and not self.out.is_dir():
+            raise DemoError(f"--out should be a folder. Found a file: {self.out}")
+        if not self.overwrite and self.out.is_dir() and any(self.out.iterdir()):
+            raise DemoError(
+                f"--out should be empty. Found files in {self.out}; "
+                "choose another folder, or replace the demo's files there with --overwrite."
+            )
+        self.out.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,25 @@
+"""Arithmetic in at least float32, inside autocast and outside it."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+def full_precision(tensor: Tensor) -> torch.autocast:
+    """A context in which autocast does not lower the precision on the device of `tensor`."""
+    return torch.autocast(device_type=tensor.device.type, enabled=False)
+
+
+def at_least_float32(*tensors: Tensor) -> torch.dtype:
+    """The dtype that holds all `tensors` without loss, float32 or wider."""
+    dtype = torch.float32
+    for tensor in tensors:
+        dtype = torch.promote_types(dtype, tensor.dtype)
+    return dtype
+
+
+def unit_rows(W_dec: Float[Tensor, "d_sae d_in"]) -> Float[Tensor, "d_sae d_in"]:
+    """The rows of `W_dec` scaled to norm 1; zero rows stay zero, with finite gradients."""
+    W_dec = W_dec.to(at_least_float32(W_dec))
+    norms = torch.linalg.vector_norm(W_dec, dim=-1, keepdim=True)
+    return W_dec / torch.where(norms > 0, norms, 1.0)

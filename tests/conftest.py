@@ -1,0 +1,38 @@
+"""Settings that must stand before anything is imported, Hypothesis's profiles, devices."""
+
+import os
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["WANDB_MODE"] = "disabled"
+
+import jaxtyping
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("dev", max_examples=30, deadline=None)
+settings.register_profile(
+    "ci", max_examples=100, deadline=None, derandomize=True, print_blob=True
+)
+settings.register_profile(
+    "thorough", max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+# Two test processes on two cores: more threads than cores would only make them wait.
+torch.set_num_threads(1)
+
+
+@pytest.fixture
+def unchecked_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls as users make them, who have the library's own checks and no beartype."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+
+
+DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+
+
+@pytest.fixture(params=DEVICES)
+def device(request: pytest.FixtureRequest) -> str:
+    """Every device that this machine has."""
+    return request.param

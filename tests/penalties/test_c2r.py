@@ -1,0 +1,232 @@
+"""The penalty against its definition and its laws."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sae_lens_c2r import c2r_penalty, nearest_neighbors
+from tests import properties, reference
+from tests.strategies import VALUES, Case, cases, chunk_sizes, exponents, seeds
+
+
+def assert_agrees(
+    found: torch.Tensor, expected: torch.Tensor, size_of_terms: float = 1.0
+) -> None:
+    """To 1e-12, relative to the largest entry or to the terms that may cancel in it."""
+    scale = max(1.0, size_of_terms, expected.abs().max().item())
+    torch.testing.assert_close(found / scale, expected / scale, rtol=0, atol=1e-12)
+
+
+@given(case=cases(), chunk_size=chunk_sizes, exponent=exponents, seed=seeds)
+def test_equals_the_definition_in_value_and_gradient(
+    case: Case, chunk_size: int | None, exponent: float, seed: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    neighbors = nearest_neighbors(case.W_dec, chunk_size=chunk_size, generator=generator)
+    found = properties.gradients(
+        case,
+        exponent=exponent,
+        chunk_size=chunk_size,
+        generator=torch.Generator().manual_seed(seed),
+    )
+    acts = case.feature_acts.clone().requires_grad_()
+    W_dec = case.W_dec.clone().requires_grad_()
+    expected = reference.penalty(acts, W_dec, neighbors.tolist(), exponent)
+    assert_agrees(found[0], expected.detach())
+    if expected > 0:
+        grads = torch.autograd.grad(expected, (acts, W_dec), materialize_grads=True)
+        shortest = min(length for length in case.W_dec.norm(dim=1).tolist() if length > 0)
+        largest_pair = (2 * case.feature_acts.norm(dim=0).max().item()) ** exponent
+        assert_agrees(found[1], grads[0])
+        assert_agrees(found[2], grads[1], largest_pair / shortest)
+
+
+@given(case=cases(), exponent=exponents, chunk_size=chunk_sizes)
+def test_is_finite_and_not_negative(
+    case: Case, exponent: float, chunk_size: int | None
+) -> None:
+    properties.is_finite_and_not_negative(case, exponent=exponent, chunk_size=chunk_size)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@given(case=cases())
+def test_low_precision_inputs_give_finite_values_near_the_exact_one(
+    dtype: torch.dtype, case: Case
+) -> None:
+    low = Case(case.feature_acts.to(dtype), case.W_dec.to(dtype))
+    properties.is_finite_and_not_negative(low, chunk_size=None)
+    neighbors = nearest_neighbors(low.W_dec)
+    found = c2r_penalty(low.feature_acts, low.W_dec, neighbors=neighbors)
+    assert found.dtype == torch.float32
+    exact = c2r_penalty(low.feature_acts.double(), low.W_dec.double(), neighbors=neighbors)
+    torch.testing.assert_close(found.double(), exact, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("magnitude", [1e-15, 1e15])
+@given(case=cases())
+def test_huge_and_tiny_magnitudes_stay_finite(magnitude: float, case: Case) -> None:
+    scaled = Case((magnitude * case.feature_acts).float(), (magnitude * case.W_dec).float())
+    properties.is_finite_and_not_negative(scaled)
+
+
+@given(case=cases())
+def test_is_zero_for_an_obtuse_decoder(case: Case) -> None:
+    d_sae = case.d_sae
+    orthogonal = 3 * torch.eye(d_sae, dtype=torch.float64)
+    properties.is_zero_without_positive_cosines(Case(case.feature_acts, orthogonal))
+    opposite = torch.tensor([[1.0, 2.0], [-1.0, -2.0]], dtype=torch.float64)
+    if d_sae >= 2:
+        properties.is_zero_without_positive_cosines(Case(case.feature_acts[:, :2], opposite))
+
+
+@given(case=cases(), scale=st.floats(1e-3, 1e3), exponent=exponents)
+def test_is_homogeneous(case: Case, scale: float, exponent: float) -> None:
+    properties.is_homogeneous(case, scale, exponent)
+
+
+@given(case=cases(), data=st.data())
+def test_ignores_signs_orders_and_lengths(case: Case, data: st.DataObject) -> None:
+    batch, d_sae = case.feature_acts.shape
+    signs = data.draw(st.lists(st.sampled_from([-1.0, 1.0]), min_size=d_sae, max_size=d_sae))
+    properties.ignores_signs_of_activations(case, torch.tensor(signs))
+    samples = torch.tensor(data.draw(st.permutations(range(batch))))
+    properties.ignores_order_of_samples(case, samples)
+    lengths = data.draw(st.lists(st.floats(1e-2, 1e2), min_size=d_sae, max_size=d_sae))
+    properties.ignores_lengths_of_decoder_rows(case, torch.tensor(lengths, dtype=torch.float64))
+    latents = torch.tensor(data.draw(st.permutations(range(d_sae))))
+    properties.ignores_order_of_latents(case, latents)
+
+
+@given(pair=st.lists(st.tuples(VALUES, VALUES), min_size=1, max_size=6))
+def test_splitting_one_latent_over_two_never_lowers_the_norms(
+    pair: list[tuple[float, float]],
+) -> None:
+    left, right = torch.tensor(pair, dtype=torch.float64).T
+    properties.splitting_never_lowers_the_norms(left, right)
+
+
+def test_prefers_one_consistent_latent_to_two_split_ones() -> None:
+    W_dec = torch.tensor([[1.0, 0.1], [1.0, -0.1]])
+    merged = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
+    split = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    assert c2r_penalty(split, W_dec) > c2r_penalty(merged, W_dec)
+
+
+def test_gate_is_the_squared_cosine() -> None:
+    """Two unit activations at 60 degrees: cos^2 = 1/4, norms 1 + 1."""
+    W_dec = torch.tensor([[1.0, 0.0], [0.5, 0.75**0.5]], dtype=torch.float64)
+    penalty = c2r_penalty(torch.eye(2, dtype=torch.float64), W_dec)
+    assert penalty.item() == pytest.approx(0.5, abs=1e-15)
+
+
+@pytest.mark.parametrize("exponent", [1.0, 1.7])
+def test_gradcheck(exponent: float) -> None:
+    torch.manual_seed(0)
+    acts = torch.randn(4, 6, dtype=torch.float64, requires_grad=True)
+    W_dec = torch.randn(6, 3, dtype=torch.float64, requires_grad=True)
+    neighbors = nearest_neighbors(W_dec)
+
+    def penalty(acts: torch.Tensor, W_dec: torch.Tensor) -> torch.Tensor:
+        return c2r_penalty(acts, W_dec, exponent=exponent, neighbors=neighbors)
+
+    assert torch.autograd.gradcheck(penalty, (acts, W_dec))
+    assert torch.autograd.gradgradcheck(penalty, (acts, W_dec))
+
+
+@given(case=cases(), exponent=exponents)
+def test_sparse_activations_give_the_dense_result(case: Case, exponent: float) -> None:
+    neighbors = nearest_neighbors(case.W_dec)
+    dense = case.feature_acts.clone().requires_grad_()
+    leaf = case.feature_acts.clone().requires_grad_()
+    options = {"exponent": exponent, "neighbors": neighbors}
+    expected = c2r_penalty(dense, case.W_dec, **options)
+    found = c2r_penalty(leaf.to_sparse(), case.W_dec, **options)
+    assert_agrees(found.detach(), expected.detach())
+    expected.backward()
+    found.backward()
+    # A sparse tensor has gradients only where it has entries; a dense zero's is 0 as well.
+    assert_agrees(leaf.grad.to_dense(), dense.grad)
+
+
+def test_any_leading_dimensions_are_the_batch() -> None:
+    acts, W_dec = torch.randn(2, 3, 4, 8), torch.randn(8, 5)
+    assert c2r_penalty(acts, W_dec) == c2r_penalty(acts.view(24, 8), W_dec)
+    torch.testing.assert_close(c2r_penalty(acts.to_sparse(), W_dec), c2r_penalty(acts, W_dec))
+
+
+def test_autocast_changes_nothing(device: str) -> None:
+    acts, W_dec = torch.randn(16, 64, device=device), torch.randn(64, 8, device=device)
+    outside = c2r_penalty(acts, W_dec)
+    with torch.autocast(device, dtype=torch.bfloat16):
+        inside = c2r_penalty(acts, W_dec)
+    assert torch.equal(inside, outside)
+
+
+def test_every_device_gives_the_same(device: str) -> None:
+    acts = torch.randn(16, 64, dtype=torch.float64)
+    W_dec = torch.randn(64, 8, dtype=torch.float64)
+    found = c2r_penalty(acts.to(device), W_dec.to(device))
+    torch.testing.assert_close(found.cpu(), c2r_penalty(acts, W_dec))
+
+
+def test_keeps_no_matrix_of_similarities_for_backward() -> None:
+    saved: list[int] = []
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        saved.append(tensor.numel())
+        return tensor
+
+    d_sae = 256
+    acts = torch.randn(4, d_sae, requires_grad=True)
+    W_dec = torch.randn(d_sae, 8, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        c2r_penalty(acts, W_dec)
+    assert saved
+    assert max(saved) <= d_sae * 8
+
+
+ACTS, W_DEC = torch.zeros(2, 3), torch.zeros(3, 4)
+
+
+@pytest.mark.usefixtures("unchecked_types")
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "says"),
+    [
+        (
+            (torch.zeros(2, 5), W_DEC),
+            {},
+            ValueError,
+            "`feature_acts.shape` should be [batch, 3]",
+        ),
+        ((torch.zeros(3), W_DEC), {}, ValueError, "Found `feature_acts.shape = (3,)`"),
+        ((torch.zeros(0, 3), W_DEC), {}, ValueError, "hold at least one sample"),
+        ((ACTS.long(), W_DEC), {}, TypeError, "Found `feature_acts.dtype = torch.int64`"),
+        ((ACTS, W_DEC.int()), {}, TypeError, "Found `W_dec.dtype = torch.int32`"),
+        (
+            (ACTS, W_DEC),
+            {"exponent": 0},
+            ValueError,
+            "finite number above 0. Found `exponent = 0`",
+        ),
+        ((ACTS, W_DEC), {"exponent": float("nan")}, ValueError, "Found `exponent = nan`"),
+        ((ACTS, W_DEC), {"exponent": "1"}, TypeError, "Found `exponent = '1'`"),
+        ((ACTS, W_DEC), {"chunk_size": 0}, ValueError, "Found `chunk_size = 0`"),
+        (
+            (ACTS, W_DEC),
+            {"neighbors": torch.zeros(3)},
+            TypeError,
+            "`neighbors.dtype = torch.float32`",
+        ),
+        (
+            (ACTS, W_DEC),
+            {"neighbors": torch.zeros(4, dtype=torch.long)},
+            ValueError,
+            "`neighbors.shape` should be [3]",
+        ),
+    ],
+)
+def test_bad_input_is_named(arguments, options, error, says) -> None:
+    with pytest.raises(error) as raised:
+        c2r_penalty(*arguments, **options)
+    assert says in str(raised.value)

@@ -1,0 +1,117 @@
+"""The search for the nearest decoder row."""
+
+import random
+
+import pytest
+import torch
+from hypothesis import given
+
+from sae_lens_c2r import nearest_neighbors
+from sae_lens_c2r.penalties import neighbors as neighbors_module
+from sae_lens_c2r.penalties import step_generator
+from tests import reference
+from tests.strategies import Case, cases, chunk_sizes, seeds
+
+
+def chunks_drawn(d_sae: int, chunk_size: int | None, seed: int) -> list[list[int]]:
+    if chunk_size is None or chunk_size >= d_sae:
+        return [list(range(d_sae))]
+    order = torch.randperm(d_sae, generator=torch.Generator().manual_seed(seed))
+    return [chunk.tolist() for chunk in order.split(chunk_size)]
+
+
+@given(case=cases(), chunk_size=chunk_sizes, seed=seeds)
+def test_each_neighbor_has_the_highest_cosine_of_the_chunk(
+    case: Case, chunk_size: int | None, seed: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    found = nearest_neighbors(case.W_dec, chunk_size=chunk_size, generator=generator)
+    chunks = chunks_drawn(case.d_sae, chunk_size, seed)
+    expected = reference.nearest(case.W_dec, chunks)
+    for chunk in chunks:
+        for i in chunk:
+            j = int(found[i])
+            assert j in chunk
+            assert (j == i) == (len(chunk) == 1)
+            best = reference.cosine(case.W_dec[i], case.W_dec[expected[i]])
+            assert abs(reference.cosine(case.W_dec[i], case.W_dec[j]) - best) < 1e-12
+
+
+@pytest.mark.parametrize("d_sae", [1, 2, 37, 100])
+def test_tiles_do_not_change_the_result(d_sae: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    W_dec = torch.randn(d_sae, 8, dtype=torch.float64)
+    whole = nearest_neighbors(W_dec, chunk_size=None)
+    monkeypatch.setattr(neighbors_module, "ROWS_PER_TILE", 16)
+    assert torch.equal(nearest_neighbors(W_dec, chunk_size=None), whole)
+
+
+def test_the_same_seed_and_step_draw_the_same_chunks() -> None:
+    W_dec = torch.randn(64, 8)
+
+    def found(seed: int, step: int) -> list[int]:
+        generator = step_generator(seed, step)
+        return nearest_neighbors(W_dec, chunk_size=8, generator=generator).tolist()
+
+    assert found(3, 10) == found(3, 10)
+    assert len({tuple(found(*at)) for at in [(3, 10), (3, 11), (4, 10), (31, 0)]}) == 4
+
+
+def test_without_a_generator_every_evaluation_draws_anew() -> None:
+    W_dec = torch.randn(64, 8)
+    drawn = {tuple(nearest_neighbors(W_dec, chunk_size=8).tolist()) for _ in range(3)}
+    assert len(drawn) == 3
+
+
+@pytest.mark.usefixtures("unchecked_types")  # beartype draws from Python's random state
+@pytest.mark.parametrize("generator", [None, step_generator(0, 0)])
+def test_the_global_random_states_are_left_alone(generator: torch.Generator | None) -> None:
+    W_dec = torch.randn(64, 8)
+    before = torch.get_rng_state(), random.getstate()
+    nearest_neighbors(W_dec, chunk_size=8, generator=generator)
+    step_generator(1, 2)
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert random.getstate() == before[1]
+
+
+def test_chance_finds_redundant_pairs_over_the_steps() -> None:
+    """A pair is examined when one chunk holds both: every 4th time or so in chunks of 1/4."""
+    W_dec = torch.randn(64, 64)
+    W_dec[40] = W_dec[7]
+    together = [
+        nearest_neighbors(W_dec, chunk_size=16, generator=step_generator(0, step))[7] == 40
+        for step in range(200)
+    ]
+    assert 20 < sum(together) < 90
+
+
+def test_every_device_finds_the_same(device: str) -> None:
+    W_dec = torch.randn(200, 16, dtype=torch.float64)
+    found = nearest_neighbors(W_dec.to(device), chunk_size=64, generator=step_generator(0, 0))
+    assert found.device.type == device
+    assert torch.equal(
+        found.cpu(), nearest_neighbors(W_dec, chunk_size=64, generator=step_generator(0, 0))
+    )
+
+
+@pytest.mark.usefixtures("unchecked_types")
+@pytest.mark.parametrize(
+    ("W_dec", "options", "error", "says"),
+    [
+        (torch.zeros(3), {}, ValueError, "`W_dec.shape` should have shape [d_sae, d_in]"),
+        (torch.zeros(0, 3), {}, ValueError, "Found `W_dec.shape = (0, 3)`"),
+        (torch.zeros(3, 3, dtype=torch.long), {}, TypeError, "`W_dec.dtype = torch.int64`"),
+        ([[1.0]], {}, TypeError, "`W_dec` should be a torch.Tensor"),
+        (
+            torch.zeros(3, 3),
+            {"chunk_size": 1},
+            ValueError,
+            "integer of at least 2. Found `chunk_size = 1`",
+        ),
+        (torch.zeros(3, 3), {"chunk_size": 2.0}, TypeError, "Found `chunk_size = 2.0`"),
+        (torch.zeros(3, 3), {"chunk_size": True}, TypeError, "Found `chunk_size = True`"),
+    ],
+)
+def test_bad_input_is_named(W_dec, options, error, says) -> None:
+    with pytest.raises(error) as raised:
+        nearest_neighbors(W_dec, **options)
+    assert says in str(raised.value)

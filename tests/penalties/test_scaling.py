@@ -1,0 +1,44 @@
+"""Lambda that transfers."""
+
+import pytest
+import torch
+
+from sae_lens_c2r.penalties import transfer_factor, typical_norm
+
+PAPER = {"batch_size": 2048, "d_sae": 65536, "d_in": 2304, "chunk_size": 8192}
+
+
+def test_the_paper_is_taken_at_its_word_in_its_own_setting() -> None:
+    assert transfer_factor(**PAPER) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("changed", "factor"),
+    [
+        ({"batch_size": 4 * 2048}, 0.5),
+        ({"d_sae": 4 * 65536}, 2.0),
+        ({"d_in": 2 * 2304}, 2.0),
+        ({"chunk_size": 8192**2 // 1024}, 13 / 16),  # n = min(C, k) = 2**16 against 2**13
+        ({"chunk_size": None}, 13 / 16),
+    ],
+)
+def test_each_factor_by_itself(changed: dict[str, int | None], factor: float) -> None:
+    assert transfer_factor(**{**PAPER, **changed}) == pytest.approx(factor, rel=1e-12)
+
+
+@pytest.mark.parametrize("d_sae", [1, 2])
+def test_smallest_dictionaries_have_a_finite_factor(d_sae: int) -> None:
+    assert 0 < transfer_factor(**{**PAPER, "d_sae": d_sae}) < float("inf")
+
+
+def test_typical_norm_is_not_driven_by_massive_tokens() -> None:
+    sae_in = torch.nn.functional.normalize(torch.randn(4, 25, 16), dim=-1)
+    sae_in[:, 0] *= 3000
+    assert typical_norm(sae_in).item() == pytest.approx(1.0, rel=1e-5)
+
+
+def test_typical_norm_is_detached_and_does_not_overflow() -> None:
+    sae_in = torch.full((8, 64), 6e4, dtype=torch.float16, requires_grad=True)
+    norm = typical_norm(sae_in)
+    assert not norm.requires_grad
+    assert norm.item() == pytest.approx(8 * 6e4, rel=1e-2)

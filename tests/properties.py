@@ -1,0 +1,89 @@
+"""The laws of the penalty, each written once."""
+
+import torch
+from hypothesis import assume
+from torch import Tensor
+
+from sae_lens_c2r import c2r_penalty, nearest_neighbors
+from sae_lens_c2r.penalties._precision import unit_rows
+from sae_lens_c2r.penalties.c2r import batch_norms, pair_cosines
+from tests.strategies import Case
+
+
+def gradients(case: Case, **options: object) -> tuple[Tensor, Tensor, Tensor]:
+    """The penalty and its gradients in the activations and the decoder."""
+    acts = case.feature_acts.clone().requires_grad_()
+    W_dec = case.W_dec.clone().requires_grad_()
+    penalty = c2r_penalty(acts, W_dec, **options)
+    return penalty.detach(), *torch.autograd.grad(penalty, (acts, W_dec))
+
+
+def assume_no_ties(W_dec: Tensor) -> None:
+    """Leave out decoders in which a latent has two nearest neighbours."""
+    unit = unit_rows(W_dec)
+    cosines = (unit @ unit.T).fill_diagonal_(-torch.inf)
+    if len(W_dec) > 2:
+        best, second = cosines.topk(2, dim=1).values.T
+        assume(bool((best - second > 1e-9).all()))
+
+
+def is_finite_and_not_negative(case: Case, **options: object) -> None:
+    penalty, *grads = gradients(case, **options)
+    assert penalty >= 0
+    assert penalty.isfinite()
+    assert all(grad.isfinite().all() for grad in grads)
+
+
+def is_zero_without_positive_cosines(case: Case) -> None:
+    """For an orthogonal or obtuse decoder the penalty and its gradients are exactly 0."""
+    neighbors = nearest_neighbors(case.W_dec, chunk_size=None)
+    assert (pair_cosines(case.W_dec, neighbors) <= 0).all(), "the case is not obtuse"
+    penalty, *grads = gradients(case, chunk_size=None)
+    assert penalty == 0
+    assert all((grad == 0).all() for grad in grads)
+
+
+def is_homogeneous(case: Case, scale: float, exponent: float) -> None:
+    """Degree `exponent` in the activations."""
+    scaled = c2r_penalty(scale * case.feature_acts, case.W_dec, exponent=exponent)
+    expected = scale**exponent * c2r_penalty(case.feature_acts, case.W_dec, exponent=exponent)
+    torch.testing.assert_close(scaled, expected, rtol=1e-11, atol=1e-12)
+
+
+def ignores_signs_of_activations(case: Case, signs: Tensor) -> None:
+    flipped = c2r_penalty(case.feature_acts * signs, case.W_dec)
+    assert flipped == c2r_penalty(case.feature_acts, case.W_dec)
+
+
+def ignores_order_of_samples(case: Case, order: Tensor) -> None:
+    permuted = c2r_penalty(case.feature_acts[order], case.W_dec)
+    expected = c2r_penalty(case.feature_acts, case.W_dec)
+    torch.testing.assert_close(permuted, expected, rtol=1e-12, atol=1e-12)
+
+
+def ignores_lengths_of_decoder_rows(case: Case, lengths: Tensor) -> None:
+    """For given neighbours; the activations are in units of unit-norm rows already."""
+    neighbors = nearest_neighbors(case.W_dec)
+    scaled = c2r_penalty(case.feature_acts, lengths[:, None] * case.W_dec, neighbors=neighbors)
+    expected = c2r_penalty(case.feature_acts, case.W_dec, neighbors=neighbors)
+    torch.testing.assert_close(scaled, expected, rtol=1e-12, atol=1e-9)
+
+
+def ignores_order_of_latents(case: Case, order: Tensor) -> None:
+    assume_no_ties(case.W_dec)
+    permuted = c2r_penalty(case.feature_acts[:, order], case.W_dec[order], chunk_size=None)
+    expected = c2r_penalty(case.feature_acts, case.W_dec, chunk_size=None)
+    torch.testing.assert_close(permuted, expected, rtol=1e-9, atol=1e-9)
+
+
+def splitting_never_lowers_the_norms(left: Tensor, right: Tensor) -> None:
+    """Minkowski, Eq. (4); the norms are equal only where the two parts are proportional."""
+    columns = torch.stack([left, right, left + right], dim=1)
+    split, whole = (
+        batch_norms(columns, torch.float64)[:2].sum(),
+        batch_norms(columns, torch.float64)[2],
+    )
+    assert split >= whole * (1 - 1e-12)
+    sine = (1 - torch.cosine_similarity(left, right, dim=0).clamp(-1, 1) ** 2).sqrt()
+    if sine > 1e-3 and left.norm() > 1e-3 and right.norm() > 1e-3:
+        assert split > whole

@@ -1,0 +1,54 @@
+"""Generators of decoders and activations, with the cases that break careless code."""
+
+from dataclasses import dataclass
+
+import torch
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from torch import Tensor
+
+# Neither so small nor so large that a square leaves float64's range.
+VALUES = st.floats(-1e3, 1e3, allow_subnormal=False).map(lambda x: x if abs(x) > 1e-6 else 0.0)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Activations [batch, d_sae] and a decoder [d_sae, d_in], in float64."""
+
+    feature_acts: Tensor
+    W_dec: Tensor
+
+    @property
+    def d_sae(self) -> int:
+        return len(self.W_dec)
+
+
+@st.composite
+def decoders(draw: st.DrawFn, d_sae: int, d_in: int) -> Tensor:
+    """Rows of any length; some zero, some duplicates, opposites or multiples of others."""
+    W_dec = torch.from_numpy(draw(arrays("float64", (d_sae, d_in), elements=VALUES)))
+    for i in range(d_sae):
+        factor = draw(st.sampled_from([None, None, None, 0.0, 1.0, -1.0, 2.5]))
+        if factor is not None:
+            W_dec[i] = factor * W_dec[draw(st.integers(0, d_sae - 1))]
+    return W_dec
+
+
+@st.composite
+def activations(draw: st.DrawFn, batch: int, d_sae: int) -> Tensor:
+    """Activations of either sign, some latents dead."""
+    acts = torch.from_numpy(draw(arrays("float64", (batch, d_sae), elements=VALUES)))
+    dead = draw(st.lists(st.booleans(), min_size=d_sae, max_size=d_sae))
+    return acts.masked_fill(torch.tensor(dead), 0.0)
+
+
+@st.composite
+def cases(draw: st.DrawFn, max_d_sae: int = 7) -> Case:
+    """A batch and a decoder that fit each other."""
+    batch, d_sae, d_in = (draw(st.integers(1, most)) for most in (5, max_d_sae, 5))
+    return Case(draw(activations(batch, d_sae)), draw(decoders(d_sae, d_in)))
+
+
+chunk_sizes = st.none() | st.integers(2, 8)
+exponents = st.sampled_from([0.5, 1.0, 1.5, 2.0])
+seeds = st.integers(0, 2**32)

@@ -1,0 +1,192 @@
+"""SAELens finds our architectures by itself, and nothing we do can break an import.
+
+Every test runs fresh Python processes: what matters is the order of imports.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REGISTERED = "assert 'batchtopk_c2r' in sae_lens.registry.SAE_TRAINING_CLASS_REGISTRY"
+NOT_REGISTERED = REGISTERED.replace(" in ", " not in ")
+AUTOLOAD_OFF = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+
+
+def run_python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A fresh process; the caller's own environment and `environment`."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+    )
+
+
+def succeeds(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run `code`, which must succeed without a warning from us."""
+    process = run_python("-c", code, **environment)
+    assert process.returncode == 0, process.stderr
+    assert "sae_lens_c2r" not in process.stderr
+    assert "plugin" not in process.stderr
+    return process
+
+
+SAE = "{'architecture': 'batchtopk_c2r', 'd_in': 8, 'd_sae': 16, 'k': 2, 'c2r_interval': 3}"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param(f"import sae_lens; {REGISTERED}", id="registry"),
+        pytest.param(
+            "from sae_lens import LanguageModelSAERunnerConfig as C; "
+            f"cfg = C.from_dict({{'sae': {SAE}, 'logger': {{}}}}); "
+            "assert cfg.sae.architecture() == 'batchtopk_c2r' and cfg.sae.c2r_interval == 3",
+            id="LanguageModelSAERunnerConfig",
+        ),
+        pytest.param(
+            "from sae_lens.synthetic import SyntheticModelConfig, SyntheticSAERunnerConfig as C; "
+            "model = SyntheticModelConfig(num_features=8, hidden_dim=8).to_dict(); "
+            f"cfg = C.from_dict({{'synthetic_model': model, 'sae': {SAE}}}); "
+            "assert cfg.sae.architecture() == 'batchtopk_c2r'",
+            id="SyntheticSAERunnerConfig",
+        ),
+        pytest.param(
+            "from sae_lens import MultiSAETrainingRunnerConfig as C, TrainingSAEConfig; "
+            f"cfg = C(saes={{'a': TrainingSAEConfig.from_dict({SAE})}}, hook_names='hook'); "
+            "from sae_lens.registry import get_sae_training_class; "
+            "sae_class, _ = get_sae_training_class(cfg.saes['a'].architecture()); "
+            "assert sae_class(cfg.saes['a']).cfg.c2r_interval == 3",
+            id="MultiSAETrainingRunnerConfig",
+        ),
+    ],
+)
+def test_ways_in_without_an_import_of_ours(code: str) -> None:
+    succeeds(code)
+
+
+def test_command_line_of_sae_lens_lists_our_options_with_their_help() -> None:
+    module = "sae_lens.llm_sae_training_runner"
+    shown = run_python("-m", module, "--architecture", "batchtopk_c2r", "--help").stdout
+    for option in (
+        "coefficient",
+        "warm_up_steps",
+        "interval",
+        "chunk_size",
+        "exponent",
+        "scaling",
+        "seed",
+    ):
+        assert f"--c2r_{option} " in shown
+    text = " ".join(shown.split())
+    assert "Strength of the penalty, lambda in the paper; 5 is its choice." in text
+    assert "Seed of the chunks; with the number of the step it determines them." in text
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "import sae_lens_c2r, sae_lens",
+        "import sae_lens, sae_lens_c2r",
+        "import torch, sae_lens",
+        "from sae_lens import SAE; import sae_lens",
+        "import sae_lens.registry",
+        "import sae_lens.saes.batchtopk_sae",
+        "import sae_lens_c2r.architectures; import sae_lens",
+        "import sae_lens_c2r.architectures.batchtopk_c2r; import sae_lens",
+        "import sae_lens_c2r.architectures.registration; import sae_lens",
+        "import sae_lens_c2r.penalties, sae_lens_c2r.analysis; import sae_lens",
+        "from sae_lens_c2r import BatchTopKC2RTrainingSAE; import sae_lens",
+        "import sae_lens_c2r as c2r; c2r.register(); c2r.register(); import sae_lens",
+        "from sae_lens_c2r import discovery; discovery.install(); discovery.install(); "
+        "import sae_lens",
+    ],
+)
+def test_any_order_of_imports(imports: str) -> None:
+    succeeds(f"{imports}; {REGISTERED}")
+
+
+@pytest.mark.parametrize(
+    "imports", ["import sae_lens_c2r, sae_lens", "import sae_lens, sae_lens_c2r"]
+)
+def test_with_autoload_off_an_import_of_ours_does_it(imports: str) -> None:
+    succeeds(f"{imports}; {REGISTERED}", **AUTOLOAD_OFF)
+
+
+def test_autoload_off_turns_it_off() -> None:
+    succeeds(f"import sae_lens; {NOT_REGISTERED}", **AUTOLOAD_OFF)
+
+
+def test_import_torch_brings_nothing_heavy() -> None:
+    code = "import torch, sys, json; print(json.dumps(sorted(sys.modules)))"
+    with_us, without_us = (
+        set(json.loads(succeeds(code, **environment).stdout))
+        for environment in ({}, AUTOLOAD_OFF)
+    )
+    brought = {name.split(".")[0] for name in with_us - without_us}
+    assert brought - sys.stdlib_module_names == {"sae_lens_c2r", "wrapt"}
+
+
+def plugin(folder: Path, name: str, module: str, entry_point: str) -> dict[str, str]:
+    """Install a plugin for SAELens in `folder`; returns the environment that finds it first."""
+    (folder / f"{name}.py").write_text(module)
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[sae_lens.plugins]\n{name} = {entry_point}\n")
+    return {"PYTHONPATH": str(folder)}
+
+
+@pytest.mark.parametrize(
+    ("module", "cause"),
+    [
+        ("raise RuntimeError('out of order')", "RuntimeError: out of order"),
+        ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("register = None", "TypeError: 'NoneType' object is not callable"),
+    ],
+)
+def test_a_broken_plugin_beside_ours_is_one_warning(
+    module: str, cause: str, tmp_path: Path
+) -> None:
+    environment = plugin(tmp_path, "broken", module, "broken:register")
+    process = run_python("-c", f"import sae_lens; {REGISTERED}", **environment)
+    assert process.returncode == 0, process.stderr
+    warned = [line for line in process.stderr.splitlines() if "UserWarning: The SAE" in line]
+    assert len(warned) == 1
+    assert f"`broken = broken:register` was not loaded: {cause}" in warned[0]
+
+
+THIEF = """
+def register():
+    from sae_lens.registry import register_sae_training_class
+    from sae_lens.saes.topk_sae import TopKTrainingSAE, TopKTrainingSAEConfig
+    register_sae_training_class("batchtopk_c2r", TopKTrainingSAE, TopKTrainingSAEConfig)
+"""
+
+
+def test_a_taken_name_is_left_alone_and_both_classes_are_named(tmp_path: Path) -> None:
+    environment = plugin(tmp_path, "thief", THIEF, "thief:register")
+    owner = "sae_lens.registry.SAE_TRAINING_CLASS_REGISTRY['batchtopk_c2r'][0].__name__"
+    code = f"import sae_lens; assert {owner} == 'TopKTrainingSAE'"
+    process = run_python("-c", code, **environment)
+    assert process.returncode == 0, process.stderr
+    warned = [line for line in process.stderr.splitlines() if "UserWarning: The SAE" in line]
+    assert len(warned) == 1
+    assert "sae_lens.saes.topk_sae.TopKTrainingSAE" in warned[0]
+    assert "sae_lens_c2r.architectures.batchtopk_c2r.BatchTopKC2RTrainingSAE" in warned[0]
+
+    process = run_python("-c", "import sae_lens_c2r; sae_lens_c2r.register()", **environment)
+    assert process.returncode != 0
+    assert "ValueError: The architecture 'batchtopk_c2r'" in process.stderr
+
+
+def test_without_wrapt_torch_and_sae_lens_import_with_one_warning(tmp_path: Path) -> None:
+    (tmp_path / "wrapt.py").write_text("raise ImportError('wrapt is broken')")
+    code = f"import torch, sae_lens; {NOT_REGISTERED}"
+    process = run_python("-c", code, PYTHONPATH=str(tmp_path))
+    assert process.returncode == 0, process.stderr
+    assert process.stderr.count("ImportError: wrapt is broken") == 1

@@ -1,0 +1,45 @@
+"""The names that users rely on."""
+
+import subprocess
+import sys
+
+import pytest
+
+import sae_lens_c2r
+
+PUBLIC = {
+    "BatchTopKC2RTrainingSAE",
+    "BatchTopKC2RTrainingSAEConfig",
+    "c2r_penalty",
+    "composition",
+    "nearest_neighbors",
+    "register",
+}
+
+
+def test_public_names_are_these() -> None:
+    assert set(sae_lens_c2r.__all__) == PUBLIC
+    assert set(dir(sae_lens_c2r)) >= PUBLIC
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC))
+def test_each_name_is_found_and_documented(name: str) -> None:
+    assert getattr(sae_lens_c2r, name).__doc__
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'c2r_penality'"):
+        _ = sae_lens_c2r.c2r_penality
+
+
+@pytest.mark.parametrize(
+    ("module", "forbidden"),
+    [
+        ("sae_lens_c2r", "torch"),
+        ("sae_lens_c2r.penalties", "sae_lens"),
+        ("sae_lens_c2r.cli", "torch"),
+    ],
+)
+def test_a_module_imports_no_more_than_it_should(module: str, forbidden: str) -> None:
+    code = f"import sys, {module}; sys.exit({forbidden!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
