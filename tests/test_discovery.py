@@ -49,9 +49,10 @@ SAE = "{'architecture': 'batchtopk_c2r', 'd_in': 8, 'd_sae': 16, 'k': 2, 'c2r_in
             id="LanguageModelSAERunnerConfig",
         ),
         pytest.param(
-            "from sae_lens.synthetic import SyntheticModelConfig, SyntheticSAERunnerConfig as C; "
+            "from sae_lens.synthetic import SyntheticModelConfig, SyntheticSAERunnerConfig; "
             "model = SyntheticModelConfig(num_features=8, hidden_dim=8).to_dict(); "
-            f"cfg = C.from_dict({{'synthetic_model': model, 'sae': {SAE}}}); "
+            f"given = {{'synthetic_model': model, 'sae': {SAE}}}; "
+            "cfg = SyntheticSAERunnerConfig.from_dict(given); "
             "assert cfg.sae.architecture() == 'batchtopk_c2r'",
             id="SyntheticSAERunnerConfig",
         ),

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from sae_lens_c2r._checks import check_integer, check_non_negative, message
 
 PLAIN, REGULARIZED = "batchtopk", "batchtopk_c2r"
@@ -52,6 +54,11 @@ class DemoSettings:
             raise ValueError(message("k", f"be at most `d_sae = {self.d_sae}`", self.k))
         check_non_negative("c2r_coefficient", self.c2r_coefficient)
         check_integer("seed", self.seed, minimum=0)
+        try:
+            torch.empty(0, device=self.device)
+        except (RuntimeError, AssertionError) as error:
+            should = "be a torch device that this machine has"
+            raise ValueError(message("device", should, self.device)) from error
 
     def prepare_out(self) -> None:
         """Create `out`.

