@@ -78,6 +78,7 @@ def terminal_table(table: MetricsTable) -> Table:
         caption_justify="left",
         box=SIMPLE_HEAD,
         pad_edge=False,
+        padding=(0, 1, 0, 0),  # fits a terminal of 80 columns
     )
     shown.add_column("SAE", no_wrap=True)
     for heading in table.headings:
