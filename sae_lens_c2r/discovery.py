@@ -6,7 +6,9 @@ SAELens reads no entry points, so we read them for it:
    auto-loaded entry points, ``torch.backends``. It costs a few milliseconds and only leaves
    a note for later: a hook on the import of ``sae_lens.config``.
 2. `import sae_lens` triggers the hook, which loads the group ``sae_lens.plugins``, ours and
-   anybody else's. Should SAELens scan that group itself one day, step 1 can go.
+   anybody else's. Should SAELens scan that group itself one day, step 1 can go. SAELens's
+   classes and registry are complete by then, while the package `sae_lens` itself is not: a
+   plugin imports from its modules, ``from sae_lens.registry import ...``.
 
 With ``TORCH_DEVICE_BACKEND_AUTOLOAD=0`` step 1 does not happen; then `import sae_lens_c2r`,
 before or after `import sae_lens`, takes its place.
@@ -14,6 +16,7 @@ before or after `import sae_lens`, takes its place.
 
 import functools
 import importlib
+import sys
 import warnings
 from importlib.metadata import entry_points
 
@@ -55,9 +58,13 @@ def _load_plugins() -> None:
     for plugin in entry_points(group=PLUGIN_GROUP):
         try:
             plugin.load()()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             _warn(f"The SAELens plugin `{plugin.name} = {plugin.value}` was not loaded", error)
 
 
-def _warn(what_failed: str, error: Exception) -> None:
-    warnings.warn(f"{what_failed}: {type(error).__name__}: {error}", stacklevel=2)
+def _warn(what_failed: str, error: BaseException) -> None:
+    text = f"{what_failed}: {type(error).__name__}: {error}"
+    try:
+        warnings.warn(text, stacklevel=2)
+    except Warning:  # where warnings are errors, an import would fail after all
+        print(text, file=sys.stderr)

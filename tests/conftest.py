@@ -4,6 +4,7 @@ import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["WANDB_MODE"] = "disabled"
+os.environ["OMP_NUM_THREADS"] = "1"  # two test processes on two cores; children inherit it
 
 import jaxtyping
 import pytest
@@ -18,9 +19,6 @@ settings.register_profile(
     "thorough", max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
-
-# Two test processes on two cores: more threads than cores would only make them wait.
-torch.set_num_threads(1)
 
 
 @pytest.fixture

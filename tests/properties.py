@@ -1,12 +1,18 @@
 """The laws of the penalty, each written once."""
 
+from typing import Any
+
 import torch
 from hypothesis import assume
+from sae_lens import TrainingSAE
+from sae_lens.saes.sae import TrainStepInput
 from torch import Tensor
 
 from sae_lens_c2r import c2r_penalty, nearest_neighbors
+from sae_lens_c2r.penalties import step_generator, transfer_factor, typical_norm
 from sae_lens_c2r.penalties._precision import unit_rows
-from sae_lens_c2r.penalties.c2r import batch_norms, pair_cosines
+from sae_lens_c2r.penalties.c2r import batch_norms
+from sae_lens_c2r.penalties.cosines import pair_cosines
 from tests.strategies import Case
 
 
@@ -15,7 +21,14 @@ def gradients(case: Case, **options: object) -> tuple[Tensor, Tensor, Tensor]:
     acts = case.feature_acts.clone().requires_grad_()
     W_dec = case.W_dec.clone().requires_grad_()
     penalty = c2r_penalty(acts, W_dec, **options)
-    return penalty.detach(), *torch.autograd.grad(penalty, (acts, W_dec))
+    return penalty.detach(), *derivatives(penalty, [acts, W_dec])
+
+
+def derivatives(value: Tensor, inputs: list[Tensor]) -> tuple[Tensor, ...]:
+    """Gradients, 0 in what the value does not depend on."""
+    return torch.autograd.grad(
+        value, inputs, retain_graph=True, allow_unused=True, materialize_grads=True
+    )
 
 
 def assume_no_ties(W_dec: Tensor) -> None:
@@ -87,3 +100,42 @@ def splitting_never_lowers_the_norms(left: Tensor, right: Tensor) -> None:
     sine = (1 - torch.cosine_similarity(left, right, dim=0).clamp(-1, 1) ** 2).sqrt()
     if sine > 1e-3 and left.norm() > 1e-3 and right.norm() > 1e-3:
         assert split > whole
+
+
+def step_follows_the_equations(sae: TrainingSAE[Any], step_input: TrainStepInput) -> None:
+    """One step of SAELens: Eq. (26) in value and gradient, and no random state touched."""
+    before = torch.get_rng_state()
+    output = sae.training_forward_pass(step_input)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert output.metrics.get("c2r_penalty", torch.zeros(())) >= 0
+
+    cfg, step = sae.cfg, step_input.n_training_steps
+    if step % cfg.c2r_interval != 0 or step < cfg.c2r_start_step:
+        assert "c2r_loss" not in output.losses
+        return
+    rescaled = getattr(cfg, "rescale_acts_by_decoder_norm", False)
+    penalty = c2r_penalty(
+        output.feature_acts if rescaled else output.feature_acts * sae.W_dec.norm(dim=1),
+        sae.W_dec,
+        chunk_size=cfg.c2r_chunk_size,
+        exponent=cfg.c2r_exponent,
+        pairs=cfg.c2r_pairs,
+        gate=cfg.c2r_gate,
+        generator=step_generator(cfg.c2r_seed, step),
+    )
+    scale = 1.0
+    if cfg.c2r_scaling == "transfer":
+        scale = typical_norm(step_input.sae_in) * transfer_factor(
+            batch_size=len(step_input.sae_in),
+            d_sae=cfg.d_sae,
+            d_in=cfg.d_in,
+            chunk_size=cfg.c2r_chunk_size,
+        )
+    expected = cfg.c2r_interval * step_input.coefficients["c2r"] * scale * penalty
+    torch.testing.assert_close(output.losses["c2r_loss"], expected)
+    parameters = list(sae.parameters())
+    grads = derivatives(output.losses["c2r_loss"], parameters)
+    expected_grads = derivatives(expected, parameters)
+    assert all(grad.isfinite().all() for grad in grads)
+    for found, right in zip(grads, expected_grads, strict=True):
+        torch.testing.assert_close(found, right, rtol=1e-4, atol=1e-6)

@@ -29,15 +29,27 @@ def penalty(
     feature_acts: Tensor, W_dec: Tensor, neighbors: list[int], exponent: float
 ) -> Tensor:
     """Eq. (16), term by term."""
-    total = W_dec.new_zeros(())
-    for i, j in enumerate(neighbors):
-        if i == j:
+    pairs = list(enumerate(neighbors))
+    return sum_over_pairs(feature_acts, W_dec, pairs, exponent, gated=True) / len(neighbors)
+
+
+def sum_over_pairs(
+    feature_acts: Tensor,
+    W_dec: Tensor,
+    pairs: list[tuple[int, int]],
+    exponent: float,
+    *,
+    gated: bool,
+) -> Tensor:
+    """Both latents' norms of every pair, gated or not; a latent with itself is no pair."""
+    total = feature_acts.new_zeros(())
+    for i, j in pairs:
+        norms = _norm(feature_acts[:, i]) + _norm(feature_acts[:, j])
+        if i == j or norms == 0:
             continue
-        rho = torch.clamp(cosine(W_dec[i], W_dec[j]), min=0)
-        pair = _norm(feature_acts[:, i]) + _norm(feature_acts[:, j])
-        if pair > 0:
-            total = total + rho * rho * pair**exponent
-    return total / len(neighbors)
+        rho = torch.clamp(cosine(W_dec[i], W_dec[j]), min=0) if gated else 1.0
+        total = total + rho * rho * norms**exponent
+    return total
 
 
 def _norm(vector: Tensor) -> Tensor:

@@ -52,3 +52,32 @@ def cases(draw: st.DrawFn, max_d_sae: int = 7) -> Case:
 chunk_sizes = st.none() | st.integers(2, 8)
 exponents = st.sampled_from([0.5, 1.0, 1.5, 2.0])
 seeds = st.integers(0, 2**32)
+
+# Every architecture of ours, with the options that it cannot do without. A new one joins here.
+ARCHITECTURES: dict[str, dict[str, object]] = {
+    "abstopk_c2r": {"k": 4},
+    "batchtopk_c2r": {"k": 4},
+    "gated_c2r": {},
+    "jumprelu_c2r": {},
+    "matching_pursuit_c2r": {"max_iterations": 4, "decoder_init_norm": 1.0},
+    "matryoshka_batchtopk_c2r": {"k": 4, "matryoshka_widths": [16, 64]},
+    "ort": {"k": 4},
+    "ort_c2r": {"k": 4},
+    "standard_c2r": {},
+    "topk_c2r": {"k": 4},
+}
+WITH_C2R = [name for name in ARCHITECTURES if name.endswith("_c2r")]
+
+# Options of C2R, each as likely at its limits as in between.
+c2r_options = st.fixed_dictionaries(
+    {
+        "c2r_interval": st.integers(1, 4),
+        "c2r_start_step": st.integers(0, 3),
+        "c2r_chunk_size": st.none() | st.integers(2, 80),
+        "c2r_exponent": exponents,
+        "c2r_pairs": st.sampled_from(["nearest", "all"]),
+        "c2r_gate": st.sampled_from(["relu", "none"]),
+        "c2r_scaling": st.sampled_from(["transfer", "none"]),
+        "c2r_seed": seeds,
+    }
+)

@@ -70,6 +70,16 @@ def test_ways_in_without_an_import_of_ours(code: str) -> None:
     succeeds(code)
 
 
+def test_command_line_of_sae_lens_takes_our_options() -> None:
+    flags = ["--architecture", "batchtopk_c2r", "--c2r_chunk_size", "--c2r_scaling", "none"]
+    code = (
+        "from sae_lens.llm_sae_training_runner import _parse_cfg_args; "
+        f"cfg = _parse_cfg_args({flags}).sae; "
+        "assert (cfg.c2r_chunk_size, cfg.c2r_scaling) == (None, 'none')"
+    )
+    succeeds(code)
+
+
 def test_command_line_of_sae_lens_lists_our_options_with_their_help() -> None:
     module = "sae_lens.llm_sae_training_runner"
     shown = run_python("-m", module, "--architecture", "batchtopk_c2r", "--help").stdout
@@ -148,6 +158,7 @@ def plugin(folder: Path, name: str, module: str, entry_point: str) -> dict[str, 
         ("raise RuntimeError('out of order')", "RuntimeError: out of order"),
         ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
         ("register = None", "TypeError: 'NoneType' object is not callable"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
     ],
 )
 def test_a_broken_plugin_beside_ours_is_one_warning(
@@ -183,6 +194,20 @@ def test_a_taken_name_is_left_alone_and_both_classes_are_named(tmp_path: Path) -
     process = run_python("-c", "import sae_lens_c2r; sae_lens_c2r.register()", **environment)
     assert process.returncode != 0
     assert "ValueError: The architecture 'batchtopk_c2r'" in process.stderr
+
+
+def test_where_warnings_are_errors_a_failure_is_printed_instead(tmp_path: Path) -> None:
+    environment = plugin(tmp_path, "broken", "raise SystemExit(3)", "broken:register")
+    (tmp_path / "wrapt.py").write_text("raise ImportError('wrapt is broken')")
+    code = "import warnings; warnings.simplefilter('error', UserWarning); import torch"
+    process = run_python("-c", code, **environment)
+    assert process.returncode == 0, process.stderr
+    assert process.stderr.count("ImportError: wrapt is broken") == 1
+
+
+def test_our_modules_can_be_loaded_again() -> None:
+    module = "sae_lens_c2r.architectures.batchtopk_c2r"
+    succeeds(f"import importlib, {module} as m, sae_lens; importlib.reload(m); {REGISTERED}")
 
 
 def test_without_wrapt_torch_and_sae_lens_import_with_one_warning(tmp_path: Path) -> None:

@@ -8,12 +8,32 @@ import pytest
 import sae_lens_c2r
 
 PUBLIC = {
+    "AbsTopKC2RTrainingSAE",
+    "AbsTopKC2RTrainingSAEConfig",
     "BatchTopKC2RTrainingSAE",
     "BatchTopKC2RTrainingSAEConfig",
+    "GatedC2RTrainingSAE",
+    "GatedC2RTrainingSAEConfig",
+    "JumpReLUC2RTrainingSAE",
+    "JumpReLUC2RTrainingSAEConfig",
+    "MatchingPursuitC2RTrainingSAE",
+    "MatchingPursuitC2RTrainingSAEConfig",
+    "MatryoshkaBatchTopKC2RTrainingSAE",
+    "MatryoshkaBatchTopKC2RTrainingSAEConfig",
+    "OrtC2RTrainingSAE",
+    "OrtC2RTrainingSAEConfig",
+    "OrtTrainingSAE",
+    "OrtTrainingSAEConfig",
+    "StandardC2RTrainingSAE",
+    "StandardC2RTrainingSAEConfig",
+    "TopKC2RTrainingSAE",
+    "TopKC2RTrainingSAEConfig",
     "c2r_penalty",
     "composition",
     "nearest_neighbors",
+    "orthogonality_penalty",
     "register",
+    "with_c2r",
 }
 
 

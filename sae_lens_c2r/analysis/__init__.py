@@ -1,5 +1,6 @@
 """What can be measured of any SAE."""
 
+from sae_lens_c2r.analysis.ground_truth import absorption_rates, latents_of_features
 from sae_lens_c2r.analysis.similarity import (
     RedundantPairs,
     chance_composition,
@@ -7,11 +8,25 @@ from sae_lens_c2r.analysis.similarity import (
     max_cosines,
     redundant_pairs,
 )
+from sae_lens_c2r.analysis.theory import (
+    activation_table,
+    consolidation_threshold,
+    energies,
+    pair_loss,
+    pair_loss_derivative,
+)
 
 __all__ = [
     "RedundantPairs",
+    "absorption_rates",
+    "activation_table",
     "chance_composition",
     "composition",
+    "consolidation_threshold",
+    "energies",
+    "latents_of_features",
     "max_cosines",
+    "pair_loss",
+    "pair_loss_derivative",
     "redundant_pairs",
 ]

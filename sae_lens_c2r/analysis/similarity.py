@@ -7,10 +7,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sae_lens_c2r._checks import check_decoder
+from sae_lens_c2r._checks import check_decoder, check_integer
 from sae_lens_c2r.penalties import nearest_neighbors
 from sae_lens_c2r.penalties._precision import full_precision, unit_rows
-from sae_lens_c2r.penalties.c2r import pair_cosines
+from sae_lens_c2r.penalties.cosines import pair_cosines
 from sae_lens_c2r.penalties.neighbors import ROWS_PER_TILE
 
 
@@ -19,7 +19,7 @@ def composition(W_dec: Tensor) -> float:
 
     .. math:: \frac 1k \sum_{i=1}^k \max_{j \neq i} \langle \hat w_i, \hat w_j \rangle
 
-    The paper's feature composition metric (Section 6.7), over the whole dictionary. Compare
+    The paper's feature composition metric (Section 6.8), over the whole dictionary. Compare
     it with `chance_composition`: below that, lower is not better.
 
     Args:
@@ -58,7 +58,13 @@ def chance_composition(d_sae: int, d_in: int) -> float:
 
     Returns:
         The chance level.
+
+    Raises:
+        TypeError: If a number is not an integer.
+        ValueError: If a number is below 2.
     """
+    check_integer("d_sae", d_sae, minimum=2)
+    check_integer("d_in", d_in, minimum=2)
     # With c = sin(angle) the density is cos(angle)^(d-2), which is finite everywhere.
     angle = torch.linspace(-math.pi / 2, math.pi / 2, 20001, dtype=torch.float64)
     density = angle.cos() ** (d_in - 2)

@@ -10,16 +10,11 @@ from sae_lens_c2r.architectures.registration import register_architecture
 
 @dataclass
 class BatchTopKC2RTrainingSAEConfig(C2RConfigMixin, BatchTopKTrainingSAEConfig):
-    """Configuration of `batchtopk_c2r`: BatchTopK's fields and those of `C2RConfigMixin`."""
-
-    @classmethod
-    def architecture(cls) -> str:
-        """The name in SAELens's registry."""
-        return "batchtopk_c2r"
+    """Configuration of `batchtopk_c2r`: the fields of `batchtopk` and of `C2RConfigMixin`."""
 
 
 class BatchTopKC2RTrainingSAE(C2RMixin, BatchTopKTrainingSAE):
-    """A BatchTopK training SAE with the C2R penalty among its losses."""
+    """SAELens's `batchtopk` training SAE with the C2R penalty among its losses."""
 
     cfg: BatchTopKC2RTrainingSAEConfig
 

@@ -1,10 +1,13 @@
 """C2R for any SAELens training architecture: what a config and an SAE gain by it."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from functools import partial
+from typing import Any, get_args
 
 import torch
+from sae_lens.registry import get_sae_class
 from sae_lens.saes.sae import (
+    SAEConfig,
     TrainCoefficientConfig,
     TrainingSAE,
     TrainStepInput,
@@ -19,38 +22,44 @@ from sae_lens_c2r._checks import (
     check_non_negative,
     check_positive,
 )
+from sae_lens_c2r.architectures.periodic import Measured, PeriodicPenalty
+from sae_lens_c2r.architectures.scale import Scaling, input_norm, unit_of_latents
 from sae_lens_c2r.penalties import (
     c2r_penalty,
     nearest_neighbors,
     step_generator,
     transfer_factor,
-    typical_norm,
 )
-from sae_lens_c2r.penalties.c2r import pair_cosines
-
-COEFFICIENT = "c2r"  # SAELens logs it as `details/c2r_coefficient`
-Scaling = Literal["transfer", "none"]
+from sae_lens_c2r.penalties.c2r import Gate, Pairs
+from sae_lens_c2r.penalties.cosines import pair_cosines
 
 
 @dataclass(kw_only=True)
 class C2RConfigMixin:
-    """Configuration of the C2R penalty, to stand before a training config among its bases.
+    """
+    Configuration of the C2R penalty, to stand before a training config among its bases.
 
     Args:
         c2r_coefficient (float): Strength of the penalty, lambda in the paper; 5 is its choice. With 0 the SAE trains as its backbone does, bit for bit.
-        c2r_warm_up_steps (int): Training steps over which the coefficient grows linearly from 0.
+        c2r_warm_up_steps (int): Training steps over which the coefficient grows linearly from 0, counted from the first.
+        c2r_start_step (int): Training steps before the penalty is applied; it is only measured until then.
         c2r_interval (int): Apply the penalty at every c2r_interval-th step, multiplied by c2r_interval; T in the paper.
-        c2r_chunk_size (int | None): Latents among which a nearest neighbour is searched, drawn anew at each penalty step; C in the paper. None searches the whole dictionary.
+        c2r_chunk_size (int | None): Latents among which a nearest neighbour is searched, drawn anew at each penalty step; C in the paper. None, on the command line the flag alone, searches the whole dictionary.
         c2r_exponent (float): Exponent of the summed norms; 1 in the paper.
+        c2r_pairs (str): 'nearest' penalizes each latent with its nearest neighbour; 'all' with every other latent of the chunk, the paper's ablation NoNNR.
+        c2r_gate (str): 'relu' weights a pair by its squared rectified cosine; 'none' does not, the paper's ablation NoRCG.
         c2r_scaling (str): 'transfer' rescales the coefficient so that one value suits every batch size, width and scale of activations; 'none' takes it literally, for activations of unit norm.
         c2r_seed (int): Seed of the chunks; with the number of the step it determines them.
     """
 
     c2r_coefficient: float = 5.0
     c2r_warm_up_steps: int = 0
+    c2r_start_step: int = 0
     c2r_interval: int = 5
     c2r_chunk_size: int | None = 8192
     c2r_exponent: float = 1.0
+    c2r_pairs: Pairs = "nearest"
+    c2r_gate: Gate = "relu"
     c2r_scaling: Scaling = "transfer"
     c2r_seed: int = 0
 
@@ -58,12 +67,27 @@ class C2RConfigMixin:
         """Check the options, then let the backbone check its own."""
         check_non_negative("c2r_coefficient", self.c2r_coefficient)
         check_integer("c2r_warm_up_steps", self.c2r_warm_up_steps, minimum=0)
+        check_integer("c2r_start_step", self.c2r_start_step, minimum=0)
         check_integer("c2r_interval", self.c2r_interval, minimum=1)
         check_chunk_size("c2r_chunk_size", self.c2r_chunk_size)
         check_positive("c2r_exponent", self.c2r_exponent)
+        check_choice("c2r_pairs", self.c2r_pairs, get_args(Pairs))
+        check_choice("c2r_gate", self.c2r_gate, get_args(Gate))
         check_choice("c2r_scaling", self.c2r_scaling, get_args(Scaling))
         check_integer("c2r_seed", self.c2r_seed)
         super().__post_init__()  # type: ignore[misc]  # the config this is mixed into
+
+    @classmethod
+    def architecture(cls) -> str:
+        """The backbone's name and `_c2r`."""
+        return f"{super().architecture()}_c2r"  # type: ignore[misc]
+
+    def get_inference_config_class(self) -> type[SAEConfig]:
+        """The backbone's inference form: what is saved needs nothing of ours to load."""
+        try:
+            return super().get_inference_config_class()  # type: ignore[misc]
+        except KeyError:  # SAELens's default is a form of the training architecture's name
+            return get_sae_class(super().architecture())[1]  # type: ignore[misc]
 
 
 class C2RMixin(TrainingSAE[Any]):
@@ -72,16 +96,17 @@ class C2RMixin(TrainingSAE[Any]):
     Every T-th step adds `c2r_loss` = T * lambda_eff * `c2r_penalty`, Eq. (26) of the paper.
     Every step shows the last values of `c2r_penalty`, of `c2r_effective_coefficient`
     (lambda_eff, without T) and of `c2r_mean_max_cosine` (mean cosine of the latents with
-    their neighbours in the chunk) among the metrics, because SAELens may never log a step
-    that has a penalty.
+    their neighbours in the chunk) among the metrics.
     """
 
-    _c2r_metrics: dict[str, Tensor | float] | None = None
+    def __init__(self, cfg: Any, use_error_term: bool = False) -> None:
+        super().__init__(cfg, use_error_term)
+        self._c2r = PeriodicPenalty("c2r", cfg.c2r_interval, cfg.c2r_start_step)
 
     def get_coefficients(self) -> dict[str, float | TrainCoefficientConfig]:
         """The backbone's coefficients and ours, warmed up and logged by SAELens."""
         ours = TrainCoefficientConfig(self.cfg.c2r_coefficient, self.cfg.c2r_warm_up_steps)
-        return {**super().get_coefficients(), COEFFICIENT: ours}  # type: ignore[safe-super]
+        return {**super().get_coefficients(), "c2r": ours}  # type: ignore[safe-super]
 
     def calculate_aux_loss(
         self,
@@ -104,7 +129,7 @@ class C2RMixin(TrainingSAE[Any]):
     def training_forward_pass(self, step_input: TrainStepInput) -> TrainStepOutput:
         """The backbone's forward pass, with our metrics."""
         output = super().training_forward_pass(step_input)
-        output.metrics.update(self._c2r_metrics or {})
+        output.metrics.update(self._c2r.metrics)
         return output
 
     # Left out of `compile_sae`: the number of the step would recompile it at every step.
@@ -112,47 +137,50 @@ class C2RMixin(TrainingSAE[Any]):
     def _c2r_losses(
         self, step_input: TrainStepInput, feature_acts: Tensor
     ) -> dict[str, Tensor]:
-        step = step_input.n_training_steps
-        due = step % self.cfg.c2r_interval == 0
-        # A run resumed between two penalty steps has nothing to show yet at its first log.
-        if not due and not (step_input.is_logging_step and self._c2r_metrics is None):
-            return {}
+        measure = partial(self._measure_c2r, step_input, feature_acts)
+        return self._c2r.losses(step_input, measure)
 
-        coefficient = step_input.coefficients[COEFFICIENT]
-        # A coefficient of 0 only measures the penalty: the backbone's losses stay as they are.
-        applied = due and coefficient > 0
-        with torch.set_grad_enabled(applied and torch.is_grad_enabled()):
-            neighbors = nearest_neighbors(
-                self.W_dec,
-                chunk_size=self.cfg.c2r_chunk_size,
-                generator=step_generator(self.cfg.c2r_seed, step),
-            )
-            penalty = c2r_penalty(
-                self._in_units_of_unit_rows(feature_acts),
-                self.W_dec,
-                exponent=self.cfg.c2r_exponent,
-                neighbors=neighbors,
-            )
-        effective = coefficient * self._c2r_scale(step_input.sae_in)
-        self._c2r_metrics = {
-            "c2r_penalty": penalty.detach(),
-            "c2r_effective_coefficient": effective,
-            "c2r_mean_max_cosine": pair_cosines(self.W_dec.detach(), neighbors).mean(),
-        }
-        return {"c2r_loss": self.cfg.c2r_interval * effective * penalty} if applied else {}
+    def _measure_c2r(self, step_input: TrainStepInput, feature_acts: Tensor) -> Measured:
+        cfg = self.cfg
+
+        def generator() -> torch.Generator:  # the same chunks for the search and the penalty
+            return step_generator(cfg.c2r_seed, step_input.n_training_steps)
+
+        neighbors = nearest_neighbors(
+            self.W_dec, chunk_size=cfg.c2r_chunk_size, generator=generator()
+        )
+        penalty = c2r_penalty(
+            self._in_units_of_unit_rows(feature_acts),
+            self.W_dec,
+            chunk_size=cfg.c2r_chunk_size,
+            exponent=cfg.c2r_exponent,
+            pairs=cfg.c2r_pairs,
+            gate=cfg.c2r_gate,
+            neighbors=neighbors if cfg.c2r_pairs == "nearest" else None,
+            generator=generator(),
+        )
+        cosines = pair_cosines(self.W_dec.detach(), neighbors)
+        return Measured(penalty, self._c2r_scale(step_input.sae_in), cosines.mean())
 
     def _in_units_of_unit_rows(self, feature_acts: Tensor) -> Tensor:
         if getattr(self.cfg, "rescale_acts_by_decoder_norm", False):
             return feature_acts  # SAELens has multiplied by the decoder norms already
-        return feature_acts * self.W_dec.norm(dim=-1)
+        norms = self.W_dec.norm(dim=-1)
+        if not feature_acts.is_sparse:
+            return feature_acts * norms
+        feature_acts = feature_acts.coalesce()
+        indices = feature_acts.indices()
+        values = feature_acts.values() * norms[indices[-1]]
+        return torch.sparse_coo_tensor(indices, values, feature_acts.shape, is_coalesced=True)
 
     def _c2r_scale(self, sae_in: Tensor) -> Tensor | float:
         if self.cfg.c2r_scaling == "none":
             return 1.0
+        norm = input_norm(self.cfg, sae_in)
         factor = transfer_factor(
             batch_size=sae_in.shape[:-1].numel(),
             d_sae=self.cfg.d_sae,
             d_in=self.cfg.d_in,
             chunk_size=self.cfg.c2r_chunk_size,
         )
-        return factor * typical_norm(sae_in)
+        return factor * norm * unit_of_latents(self.cfg, norm)

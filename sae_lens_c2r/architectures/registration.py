@@ -15,14 +15,16 @@ def register_architecture(
         ValueError: If the name belongs to another class, which stays registered.
     """
     name = config_class.architecture()
-    owner, _ = SAE_TRAINING_CLASS_REGISTRY.get(name, (sae_class, config_class))
-    if owner is not sae_class:
+    if name not in SAE_TRAINING_CLASS_REGISTRY:
+        register_sae_training_class(name, sae_class, config_class)
+        return
+    owner, _ = SAE_TRAINING_CLASS_REGISTRY[name]
+    if _full_name(owner) != _full_name(sae_class):
         raise ValueError(
             f"The architecture {name!r} of {_full_name(sae_class)} is already registered, by "
             f"{_full_name(owner)}. It was left as it is: uninstall one of the two packages."
         )
-    if name not in SAE_TRAINING_CLASS_REGISTRY:
-        register_sae_training_class(name, sae_class, config_class)
+    SAE_TRAINING_CLASS_REGISTRY[name] = (sae_class, config_class)  # our module, loaded again
 
 
 def _full_name(cls: type) -> str:

@@ -126,16 +126,21 @@ class _Columns:
 
     def latent(self, column: int) -> Latent:
         acts = self.acts[:, column]
-        activations, tokens = acts.topk(min(_TOP_TOKENS, len(acts)))
         return Latent(
             index=self.latents[column],
             times_fired=int((acts > 0).sum()),
             top_tokens=[
-                self._in_context(token, activation)
-                for token, activation in zip(tokens.tolist(), activations.tolist(), strict=True)
-                if activation > 0
+                self._in_context(token, acts[token].item()) for token in self._top(acts)
             ],
         )
+
+    def _top(self, acts: Float[Tensor, " tokens"]) -> list[int]:
+        """The tokens of the highest activations, one of each row: a text may repeat itself."""
+        tokens = acts.argsort(descending=True)[: int((acts > 0).sum())].tolist()
+        first_of_row: dict[int, int] = {}
+        for token in tokens:
+            first_of_row.setdefault(int(self.held_out.places[token, 0]), token)
+        return list(first_of_row.values())[:_TOP_TOKENS]
 
     def _in_context(self, token: int, activation: float) -> TokenInContext:
         row, column = self.held_out.places[token].tolist()

@@ -37,6 +37,8 @@ def check_reload(
     hidden_pre, threshold = hidden_pre.cpu(), sae.topk_threshold.cpu()
     expected = torch.where(hidden_pre > threshold, hidden_pre.relu(), 0.0)
 
+    if not (hidden_pre.isfinite().all() and found.isfinite().all()):
+        raise DemoError(f"The SAE in {folder} has activations that are not finite numbers.")
     tolerance = _ROUNDING * hidden_pre.abs().max()
     # Rounding may put an activation that equals the threshold on either side of it.
     decided = (hidden_pre - threshold).abs() > tolerance

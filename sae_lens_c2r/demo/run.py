@@ -3,12 +3,14 @@
 import json
 import logging
 import platform
+import shutil
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import transformers
@@ -50,7 +52,6 @@ def run_demo(settings: DemoSettings, console: Console) -> dict[str, Metrics]:
     Raises:
         DemoError: If the demo cannot run, or a saved SAE does not load as it should.
     """
-    settings.prepare_out()
     folder = model_folder()
     with _quiet_libraries():
         tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -68,19 +69,36 @@ def run_demo(settings: DemoSettings, console: Console) -> dict[str, Metrics]:
         trained = train(settings, rows, folder)
         held_out = held_out_activations(trained.model, held_out_rows)
 
-    saved = _save_and_reload(trained, held_out, settings.out, console)
-    console.print("Measuring on the held-out text ...")
-    metrics = {
-        name: evaluate(
-            sae, held_out, tokens_per_second=trained.histories[name].tokens_per_second
-        )
-        for name, sae in saved.items()
-    }
-    _write_results(settings, metrics)
-    _write_report(settings, metrics, trained, saved, held_out, tokenizer)
+    # Everything is written beside `out` first: it never holds half a result.
+    settings.out.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(
+        prefix=f".{settings.out.name}-", dir=settings.out.parent
+    ) as scratch:
+        saved = _save_and_reload(trained, held_out, Path(scratch), console)
+        console.print("Measuring on the held-out text ...")
+        metrics = {
+            name: evaluate(
+                sae, held_out, tokens_per_second=trained.histories[name].tokens_per_second
+            )
+            for name, sae in saved.items()
+        }
+        _write_results(Path(scratch), settings, metrics)
+        html = _report(settings, metrics, trained, saved, held_out, tokenizer)
+        Path(scratch, "report.html").write_text(html, encoding="utf-8")
+        _move_into(settings.out, Path(scratch))
     console.print(terminal_table(metrics_table(metrics)))
     _say_where_everything_is(settings.out, console)
     return metrics
+
+
+def _move_into(out: Path, scratch: Path) -> None:
+    """Put every file and folder of `scratch` into `out`, in place of what has its name."""
+    out.mkdir(exist_ok=True)
+    for new in scratch.iterdir():
+        old = out / new.name
+        if old.is_dir():
+            shutil.rmtree(old)
+        new.replace(old)
 
 
 def _save_and_reload(
@@ -97,25 +115,25 @@ def _save_and_reload(
     return saved
 
 
-def _write_results(settings: DemoSettings, metrics: dict[str, Metrics]) -> None:
+def _write_results(folder: Path, settings: DemoSettings, metrics: dict[str, Metrics]) -> None:
     results = {
         "settings": {**asdict(settings), "out": str(settings.out)},
         "versions": _versions(),
         "held_out": {name: asdict(row) for name, row in metrics.items()},
     }
-    path = settings.out / "results.json"
-    path.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    text = json.dumps(results, indent=2) + "\n"
+    Path(folder, "results.json").write_text(text, encoding="utf-8")
 
 
-def _write_report(
+def _report(
     settings: DemoSettings,
     metrics: dict[str, Metrics],
     trained: Trained,
     saved: dict[str, SAE[Any]],
     held_out: HeldOut,
     tokenizer: Any,
-) -> None:
-    html = report_html(
+) -> str:
+    return report_html(
         metrics_table(metrics),
         histogram=max_cosine_histogram(
             {name: max_cosines(sae.W_dec) for name, sae in saved.items()},
@@ -128,7 +146,6 @@ def _write_report(
         folder=str(settings.out / REGULARIZED),
         provenance=_provenance(settings),
     )
-    (settings.out / "report.html").write_text(html, encoding="utf-8")
 
 
 def _provenance(settings: DemoSettings) -> str:
@@ -146,14 +163,16 @@ def _versions() -> dict[str, str]:
 
 
 def _say_where_everything_is(out: Path, console: Console) -> None:
-    console.print(f"\nReport:  {out / 'report.html'}\nNumbers: {out / 'results.json'}")
-    console.print(f"SAEs:    {out / PLAIN}\n         {out / REGULARIZED}")
-    console.print("Load one, with SAELens alone:", markup=False)
-    console.print(
-        f'  from sae_lens import SAE; sae = SAE.load_from_disk("{out / REGULARIZED}")',
-        markup=False,
-        soft_wrap=True,
-    )
+    lines = [
+        f"\nReport:  {out / 'report.html'}",
+        f"Numbers: {out / 'results.json'}",
+        f"SAEs:    {out / PLAIN}",
+        f"         {out / REGULARIZED}",
+        "Load one, with SAELens alone:",
+        f"  from sae_lens import SAE; sae = SAE.load_from_disk({str(out / REGULARIZED)!r})",
+    ]
+    # A path is to be copied: neither read as markup nor wrapped.
+    console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager

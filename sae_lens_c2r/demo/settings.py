@@ -54,14 +54,16 @@ class DemoSettings:
             raise ValueError(message("k", f"be at most `d_sae = {self.d_sae}`", self.k))
         check_non_negative("c2r_coefficient", self.c2r_coefficient)
         check_integer("seed", self.seed, minimum=0)
+        if self.seed >= 2**63:
+            raise ValueError(message("seed", "be below 2**63", self.seed))
         try:
             torch.empty(0, device=self.device)
         except (RuntimeError, AssertionError) as error:
             should = "be a torch device that this machine has"
             raise ValueError(message("device", should, self.device)) from error
 
-    def prepare_out(self) -> None:
-        """Create `out`.
+    def check_out(self) -> None:
+        """See that `out` may be written to, before any work is done.
 
         Raises:
             DemoError: If it is not an empty folder and may not be overwritten.
@@ -73,4 +75,3 @@ class DemoSettings:
                 f"--out should be empty. Found files in {self.out}; "
                 "choose another folder, or replace the demo's files there with --overwrite."
             )
-        self.out.mkdir(parents=True, exist_ok=True)

@@ -18,6 +18,7 @@ from sae_lens import (
     TrainingSAE,
 )
 from sae_lens.saes.sae import TrainStepOutput
+from sae_lens.training._interruption import InterruptedException
 from sae_lens.training.multi_sae_trainer import MultiSAETrainer
 from sae_lens.training.sae_trainer import SAETrainer
 from torch import Tensor
@@ -92,16 +93,24 @@ def _record_steps(trainer: SAETrainer[Any, Any], history: History) -> None:
     step = trainer.step
 
     def recorded_step(batch: Tensor) -> TrainStepOutput:
+        _wait_for(batch.device)
         start = time.perf_counter()
         output = step(batch)
-        history.seconds += time.perf_counter() - start
-        history.tokens += len(batch)
+        _wait_for(batch.device)
+        if trainer.n_training_steps > 0:  # the first step also warms up
+            history.seconds += time.perf_counter() - start
+            history.tokens += len(batch)
         if trainer.n_training_steps % RECORD_EVERY == 0:
             with torch.no_grad():
                 history.record(trainer.n_training_steps, output, trainer.sae.W_dec)
         return output
 
     trainer.step = recorded_step  # type: ignore[method-assign]
+
+
+def _wait_for(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def train(
@@ -116,6 +125,9 @@ def train(
 
     Returns:
         The transformer, both SAEs and their histories.
+
+    Raises:
+        KeyboardInterrupt: If the process is told to stop or to end.
     """
     configs = _sae_configs(settings)
     saes = {name: _initialized(config, settings.seed) for name, config in configs.items()}
@@ -147,7 +159,10 @@ def train(
         override_saes=dict(saes),
     )
     torch.manual_seed(settings.seed)  # SAELens draws the order of the data from torch's state
-    runner.run()
+    try:
+        runner.run()
+    except InterruptedException as error:
+        raise KeyboardInterrupt from error  # SAELens makes its own of both signals
     for sae in saes.values():
         sae.cfg.metadata.model_name = HUB_ID  # where others find it, not where it lies here
     return Trained(runner.model, saes, runner.histories)

@@ -2,11 +2,13 @@
 
 from sae_lens_c2r.penalties.c2r import c2r_penalty
 from sae_lens_c2r.penalties.neighbors import nearest_neighbors, step_generator
+from sae_lens_c2r.penalties.orthogonality import orthogonality_penalty
 from sae_lens_c2r.penalties.scaling import transfer_factor, typical_norm
 
 __all__ = [
     "c2r_penalty",
     "nearest_neighbors",
+    "orthogonality_penalty",
     "step_generator",
     "transfer_factor",
     "typical_norm",

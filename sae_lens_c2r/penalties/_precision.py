@@ -20,6 +20,15 @@ def at_least_float32(*tensors: Tensor) -> torch.dtype:
 
 def unit_rows(W_dec: Float[Tensor, "d_sae d_in"]) -> Float[Tensor, "d_sae d_in"]:
     """The rows of `W_dec` scaled to norm 1; zero rows stay zero, with finite gradients."""
-    W_dec = W_dec.to(at_least_float32(W_dec))
+    W_dec = _widened(W_dec)
     norms = torch.linalg.vector_norm(W_dec, dim=-1, keepdim=True)
     return W_dec / torch.where(norms > 0, norms, 1.0)
+
+
+def _widened(tensor: Tensor) -> Tensor:
+    """The tensor in float32 or wider, its gradient held within the range of its own dtype."""
+    wide = tensor.to(at_least_float32(tensor))
+    if wide.dtype != tensor.dtype and wide.requires_grad:
+        most = torch.finfo(tensor.dtype).max
+        wide.register_hook(lambda gradient: gradient.clamp(-most, most))
+    return wide

@@ -1,17 +1,28 @@
-"""The C2R penalty: Eq. (16) of the paper."""
+"""The C2R penalty, Eq. (16) of the paper, and its two ablations."""
+
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from sae_lens_c2r._checks import (
+    check_choice,
+    check_chunk_size,
     check_decoder,
     check_feature_acts,
+    check_generator,
     check_neighbors,
     check_positive,
+    message,
 )
 from sae_lens_c2r.penalties._precision import at_least_float32, full_precision, unit_rows
-from sae_lens_c2r.penalties.neighbors import nearest_neighbors
+from sae_lens_c2r.penalties.cosines import alone, pair_cosines
+from sae_lens_c2r.penalties.neighbors import ROWS_PER_TILE, draw_chunks, nearest_neighbors
+
+Pairs = Literal["nearest", "all"]
+Gate = Literal["relu", "none"]
 
 
 def c2r_penalty(
@@ -20,6 +31,8 @@ def c2r_penalty(
     *,
     chunk_size: int | None = 8192,
     exponent: float = 1.0,
+    pairs: Pairs = "nearest",
+    gate: Gate = "relu",
     neighbors: Tensor | None = None,
     generator: torch.Generator | None = None,
 ) -> Tensor:
@@ -33,7 +46,9 @@ def c2r_penalty(
     Eq. (16) of the paper, where a = 1, with the neighbours :math:`j^*` of
     `nearest_neighbors`. Gradients flow into `feature_acts` (consistency) and, through
     :math:`\rho`, into `W_dec` (orthogonality); the choice of neighbours is not
-    differentiated.
+    differentiated. The paper's ablations sum over every other latent of the chunk in place of
+    :math:`j^*(i)` (NoNNR, ``pairs="all"``), or put 1 in place of :math:`\rho_i^2`
+    (NoRCG, ``gate="none"``).
 
     Args:
         feature_acts: Activations Z, shape ``[..., d_sae]``; all leading dimensions together
@@ -42,6 +57,9 @@ def c2r_penalty(
         W_dec: Decoder, shape ``[d_sae, d_in]``. The length of its rows does not matter.
         chunk_size: Latents among which a neighbour is searched, see `nearest_neighbors`.
         exponent: The exponent a > 0.
+        pairs: ``"nearest"`` or ``"all"``. All pairs take memory for one tile of a chunk's
+            cosines at a time, in the backward pass as well.
+        gate: ``"relu"`` or ``"none"``.
         neighbors: Integer tensor of shape ``[d_sae]`` to use instead of searching. A latent
             that is its own neighbour contributes 0.
         generator: Draws the chunks, see `nearest_neighbors`.
@@ -52,28 +70,84 @@ def c2r_penalty(
     Raises:
         TypeError: If a tensor is not of floating point (`neighbors`: not of integers), or
             `chunk_size` not an integer.
-        ValueError: If shapes do not match, the batch is empty, `chunk_size` is below 2 or
-            `exponent` is not a finite number above 0.
+        ValueError: If shapes or layouts do not match, the batch is empty, `chunk_size` is
+            below 2, `exponent` is not a finite number above 0, `pairs` or `gate` is unknown, or
+            `neighbors` are given for all pairs.
     """
     check_decoder(W_dec)
     check_feature_acts(feature_acts, d_sae=len(W_dec))
     check_positive("exponent", exponent)
-    if neighbors is None:
-        neighbors = nearest_neighbors(W_dec, chunk_size=chunk_size, generator=generator)
-    check_neighbors(neighbors, d_sae=len(W_dec))
+    check_chunk_size("chunk_size", chunk_size)
+    check_generator(generator)
+    check_choice("pairs", pairs, get_args(Pairs))
+    check_choice("gate", gate, get_args(Gate))
+    if pairs == "all" and neighbors is not None:
+        raise ValueError(message("neighbors", 'be None where `pairs = "all"`', neighbors))
     with full_precision(W_dec):
-        gate = pair_cosines(W_dec, neighbors).clamp(0, 1).square()
         norms = batch_norms(feature_acts, at_least_float32(feature_acts, W_dec))
-        return (gate * _power(norms + norms[neighbors], exponent)).mean()
+        if pairs == "all":
+            return _all_pairs(norms, W_dec, chunk_size or len(W_dec), exponent, gate, generator)
+        if neighbors is None:
+            neighbors = nearest_neighbors(W_dec, chunk_size=chunk_size, generator=generator)
+        check_neighbors(neighbors, d_sae=len(W_dec))
+        return _nearest_pairs(norms, W_dec, neighbors, exponent, gate)
 
 
-def pair_cosines(
-    W_dec: Float[Tensor, "d_sae d_in"], neighbors: Int[Tensor, " d_sae"]
-) -> Float[Tensor, " d_sae"]:
-    """Cosine of each decoder row with its neighbour's, differentiable; 0 for a lone latent."""
+def _nearest_pairs(
+    norms: Float[Tensor, " d_sae"],
+    W_dec: Float[Tensor, "d_sae d_in"],
+    neighbors: Int[Tensor, " d_sae"],
+    exponent: float,
+    gate: Gate,
+) -> Float[Tensor, ""]:
+    if gate == "relu":
+        gates = pair_cosines(W_dec, neighbors).clamp(0, 1).square()
+    else:
+        gates = (~alone(neighbors)).to(norms.dtype)
+    return (gates * _power(norms + norms[neighbors], exponent)).mean()
+
+
+def _all_pairs(
+    norms: Float[Tensor, " d_sae"],
+    W_dec: Float[Tensor, "d_sae d_in"],
+    chunk_size: int,
+    exponent: float,
+    gate: Gate,
+    generator: torch.Generator | None,
+) -> Float[Tensor, ""]:
     unit = unit_rows(W_dec)
-    alone = neighbors == torch.arange(len(neighbors), device=neighbors.device)
-    return torch.where(alone, 0.0, (unit * unit[neighbors]).sum(dim=-1))
+    total = norms.new_zeros(())
+    for chunk in draw_chunks(len(W_dec), chunk_size, generator):
+        chunk = chunk.to(W_dec.device)
+        for start in range(0, len(chunk), ROWS_PER_TILE):
+            # Computed again in the backward pass: kept, the tiles would fill the memory.
+            total = total + checkpoint(
+                _tile_of_pairs,
+                unit[chunk],
+                norms[chunk],
+                start,
+                exponent,
+                gate,
+                use_reentrant=False,
+                preserve_rng_state=False,
+            )
+    return total / len(W_dec)
+
+
+def _tile_of_pairs(
+    unit: Float[Tensor, "chunk d_in"],
+    norms: Float[Tensor, " chunk"],
+    start: int,
+    exponent: float,
+    gate: Gate,
+) -> Float[Tensor, ""]:
+    """Sum over the pairs of a few of a chunk's latents, from `start` on, with all others."""
+    rows = slice(start, start + ROWS_PER_TILE)
+    terms = _power(norms[rows, None] + norms, exponent)
+    if gate == "relu":
+        terms = (unit[rows] @ unit.T).clamp(0, 1).square() * terms
+    itself = torch.ones_like(terms, dtype=torch.bool).triu(start).tril(start)
+    return terms.masked_fill(itself, 0.0).sum()
 
 
 def batch_norms(
@@ -90,7 +164,7 @@ def batch_norms(
     return _power(energy, 0.5)
 
 
-def _power(base: Float[Tensor, " d_sae"], exponent: float) -> Float[Tensor, " d_sae"]:
+def _power(base: Float[Tensor, "*shape"], exponent: float) -> Float[Tensor, "*shape"]:
     """``base ** exponent`` for base >= 0, with gradient 0 instead of infinity at 0."""
     if exponent == 1:
         return base

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sae_lens_c2r._checks import check_chunk_size, check_decoder
+from sae_lens_c2r._checks import check_chunk_size, check_decoder, check_generator
 from sae_lens_c2r.penalties._precision import full_precision, unit_rows
 
 ROWS_PER_TILE = 1024  # bounds the similarities held at once to [1024, chunk]
@@ -25,8 +25,9 @@ def nearest_neighbors(
         \langle \hat w_i, \hat w_j \rangle, \qquad \hat w = w / \|w\|_2
 
     Eq. (15) of the paper over the whole dictionary, Eq. (25) within random chunks.
-    The search is not differentiated. It holds at most ``[1024, chunk_size]``
-    similarities at once and costs ``O(d_sae * chunk_size * d_in)``.
+    The search is not differentiated. It holds at most ``[1024, chunk_size]`` cosines at once
+    and costs ``O(d_sae * chunk_size * d_in)``, where the paper's appendix prints
+    ``O(chunk_size^2)``.
 
     Args:
         W_dec: Decoder, shape ``[d_sae, d_in]``, any floating dtype; one row a latent.
@@ -47,6 +48,7 @@ def nearest_neighbors(
     """
     check_decoder(W_dec)
     check_chunk_size("chunk_size", chunk_size)
+    check_generator(generator)
     return _search(W_dec, chunk_size or len(W_dec), generator)
 
 
@@ -57,15 +59,16 @@ def _search(
     neighbors = torch.empty(len(W_dec), dtype=torch.long, device=W_dec.device)
     with full_precision(W_dec):
         unit = unit_rows(W_dec)
-        for chunk in _chunks(len(W_dec), chunk_size, generator):
+        for chunk in draw_chunks(len(W_dec), chunk_size, generator):
             chunk = chunk.to(W_dec.device)
             neighbors[chunk] = chunk[_nearest_in_chunk(unit[chunk])]
     return neighbors
 
 
-def _chunks(
+def draw_chunks(
     d_sae: int, chunk_size: int, generator: torch.Generator | None
 ) -> tuple[Int[Tensor, " chunk"], ...]:
+    """A random partition of the latents, or all of them where they fit into one chunk."""
     if chunk_size >= d_sae:
         return (torch.arange(d_sae),)
     if generator is None:

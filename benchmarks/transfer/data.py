@@ -1,0 +1,151 @@
+"""The two sources of inputs: a hierarchy with known features, and a real transformer."""
+
+import math
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import torch
+from sae_lens import JumpReLUSAE
+from sae_lens.synthetic import (
+    ActivationGenerator,
+    FeatureDictionary,
+    HierarchyNode,
+    hierarchy_modifier,
+    orthogonal_initializer,
+)
+from torch import Tensor
+
+from benchmarks.transfer.rules import Setting
+from sae_lens_c2r.analysis import absorption_rates, latents_of_features
+
+N_TREES, N_CHILDREN = 8, 3
+P_PARENT, P_CHILD = 0.2, 0.25
+N_FEATURES = N_TREES * (1 + N_CHILDREN)
+L0 = N_TREES * P_PARENT * (1 + N_CHILDREN * P_CHILD)
+EDGES = [
+    (tree * (1 + N_CHILDREN), tree * (1 + N_CHILDREN) + child)
+    for tree in range(N_TREES)
+    for child in range(1, 1 + N_CHILDREN)
+]
+
+
+class Hierarchy:
+    """Orthogonal features in trees: a child fires only where its parent does."""
+
+    k, steps, learning_rate = L0, 500, 3e-3
+
+    def __init__(self, setting: Setting, seed: int) -> None:
+        torch.manual_seed(seed)
+        roots = [
+            HierarchyNode(
+                feature_index=parent,
+                children=[HierarchyNode(feature_index=c) for p, c in EDGES if p == parent],
+            )
+            for parent in sorted({parent for parent, _ in EDGES})
+        ]
+        probabilities = torch.full((N_FEATURES,), P_CHILD)
+        probabilities[[root.feature_index for root in roots]] = P_PARENT
+        self.features = FeatureDictionary(
+            N_FEATURES, setting.d_in, bias=False, initializer=orthogonal_initializer()
+        )
+        self.generator = ActivationGenerator(
+            N_FEATURES,
+            probabilities,
+            std_firing_magnitudes=0.15,
+            modify_activations=hierarchy_modifier(roots),
+        )
+        self.setting = setting
+
+    def batches(self) -> Iterator[Tensor]:
+        """Fresh samples for ever."""
+        while True:
+            yield self.inputs(self.generator.sample(self.setting.batch_size))
+
+    @torch.no_grad()
+    def inputs(self, feature_acts: Tensor) -> Tensor:
+        """What the SAE sees of true activations."""
+        return self.setting.scale * self.features(feature_acts)
+
+    @torch.no_grad()
+    def evaluate(self, sae: JumpReLUSAE) -> dict[str, float]:
+        """Explained variance, and absorption in mean over the edges."""
+        torch.manual_seed(12345)
+        feature_acts = self.generator.sample(16384)
+        latents, cosines = latents_of_features(sae.W_dec, self.features.feature_vectors)
+        inputs = self.inputs(feature_acts)
+        latent_acts = sae.encode(inputs)
+        rates = absorption_rates(latent_acts[:, latents], feature_acts, EDGES)
+        return {
+            "explained_variance": explained_variance(inputs, sae.decode(latent_acts)),
+            "absorption": rates.mean().item(),
+            "mean_max_cosine_with_features": cosines.mean().item(),
+        }
+
+
+MINILM_D_IN = 384
+MINILM_TRAINING_TOKENS = 200_000
+
+
+class MiniLM:
+    """The demo's activations, collected once."""
+
+    k, learning_rate = 32.0, 1e-3
+
+    def __init__(self, setting: Setting, seed: int) -> None:
+        self.training, self.held_out = (
+            setting.scale * activations for activations in _minilm_activations()
+        )
+        self.setting, self.seed = setting, seed
+        self.steps = math.ceil(MINILM_TRAINING_TOKENS / setting.batch_size)
+
+    def batches(self) -> Iterator[Tensor]:
+        """Shuffled tokens, again and again."""
+        generator = torch.Generator().manual_seed(self.seed)
+        while True:
+            order = torch.randperm(len(self.training), generator=generator)
+            for batch in order.split(self.setting.batch_size)[:-1]:
+                yield self.training[batch]
+
+    @torch.no_grad()
+    def evaluate(self, sae: JumpReLUSAE) -> dict[str, float]:
+        """Explained variance of held-out tokens."""
+        return {"explained_variance": explained_variance(self.held_out, sae(self.held_out))}
+
+
+@cache
+def _minilm_activations() -> tuple[Tensor, Tensor]:
+    return torch.load(ACTIVATIONS, weights_only=True)
+
+
+ACTIVATIONS = Path("benchmarks/results/transfer/minilm_activations.pt")
+
+
+def collect_minilm_activations() -> None:
+    """Run the transformer over the demo's text, unless that was done before."""
+    from sae_lens.load_model import load_model
+    from transformers import AutoTokenizer
+
+    from sae_lens_c2r.demo import corpus
+    from sae_lens_c2r.demo.evaluation import held_out_activations
+    from sae_lens_c2r.demo.minilm import model_folder
+    from sae_lens_c2r.demo.settings import HOOK_NAME
+
+    if ACTIVATIONS.exists():
+        return
+    folder = str(model_folder())
+    model = load_model("AutoModelForCausalLM", folder, device="cpu", hook_names=[HOOK_NAME])
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    texts = corpus.split(corpus.documents(), held_out_share=0.1, seed=0)
+    activations = tuple(
+        held_out_activations(model, corpus.token_rows(part, tokenizer)).activations
+        for part in texts
+    )
+    ACTIVATIONS.parent.mkdir(parents=True, exist_ok=True)
+    torch.save((activations[0][:MINILM_TRAINING_TOKENS].clone(), activations[1]), ACTIVATIONS)
+
+
+def explained_variance(inputs: Tensor, reconstruction: Tensor) -> float:
+    """One less the residual's share of the variance."""
+    residual = (inputs - reconstruction).square().sum()
+    return 1 - (residual / (inputs - inputs.mean(dim=0)).square().sum()).item()

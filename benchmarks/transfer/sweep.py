@@ -1,0 +1,144 @@
+"""The runs: what they are, one of them, and all that are still missing."""
+
+import json
+import os
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from itertools import product
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks.transfer.rules import LAMBDAS, Setting
+
+SEEDS = (0, 1, 2)
+
+
+@dataclass(frozen=True, order=True)
+class Run:
+    """One SAE: a setting, the lambda that the rule is given, a seed."""
+
+    setting: Setting
+    lambda_: float
+    seed: int
+
+
+def hierarchy_runs() -> list[Run]:
+    """Every batch size with every width and dimension; two other scales in the middle."""
+    crossed = [
+        Setting("hierarchy", batch_size, d_sae, d_in, 1.0)
+        for batch_size, d_sae, d_in in product((128, 512, 2048), (64, 128, 256), (48, 96, 192))
+    ]
+    scaled = [Setting("hierarchy", 512, 128, 96, scale) for scale in (0.01, 100.0)]
+    return [Run(*run) for run in product(crossed + scaled, LAMBDAS, SEEDS)]
+
+
+def minilm_runs() -> list[Run]:
+    """Batch size, width and scale, each by itself: the transformer gives the dimension."""
+    varied = [(1024, 1024, 1.0), (512, 1024, 1.0), (2048, 1024, 1.0), (1024, 512, 1.0)]
+    varied += [(1024, 2048, 1.0), (1024, 1024, 0.01), (1024, 1024, 100.0)]
+    settings = [Setting("minilm", b, k, 384, scale) for b, k, scale in varied]
+    return [Run(*run) for run in product(settings, LAMBDAS, SEEDS[:1])]
+
+
+def execute(run: Run) -> dict[str, Any]:
+    """Train and measure one SAE."""
+    import torch
+    from sae_lens import JumpReLUSAE, LoggingConfig, SAETrainer
+    from sae_lens.config import SAETrainerConfig
+
+    from benchmarks.transfer.data import Hierarchy, MiniLM
+    from benchmarks.transfer.rules import rules
+    from sae_lens_c2r import BatchTopKC2RTrainingSAE, BatchTopKC2RTrainingSAEConfig
+    from sae_lens_c2r.analysis import chance_composition, composition
+    from sae_lens_c2r.penalties import typical_norm
+
+    torch.set_num_threads(1)
+    setting = run.setting
+    data = {"hierarchy": Hierarchy, "minilm": MiniLM}[setting.data](setting, run.seed)
+    norm = typical_norm(next(data.batches())).item()
+    literal = run.lambda_ * rules(setting, norm)["the rule"]
+    torch.manual_seed(run.seed)
+    sae = BatchTopKC2RTrainingSAE(
+        BatchTopKC2RTrainingSAEConfig(
+            d_in=setting.d_in,
+            d_sae=setting.d_sae,
+            k=data.k,
+            topk_threshold_lr=0.05,
+            c2r_coefficient=literal,
+            c2r_scaling="none",
+        )
+    )
+    trainer = SAETrainer(
+        cfg=SAETrainerConfig(
+            n_checkpoints=0,
+            checkpoint_path=None,
+            save_final_checkpoint=False,
+            total_training_samples=data.steps * setting.batch_size,
+            device="cpu",
+            autocast=False,
+            lr=data.learning_rate,
+            lr_end=data.learning_rate / 10,
+            lr_scheduler_name="constant",
+            lr_warm_up_steps=data.steps // 12,
+            lr_decay_steps=data.steps // 3,
+            adam_beta1=0.9,
+            adam_beta2=0.999,
+            n_restart_cycles=1,
+            train_batch_size_samples=setting.batch_size,
+            dead_feature_window=200,
+            feature_sampling_window=10**9,
+            logger=LoggingConfig(log_to_wandb=False),
+        ),
+        sae=sae,
+        data_provider=data.batches(),
+    )
+    trainer.fit()
+    with TemporaryDirectory() as folder:
+        sae.save_inference_model(folder)
+        saved = JumpReLUSAE.load_from_disk(folder)
+    return {
+        **asdict(run),
+        "literal_coefficient": literal,
+        "norm": norm,
+        "composition": composition(saved.W_dec),
+        "chance_composition": chance_composition(setting.d_sae, setting.d_in),
+        **data.evaluate(saved),
+    }
+
+
+def missing(runs: Iterable[Run], results: Path) -> list[Run]:
+    """The runs that have no line in the results yet."""
+    done = (
+        {key(json.loads(line)) for line in results.read_text().splitlines()}
+        if results.exists()
+        else set()
+    )
+    return [run for run in runs if key(asdict(run)) not in done]
+
+
+def key(result: dict[str, Any]) -> tuple[Any, ...]:
+    """What tells runs apart."""
+    return (*result["setting"].values(), result["lambda_"], result["seed"])
+
+
+def execute_all(runs: list[Run], results: Path, *, processes: int) -> None:
+    """Execute the missing runs in parallel, writing each as it ends."""
+    from rich.progress import Progress
+
+    results.parent.mkdir(parents=True, exist_ok=True)
+    todo = missing(runs, results)
+    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ["TQDM_DISABLE"] = "1"  # SAELens's bar for each of them
+    with (
+        ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool,
+        Progress() as progress,
+        results.open("a") as file,
+    ):
+        task = progress.add_task("Training SAEs", total=len(todo))
+        for future in as_completed([pool.submit(execute, run) for run in todo]):
+            file.write(json.dumps(future.result()) + "\n")
+            file.flush()
+            progress.advance(task)

@@ -1,0 +1,123 @@
+"""OrtSAE: BatchTopK with the orthogonality penalty. Saved as SAELens's `jumprelu`."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import get_args
+
+import torch
+from sae_lens.saes.batchtopk_sae import BatchTopKTrainingSAE, BatchTopKTrainingSAEConfig
+from sae_lens.saes.sae import TrainCoefficientConfig, TrainStepInput, TrainStepOutput
+from torch import Tensor
+
+from sae_lens_c2r._checks import (
+    check_choice,
+    check_chunk_size,
+    check_integer,
+    check_non_negative,
+)
+from sae_lens_c2r.architectures.periodic import Measured, PeriodicPenalty
+from sae_lens_c2r.architectures.registration import register_architecture
+from sae_lens_c2r.architectures.scale import Scaling, input_norm
+from sae_lens_c2r.penalties import nearest_neighbors, orthogonality_penalty, step_generator
+from sae_lens_c2r.penalties.cosines import pair_cosines
+
+
+@dataclass
+class OrtTrainingSAEConfig(BatchTopKTrainingSAEConfig):
+    """
+    Configuration of `ort`: BatchTopK's fields and those of the orthogonality penalty.
+
+    Args:
+        ort_coefficient (float): Strength of the orthogonality penalty; 0.25 in the C2R paper's runs. With 0 the SAE trains as BatchTopK does, bit for bit.
+        ort_warm_up_steps (int): Training steps over which the coefficient grows linearly from 0.
+        ort_interval (int): Apply the penalty at every ort_interval-th step, multiplied by ort_interval.
+        ort_chunk_size (int | None): Latents among which a nearest neighbour is searched, drawn anew at each penalty step. None, on the command line the flag alone, searches the whole dictionary.
+        ort_scaling (str): 'transfer' multiplies the coefficient by the squared norm of the activations, as the reconstruction loss is; 'none' takes it literally, for activations of unit norm.
+        ort_seed (int): Seed of the chunks; with the number of the step it determines them.
+    """
+
+    ort_coefficient: float = 0.25
+    ort_warm_up_steps: int = 0
+    ort_interval: int = 5
+    ort_chunk_size: int | None = 8192
+    ort_scaling: Scaling = "transfer"
+    ort_seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the options, then let BatchTopK check its own."""
+        check_non_negative("ort_coefficient", self.ort_coefficient)
+        check_integer("ort_warm_up_steps", self.ort_warm_up_steps, minimum=0)
+        check_integer("ort_interval", self.ort_interval, minimum=1)
+        check_chunk_size("ort_chunk_size", self.ort_chunk_size)
+        check_choice("ort_scaling", self.ort_scaling, get_args(Scaling))
+        check_integer("ort_seed", self.ort_seed)
+        super().__post_init__()  # type: ignore[no-untyped-call]
+
+    @classmethod
+    def architecture(cls) -> str:
+        """The name in SAELens's registry."""
+        return "ort"
+
+
+class OrtTrainingSAE(BatchTopKTrainingSAE):
+    """A BatchTopK training SAE with the orthogonality penalty among its losses.
+
+    Every T-th step adds `ort_loss` = T * coefficient * r^2 * `ort_penalty`, where r is the
+    norm of the inputs. The metrics are those of `C2RMixin`, with the prefix `ort_`.
+    """
+
+    cfg: OrtTrainingSAEConfig
+
+    def __init__(self, cfg: OrtTrainingSAEConfig, use_error_term: bool = False) -> None:
+        super().__init__(cfg, use_error_term)
+        self._ort = PeriodicPenalty("ort", cfg.ort_interval)
+
+    def get_coefficients(self) -> dict[str, float | TrainCoefficientConfig]:
+        """BatchTopK's coefficients and ours, warmed up and logged by SAELens."""
+        ours = TrainCoefficientConfig(self.cfg.ort_coefficient, self.cfg.ort_warm_up_steps)
+        return {**super().get_coefficients(), "ort": ours}
+
+    def calculate_aux_loss(
+        self,
+        step_input: TrainStepInput,
+        feature_acts: Tensor,
+        hidden_pre: Tensor,
+        sae_out: Tensor,
+    ) -> dict[str, Tensor]:
+        """BatchTopK's auxiliary loss and, on penalty steps, `ort_loss`."""
+        losses = super().calculate_aux_loss(
+            step_input=step_input,
+            feature_acts=feature_acts,
+            hidden_pre=hidden_pre,
+            sae_out=sae_out,
+        )
+        return {**losses, **self._ort_losses(step_input)}
+
+    def training_forward_pass(self, step_input: TrainStepInput) -> TrainStepOutput:
+        """BatchTopK's forward pass, with our metrics."""
+        output = super().training_forward_pass(step_input)
+        output.metrics.update(self._ort.metrics)
+        return output
+
+    # Left out of `compile_sae`: the number of the step would recompile it at every step.
+    @torch.compiler.disable
+    def _ort_losses(self, step_input: TrainStepInput) -> dict[str, Tensor]:
+        return self._ort.losses(step_input, partial(self._measure_ort, step_input))
+
+    def _measure_ort(self, step_input: TrainStepInput) -> Measured:
+        neighbors = nearest_neighbors(
+            self.W_dec,
+            chunk_size=self.cfg.ort_chunk_size,
+            generator=step_generator(self.cfg.ort_seed, step_input.n_training_steps),
+        )
+        penalty = orthogonality_penalty(self.W_dec, neighbors=neighbors)
+        cosines = pair_cosines(self.W_dec.detach(), neighbors)
+        return Measured(penalty, self._ort_scale(step_input.sae_in), cosines.mean())
+
+    def _ort_scale(self, sae_in: Tensor) -> Tensor | float:
+        if self.cfg.ort_scaling == "none":
+            return 1.0
+        return input_norm(self.cfg, sae_in).square()
+
+
+register_architecture(OrtTrainingSAE, OrtTrainingSAEConfig)

@@ -1,0 +1,61 @@
+"""C2R for an architecture of anybody's, in one line."""
+
+from dataclasses import dataclass
+from types import new_class
+from typing import Any
+
+from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY
+from sae_lens.saes.sae import TrainingSAE, TrainingSAEConfig
+
+from sae_lens_c2r._checks import message
+from sae_lens_c2r.architectures.c2r import C2RConfigMixin, C2RMixin
+from sae_lens_c2r.architectures.registration import register_architecture
+
+Architecture = tuple[type[TrainingSAE[Any]], type[TrainingSAEConfig]]
+
+
+def with_c2r(backbone: str | Architecture) -> Architecture:
+    """The C2R version of a training architecture, registered as `<its name>_c2r`.
+
+    It is made of the same mixins as the architectures of this package, has the backbone's
+    fields and the `c2r_` ones, and saves in the backbone's own inference form.
+
+    Args:
+        backbone: Name of a registered training architecture, or its SAE and config classes.
+
+    Returns:
+        The SAE class and the config class. Asked for twice, the same ones.
+
+    Raises:
+        ValueError: If no such architecture is registered, it has C2R already, or another
+            package's class is registered as `<its name>_c2r`.
+    """
+    sae_class, config_class = _resolve(backbone)
+    name = f"{config_class.architecture()}_c2r"
+    registered = SAE_TRAINING_CLASS_REGISTRY.get(name)
+    if registered is not None and registered[0].__bases__ == (C2RMixin, sae_class):
+        return registered
+
+    regularized_config = dataclass(_mixed(C2RConfigMixin, config_class))
+    regularized = _mixed(C2RMixin, sae_class)
+    register_architecture(regularized, regularized_config)
+    return regularized, regularized_config
+
+
+def _resolve(backbone: str | Architecture) -> Architecture:
+    if isinstance(backbone, str):
+        if backbone not in SAE_TRAINING_CLASS_REGISTRY:
+            names = ", ".join(map(repr, SAE_TRAINING_CLASS_REGISTRY))
+            raise ValueError(message("backbone", f"be one of {names}", backbone))
+        backbone = SAE_TRAINING_CLASS_REGISTRY[backbone]
+    if issubclass(backbone[1], C2RConfigMixin):
+        should = "be an architecture that has no C2R yet"
+        raise ValueError(message("backbone", should, backbone[1].architecture()))
+    return backbone
+
+
+def _mixed(mixin: type, backbone: type) -> Any:
+    """`class ...C2R(mixin, backbone)`, in the backbone's module."""
+    name, doc = f"{backbone.__name__}C2R", f"{backbone.__name__} with C2R."
+    body = {"__module__": backbone.__module__, "__doc__": doc}
+    return new_class(name, (mixin, backbone), {}, lambda namespace: namespace.update(body))

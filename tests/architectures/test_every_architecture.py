@@ -1,0 +1,325 @@
+"""What holds for every architecture of ours, in SAELens's own hands."""
+
+import copy
+import json
+import os
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sae_lens import SAE, TrainingSAE
+from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY, get_sae_training_class
+from safetensors.torch import load_file, save_file
+
+from tests import properties
+from tests.architectures.training import (
+    D_IN,
+    coefficients,
+    hierarchy,
+    make_config,
+    make_sae,
+    make_trainer,
+    noise,
+    step_input,
+)
+from tests.strategies import ARCHITECTURES, WITH_C2R, c2r_options
+
+EVERY = pytest.mark.parametrize("architecture", ARCHITECTURES)
+EVERY_C2R = pytest.mark.parametrize("architecture", WITH_C2R)
+INFERENCE_FORM = {
+    "abstopk_c2r": "abstopk",
+    "batchtopk_c2r": "jumprelu",
+    "gated_c2r": "gated",
+    "jumprelu_c2r": "jumprelu",
+    "matching_pursuit_c2r": "matching_pursuit",
+    "matryoshka_batchtopk_c2r": "jumprelu",
+    "ort": "jumprelu",
+    "ort_c2r": "jumprelu",
+    "standard_c2r": "standard",
+    "topk_c2r": "topk",
+}
+
+
+def backbone_of(architecture: str) -> str:
+    """The architecture without the last of our penalties."""
+    return "batchtopk" if architecture == "ort" else architecture.removesuffix("_c2r")
+
+
+def test_no_registered_architecture_is_missing_here() -> None:
+    ours = {
+        name
+        for name, (sae_class, _) in SAE_TRAINING_CLASS_REGISTRY.items()
+        if sae_class.__module__.startswith("sae_lens_c2r.")
+    }
+    assert ours == ARCHITECTURES.keys() == INFERENCE_FORM.keys()
+
+
+@EVERY_C2R
+@settings(max_examples=20)
+@given(options=c2r_options, step=st.integers(0, 12), data=st.data())
+def test_loss_of_a_step_is_that_of_the_equations(
+    architecture: str, options: dict[str, Any], step: int, data: st.DataObject
+) -> None:
+    sae = make_sae(architecture, **options)
+    given_input = step_input(sae, step)
+    if data.draw(st.booleans(), label="degenerate"):
+        given_input.sae_in[: data.draw(st.integers(0, len(given_input.sae_in)))] = 0
+        sae.W_dec.data[:3] = 0
+        sae.W_dec.data[3:6] = sae.W_dec.data[6].clone()
+    properties.step_follows_the_equations(sae, given_input)
+
+
+@EVERY
+def test_coefficient_0_trains_the_backbone_to_the_bit(architecture: str) -> None:
+    backbone = backbone_of(architecture)
+    _, config_class = get_sae_training_class(backbone)
+    own = {"d_in": D_IN, "d_sae": 64, **copy.deepcopy(ARCHITECTURES[architecture])}
+    penalty = "ort" if architecture == "ort" else "c2r"
+    trained = []
+    for name, config in (
+        (backbone, config_class(**copy.deepcopy(own))),
+        (architecture, make_config(architecture, **{f"{penalty}_coefficient": 0.0})),
+    ):
+        torch.manual_seed(3)
+        sae = get_sae_training_class(name)[0](config)
+        make_trainer(sae, 12, noise(), dead_feature_window=3).fit()
+        trained.append(sae.state_dict())
+    assert trained[0].keys() == trained[1].keys()
+    assert all(torch.equal(trained[0][name], trained[1][name]) for name in trained[0])
+
+
+@EVERY
+def test_penalty_is_the_same_after_folding_the_decoder_norms(architecture: str) -> None:
+    if architecture == "matching_pursuit_c2r":
+        with pytest.raises(NotImplementedError, match="not safe for MatchingPursuit"):
+            make_sae(architecture).fold_W_dec_norm()
+        return
+    sae = make_sae(architecture)
+    folded = copy.deepcopy(sae)
+    folded.fold_W_dec_norm()
+    losses = sae.training_forward_pass(step_input(sae)).losses
+    folded_losses = folded.training_forward_pass(step_input(folded)).losses
+    for name in losses.keys() & {"c2r_loss", "ort_loss"}:
+        torch.testing.assert_close(losses[name], folded_losses[name])
+
+
+@EVERY
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16", "float16"])
+def test_every_precision_of_sae_lens_has_finite_losses_and_gradients(
+    architecture: str, dtype: str
+) -> None:
+    sae = make_sae(architecture, dtype=dtype)
+    output = sae.training_forward_pass(step_input(sae))
+    output.loss.backward()
+    assert all(loss.isfinite() for loss in output.losses.values())
+    assert all(p.grad.isfinite().all() for p in sae.parameters() if p.grad is not None)
+
+
+@EVERY
+def test_autocast_leaves_the_penalties_in_full_precision(architecture: str) -> None:
+    sae = make_sae(architecture)
+    given_input = step_input(sae)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = sae.training_forward_pass(given_input)
+    outside = make_sae(architecture).training_forward_pass(given_input)
+    for name in inside.losses.keys() & {"c2r_loss", "ort_loss"}:
+        assert inside.losses[name].dtype == torch.float32
+        torch.testing.assert_close(
+            inside.losses[name], outside.losses[name], rtol=0.05, atol=1e-3
+        )
+
+
+TOPK_FAMILY = ["abstopk_c2r", "batchtopk_c2r", "ort", "ort_c2r", "topk_c2r"]
+MODES = ["none", "expected_average_only_in", "layer_norm", "constant_norm_rescale"]
+
+
+@pytest.mark.parametrize("architecture", TOPK_FAMILY)
+@pytest.mark.parametrize("mode", MODES)
+def test_losses_grow_alike_with_the_scale_of_the_inputs(architecture: str, mode: str) -> None:
+    """Inputs s times as large: reconstruction costs s^2 times as much, and so do penalties."""
+    sae = make_sae(architecture, normalize_activations=mode)
+    small = step_input(sae)
+    large = step_input(sae, sae_in=100 * small.sae_in)
+    small_losses = sae.training_forward_pass(small).losses
+    large_losses = sae.training_forward_pass(large).losses
+    for name in small_losses.keys() & {"mse_loss", "c2r_loss", "ort_loss"}:
+        torch.testing.assert_close(
+            large_losses[name], 1e4 * small_losses[name], rtol=1e-3, atol=0
+        )
+
+
+def why_not(architecture: str, mode: str) -> type[Exception] | None:
+    """What is raised when an architecture trains in a mode, if it cannot."""
+    sae_class, config_class = get_sae_training_class(architecture)
+    own = next(
+        own for name, own in ARCHITECTURES.items() if architecture in {name, backbone_of(name)}
+    )
+    options = {"d_in": D_IN, "d_sae": 64, "normalize_activations": mode, **copy.deepcopy(own)}
+    try:
+        make_trainer(sae_class(config_class(**options)), 8, noise()).fit()
+    except (ValueError, AttributeError) as error:
+        return type(error)
+    return None
+
+
+@EVERY
+@pytest.mark.parametrize("mode", [*MODES, "covariance_whitening"])
+def test_trains_in_every_mode_of_normalization_that_its_backbone_trains_in(
+    architecture: str, mode: str, tmp_path: Path
+) -> None:
+    refusal = why_not(backbone_of(architecture), mode)
+    if refusal is not None:
+        assert why_not(architecture, mode) == refusal
+        return
+    sae = make_sae(architecture, normalize_activations=mode)
+    make_trainer(sae, 8, noise()).fit()
+    assert all(parameter.isfinite().all() for parameter in sae.parameters())
+    if mode in ("expected_average_only_in", "covariance_whitening"):
+        assert sae.cfg.normalize_activations == "none", "SAELens folds it when training ends"
+    sae.save_inference_model(tmp_path)
+    assert SAE.load_from_disk(tmp_path).cfg.architecture() == INFERENCE_FORM[architecture]
+
+
+@pytest.mark.parametrize("rescale", [True, False])
+def test_sparse_activations_give_the_dense_loss(rescale: bool) -> None:
+    options = {"rescale_acts_by_decoder_norm": rescale}
+    dense, sparse = (
+        make_sae("topk_c2r", use_sparse_activations=flag, **options) for flag in (False, True)
+    )
+    expected, found = (sae.training_forward_pass(step_input(sae)) for sae in (dense, sparse))
+    assert found.feature_acts.is_sparse
+    torch.testing.assert_close(found.losses["c2r_loss"], expected.losses["c2r_loss"])
+    # Of the penalty alone: SAELens's own loss has no backward pass on a CPU when it rescales.
+    for output in (expected, found):
+        output.losses["c2r_loss"].backward()
+    torch.testing.assert_close(sparse.W_enc.grad, dense.W_enc.grad)
+    torch.testing.assert_close(sparse.W_dec.grad, dense.W_dec.grad)
+
+
+Trained = dict[str, tuple[TrainingSAE[Any], Path]]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """Every architecture after 200 steps on a hierarchy, checkpointed and saved."""
+    folder = tmp_path_factory.mktemp("trained")
+    saes = {}
+    for architecture in ARCHITECTURES:
+        sae = make_sae(architecture)
+        trainer = make_trainer(sae, 200, hierarchy())
+        trainer.fit()
+        trainer.save_checkpoint("checkpoint", base_path=folder / architecture)
+        sae.save_inference_model(folder / architecture / "inference")
+        saes[architecture] = (sae, folder / architecture)
+    return saes
+
+
+@EVERY
+def test_trains_for_200_steps_on_a_hierarchy(architecture: str, trained: Trained) -> None:
+    sae, _ = trained[architecture]
+    sae_in = next(hierarchy())
+    untrained = make_sae(architecture)
+    before, after = (((s(sae_in) - sae_in) ** 2).mean() for s in (untrained, sae))
+    assert after < before
+    assert all(parameter.isfinite().all() for parameter in sae.parameters())
+
+
+@EVERY
+def test_checkpoint_restores_options_and_weights(architecture: str, trained: Trained) -> None:
+    sae, folder = trained[architecture]
+    loaded = TrainingSAE.load_from_disk(folder / "checkpoint")
+    assert type(loaded) is type(sae)
+    for field in fields(sae.cfg):
+        if field.name != "metadata":
+            assert getattr(loaded.cfg, field.name) == getattr(sae.cfg, field.name)
+    state = dict(loaded.named_parameters())
+    assert all(torch.equal(state[name], value) for name, value in sae.named_parameters())
+
+
+LOAD_ALL = """
+import sys
+sys.modules["sae_lens_c2r"] = None
+from safetensors.torch import load_file, save_file
+from sae_lens import SAE
+inputs = load_file(sys.argv[1])["sae_in"]
+acts = {}
+for folder in sys.argv[3:]:
+    sae = SAE.load_from_disk(folder)
+    acts[folder] = sae.encode(inputs).detach().contiguous()
+    acts[folder + ":" + sae.cfg.architecture()] = sae(inputs).detach().contiguous()
+save_file(acts, sys.argv[2])
+"""
+
+
+@pytest.fixture(scope="module")
+def encoded_without_us(
+    trained: Trained, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """What a process without this package makes of every saved SAE."""
+    folder = tmp_path_factory.mktemp("encoded")
+    sae_in = next(hierarchy(seed=7))
+    save_file({"sae_in": sae_in}, folder / "in.safetensors")
+    saved = [str(path / "inference") for _, path in trained.values()]
+    files = [str(folder / name) for name in ("in.safetensors", "out.safetensors")]
+    subprocess.run(
+        [sys.executable, "-c", LOAD_ALL, *files, *saved],
+        env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+        check=True,
+    )
+    return sae_in, load_file(files[1])
+
+
+@EVERY
+def test_saved_sae_loads_without_us_and_encodes_alike(
+    architecture: str,
+    trained: Trained,
+    encoded_without_us: tuple[torch.Tensor, dict[str, torch.Tensor]],
+) -> None:
+    sae, folder = trained[architecture]
+    sae_in, encoded = encoded_without_us
+    path = str(folder / "inference")
+    assert f"{path}:{INFERENCE_FORM[architecture]}" in encoded
+    with torch.no_grad():
+        acts, hidden_pre = sae.encode_with_hidden_pre(sae_in)
+    if hasattr(sae, "topk_threshold"):  # the BatchTopK family encodes by its threshold
+        acts = torch.where(hidden_pre > sae.topk_threshold, hidden_pre.relu(), 0.0)
+    torch.testing.assert_close(encoded[path], acts.to_dense(), rtol=1e-3, atol=1e-4)
+
+
+@EVERY
+def test_saved_config_remembers_how_it_was_trained(architecture: str, trained: Trained) -> None:
+    _, folder = trained[architecture]
+    metadata = json.loads((folder / "inference" / "cfg.json").read_text())["metadata"]
+    assert metadata["training_architecture"] == architecture
+    expected = {"ort": ["ort_coefficient"], "ort_c2r": ["ort_coefficient", "c2r_coefficient"]}
+    for option in expected.get(architecture, ["c2r_coefficient"]):
+        assert option in metadata["training_architecture_details"]
+
+
+@EVERY
+def test_every_log_shows_the_metrics(architecture: str) -> None:
+    sae = make_sae(architecture)
+    trainer = make_trainer(sae, 3, noise())
+    batches = noise()
+    for _ in range(3):
+        output = trainer.step(next(batches))
+        trainer.n_training_steps += 1
+    logged = trainer.build_train_step_log_dict(output, n_training_samples=0)
+    for penalty in {"c2r", "ort"} & coefficients(sae).keys():
+        for metric in ("penalty", "effective_coefficient", "mean_max_cosine"):
+            assert f"metrics/{penalty}_{metric}" in logged
+        assert f"details/{penalty}_coefficient" in logged
+
+
+def test_negative_cosines_are_never_penalized_where_activations_have_signs() -> None:
+    sae = make_sae("abstopk_c2r", d_sae=2, d_in=4, k=1)
+    sae.W_dec.data[1] = -2 * sae.W_dec.data[0]
+    output = sae.training_forward_pass(step_input(sae))
+    assert (output.feature_acts < 0).any()
+    assert output.losses["c2r_loss"] == 0

@@ -1,0 +1,194 @@
+"""When a penalty is applied, what is logged of it, and that a resumed run goes on alike."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sae_lens.saes.sae import TrainStepOutput
+
+from sae_lens_c2r import composition
+from tests.architectures.training import make_config, make_sae, make_trainer, noise, step_input
+from tests.strategies import ARCHITECTURES
+
+METRICS = ("penalty", "effective_coefficient", "mean_max_cosine")
+
+
+def penalties_of(architecture: str) -> list[str]:
+    return {"ort": ["ort"], "ort_c2r": ["ort", "c2r"]}.get(architecture, ["c2r"])
+
+
+@pytest.mark.parametrize("architecture", ["batchtopk_c2r", "ort"])
+def test_a_penalty_is_added_at_every_interval_th_step(architecture: str) -> None:
+    (name,) = penalties_of(architecture)
+    sae = make_sae(architecture, **{f"{name}_interval": 5})
+    outputs = [sae.training_forward_pass(step_input(sae, step)) for step in range(12)]
+    penalized = [step for step, output in enumerate(outputs) if f"{name}_loss" in output.losses]
+    assert penalized == [0, 5, 10]
+    for output in outputs:
+        torch.testing.assert_close(output.loss, sum(output.losses.values()))
+
+
+def test_ort_loss_is_its_equation() -> None:
+    """T * coefficient * r^2 * mean squared cosine, here of two rows at 60 degrees."""
+    sae = make_sae("ort", d_sae=2, d_in=2, k=1, ort_interval=3, ort_coefficient=0.5)
+    sae.W_dec.data = torch.tensor([[3.0, 0.0], [0.5, 0.75**0.5]])
+    sae_in = 7 * torch.nn.functional.normalize(torch.randn(8, 2), dim=1)
+    output = sae.training_forward_pass(step_input(sae, 0, sae_in=sae_in))
+    assert output.losses["ort_loss"].item() == pytest.approx(3 * 0.5 * 49 * 0.25, rel=1e-5)
+
+
+def test_ort_and_c2r_search_the_same_chunks() -> None:
+    sae = make_sae("ort_c2r", ort_chunk_size=8, c2r_chunk_size=8)
+    metrics = sae.training_forward_pass(step_input(sae)).metrics
+    assert metrics["ort_mean_max_cosine"] == metrics["c2r_mean_max_cosine"]
+
+
+def test_before_the_start_step_a_penalty_is_only_measured() -> None:
+    sae = make_sae("batchtopk_c2r", c2r_start_step=7, c2r_interval=5)
+    outputs = [sae.training_forward_pass(step_input(sae, step)) for step in range(12)]
+    assert [s for s, output in enumerate(outputs) if "c2r_loss" in output.losses] == [10]
+    assert outputs[0].metrics["c2r_penalty"] > 0
+    assert outputs[0].metrics["c2r_effective_coefficient"] == 0
+    assert outputs[10].metrics["c2r_effective_coefficient"] > 0
+
+
+@pytest.mark.parametrize("architecture", ["batchtopk_c2r", "ort"])
+def test_the_coefficient_is_warmed_up_by_sae_lens(architecture: str) -> None:
+    (name,) = penalties_of(architecture)
+    options = {f"{name}_coefficient": 8.0, f"{name}_warm_up_steps": 4, f"{name}_interval": 1}
+    trainer = make_trainer(make_sae(architecture, **options), 6, noise())
+    batches, seen, effective = noise(), [], []
+    for _ in range(6):
+        seen.append(trainer.get_coefficients()[name])
+        output = trainer.step(next(batches))
+        effective.append(float(output.metrics[f"{name}_effective_coefficient"]))
+        trainer.n_training_steps += 1
+    assert seen == [0.0, 2.0, 4.0, 6.0, 8.0, 8.0]
+    assert effective[0] == 0
+    assert 0 < effective[1] < effective[2] < effective[3]
+
+
+def test_the_penalty_makes_the_decoder_less_redundant() -> None:
+    compositions = []
+    for coefficient in (0.0, 5.0):
+        sae = make_sae("batchtopk_c2r", c2r_coefficient=coefficient)
+        sae.W_dec.data[1] = sae.W_dec.data[0]
+        make_trainer(sae, 100, noise()).fit()
+        compositions.append(composition(sae.W_dec))
+    assert compositions[1] < compositions[0]
+
+
+@pytest.mark.parametrize("architecture", ["batchtopk_c2r", "ort"])
+def test_every_step_shows_the_last_values(architecture: str) -> None:
+    (name,) = penalties_of(architecture)
+    sae = make_sae(architecture, **{f"{name}_chunk_size": 8, f"{name}_interval": 5})
+    outputs = [sae.training_forward_pass(step_input(sae, step)) for step in range(7)]
+    for metric in (f"{name}_{metric}" for metric in METRICS):
+        assert outputs[4].metrics[metric] == outputs[0].metrics[metric]
+        assert outputs[5].metrics[metric] != outputs[0].metrics[metric]
+        assert not getattr(outputs[0].metrics[metric], "requires_grad", False)
+    product = 5 * outputs[0].metrics[f"{name}_effective_coefficient"]
+    product *= outputs[0].metrics[f"{name}_penalty"]
+    torch.testing.assert_close(outputs[0].losses[f"{name}_loss"].detach(), product)
+
+
+@pytest.mark.parametrize("architecture", ["batchtopk_c2r", "ort"])
+def test_a_run_resumed_between_two_penalties_has_values_at_its_first_log(
+    architecture: str,
+) -> None:
+    (name,) = penalties_of(architecture)
+    sae = make_sae(architecture)
+    output = sae.training_forward_pass(step_input(sae, 9, logging=True))
+    assert {f"{name}_{metric}" for metric in METRICS} <= output.metrics.keys()
+    assert f"{name}_loss" not in output.losses
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(
+    architecture: str, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {}
+    for name in penalties_of(architecture):
+        options |= {f"{name}_chunk_size": 8, f"{name}_interval": 3, f"{name}_warm_up_steps": 10}
+    batches = [batch for batch, _ in zip(noise(), range(14), strict=False)]
+    whole = make_sae(architecture, **options)
+    make_trainer(whole, 14, iter(batches)).fit()
+
+    first = make_trainer(make_sae(architecture, **options), 7, iter(batches[:7]))
+    first.fit()
+    first.save_checkpoint("half", base_path=tmp_path)
+    resumed = make_sae(architecture, seed=1, **options)
+    second = make_trainer(resumed, 14, iter(batches[7:]))
+    second.load_trainer_state(tmp_path / "half")
+    resumed.load_weights_from_checkpoint(tmp_path / "half")
+    second.fit()
+    state = resumed.state_dict()
+    assert all(torch.equal(state[name], value) for name, value in whole.state_dict().items())
+
+
+@pytest.mark.parametrize("architecture", ["batchtopk_c2r", "ort_c2r", "topk_c2r"])
+def test_compiled_step_equals_eager_and_is_not_compiled_again(
+    architecture: str,
+) -> None:
+    import torch._dynamo
+
+    torch._dynamo.reset()
+    sae = make_sae(architecture, c2r_interval=3)
+    compiled = torch.compile(sae.training_forward_pass, backend="eager")
+
+    def both(step: int) -> list[TrainStepOutput]:
+        outputs = []
+        for forward in (sae.training_forward_pass, compiled):
+            if hasattr(sae, "topk_threshold"):
+                sae.topk_threshold.zero_()
+            outputs.append(forward(step_input(sae, step)))
+        return outputs
+
+    for step in range(6):
+        both(step)
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for step in range(6, 16):
+            eager, found = both(step)
+            assert found.losses.keys() == eager.losses.keys()
+            torch.testing.assert_close(found.loss, eager.loss)
+
+
+C2R_AND_ORT = [
+    ("coefficient", -1.0, ValueError, "be a finite number of at least 0"),
+    ("coefficient", float("inf"), ValueError, "be a finite number of at least 0"),
+    ("coefficient", "5", TypeError, "be a finite number of at least 0"),
+    ("warm_up_steps", -1, ValueError, "be an integer of at least 0"),
+    ("interval", 0, ValueError, "be an integer of at least 1"),
+    ("interval", 2.5, TypeError, "be an integer of at least 1"),
+    ("chunk_size", 1, ValueError, "be an integer of at least 2"),
+    ("scaling", "auto", ValueError, "be one of 'transfer', 'none'"),
+    ("seed", 0.5, TypeError, "be an integer"),
+]
+C2R_ONLY = [
+    ("exponent", 0.0, ValueError, "be a finite number above 0"),
+    ("exponent", float("nan"), ValueError, "be a finite number above 0"),
+    ("start_step", -5, ValueError, "be an integer of at least 0"),
+    ("pairs", "some", ValueError, "be one of 'nearest', 'all'"),
+    ("gate", "tanh", ValueError, "be one of 'relu', 'none'"),
+]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "error", "says"),
+    [
+        (f"{name}_{option}", *rest)
+        for name, cases in (("c2r", C2R_AND_ORT + C2R_ONLY), ("ort", C2R_AND_ORT))
+        for option, *rest in cases
+    ],
+)
+def test_bad_options_are_named(option: str, value: object, error: type, says: str) -> None:
+    with pytest.raises(error) as raised:
+        make_config("ort_c2r", **{option: value})
+    assert f"Parameter `{option}` should {says}" in str(raised.value)
+    assert f"Found `{option} = {value!r}`" in str(raised.value)
+
+
+def test_the_backbone_still_checks_its_own_options() -> None:
+    with pytest.raises(ValueError, match="normalize_activations"):
+        make_config("batchtopk_c2r", normalize_activations="sometimes")

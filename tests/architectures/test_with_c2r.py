@@ -1,0 +1,121 @@
+"""C2R for an architecture of a third party."""
+
+import copy
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from sae_lens import (
+    SAE,
+    TopKTrainingSAE,
+    TopKTrainingSAEConfig,
+    TrainingSAE,
+    register_sae_training_class,
+)
+from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY
+from sae_lens.saes.topk_sae import TopKSAEConfig
+
+from sae_lens_c2r import TopKC2RTrainingSAE, TopKC2RTrainingSAEConfig, with_c2r
+from tests.architectures.training import D_IN, make_trainer, noise, step_input
+
+
+@dataclass
+class MineTrainingSAEConfig(TopKTrainingSAEConfig):
+    """Somebody's own config."""
+
+    temperature: float = 1.0
+
+    @classmethod
+    def architecture(cls) -> str:
+        return "mine"
+
+    def get_inference_config_class(self) -> type[TopKSAEConfig]:
+        return TopKSAEConfig
+
+
+class MineTrainingSAE(TopKTrainingSAE):
+    """Somebody's own SAE, which returns its loss in SAELens's shorthand."""
+
+    def calculate_aux_loss(self, *args: object, **kwargs: object) -> torch.Tensor:
+        losses = super().calculate_aux_loss(*args, **kwargs)
+        return self.cfg.temperature + losses["auxiliary_reconstruction_loss"]
+
+
+@pytest.fixture(autouse=True)
+def registry() -> Iterator[None]:
+    """The registry as it was, after every test."""
+    before = dict(SAE_TRAINING_CLASS_REGISTRY)
+    register_sae_training_class("mine", MineTrainingSAE, MineTrainingSAEConfig)
+    yield
+    SAE_TRAINING_CLASS_REGISTRY.clear()
+    SAE_TRAINING_CLASS_REGISTRY.update(before)
+
+
+@pytest.mark.parametrize("backbone", ["mine", (MineTrainingSAE, MineTrainingSAEConfig)])
+def test_regularizes_in_one_line(backbone, tmp_path: Path) -> None:
+    sae_class, config_class = with_c2r(backbone)
+    assert SAE_TRAINING_CLASS_REGISTRY["mine_c2r"] == (sae_class, config_class)
+    sae = sae_class(
+        config_class(d_in=D_IN, d_sae=64, k=4, temperature=2.0, c2r_coefficient=3.0)
+    )
+    losses = sae.training_forward_pass(step_input(sae)).losses
+    assert losses["auxiliary_loss"] == 2
+    assert losses["c2r_loss"] > 0
+    make_trainer(sae, 10, noise()).fit()
+
+    sae.save_model(tmp_path / "training")
+    loaded = TrainingSAE.load_from_disk(tmp_path / "training")
+    assert type(loaded) is sae_class
+    assert (loaded.cfg.temperature, loaded.cfg.c2r_coefficient) == (2.0, 3.0)
+    sae.save_inference_model(tmp_path / "inference")
+    assert SAE.load_from_disk(tmp_path / "inference").cfg.architecture() == "topk"
+    assert copy.deepcopy(sae).cfg == sae.cfg
+
+
+def test_asked_twice_gives_the_same_classes() -> None:
+    assert with_c2r("mine") == with_c2r((MineTrainingSAE, MineTrainingSAEConfig))
+
+
+def test_built_in_architectures_are_made_of_the_same_parts() -> None:
+    assert with_c2r("topk") == (TopKC2RTrainingSAE, TopKC2RTrainingSAEConfig)
+
+
+@pytest.mark.parametrize(
+    ("backbone", "says"),
+    [
+        ("nobodys", "`backbone` should be one of 'standard'"),
+        ("topk_c2r", "should be an architecture that has no C2R yet"),
+    ],
+)
+def test_bad_backbones_are_named(backbone: str, says: str) -> None:
+    with pytest.raises(ValueError, match="should") as raised:
+        with_c2r(backbone)
+    assert says.replace("'standard'", "") in str(raised.value)
+    assert repr(backbone) in str(raised.value)
+
+
+def test_a_taken_name_is_refused() -> None:
+    register_sae_training_class("mine_c2r", TopKTrainingSAE, TopKTrainingSAEConfig)
+    with pytest.raises(ValueError, match=r"'mine_c2r'.*already registered.*TopKTrainingSAE"):
+        with_c2r("mine")
+
+
+def test_sae_lens_command_line_takes_it() -> None:
+    flags = ["--architecture", "mine_c2r", "--c2r_interval", "9", "--temperature", "3"]
+    code = (
+        "from sae_lens_c2r import with_c2r; import tests.architectures.test_with_c2r as t; "
+        "with_c2r((t.MineTrainingSAE, t.MineTrainingSAEConfig)); "
+        "from sae_lens.llm_sae_training_runner import _parse_cfg_args as parse; "
+        f"cfg = parse({flags}).sae; assert (cfg.c2r_interval, cfg.temperature) == (9, 3.0)"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+    )
+    assert process.returncode == 0, process.stderr

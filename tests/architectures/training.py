@@ -1,0 +1,119 @@
+"""Small training SAEs of every architecture, and SAELens's trainer for them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from sae_lens import LoggingConfig, SAETrainer, TrainingSAE
+from sae_lens.config import SAETrainerConfig
+from sae_lens.registry import get_sae_training_class
+from sae_lens.saes.sae import TrainCoefficientConfig, TrainingSAEConfig, TrainStepInput
+from sae_lens.synthetic import (
+    ActivationGenerator,
+    FeatureDictionary,
+    HierarchyNode,
+    hierarchy_modifier,
+)
+
+from tests.strategies import ARCHITECTURES
+
+D_IN, D_SAE, BATCH = 16, 64, 32
+
+
+def make_config(architecture: str, **options: Any) -> TrainingSAEConfig:
+    """A config with the options that the architecture cannot do without."""
+    _, config_class = get_sae_training_class(architecture)
+    own = dict(ARCHITECTURES[architecture])
+    return config_class(**{"d_in": D_IN, "d_sae": D_SAE, **own, **options})
+
+
+def make_sae(architecture: str, *, seed: int = 0, **options: Any) -> TrainingSAE[Any]:
+    """A training SAE whose decoder rows have different lengths."""
+    torch.manual_seed(seed)
+    sae_class, _ = get_sae_training_class(architecture)
+    sae = sae_class(make_config(architecture, **options))
+    sae.W_dec.data.mul_(torch.rand(sae.cfg.d_sae, 1) + 0.5)
+    return sae
+
+
+def coefficients(sae: TrainingSAE[Any], **changed: float) -> dict[str, float]:
+    """What SAELens gives to a step after warm-up."""
+    final = {
+        name: value.value if isinstance(value, TrainCoefficientConfig) else value
+        for name, value in sae.get_coefficients().items()
+    }
+    return {**final, **changed}
+
+
+def step_input(
+    sae: TrainingSAE[Any],
+    step: int = 0,
+    *,
+    sae_in: torch.Tensor | None = None,
+    logging: bool = False,
+    **changed: float,
+) -> TrainStepInput:
+    """What SAELens gives to one step."""
+    if sae_in is None:
+        generator = torch.Generator().manual_seed(step)
+        sae_in = 3 * torch.randn(BATCH, sae.cfg.d_in, generator=generator)
+    return TrainStepInput(
+        sae_in=sae_in.to(sae.dtype),
+        coefficients=coefficients(sae, **changed),
+        dead_neuron_mask=None,
+        n_training_steps=step,
+        is_logging_step=logging,
+    )
+
+
+def hierarchy(seed: int = 1) -> Iterator[torch.Tensor]:
+    """Batches from a small hierarchy: 6 parents with 2 children each."""
+    torch.manual_seed(seed)
+    roots = [
+        HierarchyNode(
+            feature_index=3 * tree,
+            children=[HierarchyNode(feature_index=3 * tree + child) for child in (1, 2)],
+        )
+        for tree in range(6)
+    ]
+    features = FeatureDictionary(18, D_IN, bias=False)
+    generator = ActivationGenerator(18, 0.3, modify_activations=hierarchy_modifier(roots))
+    while True:
+        yield features(generator.sample(BATCH)).detach()
+
+
+def noise(seed: int = 1) -> Iterator[torch.Tensor]:
+    """Batches that do not touch the global random state."""
+    generator = torch.Generator().manual_seed(seed)
+    while True:
+        yield torch.randn(BATCH, D_IN, generator=generator)
+
+
+def make_trainer(
+    sae: TrainingSAE[Any], steps: int, batches: Iterator[torch.Tensor], **options: Any
+) -> SAETrainer[Any, Any]:
+    """SAELens's trainer for so many steps in all."""
+    settings: dict[str, Any] = {
+        "n_checkpoints": 0,
+        "checkpoint_path": None,
+        "save_final_checkpoint": False,
+        "total_training_samples": steps * BATCH,
+        "device": "cpu",
+        "autocast": False,
+        "lr": 1e-2,
+        "lr_end": 1e-2,
+        "lr_scheduler_name": "constant",
+        "lr_warm_up_steps": 0,
+        "adam_beta1": 0.9,
+        "adam_beta2": 0.999,
+        "lr_decay_steps": 0,
+        "n_restart_cycles": 1,
+        "train_batch_size_samples": BATCH,
+        "dead_feature_window": 1000,
+        "feature_sampling_window": 1000,
+        "n_batches_for_norm_estimate": 4,
+        "logger": LoggingConfig(log_to_wandb=False),
+    }
+    return SAETrainer(
+        cfg=SAETrainerConfig(**{**settings, **options}), sae=sae, data_provider=batches
+    )

@@ -1,0 +1,100 @@
+"""NoNNR, all pairs of a chunk, and NoRCG, no gate, against their definitions."""
+
+import pytest
+import torch
+from hypothesis import given
+
+from sae_lens_c2r import c2r_penalty, nearest_neighbors, orthogonality_penalty
+from tests import properties, reference
+from tests.penalties.test_c2r import assert_agrees
+from tests.penalties.test_neighbors import chunks_drawn
+from tests.strategies import Case, cases, chunk_sizes, exponents, seeds
+
+
+@pytest.mark.parametrize("gate", ["relu", "none"])
+@given(case=cases(max_d_sae=5), chunk_size=chunk_sizes, exponent=exponents, seed=seeds)
+def test_all_pairs_equal_the_definition(
+    gate: str, case: Case, chunk_size: int | None, exponent: float, seed: int
+) -> None:
+    found = properties.gradients(
+        case,
+        pairs="all",
+        gate=gate,
+        exponent=exponent,
+        chunk_size=chunk_size,
+        generator=torch.Generator().manual_seed(seed),
+    )
+    acts = case.feature_acts.clone().requires_grad_()
+    W_dec = case.W_dec.clone().requires_grad_()
+    others = [
+        (i, j)
+        for chunk in chunks_drawn(case.d_sae, chunk_size, seed)
+        for i in chunk
+        for j in chunk
+    ]
+    expected = reference.sum_over_pairs(acts, W_dec, others, exponent, gated=gate == "relu")
+    compare(found, expected / case.d_sae, acts, W_dec, case, exponent)
+
+
+@given(case=cases(), chunk_size=chunk_sizes, exponent=exponents, seed=seeds)
+def test_nearest_pairs_without_the_gate_equal_the_definition(
+    case: Case, chunk_size: int | None, exponent: float, seed: int
+) -> None:
+    neighbors = nearest_neighbors(
+        case.W_dec, chunk_size=chunk_size, generator=torch.Generator().manual_seed(seed)
+    )
+    found = properties.gradients(case, gate="none", exponent=exponent, neighbors=neighbors)
+    acts = case.feature_acts.clone().requires_grad_()
+    W_dec = case.W_dec.clone().requires_grad_()
+    pairs = list(enumerate(neighbors.tolist()))
+    expected = reference.sum_over_pairs(acts, W_dec, pairs, exponent, gated=False)
+    compare(found, expected / case.d_sae, acts, W_dec, case, exponent)
+
+
+def compare(found, expected, acts, W_dec, case: Case, exponent: float) -> None:
+    largest_pair = (2 * case.feature_acts.norm(dim=0).max().item()) ** exponent
+    assert_agrees(found[0], expected.detach(), largest_pair * case.d_sae)
+    if expected > 0:
+        grads = torch.autograd.grad(
+            expected, (acts, W_dec), allow_unused=True, materialize_grads=True
+        )
+        lengths = [length for length in case.W_dec.norm(dim=1).tolist() if length > 0]
+        assert_agrees(found[1], grads[0], case.d_sae)
+        assert_agrees(found[2], grads[1], case.d_sae * largest_pair / min(lengths, default=1.0))
+
+
+@given(case=cases(), chunk_size=chunk_sizes, seed=seeds)
+def test_orthogonality_penalty_is_c2r_with_pairs_of_norm_one(
+    case: Case, chunk_size: int | None, seed: int
+) -> None:
+    halves = torch.full((1, case.d_sae), 0.5, dtype=torch.float64)
+    neighbors = nearest_neighbors(
+        case.W_dec, chunk_size=chunk_size, generator=torch.Generator().manual_seed(seed)
+    )
+    found = orthogonality_penalty(case.W_dec, neighbors=neighbors)
+    torch.testing.assert_close(found, c2r_penalty(halves, case.W_dec, neighbors=neighbors))
+    assert 0 <= found <= 1
+
+
+def test_all_pairs_keep_no_matrix_of_similarities_for_backward() -> None:
+    saved: list[int] = []
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        saved.append(tensor.numel())
+        return tensor
+
+    d_sae = 256
+    acts = torch.randn(4, d_sae, requires_grad=True)
+    W_dec = torch.randn(d_sae, 8, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        c2r_penalty(acts, W_dec, pairs="all").backward()
+    assert max(saved) <= d_sae * 8 or len(saved) == 0
+    assert acts.grad is not None
+    assert W_dec.grad.abs().sum() > 0
+
+
+def test_all_pairs_have_second_derivatives() -> None:
+    torch.manual_seed(0)
+    acts = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
+    W_dec = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda *x: c2r_penalty(*x, pairs="all"), (acts, W_dec))
