@@ -5,6 +5,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 
 from benchmarks.transfer.data import collect_minilm_activations
+from benchmarks.transfer.report import figure, read_curves, table
 from benchmarks.transfer.sweep import execute_all, hierarchy_runs, minilm_runs
 
 RESULTS = Path("benchmarks/results/transfer")
@@ -16,11 +17,16 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--draw-only", action="store_true", help="only draw what there is")
     arguments = parser.parse_args()
+    runs = RESULTS / "runs.jsonl"
     if not arguments.draw_only:
-        runs = hierarchy_runs()
-        execute_all(runs, RESULTS / "runs.jsonl", processes=arguments.processes)
+        execute_all(hierarchy_runs(), runs, processes=arguments.processes)
         collect_minilm_activations()
-        execute_all(minilm_runs(), RESULTS / "runs.jsonl", processes=arguments.processes)
+        execute_all(minilm_runs(), runs, processes=arguments.processes)
+    curves = read_curves(runs)
+    text = table(curves)
+    (RESULTS / "table.md").write_text(text + "\n", encoding="utf-8")
+    figure(curves).savefig(RESULTS / "curves.png", dpi=110)
+    print(text)
 
 
 if __name__ == "__main__":

@@ -19,38 +19,40 @@ from torch import Tensor
 from benchmarks.transfer.rules import Setting
 from sae_lens_c2r.analysis import absorption_rates, latents_of_features
 
-N_TREES, N_CHILDREN = 8, 3
+N_CHILDREN = 3
 P_PARENT, P_CHILD = 0.2, 0.25
-N_FEATURES = N_TREES * (1 + N_CHILDREN)
-L0 = N_TREES * P_PARENT * (1 + N_CHILDREN * P_CHILD)
-EDGES = [
-    (tree * (1 + N_CHILDREN), tree * (1 + N_CHILDREN) + child)
-    for tree in range(N_TREES)
-    for child in range(1, 1 + N_CHILDREN)
-]
 
 
 class Hierarchy:
-    """Orthogonal features in trees: a child fires only where its parent does."""
+    """Orthogonal features in trees: a child fires only where its parent does.
 
-    k, steps, learning_rate = L0, 500, 3e-3
+    They fill two thirds of the space. A fixed number of them would leave the latents in the
+    same small subspace whatever d_in is, where chance does not know of the rest.
+    """
+
+    steps, learning_rate = 400, 3e-3
 
     def __init__(self, setting: Setting, seed: int) -> None:
         torch.manual_seed(seed)
+        n_trees = setting.d_in // 6
+        parents = [tree * (1 + N_CHILDREN) for tree in range(n_trees)]
+        self.edges = [(p, p + child) for p in parents for child in range(1, 1 + N_CHILDREN)]
+        self.k = n_trees * P_PARENT * (1 + N_CHILDREN * P_CHILD)
         roots = [
             HierarchyNode(
                 feature_index=parent,
-                children=[HierarchyNode(feature_index=c) for p, c in EDGES if p == parent],
+                children=[HierarchyNode(feature_index=c) for p, c in self.edges if p == parent],
             )
-            for parent in sorted({parent for parent, _ in EDGES})
+            for parent in parents
         ]
-        probabilities = torch.full((N_FEATURES,), P_CHILD)
-        probabilities[[root.feature_index for root in roots]] = P_PARENT
+        n_features = len(parents) + len(self.edges)
+        probabilities = torch.full((n_features,), P_CHILD)
+        probabilities[parents] = P_PARENT
         self.features = FeatureDictionary(
-            N_FEATURES, setting.d_in, bias=False, initializer=orthogonal_initializer()
+            n_features, setting.d_in, bias=False, initializer=orthogonal_initializer()
         )
         self.generator = ActivationGenerator(
-            N_FEATURES,
+            n_features,
             probabilities,
             std_firing_magnitudes=0.15,
             modify_activations=hierarchy_modifier(roots),
@@ -75,7 +77,7 @@ class Hierarchy:
         latents, cosines = latents_of_features(sae.W_dec, self.features.feature_vectors)
         inputs = self.inputs(feature_acts)
         latent_acts = sae.encode(inputs)
-        rates = absorption_rates(latent_acts[:, latents], feature_acts, EDGES)
+        rates = absorption_rates(latent_acts[:, latents], feature_acts, self.edges)
         return {
             "explained_variance": explained_variance(inputs, sae.decode(latent_acts)),
             "absorption": rates.mean().item(),

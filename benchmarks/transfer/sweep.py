@@ -25,14 +25,20 @@ class Run:
     seed: int
 
 
+BATCH_SIZES, WIDTHS, DIMENSIONS = (128, 512, 2048), (64, 128, 256), (48, 96, 192)
+
+
 def hierarchy_runs() -> list[Run]:
-    """Every batch size with every width and dimension; two other scales in the middle."""
-    crossed = [
-        Setting("hierarchy", batch_size, d_sae, d_in, 1.0)
-        for batch_size, d_sae, d_in in product((128, 512, 2048), (64, 128, 256), (48, 96, 192))
-    ]
-    scaled = [Setting("hierarchy", 512, 128, 96, scale) for scale in (0.01, 100.0)]
-    return [Run(*run) for run in product(crossed + scaled, LAMBDAS, SEEDS)]
+    """The middle of everything, each other value by itself, and all extremes together."""
+    middle = (512, 128, 96)
+    alone = [(b, 128, 96) for b in BATCH_SIZES]
+    alone += [(512, k, 96) for k in WIDTHS]
+    alone += [(512, 128, d) for d in DIMENSIONS]
+    corners = list(product(BATCH_SIZES[::2], WIDTHS[::2], DIMENSIONS[::2]))
+    places = [(*place, 1.0) for place in dict.fromkeys(alone + corners)]
+    places += [(*middle, scale) for scale in (0.01, 100.0)]
+    settings = [Setting("hierarchy", *place) for place in places]
+    return [Run(*run) for run in product(settings, LAMBDAS, SEEDS)]
 
 
 def minilm_runs() -> list[Run]:

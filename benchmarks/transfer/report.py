@@ -1,0 +1,136 @@
+"""From the runs to a figure and a table: do the curves of all settings fall on each other?"""
+
+import json
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from benchmarks.transfer.rules import Setting, rules
+
+RULES = ("the rule", "without r", "without sqrt(k/B)", "without d", "without ln n", "none")
+METRICS = {
+    "composition above chance": lambda run: run["composition"] - run["chance_composition"],
+    "absorption": lambda run: run.get("absorption", math.nan),
+    "explained variance": lambda run: run["explained_variance"],
+}
+TOLERATED_LOSS = 0.01  # of explained variance: what is lost beyond it, the knee lies before
+PAPERS_LAMBDA = 5.0
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What became of one setting as lambda grew, in mean over the seeds."""
+
+    setting: Setting
+    norm: float
+    literal: np.ndarray  # the literal coefficients, rising
+    metrics: dict[str, np.ndarray]
+
+    def lambdas(self, rule: str) -> np.ndarray:
+        """The literal coefficients by the name that a rule has for them."""
+        return self.literal / rules(self.setting, self.norm)[rule]
+
+    @property
+    def halfway(self) -> float:
+        """The literal coefficient at which composition has fallen half of its way."""
+        values = self.metrics["composition above chance"]
+        return self._first(values, lambda v: v <= (values[0] + values.min()) / 2)
+
+    @property
+    def knee(self) -> float:
+        """The literal coefficient from which on too much explained variance is lost."""
+        values = self.metrics["explained variance"]
+        return self._first(values, lambda v: v <= values[0] - TOLERATED_LOSS)
+
+    def _first(self, values: np.ndarray, reached: Callable[[float], bool]) -> float:
+        """The first coefficient at which it is reached, interpolated; NaN if it never is."""
+        grid = np.geomspace(self.literal[0], self.literal[-1], 2000)
+        smooth = np.interp(np.log(grid), np.log(self.literal), values)
+        return next((c for c, v in zip(grid, smooth, strict=True) if reached(v)), math.nan)
+
+
+def read_curves(results: Path) -> list[Curve]:
+    """The runs of every setting, by rising lambda."""
+    runs = defaultdict(lambda: defaultdict(list))
+    for line in results.read_text().splitlines():
+        run = json.loads(line)
+        runs[Setting(**run["setting"])][run["lambda_"]].append(run)
+    return [
+        _curve(setting, dict(sorted(by_lambda.items())))
+        for setting, by_lambda in sorted(runs.items())
+    ]
+
+
+def _curve(setting: Setting, by_lambda: dict[float, list[dict]]) -> Curve:
+    by_lambda = dict(sorted(by_lambda.items()))
+    everything = [run for runs in by_lambda.values() for run in runs]
+    norm = statistics.mean(run["norm"] for run in everything)
+    literal = [lambda_ * rules(setting, norm)["the rule"] for lambda_ in by_lambda]
+    metrics = {
+        name: np.array([statistics.mean(map(metric, runs)) for runs in by_lambda.values()])
+        for name, metric in METRICS.items()
+    }
+    return Curve(setting, norm, np.array(literal), metrics)
+
+
+def table(curves: list[Curve]) -> str:
+    """For every rule, where the curves turn and how far apart they do, in Markdown."""
+    lines = [
+        "| lambda by | data | composition halved at | spread, decades | "
+        f"{TOLERATED_LOSS:.0%} of variance lost at | spread, decades |",
+        "|---|---|--:|--:|--:|--:|",
+    ]
+    for rule in RULES:
+        for data in sorted({curve.setting.data for curve in curves}):
+            cells = []
+            for point in ("halfway", "knee"):
+                found = [
+                    getattr(curve, point) / rules(curve.setting, curve.norm)[rule]
+                    for curve in curves
+                    if curve.setting.data == data
+                ]
+                logs = [math.log10(value) for value in found if not math.isnan(value)]
+                middle = 10 ** statistics.mean(logs)
+                cells += [f"{middle:.2g}", f"{statistics.stdev(logs):.2f}"]
+            lines.append(f"| {rule} | {data} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def figure(curves: list[Curve]) -> Figure:
+    """A row for every rule, a column for every metric, a line for every setting."""
+    colors = {"hierarchy": "#d95f02", "minilm": "#1b7a9e"}
+    fig = Figure(figsize=(11, 2.1 * len(RULES)), layout="constrained")
+    grid = fig.subplots(len(RULES), len(METRICS), squeeze=False)
+    for row, rule in zip(grid, RULES, strict=True):
+        for axes, metric in zip(row, METRICS, strict=True):
+            for curve in curves:
+                values = curve.metrics[metric]
+                if metric == "explained variance":
+                    values = values - values[0]
+                axes.plot(
+                    curve.lambdas(rule),
+                    values,
+                    color=colors[curve.setting.data],
+                    linewidth=0.8,
+                    alpha=0.6,
+                )
+            axes.axvline(PAPERS_LAMBDA, color="#444", linestyle=":", linewidth=1)
+            axes.set_xscale("log")
+            if metric == "explained variance":
+                axes.set_ylim(-0.08, 0.01)
+            axes.spines[["top", "right"]].set_visible(False)
+        row[0].set_ylabel(rule)
+    for axes, metric in zip(grid[0], METRICS, strict=True):
+        axes.set_title(metric + (", change" if metric == "explained variance" else ""))
+    for axes in grid[-1]:
+        axes.set_xlabel("lambda")
+    for data, color in colors.items():
+        grid[0][0].plot([], [], color=color, label=data)
+    grid[0][0].legend(frameon=False, fontsize=8)
+    return fig

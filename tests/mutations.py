@@ -1,0 +1,195 @@
+"""Would the tests notice? `python -m tests.mutations` plants faults and runs them.
+
+Every fault is put into a copy of the package by itself. A fault that no test catches is a
+law that nobody checks: the command then fails.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).parent.parent
+PENALTY = "penalties/c2r.py"
+NEIGHBORS = "penalties/neighbors.py"
+COSINES = "penalties/cosines.py"
+SCALING = "penalties/scaling.py"
+MIXIN = "architectures/c2r.py"
+PERIODIC = "architectures/periodic.py"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A deliberate fault: in which file, and what takes the place of what."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+
+
+GATE = "gates = pair_cosines(W_dec, neighbors).clamp(0, 1).square()"
+FAULTS = [
+    Fault("gate not squared", PENALTY, GATE, GATE.removesuffix(".square()")),
+    Fault("ReLU dropped", PENALTY, GATE, GATE.replace(".clamp(0, 1)", "")),
+    Fault(
+        "gate not differentiated",
+        PENALTY,
+        "pair_cosines(W_dec, n",
+        "pair_cosines(W_dec.detach(), n",
+    ),
+    Fault("neighbour's norm left out", PENALTY, "norms + norms[neighbors]", "norms + norms"),
+    Fault("sum instead of mean", PENALTY, "exponent)).mean()", "exponent)).sum()"),
+    Fault(
+        "exponent ignored",
+        PENALTY,
+        "return torch.where(positive, torch",
+        "return base; torch.where(positive, torch",
+    ),
+    Fault("norm over the wrong axis", PENALTY, "dim=0, dtype=dtype", "dim=1, dtype=dtype"),
+    Fault("squared norm", PENALTY, "dim=0, dtype=dtype)", "dim=0, dtype=dtype).square()"),
+    Fault(
+        "infinite gradient at 0",
+        PENALTY,
+        "torch.where(positive, base, 1.0) ** exponent",
+        "base**exponent",
+    ),
+    Fault("a pair with itself", PENALTY, "terms.masked_fill(itself, 0.0).sum()", "terms.sum()"),
+    Fault("self not excluded", NEIGHBORS, "cosines.diagonal(start).fill_(-torch.inf)", "pass"),
+    Fault("farthest neighbour", NEIGHBORS, "cosines.argmax(dim=1)", "cosines.argmin(dim=1)"),
+    Fault("always the same chunks", NEIGHBORS, 'f"{seed}:{step}"', 'f"{seed}"'),
+    Fault(
+        "global random state drawn from",
+        NEIGHBORS,
+        "torch.randperm(d_sae, generator=generator)",
+        "torch.randperm(d_sae)",
+    ),
+    Fault(
+        "lone latents penalized",
+        COSINES,
+        "torch.where(alone(neighbors), 0.0, ",
+        "torch.where(alone(neighbors), 1.0, ",
+    ),
+    Fault("decoder not normalized", COSINES, "unit = unit_rows(W_dec)", "unit = W_dec"),
+    Fault(
+        "neighbour's row not differentiated",
+        COSINES,
+        "unit * unit[neighbors]",
+        "unit * unit[neighbors].detach()",
+    ),
+    Fault(
+        "scaling inverted",
+        SCALING,
+        "return math.sqrt(per_latent) * chance",
+        "return 1 / (math.sqrt(per_latent) * chance)",
+    ),
+    Fault("norm by the mean", SCALING, ".median()", ".mean()"),
+    Fault(
+        "factor T missing",
+        PERIODIC,
+        "self.interval * effective * measured",
+        "effective * measured",
+    ),
+    Fault("interval ignored", PERIODIC, "due = step % self.interval == 0", "due = True"),
+    Fault("warm-up ignored", MIXIN, "self.cfg.c2r_warm_up_steps)", "0)"),
+    Fault(
+        "start step ignored",
+        PERIODIC,
+        "if step >= self.start_step else 0.0",
+        "if True else 0.0",
+    ),
+    Fault(
+        "coefficient 0 still applied",
+        PERIODIC,
+        "applied = due and coefficient > 0",
+        "applied = due",
+    ),
+    Fault(
+        "metrics of penalty steps only",
+        PERIODIC,
+        "            return {}\n        coefficient",
+        "            self.metrics = {}\n            return {}\n        coefficient",
+    ),
+    Fault(
+        "decoder norms forgotten", MIXIN, "return feature_acts * norms", "return feature_acts"
+    ),
+    Fault(
+        "activations not differentiated",
+        MIXIN,
+        "return feature_acts * norms",
+        "return feature_acts.detach() * norms",
+    ),
+    Fault("seed ignored", MIXIN, "step_generator(cfg.c2r_seed, ", "step_generator(0, "),
+    Fault(
+        "backbone's losses dropped",
+        MIXIN,
+        "return {**losses, **self._c2r",
+        "return {**self._c2r",
+    ),
+    Fault(
+        "units of normalized latents forgotten",
+        MIXIN,
+        "factor * norm * unit_of_latents(self.cfg, norm)",
+        "factor * norm",
+    ),
+]
+
+
+def caught_by(fault: Fault, folder: Path) -> str | None:
+    """The first test that fails with the fault in place, if one does."""
+    shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".*", "demo-output", "results"))
+    path = folder / "sae_lens_c2r" / fault.file
+    text = path.read_text()
+    if fault.old not in text:
+        raise SystemExit(f"The fault {fault.name!r} no longer fits {fault.file}.")
+    path.write_text(text.replace(fault.old, fault.new))
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "-n",
+        "2",
+        "--no-header",
+        "-p",
+        "no:cacheprovider",
+    ]
+    process = subprocess.run(
+        [*command, "tests/penalties", "tests/architectures"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder), "HYPOTHESIS_PROFILE": "dev"},
+        capture_output=True,
+        text=True,
+    )
+    failed = [
+        line for line in process.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))
+    ]
+    return failed[0].split()[1] if failed else None
+
+
+def main() -> None:
+    """Plant every fault, or those whose names hold the words given, and print the table."""
+    words = " ".join(sys.argv[1:])
+    table = Table("fault", "file", "caught by", title="Planted faults")
+    survivors = []
+    for fault in FAULTS:
+        if words not in fault.name:
+            continue
+        with TemporaryDirectory() as folder:
+            test = caught_by(fault, Path(folder, "copy"))
+        table.add_row(fault.name, fault.file, test or "NOTHING")
+        print(f"{fault.name}: {test or 'NOTHING'}", flush=True)
+        survivors += [] if test else [fault.name]
+    Console(width=160).print(table)
+    sys.exit(f"Nothing caught: {', '.join(survivors)}" if survivors else 0)
+
+
+if __name__ == "__main__":
+    main()
