@@ -97,7 +97,12 @@ FAULTS = [
         "effective * measured",
     ),
     Fault("interval ignored", PERIODIC, "due = step % self.interval == 0", "due = True"),
-    Fault("warm-up ignored", MIXIN, "self.cfg.c2r_warm_up_steps)", "0)"),
+    Fault(
+        "warm-up ignored",
+        MIXIN,
+        "cfg.c2r_coefficient, cfg.c2r_warm_up_steps",
+        "cfg.c2r_coefficient, 0",
+    ),
     Fault(
         "start step ignored",
         PERIODIC,
@@ -128,9 +133,9 @@ FAULTS = [
     Fault("seed ignored", MIXIN, "step_generator(cfg.c2r_seed, ", "step_generator(0, "),
     Fault(
         "backbone's losses dropped",
-        MIXIN,
-        "return {**losses, **self._c2r",
-        "return {**self._c2r",
+        PERIODIC,
+        "return {**losses, **self._penalty",
+        "return {**self._penalty",
     ),
     Fault(
         "units of normalized latents forgotten",

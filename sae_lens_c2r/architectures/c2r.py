@@ -1,7 +1,6 @@
 """C2R for any SAELens training architecture: what a config and an SAE gain by it."""
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, get_args
 
 import torch
@@ -9,9 +8,7 @@ from sae_lens.registry import get_sae_class
 from sae_lens.saes.sae import (
     SAEConfig,
     TrainCoefficientConfig,
-    TrainingSAE,
     TrainStepInput,
-    TrainStepOutput,
 )
 from torch import Tensor
 
@@ -22,7 +19,7 @@ from sae_lens_c2r._checks import (
     check_non_negative,
     check_positive,
 )
-from sae_lens_c2r.architectures.periodic import Measured, PeriodicPenalty
+from sae_lens_c2r.architectures.periodic import Measured, PenalizedMixin, PeriodicPenalty
 from sae_lens_c2r.architectures.scale import Scaling, input_norm, unit_of_latents
 from sae_lens_c2r.penalties import (
     c2r_penalty,
@@ -90,7 +87,7 @@ class C2RConfigMixin:
             return get_sae_class(super().architecture())[1]  # type: ignore[misc]
 
 
-class C2RMixin(TrainingSAE[Any]):
+class C2RMixin(PenalizedMixin):
     """The C2R penalty as one more entry of a training SAE's losses, to stand before its base.
 
     Every T-th step adds `c2r_loss` = T * lambda_eff * `c2r_penalty`, Eq. (26) of the paper.
@@ -101,53 +98,19 @@ class C2RMixin(TrainingSAE[Any]):
 
     def __init__(self, cfg: Any, use_error_term: bool = False) -> None:
         super().__init__(cfg, use_error_term)
-        self._c2r = PeriodicPenalty("c2r", cfg.c2r_interval, cfg.c2r_start_step)
-
-    def get_coefficients(self) -> dict[str, float | TrainCoefficientConfig]:
-        """The backbone's coefficients and ours, warmed up and logged by SAELens."""
-        ours = TrainCoefficientConfig(self.cfg.c2r_coefficient, self.cfg.c2r_warm_up_steps)
-        return {**super().get_coefficients(), "c2r": ours}  # type: ignore[safe-super]
-
-    def calculate_aux_loss(
-        self,
-        step_input: TrainStepInput,
-        feature_acts: Tensor,
-        hidden_pre: Tensor,
-        sae_out: Tensor,
-    ) -> dict[str, Tensor]:
-        """The backbone's auxiliary losses and, on penalty steps, `c2r_loss`."""
-        losses = super().calculate_aux_loss(  # type: ignore[safe-super]
-            step_input=step_input,
-            feature_acts=feature_acts,
-            hidden_pre=hidden_pre,
-            sae_out=sae_out,
+        coefficient = TrainCoefficientConfig(cfg.c2r_coefficient, cfg.c2r_warm_up_steps)
+        self.penalties.append(
+            PeriodicPenalty(
+                "c2r", self._measure_c2r, coefficient, cfg.c2r_interval, cfg.c2r_start_step
+            )
         )
-        if isinstance(losses, Tensor):  # SAELens allows an architecture this shorthand
-            losses = {"auxiliary_loss": losses}
-        return {**losses, **self._c2r_losses(step_input, feature_acts)}
-
-    def training_forward_pass(self, step_input: TrainStepInput) -> TrainStepOutput:
-        """The backbone's forward pass, with our metrics."""
-        output = super().training_forward_pass(step_input)
-        output.metrics.update(self._c2r.metrics)
-        return output
-
-    # Left out of `compile_sae`: the number of the step would recompile it at every step.
-    @torch.compiler.disable
-    def _c2r_losses(
-        self, step_input: TrainStepInput, feature_acts: Tensor
-    ) -> dict[str, Tensor]:
-        measure = partial(self._measure_c2r, step_input, feature_acts)
-        return self._c2r.losses(step_input, measure)
 
     def _measure_c2r(self, step_input: TrainStepInput, feature_acts: Tensor) -> Measured:
-        cfg = self.cfg
-
-        def generator() -> torch.Generator:  # the same chunks for the search and the penalty
-            return step_generator(cfg.c2r_seed, step_input.n_training_steps)
-
+        cfg, step = self.cfg, step_input.n_training_steps
         neighbors = nearest_neighbors(
-            self.W_dec, chunk_size=cfg.c2r_chunk_size, generator=generator()
+            self.W_dec,
+            chunk_size=cfg.c2r_chunk_size,
+            generator=step_generator(cfg.c2r_seed, step),
         )
         penalty = c2r_penalty(
             self._in_units_of_unit_rows(feature_acts),
@@ -157,7 +120,7 @@ class C2RMixin(TrainingSAE[Any]):
             pairs=cfg.c2r_pairs,
             gate=cfg.c2r_gate,
             neighbors=neighbors if cfg.c2r_pairs == "nearest" else None,
-            generator=generator(),
+            generator=step_generator(cfg.c2r_seed, step),
         )
         cosines = pair_cosines(self.W_dec.detach(), neighbors)
         return Measured(penalty, self._c2r_scale(step_input.sae_in), cosines.mean())

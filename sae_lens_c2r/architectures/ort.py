@@ -1,12 +1,10 @@
 """OrtSAE: BatchTopK with the orthogonality penalty. Saved as SAELens's `jumprelu`."""
 
 from dataclasses import dataclass
-from functools import partial
 from typing import get_args
 
-import torch
 from sae_lens.saes.batchtopk_sae import BatchTopKTrainingSAE, BatchTopKTrainingSAEConfig
-from sae_lens.saes.sae import TrainCoefficientConfig, TrainStepInput, TrainStepOutput
+from sae_lens.saes.sae import TrainCoefficientConfig, TrainStepInput
 from torch import Tensor
 
 from sae_lens_c2r._checks import (
@@ -15,7 +13,7 @@ from sae_lens_c2r._checks import (
     check_integer,
     check_non_negative,
 )
-from sae_lens_c2r.architectures.periodic import Measured, PeriodicPenalty
+from sae_lens_c2r.architectures.periodic import Measured, PenalizedMixin, PeriodicPenalty
 from sae_lens_c2r.architectures.registration import register_architecture
 from sae_lens_c2r.architectures.scale import Scaling, input_norm
 from sae_lens_c2r.penalties import nearest_neighbors, orthogonality_penalty, step_generator
@@ -59,7 +57,7 @@ class OrtTrainingSAEConfig(BatchTopKTrainingSAEConfig):
         return "ort"
 
 
-class OrtTrainingSAE(BatchTopKTrainingSAE):
+class OrtTrainingSAE(PenalizedMixin, BatchTopKTrainingSAE):
     """A BatchTopK training SAE with the orthogonality penalty among its losses.
 
     Every T-th step adds `ort_loss` = T * coefficient * r^2 * `ort_penalty`, where r is the
@@ -70,41 +68,12 @@ class OrtTrainingSAE(BatchTopKTrainingSAE):
 
     def __init__(self, cfg: OrtTrainingSAEConfig, use_error_term: bool = False) -> None:
         super().__init__(cfg, use_error_term)
-        self._ort = PeriodicPenalty("ort", cfg.ort_interval)
-
-    def get_coefficients(self) -> dict[str, float | TrainCoefficientConfig]:
-        """BatchTopK's coefficients and ours, warmed up and logged by SAELens."""
-        ours = TrainCoefficientConfig(self.cfg.ort_coefficient, self.cfg.ort_warm_up_steps)
-        return {**super().get_coefficients(), "ort": ours}
-
-    def calculate_aux_loss(
-        self,
-        step_input: TrainStepInput,
-        feature_acts: Tensor,
-        hidden_pre: Tensor,
-        sae_out: Tensor,
-    ) -> dict[str, Tensor]:
-        """BatchTopK's auxiliary loss and, on penalty steps, `ort_loss`."""
-        losses = super().calculate_aux_loss(
-            step_input=step_input,
-            feature_acts=feature_acts,
-            hidden_pre=hidden_pre,
-            sae_out=sae_out,
+        coefficient = TrainCoefficientConfig(cfg.ort_coefficient, cfg.ort_warm_up_steps)
+        self.penalties.append(
+            PeriodicPenalty("ort", self._measure_ort, coefficient, cfg.ort_interval)
         )
-        return {**losses, **self._ort_losses(step_input)}
 
-    def training_forward_pass(self, step_input: TrainStepInput) -> TrainStepOutput:
-        """BatchTopK's forward pass, with our metrics."""
-        output = super().training_forward_pass(step_input)
-        output.metrics.update(self._ort.metrics)
-        return output
-
-    # Left out of `compile_sae`: the number of the step would recompile it at every step.
-    @torch.compiler.disable
-    def _ort_losses(self, step_input: TrainStepInput) -> dict[str, Tensor]:
-        return self._ort.losses(step_input, partial(self._measure_ort, step_input))
-
-    def _measure_ort(self, step_input: TrainStepInput) -> Measured:
+    def _measure_ort(self, step_input: TrainStepInput, _feature_acts: Tensor) -> Measured:
         neighbors = nearest_neighbors(
             self.W_dec,
             chunk_size=self.cfg.ort_chunk_size,

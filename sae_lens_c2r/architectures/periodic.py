@@ -1,10 +1,16 @@
-"""A penalty of every T-th step: when it is applied, and what every log shows of it."""
+"""Penalties of every T-th step: when they are applied, and what every log shows of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
-from sae_lens.saes.sae import TrainStepInput
+from sae_lens.saes.sae import (
+    TrainCoefficientConfig,
+    TrainingSAE,
+    TrainStepInput,
+    TrainStepOutput,
+)
 from torch import Tensor
 
 
@@ -23,18 +29,20 @@ class PeriodicPenalty:
 
     Args:
         name: Prefix of the loss and the metrics, and name of the coefficient.
+        measure: Evaluates the penalty for a step's input and activations.
+        coefficient: The coefficient, and the steps of its warm-up.
         interval: T.
         start_step: Steps before it have a coefficient of 0.
     """
 
     name: str
+    measure: Callable[[TrainStepInput, Tensor], Measured]
+    coefficient: TrainCoefficientConfig
     interval: int
     start_step: int = 0
     metrics: dict[str, Tensor | float] = field(default_factory=dict, init=False)
 
-    def losses(
-        self, step_input: TrainStepInput, measure: Callable[[], Measured]
-    ) -> dict[str, Tensor]:
+    def losses(self, step_input: TrainStepInput, feature_acts: Tensor) -> dict[str, Tensor]:
         """The loss of a step, if it has one, while `metrics` keeps the last values.
 
         A coefficient of 0 only measures the penalty, so that the losses, and with them the
@@ -42,7 +50,7 @@ class PeriodicPenalty:
 
         Args:
             step_input: What SAELens gives to every step.
-            measure: Evaluates the penalty; gradients are enabled if they are wanted.
+            feature_acts: The step's activations.
 
         Returns:
             `{name}_loss` = T * coefficient * scale * penalty, or nothing.
@@ -56,7 +64,7 @@ class PeriodicPenalty:
         coefficient = step_input.coefficients[self.name] if step >= self.start_step else 0.0
         applied = due and coefficient > 0
         with torch.set_grad_enabled(applied and torch.is_grad_enabled()):
-            measured = measure()
+            measured = self.measure(step_input, feature_acts)
         effective = coefficient * measured.scale
         self.metrics = {
             f"{self.name}_penalty": measured.penalty.detach(),
@@ -66,3 +74,56 @@ class PeriodicPenalty:
         if not applied:
             return {}
         return {f"{self.name}_loss": self.interval * effective * measured.penalty}
+
+
+class PenalizedMixin(TrainingSAE[Any]):
+    """Adds periodic penalties to the losses of a training SAE, to stand before its base.
+
+    Classes that have a penalty append it to `penalties` when they are constructed.
+    """
+
+    penalties: list[PeriodicPenalty]
+
+    def __init__(self, cfg: Any, use_error_term: bool = False) -> None:
+        super().__init__(cfg, use_error_term)
+        self.penalties = []
+
+    def get_coefficients(self) -> dict[str, float | TrainCoefficientConfig]:
+        """The backbone's coefficients and ours, warmed up and logged by SAELens."""
+        ours = {penalty.name: penalty.coefficient for penalty in self.penalties}
+        return {**super().get_coefficients(), **ours}  # type: ignore[safe-super]
+
+    def calculate_aux_loss(
+        self,
+        step_input: TrainStepInput,
+        feature_acts: Tensor,
+        hidden_pre: Tensor,
+        sae_out: Tensor,
+    ) -> dict[str, Tensor]:
+        """The backbone's auxiliary losses and, on penalty steps, ours."""
+        losses = super().calculate_aux_loss(  # type: ignore[safe-super]
+            step_input=step_input,
+            feature_acts=feature_acts,
+            hidden_pre=hidden_pre,
+            sae_out=sae_out,
+        )
+        if isinstance(losses, Tensor):  # SAELens allows an architecture this shorthand
+            losses = {"auxiliary_loss": losses}
+        return {**losses, **self._penalty_losses(step_input, feature_acts)}
+
+    def training_forward_pass(self, step_input: TrainStepInput) -> TrainStepOutput:
+        """The backbone's forward pass, with our metrics."""
+        output = super().training_forward_pass(step_input)
+        for penalty in self.penalties:
+            output.metrics.update(penalty.metrics)
+        return output
+
+    # Left out of `compile_sae`: the number of the step would recompile it at every step.
+    @torch.compiler.disable
+    def _penalty_losses(
+        self, step_input: TrainStepInput, feature_acts: Tensor
+    ) -> dict[str, Tensor]:
+        losses: dict[str, Tensor] = {}
+        for penalty in self.penalties:
+            losses.update(penalty.losses(step_input, feature_acts))
+        return losses

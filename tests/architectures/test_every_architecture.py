@@ -61,7 +61,7 @@ def test_no_registered_architecture_is_missing_here() -> None:
 
 
 @EVERY_C2R
-@settings(max_examples=20)
+@settings(max_examples=settings().max_examples // 5)
 @given(options=c2r_options, step=st.integers(0, 12), data=st.data())
 def test_loss_of_a_step_is_that_of_the_equations(
     architecture: str, options: dict[str, Any], step: int, data: st.DataObject
