@@ -12,69 +12,7 @@ from sae_lens_c2r import discovery
 
 if TYPE_CHECKING:
     from sae_lens_c2r.analysis import composition as composition
-    from sae_lens_c2r.architectures import (
-        AbsTopKC2RTrainingSAE as AbsTopKC2RTrainingSAE,
-    )
-    from sae_lens_c2r.architectures import (
-        AbsTopKC2RTrainingSAEConfig as AbsTopKC2RTrainingSAEConfig,
-    )
-    from sae_lens_c2r.architectures import (
-        BatchTopKC2RTrainingSAE as BatchTopKC2RTrainingSAE,
-    )
-    from sae_lens_c2r.architectures import (
-        BatchTopKC2RTrainingSAEConfig as BatchTopKC2RTrainingSAEConfig,
-    )
-    from sae_lens_c2r.architectures import (
-        GatedC2RTrainingSAE as GatedC2RTrainingSAE,
-    )
-    from sae_lens_c2r.architectures import (
-        GatedC2RTrainingSAEConfig as GatedC2RTrainingSAEConfig,
-    )
-    from sae_lens_c2r.architectures import (
-        JumpReLUC2RTrainingSAE as JumpReLUC2RTrainingSAE,
-    )
-    from sae_lens_c2r.architectures import (
-        JumpReLUC2RTrainingSAEConfig as JumpReLUC2RTrainingSAEConfig,
-    )
-    from sae_lens_c2r.architectures import (
-        MatchingPursuitC2RTrainingSAE as MatchingPursuitC2RTrainingSAE,
-    )
-    from sae_lens_c2r.architectures import (
-        MatchingPursuitC2RTrainingSAEConfig as MatchingPursuitC2RTrainingSAEConfig,
-    )
-    from sae_lens_c2r.architectures import (
-        MatryoshkaBatchTopKC2RTrainingSAE as MatryoshkaBatchTopKC2RTrainingSAE,
-    )
-    from sae_lens_c2r.architectures import (
-        MatryoshkaBatchTopKC2RTrainingSAEConfig as MatryoshkaBatchTopKC2RTrainingSAEConfig,
-    )
-    from sae_lens_c2r.architectures import (
-        OrtC2RTrainingSAE as OrtC2RTrainingSAE,
-    )
-    from sae_lens_c2r.architectures import (
-        OrtC2RTrainingSAEConfig as OrtC2RTrainingSAEConfig,
-    )
-    from sae_lens_c2r.architectures import (
-        OrtTrainingSAE as OrtTrainingSAE,
-    )
-    from sae_lens_c2r.architectures import (
-        OrtTrainingSAEConfig as OrtTrainingSAEConfig,
-    )
-    from sae_lens_c2r.architectures import (
-        StandardC2RTrainingSAE as StandardC2RTrainingSAE,
-    )
-    from sae_lens_c2r.architectures import (
-        StandardC2RTrainingSAEConfig as StandardC2RTrainingSAEConfig,
-    )
-    from sae_lens_c2r.architectures import (
-        TopKC2RTrainingSAE as TopKC2RTrainingSAE,
-    )
-    from sae_lens_c2r.architectures import (
-        TopKC2RTrainingSAEConfig as TopKC2RTrainingSAEConfig,
-    )
-    from sae_lens_c2r.architectures import (
-        with_c2r as with_c2r,
-    )
+    from sae_lens_c2r.architectures import *  # noqa: F403
     from sae_lens_c2r.discovery import register as register
     from sae_lens_c2r.penalties import c2r_penalty as c2r_penalty
     from sae_lens_c2r.penalties import nearest_neighbors as nearest_neighbors

@@ -31,6 +31,21 @@ def derivatives(value: Tensor, inputs: list[Tensor]) -> tuple[Tensor, ...]:
     )
 
 
+def largest_tensor_kept(*, pairs: str, d_sae: int, d_in: int) -> int:
+    """Entries of the largest tensor that a backward pass needs from the forward pass."""
+    kept = [0]
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept.append(tensor.numel())
+        return tensor
+
+    acts = torch.randn(4, d_sae, requires_grad=True)
+    W_dec = torch.randn(d_sae, d_in, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        c2r_penalty(acts, W_dec, pairs=pairs)
+    return max(kept)
+
+
 def assume_no_ties(W_dec: Tensor) -> None:
     """Leave out decoders in which a latent has two nearest neighbours."""
     unit = unit_rows(W_dec)
