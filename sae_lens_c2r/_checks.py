@@ -60,6 +60,9 @@ def check_feature_acts(feature_acts: Tensor, *, d_sae: int) -> None:
     if feature_acts.ndim < 2 or shape[-1] != d_sae:
         should = f"be [batch, {d_sae}], with a column for each row of `W_dec`"
         raise ValueError(message("feature_acts.shape", should, shape))
+    if feature_acts.is_sparse and feature_acts.sparse_dim() != feature_acts.ndim:
+        should = "be dense, or sparse in every dimension"
+        raise ValueError(message("feature_acts.sparse_dim", should, feature_acts.sparse_dim()))
     if feature_acts.numel() == 0:
         raise ValueError(message("feature_acts.shape", "hold at least one sample", shape))
 

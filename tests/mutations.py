@@ -38,65 +38,55 @@ GATE = "gates = pair_cosines(W_dec, neighbors).clamp(0, 1).square()"
 FAULTS = [
     Fault("gate not squared", PENALTY, GATE, GATE.removesuffix(".square()")),
     Fault("ReLU dropped", PENALTY, GATE, GATE.replace(".clamp(0, 1)", "")),
-    Fault(
-        "gate not differentiated",
-        PENALTY,
-        "pair_cosines(W_dec, n",
-        "pair_cosines(W_dec.detach(), n",
-    ),
+    Fault("gate not differentiated", PENALTY, GATE, GATE.replace("W_dec", "W_dec.detach()")),
     Fault("neighbour's norm left out", PENALTY, "norms + norms[neighbors]", "norms + norms"),
     Fault("sum instead of mean", PENALTY, "exponent)).mean()", "exponent)).sum()"),
-    Fault(
-        "exponent ignored",
-        PENALTY,
-        "return torch.where(positive, torch",
-        "return base; torch.where(positive, torch",
-    ),
+    Fault("exponent ignored", PENALTY, "if exponent == 1:", "if exponent != 0.5:"),
     Fault("norm over the wrong axis", PENALTY, "dim=0, dtype=dtype", "dim=1, dtype=dtype"),
     Fault("squared norm", PENALTY, "dim=0, dtype=dtype)", "dim=0, dtype=dtype).square()"),
-    Fault(
-        "infinite gradient at 0",
-        PENALTY,
-        "torch.where(positive, base, 1.0) ** exponent",
-        "base**exponent",
-    ),
+    Fault("infinite gradient at 0", PENALTY, "torch.where(positive, base, 1.0) **", "base **"),
     Fault("a pair with itself", PENALTY, "terms.masked_fill(itself, 0.0).sum()", "terms.sum()"),
+    Fault(
+        "tiles kept for backward",
+        PENALTY,
+        "checkpoint(\n                _tile_of_pairs,",
+        "(lambda f, *x, **_: f(*x))(\n                _tile_of_pairs,",
+    ),
     Fault("self not excluded", NEIGHBORS, "cosines.diagonal(start).fill_(-torch.inf)", "pass"),
     Fault("farthest neighbour", NEIGHBORS, "cosines.argmax(dim=1)", "cosines.argmin(dim=1)"),
-    Fault("always the same chunks", NEIGHBORS, 'f"{seed}:{step}"', 'f"{seed}"'),
     Fault(
-        "global random state drawn from",
-        NEIGHBORS,
-        "torch.randperm(d_sae, generator=generator)",
-        "torch.randperm(d_sae)",
+        "neighbour differentiated", NEIGHBORS, "@torch.no_grad()\ndef _search", "def _search"
     ),
+    Fault("always the same chunks", NEIGHBORS, 'f"{seed}:{step}"', 'f"{seed}"'),
+    Fault("global random state drawn from", NEIGHBORS, "d_sae, generator=generator)", "d_sae)"),
     Fault(
         "lone latents penalized",
         COSINES,
-        "torch.where(alone(neighbors), 0.0, ",
-        "torch.where(alone(neighbors), 1.0, ",
+        "torch.where(alone(neighbors), 0.0",
+        "torch.where(alone(neighbors), 1.0",
     ),
     Fault("decoder not normalized", COSINES, "unit = unit_rows(W_dec)", "unit = W_dec"),
     Fault(
         "neighbour's row not differentiated",
         COSINES,
-        "unit * unit[neighbors]",
-        "unit * unit[neighbors].detach()",
+        "unit[neighbors]",
+        "unit[neighbors].detach()",
     ),
     Fault(
-        "scaling inverted",
-        SCALING,
-        "return math.sqrt(per_latent) * chance",
-        "return 1 / (math.sqrt(per_latent) * chance)",
+        "orthogonality not squared", "penalties/orthogonality.py", ".square().mean()", ".mean()"
     ),
-    Fault("norm by the mean", SCALING, ".median()", ".mean()"),
+    Fault("scaling inverted", SCALING, "* papers_chance / chance", "* chance / papers_chance"),
+    Fault("batch size and width swapped", SCALING, "d_sae / batch_size", "batch_size / d_sae"),
+    Fault("norm by the mean", SCALING, ".nanmedian()", ".nanmean()"),
     Fault(
         "factor T missing",
         PERIODIC,
         "self.interval * effective * measured",
         "effective * measured",
     ),
-    Fault("interval ignored", PERIODIC, "due = step % self.interval == 0", "due = True"),
+    Fault(
+        "interval ignored", PERIODIC, "step_input.n_training_steps % self.interval == 0", "True"
+    ),
     Fault(
         "warm-up ignored",
         MIXIN,
@@ -122,38 +112,42 @@ FAULTS = [
         "            self.metrics = {}\n            return {}\n        coefficient",
     ),
     Fault(
-        "decoder norms forgotten", MIXIN, "return feature_acts * norms", "return feature_acts"
+        "decoder norms forgotten",
+        MIXIN,
+        "return norms * torch.linalg",
+        "return norms; torch.linalg",
     ),
     Fault(
         "activations not differentiated",
         MIXIN,
-        "return feature_acts * norms",
-        "return feature_acts.detach() * norms",
+        "batch_norms(feature_acts, d",
+        "batch_norms(feature_acts.detach(), d",
     ),
     Fault("seed ignored", MIXIN, "step_generator(cfg.c2r_seed, ", "step_generator(0, "),
+    Fault("backbone's losses dropped", PERIODIC, "return {**losses, **self", "return {**self"),
+    Fault("units of normalized latents forgotten", MIXIN, "unit_of_latents(cfg, norm)", "1.0"),
     Fault(
-        "backbone's losses dropped",
-        PERIODIC,
-        "return {**losses, **self._penalty",
-        "return {**self._penalty",
+        "square root of d_in forgotten", "architectures/scale.py", "/ math.sqrt(cfg.d_in)", ""
     ),
     Fault(
-        "units of normalized latents forgotten",
-        MIXIN,
-        "factor * norm * unit_of_latents(self.cfg, norm)",
-        "factor * norm",
+        "layer norm's mean kept",
+        "architectures/scale.py",
+        "sae_in - sae_in.mean(dim=-1, keepdim=True)",
+        "sae_in",
     ),
+    Fault("OrtSAE scaled by r", "architectures/ort.py", "sae_in).square()", "sae_in)"),
 ]
 
 
-def caught_by(fault: Fault, folder: Path) -> str | None:
+def caught_by(fault: Fault | None, folder: Path) -> str | None:
     """The first test that fails with the fault in place, if one does."""
     shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".*", "demo-output", "results"))
-    path = folder / "sae_lens_c2r" / fault.file
-    text = path.read_text()
-    if fault.old not in text:
-        raise SystemExit(f"The fault {fault.name!r} no longer fits {fault.file}.")
-    path.write_text(text.replace(fault.old, fault.new))
+    if fault is not None:
+        path = folder / "sae_lens_c2r" / fault.file
+        text = path.read_text()
+        if fault.old not in text:
+            raise SystemExit(f"The fault {fault.name!r} no longer fits {fault.file}.")
+        path.write_text(text.replace(fault.old, fault.new))
     command = [
         sys.executable,
         "-m",
@@ -184,6 +178,10 @@ def main() -> None:
     words = " ".join(sys.argv[1:])
     table = Table("fault", "file", "caught by", title="Planted faults")
     survivors = []
+    with TemporaryDirectory() as folder:
+        failed = caught_by(None, Path(folder, "copy"))
+    if failed:
+        sys.exit(f"{failed} fails without any fault.")
     for fault in FAULTS:
         if words not in fault.name:
             continue

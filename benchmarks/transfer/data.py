@@ -12,32 +12,30 @@ from sae_lens.synthetic import (
     FeatureDictionary,
     HierarchyNode,
     hierarchy_modifier,
-    orthogonal_initializer,
 )
 from torch import Tensor
 
 from benchmarks.transfer.rules import Setting
 from sae_lens_c2r.analysis import absorption_rates, latents_of_features
 
-N_CHILDREN = 3
-P_PARENT, P_CHILD = 0.2, 0.25
+N_TREES, N_CHILDREN = 32, 3
+N_FEATURES = N_TREES * (1 + N_CHILDREN)
+P_PARENT, P_CHILD = 0.06, 0.25
 
 
 class Hierarchy:
-    """Orthogonal features in trees: a child fires only where its parent does.
+    """Features in trees, in superposition: a child fires only where its parent does.
 
-    They fill two thirds of the space. A fixed number of them would leave the latents in the
-    same small subspace whatever d_in is, where chance does not know of the rest.
+    Their directions are random, so that a latent that has found its feature is as close to
+    its nearest neighbour as chance makes it: the case that the rule is derived for.
     """
 
-    steps, learning_rate = 400, 3e-3
+    k, steps, learning_rate = N_TREES * P_PARENT * (1 + N_CHILDREN * P_CHILD), 500, 3e-3
 
     def __init__(self, setting: Setting, seed: int) -> None:
         torch.manual_seed(seed)
-        n_trees = setting.d_in // 6
-        parents = [tree * (1 + N_CHILDREN) for tree in range(n_trees)]
+        parents = [tree * (1 + N_CHILDREN) for tree in range(N_TREES)]
         self.edges = [(p, p + child) for p in parents for child in range(1, 1 + N_CHILDREN)]
-        self.k = n_trees * P_PARENT * (1 + N_CHILDREN * P_CHILD)
         roots = [
             HierarchyNode(
                 feature_index=parent,
@@ -45,14 +43,13 @@ class Hierarchy:
             )
             for parent in parents
         ]
-        n_features = len(parents) + len(self.edges)
-        probabilities = torch.full((n_features,), P_CHILD)
+        probabilities = torch.full((N_FEATURES,), P_CHILD)
         probabilities[parents] = P_PARENT
         self.features = FeatureDictionary(
-            n_features, setting.d_in, bias=False, initializer=orthogonal_initializer()
+            N_FEATURES, setting.d_in, bias=False, initializer=None
         )
         self.generator = ActivationGenerator(
-            n_features,
+            N_FEATURES,
             probabilities,
             std_firing_magnitudes=0.15,
             modify_activations=hierarchy_modifier(roots),

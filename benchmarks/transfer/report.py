@@ -71,7 +71,7 @@ def _curve(setting: Setting, by_lambda: dict[float, list[dict]]) -> Curve:
     by_lambda = dict(sorted(by_lambda.items()))
     everything = [run for runs in by_lambda.values() for run in runs]
     norm = statistics.mean(run["norm"] for run in everything)
-    literal = [lambda_ * rules(setting, norm)["the rule"] for lambda_ in by_lambda]
+    literal = [runs[0]["literal_coefficient"] for runs in by_lambda.values()]
     metrics = {
         name: np.array([statistics.mean(map(metric, runs)) for runs in by_lambda.values()])
         for name, metric in METRICS.items()
@@ -82,9 +82,9 @@ def _curve(setting: Setting, by_lambda: dict[float, list[dict]]) -> Curve:
 def table(curves: list[Curve]) -> str:
     """For every rule, where the curves turn and how far apart they do, in Markdown."""
     lines = [
-        "| lambda by | data | composition halved at | spread, decades | "
-        f"{TOLERATED_LOSS:.0%} of variance lost at | spread, decades |",
-        "|---|---|--:|--:|--:|--:|",
+        "| lambda by | data | composition halved at | spread, decades | settings that do | "
+        f"{TOLERATED_LOSS:.0%} of variance lost at | spread, decades | settings that do |",
+        "|---|---|--:|--:|--:|--:|--:|--:|",
     ]
     for rule in RULES:
         for data in sorted({curve.setting.data for curve in curves}):
@@ -96,8 +96,9 @@ def table(curves: list[Curve]) -> str:
                     if curve.setting.data == data
                 ]
                 logs = [math.log10(value) for value in found if not math.isnan(value)]
-                middle = 10 ** statistics.mean(logs)
-                cells += [f"{middle:.2g}", f"{statistics.stdev(logs):.2f}"]
+                middle = f"{10 ** statistics.mean(logs):.2g}" if logs else ""
+                spread = f"{statistics.stdev(logs):.2f}" if len(logs) > 1 else ""
+                cells += [middle, spread, f"{len(logs)} of {len(found)}"]
             lines.append(f"| {rule} | {data} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

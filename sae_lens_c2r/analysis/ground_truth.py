@@ -47,7 +47,7 @@ def absorption_rates(
     Returns:
         A rate from 0 to 1 for each edge; NaN where the samples do not hold what it compares.
     """
-    silent, present = latent_acts <= 0, feature_acts > 0
+    silent, present = latent_acts == 0, feature_acts != 0
     children: dict[int, list[int]] = {}
     for parent, child in edges:
         children.setdefault(parent, []).append(child)
@@ -55,5 +55,6 @@ def absorption_rates(
     for parent, child in edges:
         alone = present[:, parent] & ~present[:, children[parent]].any(dim=1)
         missed = silent[alone, parent].double().mean()
-        rates.append((silent[present[:, child], parent].double().mean() - missed).clamp(min=0))
-    return torch.stack(rates).float()
+        rate = silent[present[:, child], parent].double().mean() - missed
+        rates.append(rate.clamp(min=0).item())
+    return torch.tensor(rates)

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sae_lens_c2r._checks import check_non_negative, message
+from sae_lens_c2r._checks import check_non_negative, check_positive, message
 
 
 def activation_table(
@@ -104,10 +104,12 @@ def pair_loss_derivative(alpha: float, A: float, B: float, C: float) -> float:
 
     Raises:
         TypeError: If an argument is not a number.
-        ValueError: If `alpha` is not from 0 to 1, or an energy is negative.
+        ValueError: If `alpha` is not from 0 to 1, A or B not above 0, or C negative.
     """  # noqa: E501
     _check_alpha(alpha)
     _check_energies(A, B, C)
+    check_positive("A", A)
+    check_positive("B", B)
     grows = alpha * C / math.sqrt(alpha**2 * C + B)
     return grows - (1 - alpha) * C / math.sqrt(A + (1 - alpha) ** 2 * C)
 
@@ -132,8 +134,7 @@ def consolidation_threshold(A: float, B: float) -> float:
         ValueError: If an energy is negative, or B is 0.
     """
     _check_energies(A, B, 0.0)
-    if B == 0:
-        raise ValueError(message("B", "be above 0", B))
+    check_positive("B", B)
     return 1 / (math.sqrt(A / B) + 1)
 
 

@@ -21,13 +21,15 @@ from sae_lens_c2r._checks import (
 )
 from sae_lens_c2r.architectures.periodic import Measured, PenalizedMixin, PeriodicPenalty
 from sae_lens_c2r.architectures.scale import Scaling, input_norm, unit_of_latents
-from sae_lens_c2r.penalties import (
-    c2r_penalty,
-    nearest_neighbors,
-    step_generator,
-    transfer_factor,
+from sae_lens_c2r.penalties import nearest_neighbors, step_generator, transfer_factor
+from sae_lens_c2r.penalties._precision import at_least_float32, full_precision
+from sae_lens_c2r.penalties.c2r import (
+    Gate,
+    Pairs,
+    batch_norms,
+    penalty_of_all_pairs,
+    penalty_of_neighbors,
 )
-from sae_lens_c2r.penalties.c2r import Gate, Pairs
 from sae_lens_c2r.penalties.cosines import pair_cosines
 
 
@@ -60,7 +62,7 @@ class C2RConfigMixin:
     c2r_scaling: Scaling = "transfer"
     c2r_seed: int = 0
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, *init_vars: Any) -> None:
         """Check the options, then let the backbone check its own."""
         check_non_negative("c2r_coefficient", self.c2r_coefficient)
         check_integer("c2r_warm_up_steps", self.c2r_warm_up_steps, minimum=0)
@@ -72,7 +74,7 @@ class C2RConfigMixin:
         check_choice("c2r_gate", self.c2r_gate, get_args(Gate))
         check_choice("c2r_scaling", self.c2r_scaling, get_args(Scaling))
         check_integer("c2r_seed", self.c2r_seed)
-        super().__post_init__()  # type: ignore[misc]  # the config this is mixed into
+        super().__post_init__(*init_vars)  # type: ignore[misc]  # of the config this is mixed into
 
     @classmethod
     def architecture(cls) -> str:
@@ -96,8 +98,9 @@ class C2RMixin(PenalizedMixin):
     their neighbours in the chunk) among the metrics.
     """
 
-    def __init__(self, cfg: Any, use_error_term: bool = False) -> None:
-        super().__init__(cfg, use_error_term)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        cfg = self.cfg
         coefficient = TrainCoefficientConfig(cfg.c2r_coefficient, cfg.c2r_warm_up_steps)
         self.penalties.append(
             PeriodicPenalty(
@@ -112,38 +115,44 @@ class C2RMixin(PenalizedMixin):
             chunk_size=cfg.c2r_chunk_size,
             generator=step_generator(cfg.c2r_seed, step),
         )
-        penalty = c2r_penalty(
-            self._in_units_of_unit_rows(feature_acts),
-            self.W_dec,
+        with full_precision(self.W_dec):
+            norms = self._norms_in_units_of_unit_rows(feature_acts)
+            if cfg.c2r_pairs == "nearest":
+                penalty = penalty_of_neighbors(
+                    norms, self.W_dec, neighbors, cfg.c2r_exponent, cfg.c2r_gate
+                )
+            else:
+                penalty = penalty_of_all_pairs(
+                    norms,
+                    self.W_dec,
+                    cfg.c2r_chunk_size,
+                    cfg.c2r_exponent,
+                    cfg.c2r_gate,
+                    step_generator(cfg.c2r_seed, step),
+                )
+        cosines = pair_cosines(self.W_dec.detach(), neighbors)
+        return Measured(penalty, self._c2r_scale(step_input.sae_in), cosines.mean())
+
+    def _norms_in_units_of_unit_rows(self, feature_acts: Tensor) -> Tensor:
+        dtype = at_least_float32(feature_acts, self.W_dec)
+        norms = batch_norms(feature_acts, dtype)
+        if getattr(self.cfg, "rescale_acts_by_decoder_norm", False):
+            return norms  # SAELens has multiplied by the decoder norms already
+        return norms * torch.linalg.vector_norm(self.W_dec, dim=-1, dtype=dtype)
+
+    def _c2r_scale(self, sae_in: Tensor) -> Tensor | float:
+        cfg = self.cfg
+        if cfg.c2r_scaling == "none":
+            return 1.0
+        factor = transfer_factor(
+            batch_size=sae_in.shape[:-1].numel(),
+            d_sae=cfg.d_sae,
+            d_in=cfg.d_in,
             chunk_size=cfg.c2r_chunk_size,
             exponent=cfg.c2r_exponent,
             pairs=cfg.c2r_pairs,
             gate=cfg.c2r_gate,
-            neighbors=neighbors if cfg.c2r_pairs == "nearest" else None,
-            generator=step_generator(cfg.c2r_seed, step),
         )
-        cosines = pair_cosines(self.W_dec.detach(), neighbors)
-        return Measured(penalty, self._c2r_scale(step_input.sae_in), cosines.mean())
-
-    def _in_units_of_unit_rows(self, feature_acts: Tensor) -> Tensor:
-        if getattr(self.cfg, "rescale_acts_by_decoder_norm", False):
-            return feature_acts  # SAELens has multiplied by the decoder norms already
-        norms = self.W_dec.norm(dim=-1)
-        if not feature_acts.is_sparse:
-            return feature_acts * norms
-        feature_acts = feature_acts.coalesce()
-        indices = feature_acts.indices()
-        values = feature_acts.values() * norms[indices[-1]]
-        return torch.sparse_coo_tensor(indices, values, feature_acts.shape, is_coalesced=True)
-
-    def _c2r_scale(self, sae_in: Tensor) -> Tensor | float:
-        if self.cfg.c2r_scaling == "none":
-            return 1.0
-        norm = input_norm(self.cfg, sae_in)
-        factor = transfer_factor(
-            batch_size=sae_in.shape[:-1].numel(),
-            d_sae=self.cfg.d_sae,
-            d_in=self.cfg.d_in,
-            chunk_size=self.cfg.c2r_chunk_size,
-        )
-        return factor * norm * unit_of_latents(self.cfg, norm)
+        norm = input_norm(cfg, sae_in)
+        unit = unit_of_latents(cfg, norm)
+        return factor * norm ** (2 - cfg.c2r_exponent) * unit**cfg.c2r_exponent

@@ -1,7 +1,7 @@
 """OrtSAE: BatchTopK with the orthogonality penalty. Saved as SAELens's `jumprelu`."""
 
 from dataclasses import dataclass
-from typing import get_args
+from typing import Any, get_args
 
 from sae_lens.saes.batchtopk_sae import BatchTopKTrainingSAE, BatchTopKTrainingSAEConfig
 from sae_lens.saes.sae import TrainCoefficientConfig, TrainStepInput
@@ -28,6 +28,7 @@ class OrtTrainingSAEConfig(BatchTopKTrainingSAEConfig):
     Args:
         ort_coefficient (float): Strength of the orthogonality penalty; 0.25 in the C2R paper's runs. With 0 the SAE trains as BatchTopK does, bit for bit.
         ort_warm_up_steps (int): Training steps over which the coefficient grows linearly from 0.
+        ort_start_step (int): Training steps before the penalty is applied; it is only measured until then.
         ort_interval (int): Apply the penalty at every ort_interval-th step, multiplied by ort_interval.
         ort_chunk_size (int | None): Latents among which a nearest neighbour is searched, drawn anew at each penalty step. None, on the command line the flag alone, searches the whole dictionary.
         ort_scaling (str): 'transfer' multiplies the coefficient by the squared norm of the activations, as the reconstruction loss is; 'none' takes it literally, for activations of unit norm.
@@ -36,6 +37,7 @@ class OrtTrainingSAEConfig(BatchTopKTrainingSAEConfig):
 
     ort_coefficient: float = 0.25
     ort_warm_up_steps: int = 0
+    ort_start_step: int = 0
     ort_interval: int = 5
     ort_chunk_size: int | None = 8192
     ort_scaling: Scaling = "transfer"
@@ -45,6 +47,7 @@ class OrtTrainingSAEConfig(BatchTopKTrainingSAEConfig):
         """Check the options, then let BatchTopK check its own."""
         check_non_negative("ort_coefficient", self.ort_coefficient)
         check_integer("ort_warm_up_steps", self.ort_warm_up_steps, minimum=0)
+        check_integer("ort_start_step", self.ort_start_step, minimum=0)
         check_integer("ort_interval", self.ort_interval, minimum=1)
         check_chunk_size("ort_chunk_size", self.ort_chunk_size)
         check_choice("ort_scaling", self.ort_scaling, get_args(Scaling))
@@ -66,11 +69,14 @@ class OrtTrainingSAE(PenalizedMixin, BatchTopKTrainingSAE):
 
     cfg: OrtTrainingSAEConfig
 
-    def __init__(self, cfg: OrtTrainingSAEConfig, use_error_term: bool = False) -> None:
-        super().__init__(cfg, use_error_term)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        cfg = self.cfg
         coefficient = TrainCoefficientConfig(cfg.ort_coefficient, cfg.ort_warm_up_steps)
         self.penalties.append(
-            PeriodicPenalty("ort", self._measure_ort, coefficient, cfg.ort_interval)
+            PeriodicPenalty(
+                "ort", self._measure_ort, coefficient, cfg.ort_interval, cfg.ort_start_step
+            )
         )
 
     def _measure_ort(self, step_input: TrainStepInput, _feature_acts: Tensor) -> Measured:

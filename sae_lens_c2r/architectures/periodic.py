@@ -42,6 +42,17 @@ class PeriodicPenalty:
     start_step: int = 0
     metrics: dict[str, Tensor | float] = field(default_factory=dict, init=False)
 
+    def is_due(self, step_input: TrainStepInput) -> bool:
+        """Whether a step is one of every T-th.
+
+        Args:
+            step_input: What SAELens gives to every step.
+
+        Returns:
+            The answer, whatever the coefficient.
+        """
+        return step_input.n_training_steps % self.interval == 0
+
     def losses(self, step_input: TrainStepInput, feature_acts: Tensor) -> dict[str, Tensor]:
         """The loss of a step, if it has one, while `metrics` keeps the last values.
 
@@ -56,7 +67,7 @@ class PeriodicPenalty:
             `{name}_loss` = T * coefficient * scale * penalty, or nothing.
         """
         step = step_input.n_training_steps
-        due = step % self.interval == 0
+        due = self.is_due(step_input)
         # SAELens may never log a step that has a penalty, hence the last values; a run
         # resumed between two such steps has none at its first log, and measures.
         if not due and not (step_input.is_logging_step and not self.metrics):
@@ -84,8 +95,8 @@ class PenalizedMixin(TrainingSAE[Any]):
 
     penalties: list[PeriodicPenalty]
 
-    def __init__(self, cfg: Any, use_error_term: bool = False) -> None:
-        super().__init__(cfg, use_error_term)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self.penalties = []
 
     def get_coefficients(self) -> dict[str, float | TrainCoefficientConfig]:
@@ -99,6 +110,7 @@ class PenalizedMixin(TrainingSAE[Any]):
         feature_acts: Tensor,
         hidden_pre: Tensor,
         sae_out: Tensor,
+        **others: Any,
     ) -> dict[str, Tensor]:
         """The backbone's auxiliary losses and, on penalty steps, ours."""
         losses = super().calculate_aux_loss(  # type: ignore[safe-super]
@@ -106,6 +118,7 @@ class PenalizedMixin(TrainingSAE[Any]):
             feature_acts=feature_acts,
             hidden_pre=hidden_pre,
             sae_out=sae_out,
+            **others,
         )
         if isinstance(losses, Tensor):  # SAELens allows an architecture this shorthand
             losses = {"auxiliary_loss": losses}
@@ -114,8 +127,7 @@ class PenalizedMixin(TrainingSAE[Any]):
     def training_forward_pass(self, step_input: TrainStepInput) -> TrainStepOutput:
         """The backbone's forward pass, with our metrics."""
         output = super().training_forward_pass(step_input)
-        for penalty in self.penalties:
-            output.metrics.update(penalty.metrics)
+        output.metrics.update(self._penalty_metrics(step_input))
         return output
 
     # Left out of `compile_sae`: the number of the step would recompile it at every step.
@@ -127,3 +139,15 @@ class PenalizedMixin(TrainingSAE[Any]):
         for penalty in self.penalties:
             losses.update(penalty.losses(step_input, feature_acts))
         return losses
+
+    @torch.compiler.disable
+    def _penalty_metrics(self, step_input: TrainStepInput) -> dict[str, Tensor | float]:
+        metrics: dict[str, Tensor | float] = {}
+        for penalty in self.penalties:
+            if penalty.is_due(step_input) and not penalty.metrics:
+                raise TypeError(
+                    f"{type(self).__qualname__} cannot have the penalty {penalty.name!r}: its "
+                    "training_forward_pass does not call calculate_aux_loss."
+                )
+            metrics.update(penalty.metrics)
+        return metrics

@@ -27,13 +27,17 @@ def with_c2r(backbone: str | Architecture) -> Architecture:
         The SAE class and the config class. Asked for twice, the same ones.
 
     Raises:
+        TypeError: If `backbone` is neither a name nor such a pair of classes.
         ValueError: If no such architecture is registered, it has C2R already, or another
             package's class is registered as `<its name>_c2r`.
     """
     sae_class, config_class = _resolve(backbone)
     name = f"{config_class.architecture()}_c2r"
     registered = SAE_TRAINING_CLASS_REGISTRY.get(name)
-    if registered is not None and registered[0].__bases__ == (C2RMixin, sae_class):
+    if registered is not None and [cls.__bases__ for cls in registered] == [
+        (C2RMixin, sae_class),
+        (C2RConfigMixin, config_class),
+    ]:
         return registered
 
     regularized_config = dataclass(_mixed(C2RConfigMixin, config_class))
@@ -48,14 +52,34 @@ def _resolve(backbone: str | Architecture) -> Architecture:
             names = ", ".join(map(repr, SAE_TRAINING_CLASS_REGISTRY))
             raise ValueError(message("backbone", f"be one of {names}", backbone))
         backbone = SAE_TRAINING_CLASS_REGISTRY[backbone]
+    if not _is_architecture(backbone):
+        should = "be a name, or a pair of subclasses of TrainingSAE and TrainingSAEConfig"
+        raise TypeError(message("backbone", should, backbone))
     if issubclass(backbone[1], C2RConfigMixin):
         should = "be an architecture that has no C2R yet"
         raise ValueError(message("backbone", should, backbone[1].architecture()))
     return backbone
 
 
+def _is_architecture(backbone: object) -> bool:
+    return (
+        isinstance(backbone, tuple)
+        and len(backbone) == 2
+        and all(isinstance(part, type) for part in backbone)
+        and issubclass(backbone[0], TrainingSAE)
+        and issubclass(backbone[1], TrainingSAEConfig)
+    )
+
+
 def _mixed(mixin: type, backbone: type) -> Any:
-    """`class ...C2R(mixin, backbone)`, in the backbone's module."""
-    name, doc = f"{backbone.__name__}C2R", f"{backbone.__name__} with C2R."
-    body = {"__module__": backbone.__module__, "__doc__": doc}
+    """`class ...C2RTrainingSAE(mixin, backbone)`, as if written beside the backbone."""
+    qualname = backbone.__qualname__.replace("TrainingSAE", "C2RTrainingSAE")
+    if qualname == backbone.__qualname__:
+        qualname += "C2R"
+    body = {
+        "__module__": backbone.__module__,
+        "__qualname__": qualname,
+        "__doc__": f"{backbone.__name__} with C2R.",
+    }
+    name = qualname.rpartition(".")[2]
     return new_class(name, (mixin, backbone), {}, lambda namespace: namespace.update(body))

@@ -21,6 +21,9 @@ def at_least_float32(*tensors: Tensor) -> torch.dtype:
 def unit_rows(W_dec: Float[Tensor, "d_sae d_in"]) -> Float[Tensor, "d_sae d_in"]:
     """The rows of `W_dec` scaled to norm 1; zero rows stay zero, with finite gradients."""
     W_dec = _widened(W_dec)
+    # Brought near 1 first: the squares of very long or short rows leave the dtype's range.
+    largest = W_dec.detach().abs().amax(dim=-1, keepdim=True)
+    W_dec = W_dec / torch.where(largest > 0, largest, 1.0)
     norms = torch.linalg.vector_norm(W_dec, dim=-1, keepdim=True)
     return W_dec / torch.where(norms > 0, norms, 1.0)
 

@@ -86,20 +86,21 @@ def c2r_penalty(
     with full_precision(W_dec):
         norms = batch_norms(feature_acts, at_least_float32(feature_acts, W_dec))
         if pairs == "all":
-            return _all_pairs(norms, W_dec, chunk_size or len(W_dec), exponent, gate, generator)
+            return penalty_of_all_pairs(norms, W_dec, chunk_size, exponent, gate, generator)
         if neighbors is None:
             neighbors = nearest_neighbors(W_dec, chunk_size=chunk_size, generator=generator)
         check_neighbors(neighbors, d_sae=len(W_dec))
-        return _nearest_pairs(norms, W_dec, neighbors, exponent, gate)
+        return penalty_of_neighbors(norms, W_dec, neighbors, exponent, gate)
 
 
-def _nearest_pairs(
+def penalty_of_neighbors(
     norms: Float[Tensor, " d_sae"],
     W_dec: Float[Tensor, "d_sae d_in"],
     neighbors: Int[Tensor, " d_sae"],
     exponent: float,
     gate: Gate,
 ) -> Float[Tensor, ""]:
+    """Eq. (16) for given batch norms and neighbours."""
     if gate == "relu":
         gates = pair_cosines(W_dec, neighbors).clamp(0, 1).square()
     else:
@@ -107,24 +108,27 @@ def _nearest_pairs(
     return (gates * _power(norms + norms[neighbors], exponent)).mean()
 
 
-def _all_pairs(
+def penalty_of_all_pairs(
     norms: Float[Tensor, " d_sae"],
     W_dec: Float[Tensor, "d_sae d_in"],
-    chunk_size: int,
+    chunk_size: int | None,
     exponent: float,
     gate: Gate,
     generator: torch.Generator | None,
 ) -> Float[Tensor, ""]:
+    """The ablations' sum over all pairs of every chunk, for given batch norms."""
     unit = unit_rows(W_dec)
     total = norms.new_zeros(())
-    for chunk in draw_chunks(len(W_dec), chunk_size, generator):
+    for chunk in draw_chunks(len(W_dec), chunk_size or len(W_dec), generator):
         chunk = chunk.to(W_dec.device)
         for start in range(0, len(chunk), ROWS_PER_TILE):
-            # Computed again in the backward pass: kept, the tiles would fill the memory.
+            # Gathered and computed again in the backward pass: kept, the tiles of all
+            # chunks, or only the rows gathered for them, would fill the memory.
             total = total + checkpoint(
                 _tile_of_pairs,
-                unit[chunk],
-                norms[chunk],
+                unit,
+                norms,
+                chunk,
                 start,
                 exponent,
                 gate,
@@ -135,17 +139,18 @@ def _all_pairs(
 
 
 def _tile_of_pairs(
-    unit: Float[Tensor, "chunk d_in"],
-    norms: Float[Tensor, " chunk"],
+    unit: Float[Tensor, "d_sae d_in"],
+    norms: Float[Tensor, " d_sae"],
+    chunk: Int[Tensor, " chunk"],
     start: int,
     exponent: float,
     gate: Gate,
 ) -> Float[Tensor, ""]:
     """Sum over the pairs of a few of a chunk's latents, from `start` on, with all others."""
-    rows = slice(start, start + ROWS_PER_TILE)
-    terms = _power(norms[rows, None] + norms, exponent)
+    rows = chunk[start : start + ROWS_PER_TILE]
+    terms = _power(norms[rows, None] + norms[chunk], exponent)
     if gate == "relu":
-        terms = (unit[rows] @ unit.T).clamp(0, 1).square() * terms
+        terms = (unit[rows] @ unit[chunk].T).clamp(0, 1).square() * terms
     itself = torch.ones_like(terms, dtype=torch.bool).triu(start).tril(start)
     return terms.masked_fill(itself, 0.0).sum()
 

@@ -159,6 +159,7 @@ C2R_AND_ORT = [
     ("coefficient", float("inf"), ValueError, "be a finite number of at least 0"),
     ("coefficient", "5", TypeError, "be a finite number of at least 0"),
     ("warm_up_steps", -1, ValueError, "be an integer of at least 0"),
+    ("start_step", -5, ValueError, "be an integer of at least 0"),
     ("interval", 0, ValueError, "be an integer of at least 1"),
     ("interval", 2.5, TypeError, "be an integer of at least 1"),
     ("chunk_size", 1, ValueError, "be an integer of at least 2"),
@@ -168,7 +169,6 @@ C2R_AND_ORT = [
 C2R_ONLY = [
     ("exponent", 0.0, ValueError, "be a finite number above 0"),
     ("exponent", float("nan"), ValueError, "be a finite number above 0"),
-    ("start_step", -5, ValueError, "be an integer of at least 0"),
     ("pairs", "some", ValueError, "be one of 'nearest', 'all'"),
     ("gate", "tanh", ValueError, "be one of 'relu', 'none'"),
 ]

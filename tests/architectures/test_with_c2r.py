@@ -17,6 +17,7 @@ from sae_lens import (
     register_sae_training_class,
 )
 from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY
+from sae_lens.saes.sae import TrainStepInput, TrainStepOutput
 from sae_lens.saes.topk_sae import TopKSAEConfig
 
 from sae_lens_c2r import TopKC2RTrainingSAE, TopKC2RTrainingSAEConfig, with_c2r
@@ -82,6 +83,55 @@ def test_asked_twice_gives_the_same_classes() -> None:
 
 def test_built_in_architectures_are_made_of_the_same_parts() -> None:
     assert with_c2r("topk") == (TopKC2RTrainingSAE, TopKC2RTrainingSAEConfig)
+
+
+def test_an_edited_config_takes_the_place_of_the_earlier_one() -> None:
+    with_c2r("mine")
+
+    @dataclass
+    class Edited(MineTrainingSAEConfig):
+        extra: int = 7
+
+    _, config_class = with_c2r((MineTrainingSAE, Edited))
+    assert config_class(d_in=2, d_sae=4, k=1).extra == 7
+
+
+def test_constructors_with_arguments_of_their_own_are_honoured() -> None:
+    class Mine(MineTrainingSAE):
+        def __init__(self, cfg: MineTrainingSAEConfig, flavour: str = "plain") -> None:
+            super().__init__(cfg)
+            self.flavour = flavour
+
+    sae_class, config_class = with_c2r((Mine, MineTrainingSAEConfig))
+    assert sae_class.__name__ == "MineC2R"
+    sae = sae_class(config_class(d_in=4, d_sae=8, k=2), flavour="sour")
+    assert sae.flavour == "sour"
+    assert "c2r" in sae.get_coefficients()
+
+
+def test_a_backbone_whose_training_leaves_the_penalty_out_is_refused_by_name() -> None:
+    class Mine(MineTrainingSAE):
+        def training_forward_pass(self, step_input: TrainStepInput) -> TrainStepOutput:
+            acts, hidden_pre = self.encode_with_hidden_pre(step_input.sae_in)
+            sae_out = self.decode(acts)
+            loss = (sae_out - step_input.sae_in).square().mean()
+            return TrainStepOutput(
+                step_input.sae_in, sae_out, acts, hidden_pre, loss, {"mse_loss": loss}
+            )
+
+    sae_class, config_class = with_c2r((Mine, MineTrainingSAEConfig))
+    sae = sae_class(config_class(d_in=D_IN, d_sae=64, k=4))
+    with pytest.raises(TypeError, match=r"cannot have the penalty 'c2r'.*calculate_aux_loss"):
+        sae.training_forward_pass(step_input(sae))
+
+
+@pytest.mark.parametrize(
+    "backbone",
+    [5, None, TopKTrainingSAE, ("topk",), (TopKTrainingSAEConfig, TopKTrainingSAE), (SAE, int)],
+)
+def test_what_is_no_architecture_is_refused(backbone: object) -> None:
+    with pytest.raises(TypeError, match="`backbone` should be a name, or a pair of subclasses"):
+        with_c2r(backbone)
 
 
 @pytest.mark.parametrize(

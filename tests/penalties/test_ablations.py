@@ -76,11 +76,21 @@ def test_orthogonality_penalty_is_c2r_with_pairs_of_norm_one(
     assert 0 <= found <= 1
 
 
-def test_all_pairs_keep_no_matrix_of_cosines_for_backward() -> None:
-    assert properties.largest_tensor_kept(pairs="all", d_sae=256, d_in=8) <= 256 * 8
+@pytest.mark.parametrize("chunk_size", [64, None])
+def test_all_pairs_keep_no_more_for_backward_than_nearest_ones(
+    chunk_size: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With 32 tiles to a dictionary: neither their cosines nor the rows gathered for them."""
+    monkeypatch.setattr("sae_lens_c2r.penalties.c2r.ROWS_PER_TILE", 16)
+    sizes = {"d_sae": 512, "d_in": 8, "chunk_size": chunk_size}
+    kept, kept_of_nearest = (
+        properties.kept_for_backward(pairs, **sizes) for pairs in ("all", "nearest")
+    )
+    assert kept <= 1.2 * kept_of_nearest
 
 
-def test_all_pairs_have_second_derivatives() -> None:
+def test_all_pairs_pass_gradcheck_tile_by_tile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sae_lens_c2r.penalties.c2r.ROWS_PER_TILE", 2)
     torch.manual_seed(0)
     acts = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
     W_dec = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)

@@ -70,6 +70,18 @@ def test_gradients_stay_within_the_range_of_half_precision() -> None:
     properties.is_finite_and_not_negative(Case(acts, W_dec))
 
 
+@given(case=cases(), power=st.integers(-100, 100))
+def test_lengths_of_decoder_rows_may_be_huge_or_tiny(case: Case, power: int) -> None:
+    """Powers of 2 are exact: float32 rows of length 1e-30 or 1e30 change nothing at all."""
+    W_dec, acts = case.W_dec.float(), case.feature_acts.float()
+    neighbors = nearest_neighbors(W_dec)
+    scaled = (W_dec * 2.0**power, acts)
+    assert torch.equal(
+        c2r_penalty(acts, scaled[0], neighbors=neighbors),
+        c2r_penalty(acts, W_dec, neighbors=neighbors),
+    )
+
+
 @pytest.mark.parametrize("magnitude", [1e-15, 1e15])
 @given(case=cases())
 def test_huge_and_tiny_magnitudes_stay_finite(magnitude: float, case: Case) -> None:
@@ -77,14 +89,19 @@ def test_huge_and_tiny_magnitudes_stay_finite(magnitude: float, case: Case) -> N
     properties.is_finite_and_not_negative(scaled)
 
 
-@given(case=cases())
-def test_is_zero_for_an_obtuse_decoder(case: Case) -> None:
+@given(case=cases(), data=st.data())
+def test_is_zero_for_a_decoder_without_acute_angles(case: Case, data: st.DataObject) -> None:
+    """Coordinate axes of either direction and any length, in any order, some rows 0."""
     d_sae = case.d_sae
-    orthogonal = 3 * torch.eye(d_sae, dtype=torch.float64)
-    properties.is_zero_without_positive_cosines(Case(case.feature_acts, orthogonal))
-    opposite = torch.tensor([[1.0, 2.0], [-1.0, -2.0]], dtype=torch.float64)
-    if d_sae >= 2:
-        properties.is_zero_without_positive_cosines(Case(case.feature_acts[:, :2], opposite))
+    axes = torch.eye(2 * d_sae, dtype=torch.float64).repeat_interleave(2, dim=0)
+    axes[1::2] *= -1
+    rows = torch.tensor(data.draw(st.permutations(range(len(axes)))))[:d_sae]
+    lengths = torch.tensor(
+        data.draw(st.lists(st.floats(0, 10), min_size=d_sae, max_size=d_sae)),
+        dtype=torch.float64,
+    )
+    W_dec = axes[rows] * lengths[:, None]
+    properties.is_zero_without_positive_cosines(Case(case.feature_acts, W_dec))
 
 
 @given(case=cases(), scale=st.floats(1e-3, 1e3), exponent=exponents)
@@ -177,8 +194,12 @@ def test_every_device_gives_the_same(device: str) -> None:
     torch.testing.assert_close(found.cpu(), c2r_penalty(acts, W_dec))
 
 
-def test_keeps_no_matrix_of_cosines_for_backward() -> None:
-    assert 0 < properties.largest_tensor_kept(pairs="nearest", d_sae=256, d_in=8) <= 256 * 8
+@pytest.mark.parametrize("chunk_size", [64, None])
+def test_keeps_a_few_decoders_and_no_matrix_of_cosines_for_backward(
+    chunk_size: int | None,
+) -> None:
+    kept = properties.kept_for_backward("nearest", d_sae=512, d_in=8, chunk_size=chunk_size)
+    assert kept < 8 * (512 * 8 * 4)
 
 
 ACTS, W_DEC = torch.zeros(2, 3), torch.zeros(3, 4)

@@ -26,6 +26,37 @@ def test_each_factor_by_itself(changed: dict[str, int | None], factor: float) ->
     assert transfer_factor(**{**PAPER, **changed}) == pytest.approx(factor, rel=1e-12)
 
 
+@pytest.mark.parametrize("pairs", ["nearest", "all"])
+@pytest.mark.parametrize("gate", ["relu", "none"])
+@pytest.mark.parametrize("exponent", [0.5, 1.0, 2.0])
+def test_variants_of_the_penalty_are_taken_at_their_word_there_too(
+    pairs: str, gate: str, exponent: float
+) -> None:
+    assert transfer_factor(**PAPER, pairs=pairs, gate=gate, exponent=exponent) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("variant", "changed", "factor"),
+    [
+        ({"exponent": 2.0}, {"batch_size": 4 * 2048}, 1 / 4),
+        ({"gate": "none"}, {"d_in": 2 * 2304}, 1.0),
+        ({"pairs": "all"}, {"d_in": 2 * 2304}, 2.0),
+        ({"pairs": "all"}, {"chunk_size": 4096}, 8191 / 4095),
+        ({"pairs": "all", "gate": "none"}, {"chunk_size": 4096, "d_in": 7}, 8191 / 4095),
+    ],
+)
+def test_variants_have_their_own_chance_level(variant, changed, factor: float) -> None:
+    found = transfer_factor(**{**PAPER, **variant, **changed})
+    assert found == pytest.approx(factor, rel=1e-12)
+
+
+def test_typical_norm_leaves_out_inputs_of_zero() -> None:
+    sae_in = torch.zeros(10, 4)
+    sae_in[:3] = 2.0
+    assert typical_norm(sae_in).item() == 4
+    assert typical_norm(torch.zeros(10, 4)).item() == 0
+
+
 @pytest.mark.parametrize("d_sae", [1, 2])
 def test_smallest_dictionaries_have_a_finite_factor(d_sae: int) -> None:
     assert 0 < transfer_factor(**{**PAPER, "d_sae": d_sae}) < float("inf")

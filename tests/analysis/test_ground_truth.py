@@ -1,0 +1,44 @@
+"""Recovery and absorption against hand-made SAEs."""
+
+import pytest
+import torch
+
+from sae_lens_c2r.analysis import absorption_rates, latents_of_features
+
+
+def test_latents_of_features_are_the_nearest_rows() -> None:
+    features = torch.eye(3)
+    W_dec = torch.tensor([[0.0, 5.0, 0.0], [0.1, 0.0, -2.0], [0.0, 0.1, 2.0], [9.0, 0.1, 0.0]])
+    latents, cosines = latents_of_features(W_dec, features)
+    assert latents.tolist() == [3, 0, 2]
+    assert (cosines > 0.99).all()
+
+
+# Features: a parent 0 with the children 1 and 2. Samples: the parent alone, twice; with one
+# child each; with both; nothing.
+FEATURES = torch.tensor(
+    [[1, 0, 0], [1, 0, 0], [1, 1, 0], [1, 0, 1], [1, 1, 1], [0, 0, 0]], dtype=torch.float32
+)
+EDGES = [(0, 1), (0, 2)]
+
+
+@pytest.mark.parametrize(
+    ("parents_latent", "rates"),
+    [
+        ([1, 1, 1, 1, 1, 0], [0.0, 0.0]),  # fires wherever the parent is
+        ([1, 1, 0, 1, 0, 0], [1.0, 0.5]),  # the first child takes its place
+        ([-1, -1, 0, -1, 0, 0], [1.0, 0.5]),  # the same with activations of the other sign
+        ([1, 1, 0, 0, 0, 0], [1.0, 1.0]),  # both do
+        ([0, 0, 0, 0, 0, 0], [0.0, 0.0]),  # dead: it misses the parent alone as well
+        ([1, 0, 0, 1, 0, 0], [0.5, 0.0]),  # silent half the time anyway
+        ([0, 0, 1, 1, 1, 0], [0.0, 0.0]),  # fires with children only: no absorption
+    ],
+)
+def test_absorption_is_silence_beyond_what_is_missed_otherwise(parents_latent, rates) -> None:
+    acts = FEATURES.clone()
+    acts[:, 0] = torch.tensor(parents_latent)
+    assert absorption_rates(acts, FEATURES, EDGES).tolist() == pytest.approx(rates)
+
+
+def test_without_edges_there_are_no_rates() -> None:
+    assert absorption_rates(FEATURES, FEATURES, []).shape == (0,)
