@@ -1,6 +1,5 @@
 """From the runs to a figure and a table: do the curves of all settings fall on each other?"""
 
-import json
 import math
 import statistics
 from collections import defaultdict
@@ -12,6 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from benchmarks.transfer.rules import Setting, rules
+from benchmarks.transfer.sweep import read
 
 RULES = ("the rule", "without r", "without sqrt(k/B)", "without d", "without ln n", "none")
 METRICS = {
@@ -57,14 +57,10 @@ class Curve:
 
 def read_curves(results: Path) -> list[Curve]:
     """The runs of every setting, by rising lambda."""
-    runs = defaultdict(lambda: defaultdict(list))
-    for line in results.read_text().splitlines():
-        run = json.loads(line)
+    runs: dict[Setting, dict[float, list[dict]]] = defaultdict(lambda: defaultdict(list))
+    for run in read(results):
         runs[Setting(**run["setting"])][run["lambda_"]].append(run)
-    return [
-        _curve(setting, dict(sorted(by_lambda.items())))
-        for setting, by_lambda in sorted(runs.items())
-    ]
+    return [_curve(setting, dict(sorted(runs[setting].items()))) for setting in sorted(runs)]
 
 
 def _curve(setting: Setting, by_lambda: dict[float, list[dict]]) -> Curve:

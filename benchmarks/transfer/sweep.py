@@ -117,12 +117,17 @@ def execute(run: Run) -> dict[str, Any]:
 
 def missing(runs: Iterable[Run], results: Path) -> list[Run]:
     """The runs that have no line in the results yet."""
-    done = (
-        {key(json.loads(line)) for line in results.read_text().splitlines()}
-        if results.exists()
-        else set()
-    )
+    done = {key(result) for result in read(results)}
     return [run for run in runs if key(asdict(run)) not in done]
+
+
+def read(results: Path) -> list[dict[str, Any]]:
+    """The results so far. A last line that the end of its process cut short is taken out."""
+    text = results.read_text() if results.exists() else ""
+    whole, newline, cut = text.rpartition("\n")
+    if cut:
+        results.write_text(whole + newline)
+    return [json.loads(line) for line in whole.splitlines()]
 
 
 def key(result: dict[str, Any]) -> tuple[Any, ...]:
