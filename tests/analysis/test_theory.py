@@ -97,7 +97,7 @@ def test_lemma_l1_falls_monotonically(data, low: float, high: float) -> None:
     [
         (lambda: pair_loss(1.5, 1, 1, 1), "`alpha` should be from 0 to 1"),
         (lambda: pair_loss(0.5, -1, 1, 1), "`A` should be a finite number of at least 0"),
-        (lambda: consolidation_threshold(1, 0), "`B` should be above 0"),
+        (lambda: consolidation_threshold(1, 0), "`B` should be a finite number above 0"),
         (lambda: activation_table(torch.ones(1), torch.ones(1), -0.1), "`alpha` should be"),
     ],
 )
