@@ -3,7 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 CONSTRAINTS ?= constraints.txt
 BIN := $(VENV)/bin
-OLDEST_SAE_LENS := 6.53.0
+# The lower bounds of pyproject.toml, as far as they can be installed beside today's torch.
+OLDEST := sae-lens==6.53.0 jaxtyping==0.2.36 jinja2==3.1.0 matplotlib==3.8.0 rich==13.7.0 \
+  typer==0.16.0 wrapt==1.15.0
 
 .PHONY: demo test test-oldest sae-bench clean
 
@@ -16,7 +18,7 @@ test: $(VENV)/installed ## Lint, check types, run the tests
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2
 
-test-oldest: .constraints-oldest.txt ## The tests with the oldest SAELens that is supported
+test-oldest: .constraints-oldest.txt ## The tests with the oldest versions that are supported
 	$(MAKE) test VENV=.venv-oldest CONSTRAINTS=.constraints-oldest.txt
 
 # SAEBench asks for torchvision, which it does not use and which breaks a CPU build of torch.
@@ -38,4 +40,5 @@ $(VENV)/installed: pyproject.toml $(CONSTRAINTS)
 	touch $@
 
 .constraints-oldest.txt: constraints.txt Makefile
-	sed 's/^sae-lens==.*/sae-lens==$(OLDEST_SAE_LENS)/' constraints.txt > $@
+	cp constraints.txt $@
+	for pin in $(OLDEST); do sed -i "s/^$${pin%%==*}==.*/$$pin/I" $@; done
