@@ -19,7 +19,8 @@ test: $(VENV)/installed ## Lint, check types, run the tests
 	$(BIN)/python -m pytest -n 2
 
 test-oldest: .constraints-oldest.txt ## The tests with the oldest versions that are supported
-	$(MAKE) test VENV=.venv-oldest CONSTRAINTS=.constraints-oldest.txt
+	$(MAKE) VENV=.venv-oldest CONSTRAINTS=.constraints-oldest.txt .venv-oldest/installed
+	.venv-oldest/bin/python -m pytest -n 2
 
 # SAEBench asks for torchvision, which it does not use and which breaks a CPU build of torch.
 # So it is installed without its requirements after what it does use, and `pip check` complains
