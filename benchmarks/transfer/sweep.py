@@ -11,7 +11,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.transfer.rules import LAMBDAS, Setting
+import torch
+from rich.progress import Progress
+from sae_lens import JumpReLUSAE, LoggingConfig, SAETrainer
+from sae_lens.config import SAETrainerConfig
+
+from benchmarks.transfer.data import Hierarchy, MiniLM
+from benchmarks.transfer.rules import LAMBDAS, Setting, rules
+from sae_lens_c2r import BatchTopKC2RTrainingSAE, BatchTopKC2RTrainingSAEConfig
+from sae_lens_c2r.analysis import chance_composition, composition
+from sae_lens_c2r.penalties import typical_norm
 
 SEEDS = (0, 1, 2)
 
@@ -51,16 +60,6 @@ def minilm_runs() -> list[Run]:
 
 def execute(run: Run) -> dict[str, Any]:
     """Train and measure one SAE."""
-    import torch
-    from sae_lens import JumpReLUSAE, LoggingConfig, SAETrainer
-    from sae_lens.config import SAETrainerConfig
-
-    from benchmarks.transfer.data import Hierarchy, MiniLM
-    from benchmarks.transfer.rules import rules
-    from sae_lens_c2r import BatchTopKC2RTrainingSAE, BatchTopKC2RTrainingSAEConfig
-    from sae_lens_c2r.analysis import chance_composition, composition
-    from sae_lens_c2r.penalties import typical_norm
-
     torch.set_num_threads(1)
     setting = run.setting
     data = {"hierarchy": Hierarchy, "minilm": MiniLM}[setting.data](setting, run.seed)
@@ -77,31 +76,8 @@ def execute(run: Run) -> dict[str, Any]:
             c2r_scaling="none",
         )
     )
-    trainer = SAETrainer(
-        cfg=SAETrainerConfig(
-            n_checkpoints=0,
-            checkpoint_path=None,
-            save_final_checkpoint=False,
-            total_training_samples=data.steps * setting.batch_size,
-            device="cpu",
-            autocast=False,
-            lr=data.learning_rate,
-            lr_end=data.learning_rate / 10,
-            lr_scheduler_name="constant",
-            lr_warm_up_steps=data.steps // 12,
-            lr_decay_steps=data.steps // 3,
-            adam_beta1=0.9,
-            adam_beta2=0.999,
-            n_restart_cycles=1,
-            train_batch_size_samples=setting.batch_size,
-            dead_feature_window=200,
-            feature_sampling_window=10**9,
-            logger=LoggingConfig(log_to_wandb=False),
-        ),
-        sae=sae,
-        data_provider=data.batches(),
-    )
-    trainer.fit()
+    trainer_config = _trainer_config(data.steps, data.learning_rate, setting.batch_size)
+    SAETrainer(cfg=trainer_config, sae=sae, data_provider=data.batches()).fit()
     with TemporaryDirectory() as folder:
         sae.save_inference_model(folder)
         saved = JumpReLUSAE.load_from_disk(folder)
@@ -113,6 +89,29 @@ def execute(run: Run) -> dict[str, Any]:
         "chance_composition": chance_composition(setting.d_sae, setting.d_in),
         **data.evaluate(saved),
     }
+
+
+def _trainer_config(steps: int, learning_rate: float, batch_size: int) -> SAETrainerConfig:
+    return SAETrainerConfig(
+        n_checkpoints=0,
+        checkpoint_path=None,
+        save_final_checkpoint=False,
+        total_training_samples=steps * batch_size,
+        device="cpu",
+        autocast=False,
+        lr=learning_rate,
+        lr_end=learning_rate / 10,
+        lr_scheduler_name="constant",
+        lr_warm_up_steps=steps // 12,
+        lr_decay_steps=steps // 3,
+        adam_beta1=0.9,
+        adam_beta2=0.999,
+        n_restart_cycles=1,
+        train_batch_size_samples=batch_size,
+        dead_feature_window=200,
+        feature_sampling_window=10**9,
+        logger=LoggingConfig(log_to_wandb=False),
+    )
 
 
 def missing(runs: Iterable[Run], results: Path) -> list[Run]:
@@ -137,8 +136,6 @@ def key(result: dict[str, Any]) -> tuple[Any, ...]:
 
 def execute_all(runs: list[Run], results: Path, *, processes: int) -> None:
     """Execute the missing runs in parallel, writing each as it ends."""
-    from rich.progress import Progress
-
     results.parent.mkdir(parents=True, exist_ok=True)
     todo = missing(runs, results)
     os.environ["OMP_NUM_THREADS"] = "1"
