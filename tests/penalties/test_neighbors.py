@@ -84,6 +84,15 @@ def test_chance_finds_redundant_pairs_over_the_steps() -> None:
     assert 20 < sum(together) < 90
 
 
+def test_the_search_is_not_differentiated() -> None:
+    """Nothing is kept for a backward pass, not even for as long as the search takes."""
+    kept: list[torch.Tensor] = []
+    W_dec = torch.randn(64, 8, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(kept.append, lambda _: None):
+        nearest_neighbors(W_dec, chunk_size=16)
+    assert kept == []
+
+
 def test_every_device_finds_the_same(device: str) -> None:
     W_dec = torch.randn(200, 16, dtype=torch.float64)
     found = nearest_neighbors(W_dec.to(device), chunk_size=64, generator=step_generator(0, 0))
