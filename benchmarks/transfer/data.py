@@ -82,7 +82,6 @@ class Hierarchy:
         }
 
 
-MINILM_D_IN = 384
 MINILM_TRAINING_TOKENS = 200_000
 
 
