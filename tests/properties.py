@@ -1,5 +1,6 @@
-"""The laws of the penalty, each written once."""
+"""The laws of the penalty, each written once: of the function, and of every architecture."""
 
+from collections.abc import Callable
 from math import log
 from typing import Any
 
@@ -16,13 +17,15 @@ from sae_lens_c2r.penalties.c2r import batch_norms
 from sae_lens_c2r.penalties.cosines import pair_cosines
 from tests.strategies import Case
 
+Penalty = Callable[[Tensor, Tensor], Tensor]  # of activations and a decoder
 
-def gradients(case: Case, **options: object) -> tuple[Tensor, Tensor, Tensor]:
+
+def gradients(penalty: Penalty, case: Case) -> tuple[Tensor, Tensor, Tensor]:
     """The penalty and its gradients in the activations and the decoder."""
     acts = case.feature_acts.clone().requires_grad_()
     W_dec = case.W_dec.clone().requires_grad_()
-    penalty = c2r_penalty(acts, W_dec, **options)
-    return penalty.detach(), *derivatives(penalty, [acts, W_dec])
+    value = penalty(acts, W_dec)
+    return value.detach(), *derivatives(value, [acts, W_dec])
 
 
 def derivatives(value: Tensor, inputs: list[Tensor]) -> tuple[Tensor, ...]:
@@ -58,53 +61,76 @@ def assume_no_ties(W_dec: Tensor) -> None:
         assume(bool((best - second > 1e-9).all()))
 
 
-def is_finite_and_not_negative(case: Case, **options: object) -> None:
-    penalty, *grads = gradients(case, **options)
-    assert penalty >= 0
-    assert penalty.isfinite()
+def is_finite_and_not_negative(penalty: Penalty, case: Case) -> None:
+    value, *grads = gradients(penalty, case)
+    assert value >= 0
+    assert value.isfinite()
     assert all(grad.isfinite().all() for grad in grads)
 
 
-def is_zero_without_positive_cosines(case: Case) -> None:
+def is_zero_without_positive_cosines(penalty: Penalty, case: Case) -> None:
     """For an orthogonal or obtuse decoder the penalty and its gradients are exactly 0."""
     neighbors = nearest_neighbors(case.W_dec, chunk_size=None)
     assert (pair_cosines(case.W_dec, neighbors) <= 0).all(), "the case is not obtuse"
-    penalty, *grads = gradients(case, chunk_size=None)
-    assert penalty == 0
+    value, *grads = gradients(penalty, case)
+    assert value == 0
     assert all((grad == 0).all() for grad in grads)
 
 
-def is_homogeneous(case: Case, scale: float, exponent: float) -> None:
-    """Degree `exponent` in the activations."""
-    scaled = c2r_penalty(scale * case.feature_acts, case.W_dec, exponent=exponent)
-    expected = scale**exponent * c2r_penalty(case.feature_acts, case.W_dec, exponent=exponent)
+def gate_is_between_0_and_1(penalty: Penalty, case: Case) -> None:
+    """Two latents of norm 1 alone pay twice their gate."""
+    for pair in case.W_dec.split(2):
+        gate = penalty(torch.eye(len(pair), dtype=pair.dtype), pair) / 2
+        assert 0 <= gate <= 1 + 1e-12
+
+
+def is_homogeneous(penalty: Penalty, case: Case, scale: float, degree: float) -> None:
+    """Of a degree in the activations: their exponent."""
+    scaled = penalty(scale * case.feature_acts, case.W_dec)
+    expected = scale**degree * penalty(case.feature_acts, case.W_dec)
     torch.testing.assert_close(scaled, expected, rtol=1e-11, atol=1e-12)
 
 
-def ignores_signs_of_activations(case: Case, signs: Tensor) -> None:
-    flipped = c2r_penalty(case.feature_acts * signs, case.W_dec)
-    assert flipped == c2r_penalty(case.feature_acts, case.W_dec)
+def ignores_signs_of_activations(penalty: Penalty, case: Case, signs: Tensor) -> None:
+    flipped = penalty(case.feature_acts * signs, case.W_dec)
+    assert flipped == penalty(case.feature_acts, case.W_dec)
 
 
-def ignores_order_of_samples(case: Case, order: Tensor) -> None:
-    permuted = c2r_penalty(case.feature_acts[order], case.W_dec)
-    expected = c2r_penalty(case.feature_acts, case.W_dec)
+def ignores_order_of_samples(penalty: Penalty, case: Case, order: Tensor) -> None:
+    permuted = penalty(case.feature_acts[order], case.W_dec)
+    expected = penalty(case.feature_acts, case.W_dec)
     torch.testing.assert_close(permuted, expected, rtol=1e-12, atol=1e-12)
 
 
-def ignores_lengths_of_decoder_rows(case: Case, lengths: Tensor) -> None:
-    """For given neighbours; the activations are in units of unit-norm rows already."""
-    neighbors = nearest_neighbors(case.W_dec)
-    scaled = c2r_penalty(case.feature_acts, lengths[:, None] * case.W_dec, neighbors=neighbors)
-    expected = c2r_penalty(case.feature_acts, case.W_dec, neighbors=neighbors)
+def ignores_lengths_of_decoder_rows(penalty: Penalty, case: Case, lengths: Tensor) -> None:
+    """The activations are in units of unit-norm rows already."""
+    assume_no_ties(case.W_dec)
+    scaled = penalty(case.feature_acts, lengths[:, None] * case.W_dec)
+    expected = penalty(case.feature_acts, case.W_dec)
     torch.testing.assert_close(scaled, expected, rtol=1e-12, atol=1e-9)
 
 
-def ignores_order_of_latents(case: Case, order: Tensor) -> None:
+def ignores_order_of_latents(penalty: Penalty, case: Case, order: Tensor) -> None:
     assume_no_ties(case.W_dec)
-    permuted = c2r_penalty(case.feature_acts[:, order], case.W_dec[order], chunk_size=None)
-    expected = c2r_penalty(case.feature_acts, case.W_dec, chunk_size=None)
+    permuted = penalty(case.feature_acts[:, order], case.W_dec[order])
+    expected = penalty(case.feature_acts, case.W_dec)
     torch.testing.assert_close(permuted, expected, rtol=1e-9, atol=1e-9)
+
+
+def ignores_layout(
+    penalty: Penalty,
+    case: Case,
+    layout_of_acts: Callable[[Tensor], Tensor],
+    layout_of_decoder: Callable[[Tensor], Tensor],
+) -> None:
+    """The same values elsewhere in memory: the same penalty and gradients."""
+    expected = gradients(penalty, case)
+    found = gradients(
+        lambda acts, W_dec: penalty(layout_of_acts(acts), layout_of_decoder(W_dec)), case
+    )
+    for value, right in zip(found, expected, strict=True):
+        largest = max(1.0, right.abs().max().item())
+        torch.testing.assert_close(value / largest, right / largest, rtol=0, atol=1e-12)
 
 
 def splitting_never_lowers_the_norms(left: Tensor, right: Tensor) -> None:
@@ -118,6 +144,45 @@ def splitting_never_lowers_the_norms(left: Tensor, right: Tensor) -> None:
     sine = (1 - torch.cosine_similarity(left, right, dim=0).clamp(-1, 1) ** 2).sqrt()
     if sine > 1e-3 and left.norm() > 1e-3 and right.norm() > 1e-3:
         assert split > whole
+
+
+def penalty_of_architecture(make_sae: Callable[..., TrainingSAE[Any]], name: str) -> Penalty:
+    """What an SAE adds to its losses, for its own activations of any value.
+
+    Args:
+        make_sae: Makes the SAE for the keyword arguments `d_sae`, `d_in` and options.
+        name: Prefix of the loss.
+    """
+
+    def penalty(feature_acts: Tensor, W_dec: Tensor) -> Tensor:
+        d_sae, d_in = W_dec.shape
+        alone = {"coefficient": 1.0, "interval": 1, "scaling": "none"}
+        options = {f"{name}_{option}": value for option, value in alone.items()}
+        sae = make_sae(d_sae=d_sae, d_in=d_in, dtype=str(W_dec.dtype).split(".")[1], **options)
+        del sae.W_dec  # a parameter cannot be replaced by a tensor that has a history
+        sae.W_dec = W_dec
+        if not getattr(sae.cfg, "rescale_acts_by_decoder_norm", False):
+            lengths = W_dec.detach().norm(dim=-1)
+            feature_acts = divided(feature_acts, torch.where(lengths > 0, lengths, 1.0))
+        given = TrainStepInput(
+            sae_in=W_dec.new_ones(1, d_in),
+            coefficients={"c2r": 1.0, "ort": 1.0},
+            dead_neuron_mask=None,
+            n_training_steps=0,
+            is_logging_step=False,
+        )
+        return sae._penalty_losses(given, feature_acts)[f"{name}_loss"]
+
+    return penalty
+
+
+def divided(feature_acts: Tensor, lengths: Tensor) -> Tensor:
+    """Every latent's activations by its length, in the layout that they have."""
+    if not feature_acts.is_sparse:
+        return feature_acts / lengths
+    indices, values = feature_acts._indices(), feature_acts._values()  # not coalesced
+    values = values / lengths[indices[-1]]
+    return torch.sparse_coo_tensor(indices, values, feature_acts.shape, check_invariants=True)
 
 
 def step_follows_the_equations(sae: TrainingSAE[Any], step_input: TrainStepInput) -> None:

@@ -1,5 +1,6 @@
 """Generators of decoders and activations, with the cases that break careless code."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -49,6 +50,28 @@ def cases(draw: st.DrawFn, max_d_sae: int = 7) -> Case:
     return Case(draw(activations(batch, d_sae)), draw(decoders(d_sae, d_in)))
 
 
+def _uncoalesced(tensor: Tensor) -> Tensor:
+    """Sparse COO with two entries for every value."""
+    sparse = tensor.to_sparse()
+    indices = sparse.indices().repeat(1, 2)
+    values = sparse.values().repeat(2) / 2
+    return torch.sparse_coo_tensor(indices, values, tensor.shape, check_invariants=True)
+
+
+# The same values, differently laid out.
+DENSE_LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "contiguous": lambda tensor: tensor,
+    "transposed": lambda tensor: tensor.T.contiguous().T,
+    "strided": lambda tensor: torch.stack([tensor, tensor + 1], dim=-1)[..., 0],
+    "with an offset": lambda tensor: torch.cat([tensor, tensor])[len(tensor) :],
+}
+LAYOUTS_OF_ACTS: dict[str, Callable[[Tensor], Tensor]] = {
+    **DENSE_LAYOUTS,
+    "of three dimensions": lambda tensor: tensor[:, None],
+    "sparse": Tensor.to_sparse,
+    "uncoalesced": _uncoalesced,
+}
+
 chunk_sizes = st.none() | st.integers(2, 8)
 exponents = st.sampled_from([0.5, 1.0, 1.5, 2.0])
 seeds = st.integers(0, 2**32)
@@ -60,7 +83,7 @@ ARCHITECTURES: dict[str, dict[str, object]] = {
     "gated_c2r": {},
     "jumprelu_c2r": {},
     "matching_pursuit_c2r": {"max_iterations": 4, "decoder_init_norm": 1.0},
-    "matryoshka_batchtopk_c2r": {"k": 4, "matryoshka_widths": [16, 64]},
+    "matryoshka_batchtopk_c2r": {"k": 4, "matryoshka_widths": [17, 64]},
     "ort": {"k": 4},
     "ort_c2r": {"k": 4},
     "standard_c2r": {},

@@ -25,7 +25,7 @@ PAPERS_LAMBDA = 5.0
 
 @dataclass(frozen=True)
 class Curve:
-    """What became of one setting as lambda grew, in mean over the seeds."""
+    """What became of one setting as lambda grew from 0, in mean over the seeds."""
 
     setting: Setting
     norm: float
@@ -38,9 +38,9 @@ class Curve:
 
     @property
     def halfway(self) -> float:
-        """The literal coefficient at which composition has fallen half of its way."""
+        """The literal coefficient at which composition is halfway to its chance level."""
         values = self.metrics["composition above chance"]
-        return self._first(values, lambda v: v <= (values[0] + values.min()) / 2)
+        return self._first(values, lambda v: v <= values[0] / 2)
 
     @property
     def knee(self) -> float:
@@ -50,8 +50,8 @@ class Curve:
 
     def _first(self, values: np.ndarray, reached: Callable[[float], bool]) -> float:
         """The first coefficient at which it is reached, interpolated; NaN if it never is."""
-        grid = np.geomspace(self.literal[0], self.literal[-1], 2000)
-        smooth = np.interp(np.log(grid), np.log(self.literal), values)
+        grid = np.geomspace(self.literal[1] / 100, self.literal[-1], 5000)
+        smooth = np.interp(grid, self.literal, values)
         return next((c for c, v in zip(grid, smooth, strict=True) if reached(v)), math.nan)
 
 
@@ -77,9 +77,18 @@ def _curve(setting: Setting, by_lambda: dict[float, list[dict]]) -> Curve:
 
 def table(curves: list[Curve]) -> str:
     """For every rule, where the curves turn and how far apart they do, in Markdown."""
+    columns = [
+        "lambda by",
+        "data",
+        "composition halfway to chance at",
+        "spread, decades",
+        "settings that get there",
+        f"{TOLERATED_LOSS:.0%} of variance lost at",
+        "spread, decades",
+        "settings that lose it",
+    ]
     lines = [
-        "| lambda by | data | composition halved at | spread, decades | settings that do | "
-        f"{TOLERATED_LOSS:.0%} of variance lost at | spread, decades | settings that do |",
+        f"| {' | '.join(columns)} |",
         "|---|---|--:|--:|--:|--:|--:|--:|",
     ]
     for rule in RULES:
@@ -111,8 +120,8 @@ def figure(curves: list[Curve]) -> Figure:
                 if metric == "explained variance":
                     values = values - values[0]
                 axes.plot(
-                    curve.lambdas(rule),
-                    values,
+                    curve.lambdas(rule)[1:],  # a logarithmic axis has no place for 0
+                    values[1:],
                     color=colors[curve.setting.data],
                     linewidth=0.8,
                     alpha=0.6,

@@ -11,7 +11,7 @@ from sae_lens_c2r.penalties.scaling import (
     PAPER_D_SAE,
 )
 
-LAMBDAS = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 100.0)
+LAMBDAS = (0.0, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 100.0)
 
 
 @dataclass(frozen=True, order=True)

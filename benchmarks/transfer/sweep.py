@@ -34,15 +34,15 @@ class Run:
     seed: int
 
 
-BATCH_SIZES, WIDTHS, DIMENSIONS = (128, 512, 2048), (64, 128, 256), (48, 96, 192)
+BATCH_SIZES, WIDTHS, DIMENSIONS = (128, 512, 1024), (128, 256, 512), (48, 96, 192)
 
 
 def hierarchy_runs() -> list[Run]:
     """The middle of everything, each other value by itself, and all extremes together."""
-    middle = (512, 128, 96)
-    alone = [(b, 128, 96) for b in BATCH_SIZES]
+    middle = (512, 256, 96)
+    alone = [(b, 256, 96) for b in BATCH_SIZES]
     alone += [(512, k, 96) for k in WIDTHS]
-    alone += [(512, 128, d) for d in DIMENSIONS]
+    alone += [(512, 256, d) for d in DIMENSIONS]
     corners = list(product(BATCH_SIZES[::2], WIDTHS[::2], DIMENSIONS[::2]))
     places = [(*place, 1.0) for place in dict.fromkeys(alone + corners)]
     places += [(*middle, scale) for scale in (0.01, 100.0)]
@@ -51,11 +51,13 @@ def hierarchy_runs() -> list[Run]:
 
 
 def minilm_runs() -> list[Run]:
-    """Batch size, width and scale, each by itself: the transformer gives the dimension."""
-    varied = [(1024, 1024, 1.0), (512, 1024, 1.0), (2048, 1024, 1.0), (1024, 512, 1.0)]
-    varied += [(1024, 2048, 1.0), (1024, 1024, 0.01), (1024, 1024, 100.0)]
-    settings = [Setting("minilm", b, k, 384, scale) for b, k, scale in varied]
-    return [Run(*run) for run in product(settings, LAMBDAS, SEEDS[:1])]
+    """The middle of everything, and each other value by itself."""
+    places = [(1024, 1024, 384, scale) for scale in (1.0, 0.01, 100.0)]
+    places += [(b, 1024, 384, 1.0) for b in (512, 2048)]
+    places += [(1024, k, 384, 1.0) for k in (512, 2048)]
+    places += [(1024, 1024, d, 1.0) for d in (96, 192)]
+    settings = [Setting("minilm", *place) for place in places]
+    return [Run(*run) for run in product(settings, LAMBDAS, SEEDS)]
 
 
 def execute(run: Run) -> dict[str, Any]:

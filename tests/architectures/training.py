@@ -23,8 +23,11 @@ D_IN, D_SAE, BATCH = 16, 64, 32
 def make_config(architecture: str, **options: Any) -> TrainingSAEConfig:
     """A config with the options that the architecture cannot do without."""
     _, config_class = get_sae_training_class(architecture)
-    own = dict(ARCHITECTURES[architecture])
-    return config_class(**{"d_in": D_IN, "d_sae": D_SAE, **own, **options})
+    sizes = {"d_in": D_IN, "d_sae": D_SAE}
+    config = {**sizes, **ARCHITECTURES[architecture], **options}
+    if "matryoshka_widths" in config:  # none may be larger than d_sae
+        config["matryoshka_widths"] = sorted({1 + config["d_sae"] // 4, config["d_sae"]})
+    return config_class(**config)
 
 
 def make_sae(architecture: str, *, seed: int = 0, **options: Any) -> TrainingSAE[Any]:

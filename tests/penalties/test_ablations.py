@@ -1,5 +1,7 @@
 """NoNNR, all pairs of a chunk, and NoRCG, no gate, against their definitions."""
 
+from functools import partial
+
 import pytest
 import torch
 from hypothesis import given
@@ -16,14 +18,15 @@ from tests.strategies import Case, cases, chunk_sizes, exponents, seeds
 def test_all_pairs_equal_the_definition(
     gate: str, case: Case, chunk_size: int | None, exponent: float, seed: int
 ) -> None:
-    found = properties.gradients(
-        case,
+    penalty = partial(
+        c2r_penalty,
         pairs="all",
         gate=gate,
         exponent=exponent,
         chunk_size=chunk_size,
         generator=torch.Generator().manual_seed(seed),
     )
+    found = properties.gradients(penalty, case)
     acts = case.feature_acts.clone().requires_grad_()
     W_dec = case.W_dec.clone().requires_grad_()
     others = [
@@ -43,7 +46,8 @@ def test_nearest_pairs_without_the_gate_equal_the_definition(
     neighbors = nearest_neighbors(
         case.W_dec, chunk_size=chunk_size, generator=torch.Generator().manual_seed(seed)
     )
-    found = properties.gradients(case, gate="none", exponent=exponent, neighbors=neighbors)
+    penalty = partial(c2r_penalty, gate="none", exponent=exponent, neighbors=neighbors)
+    found = properties.gradients(penalty, case)
     acts = case.feature_acts.clone().requires_grad_()
     W_dec = case.W_dec.clone().requires_grad_()
     pairs = list(enumerate(neighbors.tolist()))

@@ -1,4 +1,6 @@
-"""The penalty against its definition and its laws."""
+"""The penalty against its definition; its laws are in `tests/test_laws.py`."""
+
+from functools import partial
 
 import pytest
 import torch
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 
 from sae_lens_c2r import c2r_penalty, nearest_neighbors
 from tests import properties, reference
-from tests.strategies import VALUES, Case, cases, chunk_sizes, exponents, seeds
+from tests.strategies import Case, cases, chunk_sizes, exponents, seeds
 
 
 def assert_agrees(
@@ -24,12 +26,13 @@ def test_equals_the_definition_in_value_and_gradient(
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
     neighbors = nearest_neighbors(case.W_dec, chunk_size=chunk_size, generator=generator)
-    found = properties.gradients(
-        case,
+    penalty = partial(
+        c2r_penalty,
         exponent=exponent,
         chunk_size=chunk_size,
         generator=torch.Generator().manual_seed(seed),
     )
+    found = properties.gradients(penalty, case)
     acts = case.feature_acts.clone().requires_grad_()
     W_dec = case.W_dec.clone().requires_grad_()
     expected = reference.penalty(acts, W_dec, neighbors.tolist(), exponent)
@@ -42,20 +45,13 @@ def test_equals_the_definition_in_value_and_gradient(
         assert_agrees(found[2], grads[1], largest_pair / shortest)
 
 
-@given(case=cases(), exponent=exponents, chunk_size=chunk_sizes)
-def test_is_finite_and_not_negative(
-    case: Case, exponent: float, chunk_size: int | None
-) -> None:
-    properties.is_finite_and_not_negative(case, exponent=exponent, chunk_size=chunk_size)
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 @given(case=cases())
 def test_low_precision_inputs_give_finite_values_near_the_exact_one(
     dtype: torch.dtype, case: Case
 ) -> None:
     low = Case(case.feature_acts.to(dtype), case.W_dec.to(dtype))
-    properties.is_finite_and_not_negative(low, chunk_size=None)
+    properties.is_finite_and_not_negative(c2r_penalty, low)
     neighbors = nearest_neighbors(low.W_dec)
     found = c2r_penalty(low.feature_acts, low.W_dec, neighbors=neighbors)
     assert found.dtype == torch.float32
@@ -67,7 +63,7 @@ def test_gradients_stay_within_the_range_of_half_precision() -> None:
     """Rows of length 1e-4 have gradients that float16 cannot hold."""
     W_dec = torch.tensor([[1e-4, 0], [1e-4, 1e-4]], dtype=torch.float16)
     acts = torch.full((2048, 2), 10.0, dtype=torch.float16)
-    properties.is_finite_and_not_negative(Case(acts, W_dec))
+    properties.is_finite_and_not_negative(c2r_penalty, Case(acts, W_dec))
 
 
 @given(case=cases(), power=st.integers(-100, 100))
@@ -85,48 +81,7 @@ def test_lengths_of_decoder_rows_may_be_huge_or_tiny(case: Case, power: int) -> 
 @given(case=cases())
 def test_huge_and_tiny_magnitudes_stay_finite(magnitude: float, case: Case) -> None:
     scaled = Case((magnitude * case.feature_acts).float(), (magnitude * case.W_dec).float())
-    properties.is_finite_and_not_negative(scaled)
-
-
-@given(case=cases(), data=st.data())
-def test_is_zero_for_a_decoder_without_acute_angles(case: Case, data: st.DataObject) -> None:
-    """Coordinate axes of either direction and any length, in any order, some rows 0."""
-    d_sae = case.d_sae
-    axes = torch.eye(2 * d_sae, dtype=torch.float64).repeat_interleave(2, dim=0)
-    axes[1::2] *= -1
-    rows = torch.tensor(data.draw(st.permutations(range(len(axes)))))[:d_sae]
-    lengths = torch.tensor(
-        data.draw(st.lists(st.floats(0, 10), min_size=d_sae, max_size=d_sae)),
-        dtype=torch.float64,
-    )
-    W_dec = axes[rows] * lengths[:, None]
-    properties.is_zero_without_positive_cosines(Case(case.feature_acts, W_dec))
-
-
-@given(case=cases(), scale=st.floats(1e-3, 1e3), exponent=exponents)
-def test_is_homogeneous(case: Case, scale: float, exponent: float) -> None:
-    properties.is_homogeneous(case, scale, exponent)
-
-
-@given(case=cases(), data=st.data())
-def test_ignores_signs_orders_and_lengths(case: Case, data: st.DataObject) -> None:
-    batch, d_sae = case.feature_acts.shape
-    signs = data.draw(st.lists(st.sampled_from([-1.0, 1.0]), min_size=d_sae, max_size=d_sae))
-    properties.ignores_signs_of_activations(case, torch.tensor(signs))
-    samples = torch.tensor(data.draw(st.permutations(range(batch))))
-    properties.ignores_order_of_samples(case, samples)
-    lengths = data.draw(st.lists(st.floats(1e-2, 1e2), min_size=d_sae, max_size=d_sae))
-    properties.ignores_lengths_of_decoder_rows(case, torch.tensor(lengths, dtype=torch.float64))
-    latents = torch.tensor(data.draw(st.permutations(range(d_sae))))
-    properties.ignores_order_of_latents(case, latents)
-
-
-@given(pair=st.lists(st.tuples(VALUES, VALUES), min_size=1, max_size=6))
-def test_splitting_one_latent_over_two_never_lowers_the_norms(
-    pair: list[tuple[float, float]],
-) -> None:
-    left, right = torch.tensor(pair, dtype=torch.float64).T
-    properties.splitting_never_lowers_the_norms(left, right)
+    properties.is_finite_and_not_negative(c2r_penalty, scaled)
 
 
 def test_prefers_one_consistent_latent_to_two_split_ones() -> None:
@@ -155,27 +110,6 @@ def test_gradcheck(exponent: float) -> None:
 
     assert torch.autograd.gradcheck(penalty, (acts, W_dec))
     assert torch.autograd.gradgradcheck(penalty, (acts, W_dec))
-
-
-@given(case=cases(), exponent=exponents)
-def test_sparse_activations_give_the_dense_result(case: Case, exponent: float) -> None:
-    neighbors = nearest_neighbors(case.W_dec)
-    dense = case.feature_acts.clone().requires_grad_()
-    leaf = case.feature_acts.clone().requires_grad_()
-    options = {"exponent": exponent, "neighbors": neighbors}
-    expected = c2r_penalty(dense, case.W_dec, **options)
-    found = c2r_penalty(leaf.to_sparse(), case.W_dec, **options)
-    assert_agrees(found.detach(), expected.detach())
-    expected.backward()
-    found.backward()
-    # A sparse tensor has gradients only where it has entries; a dense zero's is 0 as well.
-    assert_agrees(leaf.grad.to_dense(), dense.grad)
-
-
-def test_any_leading_dimensions_are_the_batch() -> None:
-    acts, W_dec = torch.randn(2, 3, 4, 8), torch.randn(8, 5)
-    assert c2r_penalty(acts, W_dec) == c2r_penalty(acts.view(24, 8), W_dec)
-    torch.testing.assert_close(c2r_penalty(acts.to_sparse(), W_dec), c2r_penalty(acts, W_dec))
 
 
 def test_autocast_changes_nothing(device: str) -> None:

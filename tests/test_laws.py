@@ -1,0 +1,132 @@
+"""The laws of the penalty, for the function and for every architecture."""
+
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sae_lens_c2r import c2r_penalty
+from tests import properties
+from tests.architectures.training import make_sae
+from tests.properties import Penalty
+from tests.strategies import (
+    ARCHITECTURES,
+    DENSE_LAYOUTS,
+    LAYOUTS_OF_ACTS,
+    VALUES,
+    WITH_C2R,
+    Case,
+    cases,
+    chunk_sizes,
+    exponents,
+)
+
+
+def penalty_of(name: str, exponent: float = 1.0, *, chunk_size: int | None = None) -> Penalty:
+    """The penalty of `"the function"` or of a named architecture."""
+    if name == "the function":
+        return partial(c2r_penalty, exponent=exponent, chunk_size=chunk_size)
+    if name == "ort":
+        make = partial(make_sae, name, ort_chunk_size=chunk_size)
+        return properties.penalty_of_architecture(make, "ort")
+    make = partial(make_sae, name, c2r_exponent=exponent, c2r_chunk_size=chunk_size)
+    return properties.penalty_of_architecture(make, "c2r")
+
+
+EVERY = pytest.mark.parametrize("name", ["the function", *ARCHITECTURES])
+EVERY_C2R = pytest.mark.parametrize("name", ["the function", *WITH_C2R])
+
+
+@EVERY
+@given(case=cases(), exponent=exponents, chunk_size=chunk_sizes)
+def test_is_finite_and_not_negative(
+    name: str, case: Case, exponent: float, chunk_size: int | None
+) -> None:
+    penalty = penalty_of(name, exponent, chunk_size=chunk_size)
+    properties.is_finite_and_not_negative(penalty, case)
+
+
+@EVERY
+@given(case=cases(), data=st.data())
+def test_is_zero_for_a_decoder_without_acute_angles(
+    name: str, case: Case, data: st.DataObject
+) -> None:
+    """Coordinate axes of either direction and any length, in any order, some rows 0."""
+    d_sae = case.d_sae
+    axes = torch.eye(2 * d_sae, dtype=torch.float64).repeat_interleave(2, dim=0)
+    axes[1::2] *= -1
+    rows = torch.tensor(data.draw(st.permutations(range(len(axes)))))[:d_sae]
+    lengths = torch.tensor(
+        data.draw(st.lists(st.just(0.0) | st.floats(1e-6, 10), min_size=d_sae, max_size=d_sae)),
+        dtype=torch.float64,
+    )
+    case = Case(case.feature_acts, axes[rows] * lengths[:, None])
+    properties.is_zero_without_positive_cosines(penalty_of(name), case)
+
+
+@EVERY_C2R
+@given(case=cases())
+def test_gate_is_between_0_and_1(name: str, case: Case) -> None:
+    properties.gate_is_between_0_and_1(penalty_of(name), case)
+
+
+@EVERY
+@given(case=cases(), scale=st.floats(1e-3, 1e3), exponent=exponents)
+def test_is_homogeneous(name: str, case: Case, scale: float, exponent: float) -> None:
+    degree = 0 if name == "ort" else exponent
+    properties.is_homogeneous(penalty_of(name, exponent), case, scale, degree)
+
+
+@EVERY
+@given(case=cases(), data=st.data())
+def test_ignores_signs_of_activations(name: str, case: Case, data: st.DataObject) -> None:
+    signs = data.draw(
+        st.lists(st.sampled_from([-1.0, 1.0]), min_size=case.d_sae, max_size=case.d_sae)
+    )
+    properties.ignores_signs_of_activations(penalty_of(name), case, torch.tensor(signs))
+
+
+@EVERY
+@given(case=cases(), data=st.data())
+def test_ignores_the_orders_of_samples_and_latents(
+    name: str, case: Case, data: st.DataObject
+) -> None:
+    batch, d_sae = case.feature_acts.shape
+    samples, latents = (
+        torch.tensor(data.draw(st.permutations(range(size)))) for size in (batch, d_sae)
+    )
+    properties.ignores_order_of_samples(penalty_of(name), case, samples)
+    properties.ignores_order_of_latents(penalty_of(name), case, latents)
+
+
+@EVERY
+@given(case=cases(), data=st.data())
+def test_ignores_lengths_of_decoder_rows(name: str, case: Case, data: st.DataObject) -> None:
+    lengths = data.draw(
+        st.lists(st.floats(1e-2, 1e2), min_size=case.d_sae, max_size=case.d_sae)
+    )
+    properties.ignores_lengths_of_decoder_rows(
+        penalty_of(name), case, torch.tensor(lengths, dtype=torch.float64)
+    )
+
+
+@EVERY
+@given(
+    case=cases(),
+    acts=st.sampled_from(sorted(LAYOUTS_OF_ACTS)),
+    decoder=st.sampled_from(sorted(DENSE_LAYOUTS)),
+)
+def test_ignores_layout(name: str, case: Case, acts: str, decoder: str) -> None:
+    properties.ignores_layout(
+        penalty_of(name), case, LAYOUTS_OF_ACTS[acts], DENSE_LAYOUTS[decoder]
+    )
+
+
+@given(pair=st.lists(st.tuples(VALUES, VALUES), min_size=1, max_size=6))
+def test_splitting_one_latent_over_two_never_lowers_the_norms(
+    pair: list[tuple[float, float]],
+) -> None:
+    left, right = torch.tensor(pair, dtype=torch.float64).T
+    properties.splitting_never_lowers_the_norms(left, right)
