@@ -124,6 +124,7 @@ def ignores_layout(
     layout_of_decoder: Callable[[Tensor], Tensor],
 ) -> None:
     """The same values elsewhere in memory: the same penalty and gradients."""
+    assume_no_ties(case.W_dec)
     expected = gradients(penalty, case)
     found = gradients(
         lambda acts, W_dec: penalty(layout_of_acts(acts), layout_of_decoder(W_dec)), case
