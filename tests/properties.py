@@ -15,7 +15,7 @@ from sae_lens_c2r.penalties import step_generator
 from sae_lens_c2r.penalties._precision import unit_rows
 from sae_lens_c2r.penalties.c2r import batch_norms
 from sae_lens_c2r.penalties.cosines import pair_cosines
-from tests.strategies import Case
+from tests.strategies import Case, Layout
 
 Penalty = Callable[[Tensor, Tensor], Tensor]  # of activations and a decoder
 
@@ -117,21 +117,12 @@ def ignores_order_of_latents(penalty: Penalty, case: Case, order: Tensor) -> Non
     torch.testing.assert_close(permuted, expected, rtol=1e-9, atol=1e-9)
 
 
-def ignores_layout(
-    penalty: Penalty,
-    case: Case,
-    layout_of_acts: Callable[[Tensor], Tensor],
-    layout_of_decoder: Callable[[Tensor], Tensor],
-) -> None:
+def ignores_layout(penalty: Penalty, relaid: Penalty, case: Case) -> None:
     """The same values elsewhere in memory: the same penalty and gradients."""
     assume_no_ties(case.W_dec)
-    expected = gradients(penalty, case)
-    found = gradients(
-        lambda acts, W_dec: penalty(layout_of_acts(acts), layout_of_decoder(W_dec)), case
-    )
-    for value, right in zip(found, expected, strict=True):
+    for found, right in zip(gradients(relaid, case), gradients(penalty, case), strict=True):
         largest = max(1.0, right.abs().max().item())
-        torch.testing.assert_close(value / largest, right / largest, rtol=0, atol=1e-12)
+        torch.testing.assert_close(found / largest, right / largest, rtol=0, atol=1e-12)
 
 
 def splitting_never_lowers_the_norms(left: Tensor, right: Tensor) -> None:
@@ -147,12 +138,15 @@ def splitting_never_lowers_the_norms(left: Tensor, right: Tensor) -> None:
         assert split > whole
 
 
-def penalty_of_architecture(make_sae: Callable[..., TrainingSAE[Any]], name: str) -> Penalty:
+def penalty_of_architecture(
+    make_sae: Callable[..., TrainingSAE[Any]], name: str, layout: Layout
+) -> Penalty:
     """What an SAE adds to its losses, for its own activations of any value.
 
     Args:
         make_sae: Makes the SAE for the keyword arguments `d_sae`, `d_in` and options.
         name: Prefix of the loss.
+        layout: Lays out the activations that the SAE is given.
     """
 
     def penalty(feature_acts: Tensor, W_dec: Tensor) -> Tensor:
@@ -164,7 +158,7 @@ def penalty_of_architecture(make_sae: Callable[..., TrainingSAE[Any]], name: str
         sae.W_dec = W_dec
         if not getattr(sae.cfg, "rescale_acts_by_decoder_norm", False):
             lengths = W_dec.detach().norm(dim=-1)
-            feature_acts = divided(feature_acts, torch.where(lengths > 0, lengths, 1.0))
+            feature_acts = feature_acts / torch.where(lengths > 0, lengths, 1.0)
         given = TrainStepInput(
             sae_in=W_dec.new_ones(1, d_in),
             coefficients={"c2r": 1.0, "ort": 1.0},
@@ -172,18 +166,9 @@ def penalty_of_architecture(make_sae: Callable[..., TrainingSAE[Any]], name: str
             n_training_steps=0,
             is_logging_step=False,
         )
-        return sae._penalty_losses(given, feature_acts)[f"{name}_loss"]
+        return sae._penalty_losses(given, layout(feature_acts))[f"{name}_loss"]
 
     return penalty
-
-
-def divided(feature_acts: Tensor, lengths: Tensor) -> Tensor:
-    """Every latent's activations by its length, in the layout that they have."""
-    if not feature_acts.is_sparse:
-        return feature_acts / lengths
-    indices, values = feature_acts._indices(), feature_acts._values()  # not coalesced
-    values = values / lengths[indices[-1]]
-    return torch.sparse_coo_tensor(indices, values, feature_acts.shape, check_invariants=True)
 
 
 def step_follows_the_equations(sae: TrainingSAE[Any], step_input: TrainStepInput) -> None:

@@ -59,13 +59,14 @@ def _uncoalesced(tensor: Tensor) -> Tensor:
 
 
 # The same values, differently laid out.
-DENSE_LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
+Layout = Callable[[Tensor], Tensor]
+DENSE_LAYOUTS: dict[str, Layout] = {
     "contiguous": lambda tensor: tensor,
     "transposed": lambda tensor: tensor.T.contiguous().T,
     "strided": lambda tensor: torch.stack([tensor, tensor + 1], dim=-1)[..., 0],
     "with an offset": lambda tensor: torch.cat([tensor, tensor])[len(tensor) :],
 }
-LAYOUTS_OF_ACTS: dict[str, Callable[[Tensor], Tensor]] = {
+LAYOUTS_OF_ACTS: dict[str, Layout] = {
     **DENSE_LAYOUTS,
     "of three dimensions": lambda tensor: tensor[:, None],
     "sparse": Tensor.to_sparse,

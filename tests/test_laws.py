@@ -18,21 +18,34 @@ from tests.strategies import (
     VALUES,
     WITH_C2R,
     Case,
+    Layout,
     cases,
     chunk_sizes,
     exponents,
 )
 
 
-def penalty_of(name: str, exponent: float = 1.0, *, chunk_size: int | None = None) -> Penalty:
+# A dictionary of one latent has one level.
+pytestmark = pytest.mark.filterwarnings("ignore:WARNING. You have only set one matryoshka level")
+
+
+def penalty_of(
+    name: str,
+    exponent: float = 1.0,
+    *,
+    chunk_size: int | None = None,
+    layout: Layout = LAYOUTS_OF_ACTS["contiguous"],
+) -> Penalty:
     """The penalty of `"the function"` or of a named architecture."""
     if name == "the function":
-        return partial(c2r_penalty, exponent=exponent, chunk_size=chunk_size)
+        return lambda acts, W_dec: c2r_penalty(
+            layout(acts), W_dec, exponent=exponent, chunk_size=chunk_size
+        )
     if name == "ort":
         make = partial(make_sae, name, ort_chunk_size=chunk_size)
-        return properties.penalty_of_architecture(make, "ort")
+        return properties.penalty_of_architecture(make, "ort", layout)
     make = partial(make_sae, name, c2r_exponent=exponent, c2r_chunk_size=chunk_size)
-    return properties.penalty_of_architecture(make, "c2r")
+    return properties.penalty_of_architecture(make, "c2r", layout)
 
 
 EVERY = pytest.mark.parametrize("name", ["the function", *ARCHITECTURES])
@@ -119,8 +132,9 @@ def test_ignores_lengths_of_decoder_rows(name: str, case: Case, data: st.DataObj
     decoder=st.sampled_from(sorted(DENSE_LAYOUTS)),
 )
 def test_ignores_layout(name: str, case: Case, acts: str, decoder: str) -> None:
+    penalty, other = penalty_of(name), penalty_of(name, layout=LAYOUTS_OF_ACTS[acts])
     properties.ignores_layout(
-        penalty_of(name), case, LAYOUTS_OF_ACTS[acts], DENSE_LAYOUTS[decoder]
+        penalty, lambda acts, W_dec: other(acts, DENSE_LAYOUTS[decoder](W_dec)), case
     )
 
 
