@@ -24,9 +24,10 @@ from tests.strategies import (
     exponents,
 )
 
-
 # A dictionary of one latent has one level.
-pytestmark = pytest.mark.filterwarnings("ignore:WARNING. You have only set one matryoshka level")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:WARNING. You have only set one matryoshka level"
+)
 
 
 def penalty_of(

@@ -10,8 +10,8 @@ from torch import Tensor
 from sae_lens_c2r._checks import check_decoder, check_integer
 from sae_lens_c2r.penalties import nearest_neighbors
 from sae_lens_c2r.penalties._precision import full_precision, unit_rows
+from sae_lens_c2r.penalties._tiles import rows_per_tile
 from sae_lens_c2r.penalties.cosines import pair_cosines
-from sae_lens_c2r.penalties.neighbors import ROWS_PER_TILE
 
 
 def composition(W_dec: Tensor) -> float:
@@ -99,8 +99,9 @@ def redundant_pairs(W_dec: Tensor, *, above: float) -> RedundantPairs:
     latents, cosines = [], []
     with full_precision(W_dec):
         unit = unit_rows(W_dec)
-        for start in range(0, len(unit), ROWS_PER_TILE):
-            tile = unit[start : start + ROWS_PER_TILE] @ unit[start:].T
+        size = rows_per_tile(len(unit), unit.dtype, unit.device)
+        for start in range(0, len(unit), size):
+            tile = unit[start : start + size] @ unit[start:].T
             found = (tile > above).triu(diagonal=1).nonzero()
             latents.append(found + start)
             cosines.append(tile[found[:, 0], found[:, 1]])

@@ -21,7 +21,8 @@ from sae_lens_c2r._checks import (
 )
 from sae_lens_c2r.architectures.periodic import Measured, PenalizedMixin, PeriodicPenalty
 from sae_lens_c2r.architectures.scale import Scaling, input_norm, unit_of_latents
-from sae_lens_c2r.penalties import nearest_neighbors, step_generator, transfer_factor
+from sae_lens_c2r.architectures.search import Search
+from sae_lens_c2r.penalties import step_generator, transfer_factor
 from sae_lens_c2r.penalties._precision import at_least_float32, full_precision
 from sae_lens_c2r.penalties.c2r import (
     Gate,
@@ -44,6 +45,7 @@ class C2RConfigMixin:
         c2r_start_step (int): Training steps before the penalty is applied; it is only measured until then.
         c2r_interval (int): Apply the penalty at every c2r_interval-th step, multiplied by c2r_interval; T in the paper.
         c2r_chunk_size (int | None): Latents among which a nearest neighbour is searched, drawn anew at each penalty step; C in the paper. None, on the command line the flag alone, searches the whole dictionary.
+        c2r_search_interval (int): Penalty steps that the neighbours found at the first of them serve; 1 searches at each, as the paper does. More saves time and lets them go stale, by what the metric c2r_neighbor_staleness shows.
         c2r_exponent (float): Exponent of the summed norms; 1 in the paper.
         c2r_pairs (str): 'nearest' penalizes each latent with its nearest neighbour; 'all' with every other latent of the chunk, the paper's ablation NoNNR.
         c2r_gate (str): 'relu' weights a pair by its squared rectified cosine; 'none' does not, the paper's ablation NoRCG.
@@ -56,6 +58,7 @@ class C2RConfigMixin:
     c2r_start_step: int = 0
     c2r_interval: int = 5
     c2r_chunk_size: int | None = 8192
+    c2r_search_interval: int = 1
     c2r_exponent: float = 1.0
     c2r_pairs: Pairs = "nearest"
     c2r_gate: Gate = "relu"
@@ -69,6 +72,7 @@ class C2RConfigMixin:
         check_integer("c2r_start_step", self.c2r_start_step, minimum=0)
         check_integer("c2r_interval", self.c2r_interval, minimum=1)
         check_chunk_size("c2r_chunk_size", self.c2r_chunk_size)
+        check_integer("c2r_search_interval", self.c2r_search_interval, minimum=1)
         check_positive("c2r_exponent", self.c2r_exponent)
         check_choice("c2r_pairs", self.c2r_pairs, get_args(Pairs))
         check_choice("c2r_gate", self.c2r_gate, get_args(Gate))
@@ -95,12 +99,17 @@ class C2RMixin(PenalizedMixin):
     Every T-th step adds `c2r_loss` = T * lambda_eff * `c2r_penalty`, Eq. (26) of the paper.
     Every step shows the last values of `c2r_penalty`, of `c2r_effective_coefficient`
     (lambda_eff, without T) and of `c2r_mean_max_cosine` (mean cosine of the latents with
-    their neighbours in the chunk) among the metrics.
+    their neighbours in the chunk) among the metrics; where neighbours serve several penalty
+    steps, also `c2r_neighbor_staleness` (the mean cosine that the last ones had lost to new
+    ones when they were replaced).
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         cfg = self.cfg
+        self._c2r_search = Search(
+            cfg.c2r_chunk_size, cfg.c2r_seed, cfg.c2r_interval, cfg.c2r_search_interval
+        )
         coefficient = TrainCoefficientConfig(cfg.c2r_coefficient, cfg.c2r_warm_up_steps)
         self.penalties.append(
             PeriodicPenalty(
@@ -110,16 +119,13 @@ class C2RMixin(PenalizedMixin):
 
     def _measure_c2r(self, step_input: TrainStepInput, feature_acts: Tensor) -> Measured:
         cfg, step = self.cfg, step_input.n_training_steps
-        neighbors = nearest_neighbors(
-            self.W_dec,
-            chunk_size=cfg.c2r_chunk_size,
-            generator=step_generator(cfg.c2r_seed, step),
-        )
+        found = self.neighbor_search.find(self._c2r_search, self.W_dec, step)
         with full_precision(self.W_dec):
             norms = self._norms_in_units_of_unit_rows(feature_acts)
+            cosines = pair_cosines(self.W_dec, found.neighbors)
             if cfg.c2r_pairs == "nearest":
                 penalty = penalty_of_neighbors(
-                    norms, self.W_dec, neighbors, cfg.c2r_exponent, cfg.c2r_gate
+                    norms, cosines, found.neighbors, cfg.c2r_exponent, cfg.c2r_gate
                 )
             else:
                 penalty = penalty_of_all_pairs(
@@ -130,8 +136,12 @@ class C2RMixin(PenalizedMixin):
                     cfg.c2r_gate,
                     step_generator(cfg.c2r_seed, step),
                 )
-        cosines = pair_cosines(self.W_dec.detach(), neighbors)
-        return Measured(penalty, self._c2r_scale(step_input.sae_in), cosines.mean())
+        return Measured(
+            penalty,
+            self._c2r_scale(step_input.sae_in),
+            cosines.detach().mean(),
+            found.staleness,
+        )
 
     def _norms_in_units_of_unit_rows(self, feature_acts: Tensor) -> Tensor:
         dtype = at_least_float32(feature_acts, self.W_dec)

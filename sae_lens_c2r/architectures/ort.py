@@ -16,8 +16,10 @@ from sae_lens_c2r._checks import (
 from sae_lens_c2r.architectures.periodic import Measured, PenalizedMixin, PeriodicPenalty
 from sae_lens_c2r.architectures.registration import register_architecture
 from sae_lens_c2r.architectures.scale import Scaling, input_norm
-from sae_lens_c2r.penalties import nearest_neighbors, orthogonality_penalty, step_generator
+from sae_lens_c2r.architectures.search import Search
+from sae_lens_c2r.penalties._precision import full_precision
 from sae_lens_c2r.penalties.cosines import pair_cosines
+from sae_lens_c2r.penalties.orthogonality import mean_squared_gate
 
 
 @dataclass
@@ -31,6 +33,7 @@ class OrtTrainingSAEConfig(BatchTopKTrainingSAEConfig):
         ort_start_step (int): Training steps before the penalty is applied; it is only measured until then.
         ort_interval (int): Apply the penalty at every ort_interval-th step, multiplied by ort_interval.
         ort_chunk_size (int | None): Latents among which a nearest neighbour is searched, drawn anew at each penalty step. None, on the command line the flag alone, searches the whole dictionary.
+        ort_search_interval (int): Penalty steps that the neighbours found at the first of them serve; 1 searches at each.
         ort_scaling (str): 'transfer' multiplies the coefficient by the squared norm of the activations, as the reconstruction loss is; 'none' takes it literally, for activations of unit norm.
         ort_seed (int): Seed of the chunks; with the number of the step it determines them.
     """
@@ -40,6 +43,7 @@ class OrtTrainingSAEConfig(BatchTopKTrainingSAEConfig):
     ort_start_step: int = 0
     ort_interval: int = 5
     ort_chunk_size: int | None = 8192
+    ort_search_interval: int = 1
     ort_scaling: Scaling = "transfer"
     ort_seed: int = 0
 
@@ -50,6 +54,7 @@ class OrtTrainingSAEConfig(BatchTopKTrainingSAEConfig):
         check_integer("ort_start_step", self.ort_start_step, minimum=0)
         check_integer("ort_interval", self.ort_interval, minimum=1)
         check_chunk_size("ort_chunk_size", self.ort_chunk_size)
+        check_integer("ort_search_interval", self.ort_search_interval, minimum=1)
         check_choice("ort_scaling", self.ort_scaling, get_args(Scaling))
         check_integer("ort_seed", self.ort_seed)
         super().__post_init__()  # type: ignore[no-untyped-call]
@@ -72,6 +77,9 @@ class OrtTrainingSAE(PenalizedMixin, BatchTopKTrainingSAE):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         cfg = self.cfg
+        self._ort_search = Search(
+            cfg.ort_chunk_size, cfg.ort_seed, cfg.ort_interval, cfg.ort_search_interval
+        )
         coefficient = TrainCoefficientConfig(cfg.ort_coefficient, cfg.ort_warm_up_steps)
         self.penalties.append(
             PeriodicPenalty(
@@ -80,14 +88,16 @@ class OrtTrainingSAE(PenalizedMixin, BatchTopKTrainingSAE):
         )
 
     def _measure_ort(self, step_input: TrainStepInput, _feature_acts: Tensor) -> Measured:
-        neighbors = nearest_neighbors(
-            self.W_dec,
-            chunk_size=self.cfg.ort_chunk_size,
-            generator=step_generator(self.cfg.ort_seed, step_input.n_training_steps),
+        step = step_input.n_training_steps
+        found = self.neighbor_search.find(self._ort_search, self.W_dec, step)
+        with full_precision(self.W_dec):
+            cosines = pair_cosines(self.W_dec, found.neighbors)
+        return Measured(
+            mean_squared_gate(cosines),
+            self._ort_scale(step_input.sae_in),
+            cosines.detach().mean(),
+            found.staleness,
         )
-        penalty = orthogonality_penalty(self.W_dec, neighbors=neighbors)
-        cosines = pair_cosines(self.W_dec.detach(), neighbors)
-        return Measured(penalty, self._ort_scale(step_input.sae_in), cosines.mean())
 
     def _ort_scale(self, sae_in: Tensor) -> Tensor | float:
         if self.cfg.ort_scaling == "none":

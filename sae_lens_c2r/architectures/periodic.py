@@ -13,6 +13,8 @@ from sae_lens.saes.sae import (
 )
 from torch import Tensor
 
+from sae_lens_c2r.architectures.search import NeighborSearch
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -21,6 +23,7 @@ class Measured:
     penalty: Tensor  # as in its equation, without a coefficient
     scale: Tensor | float  # what the coefficient is multiplied by to transfer
     mean_max_cosine: Tensor  # of the latents with their neighbours in the chunk
+    staleness: Tensor | None = None  # what neighbours had lost in cosine when last replaced
 
 
 @dataclass
@@ -82,6 +85,8 @@ class PeriodicPenalty:
             f"{self.name}_effective_coefficient": effective,
             f"{self.name}_mean_max_cosine": measured.mean_max_cosine,
         }
+        if measured.staleness is not None:
+            self.metrics[f"{self.name}_neighbor_staleness"] = measured.staleness
         if not applied:
             return {}
         return {f"{self.name}_loss": self.interval * effective * measured.penalty}
@@ -94,10 +99,12 @@ class PenalizedMixin(TrainingSAE[Any]):
     """
 
     penalties: list[PeriodicPenalty]
+    neighbor_search: NeighborSearch
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.penalties = []
+        self.neighbor_search = NeighborSearch()
 
     def get_coefficients(self) -> dict[str, float | TrainCoefficientConfig]:
         """The backbone's coefficients and ours, warmed up and logged by SAELens."""
@@ -135,6 +142,7 @@ class PenalizedMixin(TrainingSAE[Any]):
     def _penalty_losses(
         self, step_input: TrainStepInput, feature_acts: Tensor
     ) -> dict[str, Tensor]:
+        self.neighbor_search.begin_step()
         losses: dict[str, Tensor] = {}
         for penalty in self.penalties:
             losses.update(penalty.losses(step_input, feature_acts))

@@ -20,18 +20,32 @@ def at_least_float32(*tensors: Tensor) -> torch.dtype:
 
 def unit_rows(W_dec: Float[Tensor, "d_sae d_in"]) -> Float[Tensor, "d_sae d_in"]:
     """The rows of `W_dec` scaled to norm 1; zero rows stay zero, with finite gradients."""
+    return unit_rows_and_lengths(W_dec)[0]
+
+
+def unit_rows_and_lengths(
+    W_dec: Float[Tensor, "d_sae d_in"],
+) -> tuple[Float[Tensor, "d_sae d_in"], Float[Tensor, "d_sae 1"]]:
+    """What each row is a product of; of a zero row, 0 and 1."""
     W_dec = _widened(W_dec)
     # Brought near 1 first: the squares of very long or short rows leave the dtype's range.
     largest = W_dec.detach().abs().amax(dim=-1, keepdim=True)
-    W_dec = W_dec / torch.where(largest > 0, largest, 1.0)
+    largest = torch.where(largest > 0, largest, 1.0)
+    W_dec = W_dec / largest
     norms = torch.linalg.vector_norm(W_dec, dim=-1, keepdim=True)
-    return W_dec / torch.where(norms > 0, norms, 1.0)
+    norms = torch.where(norms > 0, norms, 1.0)
+    return W_dec / norms, norms * largest
 
 
 def _widened(tensor: Tensor) -> Tensor:
     """The tensor in float32 or wider, its gradient held within the range of its own dtype."""
     wide = tensor.to(at_least_float32(tensor))
     if wide.dtype != tensor.dtype and wide.requires_grad:
-        most = torch.finfo(tensor.dtype).max
-        wide.register_hook(lambda gradient: gradient.clamp(-most, most))
+        wide.register_hook(lambda gradient: within_range(gradient, tensor.dtype))
     return wide
+
+
+def within_range(gradient: Tensor, dtype: torch.dtype) -> Tensor:
+    """The gradient with no entry that `dtype` cannot hold, in its own dtype still."""
+    most = torch.finfo(dtype).max
+    return gradient.clamp(-most, most)

@@ -18,8 +18,9 @@ from sae_lens_c2r._checks import (
     message,
 )
 from sae_lens_c2r.penalties._precision import at_least_float32, full_precision, unit_rows
+from sae_lens_c2r.penalties._tiles import rows_per_tile
 from sae_lens_c2r.penalties.cosines import alone, pair_cosines
-from sae_lens_c2r.penalties.neighbors import ROWS_PER_TILE, draw_chunks, nearest_neighbors
+from sae_lens_c2r.penalties.neighbors import draw_chunks, nearest_neighbors
 
 Pairs = Literal["nearest", "all"]
 Gate = Literal["relu", "none"]
@@ -90,19 +91,20 @@ def c2r_penalty(
         if neighbors is None:
             neighbors = nearest_neighbors(W_dec, chunk_size=chunk_size, generator=generator)
         check_neighbors(neighbors, d_sae=len(W_dec))
-        return penalty_of_neighbors(norms, W_dec, neighbors, exponent, gate)
+        cosines = pair_cosines(W_dec, neighbors)
+        return penalty_of_neighbors(norms, cosines, neighbors, exponent, gate)
 
 
 def penalty_of_neighbors(
     norms: Float[Tensor, " d_sae"],
-    W_dec: Float[Tensor, "d_sae d_in"],
+    cosines: Float[Tensor, " d_sae"],
     neighbors: Int[Tensor, " d_sae"],
     exponent: float,
     gate: Gate,
 ) -> Float[Tensor, ""]:
-    """Eq. (16) for given batch norms and neighbours."""
+    """Eq. (16) for given batch norms, neighbours and cosines with them."""
     if gate == "relu":
-        gates = pair_cosines(W_dec, neighbors).clamp(0, 1).square()
+        gates = cosines.clamp(0, 1).square()
     else:
         gates = (~alone(neighbors)).to(norms.dtype)
     return (gates * _power(norms + norms[neighbors], exponent)).mean()
@@ -119,9 +121,10 @@ def penalty_of_all_pairs(
     """The ablations' sum over all pairs of every chunk, for given batch norms."""
     unit = unit_rows(W_dec)
     total = norms.new_zeros(())
-    for chunk in draw_chunks(len(W_dec), chunk_size or len(W_dec), generator):
-        chunk = chunk.to(W_dec.device)
-        for start in range(0, len(chunk), ROWS_PER_TILE):
+    chunk_size = min(chunk_size or len(W_dec), len(W_dec))
+    size = rows_per_tile(chunk_size, unit.dtype, unit.device)
+    for chunk in draw_chunks(len(W_dec), chunk_size, generator, W_dec.device):
+        for start in range(0, len(chunk), size):
             # Gathered and computed again in the backward pass: kept, the tiles of all
             # chunks, or only the rows gathered for them, would fill the memory.
             total = total + checkpoint(
@@ -129,7 +132,7 @@ def penalty_of_all_pairs(
                 unit,
                 norms,
                 chunk,
-                start,
+                slice(start, start + size),
                 exponent,
                 gate,
                 use_reentrant=False,
@@ -142,16 +145,16 @@ def _tile_of_pairs(
     unit: Float[Tensor, "d_sae d_in"],
     norms: Float[Tensor, " d_sae"],
     chunk: Int[Tensor, " chunk"],
-    start: int,
+    tile: slice,
     exponent: float,
     gate: Gate,
 ) -> Float[Tensor, ""]:
-    """Sum over the pairs of a few of a chunk's latents, from `start` on, with all others."""
-    rows = chunk[start : start + ROWS_PER_TILE]
+    """Sum over the pairs of a few of a chunk's latents with all others."""
+    rows = chunk[tile]
     terms = _power(norms[rows, None] + norms[chunk], exponent)
     if gate == "relu":
         terms = (unit[rows] @ unit[chunk].T).clamp(0, 1).square() * terms
-    itself = torch.ones_like(terms, dtype=torch.bool).triu(start).tril(start)
+    itself = torch.ones_like(terms, dtype=torch.bool).triu(tile.start).tril(tile.start)
     return terms.masked_fill(itself, 0.0).sum()
 
 

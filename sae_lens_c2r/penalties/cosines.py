@@ -1,20 +1,71 @@
 """Cosines of decoder rows with their neighbours'."""
 
+from typing import Any
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sae_lens_c2r.penalties._precision import unit_rows
+from sae_lens_c2r.penalties._precision import (
+    at_least_float32,
+    unit_rows,
+    unit_rows_and_lengths,
+    within_range,
+)
+from sae_lens_c2r.penalties._tiles import rows_per_tile
 
 
 def pair_cosines(
     W_dec: Float[Tensor, "d_sae d_in"], neighbors: Int[Tensor, " d_sae"]
 ) -> Float[Tensor, " d_sae"]:
     """Cosine of each decoder row with its neighbour's, differentiable; 0 for a lone latent."""
-    unit = unit_rows(W_dec)
-    return torch.where(alone(neighbors), 0.0, (unit * unit[neighbors]).sum(dim=-1))
+    cosines: Tensor = _PairCosines.apply(W_dec, neighbors)  # type: ignore[no-untyped-call]
+    return torch.where(alone(neighbors), 0.0, cosines)
 
 
 def alone(neighbors: Int[Tensor, " d_sae"]) -> Tensor:
     """Which latents are their own neighbours, having been alone in their chunks."""
     return neighbors == torch.arange(len(neighbors), device=neighbors.device)
+
+
+class _PairCosines(torch.autograd.Function):
+    r"""Cosines of pairs of rows, of which the backward pass is left nothing but the rows.
+
+    Autograd would keep both unit rows of every pair, several decoders in all. Here they are
+    made again, a tile at a time, for
+
+    .. math::
+        \frac{\partial \rho}{\partial w_i} = \frac{\hat w_j - \rho \hat w_i}{\|w_i\|}, \qquad
+        \frac{\partial \rho}{\partial w_j} = \frac{\hat w_i - \rho \hat w_j}{\|w_j\|}.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, W_dec: Tensor, neighbors: Tensor) -> Tensor:
+        ctx.save_for_backward(W_dec, neighbors)
+        tiles = [
+            (unit_rows(W_dec[rows]) * unit_rows(W_dec[neighbors[rows]])).sum(dim=-1)
+            for rows in _tiles(W_dec)
+        ]
+        return torch.cat(tiles)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        # Of differentiable operations throughout, so that gradients of gradients are right.
+        W_dec, neighbors = ctx.saved_tensors
+        in_rows = torch.zeros_like(W_dec, dtype=at_least_float32(W_dec))
+        for rows in _tiles(W_dec):
+            left, left_lengths = unit_rows_and_lengths(W_dec[rows])
+            right, right_lengths = unit_rows_and_lengths(W_dec[neighbors[rows]])
+            cosines = (left * right).sum(dim=-1, keepdim=True)
+            weights = gradient[rows, None]
+            in_rows[rows] += weights / left_lengths * (right - cosines * left)
+            in_rows.index_add_(
+                0, neighbors[rows], weights / right_lengths * (left - cosines * right)
+            )
+        return within_range(in_rows, W_dec.dtype).to(W_dec.dtype), None
+
+
+def _tiles(W_dec: Tensor) -> list[slice]:
+    d_sae, d_in = W_dec.shape
+    size = rows_per_tile(d_in, at_least_float32(W_dec), W_dec.device)
+    return [slice(start, start + size) for start in range(0, d_sae, size)]

@@ -7,9 +7,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from sae_lens_c2r._checks import check_chunk_size, check_decoder, check_generator
-from sae_lens_c2r.penalties._precision import full_precision, unit_rows
+from sae_lens_c2r.penalties._precision import at_least_float32, full_precision, unit_rows
+from sae_lens_c2r.penalties._tiles import edge_of_square_tile, rows_per_tile
 
-ROWS_PER_TILE = 1024  # bounds the similarities held at once to [1024, chunk]
+ROWS_PER_GROUP = 16
 
 
 def nearest_neighbors(
@@ -17,6 +18,7 @@ def nearest_neighbors(
     *,
     chunk_size: int | None = 8192,
     generator: torch.Generator | None = None,
+    reduced_precision: bool = False,
 ) -> Tensor:
     r"""Index of the decoder row with the highest cosine to each row, itself excluded.
 
@@ -25,9 +27,9 @@ def nearest_neighbors(
         \langle \hat w_i, \hat w_j \rangle, \qquad \hat w = w / \|w\|_2
 
     Eq. (15) of the paper over the whole dictionary, Eq. (25) within random chunks.
-    The search is not differentiated. It holds at most ``[1024, chunk_size]`` cosines at once
-    and costs ``O(d_sae * chunk_size * d_in)``, where the paper's appendix prints
-    ``O(chunk_size^2)``.
+    The search is not differentiated. It costs ``O(d_sae * chunk_size * d_in)``, where the
+    paper's appendix prints ``O(chunk_size^2)``, takes the cosine of every unordered pair
+    once, and holds one chunk's unit rows and a few megabytes of cosines at a time.
 
     Args:
         W_dec: Decoder, shape ``[d_sae, d_in]``, any floating dtype; one row a latent.
@@ -37,6 +39,9 @@ def nearest_neighbors(
         generator: CPU generator that draws the chunks, see `step_generator`. `None` draws
             fresh ones that no seed reproduces. Torch's global random state is not touched
             either way.
+        reduced_precision: Whether to compare cosines in bfloat16 where that is faster: for
+            decoders up to float32 on CUDA. The neighbour found is then the nearest up to a
+            rounding error of 0.4 % of its cosine.
 
     Returns:
         Integer tensor of shape ``[d_sae]`` on the device of `W_dec`. A latent alone in its
@@ -49,41 +54,87 @@ def nearest_neighbors(
     check_decoder(W_dec)
     check_chunk_size("chunk_size", chunk_size)
     check_generator(generator)
-    return _search(W_dec, chunk_size or len(W_dec), generator)
+    return _search(W_dec, chunk_size or len(W_dec), generator, reduced_precision)
 
 
 @torch.no_grad()
 def _search(
-    W_dec: Float[Tensor, "d_sae d_in"], chunk_size: int, generator: torch.Generator | None
+    W_dec: Float[Tensor, "d_sae d_in"],
+    chunk_size: int,
+    generator: torch.Generator | None,
+    reduced_precision: bool,
 ) -> Int[Tensor, " d_sae"]:
+    dtype = at_least_float32(W_dec)
+    if reduced_precision and W_dec.is_cuda and dtype == torch.float32:
+        dtype = torch.bfloat16
     neighbors = torch.empty(len(W_dec), dtype=torch.long, device=W_dec.device)
     with full_precision(W_dec):
-        unit = unit_rows(W_dec)
-        for chunk in draw_chunks(len(W_dec), chunk_size, generator):
-            chunk = chunk.to(W_dec.device)
-            neighbors[chunk] = chunk[_nearest_in_chunk(unit[chunk])]
+        for chunk in draw_chunks(len(W_dec), chunk_size, generator, W_dec.device):
+            neighbors[chunk] = chunk[_nearest_in_chunk(_gather_unit_rows(W_dec, chunk, dtype))]
     return neighbors
 
 
 def draw_chunks(
-    d_sae: int, chunk_size: int, generator: torch.Generator | None
+    d_sae: int, chunk_size: int, generator: torch.Generator | None, device: torch.device
 ) -> tuple[Int[Tensor, " chunk"], ...]:
     """A random partition of the latents, or all of them where they fit into one chunk."""
     if chunk_size >= d_sae:
-        return (torch.arange(d_sae),)
+        return (torch.arange(d_sae, device=device),)
     if generator is None:
         generator = torch.Generator()
         generator.seed()
-    return torch.randperm(d_sae, generator=generator).split(chunk_size)
+    return torch.randperm(d_sae, generator=generator).to(device).split(chunk_size)
+
+
+def _gather_unit_rows(
+    W_dec: Float[Tensor, "d_sae d_in"], chunk: Int[Tensor, " chunk"], dtype: torch.dtype
+) -> Float[Tensor, "chunk d_in"]:
+    unit = W_dec.new_empty((len(chunk), W_dec.shape[1]), dtype=dtype)
+    size = rows_per_tile(W_dec.shape[1], dtype, W_dec.device)
+    for rows, target in zip(chunk.split(size), unit.split(size), strict=True):
+        target.copy_(unit_rows(W_dec[rows]))
+    return unit
 
 
 def _nearest_in_chunk(unit: Float[Tensor, "chunk d_in"]) -> Int[Tensor, " chunk"]:
-    nearest = []
-    for start in range(0, len(unit), ROWS_PER_TILE):
-        cosines = unit[start : start + ROWS_PER_TILE] @ unit.T
-        cosines.diagonal(start).fill_(-torch.inf)
-        nearest.append(cosines.argmax(dim=1))
-    return torch.cat(nearest)
+    """The highest cosine of each row, by square tiles: one serves its rows and its columns."""
+    edge = edge_of_square_tile(unit.dtype, unit.device, multiple_of=ROWS_PER_GROUP)
+    highest = unit.new_full((len(unit),), -torch.inf)
+    nearest = torch.arange(len(unit), device=unit.device)  # what a lone latent is left with
+    buffer = unit.new_empty(min(edge, len(unit)) ** 2)
+    for i in range(0, len(unit), edge):
+        rows = slice(i, i + edge)
+        for j in range(i, len(unit), edge):
+            columns = slice(j, j + edge)
+            left, right = unit[rows], unit[columns].T
+            shape = len(left), right.shape[1]
+            cosines = torch.mm(left, right, out=buffer[: shape[0] * shape[1]].view(shape))
+            if i == j:
+                cosines.fill_diagonal_(-torch.inf)
+            _keep_higher(highest[rows], nearest[rows], *cosines.max(dim=1), offset=j)
+            if i < j:
+                _keep_higher(
+                    highest[columns], nearest[columns], *_max_of_columns(cosines), offset=i
+                )
+    return nearest
+
+
+def _keep_higher(
+    highest: Tensor, nearest: Tensor, values: Tensor, at: Tensor, offset: int
+) -> None:
+    """Take over, in place, what a tile has found beyond the tiles before it."""
+    higher = values > highest
+    torch.where(higher, values, highest, out=highest)
+    torch.where(higher, at + offset, nearest, out=nearest)
+
+
+def _max_of_columns(cosines: Float[Tensor, "edge columns"]) -> tuple[Tensor, Tensor]:
+    """`cosines.max(dim=0)`, which on a CPU takes ten times as long."""
+    groups = cosines.unflatten(0, (-1, ROWS_PER_GROUP))
+    highest, group = groups.amax(dim=1).T.contiguous().max(dim=1)
+    group_of_column = group.expand(1, ROWS_PER_GROUP, -1)
+    within = groups.gather(0, group_of_column).squeeze(0).T.contiguous().argmax(dim=1)
+    return highest, group * ROWS_PER_GROUP + within
 
 
 def step_generator(seed: int, step: int) -> torch.Generator:

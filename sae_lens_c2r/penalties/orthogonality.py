@@ -1,6 +1,7 @@
 """OrtSAE's penalty: the gate of C2R without its activations."""
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from sae_lens_c2r._checks import check_decoder, check_neighbors
@@ -45,4 +46,9 @@ def orthogonality_penalty(
         neighbors = nearest_neighbors(W_dec, chunk_size=chunk_size, generator=generator)
     check_neighbors(neighbors, d_sae=len(W_dec))
     with full_precision(W_dec):
-        return pair_cosines(W_dec, neighbors).clamp(0, 1).square().mean()
+        return mean_squared_gate(pair_cosines(W_dec, neighbors))
+
+
+def mean_squared_gate(cosines: Float[Tensor, " d_sae"]) -> Float[Tensor, ""]:
+    """The penalty for given cosines with the neighbours."""
+    return cosines.clamp(0, 1).square().mean()

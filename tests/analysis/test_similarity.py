@@ -11,6 +11,7 @@ from sae_lens_c2r.analysis import (
     max_cosines,
     redundant_pairs,
 )
+from sae_lens_c2r.penalties._tiles import BYTES_PER_TILE
 from tests import reference
 from tests.strategies import Case, cases
 
@@ -46,7 +47,7 @@ def test_redundant_pairs_are_all_pairs_above_the_threshold(case: Case, above: fl
 def test_tiles_do_not_change_the_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     W_dec = torch.randn(100, 6, dtype=torch.float64)
     whole = redundant_pairs(W_dec, above=0.5)
-    monkeypatch.setattr("sae_lens_c2r.analysis.similarity.ROWS_PER_TILE", 7)
+    monkeypatch.setitem(BYTES_PER_TILE, "cpu", 7 * len(W_dec) * W_dec.itemsize)
     tiled = redundant_pairs(W_dec, above=0.5)
     assert torch.equal(tiled.latents, whole.latents)
 

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 
 from sae_lens_c2r import c2r_penalty, nearest_neighbors, orthogonality_penalty
+from sae_lens_c2r.penalties._tiles import BYTES_PER_TILE
 from tests import properties, reference
 from tests.penalties.test_c2r import assert_agrees
 from tests.penalties.test_neighbors import chunks_drawn
@@ -81,20 +82,17 @@ def test_orthogonality_penalty_is_c2r_with_pairs_of_norm_one(
 
 
 @pytest.mark.parametrize("chunk_size", [64, None])
-def test_all_pairs_keep_no_more_for_backward_than_nearest_ones(
+def test_all_pairs_keep_a_few_decoders_for_backward(
     chunk_size: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With 32 tiles to a dictionary: neither their cosines nor the rows gathered for them."""
-    monkeypatch.setattr("sae_lens_c2r.penalties.c2r.ROWS_PER_TILE", 16)
-    sizes = {"d_sae": 512, "d_in": 8, "chunk_size": chunk_size}
-    kept, kept_of_nearest = (
-        properties.kept_for_backward(pairs, **sizes) for pairs in ("all", "nearest")
-    )
-    assert kept <= 1.2 * kept_of_nearest
+    monkeypatch.setitem(BYTES_PER_TILE, "cpu", 16 * (chunk_size or 512) * 4)
+    kept = properties.kept_for_backward("all", d_sae=512, d_in=8, chunk_size=chunk_size)
+    assert kept < 4 * (512 * 8 * 4)
 
 
 def test_all_pairs_pass_gradcheck_tile_by_tile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sae_lens_c2r.penalties.c2r.ROWS_PER_TILE", 2)
+    monkeypatch.setitem(BYTES_PER_TILE, "cpu", 2 * 5 * 8)
     torch.manual_seed(0)
     acts = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
     W_dec = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 
 from sae_lens_c2r import nearest_neighbors
-from sae_lens_c2r.penalties import neighbors as neighbors_module
 from sae_lens_c2r.penalties import step_generator
+from sae_lens_c2r.penalties._tiles import BYTES_PER_TILE
 from tests import reference
 from tests.strategies import Case, cases, chunk_sizes, seeds
 
@@ -41,7 +41,7 @@ def test_each_neighbor_has_the_highest_cosine_of_the_chunk(
 def test_tiles_do_not_change_the_result(d_sae: int, monkeypatch: pytest.MonkeyPatch) -> None:
     W_dec = torch.randn(d_sae, 8, dtype=torch.float64)
     whole = nearest_neighbors(W_dec, chunk_size=None)
-    monkeypatch.setattr(neighbors_module, "ROWS_PER_TILE", 16)
+    monkeypatch.setitem(BYTES_PER_TILE, "cpu", 16 * 16 * 8)
     assert torch.equal(nearest_neighbors(W_dec, chunk_size=None), whole)
 
 

@@ -1,0 +1,24 @@
+"""How much is worked on at once: enough to keep the hardware busy, no more."""
+
+import math
+
+import torch
+
+# A tile stays in a CPU core's cache while it is reduced, and fills a GPU.
+BYTES_PER_TILE = {"cpu": 4 * 2**20, "cuda": 32 * 2**20}
+
+
+def rows_per_tile(columns: int, dtype: torch.dtype, device: torch.device) -> int:
+    """Rows of a matrix with so many columns that fit into a tile, at least 1."""
+    return max(1, _values_per_tile(dtype, device) // columns)
+
+
+def edge_of_square_tile(dtype: torch.dtype, device: torch.device, *, multiple_of: int) -> int:
+    """Rows and columns of the largest square tile, a positive multiple of a number."""
+    edge = math.isqrt(_values_per_tile(dtype, device))
+    return max(1, edge // multiple_of) * multiple_of
+
+
+def _values_per_tile(dtype: torch.dtype, device: torch.device) -> int:
+    budget = BYTES_PER_TILE.get(device.type, BYTES_PER_TILE["cpu"])
+    return budget // dtype.itemsize
