@@ -19,9 +19,11 @@ ROOT = Path(__file__).parent.parent
 PENALTY = "penalties/c2r.py"
 NEIGHBORS = "penalties/neighbors.py"
 COSINES = "penalties/cosines.py"
+NORMS = "penalties/norms.py"
 SCALING = "penalties/scaling.py"
 MIXIN = "architectures/c2r.py"
 PERIODIC = "architectures/periodic.py"
+SEARCH = "architectures/search.py"
 
 
 @dataclass(frozen=True)
@@ -34,16 +36,27 @@ class Fault:
     new: str
 
 
-GATE = "gates = pair_cosines(W_dec, neighbors).clamp(0, 1).square()"
+GATE = "gates = cosines.clamp(0, 1).square()"
 FAULTS = [
     Fault("gate not squared", PENALTY, GATE, GATE.removesuffix(".square()")),
     Fault("ReLU dropped", PENALTY, GATE, GATE.replace(".clamp(0, 1)", "")),
-    Fault("gate not differentiated", PENALTY, GATE, GATE.replace("W_dec", "W_dec.detach()")),
+    Fault(
+        "gate not differentiated", PENALTY, GATE, GATE.replace("cosines", "cosines.detach()")
+    ),
     Fault("neighbour's norm left out", PENALTY, "norms + norms[neighbors]", "norms + norms"),
     Fault("sum instead of mean", PENALTY, "exponent)).mean()", "exponent)).sum()"),
     Fault("exponent ignored", PENALTY, "if exponent == 1:", "if exponent != 0.5:"),
-    Fault("norm over the wrong axis", PENALTY, "dim=0, dtype=dtype", "dim=1, dtype=dtype"),
-    Fault("squared norm", PENALTY, "dim=0, dtype=dtype)", "dim=0, dtype=dtype).square()"),
+    Fault(
+        "norm over the wrong axis", NORMS, "square().sum(dim=0)", "square().sum(dim=1).sum()"
+    ),
+    Fault("squared norm", NORMS, "norms = energy.sqrt()", "norms = energy"),
+    Fault("last tile of samples only", NORMS, "energy += ", "energy = "),
+    Fault(
+        "uncoalesced entries squared apart",
+        NORMS,
+        "_batch_norms_of_sparse(feature_acts.coalesce()",
+        "_batch_norms_of_sparse(feature_acts._coalesced_(True)",
+    ),
     Fault("infinite gradient at 0", PENALTY, "torch.where(positive, base, 1.0) **", "base **"),
     Fault("a pair with itself", PENALTY, "terms.masked_fill(itself, 0.0).sum()", "terms.sum()"),
     Fault(
@@ -52,8 +65,11 @@ FAULTS = [
         "checkpoint(\n                _tile_of_pairs,",
         "(lambda f, *x, **_: f(*x))(\n                _tile_of_pairs,",
     ),
-    Fault("self not excluded", NEIGHBORS, "cosines.diagonal(start).fill_(-torch.inf)", "pass"),
-    Fault("farthest neighbour", NEIGHBORS, "cosines.argmax(dim=1)", "cosines.argmin(dim=1)"),
+    Fault("self not excluded", NEIGHBORS, "cosines.fill_diagonal_(-torch.inf)", "pass"),
+    Fault("farthest neighbour", NEIGHBORS, "*cosines.max(dim=1)", "*cosines.neg().max(dim=1)"),
+    Fault("columns of tiles forgotten", NEIGHBORS, "if i < j:", "if False:"),
+    Fault("place of a tile forgotten", NEIGHBORS, "at + offset", "at"),
+    Fault("last tile of a chunk only", NEIGHBORS, "values > highest", "values > -2"),
     Fault(
         "neighbour differentiated", NEIGHBORS, "@torch.no_grad()\ndef _search", "def _search"
     ),
@@ -65,12 +81,16 @@ FAULTS = [
         "torch.where(alone(neighbors), 0.0",
         "torch.where(alone(neighbors), 1.0",
     ),
-    Fault("decoder not normalized", COSINES, "unit = unit_rows(W_dec)", "unit = W_dec"),
+    Fault("decoder not normalized", COSINES, "(unit_rows(W_dec[rows]) *", "(W_dec[rows] *"),
     Fault(
         "neighbour's row not differentiated",
         COSINES,
-        "unit[neighbors]",
-        "unit[neighbors].detach()",
+        "weights / right_lengths * (left",
+        "0 * weights / right_lengths * (left",
+    ),
+    Fault("length not differentiated", COSINES, "(right - cosines * left)", "right"),
+    Fault(
+        "range of half precision left", COSINES, "within_range(in_rows, W_dec.dtype)", "in_rows"
     ),
     Fault(
         "orthogonality not squared", "penalties/orthogonality.py", ".square().mean()", ".mean()"
@@ -123,7 +143,10 @@ FAULTS = [
         "batch_norms(feature_acts, d",
         "batch_norms(feature_acts.detach(), d",
     ),
-    Fault("seed ignored", MIXIN, "step_generator(cfg.c2r_seed, ", "step_generator(0, "),
+    Fault("seed ignored", SEARCH, "step_generator(search.seed, ", "step_generator(0, "),
+    Fault("neighbours never new", SEARCH, "before.from_step == from_step", "True"),
+    Fault("neighbours kept from step to step", SEARCH, "if search.penalties > 1", "if True"),
+    Fault("reused neighbours searched again", SEARCH, "if search.penalties > 1", "if False"),
     Fault("backbone's losses dropped", PERIODIC, "return {**losses, **self", "return {**self"),
     Fault("units of normalized latents forgotten", MIXIN, "unit_of_latents(cfg, norm)", "1.0"),
     Fault(
@@ -161,7 +184,7 @@ def caught_by(fault: Fault | None, folder: Path) -> str | None:
         "no:cacheprovider",
     ]
     process = subprocess.run(
-        [*command, "tests/penalties", "tests/architectures"],
+        [*command, "tests/penalties", "tests/architectures", "tests/test_laws.py"],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(folder), "HYPOTHESIS_PROFILE": "dev"},
         capture_output=True,

@@ -13,8 +13,8 @@ from torch import Tensor
 from sae_lens_c2r import c2r_penalty, nearest_neighbors
 from sae_lens_c2r.penalties import step_generator
 from sae_lens_c2r.penalties._precision import unit_rows
-from sae_lens_c2r.penalties.c2r import batch_norms
 from sae_lens_c2r.penalties.cosines import pair_cosines
+from sae_lens_c2r.penalties.norms import batch_norms
 from tests.strategies import Case, Layout
 
 Penalty = Callable[[Tensor, Tensor], Tensor]  # of activations and a decoder

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 from rich.progress import Progress
-from sae_lens import JumpReLUSAE, LoggingConfig, SAETrainer
-from sae_lens.config import SAETrainerConfig
+from sae_lens import JumpReLUSAE, SAETrainer
 
+from benchmarks.trainer import trainer_config
 from benchmarks.transfer.data import Hierarchy, MiniLM
 from benchmarks.transfer.rules import LAMBDAS, Setting, rules
 from sae_lens_c2r import BatchTopKC2RTrainingSAE, BatchTopKC2RTrainingSAEConfig
@@ -78,8 +78,16 @@ def execute(run: Run) -> dict[str, Any]:
             c2r_scaling="none",
         )
     )
-    trainer_config = _trainer_config(data.steps, data.learning_rate, setting.batch_size)
-    SAETrainer(cfg=trainer_config, sae=sae, data_provider=data.batches()).fit()
+    config = trainer_config(
+        steps=data.steps,
+        batch_size=setting.batch_size,
+        lr=data.learning_rate,
+        lr_end=data.learning_rate / 10,
+        lr_warm_up_steps=data.steps // 12,
+        lr_decay_steps=data.steps // 3,
+        dead_feature_window=200,
+    )
+    SAETrainer(cfg=config, sae=sae, data_provider=data.batches()).fit()
     with TemporaryDirectory() as folder:
         sae.save_inference_model(folder)
         saved = JumpReLUSAE.load_from_disk(folder)
@@ -91,29 +99,6 @@ def execute(run: Run) -> dict[str, Any]:
         "chance_composition": chance_composition(setting.d_sae, setting.d_in),
         **data.evaluate(saved),
     }
-
-
-def _trainer_config(steps: int, learning_rate: float, batch_size: int) -> SAETrainerConfig:
-    return SAETrainerConfig(
-        n_checkpoints=0,
-        checkpoint_path=None,
-        save_final_checkpoint=False,
-        total_training_samples=steps * batch_size,
-        device="cpu",
-        autocast=False,
-        lr=learning_rate,
-        lr_end=learning_rate / 10,
-        lr_scheduler_name="constant",
-        lr_warm_up_steps=steps // 12,
-        lr_decay_steps=steps // 3,
-        adam_beta1=0.9,
-        adam_beta2=0.999,
-        n_restart_cycles=1,
-        train_batch_size_samples=batch_size,
-        dead_feature_window=200,
-        feature_sampling_window=10**9,
-        logger=LoggingConfig(log_to_wandb=False),
-    )
 
 
 def missing(runs: Iterable[Run], results: Path) -> list[Run]:

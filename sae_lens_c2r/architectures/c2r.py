@@ -27,11 +27,11 @@ from sae_lens_c2r.penalties._precision import at_least_float32, full_precision
 from sae_lens_c2r.penalties.c2r import (
     Gate,
     Pairs,
-    batch_norms,
     penalty_of_all_pairs,
     penalty_of_neighbors,
 )
 from sae_lens_c2r.penalties.cosines import pair_cosines
+from sae_lens_c2r.penalties.norms import batch_norms
 
 
 @dataclass(kw_only=True)

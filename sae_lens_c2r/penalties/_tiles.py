@@ -13,6 +13,14 @@ def rows_per_tile(columns: int, dtype: torch.dtype, device: torch.device) -> int
     return max(1, _values_per_tile(dtype, device) // columns)
 
 
+def slices_of_tiles(
+    shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> list[slice]:
+    """The rows of every tile of a matrix."""
+    size = rows_per_tile(shape[1], dtype, device)
+    return [slice(start, start + size) for start in range(0, shape[0], size)]
+
+
 def edge_of_square_tile(dtype: torch.dtype, device: torch.device, *, multiple_of: int) -> int:
     """Rows and columns of the largest square tile, a positive multiple of a number."""
     edge = math.isqrt(_values_per_tile(dtype, device))

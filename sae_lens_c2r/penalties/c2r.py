@@ -21,6 +21,7 @@ from sae_lens_c2r.penalties._precision import at_least_float32, full_precision, 
 from sae_lens_c2r.penalties._tiles import rows_per_tile
 from sae_lens_c2r.penalties.cosines import alone, pair_cosines
 from sae_lens_c2r.penalties.neighbors import draw_chunks, nearest_neighbors
+from sae_lens_c2r.penalties.norms import batch_norms
 
 Pairs = Literal["nearest", "all"]
 Gate = Literal["relu", "none"]
@@ -156,20 +157,6 @@ def _tile_of_pairs(
         terms = (unit[rows] @ unit[chunk].T).clamp(0, 1).square() * terms
     itself = torch.ones_like(terms, dtype=torch.bool).triu(tile.start).tril(tile.start)
     return terms.masked_fill(itself, 0.0).sum()
-
-
-def batch_norms(
-    feature_acts: Float[Tensor, "*batch d_sae"], dtype: torch.dtype
-) -> Float[Tensor, " d_sae"]:
-    """L2 norm of each latent's activations over the batch, with gradient 0 where it is 0."""
-    if not feature_acts.is_sparse:
-        return torch.linalg.vector_norm(feature_acts.flatten(0, -2), dim=0, dtype=dtype)
-    feature_acts = feature_acts.coalesce()
-    energy = torch.zeros(feature_acts.shape[-1], dtype=dtype, device=feature_acts.device)
-    energy = energy.index_add(
-        0, feature_acts.indices()[-1], feature_acts.values().to(dtype).square()
-    )
-    return _power(energy, 0.5)
 
 
 def _power(base: Float[Tensor, "*shape"], exponent: float) -> Float[Tensor, "*shape"]:

@@ -12,7 +12,7 @@ from sae_lens_c2r.penalties._precision import (
     unit_rows_and_lengths,
     within_range,
 )
-from sae_lens_c2r.penalties._tiles import rows_per_tile
+from sae_lens_c2r.penalties._tiles import slices_of_tiles
 
 
 def pair_cosines(
@@ -66,6 +66,4 @@ class _PairCosines(torch.autograd.Function):
 
 
 def _tiles(W_dec: Tensor) -> list[slice]:
-    d_sae, d_in = W_dec.shape
-    size = rows_per_tile(d_in, at_least_float32(W_dec), W_dec.device)
-    return [slice(start, start + size) for start in range(0, d_sae, size)]
+    return slices_of_tiles(W_dec.shape, at_least_float32(W_dec), W_dec.device)

@@ -14,7 +14,7 @@ from sae_lens_c2r.analysis.theory import (
     pair_loss,
     pair_loss_derivative,
 )
-from sae_lens_c2r.penalties.c2r import batch_norms
+from sae_lens_c2r.penalties.norms import batch_norms
 
 positive = st.floats(0.01, 100)
 alphas = st.floats(0, 1)

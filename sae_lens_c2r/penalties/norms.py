@@ -1,0 +1,55 @@
+"""Norms of the latents' activations over the batch."""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from sae_lens_c2r.penalties._tiles import slices_of_tiles
+
+
+def batch_norms(
+    feature_acts: Float[Tensor, "*batch d_sae"], dtype: torch.dtype
+) -> Float[Tensor, " d_sae"]:
+    """L2 norm of each latent's activations over the batch, with gradient 0 where it is 0."""
+    if feature_acts.is_sparse:
+        return _batch_norms_of_sparse(feature_acts.coalesce(), dtype)
+    norms: Tensor = _BatchNorms.apply(feature_acts.flatten(0, -2), dtype)  # type: ignore[no-untyped-call]
+    return norms
+
+
+class _BatchNorms(torch.autograd.Function):
+    """Norms of the columns of a matrix, a tile at a time.
+
+    Torch's own are slow along this axis of a CPU's memory, and widen the whole of a matrix
+    of lower precision for the backward pass.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, feature_acts: Tensor, dtype: torch.dtype) -> Tensor:
+        energy = torch.zeros(feature_acts.shape[1], dtype=dtype, device=feature_acts.device)
+        for rows in slices_of_tiles(feature_acts.shape, dtype, feature_acts.device):
+            energy += feature_acts[rows].to(dtype).square().sum(dim=0)
+        norms = energy.sqrt()
+        ctx.save_for_backward(feature_acts, norms)
+        return norms
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        # Of differentiable operations throughout, so that gradients of gradients are right.
+        feature_acts, norms = ctx.saved_tensors
+        weights = torch.where(norms > 0, gradient / torch.where(norms > 0, norms, 1.0), 0.0)
+        in_acts = torch.empty_like(feature_acts)
+        for rows in slices_of_tiles(feature_acts.shape, norms.dtype, feature_acts.device):
+            in_acts[rows] = feature_acts[rows] * weights
+        return in_acts, None
+
+
+def _batch_norms_of_sparse(
+    feature_acts: Float[Tensor, "*batch d_sae"], dtype: torch.dtype
+) -> Float[Tensor, " d_sae"]:
+    latents, values = feature_acts.indices()[-1], feature_acts.values()
+    energy = torch.zeros(feature_acts.shape[-1], dtype=dtype, device=feature_acts.device)
+    energy = energy.index_add(0, latents, values.to(dtype).square())
+    return torch.where(energy > 0, torch.where(energy > 0, energy, 1.0).sqrt(), 0.0)
