@@ -5,7 +5,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 
 from benchmarks.transfer.data import collect_minilm_activations
-from benchmarks.transfer.report import figure, read_curves, table
+from benchmarks.transfer.report import figure, fitted_exponents, read_curves, table
 from benchmarks.transfer.sweep import execute_all, hierarchy_runs, minilm_runs
 
 RESULTS = Path("benchmarks/results/transfer")
@@ -23,8 +23,8 @@ def main() -> None:
         collect_minilm_activations()
         execute_all(minilm_runs(), runs, processes=arguments.processes)
     curves = read_curves(runs)
-    text = table(curves)
-    (RESULTS / "table.md").write_text(text + "\n", encoding="utf-8")
+    text = f"{table(curves)}\n\n{fitted_exponents(curves)}"
+    (RESULTS / "tables.md").write_text(text + "\n", encoding="utf-8")
     figure(curves).savefig(RESULTS / "curves.png", dpi=110)
     print(text)
 

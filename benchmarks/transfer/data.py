@@ -18,23 +18,26 @@ from torch import Tensor
 from benchmarks.transfer.rules import Setting
 from sae_lens_c2r.analysis import absorption_rates, latents_of_features
 
-N_TREES, N_CHILDREN = 32, 3
-N_FEATURES = N_TREES * (1 + N_CHILDREN)
-P_PARENT, P_CHILD = 0.06, 0.25
+N_CHILDREN, P_CHILD = 3, 0.25
+ACTIVE_PARENTS = 1.92  # of a sample, in mean
+FIXED_FEATURES = 128
 
 
 class Hierarchy:
     """Features in trees, in superposition: a child fires only where its parent does.
 
     Their directions are random, so that a latent that has found its feature is as close to
-    its nearest neighbour as chance makes it: the case that the rule is derived for.
+    its nearest neighbour as chance makes it: the case that the rule is derived for. There
+    are half as many as latents, for a wider SAE finds more; or always as many.
     """
 
-    k, steps, learning_rate = N_TREES * P_PARENT * (1 + N_CHILDREN * P_CHILD), 500, 3e-3
+    k, steps, learning_rate = ACTIVE_PARENTS * (1 + N_CHILDREN * P_CHILD), 500, 3e-3
 
     def __init__(self, setting: Setting, seed: int) -> None:
         torch.manual_seed(seed)
-        parents = [tree * (1 + N_CHILDREN) for tree in range(N_TREES)]
+        fixed = setting.data == "fixed hierarchy"
+        n_features = FIXED_FEATURES if fixed else setting.d_sae // 2
+        parents = range(0, n_features, 1 + N_CHILDREN)
         self.edges = [(p, p + child) for p in parents for child in range(1, 1 + N_CHILDREN)]
         roots = [
             HierarchyNode(
@@ -43,13 +46,13 @@ class Hierarchy:
             )
             for parent in parents
         ]
-        probabilities = torch.full((N_FEATURES,), P_CHILD)
-        probabilities[parents] = P_PARENT
+        probabilities = torch.full((n_features,), P_CHILD)
+        probabilities[list(parents)] = ACTIVE_PARENTS / len(parents)
         self.features = FeatureDictionary(
-            N_FEATURES, setting.d_in, bias=False, initializer=None
+            n_features, setting.d_in, bias=False, initializer=None
         )
         self.generator = ActivationGenerator(
-            N_FEATURES,
+            n_features,
             probabilities,
             std_firing_magnitudes=0.15,
             modify_activations=hierarchy_modifier(roots),

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from benchmarks.transfer.rules import Setting, rules
+from benchmarks.transfer.rules import Setting, factors, rules
 from benchmarks.transfer.sweep import read
 
 RULES = ("the rule", "without r", "without sqrt(k/B)", "without d", "without ln n", "none")
@@ -108,9 +108,37 @@ def table(curves: list[Curve]) -> str:
     return "\n".join(lines)
 
 
+def fitted_exponents(curves: list[Curve]) -> str:
+    """The literal coefficient as a product of powers, by least squares, in Markdown."""
+    names = ("r", "B", "k", "d")
+    lines = [
+        "| at | data | " + " | ".join(f"exponent of {name}" for name in names) + " |",
+        "|---|---|" + "--:|" * len(names),
+        "| the rule | | 1 | -0.5 | 0.5 | 1 |",
+    ]
+    titles = {
+        "halfway": "composition halfway to chance",
+        "knee": f"{TOLERATED_LOSS:.0%} of variance lost",
+    }
+    for point, title in titles.items():
+        for data in sorted({curve.setting.data for curve in curves}):
+            rows, targets = [], []
+            for curve in curves:
+                literal, setting = getattr(curve, point), curve.setting
+                if setting.data != data or math.isnan(literal):
+                    continue
+                sizes = (curve.norm, setting.batch_size, setting.d_sae, setting.d_in)
+                rows.append([1.0, *map(math.log, sizes)])
+                targets.append(math.log(literal / factors(setting, curve.norm)["ln n"]))
+            fitted = np.linalg.lstsq(np.array(rows), np.array(targets), rcond=None)[0][1:]
+            cells = " | ".join(f"{exponent:.2f}" for exponent in fitted)
+            lines.append(f"| {title} | {data} | {cells} |")
+    return "\n".join(lines)
+
+
 def figure(curves: list[Curve]) -> Figure:
     """A row for every rule, a column for every metric, a line for every setting."""
-    colors = {"hierarchy": "#d95f02", "minilm": "#1b7a9e"}
+    colors = {"hierarchy": "#d95f02", "fixed hierarchy": "#e6ab02", "minilm": "#1b7a9e"}
     fig = Figure(figsize=(11, 2.1 * len(RULES)), layout="constrained")
     grid = fig.subplots(len(RULES), len(METRICS), squeeze=False)
     for row, rule in zip(grid, RULES, strict=True):

@@ -47,6 +47,8 @@ def hierarchy_runs() -> list[Run]:
     places = [(*place, 1.0) for place in dict.fromkeys(alone + corners)]
     places += [(*middle, scale) for scale in (0.01, 100.0)]
     settings = [Setting("hierarchy", *place) for place in places]
+    # As many features whatever the width: the same in the middle, where both have 128.
+    settings += [Setting("fixed hierarchy", *place) for place in places if place[1] != 256]
     return [Run(*run) for run in product(settings, LAMBDAS, SEEDS)]
 
 
@@ -64,7 +66,7 @@ def execute(run: Run) -> dict[str, Any]:
     """Train and measure one SAE."""
     torch.set_num_threads(1)
     setting = run.setting
-    data = {"hierarchy": Hierarchy, "minilm": MiniLM}[setting.data](setting, run.seed)
+    data = (MiniLM if setting.data == "minilm" else Hierarchy)(setting, run.seed)
     norm = typical_norm(next(data.batches())).item()
     literal = run.lambda_ * rules(setting, norm)["the rule"]
     torch.manual_seed(run.seed)
