@@ -75,7 +75,7 @@ def check_neighbors(neighbors: Tensor, *, d_sae: int) -> None:
     if neighbors.shape != (d_sae,):
         should = f"be [{d_sae}], with an entry for each row of `W_dec`"
         raise ValueError(message("neighbors.shape", should, tuple(neighbors.shape)))
-    # On another device the look would wait for it, and indexing complains by itself.
+    # On another device the look would wait for it.
     if neighbors.device.type == "cpu" and not ((neighbors >= 0) & (neighbors < d_sae)).all():
         raise ValueError(message("neighbors", f"be indices below {d_sae}", neighbors.tolist()))
 

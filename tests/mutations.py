@@ -49,7 +49,7 @@ FAULTS = [
     Fault(
         "norm over the wrong axis", NORMS, "square().sum(dim=0)", "square().sum(dim=1).sum()"
     ),
-    Fault("squared norm", NORMS, "norms = energy.sqrt()", "norms = energy"),
+    Fault("squared norm", NORMS, "return energy.sqrt()", "return energy"),
     Fault("last tile of samples only", NORMS, "energy += ", "energy = "),
     Fault(
         "uncoalesced entries squared apart",
@@ -69,7 +69,11 @@ FAULTS = [
     Fault("farthest neighbour", NEIGHBORS, "*cosines.max(dim=1)", "*cosines.neg().max(dim=1)"),
     Fault("columns of tiles forgotten", NEIGHBORS, "if i < j:", "if False:"),
     Fault("place of a tile forgotten", NEIGHBORS, "at + offset", "at"),
-    Fault("last tile of a chunk only", NEIGHBORS, "values > highest", "values > -2"),
+    Fault("last tile of a chunk only", NEIGHBORS, "~(values <= highest)", "values > -2"),
+    Fault("NaN hidden", NEIGHBORS, "~(values <= highest)", "values > highest"),
+    Fault(
+        "group of a column forgotten", NEIGHBORS, "group * ROWS_PER_GROUP + within", "within"
+    ),
     Fault(
         "neighbour differentiated", NEIGHBORS, "@torch.no_grad()\ndef _search", "def _search"
     ),
@@ -87,6 +91,20 @@ FAULTS = [
         COSINES,
         "weights / right_lengths * (left",
         "0 * weights / right_lengths * (left",
+    ),
+    Fault(
+        "gradient of the first tile only",
+        COSINES,
+        "for rows in _tiles(W_dec):",
+        "for rows in _tiles(W_dec)[:1]:",
+    ),
+    Fault("tiles' gradients overwritten", COSINES, "in_rows[rows] +=", "in_rows[rows] ="),
+    Fault("all pairs under autocast", PENALTY, "with full_precision(W_dec):", "if True:"),
+    Fault(
+        "range of half precision left by all pairs",
+        "penalties/_precision.py",
+        "wide.register_hook(",
+        "str(",
     ),
     Fault("length not differentiated", COSINES, "(right - cosines * left)", "right"),
     Fault(
@@ -144,7 +162,19 @@ FAULTS = [
         "batch_norms(feature_acts.detach(), d",
     ),
     Fault("seed ignored", SEARCH, "step_generator(search.seed, ", "step_generator(0, "),
-    Fault("neighbours never new", SEARCH, "before.from_step == from_step", "True"),
+    Fault(
+        "neighbours of another decoder",
+        SEARCH,
+        "        self._found = {}\n\n    def",
+        "        pass\n\n    def",
+    ),
+    Fault("neighbours of another run", SEARCH, "step < before.last_step or", ""),
+    Fault(
+        "neighbours never new",
+        SEARCH,
+        "before is None or before.from_step != from_step",
+        "before is None",
+    ),
     Fault("neighbours kept from step to step", SEARCH, "if search.penalties > 1", "if True"),
     Fault("reused neighbours searched again", SEARCH, "if search.penalties > 1", "if False"),
     Fault("backbone's losses dropped", PERIODIC, "return {**losses, **self", "return {**self"),

@@ -45,7 +45,7 @@ class C2RConfigMixin:
         c2r_start_step (int): Training steps before the penalty is applied; it is only measured until then.
         c2r_interval (int): Apply the penalty at every c2r_interval-th step, multiplied by c2r_interval; T in the paper.
         c2r_chunk_size (int | None): Latents among which a nearest neighbour is searched, drawn anew at each penalty step; C in the paper. None, on the command line the flag alone, searches the whole dictionary.
-        c2r_search_interval (int): Penalty steps that the neighbours found at the first of them serve; 1 searches at each, as the paper does. More saves time and lets them go stale, by what the metric c2r_neighbor_staleness shows.
+        c2r_search_interval (int): Penalty steps that the neighbours found at the first of them serve; 1 searches at each, as the paper does. More saves time and lets them go stale, by what the metric c2r_neighbor_staleness shows; a run that is resumed between two searches begins with one.
         c2r_exponent (float): Exponent of the summed norms; 1 in the paper.
         c2r_pairs (str): 'nearest' penalizes each latent with its nearest neighbour; 'all' with every other latent of the chunk, the paper's ablation NoNNR.
         c2r_gate (str): 'relu' weights a pair by its squared rectified cosine; 'none' does not, the paper's ablation NoRCG.
@@ -122,7 +122,10 @@ class C2RMixin(PenalizedMixin):
         found = self.neighbor_search.find(self._c2r_search, self.W_dec, step)
         with full_precision(self.W_dec):
             norms = self._norms_in_units_of_unit_rows(feature_acts)
-            cosines = pair_cosines(self.W_dec, found.neighbors)
+            penalized = cfg.c2r_pairs == "nearest" and cfg.c2r_gate == "relu"
+            cosines = pair_cosines(
+                self.W_dec if penalized else self.W_dec.detach(), found.neighbors
+            )
             if cfg.c2r_pairs == "nearest":
                 penalty = penalty_of_neighbors(
                     norms, cosines, found.neighbors, cfg.c2r_exponent, cfg.c2r_gate

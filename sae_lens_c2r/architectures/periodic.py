@@ -105,6 +105,9 @@ class PenalizedMixin(TrainingSAE[Any]):
         super().__init__(*args, **kwargs)
         self.penalties = []
         self.neighbor_search = NeighborSearch()
+        self.register_load_state_dict_post_hook(  # type: ignore[no-untyped-call]
+            lambda sae, _: sae.neighbor_search.forget()
+        )
 
     def get_coefficients(self) -> dict[str, float | TrainCoefficientConfig]:
         """The backbone's coefficients and ours, warmed up and logged by SAELens."""

@@ -1,6 +1,6 @@
 """Nearest neighbours for the penalties of one SAE, searched no more often than asked for."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -29,13 +29,14 @@ class Search:
 
 @dataclass(frozen=True)
 class Found:
-    """Neighbours, the step from which on they serve, and how stale they are.
+    """Neighbours, the first and the last step that they served, and how stale they get.
 
     `staleness` is what those before them had lost in cosine, in mean, when they were replaced.
     """
 
     neighbors: Tensor
     from_step: int
+    last_step: int
     staleness: Tensor | None
 
 
@@ -44,6 +45,10 @@ class NeighborSearch:
 
     def __init__(self) -> None:
         self._found: dict[Search, Found] = {}
+
+    def forget(self) -> None:
+        """Forget everything: the decoder is another."""
+        self._found = {}
 
     def begin_step(self) -> None:
         """Forget what served the last step only."""
@@ -65,8 +70,19 @@ class NeighborSearch:
         """
         before = self._found.get(search)
         from_step = step - step % (search.interval * search.penalties)
-        if before is not None and before.from_step == from_step:
-            return before
+        # Of another run, or from before a move to another device: of no use.
+        if before is not None and (
+            step < before.last_step or before.neighbors.device != W_dec.device
+        ):
+            before = None
+        if before is None or before.from_step != from_step:
+            self._found[search] = self._search(search, W_dec, from_step, before)
+        self._found[search] = replace(self._found[search], last_step=step)
+        return self._found[search]
+
+    def _search(
+        self, search: Search, W_dec: Tensor, from_step: int, before: Found | None
+    ) -> Found:
         neighbors = nearest_neighbors(
             W_dec,
             chunk_size=search.chunk_size,
@@ -77,5 +93,4 @@ class NeighborSearch:
         if before is not None:
             lost = pair_cosines(W_dec, neighbors) - pair_cosines(W_dec, before.neighbors)
             staleness = lost.mean()
-        self._found[search] = Found(neighbors, from_step, staleness)
-        return self._found[search]
+        return Found(neighbors, from_step, from_step, staleness)

@@ -62,7 +62,7 @@ def c2r_penalty(
         pairs: ``"nearest"`` or ``"all"``. All pairs take memory for one tile of a chunk's
             cosines at a time, in the backward pass as well.
         gate: ``"relu"`` or ``"none"``.
-        neighbors: Integer tensor of shape ``[d_sae]`` to use instead of searching. A latent
+        neighbors: int64 tensor of shape ``[d_sae]`` to use instead of searching. A latent
             that is its own neighbour contributes 0.
         generator: Draws the chunks, see `nearest_neighbors`.
 
@@ -70,7 +70,7 @@ def c2r_penalty(
         Scalar >= 0 in float32, or float64 where an input is float64, in autocast too.
 
     Raises:
-        TypeError: If a tensor is not of floating point (`neighbors`: not of integers), or
+        TypeError: If a tensor is not of floating point (`neighbors`: not int64), or
             `chunk_size` not an integer.
         ValueError: If shapes or layouts do not match, the batch is empty, `chunk_size` is
             below 2, `exponent` is not a finite number above 0, `pairs` or `gate` is unknown, or

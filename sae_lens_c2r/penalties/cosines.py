@@ -40,13 +40,16 @@ class _PairCosines(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, W_dec: Tensor, neighbors: Tensor) -> Tensor:
-        ctx.save_for_backward(W_dec, neighbors)
+    def forward(W_dec: Tensor, neighbors: Tensor) -> Tensor:
         tiles = [
             (unit_rows(W_dec[rows]) * unit_rows(W_dec[neighbors[rows]])).sum(dim=-1)
             for rows in _tiles(W_dec)
         ]
         return torch.cat(tiles)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], _: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:

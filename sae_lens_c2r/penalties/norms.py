@@ -27,13 +27,15 @@ class _BatchNorms(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, feature_acts: Tensor, dtype: torch.dtype) -> Tensor:
+    def forward(feature_acts: Tensor, dtype: torch.dtype) -> Tensor:
         energy = torch.zeros(feature_acts.shape[1], dtype=dtype, device=feature_acts.device)
         for rows in slices_of_tiles(feature_acts.shape, dtype, feature_acts.device):
             energy += feature_acts[rows].to(dtype).square().sum(dim=0)
-        norms = energy.sqrt()
-        ctx.save_for_backward(feature_acts, norms)
-        return norms
+        return energy.sqrt()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, torch.dtype], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[0], output)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:

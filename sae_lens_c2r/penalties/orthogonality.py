@@ -29,7 +29,7 @@ def orthogonality_penalty(
     Args:
         W_dec: Decoder, shape ``[d_sae, d_in]``. The length of its rows does not matter.
         chunk_size: Latents among which a neighbour is searched, see `nearest_neighbors`.
-        neighbors: Integer tensor of shape ``[d_sae]`` to use instead of searching. A latent
+        neighbors: int64 tensor of shape ``[d_sae]`` to use instead of searching. A latent
             that is its own neighbour contributes 0.
         generator: Draws the chunks, see `nearest_neighbors`.
 
@@ -37,7 +37,7 @@ def orthogonality_penalty(
         Scalar from 0 to 1 in float32, or float64 where `W_dec` is float64, in autocast too.
 
     Raises:
-        TypeError: If `W_dec` is not a floating-point tensor, `neighbors` not one of integers,
+        TypeError: If `W_dec` is not a floating-point tensor, `neighbors` not int64,
             or `chunk_size` not an integer.
         ValueError: If shapes do not match, or `chunk_size` is below 2.
     """

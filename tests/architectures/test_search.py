@@ -44,7 +44,9 @@ def test_penalties_of_a_step_share_a_search(searches: Searches) -> None:
 def test_penalties_that_draw_other_chunks_do_not(searches: Searches) -> None:
     train(make_sae("ort_c2r", ort_seed=1), range(5))
     train(make_sae("ort_c2r", ort_chunk_size=16), range(5))
-    assert len(searches) == 4
+    train(make_sae("ort_c2r", ort_interval=10), range(5))
+    train(make_sae("ort_c2r", ort_search_interval=2), range(5))
+    assert len(searches) == 8
 
 
 @pytest.mark.parametrize("architecture", ["batchtopk_c2r", "ort"])
@@ -78,6 +80,34 @@ def test_a_resumed_run_searches_the_chunks_that_served(searches: Searches) -> No
     chunks = searches[0]["generator"].initial_seed()
     assert chunks == step_generator(0, 0).initial_seed()
     assert output.metrics["c2r_penalty"] > 0
+
+
+REUSED = {"c2r_search_interval": 4, "c2r_interval": 2, "c2r_chunk_size": None}
+
+
+def test_another_decoder_gets_neighbors_of_its_own(searches: Searches) -> None:
+    sae, other = make_sae("topk_c2r", **REUSED), make_sae("topk_c2r", seed=5, **REUSED)
+    train(sae, range(1))
+    sae.load_state_dict(other.state_dict())
+    losses = [train(s, range(2, 3))[0].losses["c2r_loss"] for s in (sae, other)]
+    assert losses[0] == losses[1]
+    assert len(searches) == 3
+
+
+def test_another_run_gets_neighbors_of_its_own(searches: Searches) -> None:
+    sae = make_sae("topk_c2r", **REUSED)
+    train(sae, range(4))
+    outputs = train(sae, range(4))
+    assert len(searches) == 2
+    assert "c2r_neighbor_staleness" not in outputs[-1].metrics
+
+
+def test_inference_does_not_spoil_training() -> None:
+    sae = make_sae("topk_c2r", **REUSED)
+    with torch.inference_mode():
+        train(sae, range(1))
+    [output] = train(sae, range(2, 3))
+    output.loss.backward()
 
 
 def test_bad_search_interval_is_named() -> None:

@@ -1,5 +1,6 @@
 """The penalty against its definition; its laws are in `tests/test_laws.py`."""
 
+from collections.abc import Iterator
 from functools import partial
 
 import pytest
@@ -8,8 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sae_lens_c2r import c2r_penalty, nearest_neighbors
+from sae_lens_c2r.penalties._tiles import BYTES_PER_TILE
 from tests import properties, reference
 from tests.strategies import Case, cases, chunk_sizes, exponents, seeds
+
+
+@pytest.fixture(scope="module", params=["in one tile", "in tiles of a row or two"])
+def tile(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Both sizes of the world: tests have small decoders, and users have large ones."""
+    with pytest.MonkeyPatch.context() as patched:
+        if request.param != "in one tile":
+            patched.setitem(BYTES_PER_TILE, "cpu", 8 * 8)
+        yield
 
 
 def assert_agrees(
@@ -20,6 +31,7 @@ def assert_agrees(
     torch.testing.assert_close(found / scale, expected / scale, rtol=0, atol=1e-12)
 
 
+@pytest.mark.usefixtures("tile")
 @given(case=cases(), chunk_size=chunk_sizes, exponent=exponents, seed=seeds)
 def test_equals_the_definition_in_value_and_gradient(
     case: Case, chunk_size: int | None, exponent: float, seed: int
@@ -59,11 +71,13 @@ def test_low_precision_inputs_give_finite_values_near_the_exact_one(
     torch.testing.assert_close(found.double(), exact, rtol=1e-3, atol=1e-3)
 
 
-def test_gradients_stay_within_the_range_of_half_precision() -> None:
+@pytest.mark.parametrize("pairs", ["nearest", "all"])
+def test_gradients_stay_within_the_range_of_half_precision(pairs: str) -> None:
     """Rows of length 1e-4 have gradients that float16 cannot hold."""
     W_dec = torch.tensor([[1e-4, 0], [1e-4, 1e-4]], dtype=torch.float16)
     acts = torch.full((2048, 2), 10.0, dtype=torch.float16)
-    properties.is_finite_and_not_negative(c2r_penalty, Case(acts, W_dec))
+    penalty = partial(c2r_penalty, pairs=pairs)
+    properties.is_finite_and_not_negative(penalty, Case(acts, W_dec))
 
 
 @given(case=cases(), power=st.integers(-100, 100))
@@ -98,6 +112,7 @@ def test_gate_is_the_squared_cosine() -> None:
     assert penalty.item() == pytest.approx(0.5, abs=1e-15)
 
 
+@pytest.mark.usefixtures("tile")
 @pytest.mark.parametrize("exponent", [1.0, 1.7])
 def test_gradcheck(exponent: float) -> None:
     torch.manual_seed(0)
@@ -112,12 +127,35 @@ def test_gradcheck(exponent: float) -> None:
     assert torch.autograd.gradgradcheck(penalty, (acts, W_dec))
 
 
-def test_autocast_changes_nothing(device: str) -> None:
+@pytest.mark.parametrize("pairs", ["nearest", "all"])
+def test_autocast_changes_nothing(pairs: str, device: str) -> None:
     acts, W_dec = torch.randn(16, 64, device=device), torch.randn(64, 8, device=device)
-    outside = c2r_penalty(acts, W_dec)
+    outside = c2r_penalty(acts, W_dec, pairs=pairs)
     with torch.autocast(device, dtype=torch.bfloat16):
-        inside = c2r_penalty(acts, W_dec)
+        inside = c2r_penalty(acts, W_dec, pairs=pairs)
     assert torch.equal(inside, outside)
+
+
+@pytest.mark.parametrize("changed", ["acts", "W_dec", "neighbors"])
+def test_changes_between_the_passes_are_noticed(changed: str) -> None:
+    """As by autograd itself: the backward pass would be that of other values."""
+    acts, W_dec = torch.rand(4, 8, requires_grad=True), torch.rand(8, 3, requires_grad=True)
+    given = {"acts": acts * 1, "W_dec": W_dec * 1, "neighbors": nearest_neighbors(W_dec)}
+    penalty = c2r_penalty(given["acts"], given["W_dec"], neighbors=given["neighbors"])
+    given[changed].add_(0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        penalty.backward()
+
+
+@pytest.mark.usefixtures("unchecked_types")  # beartype cannot be compiled
+def test_other_ways_to_differentiate_and_to_compile() -> None:
+    acts, W_dec = torch.rand(4, 40), torch.randn(40, 3, requires_grad=True)
+    [expected] = torch.autograd.grad(c2r_penalty(acts, W_dec), W_dec)
+    found = torch.func.grad(lambda W_dec: c2r_penalty(acts, W_dec))(W_dec.detach())
+    torch.testing.assert_close(found, expected)
+    compiled = torch.compile(c2r_penalty, backend="aot_eager")
+    [found] = torch.autograd.grad(compiled(acts, W_dec), W_dec)
+    torch.testing.assert_close(found, expected)
 
 
 def test_every_device_gives_the_same(device: str) -> None:

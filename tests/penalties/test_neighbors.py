@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 
-from sae_lens_c2r import nearest_neighbors
+from sae_lens_c2r import c2r_penalty, nearest_neighbors, orthogonality_penalty
 from sae_lens_c2r.penalties import step_generator
 from sae_lens_c2r.penalties._tiles import BYTES_PER_TILE
 from tests import reference
@@ -37,12 +37,28 @@ def test_each_neighbor_has_the_highest_cosine_of_the_chunk(
             assert abs(reference.cosine(case.W_dec[i], case.W_dec[j]) - best) < 1e-12
 
 
-@pytest.mark.parametrize("d_sae", [1, 2, 37, 100])
-def test_tiles_do_not_change_the_result(d_sae: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("d_sae", [1, 2, 37, 100, 200])
+@pytest.mark.parametrize("edge", [16, 48])
+def test_tiles_do_not_change_the_result(
+    d_sae: int, edge: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     W_dec = torch.randn(d_sae, 8, dtype=torch.float64)
     whole = nearest_neighbors(W_dec, chunk_size=None)
-    monkeypatch.setitem(BYTES_PER_TILE, "cpu", 16 * 16 * 8)
+    monkeypatch.setitem(BYTES_PER_TILE, "cpu", edge * edge * 8)
     assert torch.equal(nearest_neighbors(W_dec, chunk_size=None), whole)
+    cosines = torch.nn.functional.normalize(W_dec, dim=1)
+    cosines = (cosines @ cosines.T).fill_diagonal_(-torch.inf)
+    assert d_sae == 1 or torch.equal(whole, cosines.argmax(dim=1))
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_rows_that_are_not_finite_are_not_hidden(value: float) -> None:
+    """They poison the penalty, as they do every other loss."""
+    W_dec = torch.randn(40, 6)
+    W_dec[3, 0] = value
+    assert (nearest_neighbors(W_dec, chunk_size=None) != torch.arange(40)).all()
+    assert c2r_penalty(torch.ones(2, 40), W_dec, chunk_size=None).isnan()
+    assert orthogonality_penalty(W_dec, chunk_size=None).isnan()
 
 
 def test_the_same_seed_and_step_draw_the_same_chunks() -> None:
