@@ -89,6 +89,57 @@ def demo(
         _fail("Interrupted; nothing was written.", code=130)
 
 
+@app.command()
+def train(
+    release: Annotated[
+        str, typer.Argument(help="A release of ours, such as minilm-layer-3, or a YAML file.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for the folders of the SAEs.")] = Path(
+        "saes"
+    ),
+    only: Annotated[
+        list[str] | None, typer.Option(help="Id of an SAE to train; may be repeated.")
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="A value in place of the file's, sae.k=50; may be repeated."
+        ),
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Torch device.", show_default="cuda if there is one")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")
+    ] = False,
+) -> None:
+    """Train the SAEs of a release, except those that are in the folder already."""
+    from sae_lens_c2r.registry import find_release, parse_changes, read_release
+    from sae_lens_c2r.release import ReleaseError
+
+    console = Console()
+    try:
+        read = read_release(find_release(release), changes=parse_changes(changes or []))
+        console.print("Loading SAELens ...")
+        import torch
+
+        from sae_lens_c2r.training.plan import make_plan
+        from sae_lens_c2r.training.run import train as train_plan
+        from sae_lens_c2r.training.summary import print_plan
+
+        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        plan = make_plan(read, device=device, only=tuple(only or ()))
+        print_plan(plan, console)
+        if dry_run:
+            return
+        folders = train_plan(plan, out)
+    except ReleaseError as error:
+        _fail(str(error))
+    except KeyboardInterrupt:
+        _fail("Interrupted; SAEs that were not finished were not written.", code=130)
+    console.print(f"{len(folders)} SAEs trained, in {out}.")
+
+
 def _fail(reason: str, *, code: int = 1) -> NoReturn:
     print(reason, file=sys.stderr)
     raise typer.Exit(code)

@@ -1,0 +1,1 @@
+"""From a release to trained SAEs, by SAELens's own runners."""

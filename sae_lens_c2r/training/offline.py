@@ -1,0 +1,24 @@
+"""The text and the model that need no network: those of the demo."""
+
+from datasets import Dataset
+
+from sae_lens_c2r.demo import corpus
+from sae_lens_c2r.demo.minilm import model_folder
+
+OFFLINE_DATASET = "python-documentation"
+
+
+def offline_source() -> tuple[str, Dataset]:
+    """all-MiniLM-L6-v2 and Python's documentation.
+
+    Returns:
+        The model's folder, and the text in rows of tokens.
+
+    Raises:
+        DemoError: If the package that holds the model is missing, or holds other weights.
+    """
+    from transformers import AutoTokenizer
+
+    folder = str(model_folder())
+    rows = corpus.token_rows(corpus.documents(), AutoTokenizer.from_pretrained(folder))
+    return folder, Dataset.from_dict({"tokens": rows.tolist()})

@@ -1,0 +1,57 @@
+"""A plan, to look at before hours of training."""
+
+from rich.console import Console
+from rich.table import Table
+
+from sae_lens_c2r.release import LanguageModel, SyntheticModel
+from sae_lens_c2r.training.plan import Plan, weight_bytes
+
+SHOWN = ("k", "c2r_coefficient", "ort_coefficient", "l1_coefficient", "l0_coefficient")
+
+
+def print_plan(plan: Plan, console: Console) -> None:
+    """Print the SAEs of a plan, what they are trained on, and what that takes.
+
+    Args:
+        plan: The plan.
+        console: Where to print it.
+    """
+    release, source = plan.release, plan.release.source
+    console.print(f"[bold]{release.name}[/bold] ({release.status}): {release.description}")
+    if isinstance(source, LanguageModel):
+        console.print(
+            f"{source.hub_id} at {source.hook_name}, on {source.dataset} in rows of "
+            f"{source.context_size:,} tokens"
+        )
+    table = Table()
+    table.add_column("SAE", no_wrap=True)
+    for title in ("d_sae", "weights", "seed"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("options")
+    for sae_id, config in plan.saes.items():
+        options = [
+            f"{name} {getattr(config, name):g}" for name in SHOWN if hasattr(config, name)
+        ]
+        table.add_row(
+            sae_id,
+            f"{config.d_sae:,}",
+            size(weight_bytes(config)),
+            str(plan.seeds[sae_id]),
+            f"{config.architecture()}, {', '.join(options)}",
+        )
+    console.print(table)
+    one_by_one = isinstance(source, SyntheticModel)
+    console.print(
+        f"{len(plan.saes)} SAEs, {'one after the other' if one_by_one else 'all at once'}: "
+        f"{plan.steps:,} steps of {plan.batch_size:,}, {plan.samples:,} "
+        f"{'samples' if one_by_one else 'tokens'} each. About {size(plan.memory_bytes)} of "
+        f"memory{'' if one_by_one else ' beside the model'}, {size(plan.disk_bytes)} on disk."
+    )
+
+
+def size(n_bytes: int) -> str:
+    """Bytes in the unit that suits them."""
+    for unit, factor in (("GB", 10**9), ("MB", 10**6)):
+        if n_bytes >= factor:
+            return f"{n_bytes / factor:,.1f} {unit}"
+    return f"{n_bytes / 1000:,.1f} kB"

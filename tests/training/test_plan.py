@@ -1,0 +1,86 @@
+"""Plans: every release that we ship is one that SAELens can train."""
+
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from sae_lens_c2r.registry import read_release
+from sae_lens_c2r.release import ReleaseError
+from sae_lens_c2r.training.plan import make_plan
+from sae_lens_c2r.training.summary import print_plan
+from tests.test_registry import SHIPPED, write
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_shipped_releases_can_be_planned(path: Path) -> None:
+    plan = make_plan(read_release(path), device="cpu")
+    assert plan.steps > 1000
+    text = StringIO()
+    print_plan(plan, Console(file=text, width=200))
+    for sae_id in plan.saes:
+        assert sae_id in text.getvalue()
+    assert f"{plan.steps:,} steps of {plan.batch_size:,}" in text.getvalue()
+
+
+def test_shipped_releases_repeat_no_default_of_sae_lens() -> None:
+    for path in SHIPPED:
+        release = read_release(path)
+        plan = make_plan(release, device="cpu")
+        for spec in release.saes():
+            defaults = type(plan.saes[spec.sae_id])(d_in=1, d_sae=1)
+            for name, value in {**release.sae, **spec.fields}.items():
+                if name not in ("architecture", "seed", "k", "c2r_coefficient"):  # of the ids
+                    assert getattr(defaults, name) != value, f"{path.stem}: {name}"
+
+
+def test_the_papers_translation_of_steps() -> None:
+    """Decay over the last fifth; dead after 10M tokens."""
+    for path in SHIPPED:
+        release = read_release(path)
+        plan = make_plan(release, device="cpu")
+        assert release.runner["lr_decay_steps"] == plan.steps // 5, path.stem
+
+
+def test_sizes_are_those_of_the_weights(tmp_path: Path) -> None:
+    plan = make_plan(read_release(write(tmp_path)), device="cpu", only=("width_1k/topk_k2",))
+    assert plan.steps == 10
+    assert plan.disk_bytes == 4 * (2 * 8 * 1024 + 8 + 1024)
+    assert plan.memory_bytes == 4 * plan.disk_bytes + 3 * 4 * 100 * 1024
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"sae": {"d_in": 8, "d_sae": 8, "kk": 2}}, "`sae.kk` should be a field of SAELens's"),
+        ({"sae": {"d_in": 8, "d_sae": 8, "device": "cuda"}}, "`sae.device` should be a field"),
+        ({"runner": {"batchsize": 100}}, "`runner.batchsize` should be a field of SAELens's"),
+        ({"runner": {"output_path": "x"}}, "`runner.output_path` should be a field"),
+        (
+            {"grids": [{"id": "x", "axes": {"architecture": ["c2r"]}}]},
+            "`architecture` should be one of",
+        ),
+        (
+            {"grids": [{"id": "x", "sae": {"architecture": "topk_c2r", "c2r_interval": 0}}]},
+            "SAELens refuses x. Parameter `c2r_interval` should be an integer of at least 1",
+        ),
+        (
+            {"synthetic_model": {"training_samples": 9, "config": {"features": 3}}},
+            "`synthetic_model.config.features` should be a field",
+        ),
+    ],
+)
+def test_what_sae_lens_does_not_know_is_named(
+    tmp_path: Path, changed: dict[str, Any], says: str
+) -> None:
+    release = read_release(write(tmp_path, **changed))
+    with pytest.raises(ReleaseError) as raised:
+        make_plan(release, device="cpu")
+    assert says in str(raised.value)
+
+
+def test_an_unknown_id_is_answered_with_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(ReleaseError, match=r"ids of the release: width_1k.*Found 'topk'"):
+        make_plan(read_release(write(tmp_path)), device="cpu", only=("topk",))
