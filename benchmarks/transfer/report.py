@@ -130,8 +130,13 @@ def fitted_exponents(curves: list[Curve]) -> str:
                 sizes = (curve.norm, setting.batch_size, setting.d_sae, setting.d_in)
                 rows.append([1.0, *map(math.log, sizes)])
                 targets.append(math.log(literal / factors(setting, curve.norm)["ln n"]))
-            fitted = np.linalg.lstsq(np.array(rows), np.array(targets), rcond=None)[0][1:]
-            cells = " | ".join(f"{exponent:.2f}" for exponent in fitted)
+            table = np.array(rows)
+            fitted = np.linalg.lstsq(table, np.array(targets), rcond=None)[0][1:]
+            varies = np.ptp(table[:, 1:], axis=0) > math.log(1.5)
+            cells = " | ".join(
+                f"{exponent:.2f}" if of_use else ""
+                for exponent, of_use in zip(fitted, varies, strict=True)
+            )
             lines.append(f"| {title} | {data} | {cells} |")
     return "\n".join(lines)
 
