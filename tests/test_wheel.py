@@ -1,0 +1,46 @@
+"""What is shipped: a wheel finds its releases without the checkout that it was built from."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sae_lens_c2r.registry import registry_folder
+
+ROOT = Path(__file__).parent.parent
+FIND = """
+import sys, sae_lens_c2r
+from sae_lens_c2r.cli import main
+assert sae_lens_c2r.__file__.startswith(sys.argv[1]), sae_lens_c2r.__file__
+main(["train", sys.argv[2], "--dry-run", "--device", "cpu"])
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that a wheel was installed in."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    build = [*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, ROOT]
+    subprocess.run(build, check=True)
+    [wheel] = folder.glob("*.whl")
+    target = folder / "installed"
+    subprocess.run([*pip, "install", "--no-deps", "--target", target, wheel], check=True)
+    return target
+
+
+def test_a_wheel_holds_every_release(installed: Path) -> None:
+    shipped = {path.name for path in (installed / "sae_lens_c2r" / "registry").glob("*.yaml")}
+    assert shipped == {path.name for path in registry_folder().glob("*.yaml")}
+
+
+def test_a_wheel_plans_a_release_by_name(installed: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", FIND, str(installed), "gemma-2-2b-layer-12"]
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    process = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert process.returncode == 0, process.stderr
+    assert "244,140 steps of 2,048" in process.stdout
