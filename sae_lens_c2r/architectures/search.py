@@ -1,6 +1,6 @@
 """Nearest neighbours for the penalties of one SAE, searched no more often than asked for."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -27,7 +27,7 @@ class Search:
     penalties: int
 
 
-@dataclass(frozen=True)
+@dataclass
 class Found:
     """Neighbours, the first and the last step that they served, and how stale they get.
 
@@ -77,8 +77,9 @@ class NeighborSearch:
             before = None
         if before is None or before.from_step != from_step:
             self._found[search] = self._search(search, W_dec, from_step, before)
-        self._found[search] = replace(self._found[search], last_step=step)
-        return self._found[search]
+        found = self._found[search]
+        found.last_step = step
+        return found
 
     def _search(
         self, search: Search, W_dec: Tensor, from_step: int, before: Found | None
