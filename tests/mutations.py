@@ -75,9 +75,7 @@ FAULTS = [
     Fault(
         "group of a column forgotten", NEIGHBORS, "group * ROWS_PER_GROUP + within", "within"
     ),
-    Fault(
-        "neighbour differentiated", NEIGHBORS, "@torch.no_grad()\ndef _search", "def _search"
-    ),
+    Fault("neighbour differentiated", NEIGHBORS, "_search(W_dec.detach()", "_search(W_dec"),
     Fault("always the same chunks", NEIGHBORS, 'f"{seed}:{step}"', 'f"{seed}"'),
     Fault("global random state drawn from", NEIGHBORS, "d_sae, generator=generator)", "d_sae)"),
     Fault(

@@ -60,7 +60,6 @@ def nearest_neighbors(
 
 @torch.compiler.disable  # it works in place, on tiles of one buffer
 @torch.inference_mode(False)  # what is found may serve later steps of training
-@torch.no_grad()
 def _search(
     W_dec: Float[Tensor, "d_sae d_in"],
     chunk_size: int,

@@ -82,6 +82,16 @@ def test_a_resumed_run_searches_the_chunks_that_served(searches: Searches) -> No
     assert output.metrics["c2r_penalty"] > 0
 
 
+def test_unless_asked_for_no_search_serves_twice(searches: Searches) -> None:
+    """Not even at the same step, where the decoder may be another one by then."""
+    sae = make_sae("topk_c2r")
+    for _ in range(2):
+        outputs = train(sae, range(6))
+        assert all("c2r_neighbor_staleness" not in output.metrics for output in outputs)
+    train(sae, range(5, 6))
+    assert len(searches) == 5
+
+
 REUSED = {"c2r_search_interval": 4, "c2r_interval": 2, "c2r_chunk_size": None}
 
 

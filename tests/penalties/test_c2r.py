@@ -14,11 +14,11 @@ from tests import properties, reference
 from tests.strategies import Case, cases, chunk_sizes, exponents, seeds
 
 
-@pytest.fixture(scope="module", params=["in one tile", "in tiles of a row or two"])
+@pytest.fixture(scope="module", params=["one-tile", "tiles-of-a-row"])
 def tile(request: pytest.FixtureRequest) -> Iterator[None]:
     """Both sizes of the world: tests have small decoders, and users have large ones."""
     with pytest.MonkeyPatch.context() as patched:
-        if request.param != "in one tile":
+        if request.param != "one-tile":
             patched.setitem(BYTES_PER_TILE, "cpu", 8 * 8)
         yield
 
