@@ -1,11 +1,13 @@
 """Times, memory and the machine that they were measured on."""
 
+import json
 import os
 import platform
 import time
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -96,3 +98,24 @@ def matrix_product_peak(dtype: torch.dtype, device: str) -> float:
     size = 8192 if device == "cuda" else 4096
     left, right = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
     return 2 * size**3 / seconds(lambda: left @ right, device=device)[0]
+
+
+def write_results(
+    folder: Path, name: str, command: str, device: str, rows: list[Any], table: str, **more: Any
+) -> None:
+    """Print a table, and keep it with its figures and what they depend on.
+
+    Args:
+        folder: Where to write `name`.json and `name`.md.
+        name: Name of the files.
+        command: What measured it.
+        device: Where.
+        rows: The figures.
+        table: The same to look at, in Markdown.
+        more: Anything else to keep.
+    """
+    result = {"command": command, "environment": environment(device), **more, "rows": rows}
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+    (folder / f"{name}.md").write_text(table + "\n")
+    print(table)

@@ -10,7 +10,6 @@ Memory is what is taken beyond the inputs and, in the backward pass, beyond the 
 which any implementation has to return.
 """
 
-import json
 import math
 from argparse import ArgumentParser
 from collections.abc import Callable
@@ -21,7 +20,7 @@ import torch
 from rich.progress import track
 from torch import Tensor
 
-from benchmarks.measure import environment, matrix_product_peak, peak_bytes, seconds
+from benchmarks.measure import matrix_product_peak, peak_bytes, seconds, write_results
 from sae_lens_c2r import c2r_penalty, nearest_neighbors
 from sae_lens_c2r.penalties import step_generator
 from sae_lens_c2r.penalties._tiles import edge_of_square_tile
@@ -223,18 +222,16 @@ def main() -> None:
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     peak = matrix_product_peak(dtype, device)
     rows = [compare(sizes, device, peak, dtype) for sizes in track(SIZES[device])]
-    result = {
-        "command": f"python -m benchmarks.penalty --device {device}",
-        "environment": environment(device),
-        "matrix_product_peak_flops": peak,
-        "dtype_of_search": str(dtype),
-        "comparisons": rows,
-    }
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    target = arguments.out / f"penalty-{device}"
-    target.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
-    target.with_suffix(".md").write_text(table(rows) + "\n")
-    print(table(rows))
+    write_results(
+        arguments.out,
+        f"penalty-{device}",
+        f"python -m benchmarks.penalty --device {device}",
+        device,
+        rows,
+        table(rows),
+        matrix_product_peak_flops=peak,
+        dtype_of_search=str(dtype),
+    )
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ that has the penalty and one that has not are timed by themselves: with a penalt
 T-th step, the mean step takes (with + (T - 1) without) / T.
 """
 
-import json
 import statistics
 import time
 from argparse import ArgumentParser
@@ -21,7 +20,7 @@ from sae_lens import SAETrainer
 from sae_lens.registry import get_sae_training_class
 from torch import Tensor
 
-from benchmarks.measure import environment, synchronize
+from benchmarks.measure import synchronize, write_results
 from benchmarks.trainer import trainer_config
 
 RESULTS = Path("benchmarks/results")
@@ -176,17 +175,15 @@ def main() -> None:
     device = arguments.device
     cases = list(product(variants(device), (PAPERS_CHUNK_SIZE, None)))
     rows = [compare(*case, device) for case in track(cases)]
-    result = {
-        "command": f"python -m benchmarks.training_step --device {device}",
-        "environment": environment(device),
-        "sizes": asdict(SIZES[device]),
-        "comparisons": rows,
-    }
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    target = arguments.out / f"training_step-{device}"
-    target.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
-    target.with_suffix(".md").write_text(table(rows) + "\n")
-    print(table(rows))
+    write_results(
+        arguments.out,
+        f"training_step-{device}",
+        f"python -m benchmarks.training_step --device {device}",
+        device,
+        rows,
+        table(rows),
+        sizes=asdict(SIZES[device]),
+    )
 
 
 if __name__ == "__main__":
