@@ -17,7 +17,7 @@ from sae_lens.registry import get_sae_training_class
 from sae_lens.synthetic import SyntheticSAERunner
 from sae_lens.training._interruption import InterruptedException
 
-from sae_lens_c2r.release import LanguageModel, SyntheticModel
+from sae_lens_c2r.release import LanguageModel, ReleaseError, SyntheticModel
 from sae_lens_c2r.training.offline import OFFLINE_DATASET, offline_source
 from sae_lens_c2r.training.plan import Plan, runner_config
 
@@ -43,9 +43,15 @@ def train(plan: Plan, out: Path) -> list[Path]:
         The folders of the SAEs that were trained now.
 
     Raises:
+        ReleaseError: If something else lies where an SAE is to be saved.
         KeyboardInterrupt: If the process is told to stop or to end.
     """
     todo = [sae_id for sae_id in plan.saes if not is_finished(out, sae_id)]
+    for sae_id in todo:  # now, rather than after hours of training
+        if (out / sae_id).exists():
+            raise ReleaseError(
+                f"`out` should have no folder of an SAE without {RECORD}. Found {out / sae_id}."
+            )
     if not todo:
         return []
     together = isinstance(plan.release.source, LanguageModel)

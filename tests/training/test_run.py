@@ -63,6 +63,17 @@ def test_a_language_model_feeds_all_its_saes_at_once(tmp_path: Path) -> None:
     assert torch.equal(*weights), "an SAE depends on those that are trained beside it"
 
 
+def test_what_lies_in_the_way_is_named_before_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = tmp_path / "saes" / IDS[1] / "mine.txt"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    assert run(write(tmp_path), "--out", tmp_path / "saes") == 1
+    assert f"Found {mine.parent}" in capsys.readouterr().err
+    assert [path for path in (tmp_path / "saes").rglob("*") if path.is_file()] == [mine]
+
+
 def test_a_wrong_release_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("gemma-3") == 1
     assert "Found `gemma-3`" in capsys.readouterr().err
