@@ -109,6 +109,12 @@ def train(
     device: Annotated[
         str | None, typer.Option(help="Torch device.", show_default="cuda if there is one")
     ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue from the last checkpoint, if any.")
+    ] = False,
+    checkpoint_minutes: Annotated[
+        float, typer.Option(min=0, help="Minutes between checkpoints; 0 for none.")
+    ] = 30.0,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")
     ] = False,
@@ -132,11 +138,19 @@ def train(
         print_plan(plan, console)
         if dry_run:
             return
-        folders = train_plan(plan, out)
+        folders = train_plan(
+            plan,
+            out,
+            resume=resume,
+            checkpoint_minutes=checkpoint_minutes,
+            tell=lambda line: console.print(line, markup=False),
+        )
     except ReleaseError as error:
         _fail(str(error))
+    except OSError as error:
+        _fail(f"{error}\nWhen that is mended, `--resume` continues from the last checkpoint.")
     except KeyboardInterrupt:
-        _fail("Interrupted; SAEs that were not finished were not written.", code=130)
+        _fail("Interrupted. `--resume` continues from the last checkpoint, if any.", code=130)
     console.print(f"{len(folders)} SAEs trained, in {out}.")
 
 

@@ -1,6 +1,7 @@
 """Nearest neighbours for the penalties of one SAE, searched no more often than asked for."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -55,6 +56,22 @@ class NeighborSearch:
         self._found = {
             search: found for search, found in self._found.items() if search.penalties > 1
         }
+
+    def state(self) -> list[dict[str, Any]]:
+        """What later steps may be served from, for `restore` to put back."""
+        return [
+            {"search": asdict(search), "found": vars(found).copy()}
+            for search, found in self._found.items()
+            if search.penalties > 1
+        ]
+
+    def restore(self, state: list[dict[str, Any]]) -> None:
+        """Put back what had been found: a resumed run then finds what it would have.
+
+        Args:
+            state: What `state` returned for the same decoder, on any device.
+        """
+        self._found = {Search(**each["search"]): Found(**each["found"]) for each in state}
 
     @torch.no_grad()
     def find(self, search: Search, W_dec: Tensor, step: int) -> Found:

@@ -13,7 +13,10 @@ from sae_lens.synthetic import SyntheticModelConfig, SyntheticSAERunnerConfig
 
 from sae_lens_c2r.release import LanguageModel, Release, ReleaseError, SAESpec, SyntheticModel
 
-OURS = {"saes", "sae", "hook_names", "output_path", "checkpoint_path", "device", "logger"}
+OURS = {  # fields of SAELens's runner configs that a release cannot set
+    *("saes", "sae", "hook_names", "device", "output_path", "save_synthetic_model"),
+    *("n_checkpoints", "checkpoint_path", "save_final_checkpoint", "resume_from_checkpoint"),
+}
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,14 @@ class Plan:
     def disk_bytes(self) -> int:
         """What the trained SAEs will take."""
         return sum(weight_bytes(config) for config in self.saes.values())
+
+    @property
+    def checkpoint_bytes(self) -> int:
+        """What a checkpoint takes: weights, Adam's moments, latents' counters, the buffer."""
+        each = [3 * weight_bytes(config) + 8 * config.d_sae for config in self.saes.values()]
+        if isinstance(self.release.source, SyntheticModel):
+            return max(each)
+        return sum(each) + self._buffer_bytes
 
     @property
     def memory_bytes(self) -> int:
@@ -113,6 +124,7 @@ def make_plan(release: Release, *, device: str, only: tuple[str, ...] = ()) -> P
     synthetic = isinstance(release.source, SyntheticModel)
     runner_class = SyntheticSAERunnerConfig if synthetic else MultiSAETrainingRunnerConfig
     _check_fields("runner", release.runner, runner_class, taken=OURS)
+    _check_fields("runner.logger", release.runner.get("logger", {}), LoggingConfig, taken=set())
     defaults = {field.name: field.default for field in fields(runner_class)}
     batch_field = "batch_size" if synthetic else "train_batch_size_tokens"
     plan = Plan(
@@ -138,7 +150,7 @@ def runner_config(
         sae_ids: The SAEs: one, where the features are synthetic.
 
     Returns:
-        The config, which saves nothing and logs nothing by itself.
+        The config, which saves nothing by itself, and logs what the release says.
 
     Raises:
         ReleaseError: If SAELens refuses a value.
@@ -147,7 +159,7 @@ def runner_config(
     common: dict[str, Any] = {
         **plan.runner,
         "device": plan.device,
-        "logger": LoggingConfig(log_to_wandb=False),
+        "logger": LoggingConfig(**plan.runner.get("logger", {"log_to_wandb": False})),
         "output_path": None,
         "checkpoint_path": None,
     }

@@ -45,7 +45,8 @@ def print_plan(plan: Plan, console: Console) -> None:
         f"{len(plan.saes)} SAEs, {'one after the other' if one_by_one else 'all at once'}: "
         f"{plan.steps:,} steps of {plan.batch_size:,}, {plan.samples:,} "
         f"{'samples' if one_by_one else 'tokens'} each. About {size(plan.memory_bytes)} of "
-        f"memory{'' if one_by_one else ' beside the model'}, {size(plan.disk_bytes)} on disk."
+        f"memory{'' if one_by_one else ' beside the model'}, {size(plan.disk_bytes)} on disk, "
+        f"and until then two checkpoints of {size(plan.checkpoint_bytes)}."
     )
 
 

@@ -1,0 +1,193 @@
+"""Checkpoints on disk: each is whole under its final name, or has no final name."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+from huggingface_hub.utils.sha import sha_fileobj
+from safetensors import SafetensorError
+
+KEPT = 2
+MANIFEST = "manifest.json"
+_FINAL, _PARTIAL, _DAMAGED = "step-", "partial-", "damaged-"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint whose files are all as they were written.
+
+    Args:
+        folder: Where it lies.
+        step: Training steps that it has behind it.
+        about: What the writer said of it.
+    """
+
+    folder: Path
+    step: int
+    about: dict[str, Any]
+
+
+class DamagedError(Exception):
+    """A checkpoint that is not as it was written: its text says in what."""
+
+
+class Checkpoints:
+    """The checkpoints of one training, in a folder of their own.
+
+    Args:
+        folder: The folder, made when something is written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def write(self, step: int, about: dict[str, Any], fill: Callable[[Path], None]) -> Path:
+        """Add a checkpoint, and remove those that are too old to be of use.
+
+        Args:
+            step: Training steps that it has behind it.
+            about: What to keep with it, of JSON's types.
+            fill: Writes its files into a folder.
+
+        Returns:
+            Its folder, which did not have that name until all of it was on the disk.
+
+        Raises:
+            OSError: If it cannot be written; those from before are as they were, except that
+                only the newest is left.
+        """
+        for folder in self._folders()[: 1 - KEPT]:
+            self._remove(folder)
+        final = self._folder / f"{_FINAL}{step:09d}"
+
+        def fill_and_list(partial: Path) -> None:
+            fill(partial)
+            manifest = {"step": step, "about": about, "files": dict(_listed(partial))}
+            (partial / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+
+        write_folder(final, fill_and_list, beside=self._folder)
+        return final
+
+    def newest(self, *, on_damage: Callable[[str], None]) -> Checkpoint | None:
+        """The newest checkpoint that is not damaged. Newer ones that are get another name.
+
+        Args:
+            on_damage: Told of each of these.
+
+        Returns:
+            The checkpoint, or `None` where there is none.
+        """
+        for folder in reversed(self._folders()):
+            try:
+                return read_checkpoint(folder)
+            except DamagedError as damage:
+                aside = folder.with_name(f"{_DAMAGED}{folder.name}")
+                os.replace(folder, aside)
+                on_damage(f"{folder} is damaged ({damage}). It is {aside.name} now.")
+        return None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is none, whole or damaged."""
+        return not (self._folders() or self._damaged())
+
+    def remove_all(self) -> None:
+        """Remove the checkpoints, damaged ones too, and what was never finished."""
+        for folder in self._folders() + self._damaged():
+            self._remove(folder)
+        self.remove_partial()
+
+    def remove_partial(self) -> None:
+        """Remove what was being written when a process died."""
+        for partial in self._folder.glob(f"{_PARTIAL}*"):
+            shutil.rmtree(partial)
+
+    def _folders(self) -> list[Path]:
+        return sorted(self._folder.glob(f"{_FINAL}*"))
+
+    def _damaged(self) -> list[Path]:
+        return sorted(self._folder.glob(f"{_DAMAGED}*"))
+
+    def _remove(self, folder: Path) -> None:
+        # By a rename first: what is half removed should not look like a checkpoint.
+        going = Path(mkdtemp(prefix=_PARTIAL, dir=self._folder))
+        os.replace(folder, going)
+        shutil.rmtree(going)
+
+
+def write_folder(final: Path, fill: Callable[[Path], None], *, beside: Path) -> None:
+    """Write a folder so that it is there whole, on the disk, or not at all.
+
+    Args:
+        final: Its name.
+        fill: Writes its files into a folder of another name.
+        beside: Where that one is made: on the same file system.
+
+    Raises:
+        OSError: If it cannot be written; nothing is left of it then.
+    """
+    beside.mkdir(parents=True, exist_ok=True)
+    partial = Path(mkdtemp(prefix=_PARTIAL, dir=beside))
+    try:
+        partial.chmod(0o755)  # `mkdtemp` makes it the owner's alone
+        fill(partial)
+        for path in [*partial.rglob("*"), partial]:
+            _sync(path)
+        final.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(partial, final)
+        _sync(final.parent)
+    except BaseException as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        if isinstance(error, (RuntimeError, SafetensorError)):  # torch's and safetensors' own
+            raise OSError(f"{final} cannot be written. {error}") from error
+        raise
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """Read a checkpoint and compare all of its files with what was written.
+
+    Args:
+        folder: Where it lies.
+
+    Returns:
+        The checkpoint.
+
+    Raises:
+        DamagedError: If anything differs.
+    """
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        listed, step, about = manifest["files"], manifest["step"], manifest["about"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DamagedError(f"{MANIFEST} cannot be read ({error})") from None
+    for name, digest in listed.items():
+        path = folder / name
+        if not path.is_file():
+            raise DamagedError(f"{name} is missing")
+        if _digest(path) != digest:
+            raise DamagedError(f"{name} is not what was written")
+    return Checkpoint(folder, step, about)
+
+
+def _listed(folder: Path) -> Iterator[tuple[str, str]]:
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            yield path.relative_to(folder).as_posix(), _digest(path)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return sha_fileobj(file).hex()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

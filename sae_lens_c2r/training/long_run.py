@@ -1,0 +1,136 @@
+"""A training of SAELens's that can end at any step and continue there, to the bit."""
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from sae_lens.training.sae_trainer import SAETrainer
+
+from sae_lens_c2r.architectures.periodic import PenalizedMixin
+from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
+from sae_lens_c2r.training.stopping import StopRequest
+from sae_lens_c2r.training.stream import ActivationStream, random_state, restore_random
+
+DATA = "data.pt"
+NEIGHBORS = "c2r_neighbors.pt"
+
+
+class LongRun:
+    """Saves trainers between two steps: now and then, and when the process is told to end.
+
+    Of each SAE it saves SAELens's own checkpoint and, where neighbours serve several
+    penalties, these; of the data, what SAELens's checkpoint leaves out (`ActivationStream`).
+
+    Args:
+        checkpoints: Where it saves.
+        request: Whether the process was told to end.
+        every_seconds: How often it saves; 0 for only when told to end.
+        about: What to keep with each checkpoint, beside `seconds`, the time of training.
+        resumed: The checkpoint to continue from, if any.
+        tell: Shows the user a line.
+    """
+
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        request: StopRequest,
+        *,
+        every_seconds: float,
+        about: Mapping[str, Any],
+        resumed: Checkpoint | None,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._checkpoints = checkpoints
+        self._request = request
+        self._every_seconds = every_seconds
+        self._about = about
+        self._resumed = resumed
+        self._tell = tell
+        self._begun = self._saved = time.monotonic()
+        self.data_state: dict[str, Any] | None = None
+        if resumed is not None:
+            self.data_state = torch.load(resumed.folder / DATA, map_location="cpu")
+
+    @property
+    def seconds(self) -> float:
+        """Time of training, that of earlier processes included."""
+        before = self._resumed.about["seconds"] if self._resumed else 0.0
+        return float(before + time.monotonic() - self._begun)
+
+    def attach(
+        self,
+        trainers: Mapping[str, SAETrainer[Any, Any]],
+        stream: ActivationStream | None = None,
+    ) -> None:
+        """Bring trainers to where the run continues, and have them saved from there on.
+
+        Args:
+            trainers: SAELens's trainers that are about to begin, by the ids of their SAEs.
+            stream: What they are given, made of `data_state`; `None` for samples that depend
+                on torch's random state alone, which is then restored here.
+        """
+        if self._resumed is not None:
+            for sae_id, trainer in trainers.items():
+                _load(trainer, self._resumed.folder / sae_id)
+            if stream is None and self.data_state is not None:
+                restore_random(self.data_state["random"])
+        first = next(iter(trainers.values()))
+        # The first thing that SAELens calls at a step, before anything of it has changed.
+        maybe_reset_sparsity = first.maybe_reset_sparsity
+
+        def between_two_steps() -> dict[str, Any]:
+            self._between_two_steps(trainers, stream)
+            return maybe_reset_sparsity()
+
+        first.maybe_reset_sparsity = between_two_steps  # type: ignore[method-assign]
+        self._begun = self._saved = time.monotonic()
+        self._request.deferrable = True
+
+    def _between_two_steps(
+        self, trainers: Mapping[str, SAETrainer[Any, Any]], stream: ActivationStream | None
+    ) -> None:
+        elapsed = time.monotonic() - self._saved
+        due = self._every_seconds and elapsed >= self._every_seconds
+        if not (due or self._request.received):
+            return
+        step = next(iter(trainers.values())).n_training_steps
+        if step > (self._resumed.step if self._resumed else 0):  # else there is nothing new
+            self._save(step, trainers, stream)
+        self._saved = time.monotonic()
+        if self._request.received:
+            self._tell(f"Stopped before step {step:,}.")
+            raise KeyboardInterrupt
+
+    def _save(
+        self,
+        step: int,
+        trainers: Mapping[str, SAETrainer[Any, Any]],
+        stream: ActivationStream | None,
+    ) -> None:
+        def fill(folder: Path) -> None:
+            for sae_id, trainer in trainers.items():
+                _save(trainer, folder / sae_id)
+            state = stream.state() if stream else {"random": random_state()}
+            torch.save(state, folder / DATA)
+
+        try:
+            self._checkpoints.write(step, {**self._about, "seconds": self.seconds}, fill)
+        except OSError as error:  # no reason to stop: there may be room again next time
+            self._tell(f"There is no checkpoint of step {step:,}. {error}")
+
+
+def _save(trainer: SAETrainer[Any, Any], folder: Path) -> None:
+    trainer.sae.save_model(folder)
+    trainer.save_trainer_state(folder)
+    if isinstance(trainer.sae, PenalizedMixin):
+        torch.save(trainer.sae.neighbor_search.state(), folder / NEIGHBORS)
+
+
+def _load(trainer: SAETrainer[Any, Any], folder: Path) -> None:
+    trainer.load_trainer_state(folder)
+    trainer.sae.load_weights_from_checkpoint(folder)
+    if isinstance(trainer.sae, PenalizedMixin):
+        device = trainer.sae.W_dec.device
+        trainer.sae.neighbor_search.restore(torch.load(folder / NEIGHBORS, map_location=device))

@@ -1,0 +1,220 @@
+"""Training processes that are killed, at any moment, and what they leave."""
+
+import hashlib
+import multiprocessing
+import os
+import random
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+# A process is forked from a server that has imported everything: it starts at once.
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload([__name__, "sae_lens_c2r.training.run"])
+
+RELEASE: dict[str, Any] = {
+    "name": "known",
+    "description": "Known features.",
+    "license": "mit",
+    "citation": ["jin2026c2r"],
+    "repo_id": "org/known",
+    "status": "planned",
+    "synthetic_model": {
+        "training_samples": 20_000,
+        "config": {"num_features": 32, "hidden_dim": 16, "seed": 0},
+    },
+    "runner": {
+        "batch_size": 50,
+        "run_final_eval": False,
+        "feature_sampling_window": 7,
+        "n_batches_for_norm_estimate": 5,
+    },
+    "sae": {
+        "d_in": 16,
+        "d_sae": 256,
+        "k": 4,
+        "normalize_activations": "expected_average_only_in",
+        "c2r_chunk_size": 100,
+        "c2r_search_interval": 3,
+        "c2r_warm_up_steps": 150,
+    },
+    "grids": [
+        {"id": "layer_0/{architecture}", "axes": {"architecture": ["batchtopk_c2r", "ort_c2r"]}}
+    ],
+}
+SAVE_ALWAYS = 1e-9  # minutes between two checkpoints
+
+
+def write_release(folder: Path) -> Path:
+    path = folder / "known.yaml"
+    path.write_text(yaml.safe_dump(RELEASE))
+    return path
+
+
+def child(
+    release: Path,
+    out: Path,
+    changes: dict[str, Any],
+    minutes: float,
+    before: Callable[..., None] | None,
+    arguments: tuple[Any, ...],
+) -> None:
+    """What a training process does."""
+    from sae_lens_c2r.registry import read_release
+    from sae_lens_c2r.training.plan import make_plan
+    from sae_lens_c2r.training.run import train
+
+    sys.stdout = sys.stderr = open(out.with_suffix(".log"), "a", buffering=1)  # noqa: SIM115
+    if before:
+        before(*arguments)
+    plan = make_plan(read_release(release, changes=changes), device="cpu")
+    try:
+        train(plan, out, resume=True, checkpoint_minutes=minutes)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def start(
+    release: Path,
+    out: Path,
+    *,
+    changes: dict[str, Any] | None = None,
+    minutes: float = SAVE_ALWAYS,
+    before: Callable[..., None] | None = None,
+    arguments: tuple[Any, ...] = (),
+) -> BaseProcess:
+    """A process that trains, and continues what it finds; `before` is called in it first."""
+    process = SERVER.Process(
+        target=child, args=(release, out, changes or {}, minutes, before, arguments)
+    )
+    process.start()
+    return process
+
+
+def finish(process: BaseProcess) -> int | None:
+    process.join(timeout=300)
+    if process.is_alive():
+        process.kill()
+    return process.exitcode
+
+
+def hashes(out: Path) -> dict[str, str]:
+    """SHA-256 of everything that was trained, by its path."""
+    return {
+        path.relative_to(out).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for folder in trained(out)
+        for path in (folder / "sae_weights.safetensors", folder / "cfg.json")
+    }
+
+
+def checkpoints(out: Path) -> list[Path]:
+    """The folders of checkpoints, under their final names, from the oldest."""
+    return sorted(out.glob(".training/step-*"))
+
+
+def trained(out: Path) -> list[Path]:
+    """The folders of SAEs, under their final names."""
+    return sorted(
+        path.parent
+        for path in out.rglob("cfg.json")
+        if ".training" not in path.relative_to(out).parts
+    )
+
+
+@dataclass(frozen=True)
+class Left:
+    """What a killed process leaves on the disk."""
+
+    checkpoints: int
+    partial: int
+    finished: int
+
+    @classmethod
+    def by(cls, out: Path) -> "Left":
+        return cls(
+            checkpoints=len(checkpoints(out)),
+            partial=len(list(out.glob(".training/partial-*"))),
+            finished=len(trained(out)),
+        )
+
+
+def half_written(out: Path) -> list[str]:
+    """What has a final name, and is not whole."""
+    from sae_lens_c2r.training.checkpoint import DamagedError, read_checkpoint
+
+    wrong = []
+    for folder in checkpoints(out):
+        try:
+            read_checkpoint(folder)
+        except DamagedError as damage:
+            wrong.append(f"{folder.name}: {damage}")
+    for folder in trained(out):
+        names = {path.name for path in folder.iterdir()}
+        if names != {"sae_weights.safetensors", "cfg.json", "training.json"}:
+            wrong.append(f"{folder.name}: {sorted(names)}")
+    return wrong
+
+
+def kill_at_file_operation(out: Path, number: int) -> None:
+    """Have this process killed at one of the operations on files below a folder."""
+    n_operations = 0
+    kinds = {"open", "os.rename", "os.mkdir", "os.rmdir", "os.remove", "shutil.rmtree"}
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        nonlocal n_operations
+        if event in kinds and str(arguments[0]).startswith(str(out)):
+            n_operations += 1
+            if n_operations == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(hook)
+
+
+def kill_at_every_file_operation(
+    release: Path, folder: Path, changes: dict[str, Any]
+) -> Iterator[tuple[Path, Left, list[str]]]:
+    """Trainings that were each killed at the next operation; what is left of them."""
+    for number in count(1):
+        out = folder / f"operation-{number}"
+        process = start(
+            release,
+            out,
+            changes=changes,
+            before=kill_at_file_operation,
+            arguments=(out, number),
+        )
+        if finish(process) == 0:
+            return
+        yield out, Left.by(out), half_written(out)
+
+
+def limit_file_size(n_bytes: int) -> None:
+    """Have this process fail to write more to a file, as on a disk that is full."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, n_bytes))
+
+
+def kill_now_and_then(
+    release: Path, out: Path, kind: int, *, seed: int, longest: float = 1.5
+) -> Iterator[tuple[Left, list[str]]]:
+    """Train to the end with a signal after every few moments; what is left each time."""
+    rng = random.Random(seed)
+    while True:
+        process = start(release, out)
+        time.sleep(rng.uniform(0.0, longest))
+        try:
+            assert process.pid is not None
+            os.kill(process.pid, kind)
+        except ProcessLookupError:
+            pass
+        if finish(process) == 0:
+            return
+        yield Left.by(out), half_written(out)

@@ -1,0 +1,199 @@
+"""What a long run meets: it is killed, the disk is full, a checkpoint is damaged."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from sae_lens_c2r.registry import find_release, read_release
+from sae_lens_c2r.release import ReleaseError
+from sae_lens_c2r.training.plan import make_plan
+from sae_lens_c2r.training.run import train
+from tests.training.killing import (
+    Left,
+    checkpoints,
+    finish,
+    half_written,
+    hashes,
+    kill_at_every_file_operation,
+    kill_now_and_then,
+    limit_file_size,
+    start,
+    write_release,
+)
+
+IDS = ("layer_0/batchtopk_c2r", "layer_0/ort_c2r")
+SHORT = {"synthetic_model.training_samples": 100}
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_release(tmp_path_factory.mktemp("release"))
+
+
+@pytest.fixture(scope="module")
+def untouched(release: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The hashes of a training that nothing happened to."""
+    out = tmp_path_factory.mktemp("untouched") / "saes"
+    assert finish(start(release, out, minutes=0)) == 0
+    return hashes(out)
+
+
+@pytest.fixture
+def stopped(release: Path, tmp_path: Path) -> Path:
+    """A training that was killed when it had two checkpoints."""
+    out = tmp_path / "saes"
+    process = start(release, out)
+    while len(checkpoints(out)) < 2:
+        assert process.is_alive()
+    process.kill()
+    finish(process)
+    return out
+
+
+@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_killed_at_random_moments_it_ends_with_the_same_weights(
+    release: Path, tmp_path: Path, untouched: dict[str, str], kind: int
+) -> None:
+    n_killed = 0
+    out = tmp_path / "saes"
+    for left, wrong in kill_now_and_then(release, out, kind, seed=1):
+        assert not wrong
+        assert left.partial == 0 or kind == signal.SIGKILL
+        n_killed += 1
+    assert n_killed >= 3
+    assert hashes(out) == untouched
+    assert not (out / ".training").exists()
+
+
+def test_killed_at_any_operation_on_a_file_it_ends_with_the_same_weights(
+    release: Path, tmp_path: Path
+) -> None:
+    changes = {**SHORT, "grids": [{"id": IDS[0], "sae": {"architecture": "batchtopk_c2r"}}]}
+    untouched = tmp_path / "untouched"
+    assert finish(start(release, untouched, changes=changes, minutes=0)) == 0
+    n_moments = 0
+    for out, _, wrong in kill_at_every_file_operation(release, tmp_path, changes):
+        n_moments += 1
+        assert not wrong
+        assert finish(start(release, out, changes=changes)) == 0
+        assert hashes(out) == hashes(untouched)
+    assert n_moments > 20
+
+
+def test_without_room_for_a_checkpoint_it_goes_on(
+    release: Path, tmp_path: Path, untouched: dict[str, str]
+) -> None:
+    out = tmp_path / "saes"  # weights take 34 kB, the optimizer's state the double
+    process = start(release, out, minutes=0.001, before=limit_file_size, arguments=(50_000,))
+    assert finish(process) == 0
+    assert "There is no checkpoint of step" in out.with_suffix(".log").read_text()
+    assert hashes(out) == untouched
+
+
+def test_without_room_for_the_weights_it_fails_and_is_continued(
+    release: Path, untouched: dict[str, str], stopped: Path
+) -> None:
+    process = start(release, stopped, before=limit_file_size, arguments=(20_000,))
+    assert finish(process) == 1
+    assert "cannot be written" in stopped.with_suffix(".log").read_text()
+    left = Left.by(stopped)
+    assert (left.finished, left.partial, half_written(stopped)) == (0, 0, [])
+    assert left.checkpoints >= 1
+    assert finish(start(release, stopped)) == 0
+    assert hashes(stopped) == untouched
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "removed", "no manifest"])
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(
+    release: Path, untouched: dict[str, str], stopped: Path, damage: str
+) -> None:
+    newest = checkpoints(stopped)[-1]
+    victim = newest / IDS[0] / "trainer_state.pt"
+    if damage == "cut":
+        os.truncate(victim, victim.stat().st_size // 2)
+    elif damage == "changed":
+        content = bytearray(victim.read_bytes())
+        content[len(content) // 2] ^= 1
+        victim.write_bytes(content)
+    elif damage == "removed":
+        victim.unlink()
+    else:
+        (newest / "manifest.json").write_text("{")
+    assert finish(start(release, stopped)) == 0
+    said = stopped.with_suffix(".log").read_text()
+    assert f"{newest} is damaged" in said
+    assert f"From step {int(newest.name.removeprefix('step-')) - 1:,} of" in said
+    assert hashes(stopped) == untouched
+
+
+def test_nothing_is_begun_anew_over_checkpoints_that_are_all_damaged(
+    release: Path, stopped: Path
+) -> None:
+    for checkpoint in checkpoints(stopped):
+        (checkpoint / "data.pt").unlink()
+    plan = make_plan(read_release(release), device="cpu")
+    for _ in range(2):
+        with pytest.raises(ReleaseError, match=r"No checkpoint in .* is whole"):
+            train(plan, stopped, resume=True)
+
+
+def test_what_a_checkpoint_is_not_of_is_refused(release: Path, stopped: Path) -> None:
+    before = sorted((stopped / ".training").rglob("*"))
+    cases = [
+        ({}, {}, False, "`resume` should be given: .* came to step"),
+        ({"sae.k": 5}, {}, True, r"`saes.layer_0/batchtopk_c2r.k = 5`, and 4 there"),
+        ({"runner.lr": 1.0}, {}, True, r"`runner.lr = 1.0`, and None there"),
+        (
+            {"synthetic_model.training_samples": 90},
+            {},
+            True,
+            r"`source.training_samples = 90`, and 20000 there",
+        ),
+        ({}, {"only": IDS[1:]}, True, "should include layer_0/batchtopk_c2r"),
+    ]
+    for changes, chosen, resume, says in cases:
+        plan = make_plan(read_release(release, changes=changes), device="cpu", **chosen)
+        with pytest.raises(ReleaseError, match=says):
+            train(plan, stopped, resume=resume)
+    assert sorted((stopped / ".training").rglob("*")) == before
+
+
+def test_two_processes_do_not_train_into_one_folder(release: Path, tmp_path: Path) -> None:
+    out = tmp_path / "saes"
+    process = start(release, out)
+    while not checkpoints(out):
+        assert process.is_alive()
+    with pytest.raises(ReleaseError, match="no other process"):
+        train(make_plan(read_release(release), device="cpu"), out, resume=True)
+    process.kill()
+    finish(process)
+
+
+def test_a_grid_of_a_language_model_is_killed_twice_and_ends_with_the_same_weights(
+    tmp_path: Path,
+) -> None:
+    changes = {
+        "language_model.training_tokens": 40_960,
+        "runner.lr_decay_steps": 8,
+        "runner.train_batch_size_tokens": 1024,
+        "runner.n_batches_in_buffer": 8,
+        "runner.n_batches_for_norm_estimate": 2,
+        "runner.prefetch_llm_batches": 2,
+        "sae.d_sae": 512,
+    }
+    release = find_release("minilm-layer-3")
+    untouched, out = tmp_path / "untouched", tmp_path / "saes"
+    assert finish(start(release, untouched, changes=changes, minutes=0)) == 0
+    for kind in (signal.SIGKILL, signal.SIGTERM):
+        process = start(release, out, changes=changes)
+        before = set(checkpoints(out))
+        while len(set(checkpoints(out)) - before) < 2:
+            assert process.is_alive()
+        assert process.pid is not None
+        os.kill(process.pid, kind)
+        assert finish(process) != 0
+    assert finish(start(release, out, changes=changes)) == 0
+    assert len(hashes(out)) == 8
+    assert hashes(out) == hashes(untouched)
