@@ -3,6 +3,7 @@
 import math
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 
@@ -89,6 +90,15 @@ def check_generator(generator: torch.Generator | None) -> None:
         raise TypeError(message("generator", should, generator, with_type=True))
     if generator.device.type != "cpu":
         raise ValueError(message("generator.device", should, generator.device))
+
+
+def check_process_group(process_group: dist.ProcessGroup | None) -> None:
+    """Raise unless `process_group` is None or a group that this process is in."""
+    if process_group is None:
+        return
+    should = "be None or a torch.distributed process group that this process is in"
+    if not isinstance(process_group, dist.ProcessGroup) or dist.get_rank(process_group) < 0:
+        raise TypeError(message("process_group", should, process_group, with_type=True))
 
 
 def message(name: str, should: str, found: object, *, with_type: bool = False) -> str:

@@ -32,6 +32,7 @@ from sae_lens_c2r.penalties.c2r import (
 )
 from sae_lens_c2r.penalties.cosines import pair_cosines
 from sae_lens_c2r.penalties.norms import batch_norms
+from sae_lens_c2r.penalties.processes import join_norms, total
 
 
 @dataclass(kw_only=True)
@@ -119,7 +120,9 @@ class C2RMixin(PenalizedMixin):
 
     def _measure_c2r(self, step_input: TrainStepInput, feature_acts: Tensor) -> Measured:
         cfg, step = self.cfg, step_input.n_training_steps
-        found = self.neighbor_search.find(self._c2r_search, self.W_dec, step)
+        found = self.neighbor_search.find(
+            self._c2r_search, self.W_dec, step, self.process_group
+        )
         with full_precision(self.W_dec):
             norms = self._norms_in_units_of_unit_rows(feature_acts)
             penalized = cfg.c2r_pairs == "nearest" and cfg.c2r_gate == "relu"
@@ -138,6 +141,7 @@ class C2RMixin(PenalizedMixin):
                     cfg.c2r_exponent,
                     cfg.c2r_gate,
                     step_generator(cfg.c2r_seed, step),
+                    self.process_group,
                 )
         return Measured(
             penalty,
@@ -148,7 +152,7 @@ class C2RMixin(PenalizedMixin):
 
     def _norms_in_units_of_unit_rows(self, feature_acts: Tensor) -> Tensor:
         dtype = at_least_float32(feature_acts, self.W_dec)
-        norms = batch_norms(feature_acts, dtype)
+        norms = join_norms(batch_norms(feature_acts, dtype), self.process_group)
         if getattr(self.cfg, "rescale_acts_by_decoder_norm", False):
             return norms  # SAELens has multiplied by the decoder norms already
         return norms * torch.linalg.vector_norm(self.W_dec, dim=-1, dtype=dtype)
@@ -158,7 +162,9 @@ class C2RMixin(PenalizedMixin):
         if cfg.c2r_scaling == "none":
             return 1.0
         factor = transfer_factor(
-            batch_size=sae_in.shape[:-1].numel(),
+            batch_size=total(
+                sae_in.shape[:-1].numel(), self.process_group, device=sae_in.device
+            ),
             d_sae=cfg.d_sae,
             d_in=cfg.d_in,
             chunk_size=cfg.c2r_chunk_size,
@@ -166,6 +172,6 @@ class C2RMixin(PenalizedMixin):
             pairs=cfg.c2r_pairs,
             gate=cfg.c2r_gate,
         )
-        norm = input_norm(cfg, sae_in)
+        norm = input_norm(cfg, sae_in, self.process_group)
         unit = unit_of_latents(cfg, norm)
         return factor * norm ** (2 - cfg.c2r_exponent) * unit**cfg.c2r_exponent

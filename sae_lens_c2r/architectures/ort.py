@@ -89,7 +89,9 @@ class OrtTrainingSAE(PenalizedMixin, BatchTopKTrainingSAE):
 
     def _measure_ort(self, step_input: TrainStepInput, _feature_acts: Tensor) -> Measured:
         step = step_input.n_training_steps
-        found = self.neighbor_search.find(self._ort_search, self.W_dec, step)
+        found = self.neighbor_search.find(
+            self._ort_search, self.W_dec, step, self.process_group
+        )
         with full_precision(self.W_dec):
             cosines = pair_cosines(self.W_dec, found.neighbors)
         return Measured(
@@ -102,7 +104,7 @@ class OrtTrainingSAE(PenalizedMixin, BatchTopKTrainingSAE):
     def _ort_scale(self, sae_in: Tensor) -> Tensor | float:
         if self.cfg.ort_scaling == "none":
             return 1.0
-        return input_norm(self.cfg, sae_in).square()
+        return input_norm(self.cfg, sae_in, self.process_group).square()
 
 
 register_architecture(OrtTrainingSAE, OrtTrainingSAEConfig)

@@ -12,6 +12,7 @@ from sae_lens.saes.sae import (
     TrainStepOutput,
 )
 from torch import Tensor
+from torch.distributed import ProcessGroup
 
 from sae_lens_c2r.architectures.search import NeighborSearch
 
@@ -96,10 +97,15 @@ class PenalizedMixin(TrainingSAE[Any]):
     """Adds periodic penalties to the losses of a training SAE, to stand before its base.
 
     Classes that have a penalty append it to `penalties` when they are constructed.
+
+    `process_group` may be set to the processes over which each batch is split, with the same
+    weights in all of them: the penalties are then those of the joined batch, and gradients
+    averaged over the processes are theirs.
     """
 
     penalties: list[PeriodicPenalty]
     neighbor_search: NeighborSearch
+    process_group: ProcessGroup | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -148,7 +154,9 @@ class PenalizedMixin(TrainingSAE[Any]):
         self.neighbor_search.begin_step()
         losses: dict[str, Tensor] = {}
         for penalty in self.penalties:
-            losses.update(penalty.losses(step_input, feature_acts))
+            # A process that logs should not wait for others that do not.
+            if penalty.is_due(step_input) or self.process_group is None:
+                losses.update(penalty.losses(step_input, feature_acts))
         return losses
 
     @torch.compiler.disable

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributed import ProcessGroup
 
 from sae_lens_c2r.penalties import nearest_neighbors, step_generator
 from sae_lens_c2r.penalties.cosines import pair_cosines
@@ -74,13 +75,20 @@ class NeighborSearch:
         self._found = {Search(**each["search"]): Found(**each["found"]) for each in state}
 
     @torch.no_grad()
-    def find(self, search: Search, W_dec: Tensor, step: int) -> Found:
+    def find(
+        self,
+        search: Search,
+        W_dec: Tensor,
+        step: int,
+        process_group: ProcessGroup | None = None,
+    ) -> Found:
         """The neighbours that serve a step.
 
         Args:
             search: Which ones.
             W_dec: The decoder at that step.
             step: Number of the training step.
+            process_group: Processes that share the search.
 
         Returns:
             Those found before, where they still serve, or new ones.
@@ -93,19 +101,25 @@ class NeighborSearch:
         ):
             before = None
         if before is None or before.from_step != from_step:
-            self._found[search] = self._search(search, W_dec, from_step, before)
+            self._found[search] = self._search(search, W_dec, from_step, before, process_group)
         found = self._found[search]
         found.last_step = step
         return found
 
     def _search(
-        self, search: Search, W_dec: Tensor, from_step: int, before: Found | None
+        self,
+        search: Search,
+        W_dec: Tensor,
+        from_step: int,
+        before: Found | None,
+        process_group: ProcessGroup | None,
     ) -> Found:
         neighbors = nearest_neighbors(
             W_dec,
             chunk_size=search.chunk_size,
             generator=step_generator(search.seed, from_step),
             reduced_precision=True,
+            process_group=process_group,
         )
         staleness = None
         if before is not None:

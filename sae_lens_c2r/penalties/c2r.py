@@ -5,6 +5,7 @@ from typing import Literal, get_args
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.distributed import ProcessGroup
 from torch.utils.checkpoint import checkpoint
 
 from sae_lens_c2r._checks import (
@@ -15,6 +16,7 @@ from sae_lens_c2r._checks import (
     check_generator,
     check_neighbors,
     check_positive,
+    check_process_group,
     message,
 )
 from sae_lens_c2r.penalties._precision import at_least_float32, full_precision, unit_rows
@@ -22,6 +24,7 @@ from sae_lens_c2r.penalties._tiles import rows_per_tile
 from sae_lens_c2r.penalties.cosines import alone, pair_cosines
 from sae_lens_c2r.penalties.neighbors import draw_chunks, nearest_neighbors
 from sae_lens_c2r.penalties.norms import batch_norms
+from sae_lens_c2r.penalties.processes import join_norms
 
 Pairs = Literal["nearest", "all"]
 Gate = Literal["relu", "none"]
@@ -37,6 +40,7 @@ def c2r_penalty(
     gate: Gate = "relu",
     neighbors: Tensor | None = None,
     generator: torch.Generator | None = None,
+    process_group: ProcessGroup | None = None,
 ) -> Tensor:
     r"""Batch norms of each latent and its nearest neighbour, gated by their squared cosine.
 
@@ -65,6 +69,9 @@ def c2r_penalty(
         neighbors: int64 tensor of shape ``[d_sae]`` to use instead of searching. A latent
             that is its own neighbour contributes 0.
         generator: Draws the chunks, see `nearest_neighbors`.
+        process_group: Processes over which a batch is split. Each calls this with its part
+            and the same decoder, and gets the penalty of the joined batch. Gradients averaged
+            over the processes, as DistributedDataParallel does, are those of that penalty.
 
     Returns:
         Scalar >= 0 in float32, or float64 where an input is float64, in autocast too.
@@ -81,16 +88,22 @@ def c2r_penalty(
     check_positive("exponent", exponent)
     check_chunk_size("chunk_size", chunk_size)
     check_generator(generator)
+    check_process_group(process_group)
     check_choice("pairs", pairs, get_args(Pairs))
     check_choice("gate", gate, get_args(Gate))
     if pairs == "all" and neighbors is not None:
         raise ValueError(message("neighbors", 'be None where `pairs = "all"`', neighbors))
     with full_precision(W_dec):
         norms = batch_norms(feature_acts, at_least_float32(feature_acts, W_dec))
+        norms = join_norms(norms, process_group)
         if pairs == "all":
-            return penalty_of_all_pairs(norms, W_dec, chunk_size, exponent, gate, generator)
+            return penalty_of_all_pairs(
+                norms, W_dec, chunk_size, exponent, gate, generator, process_group
+            )
         if neighbors is None:
-            neighbors = nearest_neighbors(W_dec, chunk_size=chunk_size, generator=generator)
+            neighbors = nearest_neighbors(
+                W_dec, chunk_size=chunk_size, generator=generator, process_group=process_group
+            )
         check_neighbors(neighbors, d_sae=len(W_dec))
         cosines = pair_cosines(W_dec, neighbors)
         return penalty_of_neighbors(norms, cosines, neighbors, exponent, gate)
@@ -118,13 +131,14 @@ def penalty_of_all_pairs(
     exponent: float,
     gate: Gate,
     generator: torch.Generator | None,
+    process_group: ProcessGroup | None,
 ) -> Float[Tensor, ""]:
     """The ablations' sum over all pairs of every chunk, for given batch norms."""
     unit = unit_rows(W_dec)
     total = norms.new_zeros(())
     chunk_size = min(chunk_size or len(W_dec), len(W_dec))
     size = rows_per_tile(chunk_size, unit.dtype, unit.device)
-    for chunk in draw_chunks(len(W_dec), chunk_size, generator, W_dec.device):
+    for chunk in draw_chunks(len(W_dec), chunk_size, generator, W_dec.device, process_group):
         for start in range(0, len(chunk), size):
             # Gathered and computed again in the backward pass: kept, the tiles of all
             # chunks, or only the rows gathered for them, would fill the memory.

@@ -5,10 +5,17 @@ import random
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.distributed import ProcessGroup
 
-from sae_lens_c2r._checks import check_chunk_size, check_decoder, check_generator
+from sae_lens_c2r._checks import (
+    check_chunk_size,
+    check_decoder,
+    check_generator,
+    check_process_group,
+)
 from sae_lens_c2r.penalties._precision import at_least_float32, full_precision, unit_rows
 from sae_lens_c2r.penalties._tiles import edge_of_square_tile, rows_per_tile
+from sae_lens_c2r.penalties.processes import agree, join_shares, share_of
 
 ROWS_PER_GROUP = 16
 
@@ -19,6 +26,7 @@ def nearest_neighbors(
     chunk_size: int | None = 8192,
     generator: torch.Generator | None = None,
     reduced_precision: bool = False,
+    process_group: ProcessGroup | None = None,
 ) -> Tensor:
     r"""Index of the decoder row with the highest cosine to each row, itself excluded.
 
@@ -43,6 +51,8 @@ def nearest_neighbors(
         reduced_precision: Whether to compare cosines in bfloat16 where that is faster: for
             decoders up to float32 on CUDA. The cosine with the neighbour found is then within
             about 0.005 of the highest.
+        process_group: Processes that have the same decoder and share the search: each takes
+            every so many-th chunk, and all get all results. The first draws the chunks.
 
     Returns:
         Integer tensor of shape ``[d_sae]`` on the device of `W_dec`. A latent alone in its
@@ -55,7 +65,10 @@ def nearest_neighbors(
     check_decoder(W_dec)
     check_chunk_size("chunk_size", chunk_size)
     check_generator(generator)
-    return _search(W_dec.detach(), chunk_size or len(W_dec), generator, reduced_precision)
+    check_process_group(process_group)
+    return _search(
+        W_dec.detach(), chunk_size or len(W_dec), generator, reduced_precision, process_group
+    )
 
 
 @torch.compiler.disable  # it works in place, on tiles of one buffer
@@ -65,19 +78,27 @@ def _search(
     chunk_size: int,
     generator: torch.Generator | None,
     reduced_precision: bool,
+    process_group: ProcessGroup | None,
 ) -> Int[Tensor, " d_sae"]:
     dtype = at_least_float32(W_dec)
     if reduced_precision and W_dec.is_cuda and dtype == torch.float32:
         dtype = torch.bfloat16
-    neighbors = torch.empty(len(W_dec), dtype=torch.long, device=W_dec.device)
+    neighbors = torch.zeros(len(W_dec), dtype=torch.long, device=W_dec.device)
+    chunks = draw_chunks(len(W_dec), chunk_size, generator, W_dec.device, process_group)
     with full_precision(W_dec):
-        for chunk in draw_chunks(len(W_dec), chunk_size, generator, W_dec.device):
+        for number in share_of(len(chunks), process_group):
+            chunk = chunks[number]
             neighbors[chunk] = chunk[_nearest_in_chunk(_gather_unit_rows(W_dec, chunk, dtype))]
+    join_shares(neighbors, process_group)
     return neighbors
 
 
 def draw_chunks(
-    d_sae: int, chunk_size: int, generator: torch.Generator | None, device: torch.device
+    d_sae: int,
+    chunk_size: int,
+    generator: torch.Generator | None,
+    device: torch.device,
+    process_group: ProcessGroup | None,
 ) -> tuple[Int[Tensor, " chunk"], ...]:
     """A random partition of the latents, or all of them where they fit into one chunk."""
     if chunk_size >= d_sae:
@@ -85,7 +106,9 @@ def draw_chunks(
     if generator is None:
         generator = torch.Generator()
         generator.seed()
-    return torch.randperm(d_sae, generator=generator).to(device).split(chunk_size)
+    order = torch.randperm(d_sae, generator=generator).to(device)
+    agree(order, process_group)
+    return order.split(chunk_size)
 
 
 def _gather_unit_rows(

@@ -3,6 +3,7 @@
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.distributed import ProcessGroup
 
 from sae_lens_c2r._checks import check_decoder, check_neighbors
 from sae_lens_c2r.penalties._precision import full_precision
@@ -16,6 +17,7 @@ def orthogonality_penalty(
     chunk_size: int | None = 8192,
     neighbors: Tensor | None = None,
     generator: torch.Generator | None = None,
+    process_group: ProcessGroup | None = None,
 ) -> Tensor:
     r"""Mean squared positive cosine of the decoder rows with their nearest neighbours.
 
@@ -32,6 +34,7 @@ def orthogonality_penalty(
         neighbors: int64 tensor of shape ``[d_sae]`` to use instead of searching. A latent
             that is its own neighbour contributes 0.
         generator: Draws the chunks, see `nearest_neighbors`.
+        process_group: Processes that share the search, see `nearest_neighbors`.
 
     Returns:
         Scalar from 0 to 1 in float32, or float64 where `W_dec` is float64, in autocast too.
@@ -43,7 +46,9 @@ def orthogonality_penalty(
     """
     check_decoder(W_dec)
     if neighbors is None:
-        neighbors = nearest_neighbors(W_dec, chunk_size=chunk_size, generator=generator)
+        neighbors = nearest_neighbors(
+            W_dec, chunk_size=chunk_size, generator=generator, process_group=process_group
+        )
     check_neighbors(neighbors, d_sae=len(W_dec))
     with full_precision(W_dec):
         return mean_squared_gate(pair_cosines(W_dec, neighbors))

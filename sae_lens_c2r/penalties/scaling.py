@@ -4,9 +4,11 @@ import math
 
 import torch
 from torch import Tensor
+from torch.distributed import ProcessGroup
 
 from sae_lens_c2r.penalties._precision import at_least_float32
 from sae_lens_c2r.penalties.c2r import Gate, Pairs
+from sae_lens_c2r.penalties.processes import join_samples
 
 # The setting that the paper's lambda = 5 was chosen in (Section 6.2): activations of unit
 # RMS norm, Gemma-2-2B's residual stream, chunks of 8,192 latents.
@@ -68,9 +70,18 @@ def _chance_gate(candidates: int, d_in: int, pairs: Pairs, gate: Gate) -> float:
 
 
 @torch.no_grad()
-def typical_norm(sae_in: Tensor) -> Tensor:
-    """Median L2 norm of the inputs that are not 0, ``[..., d_in]``, as a detached scalar."""
+def typical_norm(sae_in: Tensor, *, process_group: ProcessGroup | None = None) -> Tensor:
+    """Median L2 norm of the inputs that are not 0.
+
+    Args:
+        sae_in: The inputs, shape ``[..., d_in]``.
+        process_group: Processes over which the batch is split.
+
+    Returns:
+        A detached scalar, that of the joined batch; 0 where all inputs are.
+    """
     # A mean would be driven by a few massive tokens: a BOS token's norm can be 30 times
     # the others'. Zeros, from padding or a silent generator, say nothing of the scale.
     norms = torch.linalg.vector_norm(sae_in, dim=-1, dtype=at_least_float32(sae_in))
+    norms = join_samples(norms.flatten(), process_group)
     return torch.where(norms == 0, torch.nan, norms).nanmedian().nan_to_num(0.0)

@@ -1,7 +1,6 @@
 """Training processes that are killed, at any moment, and what they leave."""
 
 import hashlib
-import multiprocessing
 import os
 import random
 import resource
@@ -17,9 +16,7 @@ from typing import Any
 
 import yaml
 
-# A process is forked from a server that has imported everything: it starts at once.
-SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload([__name__, "sae_lens_c2r.training.run"])
+from tests.forkserver import SERVER
 
 RELEASE: dict[str, Any] = {
     "name": "known",

@@ -1,0 +1,106 @@
+"""One batch that is split over the processes of a group: what they tell each other of it.
+
+Every process of the group has to make the same calls, in the same order. Where no group is
+given, the batch is this process's, and nothing is sent.
+"""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.distributed import ProcessGroup
+
+
+def join_norms(
+    norms: Float[Tensor, " d_sae"], process_group: ProcessGroup | None
+) -> Float[Tensor, " d_sae"]:
+    r"""L2 norms over the joined batch, from those over each process's part of it.
+
+    .. math::
+        \|Z_{:,i}\|_2 = \Bigl( \sum_r \|Z^{(r)}_{:,i}\|_2^2 \Bigr)^{1/2}
+
+    The backward pass sums the processes' gradients, as that of a sum of their losses. Averaged
+    over the processes, as DistributedDataParallel does, gradients are the joined batch's.
+
+    Args:
+        norms: This process's norms.
+        process_group: The processes.
+
+    Returns:
+        The joined norms, the same in every process, with gradient 0 where they are 0.
+    """
+    if process_group is None:
+        return norms
+    energy: Tensor = _Sum.apply(norms.square(), process_group)  # type: ignore[no-untyped-call]
+    return torch.where(energy > 0, torch.where(energy > 0, energy, 1.0).sqrt(), 0.0)
+
+
+class _Sum(torch.autograd.Function):
+    """The sum over the processes, in the backward pass as well."""
+
+    @staticmethod
+    def forward(addend: Tensor, process_group: ProcessGroup) -> Tensor:
+        total = addend.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total, group=process_group)
+        return total
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ProcessGroup], _: Tensor) -> None:
+        ctx.process_group = inputs[1]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return _Sum.apply(gradient, ctx.process_group), None  # type: ignore[no-untyped-call]
+
+
+def join_samples(
+    values: Float[Tensor, " samples"], process_group: ProcessGroup | None
+) -> Float[Tensor, " joined"]:
+    """One value for each sample of the joined batch, of whose parts none need be as long."""
+    if process_group is None:
+        return values
+    n_processes = dist.get_world_size(process_group)
+    sizes = torch.tensor([len(values)], device=values.device)
+    sizes = _gather(sizes, n_processes, process_group)
+    longest = int(sizes.max())
+    padded = values.new_zeros(longest)
+    padded[: len(values)] = values
+    parts = _gather(padded, n_processes, process_group).split(longest)
+    return torch.cat([part[:size] for part, size in zip(parts, sizes.tolist(), strict=True)])
+
+
+def _gather(part: Tensor, n_processes: int, process_group: ProcessGroup) -> Tensor:
+    parts = [torch.empty_like(part) for _ in range(n_processes)]
+    dist.all_gather(parts, part, group=process_group)
+    return torch.cat(parts)
+
+
+def total(number: int, process_group: ProcessGroup | None, *, device: torch.device) -> int:
+    """The sum of a number over the processes, sent by a device that the group can read."""
+    if process_group is None:
+        return number
+    sent = torch.tensor(number, device=device)
+    dist.all_reduce(sent, group=process_group)
+    return int(sent)
+
+
+def agree(order: Int[Tensor, " d_sae"], process_group: ProcessGroup | None) -> None:
+    """Take over, in place, the order that the first process of the group has."""
+    if process_group is not None:
+        dist.broadcast(order, src=dist.get_global_rank(process_group, 0), group=process_group)
+
+
+def share_of(n_chunks: int, process_group: ProcessGroup | None) -> range:
+    """Which chunks of a search are this process's."""
+    if process_group is None:
+        return range(n_chunks)
+    own, n_processes = dist.get_rank(process_group), dist.get_world_size(process_group)
+    return range(own, n_chunks, n_processes)
+
+
+def join_shares(neighbors: Int[Tensor, " d_sae"], process_group: ProcessGroup | None) -> None:
+    """Fill in, in place, what other processes have found; what is theirs has to be 0."""
+    if process_group is not None:
+        dist.all_reduce(neighbors, group=process_group)

@@ -1,0 +1,211 @@
+"""Batches split over processes: penalties, gradients and training are the joined batch's."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from sae_lens_c2r import c2r_penalty, nearest_neighbors
+from sae_lens_c2r.penalties import orthogonality_penalty, step_generator, typical_norm
+from tests.architectures.training import make_sae, step_input
+from tests.forkserver import SERVER
+
+D_SAE, D_IN = 20, 6
+SIZES = [5, 3, 4]  # samples of each process: none need be as many
+ARCHITECTURES = ["topk_c2r", "abstopk_c2r", "standard_c2r", "jumprelu_c2r", "gated_c2r"]
+OPTIONS: dict[str, dict[str, Any]] = {
+    "exact": {"chunk_size": None},
+    "chunks": {"chunk_size": 6},
+    "more processes than chunks": {"chunk_size": 15},
+    "exponent": {"chunk_size": 6, "exponent": 1.7},
+    "all pairs": {"chunk_size": 6, "pairs": "all"},
+    "no gate": {"chunk_size": 6, "gate": "none"},
+    "sparse": {"chunk_size": 6, "sparse": True},
+}
+
+
+def in_processes(n: int, work: Callable[..., Any], *arguments: Any, folder: Path) -> list[Any]:
+    """What a function returns in each of n processes of a group."""
+    processes = [
+        SERVER.Process(target=_work, args=(rank, n, folder, work, arguments))
+        for rank in range(n)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(timeout=120)
+        process.kill()
+    return [torch.load(folder / f"{rank}.pt") for rank in range(n)]
+
+
+def _work(
+    rank: int, n: int, folder: Path, work: Callable[..., Any], arguments: tuple[Any, ...]
+) -> None:
+    torch.set_num_threads(1)
+    store = dist.FileStore(str(folder / "store"), n)
+    dist.init_process_group(
+        "gloo", store=store, rank=rank, world_size=n, timeout=timedelta(seconds=60)
+    )
+    torch.save(work(rank, *arguments), folder / f"{rank}.pt")
+    dist.destroy_process_group()
+
+
+def batch() -> tuple[list[Tensor], Tensor]:
+    """The parts of a batch, and a decoder: with silent latents, here and everywhere."""
+    generator = torch.Generator().manual_seed(0)
+    acts = torch.rand(sum(SIZES), D_SAE, generator=generator, dtype=torch.float64)
+    acts[:, 3] = 0
+    acts[: SIZES[0], 7] = 0
+    W_dec = torch.randn(D_SAE, D_IN, generator=generator, dtype=torch.float64)
+    return list(acts.split(SIZES)), W_dec
+
+
+def penalty_and_gradients(
+    acts: Tensor, W_dec: Tensor, *, sparse: bool = False, **options: Any
+) -> tuple[Tensor, Tensor, Tensor]:
+    acts, W_dec = acts.clone().requires_grad_(), W_dec.clone().requires_grad_()
+    value = c2r_penalty(
+        acts.to_sparse() if sparse else acts,
+        W_dec,
+        generator=step_generator(0, 0),
+        **options,
+    )
+    value.backward()
+    assert acts.grad is not None
+    in_W_dec = torch.zeros_like(W_dec) if W_dec.grad is None else W_dec.grad  # without a gate
+    return value.detach(), acts.grad, in_W_dec
+
+
+def all_penalties(rank: int) -> dict[str, tuple[Tensor, Tensor, Tensor]]:
+    parts, W_dec = batch()
+    acts = parts[rank]
+    return {
+        name: penalty_and_gradients(acts, W_dec, process_group=dist.group.WORLD, **options)
+        for name, options in OPTIONS.items()
+    }
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_the_penalty_and_its_gradients_are_those_of_the_joined_batch(
+    n: int, tmp_path: Path
+) -> None:
+    found = in_processes(n, all_penalties, folder=tmp_path)
+    parts, W_dec = batch()
+    joined = torch.cat(parts[:n])
+    for name, options in OPTIONS.items():
+        value, in_acts, in_W_dec = penalty_and_gradients(joined, W_dec, **options)
+        for each in found:
+            torch.testing.assert_close(each[name][0], value, rtol=1e-12, atol=0)
+        # Averaged over the processes, as those of the weights will be.
+        in_parts = torch.cat([each[name][1] for each in found]) / n
+        torch.testing.assert_close(in_parts, in_acts, rtol=1e-11, atol=1e-14)
+        averaged = sum(each[name][2] for each in found) / n
+        torch.testing.assert_close(averaged, in_W_dec, rtol=1e-11, atol=1e-14)
+
+
+def searches(rank: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    group = dist.group.WORLD
+    _, W_dec = batch()
+    seeded = nearest_neighbors(
+        W_dec, chunk_size=4, generator=step_generator(0, 0), process_group=group
+    )
+    other_seeds = nearest_neighbors(
+        W_dec, chunk_size=4, generator=step_generator(rank, 0), process_group=group
+    )
+    unseeded = nearest_neighbors(W_dec, chunk_size=4, process_group=group)
+    return seeded, other_seeds, unseeded, orthogonality_penalty(W_dec, process_group=group)
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_all_processes_get_the_search_that_they_share(n: int, tmp_path: Path) -> None:
+    found = in_processes(n, searches, folder=tmp_path)
+    _, W_dec = batch()
+    alone = nearest_neighbors(W_dec, chunk_size=4, generator=step_generator(0, 0))
+    for seeded, other_seeds, unseeded, orthogonality in found:
+        assert torch.equal(seeded, alone)
+        assert torch.equal(other_seeds, alone), "not the chunks of the first process"
+        assert torch.equal(unseeded, found[0][2])
+        assert orthogonality == orthogonality_penalty(W_dec)
+
+
+def typical_norms(rank: int) -> Tensor:
+    parts, _ = batch()
+    return typical_norm(parts[rank], process_group=dist.group.WORLD)
+
+
+def test_the_typical_norm_is_that_of_the_joined_batch(tmp_path: Path) -> None:
+    parts, _ = batch()
+    for norm in in_processes(3, typical_norms, folder=tmp_path):
+        assert norm == typical_norm(torch.cat(parts))
+
+
+def trained(rank: int | None, n: int, architecture: str) -> dict[str, Any]:
+    """A few steps, by one of n processes or by one with all of the batch."""
+    sae = make_sae(architecture, dtype="float64", c2r_interval=2, c2r_chunk_size=20)
+    group = sae.process_group = None if rank is None else dist.group.WORLD
+    optimizer = torch.optim.Adam(sae.parameters(), lr=0.01)
+    metrics = []
+    for step in range(5):
+        generator = torch.Generator().manual_seed(step)
+        sae_in = torch.randn(n * 8, sae.cfg.d_in, generator=generator, dtype=torch.float64)
+        if rank is not None:
+            sae_in = sae_in.chunk(n)[rank]
+        # Only the first process logs, as is usual.
+        logging = rank in (None, 0)
+        output = sae.training_forward_pass(
+            step_input(sae, step + 1, sae_in=sae_in, logging=logging)
+        )
+        metrics.append(
+            {name: float(value) for name, value in output.metrics.items() if "c2r" in name}
+        )
+        output.loss.backward()
+        if group is not None:
+            for parameter in sae.parameters():
+                if parameter.grad is not None:
+                    dist.all_reduce(parameter.grad, group=group)
+                    parameter.grad /= n
+        optimizer.step()
+        optimizer.zero_grad()
+    return {"weights": sae.state_dict(), "metrics": metrics}
+
+
+def trained_all(rank: int, n: int) -> dict[str, dict[str, Any]]:
+    return {architecture: trained(rank, n, architecture) for architecture in ARCHITECTURES}
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_training_is_that_on_the_joined_batch(n: int, tmp_path: Path) -> None:
+    found = in_processes(n, trained_all, n, folder=tmp_path)
+    for architecture in ARCHITECTURES:
+        alone = trained(None, n, architecture)
+        for each in found:
+            torch.testing.assert_close(
+                each[architecture]["weights"],
+                alone["weights"],
+                rtol=1e-6,
+                atol=1e-7,  # JumpReLU keeps thresholds in float32
+            )
+            # Measured where a penalty is due; alone, also for the first log.
+            for step in range(1, 5):
+                metrics = each[architecture]["metrics"][step]
+                assert metrics == pytest.approx(alone["metrics"][step], rel=1e-9)
+
+
+def wrong_group(_rank: int) -> str:
+    group = dist.new_group([0])
+    try:
+        c2r_penalty(torch.rand(3, D_SAE), torch.randn(D_SAE, D_IN), process_group=group)
+    except TypeError as error:
+        return str(error)
+    return "no error"
+
+
+def test_a_group_of_others_is_refused(tmp_path: Path) -> None:
+    inside, outside = in_processes(2, wrong_group, folder=tmp_path)
+    assert inside == "no error"
+    assert "Parameter `process_group` should be None or a torch.distributed" in outside
