@@ -21,6 +21,7 @@ from safetensors.torch import load_file, save_file
 from tests import properties
 from tests.architectures.training import (
     D_IN,
+    backbone_of,
     coefficients,
     hierarchy,
     make_config,
@@ -46,11 +47,6 @@ INFERENCE_FORM = {
     "standard_c2r": "standard",
     "topk_c2r": "topk",
 }
-
-
-def backbone_of(architecture: str) -> str:
-    """The architecture without the last of our penalties."""
-    return "batchtopk" if architecture == "ort" else architecture.removesuffix("_c2r")
 
 
 def penalties(losses: dict[str, torch.Tensor]) -> list[str]:

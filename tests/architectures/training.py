@@ -20,11 +20,17 @@ from tests.strategies import ARCHITECTURES
 D_IN, D_SAE, BATCH = 16, 64, 32
 
 
+def backbone_of(architecture: str) -> str:
+    """The architecture without the last of our penalties."""
+    return "batchtopk" if architecture == "ort" else architecture.removesuffix("_c2r")
+
+
 def make_config(architecture: str, **options: Any) -> TrainingSAEConfig:
-    """A config with the options that the architecture cannot do without."""
+    """A config of ours, or of a backbone, with the options that it cannot do without."""
     _, config_class = get_sae_training_class(architecture)
     sizes = {"d_in": D_IN, "d_sae": D_SAE}
-    config = {**sizes, **ARCHITECTURES[architecture], **options}
+    ours = architecture if architecture in ARCHITECTURES else f"{architecture}_c2r"
+    config = {**sizes, **ARCHITECTURES[ours], **options}
     if "matryoshka_widths" in config:  # none may be larger than d_sae
         config["matryoshka_widths"] = sorted({1 + config["d_sae"] // 4, config["d_sae"]})
     return config_class(**config)

@@ -1,6 +1,6 @@
 """The stream of activations: SAELens's, batch by batch, and the same after any interruption."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
 from itertools import islice, repeat
 from typing import Any
@@ -14,16 +14,9 @@ from sae_lens.training.activations_store import ActivationsStore
 from sae_lens.training.mixing_buffer import mixing_buffer
 from sae_lens.training.prefetch import PrefetchingIterator
 from torch import Tensor
-from transformer_lens import HookedTransformer, HookedTransformerConfig
-from transformers import AutoTokenizer
 
-from sae_lens_c2r.demo.minilm import model_folder
 from sae_lens_c2r.training.stream import ActivationStream, MixingBuffer
-
-HOOK = "blocks.0.hook_resid_post"
-CONTEXT = 8
-TOKENS = {"tokens": [[(7 * row + i) % 50 for i in range(CONTEXT)] for row in range(23)]}
-TEXTS = {"text": ["one", "a longer text " * 9, "of many words " * 30, "and so on"] * 3}
+from tests.language_model import CONTEXT, D_MODEL, HOOK, rows_of_tokens, texts, tiny_model
 
 
 def counting(sizes: list[int]) -> Iterator[Tensor]:
@@ -54,24 +47,14 @@ def test_the_buffer_is_that_of_sae_lens(
         assert torch.equal(found, batch)
 
 
-@pytest.fixture(scope="module")
-def model() -> HookedTransformer:
-    """One block, with a real tokenizer."""
-    tokenizer = AutoTokenizer.from_pretrained(model_folder())
-    config = HookedTransformerConfig(
-        n_layers=1, d_model=6, n_ctx=CONTEXT, d_head=3, act_fn="relu", seed=0
-    )
-    with pytest.warns(DeprecationWarning, match="HookedTransformer is deprecated"):
-        return HookedTransformer(config, tokenizer=tokenizer)
-
-
-def make_store(model: HookedTransformer, data: dict[str, Any], **options: Any) -> Any:
-    return ActivationsStore.from_config_multi_hook(
+def make_store(data: Dataset, *, seed: int, **options: Any) -> Any:
+    """SAELens's store, and torch seeded after all that is random of its making."""
+    store = ActivationsStore.from_config_multi_hook(
         **{
-            "model": model,
-            "dataset": Dataset.from_dict(data),
+            "model": tiny_model(),
+            "dataset": data,
             "hook_names": [HOOK],
-            "hook_d_ins": {HOOK: 6},
+            "hook_d_ins": {HOOK: D_MODEL},
             "streaming": False,
             "context_size": CONTEXT,
             "n_batches_in_buffer": 5,
@@ -85,39 +68,41 @@ def make_store(model: HookedTransformer, data: dict[str, Any], **options: Any) -
             **options,
         }
     )
+    torch.manual_seed(seed)
+    return store
 
 
-CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "rows of tokens": (TOKENS, {}),
-    "texts": (TEXTS, {}),
-    "without mixing": (TOKENS, {"activations_mixing_fraction": 0.0}),
-    "a slice of each row": (TOKENS, {"seqpos_slice": (2, -1), "n_batches_in_buffer": 9}),
-    "without some tokens": (TOKENS, {"exclude_special_tokens": torch.tensor([0, 3, 7])}),
+CASES: dict[str, tuple[Callable[[], Dataset], dict[str, Any]]] = {
+    "rows of tokens": (rows_of_tokens, {}),
+    "texts": (texts, {}),
+    "streamed": (lambda: rows_of_tokens().to_iterable_dataset(), {}),
+    "without mixing": (rows_of_tokens, {"activations_mixing_fraction": 0.0}),
+    "a slice of each row": (
+        rows_of_tokens,
+        {"seqpos_slice": (2, -1), "n_batches_in_buffer": 9},
+    ),
+    "without some tokens": (
+        rows_of_tokens,
+        {"exclude_special_tokens": torch.tensor([0, 3, 7])},
+    ),
 }
 
 
 @pytest.mark.filterwarnings("ignore:All samples in the training dataset", "ignore:Dataset is")
 @pytest.mark.parametrize("prefetch", [0, 1, 3])
 @pytest.mark.parametrize("case", CASES)
-def test_a_stream_is_that_of_sae_lens_and_continues(
-    model: HookedTransformer, case: str, prefetch: int
-) -> None:
+def test_a_stream_is_that_of_sae_lens_and_continues(case: str, prefetch: int) -> None:
     data, options = CASES[case]
-    torch.manual_seed(0)
-    theirs: Any = make_store(model, data, **options).get_multi_hook_data_loader()
+    theirs = make_store(data(), seed=0, **options).get_multi_hook_data_loader()
     expected = [batch[HOOK] for batch in islice(theirs, 60)]  # several epochs
     for n_before in (1, 7, 23, 40):
-        torch.manual_seed(0)
-        stream = ActivationStream(
-            make_store(model, data, **options), prefetch=prefetch, state=None
-        )
+        store = make_store(data(), seed=0, **options)
+        stream = ActivationStream(store, prefetch=prefetch, state=None)
         with reading(stream) as batches:
             before = [next(batches)[HOOK] for _ in range(n_before)]
             state = stream.state()
-        torch.manual_seed(1)
-        stream = ActivationStream(
-            make_store(model, data, **options), prefetch=prefetch, state=state
-        )
+        store = make_store(data(), seed=1, **options)
+        stream = ActivationStream(store, prefetch=prefetch, state=state)
         with reading(stream) as batches:
             after = [next(batches)[HOOK] for _ in range(len(expected) - n_before)]
         for found, batch in zip([*before, *after], expected, strict=True):
@@ -131,16 +116,13 @@ def reading(stream: ActivationStream) -> Any:
     return nullcontext(stream.batches)
 
 
-def test_what_is_resumed_twice_before_it_has_taken_what_lay_ahead_continues(
-    model: HookedTransformer,
-) -> None:
-    torch.manual_seed(0)
-    theirs: Any = make_store(model, TOKENS).get_multi_hook_data_loader()
+def test_what_is_resumed_twice_before_it_has_taken_what_lay_ahead_continues() -> None:
+    theirs = make_store(rows_of_tokens(), seed=0).get_multi_hook_data_loader()
     expected = [batch[HOOK] for batch in islice(theirs, 30)]
-    torch.manual_seed(0)
     state, found = None, []
-    for _ in range(15):
-        stream = ActivationStream(make_store(model, TOKENS), prefetch=4, state=state)
+    for each in range(15):
+        store = make_store(rows_of_tokens(), seed=each)
+        stream = ActivationStream(store, prefetch=4, state=state)
         with reading(stream) as batches:
             found += [next(batches)[HOOK] for _ in range(2)]
             state = stream.state()

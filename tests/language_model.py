@@ -1,0 +1,36 @@
+"""A language model of one block, with text, for SAELens's own runners."""
+
+from functools import cache
+
+import pytest
+from datasets import Dataset
+from transformer_lens import HookedTransformer, HookedTransformerConfig
+from transformers import AutoTokenizer
+
+from sae_lens_c2r.demo.minilm import model_folder
+
+HOOK = "blocks.0.hook_resid_post"
+CONTEXT, D_MODEL = 8, 6
+TEXTS = ["one", "a longer text " * 9, "of many words " * 30, "and so on"] * 3
+
+
+@cache
+def tiny_model() -> HookedTransformer:
+    """Random weights, and a real tokenizer."""
+    config = HookedTransformerConfig(
+        n_layers=1, d_model=D_MODEL, n_ctx=CONTEXT, d_head=3, act_fn="relu", seed=0
+    )
+    with pytest.warns(DeprecationWarning, match="HookedTransformer is deprecated"):
+        return HookedTransformer(
+            config, tokenizer=AutoTokenizer.from_pretrained(model_folder())
+        )
+
+
+def rows_of_tokens(n_rows: int = 23) -> Dataset:
+    return Dataset.from_dict(
+        {"tokens": [[(7 * row + i) % 50 for i in range(CONTEXT)] for row in range(n_rows)]}
+    )
+
+
+def texts() -> Dataset:
+    return Dataset.from_dict({"text": TEXTS})
