@@ -172,7 +172,7 @@ def runner_config(
                 training_samples=source.training_samples,
                 **common,
             )
-        return MultiSAETrainingRunnerConfig(
+        config = MultiSAETrainingRunnerConfig(
             saes={sae_id: plan.saes[sae_id] for sae_id in sae_ids},
             hook_names=source.hook_name,
             model_name=source.name or source.hub_id,
@@ -181,6 +181,10 @@ def runner_config(
             training_tokens=source.training_tokens,
             **common,
         )
+        if source.revision is not None:  # beside what SAELens puts there
+            assert config.model_from_pretrained_kwargs is not None
+            config.model_from_pretrained_kwargs["revision"] = source.revision
+        return config
     except (TypeError, ValueError, KeyError) as error:
         raise ReleaseError(f"SAELens refuses the runner's fields. {error}") from None
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sae_lens_c2r.registry import read_release
+from sae_lens_c2r.registry import find_release, read_release
 from sae_lens_c2r.release import ReleaseError
-from sae_lens_c2r.training.plan import make_plan
+from sae_lens_c2r.training.plan import make_plan, runner_config
 from sae_lens_c2r.training.summary import print_plan
 from tests.test_registry import SHIPPED, write
 
@@ -58,6 +58,8 @@ def test_sizes_are_those_of_the_weights(tmp_path: Path) -> None:
         ({"sae": {"d_in": 8, "d_sae": 8, "device": "cuda"}}, "`sae.device` should be a field"),
         ({"runner": {"batchsize": 100}}, "`runner.batchsize` should be a field of SAELens's"),
         ({"runner": {"output_path": "x"}}, "`runner.output_path` should be a field"),
+        ({"runner": {"n_checkpoints": 3}}, "`runner.n_checkpoints` should be a field"),
+        ({"runner": {"logger": {"wandb": 1}}}, "`runner.logger.wandb` should be a field"),
         (
             {"grids": [{"id": "x", "axes": {"architecture": ["c2r"]}}]},
             "`architecture` should be one of",
@@ -84,3 +86,24 @@ def test_what_sae_lens_does_not_know_is_named(
 def test_an_unknown_id_is_answered_with_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(ReleaseError, match=r"ids of the release: width_1k.*Found 'topk'"):
         make_plan(read_release(write(tmp_path)), device="cpu", only=("topk",))
+
+
+def test_the_models_revision_is_what_sae_lens_loads() -> None:
+    changes = {"language_model.revision": "abc"}
+    plan = make_plan(
+        read_release(find_release("gemma-2-2b-layer-12"), changes=changes), device="cpu"
+    )
+    config = runner_config(plan, sae_ids=list(plan.saes))
+    assert config.model_from_pretrained_kwargs == {  # type: ignore[union-attr]
+        "center_writing_weights": False,
+        "revision": "abc",
+    }
+
+
+def test_logging_is_the_releases_to_choose(tmp_path: Path) -> None:
+    chosen = {"runner": {"logger": {"wandb_project": "mine", "wandb_log_frequency": 5}}}
+    for changed, logs in (({}, False), (chosen, True)):
+        plan = make_plan(read_release(write(tmp_path, **changed)), device="cpu")
+        config = runner_config(plan, sae_ids=["width_1k/topk_k2"])
+        assert config.logger.log_to_wandb == logs
+    assert config.logger.wandb_project == "mine"
