@@ -154,6 +154,56 @@ def train(
     console.print(f"{len(folders)} SAEs trained, in {out}.")
 
 
+@app.command()
+def inspect(
+    saes: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SAE...",
+            help="A folder of one SAE or of many, or a release followed by an SAE's id.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The report.")] = Path("report.html"),
+    figure: Annotated[
+        Path | None, typer.Option(help="The picture alone, as SVG.", show_default="none")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Torch device.", show_default="cuda if there is one")
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the files of an earlier report.")
+    ] = False,
+) -> None:
+    """Measure the decoders of any SAELens SAEs, and write a report to look at."""
+    console = Console()
+    console.print("Loading SAELens ...")
+    import torch
+
+    from sae_lens_c2r.inspection.report import picture, report_html, terminal_table
+    from sae_lens_c2r.inspection.run import check_free
+    from sae_lens_c2r.inspection.run import inspect as inspect_all
+    from sae_lens_c2r.inspection.sources import InspectionError, find_sources
+
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    failed: list[str] = []
+    try:
+        for path in (out, figure):
+            if path is not None:
+                check_free(path, overwrite=overwrite)
+        sources = find_sources(saes, on_error=failed.append)
+        found = inspect_all(sources, device=device, on_error=failed.append)
+        if found:
+            console.print(terminal_table(found))
+            out.write_text(report_html(found), encoding="utf-8")
+            console.print(f"Report: {out}", markup=False)
+        if found and figure is not None:
+            figure.write_text(picture(found) + "\n", encoding="utf-8")
+    except (InspectionError, OSError) as error:
+        _fail(str(error))
+    if failed:
+        _fail("\n".join(failed))
+
+
 def _fail(reason: str, *, code: int = 1) -> NoReturn:
     print(reason, file=sys.stderr)
     raise typer.Exit(code)

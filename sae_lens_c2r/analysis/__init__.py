@@ -5,6 +5,7 @@ from sae_lens_c2r.analysis.similarity import (
     RedundantPairs,
     chance_composition,
     composition,
+    count_pairs,
     max_cosines,
     redundant_pairs,
 )
@@ -23,6 +24,7 @@ __all__ = [
     "chance_composition",
     "composition",
     "consolidation_threshold",
+    "count_pairs",
     "energies",
     "latents_of_features",
     "max_cosines",

@@ -1,6 +1,7 @@
 """How alike the decoder's rows are: composition, its chance level, redundant pairs."""
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -73,6 +74,36 @@ def chance_composition(d_sae: int, d_in: int) -> float:
     return 1 - torch.trapezoid(at_most * angle.cos(), angle).item()
 
 
+@torch.no_grad()
+def count_pairs(W_dec: Tensor, *, above: Sequence[float]) -> list[int]:
+    """How many unordered pairs of latents have decoder rows with a cosine over a threshold.
+
+    Args:
+        W_dec: Decoder, shape ``[d_sae, d_in]``.
+        above: Thresholds.
+
+    Returns:
+        A count for each threshold.
+    """
+    counts = [0] * len(above)
+    for _, tile in _tiles_of_cosines(W_dec):
+        for number, threshold in enumerate(above):
+            counts[number] += int((tile > threshold).sum())
+    return counts
+
+
+def _tiles_of_cosines(W_dec: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """Numbers of a first row, and cosines from it on with later rows; -inf is no pair."""
+    check_decoder(W_dec)
+    with full_precision(W_dec):
+        unit = unit_rows(W_dec)
+        size = rows_per_tile(len(unit), unit.dtype, unit.device)
+        for start in range(0, len(unit), size):
+            tile = unit[start : start + size] @ unit[start:].T
+            no_pair = torch.ones_like(tile, dtype=torch.bool).tril()
+            yield start, tile.masked_fill_(no_pair, -math.inf)
+
+
 @dataclass(frozen=True)
 class RedundantPairs:
     """Pairs of latents, the most alike first."""
@@ -95,15 +126,10 @@ def redundant_pairs(W_dec: Tensor, *, above: float) -> RedundantPairs:
     Returns:
         The pairs, by falling cosine.
     """
-    check_decoder(W_dec)
     latents, cosines = [], []
-    with full_precision(W_dec):
-        unit = unit_rows(W_dec)
-        size = rows_per_tile(len(unit), unit.dtype, unit.device)
-        for start in range(0, len(unit), size):
-            tile = unit[start : start + size] @ unit[start:].T
-            found = (tile > above).triu(diagonal=1).nonzero()
-            latents.append(found + start)
-            cosines.append(tile[found[:, 0], found[:, 1]])
+    for start, tile in _tiles_of_cosines(W_dec):
+        found = (tile > above).nonzero()
+        latents.append(found + start)
+        cosines.append(tile[found[:, 0], found[:, 1]])
     order = torch.cat(cosines).argsort(descending=True)
     return RedundantPairs(torch.cat(latents)[order], torch.cat(cosines)[order])

@@ -13,7 +13,7 @@ from torch import Tensor
 from sae_lens_c2r.analysis import (
     chance_composition,
     composition,
-    redundant_pairs,
+    count_pairs,
 )
 from sae_lens_c2r.demo.minilm import CLS, PAD, SEP
 from sae_lens_c2r.demo.settings import HOOK_NAME
@@ -110,13 +110,14 @@ def evaluate(sae: SAE[Any], held_out: HeldOut, *, tokens_per_second: float) -> M
     fired = times_fired(sae, held_out)
     for inputs, feature_acts in encode(sae, held_out):
         explained_variance.add_batch(sae.decode(feature_acts), inputs)
+    pairs_above_0_9, pairs_above_0_7 = count_pairs(sae.W_dec, above=(0.9, 0.7))
     return Metrics(
         explained_variance=explained_variance.compute(),
         l0=fired.sum().item() / len(held_out.activations),
         composition=composition(sae.W_dec),
         chance_composition=chance_composition(*sae.W_dec.shape),
-        pairs_above_0_9=len(redundant_pairs(sae.W_dec, above=0.9)),
-        pairs_above_0_7=len(redundant_pairs(sae.W_dec, above=0.7)),
+        pairs_above_0_9=pairs_above_0_9,
+        pairs_above_0_7=pairs_above_0_7,
         dead_latents=int((fired == 0).sum()),
         tokens_per_second=tokens_per_second,
     )

@@ -27,12 +27,13 @@ from sae_lens_c2r.demo.evaluation import (
     evaluate,
     held_out_activations,
 )
-from sae_lens_c2r.demo.figures import max_cosine_histogram, training_curves
+from sae_lens_c2r.demo.figures import COLORS, training_curves
 from sae_lens_c2r.demo.minilm import model_folder
 from sae_lens_c2r.demo.reload import check_reload
 from sae_lens_c2r.demo.report import metrics_table, report_html, terminal_table
 from sae_lens_c2r.demo.settings import PLAIN, REGULARIZED, DemoSettings
 from sae_lens_c2r.demo.training import Trained, train
+from sae_lens_c2r.figures import max_cosine_histogram
 
 HELD_OUT_SHARE = 0.1
 RELOADED_TOKENS = 512
@@ -137,7 +138,8 @@ def _report(
         metrics_table(metrics),
         histogram=max_cosine_histogram(
             {name: max_cosines(sae.W_dec) for name, sae in saved.items()},
-            metrics[PLAIN].chance_composition,
+            [metrics[PLAIN].chance_composition],
+            colors=COLORS,
         ),
         curves=training_curves(trained.histories),
         pairs=pairs_in_context(

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from sae_lens_c2r.analysis import (
     chance_composition,
     composition,
+    count_pairs,
     max_cosines,
     redundant_pairs,
 )
@@ -42,6 +43,12 @@ def test_redundant_pairs_are_all_pairs_above_the_threshold(case: Case, above: fl
     )
     assert found.cosines.tolist() == sorted(found.cosines.tolist(), reverse=True)
     assert all(pair in pairs for pair, cosine in expected.items() if cosine > above + 1e-12)
+
+
+@given(case=cases(), above=st.lists(st.floats(-1, 1), min_size=1, max_size=3))
+def test_pairs_are_counted_as_they_are_found(case: Case, above: list[float]) -> None:
+    found = [len(redundant_pairs(case.W_dec, above=threshold)) for threshold in above]
+    assert count_pairs(case.W_dec, above=above) == found
 
 
 def test_tiles_do_not_change_the_pairs(monkeypatch: pytest.MonkeyPatch) -> None:

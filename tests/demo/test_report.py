@@ -8,10 +8,11 @@ from rich.console import Console
 
 from sae_lens_c2r.demo.contexts import Counterpart, Latent, PairInContext, TokenInContext
 from sae_lens_c2r.demo.evaluation import Metrics
-from sae_lens_c2r.demo.figures import max_cosine_histogram, training_curves
+from sae_lens_c2r.demo.figures import training_curves
 from sae_lens_c2r.demo.report import metrics_table, report_html, terminal_table
 from sae_lens_c2r.demo.settings import PLAIN, REGULARIZED
 from sae_lens_c2r.demo.training import History
+from sae_lens_c2r.figures import max_cosine_histogram
 
 METRICS = Metrics(
     explained_variance=0.8123,
@@ -37,7 +38,7 @@ def render(pairs: list[PairInContext]) -> str:
     }
     return report_html(
         metrics_table({PLAIN: METRICS, REGULARIZED: METRICS}),
-        histogram=max_cosine_histogram({PLAIN: torch.rand(50)}, chance_level=0.2),
+        histogram=max_cosine_histogram({PLAIN: torch.rand(50)}, [0.2]),
         curves=training_curves(histories),
         pairs=pairs,
         folder="out/batchtopk_c2r",

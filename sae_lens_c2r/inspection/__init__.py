@@ -1,0 +1,1 @@
+"""What can be seen of any SAE: the command `sae-lens-c2r inspect`."""

@@ -1,0 +1,83 @@
+"""What the weights of an SAE say, without any data."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from sae_lens import SAE, TrainingSAE
+from torch import Tensor
+
+from sae_lens_c2r.analysis import chance_composition, count_pairs, max_cosines
+
+THRESHOLDS = (0.9, 0.7)
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What can be told of an SAE from its weights and its config.
+
+    Args:
+        name: What it is called.
+        architecture: SAELens's name of its form.
+        trained_as: SAELens's name of what it was trained as, where that is known.
+        d_in: Dimension of the inputs.
+        d_sae: Latents.
+        max_cosines: Every latent's highest cosine with another one's decoder row.
+        composition: Their mean, the paper's feature composition.
+        chance_composition: What that is for random directions.
+        pairs: Pairs of latents with a cosine above each of `THRESHOLDS`.
+        decoder_norms: Lengths of the decoder's rows.
+        metadata: What SAELens wrote of its training: model, hook, data.
+    """
+
+    name: str
+    architecture: str
+    trained_as: str | None
+    d_in: int
+    d_sae: int
+    max_cosines: Tensor
+    composition: float
+    chance_composition: float
+    pairs: list[int]
+    decoder_norms: Tensor
+    metadata: dict[str, Any]
+
+    @property
+    def zero_rows(self) -> int:
+        """Latents whose decoder row is 0: they say nothing."""
+        return int((self.decoder_norms == 0).sum())
+
+
+@torch.no_grad()
+def inspect_sae(sae: SAE[Any] | TrainingSAE[Any], name: str) -> Inspection:
+    """Measure an SAE's decoder.
+
+    Args:
+        sae: Any SAE of SAELens's.
+        name: What to call it.
+
+    Returns:
+        What was found.
+
+    Raises:
+        ValueError: If a weight is not finite.
+    """
+    for weight, tensor in sae.state_dict().items():
+        if not tensor.isfinite().all():
+            raise ValueError(f"`{weight}` should be finite. Found NaN or infinity.")
+    W_dec = sae.W_dec.detach()
+    cosines = max_cosines(W_dec)
+    metadata = dict(sae.cfg.metadata.to_dict())
+    return Inspection(
+        name=name,
+        architecture=sae.cfg.architecture(),
+        trained_as=metadata.get("training_architecture"),
+        d_in=sae.cfg.d_in,
+        d_sae=sae.cfg.d_sae,
+        max_cosines=cosines.cpu(),
+        composition=cosines.mean().item(),
+        chance_composition=chance_composition(*W_dec.shape),
+        pairs=count_pairs(W_dec, above=THRESHOLDS),
+        decoder_norms=W_dec.norm(dim=-1).cpu(),
+        metadata=metadata,
+    )

@@ -1,0 +1,103 @@
+"""Where SAEs to look at come from: folders on disk, and the Hub."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sae_lens import SAE, TrainingSAE
+from sae_lens.constants import SAE_CFG_FILENAME
+from sae_lens.registry import SAE_CLASS_REGISTRY, SAE_TRAINING_CLASS_REGISTRY
+
+
+class InspectionError(ValueError):
+    """What keeps an SAE from being looked at, in one line for its user."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """An SAE that can be loaded.
+
+    Args:
+        name: What it is called where it is shown.
+        folder: Where it lies, or
+        release: the release that SAELens loads it from, with
+        sae_id: its id there.
+    """
+
+    name: str
+    folder: Path | None = None
+    release: str | None = None
+    sae_id: str | None = None
+
+    def load(self, device: str) -> SAE[Any] | TrainingSAE[Any]:
+        """Load it.
+
+        Args:
+            device: Where to.
+
+        Returns:
+            The SAE, in the form in which it was saved.
+
+        Raises:
+            InspectionError: If it cannot be loaded.
+        """
+        try:
+            if self.folder is None:
+                return SAE.from_pretrained(self.release or "", self.sae_id or "", device=device)
+            return _class_of(self.folder).load_from_disk(self.folder, device=device)
+        except InspectionError:
+            raise
+        except Exception as error:  # SAELens, safetensors and the Hub raise many kinds
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise InspectionError(f"{self.name}: cannot be loaded. {reason}") from error
+
+
+def find_sources(arguments: Sequence[str], *, on_error: Callable[[str], None]) -> list[Source]:
+    """Read what a command line names.
+
+    Args:
+        arguments: Folders, each of an SAE or of many, and pairs of a release and an id.
+        on_error: Told, in one line, of each that is neither.
+
+    Returns:
+        The other SAEs, in order, each once.
+    """
+    sources: list[Source] = []
+    rest = list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        if Path(argument).is_dir():
+            in_folder = _in_folder(Path(argument))
+            if not in_folder:
+                on_error(f"{argument}: should have a {SAE_CFG_FILENAME}, or folders with one.")
+            sources.extend(in_folder)
+        elif rest and not Path(rest[0]).is_dir() and not Path(argument).exists():
+            sae_id = rest.pop(0)
+            sources.append(Source(f"{argument} {sae_id}", release=argument, sae_id=sae_id))
+        else:
+            on_error(f"{argument}: should be a folder, or a release followed by an SAE's id.")
+    return list(dict.fromkeys(sources))
+
+
+def _in_folder(folder: Path) -> list[Source]:
+    found = sorted(path.parent for path in folder.rglob(SAE_CFG_FILENAME))
+    # What training keeps to be resumed is in a hidden folder.
+    shown = [sae for sae in found if not _is_hidden(sae.relative_to(folder))]
+    return [Source(str(sae), sae) for sae in shown]
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
+
+
+def _class_of(folder: Path) -> Any:
+    """SAELens's class for SAEs in the form that a folder holds."""
+    config = json.loads((folder / SAE_CFG_FILENAME).read_text(encoding="utf-8"))
+    architecture = config.get("architecture") if isinstance(config, dict) else None
+    if architecture in SAE_TRAINING_CLASS_REGISTRY and (
+        architecture not in SAE_CLASS_REGISTRY or "decoder_init_norm" in config
+    ):
+        return TrainingSAE
+    return SAE
