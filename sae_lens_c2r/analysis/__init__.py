@@ -1,5 +1,6 @@
 """What can be measured of any SAE."""
 
+from sae_lens_c2r.analysis.absorption import AbsorptionPairs, absorption_pairs
 from sae_lens_c2r.analysis.ground_truth import absorption_rates, latents_of_features
 from sae_lens_c2r.analysis.similarity import (
     RedundantPairs,
@@ -18,7 +19,9 @@ from sae_lens_c2r.analysis.theory import (
 )
 
 __all__ = [
+    "AbsorptionPairs",
     "RedundantPairs",
+    "absorption_pairs",
     "absorption_rates",
     "activation_table",
     "chance_composition",
