@@ -167,6 +167,18 @@ def inspect(
     figure: Annotated[
         Path | None, typer.Option(help="The picture alone, as SVG.", show_default="none")
     ] = None,
+    text: Annotated[
+        str | None,
+        typer.Option(
+            help="Text to run the SAEs' model on: a file, a dataset on the Hub, or "
+            "python-documentation, which comes with all-MiniLM-L6-v2.",
+            show_default="the weights alone are looked at",
+        ),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="The model.", show_default="what the SAE's config names")
+    ] = None,
+    tokens: Annotated[int, typer.Option(min=1, help="Tokens of the text, at most.")] = 100_000,
     device: Annotated[
         str | None, typer.Option(help="Torch device.", show_default="cuda if there is one")
     ] = None,
@@ -174,15 +186,16 @@ def inspect(
         bool, typer.Option("--overwrite", help="Replace the files of an earlier report.")
     ] = False,
 ) -> None:
-    """Measure the decoders of any SAELens SAEs, and write a report to look at."""
+    """Measure any SAELens SAEs, and write a report to look at."""
     console = Console()
     console.print("Loading SAELens ...")
     import torch
 
-    from sae_lens_c2r.inspection.report import picture, report_html, terminal_table
+    from sae_lens_c2r.inspection.report import picture, report_html, terminal_tables
     from sae_lens_c2r.inspection.run import check_free
     from sae_lens_c2r.inspection.run import inspect as inspect_all
     from sae_lens_c2r.inspection.sources import InspectionError, find_sources
+    from sae_lens_c2r.inspection.text import reader_of
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     failed: list[str] = []
@@ -191,9 +204,16 @@ def inspect(
             if path is not None:
                 check_free(path, overwrite=overwrite)
         sources = find_sources(saes, on_error=failed.append)
-        found = inspect_all(sources, device=device, on_error=failed.append)
+        reader = text and reader_of(text, model=model, n_tokens=tokens, device=device)
+        found = inspect_all(
+            sources,
+            device=device,
+            on_error=failed.append,
+            reader=reader or None,
+            tell=lambda line: console.print(line, markup=False),
+        )
         if found:
-            console.print(terminal_table(found))
+            console.print(*terminal_tables(found), sep="\n")
             out.write_text(report_html(found), encoding="utf-8")
             console.print(f"Report: {out}", markup=False)
         if found and figure is not None:

@@ -1,11 +1,10 @@
 """What the saved SAEs do on text that neither was trained on."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from sae_lens import SAE
 from sae_lens.evals import ExplainedVarianceCalculator
 from torch import Tensor
@@ -17,17 +16,9 @@ from sae_lens_c2r.analysis import (
 )
 from sae_lens_c2r.demo.minilm import CLS, PAD, SEP
 from sae_lens_c2r.demo.settings import HOOK_NAME
+from sae_lens_c2r.inspection.text import TextActivations, encode, times_fired
 
 _ROWS_PER_BATCH = 32
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """Activations of the held-out tokens, special tokens left out."""
-
-    rows: Int[Tensor, "rows context"]
-    activations: Float[Tensor, "tokens d_in"]
-    places: Int[Tensor, "tokens 2"]  # row and column of each token in `rows`
 
 
 @dataclass(frozen=True)
@@ -45,7 +36,7 @@ class Metrics:
 
 
 @torch.no_grad()
-def held_out_activations(model: Any, rows: Int[Tensor, "rows context"]) -> HeldOut:
+def held_out_activations(model: Any, rows: Int[Tensor, "rows context"]) -> TextActivations:
     """Run the transformer over held-out rows.
 
     Args:
@@ -64,38 +55,11 @@ def held_out_activations(model: Any, rows: Int[Tensor, "rows context"]) -> HeldO
         )
         activations.append(cache[HOOK_NAME].cpu())
     is_text = ~torch.isin(rows, torch.tensor([PAD, CLS, SEP]))
-    return HeldOut(rows, torch.cat(activations)[is_text], is_text.nonzero())
+    return TextActivations(rows, torch.cat(activations)[is_text], is_text.nonzero())
 
 
 @torch.no_grad()
-def encode(
-    sae: SAE[Any], held_out: HeldOut
-) -> Iterator[tuple[Float[Tensor, "tokens d_in"], Float[Tensor, "tokens d_sae"]]]:
-    """Feature activations of the held-out tokens, batch by batch.
-
-    Yields:
-        A batch of inputs and the latents' activations on it.
-    """
-    for batch in held_out.activations.split(4096):
-        inputs = batch.to(sae.device)
-        yield inputs, sae.encode(inputs)
-
-
-def times_fired(sae: SAE[Any], held_out: HeldOut) -> Int[Tensor, " d_sae"]:
-    """On how many held-out tokens each latent fires.
-
-    Args:
-        sae: The SAE.
-        held_out: The held-out activations.
-
-    Returns:
-        A count for each latent.
-    """
-    return torch.stack([(acts > 0).sum(dim=0) for _, acts in encode(sae, held_out)]).sum(dim=0)
-
-
-@torch.no_grad()
-def evaluate(sae: SAE[Any], held_out: HeldOut, *, tokens_per_second: float) -> Metrics:
+def evaluate(sae: SAE[Any], held_out: TextActivations, *, tokens_per_second: float) -> Metrics:
     """Measure an SAE in its inference form.
 
     Args:

@@ -21,12 +21,7 @@ from transformers import AutoTokenizer
 from sae_lens_c2r.analysis import max_cosines
 from sae_lens_c2r.demo import corpus
 from sae_lens_c2r.demo.contexts import pairs_in_context
-from sae_lens_c2r.demo.evaluation import (
-    HeldOut,
-    Metrics,
-    evaluate,
-    held_out_activations,
-)
+from sae_lens_c2r.demo.evaluation import Metrics, evaluate, held_out_activations
 from sae_lens_c2r.demo.figures import COLORS, training_curves
 from sae_lens_c2r.demo.minilm import model_folder
 from sae_lens_c2r.demo.reload import check_reload
@@ -34,6 +29,7 @@ from sae_lens_c2r.demo.report import metrics_table, report_html, terminal_table
 from sae_lens_c2r.demo.settings import PLAIN, REGULARIZED, DemoSettings
 from sae_lens_c2r.demo.training import Trained, train
 from sae_lens_c2r.figures import max_cosine_histogram
+from sae_lens_c2r.inspection.text import TextActivations
 
 HELD_OUT_SHARE = 0.1
 RELOADED_TOKENS = 512
@@ -103,7 +99,7 @@ def _move_into(out: Path, scratch: Path) -> None:
 
 
 def _save_and_reload(
-    trained: Trained, held_out: HeldOut, out: Path, console: Console
+    trained: Trained, held_out: TextActivations, out: Path, console: Console
 ) -> dict[str, SAE[Any]]:
     saved: dict[str, SAE[Any]] = {}
     for name, sae in trained.saes.items():
@@ -131,7 +127,7 @@ def _report(
     metrics: dict[str, Metrics],
     trained: Trained,
     saved: dict[str, SAE[Any]],
-    held_out: HeldOut,
+    held_out: TextActivations,
     tokenizer: Any,
 ) -> str:
     return report_html(

@@ -8,7 +8,10 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from sae_lens_c2r.figures import max_cosine_histogram
-from sae_lens_c2r.inspection.measures import THRESHOLDS, Inspection
+from sae_lens_c2r.inspection.behavior import Behavior
+from sae_lens_c2r.inspection.figures import consolidation, firing_frequencies
+from sae_lens_c2r.inspection.measures import THRESHOLDS
+from sae_lens_c2r.inspection.run import Finding
 
 HEADINGS = [
     "form",
@@ -26,8 +29,24 @@ NOTE = (
 METADATA = ("model_name", "hook_name", "dataset_path", "context_size", "l0")
 
 
-def cells_of(inspection: Inspection) -> list[str]:
-    """A row of the table, without its name."""
+HEADINGS_ON_TEXT = [
+    "explained\nvariance",
+    "L0",
+    "dead\nlatents",
+    "absorption\npairs",
+    "Eq. (13)\nholds",
+    "median\nA / B",
+]
+NOTE_ON_TEXT = (
+    "Dead latents fire on no token of the text. Absorption pairs: of a general latent and a "
+    "more specific one that fires in its place. Eq. (13): the share of them for which the "
+    "penalty works against that; A / B: the energies that it depends on."
+)
+
+
+def cells_of_weights(finding: Finding) -> list[str]:
+    """A row of the first table, without its name."""
+    inspection = finding.inspection
     return [
         inspection.architecture,
         f"{inspection.d_sae:,}",
@@ -38,58 +57,112 @@ def cells_of(inspection: Inspection) -> list[str]:
     ]
 
 
-def terminal_table(inspections: list[Inspection]) -> Table:
-    """The table for `rich` to print.
+def cells_on_text(behavior: Behavior) -> list[str]:
+    """A row of the second table, without its name."""
+    pairs = behavior.absorption
+    share = f"{pairs.satisfied.double().mean().item():.3f}" if len(pairs) else "-"
+    ratio = f"{(pairs.A / pairs.B).median().item():.2f}" if len(pairs) else "-"
+    return [
+        f"{behavior.explained_variance:.3f}",
+        f"{behavior.l0:.1f}",
+        f"{behavior.dead:,}",
+        f"{len(pairs):,}",
+        share,
+        ratio,
+    ]
+
+
+def terminal_tables(findings: list[Finding]) -> list[Table]:
+    """The tables for `rich` to print: of the weights and, if there is a text, on that.
 
     Args:
-        inspections: What was found of each SAE.
+        findings: What was found of each SAE.
 
     Returns:
-        A renderable.
+        Renderables.
     """
-    table = Table(caption=NOTE, caption_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    weights = [(each.inspection.name, cells_of_weights(each)) for each in findings]
+    tables = [_table(HEADINGS, weights, NOTE)]
+    on_text = rows_on_text(findings)
+    if on_text:
+        tables.append(_table(HEADINGS_ON_TEXT, on_text, NOTE_ON_TEXT))
+    return tables
+
+
+def rows_on_text(findings: list[Finding]) -> list[tuple[str, list[str]]]:
+    """The rows of the second table.
+
+    Args:
+        findings: What was found of each SAE.
+
+    Returns:
+        Names and cells.
+    """
+    return [
+        (each.inspection.name, cells_on_text(each.behavior))
+        for each in findings
+        if each.behavior
+    ]
+
+
+def _table(headings: list[str], rows: list[tuple[str, list[str]]], note: str) -> Table:
+    table = Table(
+        caption=note,
+        caption_justify="left",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),  # fits a terminal of 80 columns
+    )
     table.add_column("SAE", overflow="fold")
-    for heading in HEADINGS:
+    for heading in headings:
         table.add_column(
             heading, justify="left" if heading == "form" else "right", no_wrap=True
         )
-    for inspection in inspections:
-        table.add_row(inspection.name, *cells_of(inspection))
+    for name, cells in rows:
+        table.add_row(name, *cells)
     return table
 
 
-def picture(inspections: list[Inspection]) -> str:
+def picture(findings: list[Finding]) -> str:
     """The distributions of maximum cosine, as an SVG element.
 
     Args:
-        inspections: What was found of each SAE.
+        findings: What was found of each SAE.
 
     Returns:
         The element.
     """
+    inspections = [finding.inspection for finding in findings]
     return max_cosine_histogram(
         {each.name: each.max_cosines for each in inspections},
         [each.chance_composition for each in inspections],
     )
 
 
-def report_html(inspections: list[Inspection]) -> str:
+def report_html(findings: list[Finding]) -> str:
     """Render the report. It loads nothing from anywhere.
 
     Args:
-        inspections: What was found of each SAE.
+        findings: What was found of each SAE.
 
     Returns:
         An HTML document.
     """
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     source = files("sae_lens_c2r.inspection").joinpath("report.html").read_text("utf-8")
+    behaviors = {each.inspection.name: each.behavior for each in findings if each.behavior}
     packages = ("sae-lens-c2r", "sae-lens", "torch")
     return environment.from_string(source).render(
         headings=HEADINGS,
-        rows=[(each, cells_of(each)) for each in inspections],
+        rows=[(each.inspection, cells_of_weights(each)) for each in findings],
+        headings_on_text=HEADINGS_ON_TEXT,
+        rows_on_text=rows_on_text(findings),
         note=NOTE,
-        picture=picture(inspections),
+        note_on_text=NOTE_ON_TEXT,
+        picture=picture(findings),
+        behaviors=behaviors,
+        frequencies=firing_frequencies(behaviors) if behaviors else None,
+        consolidation=consolidation(behaviors) if behaviors else None,
         metadata=METADATA,
         versions=", ".join(f"{package} {version(package)}" for package in packages),
     )

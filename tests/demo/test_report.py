@@ -6,13 +6,14 @@ from io import StringIO
 import torch
 from rich.console import Console
 
-from sae_lens_c2r.demo.contexts import Counterpart, Latent, PairInContext, TokenInContext
+from sae_lens_c2r.demo.contexts import Counterpart, PairInContext
 from sae_lens_c2r.demo.evaluation import Metrics
 from sae_lens_c2r.demo.figures import training_curves
 from sae_lens_c2r.demo.report import metrics_table, report_html, terminal_table
 from sae_lens_c2r.demo.settings import PLAIN, REGULARIZED
 from sae_lens_c2r.demo.training import History
 from sae_lens_c2r.figures import max_cosine_histogram
+from sae_lens_c2r.inspection.contexts import Latent, TokenInContext
 
 METRICS = Metrics(
     explained_variance=0.8123,

@@ -1,0 +1,161 @@
+"""Latents in context: the tokens on which they fire most, and the most redundant pairs."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from sae_lens import SAE, TrainingSAE
+from torch import Tensor
+
+from sae_lens_c2r.inspection.text import TextActivations, encode, times_fired
+from sae_lens_c2r.penalties import nearest_neighbors
+from sae_lens_c2r.penalties._precision import unit_rows
+from sae_lens_c2r.penalties.cosines import pair_cosines
+
+_LEAST_COSINE = 0.3  # at the least alike, to be called a pair
+_TOP_TOKENS = 6
+_TOKENS_AROUND = 6
+
+
+@dataclass(frozen=True)
+class TokenInContext:
+    """A token on which a latent fires, and its surroundings."""
+
+    before: str
+    token: str
+    after: str
+    activation: float
+
+
+@dataclass(frozen=True)
+class Latent:
+    """A latent, as the report shows it."""
+
+    index: int
+    times_fired: int
+    top_tokens: list[TokenInContext]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two latents that are nearly the same direction."""
+
+    cosine: float
+    latents: tuple[Latent, Latent]
+    times_fired_together: int
+
+
+@torch.no_grad()
+def redundant_pairs_in_context(
+    sae: SAE[Any] | TrainingSAE[Any], text: TextActivations, tokenizer: Any, *, most: int
+) -> list[Pair]:
+    """The most alike pairs of an SAE, with the tokens on which they fire.
+
+    Args:
+        sae: The SAE.
+        text: What its model does on a text.
+        tokenizer: The model's tokenizer.
+        most: Pairs at most.
+
+    Returns:
+        Pairs by falling cosine: no latent in two of them, none that hardly fires.
+    """
+    pairs = most_alike(sae, text, most)
+    columns = Columns(sae, text, tokenizer, pairs.flatten())
+    unit = unit_rows(sae.W_dec)
+    return [
+        Pair(
+            cosine=(unit[pair[0]] @ unit[pair[1]]).item(),
+            latents=(columns.latent(first), columns.latent(first + 1)),
+            times_fired_together=columns.times_fired_together(first, first + 1),
+        )
+        for first, pair in zip(range(0, 2 * len(pairs), 2), pairs.tolist(), strict=True)
+    ]
+
+
+def most_alike(
+    sae: SAE[Any] | TrainingSAE[Any], text: TextActivations, most: int
+) -> Int[Tensor, "pairs 2"]:
+    """The most alike pairs that fire, no latent in two of them.
+
+    Args:
+        sae: The SAE.
+        text: What its model does on a text.
+        most: Pairs at most.
+
+    Returns:
+        Indices of their latents.
+    """
+    alive = times_fired(sae, text) >= _TOP_TOKENS
+    neighbors = nearest_neighbors(sae.W_dec, chunk_size=None)
+    cosines = pair_cosines(sae.W_dec, neighbors)
+    shown: list[list[int]] = []
+    seen: set[int] = set()
+    for latent in cosines.argsort(descending=True).tolist():
+        pair = [latent, int(neighbors[latent])]
+        if cosines[latent] < _LEAST_COSINE or len(shown) == most:
+            break
+        if seen.isdisjoint(pair) and all(alive[pair]):
+            shown.append(sorted(pair))
+            seen.update(pair)
+    return torch.tensor(shown, dtype=torch.long).view(-1, 2)
+
+
+class Columns:
+    """The activations of a few latents on every token.
+
+    Args:
+        sae: The SAE.
+        text: What its model does on a text.
+        tokenizer: The model's tokenizer.
+        latents: The latents, one a column.
+    """
+
+    def __init__(
+        self,
+        sae: SAE[Any] | TrainingSAE[Any],
+        text: TextActivations,
+        tokenizer: Any,
+        latents: Int[Tensor, " n"],
+    ) -> None:
+        self.latents = latents.tolist()
+        self.text = text
+        self.tokenizer = tokenizer
+        self.acts = torch.cat([acts[:, latents].cpu() for _, acts in encode(sae, text)])
+
+    def times_fired_together(self, left: int, right: int) -> int:
+        """On how many tokens the latents of two columns both fire."""
+        return int(((self.acts[:, left] > 0) & (self.acts[:, right] > 0)).sum())
+
+    def latent(self, column: int) -> Latent:
+        """The latent of a column, with the tokens of its highest activations."""
+        acts = self.acts[:, column]
+        return Latent(
+            index=self.latents[column],
+            times_fired=int((acts > 0).sum()),
+            top_tokens=[
+                self._in_context(token, acts[token].item()) for token in self._top(acts)
+            ],
+        )
+
+    def _top(self, acts: Float[Tensor, " tokens"]) -> list[int]:
+        """The tokens of the highest activations, one of each row: a text may repeat itself."""
+        tokens = acts.argsort(descending=True)[: int((acts > 0).sum())].tolist()
+        first_of_row: dict[int, int] = {}
+        for token in tokens:
+            first_of_row.setdefault(int(self.text.places[token, 0]), token)
+        return list(first_of_row.values())[:_TOP_TOKENS]
+
+    def _in_context(self, token: int, activation: float) -> TokenInContext:
+        row, column = self.text.places[token].tolist()
+        ids = self.text.rows[row]
+        pieces = (
+            ids[max(0, column - _TOKENS_AROUND) : column],
+            ids[[column]],
+            ids[column + 1 : column + 1 + _TOKENS_AROUND],
+        )
+        before, at, after = (
+            self.tokenizer.decode(piece, skip_special_tokens=True) for piece in pieces
+        )
+        return TokenInContext(before, at, after, activation)

@@ -1,0 +1,66 @@
+"""Pictures of what SAEs do on text."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from sae_lens_c2r.figures import COLORS, svg
+from sae_lens_c2r.inspection.behavior import Behavior
+
+
+def firing_frequencies(behaviors: Mapping[str, Behavior]) -> str:
+    """How often the latents fire: the distributions of log10 of their frequencies.
+
+    Args:
+        behaviors: What was found of each SAE on text.
+
+    Returns:
+        An SVG element. Latents that fire on no token are left out.
+    """
+    figure = Figure(figsize=(7.2, 2.8), layout="constrained")
+    axes = figure.subplots()
+    for (name, behavior), color in zip(behaviors.items(), _colors(behaviors), strict=True):
+        fires = behavior.frequencies[behavior.frequencies > 0]
+        axes.hist(
+            fires.log10().numpy(),
+            bins=60,
+            range=(-6, 0),
+            histtype="step",
+            color=color,
+            label=name,
+        )
+    axes.set(xlabel="log10 of the share of tokens", ylabel="latents")
+    axes.legend(frameon=False)
+    return svg(figure)
+
+
+def consolidation(behaviors: Mapping[str, Behavior]) -> str:
+    """The paper's two figures on Eq. (13): log A/B of the pairs, and alpha against the bound.
+
+    Args:
+        behaviors: What was found of each SAE on text.
+
+    Returns:
+        An SVG element. Points above the diagonal satisfy the condition.
+    """
+    figure = Figure(figsize=(7.2, 3.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for (name, behavior), color in zip(behaviors.items(), _colors(behaviors), strict=True):
+        pairs = behavior.absorption
+        ratio = np.log((pairs.A / pairs.B).numpy())
+        left.hist(ratio[np.isfinite(ratio)], bins=40, histtype="step", color=color, label=name)
+        right.scatter(
+            pairs.thresholds.numpy(), pairs.alpha.numpy(), s=4, alpha=0.5, color=color
+        )
+    right.plot([0, 1], [0, 1], color="#444", linestyle="--", linewidth=1)
+    left.set(xlabel="log(A / B)", ylabel="absorption pairs")
+    right.set(
+        xlim=(0, 1), ylim=(0, 1), xlabel="right-hand side of Eq. (13)", ylabel="leak alpha"
+    )
+    left.legend(frameon=False)
+    return svg(figure)
+
+
+def _colors(behaviors: Mapping[str, Behavior]) -> list[str]:
+    return [COLORS[number % len(COLORS)] for number in range(len(behaviors))]
