@@ -107,3 +107,12 @@ def test_logging_is_the_releases_to_choose(tmp_path: Path) -> None:
         config = runner_config(plan, sae_ids=["width_1k/topk_k2"])
         assert config.logger.log_to_wandb == logs
     assert config.logger.wandb_project == "mine"
+
+
+def test_matryoshkas_sub_saes_are_the_papers() -> None:
+    """1/32, 1/8, 1/4 and 1/2 of the latents, and all (its section on the baselines)."""
+    for path in SHIPPED:
+        for config in make_plan(read_release(path), device="cpu").saes.values():
+            if config.architecture() == "matryoshka_batchtopk":
+                widths = [config.d_sae // part for part in (32, 8, 4, 2, 1)]
+                assert config.matryoshka_widths == widths, path.stem
