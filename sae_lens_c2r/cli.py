@@ -148,10 +148,16 @@ def train(
     except ReleaseError as error:
         _fail(str(error))
     except OSError as error:
-        _fail(f"{error}\nWhen that is mended, `--resume` continues from the last checkpoint.")
+        _fail(f"{error}{_how_to_go_on(out)}")
     except KeyboardInterrupt:
-        _fail("Interrupted. `--resume` continues from the last checkpoint, if any.", code=130)
-    console.print(f"{len(folders)} SAEs trained, in {out}.")
+        _fail(f"Interrupted.{_how_to_go_on(out)}", code=130)
+    console.print(f"{len(folders)} SAEs trained, in {out}.", markup=False)
+
+
+def _how_to_go_on(out: Path) -> str:
+    if not any((out / ".training").glob("step-*")):
+        return ""
+    return " `--resume` continues from the last checkpoint."
 
 
 @app.command()

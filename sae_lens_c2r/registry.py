@@ -58,7 +58,13 @@ def parse_changes(changes: list[str]) -> dict[str, Any]:
         key, equals, value = change.partition("=")
         if not (key and equals):
             raise ReleaseError(f"`--set` should be like sae.k=50. Found `{change}`.")
-        parsed[key] = yaml.safe_load(value)
+        try:
+            parsed[key] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            reason = " ".join(str(error).split())
+            raise ReleaseError(
+                f"`--set {change}` should have a value in YAML. {reason}"
+            ) from None
     return parsed
 
 
@@ -82,6 +88,8 @@ def read_release(path: Path, *, changes: dict[str, Any] | None = None) -> Releas
         raise ReleaseError(f"{path}: cannot be read. {error}") from None
     if not isinstance(document, dict):
         raise ReleaseError(f"{path}: should be a mapping of keys. Found {document!r}.")
+    _check_kinds(path, document)
+    _check_kinds(Path("--set"), changes or {})
     for key, value in (changes or {}).items():
         _change(document, key, value)
     try:
@@ -103,10 +111,30 @@ def _change(document: dict[str, Any], key: str, value: Any) -> None:
         if not isinstance(place, dict):
             raise ReleaseError(f"`{key}` should name a key below a mapping. Found `{parent}`.")
     place[last] = value
-    if parents == ["sae"]:  # then it is meant for all SAEs, whatever their grids say
-        for grid in document.get("grids", []):
-            for fields in ("sae", "axes"):
-                grid.get(fields, {}).pop(last, None)
+    grids = document.get("grids")
+    if parents != ["sae"] or not isinstance(grids, list):
+        return
+    for grid in grids:  # it is meant for all SAEs, whatever their grids say
+        for fields in ("sae", "axes"):
+            if isinstance(grid, dict) and isinstance(grid.get(fields), dict):
+                grid[fields].pop(last, None)
+
+
+def _check_kinds(path: Path, value: Any, key: str = "") -> None:
+    """Raise for what YAML has and JSON has not, such as dates: records are kept in JSON."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if not isinstance(name, str):
+                raise ReleaseError(f"{path}: keys should be text. Found {key}`{name!r}`.")
+            _check_kinds(path, inner, f"{key}{name}.")
+    elif isinstance(value, list):
+        for inner in value:
+            _check_kinds(path, inner, key)
+    elif value is not None and not isinstance(value, str | bool | int | float):
+        raise ReleaseError(
+            f"{path}: `{key[:-1]}` should be text, a number, true, false, null or a list or "
+            f"mapping of these; quote it if it is text. Found {value!r}."
+        )
 
 
 def _check_whole(release: Release, path: Path) -> None:

@@ -131,8 +131,8 @@ class Release(_Strict):
             The SAEs, with all their fields.
 
         Raises:
-            ReleaseError: If two have the same id, or an id is no folder or names a field
-                that there is not.
+            ReleaseError: If two have the same id, or one would lie in the other's folder, or
+                an id is no folder or names a field that there is not.
         """
         specs = [spec for grid in self.grids for spec in self._saes_of(grid)]
         seen: set[str] = set()
@@ -147,6 +147,13 @@ class Release(_Strict):
                     f"`grids.id` should differ from SAE to SAE. Found `{spec.sae_id}` twice."
                 )
             seen.add(spec.sae_id)
+        for inner in seen:
+            for outer in seen:
+                if inner.startswith(f"{outer}/"):
+                    raise ReleaseError(
+                        "`grids.id` should not lie in the folder of another SAE. Found "
+                        f"`{inner}` and `{outer}`."
+                    )
         return specs
 
     def _saes_of(self, grid: Grid) -> Iterator[SAESpec]:
@@ -162,10 +169,15 @@ class Release(_Strict):
                     f"`grids.id` should name fields of the SAE. Found {{{error.args[0]}}} in "
                     f"`{grid.id}`."
                 ) from None
+            except (AttributeError, IndexError, TypeError, ValueError) as error:
+                raise ReleaseError(
+                    "`grids.id` should name fields of the SAE, in braces. Found "
+                    f"`{grid.id}` ({error})."
+                ) from None
             yield SAESpec(sae_id, fields)
 
 
-def _thousands(d_sae: int | None) -> str:
-    if d_sae is None:
+def _thousands(d_sae: object) -> str:
+    if not isinstance(d_sae, int):  # what it should be is said when a plan is made
         return "?"
     return f"{d_sae // 1024}k" if d_sae % 1024 == 0 else str(d_sae)

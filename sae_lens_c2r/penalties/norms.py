@@ -54,4 +54,9 @@ def _batch_norms_of_sparse(
     latents, values = feature_acts.indices()[-1], feature_acts.values()
     energy = torch.zeros(feature_acts.shape[-1], dtype=dtype, device=feature_acts.device)
     energy = energy.index_add(0, latents, values.to(dtype).square())
-    return torch.where(energy > 0, torch.where(energy > 0, energy, 1.0).sqrt(), 0.0)
+    return root(energy)
+
+
+def root(energy: Float[Tensor, " d_sae"]) -> Float[Tensor, " d_sae"]:
+    """Square roots, with gradient 0 instead of infinity at 0. A NaN stays one."""
+    return torch.where(energy == 0, 0.0, torch.where(energy == 0, 1.0, energy).sqrt())

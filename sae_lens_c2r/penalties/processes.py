@@ -12,6 +12,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
+from sae_lens_c2r.penalties.norms import root
+
 
 def join_norms(
     norms: Float[Tensor, " d_sae"], process_group: ProcessGroup | None
@@ -34,7 +36,7 @@ def join_norms(
     if process_group is None:
         return norms
     energy: Tensor = _Sum.apply(norms.square(), process_group)  # type: ignore[no-untyped-call]
-    return torch.where(energy > 0, torch.where(energy > 0, energy, 1.0).sqrt(), 0.0)
+    return root(energy)
 
 
 class _Sum(torch.autograd.Function):

@@ -5,6 +5,8 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from hashlib import sha256
+from itertools import chain, count
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -58,19 +60,19 @@ class Checkpoints:
             Its folder, which did not have that name until all of it was on the disk.
 
         Raises:
-            OSError: If it cannot be written; those from before are as they were, except that
-                only the newest is left.
+            OSError: If it cannot be written; those from before are as they were.
         """
-        for folder in self._folders()[: 1 - KEPT]:
-            self._remove(folder)
         final = self._folder / f"{_FINAL}{step:09d}"
 
         def fill_and_list(partial: Path) -> None:
             fill(partial)
-            manifest = {"step": step, "about": about, "files": dict(_listed(partial))}
+            content = {"step": step, "about": about, "files": dict(_listed(partial))}
+            manifest = {"content": content, "sha256": _digest_of(content)}
             (partial / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
 
         write_folder(final, fill_and_list, beside=self._folder)
+        for folder in self._folders()[:-KEPT]:
+            self._remove(folder)
         return final
 
     def newest(self, *, on_damage: Callable[[str], None]) -> Checkpoint | None:
@@ -86,7 +88,7 @@ class Checkpoints:
             try:
                 return read_checkpoint(folder)
             except DamagedError as damage:
-                aside = folder.with_name(f"{_DAMAGED}{folder.name}")
+                aside = self._free_name(f"{_DAMAGED}{folder.name}")
                 os.replace(folder, aside)
                 on_damage(f"{folder} is damaged ({damage}). It is {aside.name} now.")
         return None
@@ -109,6 +111,10 @@ class Checkpoints:
 
     def _folders(self) -> list[Path]:
         return sorted(self._folder.glob(f"{_FINAL}*"))
+
+    def _free_name(self, name: str) -> Path:
+        names = chain([name], (f"{name}-{number}" for number in count(2)))
+        return next(path for path in map(self._folder.joinpath, names) if not path.exists())
 
     def _damaged(self) -> list[Path]:
         return sorted(self._folder.glob(f"{_DAMAGED}*"))
@@ -134,7 +140,7 @@ def write_folder(final: Path, fill: Callable[[Path], None], *, beside: Path) -> 
     beside.mkdir(parents=True, exist_ok=True)
     partial = Path(mkdtemp(prefix=_PARTIAL, dir=beside))
     try:
-        partial.chmod(0o755)  # `mkdtemp` makes it the owner's alone
+        partial.chmod(beside.stat().st_mode)  # `mkdtemp` makes it the owner's alone
         fill(partial)
         for path in [*partial.rglob("*"), partial]:
             _sync(path)
@@ -162,16 +168,19 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     """
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        listed, step, about = manifest["files"], manifest["step"], manifest["about"]
+        content = manifest["content"]
+        whole = manifest["sha256"] == _digest_of(content)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DamagedError(f"{MANIFEST} cannot be read ({error})") from None
-    for name, digest in listed.items():
+    if not whole:
+        raise DamagedError(f"{MANIFEST} is not what was written")
+    for name, digest in content["files"].items():
         path = folder / name
         if not path.is_file():
             raise DamagedError(f"{name} is missing")
         if _digest(path) != digest:
             raise DamagedError(f"{name} is not what was written")
-    return Checkpoint(folder, step, about)
+    return Checkpoint(folder, content["step"], content["about"])
 
 
 def _listed(folder: Path) -> Iterator[tuple[str, str]]:
@@ -183,6 +192,10 @@ def _listed(folder: Path) -> Iterator[tuple[str, str]]:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return sha_fileobj(file).hex()
+
+
+def _digest_of(content: dict[str, Any]) -> str:
+    return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _sync(path: Path) -> None:

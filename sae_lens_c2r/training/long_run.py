@@ -26,7 +26,8 @@ class LongRun:
     Args:
         checkpoints: Where it saves.
         request: Whether the process was told to end.
-        every_seconds: How often it saves; 0 for only when told to end.
+        every_seconds: How often it saves, and again at the end, before what was trained is
+            put into its final form; 0 for only when told to end.
         about: What to keep with each checkpoint, beside `seconds`, the time of training.
         resumed: The checkpoint to continue from, if any.
         tell: Shows the user a line.
@@ -85,6 +86,16 @@ class LongRun:
             return maybe_reset_sparsity()
 
         first.maybe_reset_sparsity = between_two_steps  # type: ignore[method-assign]
+        # And the first thing that it calls after the last step.
+        full_sparsity_window_log = first.full_sparsity_window_log
+
+        def after_last_step() -> dict[str, Any]:
+            over = first.n_training_samples >= first.cfg.total_training_samples
+            if over and self._every_seconds:
+                self._save(trainers, stream)
+            return full_sparsity_window_log()
+
+        first.full_sparsity_window_log = after_last_step  # type: ignore[method-assign]
         self._begun = self._saved = time.monotonic()
         self._request.deferrable = True
 
@@ -95,20 +106,18 @@ class LongRun:
         due = self._every_seconds and elapsed >= self._every_seconds
         if not (due or self._request.received):
             return
-        step = next(iter(trainers.values())).n_training_steps
-        if step > (self._resumed.step if self._resumed else 0):  # else there is nothing new
-            self._save(step, trainers, stream)
+        self._save(trainers, stream)
         self._saved = time.monotonic()
         if self._request.received:
-            self._tell(f"Stopped before step {step:,}.")
             raise KeyboardInterrupt
 
     def _save(
-        self,
-        step: int,
-        trainers: Mapping[str, SAETrainer[Any, Any]],
-        stream: ActivationStream | None,
+        self, trainers: Mapping[str, SAETrainer[Any, Any]], stream: ActivationStream | None
     ) -> None:
+        step = next(iter(trainers.values())).n_training_steps
+        if step == (self._resumed.step if self._resumed else 0):
+            return  # nothing is new
+
         def fill(folder: Path) -> None:
             for sae_id, trainer in trainers.items():
                 _save(trainer, folder / sae_id)

@@ -3,9 +3,10 @@
 from datasets import Dataset
 
 from sae_lens_c2r.demo import corpus
-from sae_lens_c2r.demo.minilm import model_folder
+from sae_lens_c2r.demo.minilm import HUB_ID, model_folder
 
 OFFLINE_DATASET = "python-documentation"
+OFFLINE_MODEL = HUB_ID
 
 
 def offline_source() -> tuple[str, Dataset]:

@@ -21,6 +21,7 @@ def record_of(
     together: list[str],
     seconds: float,
     evaluation: dict[str, Any] | None,
+    settings: dict[str, Any],
 ) -> dict[str, Any]:
     """The record of one SAE.
 
@@ -30,6 +31,7 @@ def record_of(
         together: The SAEs that were trained beside it, and it.
         seconds: How long that took.
         evaluation: SAELens's evaluation against known features, if there are any.
+        settings: All that another training would have to share with this one.
 
     Returns:
         The record, of JSON's types.
@@ -37,26 +39,34 @@ def record_of(
     return {
         "release": plan.release.model_dump(mode="json"),
         "sae_id": sae_id,
-        "sae": plan.saes[sae_id].to_dict(),
-        "seed": plan.seeds[sae_id],
+        "settings": settings,
         "trained_together": together,
-        "device": _name_of_device(plan.device),
         "steps": plan.steps,
         "samples": plan.samples,
         "seconds": seconds,
         "samples_per_second": plan.samples / seconds,
         "evaluation": evaluation,
         "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "python": platform.python_version(),
-        "versions": versions(),
-        "git_revision": _git_revision(),
+        **circumstances(plan.device),
     }
 
 
-def versions() -> dict[str, str]:
-    """Versions of the packages that training depends on."""
-    packages = ("sae-lens-c2r", "sae-lens", "torch", "transformer-lens")
-    return {package: version(package) for package in packages}
+def circumstances(device: str) -> dict[str, Any]:
+    """What the same settings may come out differently by: versions, and the machine.
+
+    Args:
+        device: Where it runs.
+
+    Returns:
+        The circumstances, of JSON's types.
+    """
+    packages = ("sae-lens-c2r", "sae-lens", "torch", "transformer-lens", "transformers")
+    return {
+        "device": _name_of_device(device),
+        "python": platform.python_version(),
+        "versions": {package: version(package) for package in (*packages, "datasets")},
+        "git_revision": _git_revision(),
+    }
 
 
 def _name_of_device(device: str) -> str:

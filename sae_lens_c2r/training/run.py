@@ -1,9 +1,12 @@
 """Training of a plan by SAELens's runners, one folder for every SAE."""
 
+import copy
 import json
-import shutil
+import os
 import time
+import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,11 +21,12 @@ from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints, write_fold
 from sae_lens_c2r.training.long_run import LongRun
 from sae_lens_c2r.training.offline import OFFLINE_DATASET, offline_source
 from sae_lens_c2r.training.plan import Plan, runner_config
-from sae_lens_c2r.training.record import RECORD, record_of, versions
+from sae_lens_c2r.training.record import RECORD, circumstances, record_of
 from sae_lens_c2r.training.runners import LanguageModelRunner, SyntheticRunner
 from sae_lens_c2r.training.stopping import StopRequest, stop_requests
 
 WORK = ".training"  # in the folder of the SAEs, while there is something to resume
+LOCK, TRACEBACK = "lock", "traceback.txt"
 
 
 def is_finished(out: Path, sae_id: str) -> bool:
@@ -56,31 +60,66 @@ def train(
         The folders of the SAEs that were trained now.
 
     Raises:
-        ReleaseError: If something else lies where an SAE is to be saved, another process
-            trains into `out`, or its checkpoint is not one of this plan.
+        ReleaseError: If something else lies where an SAE is to be saved, an SAE of other
+            settings does, another process trains into `out`, its checkpoint is not one of
+            this plan, or SAELens fails.
         OSError: If a trained SAE cannot be written; its last checkpoint is left then.
         KeyboardInterrupt: If the process was told to end; a checkpoint was written before.
     """
     work = out / WORK
-    todo = [sae_id for sae_id in plan.saes if not is_finished(out, sae_id)]
-    for sae_id in todo:  # now, rather than after hours of training
-        if (out / sae_id).exists():
-            raise ReleaseError(
-                f"`out` should have no folder of an SAE without {RECORD}. Found {out / sae_id}."
-            )
-    if not todo and not work.exists():
+    for sae_id in plan.saes:  # now, rather than after hours of training
+        _check_place(out, sae_id)
+    if all(is_finished(out, sae_id) for sae_id in plan.saes) and not work.exists():
+        _todo(plan, out, tell)
         return []
     work.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(work / "lock", timeout=0), stop_requests() as request:
+        with FileLock(work / LOCK, timeout=0), stop_requests() as request:
+            todo = _todo(plan, out, tell)
             training = _Training(plan, out, Checkpoints(work), request, tell)
             folders = training.run(todo, resume=resume, every_seconds=60 * checkpoint_minutes)
-            shutil.rmtree(work, ignore_errors=True)
+            for name in (LOCK, TRACEBACK):
+                (work / name).unlink(missing_ok=True)
     except Timeout:
         raise ReleaseError(
             f"`out` should be a folder that no other process trains into. Found {out}."
         ) from None
+    with suppress(OSError):  # where there is something of somebody else's
+        work.rmdir()
     return folders
+
+
+def _check_place(out: Path, sae_id: str) -> None:
+    """Raise unless an SAE's folder can be made, or is there."""
+    folder = out / sae_id
+    for parent in [out, *(out / part for part in reversed(Path(sae_id).parents))]:
+        if os.path.lexists(parent) and not parent.is_dir():
+            raise ReleaseError(f"`out` should have a folder where there is {parent}.")
+    if os.path.lexists(folder) and not is_finished(out, sae_id):
+        raise ReleaseError(
+            f"`out` should have no folder of an SAE without {RECORD}. Found {folder}."
+        )
+
+
+def _todo(plan: Plan, out: Path, tell: Callable[[str], None]) -> list[str]:
+    """The SAEs that are not finished; those that are have to be the plan's."""
+    todo = [sae_id for sae_id in plan.saes if not is_finished(out, sae_id)]
+    for sae_id in plan.saes:
+        if sae_id in todo:
+            continue
+        planned = _settings(plan, [sae_id])
+        try:
+            record = json.loads((out / sae_id / RECORD).read_text(encoding="utf-8"))
+            found = record["settings"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ReleaseError(f"{out / sae_id / RECORD} cannot be read. {error}") from None
+        difference = _difference(found, planned)
+        if difference is not None:
+            raise ReleaseError(
+                f"`out` should have no other {sae_id} than the plan's. {difference}"
+            )
+        tell(f"{sae_id} is there already.")
+    return todo
 
 
 @dataclass(frozen=True)
@@ -100,19 +139,23 @@ class _Training:
         together = isinstance(self.plan.release.source, LanguageModel)
         groups = [begun, *([rest] if together else [[sae_id] for sae_id in rest])]
         folders: list[Path] = []
-        start = time.monotonic()
+        start, steps_done = time.monotonic(), 0
         for group in filter(None, groups):
-            if folders:
-                self._tell_progress(len(folders), len(todo), time.monotonic() - start)
+            if steps_done:
+                seconds_per_step = (time.monotonic() - start) / steps_done
+                left = seconds_per_step * self.plan.steps * (len(todo) - len(folders))
+                self.tell(
+                    f"{len(self.plan.saes) - len(todo) + len(folders)} of "
+                    f"{len(self.plan.saes)} SAEs trained; about {left / 60:,.0f} minutes to go."
+                )
             resumed = checkpoint if group is begun else None
             if resumed:
                 self.tell(f"From step {resumed.step:,} of {self.plan.steps:,}.")
+            steps_done += self.plan.steps - (resumed.step if resumed else 0)
+            if self.request.received:
+                raise KeyboardInterrupt
             folders += self._train(group, resumed, every_seconds)
         return folders
-
-    def _tell_progress(self, done: int, n_saes: int, seconds: float) -> None:
-        left = seconds / done * (n_saes - done)
-        self.tell(f"{done} of {n_saes} SAEs trained; about {left / 60:,.0f} minutes to go.")
 
     def _checkpoint_of(self, todo: list[str], *, resume: bool) -> Checkpoint | None:
         """The checkpoint to continue from, if there is one, and it is of this plan."""
@@ -141,23 +184,40 @@ class _Training:
         difference = _difference(held, _settings(self.plan, unfinished))
         if difference is not None:
             raise ReleaseError(f"The plan should be that of {checkpoint.folder}. {difference}")
-        if (then := checkpoint.about["versions"]) != versions():
-            self.tell(f"The checkpoint is of {then}: results may differ from an untouched run.")
+        difference = _difference(
+            checkpoint.about["circumstances"], circumstances(self.plan.device)
+        )
+        if difference is not None:
+            self.tell(f"Results may differ from those of an untouched run. {difference}")
         return checkpoint
 
     def _train(
         self, group: list[str], resumed: Checkpoint | None, every_seconds: float
     ) -> list[Path]:
         """Train SAEs in one run of SAELens, and save them."""
+        about = {
+            "settings": _settings(self.plan, group),
+            "circumstances": circumstances(self.plan.device),
+        }
         long_run = LongRun(
             self.checkpoints,
             self.request,
             every_seconds=every_seconds,
-            about={"settings": _settings(self.plan, group), "versions": versions()},
+            about=about,
             resumed=resumed,
             tell=self.tell,
         )
-        saes, evaluation = _run(self.plan, group, long_run)
+        try:
+            saes, evaluation = _run(self.plan, group, long_run)
+        except (ReleaseError, OSError):
+            raise
+        except Exception as error:  # SAELens, torch and transformers raise many kinds
+            path = self.out / WORK / TRACEBACK
+            path.write_text(traceback.format_exc(), encoding="utf-8")
+            reason = " ".join(str(error).split())
+            raise ReleaseError(
+                f"SAELens failed: {type(error).__name__}: {reason} ({path} has the traceback)"
+            ) from error
         folders = []
         for sae_id, sae in saes.items():
             record = record_of(
@@ -166,13 +226,12 @@ class _Training:
                 together=group,
                 seconds=long_run.seconds,
                 evaluation=evaluation,
+                settings=_settings(self.plan, [sae_id]),
             )
             self._save(sae, record, self.out / sae_id)
             folders.append(self.out / sae_id)
         self.checkpoints.remove_all()
         self.request.deferrable = False
-        if self.request.received:
-            raise KeyboardInterrupt
         return folders
 
     def _save(self, sae: TrainingSAE[Any], record: dict[str, Any], folder: Path) -> None:
@@ -210,7 +269,7 @@ def _run(
 
 
 def _make(plan: Plan, sae_id: str) -> TrainingSAE[Any]:
-    config = plan.saes[sae_id]
+    config = copy.deepcopy(plan.saes[sae_id])  # SAELens changes it when it has trained
     sae_class, _ = get_sae_training_class(config.architecture())
     torch.manual_seed(plan.seeds[sae_id])
     return sae_class(config)
@@ -225,7 +284,11 @@ def _settings(plan: Plan, sae_ids: list[str]) -> dict[str, Any]:
     for config in saes.values():
         del config["device"], config["metadata"]  # where it runs, and what the run adds
     source = plan.release.source.model_dump(mode="json")
-    settings = {"source": source, "runner": dict(plan.runner), "saes": saes}
+    # Neither changes what is trained.
+    runner = {
+        k: v for k, v in plan.runner.items() if k not in ("logger", "prefetch_llm_batches")
+    }
+    settings = {"source": source, "runner": runner, "saes": saes}
     of_json: dict[str, Any] = json.loads(json.dumps(settings))
     return of_json
 

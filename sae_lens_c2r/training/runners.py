@@ -92,7 +92,6 @@ class SyntheticRunner(SyntheticSAERunner[Any]):
                 entity=cfg.logger.wandb_entity,
                 config=cfg.to_dict(),
                 name=cfg.logger.run_name,
-                id=cfg.logger.wandb_id,
             )
         samples: Iterator[Tensor] = SyntheticActivationIterator(
             feature_dict=features.feature_dict,

@@ -17,11 +17,12 @@ def print_plan(plan: Plan, console: Console) -> None:
         console: Where to print it.
     """
     release, source = plan.release, plan.release.source
-    console.print(f"[bold]{release.name}[/bold] ({release.status}): {release.description}")
+    console.print(f"{release.name} ({release.status}): {release.description}", markup=False)
     if isinstance(source, LanguageModel):
         console.print(
             f"{source.hub_id} at {source.hook_name}, on {source.dataset} in rows of "
-            f"{source.context_size:,} tokens"
+            f"{source.context_size:,} tokens",
+            markup=False,
         )
     table = Table()
     table.add_column("SAE", no_wrap=True)
@@ -46,7 +47,7 @@ def print_plan(plan: Plan, console: Console) -> None:
         f"{plan.steps:,} steps of {plan.batch_size:,}, {plan.samples:,} "
         f"{'samples' if one_by_one else 'tokens'} each. About {size(plan.memory_bytes)} of "
         f"memory{'' if one_by_one else ' beside the model'}, {size(plan.disk_bytes)} on disk, "
-        f"and until then two checkpoints of {size(plan.checkpoint_bytes)}."
+        f"and until then three checkpoints of {size(plan.checkpoint_bytes)} at most."
     )
 
 

@@ -204,7 +204,7 @@ def kill_now_and_then(
 ) -> Iterator[tuple[Left, list[str]]]:
     """Train to the end with a signal after every few moments; what is left each time."""
     rng = random.Random(seed)
-    while True:
+    for _ in range(100):
         process = start(release, out)
         time.sleep(rng.uniform(0.0, longest))
         try:

@@ -39,8 +39,8 @@ def test_known_features_are_trained_on_and_what_is_finished_is_left(tmp_path: Pa
     for sae_id in IDS:
         assert SAE.load_from_disk(out / sae_id).cfg.architecture() == "topk"
     record = json.loads((out / IDS[3] / "training.json").read_text())
-    assert record["sae"]["architecture"] == "topk_c2r"
-    assert record["sae"]["k"] == 3
+    assert record["settings"]["saes"][IDS[3]]["architecture"] == "topk_c2r"
+    assert record["settings"]["saes"][IDS[3]]["k"] == 3
     assert record["steps"] == 10
     assert record["samples_per_second"] > 0
 
