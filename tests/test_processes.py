@@ -26,6 +26,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "all pairs": {"chunk_size": 6, "pairs": "all"},
     "no gate": {"chunk_size": 6, "gate": "none"},
     "sparse": {"chunk_size": 6, "sparse": True},
+    "not finite": {"chunk_size": 6, "first_value": float("nan")},
 }
 
 
@@ -66,28 +67,38 @@ def batch() -> tuple[list[Tensor], Tensor]:
 
 
 def penalty_and_gradients(
-    acts: Tensor, W_dec: Tensor, *, sparse: bool = False, **options: Any
+    acts: Tensor,
+    W_dec: Tensor,
+    *,
+    sparse: bool = False,
+    first_value: float | None = None,
+    **options: Any,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    acts, W_dec = acts.clone().requires_grad_(), W_dec.clone().requires_grad_()
-    value = c2r_penalty(
+    acts, W_dec = acts.clone(), W_dec.clone().requires_grad_()
+    if first_value is not None:
+        acts[0, 5] = first_value
+    acts.requires_grad_()
+    penalty = c2r_penalty(
         acts.to_sparse() if sparse else acts,
         W_dec,
         generator=step_generator(0, 0),
         **options,
     )
-    value.backward()
+    penalty.backward()
     assert acts.grad is not None
     in_W_dec = torch.zeros_like(W_dec) if W_dec.grad is None else W_dec.grad  # without a gate
-    return value.detach(), acts.grad, in_W_dec
+    return penalty.detach(), acts.grad, in_W_dec
 
 
 def all_penalties(rank: int) -> dict[str, tuple[Tensor, Tensor, Tensor]]:
     parts, W_dec = batch()
-    acts = parts[rank]
-    return {
-        name: penalty_and_gradients(acts, W_dec, process_group=dist.group.WORLD, **options)
-        for name, options in OPTIONS.items()
-    }
+    results = {}
+    for name, options in OPTIONS.items():
+        own = {**options, "process_group": dist.group.WORLD}
+        if rank > 0:
+            own.pop("first_value", None)
+        results[name] = penalty_and_gradients(parts[rank], W_dec, **own)
+    return results
 
 
 @pytest.mark.parametrize("n", [2, 3])
@@ -100,12 +111,12 @@ def test_the_penalty_and_its_gradients_are_those_of_the_joined_batch(
     for name, options in OPTIONS.items():
         value, in_acts, in_W_dec = penalty_and_gradients(joined, W_dec, **options)
         for each in found:
-            torch.testing.assert_close(each[name][0], value, rtol=1e-12, atol=0)
+            torch.testing.assert_close(each[name][0], value, rtol=1e-12, atol=0, equal_nan=True)
         # Averaged over the processes, as those of the weights will be.
         in_parts = torch.cat([each[name][1] for each in found]) / n
-        torch.testing.assert_close(in_parts, in_acts, rtol=1e-11, atol=1e-14)
+        torch.testing.assert_close(in_parts, in_acts, rtol=1e-11, atol=1e-14, equal_nan=True)
         averaged = sum(each[name][2] for each in found) / n
-        torch.testing.assert_close(averaged, in_W_dec, rtol=1e-11, atol=1e-14)
+        torch.testing.assert_close(averaged, in_W_dec, rtol=1e-11, atol=1e-14, equal_nan=True)
 
 
 def searches(rank: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -108,3 +108,16 @@ def test_an_unknown_release_is_answered_with_the_known_ones() -> None:
 def test_a_change_without_a_key_and_a_value_is_refused(change: str) -> None:
     with pytest.raises(ReleaseError, match=r"should be like sae\.k=50"):
         parse_changes([change])
+
+
+def test_no_sae_lies_in_the_folder_of_another(tmp_path: Path) -> None:
+    grids = [{"id": name, "sae": {"architecture": "topk"}} for name in ("a/b", "a")]
+    with pytest.raises(ReleaseError, match="should not lie in the folder of another"):
+        read_release(write(tmp_path, grids=grids))
+
+
+@pytest.mark.parametrize("grid_id", ["{k.x}", "{}", "{", "{k:zz}"])
+def test_an_id_that_is_no_format_is_named(tmp_path: Path, grid_id: str) -> None:
+    grids = [{"id": grid_id, "sae": {"architecture": "topk"}}]
+    with pytest.raises(ReleaseError, match=r"`grids.id` should name fields"):
+        read_release(write(tmp_path, grids=grids))

@@ -194,6 +194,22 @@ def kill_at_every_file_operation(
         yield out, Left.by(out), half_written(out)
 
 
+def kill_after_saving(number: int) -> None:
+    """Have this process killed when it has given so many SAEs their final names."""
+    from sae_lens_c2r.training import run
+
+    n_saved, write_folder = 0, run.write_folder
+
+    def write_and_count(*arguments: Any, **options: Any) -> None:
+        nonlocal n_saved
+        write_folder(*arguments, **options)
+        n_saved += 1
+        if n_saved == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    run.write_folder = write_and_count
+
+
 def limit_file_size(n_bytes: int) -> None:
     """Have this process fail to write more to a file, as on a disk that is full."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, n_bytes))

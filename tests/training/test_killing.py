@@ -1,5 +1,6 @@
 """What a long run meets: it is killed, the disk is full, a checkpoint is damaged."""
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.training.killing import (
     finish,
     half_written,
     hashes,
+    kill_after_saving,
     kill_at_every_file_operation,
     kill_now_and_then,
     limit_file_size,
@@ -82,6 +84,28 @@ def test_killed_at_any_operation_on_a_file_it_ends_with_the_same_weights(
     assert n_moments > 20
 
 
+def test_killed_while_it_saves_several_saes_it_ends_with_the_same_weights(
+    tmp_path: Path,
+) -> None:
+    changes = {
+        "language_model.training_tokens": 4096,
+        "runner.lr_decay_steps": 1,
+        "runner.train_batch_size_tokens": 1024,
+        "runner.n_batches_in_buffer": 8,
+        "runner.n_batches_for_norm_estimate": 2,
+        "sae.d_sae": 512,
+    }
+    release = find_release("minilm-layer-3")
+    untouched, out = tmp_path / "untouched", tmp_path / "saes"
+    assert finish(start(release, untouched, changes=changes, minutes=0)) == 0
+    process = start(release, out, changes=changes, before=kill_after_saving, arguments=(2,))
+    assert finish(process) == -signal.SIGKILL
+    assert Left.by(out).finished == 2
+    assert finish(start(release, out, changes=changes)) == 0
+    assert "From step 4 of 4." in out.with_suffix(".log").read_text()
+    assert hashes(out) == hashes(untouched)
+
+
 def test_without_room_for_a_checkpoint_it_goes_on(
     release: Path, tmp_path: Path, untouched: dict[str, str]
 ) -> None:
@@ -105,7 +129,9 @@ def test_without_room_for_the_weights_it_fails_and_is_continued(
     assert hashes(stopped) == untouched
 
 
-@pytest.mark.parametrize("damage", ["cut", "changed", "removed", "no manifest"])
+@pytest.mark.parametrize(
+    "damage", ["cut", "changed", "removed", "no manifest", "other manifest"]
+)
 def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(
     release: Path, untouched: dict[str, str], stopped: Path, damage: str
 ) -> None:
@@ -119,8 +145,14 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(
         victim.write_bytes(content)
     elif damage == "removed":
         victim.unlink()
-    else:
+    elif damage == "no manifest":
         (newest / "manifest.json").write_text("{")
+    else:
+        manifest = json.loads((newest / "manifest.json").read_text())
+        manifest["content"]["files"] = {}
+        (newest / "manifest.json").write_text(json.dumps(manifest))
+    # One of this step was damaged before.
+    (newest.parent / f"damaged-{newest.name}").mkdir()
     assert finish(start(release, stopped)) == 0
     said = stopped.with_suffix(".log").read_text()
     assert f"{newest} is damaged" in said

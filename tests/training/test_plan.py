@@ -116,3 +116,28 @@ def test_matryoshkas_sub_saes_are_the_papers() -> None:
             if config.architecture() == "matryoshka_batchtopk":
                 widths = [config.d_sae // part for part in (32, 8, 4, 2, 1)]
                 assert config.matryoshka_widths == widths, path.stem
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"language_model.hub_id": "foo/bar"},
+        {"language_model.name": "bar"},
+        {"language_model.revision": "abc"},
+    ],
+)
+def test_the_text_that_comes_with_its_model_is_for_no_other(changes: dict[str, str]) -> None:
+    release = read_release(find_release("minilm-layer-3"), changes=changes)
+    with pytest.raises(ReleaseError, match="`language_model` should be sentence-transformers"):
+        make_plan(release, device="cpu")
+
+
+def test_no_sae_takes_data_away_from_another() -> None:
+    grids = [
+        {"id": "a", "sae": {"architecture": "batchtopk", "normalize_activations": "none"}},
+        {"id": "b", "sae": {"architecture": "batchtopk"}},
+    ]
+    release = read_release(find_release("minilm-layer-3"), changes={"grids": grids})
+    with pytest.raises(ReleaseError, match="would depend on those beside it"):
+        make_plan(release, device="cpu")
+    make_plan(release, device="cpu", only=("a",))

@@ -77,3 +77,105 @@ def test_what_lies_in_the_way_is_named_before_training(
 def test_a_wrong_release_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("gemma-3") == 1
     assert "Found `gemma-3`" in capsys.readouterr().err
+
+
+def test_a_finished_sae_of_other_settings_is_not_taken_for_the_plans(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out, only = write(tmp_path), tmp_path / "saes", ["--only", IDS[0]]
+    assert run(path, "--out", out, *only) == 0
+    before = (out / IDS[0] / "sae_weights.safetensors").read_bytes()
+    assert run(path, "--out", out, *only, "--set", "runner.lr=0.5") == 1
+    assert "Found `runner.lr = 0.5`, and None there" in capsys.readouterr().err
+    assert run(path, "--out", out, *only, "--set", "sae.normalize_activations=layer_norm") == 1
+    assert (out / IDS[0] / "sae_weights.safetensors").read_bytes() == before
+    assert run(path, "--out", out, *only, "--set", "runner.logger.wandb_project=x") == 0
+    assert f"{IDS[0]} is there already." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("way", ["a file", "a broken link", "a file for out"])
+def test_what_is_in_the_way_of_a_folder_is_named_before_training(
+    tmp_path: Path, way: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "saes"
+    if way == "a file for out":
+        out.write_text("mine")
+    else:
+        out.mkdir()
+        if way == "a file":
+            (out / "width_1k").write_text("mine")
+        else:
+            (out / "width_1k").symlink_to(tmp_path / "nowhere")
+    assert run(write(tmp_path), "--out", out) == 1
+    assert "`out` should have a folder where there is" in capsys.readouterr().err
+    assert not (out / ".training").exists()
+
+
+def test_what_is_not_ours_stays_where_checkpoints_were(tmp_path: Path) -> None:
+    notes = tmp_path / "saes" / ".training" / "notes.txt"
+    notes.parent.mkdir(parents=True)
+    notes.write_text("mine")
+    assert run(write(tmp_path), "--out", tmp_path / "saes", "--only", IDS[0]) == 0
+    assert [path.name for path in notes.parent.iterdir()] == ["notes.txt"]
+
+
+def test_samples_are_those_that_were_trained_on(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        synthetic_model={
+            "training_samples": 130,
+            "config": {"num_features": 16, "hidden_dim": 8, "seed": 0},
+        },
+    )
+    assert run(path, "--out", tmp_path / "saes", "--only", IDS[0]) == 0
+    record = json.loads((tmp_path / "saes" / IDS[0] / "training.json").read_text())
+    assert (record["steps"], record["samples"]) == (2, 200)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(
+            "sae.k=[1,2",
+            "sae.k={",
+            "sae.d_sae=abc",
+            "sae.d_sae=null",
+            "sae.k=null",
+            "sae.k=99999",
+        ),
+        *("sae.d_sae=0", "sae.d_sae=1.5", "sae.d_in=abc", "sae.d_in=17", "sae.dtype=foo"),
+        *("sae.dtype=int32", "sae.seed=abc", "sae.seed=1.5", "sae.seed=-1", "sae.k=2026-01-01"),
+        *("runner.batch_size=0", "runner.batch_size=abc", "runner.batch_size=-5"),
+        *("runner.logger=5", "runner.logger.log_to_wandb=maybe", "runner.evaluator=x"),
+        *("runner.lr=abc", "runner.lr_scheduler_name=foo", "runner.adam_beta1=5"),
+        *("runner.training_samples=5", "runner.synthetic_model=5", "grids=5", "grids=[5]"),
+        *("runner.feature_sampling_window=0", "runner.n_batches_for_norm_estimate=x"),
+        *("synthetic_model.config.seed=abc", "synthetic_model.config.hierarchy=5"),
+    ],
+)
+def test_a_wrong_value_is_one_line(
+    change: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes = ["--set", "runner.run_final_eval=false", "--set", change, "--only", IDS[0]]
+    assert run(write(tmp_path), "--out", tmp_path / "saes", *changes) == 1
+    assert len(capsys.readouterr().err.splitlines()) >= 1
+    assert not (tmp_path / "saes" / "width_1k").exists()
+
+
+def test_a_wrong_device_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for device in ("foo", "meta", "cuda:99"):
+        with pytest.raises(SystemExit) as left:
+            main(["train", str(write(tmp_path)), "--device", device])
+        assert left.value.code == 1
+        assert "`device` should be one that torch has here" in capsys.readouterr().err
+
+
+def test_what_sae_lens_raises_is_one_line_and_its_traceback_is_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--set", "runner.lr_scheduler_name=foo", "--only", IDS[0]]
+    assert run(write(tmp_path), "--out", tmp_path / "saes", *arguments) == 1
+    assert "SAELens failed: ValueError" in capsys.readouterr().err
+    assert "Traceback" in (tmp_path / "saes" / ".training" / "traceback.txt").read_text()
+    assert run(write(tmp_path), "--out", tmp_path / "saes", "--only", IDS[0]) == 0
+    assert not (tmp_path / "saes" / ".training").exists()
