@@ -41,7 +41,8 @@ class _BatchNorms(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         # Of differentiable operations throughout, so that gradients of gradients are right.
         feature_acts, norms = ctx.saved_tensors
-        weights = torch.where(norms > 0, gradient / torch.where(norms > 0, norms, 1.0), 0.0)
+        silent = norms == 0
+        weights = torch.where(silent, 0.0, gradient / torch.where(silent, 1.0, norms))
         in_acts = torch.empty_like(feature_acts)
         for rows in slices_of_tiles(feature_acts.shape, norms.dtype, feature_acts.device):
             in_acts[rows] = feature_acts[rows] * weights
