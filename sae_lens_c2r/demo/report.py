@@ -1,16 +1,14 @@
 """The demo's table, in the terminal and in a self-contained `report.html`."""
 
 from dataclasses import dataclass
-from importlib.resources import files
 
-from jinja2 import Environment, StrictUndefined
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from sae_lens_c2r.demo.contexts import PairInContext
 from sae_lens_c2r.demo.evaluation import Metrics
-from sae_lens_c2r.demo.figures import COLORS
 from sae_lens_c2r.demo.settings import HOOK_NAME, PLAIN, REGULARIZED
+from sae_lens_c2r.reports import render
 
 HEADINGS = [
     "explained\nvariance",
@@ -110,9 +108,8 @@ def report_html(
     Returns:
         An HTML document.
     """
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    source = files("sae_lens_c2r.demo").joinpath("report.html").read_text(encoding="utf-8")
-    return environment.from_string(source).render(
+    return render(
+        "sae_lens_c2r.demo",
         table=table,
         histogram=histogram,
         curves=curves,
@@ -122,5 +119,4 @@ def report_html(
         hook_name=HOOK_NAME,
         plain_name=PLAIN,
         regularized_name=REGULARIZED,
-        colors={"plain": COLORS[PLAIN], "regularized": COLORS[REGULARIZED]},
     )

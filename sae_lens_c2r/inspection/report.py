@@ -1,9 +1,7 @@
 """What was found of SAEs, as a table in the terminal and as a self-contained `report.html`."""
 
 from importlib.metadata import version
-from importlib.resources import files
 
-from jinja2 import Environment, StrictUndefined
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
@@ -12,6 +10,7 @@ from sae_lens_c2r.inspection.behavior import Behavior
 from sae_lens_c2r.inspection.figures import consolidation, firing_frequencies
 from sae_lens_c2r.inspection.measures import THRESHOLDS
 from sae_lens_c2r.inspection.run import Finding
+from sae_lens_c2r.reports import render
 
 HEADINGS = [
     "form",
@@ -148,11 +147,10 @@ def report_html(findings: list[Finding]) -> str:
     Returns:
         An HTML document.
     """
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    source = files("sae_lens_c2r.inspection").joinpath("report.html").read_text("utf-8")
     behaviors = {each.inspection.name: each.behavior for each in findings if each.behavior}
     packages = ("sae-lens-c2r", "sae-lens", "torch")
-    return environment.from_string(source).render(
+    return render(
+        "sae_lens_c2r.inspection",
         headings=HEADINGS,
         rows=[(each.inspection, cells_of_weights(each)) for each in findings],
         headings_on_text=HEADINGS_ON_TEXT,

@@ -48,6 +48,15 @@ RELEASE: dict[str, Any] = {
         {"id": "layer_0/{architecture}", "axes": {"architecture": ["batchtopk_c2r", "ort_c2r"]}}
     ],
 }
+# Makes `minilm-layer-3` small.
+SMALL = {
+    "language_model.training_tokens": 4096,
+    "runner.lr_decay_steps": 1,
+    "runner.train_batch_size_tokens": 1024,
+    "runner.n_batches_in_buffer": 8,
+    "runner.n_batches_for_norm_estimate": 2,
+    "sae.d_sae": 512,
+}
 SAVE_ALWAYS = 1e-9  # minutes between two checkpoints
 
 

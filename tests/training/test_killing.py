@@ -12,6 +12,7 @@ from sae_lens_c2r.release import ReleaseError
 from sae_lens_c2r.training.plan import make_plan
 from sae_lens_c2r.training.run import train
 from tests.training.killing import (
+    SMALL,
     Left,
     checkpoints,
     finish,
@@ -87,14 +88,7 @@ def test_killed_at_any_operation_on_a_file_it_ends_with_the_same_weights(
 def test_killed_while_it_saves_several_saes_it_ends_with_the_same_weights(
     tmp_path: Path,
 ) -> None:
-    changes = {
-        "language_model.training_tokens": 4096,
-        "runner.lr_decay_steps": 1,
-        "runner.train_batch_size_tokens": 1024,
-        "runner.n_batches_in_buffer": 8,
-        "runner.n_batches_for_norm_estimate": 2,
-        "sae.d_sae": 512,
-    }
+    changes = SMALL
     release = find_release("minilm-layer-3")
     untouched, out = tmp_path / "untouched", tmp_path / "saes"
     assert finish(start(release, untouched, changes=changes, minutes=0)) == 0
@@ -207,13 +201,9 @@ def test_a_grid_of_a_language_model_is_killed_twice_and_ends_with_the_same_weigh
     tmp_path: Path,
 ) -> None:
     changes = {
+        **SMALL,
         "language_model.training_tokens": 40_960,
-        "runner.lr_decay_steps": 8,
-        "runner.train_batch_size_tokens": 1024,
-        "runner.n_batches_in_buffer": 8,
-        "runner.n_batches_for_norm_estimate": 2,
         "runner.prefetch_llm_batches": 2,
-        "sae.d_sae": 512,
     }
     release = find_release("minilm-layer-3")
     untouched, out = tmp_path / "untouched", tmp_path / "saes"
