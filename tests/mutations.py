@@ -21,6 +21,7 @@ PENALTY = "penalties/c2r.py"
 NEIGHBORS = "penalties/neighbors.py"
 COSINES = "penalties/cosines.py"
 NORMS = "penalties/norms.py"
+PROCESSES = "penalties/processes.py"
 SCALING = "penalties/scaling.py"
 MIXIN = "architectures/c2r.py"
 PERIODIC = "architectures/periodic.py"
@@ -75,7 +76,12 @@ FAULTS = [
     Fault(
         "group of a column forgotten", NEIGHBORS, "group * ROWS_PER_GROUP + within", "within"
     ),
-    Fault("neighbour differentiated", NEIGHBORS, "_search(W_dec.detach()", "_search(W_dec"),
+    Fault(
+        "neighbour differentiated",
+        NEIGHBORS,
+        "W_dec.detach(), chunk_size or len(W_dec)",
+        "W_dec, chunk_size or len(W_dec)",
+    ),
     Fault("always the same chunks", NEIGHBORS, 'f"{seed}:{step}"', 'f"{seed}"'),
     Fault("global random state drawn from", NEIGHBORS, "d_sae, generator=generator)", "d_sae)"),
     Fault(
@@ -187,8 +193,88 @@ FAULTS = [
         "sae_in - sae_in.mean(dim=-1, keepdim=True)",
         "sae_in",
     ),
-    Fault("OrtSAE scaled by r", "architectures/ort.py", "sae_in).square()", "sae_in)"),
+    Fault(
+        "OrtSAE scaled by r",
+        "architectures/ort.py",
+        "self.process_group).square()",
+        "self.process_group)",
+    ),
+    Fault(
+        "NaN hidden by the root",
+        NORMS,
+        "torch.where(energy == 0, 0.0",
+        "torch.where(~(energy > 0), 0.0",
+    ),
+    Fault(
+        "others' gradients left out",
+        PROCESSES,
+        "return _Sum.apply(gradient, ctx.process_group), None",
+        "return gradient, None",
+    ),
+    Fault(
+        "every process with chunks of its own",
+        NEIGHBORS,
+        "    agree(order, process_group)\n",
+        "",
+    ),
+    Fault(
+        "every chunk searched by all",
+        PROCESSES,
+        "range(own, n_chunks, n_processes)",
+        "range(n_chunks)",
+    ),
+    Fault(
+        "others' samples left out of r",
+        SCALING,
+        "join_samples(norms.flatten(), process_group)",
+        "norms.flatten()",
+    ),
+    Fault(
+        "others' samples left out of B",
+        MIXIN,
+        "sae_in.shape[:-1].numel(), self.process_group,",
+        "sae_in.shape[:-1].numel(), None,",
+    ),
+    Fault(
+        "waits for those that do not log",
+        PERIODIC,
+        "penalty.is_due(step_input) or self.process_group is None",
+        "True",
+    ),
+    Fault(
+        "neighbours not restored",
+        "training/long_run.py",
+        "trainer.sae.neighbor_search.restore(",
+        "print(",
+    ),
+    Fault(
+        "random state not restored",
+        "training/long_run.py",
+        "restore_random(self.data_state",
+        "print(self.data_state",
+    ),
+    Fault(
+        "part of the buffer forgotten",
+        "training/stream.py",
+        'self._buffer.served = state["served"]',
+        'self._buffer.served = state["served"][:0]',
+    ),
+    Fault(
+        "batches that lay ahead forgotten", "training/stream.py", "self._ahead.extend(", "list("
+    ),
+    Fault("rows read again", "training/stream.py", 'range(state["rows_of_epoch"])', "range(0)"),
 ]
+
+
+TESTS = (
+    *(
+        "tests/penalties",
+        "tests/architectures",
+        "tests/test_laws.py",
+        "tests/test_processes.py",
+    ),
+    *("tests/training/test_long_run.py", "tests/training/test_stream.py"),
+)
 
 
 def caught_by(fault: Fault | None, folder: Path) -> str | None:
@@ -202,7 +288,7 @@ def caught_by(fault: Fault | None, folder: Path) -> str | None:
         path.write_text(text.replace(fault.old, fault.new))
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
     process = subprocess.run(
-        [*command, "tests/penalties", "tests/architectures", "tests/test_laws.py"],
+        [*command, *TESTS],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(folder), "HYPOTHESIS_PROFILE": "dev"},
         capture_output=True,

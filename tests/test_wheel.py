@@ -43,4 +43,4 @@ def test_a_wheel_plans_a_release_by_name(installed: Path, tmp_path: Path) -> Non
         command, cwd=tmp_path, env=environment, capture_output=True, text=True
     )
     assert process.returncode == 0, process.stderr
-    assert "244,140 steps of 2,048" in process.stdout
+    assert "244,141 steps of 2,048" in process.stdout

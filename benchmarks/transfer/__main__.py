@@ -4,9 +4,10 @@ import os
 from argparse import ArgumentParser
 from pathlib import Path
 
+from benchmarks.parallel import execute_all
 from benchmarks.transfer.data import collect_minilm_activations
 from benchmarks.transfer.report import figure, fitted_exponents, read_curves, table
-from benchmarks.transfer.sweep import execute_all, hierarchy_runs, minilm_runs
+from benchmarks.transfer.sweep import Run, execute, hierarchy_runs, minilm_runs, missing
 
 RESULTS = Path("benchmarks/results/transfer")
 
@@ -19,9 +20,13 @@ def main() -> None:
     arguments = parser.parse_args()
     runs = RESULTS / "runs.jsonl"
     if not arguments.draw_only:
-        execute_all(hierarchy_runs(), runs, processes=arguments.processes)
-        collect_minilm_activations()
-        execute_all(minilm_runs(), runs, processes=arguments.processes)
+        for prepare, wanted in (
+            (lambda: None, hierarchy_runs()),
+            (collect_minilm_activations, minilm_runs()),
+        ):
+            prepare()
+            todo: list[Run] = missing(wanted, runs)
+            execute_all(todo, execute, runs, processes=arguments.processes)
     curves = read_curves(runs)
     text = f"{table(curves)}\n\n{fitted_exponents(curves)}"
     (RESULTS / "tables.md").write_text(text + "\n", encoding="utf-8")

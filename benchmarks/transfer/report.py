@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
+from benchmarks.parallel import read
 from benchmarks.transfer.rules import Setting, factors, rules
-from benchmarks.transfer.sweep import read
 
 RULES = ("the rule", "without r", "without sqrt(k/B)", "without d", "without ln n", "none")
 METRICS = {

@@ -1,20 +1,16 @@
 """The runs: what they are, one of them, and all that are still missing."""
 
-import json
-import os
 from collections.abc import Iterable
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from itertools import product
-from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from rich.progress import Progress
 from sae_lens import JumpReLUSAE, SAETrainer
 
+from benchmarks.parallel import read
 from benchmarks.trainer import trainer_config
 from benchmarks.transfer.data import Hierarchy, MiniLM
 from benchmarks.transfer.rules import LAMBDAS, Setting, rules
@@ -109,33 +105,6 @@ def missing(runs: Iterable[Run], results: Path) -> list[Run]:
     return [run for run in runs if key(asdict(run)) not in done]
 
 
-def read(results: Path) -> list[dict[str, Any]]:
-    """The results so far. A last line that the end of its process cut short is taken out."""
-    text = results.read_text() if results.exists() else ""
-    whole, newline, cut = text.rpartition("\n")
-    if cut:
-        results.write_text(whole + newline)
-    return [json.loads(line) for line in whole.splitlines()]
-
-
 def key(result: dict[str, Any]) -> tuple[Any, ...]:
     """What tells runs apart."""
     return (*result["setting"].values(), result["lambda_"], result["seed"])
-
-
-def execute_all(runs: list[Run], results: Path, *, processes: int) -> None:
-    """Execute the missing runs in parallel, writing each as it ends."""
-    results.parent.mkdir(parents=True, exist_ok=True)
-    todo = missing(runs, results)
-    os.environ["OMP_NUM_THREADS"] = "1"
-    os.environ["TQDM_DISABLE"] = "1"  # SAELens's bar for each of them
-    with (
-        ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool,
-        Progress() as progress,
-        results.open("a") as file,
-    ):
-        task = progress.add_task("Training SAEs", total=len(todo))
-        for future in as_completed([pool.submit(execute, run) for run in todo]):
-            file.write(json.dumps(future.result()) + "\n")
-            file.flush()
-            progress.advance(task)

@@ -1,7 +1,12 @@
 """What can be measured of any SAE."""
 
 from sae_lens_c2r.analysis.absorption import AbsorptionPairs, absorption_pairs
-from sae_lens_c2r.analysis.ground_truth import absorption_rates, latents_of_features
+from sae_lens_c2r.analysis.ground_truth import (
+    absorption_rates,
+    latents_of_features,
+    latents_per_feature,
+    partial_absorption_rates,
+)
 from sae_lens_c2r.analysis.similarity import (
     RedundantPairs,
     chance_composition,
@@ -30,8 +35,10 @@ __all__ = [
     "count_pairs",
     "energies",
     "latents_of_features",
+    "latents_per_feature",
     "max_cosines",
     "pair_loss",
     "pair_loss_derivative",
+    "partial_absorption_rates",
     "redundant_pairs",
 ]

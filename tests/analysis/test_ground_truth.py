@@ -3,7 +3,12 @@
 import pytest
 import torch
 
-from sae_lens_c2r.analysis import absorption_rates, latents_of_features
+from sae_lens_c2r.analysis import (
+    absorption_rates,
+    latents_of_features,
+    latents_per_feature,
+    partial_absorption_rates,
+)
 
 
 def test_latents_of_features_are_the_nearest_rows() -> None:
@@ -42,3 +47,28 @@ def test_absorption_is_silence_beyond_what_is_missed_otherwise(parents_latent, r
 
 def test_without_edges_there_are_no_rates() -> None:
     assert absorption_rates(FEATURES, FEATURES, []).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("parents_latent", "shares"),
+    [
+        ([1, 1, 1, 1, 1, 0], [0.0, 0.0]),  # as strong wherever the parent is
+        ([2, 2, 1, 2, 1, 0], [0.5, 0.25]),  # half as strong beside the first child
+        ([1, 1, 0, 1, 0, 0], [1.0, 0.5]),  # the first child takes its place
+        ([1, 1, 3, 3, 3, 0], [0.0, 0.0]),  # stronger beside a child: no absorption
+        ([0, 0, 1, 1, 1, 0], [float("nan")] * 2),  # not there on the parent alone
+    ],
+)
+def test_partial_absorption_is_strength_that_is_missing(parents_latent, shares) -> None:
+    acts = FEATURES.clone()
+    acts[:, 0] = torch.tensor(parents_latent)
+    found = partial_absorption_rates(acts, FEATURES, EDGES).tolist()
+    assert found == pytest.approx(shares, nan_ok=True)
+    # In units of the true activations, whatever their scale.
+    scaled = partial_absorption_rates(3 * acts, 5 * FEATURES, EDGES).tolist()
+    assert scaled == pytest.approx(shares, nan_ok=True)
+
+
+def test_latents_per_feature_counts_those_that_are_like_it() -> None:
+    W_dec = torch.tensor([[2.0, 0, 0], [1, 0.2, 0], [0, 1, 0], [0.5, 0.5, 0.5], [-1, 0, 0]])
+    assert latents_per_feature(W_dec, torch.eye(3), above=0.6).tolist() == [2, 1, 0]

@@ -1,0 +1,47 @@
+"""Experiments of many runs: in parallel, each kept as it ends."""
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
+
+Run = TypeVar("Run")
+Result = dict[str, Any]
+
+
+def read(results: Path) -> list[Result]:
+    """The results so far. A last line that the end of its process cut short is taken out."""
+    text = results.read_text() if results.exists() else ""
+    whole, newline, cut = text.rpartition("\n")
+    if cut:
+        results.write_text(whole + newline)
+    return [json.loads(line) for line in whole.splitlines()]
+
+
+def execute_all(
+    runs: Sequence[Run], execute: Callable[[Run], Result], results: Path, *, processes: int
+) -> None:
+    """Execute the runs in parallel, each by one thread, and write what each returns."""
+    results.parent.mkdir(parents=True, exist_ok=True)
+    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ["TQDM_DISABLE"] = "1"  # SAELens's bar for each of them
+    columns = (
+        *Progress.get_default_columns()[:-1],
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with (
+        ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool,
+        Progress(*columns) as progress,
+        results.open("a") as file,
+    ):
+        task = progress.add_task("Training SAEs", total=len(runs))
+        for future in as_completed([pool.submit(execute, run) for run in runs]):
+            file.write(json.dumps(future.result()) + "\n")
+            file.flush()
+            progress.advance(task)
