@@ -1,0 +1,180 @@
+"""The study's tables and figures."""
+
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+
+from benchmarks.study.claims import COMPARISONS, UNTESTED
+from benchmarks.study.runs import LAMBDAS, METHODS
+from benchmarks.study.statistics import Interval, Result
+from benchmarks.study.world import REGIMES, Regime
+
+METRICS = {
+    "explained_variance": "explained variance",
+    "composition": "composition",
+    "absorption": "absorption",
+    "partial_absorption": "partial absorption",
+    "split": "split",
+    "mcc": "MCC",
+    "f1": "F1",
+    "dead_latents": "dead latents",
+}
+LABELS = {"matryoshka_batchtopk": "matryoshka", "batchtopk_c2r": "batchtopk_c2r"}
+
+
+def tables(results: Sequence[Result]) -> str:
+    """All tables, in Markdown."""
+    parts = [claims_table(results)]
+    for regime in REGIMES.values():
+        ours = [result for result in results if result["regime"] == regime.name]
+        if ours:
+            parts.append(f"## {regime.name.capitalize()}\n\n{_describe(regime, ours)}")
+            parts += [methods_table(regime, ours), variants_table(regime, ours)]
+    return "\n\n".join(parts) + "\n"
+
+
+def claims_table(results: Sequence[Result]) -> str:
+    """Claim, the paper's figures, and for each regime ours with what it says."""
+    names = [name for name in REGIMES if any(each["regime"] == name for each in results)]
+    head = ["claim", "the paper", *names]
+    rows = []
+    for comparison in COMPARISONS:
+        row = [comparison.claim, comparison.paper]
+        for name in names:
+            ours = [result for result in results if result["regime"] == name]
+            found = comparison.measured(ours, REGIMES[name].ks[0])
+            row.append(
+                f"{found.mean:+.3f} ± {found.half_width:.3f}, {comparison.verdict(found)}"
+            )
+        rows.append(row)
+    rows += [
+        [claim, paper, *[f"not tested: {why}"] * len(names)] for claim, paper, why in UNTESTED
+    ]
+    return _markdown(head, rows)
+
+
+def methods_table(regime: Regime, results: Sequence[Result]) -> str:
+    """The five methods at all sparsities."""
+    rows = []
+    for k in sorted(regime.ks):
+        for method in METHODS:
+            rows.append([f"{method}, k {k}", *_cells(results, method, k, {})])
+    return _markdown(["", *METRICS.values()], rows)
+
+
+def variants_table(regime: Regime, results: Sequence[Result]) -> str:
+    """Everything else, at the one sparsity."""
+    k = regime.ks[0]
+    seen = dict.fromkeys(
+        (result["architecture"], tuple(map(tuple, result["options"])))
+        for result in results
+        if result["k"] == k
+    )
+    rows = [
+        [
+            ", ".join([name, *(f"{key} {value}" for key, value in options)]),
+            *_cells(results, name, k, dict(options)),
+        ]
+        for name, options in seen
+        if options or name not in METHODS
+    ]
+    return _markdown([f"k {k}", *METRICS.values()], sorted(rows))
+
+
+def _describe(regime: Regime, results: Sequence[Result]) -> str:
+    chance = results[0]["chance_composition"]
+    return (
+        f"{regime.n_features} features in {regime.d_in} dimensions, {regime.d_sae} latents. "
+        f"Chance level of composition: {chance:.3f}."
+    )
+
+
+def _cells(results: Sequence[Result], method: str, k: int, options: dict) -> list[str]:
+    chosen = [
+        result
+        for result in results
+        if (result["architecture"], result["k"], dict(result["options"]))
+        == (method, k, options)
+    ]
+    return [str(Interval.of([each[metric] for each in chosen])) for metric in METRICS]
+
+
+def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def trade_offs(results: Sequence[Result]) -> Figure:
+    """Absorption and composition against explained variance, a line a method."""
+    names = [name for name in REGIMES if any(each["regime"] == name for each in results)]
+    figure = Figure(figsize=(4.2 * len(names), 6.4), layout="constrained")
+    axes = figure.subplots(2, len(names), squeeze=False)
+    for column, name in enumerate(names):
+        for row, metric in enumerate(("absorption", "composition")):
+            panel = axes[row, column]
+            for method in METHODS:
+                points = []
+                for k in sorted(REGIMES[name].ks):
+                    chosen = [
+                        each
+                        for each in results
+                        if (each["regime"], each["architecture"], each["k"])
+                        == (name, method, k)
+                        and not each["options"]
+                    ]
+                    points.append(
+                        [
+                            Interval.of([each[key] for each in chosen])
+                            for key in ("explained_variance", metric)
+                        ]
+                    )
+                panel.errorbar(
+                    [point[0].mean for point in points],
+                    [point[1].mean for point in points],
+                    xerr=[point[0].half_width for point in points],
+                    yerr=[point[1].half_width for point in points],
+                    label=LABELS.get(method, method),
+                    marker="o",
+                    markersize=3,
+                    linewidth=1,
+                )
+            panel.set(xlabel="explained variance", ylabel=metric, title="" if row else name)
+            panel.spines[["top", "right"]].set_visible(False)
+    axes[0, 0].legend(frameon=False, fontsize=8)
+    return figure
+
+
+def over_lambda(results: Sequence[Result]) -> Figure:
+    """What grows and falls with lambda."""
+    names = [name for name in REGIMES if any(each["regime"] == name for each in results)]
+    metrics = ("explained_variance", "composition", "absorption")
+    figure = Figure(figsize=(9.6, 2.8), layout="constrained")
+    for panel, metric in zip(figure.subplots(1, len(metrics)), metrics, strict=True):
+        for name in names:
+            intervals = []
+            for value in LAMBDAS:
+                options = {} if value == 5 else {"c2r_coefficient": value}
+                intervals.append(
+                    Interval.of(
+                        [
+                            each[metric]
+                            for each in results
+                            if (each["regime"], each["architecture"], each["k"])
+                            == (name, "batchtopk_c2r", REGIMES[name].ks[0])
+                            and dict(each["options"]) == options
+                        ]
+                    )
+                )
+            panel.errorbar(
+                LAMBDAS,
+                [interval.mean for interval in intervals],
+                yerr=[interval.half_width for interval in intervals],
+                label=name,
+                marker="o",
+                markersize=3,
+                linewidth=1,
+            )
+        panel.set(xscale="log", xlabel="lambda", title=METRICS[metric])
+        panel.spines[["top", "right"]].set_visible(False)
+    panel.legend(frameon=False, fontsize=7)
+    return figure

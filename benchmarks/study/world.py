@@ -1,0 +1,148 @@
+"""Hierarchies of known features, and what an SAE made of them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from sae_lens import SAE
+from sae_lens.synthetic import (
+    HierarchyConfig,
+    HierarchyNode,
+    SyntheticActivationIterator,
+    SyntheticModel,
+    SyntheticModelConfig,
+    ZipfianFiringProbabilityConfig,
+    eval_sae_on_synthetic_data,
+)
+
+from sae_lens_c2r.analysis import (
+    absorption_pairs,
+    absorption_rates,
+    chance_composition,
+    composition,
+    latents_of_features,
+    latents_per_feature,
+    partial_absorption_rates,
+)
+
+CHILDREN = 3
+EVALUATION_SAMPLES, BATCH = 32_768, 4096
+
+
+@dataclass(frozen=True)
+class Regime:
+    """A kind of world, and the width of the SAEs in it.
+
+    Args:
+        name: What it is called.
+        n_features: True features: a quarter of them parents, with three children each.
+        d_in: Dimension of the inputs: fewer than features, which are in superposition.
+        d_sae: Latents.
+        ks: Sparsities; first the one of the comparisons that have but one. About five
+            features are present at a time.
+    """
+
+    name: str
+    n_features: int
+    d_in: int
+    d_sae: int
+    ks: tuple[int, ...]
+
+
+REGIMES = {
+    regime.name: regime
+    for regime in (
+        Regime("more latents than features", 256, 64, 512, (6, 4, 8, 12)),
+        Regime("fewer latents than features", 256, 64, 128, (6, 4, 8, 12)),
+        Regime("hardly any superposition", 256, 192, 512, (6, 4, 8, 12)),
+    )
+}
+
+
+class World:
+    """Known features in trees, of unequal frequencies: a child fires with its parent only.
+
+    Args:
+        regime: Its kind.
+        seed: Seed of the features, their frequencies and the samples.
+    """
+
+    def __init__(self, regime: Regime, seed: int) -> None:
+        self.model = SyntheticModel(
+            SyntheticModelConfig(
+                num_features=regime.n_features,
+                hidden_dim=regime.d_in,
+                firing_probability=ZipfianFiringProbabilityConfig(
+                    exponent=0.8, max_prob=0.3, min_prob=0.01
+                ),
+                hierarchy=HierarchyConfig(
+                    total_root_nodes=regime.n_features // (1 + CHILDREN),
+                    branching_factor=CHILDREN,
+                    max_depth=1,
+                    compensate_probabilities=True,
+                ),
+                std_firing_magnitudes=0.15,
+                bias=False,
+                seed=seed,
+            )
+        )
+        assert self.model.hierarchy is not None
+        self.edges = [edge for root in self.model.hierarchy.roots for edge in _edges(root)]
+
+    def samples(self, batch_size: int) -> SyntheticActivationIterator:
+        """Fresh samples for ever."""
+        return SyntheticActivationIterator(
+            self.model.feature_dict, self.model.activation_generator, batch_size
+        )
+
+    @torch.no_grad()
+    def evaluate(self, sae: SAE[Any]) -> dict[str, float]:
+        """What the paper measures, and what only known features can tell."""
+        torch.manual_seed(12345)
+        features = self.model.feature_dict
+        found = eval_sae_on_synthetic_data(
+            sae, features, self.model.activation_generator, EVALUATION_SAMPLES, BATCH
+        )
+        feature_acts = self.model.activation_generator(EVALUATION_SAMPLES)
+        acts = sae.encode(features(feature_acts))
+        latents, _ = latents_of_features(sae.W_dec, features.feature_vectors)
+        own = acts[:, latents].clamp(min=0)
+        full = absorption_rates(own, feature_acts, self.edges)
+        partial = partial_absorption_rates(own, feature_acts, self.edges)
+        children = [child for _, child in self.edges]
+        often = feature_acts[:, children].bool().double().mean(dim=0)
+        by_frequency = full[often.argsort()].tensor_split(3)
+        split = latents_per_feature(sae.W_dec, features.feature_vectors)
+        pairs = absorption_pairs(sae.W_dec, acts.split(BATCH))
+        return {
+            "explained_variance": found.explained_variance,
+            "l0": found.sae_l0,
+            "dead_latents": found.dead_latents / sae.cfg.d_sae,
+            "mcc": found.mcc,
+            "uniqueness": found.uniqueness,
+            "precision": found.classification.precision,
+            "recall": found.classification.recall,
+            "f1": found.classification.f1_score,
+            "composition": composition(sae.W_dec),
+            "chance_composition": chance_composition(*sae.W_dec.shape),
+            "absorption": full.nanmean().item(),
+            "partial_absorption": partial.nanmean().item(),
+            "absorption_of_rare": by_frequency[0].nanmean().item(),
+            "absorption_of_frequent": by_frequency[2].nanmean().item(),
+            "split": split[split > 0].double().mean().item(),
+            "features_found": (split > 0).double().mean().item(),
+            "condition_pairs": len(pairs),
+            "condition_satisfied": pairs.satisfied.double().mean().item(),
+            "median_A_over_B": (pairs.A / pairs.B).median().item()
+            if len(pairs)
+            else float("nan"),
+        }
+
+
+def _edges(node: HierarchyNode) -> list[tuple[int, int]]:
+    edges = []
+    for child in node.children:
+        if node.feature_index is not None and child.feature_index is not None:
+            edges.append((node.feature_index, child.feature_index))
+        edges += _edges(child)
+    return edges

@@ -1,0 +1,95 @@
+"""The study of the paper's claims: its worlds, its statistics, and how it judges."""
+
+import math
+
+import pytest
+from scipy import stats
+
+from benchmarks.study.claims import COMPARISONS, Comparison
+from benchmarks.study.report import claims_table, tables
+from benchmarks.study.runs import METHODS, execute, key, runs_of
+from benchmarks.study.statistics import Interval
+from benchmarks.study.world import CHILDREN, REGIMES, World
+
+REGIME = next(iter(REGIMES.values()))
+
+
+@pytest.mark.parametrize("name", REGIMES)
+def test_children_imply_their_parents(name: str) -> None:
+    world = World(REGIMES[name], seed=3)
+    assert len(world.edges) == REGIMES[name].n_features * CHILDREN // (1 + CHILDREN)
+    present = world.model.activation_generator(2000).bool()
+    for parent, child in world.edges:
+        assert present[present[:, child], parent].all()
+
+
+def test_intervals_are_students() -> None:
+    values = [0.1, 0.4, 0.2, 0.9, math.nan]
+    found = Interval.of(values)
+    low, high = stats.t.interval(0.95, 3, loc=0.4, scale=stats.sem([0.1, 0.4, 0.2, 0.9]))
+    assert (found.mean - found.half_width, found.mean + found.half_width) == pytest.approx(
+        (low, high)
+    )
+    assert Interval.of([1.0, 1.1, 0.9]).sign == 1
+    assert Interval.of([-1.0, 1.1, 0.9]).sign == 0
+    assert Interval.of([3.0]).half_width == math.inf
+
+
+@pytest.mark.parametrize(
+    ("sign", "mean", "half_width", "verdict"),
+    [
+        *((-1, -0.2, 0.1, "agrees"), (-1, 0.2, 0.1, "differs"), (-1, -0.1, 0.2, "undecided")),
+        *((1, 0.2, 0.1, "agrees"), (1, -0.2, 0.1, "differs")),
+        *((0, -0.002, 0.001, "agrees"), (0, 0.5, 0.1, "agrees"), (0, -0.2, 0.1, "differs")),
+        *((0, -0.01, 0.02, "undecided"), (0, 1.0, math.inf, "not measured")),
+        (-1, math.nan, math.nan, "not measured"),
+    ],
+)
+def test_a_claim_is_judged_by_the_interval_of_the_difference(
+    sign: int, mean: float, half_width: float, verdict: str
+) -> None:
+    claim = Comparison("", "", "composition", ("a", {}), ("b", {}), sign)
+    assert claim.verdict(Interval(mean, half_width)) == verdict
+
+
+def test_differences_are_paired_by_seed() -> None:
+    def result(architecture: str, seed: int, composition: float) -> dict:
+        return {
+            "architecture": architecture,
+            "options": [],
+            "k": 6,
+            "seed": seed,
+            "composition": composition,
+        }
+
+    results = [result("a", seed, seed + 0.5) for seed in range(4)]
+    results += [result("b", seed, float(seed)) for seed in (3, 1, 2)]
+    claim = Comparison("", "", "composition", ("a", {}), ("b", {}), 1)
+    found = claim.measured(results, 6)
+    assert (found.mean, found.half_width) == pytest.approx((0.5, 0.0))
+
+
+def test_every_claim_is_about_sae_s_that_are_trained() -> None:
+    runs = runs_of(REGIME, seeds=2, steps=1)
+    assert len({key(vars(run)) for run in runs}) == len(runs)
+    trained = {(run.architecture, run.options) for run in runs if run.k == REGIME.ks[0]}
+    for claim in COMPARISONS:
+        for method in filter(None, (claim.of, claim.less)):
+            assert (method[0], tuple(method[1].items())) in trained, claim.claim
+
+
+def test_a_run_is_measured_and_shown() -> None:
+    chosen = [
+        run
+        for run in runs_of(REGIME, seeds=2, steps=3)
+        if run.architecture in ("batchtopk", "batchtopk_c2r") and run.k == REGIME.ks[0]
+    ]
+    results = [execute(run) for run in chosen if not run.options]
+    for result in results:
+        result["frequent_less_rare"] = 0.0
+        assert 0 <= result["absorption"] <= 1
+        assert result["l0"] > 0
+    assert "agrees" in claims_table(results)
+    shown = tables(results)
+    for method in METHODS:
+        assert f"| {method}, k {REGIME.ks[0]} |" in shown
