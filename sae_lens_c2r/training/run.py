@@ -23,6 +23,7 @@ from sae_lens_c2r.training.offline import OFFLINE_DATASET, offline_source
 from sae_lens_c2r.training.plan import Plan, runner_config
 from sae_lens_c2r.training.record import RECORD, circumstances, record_of
 from sae_lens_c2r.training.runners import LanguageModelRunner, SyntheticRunner
+from sae_lens_c2r.training.settings import difference, settings_of
 from sae_lens_c2r.training.stopping import StopRequest, stop_requests
 
 WORK = ".training"  # in the folder of the SAEs, while there is something to resume
@@ -107,16 +108,16 @@ def _todo(plan: Plan, out: Path, tell: Callable[[str], None]) -> list[str]:
     for sae_id in plan.saes:
         if sae_id in todo:
             continue
-        planned = _settings(plan, [sae_id])
+        planned = settings_of(plan, [sae_id])
         try:
             record = json.loads((out / sae_id / RECORD).read_text(encoding="utf-8"))
             found = record["settings"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ReleaseError(f"{out / sae_id / RECORD} cannot be read. {error}") from None
-        difference = _difference(found, planned)
-        if difference is not None:
+        differs = difference(found, planned)
+        if differs is not None:
             raise ReleaseError(
-                f"`out` should have no other {sae_id} than the plan's. {difference}"
+                f"`out` should have no other {sae_id} than the plan's. {differs}"
             )
         tell(f"{sae_id} is there already.")
     return todo
@@ -181,14 +182,12 @@ class _Training:
                     f"The plan should include {sae_id}, which is in the checkpoint."
                 )
         held["saes"] = {sae_id: held["saes"][sae_id] for sae_id in unfinished}
-        difference = _difference(held, _settings(self.plan, unfinished))
-        if difference is not None:
-            raise ReleaseError(f"The plan should be that of {checkpoint.folder}. {difference}")
-        difference = _difference(
-            checkpoint.about["circumstances"], circumstances(self.plan.device)
-        )
-        if difference is not None:
-            self.tell(f"Results may differ from those of an untouched run. {difference}")
+        differs = difference(held, settings_of(self.plan, unfinished))
+        if differs is not None:
+            raise ReleaseError(f"The plan should be that of {checkpoint.folder}. {differs}")
+        differs = difference(checkpoint.about["circumstances"], circumstances(self.plan.device))
+        if differs is not None:
+            self.tell(f"Results may differ from those of an untouched run. {differs}")
         return checkpoint
 
     def _train(
@@ -196,7 +195,7 @@ class _Training:
     ) -> list[Path]:
         """Train SAEs in one run of SAELens, and save them."""
         about = {
-            "settings": _settings(self.plan, group),
+            "settings": settings_of(self.plan, group),
             "circumstances": circumstances(self.plan.device),
         }
         long_run = LongRun(
@@ -226,7 +225,7 @@ class _Training:
                 together=group,
                 seconds=long_run.seconds,
                 evaluation=evaluation,
-                settings=_settings(self.plan, [sae_id]),
+                settings=settings_of(self.plan, [sae_id]),
             )
             self._save(sae, record, self.out / sae_id)
             folders.append(self.out / sae_id)
@@ -273,34 +272,3 @@ def _make(plan: Plan, sae_id: str) -> TrainingSAE[Any]:
     sae_class, _ = get_sae_training_class(config.architecture())
     torch.manual_seed(plan.seeds[sae_id])
     return sae_class(config)
-
-
-def _settings(plan: Plan, sae_ids: list[str]) -> dict[str, Any]:
-    """What a resumed run has to share with the one before it."""
-    saes = {
-        sae_id: {**plan.saes[sae_id].to_dict(), "seed": plan.seeds[sae_id]}
-        for sae_id in sae_ids
-    }
-    for config in saes.values():
-        del config["device"], config["metadata"]  # where it runs, and what the run adds
-    source = plan.release.source.model_dump(mode="json")
-    # Neither changes what is trained.
-    runner = {
-        k: v for k, v in plan.runner.items() if k not in ("logger", "prefetch_llm_batches")
-    }
-    settings = {"source": source, "runner": runner, "saes": saes}
-    of_json: dict[str, Any] = json.loads(json.dumps(settings))
-    return of_json
-
-
-def _difference(held: dict[str, Any], planned: dict[str, Any], key: str = "") -> str | None:
-    """The first value of the plan's that is not what a checkpoint holds."""
-    for name in {**planned, **held}:
-        before, now = held.get(name), planned.get(name)
-        if isinstance(before, dict) and isinstance(now, dict):
-            found = _difference(before, now, f"{key}{name}.")
-            if found is not None:
-                return found
-        elif before != now:
-            return f"Found `{key}{name} = {now!r}`, and {before!r} there."
-    return None

@@ -1,0 +1,53 @@
+"""The settings that two trainings have to share for one to stand for the other."""
+
+import json
+from typing import Any
+
+from sae_lens_c2r.training.plan import Plan
+
+WITHOUT_EFFECT = ("logger", "prefetch_llm_batches")  # on what is trained
+
+
+def settings_of(plan: Plan, sae_ids: list[str]) -> dict[str, Any]:
+    """What a resumed run has to share with the one before it.
+
+    Args:
+        plan: The plan.
+        sae_ids: Which of its SAEs.
+
+    Returns:
+        The settings, of JSON's types.
+    """
+    saes = {
+        sae_id: {**plan.saes[sae_id].to_dict(), "seed": plan.seeds[sae_id]}
+        for sae_id in sae_ids
+    }
+    for config in saes.values():
+        del config["device"], config["metadata"]  # where it runs, and what the run adds
+    source = plan.release.source.model_dump(mode="json")
+    runner = {k: v for k, v in plan.runner.items() if k not in WITHOUT_EFFECT}
+    settings = {"source": source, "runner": runner, "saes": saes}
+    of_json: dict[str, Any] = json.loads(json.dumps(settings))
+    return of_json
+
+
+def difference(held: dict[str, Any], planned: dict[str, Any], key: str = "") -> str | None:
+    """The first value of a plan's that is not what is held already.
+
+    Args:
+        held: What is held.
+        planned: What is planned.
+        key: What both are below, for the text.
+
+    Returns:
+        A sentence that names it with both values, or `None`.
+    """
+    for name in {**planned, **held}:
+        before, now = held.get(name), planned.get(name)
+        if isinstance(before, dict) and isinstance(now, dict):
+            found = difference(before, now, f"{key}{name}.")
+            if found is not None:
+                return found
+        elif before != now:
+            return f"Found `{key}{name} = {now!r}`, and {before!r} there."
+    return None
