@@ -1,6 +1,7 @@
 """Training processes that are killed, at any moment, and what they leave."""
 
 import hashlib
+import json
 import os
 import random
 import resource
@@ -115,11 +116,18 @@ def finish(process: BaseProcess) -> int | None:
 
 def hashes(out: Path) -> dict[str, str]:
     """SHA-256 of everything that was trained, by its path."""
-    return {
-        path.relative_to(out).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for folder in trained(out)
-        for path in (folder / "sae_weights.safetensors", folder / "cfg.json")
-    }
+    found = {}
+    for folder in trained(out):
+        # SAELens writes a config's keys in an order that varies from process to process.
+        config = json.loads((folder / "cfg.json").read_text())
+        contents = {
+            "cfg.json": json.dumps(config, sort_keys=True).encode(),
+            "sae_weights.safetensors": (folder / "sae_weights.safetensors").read_bytes(),
+        }
+        for name, content in contents.items():
+            path = (folder / name).relative_to(out).as_posix()
+            found[path] = hashlib.sha256(content).hexdigest()
+    return found
 
 
 def checkpoints(out: Path) -> list[Path]:
