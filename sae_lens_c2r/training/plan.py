@@ -247,7 +247,7 @@ def _seed(spec: SAESpec) -> int:
 
 def _check_device(device: str) -> None:
     should = "`device` should be one that torch has here, such as cpu or cuda."
-    try:
+    try:  # torch has a kind of error for each: unknown, not built in, no kernels
         usable = torch.empty(0, device=device).device.type != "meta"
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).splitlines()[0]
