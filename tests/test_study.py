@@ -86,7 +86,6 @@ def test_a_run_is_measured_and_shown() -> None:
     ]
     results = [execute(run) for run in chosen if not run.options]
     for result in results:
-        result["frequent_less_rare"] = 0.0
         assert 0 <= result["absorption"] <= 1
         assert result["l0"] > 0
     assert "agrees" in claims_table(results)

@@ -32,10 +32,6 @@ def main() -> None:
         execute_all(todo, execute, path, processes=arguments.processes)
     keys = {key(asdict(run)) for run in wanted}
     results = [result for result in read(path) if key(result) in keys]
-    for result in results:
-        result["frequent_less_rare"] = (
-            result["absorption_of_frequent"] - result["absorption_of_rare"]
-        )
     text = tables(results)
     (arguments.out / "tables.md").write_text(text, encoding="utf-8")
     trade_offs(results).savefig(arguments.out / "trade_offs.png", dpi=110)

@@ -236,9 +236,10 @@ COMPARISONS = [
         0,
     ),
     Comparison(
-        "Rare features are not absorbed more than frequent ones (BatchTopK)",
+        "Rare features are not absorbed more than frequent ones (BatchTopK): "
+        "correlation of absorption with frequency",
         "Pearson r = +0.301, p = 0.135",
-        "frequent_less_rare",
+        "pearson",
         (PLAIN, {}),
         None,
         0,

@@ -1,5 +1,6 @@
 """Hierarchies of known features, and what an SAE made of them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,8 @@ from sae_lens.synthetic import (
     ZipfianFiringProbabilityConfig,
     eval_sae_on_synthetic_data,
 )
+from scipy import stats
+from torch import Tensor
 
 from sae_lens_c2r.analysis import (
     absorption_pairs,
@@ -27,6 +30,7 @@ from sae_lens_c2r.analysis import (
 
 CHILDREN = 3
 EVALUATION_SAMPLES, BATCH = 32_768, 4096
+FREQUENCY_GROUPS = 5
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,7 @@ class World:
         )
 
     @torch.no_grad()
-    def evaluate(self, sae: SAE[Any]) -> dict[str, float]:
+    def evaluate(self, sae: SAE[Any]) -> dict[str, Any]:
         """What the paper measures, and what only known features can tell."""
         torch.manual_seed(12345)
         features = self.model.feature_dict
@@ -109,9 +113,7 @@ class World:
         own = acts[:, latents].clamp(min=0)
         full = absorption_rates(own, feature_acts, self.edges)
         partial = partial_absorption_rates(own, feature_acts, self.edges)
-        children = [child for _, child in self.edges]
-        often = feature_acts[:, children].bool().double().mean(dim=0)
-        by_frequency = full[often.argsort()].tensor_split(3)
+        frequencies, rates = self._absorption_of_parents(feature_acts, full)
         split = latents_per_feature(sae.W_dec, features.feature_vectors)
         pairs = absorption_pairs(sae.W_dec, acts.split(BATCH))
         return {
@@ -127,8 +129,11 @@ class World:
             "chance_composition": chance_composition(*sae.W_dec.shape),
             "absorption": full.nanmean().item(),
             "partial_absorption": partial.nanmean().item(),
-            "absorption_of_rare": by_frequency[0].nanmean().item(),
-            "absorption_of_frequent": by_frequency[2].nanmean().item(),
+            "absorption_by_frequency": [
+                fifth.nanmean().item() for fifth in rates.tensor_split(FREQUENCY_GROUPS)
+            ],
+            "pearson": _correlation(stats.pearsonr, frequencies, rates),
+            "spearman": _correlation(stats.spearmanr, frequencies, rates),
             "split": split[split > 0].double().mean().item(),
             "features_found": (split > 0).double().mean().item(),
             "condition_pairs": len(pairs),
@@ -137,6 +142,24 @@ class World:
             if len(pairs)
             else float("nan"),
         }
+
+    def _absorption_of_parents(
+        self, feature_acts: Tensor, rates: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Frequencies of the parents, rising, and each one's absorption by its children."""
+        parents = torch.tensor([parent for parent, _ in self.edges])
+        each = parents.unique()
+        frequencies = feature_acts[:, each].bool().double().mean(dim=0)
+        absorbed = torch.stack([rates[parents == parent].nanmean() for parent in each])
+        order = frequencies.argsort()
+        return frequencies[order], absorbed[order]
+
+
+def _correlation(of: Callable[..., Any], frequencies: Tensor, rates: Tensor) -> float:
+    known = ~rates.isnan()
+    if known.sum() < 3 or rates[known].unique().numel() < 2:
+        return float("nan")  # it is of nothing that varies
+    return float(of(frequencies[known].numpy(), rates[known].numpy()).statistic)
 
 
 def _edges(node: HierarchyNode) -> list[tuple[int, int]]:
