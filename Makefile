@@ -12,7 +12,7 @@ OLDEST := sae-lens==6.54.8 jaxtyping==0.3.0 jinja2==3.1.0 matplotlib==3.8.0 rich
 demo: $(VENV)/installed ## BatchTopK with and without C2R on a real transformer, offline
 	$(BIN)/sae-lens-c2r demo --overwrite
 
-test: $(VENV)/installed ## Lint, check types, run the tests
+test: $(VENV)/sae-bench ## Lint, check types, run the tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -25,10 +25,13 @@ test-oldest: .constraints-oldest.txt ## The tests with the oldest versions that 
 # SAEBench asks for torchvision, which it does not use and which breaks a CPU build of torch.
 # So it is installed without its requirements after what it does use, and `pip check` complains
 # by design. With a CUDA build of torch, `pip install 'sae-lens-c2r[bench]'` is right instead.
-sae-bench: $(VENV)/installed ## SAEBench, on a machine without CUDA
+sae-bench: $(VENV)/sae-bench ## SAEBench, on a machine without CUDA
+
+$(VENV)/sae-bench: $(VENV)/installed
 	$(BIN)/pip install -c $(CONSTRAINTS) \
 	  collectibles loguru openai scikit-learn seaborn tabulate zstandard
 	$(BIN)/pip install --no-deps -c $(CONSTRAINTS) sae-bench sae-probes
+	touch $@
 
 clean:
 	rm -rf .venv .venv-oldest .constraints-oldest.txt demo-output

@@ -6,6 +6,7 @@ Heavy modules are imported by the command that needs them: `--help` answers at o
 import os
 import sys
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -197,11 +198,12 @@ def inspect(
     console.print("Loading SAELens ...")
     import torch
 
+    from sae_lens_c2r.errors import UserError
     from sae_lens_c2r.inspection.report import picture, report_html, terminal_tables
     from sae_lens_c2r.inspection.run import check_free
     from sae_lens_c2r.inspection.run import inspect as inspect_all
-    from sae_lens_c2r.inspection.sources import InspectionError, find_sources
     from sae_lens_c2r.inspection.text import reader_of
+    from sae_lens_c2r.sources import find_sources
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     failed: list[str] = []
@@ -224,8 +226,101 @@ def inspect(
             console.print(f"Report: {out}", markup=False)
         if found and figure is not None:
             figure.write_text(picture(found) + "\n", encoding="utf-8")
-    except (InspectionError, OSError) as error:
+    except (UserError, OSError) as error:
         _fail(str(error))
+    if failed:
+        _fail("\n".join(failed))
+
+
+@app.command()
+def evaluate(
+    saes: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SAE...",
+            help="A folder of one SAE or of many, or a release followed by an SAE's id.",
+        ),
+    ],
+    sae_bench: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="SAEBench's evaluations: core absorption scr tpp sparse_probing "
+            "sparse_probing_sae_probes ravel autointerp meta_structure."
+        ),
+    ] = None,
+    sae_lens: Annotated[bool, typer.Option(help="Run SAELens's own evaluation too.")] = True,
+    model: Annotated[
+        str | None,
+        typer.Option(help="The language model.", show_default="what the SAE's config names"),
+    ] = None,
+    text: Annotated[
+        str | None,
+        typer.Option(
+            help="What SAELens's evaluation reads: a file, a dataset on the Hub, or "
+            "python-documentation.",
+            show_default="what the SAE was trained on",
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder with SAEBench's datasets by their names on the Hub, for machines "
+            "without network.",
+            show_default="they are downloaded",
+        ),
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A setting, core.batch_size_prompts=4; may be repeated."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("evaluation"),
+    jobs: Annotated[int, typer.Option(min=1, help="Evaluations at a time.")] = 1,
+    hours: Annotated[float, typer.Option(min=0, help="How long one may take.")] = 24,
+    device: Annotated[
+        str | None, typer.Option(help="Torch device.", show_default="cuda if there is one")
+    ] = None,
+) -> None:
+    """Run SAEBench's and SAELens's evaluations of any SAEs; those in --out are kept."""
+    from sae_lens_c2r.errors import UserError
+
+    console = Console()
+    console.print("Loading SAELens ...")
+    import torch
+
+    from sae_lens_c2r.evaluation.plan import Options
+    from sae_lens_c2r.evaluation.results import GATHERED
+    from sae_lens_c2r.evaluation.run import evaluate as evaluate_all
+    from sae_lens_c2r.evaluation.settings import parse_settings
+    from sae_lens_c2r.evaluation.table import markdown_table, terminal_table
+    from sae_lens_c2r.sources import find_sources
+
+    failed: list[str] = []
+    try:
+        options = Options(
+            out=out,
+            sae_bench=list(dict.fromkeys(sae_bench or [])),
+            sae_lens=sae_lens,
+            model=model,
+            text=text,
+            data=data,
+            changes=parse_settings(changes or []),
+            device=device or ("cuda" if torch.cuda.is_available() else "cpu"),
+            at_once=jobs,
+            hours=hours,
+        )
+        gathered = evaluate_all(
+            find_sources(saes, on_error=failed.append),
+            options,
+            on_error=failed.append,
+            tell=lambda line: console.print(line, markup=False),
+        )
+        (out / "evaluation.md").write_text(markdown_table(gathered), encoding="utf-8")
+    except (UserError, OSError) as error:
+        _fail(str(error))
+    except KeyboardInterrupt:
+        _fail("Interrupted. The same command goes on with what is missing.", code=130)
+    console.print(terminal_table(gathered))
+    console.print(f"Everything that was measured: {out / GATHERED}", markup=False)
     if failed:
         _fail("\n".join(failed))
 
@@ -241,4 +336,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: What would follow `sae-lens-c2r`; `None` reads the command line.
     """
-    app(arguments if arguments is None else list(arguments))
+    app(_repeat_option(sys.argv[1:] if arguments is None else arguments, "--sae-bench"))
+
+
+def _repeat_option(arguments: Sequence[str], option: str) -> list[str]:
+    """Give each of several values that follow an option the option of its own."""
+    spread: list[str] = []
+    follows = False
+    for argument, following in zip_longest(arguments, arguments[1:], fillvalue="-"):
+        if argument == option and not following.startswith("-"):
+            follows = True
+        elif argument.startswith("-"):
+            follows = False
+            spread.append(argument)
+        else:
+            spread += [option, argument] if follows else [argument]
+    return spread

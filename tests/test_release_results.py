@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import release
 from sae_lens_c2r.analysis import composition
-from sae_lens_c2r.inspection.sources import Source
+from sae_lens_c2r.sources import Source
 from tests.test_registry import write
 
 

@@ -4,10 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sae_lens_c2r.errors import UserError
 from sae_lens_c2r.inspection.behavior import Behavior, observe
 from sae_lens_c2r.inspection.measures import Inspection, inspect_sae
-from sae_lens_c2r.inspection.sources import InspectionError, Source
 from sae_lens_c2r.inspection.text import TextReader
+from sae_lens_c2r.sources import Source
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def inspect(
         try:
             sae = source.load(device)
             inspection = inspect_sae(sae, source.name)
-        except InspectionError as error:
+        except UserError as error:
             on_error(str(error))
             continue
         except ValueError as error:
@@ -56,7 +57,7 @@ def inspect(
             try:
                 text = reader.activations(sae, source.name)
                 behavior = observe(sae, text, reader.model_of(sae).tokenizer)
-            except InspectionError as error:
+            except UserError as error:
                 on_error(str(error))
         found.append(Finding(inspection, behavior))
     return found
@@ -70,9 +71,7 @@ def check_free(path: Path, *, overwrite: bool) -> None:
         overwrite: Whether it may.
 
     Raises:
-        InspectionError: If it exists and may not.
+        UserError: If it exists and may not.
     """
     if path.exists() and not overwrite:
-        raise InspectionError(
-            f"`out` should not exist, or `--overwrite` be given. Found {path}."
-        )
+        raise UserError(f"`out` should not exist, or `--overwrite` be given. Found {path}.")

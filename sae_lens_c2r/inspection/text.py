@@ -16,7 +16,7 @@ from sae_lens.util import get_special_token_ids
 from torch import Tensor
 
 from sae_lens_c2r.demo.settings import DemoError
-from sae_lens_c2r.inspection.sources import InspectionError
+from sae_lens_c2r.errors import UserError
 from sae_lens_c2r.training.offline import OFFLINE_DATASET, offline_source
 
 _TOKENS_PER_BATCH = 4096
@@ -75,7 +75,7 @@ def read_text(source: str) -> Dataset | str:
         The documents, or the name.
 
     Raises:
-        InspectionError: If a file holds no text.
+        UserError: If a file holds no text.
     """
     path = Path(source)
     if not path.is_file():
@@ -86,10 +86,10 @@ def read_text(source: str) -> Dataset | str:
         if path.suffix == ".jsonl":
             texts = [json.loads(line)["text"] for line in content.splitlines() if line.strip()]
     except (ValueError, KeyError, TypeError) as error:
-        raise InspectionError(f"`text` should be a text, in UTF-8. {path}: {error}") from None
+        raise UserError(f"`text` should be a text, in UTF-8. {path}: {error}") from None
     texts = [text for text in texts if text.strip()]
     if not texts:
-        raise InspectionError(f"`text` should not be empty. Found {path}.")
+        raise UserError(f"`text` should not be empty. Found {path}.")
     return Dataset.from_dict({"text": texts})
 
 
@@ -106,14 +106,14 @@ def reader_of(text: str, *, model: str | None, n_tokens: int, device: str) -> "T
         The reader.
 
     Raises:
-        InspectionError: If there is no text.
+        UserError: If there is no text.
     """
     if text != OFFLINE_DATASET:
         return TextReader(read_text(text), model=model, n_tokens=n_tokens, device=device)
     try:
         folder, dataset = offline_source()
     except DemoError as error:
-        raise InspectionError(str(error)) from error
+        raise UserError(str(error)) from error
     return TextReader(dataset, model=model or folder, n_tokens=n_tokens, device=device)
 
 
@@ -148,7 +148,7 @@ class TextReader:
             The activations.
 
         Raises:
-            InspectionError: If the model cannot be loaded, has no such place or another
+            UserError: If the model cannot be loaded, has no such place or another
                 width, or the text is too short.
         """
         about = sae.cfg.metadata.to_dict()
@@ -201,17 +201,17 @@ class TextReader:
                 kept.append(~torch.isin(rows[-1], left_out))
                 activations.append(acts[kept[-1]])
         except KeyError as error:
-            raise InspectionError(
+            raise UserError(
                 f"{name}: `model` should have the hook {hook_name}. There is no {error}."
             ) from error
         except Exception as error:  # the Hub, transformers and torch raise many kinds
             reason = " ".join(str(error).split()) or type(error).__name__
-            raise InspectionError(
+            raise UserError(
                 f"{name}: `model` should give activations of width {sae.cfg.d_in} at "
                 f"{hook_name}, on the text. {reason}"
             ) from error
         if not rows:
-            raise InspectionError(f"{name}: `text` should fill a row of the model's context.")
+            raise UserError(f"{name}: `text` should fill a row of the model's context.")
         return TextActivations(
             torch.cat(rows), torch.cat(activations).float(), torch.cat(kept).nonzero()
         )

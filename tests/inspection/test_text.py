@@ -10,9 +10,9 @@ from sae_lens import SAE
 from transformer_lens import HookedTransformer
 
 from sae_lens_c2r.cli import main
+from sae_lens_c2r.errors import UserError
 from sae_lens_c2r.inspection import text as text_module
 from sae_lens_c2r.inspection.behavior import observe
-from sae_lens_c2r.inspection.sources import InspectionError
 from sae_lens_c2r.inspection.text import TextReader, read_text
 from tests.architectures.training import make_sae
 from tests.language_model import CONTEXT, D_MODEL, HOOK, TEXTS, rows_of_tokens, tiny_model
@@ -121,9 +121,9 @@ def test_a_text_without_text_is_refused(tmp_path: Path) -> None:
     }.items():
         path = tmp_path / name
         path.write_bytes(content)
-        with pytest.raises(InspectionError, match="`text` should"):
+        with pytest.raises(UserError, match="`text` should"):
             read_text(str(path))
     short = tmp_path / "short.txt"
     short.write_text("two words")
-    with pytest.raises(InspectionError, match="`text` should fill a row"):
+    with pytest.raises(UserError, match="`text` should fill a row"):
         reader(read_text(str(short))).activations(sae, "sae")

@@ -1,18 +1,19 @@
-"""Where SAEs to look at come from: folders on disk, and the Hub."""
+"""Where SAEs come from that a command names: folders on disk, and the Hub."""
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import torch
 from sae_lens import SAE, TrainingSAE
 from sae_lens.constants import SAE_CFG_FILENAME
 from sae_lens.registry import SAE_CLASS_REGISTRY, SAE_TRAINING_CLASS_REGISTRY
 
-
-class InspectionError(ValueError):
-    """What keeps an SAE from being looked at, in one line for its user."""
+from sae_lens_c2r.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -41,17 +42,38 @@ class Source:
             The SAE, in the form in which it was saved.
 
         Raises:
-            InspectionError: If it cannot be loaded.
+            UserError: If it cannot be loaded.
         """
         try:
             if self.folder is None:
                 return SAE.from_pretrained(self.release or "", self.sae_id or "", device=device)
             return _class_of(self.folder).load_from_disk(self.folder, device=device)
-        except InspectionError:
-            raise
         except Exception as error:  # SAELens, safetensors and the Hub raise many kinds
             reason = " ".join(str(error).split()) or type(error).__name__
-            raise InspectionError(f"{self.name}: cannot be loaded. {reason}") from error
+            raise UserError(f"{self.name}: cannot be loaded. {reason}") from error
+
+    def load_for_inference(self, device: str) -> SAE[Any]:
+        """Load it in the form in which anybody uses it: without training, norms folded.
+
+        Args:
+            device: Where to.
+
+        Returns:
+            The SAE. One in its training form is turned into what SAELens saves of it.
+
+        Raises:
+            UserError: If it cannot be loaded.
+        """
+        sae = self.load(device)
+        if isinstance(sae, TrainingSAE):
+            with TemporaryDirectory() as folder:
+                sae.save_inference_model(folder)
+                sae = SAE.load_from_disk(folder, device=device)
+        norms = sae.W_dec.norm(dim=-1)
+        if not torch.allclose(norms, torch.ones_like(norms)):
+            with suppress(NotImplementedError):  # some architectures have no norms to fold
+                sae.fold_W_dec_norm()  # type: ignore[no-untyped-call]
+        return sae
 
 
 def find_sources(arguments: Sequence[str], *, on_error: Callable[[str], None]) -> list[Source]:

@@ -1,0 +1,113 @@
+"""Processes of evaluations: several at a time, none left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from sae_lens_c2r.evaluation.worker import FAILED, PROGRAM
+
+Outcome = str | None  # what went wrong
+
+
+class Processes:
+    """Starts workers and ends those that run when there is no more use for them.
+
+    Args:
+        at_once: How many run at a time.
+        hours: How long one may take.
+    """
+
+    def __init__(self, *, at_once: int, hours: float) -> None:
+        self._at_once, self._seconds = at_once, hours * 3600
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._lock = Lock()
+        self._closed = False
+
+    def run_all(
+        self, tasks: Sequence[Any], run: Callable[[Any], None], done: Callable[[Any], None]
+    ) -> None:
+        """Run tasks in threads, so many at a time.
+
+        Args:
+            tasks: What to run.
+            run: Runs one, by `run_worker`.
+            done: Told of each that has ended, in this thread.
+        """
+        pool = ThreadPoolExecutor(self._at_once)
+        try:
+            futures = {pool.submit(run, task): task for task in tasks}
+            for future in as_completed(futures):
+                future.result()
+                done(futures[future])
+        finally:
+            self._end_all()
+            pool.shutdown(cancel_futures=True)
+
+    def run_worker(self, request: Path, *, folder: Path, log: Path) -> Outcome:
+        """Run one worker to its end.
+
+        Args:
+            request: What it is told.
+            folder: Its working directory.
+            log: Where what it prints goes.
+
+        Returns:
+            What went wrong, in one line; `None` if nothing did.
+        """
+        with log.open("wb") as output, self._lock:
+            if self._closed:
+                return "stopped before it began."
+            process = subprocess.Popen(
+                [sys.executable, "-m", PROGRAM, str(request)],
+                cwd=folder,
+                stdin=subprocess.PIPE,  # closed when this process ends, which ends the worker
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            self._running.add(process)
+        try:
+            status = process.wait(self._seconds)
+        except subprocess.TimeoutExpired:
+            _end(process)
+            return f"took more than {self._seconds / 3600:g} hours, and was ended."
+        finally:
+            with self._lock:
+                self._running.discard(process)
+            if process.stdin is not None:
+                process.stdin.close()
+        if status == 0:
+            return None
+        if status < 0:
+            name = signal.Signals(-status).name
+            memory = ", as when memory is short" if name == "SIGKILL" else ""
+            return f"its process was ended by {name}{memory}."
+        return _reason(log)
+
+    def _end_all(self) -> None:
+        with self._lock:
+            self._closed = True
+            for process in self._running:
+                _end(process)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    process.wait()
+
+
+def _reason(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    reasons = [line.removeprefix(FAILED) for line in lines if line.startswith(FAILED)]
+    # SAEBench's core goes on after a failure, and has no other way to tell of it.
+    swallowed = [line for line in lines if "Failed to evaluate SAE" in line]
+    return (swallowed or reasons or lines or ["it printed nothing."])[-1].strip()

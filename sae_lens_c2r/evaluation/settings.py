@@ -1,0 +1,162 @@
+"""An evaluation's settings: SAEBench's defaults, what a model needs, what its user sets."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from importlib import import_module
+from typing import Any
+
+import yaml
+
+from sae_lens_c2r.errors import UserError
+from sae_lens_c2r.evaluation.catalog import EVALUATIONS, SAE_LENS, SAEBenchEvaluation
+
+_BATCH_SIZE, _DTYPE = 32, "float32"  # of models that SAEBench does not know
+SAE_LENS_SETTINGS: dict[str, Any] = {
+    "batch_size_prompts": 16,
+    "n_eval_reconstruction_batches": 10,
+    "n_eval_sparsity_variance_batches": 10,
+}
+
+
+def parse_settings(changes: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Read what a command line sets, `core.context_size=64`.
+
+    Args:
+        changes: The evaluation and its field, joined by a dot, with the value in YAML.
+
+    Returns:
+        The fields of each evaluation.
+
+    Raises:
+        UserError: If one is not of that form, or of no evaluation.
+    """
+    parsed: dict[str, dict[str, Any]] = {}
+    for change in changes:
+        key, equals, value = change.partition("=")
+        evaluation, dot, name = key.partition(".")
+        if not (evaluation and dot and name and equals):
+            raise UserError(f"`--set` should be like core.context_size=64. Found `{change}`.")
+        if evaluation not in (*EVALUATIONS, SAE_LENS):
+            raise UserError(f"`--set {change}` should name an evaluation. Found {evaluation}.")
+        try:
+            parsed.setdefault(evaluation, {})[name] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            reason = " ".join(str(error).split())
+            raise UserError(f"`--set {change}` should have a value in YAML. {reason}") from None
+    return parsed
+
+
+def sae_bench_settings(
+    evaluation: SAEBenchEvaluation, model: str, changes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """All settings of one of SAEBench's evaluations, checked by its config class.
+
+    Args:
+        evaluation: Which.
+        model: The language model, by its name on the Hub or TransformerLens's.
+        changes: Fields of the config in place of their defaults.
+
+    Returns:
+        Every field that can be set, and its value.
+
+    Raises:
+        UserError: If SAEBench is not installed, or has no such field or value.
+    """
+    config_class = config_class_of(evaluation)
+    fields = config_class.__dataclass_fields__
+    settable = evaluation.settable or tuple(
+        name for name in fields if name not in (*evaluation.settings, "model_name")
+    )
+    unknown = [name for name in changes if name not in settable]
+    if unknown:
+        raise UserError(
+            f"`--set {evaluation.name}.{unknown[0]}` should be one of "
+            f"{', '.join(sorted(settable))}."
+        )
+    of_model = {"model_name": model, **_of_model(model)}
+    values = {key: value for key, value in of_model.items() if key in fields}
+    values |= {**evaluation.settings, **changes}
+    try:
+        config = config_class(**values)
+    except ValueError as error:  # pydantic's
+        reason = "; ".join(
+            f"`{evaluation.name}.{'.'.join(map(str, each['loc']))}`: {each['msg']}"
+            for each in error.errors()  # type: ignore[attr-defined]
+        )
+        raise UserError(f"`--set` should fit SAEBench's settings. {reason}.") from None
+    kept = (*settable, *evaluation.settings, "model_name")
+    settings = {key: value for key, value in asdict(config).items() if key in kept}
+    return dict(json.loads(json.dumps(settings)))
+
+
+def config_class_of(evaluation: SAEBenchEvaluation) -> Any:
+    """SAEBench's config class.
+
+    Args:
+        evaluation: Of which evaluation.
+
+    Returns:
+        The class, a dataclass of pydantic's.
+
+    Raises:
+        UserError: If SAEBench is not installed.
+    """
+    module, name = evaluation.config
+    try:
+        return getattr(import_module(module), name)
+    except ImportError as error:
+        raise UserError(
+            "`--sae-bench` needs SAEBench: `pip install 'sae-lens-c2r[bench]'`, or, on a "
+            f"machine without CUDA, as the README says. {error}"
+        ) from error
+
+
+def sae_lens_settings(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """All settings of SAELens's own evaluation.
+
+    Args:
+        changes: Fields of SAELens's `EvalConfig`, positive numbers, in place of ours.
+
+    Returns:
+        Every setting and its value.
+
+    Raises:
+        UserError: If there is no such field, or it is not a positive number.
+    """
+    for name, value in changes.items():
+        if name not in SAE_LENS_SETTINGS:
+            raise UserError(
+                f"`--set {SAE_LENS}.{name}` should be one of {', '.join(SAE_LENS_SETTINGS)}."
+            )
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise UserError(
+                f"`--set {SAE_LENS}.{name}` should be a positive whole number. Found {value}."
+            )
+    return {**SAE_LENS_SETTINGS, **changes}
+
+
+def short_name(model: str) -> str:
+    """What SAEBench calls a model: its name on the Hub without its organisation.
+
+    Args:
+        model: The model.
+
+    Returns:
+        Its short name.
+    """
+    return model.rpartition("/")[2].lower()
+
+
+def _of_model(model: str) -> dict[str, Any]:
+    """SAEBench's own batch size and type for a model."""
+    from sae_bench.sae_bench_utils.activation_collection import (
+        LLM_NAME_TO_BATCH_SIZE,
+        LLM_NAME_TO_DTYPE,
+    )
+
+    name = short_name(model)
+    return {
+        "llm_batch_size": LLM_NAME_TO_BATCH_SIZE.get(name, _BATCH_SIZE),
+        "llm_dtype": LLM_NAME_TO_DTYPE.get(name, _DTYPE),
+    }

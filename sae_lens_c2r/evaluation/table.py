@@ -1,0 +1,77 @@
+"""What was evaluated, in the paper's columns."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from sae_lens_c2r.evaluation.catalog import COLUMNS, Column
+
+NOTE = (
+    "Composition: mean, over the latents, of the highest cosine with another latent's decoder "
+    "row. Absorption: mean absorption fraction. SCR and TPP: with 20 latents. Blank: not "
+    "evaluated."
+)
+
+
+def rows(gathered: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """The rows of the table.
+
+    Args:
+        gathered: What `evaluation.json` holds.
+
+    Yields:
+        An SAE's name and its cells, those that were not evaluated blank.
+    """
+    for sae in gathered["saes"]:
+        cells = []
+        for column in COLUMNS:
+            found = sae["evaluations"].get(column.evaluation, {"metrics": {}})
+            value = found["metrics"].get(column.metric)
+            cells.append("" if value is None else f"{value:.3f}")
+        yield sae["name"], cells
+
+
+def terminal_table(gathered: dict[str, Any]) -> Table:
+    """The table for `rich` to print.
+
+    Args:
+        gathered: What `evaluation.json` holds.
+
+    Returns:
+        A renderable.
+    """
+    table = Table(
+        caption=NOTE,
+        caption_justify="left",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    table.add_column("SAE", overflow="fold")
+    for column in COLUMNS:
+        heading = f"{column.heading}\n{_arrow(column)}"
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, cells in rows(gathered):
+        table.add_row(name, *cells)
+    return table
+
+
+def markdown_table(gathered: dict[str, Any]) -> str:
+    """The table in Markdown.
+
+    Args:
+        gathered: What `evaluation.json` holds.
+
+    Returns:
+        The table, with the note under it.
+    """
+    head = ["SAE", *(f"{column.title} {_arrow(column)}" for column in COLUMNS)]
+    ruler = ["---", *["---:"] * len(COLUMNS)]
+    lines = [head, ruler, *([name, *cells] for name, cells in rows(gathered))]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + f"\n\n{NOTE}\n"
+
+
+def _arrow(column: Column) -> str:
+    return "↑" if column.better > 0 else "↓"

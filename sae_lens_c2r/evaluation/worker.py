@@ -1,0 +1,88 @@
+"""The process of one evaluation: `python -m sae_lens_c2r.evaluation.worker REQUEST`.
+
+It runs in a folder of its own, in which SAEBench finds its datasets and leaves its artifacts.
+What went wrong is the last line that it prints; its status is 1.
+"""
+
+import os
+import shutil
+import sys
+import threading
+import traceback
+from importlib.util import find_spec
+from pathlib import Path
+
+PROGRAM = "sae_lens_c2r.evaluation.worker"
+FAILED = "evaluation failed: "
+
+
+def main(request_file: str) -> None:
+    """Run the evaluation.
+
+    Args:
+        request_file: What to run, written by `Request.write`.
+
+    Raises:
+        SystemExit: With 1, if it fails.
+    """
+    _end_with_the_parent()
+    _own_sae_bench()
+    try:
+        _run(Path(request_file))
+    except BaseException as error:  # out of memory among them
+        traceback.print_exc()
+        reason = " ".join(str(error).split()) or type(error).__name__
+        kind = "" if type(error).__name__ == "UserError" else f"{type(error).__name__}: "
+        print(f"{FAILED}{kind}{reason}", file=sys.stderr, flush=True)
+        raise SystemExit(1) from None
+
+
+def _run(request_file: Path) -> None:
+    from sae_lens_c2r.evaluation.catalog import SAE_LENS
+    from sae_lens_c2r.evaluation.request import Request
+
+    request = Request.read(request_file)
+    sae = request.source.load_for_inference(request.device)
+    sae.cfg.metadata.model_name = request.model
+    if request.evaluation == SAE_LENS:
+        from sae_lens_c2r.evaluation.sae_lens_run import run_sae_lens
+
+        run_sae_lens(request, sae)
+    else:
+        from sae_lens_c2r.evaluation.sae_bench_runs import run_sae_bench
+
+        shutil.move(run_sae_bench(request, sae), request.result)
+
+
+def _own_sae_bench() -> None:
+    """Import SAEBench from links in this folder.
+
+    It caches its absorption probes beside its own files, by the name of a model, and takes
+    them again for another model of that name.
+    """
+    found = find_spec("sae_bench")
+    if found is None or found.submodule_search_locations is None:
+        return
+    original = Path(next(iter(found.submodule_search_locations)))
+    modules = Path.cwd() / ".modules"
+    shutil.copytree(
+        original,
+        modules / "sae_bench",
+        copy_function=os.symlink,
+        ignore=shutil.ignore_patterns("artifacts"),
+    )
+    sys.path.insert(0, str(modules))
+
+
+def _end_with_the_parent() -> None:
+    """End when the process that started this one has ended, however it did."""
+
+    def wait() -> None:
+        sys.stdin.read()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

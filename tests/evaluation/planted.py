@@ -1,0 +1,171 @@
+"""A language model and SAEBench's datasets, as small as they can be, where SAEBench finds them.
+
+The model goes by the name of one that SAEBench knows. Its words carry their first letter in
+their embedding, so that SAEBench's absorption evaluation finds letters to evaluate.
+"""
+
+import json
+import random
+import string
+from itertools import product
+from pathlib import Path
+
+import torch
+from sae_lens import SAE
+from sae_lens.saes import JumpReLUSAE, JumpReLUSAEConfig
+from sae_lens.saes.sae import SAEMetadata
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, PreTrainedTokenizerFast
+
+MODEL, RAVEL_MODEL = "pythia-70m-deduped", "pythia-160m-deduped"
+HOOK = "blocks.0.hook_resid_post"
+D_MODEL, D_SAE = 64, 80
+LETTERS = string.ascii_lowercase
+WORDS = [
+    first + "".join(rest) for first in LETTERS for rest in list(product("aeiou", "klmnr"))[:16]
+]
+SPECIAL, PROMPT = ["<eos>", "<pad>", "<unk>"], ["has", "the", "first", "letter", ":"]
+CLASSES = (0, 1, 2, 6, 9)  # the professions of SAEBench's first set
+SCR_CLASSES = (21, 13)  # professor and nurse
+
+
+def plant_model(home: Path) -> None:
+    """Put the model into a cache of the Hub, as if it had been downloaded.
+
+    Beside it lies what RAVEL asks, in `ravel`: cities of which the model knows everything.
+    """
+    torch.manual_seed(0)
+    vocabulary = {word: i for i, word in enumerate([*SPECIAL, *PROMPT, *WORDS])}
+    vocabulary |= {
+        letter: len(vocabulary) + i
+        for i, letter in enumerate(string.ascii_uppercase)  # the answers
+    }
+    config = GPTNeoXConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=D_MODEL,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=256,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
+    model = GPTNeoXForCausalLM(config)
+    embedding = model.get_input_embeddings().weight.data
+    for word in WORDS:
+        embedding[vocabulary[word]] += 3 * letter_directions()[LETTERS.index(word[0])]
+    tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = Whitespace()
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        eos_token="<eos>",
+        bos_token="<eos>",
+        pad_token="<pad>",
+        unk_token="<unk>",
+    )
+    commit = "0" * 40
+    for name in (MODEL, RAVEL_MODEL):
+        repository = home / "hub" / f"models--EleutherAI--{name}"
+        folder = repository / "snapshots" / commit
+        model.save_pretrained(folder)
+        fast.save_pretrained(folder)
+        (repository / "refs").mkdir(parents=True)
+        (repository / "refs" / "main").write_text(commit)
+    _plant_ravel(home, model, fast)
+
+
+def _plant_ravel(home: Path, model: GPTNeoXForCausalLM, tokenizer: PreTrainedTokenizerFast):
+    templates = {"Country": "%s has", "Continent": "%s letter :"}
+
+    def answer(prompt: str) -> str:
+        tokens = torch.tensor([tokenizer.encode(prompt)])
+        generated = model.generate(tokens, max_new_tokens=1, do_sample=False)
+        return tokenizer.decode(generated[0, -1:])
+
+    cities = {
+        city: {attribute: answer(template % city) for attribute, template in templates.items()}
+        for city in WORDS[::8]
+    }
+    folder = home / "ravel" / "artifacts" / "ravel" / "base"
+    folder.mkdir(parents=True)
+    for name, content in {
+        "entity_attributes": cities,
+        "entity_to_split": dict.fromkeys(cities, "train"),
+        "prompt_to_split": dict.fromkeys(templates.values(), "train"),
+        "attribute_to_prompts": {key: [value] for key, value in templates.items()},
+    }.items():
+        (folder / f"ravel_city_{name}.json").write_text(json.dumps(content))
+
+
+def letter_directions() -> torch.Tensor:
+    """A direction for each letter, orthogonal to the others."""
+    return torch.linalg.qr(torch.randn(D_MODEL, 26, generator=_generator()))[0].T
+
+
+def plant_datasets(folder: Path) -> Path:
+    """Write biographies under the name that SAEBench downloads, and a text.
+
+    Returns:
+        The folder of the text.
+    """
+    rng = random.Random(0)
+
+    def words(letters: str, n: int = 12) -> list[str]:
+        return [rng.choice([word for word in WORDS if word[0] in letters]) for _ in range(n)]
+
+    biographies = folder / "LabHC" / "bias_in_bios"
+    biographies.mkdir(parents=True)
+    for split, n in (("train", 40), ("test", 20)):
+        lines = []
+        for number, profession in enumerate((*CLASSES, *SCR_CLASSES)):
+            for gender in (0, 1):
+                for _ in range(n):
+                    letters = LETTERS[number] * 3 + "yz"[gender] * 2 + LETTERS[10:20]
+                    text = " ".join(words(LETTERS[number], 4) + words("yz"[gender], 4))
+                    text += " " + " ".join(words(letters, 8))
+                    lines.append(
+                        {"hard_text": text, "profession": profession, "gender": gender}
+                    )
+        _write_lines(biographies / f"{split}.jsonl", lines)
+    text = folder / "text"
+    text.mkdir()
+    lines = [{"text": " ".join(words(LETTERS, 300))} for _ in range(40)]
+    _write_lines(text / "train.jsonl", lines)
+    return text
+
+
+def plant_sae(folder: Path, *, seed: int = 0, d_in: int = D_MODEL, hook: str = HOOK) -> Path:
+    """Save an SAE whose first latents are the letters."""
+    sae = small_sae(seed=seed, d_in=d_in, hook=hook)
+    sae.save_model(folder)
+    return folder
+
+
+def small_sae(*, seed: int = 0, d_in: int = D_MODEL, hook: str = HOOK) -> SAE:
+    generator = _generator(seed + 1)
+    decoder = torch.randn(D_SAE, d_in, generator=generator)
+    if d_in == D_MODEL:
+        decoder[:26] = letter_directions()
+    decoder /= decoder.norm(dim=1, keepdim=True)
+    metadata = SAEMetadata(
+        model_name=MODEL,
+        hook_name=hook,
+        context_size=32,
+        prepend_bos=True,
+        dataset_path="nobody/nothing",
+    )
+    sae = JumpReLUSAE(JumpReLUSAEConfig(d_in=d_in, d_sae=D_SAE, metadata=metadata))
+    sae.W_dec.data = decoder.clone()
+    sae.W_enc.data = decoder.T.clone().contiguous()
+    sae.threshold.data = torch.full((D_SAE,), 0.8)
+    return sae
+
+
+def _generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def _write_lines(path: Path, lines: list[dict]) -> None:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")

@@ -1,0 +1,304 @@
+"""SAEBench's evaluations, end to end and without network, on a model that is planted."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.evaluation.planted import MODEL, RAVEL_MODEL, plant_datasets, plant_model, plant_sae
+
+pytest.importorskip("sae_bench")
+
+BIOGRAPHIES = '["LabHC/bias_in_bios_class_set1"]'
+PAIRS = '{"LabHC/bias_in_bios_class_set1": [["professor", "nurse"]]}'
+EVALUATIONS = ("core", "absorption", "scr", "tpp", "sparse_probing")
+
+
+@dataclass(frozen=True)
+class Planted:
+    """Where what SAEBench would download lies."""
+
+    folder: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "HF_HOME": str(self.folder / "home")}
+
+    @property
+    def text(self) -> Path:
+        return self.folder / "data" / "text"
+
+    @property
+    def settings(self) -> list[str]:
+        """Small ones."""
+        scr_and_tpp = (
+            f"dataset_names={BIOGRAPHIES}",
+            "train_set_size=64",
+            "test_set_size=32",
+            "context_length=32",
+            "n_values=[2, 20]",
+            "probe_epochs=5",
+        )
+        wanted = [
+            f"core.dataset={self.text}",
+            "core.context_size=32",
+            "core.n_eval_reconstruction_batches=2",
+            "core.n_eval_sparsity_variance_batches=2",
+            "absorption.k_sparse_probe_num_epochs=5",
+            *(f"scr.{setting}" for setting in scr_and_tpp),
+            f"scr.column1_vals_lookup={PAIRS}",
+            *(f"tpp.{setting}" for setting in scr_and_tpp),
+            f"sparse_probing.dataset_names={BIOGRAPHIES}",
+            "sparse_probing.probe_train_set_size=64",
+            "sparse_probing.probe_test_set_size=32",
+            "sparse_probing.context_length=32",
+            "sae_lens.n_eval_reconstruction_batches=2",
+            "sae_lens.n_eval_sparsity_variance_batches=2",
+        ]
+        return [argument for setting in wanted for argument in ("--set", setting)]
+
+    def evaluate(
+        self, out: Path, *arguments: str | Path, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        program = "from sae_lens_c2r.cli import main; main()"
+        command = [sys.executable, "-c", program, "evaluate", *map(str, arguments)]
+        return subprocess.run(
+            [*command, "--out", str(out)],
+            env={**self.environment, **variables},
+            capture_output=True,
+            text=True,
+            timeout=400,
+        )
+
+
+@pytest.fixture(scope="session")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Planted:
+    folder = tmp_path_factory.mktemp("planted")
+    plant_model(folder / "home")
+    plant_datasets(folder / "data")
+    plant_sae(folder / "sae")
+    return Planted(folder)
+
+
+def measured(out: Path, sae: int = 0) -> dict:
+    return json.loads((out / "evaluation.json").read_text())["saes"][sae]["evaluations"]
+
+
+DIRECTLY = """
+import random, sys
+import numpy as np, torch
+from pathlib import Path
+from sae_lens import SAE
+from sae_lens_c2r.evaluation.worker import _own_sae_bench
+
+_own_sae_bench()  # and not that of somebody who may need the probes in it
+import sae_bench.evals.absorption.main as absorption
+import sae_bench.evals.core.main as core
+from sae_bench.evals.absorption import common, feature_absorption, vocab
+
+in_order = lambda tokenizer: sorted(vocab.get_alpha_tokens(tokenizer))
+common.get_alpha_tokens = feature_absorption.get_alpha_tokens = in_order
+sae, text = sys.argv[1:]
+seed = lambda: [random.seed(42), np.random.seed(42), torch.manual_seed(42)]
+saes = [("sae", SAE.load_from_disk(sae))]
+seed()
+core.multiple_evals(
+    saes, 2, 2, 16, True, True, True, text, 32, "core",
+    device="cpu",
+)
+Path("absorption").mkdir()
+saes = [("sae", SAE.load_from_disk(sae))]
+seed()
+config = absorption.AbsorptionEvalConfig(
+    model_name="MODEL", llm_batch_size=512, llm_dtype="float32", k_sparse_probe_num_epochs=5
+)
+absorption.run_eval(config, saes, "cpu", "absorption")
+"""
+
+
+def files_of_sae_bench() -> list[Path]:
+    found = find_spec("sae_bench")
+    assert found is not None
+    assert found.submodule_search_locations is not None
+    (folder,) = found.submodule_search_locations
+    return sorted(path for path in Path(folder).rglob("*") if path.suffix != ".pyc")
+
+
+def test_numbers_are_sae_bench_s_own(planted: Planted, tmp_path: Path) -> None:
+    before = files_of_sae_bench()
+    ran = planted.evaluate(
+        tmp_path / "out",
+        planted.folder / "sae",
+        *("--sae-bench", *EVALUATIONS),
+        *("--text", planted.text / "train.jsonl", "--data", planted.folder / "data"),
+        *("--model", MODEL, "--jobs", "2", *planted.settings),
+    )
+    assert ran.returncode == 0, ran.stderr
+    found = measured(tmp_path / "out")
+    assert set(found) == {"weights", "sae_lens", *EVALUATIONS}
+    for name, evaluation in found.items():
+        assert evaluation["metrics"], name
+        assert (tmp_path / "out" / evaluation["source"]).is_file()
+        assert evaluation["versions"]["sae-bench"]
+    assert found["core"]["settings"]["n_eval_reconstruction_batches"] == 2
+    assert "0.295" in ran.stdout  # the composition, in the table
+    assert files_of_sae_bench() == before
+
+    directly = tmp_path / "directly"
+    directly.mkdir()
+    program = DIRECTLY.replace("MODEL", MODEL)
+    subprocess.run(
+        [sys.executable, "-c", program, str(planted.folder / "sae"), str(planted.text)],
+        cwd=directly,
+        env=planted.environment,
+        check=True,
+        capture_output=True,
+        timeout=400,
+    )
+    for name in ("core", "absorption"):
+        theirs = json.loads((directly / name / "sae_custom_sae_eval_results.json").read_text())
+        for group, metrics in theirs["eval_result_metrics"].items():
+            for metric, value in metrics.items():
+                ours = found[name]["metrics"].get(f"{group}.{metric}")
+                assert ours == (None if value == -1 else value), metric
+
+    again = planted.evaluate(
+        tmp_path / "out",
+        planted.folder / "sae",
+        *("--sae-bench", *EVALUATIONS, "--no-sae-lens", "--model", MODEL, *planted.settings),
+        *("--set", "core.context_size=16"),
+    )
+    assert again.returncode == 0, again.stderr
+    assert "4 of 5 evaluations were done before." in again.stdout
+    assert measured(tmp_path / "out")["core"]["settings"]["context_size"] == 16
+    assert measured(tmp_path / "out")["scr"] == found["scr"]
+
+
+def test_ravel_runs_on_today_s_transformers(planted: Planted, tmp_path: Path) -> None:
+    small = {
+        "entity_attribute_selection": '{"city": ["Country", "Continent"]}',
+        "num_pairs_per_attribute": 40,
+        "llm_batch_size": 8,
+        "llm_dtype": "float32",
+        "n_generated_tokens": 1,
+        "top_n_entities": 40,
+    }
+    prompts = planted.folder / "home" / "ravel"
+    before = sorted(prompts.rglob("*"))
+    ran = planted.evaluate(
+        tmp_path / "out",
+        planted.folder / "sae",
+        *("--no-sae-lens", "--sae-bench", "ravel", "--model", f"EleutherAI/{RAVEL_MODEL}"),
+        *("--data", prompts),
+        *(arg for key, value in small.items() for arg in ("--set", f"ravel.{key}={value}")),
+    )
+    assert ran.returncode == 0, ran.stderr
+    metrics = measured(tmp_path / "out")["ravel"]["metrics"]
+    assert 0 <= metrics["ravel.disentanglement_score"] <= 1
+    assert sorted(prompts.rglob("*")) == before
+
+
+def test_what_fails_does_not_stop_the_others(planted: Planted, tmp_path: Path) -> None:
+    corrupt = plant_sae(tmp_path / "saes" / "corrupt")
+    (corrupt / "sae_weights.safetensors").write_bytes(b"not safetensors")
+    plant_sae(tmp_path / "saes" / "other-width", d_in=32)
+    plant_sae(tmp_path / "saes" / "other-hook", hook="blocks.7.hook_resid_post")
+    plant_sae(tmp_path / "saes" / "no-layer", hook="encoder.layer.0")
+    plant_sae(tmp_path / "saes" / "whole")
+    ran = planted.evaluate(
+        tmp_path / "out",
+        tmp_path / "saes",
+        *("--no-sae-lens", "--model", MODEL, "--sae-bench", "core", "scr"),
+        *("--data", tmp_path, *planted.settings),  # without the biographies
+    )
+    assert ran.returncode == 1
+    errors = ran.stderr.strip().splitlines()
+    for about, reason in {
+        "corrupt": "cannot be loaded",
+        "core of saes/other-width": "inputs of the model's width, 64 in pythia-70m-deduped",
+        "scr of saes/other-hook": "should have the hook blocks.7.hook_resid_post",
+        "core of saes/no-layer": "one of TransformerLens's blocks",
+        "scr of saes/whole": "LabHC/bias_in_bios",
+    }.items():
+        name = about.replace("saes", str(tmp_path / "saes"))
+        assert [line for line in errors if name in line and reason in line], (about, errors)
+    assert len(errors) == 8
+    by_name = {
+        Path(sae["name"]).name: sae["evaluations"]
+        for sae in json.loads((tmp_path / "out" / "evaluation.json").read_text())["saes"]
+    }
+    assert set(by_name["whole"]) == {"weights", "core"}
+    assert set(by_name["other-width"]) == {"weights"}
+
+
+def test_a_failure_that_core_swallows_is_told(planted: Planted, tmp_path: Path) -> None:
+    ran = planted.evaluate(
+        tmp_path / "out",
+        planted.folder / "sae",
+        *("--no-sae-lens", "--model", MODEL, "--sae-bench", "core", *planted.settings),
+        *("--set", "core.context_size=100000"),
+    )
+    assert ran.returncode == 1
+    (line,) = ran.stderr.strip().splitlines()
+    assert "core of" in line
+    assert "context" in line
+
+
+def test_the_key_is_asked_for_and_kept_nowhere(planted: Planted, tmp_path: Path) -> None:
+    arguments = (
+        planted.folder / "sae",
+        *("--no-sae-lens", "--model", MODEL, "--sae-bench", "autointerp"),
+        *(
+            "--data",
+            planted.folder / "data",
+            "--set",
+            f"autointerp.dataset_name={planted.text}",
+        ),
+        *("--set", "autointerp.total_tokens=2000", "--set", "autointerp.n_latents=2"),
+        *("--set", "autointerp.llm_context_size=32"),
+        *("--set", "autointerp.dead_latent_threshold=1"),
+    )
+    without = planted.evaluate(tmp_path / "out", *arguments, OPENAI_API_KEY="")
+    assert without.returncode == 1
+    assert "it needs a key in OPENAI_API_KEY" in without.stderr
+    key = "sk-this-is-a-secret"
+    nowhere = "http://127.0.0.1:9"
+    ran = planted.evaluate(
+        tmp_path / "out", *arguments, OPENAI_API_KEY=key, OPENAI_BASE_URL=nowhere
+    )
+    assert ran.returncode == 1
+    written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert written
+    assert not [text for text in written if key.encode() in text]
+    assert key not in ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--sae-bench", "cores"), "`sae-bench` should be some of core, absorption"),
+        (("--sae-bench", "core", "unlearning"), "corpus"),
+        (("--sae-bench", "core", "--set", "core.compute_kl=true"), "should be one of batch"),
+        (("--sae-bench", "scr", "--set", "scr.perform_scr=no"), "should be one of"),
+        (("--sae-bench", "scr", "--set", "scr.probe_lr=much"), "`scr.probe_lr`: "),
+        (("--set", "score.x=1"), "should name an evaluation"),
+        (("--set", "core=1"), "should be like core.context_size=64"),
+        (("--set", "sae_lens.batch_size_prompts=0"), "a positive whole number"),
+        (("--data", "nowhere"), "`data` should be a folder"),
+    ],
+)
+def test_what_does_not_exist_is_told_before_anything_runs(
+    planted: Planted, tmp_path: Path, arguments: tuple[str, ...], reason: str
+) -> None:
+    ran = planted.evaluate(
+        tmp_path / "out", planted.folder / "sae", "--model", MODEL, *arguments
+    )
+    assert ran.returncode == 1
+    (line,) = ran.stderr.strip().splitlines()
+    assert reason in line
+    assert not (tmp_path / "out").exists()
