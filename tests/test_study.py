@@ -5,7 +5,8 @@ import math
 import pytest
 from scipy import stats
 
-from benchmarks.study.claims import COMPARISONS, Comparison
+from benchmarks.study.claims import COMPARISONS
+from benchmarks.study.judgement import Comparison
 from benchmarks.study.report import claims_table, tables
 from benchmarks.study.runs import METHODS, execute, key, runs_of
 from benchmarks.study.statistics import Interval
@@ -52,21 +53,25 @@ def test_a_claim_is_judged_by_the_interval_of_the_difference(
     assert claim.verdict(Interval(mean, half_width)) == verdict
 
 
-def test_differences_are_paired_by_seed() -> None:
-    def result(architecture: str, seed: int, composition: float) -> dict:
+def test_differences_are_paired_by_seed_and_sparsity() -> None:
+    def result(architecture: str, seed: int, k: int, composition: float) -> dict:
         return {
             "architecture": architecture,
             "options": [],
-            "k": 6,
+            "k": k,
             "seed": seed,
             "composition": composition,
         }
 
-    results = [result("a", seed, seed + 0.5) for seed in range(4)]
-    results += [result("b", seed, float(seed)) for seed in (3, 1, 2)]
+    results = [result("a", seed, 6, seed + 0.5) for seed in range(4)]
+    results += [result("b", seed, 6, float(seed)) for seed in (3, 1, 2)]
     claim = Comparison("", "", "composition", ("a", {}), ("b", {}), 1)
-    found = claim.measured(results, 6)
+    found = claim.measured(results)
     assert (found.mean, found.half_width) == pytest.approx((0.5, 0.0))
+    results += [result("a", 1, 8, 2.0), result("b", 1, 8, 0.5), result("a", 2, 8, 9.0)]
+    found = claim.measured(results)  # seed 1: the mean of 0.5 and 1.5
+    expected = Interval.of([0.5, 1.0, 0.5])
+    assert (found.mean, found.half_width) == pytest.approx((expected.mean, expected.half_width))
 
 
 def test_every_claim_is_about_sae_s_that_are_trained() -> None:

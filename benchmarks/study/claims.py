@@ -1,60 +1,10 @@
 """The paper's claims, its figures, and what decides each of them here."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.study.statistics import Interval, Result
+from benchmarks.study.judgement import Comparison
 
 C2R, PLAIN, ORT, MATRYOSHKA = "batchtopk_c2r", "batchtopk", "ort", "matryoshka_batchtopk"
-EQUAL = 0.01  # of explained variance: what is lost below it counts as preserved
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A claim that one method is higher or lower in a metric than another.
-
-    Args:
-        claim: In a sentence.
-        paper: The paper's figures.
-        metric: What is compared here.
-        of: Architecture and options of the one.
-        less: Those of the other; `None` where the metric is a difference itself.
-        sign: Whether the one should be higher, 1, or lower, -1; 0 for at most `EQUAL` lower.
-    """
-
-    claim: str
-    paper: str
-    metric: str
-    of: tuple[str, dict[str, Any]]
-    less: tuple[str, dict[str, Any]] | None
-    sign: int
-
-    def measured(self, results: Sequence[Result], k: int) -> Interval:
-        """The difference, paired by seed, in one regime and at one sparsity."""
-
-        def chosen(method: tuple[str, dict[str, Any]], result: Result) -> bool:
-            name, options = method
-            same = result["architecture"] == name and dict(result["options"]) == options
-            return same and result["k"] == k
-
-        first = {each["seed"]: each[self.metric] for each in results if chosen(self.of, each)}
-        if self.less is None:
-            return Interval.of(list(first.values()))
-        second = {
-            each["seed"]: each[self.metric] for each in results if chosen(self.less, each)
-        }
-        return Interval.of([first[seed] - second[seed] for seed in first if seed in second])
-
-    def verdict(self, found: Interval) -> str:
-        """What a difference says of the claim."""
-        if found.half_width != found.half_width or found.half_width == float("inf"):
-            return "not measured"
-        if self.sign == 0:
-            if found.mean - found.half_width >= -EQUAL:
-                return "agrees"
-            return "differs" if found.mean + found.half_width < -EQUAL else "undecided"
-        return {self.sign: "agrees", -self.sign: "differs", 0: "undecided"}[found.sign]
 
 
 def _lambda(value: float) -> tuple[str, dict[str, Any]]:

@@ -40,10 +40,10 @@ class Regime:
     Args:
         name: What it is called.
         n_features: True features: a quarter of them parents, with three children each.
-        d_in: Dimension of the inputs: fewer than features, which are in superposition.
+        d_in: Dimension of the inputs. With fewer than features these are in superposition.
         d_sae: Latents.
-        ks: Sparsities; first the one of the comparisons that have but one. About five
-            features are present at a time.
+        ks: Sparsities; first the one of the comparisons that have but one. About five of 256
+            features are present at a time, and two of 64.
     """
 
     name: str
@@ -59,6 +59,7 @@ REGIMES = {
         Regime("more latents than features", 256, 64, 512, (6, 4, 8, 12)),
         Regime("fewer latents than features", 256, 64, 128, (6, 4, 8, 12)),
         Regime("hardly any superposition", 256, 192, 512, (6, 4, 8, 12)),
+        Regime("a latent for each feature", 64, 96, 64, (2, 3, 4, 6)),
     )
 }
 

@@ -1,0 +1,67 @@
+"""How a claim is judged: by the interval of a difference that is paired by seed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.study.statistics import Interval, Result
+
+EQUAL = 0.01  # of explained variance: what is lost below it counts as preserved
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A claim that one method is higher or lower in a metric than another.
+
+    Args:
+        claim: In a sentence.
+        paper: The paper's figures.
+        metric: What is compared here.
+        of: Architecture and options of the one.
+        less: Those of the other; `None` where the metric is a difference itself.
+        sign: Whether the one should be higher, 1, or lower, -1; 0 for at most `EQUAL` lower.
+    """
+
+    claim: str
+    paper: str
+    metric: str
+    of: tuple[str, dict[str, Any]]
+    less: tuple[str, dict[str, Any]] | None
+    sign: int
+
+    def measured(self, results: Sequence[Result]) -> Interval:
+        """The difference in one regime, an interval over seeds.
+
+        A seed's value is the mean over the sparsities at which both were trained; where there
+        is only one method, over all of its sparsities.
+        """
+        first = self._values(results, self.of)
+        if self.less is not None:
+            second = self._values(results, self.less)
+            first = {at: first[at] - second[at] for at in first if at in second}
+        by_seed: dict[int, list[float]] = {}
+        for (seed, _), value in first.items():
+            by_seed.setdefault(seed, []).append(value)
+        return Interval.of([float(np.nanmean(values)) for values in by_seed.values()])
+
+    def _values(
+        self, results: Sequence[Result], method: tuple[str, dict[str, Any]]
+    ) -> dict[tuple[int, int], float]:
+        name, options = method
+        return {
+            (each["seed"], each["k"]): each[self.metric]
+            for each in results
+            if each["architecture"] == name and dict(each["options"]) == options
+        }
+
+    def verdict(self, found: Interval) -> str:
+        """What a difference says of the claim."""
+        if found.half_width != found.half_width or found.half_width == float("inf"):
+            return "not measured"
+        if self.sign == 0:
+            if found.mean - found.half_width >= -EQUAL:
+                return "agrees"
+            return "differs" if found.mean + found.half_width < -EQUAL else "undecided"
+        return {self.sign: "agrees", -self.sign: "differs", 0: "undecided"}[found.sign]
