@@ -5,10 +5,13 @@ import math
 import pytest
 from scipy import stats
 
+from benchmarks.parallel import read
+from benchmarks.study.__main__ import FIGURES, PAGE, RESULTS
 from benchmarks.study.claims import COMPARISONS
 from benchmarks.study.judgement import Comparison
+from benchmarks.study.page import fill
 from benchmarks.study.report import claims_table, tables
-from benchmarks.study.runs import METHODS, execute, key, runs_of
+from benchmarks.study.runs import METHODS, SEEDS, STEPS, execute, key, runs_of
 from benchmarks.study.statistics import Interval
 from benchmarks.study.world import CHILDREN, REGIMES, World
 
@@ -96,4 +99,23 @@ def test_a_run_is_measured_and_shown() -> None:
     assert "agrees" in claims_table(results)
     shown = tables(results)
     for method in METHODS:
-        assert f"| {method}, k {REGIME.ks[0]} |" in shown
+        assert f"| {method}, k {REGIME.ks[0]} |" in shown[REGIME.name]
+    for draw in FIGURES.values():
+        assert draw(results).axes
+
+
+def test_the_page_shows_the_results_that_are_kept() -> None:
+    results = read(RESULTS / "runs.jsonl")
+    assert len(results) == sum(
+        len(runs_of(regime, seeds=len(SEEDS), steps=STEPS)) for regime in REGIMES.values()
+    )
+    page = PAGE.read_text(encoding="utf-8")
+    assert fill(page, tables(results)) == page
+    assert "not measured" not in page
+
+
+def test_a_page_has_a_place_for_every_table() -> None:
+    page = "# A\n<!-- begin a b -->\nold\n<!-- end a b -->\ntext"
+    assert fill(page, {"a b": "new"}) == page.replace("old", "new")
+    with pytest.raises(ValueError, match=r"marks for \['a b', 'c'\]\. Found \['a b'\]"):
+        fill(page, {"a b": "new", "c": ""})

@@ -6,11 +6,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.parallel import execute_all, read
-from benchmarks.study.report import over_lambda, tables, trade_offs
+from benchmarks.study.page import fill
+from benchmarks.study.report import over_frequency, over_lambda, tables, trade_offs
 from benchmarks.study.runs import SEEDS, STEPS, execute, key, runs_of
 from benchmarks.study.world import REGIMES
 
-RESULTS = Path("benchmarks/results/study")
+RESULTS, PAGE = Path("benchmarks/results/study"), Path("docs/evidence.md")
+FIGURES = {"trade_offs": trade_offs, "lambda": over_lambda, "frequency": over_frequency}
 
 
 def main() -> None:
@@ -32,11 +34,14 @@ def main() -> None:
         execute_all(todo, execute, path, processes=arguments.processes)
     keys = {key(asdict(run)) for run in wanted}
     results = [result for result in read(path) if key(result) in keys]
-    text = tables(results)
-    (arguments.out / "tables.md").write_text(text, encoding="utf-8")
-    trade_offs(results).savefig(arguments.out / "trade_offs.png", dpi=110)
-    over_lambda(results).savefig(arguments.out / "lambda.png", dpi=110)
-    print(text)
+    found = tables(results)
+    text = "\n\n".join(f"## {name.capitalize()}\n\n{table}" for name, table in found.items())
+    (arguments.out / "tables.md").write_text(text + "\n", encoding="utf-8")
+    for name, draw in FIGURES.items():
+        draw(results).savefig(arguments.out / f"{name}.png", dpi=110)
+    print(found["claims"], found["verdicts"], sep="\n\n")
+    if arguments.out == RESULTS and not arguments.quick:
+        PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -186,6 +186,25 @@ COMPARISONS = [
         0,
     ),
     Comparison(
+        "Eq. (13) holds for most absorption pairs (BatchTopK): their share, against one half",
+        "88.1 %",
+        "condition_satisfied",
+        (PLAIN, {}),
+        None,
+        1,
+        0.5,
+    ),
+    Comparison(
+        "The primary feature's energy dominates the residual's (BatchTopK): median A/B, "
+        "against 1",
+        "81.56",
+        "median_A_over_B",
+        (PLAIN, {}),
+        None,
+        1,
+        1.0,
+    ),
+    Comparison(
         "Rare features are not absorbed more than frequent ones (BatchTopK): "
         "correlation of absorption with frequency",
         "Pearson r = +0.301, p = 0.135",
@@ -197,11 +216,11 @@ COMPARISONS = [
 ]
 UNTESTED = [
     ("Automatic interpretability is preserved", "0.924 for 0.921", "needs a language model"),
-    ("Disentanglement (RAVEL) is preserved", "a figure", "needs Gemma-2-2B"),
+    ("Disentanglement (RAVEL) is preserved", "its bar chart", "needs Gemma-2-2B"),
     ("SCR and TPP improve", "0.105 for 0.035; 0.023 for 0.005", "needs Gemma-2-2B"),
     (
         "It holds for Qwen3-8B and Llama-3-8B, for layer 20, 1B tokens and The Pile",
-        "five tables",
+        "its tables for each",
         "needs these models",
     ),
 ]

@@ -20,8 +20,9 @@ class Comparison:
         paper: The paper's figures.
         metric: What is compared here.
         of: Architecture and options of the one.
-        less: Those of the other; `None` where the metric is a difference itself.
+        less: Those of the other; `None` where a number takes its place.
         sign: Whether the one should be higher, 1, or lower, -1; 0 for at most `EQUAL` lower.
+        number: What the one is compared with where there is no other.
     """
 
     claim: str
@@ -30,21 +31,29 @@ class Comparison:
     of: tuple[str, dict[str, Any]]
     less: tuple[str, dict[str, Any]] | None
     sign: int
+    number: float = 0.0
 
     def measured(self, results: Sequence[Result]) -> Interval:
         """The difference in one regime, an interval over seeds.
 
         A seed's value is the mean over the sparsities at which both were trained; where there
         is only one method, over all of its sparsities.
+
+        Args:
+            results: Those of one regime.
+
+        Returns:
+            The interval.
         """
         first = self._values(results, self.of)
+        second = dict.fromkeys(first, self.number)
         if self.less is not None:
             second = self._values(results, self.less)
-            first = {at: first[at] - second[at] for at in first if at in second}
         by_seed: dict[int, list[float]] = {}
-        for (seed, _), value in first.items():
-            by_seed.setdefault(seed, []).append(value)
-        return Interval.of([float(np.nanmean(values)) for values in by_seed.values()])
+        for seed, k in first:
+            if (seed, k) in second:
+                by_seed.setdefault(seed, []).append(first[seed, k] - second[seed, k])
+        return Interval.of([_mean(values) for values in by_seed.values()])
 
     def _values(
         self, results: Sequence[Result], method: tuple[str, dict[str, Any]]
@@ -65,3 +74,8 @@ class Comparison:
                 return "agrees"
             return "differs" if found.mean + found.half_width < -EQUAL else "undecided"
         return {self.sign: "agrees", -self.sign: "differs", 0: "undecided"}[found.sign]
+
+
+def _mean(values: Sequence[float]) -> float:
+    finite = [value for value in values if not np.isnan(value)]
+    return float(np.mean(finite)) if finite else float("nan")

@@ -22,15 +22,32 @@ METRICS = {
 LABELS = {"matryoshka_batchtopk": "matryoshka", "batchtopk_c2r": "batchtopk_c2r"}
 
 
-def tables(results: Sequence[Result]) -> str:
-    """All tables, in Markdown."""
-    parts = [claims_table(results)]
+def tables(results: Sequence[Result]) -> dict[str, str]:
+    """All tables, in Markdown, by their names."""
+    parts = {"claims": claims_table(results), "verdicts": verdicts_table(results)}
     for regime in REGIMES.values():
         ours = [result for result in results if result["regime"] == regime.name]
         if ours:
-            parts.append(f"## {regime.name.capitalize()}\n\n{_describe(regime, ours)}")
-            parts += [methods_table(regime, ours), variants_table(regime, ours)]
-    return "\n\n".join(parts) + "\n"
+            parts[regime.name] = "\n\n".join(
+                (
+                    _describe(regime, ours),
+                    methods_table(regime, ours),
+                    variants_table(regime, ours),
+                )
+            )
+    return parts
+
+
+def verdicts_table(results: Sequence[Result]) -> str:
+    """In how many claims each world agrees."""
+    names = [name for name in REGIMES if any(each["regime"] == name for each in results)]
+    verdicts = ("agrees", "undecided", "differs")
+    rows = []
+    for name in names:
+        ours = [result for result in results if result["regime"] == name]
+        found = [each.verdict(each.measured(ours)) for each in COMPARISONS]
+        rows.append([name, *(str(found.count(verdict)) for verdict in verdicts)])
+    return _markdown(["", *verdicts], rows)
 
 
 def claims_table(results: Sequence[Result]) -> str:
@@ -43,12 +60,12 @@ def claims_table(results: Sequence[Result]) -> str:
         for name in names:
             ours = [result for result in results if result["regime"] == name]
             found = comparison.measured(ours)
-            row.append(
-                f"{found.mean:+.3f} ± {found.half_width:.3f}, {comparison.verdict(found)}"
-            )
+            shown = f"{found.mean + comparison.number:+.3f} ± {found.half_width:.3f}"
+            row.append(f"**{comparison.verdict(found)}** {shown}")
         rows.append(row)
     rows += [
-        [claim, paper, *[f"not tested: {why}"] * len(names)] for claim, paper, why in UNTESTED
+        [claim, paper, *[f"cannot be tested here: {why}"] * len(names)]
+        for claim, paper, why in UNTESTED
     ]
     return _markdown(head, rows)
 
@@ -177,4 +194,34 @@ def over_lambda(results: Sequence[Result]) -> Figure:
         panel.set(xscale="log", xlabel="lambda", title=METRICS[metric])
         panel.spines[["top", "right"]].set_visible(False)
     panel.legend(frameon=False, fontsize=7)
+    return figure
+
+
+def over_frequency(results: Sequence[Result]) -> Figure:
+    """Absorption of parents, from the rarest fifth of them to the most frequent."""
+    names = [name for name in REGIMES if any(each["regime"] == name for each in results)]
+    figure = Figure(figsize=(3.2 * len(names), 2.8), layout="constrained")
+    panels = figure.subplots(1, len(names), squeeze=False)[0]
+    for panel, name in zip(panels, names, strict=True):
+        for method in METHODS:
+            each = [
+                result["absorption_by_frequency"]
+                for result in results
+                if (result["regime"], result["architecture"]) == (name, method)
+                and not result["options"]
+            ]
+            groups = [Interval.of(group) for group in zip(*each, strict=True)]
+            panel.errorbar(
+                range(1, len(groups) + 1),
+                [group.mean for group in groups],
+                yerr=[group.half_width for group in groups],
+                label=LABELS.get(method, method),
+                marker="o",
+                markersize=3,
+                linewidth=1,
+            )
+        panel.set(xlabel="fifth of the parents, rare to frequent", title=name)
+        panel.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("absorption")
+    panels[0].legend(frameon=False, fontsize=7)
     return figure

@@ -1,0 +1,27 @@
+"""Putting the study's tables into `docs/evidence.md`, whose text is written by hand."""
+
+import re
+from collections.abc import Mapping
+
+_PART = re.compile(r"(<!-- begin (.+?) -->\n).*?(\n<!-- end \2 -->)", re.DOTALL)
+
+
+def fill(page: str, tables: Mapping[str, str]) -> str:
+    """Replace what is between the marks of each table.
+
+    Args:
+        page: The page, with `<!-- begin NAME -->` and `<!-- end NAME -->`.
+        tables: The tables by their names.
+
+    Returns:
+        The page with these tables.
+
+    Raises:
+        ValueError: If a mark names no table, or a table has no mark.
+    """
+    marked = {name for _, name, _ in _PART.findall(page)}
+    if marked != set(tables):
+        raise ValueError(
+            f"The page should have marks for {sorted(tables)}. Found {sorted(marked)}."
+        )
+    return _PART.sub(lambda part: part[1] + tables[part[2]] + part[3], page)
