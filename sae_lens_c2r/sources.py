@@ -47,7 +47,8 @@ class Source:
         try:
             if self.folder is None:
                 return SAE.from_pretrained(self.release or "", self.sae_id or "", device=device)
-            return _class_of(self.folder).load_from_disk(self.folder, device=device)
+            form = TrainingSAE if is_training_form(self.folder) else SAE
+            return form.load_from_disk(self.folder, device=device)
         except Exception as error:  # SAELens, safetensors and the Hub raise many kinds
             reason = " ".join(str(error).split()) or type(error).__name__
             raise UserError(f"{self.name}: cannot be loaded. {reason}") from error
@@ -114,12 +115,17 @@ def _is_hidden(path: Path) -> bool:
     return any(part.startswith(".") for part in path.parts)
 
 
-def _class_of(folder: Path) -> Any:
-    """SAELens's class for SAEs in the form that a folder holds."""
+def is_training_form(folder: Path) -> bool:
+    """Whether a folder holds an SAE as it is trained, with what only training needs.
+
+    Args:
+        folder: A folder with a `cfg.json`.
+
+    Returns:
+        Whether SAELens loads it as a `TrainingSAE`.
+    """
     config = json.loads((folder / SAE_CFG_FILENAME).read_text(encoding="utf-8"))
     architecture = config.get("architecture") if isinstance(config, dict) else None
-    if architecture in SAE_TRAINING_CLASS_REGISTRY and (
+    return architecture in SAE_TRAINING_CLASS_REGISTRY and (
         architecture not in SAE_CLASS_REGISTRY or "decoder_init_norm" in config
-    ):
-        return TrainingSAE
-    return SAE
+    )

@@ -1,0 +1,160 @@
+"""Which SAEs are to be published, and which of the files beside them."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sae_lens import SAE, TrainingSAE
+from sae_lens.constants import SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME
+
+from sae_lens_c2r.errors import UserError
+from sae_lens_c2r.sources import Source, is_training_form
+from sae_lens_c2r.training.record import RECORD
+
+SAE_ID = re.compile(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)*", re.ASCII)
+_ID_LENGTH = 200
+
+
+@dataclass(frozen=True)
+class LocalSAE:
+    """An SAE on this machine that can be published.
+
+    Args:
+        sae_id: Its folder on the Hub.
+        folder: Its folder here, in SAELens's inference form.
+        record: What training wrote of it, if it was `sae-lens-c2r train`.
+    """
+
+    sae_id: str
+    folder: Path
+    record: dict[str, Any] | None = None
+
+    @property
+    def config(self) -> Path:
+        """SAELens's config."""
+        return self.folder / SAE_CFG_FILENAME
+
+    @property
+    def weights(self) -> Path:
+        """SAELens's weights."""
+        return self.folder / SAE_WEIGHTS_FILENAME
+
+
+def collect(paths: Sequence[Path], *, converted: Path) -> list[LocalSAE]:
+    """Find the SAEs in folders.
+
+    Args:
+        paths: Folders, each of one SAE, which goes by the folder's name, or of many, which go
+            by their paths in it.
+        converted: Folder for the inference forms of those that are in their training form.
+
+    Returns:
+        The SAEs by their ids, in order.
+
+    Raises:
+        UserError: If there is none, two have the same id, an id is not fit for the Hub, or a
+            link leads out of the folder.
+    """
+    found: dict[str, Path] = {}
+    for path in paths:
+        for sae_id, folder in _in_folder(path):
+            if sae_id in found:
+                raise UserError(
+                    f"The SAEs' ids should differ. Found {sae_id} in {found[sae_id]} and in "
+                    f"{folder}."
+                )
+            found[sae_id] = folder
+    if not found:
+        shown = ", ".join(map(str, paths))
+        raise UserError(f"There should be a folder with a {SAE_CFG_FILENAME}. Found {shown}.")
+    for inner in found:
+        for outer in found:
+            if inner.startswith(f"{outer}/"):
+                raise UserError(
+                    f"An SAE should not lie in another one's folder. Found {inner} in {outer}."
+                )
+    return [_collected(sae_id, found[sae_id], converted) for sae_id in sorted(found)]
+
+
+def collect_saes(
+    saes: Mapping[str, SAE[Any] | TrainingSAE[Any]], *, converted: Path
+) -> list[LocalSAE]:
+    """Write SAEs that are in memory, in the form in which they are published.
+
+    Args:
+        saes: The SAEs by their ids.
+        converted: Where to.
+
+    Returns:
+        The SAEs by their ids, in order.
+
+    Raises:
+        UserError: If an id is not fit for the Hub.
+    """
+    collected = []
+    for sae_id, sae in sorted(saes.items()):
+        folder = converted / check_id(sae_id)
+        if isinstance(sae, TrainingSAE):
+            sae.save_inference_model(folder)
+        else:
+            sae.save_model(folder)
+        collected.append(LocalSAE(sae_id, folder))
+    return collected
+
+
+def check_id(sae_id: str) -> str:
+    """Refuse an id that is no folder on the Hub.
+
+    Args:
+        sae_id: The id.
+
+    Returns:
+        The same.
+
+    Raises:
+        UserError: If it is not fit.
+    """
+    if not SAE_ID.fullmatch(sae_id) or len(sae_id) > _ID_LENGTH:
+        raise UserError(
+            "An SAE's id should be folders of letters, digits, `_`, `-` and `.`, at most "
+            f"{_ID_LENGTH} characters. Found {sae_id!r}."
+        )
+    return sae_id
+
+
+def _in_folder(path: Path) -> list[tuple[str, Path]]:
+    if not path.is_dir():
+        raise UserError(f"An SAE should be a folder. Found {path}.")
+    folders = sorted(config.parent for config in path.rglob(SAE_CFG_FILENAME))
+    pairs = []
+    for folder in folders:
+        inside = folder.relative_to(path)
+        if any(part.startswith(".") for part in inside.parts):
+            continue  # what training keeps to be resumed
+        _check_links(folder, path)
+        sae_id = inside.as_posix() if inside.parts else path.resolve().name
+        pairs.append((check_id(sae_id), folder))
+    return pairs
+
+
+def _check_links(folder: Path, root: Path) -> None:
+    for path in (folder, folder / SAE_CFG_FILENAME, folder / SAE_WEIGHTS_FILENAME):
+        if not path.resolve().is_relative_to(root.resolve()):
+            raise UserError(f"A link should not lead out of {root}. Found {path}.")
+
+
+def _collected(sae_id: str, folder: Path, converted: Path) -> LocalSAE:
+    record = None
+    if (folder / RECORD).is_file():
+        try:
+            record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise UserError(f"{folder / RECORD} should be JSON. {error}") from None
+    if not is_training_form(folder):
+        return LocalSAE(sae_id, folder, record)
+    sae = Source(str(folder), folder).load_for_inference("cpu")
+    sae.save_model(converted / sae_id)
+    return LocalSAE(sae_id, converted / sae_id, record)

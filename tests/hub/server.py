@@ -1,0 +1,699 @@
+"""A Hugging Face Hub on this machine, over real HTTP: `python -m tests.hub.server`.
+
+It speaks what huggingface_hub speaks to publish and to load models, refuses what the Hub
+refuses, keeps a log of all requests, and fails where it is told to. The API answers as
+127.0.0.1 and the storage of large files as localhost, two hosts to a client.
+"""
+
+import base64
+import hashlib
+import json
+import math
+import re
+import tempfile
+import threading
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import yaml
+from huggingface_hub.utils.sha import sha_fileobj
+
+API_HOST, STORAGE_HOST = "127.0.0.1", "localhost"
+TOKEN = "hf_" + "loopback" * 4  # of the user `me`, who may write
+SECRET = re.compile(rb"hf_[A-Za-z0-9]{30,}")
+LARGE = (".safetensors", ".bin", ".pt", ".png")
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+@dataclass(frozen=True)
+class Account:
+    """Who a token is of, and what it may do.
+
+    Args:
+        name: The user.
+        organizations: Where the user may write, beside the user's own name.
+        role: `write`, `read` or `fineGrained`.
+        writable: Repositories that a fine-grained token may write.
+    """
+
+    name: str
+    organizations: tuple[str, ...] = ()
+    role: str = "write"
+    writable: tuple[str, ...] = ()
+
+    def may_write(self, repo_id: str) -> bool:
+        if self.role == "fineGrained":
+            return repo_id in self.writable
+        owner = repo_id.partition("/")[0]
+        return self.role == "write" and owner in (self.name, *self.organizations)
+
+
+@dataclass(frozen=True)
+class File:
+    """A file in a commit; of a large one only where it lies."""
+
+    size: int
+    content: bytes | None = None
+    sha256: str | None = None
+
+    @property
+    def oid(self) -> str:
+        """As git's of a blob, or of a pointer to a large file."""
+        if self.content is None:
+            return hashlib.sha1(f"pointer to {self.sha256}".encode()).hexdigest()
+        return hashlib.sha1(b"blob %d\0" % self.size + self.content).hexdigest()
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A state of all files."""
+
+    oid: str
+    parent: str | None
+    title: str
+    files: dict[str, File]
+
+
+@dataclass
+class Repo:
+    """A repository of a model."""
+
+    private: bool
+    commits: dict[str, Commit] = field(default_factory=dict)
+    branches: dict[str, str] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)
+    pull_requests: dict[int, str] = field(default_factory=dict)
+
+    def find(self, revision: str) -> Commit | None:
+        number = re.fullmatch(r"refs/pr/(\d+)", revision)
+        oid = self.pull_requests.get(int(number[1])) if number else None
+        oid = oid or self.branches.get(revision) or self.tags.get(revision) or revision
+        return self.commits.get(oid)
+
+    def add(self, parent: Commit | None, title: str, files: dict[str, File]) -> Commit:
+        said = json.dumps([parent and parent.oid, title, len(self.commits)])
+        said += "".join(f"{path} {file.oid}" for path, file in sorted(files.items()))
+        oid = hashlib.sha1(said.encode()).hexdigest()
+        commit = Commit(oid, parent and parent.oid, title, files)
+        self.commits[oid] = commit
+        return commit
+
+    def history(self, branch: str = "main") -> list[Commit]:
+        """The commits of a branch, the newest first."""
+        commits, oid = [], self.branches.get(branch)
+        while oid is not None:
+            commits.append(self.commits[oid])
+            oid = self.commits[oid].parent
+        return commits
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A request that has come."""
+
+    method: str
+    path: str
+    host: str
+    authorization: str | None
+    number: int
+
+    @property
+    def writes(self) -> bool:
+        """Whether it could change anything on the Hub."""
+        return self.method not in ("GET", "HEAD")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """How a request fails.
+
+    Args:
+        status: The status that is answered; 0 cuts the connection.
+        after: Whether what was asked for is done all the same, and only its answer is lost.
+        seconds: How long it takes to fail.
+    """
+
+    status: int
+    after: bool = False
+    seconds: float = 0.0
+
+
+class RefusedError(Exception):
+    """What the Hub answers to a request that it refuses."""
+
+    def __init__(self, status: int, message: str, code: str | None = None) -> None:
+        super().__init__(message)
+        self.status, self.message, self.code = status, message, code
+
+
+@dataclass
+class Answer:
+    """What is answered."""
+
+    body: bytes | Path = b""
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def json(cls, content: Any, status: int = 200) -> "Answer":
+        return cls(json.dumps(content).encode(), status, {"Content-Type": "application/json"})
+
+
+class LoopbackHub:
+    """The Hub's state and what it does; `serving` puts it onto the network.
+
+    Args:
+        storage: Folder for large files.
+    """
+
+    def __init__(self, storage: Path) -> None:
+        self.storage = storage
+        self.accounts = {TOKEN: Account("me", ("my-lab",))}
+        self.known_models = {"google/gemma-2-2b", "sentence-transformers/all-MiniLM-L6-v2"}
+        self.repos: dict[str, Repo] = {}
+        self.log: list[Seen] = []
+        self.fault: Callable[[Seen], Fault | None] = lambda _: None
+        self.port = 0
+        self.lock = threading.RLock()
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://{API_HOST}:{self.port}"
+
+    # What is asked for, by method and path
+
+    def answer(self, seen: Seen, query: dict[str, str], read: Callable[[], Any]) -> Answer:
+        """Do what a request asks for."""
+        path = unquote(seen.path)
+        routes: list[tuple[str, str, Callable[..., Answer]]] = [
+            ("GET", r"/api/whoami-v2", self._whoami),
+            ("POST", r"/api/repos/create", self._create),
+            ("POST", r"/api/validate-yaml", self._validate_yaml),
+            ("GET", r"/api/models/([^/]+/[^/]+)/refs", self._refs),
+            ("GET", r"/api/models/([^/]+/[^/]+)/tree/(.+?)", self._tree),
+            ("POST", r"/api/models/([^/]+/[^/]+)/paths-info/(.+)", self._paths_info),
+            ("POST", r"/api/models/([^/]+/[^/]+)/preupload/(.+)", self._preupload),
+            ("POST", r"/api/models/([^/]+/[^/]+)/commit/(.+)", self._commit),
+            ("POST", r"/api/models/([^/]+/[^/]+)/branch/(.+)", self._branch),
+            ("POST", r"/api/models/([^/]+/[^/]+)/tag/(.+)", self._tag),
+            ("GET", r"/api/models/([^/]+/[^/]+)/revision/(.+)", self._info),
+            ("GET", r"/api/models/([^/]+/[^/]+)", self._info),
+            ("POST", r"/([^/]+/[^/]+)\.git/info/lfs/objects/batch", self._batch),
+            ("PUT", r"/storage/([0-9a-f]{64})", self._store),
+            ("POST", r"/verify/([0-9a-f]{64})", self._verify),
+            ("GET", r"/storage/([0-9a-f]{64})", self._stored),
+            ("HEAD|GET", r"/([^/]+/[^/]+)/resolve/([^/]+|refs/pr/\d+)/(.+)", self._resolve),
+        ]
+        for methods, pattern, do in routes:
+            found = re.fullmatch(pattern, path)
+            if found and seen.method in methods.split("|"):
+                return do(seen, query, read, *found.groups())
+        raise RefusedError(404, f"There is no {seen.method} {path}")
+
+    def _whoami(self, seen: Seen, *_: Any) -> Answer:
+        account = self._account(seen)
+        if account is None:
+            raise RefusedError(401, "Invalid username or password.")
+        token: dict[str, Any] = {"role": account.role, "displayName": "loopback"}
+        if account.role == "fineGrained":
+            token["fineGrained"] = {
+                "scoped": [
+                    {"entity": {"type": "model", "name": name}, "permissions": ["repo.write"]}
+                    for name in account.writable
+                ]
+            }
+        return Answer.json(
+            {
+                "type": "user",
+                "name": account.name,
+                "orgs": [{"name": name} for name in account.organizations],
+                "auth": {"type": "access_token", "accessToken": token},
+            }
+        )
+
+    def _create(self, seen: Seen, _: Any, read: Callable[[], Any]) -> Answer:
+        wanted = read()
+        account = self._account(seen)
+        owner = wanted.get("organization") or (account.name if account else "")
+        repo_id = f"{owner}/{wanted['name']}"
+        self._writable(seen, repo_id)
+        url = {"url": f"{self.endpoint}/{repo_id}", "name": repo_id}
+        if repo_id in self.repos:
+            return Answer.json({**url, "error": "You already created this model repo"}, 409)
+        private = wanted.get("private", wanted.get("visibility") == "private")
+        repo = self.repos[repo_id] = Repo(bool(private))
+        attributes = b"*.safetensors filter=lfs diff=lfs merge=lfs -text\n"
+        files = {".gitattributes": File(len(attributes), attributes)}
+        repo.branches["main"] = repo.add(None, "initial commit", files).oid
+        return Answer.json(url)
+
+    def _validate_yaml(self, _seen: Seen, _: Any, read: Callable[[], Any]) -> Answer:
+        errors = [{"message": each} for each in self._card_errors(read()["content"])]
+        return Answer.json({"errors": errors, "warnings": []}, 400 if errors else 200)
+
+    def _refs(self, seen: Seen, _query: Any, _read: Any, repo_id: str) -> Answer:
+        repo = self._readable(seen, repo_id)
+
+        def refs(kind: str, of: dict[str, str]) -> list[dict[str, str]]:
+            return [
+                {"name": name, "ref": f"refs/{kind}/{name}", "targetCommit": oid}
+                for name, oid in of.items()
+            ]
+
+        found = {"branches": refs("heads", repo.branches), "tags": refs("tags", repo.tags)}
+        return Answer.json({**found, "converts": [], "pullRequests": []})
+
+    def _info(
+        self, seen: Seen, _query: Any, _read: Any, repo_id: str, revision: str = "main"
+    ) -> Answer:
+        if repo_id in self.known_models and repo_id not in self.repos:
+            return Answer.json({"id": repo_id, "sha": "0" * 40, "siblings": []})
+        repo, commit = self._revision(seen, repo_id, revision)
+        siblings = []
+        for path, file in commit.files.items():
+            entry = _entry(path, file)
+            said = {"rfilename": path, "size": file.size, "blobId": file.oid}
+            if "lfs" in entry:
+                said["lfs"] = {**entry["lfs"], "sha256": file.sha256}
+            siblings.append(said)
+        found = {"id": repo_id, "modelId": repo_id, "sha": commit.oid, "siblings": siblings}
+        return Answer.json({**found, "private": repo.private, "tags": [], "downloads": 0})
+
+    def _tree(
+        self, seen: Seen, query: dict[str, str], _read: Any, repo_id: str, revision: str
+    ) -> Answer:
+        revision, _, under = revision.partition("/")
+        _, commit = self._revision(seen, repo_id, revision)
+        shown = {path for path in commit.files if path.startswith(f"{under}/" if under else "")}
+        if query.get("recursive", "false").lower() != "true":
+            depth = under.count("/") + 1 if under else 0
+            shown = {path for path in shown if path.count("/") == depth}
+        return Answer.json([_entry(path, commit.files[path]) for path in sorted(shown)])
+
+    def _paths_info(
+        self, seen: Seen, _query: Any, read: Callable[[], Any], repo_id: str, revision: str
+    ) -> Answer:
+        _, commit = self._revision(seen, repo_id, revision)
+        wanted = [path for path in read()["paths"] if path in commit.files]
+        return Answer.json([_entry(path, commit.files[path]) for path in wanted])
+
+    def _preupload(
+        self,
+        seen: Seen,
+        query: dict[str, str],
+        read: Callable[[], Any],
+        repo_id: str,
+        revision: str,
+    ) -> Answer:
+        self._writable(seen, repo_id, create_pr="create_pr" in query)
+        _, commit = self._revision(seen, repo_id, revision)
+        modes = []
+        for each in read()["files"]:
+            known = commit.files.get(each["path"])
+            mode = "lfs" if each["path"].endswith(LARGE) else "regular"
+            oid = known.oid if known else None
+            modes.append(
+                {"path": each["path"], "uploadMode": mode, "shouldIgnore": False, "oid": oid}
+            )
+        return Answer.json({"files": modes})
+
+    def _batch(self, seen: Seen, _query: Any, read: Callable[[], Any], repo_id: str) -> Answer:
+        self._readable(seen, repo_id)
+        storage = f"http://{STORAGE_HOST}:{self.port}/storage"
+        objects = []
+        for each in read()["objects"]:
+            answer: dict[str, Any] = {"oid": each["oid"], "size": each["size"]}
+            if not (self.storage / each["oid"]).exists():
+                answer["actions"] = {
+                    "upload": {"href": f"{storage}/{each['oid']}"},
+                    "verify": {"href": f"{self.endpoint}/verify/{each['oid']}"},
+                }
+            objects.append(answer)
+        return Answer.json({"objects": objects, "transfer": "basic"})
+
+    def _store(self, _seen: Seen, _query: Any, read: Callable[[], Any], sha256: str) -> Answer:
+        received: Path = read()
+        if _sha256(received) != sha256:
+            received.unlink()
+            raise RefusedError(400, "The content has another SHA-256.")
+        received.replace(self.storage / sha256)
+        return Answer(headers={"ETag": sha256})
+
+    def _verify(self, _seen: Seen, _query: Any, read: Callable[[], Any], sha256: str) -> Answer:
+        said = read()
+        stored = self.storage / sha256
+        if not stored.exists() or stored.stat().st_size != said["size"]:
+            raise RefusedError(404, "The object is not there.")
+        return Answer.json({})
+
+    def _stored(self, _seen: Seen, _query: Any, _read: Any, sha256: str) -> Answer:
+        stored = self.storage / sha256
+        return Answer(stored, headers={"ETag": f'"{sha256}"'})
+
+    def _commit(
+        self,
+        seen: Seen,
+        query: dict[str, str],
+        read: Callable[[], Any],
+        repo_id: str,
+        revision: str,
+    ) -> Answer:
+        create_pr = "create_pr" in query
+        self._writable(seen, repo_id, create_pr=create_pr)
+        lines = [json.loads(line) for line in read().splitlines() if line.strip()]
+        with self.lock:
+            repo, parent = self._revision(seen, repo_id, revision)
+            header = lines[0]["value"]
+            if header.get("parentCommit") not in (None, parent.oid):
+                raise RefusedError(
+                    412, "A commit has happened since. Please refresh and try again."
+                )
+            files = dict(parent.files)
+            for line in lines[1:]:
+                self._apply(line["key"], line["value"], files)
+            self._check(files)
+            commit = repo.add(parent, header["summary"], files)
+            answer = {"commitUrl": f"{self.endpoint}/{repo_id}/commit/{commit.oid}"}
+            answer["commitOid"] = commit.oid
+            if create_pr:
+                number = len(repo.pull_requests) + 1
+                repo.pull_requests[number] = commit.oid
+                answer["pullRequestUrl"] = f"{self.endpoint}/{repo_id}/discussions/{number}"
+            else:
+                repo.branches[revision] = commit.oid
+        return Answer.json(answer)
+
+    def _apply(self, key: str, value: dict[str, Any], files: dict[str, File]) -> None:
+        path = value["path"]
+        if path.startswith("/") or {"..", ".git", ""} & set(path.split("/")) or "\\" in path:
+            raise RefusedError(400, f"Invalid path: {path}")
+        if key == "file":
+            content = base64.b64decode(value["content"])
+            files[path] = File(len(content), content)
+        elif key == "lfsFile":
+            if not (self.storage / value["oid"]).exists():
+                raise RefusedError(400, f"The large file {path} was not uploaded.")
+            files[path] = File(value["size"], sha256=value["oid"])
+        elif key == "deletedFile":
+            files.pop(path, None)
+        else:
+            raise RefusedError(400, f"Unknown operation: {key}")
+
+    def _check(self, files: dict[str, File]) -> None:
+        for path, file in files.items():
+            if file.content is not None and SECRET.search(file.content):
+                raise RefusedError(400, f"{path} holds a valid token. Remove it first.")
+        readme = files.get("README.md")
+        if readme is not None and readme.content is not None:
+            errors = self._card_errors(readme.content.decode())
+            if errors:
+                raise RefusedError(400, f"Invalid metadata in README.md: {'; '.join(errors)}")
+
+    def _branch(
+        self, seen: Seen, _query: Any, read: Callable[[], Any], repo_id: str, branch: str
+    ) -> Answer:
+        self._writable(seen, repo_id)
+        repo, start = self._revision(seen, repo_id, read().get("startingPoint") or "main")
+        if branch in repo.branches:
+            raise RefusedError(409, f"Reference already exists: {branch}")
+        repo.branches[branch] = start.oid
+        return Answer.json({})
+
+    def _tag(
+        self, seen: Seen, _query: Any, read: Callable[[], Any], repo_id: str, revision: str
+    ) -> Answer:
+        self._writable(seen, repo_id)
+        repo, commit = self._revision(seen, repo_id, revision)
+        tag = read()["tag"]
+        if tag in repo.tags:
+            raise RefusedError(409, f"Tag reference exists already: {tag}")
+        repo.tags[tag] = commit.oid
+        return Answer.json({})
+
+    def _resolve(
+        self, seen: Seen, _query: Any, _read: Any, repo_id: str, revision: str, path: str
+    ) -> Answer:
+        _, commit = self._revision(seen, repo_id, revision)
+        file = commit.files.get(path)
+        if file is None:
+            raise RefusedError(404, "Entry not found", "EntryNotFound")
+        headers = {"X-Repo-Commit": commit.oid, "ETag": f'"{file.oid}"'}
+        if file.sha256 is None:
+            return Answer(file.content or b"", headers=headers)
+        headers |= {
+            "X-Linked-Etag": f'"{file.sha256}"',
+            "X-Linked-Size": str(file.size),
+            "Location": f"http://{STORAGE_HOST}:{self.port}/storage/{file.sha256}",
+        }
+        return Answer(status=302, headers=headers)
+
+    # Who may do what
+
+    def _account(self, seen: Seen) -> Account | None:
+        token = (seen.authorization or "").removeprefix("Bearer ")
+        if token and token not in self.accounts:
+            raise RefusedError(401, "Invalid credentials in Authorization header")
+        return self.accounts.get(token)
+
+    def _readable(self, seen: Seen, repo_id: str) -> Repo:
+        account, repo = self._account(seen), self.repos.get(repo_id)
+        owner = repo_id.partition("/")[0]
+        mine = account is not None and owner in (account.name, *account.organizations)
+        if repo is None or (repo.private and not mine):
+            status = 401 if account is None else 404
+            raise RefusedError(status, "Repository not found", "RepoNotFound")
+        return repo
+
+    def _writable(self, seen: Seen, repo_id: str, *, create_pr: bool = False) -> None:
+        account = self._account(seen)
+        if account is None:
+            raise RefusedError(401, "Invalid username or password.")
+        if create_pr and account.role == "write":
+            return
+        if not account.may_write(repo_id):
+            raise RefusedError(403, "You don't have the rights to write here.")
+
+    def _revision(self, seen: Seen, repo_id: str, revision: str) -> tuple[Repo, Commit]:
+        repo = self._readable(seen, repo_id)
+        commit = repo.find(revision)
+        if commit is None:
+            raise RefusedError(404, f"Invalid rev id: {revision}", "RevisionNotFound")
+        return repo, commit
+
+    def _card_errors(self, content: str) -> list[str]:
+        found = re.match(r"---\r?\n(.*?)\r?\n---", content, re.DOTALL)
+        if not found:
+            return []
+        try:
+            said = yaml.safe_load(found[1]) or {}
+        except yaml.YAMLError as error:
+            return [f"not YAML: {' '.join(str(error).split())}"]
+        if not isinstance(said, dict):
+            return ["the metadata must be an object"]
+        errors = []
+        for key in ("base_model", "datasets"):
+            values = said.get(key) or []
+            for value in [values] if isinstance(values, str) else values:
+                if not _HUB_ID.fullmatch(str(value)):
+                    errors.append(f'"{key}" must be the id of a model or dataset on the Hub')
+        if any(
+            isinstance(value, float) and not math.isfinite(value) for value in _leaves(said)
+        ):
+            errors.append("a number is not finite")
+        for model in said.get("model-index") or []:
+            for result in model.get("results") or [{}]:
+                metrics = result.get("metrics") or [{}]
+                whole = all("type" in metric and "value" in metric for metric in metrics)
+                known = result.get("task", {}).get("type") and result.get("dataset", {})
+                if not (whole and known and {"type", "name"} <= set(result["dataset"])):
+                    errors.append('"model-index" lacks a task, a dataset or a metric')
+        return errors
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, float)
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(each)
+    else:
+        yield value
+
+
+def _entry(path: str, file: File) -> dict[str, Any]:
+    entry: dict[str, Any] = {"type": "file", "path": path, "size": file.size, "oid": file.oid}
+    if file.sha256:
+        entry["lfs"] = {"oid": file.sha256, "size": file.size, "pointerSize": 130}
+    return entry
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return sha_fileobj(file).hex()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # or every answer takes 40 ms
+    hub: LoopbackHub
+
+    def _handle(self) -> None:
+        self.body_was_read = False
+        url = urlsplit(self.path)
+        host = (self.headers.get("Host") or "").partition(":")[0]
+        with self.hub.lock:
+            seen = Seen(
+                self.command,
+                url.path,
+                host,
+                self.headers.get("Authorization"),
+                len(self.hub.log),
+            )
+            self.hub.log.append(seen)
+        query = {key: values[-1] for key, values in parse_qs(url.query).items()}
+        fault = self.hub.fault(seen)
+        if fault is not None and not fault.after:
+            return self._fail(fault)
+        try:
+            answer = self.hub.answer(seen, query, self._read)
+        except RefusedError as refused:
+            self._skip_body()  # or the connection's next request would begin with it
+            answer = Answer.json({"error": refused.message}, refused.status)
+            answer.headers["X-Error-Message"] = refused.message
+            if refused.code:
+                answer.headers["X-Error-Code"] = refused.code
+        if fault is not None:
+            return self._fail(fault)
+        self._send(answer)
+
+    do_GET = do_HEAD = do_POST = do_PUT = _handle  # noqa: N815
+
+    def _read(self) -> Any:
+        """The body: as JSON, as bytes, or of a large file the path of where it was put."""
+        if self.command == "PUT":
+            with tempfile.NamedTemporaryFile(dir=self.hub.storage, delete=False) as file:
+                for chunk in self._chunks():
+                    file.write(chunk)
+            return Path(file.name)
+        body = b"".join(self._chunks())
+        kind = self.headers.get("Content-Type") or ""
+        if "ndjson" in kind:
+            return body
+        if "form-urlencoded" in kind:
+            return parse_qs(body.decode())
+        return json.loads(body or b"{}")
+
+    def _chunks(self) -> Iterator[bytes]:
+        if self.body_was_read:
+            return
+        self.body_was_read = True
+        if self.headers.get("Transfer-Encoding") == "chunked":
+            while size := int(self.rfile.readline().split(b";")[0], 16):
+                yield self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
+            return
+        left = int(self.headers.get("Content-Length") or 0)
+        while left:
+            chunk = self.rfile.read(min(left, 1 << 20))
+            if not chunk:
+                raise ConnectionError("the client is gone")
+            left -= len(chunk)
+            yield chunk
+
+    def _skip_body(self) -> None:
+        for _ in self._chunks():
+            pass
+
+    def _fail(self, fault: Fault) -> None:
+        if fault.seconds:
+            threading.Event().wait(fault.seconds)
+        self.close_connection = True
+        if fault.status == 0:
+            self.connection.close()
+            return
+        self._skip_body()
+        answer = Answer.json({"error": "injected"}, fault.status)
+        if fault.status == 429:
+            answer.headers["Retry-After"] = "0"
+        self._send(answer)
+
+    def _send(self, answer: Answer) -> None:
+        size = answer.body.stat().st_size if isinstance(answer.body, Path) else len(answer.body)
+        self.send_response(answer.status)
+        for name, value in answer.headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(size))
+        self.end_headers()
+        if self.command == "HEAD":
+            return
+        if isinstance(answer.body, Path):
+            with answer.body.open("rb") as file:
+                while chunk := file.read(1 << 20):
+                    self.wfile.write(chunk)
+        else:
+            self.wfile.write(answer.body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: Any) -> None:
+        """A client that goes away in the middle is no news."""
+
+
+@contextmanager
+def serving(storage: Path, *, port: int = 0) -> Iterator[LoopbackHub]:
+    """A Hub on this machine.
+
+    Args:
+        storage: Folder for large files.
+        port: Where; 0 for any that is free.
+
+    Yields:
+        The Hub, reachable at its `endpoint`.
+    """
+    hub = LoopbackHub(storage)
+    handler = type("Handler", (_Handler,), {"hub": hub})
+    server = _Server((API_HOST, port), handler)
+    hub.port = server.server_address[1]
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield hub
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def main() -> None:
+    """Serve until interrupted."""
+    parser = ArgumentParser(description="A Hugging Face Hub on this machine, to try things on.")
+    parser.add_argument("--port", type=int, default=8899)
+    arguments = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory() as storage,
+        serving(Path(storage), port=arguments.port) as hub,
+    ):
+        print(f"A Hub for one: {hub.endpoint}. Ctrl-C ends it, and all that is on it.\n")
+        print(f"export HF_ENDPOINT={hub.endpoint} HF_TOKEN={TOKEN} HF_HUB_DISABLE_XET=1")
+        print("unset HF_HUB_OFFLINE", flush=True)
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            print()
+
+
+if __name__ == "__main__":
+    main()

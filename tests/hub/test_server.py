@@ -1,0 +1,169 @@
+"""The loopback Hub: huggingface_hub and SAELens talk to it, and it refuses what it should."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.evaluation.planted import plant_sae
+from tests.hub.server import (
+    API_HOST,
+    STORAGE_HOST,
+    TOKEN,
+    Account,
+    Fault,
+    LoopbackHub,
+    serving,
+)
+
+START = """
+import sys
+from huggingface_hub import CommitOperationAdd, HfApi
+from huggingface_hub.errors import HfHubHTTPError
+api, folder = HfApi(), sys.argv[1]
+def files(*names):
+    return [CommitOperationAdd(f"a/{name}", f"{folder}/{name}") for name in names]
+def commit(*operations, **options):
+    return api.create_commit("me/saes", list(operations), commit_message="SAEs", **options)
+def refused(status, what, *arguments, **options):
+    try:
+        what(*arguments, **options)
+    except HfHubHTTPError as error:
+        assert error.response.status_code == status, error
+    else:
+        raise AssertionError("not refused")
+def card(text):
+    return CommitOperationAdd("README.md", text.encode())
+SAE = files("cfg.json", "sae_weights.safetensors")
+"""
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[LoopbackHub]:
+    (tmp_path / "storage").mkdir()
+    with serving(tmp_path / "storage") as running:
+        yield running
+
+
+def client(hub: LoopbackHub, tmp_path: Path, program: str, *, token: str = TOKEN) -> str:
+    """Run a program that talks to a Hub in a process whose cache is empty."""
+    plant_sae(tmp_path / "sae", d_in=8)
+    environment = {name: os.environ[name] for name in ("PATH", "OMP_NUM_THREADS")}
+    environment |= {
+        "HF_ENDPOINT": hub.endpoint,
+        "HF_TOKEN": token,
+        "HF_HOME": str(tmp_path / "home"),
+        "HF_HUB_DISABLE_XET": "1",
+        "NO_PROXY": "*",
+    }
+    ran = subprocess.run(
+        [sys.executable, "-c", START + program, str(tmp_path / "sae")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def test_what_is_committed_is_loaded_by_sae_lens(hub: LoopbackHub, tmp_path: Path) -> None:
+    program = """
+api.create_repo("me/saes", private=True)
+api.create_branch("me/saes", branch="next")
+found = commit(*SAE, card("# SAEs"), revision="next")
+again = commit(card("# More SAEs"), parent_commit=found.oid, revision="next")
+api.create_tag("me/saes", tag="v1", revision=again.oid)
+assert api.model_info("me/saes", revision="v1").private
+refs = api.list_repo_refs("me/saes")
+assert {branch.name for branch in refs.branches} == {"main", "next"}
+assert api.list_repo_files("me/saes", revision="v1") == sorted(
+    [".gitattributes", "README.md", "a/cfg.json", "a/sae_weights.safetensors"]
+)
+infos = api.get_paths_info("me/saes", ["a/sae_weights.safetensors"], revision="v1")
+assert infos[0].lfs.sha256
+commit(*files("cfg.json", "sae_weights.safetensors"))
+import torch
+from sae_lens import SAE as Lens
+sae = Lens.from_pretrained("me/saes", "a")
+assert torch.equal(sae.W_dec, Lens.load_from_disk(folder).W_dec)
+pull = commit(card("# Please"), create_pr=True)
+assert pull.pr_url.endswith("/1")
+"""
+    client(hub, tmp_path, program)
+    repo = hub.repos["me/saes"]
+    assert [commit.title for commit in repo.history("next")] == [
+        "SAEs",
+        "SAEs",
+        "initial commit",
+    ]
+    assert repo.tags == {"v1": repo.branches["next"]}
+    to_storage = [seen for seen in hub.log if seen.host == STORAGE_HOST]
+    assert {seen.method for seen in to_storage} == {"PUT", "GET"}
+    assert not [seen for seen in to_storage if seen.authorization]
+    assert all(seen.host == API_HOST for seen in hub.log if seen.authorization)
+
+
+def test_what_the_hub_refuses_is_refused(hub: LoopbackHub, tmp_path: Path) -> None:
+    program = """
+refused(403, api.create_repo, "others/saes")
+api.create_repo("my-lab/saes")
+api.create_repo("me/saes")
+refused(409, api.create_repo, "me/saes")
+first = commit(*SAE)
+refused(412, commit, card("# Late"), parent_commit="0" * 40)
+for metadata in (
+    "base_model: gpt2-small", "datasets: [/var/data]", "a: [", "x: .nan",
+    "model-index: [{name: a, results: [{metrics: [{type: l0}]}]}]",
+):
+    try:
+        commit(card(f"---\\n{metadata}\\n---\\n# SAEs"))
+    except (ValueError, HfHubHTTPError):
+        continue
+    raise AssertionError(metadata)
+commit(card("---\\nbase_model: google/gemma-2-2b\\n---\\n# SAEs"))
+refused(400, commit, CommitOperationAdd("a/note.txt", b"hf_" + b"a" * 34))
+refused(401, HfApi(token="hf_unknown").whoami)
+refused(404, api.model_info, "me/nothing")
+refused(404, api.model_info, "me/saes", revision="nothing")
+"""
+    client(hub, tmp_path, program)
+    assert len(hub.repos["me/saes"].history()) == 3
+
+
+def test_tokens_may_do_what_they_may(hub: LoopbackHub, tmp_path: Path) -> None:
+    hub.accounts["hf_reads"] = Account("me", role="read")
+    hub.accounts["hf_fine"] = Account("me", role="fineGrained", writable=("me/saes",))
+    program = """
+refused(403, HfApi(token="hf_reads").create_repo, "me/saes")
+HfApi(token="hf_fine").create_repo("me/saes", private=True)
+refused(403, HfApi(token="hf_fine").create_repo, "me/others")
+refused(403, HfApi(token="hf_reads").create_commit, "me/saes", [card("#")], commit_message="No")
+refused(401, HfApi(token=False).model_info, "me/saes")
+assert HfApi(token="hf_fine").whoami()["auth"]["accessToken"]["role"] == "fineGrained"
+"""
+    client(hub, tmp_path, program)
+
+
+def test_requests_fail_as_they_are_told_to(hub: LoopbackHub, tmp_path: Path) -> None:
+    def fault(seen: object) -> Fault | None:
+        path, method = seen.path, seen.method  # type: ignore[attr-defined]
+        if "/commit/" in path:
+            return Fault(500, after=len(hub.repos["me/saes"].commits) == 2)
+        return Fault(0) if method == "GET" and path.endswith("whoami-v2") else None
+
+    hub.fault = fault
+    program = """
+api.create_repo("me/saes")
+refused(500, commit, *SAE)
+refused(500, commit, *files("cfg.json", "sae_weights.safetensors"))
+try:
+    api.whoami()
+except Exception as error:
+    assert not isinstance(error, HfHubHTTPError), error
+"""
+    client(hub, tmp_path, program)
+    assert len(hub.repos["me/saes"].history()) == 1
