@@ -6,7 +6,6 @@ Heavy modules are imported by the command that needs them: `--help` answers at o
 import os
 import sys
 from collections.abc import Sequence
-from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -291,8 +290,9 @@ def evaluate(
     from sae_lens_c2r.evaluation.results import GATHERED
     from sae_lens_c2r.evaluation.run import evaluate as evaluate_all
     from sae_lens_c2r.evaluation.settings import parse_settings
-    from sae_lens_c2r.evaluation.table import markdown_table, terminal_table
+    from sae_lens_c2r.evaluation.table import terminal_table
     from sae_lens_c2r.sources import find_sources
+    from sae_lens_c2r.training.stopping import stop_requests
 
     failed: list[str] = []
     try:
@@ -308,17 +308,18 @@ def evaluate(
             at_once=jobs,
             hours=hours,
         )
-        gathered = evaluate_all(
-            find_sources(saes, on_error=failed.append),
-            options,
-            on_error=failed.append,
-            tell=lambda line: console.print(line, markup=False),
-        )
-        (out / "evaluation.md").write_text(markdown_table(gathered), encoding="utf-8")
+        with stop_requests():
+            gathered = evaluate_all(
+                find_sources(saes, on_error=failed.append),
+                options,
+                on_error=failed.append,
+                tell=lambda line: console.print(line, markup=False),
+            )
     except (UserError, OSError) as error:
-        _fail(str(error))
+        _fail("\n".join([*failed, str(error)]))
     except KeyboardInterrupt:
-        _fail("Interrupted. The same command goes on with what is missing.", code=130)
+        reason = "Interrupted. The same command goes on with what is missing."
+        _fail("\n".join([*failed, reason]), code=130)
     console.print(terminal_table(gathered))
     console.print(f"Everything that was measured: {out / GATHERED}", markup=False)
     if failed:
@@ -340,15 +341,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _repeat_option(arguments: Sequence[str], option: str) -> list[str]:
-    """Give each of several values that follow an option the option of its own."""
+    """Give each of the values that follow an option, up to a folder, the option of its own."""
     spread: list[str] = []
     follows = False
-    for argument, following in zip_longest(arguments, arguments[1:], fillvalue="-"):
-        if argument == option and not following.startswith("-"):
-            follows = True
-        elif argument.startswith("-"):
+    for argument in arguments:
+        if argument.startswith("-"):
+            follows = argument == option or argument.startswith(f"{option}=")
+            spread.append(argument)
+        elif follows and not Path(argument).is_dir():
+            spread += [argument] if spread[-1] == option else [option, argument]
+        else:
             follows = False
             spread.append(argument)
-        else:
-            spread += [option, argument] if follows else [argument]
     return spread

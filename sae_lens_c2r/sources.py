@@ -51,6 +51,8 @@ class Source:
             return form.load_from_disk(self.folder, device=device)
         except Exception as error:  # SAELens, safetensors and the Hub raise many kinds
             reason = " ".join(str(error).split()) or type(error).__name__
+            if self.folder is None:
+                reason += f" There is no folder {self.release} either."
             raise UserError(f"{self.name}: cannot be loaded. {reason}") from error
 
     def load_for_inference(self, device: str) -> SAE[Any]:
@@ -123,9 +125,14 @@ def is_training_form(folder: Path) -> bool:
 
     Returns:
         Whether SAELens loads it as a `TrainingSAE`.
+
+    Raises:
+        UserError: If its config is no object.
     """
     config = json.loads((folder / SAE_CFG_FILENAME).read_text(encoding="utf-8"))
-    architecture = config.get("architecture") if isinstance(config, dict) else None
+    if not isinstance(config, dict):
+        raise UserError(f"{folder / SAE_CFG_FILENAME} should be an object of JSON.")
+    architecture = config.get("architecture")
     return architecture in SAE_TRAINING_CLASS_REGISTRY and (
         architecture not in SAE_CLASS_REGISTRY or "decoder_init_norm" in config
     )

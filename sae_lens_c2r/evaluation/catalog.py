@@ -8,6 +8,7 @@ from sae_lens_c2r.errors import UserError
 
 SAE_LENS = "sae_lens"  # SAELens's own `run_evals`
 WEIGHTS = "weights"  # what needs no data
+API_KEY = "OPENAI_API_KEY"  # where autointerp finds its key
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class SAEBenchEvaluation:
         settings: Values of ours in place of SAEBench's defaults: those of SAEBench's own
             script for all evaluations.
         settable: The fields that can be set; `None` for all.
+        type_id: What its result file calls it, where that is not its name.
         refused: Why it cannot be run.
     """
 
@@ -27,6 +29,7 @@ class SAEBenchEvaluation:
     config: tuple[str, str] = ("", "")
     settings: Mapping[str, Any] = field(default_factory=dict)
     settable: tuple[str, ...] | None = None
+    type_id: str = ""
     refused: str = ""
 
 
@@ -55,7 +58,9 @@ EVALUATIONS = {
             ),
         ),
         SAEBenchEvaluation(
-            "absorption", ("sae_bench.evals.absorption.eval_config", "AbsorptionEvalConfig")
+            "absorption",
+            ("sae_bench.evals.absorption.eval_config", "AbsorptionEvalConfig"),
+            type_id="absorption_first_letter",
         ),
         SAEBenchEvaluation("scr", _SCR_AND_TPP, {"perform_scr": True}),
         SAEBenchEvaluation("tpp", _SCR_AND_TPP, {"perform_scr": False}),
@@ -77,6 +82,7 @@ EVALUATIONS = {
         SAEBenchEvaluation(
             "meta_structure",
             ("sae_bench.evals.meta_structure.eval_config", "MetaStructureEvalConfig"),
+            type_id="meta_structure_decoder_variance",
         ),
         SAEBenchEvaluation(
             "unlearning",
@@ -131,6 +137,19 @@ COLUMNS = (
     Column("TPP", "TPP", "tpp", "tpp_metrics.tpp_threshold_20_total_metric", 1),
     Column("disentanglement", "disent.", "ravel", "ravel.disentanglement_score", 1),
 )
+
+
+def type_id(name: str) -> str:
+    """What an evaluation's result file calls it.
+
+    Args:
+        name: The evaluation, of SAEBench's or of ours.
+
+    Returns:
+        Its `eval_type_id`.
+    """
+    evaluation = EVALUATIONS.get(name)
+    return evaluation.type_id or name if evaluation else name
 
 
 def find_evaluation(name: str) -> SAEBenchEvaluation:

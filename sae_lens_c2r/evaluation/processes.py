@@ -6,13 +6,18 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from sae_lens_c2r.evaluation.worker import FAILED, PROGRAM
+from sae_lens_c2r.evaluation import worker
+from sae_lens_c2r.evaluation.worker import FAILED
+
+PROGRAM = worker.__file__
 
 Outcome = str | None  # what went wrong
+_SILENT = "it printed nothing."
 
 
 class Processes:
@@ -49,11 +54,12 @@ class Processes:
             self._end_all()
             pool.shutdown(cancel_futures=True)
 
-    def run_worker(self, request: Path, *, folder: Path, log: Path) -> Outcome:
+    def run_worker(self, request: Path, *, modules: Path, folder: Path, log: Path) -> Outcome:
         """Run one worker to its end.
 
         Args:
             request: What it is told.
+            modules: A folder for modules of its own.
             folder: Its working directory.
             log: Where what it prints goes.
 
@@ -64,7 +70,7 @@ class Processes:
             if self._closed:
                 return "stopped before it began."
             process = subprocess.Popen(
-                [sys.executable, "-m", PROGRAM, str(request)],
+                [sys.executable, PROGRAM, str(request), str(modules)],
                 cwd=folder,
                 stdin=subprocess.PIPE,  # closed when this process ends, which ends the worker
                 stdout=output,
@@ -75,9 +81,9 @@ class Processes:
         try:
             status = process.wait(self._seconds)
         except subprocess.TimeoutExpired:
-            _end(process)
             return f"took more than {self._seconds / 3600:g} hours, and was ended."
         finally:
+            _end(process)  # or what it started, if that is all that is left
             with self._lock:
                 self._running.discard(process)
             if process.stdin is not None:
@@ -98,10 +104,8 @@ class Processes:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
     process.wait()
 
 
@@ -110,4 +114,4 @@ def _reason(log: Path) -> str:
     reasons = [line.removeprefix(FAILED) for line in lines if line.startswith(FAILED)]
     # SAEBench's core goes on after a failure, and has no other way to tell of it.
     swallowed = [line for line in lines if "Failed to evaluate SAE" in line]
-    return (swallowed or reasons or lines or ["it printed nothing."])[-1].strip()
+    return (swallowed or reasons or [line for line in lines if line.strip()] or [_SILENT])[-1]

@@ -3,8 +3,8 @@
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
+from sae_lens_c2r.evaluation.about import Asked
 from sae_lens_c2r.sources import Source
 
 
@@ -13,22 +13,21 @@ class Request:
     """One evaluation of one SAE.
 
     Args:
-        evaluation: Which evaluation.
+        asked: What is asked.
         source: Where the SAE comes from.
-        model: The language model.
-        text: What SAELens's own evaluation reads; `None` for what the SAE was trained on.
-        settings: The evaluation's, all of them.
         device: Torch device.
         result: The file to write.
     """
 
-    evaluation: str
+    asked: Asked
     source: Source
-    model: str
-    text: str | None
-    settings: dict[str, Any]
     device: str
     result: Path
+
+    @property
+    def model(self) -> str:
+        """The language model."""
+        return self.asked.model or ""
 
     def write(self, path: Path) -> None:
         """Write it for another process.
@@ -49,8 +48,8 @@ class Request:
             The request.
         """
         content = json.loads(path.read_text(encoding="utf-8"))
-        source = Source(**content.pop("source"))
+        source = Source(**content["source"])
         if source.folder is not None:
             source = Source(source.name, Path(source.folder))
-        content["result"] = Path(content["result"])
-        return cls(source=source, **content)
+        asked = Asked(**content["asked"])
+        return cls(asked, source, content["device"], Path(content["result"]))

@@ -3,71 +3,31 @@
 `evaluation.json` is gathered from the files of the evaluations that have ended, and can be
 gathered again at any time:
 
-    OUT/evaluation.json
+    OUT/evaluation.json, evaluation.md
     OUT/SAE/EVALUATION/result.json    as SAEBench wrote it
     OUT/SAE/EVALUATION/about.json     of which SAE, with which settings, by which versions
     OUT/SAE/EVALUATION/log.txt        what was printed
 """
 
 import json
-import math
 import os
-from dataclasses import asdict, dataclass
+import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from sae_lens_c2r.errors import UserError
-from sae_lens_c2r.evaluation.catalog import SAE_LENS, WEIGHTS
+from sae_lens_c2r.evaluation.about import About, Asked
+from sae_lens_c2r.evaluation.catalog import type_id
 
 ABOUT, RESULT, LOG, GATHERED = "about.json", "result.json", "log.txt", "evaluation.json"
+TABLE = "evaluation.md"
 FORMAT = 1
+_ABOUT = TypeAdapter(About)
+_OF_SAE = ("name", "architecture", "trained_as", "d_in", "d_sae")
 _NOT_A_NUMBER = -1  # what SAEBench's core writes in place of NaN
-
-
-@dataclass(frozen=True)
-class About:
-    """What was evaluated and how: an evaluation with the same is not run again.
-
-    Args:
-        name: What the SAE is called where it is shown.
-        weights_sha256: Which weights, see `weights_sha256`.
-        architecture: SAELens's name of the SAE's form.
-        trained_as: SAELens's name of what it was trained as, where that is known.
-        d_in: Dimension of its inputs.
-        d_sae: Its latents.
-        evaluation: The evaluation.
-        model: The language model; `None` for an evaluation of the weights alone.
-        settings: The evaluation's settings, all of them.
-        versions: Versions of the packages that compute it.
-        seconds: How long it took.
-        device: Where it ran.
-    """
-
-    name: str
-    weights_sha256: str
-    architecture: str
-    trained_as: str | None
-    d_in: int
-    d_sae: int
-    evaluation: str
-    model: str | None
-    settings: dict[str, Any]
-    versions: dict[str, str]
-    seconds: float
-    device: str
-
-    def is_of(self, other: "About") -> bool:
-        """Whether it is the same SAE, evaluated with the same settings.
-
-        Args:
-            other: What is asked for.
-
-        Returns:
-            Whether this result answers it.
-        """
-        asked = ("weights_sha256", "evaluation", "model", "settings")
-        mine, theirs = asdict(self), json.loads(json.dumps(asdict(other)))
-        return all(mine[key] == theirs[key] for key in asked)
 
 
 def read_about(folder: Path) -> About | None:
@@ -80,10 +40,31 @@ def read_about(folder: Path) -> About | None:
         It, or `None` if there is none that can be read.
     """
     try:
-        about = About(**json.loads((folder / ABOUT).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+        about = _ABOUT.validate_json((folder / ABOUT).read_bytes(), strict=True)
+        json.dumps(asdict(about), allow_nan=False)
+    except (OSError, ValueError):
         return None
-    return about if (folder / RESULT).is_file() else None
+    return about
+
+
+def is_answered(folder: Path, asked: Asked) -> bool:
+    """Whether an evaluation has been run before.
+
+    Args:
+        folder: Where its result would be.
+        asked: What is asked for.
+
+    Returns:
+        Whether a result is there that answers it, and can be read.
+    """
+    about = read_about(folder)
+    if about is None or asdict(about.asked) != json.loads(json.dumps(asdict(asked))):
+        return False
+    try:
+        read_metrics(folder / RESULT, asked.evaluation)
+    except UserError:
+        return False
+    return True
 
 
 def write_result(folder: Path, about: About, result: dict[str, Any] | Path) -> None:
@@ -95,12 +76,14 @@ def write_result(folder: Path, about: About, result: dict[str, Any] | Path) -> N
         result: Its content, or a file on the same disk, which is moved.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    said = asdict(about)
+    json.dumps(said, allow_nan=False)  # before anything is replaced
     (folder / ABOUT).unlink(missing_ok=True)  # that of an earlier result
     if isinstance(result, Path):
         os.replace(result, folder / RESULT)
     else:
         write_json(folder / RESULT, result)
-    write_json(folder / ABOUT, asdict(about))
+    write_json(folder / ABOUT, said)
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
@@ -110,40 +93,55 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
         path: The file.
         content: What it holds.
     """
+    write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file as a whole, or not at all.
+
+    Args:
+        path: The file.
+        text: What it holds.
+    """
     part = path.with_name(f".{path.name}.part")
-    part.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    part.write_text(text, encoding="utf-8")
     os.replace(part, path)
 
 
-def read_metrics(path: Path) -> tuple[dict[str, float], list[str]]:
+def read_metrics(path: Path, evaluation: str) -> tuple[dict[str, float], list[str]]:
     """The numbers of a result file of SAEBench's, or of ours.
 
     Args:
         path: The file.
+        evaluation: Which evaluation it should be of.
 
     Returns:
         The finite ones, by their keys joined by dots, and the keys of those that are not.
 
     Raises:
-        UserError: If it is no such file.
+        UserError: If it is no such file, or has no finite number.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        metrics = content["eval_result_metrics"]
-        is_core = content["eval_type_id"] == "core"
+        content = json.loads(path.read_bytes())
+        metrics, found_id = content["eval_result_metrics"], content["eval_type_id"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"{path} should be a result of SAEBench's. {type(error).__name__}: {error}"
         ) from None
+    if found_id != type_id(evaluation):
+        raise UserError(f"{path} should be a result of {evaluation}. Found {found_id}.")
     found: dict[str, float] = {}
     missing: list[str] = []
     for key, value in _flat(metrics):
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue  # None: not asked for
-        if not math.isfinite(value) or (is_core and value == _NOT_A_NUMBER):
+        swallowed = evaluation == "core" and value == _NOT_A_NUMBER
+        if swallowed or not -sys.float_info.max <= value <= sys.float_info.max:
             missing.append(key)
         else:
             found[key] = value
+    if not found:
+        raise UserError(f"{path} should have a finite number. Found none.")
     return found, missing
 
 
@@ -162,27 +160,23 @@ def gather(out: Path) -> dict[str, Any]:
         if about is None:
             continue
         try:
-            metrics, missing = read_metrics(folder / RESULT)
+            metrics, missing = read_metrics(folder / RESULT, about.asked.evaluation)
         except UserError:
-            continue  # a run of it will write it again
+            continue  # it is run again when it is asked for
         said = asdict(about)
-        evaluation = said.pop("evaluation")
-        of_sae = ("name", "weights_sha256", "architecture", "trained_as", "d_in", "d_sae")
-        sae = saes.setdefault(
-            folder.parent.name, {key: said[key] for key in of_sae} | {"evaluations": {}}
-        )
+        asked = said.pop("asked")
+        evaluation = asked.pop("evaluation")
+        of_sae = {key: asked.pop(key) for key in ("weights_sha256", "config_sha256")}
+        of_sae |= {key: said.pop(key) for key in _OF_SAE}
+        sae = saes.setdefault(folder.parent.name, {**of_sae, "evaluations": {}})
         sae["evaluations"][evaluation] = {
             "source": (folder / RESULT).relative_to(out).as_posix(),
-            **{key: value for key, value in said.items() if key not in of_sae},
+            **asked,
+            **said,
             "metrics": metrics,
             "missing": missing,
         }
-    for sae in saes.values():
-        order = (WEIGHTS, SAE_LENS)
-        sae["evaluations"] = dict(
-            sorted(sae["evaluations"].items(), key=lambda item: (item[0] not in order, item[0]))
-        )
-    return {"format": FORMAT, "saes": list(saes.values())}
+    return {"format": FORMAT, "saes": sorted(saes.values(), key=lambda sae: sae["name"])}
 
 
 def read_gathered(path: Path) -> dict[str, Any]:
@@ -198,7 +192,7 @@ def read_gathered(path: Path) -> dict[str, Any]:
         UserError: If it is no such file, or of another format.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_bytes())
         version, saes = content["format"], content["saes"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(

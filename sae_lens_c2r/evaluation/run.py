@@ -1,13 +1,16 @@
-"""Evaluating SAEs: what is asked for, what is there already, and what remains to be run."""
+"""Evaluating SAEs: what is there already, what remains to be run, and gathering all of it."""
 
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from sae_lens_c2r.errors import UserError
 from sae_lens_c2r.evaluation.plan import Options, Task, check, plan
@@ -17,13 +20,19 @@ from sae_lens_c2r.evaluation.results import (
     GATHERED,
     LOG,
     RESULT,
+    TABLE,
     gather,
-    read_about,
+    is_answered,
     read_metrics,
     write_json,
     write_result,
+    write_text,
 )
+from sae_lens_c2r.evaluation.table import markdown_table
 from sae_lens_c2r.sources import Source
+
+_LOCK, _WORKING = ".lock", ".working-"
+_COPIED = "artifacts"  # what SAEBench writes into as well
 
 
 def evaluate(
@@ -47,107 +56,139 @@ def evaluate(
     Raises:
         UserError: If what is asked for does not exist; nothing has been run then.
     """
-    check(options)
+    if not sources:
+        raise UserError("There should be an SAE to evaluate.")
+    options = check(options)
     options.out.mkdir(parents=True, exist_ok=True)
+    with _alone(options.out):
+        try:
+            tasks = _plan_all(sources, options, on_error)
+            todo = [task for task in tasks if not is_answered(task.folder, task.about.asked)]
+            if len(todo) < len(tasks):
+                tell(f"{len(tasks) - len(todo)} of {len(tasks)} evaluations were done before.")
+            _run_all(todo, options, on_error=on_error, tell=tell)
+        finally:
+            gathered = gather(options.out)
+            write_json(options.out / GATHERED, gathered)
+            write_text(options.out / TABLE, markdown_table(gathered))
+    return gathered
+
+
+def _plan_all(
+    sources: Sequence[Source], options: Options, on_error: Callable[[str], None]
+) -> list[Task]:
     tasks: list[Task] = []
+    seen: set[Any] = set()
     for source in sources:
+        where = source.folder.resolve() if source.folder else (source.release, source.sae_id)
+        if where in seen:
+            continue
+        seen.add(where)
         try:
             tasks += plan(source, options, on_error=on_error)
         except UserError as error:
             on_error(str(error))
-    todo = [task for task in tasks if not _is_done(task)]
-    if len(todo) < len(tasks):
-        tell(f"{len(tasks) - len(todo)} of {len(tasks)} evaluations were done before.")
+        except Exception as error:  # a config can hold anything
+            on_error(f"{source.name}: {type(error).__name__}: {' '.join(str(error).split())}")
+    return tasks
+
+
+def _run_all(
+    tasks: Sequence[Task],
+    options: Options,
+    *,
+    on_error: Callable[[str], None],
+    tell: Callable[[str], None],
+) -> None:
     processes = Processes(at_once=options.at_once, hours=options.hours)
-    failures: dict[str, str] = {}
+    failures: dict[Path, str] = {}
     ended = 0
 
     def run(task: Task) -> None:
         tell(f"{task.title}: begun. Its log is {task.folder / LOG}")
-        reason = _run(task, options, processes)
+        try:
+            reason = _run(task, options, processes)
+        except Exception as error:  # a full disk, a folder that is gone
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())}."
         if reason is not None:
-            failures[task.title] = f"{task.title}: {reason} Its log: {task.folder / LOG}"
+            failures[task.folder] = reason
 
     def done(task: Task) -> None:
         nonlocal ended
         ended += 1
-        tell(
-            f"{task.title}: {'failed' if task.title in failures else 'done'}. "
-            f"{ended} of {len(todo)}"
-        )
+        if task.folder in failures:
+            on_error(f"{task.title}: {failures[task.folder]} Its log: {task.folder / LOG}")
+            tell(f"{task.title}: failed. {ended} of {len(tasks)}")
+            return
+        _, missing = read_metrics(task.folder / RESULT, task.about.asked.evaluation)
+        without = f" Not finite: {', '.join(missing)}." if missing else ""
+        tell(f"{task.title}: done. {ended} of {len(tasks)}.{without}")
 
-    try:
-        processes.run_all(todo, run, done)
-    finally:
-        gathered = gather(options.out)
-        write_json(options.out / GATHERED, gathered)
-    for reason in failures.values():
-        on_error(reason)
-    return gathered
-
-
-def _is_done(task: Task) -> bool:
-    about = read_about(task.folder)
-    if about is None or not about.is_of(task.about):
-        return False
-    try:
-        read_metrics(task.folder / RESULT)
-    except UserError:
-        return False
-    return True
+    processes.run_all(tasks, run, done)
 
 
 def _run(task: Task, options: Options, processes: Processes) -> str | None:
     """Run an evaluation, and put its result into place; what went wrong, in one line."""
     task.folder.mkdir(parents=True, exist_ok=True)
-    working = Path(mkdtemp(prefix=".working-", dir=task.folder)).resolve()
+    for left in task.folder.glob(f"{_WORKING}*"):  # of a process that was killed
+        shutil.rmtree(left, ignore_errors=True)
+    working = Path(mkdtemp(prefix=_WORKING, dir=task.folder)).resolve()
     try:
+        inside = working / "inside"
+        inside.mkdir()
         if options.data is not None:
-            _link(options.data.resolve(), working, leave_out=options.out.resolve())
+            _link(options.data.resolve(), inside, leave_out=options.out.resolve())
         source = task.source
         if source.folder is not None:
             source = replace(source, folder=source.folder.resolve())
-        settings = {key: value for key, value in task.about.settings.items() if key != "text"}
-        request = Request(
-            evaluation=task.about.evaluation,
-            source=source,
-            model=task.about.model or "",
-            text=_absolute(options.text),
-            settings=settings,
-            device=options.device,
-            result=working / RESULT,
-        )
+        request = Request(task.about.asked, source, options.device, working / RESULT)
         request.write(working / "request.json")
         begun = time.monotonic()
         reason = processes.run_worker(
-            working / "request.json", folder=working, log=task.folder / LOG
+            working / "request.json",
+            modules=working / "modules",
+            folder=inside,
+            log=task.folder / LOG,
         )
         if reason is not None:
             return reason
         try:
-            read_metrics(working / RESULT)
+            read_metrics(working / RESULT, task.about.asked.evaluation)
         except UserError as error:
             return str(error)
         about = replace(task.about, seconds=round(time.monotonic() - begun, 1))
         write_result(task.folder, about, working / RESULT)
         return None
-    except OSError as error:
-        return f"{error}."
     finally:
         shutil.rmtree(working, ignore_errors=True)
 
 
-def _link(data: Path, working: Path, *, leave_out: Path) -> None:
-    """Links to all files of a folder: what SAEBench writes beside them stays where it works."""
+def _link(data: Path, folder: Path, *, leave_out: Path) -> None:
+    """Links to all files, in folders of their own, and copies of what is written into."""
 
-    def left_out(folder: str, names: list[str]) -> list[str]:
-        return [name for name in names if Path(folder, name) == leave_out]
+    def left_out(inside: str, names: list[str]) -> list[str]:
+        return [name for name in names if Path(inside, name) == leave_out]
 
-    shutil.copytree(
-        data, working, copy_function=os.symlink, dirs_exist_ok=True, ignore=left_out
-    )
+    for entry in data.iterdir():
+        if entry == leave_out:
+            continue
+        if entry.is_dir():
+            copy = shutil.copy2 if entry.name == _COPIED else os.symlink
+            shutil.copytree(entry, folder / entry.name, copy_function=copy, ignore=left_out)
+        else:
+            (folder / entry.name).symlink_to(entry)
 
 
-def _absolute(text: str | None) -> str | None:
-    """A file's path, which a process elsewhere finds too; the name of a dataset as it is."""
-    return str(Path(text).resolve()) if text and Path(text).exists() else text
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    lock = FileLock(out / _LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise UserError(
+            f"`out` should not be in use. Another process writes to {out}."
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()

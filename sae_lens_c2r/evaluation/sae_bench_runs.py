@@ -1,7 +1,7 @@
 """Calling SAEBench, each evaluation by its own entry point.
 
-SAEBench's results lie in a folder of its own making; the one file that an evaluation writes is
-demanded, because SAEBench goes on after some failures as if there were none.
+The file that an evaluation writes is demanded, because SAEBench goes on after some failures as
+if there were none.
 """
 
 import os
@@ -17,12 +17,11 @@ from sae_lens import SAE
 from torch import nn
 
 from sae_lens_c2r.errors import UserError
-from sae_lens_c2r.evaluation.catalog import EVALUATIONS
+from sae_lens_c2r.evaluation.catalog import API_KEY, EVALUATIONS
 from sae_lens_c2r.evaluation.request import Request
 from sae_lens_c2r.evaluation.settings import config_class_of, short_name
 
-API_KEY = "OPENAI_API_KEY"
-_NAME, _OUT, _SEED = "sae", "results", 42
+_NAME, _SEED = "sae", 42
 Run = Callable[[list[Any], str], Any]  # of the SAEs with their names, on a device
 
 
@@ -39,21 +38,19 @@ def run_sae_bench(request: Request, sae: SAE[Any]) -> Path:
     Raises:
         UserError: If it wrote none, or asks for something that is missing.
     """
-    settings = dict(request.settings)
+    evaluation, settings = request.asked.evaluation, request.asked.settings
     if settings.get("llm_dtype"):
         sae.cfg.dtype = settings["llm_dtype"]
-    if "model_name" in settings:
-        sae.cfg.metadata.model_name = settings["model_name"]
-    selected = [(_NAME, sae)]
-    os.makedirs(_OUT, exist_ok=True)
-    if request.evaluation == "core":
-        run = _core(settings)
+    out = request.result.with_name("of-sae-bench")
+    out.mkdir()
+    if evaluation == "core":
+        run = _core(settings, str(out))
     else:
-        config = config_class_of(EVALUATIONS[request.evaluation])(**settings)
-        run = _entry_point(request.evaluation, config)
-    _seed(request.settings.get("random_seed", _SEED))
-    run(selected, request.device)
-    written = sorted(Path(_OUT).rglob(f"{_NAME}_custom_sae_eval_results.json"))
+        config = config_class_of(EVALUATIONS[evaluation])(**settings)
+        run = _entry_point(evaluation, config, str(out))
+    _seed(settings.get("random_seed", _SEED))
+    run([(_NAME, sae)], request.device)
+    written = list(out.rglob(f"{_NAME}_custom_sae_eval_results.json"))
     if not written:
         raise UserError(
             "SAEBench wrote no result: it could not evaluate the SAE, and its log says why."
@@ -68,7 +65,7 @@ def _seed(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def _core(settings: dict[str, Any]) -> Run:
+def _core(settings: dict[str, Any], out: str) -> Run:
     from sae_bench.evals.core.main import multiple_evals
 
     options = {key: value for key, value in settings.items() if key != "model_name"}
@@ -77,16 +74,16 @@ def _core(settings: dict[str, Any]) -> Run:
         "eval_batch_size_prompts": options.pop("batch_size_prompts"),
         "compute_featurewise_density_statistics": True,
         "compute_featurewise_weight_based_metrics": True,
-        "output_folder": _OUT,
+        "output_folder": out,
         "verbose": True,
     }
     return lambda selected, device: multiple_evals(selected, device=device, **options)
 
 
-def _entry_point(evaluation: str, config: Any) -> Run:
+def _entry_point(evaluation: str, config: Any, out: str) -> Run:
     package = EVALUATIONS[evaluation].config[0].rpartition(".")[0]
     run_eval = import_module(f"{package}.main").run_eval
-    arguments: list[Any] = [_OUT]
+    arguments: list[Any] = [out]
     options: dict[str, Any] = {}
     if evaluation in ("scr", "tpp", "sparse_probing"):
         options = {"clean_up_activations": True, "save_activations": False}
@@ -96,10 +93,7 @@ def _entry_point(evaluation: str, config: Any) -> Run:
         config.model_name = _model_of_ravel(config.model_name)
         _give_tuples()
     elif evaluation == "autointerp":
-        key = os.environ.get(API_KEY)
-        if not key:
-            raise UserError(f"autointerp asks a language model: it needs a key in {API_KEY}.")
-        arguments = [key, _OUT]
+        arguments = [os.environ[API_KEY], out]
     return lambda selected, device: run_eval(config, selected, device, *arguments, **options)
 
 

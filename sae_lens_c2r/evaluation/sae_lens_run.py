@@ -24,18 +24,22 @@ def run_sae_lens(request: Request, sae: SAE[Any]) -> None:
         sae: The SAE.
 
     Raises:
-        UserError: If there is no text.
+        UserError: If there is no text, too little, or one that does not fit the model.
     """
     about = sae.cfg.metadata
-    source = request.text or about.dataset_path
+    source = request.asked.text or about.dataset_path
     if not source:
         raise UserError("`text` should be given: the SAE does not say what it was trained on.")
     model_name = request.model
-    if source == OFFLINE_DATASET:
-        folder, text = offline_source()
-        model_name = folder if model_name == OFFLINE_MODEL else model_name
-    else:
+    if source != OFFLINE_DATASET:
         text = read_text(str(source))
+    elif model_name == OFFLINE_MODEL:
+        model_name, text = offline_source()
+    else:
+        raise UserError(
+            f"`text` should not be {OFFLINE_DATASET} for {model_name}: it is cut into the "
+            f"tokens of {OFFLINE_MODEL}."
+        )
     model = load_model(
         about.model_class_name or "HookedTransformer",
         model_name,
@@ -43,7 +47,7 @@ def run_sae_lens(request: Request, sae: SAE[Any]) -> None:
         model_from_pretrained_kwargs=about.model_from_pretrained_kwargs or {},
         hook_names=[about.hook_name],
     )
-    settings = request.settings
+    settings = request.asked.settings
     store = ActivationsStore.from_sae(
         model,
         sae,
@@ -55,16 +59,22 @@ def run_sae_lens(request: Request, sae: SAE[Any]) -> None:
     config = get_eval_everything_config(**settings)
     # Its head is random: nobody trained all-MiniLM-L6-v2 to predict a token.
     config.compute_kl = config.compute_ce_loss = request.model != OFFLINE_MODEL
-    metrics, _ = run_evals(
-        sae,
-        store,
-        model,
-        ActivationScaler(),
-        eval_config=config,
-        exclude_special_tokens=about.exclude_special_tokens or False,
-    )
+    try:
+        metrics, _ = run_evals(
+            sae,
+            store,
+            model,
+            ActivationScaler(),
+            eval_config=config,
+            exclude_special_tokens=about.exclude_special_tokens or False,
+        )
+    except StopIteration:
+        raise UserError(
+            f"`text` should fill {settings['batch_size_prompts']} rows of "
+            f"{store.context_size} tokens. {source} does not."
+        ) from None
     result = {
-        "eval_type_id": request.evaluation,
+        "eval_type_id": request.asked.evaluation,
         "eval_config": settings,
         "eval_result_metrics": metrics,
         "sae_lens_version": version("sae-lens"),

@@ -7,11 +7,13 @@ from importlib import import_module
 from typing import Any
 
 import yaml
+from pydantic import ValidationError
 
 from sae_lens_c2r.errors import UserError
 from sae_lens_c2r.evaluation.catalog import EVALUATIONS, SAE_LENS, SAEBenchEvaluation
 
 _BATCH_SIZE, _DTYPE = 32, "float32"  # of models that SAEBench does not know
+_DTYPES = ("float32", "float64", "float16", "bfloat16")
 SAE_LENS_SETTINGS: dict[str, Any] = {
     "batch_size_prompts": 16,
     "n_eval_reconstruction_batches": 10,
@@ -79,15 +81,36 @@ def sae_bench_settings(
     values |= {**evaluation.settings, **changes}
     try:
         config = config_class(**values)
-    except ValueError as error:  # pydantic's
+        kept = (*settable, *evaluation.settings, "model_name")
+        settings = {key: value for key, value in asdict(config).items() if key in kept}
+        of_json: dict[str, Any] = json.loads(json.dumps(settings, allow_nan=False))
+    except ValidationError as error:
         reason = "; ".join(
-            f"`{evaluation.name}.{'.'.join(map(str, each['loc']))}`: {each['msg']}"
-            for each in error.errors()  # type: ignore[attr-defined]
+            f"`{evaluation.name}.{'.'.join(map(str, each['loc']))}`: {each['msg']}. Found "
+            f"{each['input']}"
+            for each in error.errors()
         )
         raise UserError(f"`--set` should fit SAEBench's settings. {reason}.") from None
-    kept = (*settable, *evaluation.settings, "model_name")
-    settings = {key: value for key, value in asdict(config).items() if key in kept}
-    return dict(json.loads(json.dumps(settings)))
+    except ValueError as error:
+        raise UserError(f"`--set` should be finite for {evaluation.name}. {error}.") from None
+    for name in changes:
+        _check_size(f"{evaluation.name}.{name}", of_json[name], fields[name].default)
+    if of_json.get("llm_dtype", _DTYPE) not in _DTYPES:
+        raise UserError(
+            f"`--set {evaluation.name}.llm_dtype` should be one of {', '.join(_DTYPES)}. "
+            f"Found {of_json['llm_dtype']}."
+        )
+    return of_json
+
+
+def _check_size(name: str, value: Any, default: Any) -> None:
+    """What SAEBench counts with is at least 1, as its own defaults are."""
+    counts = (
+        not name.endswith("seed") and isinstance(value, int) and not isinstance(value, bool)
+    )
+    default = getattr(default, "default", default)  # of a field of pydantic's
+    if counts and value < 1 and isinstance(default, int) and default >= 1:
+        raise UserError(f"`--set {name}` should be positive. Found {value}.")
 
 
 def config_class_of(evaluation: SAEBenchEvaluation) -> Any:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
+from rich.markup import escape
 from rich.table import Table
 
 from sae_lens_c2r.evaluation.catalog import COLUMNS, Column
@@ -11,7 +12,7 @@ from sae_lens_c2r.evaluation.catalog import COLUMNS, Column
 NOTE = (
     "Composition: mean, over the latents, of the highest cosine with another latent's decoder "
     "row. Absorption: mean absorption fraction. SCR and TPP: with 20 latents. Blank: not "
-    "evaluated."
+    "measured."
 )
 
 
@@ -24,13 +25,15 @@ def rows(gathered: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     Yields:
         An SAE's name and its cells, those that were not evaluated blank.
     """
+    names = [sae["name"] for sae in gathered["saes"]]
     for sae in gathered["saes"]:
         cells = []
         for column in COLUMNS:
             found = sae["evaluations"].get(column.evaluation, {"metrics": {}})
             value = found["metrics"].get(column.metric)
             cells.append("" if value is None else f"{value:.3f}")
-        yield sae["name"], cells
+        alone = names.count(sae["name"]) == 1
+        yield sae["name"] if alone else f"{sae['name']} ({sae['weights_sha256'][:8]})", cells
 
 
 def terminal_table(gathered: dict[str, Any]) -> Table:
@@ -54,7 +57,7 @@ def terminal_table(gathered: dict[str, Any]) -> Table:
         heading = f"{column.heading}\n{_arrow(column)}"
         table.add_column(heading, justify="right", no_wrap=True)
     for name, cells in rows(gathered):
-        table.add_row(name, *cells)
+        table.add_row(escape(name), *cells)
     return table
 
 
@@ -69,7 +72,11 @@ def markdown_table(gathered: dict[str, Any]) -> str:
     """
     head = ["SAE", *(f"{column.title} {_arrow(column)}" for column in COLUMNS)]
     ruler = ["---", *["---:"] * len(COLUMNS)]
-    lines = [head, ruler, *([name, *cells] for name, cells in rows(gathered))]
+    lines = [
+        head,
+        ruler,
+        *([name.replace("|", "\\|"), *cells] for name, cells in rows(gathered)),
+    ]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + f"\n\n{NOTE}\n"
 
 

@@ -1,4 +1,4 @@
-"""The process of one evaluation: `python -m sae_lens_c2r.evaluation.worker REQUEST`.
+"""The process of one evaluation, run as a script: `worker.py REQUEST MODULES`.
 
 It runs in a folder of its own, in which SAEBench finds its datasets and leaves its artifacts.
 What went wrong is the last line that it prints; its status is 1.
@@ -6,28 +6,29 @@ What went wrong is the last line that it prints; its status is 1.
 
 import os
 import shutil
+import signal
 import sys
 import threading
 import traceback
 from importlib.util import find_spec
 from pathlib import Path
 
-PROGRAM = "sae_lens_c2r.evaluation.worker"
 FAILED = "evaluation failed: "
 
 
-def main(request_file: str) -> None:
+def main(request_file: str, modules: str) -> None:
     """Run the evaluation.
 
     Args:
         request_file: What to run, written by `Request.write`.
+        modules: A folder of its own for links to SAEBench's modules.
 
     Raises:
         SystemExit: With 1, if it fails.
     """
     _end_with_the_parent()
-    _own_sae_bench()
     try:
+        _own_sae_bench(Path(modules))
         _run(Path(request_file))
     except BaseException as error:  # out of memory among them
         traceback.print_exc()
@@ -38,13 +39,18 @@ def main(request_file: str) -> None:
 
 
 def _run(request_file: Path) -> None:
+    from sae_lens_c2r.errors import UserError
     from sae_lens_c2r.evaluation.catalog import SAE_LENS
+    from sae_lens_c2r.evaluation.identity import config_sha256, weights_sha256
     from sae_lens_c2r.evaluation.request import Request
 
     request = Request.read(request_file)
     sae = request.source.load_for_inference(request.device)
+    loaded = weights_sha256(sae), config_sha256(sae)
+    if loaded != (request.asked.weights_sha256, request.asked.config_sha256):
+        raise UserError(f"{request.source.name} has changed since the evaluation was planned.")
     sae.cfg.metadata.model_name = request.model
-    if request.evaluation == SAE_LENS:
+    if request.asked.evaluation == SAE_LENS:
         from sae_lens_c2r.evaluation.sae_lens_run import run_sae_lens
 
         run_sae_lens(request, sae)
@@ -54,8 +60,8 @@ def _run(request_file: Path) -> None:
         shutil.move(run_sae_bench(request, sae), request.result)
 
 
-def _own_sae_bench() -> None:
-    """Import SAEBench from links in this folder.
+def _own_sae_bench(modules: Path) -> None:
+    """Import SAEBench from links in a folder of this process.
 
     It caches its absorption probes beside its own files, by the name of a model, and takes
     them again for another model of that name.
@@ -64,7 +70,6 @@ def _own_sae_bench() -> None:
     if found is None or found.submodule_search_locations is None:
         return
     original = Path(next(iter(found.submodule_search_locations)))
-    modules = Path.cwd() / ".modules"
     shutil.copytree(
         original,
         modules / "sae_bench",
@@ -75,14 +80,17 @@ def _own_sae_bench() -> None:
 
 
 def _end_with_the_parent() -> None:
-    """End when the process that started this one has ended, however it did."""
+    """End, with what this process started, when the process that started it has ended."""
 
     def wait() -> None:
         sys.stdin.read()
-        os._exit(1)
+        os.killpg(os.getpgrp(), signal.SIGKILL)
 
     threading.Thread(target=wait, daemon=True).start()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    sys.path.pop(
+        0
+    )  # the folder of this script, whose modules are not to be imported from there
+    main(*sys.argv[1:])

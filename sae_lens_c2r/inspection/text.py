@@ -17,7 +17,7 @@ from torch import Tensor
 
 from sae_lens_c2r.demo.settings import DemoError
 from sae_lens_c2r.errors import UserError
-from sae_lens_c2r.training.offline import OFFLINE_DATASET, offline_source
+from sae_lens_c2r.training.offline import OFFLINE_DATASET, OFFLINE_MODEL, offline_source
 
 _TOKENS_PER_BATCH = 4096
 _ROWS_PER_BATCH = 32
@@ -106,15 +106,20 @@ def reader_of(text: str, *, model: str | None, n_tokens: int, device: str) -> "T
         The reader.
 
     Raises:
-        UserError: If there is no text.
+        UserError: If there is no text, or it does not fit the model.
     """
     if text != OFFLINE_DATASET:
         return TextReader(read_text(text), model=model, n_tokens=n_tokens, device=device)
+    if model not in (None, OFFLINE_MODEL):
+        raise UserError(
+            f"`text` should not be {OFFLINE_DATASET} for {model}: it is cut into the tokens "
+            f"of {OFFLINE_MODEL}."
+        )
     try:
         folder, dataset = offline_source()
     except DemoError as error:
         raise UserError(str(error)) from error
-    return TextReader(dataset, model=model or folder, n_tokens=n_tokens, device=device)
+    return TextReader(dataset, model=folder, n_tokens=n_tokens, device=device)
 
 
 class TextReader:

@@ -28,17 +28,22 @@ def body(
     """A module whose worker does one thing."""
     program = (
         "import sys\nfrom sae_lens_c2r.evaluation import worker\n"
-        "def run(_): exec(BODY)\nworker._run = run\nworker.main(sys.argv[1])\n"
+        "def run(_): exec(BODY)\nworker._run = run\nworker.main(*sys.argv[1:])\n"
     )
     (tmp_path / "double.py").write_text(f"BODY = {BODIES[request.param]!r}\n{program}")
-    monkeypatch.setattr(processes, "PROGRAM", "double")
+    monkeypatch.setattr(processes, "PROGRAM", str(tmp_path / "double.py"))
     return request.param
 
 
 def test_one_line_says_what_went_wrong(tmp_path: Path, body: str) -> None:
     hours = 3 / 3600 if body == "never_ends" else 1
     ours = Processes(at_once=1, hours=hours)
-    outcome = ours.run_worker(tmp_path / "request", folder=tmp_path, log=tmp_path / "log")
+    outcome = ours.run_worker(
+        tmp_path / "request",
+        modules=tmp_path / "modules",
+        folder=tmp_path,
+        log=tmp_path / "log",
+    )
     expected = {
         "ends_well": None,
         "is_killed": "its process was ended by SIGKILL, as when memory is short.",
@@ -53,9 +58,11 @@ PARENT = """
 import sys
 from pathlib import Path
 from sae_lens_c2r.evaluation import processes
-processes.PROGRAM = "double"
 folder = Path(sys.argv[1])
-processes.Processes(at_once=1, hours=1).run_worker(folder, folder=folder, log=folder / "log")
+processes.PROGRAM = str(folder / "double.py")
+processes.Processes(at_once=1, hours=1).run_worker(
+    folder, modules=folder / "modules", folder=folder, log=folder / "log"
+)
 """
 
 
@@ -65,7 +72,7 @@ def test_workers_end_with_what_started_them(tmp_path: Path, how: signal.Signals)
         "import os, sys, time\nfrom pathlib import Path\n"
         "from sae_lens_c2r.evaluation import worker\n"
         "def run(_):\n    Path('pid').write_text(str(os.getpid())); time.sleep(100)\n"
-        "worker._run = run\nworker.main(sys.argv[1])\n"
+        "worker._run = run\nworker.main(*sys.argv[1:])\n"
     )
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, str(tmp_path)], stderr=subprocess.DEVNULL

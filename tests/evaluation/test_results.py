@@ -3,23 +3,25 @@
 import json
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from sae_lens_c2r.cli import _repeat_option
 from sae_lens_c2r.errors import UserError
+from sae_lens_c2r.evaluation.about import About, Asked
 from sae_lens_c2r.evaluation.catalog import COLUMNS, EVALUATIONS
 from sae_lens_c2r.evaluation.results import (
-    About,
     gather,
-    read_about,
+    is_answered,
     read_gathered,
     read_metrics,
     write_json,
     write_result,
 )
-from sae_lens_c2r.evaluation.table import markdown_table, rows
+from sae_lens_c2r.evaluation.table import markdown_table, rows, terminal_table
 
 CORE = {
     "eval_type_id": "core",
@@ -30,74 +32,112 @@ CORE = {
 }
 
 
-def about(evaluation: str = "core", **changes: object) -> About:
-    values = {
-        "name": "saes/a",
+def about(evaluation: str = "core", *, name: str = "saes/a", **changes: object) -> About:
+    asked = {
         "weights_sha256": "0" * 64,
-        "architecture": "jumprelu",
-        "trained_as": "batchtopk_c2r",
-        "d_in": 4,
-        "d_sae": 8,
+        "config_sha256": "1" * 64,
         "evaluation": evaluation,
         "model": "gemma-2-2b",
+        "text": None,
         "settings": {"sizes": (1, 2)},
-        "versions": {},
-        "seconds": 1.0,
-        "device": "cpu",
+        "inputs": {},
     }
-    return About(**{**values, **changes})
+    return About(
+        asked=Asked(**{**asked, **changes}),
+        name=name,
+        architecture="jumprelu",
+        trained_as="batchtopk_c2r",
+        d_in=4,
+        d_sae=8,
+        device="cpu",
+        versions={},
+        seconds=1.0,
+    )
 
 
-def test_only_numbers_are_metrics(tmp_path: Path) -> None:
+def test_only_finite_numbers_are_metrics(tmp_path: Path) -> None:
     path = tmp_path / "core.json"
     path.write_text(json.dumps(CORE))
-    metrics, missing = read_metrics(path)
+    metrics, missing = read_metrics(path, "core")
     assert metrics == {
         "model_behavior_preservation.kl_div_score": 0.97,
         "misc_metrics.frac_alive": 1,
     }
     assert missing == ["model_behavior_preservation.kl_div_with_sae"]
-    other = {
-        "eval_type_id": "tpp",
-        "eval_result_metrics": {"a": float("nan"), "b": -1, "c": ""},
-    }
-    path.write_text(json.dumps(other))
-    assert read_metrics(path) == ({"b": -1}, ["a"])
+    found = {"a": float("nan"), "b": -1, "c": "", "d": 10**400}
+    path.write_text(json.dumps({"eval_type_id": "tpp", "eval_result_metrics": found}))
+    assert read_metrics(path, "tpp") == ({"b": -1}, ["a", "d"])
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"eval_result_metrics": {}}', "null"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("", "[]", "{}", '{"eval_result_metrics": {}}', "null"),
+        '{"eval_type_id": "core", "eval_result_metrics": "x"}',
+        '{"eval_type_id": "core", "eval_result_metrics": {"a": NaN, "b": -1}}',
+        '{"eval_type_id": "scr", "eval_result_metrics": {"a": 1}}',
+    ],
+)
 def test_other_files_are_not_results(tmp_path: Path, content: str) -> None:
     path = tmp_path / "result.json"
     path.write_text(content)
-    with pytest.raises(UserError, match="should be a result of SAEBench's"):
-        read_metrics(path)
+    with pytest.raises(UserError, match=r"should (be a result of|have a finite number)"):
+        read_metrics(path, "core")
     with pytest.raises(UserError, match="written by `sae-lens-c2r evaluate`"):
         read_gathered(path)
 
 
 def test_a_result_answers_what_was_asked(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "core"
-    assert read_about(folder) is None
+    assert not is_answered(folder, about().asked)
     write_result(folder, about(), CORE)
-    found = read_about(folder)
-    assert found is not None
-    assert found.is_of(about(seconds=2.0, device="cuda", name="b"))
-    assert not found.is_of(about(settings={"sizes": (1, 3)}))
-    assert not found.is_of(about(weights_sha256="1" * 64))
-    assert not found.is_of(about(model="gemma-2-9b"))
-    (folder / "about.json").write_text("{}")
-    assert read_about(folder) is None
+    assert is_answered(folder, about().asked)
+    for change in (
+        {"settings": {"sizes": (1, 3)}},
+        {"weights_sha256": "1" * 64},
+        {"config_sha256": "2" * 64},
+        {"model": "gemma-2-9b"},
+        {"text": "a.txt"},
+        {"inputs": {"/a": "b"}},
+        {"evaluation": "scr"},
+    ):
+        assert not is_answered(folder, about(**change).asked), change
+
+
+@pytest.mark.parametrize(
+    "wrong", ["{}", '{"seconds": NaN', '{"name": 7', "nonsense", '{"versions": {"a": 1}']
+)
+def test_what_is_said_wrongly_is_not_said(tmp_path: Path, wrong: str) -> None:
+    write_result(tmp_path / "a" / "core", about(), CORE)
+    path = tmp_path / "a" / "core" / "about.json"
+    said = json.loads(path.read_text())
+    if wrong.endswith(("N", "7", "}")) and wrong != "{}":
+        said |= json.loads(wrong + "}")
+        wrong = json.dumps(said)
+    path.write_text(wrong)
+    gathered = gather(tmp_path)
+    assert gathered["saes"] == []
+    write_json(tmp_path / "evaluation.json", gathered)
+
+
+def test_what_cannot_be_written_replaces_nothing(tmp_path: Path) -> None:
+    write_result(tmp_path, about(), CORE)
+    with pytest.raises(ValueError, match="JSON"):
+        write_result(tmp_path, about(settings={"x": float("nan")}), {"other": 1})
+    assert is_answered(tmp_path, about().asked)
 
 
 def test_everything_is_gathered_that_is_whole(tmp_path: Path) -> None:
     write_result(tmp_path / "a" / "core", about(), CORE)
-    write_result(tmp_path / "a" / "weights", about("weights"), {**CORE, "eval_type_id": "w"})
+    write_result(
+        tmp_path / "a" / "weights", about("weights"), {**CORE, "eval_type_id": "weights"}
+    )
     write_result(tmp_path / "b" / "core", about(name="saes/b"), CORE)
     (tmp_path / "b" / "core" / "result.json").write_text("cut")
     gathered = gather(tmp_path)
     (sae,) = gathered["saes"]
     assert sae["name"] == "saes/a"
-    assert list(sae["evaluations"]) == ["weights", "core"]
+    assert set(sae["evaluations"]) == {"weights", "core"}
     assert sae["evaluations"]["core"]["source"] == "a/core/result.json"
     write_json(tmp_path / "evaluation.json", gathered)
     assert read_gathered(tmp_path / "evaluation.json") == gathered
@@ -107,6 +147,19 @@ def test_everything_is_gathered_that_is_whole(tmp_path: Path) -> None:
     write_json(tmp_path / "evaluation.json", {**gathered, "format": 7})
     with pytest.raises(UserError, match="of format 1"):
         read_gathered(tmp_path / "evaluation.json")
+
+
+def test_names_are_shown_as_they_are() -> None:
+    def sae(name: str, weights: str) -> dict:
+        return {"name": name, "weights_sha256": weights, "evaluations": {}}
+
+    saes = [sae("[/k=3] a|b", "0"), sae("c", "12345678ab"), sae("c", "2")]
+    gathered = {"saes": saes}
+    assert [name for name, _ in rows(gathered)] == ["[/k=3] a|b", "c (12345678)", "c (2)"]
+    assert "| [/k=3] a\\|b |" in markdown_table(gathered)
+    with Console(file=StringIO(), width=120) as console:
+        console.print(terminal_table(gathered))
+    assert "[/k=3] a|b" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_every_column_is_of_an_evaluation() -> None:
@@ -128,7 +181,8 @@ def test_reading_needs_no_sae_bench() -> None:
         ("evaluate a b", "evaluate a b"),
         ("a --x core scr --model m", "a --x core --x scr --model m"),
         ("a --x core --x scr", "a --x core --x scr"),
-        ("a --x=core scr", "a --x=core scr"),
+        ("a --x=core scr", "a --x=core --x scr"),
+        ("--x core scr tests --y", "--x core --x scr tests --y"),
         ("a --x", "a --x"),
         ("a --x --model m", "a --x --model m"),
     ],

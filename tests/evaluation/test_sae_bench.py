@@ -33,8 +33,7 @@ class Planted:
     def text(self) -> Path:
         return self.folder / "data" / "text"
 
-    @property
-    def settings(self) -> list[str]:
+    def settings(self, *evaluations: str) -> list[str]:
         """Small ones."""
         scr_and_tpp = (
             f"dataset_names={BIOGRAPHIES}",
@@ -60,7 +59,8 @@ class Planted:
             "sae_lens.n_eval_reconstruction_batches=2",
             "sae_lens.n_eval_sparsity_variance_batches=2",
         ]
-        return [argument for setting in wanted for argument in ("--set", setting)]
+        chosen = [each for each in wanted if each.partition(".")[0] in evaluations]
+        return [argument for setting in chosen for argument in ("--set", setting)]
 
     def evaluate(
         self, out: Path, *arguments: str | Path, **variables: str
@@ -96,7 +96,7 @@ from pathlib import Path
 from sae_lens import SAE
 from sae_lens_c2r.evaluation.worker import _own_sae_bench
 
-_own_sae_bench()  # and not that of somebody who may need the probes in it
+_own_sae_bench(Path('modules'))  # and not that of somebody who may need the probes in it
 import sae_bench.evals.absorption.main as absorption
 import sae_bench.evals.core.main as core
 from sae_bench.evals.absorption import common, feature_absorption, vocab
@@ -136,7 +136,7 @@ def test_numbers_are_sae_bench_s_own(planted: Planted, tmp_path: Path) -> None:
         planted.folder / "sae",
         *("--sae-bench", *EVALUATIONS),
         *("--text", planted.text / "train.jsonl", "--data", planted.folder / "data"),
-        *("--model", MODEL, "--jobs", "2", *planted.settings),
+        *("--model", MODEL, "--jobs", "2", *planted.settings("sae_lens", *EVALUATIONS)),
     )
     assert ran.returncode == 0, ran.stderr
     found = measured(tmp_path / "out")
@@ -170,7 +170,8 @@ def test_numbers_are_sae_bench_s_own(planted: Planted, tmp_path: Path) -> None:
     again = planted.evaluate(
         tmp_path / "out",
         planted.folder / "sae",
-        *("--sae-bench", *EVALUATIONS, "--no-sae-lens", "--model", MODEL, *planted.settings),
+        *("--sae-bench", *EVALUATIONS, "--no-sae-lens", "--model", MODEL),
+        *("--data", planted.folder / "data", *planted.settings(*EVALUATIONS)),
         *("--set", "core.context_size=16"),
     )
     assert again.returncode == 0, again.stderr
@@ -214,7 +215,7 @@ def test_what_fails_does_not_stop_the_others(planted: Planted, tmp_path: Path) -
         tmp_path / "out",
         tmp_path / "saes",
         *("--no-sae-lens", "--model", MODEL, "--sae-bench", "core", "scr"),
-        *("--data", tmp_path, *planted.settings),  # without the biographies
+        *("--data", tmp_path, *planted.settings("core", "scr")),  # without biographies
     )
     assert ran.returncode == 1
     errors = ran.stderr.strip().splitlines()
@@ -240,7 +241,7 @@ def test_a_failure_that_core_swallows_is_told(planted: Planted, tmp_path: Path) 
     ran = planted.evaluate(
         tmp_path / "out",
         planted.folder / "sae",
-        *("--no-sae-lens", "--model", MODEL, "--sae-bench", "core", *planted.settings),
+        *("--no-sae-lens", "--model", MODEL, "--sae-bench", "core", *planted.settings("core")),
         *("--set", "core.context_size=100000"),
     )
     assert ran.returncode == 1
@@ -285,11 +286,21 @@ def test_the_key_is_asked_for_and_kept_nowhere(planted: Planted, tmp_path: Path)
         (("--sae-bench", "core", "unlearning"), "corpus"),
         (("--sae-bench", "core", "--set", "core.compute_kl=true"), "should be one of batch"),
         (("--sae-bench", "scr", "--set", "scr.perform_scr=no"), "should be one of"),
+        (("--sae-bench", "scr", "--set", "scr.probe_lr=.nan"), "should be finite for scr"),
+        (
+            ("--sae-bench", "core", "--set", "core.context_size=0"),
+            "should be positive. Found 0",
+        ),
+        (("--sae-bench", "core", "--set", "core.llm_dtype=int"), "one of float32, float64"),
+        (("--sae-bench", "core", "--set", "tpp.probe_lr=1"), "an evaluation that is run"),
+        (("--sae-bench", "autointerp"), "it needs a key in OPENAI_API_KEY"),
         (("--sae-bench", "scr", "--set", "scr.probe_lr=much"), "`scr.probe_lr`: "),
         (("--set", "score.x=1"), "should name an evaluation"),
         (("--set", "core=1"), "should be like core.context_size=64"),
         (("--set", "sae_lens.batch_size_prompts=0"), "a positive whole number"),
         (("--data", "nowhere"), "`data` should be a folder"),
+        (("--hours", "0"), "`hours` should be positive"),
+        (("--text", "nothing.txt"), "`text` should be a file or a dataset"),
     ],
 )
 def test_what_does_not_exist_is_told_before_anything_runs(

@@ -1,0 +1,185 @@
+"""What is run, what is not run again, and what nobody else's files suffer, without SAEBench."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from sae_lens_c2r.errors import UserError
+from sae_lens_c2r.evaluation.plan import Options
+from sae_lens_c2r.evaluation.processes import Processes
+from sae_lens_c2r.evaluation.request import Request
+from sae_lens_c2r.evaluation.run import evaluate
+from sae_lens_c2r.sources import Source, find_sources
+from tests.evaluation.planted import plant_sae
+
+Evaluate = Callable[..., list[str]]
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
+    """What workers are told, who do nothing but answer."""
+    told: list[Request] = []
+
+    def answer(_: Processes, path: Path, *, modules: Path, folder: Path, log: Path) -> None:
+        request = Request.read(path)
+        told.append(request)
+        (folder / "artifacts").mkdir(exist_ok=True)
+        for name in ("request.json", "result.json", "artifacts/cache"):
+            (folder / name).unlink(missing_ok=True)
+            (folder / name).write_text("of the evaluation")
+        log.write_text("done")
+        assert not modules.exists()
+        result = {"eval_type_id": "sae_lens", "eval_result_metrics": {"l0": 3.0}}
+        request.result.write_text(json.dumps(result))
+
+    monkeypatch.setattr(Processes, "run_worker", answer)
+    return told
+
+
+@pytest.fixture
+def run(tmp_path: Path, requests: list[Request]) -> Evaluate:  # noqa: ARG001
+    def run(*paths: Path, out: Path = tmp_path / "out", **changes: object) -> list[str]:
+        options = {
+            "out": out,
+            "sae_bench": [],
+            "sae_lens": True,
+            "model": None,
+            "text": None,
+            "data": None,
+            "changes": {},
+            "device": "cpu",
+        }
+        failed: list[str] = []
+        sources = find_sources(list(map(str, paths)), on_error=failed.append)
+        evaluate(sources, Options(**{**options, **changes}), on_error=failed.append)
+        return failed
+
+    return run
+
+
+def change_config(folder: Path, **changes: object) -> None:
+    config = json.loads((folder / "cfg.json").read_text())
+    for key, value in changes.items():
+        place = config if key in config else config["metadata"]
+        place[key] = value
+    (folder / "cfg.json").write_text(json.dumps(config))
+
+
+def names(out: Path) -> list[str]:
+    return [sae["name"] for sae in json.loads((out / "evaluation.json").read_text())["saes"]]
+
+
+def test_only_what_has_changed_is_run_again(
+    tmp_path: Path, run: Evaluate, requests: list[Request]
+) -> None:
+    sae = plant_sae(tmp_path / "sae", d_in=8)
+    text = tmp_path / "text.txt"
+    text.write_text("one text")
+    changes: list[Callable[[], object]] = [
+        lambda: change_config(sae, hook_name="blocks.1.hook_resid_post"),
+        lambda: change_config(sae, context_size=16),
+        lambda: plant_sae(sae, d_in=8, seed=3),
+        lambda: text.write_text("another text"),
+    ]
+    assert not run(sae, text=str(text))
+    assert len(requests) == 1
+    for number, change in enumerate(changes, start=2):
+        assert not run(sae, text=str(text))
+        change()
+        assert not run(sae, text=str(text))
+        assert len(requests) == number
+    assert not run(sae, text=str(text), changes={"sae_lens": {"batch_size_prompts": 3}})
+    assert requests[-1].asked.settings["batch_size_prompts"] == 3
+    shutil.copytree(sae, tmp_path / "copy")
+    assert not run(sae, sae.parent / "." / "sae", tmp_path / "copy", text=str(text))
+    assert [request.source.name for request in requests[-1:]] == [str(tmp_path / "copy")]
+
+
+def test_saes_of_similar_names_are_told_apart(tmp_path: Path, run: Evaluate) -> None:
+    saes = [
+        plant_sae(tmp_path / name, d_in=8)
+        for name in ("a b", "a_b", "ä/" + "x" * 80, "ö/" + "x" * 80, "[/k=3] c|d")
+    ]
+    assert not run(*saes, at_once=2)
+    assert sorted(names(tmp_path / "out")) == sorted(map(str, saes))
+
+
+def test_nothing_of_anybody_s_is_written_to(tmp_path: Path, run: Evaluate) -> None:
+    sae, data = plant_sae(tmp_path / "sae", d_in=8), tmp_path / "data"
+    (data / "artifacts").mkdir(parents=True)
+    for name in ("request.json", "result.json", "random.py", "artifacts/cache"):
+        (data / name).write_text("precious")
+    assert not run(sae, data=data, out=data / "out")
+    assert not run(sae, data=data, out=tmp_path / "out")
+    mine = [path for path in data.rglob("*") if path.is_file() and "out" not in path.parts]
+    assert {path.read_text() for path in mine} == {"precious"}
+    assert not list(tmp_path.rglob(".working-*"))
+    with pytest.raises(UserError, match="should not lie in `out`"):
+        run(sae, data=data, out=data)
+
+
+def test_one_line_tells_of_each_sae_that_cannot_be(tmp_path: Path, run: Evaluate) -> None:
+    saes = {
+        name: plant_sae(tmp_path / name, d_in=8)
+        for name in ("hook", "model", "broken", "list", "nan", "whole")
+    }
+    change_config(saes["hook"], hook_name=5)
+    change_config(saes["model"], model_name=None)
+    (saes["broken"] / "cfg.json").write_text("{")
+    (saes["list"] / "cfg.json").write_text("[]")
+    weights = (saes["nan"] / "sae_weights.safetensors").read_bytes()
+    (saes["nan"] / "sae_weights.safetensors").write_bytes(weights[:-4] + b"\0\0\xc0\x7f")
+    failed = run(*saes.values(), tmp_path / "nowhere")
+    reasons = ("nowhere", "`metadata.hook_name`", "`metadata.model_name`", "", "JSON", "finite")
+    assert len(failed) == len(reasons)
+    for reason in reasons:
+        assert [line for line in failed if reason in line and "\n" not in line], reason
+    assert names(tmp_path / "out") == [
+        str(saes["hook"]),
+        str(saes["model"]),
+        str(saes["whole"]),
+    ]
+
+
+def test_what_was_left_behind_is_cleared_and_what_is_foreign_ignored(
+    tmp_path: Path, run: Evaluate
+) -> None:
+    sae = plant_sae(tmp_path / "sae", d_in=8)
+    assert not run(sae)
+    (folder,) = (tmp_path / "out").glob("*/sae_lens")
+    (folder / ".working-old").mkdir()
+    (folder / "result.json").write_text('{"eval_type_id": "absorption"}')
+    (tmp_path / "out" / "a" / "b").mkdir(parents=True)
+    (tmp_path / "out" / "a" / "b" / "about.json").write_text("nonsense")
+    assert not run(sae)
+    assert not list(tmp_path.rglob(".working-*"))
+    assert names(tmp_path / "out") == [str(sae)]
+
+
+def test_a_folder_is_of_one_process_at_a_time(tmp_path: Path, run: Evaluate) -> None:
+    from filelock import FileLock
+
+    sae = plant_sae(tmp_path / "sae", d_in=8)
+    (tmp_path / "out").mkdir()
+    with FileLock(tmp_path / "out" / ".lock"), pytest.raises(UserError, match="in use"):
+        run(sae)
+    assert not run(sae)
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="`out` should be a folder"):
+        run(sae, out=tmp_path / "file")
+    with pytest.raises(UserError, match="There should be an SAE"):
+        run()
+
+
+def test_a_request_survives_the_way_to_its_process(tmp_path: Path) -> None:
+    from tests.evaluation.test_results import about
+
+    asked = about(settings={"sizes": [1, 2]}).asked
+    for source in (Source("a", folder=tmp_path), Source("a", release="b", sae_id="c")):
+        request = Request(asked, source, "cpu", tmp_path / "result.json")
+        request.write(tmp_path / "request.json")
+        assert asdict(Request.read(tmp_path / "request.json")) == asdict(request)
