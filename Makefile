@@ -12,11 +12,12 @@ OLDEST := sae-lens==6.54.8 jaxtyping==0.3.0 jinja2==3.1.0 matplotlib==3.8.0 rich
 demo: $(VENV)/installed ## BatchTopK with and without C2R on a real transformer, offline
 	$(BIN)/sae-lens-c2r demo --overwrite
 
-test: $(VENV)/sae-bench ## Lint, check types, run the tests
+test: $(VENV)/sae-bench ## Lint, check types, run the tests and a small study
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2
+	rm -rf $(VENV)/study && $(BIN)/python -m benchmarks.study --quick --out $(VENV)/study
 
 test-oldest: .constraints-oldest.txt ## The tests with the oldest versions that are supported
 	$(MAKE) VENV=.venv-oldest CONSTRAINTS=.constraints-oldest.txt .venv-oldest/installed

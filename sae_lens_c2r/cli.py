@@ -326,6 +326,58 @@ def evaluate(
         _fail("\n".join(failed))
 
 
+registry_app = typer.Typer(help="The releases that come with this package.")
+app.add_typer(registry_app, name="registry")
+ReleaseArgument = Annotated[
+    str, typer.Argument(help="A release of ours, such as minilm-layer-3, or a YAML file.")
+]
+
+
+@registry_app.command("list")
+def list_releases() -> None:
+    """List the releases."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from sae_lens_c2r.registry import shipped_releases
+
+    table = Table("release", "SAEs", "status", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("repository", overflow="fold")
+    for release in shipped_releases():
+        table.add_row(release.name, str(len(release.saes())), release.status, release.repo_id)
+    Console().print(table)
+
+
+@registry_app.command("show")
+def show_release(release: ReleaseArgument) -> None:
+    """Print what a release trains."""
+    from sae_lens_c2r.registry import find_release, read_release
+    from sae_lens_c2r.release import ReleaseError
+
+    try:
+        path = find_release(release)
+        saes = read_release(path).saes()
+    except ReleaseError as error:
+        _fail(str(error))
+    print(path.read_text(encoding="utf-8"), "\n# its SAEs", sep="")
+    print(*(f"# {spec.sae_id}" for spec in saes), sep="\n")
+
+
+@registry_app.command("export")
+def export_release(release: ReleaseArgument) -> None:
+    """Print the release's entry for SAELens's directory, pretrained_saes.yaml."""
+    import yaml
+
+    from sae_lens_c2r.registry import directory_entry, find_release, read_release
+    from sae_lens_c2r.release import ReleaseError
+
+    try:
+        entry = directory_entry(read_release(find_release(release)))
+    except ReleaseError as error:
+        _fail(str(error))
+    print(yaml.safe_dump(entry, sort_keys=False), end="")
+
+
 def _fail(reason: str, *, code: int = 1) -> NoReturn:
     print(reason, file=sys.stderr)
     raise typer.Exit(code)

@@ -41,6 +41,45 @@ def find_release(name_or_path: str | Path) -> Path:
     )
 
 
+def shipped_releases() -> list[Release]:
+    """All releases that we ship.
+
+    Returns:
+        The releases, by name.
+    """
+    return [read_release(path) for path in sorted(registry_folder().glob("*.yaml"))]
+
+
+def directory_entry(release: Release) -> dict[str, Any]:
+    """What SAELens's directory of pretrained SAEs, `pretrained_saes.yaml`, would say.
+
+    With it the release can be proposed there; until then, and after it, its SAEs load by the
+    name of their repository.
+
+    Args:
+        release: A release.
+
+    Returns:
+        The entry, under the release's name. What is measured, `l0` and `variance_explained`,
+        is left out: SAELens has defaults for it.
+
+    Raises:
+        ReleaseError: If it has no language model: SAELens's directory is of models.
+    """
+    if release.language_model is None:
+        raise ReleaseError(
+            f"{release.name} should have a `language_model` to be in SAELens's directory."
+        )
+    return {
+        release.name: {
+            "repo_id": release.repo_id,
+            "model": release.language_model.name or release.language_model.hub_id,
+            "conversion_func": None,
+            "saes": [{"id": spec.sae_id, "path": spec.sae_id} for spec in release.saes()],
+        }
+    }
+
+
 def parse_changes(changes: list[str]) -> dict[str, Any]:
     """Read what a command line says of a release, `sae.k=50`.
 

@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 import yaml
 
-from sae_lens_c2r.registry import find_release, parse_changes, read_release, registry_folder
+from sae_lens_c2r.cli import main
+from sae_lens_c2r.registry import (
+    find_release,
+    parse_changes,
+    read_release,
+    registry_folder,
+    shipped_releases,
+)
 from sae_lens_c2r.release import ReleaseError
 
 SHIPPED = sorted(registry_folder().glob("*.yaml"))
@@ -121,3 +128,45 @@ def test_an_id_that_is_no_format_is_named(tmp_path: Path, grid_id: str) -> None:
     grids = [{"id": grid_id, "sae": {"architecture": "topk"}}]
     with pytest.raises(ReleaseError, match=r"`grids.id` should name fields"):
         read_release(write(tmp_path, grids=grids))
+
+
+def test_sae_lens_s_directory_would_take_our_releases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from sae_lens.loading import pretrained_saes_directory as directory
+
+    exported, text = [], ""
+    for release in shipped_releases():
+        if release.language_model is None:
+            with pytest.raises(SystemExit):
+                main(["registry", "export", release.name])
+            assert "should have a `language_model`" in capsys.readouterr().err
+        else:
+            with pytest.raises(SystemExit, match="0"):
+                main(["registry", "export", release.name])
+            exported.append(release)
+            text += capsys.readouterr().out
+    (tmp_path / "pretrained_saes.yaml").write_text(text)
+    monkeypatch.setattr(directory, "files", lambda _: tmp_path)
+    parse = directory.get_pretrained_saes_directory.__wrapped__  # it keeps its result
+    found = parse()
+    assert len(exported) == len(found) == 10
+    for release in exported:
+        lookup = found[release.name]
+        assert lookup.repo_id == release.repo_id
+        assert lookup.conversion_func is None
+        assert lookup.saes_map == {spec.sae_id: spec.sae_id for spec in release.saes()}
+
+
+def test_releases_are_listed_and_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, shown in (
+        (["list"], ["hierarchy-16k", "planned"]),
+        (["show", "minilm-layer-3"], ["training_tokens: ", "# layer_3/width_24k/ort_c2r_k32"]),
+    ):
+        with pytest.raises(SystemExit, match="0"):
+            main(["registry", *arguments])
+        output = capsys.readouterr().out
+        assert all(each in output for each in shown)
+    with pytest.raises(SystemExit, match="1"):
+        main(["registry", "show", "nothing"])
+    assert "Found `nothing`" in capsys.readouterr().err

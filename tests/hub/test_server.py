@@ -107,6 +107,34 @@ assert pull.pr_url.endswith("/1")
     assert all(seen.host == API_HOST for seen in hub.log if seen.authorization)
 
 
+def test_an_sae_is_loaded_at_a_revision(hub: LoopbackHub, tmp_path: Path) -> None:
+    program = """
+import torch
+from sae_lens import SAE as Lens
+from sae_lens_c2r.errors import UserError
+from sae_lens_c2r.hub import load
+api.create_repo("me/saes", private=True)
+commit(*SAE)
+api.create_tag("me/saes", tag="v1")
+other = Lens.load_from_disk(folder)
+other.W_dec.data.neg_()
+other.save_model(folder)
+now = commit(*files("cfg.json", "sae_weights.safetensors"))
+assert torch.equal(load("me/saes", "a", revision=now.oid).W_dec, other.W_dec)
+then = load("me/saes", "a", revision="v1", dtype="float64")
+assert torch.equal(then.W_dec, -other.W_dec.double())
+refused(404, load, "me/saes", "a", revision="v2")
+for sae_id in ("b", "../a"):
+    try:
+        load("me/saes", sae_id, revision="v1")
+    except UserError as error:
+        assert sae_id in str(error)
+    else:
+        raise AssertionError(sae_id)
+"""
+    client(hub, tmp_path, program)
+
+
 def test_what_the_hub_refuses_is_refused(hub: LoopbackHub, tmp_path: Path) -> None:
     program = """
 refused(403, api.create_repo, "others/saes")
