@@ -621,7 +621,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection.close()
             return
         self._skip_body()
-        answer = Answer.json({"error": "injected"}, fault.status)
+        # The Hub names the repository in a conflict, too.
+        url = f"{self.hub.endpoint}/me/saes"
+        answer = Answer.json({"error": "injected", "url": url}, fault.status)
         if fault.status == 429:
             answer.headers["Retry-After"] = "0"
         self._send(answer)
