@@ -1,8 +1,17 @@
 """An upload is on the Hub as a whole, or not at all, whatever fails."""
 
 import json
+import os
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.hub.server import STORAGE_HOST, TOKEN, Account, LoopbackHub, Seen, serving
 
 
 def test_a_fault_at_any_request_leaves_nothing_half() -> None:
@@ -21,3 +30,124 @@ def test_a_fault_at_any_request_leaves_nothing_half() -> None:
         assert row["again"] == "complete", row
         assert row["commits"] == 1, row
     assert {row["outcome"] for row in rows} == {"succeeded", "failed"}
+
+
+UPLOAD = """
+import sys
+from huggingface_hub import HfApi
+from sae_lens_c2r.hub.plan import PlannedFile
+from sae_lens_c2r.hub.publish import publish
+endpoint, name, token = sys.argv[1:]
+content = name.encode() * 99
+files = [PlannedFile.of(f"{name}/{i}.safetensors", content + b"%d" % i) for i in range(3)]
+files.append(PlannedFile.of(f"{name}/cfg.json", b"{}"))
+print(publish(HfApi(endpoint, token=token), "me/saes", files, message=name, seconds=0.1))
+"""
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[LoopbackHub]:
+    (tmp_path / "storage").mkdir()
+    with serving(tmp_path / "storage") as running:
+        yield running
+
+
+def start(hub: LoopbackHub, name: str, token: str = TOKEN) -> "subprocess.Popen[str]":
+    environment = {**os.environ, "HF_HUB_DISABLE_XET": "1", "HF_HUB_OFFLINE": "0"}
+    return subprocess.Popen(
+        [sys.executable, "-c", UPLOAD, hub.endpoint, name, token],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(hub: LoopbackHub, name: str, token: str = TOKEN) -> tuple[int, str]:
+    process = start(hub, name, token)
+    out, errors = process.communicate(timeout=120)
+    return process.returncode, out + errors
+
+
+def names(hub: LoopbackHub) -> set[str]:
+    """The uploads that are complete, where none is half there."""
+    files = hub.repos["me/saes"].history()[0].files
+    found = {path.partition("/")[0] for path in files if "/" in path}
+    for name in found:
+        assert sum(path.startswith(f"{name}/") for path in files) == 4, name
+    return found
+
+
+def test_what_is_there_is_not_sent_again(hub: LoopbackHub) -> None:
+    for _ in range(2):
+        status, output = finish(hub, "a")
+        assert status == 0, output
+    assert "sent=0" in output
+    first = next(i for i, seen in enumerate(hub.log) if "/commit/" in seen.path)
+    assert not [seen for seen in hub.log[first + 1 :] if seen.writes]
+    assert hub.repos["me/saes"].private
+    assert not [seen for seen in hub.log if seen.host == STORAGE_HOST and seen.authorization]
+
+
+def test_two_uploads_at_once_are_both_there(hub: LoopbackHub) -> None:
+    assert finish(hub, "first")[0] == 0
+    waiting = threading.Barrier(2, timeout=60)
+
+    def meet(seen: Seen) -> None:  # both have looked at the branch before either commits
+        if "/commit/" in seen.path:
+            with suppress(threading.BrokenBarrierError):
+                waiting.wait()
+            waiting.abort()  # nobody waits for a commit that is repeated
+
+    hub.fault = meet
+    both = [start(hub, name) for name in ("a", "b")]
+    for process in both:
+        assert process.communicate(timeout=120)
+        assert process.returncode == 0
+    assert names(hub) == {"first", "a", "b"}
+    assert [commit.title for commit in hub.repos["me/saes"].history()[2:]] == [
+        "first",
+        "initial commit",
+    ]
+
+
+@pytest.mark.parametrize("number", range(10))
+def test_a_killed_upload_is_continued(hub: LoopbackHub, number: int) -> None:
+    process = start(hub, "a")
+
+    def kill(seen: Seen) -> None:
+        if seen.number == number:
+            process.kill()
+            process.wait()
+
+    hub.fault = kill
+    process.communicate(timeout=120)
+    assert "me/saes" not in hub.repos or names(hub) in (set(), {"a"})
+    hub.fault = lambda _: None
+    status, output = finish(hub, "a")
+    assert status == 0, output
+    assert names(hub) == {"a"}
+    titles = [commit.title for commit in hub.repos["me/saes"].history()]
+    assert titles == ["a", "initial commit"]
+
+
+@pytest.mark.parametrize(
+    ("account", "reason"),
+    [
+        (None, "there is no token, or the Hub does not accept it"),
+        (Account("me", role="read"), "the token may not write to me/saes"),
+        (Account("me", role="fineGrained"), "the token may not write to me/saes"),
+        (Account("you"), "the token may not write to me/saes"),
+    ],
+)
+def test_a_token_that_may_not_is_told_so(
+    hub: LoopbackHub, account: Account | None, reason: str
+) -> None:
+    token = "hf_other"
+    if account is not None:
+        hub.accounts[token] = account
+    status, output = finish(hub, "a", token)
+    assert status == 1
+    assert reason in output
+    assert token not in output
+    assert not hub.repos
