@@ -60,6 +60,23 @@ COMPARISONS = [
         (ORT, {}),
         -1,
     ),
+    *(
+        Comparison(
+            f"With lambda {value:g}, {claim}",
+            "not in the paper",
+            metric,
+            _lambda(value),
+            (other, {}),
+            -1,
+        )
+        for value in (20, 50)
+        for claim, metric, other in (
+            ("C2R lowers BatchTopK's absorption", "absorption", PLAIN),
+            ("C2R absorbs less than OrtSAE", "absorption", ORT),
+            ("C2R's composition is below OrtSAE's", "composition", ORT),
+            ("C2R reconstructs worse than OrtSAE", "explained_variance", ORT),
+        )
+    ),
     Comparison(
         "C2R kills fewer latents than OrtSAE",
         "0.90 % for 4.61 %",
@@ -211,6 +228,14 @@ COMPARISONS = [
         "pearson",
         (PLAIN, {}),
         None,
+        0,
+    ),
+    Comparison(
+        "C2R does not shift absorption to rare features: that correlation, less BatchTopK's",
+        "consistency pressure remains effective across the frequency spectrum",
+        "pearson",
+        (C2R, {}),
+        (PLAIN, {}),
         0,
     ),
 ]

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks.study.claims import COMPARISONS, UNTESTED
@@ -157,7 +159,7 @@ def trade_offs(results: Sequence[Result]) -> Figure:
                 )
             panel.set(xlabel="explained variance", ylabel=metric, title="" if row else name)
             panel.spines[["top", "right"]].set_visible(False)
-    axes[0, 0].legend(frameon=False, fontsize=8)
+    _legend(figure, axes[0, 0])
     return figure
 
 
@@ -193,7 +195,7 @@ def over_lambda(results: Sequence[Result]) -> Figure:
             )
         panel.set(xscale="log", xlabel="lambda", title=METRICS[metric])
         panel.spines[["top", "right"]].set_visible(False)
-    panel.legend(frameon=False, fontsize=7)
+    _legend(figure, panel)
     return figure
 
 
@@ -204,13 +206,15 @@ def over_frequency(results: Sequence[Result]) -> Figure:
     panels = figure.subplots(1, len(names), squeeze=False)[0]
     for panel, name in zip(panels, names, strict=True):
         for method in METHODS:
-            each = [
-                result["absorption_by_frequency"]
-                for result in results
-                if (result["regime"], result["architecture"]) == (name, method)
-                and not result["options"]
-            ]
-            groups = [Interval.of(group) for group in zip(*each, strict=True)]
+            by_seed: dict[int, list[list[float]]] = {}  # each with all its sparsities
+            for result in results:
+                same = (result["regime"], result["architecture"]) == (name, method)
+                if same and not result["options"]:
+                    by_seed.setdefault(result["seed"], []).append(
+                        result["absorption_by_frequency"]
+                    )
+            means = [np.nanmean(each, axis=0) for each in by_seed.values()]
+            groups = [Interval.of(group) for group in zip(*means, strict=True)]
             panel.errorbar(
                 range(1, len(groups) + 1),
                 [group.mean for group in groups],
@@ -223,5 +227,10 @@ def over_frequency(results: Sequence[Result]) -> Figure:
         panel.set(xlabel="fifth of the parents, rare to frequent", title=name)
         panel.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("absorption")
-    panels[0].legend(frameon=False, fontsize=7)
+    _legend(figure, panels[0])
     return figure
+
+
+def _legend(figure: Figure, panel: Axes) -> None:
+    handles, labels = panel.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)

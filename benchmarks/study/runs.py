@@ -14,7 +14,7 @@ from benchmarks.trainer import trainer_config
 SEEDS = range(5)
 STEPS, BATCH_SIZE, LEARNING_RATE = 2000, 256, 3e-3
 METHODS = ("topk", "batchtopk", "matryoshka_batchtopk", "ort", "batchtopk_c2r")
-LAMBDAS = (0.1, 0.5, 1.0, 5.0, 10.0)
+LAMBDAS = (0.1, 0.5, 1.0, 5.0, 10.0, 20.0, 50.0)  # the last two are not in the paper
 
 
 @dataclass(frozen=True)
