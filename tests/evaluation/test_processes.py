@@ -55,9 +55,10 @@ def test_one_line_says_what_went_wrong(tmp_path: Path, body: str) -> None:
 
 
 PARENT = """
-import sys
+import signal, sys
 from pathlib import Path
 from sae_lens_c2r.evaluation import processes
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 folder = Path(sys.argv[1])
 processes.PROGRAM = str(folder / "double.py")
 processes.Processes(at_once=1, hours=1).run_worker(
