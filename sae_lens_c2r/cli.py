@@ -7,12 +7,13 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from sae_lens_c2r import __version__
+from sae_lens_c2r import __version__, hub_cli
+from sae_lens_c2r.terminal import fail
 
 app = typer.Typer(
     help="C2R (Cross-sample Consistency Regularization) for SAELens.",
@@ -20,6 +21,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+hub_cli.add_to(app)
 
 
 def _print_version(wanted: bool) -> None:
@@ -84,9 +86,9 @@ def demo(
 
         run_demo(settings, console)
     except DemoError as error:
-        _fail(str(error))
+        fail(str(error))
     except KeyboardInterrupt:
-        _fail("Interrupted; nothing was written.", code=130)
+        fail("Interrupted; nothing was written.", code=130)
 
 
 @app.command()
@@ -146,11 +148,11 @@ def train(
             tell=lambda line: console.print(line, markup=False),
         )
     except ReleaseError as error:
-        _fail(str(error))
+        fail(str(error))
     except OSError as error:
-        _fail(f"{error}{_how_to_go_on(out)}")
+        fail(f"{error}{_how_to_go_on(out)}")
     except KeyboardInterrupt:
-        _fail(f"Interrupted.{_how_to_go_on(out)}", code=130)
+        fail(f"Interrupted.{_how_to_go_on(out)}", code=130)
     console.print(f"{len(folders)} SAEs trained, in {out}.", markup=False)
 
 
@@ -226,9 +228,9 @@ def inspect(
         if found and figure is not None:
             figure.write_text(picture(found) + "\n", encoding="utf-8")
     except (UserError, OSError) as error:
-        _fail(str(error))
+        fail(str(error))
     if failed:
-        _fail("\n".join(failed))
+        fail("\n".join(failed))
 
 
 @app.command()
@@ -316,71 +318,14 @@ def evaluate(
                 tell=lambda line: console.print(line, markup=False),
             )
     except (UserError, OSError) as error:
-        _fail("\n".join([*failed, str(error)]))
+        fail("\n".join([*failed, str(error)]))
     except KeyboardInterrupt:
         reason = "Interrupted. The same command goes on with what is missing."
-        _fail("\n".join([*failed, reason]), code=130)
+        fail("\n".join([*failed, reason]), code=130)
     console.print(terminal_table(gathered))
     console.print(f"Everything that was measured: {out / GATHERED}", markup=False)
     if failed:
-        _fail("\n".join(failed))
-
-
-registry_app = typer.Typer(help="The releases that come with this package.")
-app.add_typer(registry_app, name="registry")
-ReleaseArgument = Annotated[
-    str, typer.Argument(help="A release of ours, such as minilm-layer-3, or a YAML file.")
-]
-
-
-@registry_app.command("list")
-def list_releases() -> None:
-    """List the releases."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    from sae_lens_c2r.registry import shipped_releases
-
-    table = Table("release", "SAEs", "status", box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("repository", overflow="fold")
-    for release in shipped_releases():
-        table.add_row(release.name, str(len(release.saes())), release.status, release.repo_id)
-    Console().print(table)
-
-
-@registry_app.command("show")
-def show_release(release: ReleaseArgument) -> None:
-    """Print what a release trains."""
-    from sae_lens_c2r.registry import find_release, read_release
-    from sae_lens_c2r.release import ReleaseError
-
-    try:
-        path = find_release(release)
-        saes = read_release(path).saes()
-    except ReleaseError as error:
-        _fail(str(error))
-    print(path.read_text(encoding="utf-8"), "\n# its SAEs", sep="")
-    print(*(f"# {spec.sae_id}" for spec in saes), sep="\n")
-
-
-@registry_app.command("export")
-def export_release(release: ReleaseArgument) -> None:
-    """Print the release's entry for SAELens's directory, pretrained_saes.yaml."""
-    import yaml
-
-    from sae_lens_c2r.registry import directory_entry, find_release, read_release
-    from sae_lens_c2r.release import ReleaseError
-
-    try:
-        entry = directory_entry(read_release(find_release(release)))
-    except ReleaseError as error:
-        _fail(str(error))
-    print(yaml.safe_dump(entry, sort_keys=False), end="")
-
-
-def _fail(reason: str, *, code: int = 1) -> NoReturn:
-    print(reason, file=sys.stderr)
-    raise typer.Exit(code)
+        fail("\n".join(failed))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 from sae_lens import SAE, TrainingSAE
-from sae_lens.constants import SAE_CFG_FILENAME
+from sae_lens.constants import ACTIVATION_SCALER_CFG_FILENAME, SAE_CFG_FILENAME
 from sae_lens.registry import SAE_CLASS_REGISTRY, SAE_TRAINING_CLASS_REGISTRY
+from sae_lens.training.activation_scaler import ActivationScaler
 
 from sae_lens_c2r.errors import UserError
 
@@ -39,7 +40,8 @@ class Source:
             device: Where to.
 
         Returns:
-            The SAE, in the form in which it was saved.
+            The SAE, in the form in which it was saved; a checkpoint of SAELens's with the
+            scaling of its inputs folded in, as SAELens does at the end of a training.
 
         Raises:
             UserError: If it cannot be loaded.
@@ -47,8 +49,11 @@ class Source:
         try:
             if self.folder is None:
                 return SAE.from_pretrained(self.release or "", self.sae_id or "", device=device)
-            form = TrainingSAE if is_training_form(self.folder) else SAE
-            return form.load_from_disk(self.folder, device=device)
+            if not is_training_form(self.folder):
+                return SAE.load_from_disk(self.folder, device=device)
+            trained: TrainingSAE[Any] = TrainingSAE.load_from_disk(self.folder, device=device)
+            _fold_scaling(trained, self.folder)
+            return trained
         except Exception as error:  # SAELens, safetensors and the Hub raise many kinds
             reason = " ".join(str(error).split()) or type(error).__name__
             if self.folder is None:
@@ -67,16 +72,29 @@ class Source:
         Raises:
             UserError: If it cannot be loaded.
         """
-        sae = self.load(device)
-        if isinstance(sae, TrainingSAE):
-            with TemporaryDirectory() as folder:
-                sae.save_inference_model(folder)
-                sae = SAE.load_from_disk(folder, device=device)
-        norms = sae.W_dec.norm(dim=-1)
-        if not torch.allclose(norms, torch.ones_like(norms)):
-            with suppress(NotImplementedError):  # some architectures have no norms to fold
-                sae.fold_W_dec_norm()  # type: ignore[no-untyped-call]
-        return sae
+        return inference_form(self.load(device))
+
+
+def inference_form(sae: SAE[Any] | TrainingSAE[Any]) -> SAE[Any]:
+    """An SAE as anybody uses it: without what only training needs, norms folded.
+
+    Args:
+        sae: Any SAE of SAELens's. One that is in its inference form may be changed.
+
+    Returns:
+        The SAE; of one in its training form, what SAELens saves of it.
+    """
+    if isinstance(sae, TrainingSAE):
+        with TemporaryDirectory() as folder:
+            sae.save_inference_model(folder)
+            sae = SAE.load_from_disk(folder, device=str(sae.device))
+    norms = sae.W_dec.norm(dim=-1)
+    if not torch.allclose(norms, torch.ones_like(norms)):
+        # SAELens refuses where folding would change which latents fire: TopK that ranks
+        # latents without their norms, and Matching Pursuit.
+        with suppress(NotImplementedError):
+            sae.fold_W_dec_norm()  # type: ignore[no-untyped-call]
+    return sae
 
 
 def find_sources(arguments: Sequence[str], *, on_error: Callable[[str], None]) -> list[Source]:
@@ -115,6 +133,20 @@ def _in_folder(folder: Path) -> list[Source]:
 
 def _is_hidden(path: Path) -> bool:
     return any(part.startswith(".") for part in path.parts)
+
+
+def _fold_scaling(sae: TrainingSAE[Any], checkpoint: Path) -> None:
+    if not (checkpoint / ACTIVATION_SCALER_CFG_FILENAME).is_file():
+        return
+    scaler = ActivationScaler()
+    scaler.load(checkpoint / ACTIVATION_SCALER_CFG_FILENAME)
+    if scaler.scaling_factor is not None:
+        sae.fold_activation_norm_scaling_factor(scaler.scaling_factor)
+    if scaler.whitening is not None:
+        whitening = scaler.whitening
+        sae.fold_activation_whitening(
+            whitening.mean, whitening.matrix, whitening.inverse_matrix
+        )
 
 
 def is_training_form(folder: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -119,6 +120,25 @@ class PenalizedMixin(TrainingSAE[Any]):
         """The backbone's coefficients and ours, warmed up and logged by SAELens."""
         ours = {penalty.name: penalty.coefficient for penalty in self.penalties}
         return {**super().get_coefficients(), **ours}  # type: ignore[safe-super]
+
+    def penalty_state(self) -> dict[str, Any]:
+        """What the penalties carry from step to step: neighbours, and what logs show."""
+        metrics = {penalty.name: penalty.metrics for penalty in self.penalties}
+        return {"neighbors": self.neighbor_search.state(), "metrics": metrics}
+
+    def restore_penalties(self, state: dict[str, Any]) -> None:
+        """Continue from an earlier `penalty_state`."""
+        self.neighbor_search.restore(state["neighbors"])
+        for penalty in self.penalties:
+            penalty.metrics = state["metrics"][penalty.name]
+
+    def save_inference_model(self, path: str | Path) -> tuple[Path, Path]:
+        """Save as the backbone does; the metadata keep what the coefficients came to."""
+        for penalty in self.penalties:
+            key = f"{penalty.name}_effective_coefficient"
+            if key in penalty.metrics:
+                self.cfg.metadata[key] = float(penalty.metrics[key])
+        return super().save_inference_model(path)
 
     def calculate_aux_loss(
         self,

@@ -15,6 +15,7 @@ from torch import Tensor
 from sae_lens_c2r.demo.minilm import CLS, SEP
 from sae_lens_c2r.demo.settings import CONTEXT_SIZE
 
+NAME = "python-documentation"
 _NOT_LIBRARY = {"site-packages", "test", "tests", "idlelib", "lib2to3", "pydoc_data"}
 _SHORTEST = 40  # characters; below that a docstring is hardly a sentence
 

@@ -24,6 +24,7 @@ from sae_lens_c2r.demo.contexts import pairs_in_context
 from sae_lens_c2r.demo.evaluation import Metrics, evaluate, held_out_activations
 from sae_lens_c2r.demo.figures import COLORS, training_curves
 from sae_lens_c2r.demo.minilm import model_folder
+from sae_lens_c2r.demo.record import write_record
 from sae_lens_c2r.demo.reload import check_reload
 from sae_lens_c2r.demo.report import metrics_table, report_html, terminal_table
 from sae_lens_c2r.demo.settings import PLAIN, REGULARIZED, DemoSettings
@@ -71,7 +72,7 @@ def run_demo(settings: DemoSettings, console: Console) -> dict[str, Metrics]:
     with TemporaryDirectory(
         prefix=f".{settings.out.name}-", dir=settings.out.parent
     ) as scratch:
-        saved = _save_and_reload(trained, held_out, Path(scratch), console)
+        saved = _save_and_reload(settings, trained, held_out, Path(scratch), console)
         console.print("Measuring on the held-out text ...")
         metrics = {
             name: evaluate(
@@ -99,11 +100,16 @@ def _move_into(out: Path, scratch: Path) -> None:
 
 
 def _save_and_reload(
-    trained: Trained, held_out: TextActivations, out: Path, console: Console
+    settings: DemoSettings,
+    trained: Trained,
+    held_out: TextActivations,
+    out: Path,
+    console: Console,
 ) -> dict[str, SAE[Any]]:
     saved: dict[str, SAE[Any]] = {}
     for name, sae in trained.saes.items():
         sae.save_inference_model(out / name)
+        write_record(out / name, settings, seconds=trained.histories[name].seconds)
         check_reload(sae, out / name, held_out.activations[:RELOADED_TOKENS])
         console.print(
             f"Saved {name}; a process without sae_lens_c2r loads it and encodes alike."

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from sae_lens_c2r.analysis import composition
 from sae_lens_c2r.architectures import BatchTopKC2RTrainingSAEConfig
+from sae_lens_c2r.demo.corpus import NAME
 from sae_lens_c2r.demo.minilm import CLS, HUB_ID, PAD, SEP
 from sae_lens_c2r.demo.settings import (
     BATCH_SIZE,
@@ -165,6 +166,7 @@ def train(
         raise KeyboardInterrupt from error  # SAELens makes its own of both signals
     for sae in saes.values():
         sae.cfg.metadata.model_name = HUB_ID  # where others find it, not where it lies here
+        sae.cfg.metadata.dataset_path = NAME
     return Trained(runner.model, saes, runner.histories)
 
 

@@ -9,9 +9,12 @@ from typing import Any
 
 from sae_lens import SAE, TrainingSAE
 from sae_lens.constants import SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME
+from torch import Tensor
 
 from sae_lens_c2r.errors import UserError
-from sae_lens_c2r.sources import Source, is_training_form
+from sae_lens_c2r.hub.probe import probe_inputs, trained_contributions
+from sae_lens_c2r.hub.weights_file import WeightsFile
+from sae_lens_c2r.sources import Source, inference_form, is_training_form
 from sae_lens_c2r.training.record import RECORD
 
 SAE_ID = re.compile(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)*", re.ASCII)
@@ -26,11 +29,13 @@ class LocalSAE:
         sae_id: Its folder on the Hub.
         folder: Its folder here, in SAELens's inference form.
         record: What training wrote of it, if it was `sae-lens-c2r train`.
+        trained: What its training form encodes `probe_inputs` as, if it had to be converted.
     """
 
     sae_id: str
     folder: Path
     record: dict[str, Any] | None = None
+    trained: Tensor | None = None
 
     @property
     def config(self) -> Path:
@@ -94,15 +99,22 @@ def collect_saes(
     Raises:
         UserError: If an id is not fit for the Hub.
     """
-    collected = []
-    for sae_id, sae in sorted(saes.items()):
-        folder = converted / check_id(sae_id)
-        if isinstance(sae, TrainingSAE):
-            sae.save_inference_model(folder)
-        else:
-            sae.save_model(folder)
-        collected.append(LocalSAE(sae_id, folder))
-    return collected
+    return [
+        LocalSAE(
+            sae_id, converted / sae_id, trained=_convert(sae, converted / check_id(sae_id))
+        )
+        for sae_id, sae in sorted(saes.items())
+    ]
+
+
+def _convert(sae: SAE[Any] | TrainingSAE[Any], folder: Path) -> Tensor | None:
+    """Write the inference form; what the training form makes of the probe, if it was one."""
+    if not isinstance(sae, TrainingSAE):
+        sae.save_model(folder)
+        return None
+    weights, _ = inference_form(sae).save_model(folder)
+    inputs = probe_inputs(WeightsFile.open(weights))
+    return trained_contributions(sae, inputs).to_sparse()
 
 
 def check_id(sae_id: str) -> str:
@@ -155,6 +167,6 @@ def _collected(sae_id: str, folder: Path, converted: Path) -> LocalSAE:
             raise UserError(f"{folder / RECORD} should be JSON. {error}") from None
     if not is_training_form(folder):
         return LocalSAE(sae_id, folder, record)
-    sae = Source(str(folder), folder).load_for_inference("cpu")
-    sae.save_model(converted / sae_id)
-    return LocalSAE(sae_id, converted / sae_id, record)
+    sae = Source(str(folder), folder).load("cpu")
+    trained = _convert(sae, converted / sae_id)
+    return LocalSAE(sae_id, converted / sae_id, record, trained)

@@ -1,9 +1,10 @@
 """What an upload would change on the Hub. Looking asks for nothing to be written."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha1, sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from huggingface_hub import HfApi
 from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
@@ -68,6 +69,10 @@ class PlannedFile:
         return found.blob_id == self.blob_id
 
 
+Read = Callable[[str], bytes | None]
+Files = Callable[[Read], Sequence[PlannedFile]]
+
+
 @dataclass(frozen=True)
 class Plan:
     """What is to be changed.
@@ -75,18 +80,25 @@ class Plan:
     Args:
         repo_id: The repository.
         revision: The branch.
-        repo_exists: Whether the repository does.
+        private: Whether the repository is; `None` if there is none.
         parent: The commit that the branch is at; `None` if there is no such branch.
         files: Those that are missing there, or others.
+        replaced: The paths of those that others are there of.
         unchanged: How many are there already.
     """
 
     repo_id: str
     revision: str
-    repo_exists: bool
+    private: bool | None
     parent: str | None
     files: tuple[PlannedFile, ...]
+    replaced: frozenset[str]
     unchanged: int
+
+    @property
+    def repo_exists(self) -> bool:
+        """Whether there is the repository."""
+        return self.private is not None
 
     @property
     def size(self) -> int:
@@ -94,15 +106,14 @@ class Plan:
         return sum(file.size for file in self.files)
 
 
-def make_plan(
-    api: HfApi, repo_id: str, files: Sequence[PlannedFile], *, revision: str = "main"
-) -> Plan:
+def make_plan(api: HfApi, repo_id: str, files: Files, *, revision: str = "main") -> Plan:
     """Compare files with a branch on the Hub.
 
     Args:
         api: The Hub.
         repo_id: The repository.
-        files: What is to be there.
+        files: What is to be there, given a function that reads what is: the content of a
+            file by its path, or `None` if there is none.
         revision: The branch.
 
     Returns:
@@ -111,15 +122,28 @@ def make_plan(
     Of huggingface_hub come the errors of the network, and of a token that is refused.
     """
     found: dict[str, RepoFile] = {}
-    repo_exists, parent = True, None
+    private: bool | None = None
+    parent = None
     try:
-        parent = api.model_info(repo_id, revision=revision).sha
+        info = api.model_info(repo_id, revision=revision)
+        private, parent = bool(info.private), info.sha
     except RevisionNotFoundError:
-        pass
+        private = bool(api.model_info(repo_id).private)
     except RepositoryNotFoundError:
-        repo_exists = False
+        pass
     if parent is not None:
         tree = api.list_repo_tree(repo_id, revision=parent, recursive=True)
         found = {entry.path: entry for entry in tree if isinstance(entry, RepoFile)}
-    missing = tuple(file for file in files if not file.is_there(found.get(file.path_in_repo)))
-    return Plan(repo_id, revision, repo_exists, parent, missing, len(files) - len(missing))
+
+    def read(path: str) -> bytes | None:
+        if path not in found:
+            return None
+        with TemporaryDirectory() as folder:
+            place = api.hf_hub_download(repo_id, path, revision=parent, local_dir=folder)
+            return Path(place).read_bytes()
+
+    wanted = files(read)
+    missing = tuple(file for file in wanted if not file.is_there(found.get(file.path_in_repo)))
+    replaced = frozenset(file.path_in_repo for file in missing if file.path_in_repo in found)
+    unchanged = len(wanted) - len(missing)
+    return Plan(repo_id, revision, private, parent, missing, replaced, unchanged)

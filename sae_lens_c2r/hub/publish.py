@@ -1,18 +1,19 @@
 """Sending files to the Hub: everything in one commit, or nothing."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from huggingface_hub import CommitOperationAdd, HfApi
-from huggingface_hub.errors import HfHubHTTPError, HTTPError  # type: ignore[attr-defined]
+from huggingface_hub import CommitOperationAdd, HfApi, constants
+from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
 
 from sae_lens_c2r.errors import UserError
-from sae_lens_c2r.hub.plan import Plan, PlannedFile, make_plan
+from sae_lens_c2r.hub.plan import Files, Plan, make_plan
+from sae_lens_c2r.hub.refusals import MOVED, explained, status_of
 
-_MOVED, _ATTEMPTS = 412, 4
-_PASSING = {None, 408, 409, _MOVED, 429, 500, 502, 503, 504}  # None: no answer
+_ATTEMPTS = 4
+_PASSING = {None, 408, 409, MOVED, 429, 500, 502, 503, 504}  # None: no answer
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Published:
 def publish(
     api: HfApi,
     repo_id: str,
-    files: Sequence[PlannedFile],
+    files: Files,
     *,
     message: str,
     revision: str = "main",
@@ -51,7 +52,7 @@ def publish(
     Args:
         api: The Hub, with the token.
         repo_id: The repository, made if it does not exist.
-        files: What is to be there.
+        files: What is to be there, as of `make_plan`; asked again where the branch has moved.
         message: The commit's title.
         revision: The branch, made if it does not exist.
         private: Whether a repository that is made is private.
@@ -70,18 +71,18 @@ def publish(
         try:
             plan = make_plan(api, repo_id, files, revision=revision)
             if not plan.files and plan.parent is not None:
-                tell(f"{repo_id} has all {len(files)} files already.")
+                tell(f"{repo_id} has all {plan.unchanged} files already.")
                 return Published(plan.parent, None, 0)
             return _send(api, plan, message, private=private, create_pr=create_pr, tell=tell)
         except HTTPError as error:
-            status = _status(error)
+            status = status_of(error)
             last = attempt == (1 if create_pr else _ATTEMPTS)  # or there might be two proposals
             if last or status not in _PASSING:
-                raise UserError(_explained(error, repo_id, revision)) from error
+                raise UserError(_stopped(error, repo_id, revision)) from error
             attempt += 1
-            why = "the branch has moved" if status == _MOVED else f"{status or 'no'} answer"
+            why = "the branch has moved" if status == MOVED else f"{status or 'no'} answer"
             tell(f"{why}: looking at {repo_id} again, {attempt} of {_ATTEMPTS}.")
-            time.sleep(0 if status == _MOVED else seconds * 2 ** (attempt - 2))
+            time.sleep(0 if status == MOVED else seconds * 2 ** (attempt - 2))
 
 
 def _send(
@@ -105,34 +106,40 @@ def _send(
     additions = [CommitOperationAdd(file.path_in_repo, file.content) for file in plan.files]
     tell(f"Sending {len(additions)} files, {plan.size / 1e6:,.1f} MB.")
     where: dict[str, Any] = {"revision": plan.revision, "create_pr": create_pr}
-    try:
-        api.preupload_lfs_files(plan.repo_id, additions, **where)
-    except RuntimeError as error:  # in which the client wraps those of the network
-        raise (error.__cause__ if isinstance(error.__cause__, HTTPError) else error) from None
+    _store(api, plan, additions, where)
     commit = api.create_commit(
         plan.repo_id, additions, commit_message=message, parent_commit=parent, **where
     )
     return Published(commit.oid, commit.pr_url or commit.commit_url, len(additions))
 
 
-def _status(error: HTTPError) -> int | None:
-    """The status that the Hub has answered; `None` if the network failed."""
-    return error.response.status_code if isinstance(error, HfHubHTTPError) else None
+def _store(
+    api: HfApi, plan: Plan, additions: list[CommitOperationAdd], where: dict[str, Any]
+) -> None:
+    """Store the large files."""
+    try:
+        api.preupload_lfs_files(plan.repo_id, additions, **where)
+    except (HTTPError, OSError):
+        raise
+    except Exception as error:  # of the client and of Xet's, which raises kinds of its own
+        if isinstance(error.__cause__, HTTPError):
+            raise error.__cause__ from None
+        if constants.HF_HUB_DISABLE_XET:
+            raise
+        raise UserError(
+            f"{_unharmed(plan.repo_id, plan.revision)} Xet, the Hub's storage of large files, "
+            f"cannot be used from here: {' '.join(str(error).split())} With "
+            "HF_HUB_DISABLE_XET=1 they are sent without it."
+        ) from error
 
 
-def _explained(error: HTTPError, repo_id: str, revision: str) -> str:
+def _stopped(error: HTTPError, repo_id: str, revision: str) -> str:
     """What keeps the files from the Hub, and how to go on."""
-    where = f"{repo_id} at {revision}"
-    server = getattr(error, "server_message", None) or " ".join(str(error).split())
-    reasons = {
-        401: "there is no token, or the Hub does not accept it: `hf auth login` or HF_TOKEN.",
-        403: f"the token may not write to {repo_id}: it should have the role `write` or, if "
-        "it is fine-grained, write access to that repository or its organization.",
-        404: f"there is no {repo_id} that the token may see.",
-        _MOVED: "the branch keeps moving: somebody else is uploading to it.",
-    }
-    reason = reasons.get(_status(error) or 0, f"{server}.")
     return (
-        f"{where} is as it was, or complete; nothing is half there: {reason} Running the same "
-        "again goes on: large files that were stored are not sent twice."
+        f"{_unharmed(repo_id, revision)} {explained(error, repo_id)} Running the same again "
+        "goes on: large files that were stored are not sent twice."
     )
+
+
+def _unharmed(repo_id: str, revision: str) -> str:
+    return f"{repo_id} at {revision} is as it was, or complete; nothing is half there."

@@ -16,6 +16,7 @@ METADATA = {
     *("model_name", "model_class_name", "dataset_path", "neuronpedia_id"),
     *("hook_name", "hook_head_index", "context_size", "prepend_bos", "seqpos_slice"),
     *("exclude_special_tokens", "disable_concat_sequences", "sequence_separator_token"),
+    *("c2r_effective_coefficient", "ort_effective_coefficient"),
     *("l0", "num_dead_features", "is_transcoder", "hook_name_out", "d_out"),
 }
 NAMES = {"model_name", "dataset_path", "neuronpedia_id"}
@@ -75,6 +76,23 @@ def redact(config: Mapping[str, Any]) -> Redacted:
         else:
             removed.append(key)
     return Redacted(kept, removed)
+
+
+def keep_harmless(value: Any) -> Any:
+    """Leave out of JSON what is a path on this machine or an address.
+
+    Args:
+        value: Of JSON's types.
+
+    Returns:
+        The rest of it; `None` if it is one itself.
+    """
+    if isinstance(value, dict):
+        kept = {key: keep_harmless(each) for key, each in value.items() if _is_harmless(key)}
+        return {key: each for key, each in kept.items() if each is not None}
+    if isinstance(value, list):
+        return [each for each in map(keep_harmless, value) if each is not None]
+    return value if _is_harmless(value) else None
 
 
 def find_secrets(content: bytes | str) -> Iterator[str]:

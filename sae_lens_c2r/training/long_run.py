@@ -14,14 +14,14 @@ from sae_lens_c2r.training.stopping import StopRequest
 from sae_lens_c2r.training.stream import ActivationStream, random_state, restore_random
 
 DATA = "data.pt"
-NEIGHBORS = "c2r_neighbors.pt"
+PENALTIES = "c2r_penalties.pt"
 
 
 class LongRun:
     """Saves trainers between two steps: now and then, and when the process is told to end.
 
-    Of each SAE it saves SAELens's own checkpoint and, where neighbours serve several
-    penalties, these; of the data, what SAELens's checkpoint leaves out (`ActivationStream`).
+    Of each SAE it saves SAELens's own checkpoint and what its penalties carry from step to
+    step; of the data, what SAELens's checkpoint leaves out (`ActivationStream`).
 
     Args:
         checkpoints: Where it saves.
@@ -134,7 +134,7 @@ def _save(trainer: SAETrainer[Any, Any], folder: Path) -> None:
     trainer.sae.save_model(folder)
     trainer.save_trainer_state(folder)
     if isinstance(trainer.sae, PenalizedMixin):
-        torch.save(trainer.sae.neighbor_search.state(), folder / NEIGHBORS)
+        torch.save(trainer.sae.penalty_state(), folder / PENALTIES)
 
 
 def _load(trainer: SAETrainer[Any, Any], folder: Path) -> None:
@@ -142,4 +142,4 @@ def _load(trainer: SAETrainer[Any, Any], folder: Path) -> None:
     trainer.sae.load_weights_from_checkpoint(folder)
     if isinstance(trainer.sae, PenalizedMixin):
         device = trainer.sae.W_dec.device
-        trainer.sae.neighbor_search.restore(torch.load(folder / NEIGHBORS, map_location=device))
+        trainer.sae.restore_penalties(torch.load(folder / PENALTIES, map_location=device))

@@ -5,7 +5,7 @@ from datasets import Dataset
 from sae_lens_c2r.demo import corpus
 from sae_lens_c2r.demo.minilm import HUB_ID, model_folder
 
-OFFLINE_DATASET = "python-documentation"
+OFFLINE_DATASET = corpus.NAME
 OFFLINE_MODEL = HUB_ID
 
 

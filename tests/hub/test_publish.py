@@ -41,7 +41,8 @@ endpoint, name, token = sys.argv[1:]
 content = name.encode() * 99
 files = [PlannedFile.of(f"{name}/{i}.safetensors", content + b"%d" % i) for i in range(3)]
 files.append(PlannedFile.of(f"{name}/cfg.json", b"{}"))
-print(publish(HfApi(endpoint, token=token), "me/saes", files, message=name, seconds=0.1))
+api = HfApi(endpoint, token=token)
+print(publish(api, "me/saes", lambda _: files, message=name, seconds=0.1))
 """
 
 
@@ -134,10 +135,10 @@ def test_a_killed_upload_is_continued(hub: LoopbackHub, number: int) -> None:
 @pytest.mark.parametrize(
     ("account", "reason"),
     [
-        (None, "there is no token, or the Hub does not accept it"),
-        (Account("me", role="read"), "the token may not write to me/saes"),
-        (Account("me", role="fineGrained"), "the token may not write to me/saes"),
-        (Account("you"), "the token may not write to me/saes"),
+        (None, "There is no token, or the Hub does not accept it"),
+        (Account("me", role="read"), "The token may not write to me/saes"),
+        (Account("me", role="fineGrained"), "The token may not write to me/saes"),
+        (Account("you"), "The token may not write to me/saes"),
     ],
 )
 def test_a_token_that_may_not_is_told_so(

@@ -1,0 +1,291 @@
+"""A card: `README.md` of a repository, rendered of what is known of its SAEs."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from huggingface_hub.repocard_data import eval_results_to_model_index
+from jinja2 import Environment
+
+from sae_lens_c2r.errors import UserError
+from sae_lens_c2r.evaluation.catalog import SAE_LENS, WEIGHTS
+from sae_lens_c2r.hub.facts import FACTS, Evaluation, Facts, Training
+from sae_lens_c2r.hub.readme import BEGIN, END, set_metadata
+from sae_lens_c2r.hub.tables import (
+    PENALTIES,
+    Measured,
+    measured,
+    measurement_table,
+    planned_table,
+    sae_table,
+    text,
+)
+from sae_lens_c2r.release import LanguageModel, Release
+
+_TAGS = ("sparse-autoencoder", "sae", "interpretability")
+_TEXTS = {"python-documentation": "the documentation of Python's standard library"}
+_ITS_OWN = "the text that it was trained on"
+_DECIMAL = re.compile(r"\d+\.\d+")
+
+
+def cards_folder() -> Path:
+    """Where the template lies: inside an installed package, or at the root of a checkout."""
+    package = Path(__file__).parent.parent
+    installed = package / "hub_cards"
+    return installed if installed.is_dir() else package.parent / "hub_cards"
+
+
+def render(
+    facts: Facts,
+    *,
+    repo_id: str,
+    license: str | None = None,
+    base_model: str | None = None,
+    datasets: Sequence[str] = (),
+    pictures: Mapping[str, str] | None = None,
+    template: str | None = None,
+) -> str:
+    """Render the card of SAEs.
+
+    Args:
+        facts: What is known of them.
+        repo_id: The repository.
+        license: Of the weights, as the Hub spells it.
+        base_model: The model whose activations they encode, as the Hub calls it; `None` if
+            it does not have it.
+        datasets: The texts that the Hub has.
+        pictures: Where the pictures lie, by their names.
+        template: Another template than ours.
+
+    Returns:
+        The card, with its metadata.
+
+    Raises:
+        UserError: If the template has a number of its own, which is in no evaluation.
+    """
+    first_id, first = next(
+        (each for each in facts.saes.items() if "c2r_coefficient" in each[1].options),
+        next(iter(facts.saes.items())),
+    )
+    numbers = list(measured(facts))
+    card = _card(
+        template,
+        ModelCardData(
+            library_name="saelens",
+            license=license,
+            base_model=base_model,
+            datasets=list(datasets) or None,
+            tags=_tags(facts),
+        ),
+        title=repo_id.rpartition("/")[2],
+        description=facts.description,
+        planned=False,
+        repo_id=repo_id,
+        example=first_id,
+        hook_name=first.training.hook_name,
+        model=first.training.model,
+        d_in=first.d_in,
+        saes=sae_table(facts),
+        penalties=_penalties(facts),
+        measurements=measurement_table(facts),
+        how="\n".join(f"- {line}" for line in _how(facts)),
+        pictures=pictures or {},
+        training="\n".join(f"- {line}" for line in _training(facts)),
+        license=license,
+        base_model=base_model,
+    )
+    return _with_model_index(card, numbers)
+
+
+def render_planned(release: Release, *, template: str | None = None) -> str:
+    """Render the card of a release that is not trained yet.
+
+    Args:
+        release: The release.
+        template: Another template than ours.
+
+    Returns:
+        The card, which says so, and has no numbers of measurements.
+    """
+    source = release.source
+    lines = [f"{release.name}, to be trained by `sae-lens-c2r train {release.name}`."]
+    base_model = None
+    if isinstance(source, LanguageModel):
+        base_model = source.hub_id
+        lines.append(
+            f"Activations of {source.hub_id} at `{source.hook_name}`, on {source.dataset} in "
+            f"rows of {source.context_size:,} tokens, {source.training_tokens:,} tokens in all."
+        )
+    else:
+        lines.append(f"{source.training_samples:,} samples of known features.")
+    return _card(
+        template,
+        ModelCardData(
+            library_name="saelens",
+            license=release.license,
+            base_model=base_model,
+            tags=[*_TAGS, "c2r"],
+        ),
+        title=release.repo_id.rpartition("/")[2],
+        description=release.description,
+        planned=True,
+        repo_id=release.repo_id,
+        saes=planned_table(release),
+        penalties=[],
+        measurements="",
+        pictures={},
+        training="\n".join(f"- {line}" for line in lines),
+        license=release.license,
+        base_model=base_model,
+    )
+
+
+def _card(template: str | None, data: ModelCardData, **values: Any) -> str:
+    if template is None:
+        template = (cards_folder() / "card.md.jinja").read_text(encoding="utf-8")
+    _refuse_numbers(template)
+    citation = (cards_folder() / "citations.bib").read_text(encoding="utf-8").strip()
+    card = ModelCard.from_template(
+        data,
+        template_str=template,
+        template_path=None,
+        begin=BEGIN,
+        end=END,
+        citation=citation,
+        facts_file=FACTS,
+        **values,
+    )
+    return re.sub(r"\n{3,}", "\n\n", str(card)).rstrip() + "\n"
+
+
+def _refuse_numbers(template: str) -> None:
+    """Raise where a template has a decimal number: all numbers are given to it."""
+    for _, kind, source in Environment().lex(template):
+        if kind in ("data", "float", "string") and (number := _DECIMAL.search(source)):
+            raise UserError(
+                "A card's template should have no number: they come from evaluations. Found "
+                f"{number[0]}."
+            )
+
+
+def _tags(facts: Facts) -> list[str]:
+    return [*_TAGS, *(["c2r"] if "C2R" in _penalties(facts) else [])]
+
+
+def _penalties(facts: Facts) -> list[str]:
+    """The penalties that any of the SAEs was trained with."""
+    options = {option for sae in facts.saes.values() for option in sae.options}
+    return [name for name, prefix in PENALTIES.items() if f"{prefix}_coefficient" in options]
+
+
+def _with_model_index(card: str, numbers: Sequence[Measured]) -> str:
+    results: dict[str, list[EvalResult]] = {}
+    for each in numbers:
+        name = _dataset(each)
+        result = EvalResult(
+            task_type="feature-extraction",
+            task_name="sparse autoencoder",
+            dataset_type=re.sub(r"[^\w./-]+", "-", name),
+            dataset_name=name,
+            metric_type=re.sub(r"[^a-z0-9]+", "_", each.column.title.lower()).strip("_"),
+            metric_name=each.column.title,
+            metric_value=each.value,
+        )
+        results.setdefault(each.sae_id, []).append(result)
+    if not results:
+        return card
+    index = [eval_results_to_model_index(sae_id, of)[0] for sae_id, of in results.items()]
+    return set_metadata(card, {"model-index": index})
+
+
+def _dataset(number: Measured) -> str:
+    if number.column.evaluation == WEIGHTS:
+        return "weights"
+    if number.column.evaluation == SAE_LENS:
+        return number.evaluation.text or "training text"
+    return f"SAEBench {number.column.evaluation}"
+
+
+def _how(facts: Facts) -> Iterator[str]:
+    """How each evaluation was made, once for the SAEs that share it."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for sae_id, sae in facts.saes.items():
+        for name, evaluation in sae.evaluations.items():
+            said = _how_measured(name, evaluation)
+            found.setdefault((name, said), []).append(sae_id)
+    for (name, said), sae_ids in sorted(found.items()):
+        alone = sum(other == name for other, _ in found) == 1
+        whose = "" if alone else f" ({', '.join(f'`{sae_id}`' for sae_id in sae_ids)})"
+        yield f"**{_title(name)}**{whose}: {said}"
+
+
+def _title(name: str) -> str:
+    titles = {WEIGHTS: "Composition and pairs", SAE_LENS: "SAELens"}
+    return titles.get(name, f"SAEBench {name}")
+
+
+def _how_measured(name: str, evaluation: Evaluation) -> str:
+    if name == WEIGHTS:
+        said = (
+            "of the weights alone. Composition is the mean, over the latents, of the highest "
+            "cosine with another latent's decoder row"
+        )
+        if "chance_composition" in evaluation.metrics:
+            chance = f"{evaluation.metrics['chance_composition']:.3f}"
+            said += f", about {chance} for random directions"
+        said += "; pairs are of latents with a cosine above 0.9 and 0.7"
+    else:
+        by = "SAELens's `run_evals`" if name == SAE_LENS else f"SAEBench's `{name}`"
+        said = f"{by} with {text(evaluation.model or 'the model of the SAE')}"
+        if name == SAE_LENS:
+            on = _text_of(evaluation.text or _ITS_OWN)
+            said += f", on {on}"
+        settings = ", ".join(
+            f"`{key} = {_code(value)}`" for key, value in sorted(evaluation.settings.items())
+        )
+        said += f"; {settings}" if settings else ""
+    return f"{said}. By {_versions(evaluation.versions)}, on {text(evaluation.device or '?')}."
+
+
+def _code(value: Any) -> str:
+    return str(value).replace("`", "'")
+
+
+def _text_of(name: str) -> str:
+    """What a text is, for those that have no page on the Hub."""
+    return _TEXTS.get(name) or text(name)
+
+
+def _training(facts: Facts) -> Iterator[str]:
+    """How the SAEs were trained, once for those that share it."""
+    found: dict[str, list[str]] = {}
+    for sae_id, sae in facts.saes.items():
+        found.setdefault(_trained(sae.training), []).append(sae_id)
+    for said, sae_ids in found.items():
+        whose = "" if len(found) == 1 else f"{', '.join(f'`{i}`' for i in sae_ids)}: "
+        yield whose + said
+
+
+def _trained(training: Training) -> str:
+    parts = []
+    if training.model or training.hook_name:
+        parts.append(f"activations of {training.model or '?'} at `{training.hook_name}`")
+    if training.dataset:
+        rows = f" in rows of {training.context_size:,} tokens" if training.context_size else ""
+        parts.append(f"on {_text_of(training.dataset)}{rows}")
+    if training.samples:
+        unit = "tokens" if training.model else "samples of known features"
+        steps = f" in {training.steps:,} steps" if training.steps else ""
+        parts.append(f"{training.samples:,} {unit}{steps}")
+    said = ", ".join(parts) or "nothing was recorded of the data"
+    where = f" On {text(training.device)}" if training.device else ""
+    if training.versions:
+        by = f"by {_versions(training.versions)}"
+        where = f"{where}, {by}" if where else f" {by[0].upper()}{by[1:]}"
+    return f"{said[0].upper()}{said[1:]}.{where}{'.' if where else ''}"
+
+
+def _versions(versions: Mapping[str, str]) -> str:
+    return ", ".join(f"{text(name)} {text(number)}" for name, number in versions.items())

@@ -1,0 +1,101 @@
+"""What a repository is to hold: the SAEs of an upload, and a card of all that it then has."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sae_lens_c2r.errors import UserError
+from sae_lens_c2r.hub.card import render
+from sae_lens_c2r.hub.facts import FACTS, Facts, read_facts
+from sae_lens_c2r.hub.pictures import pictures
+from sae_lens_c2r.hub.plan import PlannedFile, Read
+from sae_lens_c2r.hub.readme import Readme, merged
+from sae_lens_c2r.hub.redact import refuse_secrets
+
+README, FIGURES = "README.md", "figures"
+
+
+@dataclass(frozen=True)
+class Content:
+    """An upload's SAEs, to be joined with what a repository has.
+
+    Args:
+        repo_id: The repository.
+        facts: What is known of the SAEs.
+        files: Their files.
+        license: Of their weights; `None` to leave it to the repository's `README.md`.
+        base_model: The model that they encode, as the Hub calls it, if it has it.
+        datasets: The texts that the Hub has.
+    """
+
+    repo_id: str
+    facts: Facts
+    files: Sequence[PlannedFile] = ()
+    license: str | None = None
+    base_model: str | None = None
+    datasets: Sequence[str] = ()
+
+    def joined_with(self, read: Read) -> list[PlannedFile]:
+        """The files that the repository is to hold.
+
+        Args:
+            read: Reads what it holds.
+
+        Returns:
+            The SAEs' files, the card, its pictures, and what the card was made of.
+
+        Raises:
+            UserError: If what it holds cannot be joined with, or a file would hold a secret.
+        """
+        known = read(FACTS)
+        facts = self.facts
+        if known is not None:
+            facts = read_facts(known, name=FACTS).joined(facts)
+        _refuse_nested(facts)
+        existing = _text(read(README))
+        license = self._license(existing)
+        drawn = pictures(facts)
+        card = render(
+            facts,
+            repo_id=self.repo_id,
+            license=license,
+            base_model=self.base_model,
+            datasets=self.datasets,
+            pictures={name: f"{FIGURES}/{name}" for name in drawn},
+        )
+        written = {README: merged(existing, card), FACTS: facts.to_json()}
+        for name, content in written.items():
+            refuse_secrets(name, content)
+        return [
+            *self.files,
+            *(PlannedFile.of(name, content.encode()) for name, content in written.items()),
+            *(PlannedFile.of(f"{FIGURES}/{name}", drawn[name]) for name in drawn),
+        ]
+
+    def _license(self, existing: str | None) -> str | None:
+        said = Readme.read(existing).metadata.get("license") if existing else None
+        if said and self.license and said != self.license:
+            raise UserError(
+                f"`license` should be what {README} says, {said}, or be left out. Found "
+                f"{self.license}."
+            )
+        return said or self.license
+
+
+def _text(content: bytes | None) -> str | None:
+    if content is None:
+        return None
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{README} of the repository should be UTF-8. {error}") from None
+
+
+def _refuse_nested(facts: Facts) -> None:
+    """Raise where an SAE would lie in another one's folder."""
+    for inner in facts.saes:
+        for outer in facts.saes:
+            if inner.startswith(f"{outer}/"):
+                raise UserError(
+                    f"An SAE should not lie in another one's folder. Found {inner}, and in the "
+                    f"repository or beside it {outer}."
+                )

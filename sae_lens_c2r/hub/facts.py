@@ -1,0 +1,221 @@
+"""What a card may say of SAEs: what their files, their training and evaluations have recorded.
+
+A repository keeps it as `sae-lens-c2r.json`, so that later uploads can write a card of all its
+SAEs. Nothing here is typed in by anybody.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from sae_lens_c2r.errors import UserError
+from sae_lens_c2r.hub.redact import keep_harmless, refuse_secrets
+
+FACTS = "sae-lens-c2r.json"
+FORMAT = 1
+Number = Annotated[float, Field(allow_inf_nan=False)]
+_COEFFICIENTS = ("c2r", "ort")
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Evaluation(_Strict):
+    """One evaluation of one SAE, as `evaluation.json` has it.
+
+    Args:
+        model: The language model; `None` for an evaluation of the weights alone.
+        text: What SAELens's own evaluation read; `None` for what the SAE was trained on.
+        settings: The evaluation's settings.
+        device: Where it ran.
+        versions: Versions of the packages that computed it.
+        metrics: The numbers.
+    """
+
+    model: str | None = None
+    text: str | None = None
+    settings: dict[str, Any] = {}
+    device: str | None = None
+    versions: dict[str, str] = {}
+    metrics: dict[str, Number]
+
+
+class Training(_Strict):
+    """What was recorded of a training.
+
+    Args:
+        model: The language model's name on the Hub or TransformerLens's; `None` for known
+            features.
+        hook_name: Where its activations were taken.
+        dataset: The text.
+        context_size: Tokens in a row.
+        samples: Tokens in all, or samples of known features.
+        steps: Training steps.
+        device: Where it ran.
+        versions: Versions of the packages.
+        effective_coefficients: What `c2r_coefficient` and `ort_coefficient` came to at the
+            last step, by `c2r` and `ort`.
+    """
+
+    model: str | None = None
+    hook_name: str | None = None
+    dataset: str | None = None
+    context_size: int | None = None
+    samples: int | None = None
+    steps: int | None = None
+    device: str | None = None
+    versions: dict[str, str] = {}
+    effective_coefficients: dict[str, Number] = {}
+
+
+class SAEFacts(_Strict):
+    """What is known of one SAE.
+
+    Args:
+        weights_sha256: Of its weights' file.
+        architecture: SAELens's name of its form.
+        trained_as: SAELens's name of what it was trained as.
+        d_in: Dimension of its inputs.
+        d_sae: Its latents.
+        options: Fields that it was trained with.
+        training: What was recorded of that.
+        evaluations: Its evaluations by name.
+    """
+
+    weights_sha256: str
+    architecture: str
+    trained_as: str | None = None
+    d_in: int
+    d_sae: int
+    options: dict[str, Any] = {}
+    training: Training = Training()
+    evaluations: dict[str, Evaluation] = {}
+
+
+class Facts(_Strict):
+    """What is known of the SAEs of a repository.
+
+    Args:
+        format: Of this file.
+        description: What they are for.
+        saes: The SAEs by their ids.
+    """
+
+    format: int = FORMAT
+    description: str | None = None
+    saes: dict[str, SAEFacts] = {}
+
+    def joined(self, later: "Facts") -> "Facts":
+        """These SAEs and those of a later upload, which count where both have one."""
+        saes = {**self.saes, **later.saes}
+        for sae_id, before in self.saes.items():
+            now = saes[sae_id]
+            if now.weights_sha256 == before.weights_sha256:  # what was measured still holds
+                evaluations = {**before.evaluations, **now.evaluations}
+                saes[sae_id] = now.model_copy(update={"evaluations": evaluations})
+        return Facts(
+            description=later.description or self.description, saes=dict(sorted(saes.items()))
+        )
+
+    def to_json(self) -> str:
+        """The file's content."""
+        said = self.model_dump(mode="json", exclude_defaults=True)
+        return json.dumps({"format": self.format, **said}, indent=1, sort_keys=True) + "\n"
+
+
+def read_facts(content: str | bytes, *, name: str) -> Facts:
+    """Read what an earlier upload has left.
+
+    Args:
+        content: Of the file.
+        name: What to call it in an error.
+
+    Returns:
+        The facts.
+
+    Raises:
+        UserError: If it is not such a file, or of a later format.
+    """
+    try:
+        facts = Facts.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        raise UserError(
+            f"{name} should be written by `sae-lens-c2r upload`. `{key}`: {first['msg']}."
+        ) from None
+    if facts.format != FORMAT:
+        raise UserError(f"{name} should be of format {FORMAT}. Found {facts.format}.")
+    return facts
+
+
+def facts_of(
+    config: Mapping[str, Any],
+    *,
+    weights_sha256: str,
+    record: Mapping[str, Any] | None,
+    evaluations: Mapping[str, Any],
+) -> SAEFacts:
+    """Gather what is known of an SAE.
+
+    Args:
+        config: Its `cfg.json`, redacted.
+        weights_sha256: Of its weights' file.
+        record: Its `training.json`, if there is one.
+        evaluations: Of its entry in `evaluation.json`.
+
+    Returns:
+        The facts, without paths of this machine.
+
+    Raises:
+        UserError: If the record or the evaluations are not what we write.
+    """
+    metadata = config.get("metadata") or {}
+    told = {
+        "weights_sha256": weights_sha256,
+        "architecture": config["architecture"],
+        "trained_as": metadata.get("training_architecture"),
+        "d_in": config["d_in"],
+        "d_sae": config["d_sae"],
+        "options": metadata.get("training_architecture_details") or {},
+        "training": _training(metadata, record or {}),
+        "evaluations": {
+            name: {key: each[key] for key in Evaluation.model_fields if key in each}
+            for name, each in evaluations.items()
+        },
+    }
+    kept = keep_harmless(told)
+    refuse_secrets("what is known of an SAE", json.dumps(kept, ensure_ascii=False))
+    try:
+        return SAEFacts.model_validate(kept)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        raise UserError(
+            f"What is known of an SAE should be as we write it. `{key}`: {first['msg']}."
+        ) from None
+
+
+def _training(metadata: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
+    release = record.get("release") or {}
+    source = release.get("language_model") or {}
+    coefficients = {
+        name: metadata[f"{name}_effective_coefficient"]
+        for name in _COEFFICIENTS
+        if metadata.get(f"{name}_effective_coefficient") is not None
+    }
+    return {
+        "model": source.get("hub_id") or metadata.get("model_name"),
+        "hook_name": metadata.get("hook_name"),
+        "dataset": source.get("dataset") or metadata.get("dataset_path"),
+        "context_size": source.get("context_size") or metadata.get("context_size"),
+        "effective_coefficients": coefficients,
+        **{
+            key: record[key]
+            for key in ("samples", "steps", "device", "versions")
+            if key in record
+        },
+    }

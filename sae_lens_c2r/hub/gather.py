@@ -1,0 +1,106 @@
+"""From folders, or SAEs in memory, to what is published of them. Nothing here asks the Hub."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sae_lens import SAE, TrainingSAE
+
+from sae_lens_c2r.errors import UserError
+from sae_lens_c2r.hub.collect import LocalSAE, collect, collect_saes
+from sae_lens_c2r.hub.content import Content
+from sae_lens_c2r.hub.evaluations import evaluations_by_weights, find_evaluations
+from sae_lens_c2r.hub.facts import Facts
+from sae_lens_c2r.hub.prepare import PreparedSAE, prepare
+from sae_lens_c2r.release import Release
+
+SAEs = Sequence[Path] | Mapping[str, SAE[Any] | TrainingSAE[Any]]
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """SAEs that are ready, and what a repository is to hold of them.
+
+    Args:
+        saes: The SAEs.
+        content: What a repository is to hold.
+    """
+
+    saes: list[PreparedSAE]
+    content: Content
+
+
+def gather(
+    saes: SAEs,
+    repo_id: str,
+    *,
+    scratch: Path,
+    release: Release | None = None,
+    evaluation: Path | None = None,
+    license: str | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Gathered:
+    """Collect, check and redact SAEs, and gather what is known of them.
+
+    Args:
+        saes: Folders, each of one SAE or of many, or SAEs by their ids.
+        repo_id: The repository.
+        scratch: A folder for what is converted.
+        release: The release that they are of; by itself what their `training.json` names.
+        evaluation: Their `evaluation.json`; by itself those beside the folders.
+        license: Of their weights; by itself the release's.
+        tell: Told of what is done.
+
+    Returns:
+        The SAEs and the content. The model and the text are those that training recorded as
+        the Hub's.
+
+    Raises:
+        UserError: If one of them is not fit to be published.
+    """
+    if isinstance(saes, Mapping):
+        collected = collect_saes(saes, converted=scratch / "converted")
+        files = find_evaluations([])
+    else:
+        collected = collect(saes, converted=scratch / "converted")
+        files = find_evaluations(list(saes))
+    if release is not None:
+        collected = [_in_release(sae, release) for sae in collected]
+    prepared = prepare(
+        collected,
+        staged=scratch / "staged",
+        evaluations=evaluations_by_weights([evaluation] if evaluation else files),
+        tell=tell,
+    )
+    recorded = _common([sae.record.get("release") if sae.record else None for sae in collected])
+    said = release.model_dump(mode="json") if release else recorded or {}
+    source = said.get("language_model") or {}
+    content = Content(
+        repo_id,
+        Facts(
+            description=said.get("description"),
+            saes={sae.sae_id: sae.facts for sae in prepared},
+        ),
+        files=[file for sae in prepared for file in sae.files],
+        license=license or said.get("license"),
+        base_model=source.get("hub_id"),
+    )
+    return Gathered(prepared, content)
+
+
+def _in_release(sae: LocalSAE, release: Release) -> LocalSAE:
+    """The SAE by its id in a release: as training recorded it, or as its folder is called."""
+    known = [spec.sae_id for spec in release.saes()]
+    recorded = sae.record.get("sae_id") if sae.record else None
+    for sae_id in (recorded, sae.sae_id):
+        if sae_id in known:
+            return replace(sae, sae_id=sae_id)
+    raise UserError(
+        f"An SAE of {release.name} should be one of {', '.join(known)}. Found {sae.sae_id} in "
+        f"{sae.folder}."
+    )
+
+
+def _common(values: Sequence[Any]) -> Any:
+    return values[0] if all(value == values[0] for value in values) else None

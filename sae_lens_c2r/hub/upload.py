@@ -1,0 +1,272 @@
+"""An upload from end to end: gather, plan, ask, publish, verify, tag."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from difflib import unified_diff
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from huggingface_hub import HfApi
+from huggingface_hub.errors import HTTPError, OfflineModeIsEnabled  # type: ignore[attr-defined]
+
+from sae_lens_c2r.errors import UserError
+from sae_lens_c2r.hub.content import README, Content
+from sae_lens_c2r.hub.gather import Gathered, SAEs, gather
+from sae_lens_c2r.hub.names import check_names, known_dataset, known_model
+from sae_lens_c2r.hub.plan import Plan, PlannedFile, Read, make_plan
+from sae_lens_c2r.hub.publish import Published, publish
+from sae_lens_c2r.hub.refusals import check_account, explained
+from sae_lens_c2r.hub.verify import verify
+from sae_lens_c2r.release import Release
+
+MAIN = "main"
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What is shown before anything is sent.
+
+    Args:
+        plan: The files that would be.
+        removed: The keys that were removed from the SAEs' configs, by their ids.
+        card_diff: What would change in `README.md`, as of `diff -u`.
+    """
+
+    plan: Plan
+    removed: dict[str, list[str]]
+    card_diff: str
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where an upload goes.
+
+    Args:
+        repo_id: The repository, ``org/name``.
+        revision: The branch, made if there is none.
+        tag: A tag for the commit, set when all has been verified.
+        create_pr: Whether to propose the commit instead of making it.
+        public: Whether a repository that is made is public.
+
+    Raises:
+        UserError: If a name is not fit for the Hub.
+    """
+
+    repo_id: str
+    revision: str = MAIN
+    tag: str | None = None
+    create_pr: bool = False
+    public: bool = False
+
+    def __post_init__(self) -> None:
+        check_names(repo_id=self.repo_id, revision=self.revision, tag=self.tag)
+        if self.tag and self.create_pr:
+            raise UserError("`tag` should be left out with `create-pr`: nothing is merged yet.")
+
+
+def upload(
+    saes: SAEs,
+    target: Target,
+    *,
+    agree: Callable[[Proposal], bool],
+    release: Release | None = None,
+    evaluation: Path | None = None,
+    license: str | None = None,
+    check_published: bool = True,
+    api: HfApi | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Published | None:
+    """Publish SAEs with a card of all that their repository then has, in one commit.
+
+    Args:
+        saes: Folders, each of one SAE or of many, or SAEs by their ids.
+        target: Where to.
+        agree: Shown what would be sent; nothing is unless it returns `True`.
+        release: The release that they are of; by itself what their `training.json` names.
+        evaluation: Their `evaluation.json`; by itself those beside the folders.
+        license: Of their weights, as the Hub spells it; by itself the release's.
+        check_published: Whether to load them from the Hub without this package.
+        api: The Hub; by itself that of the environment.
+        tell: Told of what is done.
+
+    Returns:
+        What is on the Hub; `None` if `agree` said no.
+
+    Raises:
+        UserError: If something keeps them from the Hub, with what is and is not there.
+        KeyboardInterrupt: With the same, if it was interrupted while sending.
+    """
+    check_names(repo_id=target.repo_id, license=license)
+    with TemporaryDirectory(prefix="sae-lens-c2r-") as scratch:
+        try:
+            gathered = gather(
+                saes,
+                target.repo_id,
+                scratch=Path(scratch),
+                release=release,
+                evaluation=evaluation,
+                license=license,
+                tell=tell,
+            )
+        except OSError as error:
+            raise UserError(explained(error, target.repo_id)) from error
+        return send(
+            api or HfApi(),
+            gathered,
+            target,
+            agree=agree,
+            check_published=check_published,
+            tell=tell,
+        )
+
+
+def send(
+    api: HfApi,
+    gathered: Gathered,
+    target: Target,
+    *,
+    agree: Callable[[Proposal], bool],
+    check_published: bool = True,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Published | None:
+    """Publish what has been gathered.
+
+    Args:
+        api: The Hub.
+        gathered: The SAEs, and what the repository is to hold of them.
+        target: Where to.
+        agree: Shown what would be sent; nothing is unless it returns `True`.
+        check_published: Whether to load them from the Hub without this package.
+        tell: Told of what is done.
+
+    Returns:
+        What is on the Hub; `None` if `agree` said no.
+
+    Raises:
+        UserError: If something keeps them from the Hub, with what is and is not there.
+        KeyboardInterrupt: With the same, if it was interrupted while sending.
+    """
+    try:
+        gathered = replace(gathered, content=_known_to_hub(api, gathered.content, tell))
+        proposal = _propose(api, target, gathered)
+        if not agree(proposal):
+            return None
+        if proposal.plan.files:
+            exists = proposal.plan.repo_exists
+            check_account(api, target.repo_id, exists=exists, create_pr=target.create_pr)
+    except (HTTPError, OfflineModeIsEnabled, OSError) as error:
+        raise UserError(f"Nothing was sent. {explained(error, target.repo_id)}") from error
+    published = _publish(api, target, gathered, tell)
+    if check_published:
+        tell("Loading it from the Hub, in SAELens alone.")
+        _verify(api, target, gathered, published)
+    if target.tag is not None:
+        _tag(api, target.repo_id, target.tag, published)
+        tell(f"Tagged {target.tag}.")
+    return published
+
+
+def _verify(api: HfApi, target: Target, gathered: Gathered, published: Published) -> None:
+    on_main = target.revision == MAIN and not target.create_pr
+    try:
+        verify(api, target.repo_id, gathered.saes, commit=published.commit, on_main=on_main)
+    except UserError as error:
+        untagged = f" The tag {target.tag} was not set." if target.tag else ""
+        raise UserError(
+            f"{_done(target.repo_id, published)}{untagged} But what came back is not right: "
+            f"{error}"
+        ) from error
+
+
+def _tag(api: HfApi, repo_id: str, tag: str, published: Published) -> None:
+    try:
+        api.create_tag(repo_id, tag=tag, revision=published.commit, exist_ok=True)
+    except HTTPError as error:
+        raise UserError(
+            f"{_done(repo_id, published)} But the tag {tag} may not have been set: "
+            f"{explained(error, repo_id)} Running the same again sets it."
+        ) from error
+
+
+def _done(repo_id: str, published: Published) -> str:
+    return f"{repo_id} has everything, in the commit {published.commit[:8]}."
+
+
+def _known_to_hub(api: HfApi, content: Content, tell: Callable[[str], None]) -> Content:
+    """The content with the model and the texts that the Hub has, and no others."""
+    trainings = [sae.training for sae in content.facts.saes.values()]
+    models = {content.base_model or training.model for training in trainings}
+    model = known_model(api, models.pop()) if len(models) == 1 else None
+    if model is not None and model.gated:
+        tell(f"{model.id} is gated: who uses its SAEs has to accept its terms on the Hub.")
+    texts = sorted({training.dataset for training in trainings if training.dataset})
+    datasets = [found for text in texts if (found := known_dataset(api, text))]
+    return replace(content, base_model=model.id if model else None, datasets=datasets)
+
+
+def _propose(api: HfApi, target: Target, gathered: Gathered) -> Proposal:
+    before: list[bytes | None] = []
+
+    def files(read: Read) -> Sequence[PlannedFile]:
+        before.append(read(README))
+        return gathered.content.joined_with(read)
+
+    plan = make_plan(api, target.repo_id, files, revision=target.revision)
+    _check_tag(api, target, plan)
+    new = next((file for file in plan.files if file.path_in_repo == README), None)
+    diff: list[str] = []
+    if new is not None:
+        assert isinstance(new.content, bytes), "a card is written in memory"
+        old, sent = (before[-1] or b"").decode(), new.content.decode()
+        names = ("on the Hub", "to be sent")
+        diff = list(unified_diff(old.splitlines(), sent.splitlines(), *names, lineterm=""))
+    removed = {sae.sae_id: sae.removed for sae in gathered.saes if sae.removed}
+    return Proposal(plan, removed, "\n".join(diff))
+
+
+def _check_tag(api: HfApi, target: Target, plan: Plan) -> None:
+    if target.tag is None or not plan.repo_exists:
+        return
+    for tag in api.list_repo_refs(target.repo_id).tags:
+        same = not plan.files and tag.target_commit == plan.parent
+        if tag.name == target.tag and not same:
+            raise UserError(
+                f"`tag` should be new. Found {target.tag} at {tag.target_commit[:8]} of "
+                f"{target.repo_id}."
+            )
+
+
+def _publish(
+    api: HfApi, target: Target, gathered: Gathered, tell: Callable[[str], None]
+) -> Published:
+    try:
+        return publish(
+            api,
+            target.repo_id,
+            gathered.content.joined_with,
+            message=_message(gathered),
+            revision=target.revision,
+            private=not target.public,
+            create_pr=target.create_pr,
+            tell=tell,
+        )
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_interrupted(api, target, gathered)) from None
+
+
+def _message(gathered: Gathered) -> str:
+    ids = [sae.sae_id for sae in gathered.saes]
+    return f"Add {ids[0]}" if len(ids) == 1 else f"Add {len(ids)} SAEs"
+
+
+def _interrupted(api: HfApi, target: Target, gathered: Gathered) -> str:
+    again = "Running the same again goes on."
+    try:
+        plan = make_plan(
+            api, target.repo_id, gathered.content.joined_with, revision=target.revision
+        )
+    except (HTTPError, UserError):
+        return f"Interrupted. {target.repo_id} is as it was, or complete. {again}"
+    if plan.files:
+        return f"Interrupted. Nothing of this upload is on {target.repo_id} yet. {again}"
+    return f"Interrupted. {target.repo_id} has everything. {again}"

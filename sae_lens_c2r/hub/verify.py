@@ -1,0 +1,53 @@
+"""Whether what was published is what anybody gets: loaded without us, from an empty cache."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from huggingface_hub import HfApi, get_token
+
+from sae_lens_c2r.errors import UserError
+from sae_lens_c2r.hub.prepare import PreparedSAE
+from sae_lens_c2r.hub.probe import agree
+from sae_lens_c2r.without_us import encode_without_us
+
+
+def verify(
+    api: HfApi, repo_id: str, saes: Sequence[PreparedSAE], *, commit: str, on_main: bool
+) -> None:
+    """Load every SAE from the Hub in a process of its own that cannot import this package.
+
+    Args:
+        api: The Hub, with the token.
+        repo_id: The repository.
+        saes: What was published.
+        commit: Where.
+        on_main: Whether that is what `SAE.from_pretrained` loads; otherwise the files of the
+            commit are downloaded, and loaded by `SAE.load_from_disk`.
+
+    Raises:
+        UserError: If one does not load, has other files, or encodes a batch otherwise.
+    """
+    token = api.token if isinstance(api.token, str) else get_token()
+    with TemporaryDirectory() as home:  # an empty cache
+        environment = {"HF_HOME": home, "HF_ENDPOINT": api.endpoint, "HF_HUB_OFFLINE": "0"}
+        for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_XET_CACHE"):
+            environment[name] = str(Path(home, name.lower()))
+        if token:
+            environment["HF_TOKEN"] = token
+        requests = []
+        for sae in saes:
+            where = {"repo_id": repo_id, "sae_id": sae.sae_id}
+            requests.append((where if on_main else {**where, "commit": commit}, sae.inputs))
+        encoded = encode_without_us(requests, environment=environment)
+    for sae, found in zip(saes, encoded, strict=True):
+        place = f"{sae.sae_id} of {repo_id} at {commit[:8]}"
+        for file in sae.files:
+            name = file.path_in_repo.rpartition("/")[2]
+            if found.sha256[name] != file.sha256:
+                raise UserError(
+                    f"{place} should have {name} with the SHA-256 {file.sha256}. Found "
+                    f"{found.sha256[name]}."
+                )
+        if not agree(found.feature_acts, sae.feature_acts.to_dense()):
+            raise UserError(f"{place} should encode a batch as it did here. It does not.")
