@@ -211,19 +211,19 @@ def _dataset(number: Measured) -> str:
 def _how(facts: Facts) -> Iterator[str]:
     """How each evaluation was made, once for the SAEs that share it."""
     found: dict[tuple[str, str], list[str]] = {}
-    for sae_id, sae in facts.saes.items():
-        for name, evaluation in sae.evaluations.items():
-            said = _how_measured(name, evaluation)
-            found.setdefault((name, said), []).append(sae_id)
+    titles: dict[str, str] = {}
+    for number in measured(facts):
+        column = number.column
+        said = _how_measured(column.evaluation, number.evaluation)
+        of = found.setdefault((column.evaluation, said), [])
+        of += [number.sae_id] if number.sae_id not in of else []
+        known = titles.get(column.evaluation, "")
+        if column.title not in known.split(", "):
+            titles[column.evaluation] = ", ".join(filter(None, [known, column.title]))
     for (name, said), sae_ids in sorted(found.items()):
         alone = sum(other == name for other, _ in found) == 1
         whose = "" if alone else f" ({', '.join(f'`{sae_id}`' for sae_id in sae_ids)})"
-        yield f"**{_title(name)}**{whose}: {said}"
-
-
-def _title(name: str) -> str:
-    titles = {WEIGHTS: "Composition and pairs", SAE_LENS: "SAELens"}
-    return titles.get(name, f"SAEBench {name}")
+        yield f"{titles[name]}{whose}: {said}"
 
 
 def _how_measured(name: str, evaluation: Evaluation) -> str:

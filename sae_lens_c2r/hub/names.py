@@ -3,11 +3,13 @@
 import re
 
 from huggingface_hub import HfApi, ModelInfo
-from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
+from huggingface_hub.errors import HFValidationError, HTTPError  # type: ignore[attr-defined]
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
 from sae_lens_c2r.errors import UserError
+from sae_lens_c2r.hub.refusals import status_of
 
+_NOT_HERE = {401, 403, 404}
 _LICENSE = re.compile(r"[a-z0-9][a-z0-9.+-]*")
 _REVISION = re.compile(r"[A-Za-z0-9_](?:[\w.-]|/(?=[\w-]))*", re.ASCII)
 
@@ -53,12 +55,19 @@ def known_model(api: HfApi, name: str | None) -> ModelInfo | None:
     Returns:
         It, under its own id, gated or not; `None` if the Hub does not have it, or not for
         this token.
+
+    Raises:
+        HTTPError: Of huggingface_hub, if the Hub fails otherwise.
     """
     for each in _names_of_model(name):
         try:
             found = api.model_info(each)
-        except (RepositoryNotFoundError, HFValidationError):
+        except HFValidationError:
             continue
+        except HTTPError as error:
+            if status_of(error) in _NOT_HERE:
+                continue
+            raise
         return found if "/" in found.id else None
     return None
 
@@ -72,13 +81,20 @@ def known_dataset(api: HfApi, name: str | None) -> str | None:
 
     Returns:
         Its id; `None` if the Hub does not have it, or not for this token.
+
+    Raises:
+        HTTPError: Of huggingface_hub, if the Hub fails otherwise.
     """
     if not name or "/" not in name:
         return None
     try:
         return api.dataset_info(name).id
-    except (RepositoryNotFoundError, HFValidationError):
+    except HFValidationError:
         return None
+    except HTTPError as error:
+        if status_of(error) in _NOT_HERE:
+            return None
+        raise
 
 
 def _names_of_model(name: str | None) -> list[str]:

@@ -76,9 +76,11 @@ def _trade_off(facts: Facts) -> Figure | None:
             l0, variance, composition = zip(*of_kind, strict=True)
             left.plot(l0, variance, "o-", color=color, label=kind)
             right.plot(l0, composition, "o-", color=color)
-    left.set(xlabel="L0", ylabel="explained variance")
-    right.set(xlabel="L0", ylabel="composition")
-    left.legend(frameon=False)
+    # From 0, so that a small difference looks small.
+    widest = 1.15 * max(l0 for _, l0, _, _ in points)
+    left.set(xlabel="L0", ylabel="explained variance", xlim=(0, widest), ylim=(0, 1))
+    right.set(xlabel="L0", ylabel="composition", xlim=(0, widest), ylim=(0, 1))
+    left.legend(frameon=False, loc="lower right")
     return figure
 
 

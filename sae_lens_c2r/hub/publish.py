@@ -119,15 +119,15 @@ def _store(
     """Store the large files."""
     try:
         api.preupload_lfs_files(plan.repo_id, additions, **where)
-    except (HTTPError, OSError):
+    except HTTPError:
         raise
-    except Exception as error:  # of the client and of Xet's, which raises kinds of its own
-        if isinstance(error.__cause__, HTTPError):
+    except (RuntimeError, ConnectionError, TimeoutError) as error:
+        if isinstance(error.__cause__, HTTPError):  # which the client has wrapped
             raise error.__cause__ from None
         if constants.HF_HUB_DISABLE_XET:
             raise
         raise UserError(
-            f"{_unharmed(plan.repo_id, plan.revision)} Xet, the Hub's storage of large files, "
+            f"{unharmed(plan.repo_id, plan.revision)} Xet, the Hub's storage of large files, "
             f"cannot be used from here: {' '.join(str(error).split())} With "
             "HF_HUB_DISABLE_XET=1 they are sent without it."
         ) from error
@@ -136,10 +136,19 @@ def _store(
 def _stopped(error: HTTPError, repo_id: str, revision: str) -> str:
     """What keeps the files from the Hub, and how to go on."""
     return (
-        f"{_unharmed(repo_id, revision)} {explained(error, repo_id)} Running the same again "
+        f"{unharmed(repo_id, revision)} {explained(error, repo_id)} Running the same again "
         "goes on: large files that were stored are not sent twice."
     )
 
 
-def _unharmed(repo_id: str, revision: str) -> str:
+def unharmed(repo_id: str, revision: str) -> str:
+    """What an upload that has failed leaves.
+
+    Args:
+        repo_id: The repository.
+        revision: The branch.
+
+    Returns:
+        A sentence.
+    """
     return f"{repo_id} at {revision} is as it was, or complete; nothing is half there."

@@ -83,10 +83,10 @@ def sae_table(facts: Facts) -> str:
         A table in Markdown.
     """
     rows = [
-        [f"`{sae_id}`", _architecture(sae), f"{sae.d_sae:,}", _sparsity(sae), _penalties(sae)]
+        [f"`{sae_id}`", _architecture(sae), _penalties(sae), f"{sae.d_sae:,}", _sparsity(sae)]
         for sae_id, sae in facts.saes.items()
     ]
-    return markdown(["SAE", "architecture", "latents", "k", "penalties"], rows, left=2)
+    return markdown(["SAE", "architecture", "penalties", "latents", "k"], rows, left=3)
 
 
 def planned_table(release: Release) -> str:

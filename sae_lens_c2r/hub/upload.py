@@ -14,7 +14,7 @@ from sae_lens_c2r.hub.content import README, Content
 from sae_lens_c2r.hub.gather import Gathered, SAEs, gather
 from sae_lens_c2r.hub.names import check_names, known_dataset, known_model
 from sae_lens_c2r.hub.plan import Plan, PlannedFile, Read, make_plan
-from sae_lens_c2r.hub.publish import Published, publish
+from sae_lens_c2r.hub.publish import Published, publish, unharmed
 from sae_lens_c2r.hub.refusals import check_account, explained
 from sae_lens_c2r.hub.verify import verify
 from sae_lens_c2r.release import Release
@@ -252,6 +252,10 @@ def _publish(
         )
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_interrupted(api, target, gathered)) from None
+    except OSError as error:
+        raise UserError(
+            f"{unharmed(target.repo_id, target.revision)} {explained(error, target.repo_id)}"
+        ) from error
 
 
 def _message(gathered: Gathered) -> str:

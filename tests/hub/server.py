@@ -175,7 +175,13 @@ class LoopbackHub:
     def __init__(self, storage: Path) -> None:
         self.storage = storage
         self.accounts = {TOKEN: Account("me", ("my-lab",))}
-        self.known_models = {"google/gemma-2-2b", "sentence-transformers/all-MiniLM-L6-v2"}
+        self.known_models = {
+            "EleutherAI/pythia-70m-deduped",
+            "google/gemma-2-2b",
+            "sentence-transformers/all-MiniLM-L6-v2",
+        }
+        self.gated_models = {"google/gemma-2-2b"}
+        self.known_datasets = {"Skylion007/openwebtext"}
         self.repos: dict[str, Repo] = {}
         self.log: list[Seen] = []
         self.fault: Callable[[Seen], Fault | None] = lambda _: None
@@ -204,6 +210,8 @@ class LoopbackHub:
             ("POST", r"/api/models/([^/]+/[^/]+)/tag/(.+)", self._tag),
             ("GET", r"/api/models/([^/]+/[^/]+)/revision/(.+)", self._info),
             ("GET", r"/api/models/([^/]+/[^/]+)", self._info),
+            ("GET", r"/api/models/([^/]+)", self._info),
+            ("GET", r"/api/datasets/([^/]+/[^/]+)", self._dataset),
             ("POST", r"/([^/]+/[^/]+)\.git/info/lfs/objects/batch", self._batch),
             ("PUT", r"/storage/([0-9a-f]{64})", self._store),
             ("POST", r"/verify/([0-9a-f]{64})", self._verify),
@@ -273,7 +281,8 @@ class LoopbackHub:
         self, seen: Seen, _query: Any, _read: Any, repo_id: str, revision: str = "main"
     ) -> Answer:
         if repo_id in self.known_models and repo_id not in self.repos:
-            return Answer.json({"id": repo_id, "sha": "0" * 40, "siblings": []})
+            gated = "manual" if repo_id in self.gated_models else False
+            return Answer.json({"id": repo_id, "sha": "0" * 40, "siblings": [], "gated": gated})
         repo, commit = self._revision(seen, repo_id, revision)
         siblings = []
         for path, file in commit.files.items():
@@ -284,6 +293,11 @@ class LoopbackHub:
             siblings.append(said)
         found = {"id": repo_id, "modelId": repo_id, "sha": commit.oid, "siblings": siblings}
         return Answer.json({**found, "private": repo.private, "tags": [], "downloads": 0})
+
+    def _dataset(self, _seen: Seen, _query: Any, _read: Any, repo_id: str) -> Answer:
+        if repo_id not in self.known_datasets:
+            raise RefusedError(404, "Repository not found", "RepoNotFound")
+        return Answer.json({"id": repo_id, "sha": "0" * 40, "siblings": []})
 
     def _tree(
         self, seen: Seen, query: dict[str, str], _read: Any, repo_id: str, revision: str
@@ -514,10 +528,6 @@ class LoopbackHub:
                 if not (whole and known and {"type", "name"} <= set(result["dataset"])):
                     errors.append('"model-index" lacks a task, a dataset or a metric')
         return errors
-
-
-def _is_float(value: Any) -> bool:
-    return isinstance(value, float)
 
 
 def _leaves(value: Any) -> Iterator[Any]:

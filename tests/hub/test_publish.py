@@ -5,13 +5,11 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
-from tests.hub.server import STORAGE_HOST, TOKEN, Account, LoopbackHub, Seen, serving
+from tests.hub.server import STORAGE_HOST, TOKEN, Account, LoopbackHub, Seen
 
 
 def test_a_fault_at_any_request_leaves_nothing_half() -> None:
@@ -44,13 +42,6 @@ files.append(PlannedFile.of(f"{name}/cfg.json", b"{}"))
 api = HfApi(endpoint, token=token)
 print(publish(api, "me/saes", lambda _: files, message=name, seconds=0.1))
 """
-
-
-@pytest.fixture
-def hub(tmp_path: Path) -> Iterator[LoopbackHub]:
-    (tmp_path / "storage").mkdir()
-    with serving(tmp_path / "storage") as running:
-        yield running
 
 
 def start(hub: LoopbackHub, name: str, token: str = TOKEN) -> "subprocess.Popen[str]":

@@ -3,10 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from tests.evaluation.planted import plant_sae
 from tests.hub.server import (
@@ -16,7 +13,6 @@ from tests.hub.server import (
     Account,
     Fault,
     LoopbackHub,
-    serving,
 )
 
 START = """
@@ -39,13 +35,6 @@ def card(text):
     return CommitOperationAdd("README.md", text.encode())
 SAE = files("cfg.json", "sae_weights.safetensors")
 """
-
-
-@pytest.fixture
-def hub(tmp_path: Path) -> Iterator[LoopbackHub]:
-    (tmp_path / "storage").mkdir()
-    with serving(tmp_path / "storage") as running:
-        yield running
 
 
 def client(hub: LoopbackHub, tmp_path: Path, program: str, *, token: str = TOKEN) -> str:

@@ -1,0 +1,48 @@
+"""A loopback Hub for each test, and SAEs that are ready to be sent to it."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from huggingface_hub import HfApi, constants
+
+from sae_lens_c2r.hub.gather import Gathered, gather
+from tests.evaluation.planted import plant_sae
+from tests.hub.server import TOKEN, LoopbackHub, serving
+
+REPO = "me/saes"
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[LoopbackHub]:
+    """A Hub of its own."""
+    (tmp_path / "storage").mkdir()
+    with serving(tmp_path / "storage") as running:
+        yield running
+
+
+@pytest.fixture
+def api(hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch) -> HfApi:
+    """The client of one who may write, in this process."""
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    for name, value in {"HF_HUB_DISABLE_XET": "1", "NO_PROXY": "*"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    return HfApi(hub.endpoint, token=TOKEN)
+
+
+@pytest.fixture(scope="session")
+def gathered_as(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Gathered]:
+    """Gathers planted SAEs by their ids, once for all tests that want the same."""
+    known: dict[tuple[str, ...], Gathered] = {}
+
+    def gathered(*sae_ids: str) -> Gathered:
+        if sae_ids not in known:
+            folder = tmp_path_factory.mktemp("gathered")
+            for seed, sae_id in enumerate(sae_ids):
+                plant_sae(folder / "saes" / sae_id, d_in=8, seed=seed)
+            known[sae_ids] = gather([folder / "saes"], REPO, scratch=folder / "scratch")
+        return known[sae_ids]
+
+    return gathered
