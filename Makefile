@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 OLDEST := sae-lens==6.54.8 jaxtyping==0.3.0 jinja2==3.1.0 matplotlib==3.8.0 rich==13.7.0 \
   typer==0.16.0 wrapt==1.15.0
 
-.PHONY: demo test test-oldest sae-bench clean
+.PHONY: demo test test-oldest sae-bench cards clean
 
 demo: $(VENV)/installed ## BatchTopK with and without C2R on a real transformer, offline
 	$(BIN)/sae-lens-c2r demo --overwrite
@@ -33,6 +33,12 @@ $(VENV)/sae-bench: $(VENV)/installed
 	  collectibles loguru openai scikit-learn seaborn tabulate zstandard
 	$(BIN)/pip install --no-deps -c $(CONSTRAINTS) sae-bench sae-probes
 	touch $@
+
+cards: $(VENV)/installed ## Render the cards of the releases again
+	for release in registry/*.yaml; do \
+	  name=$$(basename $$release .yaml); \
+	  $(BIN)/sae-lens-c2r card $$name --out hub_cards/$$name.md || exit; \
+	done
 
 clean:
 	rm -rf .venv .venv-oldest .constraints-oldest.txt demo-output

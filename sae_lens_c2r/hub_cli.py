@@ -160,9 +160,12 @@ def card(
             help="Folders, each of one SAE or of many; or a release that is planned.",
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder for README.md and its pictures.")] = Path(
-        "card"
-    ),
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="Folder for README.md and its pictures; of a release, a .md file too."
+        ),
+    ] = Path("card"),
     repo_id: Annotated[
         str | None,
         typer.Option(help="Repository on the Hub.", show_default="the release's"),

@@ -38,24 +38,12 @@ def cards_folder() -> Path:
 
 
 def render(
-    facts: Facts,
-    *,
-    repo_id: str,
-    license: str | None = None,
-    base_model: str | None = None,
-    datasets: Sequence[str] = (),
-    pictures: Mapping[str, str] | None = None,
-    template: str | None = None,
+    facts: Facts, *, pictures: Mapping[str, str] | None = None, template: str | None = None
 ) -> str:
     """Render the card of SAEs.
 
     Args:
         facts: What is known of them.
-        repo_id: The repository.
-        license: Of the weights, as the Hub spells it.
-        base_model: The model whose activations they encode, as the Hub calls it; `None` if
-            it does not have it.
-        datasets: The texts that the Hub has.
         pictures: Where the pictures lie, by their names.
         template: Another template than ours.
 
@@ -74,15 +62,15 @@ def render(
         template,
         ModelCardData(
             library_name="saelens",
-            license=license,
-            base_model=base_model,
-            datasets=list(datasets) or None,
+            license=facts.license,
+            base_model=facts.base_model,
+            datasets=facts.datasets or None,
             tags=_tags(facts),
         ),
-        title=repo_id.rpartition("/")[2],
+        title=facts.repo_id.rpartition("/")[2],
         description=facts.description,
         planned=False,
-        repo_id=repo_id,
+        repo_id=facts.repo_id,
         example=first_id,
         hook_name=first.training.hook_name,
         model=first.training.model,
@@ -93,8 +81,8 @@ def render(
         how="\n".join(f"- {line}" for line in _how(facts)),
         pictures=pictures or {},
         training="\n".join(f"- {line}" for line in _training(facts)),
-        license=license,
-        base_model=base_model,
+        license=facts.license,
+        base_model=facts.base_model,
     )
     return _with_model_index(card, numbers)
 
@@ -223,7 +211,7 @@ def _how(facts: Facts) -> Iterator[str]:
     for (name, said), sae_ids in sorted(found.items()):
         alone = sum(other == name for other, _ in found) == 1
         whose = "" if alone else f" ({', '.join(f'`{sae_id}`' for sae_id in sae_ids)})"
-        yield f"{titles[name]}{whose}: {said}"
+        yield f"**{titles[name]}**{whose}: {said}"
 
 
 def _how_measured(name: str, evaluation: Evaluation) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sae_lens_c2r.errors import UserError
 from sae_lens_c2r.hub.card import render
@@ -19,20 +20,14 @@ class Content:
     """An upload's SAEs, to be joined with what a repository has.
 
     Args:
-        repo_id: The repository.
         facts: What is known of the SAEs.
         files: Their files.
-        license: Of their weights; `None` to leave it to the repository's `README.md`.
-        base_model: The model that they encode, as the Hub calls it, if it has it.
-        datasets: The texts that the Hub has.
+        license: What was asked for; otherwise the repository's `README.md` has the last word.
     """
 
-    repo_id: str
     facts: Facts
     files: Sequence[PlannedFile] = ()
     license: str | None = None
-    base_model: str | None = None
-    datasets: Sequence[str] = ()
 
     def joined_with(self, read: Read) -> list[PlannedFile]:
         """The files that the repository is to hold.
@@ -52,16 +47,10 @@ class Content:
             facts = read_facts(known, name=FACTS).joined(facts)
         _refuse_nested(facts)
         existing = _text(read(README))
-        license = self._license(existing)
-        drawn = pictures(facts)
-        card = render(
-            facts,
-            repo_id=self.repo_id,
-            license=license,
-            base_model=self.base_model,
-            datasets=self.datasets,
-            pictures={name: f"{FIGURES}/{name}" for name in drawn},
-        )
+        license = self._license(existing) or facts.license
+        facts = facts.model_copy(update={"license": license})
+        drawn = _pictures(facts.to_json())
+        card = render(facts, pictures={name: f"{FIGURES}/{name}" for name in drawn})
         written = {README: merged(existing, card), FACTS: facts.to_json()}
         for name, content in written.items():
             refuse_secrets(name, content)
@@ -72,13 +61,22 @@ class Content:
         ]
 
     def _license(self, existing: str | None) -> str | None:
+        """What the repository's `README.md` says, if it does."""
         said = Readme.read(existing).metadata.get("license") if existing else None
-        if said and self.license and said != self.license:
+        if not isinstance(said, str):
+            return None
+        if self.license is not None and said != self.license:
             raise UserError(
                 f"`license` should be what {README} says, {said}, or be left out. Found "
                 f"{self.license}."
             )
-        return said or self.license
+        return said
+
+
+@lru_cache(maxsize=1)
+def _pictures(facts: str) -> dict[str, bytes]:
+    """The pictures, drawn once for all the looks that an upload takes at a repository."""
+    return pictures(read_facts(facts, name=FACTS))
 
 
 def _text(content: bytes | None) -> str | None:

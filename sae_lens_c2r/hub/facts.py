@@ -100,13 +100,21 @@ class Facts(_Strict):
 
     Args:
         format: Of this file.
+        repo_id: The repository.
         description: What they are for.
+        license: Of their weights, as the Hub spells it.
+        base_model: The model that they encode, as the Hub calls it; `None` if it has none.
+        datasets: The texts that the Hub has.
         saes: The SAEs by their ids.
     """
 
     format: int = FORMAT
+    repo_id: str
     description: str | None = None
-    saes: dict[str, SAEFacts] = {}
+    license: str | None = None
+    base_model: str | None = None
+    datasets: list[str] = []
+    saes: Annotated[dict[str, SAEFacts], Field(min_length=1)]
 
     def joined(self, later: "Facts") -> "Facts":
         """These SAEs and those of a later upload, which count where both have one."""
@@ -117,7 +125,12 @@ class Facts(_Strict):
                 evaluations = {**before.evaluations, **now.evaluations}
                 saes[sae_id] = now.model_copy(update={"evaluations": evaluations})
         return Facts(
-            description=later.description or self.description, saes=dict(sorted(saes.items()))
+            repo_id=later.repo_id,
+            description=later.description or self.description,
+            license=later.license or self.license,
+            base_model=later.base_model or self.base_model,
+            datasets=sorted({*self.datasets, *later.datasets}),
+            saes=dict(sorted(saes.items())),
         )
 
     def to_json(self) -> str:

@@ -61,32 +61,30 @@ def gather(
     """
     if isinstance(saes, Mapping):
         collected = collect_saes(saes, converted=scratch / "converted")
-        files = find_evaluations([])
+        measured = find_evaluations([])
     else:
         collected = collect(saes, converted=scratch / "converted")
-        files = find_evaluations(list(saes))
+        measured = find_evaluations(list(saes))
     if release is not None:
         collected = [_in_release(sae, release) for sae in collected]
     prepared = prepare(
         collected,
         staged=scratch / "staged",
-        evaluations=evaluations_by_weights([evaluation] if evaluation else files),
+        evaluations=evaluations_by_weights([evaluation] if evaluation else measured),
         tell=tell,
     )
     recorded = _common([sae.record.get("release") if sae.record else None for sae in collected])
     said = release.model_dump(mode="json") if release else recorded or {}
     source = said.get("language_model") or {}
-    content = Content(
-        repo_id,
-        Facts(
-            description=said.get("description"),
-            saes={sae.sae_id: sae.facts for sae in prepared},
-        ),
-        files=[file for sae in prepared for file in sae.files],
+    facts = Facts(
+        repo_id=repo_id,
+        description=said.get("description"),
         license=license or said.get("license"),
         base_model=source.get("hub_id"),
+        saes={sae.sae_id: sae.facts for sae in prepared},
     )
-    return Gathered(prepared, content)
+    files = [file for sae in prepared for file in sae.files]
+    return Gathered(prepared, Content(facts, files, license))
 
 
 def _in_release(sae: LocalSAE, release: Release) -> LocalSAE:

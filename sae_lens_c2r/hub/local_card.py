@@ -88,11 +88,12 @@ def planned_card(release: Release, out: Path) -> Path:
 
     Args:
         release: The release.
-        out: The folder.
+        out: The folder, or a file with the ending `.md`.
 
     Returns:
         The card's file.
     """
-    out.mkdir(parents=True, exist_ok=True)
-    write_text(out / README, render_planned(release))
-    return out / README
+    path = out if out.suffix == ".md" else out / README
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, render_planned(release))
+    return path

@@ -56,7 +56,7 @@ class Readme:
             UserError: If they are not a mapping, in YAML.
         """
         try:
-            said = yaml.safe_load(self.front or "") or {}
+            said = yaml.safe_load(f"{self.front or ''}\n") or {}
         except yaml.YAMLError as error:
             reason = " ".join(str(error).split())
             raise UserError(f"README.md should have metadata in YAML. {reason}") from None
@@ -86,14 +86,14 @@ def set_metadata(content: str, values: Mapping[str, Any]) -> str:
         UserError: If its metadata are not a mapping, in YAML.
     """
     readme = Readme.read(content)
-    wanted = {**readme.metadata, **values}
+    others = {key: value for key, value in readme.metadata.items() if key not in values}
     front = readme.front or ""
     for key, value in values.items():
-        front = _without(front, key) + yaml_dump({key: value})
+        front = _without(front, key) + yaml_dump({key: value}, sort_keys=False)
     if "\r\n" in (readme.front or ""):
         front = re.sub(r"\r?\n", "\r\n", front)
-    if _parsed(front) != wanted:  # odd YAML, such as one that is a single line in braces
-        front = yaml_dump(wanted)
+    if _parsed(front) != {**others, **values}:  # odd YAML, such as a single line in braces
+        front = yaml_dump({**others, **values}, sort_keys=False)
     return str(Readme(readme.before, front, readme.body))
 
 
@@ -130,7 +130,8 @@ def merged(existing: str | None, card: str) -> str:
     known, new = found.metadata, ours.metadata
     added = {key: value for key, value in new.items() if key not in known}
     if INDEX in new:
-        added[INDEX] = _joined_index(known.get(INDEX), new[INDEX])
+        index = _joined_index(known.get(INDEX), new[INDEX])
+        added |= {INDEX: index} if index != known.get(INDEX) else {}
     content = str(Readme(found.before, found.front, body))
     return set_metadata(content, added) if added else content
 

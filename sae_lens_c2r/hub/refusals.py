@@ -13,7 +13,7 @@ from huggingface_hub.errors import (  # type: ignore[attr-defined]
 
 from sae_lens_c2r.errors import UserError
 
-MOVED = 412
+CONFLICT, MOVED = 409, 412
 _LOGIN = "`hf auth login`, or HF_TOKEN with a token that may write"
 
 

@@ -15,7 +15,7 @@ from sae_lens_c2r.hub.gather import Gathered, SAEs, gather
 from sae_lens_c2r.hub.names import check_names, known_dataset, known_model
 from sae_lens_c2r.hub.plan import Plan, PlannedFile, Read, make_plan
 from sae_lens_c2r.hub.publish import Published, publish, unharmed
-from sae_lens_c2r.hub.refusals import check_account, explained
+from sae_lens_c2r.hub.refusals import CONFLICT, check_account, explained, status_of
 from sae_lens_c2r.hub.verify import verify
 from sae_lens_c2r.release import Release
 
@@ -180,12 +180,19 @@ def _verify(api: HfApi, target: Target, gathered: Gathered, published: Published
 
 def _tag(api: HfApi, repo_id: str, tag: str, published: Published) -> None:
     try:
-        api.create_tag(repo_id, tag=tag, revision=published.commit, exist_ok=True)
+        api.create_tag(repo_id, tag=tag, revision=published.commit)
     except HTTPError as error:
+        if status_of(error) == CONFLICT and _is_at(api, repo_id, tag, published.commit):
+            return
         raise UserError(
             f"{_done(repo_id, published)} But the tag {tag} may not have been set: "
             f"{explained(error, repo_id)} Running the same again sets it."
         ) from error
+
+
+def _is_at(api: HfApi, repo_id: str, tag: str, commit: str) -> bool:
+    tags = api.list_repo_refs(repo_id).tags
+    return any(each.name == tag and each.target_commit == commit for each in tags)
 
 
 def _done(repo_id: str, published: Published) -> str:
@@ -195,13 +202,14 @@ def _done(repo_id: str, published: Published) -> str:
 def _known_to_hub(api: HfApi, content: Content, tell: Callable[[str], None]) -> Content:
     """The content with the model and the texts that the Hub has, and no others."""
     trainings = [sae.training for sae in content.facts.saes.values()]
-    models = {content.base_model or training.model for training in trainings}
+    models = {content.facts.base_model or training.model for training in trainings}
     model = known_model(api, models.pop()) if len(models) == 1 else None
     if model is not None and model.gated:
         tell(f"{model.id} is gated: who uses its SAEs has to accept its terms on the Hub.")
     texts = sorted({training.dataset for training in trainings if training.dataset})
     datasets = [found for text in texts if (found := known_dataset(api, text))]
-    return replace(content, base_model=model.id if model else None, datasets=datasets)
+    known = {"base_model": model.id if model else None, "datasets": datasets}
+    return replace(content, facts=content.facts.model_copy(update=known))
 
 
 def _propose(api: HfApi, target: Target, gathered: Gathered) -> Proposal:

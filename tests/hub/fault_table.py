@@ -23,8 +23,9 @@ from rich.console import Console
 from rich.table import Table
 
 from sae_lens_c2r.errors import UserError
-from sae_lens_c2r.hub.plan import PlannedFile
-from sae_lens_c2r.hub.publish import publish
+from sae_lens_c2r.hub.gather import Gathered, gather
+from sae_lens_c2r.hub.upload import Target, send
+from tests.evaluation.planted import plant_sae
 from tests.hub.server import TOKEN, Fault, LoopbackHub, Seen, serving
 
 REPO = "me/saes"
@@ -58,72 +59,65 @@ class Row:
     commits: int
 
 
-def files(folder: Path) -> list[PlannedFile]:
-    """Two SAEs and a card, so small that they are sent in no time."""
-    weights = folder / "sae_weights.safetensors"
-    weights.write_bytes(b"weights" * 100)
-    other = folder / "other.safetensors"
-    other.write_bytes(b"others" * 100)
-    return [
-        PlannedFile.of("README.md", b"---\nlibrary_name: saelens\n---\n# SAEs\n"),
-        PlannedFile.of("a/cfg.json", b"{}"),
-        PlannedFile.of("a/sae_weights.safetensors", weights),
-        PlannedFile.of("b/cfg.json", b"{}"),
-        PlannedFile.of("b/sae_weights.safetensors", other),
-    ]
+def two_saes(folder: Path) -> Gathered:
+    """Two SAEs and what is known of them, checked once for all uploads."""
+    for seed, sae_id in enumerate("ab"):
+        plant_sae(folder / "saes" / sae_id, d_in=8, seed=seed)
+    return gather([folder / "saes"], REPO, scratch=folder / "scratch")
 
 
-def state(hub: LoopbackHub, wanted: list[PlannedFile]) -> str:
+def state(hub: LoopbackHub, saes: Gathered) -> str:
     """What there is of an upload on the branch."""
     repo = hub.repos.get(REPO)
     found = repo.history()[0].files if repo and "main" in repo.branches else {}
-    there = [file.path_in_repo in found for file in wanted]
+    wanted = [file.path_in_repo for file in saes.content.files]
+    there = [path in found for path in [*wanted, "README.md", "sae-lens-c2r.json"]]
     return "complete" if all(there) else "HALF" if any(there) else "as it was"
 
 
-def upload(hub: LoopbackHub, wanted: list[PlannedFile]) -> str:
+def upload(hub: LoopbackHub, saes: Gathered) -> str:
     """Upload; what is said of it."""
+    api, target = HfApi(hub.endpoint, token=TOKEN), Target(REPO, tag="v1")
     try:
-        publish(HfApi(hub.endpoint, token=TOKEN), REPO, lambda _: wanted, message="Two SAEs")
+        send(api, saes, target, agree=lambda _: True, check_published=False)
     except UserError as error:
         return "TOLD THE TOKEN" if TOKEN in str(error) else "failed"
     return "succeeded"
 
 
-def requests_of_an_upload(folder: Path) -> list[Seen]:
+def requests_of_an_upload(saes: Gathered) -> list[Seen]:
     """The requests of one that meets no fault."""
     with TemporaryDirectory() as storage, serving(Path(storage)) as hub:
-        assert upload(hub, files(folder)) == "succeeded"
+        assert upload(hub, saes) == "succeeded"
         return hub.log
 
 
-def at_request(number: int, fault: Fault) -> Callable[[Seen], Fault | None]:
-    """That fault at that request, and none at others."""
-    return lambda seen: fault if seen.number == number else None
-
-
-def rows(folder: Path) -> Iterator[Row]:
+def rows(saes: Gathered) -> Iterator[Row]:
     """Every request with every fault."""
-    for seen in requests_of_an_upload(folder):
+    for seen in requests_of_an_upload(saes):
         for name, fault in FAULTS.items():
             with TemporaryDirectory() as storage, serving(Path(storage)) as hub:
-                wanted, at = files(folder), seen.number
-                hub.fault = lambda each, at=at, fault=fault: (
-                    fault if each.number == at else None
-                )  # type: ignore[misc]
-                outcome = upload(hub, wanted)
-                after = state(hub, wanted)
+                hub.fault = at_request(seen.number, fault)
+                outcome = upload(hub, saes)
+                after = state(hub, saes)
                 hub.fault = lambda _: None
-                upload(hub, wanted)
-                titles = [commit.title for commit in hub.repos[REPO].history()]
+                upload(hub, saes)
+                repo = hub.repos[REPO]
+                titles = [commit.title for commit in repo.history()]
+                tagged = repo.tags.get("v1") == repo.history()[0].oid
                 yield Row(
                     f"{seen.number + 1}. {seen.method} {_short(seen.path)}",
                     name,
                     outcome,
                     after,
-                    state(hub, wanted),
-                    titles.count("Two SAEs"),
+                    state(hub, saes) + (", tagged" if tagged else ""),
+                    titles.count("Add 2 SAEs"),
                 )
+
+
+def at_request(number: int, fault: Fault) -> Callable[[Seen], Fault | None]:
+    """That fault at that request, and none at others."""
+    return lambda seen: fault if seen.number == number else None
 
 
 def _short(path: str) -> str:
@@ -137,7 +131,7 @@ def main() -> None:
     time.sleep = lambda _: None  # the client's pauses between repetitions
     set_client_factory(lambda: httpx2.Client(timeout=0.2, follow_redirects=True))
     with TemporaryDirectory() as folder:
-        found = list(rows(Path(folder)))
+        found = list(rows(two_saes(Path(folder))))
     if "--json" in sys.argv:
         print(json.dumps([asdict(row) for row in found]))
         return

@@ -35,6 +35,12 @@ def send_all(api: HfApi, gathered: Gathered, target: Target | None = None, **opt
     return send(api, gathered, target or Target(REPO), **options)
 
 
+def knowing(gathered: Gathered, **facts: Any) -> Gathered:
+    content = gathered.content
+    changed = replace(content, facts=content.facts.model_copy(update=facts))
+    return replace(gathered, content=changed)
+
+
 def text(hub: LoopbackHub, path: str, branch: str = "main") -> str:
     content = hub.repos[REPO].history(branch)[0].files[path].content
     assert content is not None
@@ -223,19 +229,22 @@ def test_what_the_hub_does_not_have_is_left_out(
 def test_a_gated_model_is_told(hub: LoopbackHub, api: HfApi, gathered_as: Gather) -> None:
     said: list[str] = []
     gathered = gathered_as("a")
-    content = replace(gathered.content, base_model="gemma-2-2b")
-    send_all(api, replace(gathered, content=content), tell=said.append)
+    send_all(api, knowing(gathered, base_model="gemma-2-2b"), tell=said.append)
     assert any("google/gemma-2-2b is gated" in line for line in said)
     assert "base_model: google/gemma-2-2b" in text(hub, README)
 
 
-def test_the_licence_is_the_repositorys(api: HfApi, gathered_as: Gather) -> None:
-    gathered = gathered_as("a")
-    mit = replace(gathered, content=replace(gathered.content, license="mit"))
-    send_all(api, mit)
-    assert send_all(api, gathered).sent == 0
-    other = replace(gathered, content=replace(gathered.content, license="apache-2.0"))
-    assert "`license` should be what README.md says, mit" in refused(api, other)
+def test_the_licence_is_the_repositorys(
+    hub: LoopbackHub, api: HfApi, gathered_as: Gather
+) -> None:
+    send_all(api, knowing(gathered_as("a"), license="mit"))
+    assert "license: mit" in text(hub, README)
+    assert send_all(api, gathered_as("a")).sent == 0
+    send_all(api, knowing(gathered_as("b", "c"), license="apache-2.0"))  # of their release
+    assert json.loads(text(hub, FACTS))["license"] == "mit"
+    asked = replace(gathered_as("a").content, license="apache-2.0")
+    message = refused(api, replace(gathered_as("a"), content=asked))
+    assert "`license` should be what README.md says, mit" in message
 
 
 def test_what_comes_back_wrong_is_told(
