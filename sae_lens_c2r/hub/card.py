@@ -72,8 +72,8 @@ def render(
         planned=False,
         repo_id=facts.repo_id,
         example=first_id,
-        hook_name=first.training.hook_name,
-        model=first.training.model,
+        hook_name=_code(first.training.hook_name or ""),
+        model=text(first.training.model or ""),
         d_in=first.d_in,
         saes=sae_table(facts),
         penalties=_penalties(facts),
@@ -231,14 +231,16 @@ def _how_measured(name: str, evaluation: Evaluation) -> str:
             on = _text_of(evaluation.text or _ITS_OWN)
             said += f", on {on}"
         settings = ", ".join(
-            f"`{key} = {_code(value)}`" for key, value in sorted(evaluation.settings.items())
+            f"`{_code(f'{key} = {value}')}`"
+            for key, value in sorted(evaluation.settings.items())
         )
         said += f"; {settings}" if settings else ""
-    return f"{said}. By {_versions(evaluation.versions)}, on {text(evaluation.device or '?')}."
+    return f"{said}.{_circumstances(evaluation.versions, evaluation.device)}"
 
 
 def _code(value: Any) -> str:
-    return str(value).replace("`", "'")
+    """A value that is no markup between backticks."""
+    return " ".join(str(value).replace("`", "'").split())
 
 
 def _text_of(name: str) -> str:
@@ -259,7 +261,8 @@ def _training(facts: Facts) -> Iterator[str]:
 def _trained(training: Training) -> str:
     parts = []
     if training.model or training.hook_name:
-        parts.append(f"activations of {training.model or '?'} at `{training.hook_name}`")
+        model, hook_name = text(training.model or "?"), _code(training.hook_name or "?")
+        parts.append(f"activations of {model} at `{hook_name}`")
     if training.dataset:
         rows = f" in rows of {training.context_size:,} tokens" if training.context_size else ""
         parts.append(f"on {_text_of(training.dataset)}{rows}")
@@ -268,12 +271,15 @@ def _trained(training: Training) -> str:
         steps = f" in {training.steps:,} steps" if training.steps else ""
         parts.append(f"{training.samples:,} {unit}{steps}")
     said = ", ".join(parts) or "nothing was recorded of the data"
-    where = f" On {text(training.device)}" if training.device else ""
-    if training.versions:
-        by = f"by {_versions(training.versions)}"
-        where = f"{where}, {by}" if where else f" {by[0].upper()}{by[1:]}"
-    return f"{said[0].upper()}{said[1:]}.{where}{'.' if where else ''}"
+    circumstances = _circumstances(training.versions, training.device)
+    return f"{said[0].upper()}{said[1:]}.{circumstances}"
+
+
+def _circumstances(versions: Mapping[str, str], device: str | None) -> str:
+    by = [_versions(versions)] if versions else []
+    on = [f"on {text(device)}"] if device else []
+    return f" By {', '.join([*by, *on])}." if by else f" O{on[0][1:]}." if on else ""
 
 
 def _versions(versions: Mapping[str, str]) -> str:
-    return ", ".join(f"{text(name)} {text(number)}" for name, number in versions.items())
+    return ", ".join(f"{text(name)} {text(versions[name])}" for name in sorted(versions))

@@ -8,6 +8,7 @@ from sae_lens.registry import SAE_CLASS_REGISTRY
 
 from sae_lens_c2r.errors import UserError
 from sae_lens_c2r.hub.collect import LocalSAE
+from sae_lens_c2r.hub.record import read_object
 from sae_lens_c2r.hub.redact import refuse_secrets
 from sae_lens_c2r.hub.weights_file import WeightsFile
 
@@ -25,8 +26,7 @@ def check(sae: LocalSAE) -> WeightsFile:
         UserError: If its config or its weights are not those of an SAE of SAELens's, or seem
             to hold a secret.
     """
-    config = read_config(sae.config)
-    refuse_secrets(sae.config, json.dumps(config, ensure_ascii=False))
+    config = read_object(sae.config)
     architecture = config.get("architecture")
     if architecture not in SAE_CLASS_REGISTRY:
         raise UserError(
@@ -65,27 +65,6 @@ def check(sae: LocalSAE) -> WeightsFile:
         if tensor.name == "W_dec" and largest == 0:
             raise UserError(f"{sae.weights}: `W_dec` should not be 0 everywhere.")
     return weights
-
-
-def read_config(path: Path) -> dict[str, Any]:
-    """Read a `cfg.json`.
-
-    Args:
-        path: The file.
-
-    Returns:
-        Its content.
-
-    Raises:
-        UserError: If it is no JSON object.
-    """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} should be JSON. {error}") from None
-    if not isinstance(content, dict):
-        raise UserError(f"{path} should be an object of JSON. Found {type(content).__name__}.")
-    return content
 
 
 def _positive(config: dict[str, Any], key: str, path: Path) -> int:

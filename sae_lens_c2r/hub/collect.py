@@ -1,6 +1,5 @@
 """Which SAEs are to be published, and which of the files beside them."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,16 +7,22 @@ from pathlib import Path
 from typing import Any
 
 from sae_lens import SAE, TrainingSAE
-from sae_lens.constants import SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME
+from sae_lens.constants import (
+    ACTIVATION_SCALER_CFG_FILENAME,
+    SAE_CFG_FILENAME,
+    SAE_WEIGHTS_FILENAME,
+)
 from torch import Tensor
 
 from sae_lens_c2r.errors import UserError
 from sae_lens_c2r.hub.probe import probe_inputs, trained_contributions
+from sae_lens_c2r.hub.record import Record, read_object, read_record
 from sae_lens_c2r.hub.weights_file import WeightsFile
 from sae_lens_c2r.sources import Source, inference_form, is_training_form
 from sae_lens_c2r.training.record import RECORD
 
 SAE_ID = re.compile(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)*", re.ASCII)
+_READ = (SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME, RECORD, ACTIVATION_SCALER_CFG_FILENAME)
 _ID_LENGTH = 200
 
 
@@ -28,13 +33,13 @@ class LocalSAE:
     Args:
         sae_id: Its folder on the Hub.
         folder: Its folder here, in SAELens's inference form.
-        record: What training wrote of it, if it was `sae-lens-c2r train`.
+        record: What training wrote of it, if it was ours.
         trained: What its training form encodes `probe_inputs` as, if it had to be converted.
     """
 
     sae_id: str
     folder: Path
-    record: dict[str, Any] | None = None
+    record: Record | None = None
     trained: Tensor | None = None
 
     @property
@@ -153,18 +158,14 @@ def _in_folder(path: Path) -> list[tuple[str, Path]]:
 
 
 def _check_links(folder: Path, root: Path) -> None:
-    for path in (folder, folder / SAE_CFG_FILENAME, folder / SAE_WEIGHTS_FILENAME):
+    for path in (folder, *(folder / name for name in _READ)):
         if not path.resolve().is_relative_to(root.resolve()):
             raise UserError(f"A link should not lead out of {root}. Found {path}.")
 
 
 def _collected(sae_id: str, folder: Path, converted: Path) -> LocalSAE:
-    record = None
-    if (folder / RECORD).is_file():
-        try:
-            record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise UserError(f"{folder / RECORD} should be JSON. {error}") from None
+    read_object(folder / SAE_CFG_FILENAME)  # before anything trusts it
+    record = read_record(folder)
     if not is_training_form(folder):
         return LocalSAE(sae_id, folder, record)
     sae = Source(str(folder), folder).load("cpu")

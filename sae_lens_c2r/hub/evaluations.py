@@ -14,6 +14,7 @@ from sae_lens_c2r.evaluation.identity import weights_sha256
 from sae_lens_c2r.evaluation.results import GATHERED, read_gathered
 from sae_lens_c2r.evaluation.weights import weights_result
 from sae_lens_c2r.hub.collect import LocalSAE
+from sae_lens_c2r.hub.redact import refuse_secrets
 from sae_lens_c2r.hub.weights_file import WeightsFile
 from sae_lens_c2r.inspection.measures import inspect_sae
 from sae_lens_c2r.sources import Source
@@ -52,6 +53,7 @@ def evaluations_by_weights(files: list[Path]) -> dict[str, dict[str, Any]]:
     """
     found: dict[str, dict[str, Any]] = {}
     for path in files:
+        refuse_secrets(path, path.read_bytes())
         for sae in read_gathered(path)["saes"]:
             of_sae = found.setdefault(sae["weights_sha256"], {})
             for name, evaluation in sae["evaluations"].items():

@@ -11,11 +11,12 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sae_lens_c2r.errors import UserError
+from sae_lens_c2r.hub.record import Record, first_of
 from sae_lens_c2r.hub.redact import keep_harmless, refuse_secrets
 
 FACTS = "sae-lens-c2r.json"
 FORMAT = 1
-Number = Annotated[float, Field(allow_inf_nan=False)]
+Number = Annotated[float, Field(allow_inf_nan=False, strict=True)]
 _COEFFICIENTS = ("c2r", "ort")
 
 
@@ -155,10 +156,8 @@ def read_facts(content: str | bytes, *, name: str) -> Facts:
     try:
         facts = Facts.model_validate_json(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
         raise UserError(
-            f"{name} should be written by `sae-lens-c2r upload`. `{key}`: {first['msg']}."
+            f"{name} should be written by `sae-lens-c2r upload`. {first_of(error)}"
         ) from None
     if facts.format != FORMAT:
         raise UserError(f"{name} should be of format {FORMAT}. Found {facts.format}.")
@@ -169,7 +168,7 @@ def facts_of(
     config: Mapping[str, Any],
     *,
     weights_sha256: str,
-    record: Mapping[str, Any] | None,
+    record: Record | None,
     evaluations: Mapping[str, Any],
 ) -> SAEFacts:
     """Gather what is known of an SAE.
@@ -194,7 +193,7 @@ def facts_of(
         "d_in": config["d_in"],
         "d_sae": config["d_sae"],
         "options": metadata.get("training_architecture_details") or {},
-        "training": _training(metadata, record or {}),
+        "training": _training(metadata, record or Record()),
         "evaluations": {
             name: {key: each[key] for key in Evaluation.model_fields if key in each}
             for name, each in evaluations.items()
@@ -205,30 +204,20 @@ def facts_of(
     try:
         return SAEFacts.model_validate(kept)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
         raise UserError(
-            f"What is known of an SAE should be as we write it. `{key}`: {first['msg']}."
+            f"What is known of an SAE should be as we write it. {first_of(error)}"
         ) from None
 
 
-def _training(metadata: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
-    release = record.get("release") or {}
-    source = release.get("language_model") or {}
+def _training(metadata: Mapping[str, Any], record: Record) -> dict[str, Any]:
     coefficients = {
-        name: metadata[f"{name}_effective_coefficient"]
-        for name in _COEFFICIENTS
-        if metadata.get(f"{name}_effective_coefficient") is not None
+        name: metadata.get(f"{name}_effective_coefficient") for name in _COEFFICIENTS
     }
     return {
-        "model": source.get("hub_id") or metadata.get("model_name"),
+        "model": record.model.hub_id or metadata.get("model_name"),
         "hook_name": metadata.get("hook_name"),
-        "dataset": source.get("dataset") or metadata.get("dataset_path"),
-        "context_size": source.get("context_size") or metadata.get("context_size"),
+        "dataset": record.model.dataset or metadata.get("dataset_path"),
+        "context_size": record.model.context_size or metadata.get("context_size"),
         "effective_coefficients": coefficients,
-        **{
-            key: record[key]
-            for key in ("samples", "steps", "device", "versions")
-            if key in record
-        },
+        **record.model_dump(include={"samples", "steps", "device", "versions"}),
     }

@@ -13,6 +13,7 @@ from sae_lens_c2r.hub.content import Content
 from sae_lens_c2r.hub.evaluations import evaluations_by_weights, find_evaluations
 from sae_lens_c2r.hub.facts import Facts
 from sae_lens_c2r.hub.prepare import PreparedSAE, prepare
+from sae_lens_c2r.hub.record import RecordedRelease
 from sae_lens_c2r.release import Release
 
 SAEs = Sequence[Path] | Mapping[str, SAE[Any] | TrainingSAE[Any]]
@@ -73,14 +74,14 @@ def gather(
         evaluations=evaluations_by_weights([evaluation] if evaluation else measured),
         tell=tell,
     )
-    recorded = _common([sae.record.get("release") if sae.record else None for sae in collected])
-    said = release.model_dump(mode="json") if release else recorded or {}
-    source = said.get("language_model") or {}
+    said = RecordedRelease.model_validate(release.model_dump(mode="json")) if release else None
+    said = said or _common([sae.record.release for sae in collected if sae.record])
+    said = said or RecordedRelease()
     facts = Facts(
         repo_id=repo_id,
-        description=said.get("description"),
-        license=license or said.get("license"),
-        base_model=source.get("hub_id"),
+        description=said.description,
+        license=license or said.license,
+        base_model=said.language_model.hub_id if said.language_model else None,
         saes={sae.sae_id: sae.facts for sae in prepared},
     )
     files = [file for sae in prepared for file in sae.files]
@@ -90,7 +91,7 @@ def gather(
 def _in_release(sae: LocalSAE, release: Release) -> LocalSAE:
     """The SAE by its id in a release: as training recorded it, or as its folder is called."""
     known = [spec.sae_id for spec in release.saes()]
-    recorded = sae.record.get("sae_id") if sae.record else None
+    recorded = sae.record.sae_id if sae.record else None
     for sae_id in (recorded, sae.sae_id):
         if sae_id in known:
             return replace(sae, sae_id=sae_id)
@@ -100,5 +101,6 @@ def _in_release(sae: LocalSAE, release: Release) -> LocalSAE:
     )
 
 
-def _common(values: Sequence[Any]) -> Any:
-    return values[0] if all(value == values[0] for value in values) else None
+def _common(releases: Sequence[RecordedRelease | None]) -> RecordedRelease | None:
+    """What all SAEs say of their release, if they say the same."""
+    return releases[0] if releases and releases.count(releases[0]) == len(releases) else None

@@ -12,12 +12,13 @@ from sae_lens.constants import SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME
 from torch import Tensor
 
 from sae_lens_c2r.errors import UserError
-from sae_lens_c2r.hub.check import check, read_config
+from sae_lens_c2r.hub.check import check
 from sae_lens_c2r.hub.collect import LocalSAE
 from sae_lens_c2r.hub.evaluations import evaluations_of
 from sae_lens_c2r.hub.facts import SAEFacts, facts_of
 from sae_lens_c2r.hub.plan import PlannedFile
 from sae_lens_c2r.hub.probe import agree, contributions, probe_inputs
+from sae_lens_c2r.hub.record import read_object
 from sae_lens_c2r.hub.redact import redact
 from sae_lens_c2r.without_us import encode_without_us
 
@@ -69,7 +70,7 @@ def prepare(
     for number, sae in enumerate(saes, start=1):
         tell(f"Checking {sae.sae_id}, {number} of {len(saes)}.")
         weights = check(sae)
-        redacted = redact(read_config(sae.config))
+        redacted = redact(read_object(sae.config))
         config = json.dumps(redacted.config, indent=1).encode() + b"\n"
         folder = staged / sae.sae_id
         folder.mkdir(parents=True)

@@ -19,6 +19,7 @@ from safetensors.torch import load_file, save_file
 from sae_lens_c2r.errors import UserError
 from sae_lens_c2r.hub.check import check
 from sae_lens_c2r.hub.collect import LocalSAE, check_id, collect, collect_saes
+from sae_lens_c2r.hub.record import Record
 from sae_lens_c2r.hub.redact import find_secrets, redact
 from sae_lens_c2r.hub.weights_file import WeightsFile
 from tests.evaluation.planted import plant_sae
@@ -55,7 +56,7 @@ def test_saes_go_by_their_folders(tmp_path: Path, folder: Path) -> None:
     (tmp_path / "saes" / "b" / "training.json").write_text('{"steps": 3}')
     found = collect([tmp_path / "saes"], converted=tmp_path / "converted")
     assert [sae.sae_id for sae in found] == ["b", "layer_1/a"]
-    assert found[0].record == {"steps": 3}
+    assert found[0].record == Record(steps=3)
     assert [sae.sae_id for sae in collect([folder], converted=tmp_path)] == ["a"]
     assert not (tmp_path / "converted").exists()
 

@@ -1,0 +1,205 @@
+"""SAEs are seen to load in plain SAELens, and to encode as they were trained."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sae_lens import SAE
+from sae_lens.training.activation_scaler import ActivationScaler
+from safetensors.torch import load_file, save_file
+
+from sae_lens_c2r.errors import UserError
+from sae_lens_c2r.hub import prepare as prepare_module
+from sae_lens_c2r.hub.collect import LocalSAE, collect
+from sae_lens_c2r.hub.gather import gather
+from sae_lens_c2r.hub.probe import agree, probe_inputs
+from sae_lens_c2r.hub.refusals import explained
+from sae_lens_c2r.hub.weights_file import WeightsFile
+from sae_lens_c2r.registry import find_release, read_release
+from sae_lens_c2r.sources import Source
+from sae_lens_c2r.without_us import Encoded, encode_without_us
+from tests.architectures.training import make_sae
+from tests.evaluation.planted import plant_sae
+from tests.hub.test_files import SECRETS, training_sae
+from tests.strategies import ARCHITECTURES
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """One SAE of every architecture, in memory, gathered at once."""
+    saes = {}
+    for name in ARCHITECTURES:
+        saes[name] = make_sae(name)
+        with torch.no_grad():
+            if "topk_threshold" in saes[name].state_dict():
+                saes[name].topk_threshold.fill_(0.3)
+            saes[name].W_dec.mul_(1.7)  # norms that are to be folded
+    scratch = tmp_path_factory.mktemp("scratch")
+    return saes, gather(saes, "me/saes", scratch=scratch), scratch
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_every_architecture_is_published_as_it_was_trained(
+    trained: Any, architecture: str
+) -> None:
+    _, gathered, _ = trained
+    sae = next(sae for sae in gathered.saes if sae.sae_id == architecture)
+    assert sae.facts.trained_as == architecture
+    assert (sae.feature_acts.to_dense() > 0).any()
+    assert sae.facts.evaluations["weights"].metrics["composition"] > 0
+
+
+def test_a_process_without_us_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another encoding than the training form's, or none at all, stops everything."""
+    sae = training_sae("batchtopk_c2r")
+    with torch.no_grad():
+        sae.topk_threshold.fill_(0.3)
+    sae.save_model(tmp_path / "a")
+
+    def spoilt(change: Any) -> Any:
+        def encode(requests: Any, **_: Any) -> list[Encoded]:
+            found = encode_without_us(requests)
+            return [Encoded(change(each.feature_acts), each.sha256) for each in found]
+
+        return encode
+
+    for number, (change, reason) in enumerate(
+        [
+            (lambda acts: acts * 1.01, "in its inference form as in its training form"),
+            (lambda acts: acts.roll(1, dims=1), "in its inference form as in its training"),
+            (lambda acts: acts * 0, "should have latents that fire"),
+            (lambda acts: acts / 0, "should encode as finite numbers"),
+        ]
+    ):
+        monkeypatch.setattr(prepare_module, "encode_without_us", spoilt(change))
+        with pytest.raises(UserError, match=reason):
+            gather([tmp_path / "a"], "me/saes", scratch=tmp_path / f"scratch-{number}")
+
+
+def test_thresholds_that_let_nothing_fire_are_refused(tmp_path: Path) -> None:
+    folder = plant_sae(tmp_path / "a", d_in=8)
+    weights = load_file(folder / "sae_weights.safetensors")
+    weights["threshold"] += 1e9
+    save_file(weights, folder / "sae_weights.safetensors")
+    with pytest.raises(UserError, match="is its threshold right"):
+        gather([folder], "me/saes", scratch=tmp_path / "scratch")
+
+
+def test_what_saelens_does_not_load_is_told_in_a_line(tmp_path: Path) -> None:
+    folder = plant_sae(tmp_path / "a", d_in=8)
+    weights = load_file(folder / "sae_weights.safetensors")
+    save_file({**weights, "other": torch.ones(3)}, folder / "sae_weights.safetensors")
+    with pytest.raises(UserError, match="cannot be loaded") as error:
+        gather([folder], "me/saes", scratch=tmp_path / "scratch")
+    assert "\n" not in str(error.value)
+
+
+def test_a_checkpoints_scaling_is_folded(tmp_path: Path) -> None:
+    """SAELens folds it at the end of a training; a checkpoint has it beside the weights."""
+    sae = training_sae("batchtopk_c2r")
+    with torch.no_grad():
+        sae.topk_threshold.fill_(0.001)
+    sae.save_model(tmp_path / "a")
+    ActivationScaler(scaling_factor=0.25).save(str(tmp_path / "a" / "activation_scaler.json"))
+    [collected] = collect([tmp_path / "a"], converted=tmp_path / "converted")
+    inputs = 4 * torch.randn(32, 8)
+    sae.fold_activation_norm_scaling_factor(0.25)
+    sae.save_inference_model(tmp_path / "folded")
+    expected = SAE.load_from_disk(tmp_path / "folded").encode(inputs)
+    assert (expected > 0).any()
+    torch.testing.assert_close(SAE.load_from_disk(collected.folder).encode(inputs), expected)
+    loaded = Source("a", tmp_path / "a").load_for_inference("cpu")
+    torch.testing.assert_close(loaded.encode(inputs), expected)
+
+
+def test_a_probe_is_of_the_saes_own_rows(tmp_path: Path) -> None:
+    folder = plant_sae(tmp_path / "a", d_in=8)
+    inputs = probe_inputs(WeightsFile.open(folder / "sae_weights.safetensors"))
+    assert inputs.shape == (64, 8)
+    acts = SAE.load_from_disk(folder).encode(inputs)
+    assert (acts > 0).any(dim=1).sum() > 50
+    assert agree(acts, acts * (1 + 1e-5))
+    assert not agree(acts, acts * 1.01)
+    assert not agree(acts, acts[:, :-1])
+
+
+def gather_one(tmp_path: Path, record: Any = None, **options: Any) -> Any:
+    folder = plant_sae(tmp_path / "saes" / "a", d_in=8)
+    if record is not None:
+        (folder / "training.json").write_text(json.dumps(record))
+    return gather([tmp_path / "saes"], "me/saes", scratch=tmp_path / "scratch", **options)
+
+
+def test_training_is_told_without_this_machine(tmp_path: Path) -> None:
+    record = {
+        "release": {
+            "description": "What they are for.",
+            "license": "mit",
+            "language_model": {"hub_id": "google/gemma-2-2b", "dataset": "/home/me/texts"},
+        },
+        "samples": 2048,
+        "steps": 2,
+        "device": "cuda (NVIDIA H200)",
+        "versions": {"torch": "2.13.0"},
+        "git_revision": "abc",
+        "host": "my-machine",
+    }
+    facts = gather_one(tmp_path, record).content.facts
+    assert (facts.description, facts.license) == ("What they are for.", "mit")
+    assert facts.base_model == "google/gemma-2-2b"
+    training = facts.saes["a"].training
+    assert (training.samples, training.steps, training.model) == (2048, 2, "google/gemma-2-2b")
+    assert "/home/me" not in facts.to_json()
+    assert "my-machine" not in facts.to_json()
+
+
+@pytest.mark.parametrize(("secret", "kind"), SECRETS.items())
+def test_a_secret_in_any_file_stops_everything(tmp_path: Path, secret: str, kind: str) -> None:
+    for number, record in enumerate(
+        [
+            {"device": secret},
+            {"release": {"description": secret}},
+            {"versions": {"torch": secret}},
+            {"elsewhere": secret},
+        ]
+    ):
+        with pytest.raises(UserError, match=kind) as error:
+            gather_one(tmp_path / str(number), record)
+        assert secret not in str(error.value)
+
+
+def test_what_evaluate_measured_is_found(tmp_path: Path) -> None:
+    folder = plant_sae(tmp_path / "saes" / "a", d_in=8)
+    sae = Source("a", folder).load_for_inference("cpu")
+    from sae_lens_c2r.evaluation.identity import weights_sha256
+
+    measured = {"metrics": {"composition": 0.125, "chance_composition": 0.5}}
+    entry = {"weights_sha256": weights_sha256(sae), "name": "a"}
+    content = {"format": 1, "saes": [{**entry, "evaluations": {"weights": measured}}]}
+    path = tmp_path / "saes" / "evaluation" / "evaluation.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(content))
+    gathered = gather([tmp_path / "saes"], "me/saes", scratch=tmp_path / "scratch")
+    found = gathered.content.facts.saes["a"].evaluations["weights"].metrics
+    assert found["composition"] == 0.125
+    content["saes"][0]["evaluations"]["weights"] = {"metrics": {"composition": 0.25}}
+    (tmp_path / "saes" / "evaluation.json").write_text(json.dumps(content))
+    with pytest.raises(UserError, match="should not disagree"):
+        gather([tmp_path / "saes"], "me/saes", scratch=tmp_path / "again")
+
+
+def test_a_release_gives_the_ids(tmp_path: Path) -> None:
+    release = read_release(find_release("minilm-layer-3"))
+    sae_id = "layer_3/width_24k/ort_k32"
+    gathered = gather_one(tmp_path, {"sae_id": sae_id}, release=release)
+    assert list(gathered.content.facts.saes) == [sae_id]
+    assert gathered.content.facts.license == "apache-2.0"
+    with pytest.raises(UserError, match="should be one of layer_3/width_24k/batchtopk_k32"):
+        gather_one(tmp_path / "other", {"sae_id": "nothing"}, release=release)
+
+
+def test_an_unknown_error_is_a_sentence() -> None:
+    assert explained(ValueError("x\n y"), "me/saes") == "ValueError: x y"
+    assert LocalSAE("a", Path("x")).config == Path("x/cfg.json")
