@@ -244,7 +244,7 @@ FAULTS = [
     Fault(
         "neighbours not restored",
         "training/long_run.py",
-        "trainer.sae.neighbor_search.restore(",
+        "trainer.sae.restore_penalties(",
         "print(",
     ),
     Fault(

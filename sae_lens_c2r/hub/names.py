@@ -32,7 +32,7 @@ def check_names(
         validate_repo_id(repo_id)
     except HFValidationError as error:
         raise UserError(f"`repo-id` should be like org/name. {error}") from None
-    if repo_id.count("/") != 1:
+    if repo_id.count("/") != 1 or not repo_id.isascii():
         raise UserError(f"`repo-id` should be like org/name. Found {repo_id!r}.")
     for name, value in (("revision", revision), ("tag", tag)):
         whole = value is None or (_REVISION.fullmatch(value) and ".." not in value)

@@ -1,5 +1,6 @@
 """When a penalty is applied, what is logged of it, and that a resumed run goes on alike."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -192,3 +193,28 @@ def test_bad_options_are_named(option: str, value: object, error: type, says: st
 def test_the_backbone_still_checks_its_own_options() -> None:
     with pytest.raises(ValueError, match="normalize_activations"):
         make_config("batchtopk_c2r", normalize_activations="sometimes")
+
+
+def test_what_the_coefficients_came_to_is_saved(tmp_path: Path) -> None:
+    sae = make_sae("ort_c2r")
+    sae.save_inference_model(tmp_path / "untrained")
+    metrics = sae.training_forward_pass(step_input(sae)).metrics
+    sae.save_inference_model(tmp_path / "trained")
+    said = [
+        json.loads((tmp_path / name / "cfg.json").read_text())["metadata"]
+        for name in ("untrained", "trained")
+    ]
+    for name in ("c2r", "ort"):
+        key = f"{name}_effective_coefficient"
+        assert key not in said[0]
+        assert said[1][key] == float(metrics[key]) > 0
+
+
+def test_an_sae_that_is_resumed_shows_what_it_has_shown() -> None:
+    sae, resumed = make_sae("ort_c2r"), make_sae("ort_c2r")
+    sae.training_forward_pass(step_input(sae))
+    resumed.restore_penalties(sae.penalty_state())
+    shown = [each.training_forward_pass(step_input(each, 1)).metrics for each in (sae, resumed)]
+    ours = [key for key in shown[0] if key.startswith(("c2r_", "ort_"))]
+    assert len(ours) == 6
+    assert [shown[0][key] for key in ours] == [shown[1][key] for key in ours]
