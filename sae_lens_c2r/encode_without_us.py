@@ -12,6 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+sys.path.pop(0)  # this folder: its modules have names that others may have, too
 sys.modules["sae_lens_c2r"] = None  # type: ignore[assignment]  # `import sae_lens_c2r` fails
 
 from huggingface_hub import hf_hub_download, snapshot_download  # noqa: E402
@@ -26,16 +27,16 @@ def load(request: dict[str, str]) -> tuple[SAE[Any], dict[str, str]]:
     sae: SAE[Any]
     if "folder" in request:
         folder = Path(request["folder"])
-        sae = SAE.load_from_disk(folder)
+        sae = SAE.load_from_disk(folder, dtype="float32")
     elif "commit" in request:
         patterns = f"{request['sae_id']}/*"
         root = snapshot_download(
             request["repo_id"], revision=request["commit"], allow_patterns=patterns
         )
         folder = Path(root) / request["sae_id"]
-        sae = SAE.load_from_disk(folder)
+        sae = SAE.load_from_disk(folder, dtype="float32")
     else:
-        sae = SAE.from_pretrained(request["repo_id"], request["sae_id"])
+        sae = SAE.from_pretrained(request["repo_id"], request["sae_id"], dtype="float32")
         folder = Path(
             hf_hub_download(request["repo_id"], f"{request['sae_id']}/{FILES[0]}")
         ).parent
@@ -52,5 +53,5 @@ def _sha256(path: Path) -> str:
 
 for request in json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")):
     sae, digests = load(request)
-    feature_acts = sae.encode(load_file(request["inputs"])["sae_in"].to(sae.dtype)).detach()
+    feature_acts = sae.encode(load_file(request["inputs"])["sae_in"]).detach()
     save_file({"feature_acts": feature_acts}, request["outputs"], metadata=digests)

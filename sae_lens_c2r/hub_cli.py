@@ -121,6 +121,7 @@ def upload(
     console.print("Loading SAELens ...")
     from sae_lens_c2r.hub.upload import Target
     from sae_lens_c2r.hub.upload import upload as upload_all
+    from sae_lens_c2r.training.stopping import stop_requests
 
     def agree(proposal: "Proposal") -> bool:
         _show(proposal, console, public=public)
@@ -134,16 +135,18 @@ def upload(
         return typer.confirm("Send this?")
 
     try:
-        published = upload_all(
-            saes,
-            Target(repo_id, revision=revision, tag=tag, create_pr=create_pr, public=public),
-            agree=agree,
-            release=_read(release),
-            evaluation=evaluation,
-            license=license,
-            check_published=not no_verify,
-            tell=lambda line: console.print(line, markup=False, soft_wrap=True),
-        )
+        target = Target(repo_id, revision, tag=tag, create_pr=create_pr, public=public)
+        with stop_requests():
+            published = upload_all(
+                saes,
+                target,
+                agree=agree,
+                release=_read(release),
+                evaluation=evaluation,
+                license=license,
+                check_published=not no_verify,
+                tell=lambda line: console.print(line, markup=False, soft_wrap=True),
+            )
     except (UserError, ReleaseError) as error:
         fail(str(error))
     except KeyboardInterrupt as interrupted:
@@ -221,6 +224,8 @@ def _show(proposal: "Proposal", console: Console, *, public: bool) -> None:
     from rich.syntax import Syntax
     from rich.table import Table
 
+    from sae_lens_c2r.hub.tables import printable
+
     plan = proposal.plan
     visible = public if plan.private is None else not plan.private
     console.print(
@@ -241,6 +246,8 @@ def _show(proposal: "Proposal", console: Console, *, public: bool) -> None:
     console.print(table)
     console.print(f"{plan.size / 1e6:,.1f} MB; {plan.unchanged} files are there already.")
     for sae_id, keys in proposal.removed.items():
-        console.print(f"Left out of {sae_id}/cfg.json: {', '.join(keys)}", markup=False)
+        left_out = ", ".join(map(repr, keys))
+        console.print(f"Left out of {sae_id}/cfg.json: {left_out}", markup=False)
     if proposal.card_diff:
-        console.print(Syntax(proposal.card_diff, "diff", background_color="default"))
+        diff = printable(proposal.card_diff)
+        console.print(Syntax(diff, "diff", background_color="default", word_wrap=True))

@@ -161,10 +161,16 @@ def is_training_form(folder: Path) -> bool:
     Raises:
         UserError: If its config is no object.
     """
-    config = json.loads((folder / SAE_CFG_FILENAME).read_text(encoding="utf-8"))
+    path = folder / SAE_CFG_FILENAME
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path} should be JSON. {error}") from None
     if not isinstance(config, dict):
-        raise UserError(f"{folder / SAE_CFG_FILENAME} should be an object of JSON.")
+        raise UserError(f"{path} should be an object of JSON.")
     architecture = config.get("architecture")
-    return architecture in SAE_TRAINING_CLASS_REGISTRY and (
-        architecture not in SAE_CLASS_REGISTRY or "decoder_init_norm" in config
+    return (
+        isinstance(architecture, str)
+        and architecture in SAE_TRAINING_CLASS_REGISTRY
+        and (architecture not in SAE_CLASS_REGISTRY or "decoder_init_norm" in config)
     )

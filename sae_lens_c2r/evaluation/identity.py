@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from huggingface_hub.utils.sha import sha_fileobj
-from sae_lens import SAE
+from sae_lens import SAE, SAEConfig
 
 
 def weights_sha256(sae: SAE[Any]) -> str:
@@ -26,16 +26,16 @@ def weights_sha256(sae: SAE[Any]) -> str:
     return digest.hexdigest()
 
 
-def config_sha256(sae: SAE[Any]) -> str:
+def config_sha256(cfg: SAEConfig) -> str:
     """Which config this is.
 
     Args:
-        sae: The SAE.
+        cfg: The config.
 
     Returns:
         SHA-256 of its fields, without where it was loaded to and by which version.
     """
-    config = dict(sae.cfg.to_dict())
+    config = dict(cfg.to_dict())
     config["metadata"] = dict(config.get("metadata") or {})
     config.pop("device", None)
     config["metadata"].pop("sae_lens_version", None)

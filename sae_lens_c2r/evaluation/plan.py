@@ -140,7 +140,7 @@ def plan(source: Source, options: Options, *, on_error: Callable[[str], None]) -
         UserError: If the SAE cannot be loaded, or says too little of itself.
     """
     sae = source.load_for_inference(options.device)
-    of_weights = Asked(weights_sha256(sae), config_sha256(sae), WEIGHTS, None, None, {}, {})
+    of_weights = Asked(weights_sha256(sae), config_sha256(sae.cfg), WEIGHTS, None, None, {}, {})
     about = About(
         asked=of_weights,
         name=source.name,

@@ -194,7 +194,7 @@ def read_gathered(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_bytes())
         version, saes = content["format"], content["saes"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(
             f"{path} should be written by `sae-lens-c2r evaluate`. "
             f"{type(error).__name__}: {error}"

@@ -46,7 +46,7 @@ def _run(request_file: Path) -> None:
 
     request = Request.read(request_file)
     sae = request.source.load_for_inference(request.device)
-    loaded = weights_sha256(sae), config_sha256(sae)
+    loaded = weights_sha256(sae), config_sha256(sae.cfg)
     if loaded != (request.asked.weights_sha256, request.asked.config_sha256):
         raise UserError(f"{request.source.name} has changed since the evaluation was planned.")
     sae.cfg.metadata.model_name = request.model

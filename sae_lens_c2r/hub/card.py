@@ -12,13 +12,15 @@ from jinja2 import Environment
 from sae_lens_c2r.errors import UserError
 from sae_lens_c2r.evaluation.catalog import SAE_LENS, WEIGHTS
 from sae_lens_c2r.hub.facts import FACTS, Evaluation, Facts, Training
-from sae_lens_c2r.hub.readme import BEGIN, END, set_metadata
+from sae_lens_c2r.hub.readme import BEGIN, END, TASK, set_metadata
 from sae_lens_c2r.hub.tables import (
     PENALTIES,
     Measured,
+    code,
     measured,
     measurement_table,
     planned_table,
+    printable,
     sae_table,
     text,
 )
@@ -63,16 +65,16 @@ def render(
         ModelCardData(
             library_name="saelens",
             license=facts.license,
-            base_model=facts.base_model,
+            base_model=_one_or_all(facts.base_models),
             datasets=facts.datasets or None,
             tags=_tags(facts),
         ),
         title=facts.repo_id.rpartition("/")[2],
-        description=facts.description,
+        description=printable(facts.description or ""),
         planned=False,
         repo_id=facts.repo_id,
         example=first_id,
-        hook_name=_code(first.training.hook_name or ""),
+        hook_name=code(first.training.hook_name or ""),
         model=text(first.training.model or ""),
         d_in=first.d_in,
         saes=sae_table(facts),
@@ -82,7 +84,7 @@ def render(
         pictures=pictures or {},
         training="\n".join(f"- {line}" for line in _training(facts)),
         license=facts.license,
-        base_model=facts.base_model,
+        base_models=facts.base_models,
     )
     return _with_model_index(card, numbers)
 
@@ -126,7 +128,7 @@ def render_planned(release: Release, *, template: str | None = None) -> str:
         pictures={},
         training="\n".join(f"- {line}" for line in lines),
         license=release.license,
-        base_model=base_model,
+        base_models=[base_model] if base_model else [],
     )
 
 
@@ -145,7 +147,10 @@ def _card(template: str | None, data: ModelCardData, **values: Any) -> str:
         facts_file=FACTS,
         **values,
     )
-    return re.sub(r"\n{3,}", "\n\n", str(card)).rstrip() + "\n"
+    rendered = str(card).replace("\r\n", "\n")
+    if rendered.count("<!-- sae-lens-c2r:") != 2:
+        raise UserError("A card should have our marks once. What it says has such a mark, too.")
+    return re.sub(r"\n{3,}", "\n\n", rendered).rstrip() + "\n"
 
 
 def _refuse_numbers(template: str) -> None:
@@ -156,6 +161,10 @@ def _refuse_numbers(template: str) -> None:
                 "A card's template should have no number: they come from evaluations. Found "
                 f"{number[0]}."
             )
+
+
+def _one_or_all(names: list[str]) -> str | list[str] | None:
+    return names[0] if len(names) == 1 else names or None
 
 
 def _tags(facts: Facts) -> list[str]:
@@ -174,7 +183,7 @@ def _with_model_index(card: str, numbers: Sequence[Measured]) -> str:
         name = _dataset(each)
         result = EvalResult(
             task_type="feature-extraction",
-            task_name="sparse autoencoder",
+            task_name=TASK,
             dataset_type=re.sub(r"[^\w./-]+", "-", name),
             dataset_name=name,
             metric_type=re.sub(r"[^a-z0-9]+", "_", each.column.title.lower()).strip("_"),
@@ -231,16 +240,11 @@ def _how_measured(name: str, evaluation: Evaluation) -> str:
             on = _text_of(evaluation.text or _ITS_OWN)
             said += f", on {on}"
         settings = ", ".join(
-            f"`{_code(f'{key} = {value}')}`"
+            f"`{code(f'{key} = {value}')}`"
             for key, value in sorted(evaluation.settings.items())
         )
         said += f"; {settings}" if settings else ""
     return f"{said}.{_circumstances(evaluation.versions, evaluation.device)}"
-
-
-def _code(value: Any) -> str:
-    """A value that is no markup between backticks."""
-    return " ".join(str(value).replace("`", "'").split())
 
 
 def _text_of(name: str) -> str:
@@ -261,7 +265,7 @@ def _training(facts: Facts) -> Iterator[str]:
 def _trained(training: Training) -> str:
     parts = []
     if training.model or training.hook_name:
-        model, hook_name = text(training.model or "?"), _code(training.hook_name or "?")
+        model, hook_name = text(training.model or "?"), code(training.hook_name or "?")
         parts.append(f"activations of {model} at `{hook_name}`")
     if training.dataset:
         rows = f" in rows of {training.context_size:,} tokens" if training.context_size else ""

@@ -4,12 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sae_lens.registry import SAE_CLASS_REGISTRY
+from sae_lens import BatchTopKTrainingSAE
+from sae_lens.registry import SAE_CLASS_REGISTRY, SAE_TRAINING_CLASS_REGISTRY
 
 from sae_lens_c2r.errors import UserError
 from sae_lens_c2r.hub.collect import LocalSAE
+from sae_lens_c2r.hub.leaks import refuse_secrets
 from sae_lens_c2r.hub.record import read_object
-from sae_lens_c2r.hub.redact import refuse_secrets
 from sae_lens_c2r.hub.weights_file import WeightsFile
 
 
@@ -28,23 +29,32 @@ def check(sae: LocalSAE) -> WeightsFile:
     """
     config = read_object(sae.config)
     architecture = config.get("architecture")
-    if architecture not in SAE_CLASS_REGISTRY:
+    if not isinstance(architecture, str) or architecture not in SAE_CLASS_REGISTRY:
         raise UserError(
             f"{sae.config}: `architecture` should be one that SAELens loads. "
             f"Found {architecture}."
         )
     weights = WeightsFile.open(sae.weights)
-    refuse_secrets(sae.weights, json.dumps(weights.metadata, ensure_ascii=False))
+    if weights.metadata not in ({}, {"format": "pt"}):
+        refuse_secrets(sae.weights, json.dumps(weights.metadata, ensure_ascii=False))
+        raise UserError(
+            f"{sae.weights} should have no metadata in its header, which would be published. "
+            f"Found {', '.join(weights.metadata)}."
+        )
     d_in, d_sae = (_positive(config, key, sae.config) for key in ("d_in", "d_sae"))
+    metadata = config.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    d_out = metadata.get("d_out") or config.get("d_out") or d_in
     shapes = {
         "W_enc": (d_in, d_sae),
-        "W_dec": (d_sae, d_in),
-        "b_dec": (d_in,),
+        "W_dec": (d_sae, d_out),
+        "b_dec": (d_out,),
         "b_enc": (d_sae,),
         "threshold": (d_sae,),
     }
     for name in ("W_enc", "W_dec"):
-        if name not in weights.tensors and architecture != "matching_pursuit":
+        exempt = name == "W_enc" and architecture == "matching_pursuit"
+        if name not in weights.tensors and not exempt:
             raise UserError(f"{sae.weights} should have `{name}`.")
     for tensor in weights.tensors.values():
         expected = shapes.get(tensor.name, tensor.shape)
@@ -64,7 +74,19 @@ def check(sae: LocalSAE) -> WeightsFile:
             largest = max(largest, piece.abs().max().item())
         if tensor.name == "W_dec" and largest == 0:
             raise UserError(f"{sae.weights}: `W_dec` should not be 0 everywhere.")
+        learned = _learns_threshold(metadata.get("training_architecture"))
+        if tensor.name == "threshold" and largest == 0 and learned:
+            raise UserError(
+                f"{sae.weights}: `threshold` should have been learned. It is 0 everywhere."
+            )
     return weights
+
+
+def _learns_threshold(architecture: object) -> bool:
+    """Whether an SAE is of the BatchTopK family, whose threshold is learned."""
+    if not isinstance(architecture, str) or architecture not in SAE_TRAINING_CLASS_REGISTRY:
+        return False
+    return issubclass(SAE_TRAINING_CLASS_REGISTRY[architecture][0], BatchTopKTrainingSAE)
 
 
 def _positive(config: dict[str, Any], key: str, path: Path) -> int:

@@ -1,6 +1,5 @@
 """Which SAEs are to be published, and which of the files beside them."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,18 +11,18 @@ from sae_lens.constants import (
     SAE_CFG_FILENAME,
     SAE_WEIGHTS_FILENAME,
 )
+from safetensors import SafetensorError
 from torch import Tensor
 
 from sae_lens_c2r.errors import UserError
+from sae_lens_c2r.hub.names import check_id, refuse_nested
 from sae_lens_c2r.hub.probe import probe_inputs, trained_contributions
 from sae_lens_c2r.hub.record import Record, read_object, read_record
 from sae_lens_c2r.hub.weights_file import WeightsFile
 from sae_lens_c2r.sources import Source, inference_form, is_training_form
 from sae_lens_c2r.training.record import RECORD
 
-SAE_ID = re.compile(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)*", re.ASCII)
 _READ = (SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME, RECORD, ACTIVATION_SCALER_CFG_FILENAME)
-_ID_LENGTH = 200
 
 
 @dataclass(frozen=True)
@@ -80,12 +79,7 @@ def collect(paths: Sequence[Path], *, converted: Path) -> list[LocalSAE]:
     if not found:
         shown = ", ".join(map(str, paths))
         raise UserError(f"There should be a folder with a {SAE_CFG_FILENAME}. Found {shown}.")
-    for inner in found:
-        for outer in found:
-            if inner.startswith(f"{outer}/"):
-                raise UserError(
-                    f"An SAE should not lie in another one's folder. Found {inner} in {outer}."
-                )
+    refuse_nested(found)
     return [_collected(sae_id, found[sae_id], converted) for sae_id in sorted(found)]
 
 
@@ -122,30 +116,11 @@ def _convert(sae: SAE[Any] | TrainingSAE[Any], folder: Path) -> Tensor | None:
     return trained_contributions(sae, inputs).to_sparse()
 
 
-def check_id(sae_id: str) -> str:
-    """Refuse an id that is no folder on the Hub.
-
-    Args:
-        sae_id: The id.
-
-    Returns:
-        The same.
-
-    Raises:
-        UserError: If it is not fit.
-    """
-    if not SAE_ID.fullmatch(sae_id) or len(sae_id) > _ID_LENGTH:
-        raise UserError(
-            "An SAE's id should be folders of letters, digits, `_`, `-` and `.`, at most "
-            f"{_ID_LENGTH} characters. Found {sae_id!r}."
-        )
-    return sae_id
-
-
 def _in_folder(path: Path) -> list[tuple[str, Path]]:
     if not path.is_dir():
         raise UserError(f"An SAE should be a folder. Found {path}.")
-    folders = sorted(config.parent for config in path.rglob(SAE_CFG_FILENAME))
+    found = (config for config in path.rglob(SAE_CFG_FILENAME) if config.is_file())
+    folders = sorted(config.parent for config in found)
     pairs = []
     for folder in folders:
         inside = folder.relative_to(path)
@@ -159,7 +134,11 @@ def _in_folder(path: Path) -> list[tuple[str, Path]]:
 
 def _check_links(folder: Path, root: Path) -> None:
     for path in (folder, *(folder / name for name in _READ)):
-        if not path.resolve().is_relative_to(root.resolve()):
+        try:
+            inside = path.resolve().is_relative_to(root.resolve())
+        except (OSError, RuntimeError):  # it leads to itself
+            inside = False
+        if not inside:
             raise UserError(f"A link should not lead out of {root}. Found {path}.")
 
 
@@ -169,5 +148,9 @@ def _collected(sae_id: str, folder: Path, converted: Path) -> LocalSAE:
     if not is_training_form(folder):
         return LocalSAE(sae_id, folder, record)
     sae = Source(str(folder), folder).load("cpu")
-    trained = _convert(sae, converted / sae_id)
+    try:
+        trained = _convert(sae, converted / sae_id)
+    except (RuntimeError, SafetensorError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"{folder}: has no inference form. {reason}") from error
     return LocalSAE(sae_id, converted / sae_id, record, trained)

@@ -7,10 +7,11 @@ from functools import lru_cache
 from sae_lens_c2r.errors import UserError
 from sae_lens_c2r.hub.card import render
 from sae_lens_c2r.hub.facts import FACTS, Facts, read_facts
+from sae_lens_c2r.hub.leaks import refuse_secrets
+from sae_lens_c2r.hub.names import refuse_nested
 from sae_lens_c2r.hub.pictures import pictures
 from sae_lens_c2r.hub.plan import PlannedFile, Read
 from sae_lens_c2r.hub.readme import Readme, merged
-from sae_lens_c2r.hub.redact import refuse_secrets
 
 README, FIGURES = "README.md", "figures"
 
@@ -22,12 +23,10 @@ class Content:
     Args:
         facts: What is known of the SAEs.
         files: Their files.
-        license: What was asked for; otherwise the repository's `README.md` has the last word.
     """
 
     facts: Facts
     files: Sequence[PlannedFile] = ()
-    license: str | None = None
 
     def joined_with(self, read: Read) -> list[PlannedFile]:
         """The files that the repository is to hold.
@@ -45,7 +44,8 @@ class Content:
         facts = self.facts
         if known is not None:
             facts = read_facts(known, name=FACTS).joined(facts)
-        _refuse_nested(facts)
+        facts = read_facts(facts.to_json(), name=FACTS)  # as a later upload will read them
+        refuse_nested(facts.saes)
         existing = _text(read(README))
         license = self._license(existing) or facts.license
         facts = facts.model_copy(update={"license": license})
@@ -65,10 +65,10 @@ class Content:
         said = Readme.read(existing).metadata.get("license") if existing else None
         if not isinstance(said, str):
             return None
-        if self.license is not None and said != self.license:
+        if self.facts.license is not None and said != self.facts.license:
             raise UserError(
-                f"`license` should be what {README} says, {said}, or be left out. Found "
-                f"{self.license}."
+                f"`license` should be that of {README} in the repository, {said}, which "
+                f"`--license {said}` confirms. Found {self.facts.license}."
             )
         return said
 
@@ -86,14 +86,3 @@ def _text(content: bytes | None) -> str | None:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise UserError(f"{README} of the repository should be UTF-8. {error}") from None
-
-
-def _refuse_nested(facts: Facts) -> None:
-    """Raise where an SAE would lie in another one's folder."""
-    for inner in facts.saes:
-        for outer in facts.saes:
-            if inner.startswith(f"{outer}/"):
-                raise UserError(
-                    f"An SAE should not lie in another one's folder. Found {inner}, and in the "
-                    f"repository or beside it {outer}."
-                )

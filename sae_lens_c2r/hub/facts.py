@@ -9,13 +9,16 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import from_json
 
 from sae_lens_c2r.errors import UserError
+from sae_lens_c2r.hub.leaks import is_plain, keep_plain, refuse_secrets
+from sae_lens_c2r.hub.names import check_id
 from sae_lens_c2r.hub.record import Record, first_of
-from sae_lens_c2r.hub.redact import keep_harmless, refuse_secrets
 
 FACTS = "sae-lens-c2r.json"
 FORMAT = 1
+Count = Annotated[int, Field(ge=0, lt=2**63)]
 Number = Annotated[float, Field(allow_inf_nan=False, strict=True)]
 _COEFFICIENTS = ("c2r", "ort")
 
@@ -64,9 +67,9 @@ class Training(_Strict):
     model: str | None = None
     hook_name: str | None = None
     dataset: str | None = None
-    context_size: int | None = None
-    samples: int | None = None
-    steps: int | None = None
+    context_size: Count | None = None
+    samples: Count | None = None
+    steps: Count | None = None
     device: str | None = None
     versions: dict[str, str] = {}
     effective_coefficients: dict[str, Number] = {}
@@ -89,11 +92,23 @@ class SAEFacts(_Strict):
     weights_sha256: str
     architecture: str
     trained_as: str | None = None
-    d_in: int
-    d_sae: int
+    d_in: Count
+    d_sae: Count
     options: dict[str, Any] = {}
     training: Training = Training()
     evaluations: dict[str, Evaluation] = {}
+
+    def is_the_same_as(self, other: "SAEFacts") -> bool:
+        """Whether what was measured of one is true of the other.
+
+        Args:
+            other: Another SAE.
+
+        Returns:
+            Whether they have the same weights, and use them alike.
+        """
+        of = ("weights_sha256", "architecture", "options")
+        return all(getattr(self, name) == getattr(other, name) for name in of)
 
 
 class Facts(_Strict):
@@ -104,7 +119,7 @@ class Facts(_Strict):
         repo_id: The repository.
         description: What they are for.
         license: Of their weights, as the Hub spells it.
-        base_model: The model that they encode, as the Hub calls it; `None` if it has none.
+        base_models: The models that they encode, as the Hub calls them.
         datasets: The texts that the Hub has.
         saes: The SAEs by their ids.
     """
@@ -113,7 +128,7 @@ class Facts(_Strict):
     repo_id: str
     description: str | None = None
     license: str | None = None
-    base_model: str | None = None
+    base_models: list[str] = []
     datasets: list[str] = []
     saes: Annotated[dict[str, SAEFacts], Field(min_length=1)]
 
@@ -122,14 +137,14 @@ class Facts(_Strict):
         saes = {**self.saes, **later.saes}
         for sae_id, before in self.saes.items():
             now = saes[sae_id]
-            if now.weights_sha256 == before.weights_sha256:  # what was measured still holds
+            if now.is_the_same_as(before):  # what was measured still holds
                 evaluations = {**before.evaluations, **now.evaluations}
                 saes[sae_id] = now.model_copy(update={"evaluations": evaluations})
         return Facts(
             repo_id=later.repo_id,
             description=later.description or self.description,
             license=later.license or self.license,
-            base_model=later.base_model or self.base_model,
+            base_models=sorted({*self.base_models, *later.base_models}),
             datasets=sorted({*self.datasets, *later.datasets}),
             saes=dict(sorted(saes.items())),
         )
@@ -154,13 +169,19 @@ def read_facts(content: str | bytes, *, name: str) -> Facts:
         UserError: If it is not such a file, or of a later format.
     """
     try:
-        facts = Facts.model_validate_json(content)
+        said = from_json(content)
+    except ValueError as error:
+        raise UserError(f"{name} should be JSON. {error}") from None
+    if isinstance(said, dict) and said.get("format", FORMAT) != FORMAT:
+        raise UserError(f"{name} should be of format {FORMAT}. Found {said['format']}.")
+    try:
+        facts = Facts.model_validate(said)
     except ValidationError as error:
         raise UserError(
             f"{name} should be written by `sae-lens-c2r upload`. {first_of(error)}"
         ) from None
-    if facts.format != FORMAT:
-        raise UserError(f"{name} should be of format {FORMAT}. Found {facts.format}.")
+    for sae_id in facts.saes:
+        check_id(sae_id)
     return facts
 
 
@@ -194,12 +215,9 @@ def facts_of(
         "d_sae": config["d_sae"],
         "options": metadata.get("training_architecture_details") or {},
         "training": _training(metadata, record or Record()),
-        "evaluations": {
-            name: {key: each[key] for key in Evaluation.model_fields if key in each}
-            for name, each in evaluations.items()
-        },
     }
-    kept = keep_harmless(told)
+    kept = keep_plain(told)
+    kept["evaluations"] = {name: _evaluation(each) for name, each in evaluations.items()}
     refuse_secrets("what is known of an SAE", json.dumps(kept, ensure_ascii=False))
     try:
         return SAEFacts.model_validate(kept)
@@ -207,6 +225,18 @@ def facts_of(
         raise UserError(
             f"What is known of an SAE should be as we write it. {first_of(error)}"
         ) from None
+
+
+def _evaluation(said: Mapping[str, Any]) -> dict[str, Any]:
+    """What is said of an evaluation; what it read here is told from what it read elsewhere."""
+    told = {key: said[key] for key in Evaluation.model_fields if key in said}
+    for key in ("model", "text"):
+        if told.get(key) is not None and not is_plain(told[key]):
+            told[key] = f"a {key} that is not public"
+    metrics = told.pop("metrics", None)
+    if isinstance(metrics, dict):  # numbers that are not finite are refused, not left out
+        metrics = {key: value for key, value in metrics.items() if is_plain(key)}
+    return {**keep_plain(told), "metrics": metrics}
 
 
 def _training(metadata: Mapping[str, Any], record: Record) -> dict[str, Any]:

@@ -10,8 +10,14 @@ from sae_lens import SAE, TrainingSAE
 from sae_lens_c2r.errors import UserError
 from sae_lens_c2r.hub.collect import LocalSAE, collect, collect_saes
 from sae_lens_c2r.hub.content import Content
-from sae_lens_c2r.hub.evaluations import evaluations_by_weights, find_evaluations
+from sae_lens_c2r.hub.evaluations import (
+    evaluations_here,
+    find_evaluations,
+    read_evaluations,
+)
 from sae_lens_c2r.hub.facts import Facts
+from sae_lens_c2r.hub.leaks import is_plain, refuse_places
+from sae_lens_c2r.hub.names import check_names
 from sae_lens_c2r.hub.prepare import PreparedSAE, prepare
 from sae_lens_c2r.hub.record import RecordedRelease
 from sae_lens_c2r.release import Release
@@ -60,32 +66,39 @@ def gather(
     Raises:
         UserError: If one of them is not fit to be published.
     """
+    check_names(repo_id=repo_id, license=license)
     if isinstance(saes, Mapping):
         collected = collect_saes(saes, converted=scratch / "converted")
-        measured = find_evaluations([])
+        files: list[Path] = []
     else:
         collected = collect(saes, converted=scratch / "converted")
-        measured = find_evaluations(list(saes))
+        files = find_evaluations(list(saes))
     if release is not None:
         collected = [_in_release(sae, release) for sae in collected]
-    prepared = prepare(
-        collected,
-        staged=scratch / "staged",
-        evaluations=evaluations_by_weights([evaluation] if evaluation else measured),
-        tell=tell,
-    )
-    said = RecordedRelease.model_validate(release.model_dump(mode="json")) if release else None
-    said = said or _common([sae.record.release for sae in collected if sae.record])
-    said = said or RecordedRelease()
+    measured = read_evaluations([evaluation] if evaluation else files)
+    if evaluation is None:
+        measured = {**evaluations_here(tell), **measured}
+    prepared = prepare(collected, staged=scratch / "staged", evaluations=measured, tell=tell)
+    said = _said_of_release(release, collected)
+    hub_id = said.language_model.hub_id if said.language_model else None
+    check_names(repo_id=repo_id, license=license or said.license)
+    refuse_places("The release's description", said.description or "")
     facts = Facts(
         repo_id=repo_id,
         description=said.description,
         license=license or said.license,
-        base_model=said.language_model.hub_id if said.language_model else None,
+        base_models=[hub_id] if hub_id and is_plain(hub_id) and "/" in hub_id else [],
         saes={sae.sae_id: sae.facts for sae in prepared},
     )
-    files = [file for sae in prepared for file in sae.files]
-    return Gathered(prepared, Content(facts, files, license))
+    files_to_send = [file for sae in prepared for file in sae.files]
+    return Gathered(prepared, Content(facts, files_to_send))
+
+
+def _said_of_release(release: Release | None, saes: Sequence[LocalSAE]) -> RecordedRelease:
+    """What is known of the SAEs' release."""
+    if release is not None:
+        return RecordedRelease.model_validate(release.model_dump(mode="json"))
+    return _common([sae.record.release for sae in saes if sae.record]) or RecordedRelease()
 
 
 def _in_release(sae: LocalSAE, release: Release) -> LocalSAE:

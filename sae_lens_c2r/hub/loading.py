@@ -8,7 +8,7 @@ from sae_lens import SAE
 from sae_lens.constants import SAE_CFG_FILENAME
 
 from sae_lens_c2r.errors import UserError
-from sae_lens_c2r.hub.collect import check_id
+from sae_lens_c2r.hub.names import check_id
 
 
 def load(

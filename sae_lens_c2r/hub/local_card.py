@@ -9,7 +9,6 @@ from sae_lens_c2r.evaluation.results import write_text
 from sae_lens_c2r.hub.card import render_planned
 from sae_lens_c2r.hub.content import README, Content
 from sae_lens_c2r.hub.gather import gather
-from sae_lens_c2r.hub.names import check_names
 from sae_lens_c2r.release import Release
 
 
@@ -43,7 +42,6 @@ def write_card(
     repo_id = repo_id or (release.repo_id if release else None)
     if repo_id is None:
         raise UserError("`repo-id` should be given, like org/name, where there is no release.")
-    check_names(repo_id=repo_id, license=license)
     with TemporaryDirectory(prefix="sae-lens-c2r-") as scratch:
         gathered = gather(
             saes,

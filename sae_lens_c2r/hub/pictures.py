@@ -11,6 +11,7 @@ from sae_lens_c2r.figures import COLORS
 from sae_lens_c2r.hub.facts import Facts, SAEFacts
 
 _L0, _VARIANCE = "sparsity.l0", "reconstruction_quality.explained_variance"
+_COMPOSITION, _CHANCE = "composition", "chance_composition"
 _DPI = 160
 
 
@@ -37,7 +38,7 @@ def _max_cosines(facts: Facts) -> Figure | None:
     for sae in facts.saes.values():
         weights = sae.evaluations.get(WEIGHTS)
         counts = max_cosine_counts(weights.metrics) if weights else None
-        if weights is None or counts is None:
+        if weights is None or not counts or not sum(counts):
             continue
         kind = _kind(sae)
         edges = [i / len(counts) for i in range(len(counts) + 1)]
@@ -50,7 +51,7 @@ def _max_cosines(facts: Facts) -> Figure | None:
             alpha=0.6 if len(facts.saes) <= 3 else 1.0,
         )
         labeled.add(kind)
-        chance.add(weights.metrics["chance_composition"])
+        chance |= {weights.metrics[_CHANCE]} if _CHANCE in weights.metrics else set()
     if not labeled:
         return None
     for number, level in enumerate(sorted(chance)):
@@ -87,9 +88,9 @@ def _trade_off(facts: Facts) -> Figure | None:
 def _points(facts: Facts, name: str) -> Iterator[tuple[str, float, float, float]]:
     for sae in facts.saes.values():
         weights, found = sae.evaluations.get(WEIGHTS), sae.evaluations.get(name)
-        if weights and found and {_L0, _VARIANCE} <= found.metrics.keys():
-            values = found.metrics[_L0], found.metrics[_VARIANCE]
-            yield (_kind(sae), *values, weights.metrics["composition"])
+        metrics = {**found.metrics, **weights.metrics} if found and weights else {}
+        if {_L0, _VARIANCE, _COMPOSITION} <= metrics.keys():
+            yield _kind(sae), metrics[_L0], metrics[_VARIANCE], metrics[_COMPOSITION]
 
 
 def _kind(sae: SAEFacts) -> str:

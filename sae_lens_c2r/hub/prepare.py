@@ -14,7 +14,7 @@ from torch import Tensor
 from sae_lens_c2r.errors import UserError
 from sae_lens_c2r.hub.check import check
 from sae_lens_c2r.hub.collect import LocalSAE
-from sae_lens_c2r.hub.evaluations import evaluations_of
+from sae_lens_c2r.hub.evaluations import Identity, evaluations_of
 from sae_lens_c2r.hub.facts import SAEFacts, facts_of
 from sae_lens_c2r.hub.plan import PlannedFile
 from sae_lens_c2r.hub.probe import agree, contributions, probe_inputs
@@ -48,7 +48,7 @@ def prepare(
     saes: Sequence[LocalSAE],
     *,
     staged: Path,
-    evaluations: Mapping[str, dict[str, Any]],
+    evaluations: Mapping[Identity, dict[str, Any]],
     tell: Callable[[str], None] = lambda _: None,
 ) -> list[PreparedSAE]:
     """Check SAEs and bring them into the form in which they are published.
@@ -56,7 +56,7 @@ def prepare(
     Args:
         saes: The SAEs.
         staged: A folder for that form.
-        evaluations: What was measured, as of `evaluations_by_weights`.
+        evaluations: What was measured, as of `read_evaluations`.
         tell: Told of what is done.
 
     Returns:
@@ -71,7 +71,7 @@ def prepare(
         tell(f"Checking {sae.sae_id}, {number} of {len(saes)}.")
         weights = check(sae)
         redacted = redact(read_object(sae.config))
-        config = json.dumps(redacted.config, indent=1).encode() + b"\n"
+        config = json.dumps(redacted.config, indent=1, allow_nan=False).encode() + b"\n"
         folder = staged / sae.sae_id
         folder.mkdir(parents=True)
         (folder / SAE_CFG_FILENAME).write_bytes(config)
@@ -116,8 +116,9 @@ def _check_encoding(sae: LocalSAE, folder: Path, inputs: Tensor, feature_acts: T
         )
     if sae.trained is None:
         return
-    found = contributions(feature_acts, SAE.load_from_disk(folder))
-    if not agree(found, sae.trained.to_dense()):
+    published: SAE[Any] = SAE.load_from_disk(folder)
+    found = contributions(feature_acts, published)
+    if not agree(found, sae.trained.to_dense(), dtype=published.dtype):
         share = torch.isclose(found, sae.trained.to_dense(), rtol=1e-3).float().mean()
         raise UserError(
             f"{sae.sae_id} should encode in its inference form as in its training form. "

@@ -1,5 +1,6 @@
 """The batch by which forms of one SAE are compared: what was trained, is saved, comes back."""
 
+import copy
 from typing import Any
 
 import torch
@@ -11,8 +12,11 @@ from sae_lens_c2r.hub.weights_file import WeightsFile
 
 _ROWS = 64
 _SCALES = 14  # decoder rows of lengths 1 to 2 ** 13: some latents fire, whatever the threshold
-_TOLERANCE = 1e-3
-_ROWS_ON_THE_EDGE = 3  # rounding may put an activation at its threshold on either side
+# How far rows may be from each other, relative to their norms, and how many may be farther:
+# rounding may put an activation at its threshold on either side. Folding the decoder's norms
+# rounds once more, which in 16 bits is coarse.
+_TOLERANCE = {torch.float32: (1e-3, 3), torch.float64: (1e-3, 3)}
+_COARSE = (0.1, 16)
 
 
 def probe_inputs(weights: WeightsFile) -> Tensor:
@@ -27,11 +31,14 @@ def probe_inputs(weights: WeightsFile) -> Tensor:
     """
     with safe_open(weights.path, framework="pt") as file:
         rows = file.get_slice("W_dec")
-        d_sae, d_in = rows.get_shape()
+        d_sae, d_out = rows.get_shape()
         latents = torch.linspace(0, d_sae - 1, _ROWS).long().tolist()
         directions = torch.stack([rows[i].float() for i in latents])
-        b_dec = torch.zeros(d_in)
-        if "b_dec" in weights.tensors:
+        if "W_enc" in weights.tensors and weights.tensors["W_enc"].shape[0] != d_out:
+            columns = file.get_slice("W_enc")  # of a transcoder, which has two spaces
+            directions = torch.stack([columns[:, i].float() for i in latents])
+        b_dec = torch.zeros(directions.shape[1])
+        if "b_dec" in weights.tensors and weights.tensors["b_dec"].shape == b_dec.shape:
             b_dec = file.get_tensor("b_dec").float()
     lengths = 2.0 ** (torch.arange(_ROWS) % _SCALES)
     return b_dec + lengths[:, None] * torch.nn.functional.normalize(directions, dim=1)
@@ -50,7 +57,8 @@ def trained_contributions(sae: TrainingSAE[Any], inputs: Tensor) -> Tensor:
         Each latent's activation in units of unit decoder rows, shape ``[batch, d_sae]``: they
         are the same before and after SAELens folds the rows' norms.
     """
-    feature_acts, hidden_pre = sae.encode_with_hidden_pre(inputs.to(sae.device, sae.dtype))
+    sae = copy.deepcopy(sae).to(torch.float32)  # as the inference form is, without overflow
+    feature_acts, hidden_pre = sae.encode_with_hidden_pre(inputs.to(sae.device))
     threshold = getattr(sae, "topk_threshold", None)
     if threshold is not None:
         fires = hidden_pre > threshold
@@ -76,18 +84,19 @@ def contributions(feature_acts: Tensor, sae: SAE[Any]) -> Tensor:
     return feature_acts.float() * sae.W_dec.norm(dim=-1).float().cpu()
 
 
-def agree(found: Tensor, expected: Tensor) -> bool:
+def agree(found: Tensor, expected: Tensor, *, dtype: torch.dtype = torch.float32) -> bool:
     """Whether two encodings of a probe batch are of the same SAE.
 
     Args:
         found: One, shape ``[batch, d_sae]``.
         expected: The other.
+        dtype: The type of the weights, if they were rounded to it in between.
 
     Returns:
         Whether all rows but very few are equal up to rounding.
     """
     if found.shape != expected.shape:
         return False
-    found, expected = found.float(), expected.float()
-    differ = (found - expected).norm(dim=1) > _TOLERANCE * expected.norm(dim=1)
-    return int(differ.sum()) <= _ROWS_ON_THE_EDGE
+    tolerance, farther = _TOLERANCE.get(dtype, _COARSE)
+    differ = (found - expected).norm(dim=1) > tolerance * expected.norm(dim=1)
+    return int(differ.sum()) <= farther

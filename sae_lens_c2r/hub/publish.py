@@ -9,7 +9,7 @@ from huggingface_hub import CommitOperationAdd, HfApi, constants
 from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
 
 from sae_lens_c2r.errors import UserError
-from sae_lens_c2r.hub.plan import Files, Plan, make_plan
+from sae_lens_c2r.hub.plan import Files, Plan, PlannedFile, make_plan
 from sae_lens_c2r.hub.refusals import MOVED, explained, status_of
 
 _ATTEMPTS = 4
@@ -94,6 +94,7 @@ def _send(
     create_pr: bool,
     tell: Callable[[str], None],
 ) -> Published:
+    _refuse_changed(plan)
     parent = plan.parent
     if not plan.repo_exists:
         tell(f"Making {plan.repo_id}, {'private' if private else 'public'}.")
@@ -107,10 +108,33 @@ def _send(
     tell(f"Sending {len(additions)} files, {plan.size / 1e6:,.1f} MB.")
     where: dict[str, Any] = {"revision": plan.revision, "create_pr": create_pr}
     _store(api, plan, additions, where)
+    for addition, file in zip(additions, plan.files, strict=True):
+        if addition.upload_info.sha256.hex() != file.sha256:
+            raise UserError(_changed(plan, file))
     commit = api.create_commit(
         plan.repo_id, additions, commit_message=message, parent_commit=parent, **where
     )
     return Published(commit.oid, commit.pr_url or commit.commit_url, len(additions))
+
+
+def _refuse_changed(plan: Plan) -> None:
+    """Raise where a file is no longer what was checked and agreed to."""
+    for file in plan.files:
+        if isinstance(file.content, bytes):
+            continue
+        try:
+            same = PlannedFile.of(file.path_in_repo, file.content) == file
+        except OSError:
+            same = False
+        if not same:
+            raise UserError(_changed(plan, file))
+
+
+def _changed(plan: Plan, file: PlannedFile) -> str:
+    return (
+        f"{unharmed(plan.repo_id, plan.revision)} {file.path_in_repo} should stay as it is "
+        "until it is sent. It has changed since it was checked."
+    )
 
 
 def _store(

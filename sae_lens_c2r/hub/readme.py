@@ -12,7 +12,8 @@ from sae_lens_c2r.errors import UserError
 
 BEGIN = "<!-- sae-lens-c2r:begin. What follows is rewritten by every upload. -->"
 END = "<!-- sae-lens-c2r:end. What follows is yours, and so is what stands above. -->"
-INDEX = "model-index"
+INDEX, TASK = "model-index", "sparse autoencoder"  # and what our results in it are of
+_LISTS = ("base_model", "datasets", "tags")  # which others add to
 _BEGIN, _END = (re.compile(f"<!-- sae-lens-c2r:{mark}\\b.*?-->") for mark in ("begin", "end"))
 _FRONT = re.compile(r"\A\s*---[ \t]*\r?\n(.*?)(?:^|\r?\n)---[ \t]*(?:\r?\n|\Z)", re.S | re.M)
 
@@ -22,12 +23,10 @@ class Readme:
     """A `README.md`.
 
     Args:
-        before: What stands before the metadata, such as the mark of its encoding.
         front: The metadata, in YAML; `None` if it has none.
         body: The rest.
     """
 
-    before: str
     front: str | None
     body: str
 
@@ -41,12 +40,11 @@ class Readme:
         Returns:
             Its parts.
         """
-        bom = "\ufeff" if content.startswith("\ufeff") else ""
-        content = content.removeprefix(bom)
+        content = content.removeprefix("\ufeff")  # with which the Hub sees no metadata
         found = _FRONT.match(content)
         if not found:
-            return cls(bom, None, content)
-        return cls(bom, found[1], content[found.end() :])
+            return cls(None, content)
+        return cls(found[1], content[found.end() :])
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -57,7 +55,7 @@ class Readme:
         """
         try:
             said = yaml.safe_load(f"{self.front or ''}\n") or {}
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
             reason = " ".join(str(error).split())
             raise UserError(f"README.md should have metadata in YAML. {reason}") from None
         if not isinstance(said, dict):
@@ -66,10 +64,10 @@ class Readme:
 
     def __str__(self) -> str:
         if self.front is None:
-            return self.before + self.body
+            return self.body
         newline = "\r\n" if "\r\n" in self.front or self.body.startswith("\r\n") else "\n"
         front = self.front.rstrip("\r\n")
-        return f"{self.before}---{newline}{front}{newline}---{newline}{self.body}"
+        return f"---{newline}{front}{newline}---{newline}{self.body}"
 
 
 def set_metadata(content: str, values: Mapping[str, Any]) -> str:
@@ -94,7 +92,7 @@ def set_metadata(content: str, values: Mapping[str, Any]) -> str:
         front = re.sub(r"\r?\n", "\r\n", front)
     if _parsed(front) != {**others, **values}:  # odd YAML, such as a single line in braces
         front = yaml_dump({**others, **values}, sort_keys=False)
-    return str(Readme(readme.before, front, readme.body))
+    return str(Readme(front, readme.body))
 
 
 def merged(existing: str | None, card: str) -> str:
@@ -128,11 +126,12 @@ def merged(existing: str | None, card: str) -> str:
             f"none of them. Found {len(begins)} and {len(ends)}."
         )
     known, new = found.metadata, ours.metadata
-    added = {key: value for key, value in new.items() if key not in known}
+    joined = {**{key: value for key, value in new.items() if key not in known}}
+    joined |= {key: _joined(known.get(key), new[key]) for key in _LISTS if key in new}
     if INDEX in new:
-        index = _joined_index(known.get(INDEX), new[INDEX])
-        added |= {INDEX: index} if index != known.get(INDEX) else {}
-    content = str(Readme(found.before, found.front, body))
+        joined[INDEX] = _joined_index(known.get(INDEX), new[INDEX])
+    added = {key: value for key, value in joined.items() if value != known.get(key)}
+    content = str(Readme(found.front, body))
     return set_metadata(content, added) if added else content
 
 
@@ -143,13 +142,34 @@ def _block(body: str) -> str:
     return body[begin.start() : end.end()]
 
 
+def _joined(known: Any, new: Any) -> Any:
+    """What a list has, and what it is to have beside that."""
+    before, after = (
+        value if isinstance(value, list) else [value] for value in (known or [], new)
+    )
+    together = before + [value for value in after if value not in before]
+    return known if together == before else new if not before else together
+
+
 def _joined_index(known: Any, new: list[dict[str, Any]]) -> list[Any]:
-    ours = {entry["name"] for entry in new}
-    others = known if isinstance(known, list) else []
-    kept = [
-        entry for entry in others if not (isinstance(entry, dict) and entry.get("name") in ours)
-    ]
-    return kept + new
+    """Our results in place of our earlier ones, among everybody else's."""
+    ours = {entry["name"]: entry for entry in new}
+    index = []
+    for entry in known if isinstance(known, list) else []:
+        name = entry.get("name") if isinstance(entry, dict) else None
+        if not isinstance(name, str) or name not in ours:
+            index.append(entry)
+            continue
+        results = entry.get("results")
+        theirs = [each for each in results if not _is_ours(each)] if results else []
+        mine = ours.pop(name)
+        index.append({**entry, "results": [*theirs, *mine["results"]]})
+    return [*index, *ours.values()]
+
+
+def _is_ours(result: Any) -> bool:
+    task = result.get("task") if isinstance(result, dict) else None
+    return isinstance(task, dict) and task.get("name") == TASK
 
 
 def _without(front: str, key: str) -> str:
@@ -169,5 +189,5 @@ def _without(front: str, key: str) -> str:
 def _parsed(front: str) -> Any:
     try:
         return yaml.safe_load(front)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, RecursionError):
         return None

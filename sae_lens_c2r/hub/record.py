@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from sae_lens_c2r.errors import UserError
-from sae_lens_c2r.hub.redact import refuse_secrets
+from sae_lens_c2r.hub.leaks import refuse_secrets
 from sae_lens_c2r.training.record import RECORD
 
 

@@ -1,14 +1,13 @@
 """What of an SAE's config leaves this machine: what is known to be harmless, and no more."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any
 
-from sae_lens.registry import SAE_CLASS_REGISTRY
+from sae_lens.registry import SAE_CLASS_REGISTRY, SAE_TRAINING_CLASS_REGISTRY
 
-from sae_lens_c2r.errors import UserError
+from sae_lens_c2r.hub.leaks import is_plain
 
 # SAELens's own and ours, which say how to use an SAE and how it was trained.
 METADATA = {
@@ -19,27 +18,11 @@ METADATA = {
     *("c2r_effective_coefficient", "ort_effective_coefficient"),
     *("l0", "num_dead_features", "is_transcoder", "hook_name_out", "d_out"),
 }
-NAMES = {"model_name", "dataset_path", "neuronpedia_id"}
-# Of these only some keys; of what an SAE was trained with, all that are plain.
-OPTIONS: dict[str, set[str]] = {
-    "model_from_pretrained_kwargs": {
-        *("revision", "dtype", "torch_dtype", "attn_implementation"),
-        *("center_writing_weights", "center_unembed", "fold_ln", "fold_value_biases"),
-    },
-    "training_architecture_details": set(),
+_MODEL_OPTIONS = {
+    *("revision", "dtype", "torch_dtype", "attn_implementation"),
+    *("center_writing_weights", "center_unembed", "fold_ln", "fold_value_biases"),
 }
-# A name on the Hub or of TransformerLens's, or one like a Neuronpedia id.
-_NAME = re.compile(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*){0,2}", re.ASCII)
-_PLACE = re.compile(r"^[/~\\]|^\.{1,2}(/|$)|^[A-Za-z]:[\\/]|://|\\|[\r\n]")
-_SECRETS = {
-    "a Hugging Face token": r"hf_[A-Za-z0-9]{20,}|api_org_[A-Za-z0-9]{20,}",
-    "an OpenAI or Anthropic key": r"sk-[A-Za-z0-9_-]{16,}",
-    "an AWS key": r"\bAKIA[0-9A-Z]{16}\b",
-    "a GitHub token": r"\bgh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{20,}",
-    "a wandb key": r"(?i)wandb[\w\"'\\ .:=-]{0,40}\b[0-9a-f]{40}\b",
-    "a private key": r"-----BEGIN [A-Z ]*PRIVATE KEY-----",
-    "a password in an address": r"\w+://[^/\s:@]+:[^/\s:@]+@",
-}
+_NEURONPEDIA = re.compile(r"[\w.-]+/[\w.-]+/[\w.-]+", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -65,88 +48,51 @@ def redact(config: Mapping[str, Any]) -> Redacted:
         The rest of it.
     """
     _, config_class = SAE_CLASS_REGISTRY[config["architecture"]]
-    known = {"architecture", *(field.name for field in fields(config_class))}
-    kept: dict[str, Any] = {}
+    known = {"architecture", *(field.name for field in fields(config_class))} - {"metadata"}
     removed: list[str] = []
-    for key, value in config.items():
-        if key == "metadata":
-            kept[key] = _redact_metadata(value if isinstance(value, dict) else {}, removed)
-        elif key in known and _is_harmless(value):
-            kept[key] = "cpu" if key == "device" else value
-        else:
-            removed.append(key)
+    others = {key: value for key, value in config.items() if key != "metadata"}
+    kept = _keep(others, known, "", removed)
+    if "device" in kept:
+        kept["device"] = "cpu"
+    metadata = config.get("metadata")
+    if isinstance(metadata, dict):
+        kept["metadata"] = _redact_metadata(metadata, removed)
     return Redacted(kept, removed)
 
 
-def keep_harmless(value: Any) -> Any:
-    """Leave out of JSON what is a path on this machine or an address.
-
-    Args:
-        value: Of JSON's types.
-
-    Returns:
-        The rest of it; `None` if it is one itself.
-    """
-    if isinstance(value, dict):
-        kept = {key: keep_harmless(each) for key, each in value.items() if _is_harmless(key)}
-        return {key: each for key, each in kept.items() if each is not None}
-    if isinstance(value, list):
-        return [each for each in map(keep_harmless, value) if each is not None]
-    return value if _is_harmless(value) else None
-
-
-def find_secrets(content: bytes | str) -> Iterator[str]:
-    """What looks like a secret.
-
-    Args:
-        content: Of a file.
-
-    Yields:
-        What each looks like, and not the secret itself.
-    """
-    text = content if isinstance(content, str) else content.decode("utf-8", errors="replace")
-    for kind, pattern in _SECRETS.items():
-        if re.search(pattern, text):
-            yield kind
-
-
-def refuse_secrets(name: str | Path, content: bytes | str) -> None:
-    """Stop where a file seems to hold a secret.
-
-    Args:
-        name: The file.
-        content: What it holds.
-
-    Raises:
-        UserError: If it does.
-    """
-    for kind in find_secrets(content):
-        raise UserError(f"{name} should hold no secret. Found what looks like {kind}.")
-
-
 def _redact_metadata(metadata: Mapping[str, Any], removed: list[str]) -> dict[str, Any]:
-    kept: dict[str, Any] = {}
-    for key, value in metadata.items():
-        if key in OPTIONS and isinstance(value, dict):
-            allowed = OPTIONS[key] or value.keys()
-            kept[key] = {name: each for name, each in value.items() if name in allowed}
-            kept[key] = {name: each for name, each in kept[key].items() if _is_harmless(each)}
-            removed += [f"metadata.{key}.{name}" for name in value if name not in kept[key]]
-        elif key in METADATA and _is_harmless(value) and (key not in NAMES or _is_name(value)):
-            kept[key] = value
-        else:
+    """The metadata, and of its two mappings what is known of these."""
+    mappings = {
+        "model_from_pretrained_kwargs": _MODEL_OPTIONS,
+        "training_architecture_details": _options_of(metadata.get("training_architecture")),
+    }
+    plain = {key: value for key, value in metadata.items() if key not in mappings}
+    kept = _keep(plain, METADATA, "metadata.", removed)
+    for key, known in mappings.items():
+        inner = metadata.get(key)
+        if isinstance(inner, dict):
+            kept[key] = _keep(inner, known, f"metadata.{key}.", removed)
+        elif key in metadata:
             removed.append(f"metadata.{key}")
     return kept
 
 
-def _is_harmless(value: Any) -> bool:
-    """Whether it is a plain value, and no path on this machine and no address."""
-    if isinstance(value, list):
-        return all(map(_is_harmless, value))
-    if isinstance(value, str):
-        return not _PLACE.search(value)
-    return value is None or isinstance(value, bool | int | float)
+def _options_of(architecture: Any) -> set[str]:
+    """The fields of the config that an SAE was trained with."""
+    registered = (
+        SAE_TRAINING_CLASS_REGISTRY.get(architecture) if isinstance(architecture, str) else None
+    )
+    return {field.name for field in fields(registered[1])} if registered else set()
 
 
-def _is_name(value: Any) -> bool:
-    return value is None or bool(isinstance(value, str) and _NAME.fullmatch(value))
+def _keep(
+    values: Mapping[str, Any], known: set[str], prefix: str, removed: list[str]
+) -> dict[str, Any]:
+    kept = {}
+    for key, value in values.items():
+        named = key == "neuronpedia_id" and isinstance(value, str)
+        if key in known and (is_plain(value) or (named and _NEURONPEDIA.fullmatch(value))):
+            kept[key] = value
+        else:
+            removed.append(f"{prefix}{key}")
+    return kept

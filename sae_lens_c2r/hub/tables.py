@@ -1,5 +1,6 @@
 """The tables of a card. Every number in them is of an evaluation, by its name and key."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -160,11 +161,36 @@ def text(value: Any) -> str:
     shown = f"{value:g}" if isinstance(value, float) else str(value)
     for sign in "\\`*_|[]<>":
         shown = shown.replace(sign, f"\\{sign}")
-    return " ".join(shown.split())
+    return printable(" ".join(shown.split()))
+
+
+def code(value: Any) -> str:
+    """A value that is no markup between backticks.
+
+    Args:
+        value: What is to be shown.
+
+    Returns:
+        It, without what would end the code or a cell of a table.
+    """
+    shown = re.sub(r"[`|<>]", "'", str(value))
+    return printable(" ".join(shown.split()))
+
+
+def printable(text: str) -> str:
+    """A text without what a terminal would obey.
+
+    Args:
+        text: The text.
+
+    Returns:
+        Its printable characters and ends of lines.
+    """
+    return "".join(sign for sign in text if sign.isprintable() or sign == "\n")
 
 
 def _architecture(sae: SAEFacts) -> str:
-    return f"`{sae.trained_as or sae.architecture}`"
+    return f"`{code(sae.trained_as or sae.architecture)}`"
 
 
 def _sparsity(sae: SAEFacts) -> str:

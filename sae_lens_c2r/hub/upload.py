@@ -1,6 +1,7 @@
 """An upload from end to end: gather, plan, ask, publish, verify, tag."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import unified_diff
 from pathlib import Path
@@ -8,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 from huggingface_hub import HfApi
 from huggingface_hub.errors import HTTPError, OfflineModeIsEnabled  # type: ignore[attr-defined]
+from safetensors import SafetensorError
 
 from sae_lens_c2r.errors import UserError
 from sae_lens_c2r.hub.content import README, Content
@@ -96,7 +98,6 @@ def upload(
         UserError: If something keeps them from the Hub, with what is and is not there.
         KeyboardInterrupt: With the same, if it was interrupted while sending.
     """
-    check_names(repo_id=target.repo_id, license=license)
     with TemporaryDirectory(prefix="sae-lens-c2r-") as scratch:
         try:
             gathered = gather(
@@ -108,7 +109,7 @@ def upload(
                 license=license,
                 tell=tell,
             )
-        except OSError as error:
+        except (OSError, SafetensorError) as error:
             raise UserError(explained(error, target.repo_id)) from error
         return send(
             api or HfApi(),
@@ -154,15 +155,21 @@ def send(
         if proposal.plan.files:
             exists = proposal.plan.repo_exists
             check_account(api, target.repo_id, exists=exists, create_pr=target.create_pr)
-    except (HTTPError, OfflineModeIsEnabled, OSError) as error:
+    except (HTTPError, OfflineModeIsEnabled, OSError, UnicodeEncodeError) as error:
         raise UserError(f"Nothing was sent. {explained(error, target.repo_id)}") from error
     published = _publish(api, target, gathered, tell)
-    if check_published:
-        tell("Loading it from the Hub, in SAELens alone.")
-        _verify(api, target, gathered, published)
-    if target.tag is not None:
-        _tag(api, target.repo_id, target.tag, published)
-        tell(f"Tagged {target.tag}.")
+    try:
+        if check_published:
+            tell("Loading it from the Hub, in SAELens alone.")
+            _verify(api, target, gathered, published)
+        if target.tag is not None:
+            _tag(api, target.repo_id, target.tag, published)
+            tell(f"Tagged {target.tag}.")
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"Interrupted. {_done(target.repo_id, published)} It was not verified or tagged; "
+            "running the same again does both."
+        ) from None
     return published
 
 
@@ -173,8 +180,7 @@ def _verify(api: HfApi, target: Target, gathered: Gathered, published: Published
     except UserError as error:
         untagged = f" The tag {target.tag} was not set." if target.tag else ""
         raise UserError(
-            f"{_done(target.repo_id, published)}{untagged} But what came back is not right: "
-            f"{error}"
+            f"{_done(target.repo_id, published)}{untagged} But it was not verified: {error}"
         ) from error
 
 
@@ -182,8 +188,10 @@ def _tag(api: HfApi, repo_id: str, tag: str, published: Published) -> None:
     try:
         api.create_tag(repo_id, tag=tag, revision=published.commit)
     except HTTPError as error:
-        if status_of(error) == CONFLICT and _is_at(api, repo_id, tag, published.commit):
-            return
+        if status_of(error) == CONFLICT:
+            with suppress(HTTPError):
+                if _is_at(api, repo_id, tag, published.commit):
+                    return
         raise UserError(
             f"{_done(repo_id, published)} But the tag {tag} may not have been set: "
             f"{explained(error, repo_id)} Running the same again sets it."
@@ -202,13 +210,19 @@ def _done(repo_id: str, published: Published) -> str:
 def _known_to_hub(api: HfApi, content: Content, tell: Callable[[str], None]) -> Content:
     """The content with the model and the texts that the Hub has, and no others."""
     trainings = [sae.training for sae in content.facts.saes.values()]
-    models = {content.facts.base_model or training.model for training in trainings}
-    model = known_model(api, models.pop()) if len(models) == 1 else None
-    if model is not None and model.gated:
-        tell(f"{model.id} is gated: who uses its SAEs has to accept its terms on the Hub.")
+    models = set()
+    names = content.facts.base_models or {training.model for training in trainings}
+    for name in sorted(filter(None, names)):
+        model = known_model(api, name)
+        if model is not None and model.private:
+            tell(f"{model.id} is private: the card's metadata do not name it, its text does.")
+        elif model is not None:
+            models.add(model.id)
+        if model is not None and model.gated:
+            tell(f"{model.id} is gated: who uses its SAEs has to accept its terms on the Hub.")
     texts = sorted({training.dataset for training in trainings if training.dataset})
     datasets = [found for text in texts if (found := known_dataset(api, text))]
-    known = {"base_model": model.id if model else None, "datasets": datasets}
+    known = {"base_models": sorted(models), "datasets": datasets}
     return replace(content, facts=content.facts.model_copy(update=known))
 
 
@@ -220,7 +234,8 @@ def _propose(api: HfApi, target: Target, gathered: Gathered) -> Proposal:
         return gathered.content.joined_with(read)
 
     plan = make_plan(api, target.repo_id, files, revision=target.revision)
-    _check_tag(api, target, plan)
+    if plan.repo_exists and (target.tag is not None or target.revision != MAIN):
+        _check_refs(api, target, plan)
     new = next((file for file in plan.files if file.path_in_repo == README), None)
     diff: list[str] = []
     if new is not None:
@@ -232,10 +247,11 @@ def _propose(api: HfApi, target: Target, gathered: Gathered) -> Proposal:
     return Proposal(plan, removed, "\n".join(diff))
 
 
-def _check_tag(api: HfApi, target: Target, plan: Plan) -> None:
-    if target.tag is None or not plan.repo_exists:
-        return
+def _check_refs(api: HfApi, target: Target, plan: Plan) -> None:
+    """Raise where the tag is taken, or the branch is a tag."""
     for tag in api.list_repo_refs(target.repo_id).tags:
+        if tag.name == target.revision:
+            raise UserError(f"`revision` should be a branch. Found the tag {tag.name}.")
         same = not plan.files and tag.target_commit == plan.parent
         if tag.name == target.tag and not same:
             raise UserError(

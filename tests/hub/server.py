@@ -634,6 +634,7 @@ class _Handler(BaseHTTPRequestHandler):
         # The Hub names the repository in a conflict, too.
         url = f"{self.hub.endpoint}/me/saes"
         answer = Answer.json({"error": "injected", "url": url}, fault.status)
+        answer.headers["Connection"] = "close"
         if fault.status == 429:
             answer.headers["Retry-After"] = "0"
         self._send(answer)

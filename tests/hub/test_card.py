@@ -83,7 +83,7 @@ def test_only_finite_numbers_are_facts(value: Any) -> None:
 
 def test_the_hub_accepts_the_metadata(tmp_path: Path) -> None:
     card = render(
-        facts().model_copy(update={"license": "mit", "base_model": "google/gemma-2-2b"})
+        facts().model_copy(update={"license": "mit", "base_models": ["google/gemma-2-2b"]})
     )
     assert LoopbackHub(tmp_path)._card_errors(card) == []
     data = ModelCard(card).data

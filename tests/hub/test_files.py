@@ -18,9 +18,11 @@ from safetensors.torch import load_file, save_file
 
 from sae_lens_c2r.errors import UserError
 from sae_lens_c2r.hub.check import check
-from sae_lens_c2r.hub.collect import LocalSAE, check_id, collect, collect_saes
+from sae_lens_c2r.hub.collect import LocalSAE, collect, collect_saes
+from sae_lens_c2r.hub.leaks import find_secrets
+from sae_lens_c2r.hub.names import check_id
 from sae_lens_c2r.hub.record import Record
-from sae_lens_c2r.hub.redact import find_secrets, redact
+from sae_lens_c2r.hub.redact import redact
 from sae_lens_c2r.hub.weights_file import WeightsFile
 from tests.evaluation.planted import plant_sae
 
@@ -32,6 +34,14 @@ SECRETS = {
     "https://me:word@example.org/": "a password in an address",
     "-----BEGIN RSA PRIVATE KEY-----": "a private key",
     '{"wandb_api_key": "' + "0a" * 20 + '"}': "a wandb key",
+    "xoxb-" + "1a" * 10: "a Slack token",
+    "AIza" + "a" * 35: "a Google key",
+    "glpat-" + "a1" * 10: "a GitLab token",
+    "pypi-" + "a1" * 20: "a registry's token",
+    "ASIA" + "A1" * 8: "an AWS key",
+    "eyJhbGciOiJI.eyJzdWIiOiIx": "a web token",
+    "password=hunter22": "a password",
+    "HF_TOKEN: abc12345": "a password",
 }
 
 
@@ -64,6 +74,8 @@ def test_saes_go_by_their_folders(tmp_path: Path, folder: Path) -> None:
 @pytest.mark.parametrize("architecture", ["batchtopk_c2r", "topk_c2r", "ort", "batchtopk"])
 def test_the_training_form_is_converted(tmp_path: Path, architecture: str) -> None:
     sae = training_sae(architecture)
+    if "topk_threshold" in sae.state_dict():
+        sae.topk_threshold.fill_(0.01)
     sae.save_model(tmp_path / "checkpoint")
     (found,) = collect([tmp_path / "checkpoint"], converted=tmp_path / "converted")
     (same,) = collect_saes({"checkpoint": sae}, converted=tmp_path / "objects")
@@ -93,10 +105,13 @@ def test_the_training_form_is_converted(tmp_path: Path, architecture: str) -> No
         "a b",
         "-a",
         "a" * 201,
+        "README.md",
+        "figures/a",
+        "sae-lens-c2r.json",
     ],
 )
 def test_an_id_is_a_folder_on_the_hub(sae_id: str) -> None:
-    with pytest.raises(UserError, match="An SAE's id should be"):
+    with pytest.raises(UserError, match="An SAE's id should"):
         check_id(sae_id)
 
 
@@ -194,6 +209,13 @@ def test_a_secret_stops_everything(folder: Path, secret: str, kind: str) -> None
     weights = load_file(folder / "sae_weights.safetensors")
     save_file(weights, folder / "sae_weights.safetensors", metadata={"note": secret})
     with pytest.raises(UserError, match=kind):
+        check(local(folder))
+
+
+def test_a_header_with_words_is_refused(folder: Path) -> None:
+    weights = load_file(folder / "sae_weights.safetensors")
+    save_file(weights, folder / "sae_weights.safetensors", metadata={"host": "laptop"})
+    with pytest.raises(UserError, match=r"should have no metadata in its header.*host"):
         check(local(folder))
 
 

@@ -11,6 +11,7 @@ from sae_lens.training.activation_scaler import ActivationScaler
 from safetensors.torch import load_file, save_file
 
 from sae_lens_c2r.errors import UserError
+from sae_lens_c2r.evaluation.identity import config_sha256, weights_sha256
 from sae_lens_c2r.hub import prepare as prepare_module
 from sae_lens_c2r.hub.collect import LocalSAE, collect
 from sae_lens_c2r.hub.gather import gather
@@ -148,7 +149,7 @@ def test_training_is_told_without_this_machine(tmp_path: Path) -> None:
     }
     facts = gather_one(tmp_path, record).content.facts
     assert (facts.description, facts.license) == ("What they are for.", "mit")
-    assert facts.base_model == "google/gemma-2-2b"
+    assert facts.base_models == ["google/gemma-2-2b"]
     training = facts.saes["a"].training
     assert (training.samples, training.steps, training.model) == (2048, 2, "google/gemma-2-2b")
     assert "/home/me" not in facts.to_json()
@@ -173,10 +174,12 @@ def test_a_secret_in_any_file_stops_everything(tmp_path: Path, secret: str, kind
 def test_what_evaluate_measured_is_found(tmp_path: Path) -> None:
     folder = plant_sae(tmp_path / "saes" / "a", d_in=8)
     sae = Source("a", folder).load_for_inference("cpu")
-    from sae_lens_c2r.evaluation.identity import weights_sha256
-
     measured = {"metrics": {"composition": 0.125, "chance_composition": 0.5}}
-    entry = {"weights_sha256": weights_sha256(sae), "name": "a"}
+    entry = {
+        "weights_sha256": weights_sha256(sae),
+        "config_sha256": config_sha256(sae.cfg),
+        "name": "a",
+    }
     content = {"format": 1, "saes": [{**entry, "evaluations": {"weights": measured}}]}
     path = tmp_path / "saes" / "evaluation" / "evaluation.json"
     path.parent.mkdir()
@@ -203,3 +206,89 @@ def test_a_release_gives_the_ids(tmp_path: Path) -> None:
 def test_an_unknown_error_is_a_sentence() -> None:
     assert explained(ValueError("x\n y"), "me/saes") == "ValueError: x y"
     assert LocalSAE("a", Path("x")).config == Path("x/cfg.json")
+
+
+PLACES = [
+    "/home/me/x",
+    "see /home/me",
+    "~/x",
+    "C:\\me",
+    "file:/me/x",
+    "s3:/b/x",
+    "me@host",
+]
+
+
+@pytest.mark.parametrize("place", [*PLACES, "a/b/c"])
+def test_no_place_of_this_machine_is_published(tmp_path: Path, place: str) -> None:
+    folder = plant_sae(tmp_path / "saes" / "a", d_in=8)
+    config = json.loads((folder / "cfg.json").read_text())
+    config["metadata"] |= {
+        "hook_name": place,
+        "sequence_separator_token": place,
+        "dataset_path": place,
+        "training_architecture": "batchtopk",
+        "training_architecture_details": {"k": 4, "host": "x", place: 1, "hook_name": place},
+        "model_from_pretrained_kwargs": {"revision": place},
+        "l0": float("nan"),
+    }
+    (folder / "cfg.json").write_text(json.dumps(config))
+    record = {"device": f"cpu {place}", "versions": {place: "1", "torch": place}}
+    (folder / "training.json").write_text(json.dumps(record))
+    gathered = gather([folder], "me/saes", scratch=tmp_path / "scratch")
+    [sae] = gathered.saes
+    sent = sae.files[0].content.decode() + gathered.content.facts.to_json()
+    assert place not in sent.replace("\\\\", "\\")
+    assert "NaN" not in sent
+    assert '"k": 4' in sent
+    assert '"host"' not in sent
+    assert f"metadata.training_architecture_details.{place}" in sae.removed
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_description_that_names_a_place_is_refused(tmp_path: Path, place: str) -> None:
+    record = {"release": {"description": f"Trained from {place} in a night."}}
+    with pytest.raises(UserError, match="should name no path of this machine"):
+        gather_one(tmp_path, record)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_weights_of_16_bits_are_compared_with_care(tmp_path: Path, dtype: str) -> None:
+    sae = training_sae("batchtopk_c2r", dtype=dtype)
+    with torch.no_grad():
+        sae.topk_threshold.fill_(0.01)
+        sae.W_dec.mul_(1.7)
+    sae.save_model(tmp_path / "a")
+    [found] = gather([tmp_path / "a"], "me/saes", scratch=tmp_path / "scratch").saes
+    assert (found.feature_acts.to_dense() > 0).any()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("cfg.json", "{", "should be JSON"),
+        ("cfg.json", '{"architecture": ["a"]}', "`architecture` should be one"),
+        ("cfg.json", "[" * 99999, "should be JSON"),
+        ("training.json", '"x"', "should be an object of JSON"),
+        ("training.json", '{"release": ["a"]}', "`release`"),
+        ("training.json", '{"release": {"license": ["mit"]}}', "`release.license`"),
+        ("training.json", '{"release": {"license": "/x"}}', "`license` should be one of the"),
+        ("evaluation.json", '{"format": 1, "saes": ["x"]}', "should be written by"),
+        ("evaluation.json", '{"format": 1, "saes": [{}]}', "`weights_sha256`"),
+        ("evaluation.json", "[" * 99999, "should be written by"),
+    ],
+)
+def test_files_that_are_not_as_we_write_them_are_told(
+    tmp_path: Path, name: str, content: str, reason: str
+) -> None:
+    folder = plant_sae(tmp_path / "a", d_in=8)
+    (folder / name).write_text(content)
+    with pytest.raises(UserError, match=reason) as error:
+        gather([folder], "me/saes", scratch=tmp_path / "scratch")
+    assert "\n" not in str(error.value)
+
+
+def test_a_threshold_that_was_never_learned_is_refused(tmp_path: Path) -> None:
+    training_sae("batchtopk_c2r").save_model(tmp_path / "a")
+    with pytest.raises(UserError, match="should have been learned"):
+        gather([tmp_path / "a"], "me/saes", scratch=tmp_path / "scratch")

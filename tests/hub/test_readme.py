@@ -21,7 +21,7 @@ tags:
 model-index:
 - name: a
   results:
-  - task: {{type: feature-extraction}}
+  - task: {{type: feature-extraction, name: sparse autoencoder}}
     dataset: {{name: x, type: x}}
     metrics:
     - {{type: composition, value: 0.5}}
@@ -78,7 +78,7 @@ def test_a_readme_without_our_part_gets_it_at_its_end(body: str) -> None:
 
 @given(known=st.dictionaries(KEYS, VALUES, max_size=4))
 def test_metadata_that_is_there_stays(known: dict[str, Any]) -> None:
-    """Every key that was there keeps its value; only the results are ours to join."""
+    """Every key that was there keeps its value; only lists and results are joined."""
     front = yaml.safe_dump(known, sort_keys=False)
     assume(yaml.safe_load(front) == known)
     once = merged(f"---\n{front}---\n# Mine\n", CARD)
@@ -109,7 +109,7 @@ def test_odd_yaml_survives(front: str, mark: str) -> None:
     newline = "\r\n" if "\r\n" in front else "\n"
     content = f"{mark}---{newline}{front.rstrip()}{newline}---{newline}# Mine{newline}"
     once = merged(content, CARD)
-    assert once.startswith(f"{mark}---")
+    assert once.startswith("---")  # the Hub sees no metadata behind such a mark
     known, found = yaml.safe_load(front + "\n"), metadata(once)
     for key in known.keys() - {"model-index"}:
         assert found[key] == known[key]
@@ -124,6 +124,30 @@ def test_odd_yaml_survives(front: str, mark: str) -> None:
         assert "\n" not in once.replace("\r\n", "")
 
 
+def test_lists_grow_and_foreign_results_stay() -> None:
+    known = """---
+tags: [mine]
+base_model: org/x
+model-index:
+- name: a
+  results:
+  - task: {type: text-generation}
+    dataset: {name: y, type: y}
+    metrics:
+    - {type: mine, value: 1}
+---
+"""
+    card = set_metadata(CARD, {"base_model": "org/z"})
+    found = metadata(merged(known, card))
+    assert found["tags"] == ["mine", "sae"]
+    assert found["base_model"] == ["org/x", "org/z"]
+    [entry] = found["model-index"]
+    assert [result["task"]["type"] for result in entry["results"]] == [
+        "text-generation",
+        "feature-extraction",
+    ]
+
+
 def test_the_hubs_client_reads_it() -> None:
     card = ModelCard(merged("---\nlicense: mit\nmine: 1\n---\nText\n", CARD))
     assert card.data.to_dict()["mine"] == 1
@@ -135,6 +159,7 @@ def test_the_hubs_client_reads_it() -> None:
     [
         ("---\nlicense: [\n---\n", "should have metadata in YAML"),
         ("---\n- a\n---\n", "should have a mapping as metadata"),
+        ("---\nd: 2024-13-45\n---\n", "should have metadata in YAML"),
         (f"{BEGIN}\n", "Found 1 and 0"),
         (f"{END}\n{BEGIN}\n", "Found 1 and 1"),
         (f"{BEGIN}{END}{BEGIN}{END}", "Found 2 and 2"),

@@ -16,7 +16,7 @@ from huggingface_hub import HfApi, constants
 
 from sae_lens_c2r.errors import UserError
 from sae_lens_c2r.hub.content import FACTS, README
-from sae_lens_c2r.hub.gather import Gathered
+from sae_lens_c2r.hub.gather import Gathered, gather
 from sae_lens_c2r.hub.readme import BEGIN, END, Readme
 from sae_lens_c2r.hub.upload import Proposal, Target, send
 from tests.evaluation.planted import plant_sae
@@ -178,6 +178,10 @@ def test_branches_tags_and_proposals(hub: LoopbackHub, api: HfApi, gathered_as: 
         {"repo_id": "me/säe"},
         {"repo_id": REPO, "revision": "a b"},
         {"repo_id": REPO, "revision": "../main"},
+        {"repo_id": REPO, "revision": "refs/pr/1"},
+        {"repo_id": REPO, "revision": "0" * 40},
+        {"repo_id": REPO, "tag": "HEAD"},
+        {"repo_id": REPO, "tag": "x.lock/y"},
         {"repo_id": REPO, "tag": ""},
         {"repo_id": REPO, "tag": "v1", "create_pr": True},
     ],
@@ -229,7 +233,7 @@ def test_what_the_hub_does_not_have_is_left_out(
 def test_a_gated_model_is_told(hub: LoopbackHub, api: HfApi, gathered_as: Gather) -> None:
     said: list[str] = []
     gathered = gathered_as("a")
-    send_all(api, knowing(gathered, base_model="gemma-2-2b"), tell=said.append)
+    send_all(api, knowing(gathered, base_models=["gemma-2-2b"]), tell=said.append)
     assert any("google/gemma-2-2b is gated" in line for line in said)
     assert "base_model: google/gemma-2-2b" in text(hub, README)
 
@@ -240,11 +244,76 @@ def test_the_licence_is_the_repositorys(
     send_all(api, knowing(gathered_as("a"), license="mit"))
     assert "license: mit" in text(hub, README)
     assert send_all(api, gathered_as("a")).sent == 0
-    send_all(api, knowing(gathered_as("b", "c"), license="apache-2.0"))  # of their release
-    assert json.loads(text(hub, FACTS))["license"] == "mit"
-    asked = replace(gathered_as("a").content, license="apache-2.0")
-    message = refused(api, replace(gathered_as("a"), content=asked))
-    assert "`license` should be what README.md says, mit" in message
+    message = refused(api, knowing(gathered_as("b", "c"), license="apache-2.0"))
+    assert "`license` should be that of README.md in the repository, mit" in message
+    assert "`--license mit` confirms" in message
+
+
+def test_weights_that_change_before_they_are_sent_are_not(
+    hub: LoopbackHub, api: HfApi, tmp_path: Path
+) -> None:
+    folder = plant_sae(tmp_path / "a", d_in=8)
+    gathered = gather([folder], REPO, scratch=tmp_path / "scratch")
+
+    def spoil(_: Proposal) -> bool:
+        weights.write_bytes(content[:-4] + b"nan!")
+        return True
+
+    weights = folder / "sae_weights.safetensors"
+    content = weights.read_bytes()
+    assert "has changed since it was checked" in refused(api, gathered, agree=spoil)
+    weights.unlink()
+    assert "has changed since it was checked" in refused(api, gathered)
+    assert not hub.repos
+    weights.write_bytes(content)
+
+    def spoil_later(seen: Seen) -> None:
+        if "/preupload/" in seen.path:
+            weights.write_bytes(content[:-4] + b"nan!")
+
+    hub.fault = spoil_later
+    assert "has changed since it was checked" in refused(api, gathered)
+    assert list(hub.repos[REPO].history()[0].files) == [".gitattributes"]
+
+
+def test_uploads_in_turn_come_to_rest(
+    hub: LoopbackHub, api: HfApi, gathered_as: Gather
+) -> None:
+    for sae_ids in (("a",), ("b", "c"), ("a",), ("b", "c")):
+        published = send_all(api, gathered_as(*sae_ids))
+    assert published.sent == 0
+    assert len(hub.repos[REPO].history()) == 3
+    assert text(hub, README).count("- **composition") == 1
+
+
+def test_models_of_several_uploads_are_all_named(
+    hub: LoopbackHub, api: HfApi, gathered_as: Gather
+) -> None:
+    send_all(api, gathered_as("a"))
+    send_all(api, knowing(gathered_as("b", "c"), base_models=["google/gemma-2-2b"]))
+    metadata = yaml.safe_load(Readme.read(text(hub, README)).front)
+    assert metadata["base_model"] == ["EleutherAI/pythia-70m-deduped", "google/gemma-2-2b"]
+    assert text(hub, README).count("whose own terms hold for the model") == 0  # no licence
+
+
+def test_an_interruption_after_the_commit_says_what_is_missing(
+    api: HfApi, gathered_as: Gather, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(HfApi, "create_tag", interrupt)
+    with pytest.raises(KeyboardInterrupt, match=r"has everything.*not verified or tagged"):
+        send_all(api, gathered_as("a"), Target(REPO, tag="v1"))
+
+
+def test_a_revision_is_a_branch(hub: LoopbackHub, api: HfApi, gathered_as: Gather) -> None:
+    send_all(api, gathered_as("a"), Target(REPO, tag="v1"))
+    target = Target(REPO, revision="v1")
+    assert "`revision` should be a branch. Found the tag v1" in refused(
+        api, gathered_as("b", "c"), target
+    )
+    assert list(hub.repos[REPO].branches) == ["main"]
 
 
 def test_what_comes_back_wrong_is_told(
