@@ -138,14 +138,14 @@ def known_model(api: HfApi, name: str | None) -> ModelInfo | None:
 
 
 def known_dataset(api: HfApi, name: str | None) -> str | None:
-    """What the Hub calls a text.
+    """What the Hub calls a text that everybody may see.
 
     Args:
         api: The Hub.
         name: The text's name.
 
     Returns:
-        Its id; `None` if the Hub does not have it, or not for this token.
+        Its id; `None` if the Hub does not have it, or not for everybody.
 
     Raises:
         HTTPError: Of huggingface_hub, if the Hub fails otherwise.
@@ -153,13 +153,14 @@ def known_dataset(api: HfApi, name: str | None) -> str | None:
     if not name or "/" not in name:
         return None
     try:
-        return api.dataset_info(name).id
+        found = api.dataset_info(name)
     except HFValidationError:
         return None
     except HTTPError as error:
         if status_of(error) in _NOT_HERE:
             return None
         raise
+    return None if found.private else found.id
 
 
 def _names_of_model(name: str | None) -> list[str]:

@@ -57,7 +57,8 @@ def trained_contributions(sae: TrainingSAE[Any], inputs: Tensor) -> Tensor:
         Each latent's activation in units of unit decoder rows, shape ``[batch, d_sae]``: they
         are the same before and after SAELens folds the rows' norms.
     """
-    sae = copy.deepcopy(sae).to(torch.float32)  # as the inference form is, without overflow
+    if sae.dtype != torch.float32:  # as the inference form is, and without overflow
+        sae = copy.deepcopy(sae).to(torch.float32)
     feature_acts, hidden_pre = sae.encode_with_hidden_pre(inputs.to(sae.device))
     threshold = getattr(sae, "topk_threshold", None)
     if threshold is not None:
