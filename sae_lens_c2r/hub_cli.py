@@ -15,7 +15,7 @@ from sae_lens_c2r.release import Release, ReleaseError
 from sae_lens_c2r.terminal import fail
 
 if TYPE_CHECKING:
-    from sae_lens_c2r.hub.upload import Proposal
+    from sae_lens_c2r.hub.proposal import Proposal
 
 registry_app = typer.Typer(help="The releases that come with this package.")
 
@@ -119,7 +119,7 @@ def upload(
     """Publish SAEs on the Hugging Face Hub with a card of what was measured, in one commit."""
     console = Console()
     console.print("Loading SAELens ...")
-    from sae_lens_c2r.hub.upload import Target
+    from sae_lens_c2r.hub.proposal import Target
     from sae_lens_c2r.hub.upload import upload as upload_all
     from sae_lens_c2r.training.stopping import stop_requests
 

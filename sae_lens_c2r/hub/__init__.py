@@ -1,4 +1,4 @@
-"""SAEs on the Hugging Face Hub: loading one, and publishing files in one commit."""
+"""SAEs on the Hugging Face Hub: loading one, and publishing some with a measured card."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,7 @@ __all__ = ["load"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs SAELens when it is asked for: publishing does not."""
+    """Import what needs SAELens when it is asked for: it takes seconds."""
     if name == "load":
         from sae_lens_c2r.hub.loading import load
 

@@ -1,7 +1,8 @@
 """A fault at every request of an upload in turn: `python -m tests.hub.fault_table`.
 
 Prints, for each request and each fault, the branch after the upload that met it and after a
-second one that did not. `--json` prints the same for a test.
+second one that did not. `--short` joins the faults that come to the same at a request;
+`--json` prints all for a test.
 """
 
 import os
@@ -13,7 +14,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,7 +25,8 @@ from rich.table import Table
 
 from sae_lens_c2r.errors import UserError
 from sae_lens_c2r.hub.gather import Gathered, gather
-from sae_lens_c2r.hub.upload import Target, send
+from sae_lens_c2r.hub.proposal import Target
+from sae_lens_c2r.hub.upload import send
 from tests.evaluation.planted import plant_sae
 from tests.hub.server import TOKEN, Fault, LoopbackHub, Seen, serving
 
@@ -135,10 +137,21 @@ def main() -> None:
     if "--json" in sys.argv:
         print(json.dumps([asdict(row) for row in found]))
         return
+    if "--short" in sys.argv:
+        found = [*joined(found)]
     table = Table("request", "fault", "upload", "branch after it", "after a second", "commits")
     for row in found:
         table.add_row(*map(str, asdict(row).values()))
     Console(width=130).print(table)
+
+
+def joined(found: list[Row]) -> Iterator[Row]:
+    """The faults with the same outcome at the same request, in one row."""
+    alike: dict[Row, list[str]] = {}
+    for row in found:
+        alike.setdefault(replace(row, fault=""), []).append(row.fault)
+    for row, faults in alike.items():
+        yield replace(row, fault="all" if len(faults) == len(FAULTS) else ", ".join(faults))
 
 
 if __name__ == "__main__":

@@ -17,8 +17,9 @@ from huggingface_hub import HfApi, constants
 from sae_lens_c2r.errors import UserError
 from sae_lens_c2r.hub.content import FACTS, README
 from sae_lens_c2r.hub.gather import Gathered, gather
+from sae_lens_c2r.hub.proposal import Proposal, Target
 from sae_lens_c2r.hub.readme import BEGIN, END, Readme
-from sae_lens_c2r.hub.upload import Proposal, Target, send
+from sae_lens_c2r.hub.upload import send
 from tests.evaluation.planted import plant_sae
 from tests.hub.conftest import REPO
 from tests.hub.server import STORAGE_HOST, TOKEN, Account, Fault, File, LoopbackHub, Seen
