@@ -11,7 +11,7 @@ from sae_lens_c2r.errors import UserError
 from sae_lens_c2r.hub.collect import LocalSAE
 from sae_lens_c2r.hub.leaks import refuse_secrets
 from sae_lens_c2r.hub.record import read_object
-from sae_lens_c2r.hub.weights_file import WeightsFile
+from sae_lens_c2r.hub.weights_file import TensorInFile, WeightsFile
 
 
 def check(sae: LocalSAE) -> WeightsFile:
@@ -56,30 +56,36 @@ def check(sae: LocalSAE) -> WeightsFile:
         exempt = name == "W_enc" and architecture == "matching_pursuit"
         if name not in weights.tensors and not exempt:
             raise UserError(f"{sae.weights} should have `{name}`.")
+    learned = _learns_threshold(metadata.get("training_architecture"))
     for tensor in weights.tensors.values():
-        expected = shapes.get(tensor.name, tensor.shape)
-        if tensor.shape != expected:
-            raise UserError(
-                f"{sae.weights}: `{tensor.name}` should have the shape {expected}, as the "
-                f"config says. Found {tensor.shape}."
-            )
-        largest = 0.0
-        for piece in weights.pieces(tensor):
-            if not piece.isfinite().all():
-                raise UserError(
-                    f"{sae.weights}: `{tensor.name}` should be finite. Found NaN or infinity."
-                )
-            if tensor.name == "threshold" and (piece < 0).any():
-                raise UserError(f"{sae.weights}: `threshold` should not be negative.")
-            largest = max(largest, piece.abs().max().item())
-        if tensor.name == "W_dec" and largest == 0:
-            raise UserError(f"{sae.weights}: `W_dec` should not be 0 everywhere.")
-        learned = _learns_threshold(metadata.get("training_architecture"))
-        if tensor.name == "threshold" and largest == 0 and learned:
-            raise UserError(
-                f"{sae.weights}: `threshold` should have been learned. It is 0 everywhere."
-            )
+        _check_tensor(weights, tensor, shapes.get(tensor.name), learned=learned)
     return weights
+
+
+def _check_tensor(
+    weights: WeightsFile, tensor: TensorInFile, shape: tuple[int, ...] | None, *, learned: bool
+) -> None:
+    """Raise unless a tensor has its shape, and numbers that make sense."""
+    if shape is not None and tensor.shape != shape:
+        raise UserError(
+            f"{weights.path}: `{tensor.name}` should have the shape {shape}, as the "
+            f"config says. Found {tensor.shape}."
+        )
+    largest = 0.0
+    for piece in weights.pieces(tensor):
+        if not piece.isfinite().all():
+            raise UserError(
+                f"{weights.path}: `{tensor.name}` should be finite. Found NaN or infinity."
+            )
+        if tensor.name == "threshold" and (piece < 0).any():
+            raise UserError(f"{weights.path}: `threshold` should not be negative.")
+        largest = max(largest, piece.abs().max().item())
+    if tensor.name == "W_dec" and largest == 0:
+        raise UserError(f"{weights.path}: `W_dec` should not be 0 everywhere.")
+    if tensor.name == "threshold" and largest == 0 and learned:
+        raise UserError(
+            f"{weights.path}: `threshold` should have been learned. It is 0 everywhere."
+        )
 
 
 def _learns_threshold(architecture: object) -> bool:

@@ -105,6 +105,7 @@ def test_coefficient_0_trains_the_backbone_to_the_bit(architecture: str) -> None
 @EVERY
 def test_penalty_is_the_same_after_folding_the_decoder_norms(architecture: str) -> None:
     if architecture == "matching_pursuit_c2r":
+        # SAELens refuses: folding would change which latents Matching Pursuit chooses.
         with pytest.raises(NotImplementedError, match="not safe for MatchingPursuit"):
             make_sae(architecture).fold_W_dec_norm()
         return

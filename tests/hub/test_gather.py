@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from sae_lens_c2r.errors import UserError
 from sae_lens_c2r.evaluation.identity import config_sha256, weights_sha256
 from sae_lens_c2r.hub import prepare as prepare_module
-from sae_lens_c2r.hub.collect import LocalSAE, collect
+from sae_lens_c2r.hub.collect import collect
 from sae_lens_c2r.hub.gather import gather
 from sae_lens_c2r.hub.probe import agree, probe_inputs
 from sae_lens_c2r.hub.refusals import explained
@@ -205,7 +205,6 @@ def test_a_release_gives_the_ids(tmp_path: Path) -> None:
 
 def test_an_unknown_error_is_a_sentence() -> None:
     assert explained(ValueError("x\n y"), "me/saes") == "ValueError: x y"
-    assert LocalSAE("a", Path("x")).config == Path("x/cfg.json")
 
 
 PLACES = [
