@@ -23,8 +23,8 @@ from torch import Tensor
 from benchmarks.measure import matrix_product_peak, peak_bytes, seconds, write_results
 from sae_lens_c2r import c2r_penalty, nearest_neighbors
 from sae_lens_c2r.penalties import step_generator
-from sae_lens_c2r.penalties._tiles import edge_of_square_tile
 from sae_lens_c2r.penalties.neighbors import ROWS_PER_GROUP
+from sae_lens_c2r.penalties.tiles import edge_of_square_tile
 
 RESULTS = Path("benchmarks/results")
 IMPLEMENTATIONS = ("naive", "plain", "ours")

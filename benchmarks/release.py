@@ -20,9 +20,9 @@ from sae_lens_c2r.inspection.figures import consolidation, firing_frequencies
 from sae_lens_c2r.inspection.report import picture, report_html
 from sae_lens_c2r.inspection.run import Finding, inspect
 from sae_lens_c2r.inspection.text import reader_of
-from sae_lens_c2r.registry import find_release, parse_changes, read_release
-from sae_lens_c2r.release import LanguageModel
-from sae_lens_c2r.sources import find_sources
+from sae_lens_c2r.releases.files import find_release, parse_changes, read_release
+from sae_lens_c2r.releases.model import LanguageModel
+from sae_lens_c2r.saes.sources import find_sources
 from sae_lens_c2r.training.plan import Plan, make_plan
 from sae_lens_c2r.training.record import RECORD
 from sae_lens_c2r.training.run import train

@@ -107,7 +107,7 @@ FAULTS = [
     Fault("all pairs under autocast", PENALTY, "with full_precision(W_dec):", "if True:"),
     Fault(
         "range of half precision left by all pairs",
-        "penalties/_precision.py",
+        "penalties/precision.py",
         "wide.register_hook(",
         "str(",
     ),

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from sae_lens_c2r import c2r_penalty, nearest_neighbors
 from sae_lens_c2r.penalties import step_generator
-from sae_lens_c2r.penalties._precision import unit_rows
 from sae_lens_c2r.penalties.cosines import pair_cosines
 from sae_lens_c2r.penalties.norms import batch_norms
+from sae_lens_c2r.penalties.precision import unit_rows
 from tests.strategies import Case, Layout
 
 Penalty = Callable[[Tensor, Tensor], Tensor]  # of activations and a decoder

@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks import release
 from sae_lens_c2r.analysis import composition
-from sae_lens_c2r.sources import Source
-from tests.test_registry import write
+from sae_lens_c2r.saes.sources import Source
+from tests.releases.test_files import write
 
 
 def test_everything_but_the_weights_is_kept(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sae_lens_c2r.registry import registry_folder
+from sae_lens_c2r.releases.files import registry_folder
 
 ROOT = Path(__file__).parent.parent
 FIND = """

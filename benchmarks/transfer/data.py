@@ -133,8 +133,8 @@ def collect_minilm_activations() -> None:
 
     from sae_lens_c2r.demo import corpus
     from sae_lens_c2r.demo.evaluation import held_out_activations
-    from sae_lens_c2r.demo.minilm import model_folder
     from sae_lens_c2r.demo.settings import HOOK_NAME
+    from sae_lens_c2r.offline.minilm import model_folder
 
     if ACTIVATIONS.exists():
         return

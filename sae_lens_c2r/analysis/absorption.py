@@ -8,8 +8,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from sae_lens_c2r.penalties import nearest_neighbors
-from sae_lens_c2r.penalties._tiles import rows_per_tile
 from sae_lens_c2r.penalties.cosines import pair_cosines
+from sae_lens_c2r.penalties.tiles import rows_per_tile
 
 
 @dataclass(frozen=True)

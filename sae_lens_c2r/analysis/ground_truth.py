@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sae_lens_c2r.penalties._precision import unit_rows
+from sae_lens_c2r.penalties.precision import unit_rows
 
 
 @torch.no_grad()

@@ -8,11 +8,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sae_lens_c2r._checks import check_decoder, check_integer
+from sae_lens_c2r._support.checks import check_decoder, check_integer
 from sae_lens_c2r.penalties import nearest_neighbors
-from sae_lens_c2r.penalties._precision import full_precision, unit_rows
-from sae_lens_c2r.penalties._tiles import rows_per_tile
 from sae_lens_c2r.penalties.cosines import pair_cosines
+from sae_lens_c2r.penalties.precision import full_precision, unit_rows
+from sae_lens_c2r.penalties.tiles import rows_per_tile
 
 
 def composition(W_dec: Tensor) -> float:

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sae_lens_c2r._checks import check_non_negative, check_positive, message
+from sae_lens_c2r._support.checks import check_non_negative, check_positive, message
 
 
 def activation_table(

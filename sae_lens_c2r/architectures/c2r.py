@@ -12,7 +12,7 @@ from sae_lens.saes.sae import (
 )
 from torch import Tensor
 
-from sae_lens_c2r._checks import (
+from sae_lens_c2r._support.checks import (
     check_choice,
     check_chunk_size,
     check_integer,
@@ -23,7 +23,6 @@ from sae_lens_c2r.architectures.periodic import Measured, PenalizedMixin, Period
 from sae_lens_c2r.architectures.scale import Scaling, input_norm, unit_of_latents
 from sae_lens_c2r.architectures.search import Search
 from sae_lens_c2r.penalties import step_generator, transfer_factor
-from sae_lens_c2r.penalties._precision import at_least_float32, full_precision
 from sae_lens_c2r.penalties.c2r import (
     Gate,
     Pairs,
@@ -32,6 +31,7 @@ from sae_lens_c2r.penalties.c2r import (
 )
 from sae_lens_c2r.penalties.cosines import pair_cosines
 from sae_lens_c2r.penalties.norms import batch_norms
+from sae_lens_c2r.penalties.precision import at_least_float32, full_precision
 from sae_lens_c2r.penalties.processes import join_norms, total
 
 

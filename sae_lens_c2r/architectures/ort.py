@@ -7,7 +7,7 @@ from sae_lens.saes.batchtopk_sae import BatchTopKTrainingSAE, BatchTopKTrainingS
 from sae_lens.saes.sae import TrainCoefficientConfig, TrainStepInput
 from torch import Tensor
 
-from sae_lens_c2r._checks import (
+from sae_lens_c2r._support.checks import (
     check_choice,
     check_chunk_size,
     check_integer,
@@ -17,9 +17,9 @@ from sae_lens_c2r.architectures.periodic import Measured, PenalizedMixin, Period
 from sae_lens_c2r.architectures.registration import register_architecture
 from sae_lens_c2r.architectures.scale import Scaling, input_norm
 from sae_lens_c2r.architectures.search import Search
-from sae_lens_c2r.penalties._precision import full_precision
 from sae_lens_c2r.penalties.cosines import pair_cosines
 from sae_lens_c2r.penalties.orthogonality import mean_squared_gate
+from sae_lens_c2r.penalties.precision import full_precision
 
 
 @dataclass

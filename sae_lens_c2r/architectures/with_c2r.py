@@ -7,7 +7,7 @@ from typing import Any
 from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY
 from sae_lens.saes.sae import TrainingSAE, TrainingSAEConfig
 
-from sae_lens_c2r._checks import message
+from sae_lens_c2r._support.checks import message
 from sae_lens_c2r.architectures.c2r import C2RConfigMixin, C2RMixin
 from sae_lens_c2r.architectures.registration import register_architecture
 

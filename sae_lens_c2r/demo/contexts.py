@@ -10,7 +10,7 @@ from torch import Tensor
 
 from sae_lens_c2r.inspection.contexts import Columns, Latent, most_alike
 from sae_lens_c2r.inspection.text import TextActivations
-from sae_lens_c2r.penalties._precision import unit_rows
+from sae_lens_c2r.penalties.precision import unit_rows
 
 
 @dataclass(frozen=True)

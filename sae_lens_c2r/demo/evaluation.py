@@ -14,9 +14,9 @@ from sae_lens_c2r.analysis import (
     composition,
     count_pairs,
 )
-from sae_lens_c2r.demo.minilm import CLS, PAD, SEP
 from sae_lens_c2r.demo.settings import HOOK_NAME
 from sae_lens_c2r.inspection.text import TextActivations, encode, times_fired
+from sae_lens_c2r.offline.minilm import CLS, PAD, SEP
 
 _ROWS_PER_BATCH = 32
 

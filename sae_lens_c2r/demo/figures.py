@@ -4,8 +4,8 @@ from matplotlib.figure import Figure
 
 from sae_lens_c2r.demo.settings import PLAIN, REGULARIZED
 from sae_lens_c2r.demo.training import History
-from sae_lens_c2r.figures import COLORS as ALL_COLORS
-from sae_lens_c2r.figures import svg
+from sae_lens_c2r.reporting.figures import COLORS as ALL_COLORS
+from sae_lens_c2r.reporting.figures import svg
 
 COLORS = dict(zip((PLAIN, REGULARIZED), ALL_COLORS, strict=False))
 

@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from sae_lens_c2r.demo.corpus import NAME
-from sae_lens_c2r.demo.minilm import HUB_ID
-from sae_lens_c2r.demo.settings import BATCH_SIZE, CONTEXT_SIZE, HOOK_NAME, DemoSettings
+from sae_lens_c2r.demo.settings import BATCH_SIZE, HOOK_NAME, DemoSettings
+from sae_lens_c2r.offline.corpus import NAME
+from sae_lens_c2r.offline.minilm import CONTEXT_SIZE, HUB_ID
 from sae_lens_c2r.training.record import RECORD, circumstances
 
 _DESCRIPTION = (

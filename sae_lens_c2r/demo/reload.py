@@ -7,9 +7,8 @@ from jaxtyping import Float
 from sae_lens import BatchTopKTrainingSAE
 from torch import Tensor
 
-from sae_lens_c2r.demo.settings import DemoError
-from sae_lens_c2r.errors import UserError
-from sae_lens_c2r.without_us import encode_without_us
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.saes.saelens_alone import encode_in_saelens_alone
 
 _ROUNDING = 1e-4  # relative to the largest activation: saving folds the decoder's norms
 
@@ -25,12 +24,9 @@ def check_reload(
         inputs: Activations to encode.
 
     Raises:
-        DemoError: If it does not load, or encodes otherwise than `sae` with its threshold.
+        UserError: If it does not load, or encodes otherwise than `sae` with its threshold.
     """
-    try:
-        [encoded] = encode_without_us([({"folder": str(folder)}, inputs)])
-    except UserError as error:
-        raise DemoError(str(error)) from error
+    [encoded] = encode_in_saelens_alone([({"folder": str(folder)}, inputs)])
     found = encoded.feature_acts
     with torch.no_grad():
         _, hidden_pre = sae.encode_with_hidden_pre(inputs.to(sae.device))
@@ -38,9 +34,9 @@ def check_reload(
     expected = torch.where(hidden_pre > threshold, hidden_pre.relu(), 0.0)
 
     if not (hidden_pre.isfinite().all() and found.isfinite().all()):
-        raise DemoError(f"The SAE in {folder} has activations that are not finite numbers.")
+        raise UserError(f"The SAE in {folder} has activations that are not finite numbers.")
     tolerance = _ROUNDING * hidden_pre.abs().max()
     # Rounding may put an activation that equals the threshold on either side of it.
     decided = (hidden_pre - threshold).abs() > tolerance
     if not torch.allclose(found[decided], expected[decided], rtol=0, atol=tolerance.item()):
-        raise DemoError(f"The SAE in {folder} does not encode as the trained one does.")
+        raise UserError(f"The SAE in {folder} does not encode as the trained one does.")

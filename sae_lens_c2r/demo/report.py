@@ -8,7 +8,7 @@ from rich.table import Table
 from sae_lens_c2r.demo.contexts import PairInContext
 from sae_lens_c2r.demo.evaluation import Metrics
 from sae_lens_c2r.demo.settings import HOOK_NAME, PLAIN, REGULARIZED
-from sae_lens_c2r.reports import render
+from sae_lens_c2r.reporting.html import render
 
 HEADINGS = [
     "explained\nvariance",

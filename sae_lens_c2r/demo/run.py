@@ -19,18 +19,18 @@ from sae_lens import SAE
 from transformers import AutoTokenizer
 
 from sae_lens_c2r.analysis import max_cosines
-from sae_lens_c2r.demo import corpus
 from sae_lens_c2r.demo.contexts import pairs_in_context
 from sae_lens_c2r.demo.evaluation import Metrics, evaluate, held_out_activations
 from sae_lens_c2r.demo.figures import COLORS, training_curves
-from sae_lens_c2r.demo.minilm import model_folder
 from sae_lens_c2r.demo.record import write_record
 from sae_lens_c2r.demo.reload import check_reload
 from sae_lens_c2r.demo.report import metrics_table, report_html, terminal_table
 from sae_lens_c2r.demo.settings import PLAIN, REGULARIZED, DemoSettings
 from sae_lens_c2r.demo.training import Trained, train
-from sae_lens_c2r.figures import max_cosine_histogram
 from sae_lens_c2r.inspection.text import TextActivations
+from sae_lens_c2r.offline import corpus
+from sae_lens_c2r.offline.minilm import model_folder
+from sae_lens_c2r.reporting.figures import max_cosine_histogram
 
 HELD_OUT_SHARE = 0.1
 RELOADED_TOKENS = 512
@@ -48,7 +48,7 @@ def run_demo(settings: DemoSettings, console: Console) -> dict[str, Metrics]:
         The held-out metrics of each SAE.
 
     Raises:
-        DemoError: If the demo cannot run, or a saved SAE does not load as it should.
+        UserError: If the demo cannot run, or a saved SAE does not load as it should.
     """
     folder = model_folder()
     with _quiet_libraries():

@@ -5,17 +5,13 @@ from pathlib import Path
 
 import torch
 
-from sae_lens_c2r._checks import check_integer, check_non_negative, message
+from sae_lens_c2r._support.checks import check_integer, check_non_negative, message
+from sae_lens_c2r._support.errors import UserError
 
 PLAIN, REGULARIZED = "batchtopk", "batchtopk_c2r"
 HOOK_NAME = "bert.encoder.layer.3"
 D_IN = 384
-CONTEXT_SIZE = 128
 BATCH_SIZE = 2048
-
-
-class DemoError(Exception):
-    """What keeps the demo from running, in one line for its user."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +62,12 @@ class DemoSettings:
         """See that `out` may be written to, before any work is done.
 
         Raises:
-            DemoError: If it is not an empty folder and may not be overwritten.
+            UserError: If it is not an empty folder and may not be overwritten.
         """
         if self.out.exists() and not self.out.is_dir():
-            raise DemoError(f"--out should be a folder. Found a file: {self.out}")
+            raise UserError(f"--out should be a folder. Found a file: {self.out}")
         if not self.overwrite and self.out.is_dir() and any(self.out.iterdir()):
-            raise DemoError(
+            raise UserError(
                 f"--out should be empty. Found files in {self.out}; "
                 "choose another folder, or replace the demo's files there with --overwrite."
             )

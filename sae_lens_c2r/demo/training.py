@@ -25,17 +25,16 @@ from torch import Tensor
 
 from sae_lens_c2r.analysis import composition
 from sae_lens_c2r.architectures import BatchTopKC2RTrainingSAEConfig
-from sae_lens_c2r.demo.corpus import NAME
-from sae_lens_c2r.demo.minilm import CLS, HUB_ID, PAD, SEP
 from sae_lens_c2r.demo.settings import (
     BATCH_SIZE,
-    CONTEXT_SIZE,
     D_IN,
     HOOK_NAME,
     PLAIN,
     REGULARIZED,
     DemoSettings,
 )
+from sae_lens_c2r.offline.corpus import NAME
+from sae_lens_c2r.offline.minilm import CLS, CONTEXT_SIZE, HUB_ID, PAD, SEP
 
 RECORD_EVERY = 10  # steps
 PROGRESS_EVERY = 5  # steps

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sae_lens_c2r.errors import UserError
+from sae_lens_c2r._support.errors import UserError
 
 SAE_LENS = "sae_lens"  # SAELens's own `run_evals`
 WEIGHTS = "weights"  # what needs no data

@@ -5,7 +5,7 @@ from typing import Any
 
 from sae_lens import SAE
 
-from sae_lens_c2r.errors import UserError
+from sae_lens_c2r._support.errors import UserError
 
 _LENGTH = 300  # TransformerLens names all models that it knows
 

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from sae_lens_c2r.errors import UserError
+from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.evaluation.about import About, Asked
 from sae_lens_c2r.evaluation.catalog import API_KEY, SAE_LENS, WEIGHTS, find_evaluation
 from sae_lens_c2r.evaluation.fit import check_fit
@@ -18,8 +18,8 @@ from sae_lens_c2r.evaluation.settings import sae_bench_settings, sae_lens_settin
 from sae_lens_c2r.evaluation.weights import weights_result
 from sae_lens_c2r.inspection.measures import inspect_sae
 from sae_lens_c2r.inspection.text import read_text
-from sae_lens_c2r.sources import Source
-from sae_lens_c2r.training.offline import OFFLINE_DATASET
+from sae_lens_c2r.offline.source import OFFLINE_DATASET
+from sae_lens_c2r.saes.sources import Source
 
 _PACKAGES = (
     *("sae-lens-c2r", "sae-lens", "sae-bench"),

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sae_lens_c2r.evaluation.about import Asked
-from sae_lens_c2r.sources import Source
+from sae_lens_c2r.saes.sources import Source
 
 
 @dataclass(frozen=True)

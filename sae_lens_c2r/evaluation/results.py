@@ -18,7 +18,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from sae_lens_c2r.errors import UserError
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.writing import write_json
 from sae_lens_c2r.evaluation.about import About, Asked
 from sae_lens_c2r.evaluation.catalog import type_id
 
@@ -84,28 +85,6 @@ def write_result(folder: Path, about: About, result: dict[str, Any] | Path) -> N
     else:
         write_json(folder / RESULT, result)
     write_json(folder / ABOUT, said)
-
-
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a file as a whole, or not at all.
-
-    Args:
-        path: The file.
-        content: What it holds.
-    """
-    write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file as a whole, or not at all.
-
-    Args:
-        path: The file.
-        text: What it holds.
-    """
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(text, encoding="utf-8")
-    os.replace(part, path)
 
 
 def read_metrics(path: Path, evaluation: str) -> tuple[dict[str, float], list[str]]:

@@ -12,7 +12,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from sae_lens_c2r.errors import UserError
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.writing import write_json, write_text
 from sae_lens_c2r.evaluation.plan import Options, Task, check, plan
 from sae_lens_c2r.evaluation.processes import Processes
 from sae_lens_c2r.evaluation.request import Request
@@ -24,12 +25,10 @@ from sae_lens_c2r.evaluation.results import (
     gather,
     is_answered,
     read_metrics,
-    write_json,
     write_result,
-    write_text,
 )
 from sae_lens_c2r.evaluation.table import markdown_table
-from sae_lens_c2r.sources import Source
+from sae_lens_c2r.saes.sources import Source
 
 _LOCK, _WORKING = ".lock", ".working-"
 _COPIED = "artifacts"  # what SAEBench writes into as well

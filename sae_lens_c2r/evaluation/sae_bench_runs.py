@@ -16,7 +16,7 @@ import torch
 from sae_lens import SAE
 from torch import nn
 
-from sae_lens_c2r.errors import UserError
+from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.evaluation.catalog import API_KEY, EVALUATIONS
 from sae_lens_c2r.evaluation.request import Request
 from sae_lens_c2r.evaluation.settings import config_class_of, short_name

@@ -10,10 +10,10 @@ from sae_lens.load_model import load_model
 from sae_lens.training.activation_scaler import ActivationScaler
 from sae_lens.training.activations_store import ActivationsStore
 
-from sae_lens_c2r.errors import UserError
+from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.evaluation.request import Request
 from sae_lens_c2r.inspection.text import read_text
-from sae_lens_c2r.training.offline import OFFLINE_DATASET, OFFLINE_MODEL, offline_source
+from sae_lens_c2r.offline.source import OFFLINE_DATASET, OFFLINE_MODEL, offline_source
 
 
 def run_sae_lens(request: Request, sae: SAE[Any]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from sae_lens_c2r.errors import UserError
+from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.evaluation.catalog import EVALUATIONS, SAE_LENS, SAEBenchEvaluation
 
 _BATCH_SIZE, _DTYPE = 32, "float32"  # of models that SAEBench does not know

@@ -39,7 +39,7 @@ def main(request_file: str, modules: str) -> None:
 
 
 def _run(request_file: Path) -> None:
-    from sae_lens_c2r.errors import UserError
+    from sae_lens_c2r._support.errors import UserError
     from sae_lens_c2r.evaluation.catalog import SAE_LENS
     from sae_lens_c2r.evaluation.identity import config_sha256, weights_sha256
     from sae_lens_c2r.evaluation.request import Request

@@ -7,7 +7,7 @@ from huggingface_hub import snapshot_download
 from sae_lens import SAE
 from sae_lens.constants import SAE_CFG_FILENAME
 
-from sae_lens_c2r.errors import UserError
+from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.hub.names import check_id
 
 

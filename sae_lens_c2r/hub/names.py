@@ -7,8 +7,8 @@ from huggingface_hub import HfApi, ModelInfo
 from huggingface_hub.errors import HFValidationError, HTTPError  # type: ignore[attr-defined]
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
-from sae_lens_c2r.errors import UserError
-from sae_lens_c2r.hub.refusals import status_of
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.hub.remote.refusals import status_of
 
 _SAE_ID = re.compile(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)*", re.ASCII)
 _ID_LENGTH = 200

@@ -6,11 +6,11 @@ from difflib import unified_diff
 
 from huggingface_hub import HfApi
 
-from sae_lens_c2r.errors import UserError
-from sae_lens_c2r.hub.content import README, Content
-from sae_lens_c2r.hub.gather import Gathered
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.hub.card.content import README, Content
+from sae_lens_c2r.hub.local.gather import Gathered
 from sae_lens_c2r.hub.names import check_names, known_dataset, known_model
-from sae_lens_c2r.hub.plan import Plan, PlannedFile, Read, make_plan
+from sae_lens_c2r.hub.remote.plan import Plan, PlannedFile, Read, make_plan
 
 MAIN = "main"
 

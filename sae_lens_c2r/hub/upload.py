@@ -10,14 +10,14 @@ from huggingface_hub import HfApi
 from huggingface_hub.errors import HTTPError, OfflineModeIsEnabled  # type: ignore[attr-defined]
 from safetensors import SafetensorError
 
-from sae_lens_c2r.errors import UserError
-from sae_lens_c2r.hub.gather import Gathered, SAEs, gather
-from sae_lens_c2r.hub.plan import make_plan
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.hub.local.gather import Gathered, SAEs, gather
 from sae_lens_c2r.hub.proposal import MAIN, Proposal, Target, known_to_hub, propose
-from sae_lens_c2r.hub.publish import Published, publish, unharmed
-from sae_lens_c2r.hub.refusals import CONFLICT, check_account, explained, status_of
+from sae_lens_c2r.hub.remote.plan import make_plan
+from sae_lens_c2r.hub.remote.publish import Published, publish, unharmed
+from sae_lens_c2r.hub.remote.refusals import CONFLICT, check_account, explained, status_of
 from sae_lens_c2r.hub.verify import verify
-from sae_lens_c2r.release import Release
+from sae_lens_c2r.releases.model import Release
 
 
 def upload(

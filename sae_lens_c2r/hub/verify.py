@@ -6,10 +6,10 @@ from tempfile import TemporaryDirectory
 
 from huggingface_hub import HfApi, get_token
 
-from sae_lens_c2r.errors import UserError
-from sae_lens_c2r.hub.prepare import PreparedSAE
-from sae_lens_c2r.hub.probe import agree
-from sae_lens_c2r.without_us import encode_without_us
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.hub.local.prepare import PreparedSAE
+from sae_lens_c2r.saes.probe import agree
+from sae_lens_c2r.saes.saelens_alone import encode_in_saelens_alone
 
 
 def verify(
@@ -39,7 +39,7 @@ def verify(
         for sae in saes:
             where = {"repo_id": repo_id, "sae_id": sae.sae_id}
             requests.append((where if on_main else {**where, "commit": commit}, sae.inputs))
-        encoded = encode_without_us(requests, environment=environment)
+        encoded = encode_in_saelens_alone(requests, environment=environment)
     for sae, found in zip(saes, encoded, strict=True):
         place = f"{sae.sae_id} of {repo_id} at {commit[:8]}"
         for file in sae.files:

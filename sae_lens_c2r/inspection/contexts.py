@@ -10,8 +10,8 @@ from torch import Tensor
 
 from sae_lens_c2r.inspection.text import TextActivations, encode, times_fired
 from sae_lens_c2r.penalties import nearest_neighbors
-from sae_lens_c2r.penalties._precision import unit_rows
 from sae_lens_c2r.penalties.cosines import pair_cosines
+from sae_lens_c2r.penalties.precision import unit_rows
 
 _LEAST_COSINE = 0.3  # at the least alike, to be called a pair
 _TOP_TOKENS = 6

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.figure import Figure
 
-from sae_lens_c2r.figures import COLORS, svg
 from sae_lens_c2r.inspection.behavior import Behavior
+from sae_lens_c2r.reporting.figures import COLORS, svg
 
 
 def firing_frequencies(behaviors: Mapping[str, Behavior]) -> str:

@@ -5,12 +5,12 @@ from importlib.metadata import version
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from sae_lens_c2r.figures import max_cosine_histogram
 from sae_lens_c2r.inspection.behavior import Behavior
 from sae_lens_c2r.inspection.figures import consolidation, firing_frequencies
 from sae_lens_c2r.inspection.measures import THRESHOLDS
 from sae_lens_c2r.inspection.run import Finding
-from sae_lens_c2r.reports import render
+from sae_lens_c2r.reporting.figures import max_cosine_histogram
+from sae_lens_c2r.reporting.html import render
 
 HEADINGS = [
     "form",

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sae_lens_c2r.errors import UserError
+from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.inspection.behavior import Behavior, observe
 from sae_lens_c2r.inspection.measures import Inspection, inspect_sae
 from sae_lens_c2r.inspection.text import TextReader
-from sae_lens_c2r.sources import Source
+from sae_lens_c2r.saes.sources import Source
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,8 @@ from sae_lens.training.activations_store import ActivationsStore
 from sae_lens.util import get_special_token_ids
 from torch import Tensor
 
-from sae_lens_c2r.demo.settings import DemoError
-from sae_lens_c2r.errors import UserError
-from sae_lens_c2r.training.offline import OFFLINE_DATASET, OFFLINE_MODEL, offline_source
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.offline.source import OFFLINE_DATASET, OFFLINE_MODEL, offline_source
 
 _TOKENS_PER_BATCH = 4096
 _ROWS_PER_BATCH = 32
@@ -115,10 +114,7 @@ def reader_of(text: str, *, model: str | None, n_tokens: int, device: str) -> "T
             f"`text` should not be {OFFLINE_DATASET} for {model}: it is cut into the tokens "
             f"of {OFFLINE_MODEL}."
         )
-    try:
-        folder, dataset = offline_source()
-    except DemoError as error:
-        raise UserError(str(error)) from error
+    folder, dataset = offline_source()
     return TextReader(dataset, model=folder, n_tokens=n_tokens, device=device)
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 from torch.utils.checkpoint import checkpoint
 
-from sae_lens_c2r._checks import (
+from sae_lens_c2r._support.checks import (
     check_choice,
     check_chunk_size,
     check_decoder,
@@ -19,12 +19,12 @@ from sae_lens_c2r._checks import (
     check_process_group,
     message,
 )
-from sae_lens_c2r.penalties._precision import at_least_float32, full_precision, unit_rows
-from sae_lens_c2r.penalties._tiles import rows_per_tile
 from sae_lens_c2r.penalties.cosines import alone, pair_cosines
 from sae_lens_c2r.penalties.neighbors import draw_chunks, nearest_neighbors
 from sae_lens_c2r.penalties.norms import batch_norms
+from sae_lens_c2r.penalties.precision import at_least_float32, full_precision, unit_rows
 from sae_lens_c2r.penalties.processes import join_norms
+from sae_lens_c2r.penalties.tiles import rows_per_tile
 
 Pairs = Literal["nearest", "all"]
 Gate = Literal["relu", "none"]

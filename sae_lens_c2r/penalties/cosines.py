@@ -6,13 +6,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sae_lens_c2r.penalties._precision import (
+from sae_lens_c2r.penalties.precision import (
     at_least_float32,
     unit_rows,
     unit_rows_and_lengths,
     within_range,
 )
-from sae_lens_c2r.penalties._tiles import slices_of_tiles
+from sae_lens_c2r.penalties.tiles import slices_of_tiles
 
 
 def pair_cosines(

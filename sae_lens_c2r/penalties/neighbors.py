@@ -7,15 +7,15 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
-from sae_lens_c2r._checks import (
+from sae_lens_c2r._support.checks import (
     check_chunk_size,
     check_decoder,
     check_generator,
     check_process_group,
 )
-from sae_lens_c2r.penalties._precision import at_least_float32, full_precision, unit_rows
-from sae_lens_c2r.penalties._tiles import edge_of_square_tile, rows_per_tile
+from sae_lens_c2r.penalties.precision import at_least_float32, full_precision, unit_rows
 from sae_lens_c2r.penalties.processes import agree, join_shares, share_of
+from sae_lens_c2r.penalties.tiles import edge_of_square_tile, rows_per_tile
 
 ROWS_PER_GROUP = 16
 

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sae_lens_c2r.penalties._tiles import slices_of_tiles
+from sae_lens_c2r.penalties.tiles import slices_of_tiles
 
 
 def batch_norms(

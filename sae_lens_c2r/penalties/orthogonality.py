@@ -5,10 +5,10 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
-from sae_lens_c2r._checks import check_decoder, check_neighbors
-from sae_lens_c2r.penalties._precision import full_precision
+from sae_lens_c2r._support.checks import check_decoder, check_neighbors
 from sae_lens_c2r.penalties.cosines import pair_cosines
 from sae_lens_c2r.penalties.neighbors import nearest_neighbors
+from sae_lens_c2r.penalties.precision import full_precision
 
 
 def orthogonality_penalty(

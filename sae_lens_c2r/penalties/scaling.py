@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
-from sae_lens_c2r.penalties._precision import at_least_float32
 from sae_lens_c2r.penalties.c2r import Gate, Pairs
+from sae_lens_c2r.penalties.precision import at_least_float32
 from sae_lens_c2r.penalties.processes import join_samples
 
 # The setting that the paper's lambda = 5 was chosen in (Section 6.2): activations of unit

@@ -12,11 +12,12 @@ from tempfile import mkdtemp
 from typing import Any
 
 from huggingface_hub.utils.sha import sha_fileobj
-from safetensors import SafetensorError
+
+from sae_lens_c2r._support.writing import PARTIAL, write_folder
 
 KEPT = 2
 MANIFEST = "manifest.json"
-_FINAL, _PARTIAL, _DAMAGED = "step-", "partial-", "damaged-"
+_FINAL, _DAMAGED = "step-", "damaged-"
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ class Checkpoints:
 
     def remove_partial(self) -> None:
         """Remove what was being written when a process died."""
-        for partial in self._folder.glob(f"{_PARTIAL}*"):
+        for partial in self._folder.glob(f"{PARTIAL}*"):
             shutil.rmtree(partial)
 
     def _folders(self) -> list[Path]:
@@ -121,37 +122,9 @@ class Checkpoints:
 
     def _remove(self, folder: Path) -> None:
         # By a rename first: what is half removed should not look like a checkpoint.
-        going = Path(mkdtemp(prefix=_PARTIAL, dir=self._folder))
+        going = Path(mkdtemp(prefix=PARTIAL, dir=self._folder))
         os.replace(folder, going)
         shutil.rmtree(going)
-
-
-def write_folder(final: Path, fill: Callable[[Path], None], *, beside: Path) -> None:
-    """Write a folder so that it is there whole, on the disk, or not at all.
-
-    Args:
-        final: Its name.
-        fill: Writes its files into a folder of another name.
-        beside: Where that one is made: on the same file system.
-
-    Raises:
-        OSError: If it cannot be written; nothing is left of it then.
-    """
-    beside.mkdir(parents=True, exist_ok=True)
-    partial = Path(mkdtemp(prefix=_PARTIAL, dir=beside))
-    try:
-        partial.chmod(beside.stat().st_mode)  # `mkdtemp` makes it the owner's alone
-        fill(partial)
-        for path in [*partial.rglob("*"), partial]:
-            _sync(path)
-        final.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(partial, final)
-        _sync(final.parent)
-    except BaseException as error:
-        shutil.rmtree(partial, ignore_errors=True)
-        if isinstance(error, (RuntimeError, SafetensorError)):  # torch's and safetensors' own
-            raise OSError(f"{final} cannot be written. {error}") from error
-        raise
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
@@ -196,11 +169,3 @@ def _digest(path: Path) -> str:
 
 def _digest_of(content: dict[str, Any]) -> str:
     return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

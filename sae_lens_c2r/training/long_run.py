@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from sae_lens.training.sae_trainer import SAETrainer
 
+from sae_lens_c2r._support.stopping import StopRequest
 from sae_lens_c2r.architectures.periodic import PenalizedMixin
 from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
-from sae_lens_c2r.training.stopping import StopRequest
 from sae_lens_c2r.training.stream import ActivationStream, random_state, restore_random
 
 DATA = "data.pt"

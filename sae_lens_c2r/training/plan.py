@@ -14,8 +14,14 @@ from sae_lens.saes.sae import TrainingSAEConfig
 from sae_lens.synthetic import SyntheticModelConfig, SyntheticSAERunnerConfig
 from sae_lens.util import str_to_dtype
 
-from sae_lens_c2r.release import LanguageModel, Release, ReleaseError, SAESpec, SyntheticModel
-from sae_lens_c2r.training.offline import OFFLINE_DATASET, OFFLINE_MODEL
+from sae_lens_c2r.offline.source import OFFLINE_DATASET, OFFLINE_MODEL
+from sae_lens_c2r.releases.model import (
+    LanguageModel,
+    Release,
+    ReleaseError,
+    SAESpec,
+    SyntheticModel,
+)
 
 OURS = {  # fields of SAELens's runner configs that a release cannot set, or sets elsewhere
     *("saes", "sae", "hook_names", "model_name", "dataset_path", "context_size"),

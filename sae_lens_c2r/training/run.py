@@ -16,15 +16,16 @@ from filelock import FileLock, Timeout
 from sae_lens import TrainingSAE
 from sae_lens.registry import get_sae_training_class
 
-from sae_lens_c2r.release import LanguageModel, ReleaseError
-from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints, write_folder
+from sae_lens_c2r._support.stopping import StopRequest, stop_requests
+from sae_lens_c2r._support.writing import write_folder
+from sae_lens_c2r.offline.source import OFFLINE_DATASET, offline_source
+from sae_lens_c2r.releases.model import LanguageModel, ReleaseError
+from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
 from sae_lens_c2r.training.long_run import LongRun
-from sae_lens_c2r.training.offline import OFFLINE_DATASET, offline_source
 from sae_lens_c2r.training.plan import Plan, runner_config
 from sae_lens_c2r.training.record import RECORD, circumstances, record_of
 from sae_lens_c2r.training.runners import LanguageModelRunner, SyntheticRunner
 from sae_lens_c2r.training.settings import difference, settings_of
-from sae_lens_c2r.training.stopping import StopRequest, stop_requests
 
 WORK = ".training"  # in the folder of the SAEs, while there is something to resume
 LOCK, TRACEBACK = "lock", "traceback.txt"

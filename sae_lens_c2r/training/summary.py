@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.table import Table
 
-from sae_lens_c2r.release import LanguageModel, SyntheticModel
+from sae_lens_c2r.releases.model import LanguageModel, SyntheticModel
 from sae_lens_c2r.training.plan import Plan, weight_bytes
 
 SHOWN = ("k", "c2r_coefficient", "ort_coefficient", "l1_coefficient", "l0_coefficient")

@@ -12,7 +12,7 @@ from sae_lens_c2r.analysis import (
     max_cosines,
     redundant_pairs,
 )
-from sae_lens_c2r.penalties._tiles import BYTES_PER_TILE
+from sae_lens_c2r.penalties.tiles import BYTES_PER_TILE
 from tests import reference
 from tests.strategies import Case, cases
 

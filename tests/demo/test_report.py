@@ -12,8 +12,8 @@ from sae_lens_c2r.demo.figures import training_curves
 from sae_lens_c2r.demo.report import metrics_table, report_html, terminal_table
 from sae_lens_c2r.demo.settings import PLAIN, REGULARIZED
 from sae_lens_c2r.demo.training import History
-from sae_lens_c2r.figures import max_cosine_histogram
 from sae_lens_c2r.inspection.contexts import Latent, TokenInContext
+from sae_lens_c2r.reporting.figures import max_cosine_histogram
 
 METRICS = Metrics(
     explained_variance=0.8123,

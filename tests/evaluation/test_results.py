@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from sae_lens_c2r.cli import _repeat_option
-from sae_lens_c2r.errors import UserError
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.cli.app import _repeat_option
 from sae_lens_c2r.evaluation.about import About, Asked
 from sae_lens_c2r.evaluation.catalog import COLUMNS, EVALUATIONS
 from sae_lens_c2r.evaluation.results import (

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from sae_lens_c2r.errors import UserError
+from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.evaluation.plan import Options
 from sae_lens_c2r.evaluation.processes import Processes
 from sae_lens_c2r.evaluation.request import Request
 from sae_lens_c2r.evaluation.run import evaluate
-from sae_lens_c2r.sources import Source, find_sources
+from sae_lens_c2r.saes.sources import Source, find_sources
 from tests.evaluation.planted import plant_sae
 
 Evaluate = Callable[..., list[str]]

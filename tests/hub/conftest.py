@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import HfApi, constants
 
-from sae_lens_c2r.hub.gather import Gathered, gather
+from sae_lens_c2r.hub.local.gather import Gathered, gather
 from tests.evaluation.planted import plant_sae
 from tests.hub.server import TOKEN, LoopbackHub, serving
 

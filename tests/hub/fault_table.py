@@ -23,8 +23,8 @@ from huggingface_hub import HfApi, logging, set_client_factory
 from rich.console import Console
 from rich.table import Table
 
-from sae_lens_c2r.errors import UserError
-from sae_lens_c2r.hub.gather import Gathered, gather
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.hub.local.gather import Gathered, gather
 from sae_lens_c2r.hub.proposal import Target
 from sae_lens_c2r.hub.upload import send
 from tests.evaluation.planted import plant_sae

@@ -10,14 +10,14 @@ import yaml
 from huggingface_hub import ModelCard
 from pydantic import ValidationError
 
-from sae_lens_c2r.errors import UserError
-from sae_lens_c2r.hub.card import cards_folder, render, render_planned
-from sae_lens_c2r.hub.content import FACTS, Content
-from sae_lens_c2r.hub.facts import Evaluation, Facts, SAEFacts, facts_of, read_facts
-from sae_lens_c2r.hub.local_card import write_content
-from sae_lens_c2r.hub.pictures import pictures
-from sae_lens_c2r.hub.readme import Readme
-from sae_lens_c2r.registry import shipped_releases
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.hub.card.content import FACTS, Content
+from sae_lens_c2r.hub.card.facts import Evaluation, Facts, SAEFacts, facts_of, read_facts
+from sae_lens_c2r.hub.card.folder import write_content
+from sae_lens_c2r.hub.card.pictures import pictures
+from sae_lens_c2r.hub.card.readme import Readme
+from sae_lens_c2r.hub.card.render import cards_folder, render, render_planned
+from sae_lens_c2r.releases.files import shipped_releases
 from tests.hub.server import LoopbackHub
 
 CARDS = cards_folder()

@@ -16,14 +16,14 @@ from sae_lens import SAE
 from sae_lens.registry import get_sae_training_class
 from safetensors.torch import load_file, save_file
 
-from sae_lens_c2r.errors import UserError
-from sae_lens_c2r.hub.check import check
-from sae_lens_c2r.hub.collect import LocalSAE, collect, collect_saes
-from sae_lens_c2r.hub.leaks import find_secrets
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.hub.local.check import check
+from sae_lens_c2r.hub.local.collect import LocalSAE, collect, collect_saes
+from sae_lens_c2r.hub.local.leaks import find_secrets
+from sae_lens_c2r.hub.local.record import Record
+from sae_lens_c2r.hub.local.redact import redact
+from sae_lens_c2r.hub.local.weights_file import WeightsFile
 from sae_lens_c2r.hub.names import check_id
-from sae_lens_c2r.hub.record import Record
-from sae_lens_c2r.hub.redact import redact
-from sae_lens_c2r.hub.weights_file import WeightsFile
 from tests.evaluation.planted import plant_sae
 
 SECRETS = {
@@ -295,7 +295,7 @@ def test_a_redacted_config_loads_and_holds_nothing_that_was_removed(
 LARGE = """
 import resource, sys
 from pathlib import Path
-from sae_lens_c2r.hub.weights_file import WeightsFile
+from sae_lens_c2r.hub.local.weights_file import WeightsFile
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 file = WeightsFile.open(Path(sys.argv[1]))
 for tensor in file.tensors.values():

@@ -10,17 +10,17 @@ from sae_lens import SAE
 from sae_lens.training.activation_scaler import ActivationScaler
 from safetensors.torch import load_file, save_file
 
-from sae_lens_c2r.errors import UserError
+from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.evaluation.identity import config_sha256, weights_sha256
 from sae_lens_c2r.hub import prepare as prepare_module
-from sae_lens_c2r.hub.collect import collect
-from sae_lens_c2r.hub.gather import gather
-from sae_lens_c2r.hub.probe import agree, probe_inputs
-from sae_lens_c2r.hub.refusals import explained
-from sae_lens_c2r.hub.weights_file import WeightsFile
-from sae_lens_c2r.registry import find_release, read_release
-from sae_lens_c2r.sources import Source
-from sae_lens_c2r.without_us import Encoded, encode_without_us
+from sae_lens_c2r.hub.local.collect import collect
+from sae_lens_c2r.hub.local.gather import gather
+from sae_lens_c2r.hub.local.weights_file import WeightsFile
+from sae_lens_c2r.hub.remote.refusals import explained
+from sae_lens_c2r.releases.files import find_release, read_release
+from sae_lens_c2r.saes.probe import agree, probe_inputs
+from sae_lens_c2r.saes.saelens_alone import Encoded, encode_in_saelens_alone
+from sae_lens_c2r.saes.sources import Source
 from tests.architectures.training import make_sae
 from tests.evaluation.planted import plant_sae
 from tests.hub.test_files import SECRETS, training_sae
@@ -61,7 +61,7 @@ def test_a_process_without_us_is_asked(tmp_path: Path, monkeypatch: pytest.Monke
 
     def spoilt(change: Any) -> Any:
         def encode(requests: Any, **_: Any) -> list[Encoded]:
-            found = encode_without_us(requests)
+            found = encode_in_saelens_alone(requests)
             return [Encoded(change(each.feature_acts), each.sha256) for each in found]
 
         return encode
@@ -74,7 +74,7 @@ def test_a_process_without_us_is_asked(tmp_path: Path, monkeypatch: pytest.Monke
             (lambda acts: acts / 0, "should encode as finite numbers"),
         ]
     ):
-        monkeypatch.setattr(prepare_module, "encode_without_us", spoilt(change))
+        monkeypatch.setattr(prepare_module, "encode_in_saelens_alone", spoilt(change))
         with pytest.raises(UserError, match=reason):
             gather([tmp_path / "a"], "me/saes", scratch=tmp_path / f"scratch-{number}")
 

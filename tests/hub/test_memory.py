@@ -12,8 +12,8 @@ UPLOAD = """
 import resource, sys
 from pathlib import Path
 from huggingface_hub import HfApi
-from sae_lens_c2r.hub.plan import PlannedFile
-from sae_lens_c2r.hub.publish import publish
+from sae_lens_c2r.hub.remote.plan import PlannedFile
+from sae_lens_c2r.hub.remote.publish import publish
 endpoint, token, path = sys.argv[1:]
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 files = [PlannedFile.of("a/sae_weights.safetensors", Path(path))]

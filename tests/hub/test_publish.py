@@ -33,8 +33,8 @@ def test_a_fault_at_any_request_leaves_nothing_half() -> None:
 UPLOAD = """
 import sys
 from huggingface_hub import HfApi
-from sae_lens_c2r.hub.plan import PlannedFile
-from sae_lens_c2r.hub.publish import publish
+from sae_lens_c2r.hub.remote.plan import PlannedFile
+from sae_lens_c2r.hub.remote.publish import publish
 endpoint, name, token = sys.argv[1:]
 content = name.encode() * 99
 files = [PlannedFile.of(f"{name}/{i}.safetensors", content + b"%d" % i) for i in range(3)]

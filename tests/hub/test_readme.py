@@ -10,8 +10,8 @@ from huggingface_hub import ModelCard
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sae_lens_c2r.errors import UserError
-from sae_lens_c2r.hub.readme import BEGIN, END, Readme, merged, set_metadata
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.hub.card.readme import BEGIN, END, Readme, merged, set_metadata
 
 CARD = f"""---
 library_name: saelens

@@ -100,7 +100,7 @@ def test_an_sae_is_loaded_at_a_revision(hub: LoopbackHub, tmp_path: Path) -> Non
     program = """
 import torch
 from sae_lens import SAE as Lens
-from sae_lens_c2r.errors import UserError
+from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.hub import load
 api.create_repo("me/saes", private=True)
 commit(*SAE)

@@ -14,11 +14,11 @@ import pytest
 import yaml
 from huggingface_hub import HfApi, constants
 
-from sae_lens_c2r.errors import UserError
-from sae_lens_c2r.hub.content import FACTS, README
-from sae_lens_c2r.hub.gather import Gathered, gather
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.hub.card.content import FACTS, README
+from sae_lens_c2r.hub.card.readme import BEGIN, END, Readme
+from sae_lens_c2r.hub.local.gather import Gathered, gather
 from sae_lens_c2r.hub.proposal import Proposal, Target
-from sae_lens_c2r.hub.readme import BEGIN, END, Readme
 from sae_lens_c2r.hub.upload import send
 from tests.evaluation.planted import plant_sae
 from tests.hub.conftest import REPO

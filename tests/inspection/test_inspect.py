@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from sae_lens_c2r.analysis import composition
 from sae_lens_c2r.cli import main
-from sae_lens_c2r.sources import Source, find_sources
+from sae_lens_c2r.saes.sources import Source, find_sources
 from tests.architectures.training import make_sae
 from tests.strategies import ARCHITECTURES
 

@@ -9,8 +9,8 @@ import torch
 from sae_lens import SAE
 from transformer_lens import HookedTransformer
 
+from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.cli import main
-from sae_lens_c2r.errors import UserError
 from sae_lens_c2r.inspection import text as text_module
 from sae_lens_c2r.inspection.behavior import observe
 from sae_lens_c2r.inspection.text import TextReader, read_text

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sae_lens_c2r import c2r_penalty, nearest_neighbors
-from sae_lens_c2r.penalties._tiles import BYTES_PER_TILE
+from sae_lens_c2r.penalties.tiles import BYTES_PER_TILE
 from tests import properties, reference
 from tests.strategies import Case, cases, chunk_sizes, exponents, seeds
 

@@ -8,7 +8,7 @@ from hypothesis import given
 
 from sae_lens_c2r import c2r_penalty, nearest_neighbors, orthogonality_penalty
 from sae_lens_c2r.penalties import step_generator
-from sae_lens_c2r.penalties._tiles import BYTES_PER_TILE
+from sae_lens_c2r.penalties.tiles import BYTES_PER_TILE
 from tests import reference
 from tests.strategies import Case, cases, chunk_sizes, seeds
 

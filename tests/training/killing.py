@@ -78,7 +78,7 @@ def child(
     """What a training process does."""
     # Where tests run in the background of a shell, it is ignored from the start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    from sae_lens_c2r.registry import read_release
+    from sae_lens_c2r.releases.files import read_release
     from sae_lens_c2r.training.plan import make_plan
     from sae_lens_c2r.training.run import train
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sae_lens_c2r.registry import find_release, read_release
-from sae_lens_c2r.release import ReleaseError
+from sae_lens_c2r.releases.files import find_release, read_release
+from sae_lens_c2r.releases.model import ReleaseError
 from sae_lens_c2r.training.plan import make_plan
 from sae_lens_c2r.training.run import train
 from tests.training.killing import (

@@ -10,9 +10,9 @@ import torch
 from sae_lens import TrainingSAE
 from torch import Tensor
 
+from sae_lens_c2r._support.stopping import StopRequest
 from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
 from sae_lens_c2r.training.long_run import LongRun
-from sae_lens_c2r.training.stopping import StopRequest
 from tests.architectures.training import BATCH, D_IN, make_sae, make_trainer
 from tests.strategies import ARCHITECTURES
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sae_lens_c2r.registry import find_release, read_release
-from sae_lens_c2r.release import ReleaseError
+from sae_lens_c2r.releases.files import find_release, read_release
+from sae_lens_c2r.releases.model import ReleaseError
 from sae_lens_c2r.training.plan import make_plan, runner_config
 from sae_lens_c2r.training.summary import print_plan
-from tests.test_registry import SHIPPED, write
+from tests.releases.test_files import SHIPPED, write
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)

@@ -8,7 +8,7 @@ import torch
 from sae_lens import SAE
 
 from sae_lens_c2r.cli import main
-from tests.test_registry import write
+from tests.releases.test_files import write
 
 IDS = [f"width_1k/{architecture}_k{k}" for architecture in ("topk", "topk_c2r") for k in (2, 3)]
 

@@ -1,0 +1,1 @@
+"""What every part of the package may use, and what knows of none of them."""

@@ -1,0 +1,21 @@
+"""The versions of installed packages: numbers may come out differently by them."""
+
+from importlib.metadata import PackageNotFoundError, version
+
+
+def package_versions(*packages: str) -> dict[str, str]:
+    """The versions of packages, without those that are not installed.
+
+    Args:
+        packages: Names of distributions.
+
+    Returns:
+        Their versions by name.
+    """
+    versions = {}
+    for package in packages:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return versions

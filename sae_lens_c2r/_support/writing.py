@@ -1,0 +1,81 @@
+"""Files and folders that are there whole or not at all, whatever happens on the way."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+from safetensors import SafetensorError
+
+PARTIAL = "partial-"  # how the name of a folder begins that is being written
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write JSON as a whole, or not at all.
+
+    Args:
+        path: The file.
+        content: What it holds. NaN and infinity, which JSON does not have, are a ValueError.
+    """
+    write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file in UTF-8 as a whole, or not at all.
+
+    Args:
+        path: The file.
+        text: What it holds.
+    """
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file as a whole, or not at all.
+
+    Args:
+        path: The file.
+        content: What it holds.
+    """
+    part = path.with_name(f".{path.name}.part")
+    part.write_bytes(content)
+    os.replace(part, path)
+
+
+def write_folder(final: Path, fill: Callable[[Path], None], *, beside: Path) -> None:
+    """Write a folder so that it is there whole, on the disk, or not at all.
+
+    Args:
+        final: Its name.
+        fill: Writes its files into a folder of another name.
+        beside: Where that one is made: on the same file system.
+
+    Raises:
+        OSError: If it cannot be written; nothing is left of it then.
+    """
+    beside.mkdir(parents=True, exist_ok=True)
+    partial = Path(mkdtemp(prefix=PARTIAL, dir=beside))
+    try:
+        partial.chmod(beside.stat().st_mode)  # `mkdtemp` makes it the owner's alone
+        fill(partial)
+        for path in [*partial.rglob("*"), partial]:
+            _sync(path)
+        final.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(partial, final)
+        _sync(final.parent)
+    except BaseException as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        if isinstance(error, (RuntimeError, SafetensorError)):  # torch's and safetensors' own
+            raise OSError(f"{final} cannot be written. {error}") from error
+        raise
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,20 @@
+"""What commands print."""
+
+from rich.console import Console
+
+
+def console_while_loading() -> Console:
+    """A console that has said what takes the first seconds: importing SAELens."""
+    console = Console()
+    console.print("Loading SAELens ...")
+    return console
+
+
+def say(console: Console, line: str) -> None:
+    """Print a line with paths and names in it: neither read as markup nor wrapped.
+
+    Args:
+        console: Where to.
+        line: The line.
+    """
+    console.print(line, markup=False, soft_wrap=True)

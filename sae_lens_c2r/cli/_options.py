@@ -1,0 +1,58 @@
+"""Arguments and options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+DeviceOption = Annotated[
+    str | None, typer.Option(help="Torch device.", show_default="cuda if there is one")
+]
+OverwriteOption = Annotated[
+    bool, typer.Option("--overwrite", help="Replace the files of an earlier run in --out.")
+]
+ModelOption = Annotated[
+    str | None,
+    typer.Option(help="The language model.", show_default="what the SAE's config names"),
+]
+AnySAEsArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SAE...",
+        help="A folder of one SAE or of many, or a release followed by an SAE's id.",
+    ),
+]
+ReleaseArgument = Annotated[
+    str, typer.Argument(help="A release of ours, such as minilm-layer-3, or a YAML file.")
+]
+ReleaseOption = Annotated[
+    str | None,
+    typer.Option(
+        "--release", help="The release of the SAEs.", show_default="what training recorded"
+    ),
+]
+EvaluationOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="What `evaluate` has measured.",
+        show_default="evaluation/evaluation.json, here or beside the folders",
+    ),
+]
+LicenseOption = Annotated[
+    str | None,
+    typer.Option(help="Licence of the weights, like mit.", show_default="the release's"),
+]
+
+
+def usable_device(device: str | None) -> str:
+    """The device that is meant.
+
+    Args:
+        device: What the command line says.
+
+    Returns:
+        The same; where it says nothing, `cuda` if there is one.
+    """
+    import torch
+
+    return device or ("cuda" if torch.cuda.is_available() else "cpu")

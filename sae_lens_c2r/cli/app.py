@@ -1,0 +1,73 @@
+"""The command `sae-lens-c2r`. Each of its commands is one call of the library.
+
+Heavy modules are imported by the command that needs them: `--help` answers at once.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sae_lens_c2r import __version__
+from sae_lens_c2r.cli.card import card
+from sae_lens_c2r.cli.demo import demo
+from sae_lens_c2r.cli.evaluate import evaluate
+from sae_lens_c2r.cli.inspect import inspect
+from sae_lens_c2r.cli.registry import registry
+from sae_lens_c2r.cli.train import train
+from sae_lens_c2r.cli.upload import upload
+
+app = typer.Typer(
+    help="C2R (Cross-sample Consistency Regularization) for SAELens.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for command in (demo, train, inspect, evaluate, card, upload):
+    app.command()(command)
+app.add_typer(registry, name="registry")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"sae-lens-c2r {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command.
+
+    Args:
+        arguments: What would follow `sae-lens-c2r`; `None` reads the command line.
+    """
+    app(_repeat_option(sys.argv[1:] if arguments is None else arguments, "--sae-bench"))
+
+
+def _repeat_option(arguments: Sequence[str], option: str) -> list[str]:
+    """Give each of the values that follow an option, up to a folder, the option of its own."""
+    spread: list[str] = []
+    follows = False
+    for argument in arguments:
+        if argument.startswith("-"):
+            follows = argument == option or argument.startswith(f"{option}=")
+            spread.append(argument)
+        elif follows and not Path(argument).is_dir():
+            spread += [argument] if spread[-1] == option else [option, argument]
+        else:
+            follows = False
+            spread.append(argument)
+    return spread

@@ -1,0 +1,87 @@
+"""`sae-lens-c2r evaluate`."""
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sae_lens_c2r.cli._console import console_while_loading, say
+from sae_lens_c2r.cli._errors import error_boundary
+from sae_lens_c2r.cli._options import (
+    AnySAEsArgument,
+    DeviceOption,
+    ModelOption,
+    usable_device,
+)
+
+
+def evaluate(
+    saes: AnySAEsArgument,
+    sae_bench: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="SAEBench's evaluations: core absorption scr tpp sparse_probing "
+            "sparse_probing_sae_probes ravel autointerp meta_structure."
+        ),
+    ] = None,
+    sae_lens: Annotated[bool, typer.Option(help="Run SAELens's own evaluation too.")] = True,
+    model: ModelOption = None,
+    text: Annotated[
+        str | None,
+        typer.Option(
+            help="What SAELens's evaluation reads: a file, a dataset on the Hub, or "
+            "python-documentation.",
+            show_default="what the SAE was trained on",
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder with SAEBench's datasets by their names on the Hub, for machines "
+            "without network.",
+            show_default="they are downloaded",
+        ),
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A setting, core.batch_size_prompts=4; may be repeated."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("evaluation"),
+    jobs: Annotated[int, typer.Option(min=1, help="Evaluations at a time.")] = 1,
+    hours: Annotated[float, typer.Option(min=0, help="How long one may take.")] = 24,
+    device: DeviceOption = None,
+) -> None:
+    """Run SAEBench's and SAELens's evaluations of any SAEs; those in --out are kept."""
+    interrupted = "Interrupted. The same command goes on with what is missing."
+    with error_boundary(interrupted) as problems:
+        console = console_while_loading()
+        from sae_lens_c2r._support.stopping import stop_requests
+        from sae_lens_c2r.evaluation.plan import Options
+        from sae_lens_c2r.evaluation.results import GATHERED
+        from sae_lens_c2r.evaluation.run import evaluate as evaluate_all
+        from sae_lens_c2r.evaluation.settings import parse_settings
+        from sae_lens_c2r.evaluation.table import terminal_table
+        from sae_lens_c2r.saes.sources import find_sources
+
+        options = Options(
+            out=out,
+            sae_bench=list(dict.fromkeys(sae_bench or [])),
+            sae_lens=sae_lens,
+            model=model,
+            text=text,
+            data=data,
+            changes=parse_settings(changes or []),
+            device=usable_device(device),
+            at_once=jobs,
+            hours=hours,
+        )
+        with stop_requests():
+            gathered = evaluate_all(
+                find_sources(saes, on_error=problems.append),
+                options,
+                on_error=problems.append,
+                tell=partial(say, console),
+            )
+        console.print(terminal_table(gathered))
+        say(console, f"Everything that was measured: {out / GATHERED}")

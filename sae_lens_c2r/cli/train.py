@@ -1,0 +1,60 @@
+"""`sae-lens-c2r train`."""
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sae_lens_c2r.cli._console import console_while_loading, say
+from sae_lens_c2r.cli._errors import error_boundary
+from sae_lens_c2r.cli._options import DeviceOption, ReleaseArgument, usable_device
+
+
+def train(
+    release: ReleaseArgument,
+    out: Annotated[Path, typer.Option(help="Folder for the folders of the SAEs.")] = Path(
+        "saes"
+    ),
+    only: Annotated[
+        list[str] | None, typer.Option(help="Id of an SAE to train; may be repeated.")
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="A value in place of the file's, sae.k=50; may be repeated."
+        ),
+    ] = None,
+    device: DeviceOption = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue from the last checkpoint, if any.")
+    ] = False,
+    checkpoint_minutes: Annotated[
+        float, typer.Option(min=0, help="Minutes between checkpoints; 0 for none.")
+    ] = 30.0,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")
+    ] = False,
+) -> None:
+    """Train the SAEs of a release, except those that are in the folder already."""
+    with error_boundary("Interrupted."):
+        from sae_lens_c2r.releases.files import find_release, parse_changes, read_release
+
+        found = read_release(find_release(release), changes=parse_changes(changes or []))
+        console = console_while_loading()
+        from sae_lens_c2r.training.plan import make_plan
+        from sae_lens_c2r.training.run import train as train_plan
+        from sae_lens_c2r.training.summary import print_plan
+
+        plan = make_plan(found, device=usable_device(device), only=tuple(only or ()))
+        print_plan(plan, console)
+        if dry_run:
+            return
+        folders = train_plan(
+            plan,
+            out,
+            resume=resume,
+            checkpoint_minutes=checkpoint_minutes,
+            tell=partial(say, console),
+        )
+        say(console, f"{len(folders)} SAEs trained, in {out}.")

@@ -1,0 +1,253 @@
+"""What a card may say of SAEs: what their files, their training and evaluations have recorded.
+
+A repository keeps it as `sae-lens-c2r.json`, so that later uploads can write a card of all its
+SAEs. Nothing here is typed in by anybody.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import from_json
+
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.hub.local.leaks import is_plain, keep_plain, refuse_secrets
+from sae_lens_c2r.hub.local.record import Record, first_of
+from sae_lens_c2r.hub.names import check_id
+
+FACTS = "sae-lens-c2r.json"
+FORMAT = 1
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+Number = Annotated[float, Field(allow_inf_nan=False, strict=True)]
+_COEFFICIENTS = ("c2r", "ort")
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Evaluation(_Strict):
+    """One evaluation of one SAE, as `evaluation.json` has it.
+
+    Args:
+        model: The language model; `None` for an evaluation of the weights alone.
+        text: What SAELens's own evaluation read; `None` for what the SAE was trained on.
+        settings: The evaluation's settings.
+        device: Where it ran.
+        versions: Versions of the packages that computed it.
+        metrics: The numbers.
+    """
+
+    model: str | None = None
+    text: str | None = None
+    settings: dict[str, Any] = {}
+    device: str | None = None
+    versions: dict[str, str] = {}
+    metrics: dict[str, Number]
+
+
+class Training(_Strict):
+    """What was recorded of a training.
+
+    Args:
+        model: The language model's name on the Hub or TransformerLens's; `None` for known
+            features.
+        hook_name: Where its activations were taken.
+        dataset: The text.
+        context_size: Tokens in a row.
+        samples: Tokens in all, or samples of known features.
+        steps: Training steps.
+        device: Where it ran.
+        versions: Versions of the packages.
+        effective_coefficients: What `c2r_coefficient` and `ort_coefficient` came to at the
+            last step, by `c2r` and `ort`.
+    """
+
+    model: str | None = None
+    hook_name: str | None = None
+    dataset: str | None = None
+    context_size: Count | None = None
+    samples: Count | None = None
+    steps: Count | None = None
+    device: str | None = None
+    versions: dict[str, str] = {}
+    effective_coefficients: dict[str, Number] = {}
+
+
+class SAEFacts(_Strict):
+    """What is known of one SAE.
+
+    Args:
+        weights_sha256: Of its weights' file.
+        architecture: SAELens's name of its form.
+        trained_as: SAELens's name of what it was trained as.
+        d_in: Dimension of its inputs.
+        d_sae: Its latents.
+        options: Fields that it was trained with.
+        training: What was recorded of that.
+        evaluations: Its evaluations by name.
+    """
+
+    weights_sha256: str
+    architecture: str
+    trained_as: str | None = None
+    d_in: Count
+    d_sae: Count
+    options: dict[str, Any] = {}
+    training: Training = Training()
+    evaluations: dict[str, Evaluation] = {}
+
+    def is_the_same_as(self, other: "SAEFacts") -> bool:
+        """Whether what was measured of one is true of the other.
+
+        Args:
+            other: Another SAE.
+
+        Returns:
+            Whether they have the same weights, and use them alike.
+        """
+        of = ("weights_sha256", "architecture", "options")
+        return all(getattr(self, name) == getattr(other, name) for name in of)
+
+
+class Facts(_Strict):
+    """What is known of the SAEs of a repository.
+
+    Args:
+        format: Of this file.
+        repo_id: The repository.
+        description: What they are for.
+        license: Of their weights, as the Hub spells it.
+        base_models: The models that they encode, as the Hub calls them.
+        datasets: The texts that the Hub has.
+        saes: The SAEs by their ids.
+    """
+
+    format: int = FORMAT
+    repo_id: str
+    description: str | None = None
+    license: str | None = None
+    base_models: list[str] = []
+    datasets: list[str] = []
+    saes: Annotated[dict[str, SAEFacts], Field(min_length=1)]
+
+    def joined(self, later: "Facts") -> "Facts":
+        """These SAEs and those of a later upload, which count where both have one."""
+        saes = {**self.saes, **later.saes}
+        for sae_id, before in self.saes.items():
+            now = saes[sae_id]
+            if now.is_the_same_as(before):  # what was measured still holds
+                evaluations = {**before.evaluations, **now.evaluations}
+                saes[sae_id] = now.model_copy(update={"evaluations": evaluations})
+        return Facts(
+            repo_id=later.repo_id,
+            description=later.description or self.description,
+            license=later.license or self.license,
+            base_models=sorted({*self.base_models, *later.base_models}),
+            datasets=sorted({*self.datasets, *later.datasets}),
+            saes=dict(sorted(saes.items())),
+        )
+
+    def to_json(self) -> str:
+        """The file's content."""
+        said = self.model_dump(mode="json", exclude_defaults=True)
+        return json.dumps({"format": self.format, **said}, indent=1, sort_keys=True) + "\n"
+
+
+def read_facts(content: str | bytes, *, name: str) -> Facts:
+    """Read what an earlier upload has left.
+
+    Args:
+        content: Of the file.
+        name: What to call it in an error.
+
+    Returns:
+        The facts.
+
+    Raises:
+        UserError: If it is not such a file, or of a later format.
+    """
+    try:
+        said = from_json(content)
+    except ValueError as error:
+        raise UserError(f"{name} should be JSON. {error}") from None
+    if isinstance(said, dict) and said.get("format", FORMAT) != FORMAT:
+        raise UserError(f"{name} should be of format {FORMAT}. Found {said['format']}.")
+    try:
+        facts = Facts.model_validate(said)
+    except ValidationError as error:
+        raise UserError(
+            f"{name} should be written by `sae-lens-c2r upload`. {first_of(error)}"
+        ) from None
+    for sae_id in facts.saes:
+        check_id(sae_id)
+    return facts
+
+
+def facts_of(
+    config: Mapping[str, Any],
+    *,
+    weights_sha256: str,
+    record: Record | None,
+    evaluations: Mapping[str, Any],
+) -> SAEFacts:
+    """Gather what is known of an SAE.
+
+    Args:
+        config: Its `cfg.json`, redacted.
+        weights_sha256: Of its weights' file.
+        record: Its `training.json`, if there is one.
+        evaluations: Of its entry in `evaluation.json`.
+
+    Returns:
+        The facts, without paths of this machine.
+
+    Raises:
+        UserError: If the record or the evaluations are not what we write.
+    """
+    metadata = config.get("metadata") or {}
+    told = {
+        "weights_sha256": weights_sha256,
+        "architecture": config["architecture"],
+        "trained_as": metadata.get("training_architecture"),
+        "d_in": config["d_in"],
+        "d_sae": config["d_sae"],
+        "options": metadata.get("training_architecture_details") or {},
+        "training": _training(metadata, record or Record()),
+    }
+    kept = keep_plain(told)
+    kept["evaluations"] = {name: _evaluation(each) for name, each in evaluations.items()}
+    refuse_secrets("what is known of an SAE", json.dumps(kept, ensure_ascii=False))
+    try:
+        return SAEFacts.model_validate(kept)
+    except ValidationError as error:
+        raise UserError(
+            f"What is known of an SAE should be as we write it. {first_of(error)}"
+        ) from None
+
+
+def _evaluation(said: Mapping[str, Any]) -> dict[str, Any]:
+    """What is said of an evaluation; what it read here is told from what it read elsewhere."""
+    told = {key: said[key] for key in Evaluation.model_fields if key in said}
+    for key in ("model", "text"):
+        if told.get(key) is not None and not is_plain(told[key]):
+            told[key] = f"a {key} that is not public"
+    metrics = told.pop("metrics", None)
+    if isinstance(metrics, dict):  # numbers that are not finite are refused, not left out
+        metrics = {key: value for key, value in metrics.items() if is_plain(key)}
+    return {**keep_plain(told), "metrics": metrics}
+
+
+def _training(metadata: Mapping[str, Any], record: Record) -> dict[str, Any]:
+    coefficients = {
+        name: metadata.get(f"{name}_effective_coefficient") for name in _COEFFICIENTS
+    }
+    return {
+        "model": record.model.hub_id or metadata.get("model_name"),
+        "hook_name": metadata.get("hook_name"),
+        "dataset": record.model.dataset or metadata.get("dataset_path"),
+        "context_size": record.model.context_size or metadata.get("context_size"),
+        "effective_coefficients": coefficients,
+        **record.model_dump(include={"samples", "steps", "device", "versions"}),
+    }

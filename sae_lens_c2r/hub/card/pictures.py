@@ -1,0 +1,110 @@
+"""The pictures of a card, of the numbers that its evaluations have."""
+
+from collections.abc import Iterator
+from io import BytesIO
+
+from matplotlib.figure import Figure
+
+from sae_lens_c2r.evaluation.catalog import SAE_LENS, WEIGHTS
+from sae_lens_c2r.evaluation.weights import max_cosine_counts
+from sae_lens_c2r.hub.card.facts import Facts, SAEFacts
+from sae_lens_c2r.reporting.figures import COLORS
+
+_L0, _VARIANCE = "sparsity.l0", "reconstruction_quality.explained_variance"
+_COMPOSITION, _CHANCE = "composition", "chance_composition"
+_DPI = 160
+
+
+def pictures(facts: Facts) -> dict[str, bytes]:
+    """Draw what can be drawn.
+
+    Args:
+        facts: What is known of the SAEs.
+
+    Returns:
+        PNG files by their names: the distribution of the latents' highest cosines, and
+        explained variance and composition against L0 where two SAEs or more have them.
+    """
+    drawn = {"max_cosines.png": _max_cosines(facts), "trade_off.png": _trade_off(facts)}
+    return {name: _png(figure) for name, figure in drawn.items() if figure is not None}
+
+
+def _max_cosines(facts: Facts) -> Figure | None:
+    figure = Figure(figsize=(7.2, 3.0), layout="constrained")
+    axes = figure.subplots()
+    kinds = _colors(facts)
+    labeled: set[str] = set()
+    chance = set()
+    for sae in facts.saes.values():
+        weights = sae.evaluations.get(WEIGHTS)
+        counts = max_cosine_counts(weights.metrics) if weights else None
+        if weights is None or not counts or not sum(counts):
+            continue
+        kind = _kind(sae)
+        edges = [i / len(counts) for i in range(len(counts) + 1)]
+        axes.stairs(
+            [count / sum(counts) for count in counts],
+            edges,
+            color=kinds[kind],
+            label=None if kind in labeled else kind,
+            fill=len(facts.saes) <= 3,
+            alpha=0.6 if len(facts.saes) <= 3 else 1.0,
+        )
+        labeled.add(kind)
+        chance |= {weights.metrics[_CHANCE]} if _CHANCE in weights.metrics else set()
+    if not labeled:
+        return None
+    for number, level in enumerate(sorted(chance)):
+        label = None if number else "random directions"
+        axes.axvline(level, color="#444", linestyle="--", linewidth=1, label=label)
+    axes.set(
+        xlim=(0, 1), xlabel="cosine with the nearest other latent", ylabel="share of latents"
+    )
+    axes.legend(frameon=False)
+    return figure
+
+
+def _trade_off(facts: Facts) -> Figure | None:
+    figure = Figure(figsize=(7.2, 3.0), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    of_one_kind = (sorted(_points(facts, name)) for name in (SAE_LENS, "core"))
+    points = next((points for points in of_one_kind if len(points) > 1), None)
+    if points is None:
+        return None
+    for kind, color in _colors(facts).items():
+        of_kind = [point[1:] for point in points if point[0] == kind]
+        if of_kind:
+            l0, variance, composition = zip(*of_kind, strict=True)
+            left.plot(l0, variance, "o-", color=color, label=kind)
+            right.plot(l0, composition, "o-", color=color)
+    # From 0, so that a small difference looks small.
+    widest = 1.15 * max(l0 for _, l0, _, _ in points)
+    left.set(xlabel="L0", ylabel="explained variance", xlim=(0, widest), ylim=(0, 1))
+    right.set(xlabel="L0", ylabel="composition", xlim=(0, widest), ylim=(0, 1))
+    left.legend(frameon=False, loc="lower right")
+    return figure
+
+
+def _points(facts: Facts, name: str) -> Iterator[tuple[str, float, float, float]]:
+    for sae in facts.saes.values():
+        weights, found = sae.evaluations.get(WEIGHTS), sae.evaluations.get(name)
+        metrics = {**found.metrics, **weights.metrics} if found and weights else {}
+        if {_L0, _VARIANCE, _COMPOSITION} <= metrics.keys():
+            yield _kind(sae), metrics[_L0], metrics[_VARIANCE], metrics[_COMPOSITION]
+
+
+def _kind(sae: SAEFacts) -> str:
+    return sae.trained_as or sae.architecture
+
+
+def _colors(facts: Facts) -> dict[str, str]:
+    kinds = sorted({_kind(sae) for sae in facts.saes.values()})
+    return {kind: COLORS[number % len(COLORS)] for number, kind in enumerate(kinds)}
+
+
+def _png(figure: Figure) -> bytes:
+    for axes in figure.axes:
+        axes.spines[["top", "right"]].set_visible(False)
+    buffer = BytesIO()
+    figure.savefig(buffer, format="png", dpi=_DPI, metadata={"Software": None})
+    return buffer.getvalue()

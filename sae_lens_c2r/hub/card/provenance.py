@@ -1,0 +1,108 @@
+"""How the numbers of a card were measured, and how its SAEs were trained, in sentences."""
+
+from collections.abc import Iterator, Mapping
+
+from sae_lens_c2r.evaluation.catalog import SAE_LENS, WEIGHTS
+from sae_lens_c2r.hub.card.facts import Evaluation, Facts, Training
+from sae_lens_c2r.hub.card.tables import code, measured, text
+
+_TEXTS = {"python-documentation": "the documentation of Python's standard library"}
+_ITS_OWN = "the text that it was trained on"
+
+
+def how_measured(facts: Facts) -> Iterator[str]:
+    """How each evaluation was made, once for the SAEs that share it.
+
+    Args:
+        facts: What is known of them.
+
+    Yields:
+        Markdown, a paragraph for each.
+    """
+    found: dict[tuple[str, str], list[str]] = {}
+    titles: dict[str, str] = {}
+    for number in measured(facts):
+        column = number.column
+        said = _how_measured(column.evaluation, number.evaluation)
+        of = found.setdefault((column.evaluation, said), [])
+        of += [number.sae_id] if number.sae_id not in of else []
+        known = titles.get(column.evaluation, "")
+        if column.title not in known.split(", "):
+            titles[column.evaluation] = ", ".join(filter(None, [known, column.title]))
+    for (name, said), sae_ids in sorted(found.items()):
+        alone = sum(other == name for other, _ in found) == 1
+        whose = "" if alone else f" ({', '.join(f'`{sae_id}`' for sae_id in sae_ids)})"
+        yield f"**{titles[name]}**{whose}: {said}"
+
+
+def _how_measured(name: str, evaluation: Evaluation) -> str:
+    if name == WEIGHTS:
+        said = (
+            "of the weights alone. Composition is the mean, over the latents, of the highest "
+            "cosine with another latent's decoder row"
+        )
+        if "chance_composition" in evaluation.metrics:
+            chance = f"{evaluation.metrics['chance_composition']:.3f}"
+            said += f", about {chance} for random directions"
+        said += "; pairs are of latents with a cosine above 0.9 and 0.7"
+    else:
+        by = "SAELens's `run_evals`" if name == SAE_LENS else f"SAEBench's `{name}`"
+        said = f"{by} with {text(evaluation.model or 'the model of the SAE')}"
+        if name == SAE_LENS:
+            on = _text_of(evaluation.text or _ITS_OWN)
+            said += f", on {on}"
+        settings = ", ".join(
+            f"`{code(f'{key} = {value}')}`"
+            for key, value in sorted(evaluation.settings.items())
+        )
+        said += f"; {settings}" if settings else ""
+    return f"{said}.{_circumstances(evaluation.versions, evaluation.device)}"
+
+
+def _text_of(name: str) -> str:
+    """What a text is, for those that have no page on the Hub."""
+    return _TEXTS.get(name) or text(name)
+
+
+def how_trained(facts: Facts) -> Iterator[str]:
+    """How the SAEs were trained, once for those that share it.
+
+    Args:
+        facts: What is known of them.
+
+    Yields:
+        Markdown, a paragraph for each.
+    """
+    found: dict[str, list[str]] = {}
+    for sae_id, sae in facts.saes.items():
+        found.setdefault(_trained(sae.training), []).append(sae_id)
+    for said, sae_ids in found.items():
+        whose = "" if len(found) == 1 else f"{', '.join(f'`{i}`' for i in sae_ids)}: "
+        yield whose + said
+
+
+def _trained(training: Training) -> str:
+    parts = []
+    if training.model or training.hook_name:
+        model, hook_name = text(training.model or "?"), code(training.hook_name or "?")
+        parts.append(f"activations of {model} at `{hook_name}`")
+    if training.dataset:
+        rows = f" in rows of {training.context_size:,} tokens" if training.context_size else ""
+        parts.append(f"on {_text_of(training.dataset)}{rows}")
+    if training.samples:
+        unit = "tokens" if training.model else "samples of known features"
+        steps = f" in {training.steps:,} steps" if training.steps else ""
+        parts.append(f"{training.samples:,} {unit}{steps}")
+    said = ", ".join(parts) or "nothing was recorded of the data"
+    circumstances = _circumstances(training.versions, training.device)
+    return f"{said[0].upper()}{said[1:]}.{circumstances}"
+
+
+def _circumstances(versions: Mapping[str, str], device: str | None) -> str:
+    by = [_versions(versions)] if versions else []
+    on = [f"on {text(device)}"] if device else []
+    return f" By {', '.join([*by, *on])}." if by else f" O{on[0][1:]}." if on else ""
+
+
+def _versions(versions: Mapping[str, str]) -> str:
+    return ", ".join(f"{text(name)} {text(versions[name])}" for name in sorted(versions))

@@ -1,0 +1,209 @@
+"""The tables of a card. Every number in them is of an evaluation, by its name and key."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sae_lens_c2r.evaluation.catalog import COLUMNS, SAE_LENS, WEIGHTS, Column
+from sae_lens_c2r.hub.card.facts import Evaluation, Facts, SAEFacts
+from sae_lens_c2r.releases.model import Release
+
+_QUALITY, _MODEL = "reconstruction_quality", "model_performance_preservation"
+# What SAELens and SAEBench both measure, by the names that they share.
+_SHARED = (
+    ("explained variance", f"{_QUALITY}.explained_variance", 1),
+    ("L0", "sparsity.l0", 0),
+    ("loss recovered", f"{_MODEL}.ce_loss_score", 1),
+)
+_NAMES = {SAE_LENS: "SAELens", "core": "SAEBench"}
+CARD_COLUMNS = (
+    *(
+        Column(f"{title} ({name})", "", evaluation, metric, better)
+        for evaluation, name in _NAMES.items()
+        for title, metric, better in _SHARED
+    ),
+    *(column for column in COLUMNS if column.metric != _SHARED[2][1]),
+    Column("pairs > 0.9", "", WEIGHTS, "pairs_above_0.9", -1),
+    Column("pairs > 0.7", "", WEIGHTS, "pairs_above_0.7", -1),
+)
+PENALTIES = {"C2R": "c2r", "OrtSAE": "ort"}  # and the prefix of their options
+_COUNTS = {"pairs_above_0.9", "pairs_above_0.7"}
+_ARROWS = {1: " ↑", 0: "", -1: " ↓"}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A number of a card.
+
+    Args:
+        sae_id: Of which SAE.
+        column: In which column.
+        evaluation: Of which evaluation.
+        value: The number.
+    """
+
+    sae_id: str
+    column: Column
+    evaluation: Evaluation
+    value: float
+
+    @property
+    def shown(self) -> str:
+        """As the table has it."""
+        if self.column.metric in _COUNTS:
+            return f"{self.value:,.0f}"
+        return (
+            f"{self.value:.1f}" if self.column.metric == "sparsity.l0" else f"{self.value:.3f}"
+        )
+
+
+def measured(facts: Facts) -> Iterator[Measured]:
+    """All numbers of a card.
+
+    Args:
+        facts: What is known.
+
+    Yields:
+        The numbers that were measured, SAE by SAE.
+    """
+    for sae_id, sae in facts.saes.items():
+        for column in CARD_COLUMNS:
+            evaluation = sae.evaluations.get(column.evaluation)
+            if evaluation and column.metric in evaluation.metrics:
+                yield Measured(sae_id, column, evaluation, evaluation.metrics[column.metric])
+
+
+def sae_table(facts: Facts) -> str:
+    """Which SAEs there are, and what each was trained as.
+
+    Args:
+        facts: What is known.
+
+    Returns:
+        A table in Markdown.
+    """
+    rows = [
+        [f"`{sae_id}`", _architecture(sae), _penalties(sae), f"{sae.d_sae:,}", _sparsity(sae)]
+        for sae_id, sae in facts.saes.items()
+    ]
+    return markdown(["SAE", "architecture", "penalties", "latents", "k"], rows, left=3)
+
+
+def planned_table(release: Release) -> str:
+    """Which SAEs a release is going to have.
+
+    Args:
+        release: The release.
+
+    Returns:
+        A table in Markdown.
+    """
+    rows = []
+    for spec in release.saes():
+        fields = spec.fields
+        rows.append(
+            [
+                f"`{spec.sae_id}`",
+                f"`{fields['architecture']}`",
+                f"{fields.get('d_sae', 0):,}",
+                text(fields.get("k", "")),
+            ]
+        )
+    return markdown(["SAE", "architecture", "latents", "k"], rows, left=2)
+
+
+def measurement_table(facts: Facts) -> str:
+    """What was measured of each SAE.
+
+    Args:
+        facts: What is known.
+
+    Returns:
+        A table in Markdown, with the columns that any SAE has; an empty text if none has.
+    """
+    numbers = {(each.sae_id, each.column): each.shown for each in measured(facts)}
+    columns = [each for each in CARD_COLUMNS if any(each == column for _, column in numbers)]
+    if not columns:
+        return ""
+    head = ["SAE", *(column.title + _ARROWS[column.better] for column in columns)]
+    rows = [
+        [f"`{sae_id}`", *(numbers.get((sae_id, column), "") for column in columns)]
+        for sae_id in facts.saes
+    ]
+    return markdown(head, rows, left=1)
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]], *, left: int) -> str:
+    """A table.
+
+    Args:
+        head: The columns' headings.
+        rows: The cells.
+        left: How many columns are aligned to the left; the others are numbers.
+
+    Returns:
+        It, in Markdown.
+    """
+    ruler = ["---"] * left + ["--:"] * (len(head) - left)
+    return "\n".join(f"| {' | '.join(line)} |" for line in [head, ruler, *rows])
+
+
+def text(value: Any) -> str:
+    """A value that is no markup where it stands.
+
+    Args:
+        value: What is to be shown.
+
+    Returns:
+        It, escaped for a cell of a table.
+    """
+    shown = f"{value:g}" if isinstance(value, float) else str(value)
+    for sign in "\\`*_|[]<>":
+        shown = shown.replace(sign, f"\\{sign}")
+    return printable(" ".join(shown.split()))
+
+
+def code(value: Any) -> str:
+    """A value that is no markup between backticks.
+
+    Args:
+        value: What is to be shown.
+
+    Returns:
+        It, without what would end the code or a cell of a table.
+    """
+    shown = re.sub(r"[`|<>]", "'", str(value))
+    return printable(" ".join(shown.split()))
+
+
+def printable(text: str) -> str:
+    """A text without what a terminal would obey.
+
+    Args:
+        text: The text.
+
+    Returns:
+        Its printable characters and ends of lines.
+    """
+    return "".join(sign for sign in text if sign.isprintable() or sign == "\n")
+
+
+def _architecture(sae: SAEFacts) -> str:
+    return f"`{code(sae.trained_as or sae.architecture)}`"
+
+
+def _sparsity(sae: SAEFacts) -> str:
+    return text(sae.options.get("k", ""))
+
+
+def _penalties(sae: SAEFacts) -> str:
+    parts = []
+    for name, prefix in PENALTIES.items():
+        coefficient = sae.options.get(f"{prefix}_coefficient")
+        if coefficient is None:
+            continue
+        effective = sae.training.effective_coefficients.get(prefix)
+        came_to = "" if effective is None else f" (effectively {effective:.3g})"
+        parts.append(f"{name} {text(coefficient)}{came_to}")
+    return ", ".join(parts)

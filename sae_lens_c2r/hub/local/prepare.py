@@ -1,0 +1,126 @@
+"""SAEs that are ready to be published: checked, redacted, and seen to load in plain SAELens."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from sae_lens import SAE
+from sae_lens.constants import SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME
+from torch import Tensor
+
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.hub.card.facts import SAEFacts, facts_of
+from sae_lens_c2r.hub.local.check import check
+from sae_lens_c2r.hub.local.collect import LocalSAE
+from sae_lens_c2r.hub.local.evaluations import Identity, evaluations_of
+from sae_lens_c2r.hub.local.record import read_object
+from sae_lens_c2r.hub.local.redact import redact
+from sae_lens_c2r.hub.remote.plan import PlannedFile
+from sae_lens_c2r.saes.probe import agree, contributions, probe_inputs
+from sae_lens_c2r.saes.saelens_alone import encode_in_saelens_alone
+
+
+@dataclass(frozen=True)
+class PreparedSAE:
+    """An SAE as it is published.
+
+    Args:
+        sae_id: Its folder on the Hub.
+        files: Its config, redacted, and its weights.
+        removed: The keys that were removed from its config.
+        facts: What its card says.
+        inputs: A batch to encode, shape ``[batch, d_in]``.
+        feature_acts: What plain SAELens encodes it as, shape ``[batch, d_sae]``, sparse.
+    """
+
+    sae_id: str
+    files: tuple[PlannedFile, PlannedFile]
+    removed: list[str]
+    facts: SAEFacts
+    inputs: Tensor
+    feature_acts: Tensor
+
+
+def prepare(
+    saes: Sequence[LocalSAE],
+    *,
+    staged: Path,
+    evaluations: Mapping[Identity, dict[str, Any]],
+    tell: Callable[[str], None] = lambda _: None,
+) -> list[PreparedSAE]:
+    """Check SAEs and bring them into the form in which they are published.
+
+    Args:
+        saes: The SAEs.
+        staged: A folder for that form.
+        evaluations: What was measured, as of `read_evaluations`.
+        tell: Told of what is done.
+
+    Returns:
+        The SAEs. Each loads in a process that has SAELens and not this package, and encodes a
+        batch there as its training form does, if it was given in that.
+
+    Raises:
+        UserError: If one is not fit to be published.
+    """
+    staged_files, facts, removed, inputs = [], [], [], []
+    for number, sae in enumerate(saes, start=1):
+        tell(f"Checking {sae.sae_id}, {number} of {len(saes)}.")
+        weights = check(sae)
+        redacted = redact(read_object(sae.config))
+        config = json.dumps(redacted.config, indent=1, allow_nan=False).encode() + b"\n"
+        folder = staged / sae.sae_id
+        folder.mkdir(parents=True)
+        (folder / SAE_CFG_FILENAME).write_bytes(config)
+        (folder / SAE_WEIGHTS_FILENAME).symlink_to(sae.weights.resolve())
+        files = (
+            PlannedFile.of(f"{sae.sae_id}/{SAE_CFG_FILENAME}", config),
+            PlannedFile.of(f"{sae.sae_id}/{SAE_WEIGHTS_FILENAME}", sae.weights.resolve()),
+        )
+        staged_files.append(files)
+        removed.append(redacted.removed)
+        inputs.append(probe_inputs(weights))
+        facts.append(
+            facts_of(
+                redacted.config,
+                weights_sha256=files[1].sha256,
+                record=sae.record,
+                evaluations=evaluations_of(sae, weights, evaluations),
+            )
+        )
+    tell("Loading them in SAELens alone.")
+    where = [{"folder": str(staged / sae.sae_id)} for sae in saes]
+    encoded = encode_in_saelens_alone(list(zip(where, inputs, strict=True)))
+    for sae, batch, found in zip(saes, inputs, encoded, strict=True):
+        _check_encoding(sae, staged / sae.sae_id, batch, found.feature_acts)
+    everything = zip(saes, staged_files, removed, facts, inputs, encoded, strict=True)
+    return [
+        PreparedSAE(sae.sae_id, files, keys, known, batch, found.feature_acts.to_sparse())
+        for sae, files, keys, known, batch, found in everything
+    ]
+
+
+def _check_encoding(sae: LocalSAE, folder: Path, inputs: Tensor, feature_acts: Tensor) -> None:
+    if feature_acts.shape != (len(inputs), feature_acts.shape[-1]):
+        raise UserError(f"{sae.folder} should encode a batch. Found {feature_acts.shape}.")
+    if not feature_acts.isfinite().all():
+        raise UserError(f"{sae.folder} should encode as finite numbers. Found NaN or infinity.")
+    if not feature_acts.any():
+        raise UserError(
+            f"{sae.folder} should have latents that fire. Found none that does, even for the "
+            f"SAE's own decoder rows with norms of up to {inputs.norm(dim=1).max():,.0f}: is "
+            "its threshold right?"
+        )
+    if sae.trained is None:
+        return
+    published: SAE[Any] = SAE.load_from_disk(folder)
+    found = contributions(feature_acts, published)
+    if not agree(found, sae.trained.to_dense(), dtype=published.dtype):
+        share = torch.isclose(found, sae.trained.to_dense(), rtol=1e-3).float().mean()
+        raise UserError(
+            f"{sae.sae_id} should encode in its inference form as in its training form. "
+            f"Found {share:.1%} of the activations alike."
+        )

@@ -1,0 +1,1 @@
+"""The Hub: what it has, and how files get there in one commit."""

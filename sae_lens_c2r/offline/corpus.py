@@ -1,0 +1,77 @@
+"""The text: the English prose of the documentation that every Python brings along."""
+
+import ast
+import random
+import sysconfig
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from pydoc_data.topics import topics
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from sae_lens_c2r.offline.minilm import CLS, CONTEXT_SIZE, SEP
+
+NAME = "python-documentation"
+_NOT_LIBRARY = {"site-packages", "test", "tests", "idlelib", "lib2to3", "pydoc_data"}
+_SHORTEST = 40  # characters; below that a docstring is hardly a sentence
+
+
+def documents() -> list[str]:
+    """The language reference's topics and the standard library's docstrings, each text once.
+
+    The docstrings are read from the source files, so that nothing is imported or run. The
+    texts, and with them the demo's figures, differ a little from one Python to the next.
+
+    Returns:
+        The texts, in an order that does not vary.
+    """
+    texts = [*topics.values(), *_docstrings(Path(sysconfig.get_path("stdlib")))]
+    return list(dict.fromkeys(text for text in texts if len(text) >= _SHORTEST))
+
+
+def _docstrings(library: Path) -> Iterator[str]:
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for path in sorted(library.rglob("*.py")):
+        if _NOT_LIBRARY.isdisjoint(path.relative_to(library).parts):
+            for node in ast.walk(ast.parse(path.read_bytes())):
+                if isinstance(node, documented):
+                    yield ast.get_docstring(node) or ""
+
+
+def split(texts: list[str], *, held_out_share: float, seed: int) -> tuple[list[str], list[str]]:
+    """Shuffle documents and hold some out whole.
+
+    Args:
+        texts: The documents.
+        held_out_share: Share of the documents to hold out, from 0 to 1.
+        seed: Seed of the shuffle.
+
+    Returns:
+        The documents to train on, and those held out.
+    """
+    texts = random.Random(seed).sample(texts, len(texts))
+    n_held_out = round(held_out_share * len(texts))
+    return texts[n_held_out:], texts[:n_held_out]
+
+
+def token_rows(texts: Iterable[str], tokenizer: Any) -> Int[Tensor, "rows context"]:
+    """The texts one after the other, in rows that the model reads: [CLS], tokens, [SEP].
+
+    Args:
+        texts: The documents.
+        tokenizer: The model's tokenizer.
+
+    Returns:
+        Token ids, shape ``[rows, 128]``. Tokens that do not fill a last row are dropped.
+    """
+    # The tokenizer would warn of texts longer than the model's context, which we cut ourselves.
+    encoded = tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
+    ids = torch.tensor([token for text in encoded for token in text])
+    per_row = CONTEXT_SIZE - 2
+    rows = ids[: len(ids) // per_row * per_row].view(-1, per_row)
+    return torch.nn.functional.pad(
+        torch.nn.functional.pad(rows, (1, 0), value=CLS), (0, 1), value=SEP
+    )

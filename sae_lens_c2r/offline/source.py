@@ -1,0 +1,25 @@
+"""The text and the model that need no network: those of the demo."""
+
+from datasets import Dataset
+
+from sae_lens_c2r.offline import corpus
+from sae_lens_c2r.offline.minilm import HUB_ID, model_folder
+
+OFFLINE_DATASET = corpus.NAME
+OFFLINE_MODEL = HUB_ID
+
+
+def offline_source() -> tuple[str, Dataset]:
+    """all-MiniLM-L6-v2 and Python's documentation.
+
+    Returns:
+        The model's folder, and the text in rows of tokens.
+
+    Raises:
+        UserError: If the package that holds the model is missing, or holds other weights.
+    """
+    from transformers import AutoTokenizer
+
+    folder = str(model_folder())
+    rows = corpus.token_rows(corpus.documents(), AutoTokenizer.from_pretrained(folder))
+    return folder, Dataset.from_dict({"tokens": rows.tolist()})

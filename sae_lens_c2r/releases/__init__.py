@@ -1,0 +1,1 @@
+"""Releases: SAEs that one YAML file describes, and where these files lie."""

@@ -1,0 +1,192 @@
+"""Where the releases lie, and how one is read."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from sae_lens_c2r.releases.model import Release, ReleaseError
+
+
+def registry_folder() -> Path:
+    """Where the releases lie: inside an installed package, or at the root of a checkout."""
+    package = Path(__file__).parent.parent
+    installed = package / "registry"
+    return installed if installed.is_dir() else package.parent / "registry"
+
+
+def find_release(name_or_path: str | Path) -> Path:
+    """The file of a release.
+
+    Args:
+        name_or_path: A path to a YAML file, or the name of a release that we ship.
+
+    Returns:
+        Its path.
+
+    Raises:
+        ReleaseError: If there is none.
+    """
+    path = Path(name_or_path)
+    if path.is_file():
+        return path
+    shipped = registry_folder() / path.with_suffix(".yaml").name
+    if shipped.is_file():
+        return shipped
+    known = ", ".join(sorted(file.stem for file in registry_folder().glob("*.yaml")))
+    raise ReleaseError(
+        f"A release should be a YAML file or one of {known}. Found `{name_or_path}`."
+    )
+
+
+def shipped_releases() -> list[Release]:
+    """All releases that we ship.
+
+    Returns:
+        The releases, by name.
+    """
+    return [read_release(path) for path in sorted(registry_folder().glob("*.yaml"))]
+
+
+def directory_entry(release: Release) -> dict[str, Any]:
+    """What SAELens's directory of pretrained SAEs, `pretrained_saes.yaml`, would say.
+
+    With it the release can be proposed there; until then, and after it, its SAEs load by the
+    name of their repository.
+
+    Args:
+        release: A release.
+
+    Returns:
+        The entry, under the release's name. What is measured, `l0` and `variance_explained`,
+        is left out: SAELens has defaults for it.
+
+    Raises:
+        ReleaseError: If it has no language model: SAELens's directory is of models.
+    """
+    if release.language_model is None:
+        raise ReleaseError(
+            f"{release.name} should have a `language_model` to be in SAELens's directory."
+        )
+    return {
+        release.name: {
+            "repo_id": release.repo_id,
+            "model": release.language_model.name or release.language_model.hub_id,
+            "conversion_func": None,
+            "saes": [{"id": spec.sae_id, "path": spec.sae_id} for spec in release.saes()],
+        }
+    }
+
+
+def parse_changes(changes: list[str]) -> dict[str, Any]:
+    """Read what a command line says of a release, `sae.k=50`.
+
+    Args:
+        changes: Dotted keys with their values, in YAML.
+
+    Returns:
+        The values by their keys.
+
+    Raises:
+        ReleaseError: If one is not of that form.
+    """
+    parsed = {}
+    for change in changes:
+        key, equals, value = change.partition("=")
+        if not (key and equals):
+            raise ReleaseError(f"`--set` should be like sae.k=50. Found `{change}`.")
+        try:
+            parsed[key] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            reason = " ".join(str(error).split())
+            raise ReleaseError(
+                f"`--set {change}` should have a value in YAML. {reason}"
+            ) from None
+    return parsed
+
+
+def read_release(path: Path, *, changes: dict[str, Any] | None = None) -> Release:
+    """Read and check a release.
+
+    Args:
+        path: Its YAML file.
+        changes: Values to put in place of the file's, by dotted key, `sae.k`.
+
+    Returns:
+        The release.
+
+    Raises:
+        ReleaseError: If the file cannot be read, or says what a release may not: the text
+            names the file, the key, what it should be and what was found.
+    """
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ReleaseError(f"{path}: cannot be read. {error}") from None
+    if not isinstance(document, dict):
+        raise ReleaseError(f"{path}: should be a mapping of keys. Found {document!r}.")
+    _check_kinds(path, document)
+    _check_kinds(Path("--set"), changes or {})
+    for key, value in (changes or {}).items():
+        _change(document, key, value)
+    try:
+        release = Release.model_validate(document)
+        _check_whole(release, path)
+        release.saes()
+    except ValidationError as error:
+        raise ReleaseError("\n".join(_explained(path, error))) from None
+    except ReleaseError as error:
+        raise ReleaseError(f"{path}: {error}") from None
+    return release
+
+
+def _change(document: dict[str, Any], key: str, value: Any) -> None:
+    *parents, last = key.split(".")
+    place = document
+    for parent in parents:
+        place = place.setdefault(parent, {})
+        if not isinstance(place, dict):
+            raise ReleaseError(f"`{key}` should name a key below a mapping. Found `{parent}`.")
+    place[last] = value
+    grids = document.get("grids")
+    if parents != ["sae"] or not isinstance(grids, list):
+        return
+    for grid in grids:  # it is meant for all SAEs, whatever their grids say
+        for fields in ("sae", "axes"):
+            if isinstance(grid, dict) and isinstance(grid.get(fields), dict):
+                grid[fields].pop(last, None)
+
+
+def _check_kinds(path: Path, value: Any, key: str = "") -> None:
+    """Raise for what YAML has and JSON has not, such as dates: records are kept in JSON."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if not isinstance(name, str):
+                raise ReleaseError(f"{path}: keys should be text. Found {key}`{name!r}`.")
+            _check_kinds(path, inner, f"{key}{name}.")
+    elif isinstance(value, list):
+        for inner in value:
+            _check_kinds(path, inner, key)
+    elif value is not None and not isinstance(value, str | bool | int | float):
+        raise ReleaseError(
+            f"{path}: `{key[:-1]}` should be text, a number, true, false, null or a list or "
+            f"mapping of these; quote it if it is text. Found {value!r}."
+        )
+
+
+def _check_whole(release: Release, path: Path) -> None:
+    if release.name != path.stem:
+        raise ReleaseError(f"`name` should be `{path.stem}`. Found `name = {release.name!r}`.")
+    if (release.language_model is None) == (release.synthetic_model is None):
+        raise ReleaseError("one of `language_model` and `synthetic_model` should be given.")
+
+
+def _explained(path: Path, error: ValidationError) -> Iterator[str]:
+    for problem in error.errors():
+        key = ".".join(map(str, problem["loc"]))
+        found = (
+            "" if problem["type"] == "missing" else f" Found `{key} = {problem['input']!r}`."
+        )
+        yield f"{path}: `{key}`: {problem['msg']}.{found}"

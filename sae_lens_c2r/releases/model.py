@@ -1,0 +1,185 @@
+"""What a release may say: the SAEs of one YAML file in `registry/`, and how they are trained.
+
+`docs/releases.md` describes the keys. Nothing here imports SAELens: the fields of its configs
+are checked when a plan is made of a release.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from sae_lens_c2r._support.errors import UserError
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+([.-][a-z0-9]+)*$")]
+_FOLDER = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*")
+RepoId = Annotated[str, StringConstraints(pattern=r"^[\w-]+/[\w.-]+$")]
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+
+
+class ReleaseError(UserError):
+    """A release that cannot be read or planned: its text names what is wrong and where."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class LanguageModel(_Strict):
+    """The model whose activations are encoded, and what is read from it.
+
+    Args:
+        hub_id: The model on the Hugging Face Hub.
+        name: What SAELens loads: TransformerLens's name, where that differs from the Hub's.
+        revision: Branch, tag or commit on the Hub.
+        hook_name: Where the activations are taken.
+        dataset: The text on the Hub, or the name of one of ours that needs no network.
+        context_size: Tokens in a row.
+        training_tokens: Tokens in all.
+    """
+
+    hub_id: RepoId
+    name: Text | None = None
+    revision: Text | None = None
+    hook_name: Text
+    dataset: Text
+    context_size: int = Field(gt=1)
+    training_tokens: int = Field(gt=0)
+
+
+class SyntheticModel(_Strict):
+    """Known features, by SAELens's synthetic module.
+
+    Args:
+        config: Fields of SAELens's `SyntheticModelConfig`.
+        training_samples: Samples in all.
+    """
+
+    config: dict[str, Any]
+    training_samples: int = Field(gt=0)
+
+
+class Grid(_Strict):
+    """SAEs that differ in a few fields.
+
+    Args:
+        id: The folder of each on the Hub. `{field}` stands for a field of the SAE, and
+            `{width}` for `d_sae` in thousands, as in `width_64k`.
+        sae: Fields of all of them, beside those of the release.
+        axes: Fields with the values that they take, in all combinations.
+    """
+
+    id: Text
+    sae: dict[str, Any] = {}
+    axes: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
+
+
+@dataclass(frozen=True)
+class SAESpec:
+    """One SAE of a release.
+
+    Args:
+        sae_id: Its folder on the Hub.
+        fields: Fields of SAELens's training config, with `architecture`, and `seed`.
+    """
+
+    sae_id: str
+    fields: dict[str, Any]
+
+
+class Release(_Strict):
+    """One YAML file.
+
+    Args:
+        name: The name of the file, without its ending.
+        description: What the SAEs are for, in a sentence or two.
+        license: The licence of their weights, as the Hub spells it.
+        citation: What to cite: BibTeX keys that the README explains.
+        repo_id: Where they are published.
+        status: `planned` or `published`.
+        language_model: What they encode; or
+        synthetic_model: known features.
+        runner: Any other field of SAELens's runner config.
+        sae: Fields that all SAEs share.
+        grids: The SAEs.
+    """
+
+    name: Name
+    description: Text
+    license: Name
+    citation: Annotated[list[Text], Field(min_length=1)]
+    repo_id: RepoId
+    status: Literal["planned", "published"]
+    language_model: LanguageModel | None = None
+    synthetic_model: SyntheticModel | None = None
+    runner: dict[str, Any] = {}
+    sae: dict[str, Any]
+    grids: Annotated[list[Grid], Field(min_length=1)]
+
+    @property
+    def source(self) -> LanguageModel | SyntheticModel:
+        """Where the activations come from."""
+        source = self.language_model or self.synthetic_model
+        assert source is not None, "checked when the release was read"
+        return source
+
+    def saes(self) -> list[SAESpec]:
+        """Every SAE, in the order of the grids.
+
+        Returns:
+            The SAEs, with all their fields.
+
+        Raises:
+            ReleaseError: If two have the same id, or one would lie in the other's folder, or
+                an id is no folder or names a field that there is not.
+        """
+        specs = [spec for grid in self.grids for spec in self._saes_of(grid)]
+        seen: set[str] = set()
+        for spec in specs:
+            if not _FOLDER.fullmatch(spec.sae_id):
+                raise ReleaseError(
+                    "`grids.id` should be folders of letters, digits, `_`, `-` and `.`. "
+                    f"Found `{spec.sae_id}`."
+                )
+            if spec.sae_id in seen:
+                raise ReleaseError(
+                    f"`grids.id` should differ from SAE to SAE. Found `{spec.sae_id}` twice."
+                )
+            seen.add(spec.sae_id)
+        for inner in seen:
+            for outer in seen:
+                if inner.startswith(f"{outer}/"):
+                    raise ReleaseError(
+                        "`grids.id` should not lie in the folder of another SAE. Found "
+                        f"`{inner}` and `{outer}`."
+                    )
+        return specs
+
+    def _saes_of(self, grid: Grid) -> Iterator[SAESpec]:
+        for values in product(*grid.axes.values()):
+            varied = dict(zip(grid.axes, values, strict=True))
+            fields = {**self.sae, **grid.sae, **varied}
+            try:
+                sae_id = grid.id.format_map(
+                    {**fields, "width": _thousands(fields.get("d_sae"))}
+                )
+            except KeyError as error:
+                raise ReleaseError(
+                    f"`grids.id` should name fields of the SAE. Found {{{error.args[0]}}} in "
+                    f"`{grid.id}`."
+                ) from None
+            except (AttributeError, IndexError, TypeError, ValueError) as error:
+                raise ReleaseError(
+                    "`grids.id` should name fields of the SAE, in braces. Found "
+                    f"`{grid.id}` ({error})."
+                ) from None
+            yield SAESpec(sae_id, fields)
+
+
+def _thousands(d_sae: object) -> str:
+    if not isinstance(d_sae, int):  # what it should be is said when a plan is made
+        return "?"
+    return f"{d_sae // 1024}k" if d_sae % 1024 == 0 else str(d_sae)

@@ -1,0 +1,1 @@
+"""What reports share: pictures, tables, a look."""

@@ -1,0 +1,1 @@
+"""SAEs that exist: where they come from, and what plain SAELens makes of them."""

@@ -1,0 +1,176 @@
+"""Where SAEs come from that a command names: folders on disk, and the Hub."""
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from sae_lens import SAE, TrainingSAE
+from sae_lens.constants import ACTIVATION_SCALER_CFG_FILENAME, SAE_CFG_FILENAME
+from sae_lens.registry import SAE_CLASS_REGISTRY, SAE_TRAINING_CLASS_REGISTRY
+from sae_lens.training.activation_scaler import ActivationScaler
+
+from sae_lens_c2r._support.errors import UserError
+
+
+@dataclass(frozen=True)
+class Source:
+    """An SAE that can be loaded.
+
+    Args:
+        name: What it is called where it is shown.
+        folder: Where it lies, or
+        release: the release that SAELens loads it from, with
+        sae_id: its id there.
+    """
+
+    name: str
+    folder: Path | None = None
+    release: str | None = None
+    sae_id: str | None = None
+
+    def load(self, device: str) -> SAE[Any] | TrainingSAE[Any]:
+        """Load it.
+
+        Args:
+            device: Where to.
+
+        Returns:
+            The SAE, in the form in which it was saved; a checkpoint of SAELens's with the
+            scaling of its inputs folded in, as SAELens does at the end of a training.
+
+        Raises:
+            UserError: If it cannot be loaded.
+        """
+        try:
+            if self.folder is None:
+                return SAE.from_pretrained(self.release or "", self.sae_id or "", device=device)
+            if not is_training_form(self.folder):
+                return SAE.load_from_disk(self.folder, device=device)
+            trained: TrainingSAE[Any] = TrainingSAE.load_from_disk(self.folder, device=device)
+            _fold_scaling(trained, self.folder)
+            return trained
+        except Exception as error:  # SAELens, safetensors and the Hub raise many kinds
+            reason = " ".join(str(error).split()) or type(error).__name__
+            if self.folder is None:
+                reason += f" There is no folder {self.release} either."
+            raise UserError(f"{self.name}: cannot be loaded. {reason}") from error
+
+    def load_for_inference(self, device: str) -> SAE[Any]:
+        """Load it in the form in which anybody uses it: without training, norms folded.
+
+        Args:
+            device: Where to.
+
+        Returns:
+            The SAE. One in its training form is turned into what SAELens saves of it.
+
+        Raises:
+            UserError: If it cannot be loaded.
+        """
+        return inference_form(self.load(device))
+
+
+def inference_form(sae: SAE[Any] | TrainingSAE[Any]) -> SAE[Any]:
+    """An SAE as anybody uses it: without what only training needs, norms folded.
+
+    Args:
+        sae: Any SAE of SAELens's. One that is in its inference form may be changed.
+
+    Returns:
+        The SAE; of one in its training form, what SAELens saves of it.
+    """
+    if isinstance(sae, TrainingSAE):
+        with TemporaryDirectory() as folder:
+            sae.save_inference_model(folder)
+            sae = SAE.load_from_disk(folder, device=str(sae.device))
+    norms = sae.W_dec.norm(dim=-1)
+    if not torch.allclose(norms, torch.ones_like(norms)):
+        # SAELens refuses where folding would change which latents fire: TopK that ranks
+        # latents without their norms, and Matching Pursuit.
+        with suppress(NotImplementedError):
+            sae.fold_W_dec_norm()  # type: ignore[no-untyped-call]
+    return sae
+
+
+def find_sources(arguments: Sequence[str], *, on_error: Callable[[str], None]) -> list[Source]:
+    """Read what a command line names.
+
+    Args:
+        arguments: Folders, each of an SAE or of many, and pairs of a release and an id.
+        on_error: Told, in one line, of each that is neither.
+
+    Returns:
+        The other SAEs, in order, each once.
+    """
+    sources: list[Source] = []
+    rest = list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        if Path(argument).is_dir():
+            in_folder = _in_folder(Path(argument))
+            if not in_folder:
+                on_error(f"{argument}: should have a {SAE_CFG_FILENAME}, or folders with one.")
+            sources.extend(in_folder)
+        elif rest and not Path(rest[0]).is_dir() and not Path(argument).exists():
+            sae_id = rest.pop(0)
+            sources.append(Source(f"{argument} {sae_id}", release=argument, sae_id=sae_id))
+        else:
+            on_error(f"{argument}: should be a folder, or a release followed by an SAE's id.")
+    return list(dict.fromkeys(sources))
+
+
+def _in_folder(folder: Path) -> list[Source]:
+    found = sorted(path.parent for path in folder.rglob(SAE_CFG_FILENAME))
+    # What training keeps to be resumed is in a hidden folder.
+    shown = [sae for sae in found if not _is_hidden(sae.relative_to(folder))]
+    return [Source(str(sae), sae) for sae in shown]
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
+
+
+def _fold_scaling(sae: TrainingSAE[Any], checkpoint: Path) -> None:
+    if not (checkpoint / ACTIVATION_SCALER_CFG_FILENAME).is_file():
+        return
+    scaler = ActivationScaler()
+    scaler.load(checkpoint / ACTIVATION_SCALER_CFG_FILENAME)
+    if scaler.scaling_factor is not None:
+        sae.fold_activation_norm_scaling_factor(scaler.scaling_factor)
+    if scaler.whitening is not None:
+        whitening = scaler.whitening
+        sae.fold_activation_whitening(
+            whitening.mean, whitening.matrix, whitening.inverse_matrix
+        )
+
+
+def is_training_form(folder: Path) -> bool:
+    """Whether a folder holds an SAE as it is trained, with what only training needs.
+
+    Args:
+        folder: A folder with a `cfg.json`.
+
+    Returns:
+        Whether SAELens loads it as a `TrainingSAE`.
+
+    Raises:
+        UserError: If its config is no object.
+    """
+    path = folder / SAE_CFG_FILENAME
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path} should be JSON. {error}") from None
+    if not isinstance(config, dict):
+        raise UserError(f"{path} should be an object of JSON.")
+    architecture = config.get("architecture")
+    return (
+        isinstance(architecture, str)
+        and architecture in SAE_TRAINING_CLASS_REGISTRY
+        and (architecture not in SAE_CLASS_REGISTRY or "decoder_init_norm" in config)
+    )

@@ -1,0 +1,40 @@
+"""The demo's text."""
+
+import torch
+
+from sae_lens_c2r.demo import corpus
+from sae_lens_c2r.offline.minilm import CLS, SEP
+
+
+class WordTokenizer:
+    """Ids by word, in place of MiniLM's tokenizer."""
+
+    def __call__(self, texts: list[str], **_: object) -> dict[str, list[list[int]]]:
+        return {"input_ids": [[1000 + int(word) for word in text.split()] for text in texts]}
+
+
+def test_documents_are_prose_and_each_comes_once() -> None:
+    documents = corpus.documents()
+    assert len(documents) > 3000
+    assert len(set(documents)) == len(documents)
+    assert any("Assert statements are a convenient way to insert" in text for text in documents)
+    assert any("Counter" in text and "hashable" in text for text in documents)
+    assert corpus.documents() == documents
+
+
+def test_split_holds_whole_documents_out() -> None:
+    texts = [str(i) for i in range(100)]
+    train, held_out = corpus.split(texts, held_out_share=0.1, seed=0)
+    assert len(held_out) == 10
+    assert sorted(train + held_out) == sorted(texts)
+    assert corpus.split(texts, held_out_share=0.1, seed=0) == (train, held_out)
+    assert corpus.split(texts, held_out_share=0.1, seed=1)[1] != held_out
+
+
+def test_rows_hold_the_text_in_order_between_special_tokens() -> None:
+    words = [str(i) for i in range(300)]
+    rows = corpus.token_rows([" ".join(words[:200]), " ".join(words[200:])], WordTokenizer())
+    assert rows.shape == (2, 128)
+    assert (rows[:, 0] == CLS).all()
+    assert (rows[:, -1] == SEP).all()
+    assert torch.equal(rows[:, 1:-1].flatten(), 1000 + torch.arange(252))

@@ -1,0 +1,172 @@
+"""Releases: what a YAML file may say, and what is said of one that does not."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sae_lens_c2r.cli import main
+from sae_lens_c2r.releases.files import (
+    find_release,
+    parse_changes,
+    read_release,
+    registry_folder,
+    shipped_releases,
+)
+from sae_lens_c2r.releases.model import ReleaseError
+
+SHIPPED = sorted(registry_folder().glob("*.yaml"))
+
+RELEASE: dict[str, Any] = {
+    "name": "small",
+    "description": "Small SAEs.",
+    "license": "mit",
+    "citation": ["jin2026c2r"],
+    "repo_id": "org/small",
+    "status": "planned",
+    "synthetic_model": {
+        "training_samples": 1000,
+        "config": {"num_features": 16, "hidden_dim": 8, "seed": 0},
+    },
+    "runner": {"batch_size": 100, "run_final_eval": False},
+    "sae": {"d_in": 8, "d_sae": 1024, "k": 2},
+    "grids": [
+        {
+            "id": "width_{width}/{architecture}_k{k}",
+            "axes": {"architecture": ["topk", "topk_c2r"], "k": [2, 3]},
+        }
+    ],
+}
+
+
+def write(folder: Path, **changed: Any) -> Path:
+    path = folder / "small.yaml"
+    path.write_text(yaml.safe_dump({**RELEASE, **changed}))
+    return path
+
+
+def test_grids_give_every_combination_an_id_of_its_own(tmp_path: Path) -> None:
+    saes = read_release(write(tmp_path)).saes()
+    assert [spec.sae_id for spec in saes] == [
+        "width_1k/topk_k2",
+        "width_1k/topk_k3",
+        "width_1k/topk_c2r_k2",
+        "width_1k/topk_c2r_k3",
+    ]
+    assert saes[3].fields == {"d_in": 8, "d_sae": 1024, "k": 3, "architecture": "topk_c2r"}
+
+
+def test_changes_of_the_sae_hold_for_all_grids(tmp_path: Path) -> None:
+    changes = parse_changes(["sae.k=5", "synthetic_model.training_samples=200"])
+    release = read_release(write(tmp_path), changes=changes)
+    assert [spec.fields["k"] for spec in release.saes()] == [5, 5]
+    assert release.synthetic_model is not None
+    assert release.synthetic_model.training_samples == 200
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_shipped_releases_are_found_by_name_and_read(path: Path) -> None:
+    assert find_release(path.stem) == path
+    assert read_release(path).saes()
+
+
+def test_there_are_the_releases_of_the_paper() -> None:
+    names = {path.stem for path in SHIPPED}
+    assert {"gemma-2-2b-layer-12", "qwen3-8b-layer-20", "llama-3-8b-layer-20"} <= names
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"status": "done"}, "`status`: Input should be 'planned' or 'published'. Found"),
+        ({"licence": "mit"}, "`licence`: Extra inputs are not permitted. Found `licence = "),
+        ({"repo_id": "small"}, "`repo_id`: String should match pattern"),
+        ({"name": "large"}, "`name` should be `small`. Found `name = 'large'`."),
+        ({"synthetic_model": None}, "one of `language_model` and `synthetic_model`"),
+        ({"grids": []}, "`grids`: List should have at least 1 item"),
+        ({"grids": [{"id": "sae"}, {"id": "sae"}]}, "Found `sae` twice"),
+        ({"grids": [{"id": "{width}_{depth}"}]}, "Found {depth} in `{width}_{depth}`"),
+        ({"grids": [{"id": "../{k}"}]}, "Found `../2`"),
+    ],
+)
+def test_a_wrong_key_is_named(tmp_path: Path, changed: dict[str, Any], says: str) -> None:
+    path = write(tmp_path, **changed)
+    with pytest.raises(ReleaseError) as raised:
+        read_release(path)
+    assert str(path) in str(raised.value)
+    assert says in str(raised.value)
+
+
+@pytest.mark.parametrize("text", ["name: [", "- a list", "\x00"])
+def test_a_file_that_is_no_release_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "small.yaml"
+    path.write_text(text)
+    with pytest.raises(ReleaseError, match=str(path)):
+        read_release(path)
+
+
+def test_an_unknown_release_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(ReleaseError, match=r"gemma-2-2b-layer-12.*Found `gemma-3`"):
+        find_release("gemma-3")
+
+
+@pytest.mark.parametrize("change", ["sae.k", "=3", ""])
+def test_a_change_without_a_key_and_a_value_is_refused(change: str) -> None:
+    with pytest.raises(ReleaseError, match=r"should be like sae\.k=50"):
+        parse_changes([change])
+
+
+def test_no_sae_lies_in_the_folder_of_another(tmp_path: Path) -> None:
+    grids = [{"id": name, "sae": {"architecture": "topk"}} for name in ("a/b", "a")]
+    with pytest.raises(ReleaseError, match="should not lie in the folder of another"):
+        read_release(write(tmp_path, grids=grids))
+
+
+@pytest.mark.parametrize("grid_id", ["{k.x}", "{}", "{", "{k:zz}"])
+def test_an_id_that_is_no_format_is_named(tmp_path: Path, grid_id: str) -> None:
+    grids = [{"id": grid_id, "sae": {"architecture": "topk"}}]
+    with pytest.raises(ReleaseError, match=r"`grids.id` should name fields"):
+        read_release(write(tmp_path, grids=grids))
+
+
+def test_sae_lens_s_directory_would_take_our_releases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from sae_lens.loading import pretrained_saes_directory as directory
+
+    exported, text = [], ""
+    for release in shipped_releases():
+        if release.language_model is None:
+            with pytest.raises(SystemExit):
+                main(["registry", "export", release.name])
+            assert "should have a `language_model`" in capsys.readouterr().err
+        else:
+            with pytest.raises(SystemExit, match="0"):
+                main(["registry", "export", release.name])
+            exported.append(release)
+            text += capsys.readouterr().out
+    (tmp_path / "pretrained_saes.yaml").write_text(text)
+    monkeypatch.setattr(directory, "files", lambda _: tmp_path)
+    parse = directory.get_pretrained_saes_directory.__wrapped__  # it keeps its result
+    found = parse()
+    assert len(exported) == len(found) == 10
+    for release in exported:
+        lookup = found[release.name]
+        assert lookup.repo_id == release.repo_id
+        assert lookup.conversion_func is None
+        assert lookup.saes_map == {spec.sae_id: spec.sae_id for spec in release.saes()}
+
+
+def test_releases_are_listed_and_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, shown in (
+        (["list"], ["hierarchy-16k", "planned"]),
+        (["show", "minilm-layer-3"], ["training_tokens: ", "# layer_3/width_24k/ort_c2r_k32"]),
+    ):
+        with pytest.raises(SystemExit, match="0"):
+            main(["registry", *arguments])
+        output = capsys.readouterr().out
+        assert all(each in output for each in shown)
+    with pytest.raises(SystemExit, match="1"):
+        main(["registry", "show", "nothing"])
+    assert "Found `nothing`" in capsys.readouterr().err
