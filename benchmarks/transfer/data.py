@@ -131,9 +131,9 @@ def collect_minilm_activations() -> None:
     from sae_lens.load_model import load_model
     from transformers import AutoTokenizer
 
-    from sae_lens_c2r.demo import corpus
     from sae_lens_c2r.demo.evaluation import held_out_activations
     from sae_lens_c2r.demo.settings import HOOK_NAME
+    from sae_lens_c2r.offline import corpus
     from sae_lens_c2r.offline.minilm import model_folder
 
     if ACTIVATIONS.exists():

@@ -15,6 +15,7 @@ from sae_lens_c2r.training.stream import ActivationStream, random_state, restore
 
 DATA = "data.pt"
 PENALTIES = "c2r_penalties.pt"
+Watch = Callable[[str, SAETrainer[Any, Any]], None]
 
 
 class LongRun:
@@ -31,6 +32,7 @@ class LongRun:
         about: What to keep with each checkpoint, beside `seconds`, the time of training.
         resumed: The checkpoint to continue from, if any.
         tell: Shows the user a line.
+        watch: Given each trainer before it begins, see `train`.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class LongRun:
         about: Mapping[str, Any],
         resumed: Checkpoint | None,
         tell: Callable[[str], None],
+        watch: Watch | None = None,
     ) -> None:
         self._checkpoints = checkpoints
         self._request = request
@@ -49,6 +52,7 @@ class LongRun:
         self._about = about
         self._resumed = resumed
         self._tell = tell
+        self._watch = watch
         self._begun = self._saved = time.monotonic()
         self.data_state: dict[str, Any] | None = None
         if resumed is not None:
@@ -77,6 +81,9 @@ class LongRun:
                 _load(trainer, self._resumed.folder / sae_id)
             if stream is None and self.data_state is not None:
                 restore_random(self.data_state["random"])
+        if self._watch is not None:
+            for sae_id, trainer in trainers.items():
+                self._watch(sae_id, trainer)
         first = next(iter(trainers.values()))
         # The first thing that SAELens calls at a step, before anything of it has changed.
         maybe_reset_sparsity = first.maybe_reset_sparsity

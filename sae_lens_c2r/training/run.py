@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from datasets import Dataset
 from filelock import FileLock, Timeout
 from sae_lens import TrainingSAE
 from sae_lens.registry import get_sae_training_class
@@ -21,7 +22,7 @@ from sae_lens_c2r._support.writing import write_folder
 from sae_lens_c2r.offline.source import OFFLINE_DATASET, offline_source
 from sae_lens_c2r.releases.model import LanguageModel, ReleaseError
 from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
-from sae_lens_c2r.training.long_run import LongRun
+from sae_lens_c2r.training.long_run import LongRun, Watch
 from sae_lens_c2r.training.plan import Plan, runner_config
 from sae_lens_c2r.training.record import RECORD, circumstances, record_of
 from sae_lens_c2r.training.runners import LanguageModelRunner, SyntheticRunner
@@ -43,6 +44,8 @@ def train(
     resume: bool = False,
     checkpoint_minutes: float = 30.0,
     tell: Callable[[str], None] = print,
+    dataset: Dataset | None = None,
+    watch: Watch | None = None,
 ) -> list[Path]:
     """Train the SAEs of a plan that are not finished yet.
 
@@ -57,6 +60,10 @@ def train(
         checkpoint_minutes: Time between two checkpoints; 0 for none but that of a process
             that is told to end.
         tell: Shows the user a line.
+        dataset: Text of a language model in place of what the release names, such as a part
+            of it: a column `tokens` of rows as the model reads them.
+        watch: Given the id and the trainer of each SAE before it begins, to record what
+            SAELens does at its steps.
 
     Returns:
         The folders of the SAEs that were trained now.
@@ -78,7 +85,9 @@ def train(
     try:
         with FileLock(work / LOCK, timeout=0), stop_requests() as request:
             todo = _todo(plan, out, tell)
-            training = _Training(plan, out, Checkpoints(work), request, tell)
+            training = _Training(
+                plan, out, Checkpoints(work), request, tell, dataset=dataset, watch=watch
+            )
             folders = training.run(todo, resume=resume, every_seconds=60 * checkpoint_minutes)
             for name in (LOCK, TRACEBACK):
                 (work / name).unlink(missing_ok=True)
@@ -131,6 +140,8 @@ class _Training:
     checkpoints: Checkpoints
     request: StopRequest
     tell: Callable[[str], None]
+    dataset: Dataset | None
+    watch: Watch | None
 
     def run(self, todo: list[str], *, resume: bool, every_seconds: float) -> list[Path]:
         """Train what is to be done: what a checkpoint holds first, then the rest."""
@@ -206,9 +217,10 @@ class _Training:
             about=about,
             resumed=resumed,
             tell=self.tell,
+            watch=self.watch,
         )
         try:
-            saes, evaluation = _run(self.plan, group, long_run)
+            saes, evaluation = _run(self.plan, group, long_run, self.dataset)
         except (ReleaseError, OSError):
             raise
         except Exception as error:  # SAELens, torch and transformers raise many kinds
@@ -244,7 +256,7 @@ class _Training:
 
 
 def _run(
-    plan: Plan, sae_ids: list[str], long_run: LongRun
+    plan: Plan, sae_ids: list[str], long_run: LongRun, dataset: Dataset | None
 ) -> tuple[dict[str, TrainingSAE[Any]], dict[str, Any] | None]:
     """Have SAELens train; with known features, evaluate too."""
     saes = {sae_id: _make(plan, sae_id) for sae_id in sae_ids}
@@ -257,10 +269,10 @@ def _run(
         result = synthetic.run()
         evaluation = result.final_eval.to_dict() if result.final_eval else None
         return {sae_id: result.sae}, evaluation
-    offline: dict[str, Any] = {}
     if source.dataset == OFFLINE_DATASET:
-        config.model_name, offline["override_dataset"] = offline_source()
-    runner = LanguageModelRunner(config, long_run, override_saes=saes, **offline)
+        config.model_name, whole = offline_source()
+        dataset = dataset or whole
+    runner = LanguageModelRunner(config, long_run, override_saes=saes, override_dataset=dataset)
     torch.manual_seed(config.seed)  # SAELens draws the order of the data from torch's state
     trained = runner.run()
     for sae in trained.values():

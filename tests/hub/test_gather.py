@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.evaluation.identity import config_sha256, weights_sha256
-from sae_lens_c2r.hub import prepare as prepare_module
+from sae_lens_c2r.hub.local import prepare as prepare_module
 from sae_lens_c2r.hub.local.collect import collect
 from sae_lens_c2r.hub.local.gather import gather
 from sae_lens_c2r.hub.local.weights_file import WeightsFile

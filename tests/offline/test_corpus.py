@@ -2,7 +2,7 @@
 
 import torch
 
-from sae_lens_c2r.demo import corpus
+from sae_lens_c2r.offline import corpus
 from sae_lens_c2r.offline.minilm import CLS, SEP
 
 
