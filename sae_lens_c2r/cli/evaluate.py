@@ -57,8 +57,8 @@ def evaluate(
     with error_boundary(interrupted) as problems:
         console = console_while_loading()
         from sae_lens_c2r._support.stopping import stop_requests
+        from sae_lens_c2r.evaluation.gathered import GATHERED
         from sae_lens_c2r.evaluation.plan import Options
-        from sae_lens_c2r.evaluation.results import GATHERED
         from sae_lens_c2r.evaluation.run import evaluate as evaluate_all
         from sae_lens_c2r.evaluation.settings import parse_settings
         from sae_lens_c2r.evaluation.table import terminal_table

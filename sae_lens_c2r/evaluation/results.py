@@ -23,11 +23,8 @@ from sae_lens_c2r._support.writing import write_json
 from sae_lens_c2r.evaluation.about import About, Asked
 from sae_lens_c2r.evaluation.catalog import type_id
 
-ABOUT, RESULT, LOG, GATHERED = "about.json", "result.json", "log.txt", "evaluation.json"
-TABLE = "evaluation.md"
-FORMAT = 1
+ABOUT, RESULT, LOG = "about.json", "result.json", "log.txt"
 _ABOUT = TypeAdapter(About)
-_OF_SAE = ("name", "architecture", "trained_as", "d_in", "d_sae")
 _NOT_A_NUMBER = -1  # what SAEBench's core writes in place of NaN
 
 
@@ -122,65 +119,6 @@ def read_metrics(path: Path, evaluation: str) -> tuple[dict[str, float], list[st
     if not found:
         raise UserError(f"{path} should have a finite number. Found none.")
     return found, missing
-
-
-def gather(out: Path) -> dict[str, Any]:
-    """Everything that has been computed, as `evaluation.json` holds it.
-
-    Args:
-        out: The folder of the evaluations.
-
-    Returns:
-        The SAEs, each with its evaluations: their metrics, source, settings and versions.
-    """
-    saes: dict[str, dict[str, Any]] = {}
-    for folder in sorted(path.parent for path in out.glob(f"*/*/{ABOUT}")):
-        about = read_about(folder)
-        if about is None:
-            continue
-        try:
-            metrics, missing = read_metrics(folder / RESULT, about.asked.evaluation)
-        except UserError:
-            continue  # it is run again when it is asked for
-        said = asdict(about)
-        asked = said.pop("asked")
-        evaluation = asked.pop("evaluation")
-        of_sae = {key: asked.pop(key) for key in ("weights_sha256", "config_sha256")}
-        of_sae |= {key: said.pop(key) for key in _OF_SAE}
-        sae = saes.setdefault(folder.parent.name, {**of_sae, "evaluations": {}})
-        sae["evaluations"][evaluation] = {
-            "source": (folder / RESULT).relative_to(out).as_posix(),
-            **asked,
-            **said,
-            "metrics": metrics,
-            "missing": missing,
-        }
-    return {"format": FORMAT, "saes": sorted(saes.values(), key=lambda sae: sae["name"])}
-
-
-def read_gathered(path: Path) -> dict[str, Any]:
-    """Read an `evaluation.json`.
-
-    Args:
-        path: The file.
-
-    Returns:
-        Its content, as of `gather`.
-
-    Raises:
-        UserError: If it is no such file, or of another format.
-    """
-    try:
-        content = json.loads(path.read_bytes())
-        version, saes = content["format"], content["saes"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UserError(
-            f"{path} should be written by `sae-lens-c2r evaluate`. "
-            f"{type(error).__name__}: {error}"
-        ) from None
-    if version != FORMAT or not isinstance(saes, list):
-        raise UserError(f"{path} should be of format {FORMAT}. Found {version}.")
-    return dict(content)
 
 
 def _flat(values: Any, prefix: str = "") -> list[tuple[str, Any]]:

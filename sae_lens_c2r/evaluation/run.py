@@ -14,15 +14,13 @@ from filelock import FileLock, Timeout
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.writing import write_json, write_text
+from sae_lens_c2r.evaluation.gathered import GATHERED, Gathered, gather
 from sae_lens_c2r.evaluation.plan import Options, Task, check, plan
 from sae_lens_c2r.evaluation.processes import Processes
 from sae_lens_c2r.evaluation.request import Request
 from sae_lens_c2r.evaluation.results import (
-    GATHERED,
     LOG,
     RESULT,
-    TABLE,
-    gather,
     is_answered,
     read_metrics,
     write_result,
@@ -30,6 +28,7 @@ from sae_lens_c2r.evaluation.results import (
 from sae_lens_c2r.evaluation.table import markdown_table
 from sae_lens_c2r.saes.sources import Source
 
+TABLE = "evaluation.md"
 _LOCK, _WORKING = ".lock", ".working-"
 _COPIED = "artifacts"  # what SAEBench writes into as well
 
@@ -40,7 +39,7 @@ def evaluate(
     *,
     on_error: Callable[[str], None],
     tell: Callable[[str], None] = lambda _: None,
-) -> dict[str, Any]:
+) -> Gathered:
     """Run what is missing, and gather everything into `evaluation.json`.
 
     Args:
@@ -68,7 +67,7 @@ def evaluate(
             _run_all(todo, options, on_error=on_error, tell=tell)
         finally:
             gathered = gather(options.out)
-            write_json(options.out / GATHERED, gathered)
+            write_json(options.out / GATHERED, gathered.model_dump(mode="json"))
             write_text(options.out / TABLE, markdown_table(gathered))
     return gathered
 

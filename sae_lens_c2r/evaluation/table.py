@@ -1,13 +1,13 @@
 """What was evaluated, in the paper's columns."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
 from sae_lens_c2r.evaluation.catalog import COLUMNS, Column
+from sae_lens_c2r.evaluation.gathered import Gathered
 
 NOTE = (
     "Composition: mean, over the latents, of the highest cosine with another latent's decoder "
@@ -16,7 +16,7 @@ NOTE = (
 )
 
 
-def rows(gathered: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+def rows(gathered: Gathered) -> Iterator[tuple[str, list[str]]]:
     """The rows of the table.
 
     Args:
@@ -25,18 +25,18 @@ def rows(gathered: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     Yields:
         An SAE's name and its cells, those that were not evaluated blank.
     """
-    names = [sae["name"] for sae in gathered["saes"]]
-    for sae in gathered["saes"]:
+    names = [sae.name for sae in gathered.saes]
+    for sae in gathered.saes:
         cells = []
         for column in COLUMNS:
-            found = sae["evaluations"].get(column.evaluation, {"metrics": {}})
-            value = found["metrics"].get(column.metric)
+            found = sae.evaluations.get(column.evaluation)
+            value = found.metrics.get(column.metric) if found else None
             cells.append("" if value is None else f"{value:.3f}")
-        alone = names.count(sae["name"]) == 1
-        yield sae["name"] if alone else f"{sae['name']} ({sae['weights_sha256'][:8]})", cells
+        alone = names.count(sae.name) == 1
+        yield sae.name if alone else f"{sae.name} ({sae.weights_sha256[:8]})", cells
 
 
-def terminal_table(gathered: dict[str, Any]) -> Table:
+def terminal_table(gathered: Gathered) -> Table:
     """The table for `rich` to print.
 
     Args:
@@ -61,7 +61,7 @@ def terminal_table(gathered: dict[str, Any]) -> Table:
     return table
 
 
-def markdown_table(gathered: dict[str, Any]) -> str:
+def markdown_table(gathered: Gathered) -> str:
     """The table in Markdown.
 
     Args:

@@ -3,15 +3,97 @@
 import platform
 import subprocess
 from datetime import datetime, timezone
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import BaseModel, ConfigDict
 
+from sae_lens_c2r._support.reading import read_model
+from sae_lens_c2r._support.versions import package_versions
 from sae_lens_c2r.training.plan import Plan
 
 RECORD = "training.json"
+
+
+class _Recorded(BaseModel):
+    # Every key may be missing, and others may be there: earlier versions wrote other ones.
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+
+class RecordedModel(_Recorded):
+    """The language model, as of `sae_lens_c2r.releases.model.LanguageModel`."""
+
+    hub_id: str | None = None
+    dataset: str | None = None
+    context_size: int | None = None
+
+
+class RecordedRelease(_Recorded):
+    """The release, as of `sae_lens_c2r.releases.model.Release`."""
+
+    description: str | None = None
+    license: str | None = None
+    language_model: RecordedModel | None = None
+
+
+class TrainingRecord(_Recorded):
+    """The training of one SAE.
+
+    Args:
+        release: The release that it is of, whole.
+        sae_id: Which SAE of the release.
+        settings: All that another training would have to share with this one.
+        trained_together: The SAEs that were trained beside it, and it.
+        steps: Training steps.
+        samples: Tokens in all, or samples of known features.
+        seconds: How long the SAEs that were trained together took.
+        samples_per_second: Samples by seconds.
+        evaluation: SAELens's evaluation against known features, if there are any.
+        finished: When it was, in UTC.
+        device: Where it ran.
+        python: Python's version.
+        versions: Versions of the packages.
+        git_revision: The commit of the checkout that it ran from, if it was one.
+    """
+
+    release: RecordedRelease | None = None
+    sae_id: str | None = None
+    settings: dict[str, Any] | None = None
+    trained_together: list[str] = []
+    steps: int | None = None
+    samples: int | None = None
+    seconds: float | None = None
+    samples_per_second: float | None = None
+    evaluation: dict[str, Any] | None = None
+    finished: str | None = None
+    device: str | None = None
+    python: str | None = None
+    versions: dict[str, str] = {}
+    git_revision: str | None = None
+
+    @property
+    def model(self) -> RecordedModel:
+        """The language model; an empty one if none was recorded."""
+        return (self.release and self.release.language_model) or RecordedModel()
+
+
+def read_record(folder: Path) -> TrainingRecord | None:
+    """What training recorded of an SAE.
+
+    Args:
+        folder: The SAE's.
+
+    Returns:
+        The record; `None` if the folder has none.
+
+    Raises:
+        UserError: If its `training.json` is not as we write it.
+    """
+    path = folder / RECORD
+    if not path.is_file():
+        return None
+    return read_model(path, TrainingRecord, written_by="a training")
 
 
 def record_of(
@@ -22,7 +104,7 @@ def record_of(
     seconds: float,
     evaluation: dict[str, Any] | None,
     settings: dict[str, Any],
-) -> dict[str, Any]:
+) -> TrainingRecord:
     """The record of one SAE.
 
     Args:
@@ -34,21 +116,21 @@ def record_of(
         settings: All that another training would have to share with this one.
 
     Returns:
-        The record, of JSON's types.
+        The record.
     """
-    return {
-        "release": plan.release.model_dump(mode="json"),
-        "sae_id": sae_id,
-        "settings": settings,
-        "trained_together": together,
-        "steps": plan.steps,
-        "samples": plan.samples,
-        "seconds": seconds,
-        "samples_per_second": plan.samples / seconds,
-        "evaluation": evaluation,
-        "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    return TrainingRecord(
+        release=RecordedRelease.model_validate(plan.release.model_dump(mode="json")),
+        sae_id=sae_id,
+        settings=settings,
+        trained_together=together,
+        steps=plan.steps,
+        samples=plan.samples,
+        seconds=seconds,
+        samples_per_second=plan.samples / seconds,
+        evaluation=evaluation,
+        finished=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         **circumstances(plan.device),
-    }
+    )
 
 
 def circumstances(device: str) -> dict[str, Any]:
@@ -64,7 +146,7 @@ def circumstances(device: str) -> dict[str, Any]:
     return {
         "device": _name_of_device(device),
         "python": platform.python_version(),
-        "versions": {package: version(package) for package in (*packages, "datasets")},
+        "versions": package_versions(*packages, "datasets"),
         "git_revision": _git_revision(),
     }
 

@@ -1,7 +1,6 @@
 """Training of a plan by SAELens's runners, one folder for every SAE."""
 
 import copy
-import json
 import os
 import time
 import traceback
@@ -18,13 +17,19 @@ from sae_lens import TrainingSAE
 from sae_lens.registry import get_sae_training_class
 
 from sae_lens_c2r._support.stopping import StopRequest, stop_requests
-from sae_lens_c2r._support.writing import write_folder
+from sae_lens_c2r._support.writing import write_folder, write_json
 from sae_lens_c2r.offline.source import OFFLINE_DATASET, offline_source
 from sae_lens_c2r.releases.model import LanguageModel, ReleaseError
 from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
 from sae_lens_c2r.training.long_run import LongRun, Watch
 from sae_lens_c2r.training.plan import Plan, runner_config
-from sae_lens_c2r.training.record import RECORD, circumstances, record_of
+from sae_lens_c2r.training.record import (
+    RECORD,
+    TrainingRecord,
+    circumstances,
+    read_record,
+    record_of,
+)
 from sae_lens_c2r.training.runners import LanguageModelRunner, SyntheticRunner
 from sae_lens_c2r.training.settings import difference, settings_of
 
@@ -119,12 +124,10 @@ def _todo(plan: Plan, out: Path, tell: Callable[[str], None]) -> list[str]:
         if sae_id in todo:
             continue
         planned = settings_of(plan, [sae_id])
-        try:
-            record = json.loads((out / sae_id / RECORD).read_text(encoding="utf-8"))
-            found = record["settings"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ReleaseError(f"{out / sae_id / RECORD} cannot be read. {error}") from None
-        differs = difference(found, planned)
+        record = read_record(out / sae_id)
+        if record is None or record.settings is None:
+            raise ReleaseError(f"{out / sae_id / RECORD} should have `settings`.")
+        differs = difference(record.settings, planned)
         if differs is not None:
             raise ReleaseError(
                 f"`out` should have no other {sae_id} than the plan's. {differs}"
@@ -246,11 +249,10 @@ class _Training:
         self.request.deferrable = False
         return folders
 
-    def _save(self, sae: TrainingSAE[Any], record: dict[str, Any], folder: Path) -> None:
+    def _save(self, sae: TrainingSAE[Any], record: TrainingRecord, folder: Path) -> None:
         def fill(partial: Path) -> None:
             sae.save_inference_model(partial)
-            text = json.dumps(record, indent=1) + "\n"
-            (partial / RECORD).write_text(text, encoding="utf-8")
+            write_json(partial / RECORD, record.model_dump(mode="json"))
 
         write_folder(folder, fill, beside=self.out / WORK)
 

@@ -10,17 +10,12 @@ import pytest
 from rich.console import Console
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.writing import write_json
 from sae_lens_c2r.cli.app import _repeat_option
 from sae_lens_c2r.evaluation.about import About, Asked
 from sae_lens_c2r.evaluation.catalog import COLUMNS, EVALUATIONS
-from sae_lens_c2r.evaluation.results import (
-    gather,
-    is_answered,
-    read_gathered,
-    read_metrics,
-    write_json,
-    write_result,
-)
+from sae_lens_c2r.evaluation.gathered import EvaluatedSAE, Gathered, gather, read_gathered
+from sae_lens_c2r.evaluation.results import is_answered, read_metrics, write_result
 from sae_lens_c2r.evaluation.table import markdown_table, rows, terminal_table
 
 CORE = {
@@ -116,8 +111,8 @@ def test_what_is_said_wrongly_is_not_said(tmp_path: Path, wrong: str) -> None:
         wrong = json.dumps(said)
     path.write_text(wrong)
     gathered = gather(tmp_path)
-    assert gathered["saes"] == []
-    write_json(tmp_path / "evaluation.json", gathered)
+    assert gathered.saes == []
+    write_json(tmp_path / "evaluation.json", gathered.model_dump(mode="json"))
 
 
 def test_what_cannot_be_written_replaces_nothing(tmp_path: Path) -> None:
@@ -135,26 +130,26 @@ def test_everything_is_gathered_that_is_whole(tmp_path: Path) -> None:
     write_result(tmp_path / "b" / "core", about(name="saes/b"), CORE)
     (tmp_path / "b" / "core" / "result.json").write_text("cut")
     gathered = gather(tmp_path)
-    (sae,) = gathered["saes"]
-    assert sae["name"] == "saes/a"
-    assert set(sae["evaluations"]) == {"weights", "core"}
-    assert sae["evaluations"]["core"]["source"] == "a/core/result.json"
-    write_json(tmp_path / "evaluation.json", gathered)
+    (sae,) = gathered.saes
+    assert sae.name == "saes/a"
+    assert set(sae.evaluations) == {"weights", "core"}
+    assert sae.evaluations["core"].source == "a/core/result.json"
+    content = gathered.model_dump(mode="json")
+    write_json(tmp_path / "evaluation.json", content)
     assert read_gathered(tmp_path / "evaluation.json") == gathered
     ((name, cells),) = rows(gathered)
     assert (name, cells) == ("saes/a", ["0.970"] + [""] * 8)
     assert "| saes/a | 0.970 |  |" in markdown_table(gathered)
-    write_json(tmp_path / "evaluation.json", {**gathered, "format": 7})
-    with pytest.raises(UserError, match="of format 1"):
+    write_json(tmp_path / "evaluation.json", {**content, "format": 7})
+    with pytest.raises(UserError, match="`format`: Input should be 1"):
         read_gathered(tmp_path / "evaluation.json")
 
 
 def test_names_are_shown_as_they_are() -> None:
-    def sae(name: str, weights: str) -> dict:
-        return {"name": name, "weights_sha256": weights, "evaluations": {}}
+    def sae(name: str, weights: str) -> EvaluatedSAE:
+        return EvaluatedSAE(name=name, weights_sha256=weights, config_sha256="", evaluations={})
 
-    saes = [sae("[/k=3] a|b", "0"), sae("c", "12345678ab"), sae("c", "2")]
-    gathered = {"saes": saes}
+    gathered = Gathered(saes=[sae("[/k=3] a|b", "0"), sae("c", "12345678ab"), sae("c", "2")])
     assert [name for name, _ in rows(gathered)] == ["[/k=3] a|b", "c (12345678)", "c (2)"]
     assert "| [/k=3] a\\|b |" in markdown_table(gathered)
     with Console(file=StringIO(), width=120) as console:

@@ -20,10 +20,10 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.hub.local.check import check
 from sae_lens_c2r.hub.local.collect import LocalSAE, collect, collect_saes
 from sae_lens_c2r.hub.local.leaks import find_secrets
-from sae_lens_c2r.hub.local.record import Record
 from sae_lens_c2r.hub.local.redact import redact
 from sae_lens_c2r.hub.local.weights_file import WeightsFile
 from sae_lens_c2r.hub.names import check_id
+from sae_lens_c2r.training.record import TrainingRecord
 from tests.evaluation.planted import plant_sae
 
 SECRETS = {
@@ -66,7 +66,7 @@ def test_saes_go_by_their_folders(tmp_path: Path, folder: Path) -> None:
     (tmp_path / "saes" / "b" / "training.json").write_text('{"steps": 3}')
     found = collect([tmp_path / "saes"], converted=tmp_path / "converted")
     assert [sae.sae_id for sae in found] == ["b", "layer_1/a"]
-    assert found[0].record == Record(steps=3)
+    assert found[0].record == TrainingRecord(steps=3)
     assert [sae.sae_id for sae in collect([folder], converted=tmp_path)] == ["a"]
     assert not (tmp_path / "converted").exists()
 

@@ -12,9 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import from_json
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.reading import first_problem
+from sae_lens_c2r.evaluation.gathered import EvaluationOfSAE
 from sae_lens_c2r.hub.local.leaks import is_plain, keep_plain, refuse_secrets
-from sae_lens_c2r.hub.local.record import Record, first_of
 from sae_lens_c2r.hub.names import check_id
+from sae_lens_c2r.training.record import TrainingRecord
 
 FACTS = "sae-lens-c2r.json"
 FORMAT = 1
@@ -178,7 +180,7 @@ def read_facts(content: str | bytes, *, name: str) -> Facts:
         facts = Facts.model_validate(said)
     except ValidationError as error:
         raise UserError(
-            f"{name} should be written by `sae-lens-c2r upload`. {first_of(error)}"
+            f"{name} should be written by `sae-lens-c2r upload`. {first_problem(error)}"
         ) from None
     for sae_id in facts.saes:
         check_id(sae_id)
@@ -189,8 +191,8 @@ def facts_of(
     config: Mapping[str, Any],
     *,
     weights_sha256: str,
-    record: Record | None,
-    evaluations: Mapping[str, Any],
+    record: TrainingRecord | None,
+    evaluations: Mapping[str, EvaluationOfSAE],
 ) -> SAEFacts:
     """Gather what is known of an SAE.
 
@@ -214,7 +216,7 @@ def facts_of(
         "d_in": config["d_in"],
         "d_sae": config["d_sae"],
         "options": metadata.get("training_architecture_details") or {},
-        "training": _training(metadata, record or Record()),
+        "training": _training(metadata, record or TrainingRecord()),
     }
     kept = keep_plain(told)
     kept["evaluations"] = {name: _evaluation(each) for name, each in evaluations.items()}
@@ -223,23 +225,22 @@ def facts_of(
         return SAEFacts.model_validate(kept)
     except ValidationError as error:
         raise UserError(
-            f"What is known of an SAE should be as we write it. {first_of(error)}"
+            f"What is known of an SAE should be as we write it. {first_problem(error)}"
         ) from None
 
 
-def _evaluation(said: Mapping[str, Any]) -> dict[str, Any]:
+def _evaluation(said: EvaluationOfSAE) -> dict[str, Any]:
     """What is said of an evaluation; what it read here is told from what it read elsewhere."""
-    told = {key: said[key] for key in Evaluation.model_fields if key in said}
+    told = said.model_dump(include=set(Evaluation.model_fields))
     for key in ("model", "text"):
         if told.get(key) is not None and not is_plain(told[key]):
             told[key] = f"a {key} that is not public"
-    metrics = told.pop("metrics", None)
-    if isinstance(metrics, dict):  # numbers that are not finite are refused, not left out
-        metrics = {key: value for key, value in metrics.items() if is_plain(key)}
+    # Numbers that are not finite are refused, not left out.
+    metrics = {key: value for key, value in told.pop("metrics").items() if is_plain(key)}
     return {**keep_plain(told), "metrics": metrics}
 
 
-def _training(metadata: Mapping[str, Any], record: Record) -> dict[str, Any]:
+def _training(metadata: Mapping[str, Any], record: TrainingRecord) -> dict[str, Any]:
     coefficients = {
         name: metadata.get(f"{name}_effective_coefficient") for name in _COEFFICIENTS
     }

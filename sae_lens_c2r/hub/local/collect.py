@@ -15,12 +15,12 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.hub.local.record import Record, read_object, read_record
+from sae_lens_c2r.hub.local.record import read_object, read_record
 from sae_lens_c2r.hub.local.weights_file import WeightsFile
 from sae_lens_c2r.hub.names import check_id, refuse_nested
 from sae_lens_c2r.saes.probe import probe_inputs, trained_contributions
 from sae_lens_c2r.saes.sources import Source, inference_form, is_training_form
-from sae_lens_c2r.training.record import RECORD
+from sae_lens_c2r.training.record import RECORD, TrainingRecord
 
 _READ = (SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME, RECORD, ACTIVATION_SCALER_CFG_FILENAME)
 
@@ -38,7 +38,7 @@ class LocalSAE:
 
     sae_id: str
     folder: Path
-    record: Record | None = None
+    record: TrainingRecord | None = None
     trained: Tensor | None = None
 
     @property

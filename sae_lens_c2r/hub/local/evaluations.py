@@ -3,36 +3,26 @@
 import json
 from collections.abc import Callable, Mapping
 from hashlib import sha256
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import torch
-from pydantic import BaseModel, ValidationError
 from sae_lens import SAE
 from sae_lens.constants import SAE_CFG_FILENAME
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.versions import package_versions
 from sae_lens_c2r.evaluation.catalog import WEIGHTS
+from sae_lens_c2r.evaluation.gathered import GATHERED, EvaluationOfSAE, read_gathered
 from sae_lens_c2r.evaluation.identity import config_sha256, weights_sha256
-from sae_lens_c2r.evaluation.results import GATHERED, read_gathered
 from sae_lens_c2r.evaluation.weights import weights_result
 from sae_lens_c2r.hub.local.collect import LocalSAE
 from sae_lens_c2r.hub.local.leaks import refuse_secrets
-from sae_lens_c2r.hub.local.record import first_of
 from sae_lens_c2r.hub.local.weights_file import WeightsFile
 from sae_lens_c2r.inspection.measures import inspect_sae
 from sae_lens_c2r.saes.sources import Source
 
 _FOLDER = "evaluation"
 Identity = tuple[str, str]  # of the weights, and of the config
-
-
-class _Measured(BaseModel):
-    weights_sha256: str
-    config_sha256: str
-    name: str
-    evaluations: dict[str, dict[str, Any]]
 
 
 def find_evaluations(paths: list[Path]) -> list[Path]:
@@ -51,7 +41,7 @@ def find_evaluations(paths: list[Path]) -> list[Path]:
     return list(dict.fromkeys(path.resolve() for path in found if path.is_file()))
 
 
-def read_evaluations(files: list[Path]) -> dict[Identity, dict[str, Any]]:
+def read_evaluations(files: list[Path]) -> dict[Identity, dict[str, EvaluationOfSAE]]:
     """Read the results of evaluations.
 
     Args:
@@ -63,13 +53,14 @@ def read_evaluations(files: list[Path]) -> dict[Identity, dict[str, Any]]:
     Raises:
         UserError: If one cannot be read, or two disagree.
     """
-    found: dict[Identity, dict[str, Any]] = {}
+    found: dict[Identity, dict[str, EvaluationOfSAE]] = {}
     for path in files:
-        for sae in _read(path):
+        refuse_secrets(path, path.read_bytes())
+        for sae in read_gathered(path).saes:
             of_sae = found.setdefault((sae.weights_sha256, sae.config_sha256), {})
             for name, evaluation in sae.evaluations.items():
                 before = of_sae.setdefault(name, evaluation)
-                if before.get("metrics") != evaluation.get("metrics"):
+                if before.metrics != evaluation.metrics:
                     raise UserError(
                         f"{path} should not disagree with another {GATHERED}. Found other "
                         f"numbers of {name} for {sae.name}."
@@ -77,7 +68,7 @@ def read_evaluations(files: list[Path]) -> dict[Identity, dict[str, Any]]:
     return found
 
 
-def evaluations_here(tell: Callable[[str], None]) -> dict[Identity, dict[str, Any]]:
+def evaluations_here(tell: Callable[[str], None]) -> dict[Identity, dict[str, EvaluationOfSAE]]:
     """What `evaluate` has left where it leaves it by itself, if that can be read.
 
     Args:
@@ -95,8 +86,8 @@ def evaluations_here(tell: Callable[[str], None]) -> dict[Identity, dict[str, An
 
 
 def evaluations_of(
-    sae: LocalSAE, weights: WeightsFile, known: Mapping[Identity, dict[str, Any]]
-) -> dict[str, Any]:
+    sae: LocalSAE, weights: WeightsFile, known: Mapping[Identity, dict[str, EvaluationOfSAE]]
+) -> dict[str, EvaluationOfSAE]:
     """The evaluations of an SAE; if nobody has measured its weights, they are measured now.
 
     Args:
@@ -121,18 +112,9 @@ def evaluations_of(
         measured = weights_result(inspect_sae(loaded, sae.sae_id))["eval_result_metrics"]
     except ValueError as error:
         raise UserError(f"{sae.sae_id}: cannot be measured. {error}") from error
-    versions = {name: version(name) for name in ("sae-lens-c2r", "sae-lens", "torch")}
-    return {**found, WEIGHTS: {"metrics": measured, "versions": versions, "device": "cpu"}}
-
-
-def _read(path: Path) -> list[_Measured]:
-    try:
-        refuse_secrets(path, path.read_bytes())
-        return [_Measured.model_validate(sae) for sae in read_gathered(path)["saes"]]
-    except ValidationError as error:
-        raise UserError(
-            f"{path} should be written by `sae-lens-c2r evaluate`. {first_of(error)}"
-        ) from None
+    versions = package_versions("sae-lens-c2r", "sae-lens", "torch")
+    now = EvaluationOfSAE(metrics=measured, versions=versions, device="cpu")
+    return {**found, WEIGHTS: now}
 
 
 def _identity(sae: LocalSAE, weights: WeightsFile) -> Identity:

@@ -18,9 +18,9 @@ from sae_lens_c2r.hub.local.evaluations import (
 )
 from sae_lens_c2r.hub.local.leaks import is_plain, refuse_places
 from sae_lens_c2r.hub.local.prepare import PreparedSAE, prepare
-from sae_lens_c2r.hub.local.record import RecordedRelease
 from sae_lens_c2r.hub.names import check_names
 from sae_lens_c2r.releases.model import Release
+from sae_lens_c2r.training.record import RecordedRelease
 
 SAEs = Sequence[Path] | Mapping[str, SAE[Any] | TrainingSAE[Any]]
 

@@ -12,6 +12,7 @@ from sae_lens.constants import SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME
 from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.evaluation.gathered import EvaluationOfSAE
 from sae_lens_c2r.hub.card.facts import SAEFacts, facts_of
 from sae_lens_c2r.hub.local.check import check
 from sae_lens_c2r.hub.local.collect import LocalSAE
@@ -48,7 +49,7 @@ def prepare(
     saes: Sequence[LocalSAE],
     *,
     staged: Path,
-    evaluations: Mapping[Identity, dict[str, Any]],
+    evaluations: Mapping[Identity, dict[str, EvaluationOfSAE]],
     tell: Callable[[str], None] = lambda _: None,
 ) -> list[PreparedSAE]:
     """Check SAEs and bring them into the form in which they are published.
