@@ -108,7 +108,7 @@ def test_command_line_of_sae_lens_lists_our_options_with_their_help() -> None:
         "import sae_lens.registry",
         "import sae_lens.saes.batchtopk_sae",
         "import sae_lens_c2r.architectures; import sae_lens",
-        "import sae_lens_c2r.architectures.batchtopk_c2r; import sae_lens",
+        "import sae_lens_c2r.architectures.backbones; import sae_lens",
         "import sae_lens_c2r.architectures.registration; import sae_lens",
         "import sae_lens_c2r.penalties, sae_lens_c2r.analysis; import sae_lens",
         "from sae_lens_c2r import BatchTopKC2RTrainingSAE; import sae_lens",
@@ -189,7 +189,7 @@ def test_a_taken_name_is_left_alone_and_both_classes_are_named(tmp_path: Path) -
     warned = [line for line in process.stderr.splitlines() if "UserWarning: The SAE" in line]
     assert len(warned) == 1
     assert "sae_lens.saes.topk_sae.TopKTrainingSAE" in warned[0]
-    assert "sae_lens_c2r.architectures.batchtopk_c2r.BatchTopKC2RTrainingSAE" in warned[0]
+    assert "sae_lens_c2r.architectures.backbones.BatchTopKC2RTrainingSAE" in warned[0]
 
     process = run_python("-c", "import sae_lens_c2r; sae_lens_c2r.register()", **environment)
     assert process.returncode != 0
@@ -206,7 +206,7 @@ def test_where_warnings_are_errors_a_failure_is_printed_instead(tmp_path: Path) 
 
 
 def test_our_modules_can_be_loaded_again() -> None:
-    module = "sae_lens_c2r.architectures.batchtopk_c2r"
+    module = "sae_lens_c2r.architectures.backbones"
     succeeds(f"import importlib, {module} as m, sae_lens; importlib.reload(m); {REGISTERED}")
 
 

@@ -7,21 +7,17 @@ import torch
 from sae_lens.registry import get_sae_class
 from sae_lens.saes.sae import (
     SAEConfig,
-    TrainCoefficientConfig,
     TrainStepInput,
 )
 from torch import Tensor
 
 from sae_lens_c2r._support.checks import (
     check_choice,
-    check_chunk_size,
-    check_integer,
-    check_non_negative,
     check_positive,
 )
-from sae_lens_c2r.architectures.periodic import Measured, PenalizedMixin, PeriodicPenalty
+from sae_lens_c2r.architectures.penalized import PenalizedMixin
+from sae_lens_c2r.architectures.periodic import Measured, check_penalty_fields
 from sae_lens_c2r.architectures.scale import Scaling, input_norm, unit_of_latents
-from sae_lens_c2r.architectures.search import Search
 from sae_lens_c2r.penalties import step_generator, transfer_factor
 from sae_lens_c2r.penalties.c2r import (
     Gate,
@@ -68,17 +64,11 @@ class C2RConfigMixin:
 
     def __post_init__(self, *init_vars: Any) -> None:
         """Check the options, then let the backbone check its own."""
-        check_non_negative("c2r_coefficient", self.c2r_coefficient)
-        check_integer("c2r_warm_up_steps", self.c2r_warm_up_steps, minimum=0)
-        check_integer("c2r_start_step", self.c2r_start_step, minimum=0)
-        check_integer("c2r_interval", self.c2r_interval, minimum=1)
-        check_chunk_size("c2r_chunk_size", self.c2r_chunk_size)
-        check_integer("c2r_search_interval", self.c2r_search_interval, minimum=1)
+        check_penalty_fields(self, "c2r")
         check_positive("c2r_exponent", self.c2r_exponent)
         check_choice("c2r_pairs", self.c2r_pairs, get_args(Pairs))
         check_choice("c2r_gate", self.c2r_gate, get_args(Gate))
         check_choice("c2r_scaling", self.c2r_scaling, get_args(Scaling))
-        check_integer("c2r_seed", self.c2r_seed)
         super().__post_init__(*init_vars)  # type: ignore[misc]  # of the config this is mixed into
 
     @classmethod
@@ -107,31 +97,19 @@ class C2RMixin(PenalizedMixin):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        cfg = self.cfg
-        self._c2r_search = Search(
-            cfg.c2r_chunk_size, cfg.c2r_seed, cfg.c2r_interval, cfg.c2r_search_interval
-        )
-        coefficient = TrainCoefficientConfig(cfg.c2r_coefficient, cfg.c2r_warm_up_steps)
-        self.penalties.append(
-            PeriodicPenalty(
-                "c2r", self._measure_c2r, coefficient, cfg.c2r_interval, cfg.c2r_start_step
-            )
-        )
+        self.add_penalty("c2r", self._measure_c2r)
 
-    def _measure_c2r(self, step_input: TrainStepInput, feature_acts: Tensor) -> Measured:
-        cfg, step = self.cfg, step_input.n_training_steps
-        found = self.neighbor_search.find(
-            self._c2r_search, self.W_dec, step, self.process_group
-        )
+    def _measure_c2r(
+        self, step_input: TrainStepInput, feature_acts: Tensor, neighbors: Tensor
+    ) -> Measured:
+        cfg = self.cfg
         with full_precision(self.W_dec):
             norms = self._norms_in_units_of_unit_rows(feature_acts)
             penalized = cfg.c2r_pairs == "nearest" and cfg.c2r_gate == "relu"
-            cosines = pair_cosines(
-                self.W_dec if penalized else self.W_dec.detach(), found.neighbors
-            )
+            cosines = pair_cosines(self.W_dec if penalized else self.W_dec.detach(), neighbors)
             if cfg.c2r_pairs == "nearest":
                 penalty = penalty_of_neighbors(
-                    norms, cosines, found.neighbors, cfg.c2r_exponent, cfg.c2r_gate
+                    norms, cosines, neighbors, cfg.c2r_exponent, cfg.c2r_gate
                 )
             else:
                 penalty = penalty_of_all_pairs(
@@ -140,15 +118,10 @@ class C2RMixin(PenalizedMixin):
                     cfg.c2r_chunk_size,
                     cfg.c2r_exponent,
                     cfg.c2r_gate,
-                    step_generator(cfg.c2r_seed, step),
+                    step_generator(cfg.c2r_seed, step_input.n_training_steps),
                     self.process_group,
                 )
-        return Measured(
-            penalty,
-            self._c2r_scale(step_input.sae_in),
-            cosines.detach().mean(),
-            found.staleness,
-        )
+        return Measured(penalty, self._c2r_scale(step_input.sae_in), cosines)
 
     def _norms_in_units_of_unit_rows(self, feature_acts: Tensor) -> Tensor:
         dtype = at_least_float32(feature_acts, self.W_dec)

@@ -4,19 +4,14 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from sae_lens.saes.batchtopk_sae import BatchTopKTrainingSAE, BatchTopKTrainingSAEConfig
-from sae_lens.saes.sae import TrainCoefficientConfig, TrainStepInput
+from sae_lens.saes.sae import TrainStepInput
 from torch import Tensor
 
-from sae_lens_c2r._support.checks import (
-    check_choice,
-    check_chunk_size,
-    check_integer,
-    check_non_negative,
-)
-from sae_lens_c2r.architectures.periodic import Measured, PenalizedMixin, PeriodicPenalty
+from sae_lens_c2r._support.checks import check_choice
+from sae_lens_c2r.architectures.penalized import PenalizedMixin
+from sae_lens_c2r.architectures.periodic import Measured, check_penalty_fields
 from sae_lens_c2r.architectures.registration import register_architecture
 from sae_lens_c2r.architectures.scale import Scaling, input_norm
-from sae_lens_c2r.architectures.search import Search
 from sae_lens_c2r.penalties.cosines import pair_cosines
 from sae_lens_c2r.penalties.orthogonality import mean_squared_gate
 from sae_lens_c2r.penalties.precision import full_precision
@@ -49,14 +44,8 @@ class OrtTrainingSAEConfig(BatchTopKTrainingSAEConfig):
 
     def __post_init__(self) -> None:
         """Check the options, then let BatchTopK check its own."""
-        check_non_negative("ort_coefficient", self.ort_coefficient)
-        check_integer("ort_warm_up_steps", self.ort_warm_up_steps, minimum=0)
-        check_integer("ort_start_step", self.ort_start_step, minimum=0)
-        check_integer("ort_interval", self.ort_interval, minimum=1)
-        check_chunk_size("ort_chunk_size", self.ort_chunk_size)
-        check_integer("ort_search_interval", self.ort_search_interval, minimum=1)
+        check_penalty_fields(self, "ort")
         check_choice("ort_scaling", self.ort_scaling, get_args(Scaling))
-        check_integer("ort_seed", self.ort_seed)
         super().__post_init__()  # type: ignore[no-untyped-call]
 
     @classmethod
@@ -76,30 +65,14 @@ class OrtTrainingSAE(PenalizedMixin, BatchTopKTrainingSAE):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        cfg = self.cfg
-        self._ort_search = Search(
-            cfg.ort_chunk_size, cfg.ort_seed, cfg.ort_interval, cfg.ort_search_interval
-        )
-        coefficient = TrainCoefficientConfig(cfg.ort_coefficient, cfg.ort_warm_up_steps)
-        self.penalties.append(
-            PeriodicPenalty(
-                "ort", self._measure_ort, coefficient, cfg.ort_interval, cfg.ort_start_step
-            )
-        )
+        self.add_penalty("ort", self._measure_ort)
 
-    def _measure_ort(self, step_input: TrainStepInput, _feature_acts: Tensor) -> Measured:
-        step = step_input.n_training_steps
-        found = self.neighbor_search.find(
-            self._ort_search, self.W_dec, step, self.process_group
-        )
+    def _measure_ort(
+        self, step_input: TrainStepInput, _feature_acts: Tensor, neighbors: Tensor
+    ) -> Measured:
         with full_precision(self.W_dec):
-            cosines = pair_cosines(self.W_dec, found.neighbors)
-        return Measured(
-            mean_squared_gate(cosines),
-            self._ort_scale(step_input.sae_in),
-            cosines.detach().mean(),
-            found.staleness,
-        )
+            cosines = pair_cosines(self.W_dec, neighbors)
+        return Measured(mean_squared_gate(cosines), self._ort_scale(step_input.sae_in), cosines)
 
     def _ort_scale(self, sae_in: Tensor) -> Tensor | float:
         if self.cfg.ort_scaling == "none":

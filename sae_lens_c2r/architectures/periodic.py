@@ -2,30 +2,65 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
-from sae_lens.saes.sae import (
-    TrainCoefficientConfig,
-    TrainingSAE,
-    TrainStepInput,
-    TrainStepOutput,
-)
+from sae_lens.saes.sae import TrainCoefficientConfig, TrainStepInput
 from torch import Tensor
-from torch.distributed import ProcessGroup
 
-from sae_lens_c2r.architectures.search import NeighborSearch
+from sae_lens_c2r._support.checks import (
+    check_chunk_size,
+    check_integer,
+    check_non_negative,
+)
+from sae_lens_c2r.architectures.search import Found, Search
+
+_SEARCH_FIELDS = ("chunk_size", "seed", "interval", "search_interval")  # as `Search` has them
+_SCHEDULE_FIELDS = ("coefficient", "warm_up_steps", "start_step")
+
+
+def _fields(cfg: Any, name: str) -> dict[str, Any]:
+    names = (*_SEARCH_FIELDS, *_SCHEDULE_FIELDS)
+    return {field: getattr(cfg, f"{name}_{field}") for field in names}
+
+
+def check_penalty_fields(cfg: Any, name: str) -> None:
+    """Check the fields of a config that every periodic penalty has.
+
+    Args:
+        cfg: The config of a training SAE.
+        name: The penalty's name, the prefix of its fields.
+
+    Raises:
+        TypeError: If one is of another type.
+        ValueError: If one is out of its range.
+    """
+    of = _fields(cfg, name)
+    check_non_negative(f"{name}_coefficient", of["coefficient"])
+    check_integer(f"{name}_warm_up_steps", of["warm_up_steps"], minimum=0)
+    check_integer(f"{name}_start_step", of["start_step"], minimum=0)
+    check_integer(f"{name}_interval", of["interval"], minimum=1)
+    check_chunk_size(f"{name}_chunk_size", of["chunk_size"])
+    check_integer(f"{name}_search_interval", of["search_interval"], minimum=1)
+    check_integer(f"{name}_seed", of["seed"])
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A penalty at one step."""
+    """A penalty at one step.
 
-    penalty: Tensor  # as in its equation, without a coefficient
-    scale: Tensor | float  # what the coefficient is multiplied by to transfer
-    mean_max_cosine: Tensor  # of the latents with their neighbours in the chunk
-    staleness: Tensor | None = None  # what neighbours had lost in cosine when last replaced
+    Args:
+        penalty: Its value as in its equation, without a coefficient.
+        scale: What the coefficient is multiplied by to transfer.
+        cosines: Of the latents with their neighbours in the chunk.
+    """
+
+    penalty: Tensor
+    scale: Tensor | float
+    cosines: Tensor
+
+
+Measure = Callable[[TrainStepInput, Tensor, Tensor], Measured]
 
 
 @dataclass
@@ -34,18 +69,42 @@ class PeriodicPenalty:
 
     Args:
         name: Prefix of the loss and the metrics, and name of the coefficient.
-        measure: Evaluates the penalty for a step's input and activations.
+        measure: Evaluates the penalty for a step's input, activations and neighbours.
+        search: How the neighbours are searched.
         coefficient: The coefficient, and the steps of its warm-up.
         interval: T.
         start_step: Steps before it have a coefficient of 0.
     """
 
     name: str
-    measure: Callable[[TrainStepInput, Tensor], Measured]
+    measure: Measure
+    search: Search
     coefficient: TrainCoefficientConfig
     interval: int
-    start_step: int = 0
+    start_step: int
     metrics: dict[str, Tensor | float] = field(default_factory=dict, init=False)
+
+    @classmethod
+    def of_config(cls, name: str, measure: Measure, cfg: Any) -> "PeriodicPenalty":
+        """The penalty that the fields with its name as prefix describe.
+
+        Args:
+            name: The penalty's name.
+            measure: Evaluates the penalty for a step's input, activations and neighbours.
+            cfg: The config of a training SAE.
+
+        Returns:
+            The penalty.
+        """
+        of = _fields(cfg, name)
+        return cls(
+            name,
+            measure,
+            Search(*(of[field] for field in _SEARCH_FIELDS)),
+            TrainCoefficientConfig(of["coefficient"], of["warm_up_steps"]),
+            of["interval"],
+            of["start_step"],
+        )
 
     def is_due(self, step_input: TrainStepInput) -> bool:
         """Whether a step is one of every T-th.
@@ -54,11 +113,16 @@ class PeriodicPenalty:
             step_input: What SAELens gives to every step.
 
         Returns:
-            The answer, whatever the coefficient.
+            Whether it is, whatever the coefficient.
         """
         return step_input.n_training_steps % self.interval == 0
 
-    def losses(self, step_input: TrainStepInput, feature_acts: Tensor) -> dict[str, Tensor]:
+    def losses(
+        self,
+        step_input: TrainStepInput,
+        feature_acts: Tensor,
+        find: Callable[[Search, int], Found],
+    ) -> dict[str, Tensor]:
         """The loss of a step, if it has one, while `metrics` keeps the last values.
 
         A coefficient of 0 only measures the penalty, so that the losses, and with them the
@@ -67,6 +131,7 @@ class PeriodicPenalty:
         Args:
             step_input: What SAELens gives to every step.
             feature_acts: The step's activations.
+            find: Finds the neighbours that serve a step.
 
         Returns:
             `{name}_loss` = T * coefficient * scale * penalty, or nothing.
@@ -80,113 +145,16 @@ class PeriodicPenalty:
         coefficient = step_input.coefficients[self.name] if step >= self.start_step else 0.0
         applied = due and coefficient > 0
         with torch.set_grad_enabled(applied and torch.is_grad_enabled()):
-            measured = self.measure(step_input, feature_acts)
+            found = find(self.search, step)
+            measured = self.measure(step_input, feature_acts, found.neighbors)
         effective = coefficient * measured.scale
         self.metrics = {
             f"{self.name}_penalty": measured.penalty.detach(),
             f"{self.name}_effective_coefficient": effective,
-            f"{self.name}_mean_max_cosine": measured.mean_max_cosine,
+            f"{self.name}_mean_max_cosine": measured.cosines.detach().mean(),
         }
-        if measured.staleness is not None:
-            self.metrics[f"{self.name}_neighbor_staleness"] = measured.staleness
+        if found.staleness is not None:
+            self.metrics[f"{self.name}_neighbor_staleness"] = found.staleness
         if not applied:
             return {}
         return {f"{self.name}_loss": self.interval * effective * measured.penalty}
-
-
-class PenalizedMixin(TrainingSAE[Any]):
-    """Adds periodic penalties to the losses of a training SAE, to stand before its base.
-
-    Classes that have a penalty append it to `penalties` when they are constructed.
-
-    `process_group` may be set to the processes over which each batch is split, with the same
-    weights in all of them: the penalties are then those of the joined batch, and gradients
-    averaged over the processes are theirs.
-    """
-
-    penalties: list[PeriodicPenalty]
-    neighbor_search: NeighborSearch
-    process_group: ProcessGroup | None = None
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.penalties = []
-        self.neighbor_search = NeighborSearch()
-        self.register_load_state_dict_post_hook(  # type: ignore[no-untyped-call]
-            lambda sae, _: sae.neighbor_search.forget()
-        )
-
-    def get_coefficients(self) -> dict[str, float | TrainCoefficientConfig]:
-        """The backbone's coefficients and ours, warmed up and logged by SAELens."""
-        ours = {penalty.name: penalty.coefficient for penalty in self.penalties}
-        return {**super().get_coefficients(), **ours}  # type: ignore[safe-super]
-
-    def penalty_state(self) -> dict[str, Any]:
-        """What the penalties carry from step to step: neighbours, and what logs show."""
-        metrics = {penalty.name: penalty.metrics for penalty in self.penalties}
-        return {"neighbors": self.neighbor_search.state(), "metrics": metrics}
-
-    def restore_penalties(self, state: dict[str, Any]) -> None:
-        """Continue from an earlier `penalty_state`."""
-        self.neighbor_search.restore(state["neighbors"])
-        for penalty in self.penalties:
-            penalty.metrics = state["metrics"][penalty.name]
-
-    def save_inference_model(self, path: str | Path) -> tuple[Path, Path]:
-        """Save as the backbone does; the metadata keep what the coefficients came to."""
-        for penalty in self.penalties:
-            key = f"{penalty.name}_effective_coefficient"
-            if key in penalty.metrics:
-                self.cfg.metadata[key] = float(penalty.metrics[key])
-        return super().save_inference_model(path)
-
-    def calculate_aux_loss(
-        self,
-        step_input: TrainStepInput,
-        feature_acts: Tensor,
-        hidden_pre: Tensor,
-        sae_out: Tensor,
-        **others: Any,
-    ) -> dict[str, Tensor]:
-        """The backbone's auxiliary losses and, on penalty steps, ours."""
-        losses = super().calculate_aux_loss(  # type: ignore[safe-super]
-            step_input=step_input,
-            feature_acts=feature_acts,
-            hidden_pre=hidden_pre,
-            sae_out=sae_out,
-            **others,
-        )
-        if isinstance(losses, Tensor):  # SAELens allows an architecture this shorthand
-            losses = {"auxiliary_loss": losses}
-        return {**losses, **self._penalty_losses(step_input, feature_acts)}
-
-    def training_forward_pass(self, step_input: TrainStepInput) -> TrainStepOutput:
-        """The backbone's forward pass, with our metrics."""
-        output = super().training_forward_pass(step_input)
-        output.metrics.update(self._penalty_metrics(step_input))
-        return output
-
-    # Left out of `compile_sae`: the number of the step would recompile it at every step.
-    @torch.compiler.disable
-    def _penalty_losses(
-        self, step_input: TrainStepInput, feature_acts: Tensor
-    ) -> dict[str, Tensor]:
-        self.neighbor_search.begin_step()
-        losses: dict[str, Tensor] = {}
-        for penalty in self.penalties:
-            # A process that logs should not wait for others that do not.
-            if penalty.is_due(step_input) or self.process_group is None:
-                losses.update(penalty.losses(step_input, feature_acts))
-        return losses
-
-    @torch.compiler.disable
-    def _penalty_metrics(self, step_input: TrainStepInput) -> dict[str, Tensor | float]:
-        metrics: dict[str, Tensor | float] = {}
-        for penalty in self.penalties:
-            if penalty.is_due(step_input) and not penalty.metrics:
-                raise TypeError(
-                    f"{type(self).__qualname__} cannot have the penalty {penalty.name!r}: its "
-                    "training_forward_pass does not call calculate_aux_loss."
-                )
-            metrics.update(penalty.metrics)
-        return metrics

@@ -9,7 +9,7 @@ import torch
 from sae_lens.training.sae_trainer import SAETrainer
 
 from sae_lens_c2r._support.stopping import StopRequest
-from sae_lens_c2r.architectures.periodic import PenalizedMixin
+from sae_lens_c2r.architectures.penalized import PenalizedMixin
 from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
 from sae_lens_c2r.training.stream import ActivationStream, random_state, restore_random
 
