@@ -25,6 +25,7 @@ PROCESSES = "penalties/processes.py"
 SCALING = "penalties/scaling.py"
 MIXIN = "architectures/c2r.py"
 PERIODIC = "architectures/periodic.py"
+PENALIZED = "architectures/penalized.py"
 SEARCH = "architectures/search.py"
 
 
@@ -132,9 +133,9 @@ FAULTS = [
     ),
     Fault(
         "warm-up ignored",
-        MIXIN,
-        "cfg.c2r_coefficient, cfg.c2r_warm_up_steps",
-        "cfg.c2r_coefficient, 0",
+        PERIODIC,
+        'of["coefficient"], of["warm_up_steps"]',
+        'of["coefficient"], 0',
     ),
     Fault(
         "start step ignored",
@@ -182,7 +183,7 @@ FAULTS = [
     ),
     Fault("neighbours kept from step to step", SEARCH, "if search.penalties > 1", "if True"),
     Fault("reused neighbours searched again", SEARCH, "if search.penalties > 1", "if False"),
-    Fault("backbone's losses dropped", PERIODIC, "return {**losses, **self", "return {**self"),
+    Fault("backbone's losses dropped", PENALIZED, "return {**losses, **self", "return {**self"),
     Fault("units of normalized latents forgotten", MIXIN, "unit_of_latents(cfg, norm)", "1.0"),
     Fault(
         "square root of d_in forgotten", "architectures/scale.py", "/ math.sqrt(cfg.d_in)", ""
@@ -237,7 +238,7 @@ FAULTS = [
     ),
     Fault(
         "waits for those that do not log",
-        PERIODIC,
+        PENALIZED,
         "penalty.is_due(step_input) or self.process_group is None",
         "True",
     ),
