@@ -1,22 +1,9 @@
-"""Would the tests notice? `python -m tests.mutations` plants faults and runs them.
+"""Deliberate faults, one at a time planted by `python -m tests.mutations`."""
 
-Every fault is put into a copy of the package by itself. A fault that no test catches is a
-law that nobody checks: the command then fails.
-"""
-
-import os
-import shutil
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from rich.console import Console
-from rich.table import Table
-
-ROOT = Path(__file__).parent.parent
+PACKAGE = Path(__file__).parent.parent.parent / "sae_lens_c2r"
 PENALTY = "penalties/c2r.py"
 NEIGHBORS = "penalties/neighbors.py"
 COSINES = "penalties/cosines.py"
@@ -37,6 +24,11 @@ class Fault:
     file: str
     old: str
     new: str
+
+    def plant(self, package: Path) -> None:
+        """Put the fault into a copy of the package."""
+        path = package / self.file
+        path.write_text(path.read_text().replace(self.old, self.new))
 
 
 GATE = "gates = cosines.clamp(0, 1).square()"
@@ -265,64 +257,3 @@ FAULTS = [
     ),
     Fault("rows read again", "training/stream.py", 'range(state["rows_of_epoch"])', "range(0)"),
 ]
-
-
-TESTS = (
-    *(
-        "tests/penalties",
-        "tests/architectures",
-        "tests/test_laws.py",
-        "tests/test_processes.py",
-    ),
-    *("tests/training/test_long_run.py", "tests/training/test_stream.py"),
-)
-
-
-def caught_by(fault: Fault | None, folder: Path) -> str | None:
-    """The first test that fails with the fault in place, if one does."""
-    shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".*", "demo-output", "results"))
-    if fault is not None:
-        path = folder / "sae_lens_c2r" / fault.file
-        text = path.read_text()
-        if fault.old not in text:
-            raise SystemExit(f"The fault {fault.name!r} no longer fits {fault.file}.")
-        path.write_text(text.replace(fault.old, fault.new))
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-    process = subprocess.run(
-        [*command, *TESTS],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(folder), "HYPOTHESIS_PROFILE": "dev"},
-        capture_output=True,
-        text=True,
-    )
-    failed = [
-        line for line in process.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))
-    ]
-    return failed[0].split()[1] if failed else None
-
-
-def caught_by_in_a_copy(fault: Fault | None) -> str | None:
-    """The same in a folder that is gone afterwards."""
-    with TemporaryDirectory() as folder:
-        return caught_by(fault, Path(folder, "copy"))
-
-
-def main() -> None:
-    """Plant every fault, or those whose names hold the words given, and print the table."""
-    words = " ".join(sys.argv[1:])
-    if failed := caught_by_in_a_copy(None):
-        sys.exit(f"{failed} fails without any fault.")
-    table = Table("fault", "file", "caught by", title="Planted faults")
-    chosen = [fault for fault in FAULTS if words in fault.name]
-    survivors = []
-    with ThreadPoolExecutor(os.cpu_count()) as pool:  # each waits for a process of its own
-        for fault, test in zip(chosen, pool.map(caught_by_in_a_copy, chosen), strict=True):
-            table.add_row(fault.name, fault.file, test or "NOTHING")
-            print(f"{fault.name}: {test or 'NOTHING'}", flush=True)
-            survivors += [] if test else [fault.name]
-    Console(width=160).print(table)
-    sys.exit(f"Nothing caught: {', '.join(survivors)}" if survivors else 0)
-
-
-if __name__ == "__main__":
-    main()
