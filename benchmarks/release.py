@@ -25,7 +25,7 @@ from sae_lens_c2r.releases.model import LanguageModel
 from sae_lens_c2r.saes.sources import find_sources
 from sae_lens_c2r.training.plan import Plan, make_plan
 from sae_lens_c2r.training.record import RECORD
-from sae_lens_c2r.training.run import train
+from sae_lens_c2r.training.train import train
 
 RESULTS = Path("benchmarks/results/releases")
 TOKENS = 100_000

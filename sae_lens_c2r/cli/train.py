@@ -43,8 +43,8 @@ def train(
         found = read_release(find_release(release), changes=parse_changes(changes or []))
         console = console_while_loading()
         from sae_lens_c2r.training.plan import make_plan
-        from sae_lens_c2r.training.run import train as train_plan
         from sae_lens_c2r.training.summary import print_plan
+        from sae_lens_c2r.training.train import train as train_plan
 
         plan = make_plan(found, device=usable_device(device), only=tuple(only or ()))
         print_plan(plan, console)

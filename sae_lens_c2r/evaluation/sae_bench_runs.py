@@ -18,8 +18,8 @@ from torch import nn
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.evaluation.catalog import API_KEY, EVALUATIONS
+from sae_lens_c2r.evaluation.eval_settings import config_class_of, short_name
 from sae_lens_c2r.evaluation.request import Request
-from sae_lens_c2r.evaluation.settings import config_class_of, short_name
 
 _NAME, _SEED = "sae", 42
 Run = Callable[[list[Any], str], Any]  # of the SAEs with their names, on a device

@@ -10,7 +10,7 @@ import pytest
 from sae_lens_c2r.releases.files import find_release, read_release
 from sae_lens_c2r.releases.model import ReleaseError
 from sae_lens_c2r.training.plan import make_plan
-from sae_lens_c2r.training.run import train
+from sae_lens_c2r.training.train import train
 from tests.training.killing import (
     SMALL,
     Left,

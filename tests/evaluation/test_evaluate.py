@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.evaluation.plan import Options
+from sae_lens_c2r.evaluation.evaluate import evaluate
+from sae_lens_c2r.evaluation.options import Options
 from sae_lens_c2r.evaluation.processes import Processes
 from sae_lens_c2r.evaluation.request import Request
-from sae_lens_c2r.evaluation.run import evaluate
 from sae_lens_c2r.saes.sources import Source, find_sources
 from tests.evaluation.planted import plant_sae
 

@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.writing import write_json, write_text
 from sae_lens_c2r.evaluation.gathered import GATHERED, Gathered, gather
-from sae_lens_c2r.evaluation.plan import Options, Task, check, plan
+from sae_lens_c2r.evaluation.options import Options, check
 from sae_lens_c2r.evaluation.processes import Processes
 from sae_lens_c2r.evaluation.request import Request
 from sae_lens_c2r.evaluation.results import (
@@ -26,6 +26,7 @@ from sae_lens_c2r.evaluation.results import (
     write_result,
 )
 from sae_lens_c2r.evaluation.table import markdown_table
+from sae_lens_c2r.evaluation.tasks import Task, plan
 from sae_lens_c2r.saes.sources import Source
 
 TABLE = "evaluation.md"

@@ -31,7 +31,7 @@ from sae_lens_c2r.training.record import (
     record_of,
 )
 from sae_lens_c2r.training.runners import LanguageModelRunner, SyntheticRunner
-from sae_lens_c2r.training.settings import difference, settings_of
+from sae_lens_c2r.training.sameness import difference, settings_of
 
 WORK = ".training"  # in the folder of the SAEs, while there is something to resume
 LOCK, TRACEBACK = "lock", "traceback.txt"
