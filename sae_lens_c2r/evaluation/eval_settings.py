@@ -6,13 +6,14 @@ from dataclasses import asdict
 from importlib import import_module
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
+from sae_lens_c2r._support.changes import parse_changes
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.evaluation.catalog import EVALUATIONS, SAE_LENS, SAEBenchEvaluation
 
 _BATCH_SIZE, _DTYPE = 32, "float32"  # of models that SAEBench does not know
+_EXAMPLE = "core.context_size=64"
 _DTYPES = ("float32", "float64", "float16", "bfloat16")
 SAE_LENS_SETTINGS: dict[str, Any] = {
     "batch_size_prompts": 16,
@@ -34,18 +35,13 @@ def parse_settings(changes: Sequence[str]) -> dict[str, dict[str, Any]]:
         UserError: If one is not of that form, or of no evaluation.
     """
     parsed: dict[str, dict[str, Any]] = {}
-    for change in changes:
-        key, equals, value = change.partition("=")
-        evaluation, dot, name = key.partition(".")
-        if not (evaluation and dot and name and equals):
-            raise UserError(f"`--set` should be like core.context_size=64. Found `{change}`.")
+    for key, value in parse_changes(changes, example=_EXAMPLE).items():
+        evaluation, _, name = key.partition(".")
+        if not (evaluation and name):
+            raise UserError(f"`--set` should be like {_EXAMPLE}. Found `{key}=`.")
         if evaluation not in (*EVALUATIONS, SAE_LENS):
-            raise UserError(f"`--set {change}` should name an evaluation. Found {evaluation}.")
-        try:
-            parsed.setdefault(evaluation, {})[name] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            reason = " ".join(str(error).split())
-            raise UserError(f"`--set {change}` should have a value in YAML. {reason}") from None
+            raise UserError(f"`--set {key}` should name an evaluation. Found {evaluation}.")
+        parsed.setdefault(evaluation, {})[name] = value
     return parsed
 
 
