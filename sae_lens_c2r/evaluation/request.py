@@ -1,8 +1,9 @@
 """What the process of one evaluation is told."""
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+
+from pydantic import TypeAdapter
 
 from sae_lens_c2r.evaluation.about import Asked
 from sae_lens_c2r.saes.sources import Source
@@ -35,7 +36,7 @@ class Request:
         Args:
             path: The file.
         """
-        path.write_text(json.dumps(asdict(self), default=str), encoding="utf-8")
+        path.write_bytes(TypeAdapter(Request).dump_json(self))
 
     @classmethod
     def read(cls, path: Path) -> "Request":
@@ -47,9 +48,4 @@ class Request:
         Returns:
             The request.
         """
-        content = json.loads(path.read_text(encoding="utf-8"))
-        source = Source(**content["source"])
-        if source.folder is not None:
-            source = Source(source.name, Path(source.folder))
-        asked = Asked(**content["asked"])
-        return cls(asked, source, content["device"], Path(content["result"]))
+        return TypeAdapter(Request).validate_json(path.read_bytes())

@@ -1,21 +1,21 @@
 """Which evaluations are asked for of an SAE, and what each of them is."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
+
+from sae_lens import SAE
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.versions import package_versions
 from sae_lens_c2r.evaluation.about import About, Asked
 from sae_lens_c2r.evaluation.catalog import SAE_LENS, WEIGHTS, find_evaluation
 from sae_lens_c2r.evaluation.eval_settings import sae_bench_settings, sae_lens_settings
 from sae_lens_c2r.evaluation.fit import check_fit
 from sae_lens_c2r.evaluation.identity import config_sha256, fingerprint, weights_sha256
 from sae_lens_c2r.evaluation.options import Options
-from sae_lens_c2r.evaluation.results import is_answered, write_result
-from sae_lens_c2r.evaluation.weights import weights_result
-from sae_lens_c2r.inspection.measures import inspect_sae
 from sae_lens_c2r.saes.sources import Source
 
 _PACKAGES = (
@@ -44,41 +44,70 @@ class Task:
         """What it is called where it is shown."""
         return f"{self.about.asked.evaluation} of {self.about.name}"
 
+    def asking(self, asked: Asked) -> "Task":
+        """Another evaluation of the same SAE.
 
-def plan(source: Source, options: Options, *, on_error: Callable[[str], None]) -> list[Task]:
-    """Load an SAE, write what its weights say, and list its evaluations.
+        Args:
+            asked: What is asked of it.
+
+        Returns:
+            The task, whose result belongs beside that of this one.
+        """
+        about = self.about.model_copy(update={"asked": asked})
+        return Task(about, self.source, self.folder.with_name(asked.evaluation))
+
+
+def weights_task(source: Source, sae: SAE[Any], options: Options) -> Task:
+    """The evaluation of an SAE's weights alone.
 
     Args:
-        source: The SAE.
-        options: What is asked for, checked.
-        on_error: Told of each evaluation that cannot be of this SAE.
+        source: Where the SAE comes from.
+        sae: The SAE, in its inference form.
+        options: What is asked for.
 
     Returns:
-        The evaluations that can.
-
-    Raises:
-        UserError: If the SAE cannot be loaded, or says too little of itself.
+        The task.
     """
-    sae = source.load_for_inference(options.device)
-    of_weights = Asked(weights_sha256(sae), config_sha256(sae.cfg), WEIGHTS, None, None, {}, {})
+    asked = Asked(
+        weights_sha256=weights_sha256(sae),
+        config_sha256=config_sha256(sae.cfg),
+        evaluation=WEIGHTS,
+        model=None,
+        text=None,
+        settings={},
+        inputs={},
+    )
     about = About(
-        asked=of_weights,
+        asked=asked,
         name=source.name,
         architecture=sae.cfg.architecture(),
         trained_as=sae.cfg.metadata.training_architecture,
         d_in=sae.cfg.d_in,
         d_sae=sae.cfg.d_sae,
         device=options.device,
-        versions=_versions(),
+        versions=package_versions(*_PACKAGES),
         seconds=0.0,
     )
-    folder = options.out / _folder_name(source, of_weights)
-    if not is_answered(folder / WEIGHTS, of_weights):
-        try:
-            inspection = inspect_sae(sae, source.name)
-        except ValueError as error:
-            raise UserError(f"{source.name}: {error}") from error
-        write_result(folder / WEIGHTS, about, weights_result(inspection))
+    return Task(about, source, options.out / _folder_name(source, asked) / WEIGHTS)
+
+
+def model_tasks(
+    of_weights: Task, sae: SAE[Any], options: Options, *, on_error: Callable[[str], None]
+) -> list[Task]:
+    """The evaluations of an SAE that need its language model.
+
+    Args:
+        of_weights: That of its weights.
+        sae: The SAE.
+        options: What is asked for, checked.
+        on_error: Told of each evaluation that cannot be of this SAE.
+
+    Returns:
+        Those that can.
+
+    Raises:
+        UserError: If the SAE does not say of which model and hook it is.
+    """
     wanted = [*([SAE_LENS] if options.sae_lens else []), *options.sae_bench]
     if not wanted:
         return []
@@ -86,57 +115,56 @@ def plan(source: Source, options: Options, *, on_error: Callable[[str], None]) -
     for name, value in {"model_name": model, "hook_name": hook_name}.items():
         if not isinstance(value, str) or not value:
             raise UserError(
-                f"{source.name}: its config should have a name as `metadata.{name}`. "
+                f"{of_weights.about.name}: its config should have a name as `metadata.{name}`. "
                 f"Found {value}."
             )
     tasks = []
     for name in wanted:
-        changes = options.changes.get(name, {})
-        inputs: list[str | None] = [model, *map(str, changes.values())]
-        text = None
-        if name == SAE_LENS:
-            settings = sae_lens_settings(changes)
-            text = options.text
-            inputs.append(text or sae.cfg.metadata.dataset_path)
-        else:
-            settings = sae_bench_settings(find_evaluation(name), model, changes)
-            inputs.append(str(options.data.resolve()) if options.data else None)
-            try:
-                check_fit(sae, model)
-            except UserError as error:
-                on_error(f"{name} of {source.name}: {error}")
-                continue
-        asked = replace(
-            of_weights,
-            evaluation=name,
-            model=model,
-            text=text,
-            settings=settings,
-            inputs=_fingerprints(inputs),
-        )
-        tasks.append(Task(replace(about, asked=asked), source, folder / name))
+        of_evaluation = _of_sae_lens if name == SAE_LENS else _of_sae_bench
+        try:
+            asked = of_evaluation(name, sae, model, options)
+        except UserError as error:
+            on_error(f"{name} of {of_weights.about.name}: {error}")
+            continue
+        tasks.append(of_weights.asking(of_weights.about.asked.model_copy(update=asked)))
     return tasks
 
 
-def _fingerprints(inputs: Sequence[str | None]) -> dict[str, str]:
-    paths = [Path(each) for each in inputs if each and Path(each).is_absolute()]
-    return {str(path): fingerprint(path) for path in paths if path.exists()}
+def _of_sae_lens(name: str, sae: SAE[Any], model: str, options: Options) -> dict[str, Any]:
+    changes = options.changes.get(name, {})
+    text = options.text or sae.cfg.metadata.dataset_path
+    return {
+        "evaluation": name,
+        "model": model,
+        "text": options.text,
+        "settings": sae_lens_settings(changes),
+        "inputs": _fingerprints([model, *changes.values(), text]),
+    }
+
+
+def _of_sae_bench(name: str, sae: SAE[Any], model: str, options: Options) -> dict[str, Any]:
+    changes = options.changes.get(name, {})
+    check_fit(sae, model)
+    data = options.data.resolve() if options.data else None
+    return {
+        "evaluation": name,
+        "model": model,
+        "settings": sae_bench_settings(find_evaluation(name), model, changes),
+        "inputs": _fingerprints([model, *changes.values(), data]),
+    }
+
+
+def _fingerprints(inputs: Sequence[Any]) -> dict[str, str]:
+    """Of those that name a file or a folder from the root."""
+    paths = [Path(str(each)) for each in inputs if each]
+    return {
+        str(path): fingerprint(path) for path in paths if path.is_absolute() and path.exists()
+    }
 
 
 def _folder_name(source: Source, asked: Asked) -> str:
     """Of what the SAE is called, and of what tells it from all others."""
-    where = source.folder.resolve() if source.folder else (source.release, source.sae_id)
-    digest = sha256(f"{where} {asked.weights_sha256} {asked.config_sha256}".encode())
+    digest = sha256(f"{source.place} {asked.weights_sha256} {asked.config_sha256}".encode())
     kept = "".join(char if char.isalnum() or char in "._-" else "_" for char in source.name)
     name = kept[-_NAME_LENGTH:].strip("._-") or "sae"
     return f"{name}-{digest.hexdigest()[:8]}"
-
-
-def _versions() -> dict[str, str]:
-    versions = {}
-    for package in _PACKAGES:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return versions

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
-from filelock import FileLock, Timeout
 from sae_lens import TrainingSAE
 
 from sae_lens_c2r._support.errors import UserError, one_line
+from sae_lens_c2r._support.locking import locked
 from sae_lens_c2r._support.stopping import StopRequest, stop_requests
 from sae_lens_c2r._support.writing import write_folder, write_json
 from sae_lens_c2r.releases.model import LanguageModel
@@ -72,19 +72,13 @@ def train(
         unfinished(plan, out, tell)
         return []
     work.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(work / LOCK, timeout=0), stop_requests() as request:
-            todo = unfinished(plan, out, tell)
-            training = _Training(
-                plan, out, request, 60 * checkpoint_minutes, tell, dataset, watch
-            )
-            folders = training.run(todo, resume=resume)
-            for name in (LOCK, TRACEBACK):
-                (work / name).unlink(missing_ok=True)
-    except Timeout:
-        raise UserError(
-            f"`out` should be a folder that no other process trains into. Found {out}."
-        ) from None
+    in_use = f"`out` should be a folder that no other process trains into. Found {out}."
+    with locked(work / LOCK, otherwise=in_use), stop_requests() as request:
+        todo = unfinished(plan, out, tell)
+        training = _Training(plan, out, request, 60 * checkpoint_minutes, tell, dataset, watch)
+        folders = training.run(todo, resume=resume)
+        for name in (LOCK, TRACEBACK):
+            (work / name).unlink(missing_ok=True)
     with suppress(OSError):  # where there is something of somebody else's
         work.rmdir()
     return folders

@@ -3,7 +3,6 @@
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -182,4 +181,4 @@ def test_a_request_survives_the_way_to_its_process(tmp_path: Path) -> None:
     for source in (Source("a", folder=tmp_path), Source("a", release="b", sae_id="c")):
         request = Request(asked, source, "cpu", tmp_path / "result.json")
         request.write(tmp_path / "request.json")
-        assert asdict(Request.read(tmp_path / "request.json")) == asdict(request)
+        assert Request.read(tmp_path / "request.json") == request
