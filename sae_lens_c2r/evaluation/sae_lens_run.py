@@ -1,10 +1,10 @@
 """SAELens's own `run_evals`, for models of any class that SAELens loads."""
 
 import json
-from importlib.metadata import version
 from typing import Any
 
-from sae_lens import SAE
+from datasets import Dataset
+from sae_lens import SAE, __version__
 from sae_lens.evals import get_eval_everything_config, run_evals
 from sae_lens.load_model import load_model
 from sae_lens.training.activation_scaler import ActivationScaler
@@ -26,20 +26,8 @@ def run_sae_lens(request: Request, sae: SAE[Any]) -> None:
     Raises:
         UserError: If there is no text, too little, or one that does not fit the model.
     """
-    about = sae.cfg.metadata
-    source = request.asked.text or about.dataset_path
-    if not source:
-        raise UserError("`text` should be given: the SAE does not say what it was trained on.")
-    model_name = request.model
-    if source != OFFLINE_DATASET:
-        text = read_text(str(source))
-    elif model_name == OFFLINE_MODEL:
-        model_name, text = offline_source()
-    else:
-        raise UserError(
-            f"`text` should not be {OFFLINE_DATASET} for {model_name}: it is cut into the "
-            f"tokens of {OFFLINE_MODEL}."
-        )
+    source, model_name, text = _text_of(request, sae)
+    about, settings = sae.cfg.metadata, request.asked.settings
     model = load_model(
         about.model_class_name or "HookedTransformer",
         model_name,
@@ -47,7 +35,6 @@ def run_sae_lens(request: Request, sae: SAE[Any]) -> None:
         model_from_pretrained_kwargs=about.model_from_pretrained_kwargs or {},
         hook_names=[about.hook_name],
     )
-    settings = request.asked.settings
     store = ActivationsStore.from_sae(
         model,
         sae,
@@ -59,14 +46,10 @@ def run_sae_lens(request: Request, sae: SAE[Any]) -> None:
     config = get_eval_everything_config(**settings)
     # Its head is random: nobody trained all-MiniLM-L6-v2 to predict a token.
     config.compute_kl = config.compute_ce_loss = request.model != OFFLINE_MODEL
+    special = about.exclude_special_tokens or False
     try:
         metrics, _ = run_evals(
-            sae,
-            store,
-            model,
-            ActivationScaler(),
-            eval_config=config,
-            exclude_special_tokens=about.exclude_special_tokens or False,
+            sae, store, model, ActivationScaler(), config, exclude_special_tokens=special
         )
     except StopIteration:
         raise UserError(
@@ -77,6 +60,21 @@ def run_sae_lens(request: Request, sae: SAE[Any]) -> None:
         "eval_type_id": request.asked.evaluation,
         "eval_config": settings,
         "eval_result_metrics": metrics,
-        "sae_lens_version": version("sae-lens"),
+        "sae_lens_version": __version__,
     }
     request.result.write_text(json.dumps(result), encoding="utf-8")
+
+
+def _text_of(request: Request, sae: SAE[Any]) -> tuple[str, str, Dataset | str]:
+    """What names the text, the model to load for it, and the text, for SAELens to read."""
+    source = request.asked.text or sae.cfg.metadata.dataset_path
+    if not source:
+        raise UserError("`text` should be given: the SAE does not say what it was trained on.")
+    if source != OFFLINE_DATASET:
+        return source, request.model, read_text(str(source))
+    if request.model == OFFLINE_MODEL:
+        return source, *offline_source()
+    raise UserError(
+        f"`text` should not be {OFFLINE_DATASET} for {request.model}: it is cut into the "
+        f"tokens of {OFFLINE_MODEL}."
+    )

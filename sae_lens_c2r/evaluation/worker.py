@@ -26,15 +26,16 @@ def main(request_file: str, modules: str) -> None:
     Raises:
         SystemExit: With 1, if it fails.
     """
+    from sae_lens_c2r._support.errors import UserError, one_line
+
     _end_with_the_parent()
     try:
         _own_sae_bench(Path(modules))
         _run(Path(request_file))
     except BaseException as error:  # out of memory among them
         traceback.print_exc()
-        reason = " ".join(str(error).split()) or type(error).__name__
-        kind = "" if type(error).__name__ == "UserError" else f"{type(error).__name__}: "
-        print(f"{FAILED}{kind}{reason}", file=sys.stderr, flush=True)
+        kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
+        print(f"{FAILED}{kind}{one_line(error)}", file=sys.stderr, flush=True)
         raise SystemExit(1) from None
 
 
@@ -90,7 +91,5 @@ def _end_with_the_parent() -> None:
 
 
 if __name__ == "__main__":
-    sys.path.pop(
-        0
-    )  # the folder of this script, whose modules are not to be imported from there
+    sys.path.pop(0)  # this folder, whose modules are not to be imported from here
     main(*sys.argv[1:])
