@@ -5,7 +5,6 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -16,7 +15,6 @@ from sae_lens_c2r._support.writing import write_json, write_text
 from sae_lens_c2r.evaluation.gathered import GATHERED, Gathered, gather
 from sae_lens_c2r.evaluation.options import Options, check
 from sae_lens_c2r.evaluation.processes import Processes
-from sae_lens_c2r.evaluation.request import Request
 from sae_lens_c2r.evaluation.results import (
     LOG,
     RESULT,
@@ -147,14 +145,10 @@ def _run(task: Task, options: Options, processes: Processes) -> str | None:
         inside.mkdir()
         if options.data is not None:
             _link(options.data.resolve(), inside, leave_out=options.out.resolve())
-        source = task.source
-        if source.folder is not None:
-            source = replace(source, folder=source.folder.resolve())
-        request = Request(task.about.asked, source, options.device, working / RESULT)
-        request.write(working / "request.json")
+        task.write(working / "task.json")
         begun = time.monotonic()
         reason = processes.run_worker(
-            working / "request.json",
+            working / "task.json",
             modules=working / "modules",
             folder=inside,
             log=task.folder / LOG,
@@ -162,12 +156,12 @@ def _run(task: Task, options: Options, processes: Processes) -> str | None:
         if reason is not None:
             return reason
         try:
-            read_metrics(request.result, task.about.asked.evaluation)
+            read_metrics(working / RESULT, task.about.asked.evaluation)
         except UserError as error:
             return str(error)
         seconds = round(time.monotonic() - begun, 1)
         about = task.about.model_copy(update={"seconds": seconds})
-        write_result(task.folder, about, request.result)
+        write_result(task.folder, about, working / RESULT)
         return None
 
 

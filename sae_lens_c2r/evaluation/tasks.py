@@ -1,11 +1,12 @@
 """Which evaluations are asked for of an SAE, and what each of them is."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
 from sae_lens import SAE
 
 from sae_lens_c2r._support.errors import UserError
@@ -27,11 +28,11 @@ _NAME_LENGTH = 60
 
 @dataclass(frozen=True)
 class Task:
-    """An evaluation to be run.
+    """An evaluation to be run, which can be told to another process.
 
     Args:
         about: What is asked, and of which SAE.
-        source: Where the SAE comes from.
+        source: Where the SAE comes from, from the root.
         folder: Where its result belongs.
     """
 
@@ -44,15 +45,17 @@ class Task:
         """What it is called where it is shown."""
         return f"{self.about.asked.evaluation} of {self.about.name}"
 
+    def write(self, path: Path) -> None:
+        """Write it for another process."""
+        path.write_bytes(TypeAdapter(Task).dump_json(self))
+
+    @classmethod
+    def read(cls, path: Path) -> "Task":
+        """What another process wrote."""
+        return TypeAdapter(Task).validate_json(path.read_bytes())
+
     def asking(self, asked: Asked) -> "Task":
-        """Another evaluation of the same SAE.
-
-        Args:
-            asked: What is asked of it.
-
-        Returns:
-            The task, whose result belongs beside that of this one.
-        """
+        """Another evaluation of the same SAE, whose result belongs beside that of this one."""
         about = self.about.model_copy(update={"asked": asked})
         return Task(about, self.source, self.folder.with_name(asked.evaluation))
 
@@ -88,7 +91,8 @@ def weights_task(source: Source, sae: SAE[Any], options: Options) -> Task:
         versions=package_versions(*_PACKAGES),
         seconds=0.0,
     )
-    return Task(about, source, options.out / _folder_name(source, asked) / WEIGHTS)
+    where = replace(source, folder=source.folder and source.folder.resolve())
+    return Task(about, where, options.out / _folder_name(source, asked) / WEIGHTS)
 
 
 def model_tasks(
