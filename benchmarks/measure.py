@@ -5,12 +5,13 @@ import os
 import platform
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
+
+from sae_lens_c2r._support.versions import package_versions
 
 
 def environment(device: str) -> dict[str, str | int]:
@@ -20,7 +21,7 @@ def environment(device: str) -> dict[str, str | int]:
         "cores": len(os.sched_getaffinity(0)),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
-        **{package: version(package) for package in ("torch", "sae-lens", "sae-lens-c2r")},
+        **package_versions("torch", "sae-lens", "sae-lens-c2r"),
     }
     if device == "cuda":
         found["gpu"] = torch.cuda.get_device_name()

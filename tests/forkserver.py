@@ -3,4 +3,4 @@
 import multiprocessing
 
 SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["sae_lens_c2r.training.run"])
+SERVER.set_forkserver_preload(["sae_lens_c2r.training.train"])

@@ -1,5 +1,6 @@
 """The paper's condition for consolidation, Eq. (13), on the latents of a trained SAE."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -37,7 +38,7 @@ class AbsorptionPairs:
 
     @property
     def thresholds(self) -> Float[Tensor, " pairs"]:
-        """The right-hand side of Eq. (13): `consolidation_threshold` of each pair."""
+        """The leak from which on the penalty works against it: Eq. (13)'s right-hand side."""
         return 1 / ((self.A / self.B).sqrt() + 1)
 
     @property
@@ -89,28 +90,16 @@ def absorption_pairs(
     children = (cosines >= least_cosine).nonzero().squeeze(1)
     parents, rho = neighbors[children], cosines[children]
     lengths = W_dec.norm(dim=-1)
-    names = ("A", "C", "leak", "energy", "child", "parent", "silent")
-    sums = {
-        name: torch.zeros(len(children), dtype=torch.float64, device=W_dec.device)
-        for name in names
-    }
+    zeros = torch.zeros(len(children), dtype=torch.float64, device=W_dec.device)
+    sums: dict[str, Tensor] = defaultdict(zeros.clone)
     for acts in batches:
         size = rows_per_tile(len(acts), acts.dtype, acts.device)
         for tile in torch.arange(len(children), device=W_dec.device).split(size):
-            c = acts[:, children[tile]].clamp(min=0) * lengths[children[tile]]
-            p = acts[:, parents[tile]].clamp(min=0) * lengths[parents[tile]]
-            fires, carried = c > 0, c * rho[tile]
-            feature = p + carried
-            per_token = {
-                "A": p.square() * ~fires,
-                "C": feature.square() * fires,
-                "leak": carried * feature,
-                "energy": c.square(),
-                "child": fires,
-                "parent": p > 0,
-                "silent": fires & (p == 0),
-            }
-            for name, values in per_token.items():
+            parent, child = (
+                acts[:, latents[tile]].clamp(min=0) * lengths[latents[tile]]
+                for latents in (parents, children)
+            )
+            for name, values in _of_tokens(parent, child, rho[tile]).items():
                 sums[name][tile] += values.sum(dim=0, dtype=torch.float64)
     chosen = (
         (sums["child"] >= least_firings)
@@ -125,3 +114,18 @@ def absorption_pairs(
         B=(sums["energy"] * (1 - rho.double().square()))[chosen].cpu(),
         alpha=(sums["leak"] / sums["C"])[chosen].cpu(),
     )
+
+
+def _of_tokens(parent: Tensor, child: Tensor, rho: Tensor) -> dict[str, Tensor]:
+    """What is summed over the tokens, for every pair, of the activations p and c."""
+    fires, carried = child > 0, child * rho
+    feature = parent + carried
+    return {
+        "A": parent.square() * ~fires,
+        "C": feature.square() * fires,
+        "leak": carried * feature,
+        "energy": child.square(),
+        "child": fires,
+        "parent": parent > 0,
+        "silent": fires & (parent == 0),
+    }

@@ -57,10 +57,10 @@ def evaluate(
     with error_boundary(interrupted) as problems:
         console = console_while_loading()
         from sae_lens_c2r._support.stopping import stop_requests
+        from sae_lens_c2r.evaluation.eval_settings import parse_settings
+        from sae_lens_c2r.evaluation.evaluate import evaluate as evaluate_all
         from sae_lens_c2r.evaluation.gathered import GATHERED
-        from sae_lens_c2r.evaluation.plan import Options
-        from sae_lens_c2r.evaluation.run import evaluate as evaluate_all
-        from sae_lens_c2r.evaluation.settings import parse_settings
+        from sae_lens_c2r.evaluation.options import Options
         from sae_lens_c2r.evaluation.table import terminal_table
         from sae_lens_c2r.saes.sources import find_sources
 

@@ -38,13 +38,14 @@ def train(
 ) -> None:
     """Train the SAEs of a release, except those that are in the folder already."""
     with error_boundary("Interrupted."):
-        from sae_lens_c2r.releases.files import find_release, parse_changes, read_release
+        from sae_lens_c2r._support.changes import parse_changes
+        from sae_lens_c2r.releases.files import find_release, read_release
 
         found = read_release(find_release(release), changes=parse_changes(changes or []))
         console = console_while_loading()
         from sae_lens_c2r.training.plan import make_plan
-        from sae_lens_c2r.training.run import train as train_plan
         from sae_lens_c2r.training.summary import print_plan
+        from sae_lens_c2r.training.train import train as train_plan
 
         plan = make_plan(found, device=usable_device(device), only=tuple(only or ()))
         print_plan(plan, console)

@@ -1,12 +1,16 @@
 """What is said of an evaluation beside its numbers: what was asked, and how it was answered."""
 
-from dataclasses import dataclass
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict
 
-@dataclass(frozen=True)
-class Asked:
-    """What an evaluation is of. One with the same answer is not run again.
+
+class _Said(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Asked(_Said):
+    """What an evaluation is of. One that is asked the same is not run again.
 
     Args:
         weights_sha256: Which weights, see `sae_lens_c2r.evaluation.identity`.
@@ -27,8 +31,7 @@ class Asked:
     inputs: dict[str, str]
 
 
-@dataclass(frozen=True)
-class About:
+class About(_Said):
     """What was asked, of which SAE, and what answered.
 
     Args:

@@ -5,7 +5,7 @@ from typing import Any
 
 from sae_lens import SAE
 
-from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.errors import UserError, one_line
 
 _LENGTH = 300  # TransformerLens names all models that it knows
 
@@ -47,7 +47,7 @@ def _size_of(model: str) -> tuple[int, int]:
     try:
         config = get_pretrained_model_config(model)
     except Exception as error:  # transformers, the Hub and TransformerLens raise many kinds
-        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = one_line(error)
         shown = reason if len(reason) <= _LENGTH else f"{reason[:_LENGTH]} ..."
         raise UserError(
             f"`model` should be one that TransformerLens loads. Found {model}. {shown}"

@@ -54,11 +54,11 @@ class Processes:
             self._end_all()
             pool.shutdown(cancel_futures=True)
 
-    def run_worker(self, request: Path, *, modules: Path, folder: Path, log: Path) -> Outcome:
+    def run_worker(self, task: Path, *, modules: Path, folder: Path, log: Path) -> Outcome:
         """Run one worker to its end.
 
         Args:
-            request: What it is told.
+            task: The file with what it is told.
             modules: A folder for modules of its own.
             folder: Its working directory.
             log: Where what it prints goes.
@@ -70,7 +70,7 @@ class Processes:
             if self._closed:
                 return "stopped before it began."
             process = subprocess.Popen(
-                [sys.executable, PROGRAM, str(request), str(modules)],
+                [sys.executable, PROGRAM, str(task), str(modules)],
                 cwd=folder,
                 stdin=subprocess.PIPE,  # closed when this process ends, which ends the worker
                 stdout=output,

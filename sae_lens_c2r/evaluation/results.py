@@ -12,11 +12,8 @@ gathered again at any time:
 import json
 import os
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
-
-from pydantic import TypeAdapter
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.writing import write_json
@@ -24,7 +21,6 @@ from sae_lens_c2r.evaluation.about import About, Asked
 from sae_lens_c2r.evaluation.catalog import type_id
 
 ABOUT, RESULT, LOG = "about.json", "result.json", "log.txt"
-_ABOUT = TypeAdapter(About)
 _NOT_A_NUMBER = -1  # what SAEBench's core writes in place of NaN
 
 
@@ -38,8 +34,8 @@ def read_about(folder: Path) -> About | None:
         It, or `None` if there is none that can be read.
     """
     try:
-        about = _ABOUT.validate_json((folder / ABOUT).read_bytes(), strict=True)
-        json.dumps(asdict(about), allow_nan=False)
+        about = About.model_validate_json((folder / ABOUT).read_bytes(), strict=True)
+        json.dumps(about.model_dump(), allow_nan=False)
     except (OSError, ValueError):
         return None
     return about
@@ -56,7 +52,7 @@ def is_answered(folder: Path, asked: Asked) -> bool:
         Whether a result is there that answers it, and can be read.
     """
     about = read_about(folder)
-    if about is None or asdict(about.asked) != json.loads(json.dumps(asdict(asked))):
+    if about is None or about.asked.model_dump() != asked.model_dump(mode="json"):
         return False
     try:
         read_metrics(folder / RESULT, asked.evaluation)
@@ -74,7 +70,7 @@ def write_result(folder: Path, about: About, result: dict[str, Any] | Path) -> N
         result: Its content, or a file on the same disk, which is moved.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    said = asdict(about)
+    said = about.model_dump()
     json.dumps(said, allow_nan=False)  # before anything is replaced
     (folder / ABOUT).unlink(missing_ok=True)  # that of an earlier result
     if isinstance(result, Path):

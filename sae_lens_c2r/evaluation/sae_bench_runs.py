@@ -18,19 +18,20 @@ from torch import nn
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.evaluation.catalog import API_KEY, EVALUATIONS
-from sae_lens_c2r.evaluation.request import Request
-from sae_lens_c2r.evaluation.settings import config_class_of, short_name
+from sae_lens_c2r.evaluation.eval_settings import config_class_of, short_name
+from sae_lens_c2r.evaluation.tasks import Task
 
 _NAME, _SEED = "sae", 42
 Run = Callable[[list[Any], str], Any]  # of the SAEs with their names, on a device
 
 
-def run_sae_bench(request: Request, sae: SAE[Any]) -> Path:
+def run_sae_bench(task: Task, sae: SAE[Any], out: Path) -> Path:
     """Run one of SAEBench's evaluations in the current folder.
 
     Args:
-        request: What to run.
+        task: What to run.
         sae: The SAE, which SAEBench changes.
+        out: A folder to make for what it writes.
 
     Returns:
         The file that it wrote.
@@ -38,10 +39,9 @@ def run_sae_bench(request: Request, sae: SAE[Any]) -> Path:
     Raises:
         UserError: If it wrote none, or asks for something that is missing.
     """
-    evaluation, settings = request.asked.evaluation, request.asked.settings
+    evaluation, settings = task.about.asked.evaluation, task.about.asked.settings
     if settings.get("llm_dtype"):
         sae.cfg.dtype = settings["llm_dtype"]
-    out = request.result.with_name("of-sae-bench")
     out.mkdir()
     if evaluation == "core":
         run = _core(settings, str(out))
@@ -49,7 +49,7 @@ def run_sae_bench(request: Request, sae: SAE[Any]) -> Path:
         config = config_class_of(EVALUATIONS[evaluation])(**settings)
         run = _entry_point(evaluation, config, str(out))
     _seed(settings.get("random_seed", _SEED))
-    run([(_NAME, sae)], request.device)
+    run([(_NAME, sae)], task.about.device)
     written = list(out.rglob(f"{_NAME}_custom_sae_eval_results.json"))
     if not written:
         raise UserError(

@@ -1,4 +1,4 @@
-"""The process of one evaluation, run as a script: `worker.py REQUEST MODULES`.
+"""The process of one evaluation, run as a script: `worker.py TASK MODULES`.
 
 It runs in a folder of its own, in which SAEBench finds its datasets and leaves its artifacts.
 What went wrong is the last line that it prints; its status is 1.
@@ -16,48 +16,51 @@ from pathlib import Path
 FAILED = "evaluation failed: "
 
 
-def main(request_file: str, modules: str) -> None:
+def main(task_file: str, modules: str) -> None:
     """Run the evaluation.
 
     Args:
-        request_file: What to run, written by `Request.write`.
+        task_file: What to run, written by `Task.write`. The result will lie beside it.
         modules: A folder of its own for links to SAEBench's modules.
 
     Raises:
         SystemExit: With 1, if it fails.
     """
+    from sae_lens_c2r._support.errors import UserError, one_line
+
     _end_with_the_parent()
     try:
         _own_sae_bench(Path(modules))
-        _run(Path(request_file))
+        _run(Path(task_file))
     except BaseException as error:  # out of memory among them
         traceback.print_exc()
-        reason = " ".join(str(error).split()) or type(error).__name__
-        kind = "" if type(error).__name__ == "UserError" else f"{type(error).__name__}: "
-        print(f"{FAILED}{kind}{reason}", file=sys.stderr, flush=True)
+        kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
+        print(f"{FAILED}{kind}{one_line(error)}", file=sys.stderr, flush=True)
         raise SystemExit(1) from None
 
 
-def _run(request_file: Path) -> None:
+def _run(task_file: Path) -> None:
     from sae_lens_c2r._support.errors import UserError
     from sae_lens_c2r.evaluation.catalog import SAE_LENS
     from sae_lens_c2r.evaluation.identity import config_sha256, weights_sha256
-    from sae_lens_c2r.evaluation.request import Request
+    from sae_lens_c2r.evaluation.results import RESULT
+    from sae_lens_c2r.evaluation.tasks import Task
 
-    request = Request.read(request_file)
-    sae = request.source.load_for_inference(request.device)
+    task, result = Task.read(task_file), task_file.with_name(RESULT)
+    asked = task.about.asked
+    sae = task.source.load_for_inference(task.about.device)
     loaded = weights_sha256(sae), config_sha256(sae.cfg)
-    if loaded != (request.asked.weights_sha256, request.asked.config_sha256):
-        raise UserError(f"{request.source.name} has changed since the evaluation was planned.")
-    sae.cfg.metadata.model_name = request.model
-    if request.asked.evaluation == SAE_LENS:
+    if loaded != (asked.weights_sha256, asked.config_sha256):
+        raise UserError(f"{task.source.name} has changed since the evaluation was planned.")
+    sae.cfg.metadata.model_name = asked.model
+    if asked.evaluation == SAE_LENS:
         from sae_lens_c2r.evaluation.sae_lens_run import run_sae_lens
 
-        run_sae_lens(request, sae)
+        run_sae_lens(task, sae, result)
     else:
         from sae_lens_c2r.evaluation.sae_bench_runs import run_sae_bench
 
-        shutil.move(run_sae_bench(request, sae), request.result)
+        shutil.move(run_sae_bench(task, sae, result.with_name("of-sae-bench")), result)
 
 
 def _own_sae_bench(modules: Path) -> None:
@@ -90,7 +93,5 @@ def _end_with_the_parent() -> None:
 
 
 if __name__ == "__main__":
-    sys.path.pop(
-        0
-    )  # the folder of this script, whose modules are not to be imported from there
+    sys.path.pop(0)  # this folder, whose modules are not to be imported from here
     main(*sys.argv[1:])

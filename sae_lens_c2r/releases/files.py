@@ -80,33 +80,6 @@ def directory_entry(release: Release) -> dict[str, Any]:
     }
 
 
-def parse_changes(changes: list[str]) -> dict[str, Any]:
-    """Read what a command line says of a release, `sae.k=50`.
-
-    Args:
-        changes: Dotted keys with their values, in YAML.
-
-    Returns:
-        The values by their keys.
-
-    Raises:
-        ReleaseError: If one is not of that form.
-    """
-    parsed = {}
-    for change in changes:
-        key, equals, value = change.partition("=")
-        if not (key and equals):
-            raise ReleaseError(f"`--set` should be like sae.k=50. Found `{change}`.")
-        try:
-            parsed[key] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            reason = " ".join(str(error).split())
-            raise ReleaseError(
-                f"`--set {change}` should have a value in YAML. {reason}"
-            ) from None
-    return parsed
-
-
 def read_release(path: Path, *, changes: dict[str, Any] | None = None) -> Release:
     """Read and check a release.
 

@@ -1,6 +1,5 @@
 """Where SAEs come from that a command names: folders on disk, and the Hub."""
 
-import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +13,8 @@ from sae_lens.constants import ACTIVATION_SCALER_CFG_FILENAME, SAE_CFG_FILENAME
 from sae_lens.registry import SAE_CLASS_REGISTRY, SAE_TRAINING_CLASS_REGISTRY
 from sae_lens.training.activation_scaler import ActivationScaler
 
-from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.errors import UserError, one_line
+from sae_lens_c2r._support.reading import read_object
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,11 @@ class Source:
     folder: Path | None = None
     release: str | None = None
     sae_id: str | None = None
+
+    @property
+    def place(self) -> Path | tuple[str | None, str | None]:
+        """What tells it from all others, whatever it is called."""
+        return self.folder.resolve() if self.folder else (self.release, self.sae_id)
 
     def load(self, device: str) -> SAE[Any] | TrainingSAE[Any]:
         """Load it.
@@ -55,7 +60,7 @@ class Source:
             _fold_scaling(trained, self.folder)
             return trained
         except Exception as error:  # SAELens, safetensors and the Hub raise many kinds
-            reason = " ".join(str(error).split()) or type(error).__name__
+            reason = one_line(error)
             if self.folder is None:
                 reason += f" There is no folder {self.release} either."
             raise UserError(f"{self.name}: cannot be loaded. {reason}") from error
@@ -126,13 +131,12 @@ def find_sources(arguments: Sequence[str], *, on_error: Callable[[str], None]) -
 
 def _in_folder(folder: Path) -> list[Source]:
     found = sorted(path.parent for path in folder.rglob(SAE_CFG_FILENAME))
-    # What training keeps to be resumed is in a hidden folder.
-    shown = [sae for sae in found if not _is_hidden(sae.relative_to(folder))]
-    return [Source(str(sae), sae) for sae in shown]
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
+    return [
+        Source(str(sae), sae)
+        for sae in found
+        # What training keeps to be resumed is in a hidden folder.
+        if not any(part.startswith(".") for part in sae.relative_to(folder).parts)
+    ]
 
 
 def _fold_scaling(sae: TrainingSAE[Any], checkpoint: Path) -> None:
@@ -159,15 +163,9 @@ def is_training_form(folder: Path) -> bool:
         Whether SAELens loads it as a `TrainingSAE`.
 
     Raises:
-        UserError: If its config is no object.
+        UserError: If its config is no object of JSON.
     """
-    path = folder / SAE_CFG_FILENAME
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{path} should be JSON. {error}") from None
-    if not isinstance(config, dict):
-        raise UserError(f"{path} should be an object of JSON.")
+    config = read_object(folder / SAE_CFG_FILENAME)
     architecture = config.get("architecture")
     return (
         isinstance(architecture, str)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ from sae_lens_c2r.training.stream import ActivationStream, random_state, restore
 
 DATA = "data.pt"
 PENALTIES = "c2r_penalties.pt"
+Trainers = Mapping[str, SAETrainer[Any, Any]]
 Watch = Callable[[str, SAETrainer[Any, Any]], None]
 
 
+@dataclass
 class LongRun:
     """Saves trainers between two steps: now and then, and when the process is told to end.
 
@@ -35,40 +38,27 @@ class LongRun:
         watch: Given each trainer before it begins, see `train`.
     """
 
-    def __init__(
-        self,
-        checkpoints: Checkpoints,
-        request: StopRequest,
-        *,
-        every_seconds: float,
-        about: Mapping[str, Any],
-        resumed: Checkpoint | None,
-        tell: Callable[[str], None],
-        watch: Watch | None = None,
-    ) -> None:
-        self._checkpoints = checkpoints
-        self._request = request
-        self._every_seconds = every_seconds
-        self._about = about
-        self._resumed = resumed
-        self._tell = tell
-        self._watch = watch
+    checkpoints: Checkpoints
+    request: StopRequest
+    every_seconds: float
+    about: Mapping[str, Any]
+    resumed: Checkpoint | None
+    tell: Callable[[str], None]
+    watch: Watch | None = None
+
+    def __post_init__(self) -> None:
         self._begun = self._saved = time.monotonic()
         self.data_state: dict[str, Any] | None = None
-        if resumed is not None:
-            self.data_state = torch.load(resumed.folder / DATA, map_location="cpu")
+        if self.resumed is not None:
+            self.data_state = torch.load(self.resumed.folder / DATA, map_location="cpu")
 
     @property
     def seconds(self) -> float:
         """Time of training, that of earlier processes included."""
-        before = self._resumed.about["seconds"] if self._resumed else 0.0
+        before = self.resumed.about["seconds"] if self.resumed else 0.0
         return float(before + time.monotonic() - self._begun)
 
-    def attach(
-        self,
-        trainers: Mapping[str, SAETrainer[Any, Any]],
-        stream: ActivationStream | None = None,
-    ) -> None:
+    def attach(self, trainers: Trainers, stream: ActivationStream | None = None) -> None:
         """Bring trainers to where the run continues, and have them saved from there on.
 
         Args:
@@ -76,53 +66,39 @@ class LongRun:
             stream: What they are given, made of `data_state`; `None` for samples that depend
                 on torch's random state alone, which is then restored here.
         """
-        if self._resumed is not None:
+        if self.resumed is not None:
             for sae_id, trainer in trainers.items():
-                _load(trainer, self._resumed.folder / sae_id)
+                _load(trainer, self.resumed.folder / sae_id)
             if stream is None and self.data_state is not None:
                 restore_random(self.data_state["random"])
-        if self._watch is not None:
+        if self.watch is not None:
             for sae_id, trainer in trainers.items():
-                self._watch(sae_id, trainer)
+                self.watch(sae_id, trainer)
         first = next(iter(trainers.values()))
-        # The first thing that SAELens calls at a step, before anything of it has changed.
-        maybe_reset_sparsity = first.maybe_reset_sparsity
 
-        def between_two_steps() -> dict[str, Any]:
-            self._between_two_steps(trainers, stream)
-            return maybe_reset_sparsity()
-
-        first.maybe_reset_sparsity = between_two_steps  # type: ignore[method-assign]
-        # And the first thing that it calls after the last step.
-        full_sparsity_window_log = first.full_sparsity_window_log
-
-        def after_last_step() -> dict[str, Any]:
-            over = first.n_training_samples >= first.cfg.total_training_samples
-            if over and self._every_seconds:
+        def between_two_steps() -> None:
+            due = time.monotonic() - self._saved >= self.every_seconds > 0
+            if due or self.request.received:
                 self._save(trainers, stream)
-            return full_sparsity_window_log()
+                self._saved = time.monotonic()
+            if self.request.received:
+                raise KeyboardInterrupt
 
-        first.full_sparsity_window_log = after_last_step  # type: ignore[method-assign]
+        def after_last_step() -> None:
+            over = first.n_training_samples >= first.cfg.total_training_samples
+            if over and self.every_seconds:
+                self._save(trainers, stream)
+
+        # The first thing that SAELens calls at a step, before anything of it has changed; and
+        # the first thing that it calls after the last step.
+        _call_before(first, "maybe_reset_sparsity", between_two_steps)
+        _call_before(first, "full_sparsity_window_log", after_last_step)
         self._begun = self._saved = time.monotonic()
-        self._request.deferrable = True
+        self.request.deferrable = True
 
-    def _between_two_steps(
-        self, trainers: Mapping[str, SAETrainer[Any, Any]], stream: ActivationStream | None
-    ) -> None:
-        elapsed = time.monotonic() - self._saved
-        due = self._every_seconds and elapsed >= self._every_seconds
-        if not (due or self._request.received):
-            return
-        self._save(trainers, stream)
-        self._saved = time.monotonic()
-        if self._request.received:
-            raise KeyboardInterrupt
-
-    def _save(
-        self, trainers: Mapping[str, SAETrainer[Any, Any]], stream: ActivationStream | None
-    ) -> None:
+    def _save(self, trainers: Trainers, stream: ActivationStream | None) -> None:
         step = next(iter(trainers.values())).n_training_steps
-        if step == (self._resumed.step if self._resumed else 0):
+        if step == (self.resumed.step if self.resumed else 0):
             return  # nothing is new
 
         def fill(folder: Path) -> None:
@@ -132,9 +108,21 @@ class LongRun:
             torch.save(state, folder / DATA)
 
         try:
-            self._checkpoints.write(step, {**self._about, "seconds": self.seconds}, fill)
+            self.checkpoints.write(step, {**self.about, "seconds": self.seconds}, fill)
         except OSError as error:  # no reason to stop: there may be room again next time
-            self._tell(f"There is no checkpoint of step {step:,}. {error}")
+            self.tell(f"There is no checkpoint of step {step:,}. {error}")
+
+
+def _call_before(
+    trainer: SAETrainer[Any, Any], method: str, action: Callable[[], None]
+) -> None:
+    theirs = getattr(trainer, method)
+
+    def both() -> Any:
+        action()
+        return theirs()
+
+    setattr(trainer, method, both)
 
 
 def _save(trainer: SAETrainer[Any, Any], folder: Path) -> None:

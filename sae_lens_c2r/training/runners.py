@@ -1,10 +1,14 @@
 """SAELens's runners, whose training can end at any step and continue there."""
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 import wandb
+from datasets import Dataset
 from sae_lens import MultiSAETrainingRunner, MultiSAETrainingRunnerConfig, TrainingSAE
+from sae_lens.registry import get_sae_training_class
 from sae_lens.synthetic import (
     SyntheticActivationIterator,
     SyntheticSAERunner,
@@ -15,7 +19,10 @@ from sae_lens.training.multi_sae_trainer import MultiSAETrainer
 from sae_lens.training.sae_trainer import SAETrainer
 from torch import Tensor
 
+from sae_lens_c2r.offline.source import OFFLINE_DATASET, offline_source
+from sae_lens_c2r.releases.model import LanguageModel
 from sae_lens_c2r.training.long_run import LongRun
+from sae_lens_c2r.training.plan import Plan, runner_config
 from sae_lens_c2r.training.stream import ActivationStream, Batch
 
 PROGRESS_EVERY = 10
@@ -85,7 +92,7 @@ class SyntheticRunner(SyntheticSAERunner[Any]):
 
     def run(self) -> SyntheticSAERunnerResult:
         """What SAELens's runner does, which gives nobody its trainer."""
-        cfg, features = self.cfg, self.synthetic_model
+        cfg = self.cfg
         if cfg.logger.log_to_wandb:
             wandb.init(
                 project=cfg.logger.wandb_project,
@@ -93,31 +100,80 @@ class SyntheticRunner(SyntheticSAERunner[Any]):
                 config=cfg.to_dict(),
                 name=cfg.logger.run_name,
             )
-        samples: Iterator[Tensor] = SyntheticActivationIterator(
-            feature_dict=features.feature_dict,
-            activations_generator=features.activation_generator,
-            batch_size=cfg.batch_size,
-            autocast=cfg.autocast_data,
-        )
-        trainer: SAETrainer[Any, Any] = SAETrainer(
-            cfg=cfg.to_sae_trainer_config(),
-            sae=self.sae,
-            data_provider=samples,
-            evaluator=self._create_evaluator() if cfg.eval_frequency > 0 else None,
-        )
+        trainer = self._trainer()
         self._long_run.attach({self._sae_id: trainer})
         sae = trainer.fit()
         evaluation = None
         if cfg.eval_samples > 0 and cfg.run_final_eval:
             evaluation = eval_sae_on_synthetic_data(
                 sae=sae,
-                feature_dict=features.feature_dict,
-                activations_generator=features.activation_generator,
                 num_samples=cfg.eval_samples,
                 batch_size=cfg.batch_size,
+                **self._features,
             )
         if cfg.logger.log_to_wandb:
             if evaluation is not None:
                 wandb.log(evaluation.to_log_dict(prefix="final/"))
             wandb.finish()
-        return SyntheticSAERunnerResult(sae, features, evaluation, output_path=None)
+        return SyntheticSAERunnerResult(sae, self.synthetic_model, evaluation, output_path=None)
+
+    def _trainer(self) -> SAETrainer[Any, Any]:
+        cfg = self.cfg
+        samples: Iterator[Tensor] = SyntheticActivationIterator(
+            batch_size=cfg.batch_size, autocast=cfg.autocast_data, **self._features
+        )
+        return SAETrainer(
+            cfg=cfg.to_sae_trainer_config(),
+            sae=self.sae,
+            data_provider=samples,
+            evaluator=self._create_evaluator() if cfg.eval_frequency > 0 else None,
+        )
+
+    @property
+    def _features(self) -> dict[str, Any]:
+        return {
+            "feature_dict": self.synthetic_model.feature_dict,
+            "activations_generator": self.synthetic_model.activation_generator,
+        }
+
+
+def train_together(
+    plan: Plan, sae_ids: list[str], long_run: LongRun, dataset: Dataset | None
+) -> tuple[dict[str, TrainingSAE[Any]], dict[str, Any] | None]:
+    """Have SAELens train SAEs in one run; with known features, evaluate too.
+
+    Args:
+        plan: The plan.
+        sae_ids: Which of its SAEs: one, where the features are synthetic.
+        long_run: What saves and resumes the run.
+        dataset: Text in place of what the release names.
+
+    Returns:
+        The SAEs by their ids, and SAELens's evaluation, if there is one.
+    """
+    saes = {sae_id: _make(plan, sae_id) for sae_id in sae_ids}
+    config: Any = runner_config(plan, sae_ids=sae_ids)
+    source = plan.release.source
+    if not isinstance(source, LanguageModel):
+        [(sae_id, sae)] = saes.items()
+        synthetic = SyntheticRunner(config, long_run, sae_id, override_sae=sae)
+        torch.manual_seed(plan.seeds[sae_id])
+        result = synthetic.run()
+        evaluation = result.final_eval.to_dict() if result.final_eval else None
+        return {sae_id: result.sae}, evaluation
+    if source.dataset == OFFLINE_DATASET:
+        config.model_name, whole = offline_source()
+        dataset = dataset or whole
+    runner = LanguageModelRunner(config, long_run, override_saes=saes, override_dataset=dataset)
+    torch.manual_seed(config.seed)  # SAELens draws the order of the data from torch's state
+    trained = runner.run()
+    for sae in trained.values():
+        sae.cfg.metadata.model_name = source.name or source.hub_id  # not where it lies here
+    return trained, None
+
+
+def _make(plan: Plan, sae_id: str) -> TrainingSAE[Any]:
+    config = copy.deepcopy(plan.saes[sae_id])  # SAELens changes it when it has trained
+    sae_class, _ = get_sae_training_class(config.architecture())
+    torch.manual_seed(plan.seeds[sae_id])
+    return sae_class(config)

@@ -4,7 +4,13 @@ from rich.console import Console
 from rich.table import Table
 
 from sae_lens_c2r.releases.model import LanguageModel, SyntheticModel
-from sae_lens_c2r.training.plan import Plan, weight_bytes
+from sae_lens_c2r.training.costs import (
+    checkpoint_bytes,
+    disk_bytes,
+    memory_bytes,
+    weight_bytes,
+)
+from sae_lens_c2r.training.plan import Plan
 
 SHOWN = ("k", "c2r_coefficient", "ort_coefficient", "l1_coefficient", "l0_coefficient")
 
@@ -45,9 +51,9 @@ def print_plan(plan: Plan, console: Console) -> None:
     console.print(
         f"{len(plan.saes)} SAEs, {'one after the other' if one_by_one else 'all at once'}: "
         f"{plan.steps:,} steps of {plan.batch_size:,}, {plan.samples:,} "
-        f"{'samples' if one_by_one else 'tokens'} each. About {size(plan.memory_bytes)} of "
-        f"memory{'' if one_by_one else ' beside the model'}, {size(plan.disk_bytes)} on disk, "
-        f"and until then three checkpoints of {size(plan.checkpoint_bytes)} at most."
+        f"{'samples' if one_by_one else 'tokens'} each. About {size(memory_bytes(plan))} of "
+        f"memory{'' if one_by_one else ' beside the model'}, {size(disk_bytes(plan))} on disk, "
+        f"and until then three checkpoints of {size(checkpoint_bytes(plan))} at most."
     )
 
 

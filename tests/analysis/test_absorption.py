@@ -4,12 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from sae_lens_c2r.analysis import (
-    absorption_pairs,
-    activation_table,
-    consolidation_threshold,
-    energies,
-)
+from sae_lens_c2r.analysis import absorption_pairs
+from tests.analysis.theory import activation_table, energies
 
 N_TOKENS, N_BESIDE = 400, 60
 
@@ -43,7 +39,7 @@ def test_a_planted_leak_is_found_with_its_energies(alpha: float, scale: float) -
     assert pairs.alpha.item() == pytest.approx(alpha)
     assert pairs.A.item() == pytest.approx(A)
     assert pairs.B.item() == pytest.approx(B)
-    assert pairs.thresholds.item() == pytest.approx(consolidation_threshold(A, B))
+    assert pairs.thresholds.item() == pytest.approx(1 / ((A / B) ** 0.5 + 1))
     assert pairs.satisfied.tolist() == [True]
 
 

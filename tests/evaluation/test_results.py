@@ -165,7 +165,7 @@ def test_every_column_is_of_an_evaluation() -> None:
 def test_reading_needs_no_sae_bench() -> None:
     program = (
         "import sys; sys.modules['sae_bench'] = None; import sae_lens_c2r.evaluation.results, "
-        "sae_lens_c2r.evaluation.table, sae_lens_c2r.evaluation.run"
+        "sae_lens_c2r.evaluation.table, sae_lens_c2r.evaluation.evaluate"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 import yaml
 
+from sae_lens_c2r._support.changes import parse_changes
+from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.cli import main
 from sae_lens_c2r.releases.files import (
     find_release,
-    parse_changes,
     read_release,
     registry_folder,
     shipped_releases,
@@ -113,8 +114,15 @@ def test_an_unknown_release_is_answered_with_the_known_ones() -> None:
 
 @pytest.mark.parametrize("change", ["sae.k", "=3", ""])
 def test_a_change_without_a_key_and_a_value_is_refused(change: str) -> None:
-    with pytest.raises(ReleaseError, match=r"should be like sae\.k=50"):
+    with pytest.raises(UserError, match=r"should be like sae\.k=50"):
         parse_changes([change])
+
+
+def test_a_change_that_is_no_yaml_is_refused_in_one_line() -> None:
+    with pytest.raises(UserError, match="should have a value in YAML") as raised:
+        parse_changes(["sae.k=2", "sae.k=[1"])
+    assert "`--set sae.k=[1`" in str(raised.value)
+    assert "\n" not in str(raised.value)
 
 
 def test_no_sae_lies_in_the_folder_of_another(tmp_path: Path) -> None:

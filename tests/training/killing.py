@@ -80,7 +80,7 @@ def child(
     signal.signal(signal.SIGINT, signal.default_int_handler)
     from sae_lens_c2r.releases.files import read_release
     from sae_lens_c2r.training.plan import make_plan
-    from sae_lens_c2r.training.run import train
+    from sae_lens_c2r.training.train import train
 
     sys.stdout = sys.stderr = open(out.with_suffix(".log"), "a", buffering=1)  # noqa: SIM115
     if before:
@@ -215,9 +215,9 @@ def kill_at_every_file_operation(
 
 def kill_after_saving(number: int) -> None:
     """Have this process killed when it has given so many SAEs their final names."""
-    from sae_lens_c2r.training import run
+    from sae_lens_c2r.training import train
 
-    n_saved, write_folder = 0, run.write_folder
+    n_saved, write_folder = 0, train.write_folder
 
     def write_and_count(*arguments: Any, **options: Any) -> None:
         nonlocal n_saved
@@ -226,7 +226,7 @@ def kill_after_saving(number: int) -> None:
         if n_saved == number:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    run.write_folder = write_and_count
+    train.write_folder = write_and_count
 
 
 def limit_file_size(n_bytes: int) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.releases.files import find_release, read_release
-from sae_lens_c2r.releases.model import ReleaseError
 from sae_lens_c2r.training.plan import make_plan
-from sae_lens_c2r.training.run import train
+from sae_lens_c2r.training.train import train
 from tests.training.killing import (
     SMALL,
     Left,
@@ -161,7 +161,7 @@ def test_nothing_is_begun_anew_over_checkpoints_that_are_all_damaged(
         (checkpoint / "data.pt").unlink()
     plan = make_plan(read_release(release), device="cpu")
     for _ in range(2):
-        with pytest.raises(ReleaseError, match=r"No checkpoint in .* is whole"):
+        with pytest.raises(UserError, match=r"No checkpoint in .* is whole"):
             train(plan, stopped, resume=True)
 
 
@@ -181,7 +181,7 @@ def test_what_a_checkpoint_is_not_of_is_refused(release: Path, stopped: Path) ->
     ]
     for changes, chosen, resume, says in cases:
         plan = make_plan(read_release(release, changes=changes), device="cpu", **chosen)
-        with pytest.raises(ReleaseError, match=says):
+        with pytest.raises(UserError, match=says):
             train(plan, stopped, resume=resume)
     assert sorted((stopped / ".training").rglob("*")) == before
 
@@ -191,7 +191,7 @@ def test_two_processes_do_not_train_into_one_folder(release: Path, tmp_path: Pat
     process = start(release, out)
     while not checkpoints(out):
         assert process.is_alive()
-    with pytest.raises(ReleaseError, match="no other process"):
+    with pytest.raises(UserError, match="no other process"):
         train(make_plan(read_release(release), device="cpu"), out, resume=True)
     process.kill()
     finish(process)

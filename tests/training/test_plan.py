@@ -5,10 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from rich.console import Console
+from sae_lens.training.mixing_buffer import mixing_buffer
 
+from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.releases.files import find_release, read_release
 from sae_lens_c2r.releases.model import ReleaseError
+from sae_lens_c2r.training.costs import checkpoint_bytes, disk_bytes, memory_bytes, weight_bytes
 from sae_lens_c2r.training.plan import make_plan, runner_config
 from sae_lens_c2r.training.summary import print_plan
 from tests.releases.test_files import SHIPPED, write
@@ -47,8 +51,37 @@ def test_the_papers_translation_of_steps() -> None:
 def test_sizes_are_those_of_the_weights(tmp_path: Path) -> None:
     plan = make_plan(read_release(write(tmp_path)), device="cpu", only=("width_1k/topk_k2",))
     assert plan.steps == 10
-    assert plan.disk_bytes == 4 * (2 * 8 * 1024 + 8 + 1024)
-    assert plan.memory_bytes == 4 * plan.disk_bytes + 3 * 4 * 100 * 1024
+    assert disk_bytes(plan) == 4 * (2 * 8 * 1024 + 8 + 1024)
+    assert memory_bytes(plan) == 4 * disk_bytes(plan) + 3 * 4 * 100 * 1024
+
+
+@pytest.mark.parametrize(("n_batches", "n_prompts"), [(20, 4), (3, 32)])
+def test_the_buffer_s_size_is_the_largest_that_sae_lens_mixes(
+    monkeypatch: pytest.MonkeyPatch, n_batches: int, n_prompts: int
+) -> None:
+    changes = {
+        "language_model.context_size": 16,
+        "runner.seqpos_slice": [1, -1],
+        "runner.n_batches_in_buffer": n_batches,
+        "runner.store_batch_size_prompts": n_prompts,
+        "runner.train_batch_size_tokens": 10,
+    }
+    plan = make_plan(
+        read_release(find_release("minilm-layer-3"), changes=changes), device="cpu"
+    )
+    (d_in,) = {config.d_in for config in plan.saes.values()}
+    sizes = []
+    order = torch.randperm
+    monkeypatch.setattr(torch, "randperm", lambda n: sizes.append(n) or order(n))
+    passes = (torch.zeros(n_prompts * 14, d_in) for _ in range(100))
+    for _ in mixing_buffer(n_batches * 14, 10, passes):
+        pass
+    largest, one_pass = max(sizes) * d_in * 4, n_prompts * 14 * d_in * 4
+    saes = sum(3 * weight_bytes(each) + 8 * each.d_sae for each in plan.saes.values())
+    assert largest <= checkpoint_bytes(plan) - saes < largest + one_pass
+    acts = max(3 * 4 * 10 * each.d_sae for each in plan.saes.values())
+    buffer = memory_bytes(plan) - 4 * disk_bytes(plan) - acts
+    assert buffer == checkpoint_bytes(plan) - saes
 
 
 @pytest.mark.parametrize(
@@ -84,7 +117,7 @@ def test_what_sae_lens_does_not_know_is_named(
 
 
 def test_an_unknown_id_is_answered_with_the_known_ones(tmp_path: Path) -> None:
-    with pytest.raises(ReleaseError, match=r"ids of the release: width_1k.*Found 'topk'"):
+    with pytest.raises(UserError, match=r"ids of the release: width_1k.*Found 'topk'"):
         make_plan(read_release(write(tmp_path)), device="cpu", only=("topk",))
 
 

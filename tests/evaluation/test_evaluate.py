@@ -3,16 +3,15 @@
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.evaluation.plan import Options
+from sae_lens_c2r.evaluation.evaluate import evaluate
+from sae_lens_c2r.evaluation.options import Options
 from sae_lens_c2r.evaluation.processes import Processes
-from sae_lens_c2r.evaluation.request import Request
-from sae_lens_c2r.evaluation.run import evaluate
+from sae_lens_c2r.evaluation.tasks import Task
 from sae_lens_c2r.saes.sources import Source, find_sources
 from tests.evaluation.planted import plant_sae
 
@@ -20,28 +19,27 @@ Evaluate = Callable[..., list[str]]
 
 
 @pytest.fixture
-def requests(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
     """What workers are told, who do nothing but answer."""
-    told: list[Request] = []
+    told: list[Task] = []
 
     def answer(_: Processes, path: Path, *, modules: Path, folder: Path, log: Path) -> None:
-        request = Request.read(path)
-        told.append(request)
+        told.append(Task.read(path))
         (folder / "artifacts").mkdir(exist_ok=True)
-        for name in ("request.json", "result.json", "artifacts/cache"):
+        for name in ("task.json", "result.json", "artifacts/cache"):
             (folder / name).unlink(missing_ok=True)
             (folder / name).write_text("of the evaluation")
         log.write_text("done")
         assert not modules.exists()
         result = {"eval_type_id": "sae_lens", "eval_result_metrics": {"l0": 3.0}}
-        request.result.write_text(json.dumps(result))
+        path.with_name("result.json").write_text(json.dumps(result))
 
     monkeypatch.setattr(Processes, "run_worker", answer)
     return told
 
 
 @pytest.fixture
-def run(tmp_path: Path, requests: list[Request]) -> Evaluate:  # noqa: ARG001
+def run(tmp_path: Path, requests: list[Task]) -> Evaluate:  # noqa: ARG001
     def run(*paths: Path, out: Path = tmp_path / "out", **changes: object) -> list[str]:
         options = {
             "out": out,
@@ -74,7 +72,7 @@ def names(out: Path) -> list[str]:
 
 
 def test_only_what_has_changed_is_run_again(
-    tmp_path: Path, run: Evaluate, requests: list[Request]
+    tmp_path: Path, run: Evaluate, requests: list[Task]
 ) -> None:
     sae = plant_sae(tmp_path / "sae", d_in=8)
     text = tmp_path / "text.txt"
@@ -93,7 +91,7 @@ def test_only_what_has_changed_is_run_again(
         assert not run(sae, text=str(text))
         assert len(requests) == number
     assert not run(sae, text=str(text), changes={"sae_lens": {"batch_size_prompts": 3}})
-    assert requests[-1].asked.settings["batch_size_prompts"] == 3
+    assert requests[-1].about.asked.settings["batch_size_prompts"] == 3
     shutil.copytree(sae, tmp_path / "copy")
     assert not run(sae, sae.parent / "." / "sae", tmp_path / "copy", text=str(text))
     assert [request.source.name for request in requests[-1:]] == [str(tmp_path / "copy")]
@@ -111,7 +109,7 @@ def test_saes_of_similar_names_are_told_apart(tmp_path: Path, run: Evaluate) -> 
 def test_nothing_of_anybody_s_is_written_to(tmp_path: Path, run: Evaluate) -> None:
     sae, data = plant_sae(tmp_path / "sae", d_in=8), tmp_path / "data"
     (data / "artifacts").mkdir(parents=True)
-    for name in ("request.json", "result.json", "random.py", "artifacts/cache"):
+    for name in ("task.json", "result.json", "random.py", "artifacts/cache"):
         (data / name).write_text("precious")
     assert not run(sae, data=data, out=data / "out")
     assert not run(sae, data=data, out=tmp_path / "out")
@@ -175,11 +173,10 @@ def test_a_folder_is_of_one_process_at_a_time(tmp_path: Path, run: Evaluate) -> 
         run()
 
 
-def test_a_request_survives_the_way_to_its_process(tmp_path: Path) -> None:
+def test_a_task_survives_the_way_to_its_process(tmp_path: Path) -> None:
     from tests.evaluation.test_results import about
 
-    asked = about(settings={"sizes": [1, 2]}).asked
     for source in (Source("a", folder=tmp_path), Source("a", release="b", sae_id="c")):
-        request = Request(asked, source, "cpu", tmp_path / "result.json")
-        request.write(tmp_path / "request.json")
-        assert asdict(Request.read(tmp_path / "request.json")) == asdict(request)
+        task = Task(about(settings={"sizes": [1, 2]}), source, tmp_path / "core")
+        task.write(tmp_path / "task.json")
+        assert Task.read(tmp_path / "task.json") == task

@@ -6,13 +6,14 @@ from dataclasses import asdict
 from importlib import import_module
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
+from sae_lens_c2r._support.changes import parse_changes
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.evaluation.catalog import EVALUATIONS, SAE_LENS, SAEBenchEvaluation
 
 _BATCH_SIZE, _DTYPE = 32, "float32"  # of models that SAEBench does not know
+_EXAMPLE = "core.context_size=64"
 _DTYPES = ("float32", "float64", "float16", "bfloat16")
 SAE_LENS_SETTINGS: dict[str, Any] = {
     "batch_size_prompts": 16,
@@ -34,18 +35,13 @@ def parse_settings(changes: Sequence[str]) -> dict[str, dict[str, Any]]:
         UserError: If one is not of that form, or of no evaluation.
     """
     parsed: dict[str, dict[str, Any]] = {}
-    for change in changes:
-        key, equals, value = change.partition("=")
-        evaluation, dot, name = key.partition(".")
-        if not (evaluation and dot and name and equals):
-            raise UserError(f"`--set` should be like core.context_size=64. Found `{change}`.")
+    for key, value in parse_changes(changes, example=_EXAMPLE).items():
+        evaluation, _, name = key.partition(".")
+        if not (evaluation and name):
+            raise UserError(f"`--set` should be like {_EXAMPLE}. Found `{key}=`.")
         if evaluation not in (*EVALUATIONS, SAE_LENS):
-            raise UserError(f"`--set {change}` should name an evaluation. Found {evaluation}.")
-        try:
-            parsed.setdefault(evaluation, {})[name] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            reason = " ".join(str(error).split())
-            raise UserError(f"`--set {change}` should have a value in YAML. {reason}") from None
+            raise UserError(f"`--set {key}` should name an evaluation. Found {evaluation}.")
+        parsed.setdefault(evaluation, {})[name] = value
     return parsed
 
 
@@ -65,24 +61,37 @@ def sae_bench_settings(
     Raises:
         UserError: If SAEBench is not installed, or has no such field or value.
     """
-    config_class = config_class_of(evaluation)
-    fields = config_class.__dataclass_fields__
+    fields = config_class_of(evaluation).__dataclass_fields__
     settable = evaluation.settable or tuple(
         name for name in fields if name not in (*evaluation.settings, "model_name")
     )
-    unknown = [name for name in changes if name not in settable]
-    if unknown:
-        raise UserError(
-            f"`--set {evaluation.name}.{unknown[0]}` should be one of "
-            f"{', '.join(sorted(settable))}."
-        )
+    for name in changes:
+        if name not in settable:
+            raise UserError(
+                f"`--set {evaluation.name}.{name}` should be one of "
+                f"{', '.join(sorted(settable))}."
+            )
     of_model = {"model_name": model, **_of_model(model)}
     values = {key: value for key, value in of_model.items() if key in fields}
-    values |= {**evaluation.settings, **changes}
+    kept = (*settable, *evaluation.settings, "model_name")
+    settings = _accepted(evaluation, {**values, **evaluation.settings, **changes}, kept)
+    for name in changes:
+        _check_size(f"{evaluation.name}.{name}", settings[name], fields[name].default)
+    if settings.get("llm_dtype", _DTYPE) not in _DTYPES:
+        raise UserError(
+            f"`--set {evaluation.name}.llm_dtype` should be one of {', '.join(_DTYPES)}. "
+            f"Found {settings['llm_dtype']}."
+        )
+    return settings
+
+
+def _accepted(
+    evaluation: SAEBenchEvaluation, values: dict[str, Any], kept: tuple[str, ...]
+) -> dict[str, Any]:
+    """Fields of SAEBench's config, of JSON's types, if it takes these values."""
     try:
-        config = config_class(**values)
-        kept = (*settable, *evaluation.settings, "model_name")
-        settings = {key: value for key, value in asdict(config).items() if key in kept}
+        config = asdict(config_class_of(evaluation)(**values))
+        settings = {key: value for key, value in config.items() if key in kept}
         of_json: dict[str, Any] = json.loads(json.dumps(settings, allow_nan=False))
     except ValidationError as error:
         reason = "; ".join(
@@ -93,13 +102,6 @@ def sae_bench_settings(
         raise UserError(f"`--set` should fit SAEBench's settings. {reason}.") from None
     except ValueError as error:
         raise UserError(f"`--set` should be finite for {evaluation.name}. {error}.") from None
-    for name in changes:
-        _check_size(f"{evaluation.name}.{name}", of_json[name], fields[name].default)
-    if of_json.get("llm_dtype", _DTYPE) not in _DTYPES:
-        raise UserError(
-            f"`--set {evaluation.name}.llm_dtype` should be one of {', '.join(_DTYPES)}. "
-            f"Found {of_json['llm_dtype']}."
-        )
     return of_json
 
 

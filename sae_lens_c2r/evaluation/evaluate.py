@@ -5,19 +5,16 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from filelock import FileLock, Timeout
-
-from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.errors import UserError, one_line
+from sae_lens_c2r._support.locking import locked
 from sae_lens_c2r._support.writing import write_json, write_text
 from sae_lens_c2r.evaluation.gathered import GATHERED, Gathered, gather
-from sae_lens_c2r.evaluation.plan import Options, Task, check, plan
+from sae_lens_c2r.evaluation.options import Options, check
 from sae_lens_c2r.evaluation.processes import Processes
-from sae_lens_c2r.evaluation.request import Request
 from sae_lens_c2r.evaluation.results import (
     LOG,
     RESULT,
@@ -26,6 +23,9 @@ from sae_lens_c2r.evaluation.results import (
     write_result,
 )
 from sae_lens_c2r.evaluation.table import markdown_table
+from sae_lens_c2r.evaluation.tasks import Task, model_tasks, weights_task
+from sae_lens_c2r.evaluation.weights import weights_result
+from sae_lens_c2r.inspection.measures import inspect_sae
 from sae_lens_c2r.saes.sources import Source
 
 TABLE = "evaluation.md"
@@ -58,7 +58,8 @@ def evaluate(
         raise UserError("There should be an SAE to evaluate.")
     options = check(options)
     options.out.mkdir(parents=True, exist_ok=True)
-    with _alone(options.out):
+    in_use = f"`out` should not be in use. Another process writes to {options.out}."
+    with locked(options.out / _LOCK, otherwise=in_use):
         try:
             tasks = _plan_all(sources, options, on_error)
             todo = [task for task in tasks if not is_answered(task.folder, task.about.asked)]
@@ -78,17 +79,29 @@ def _plan_all(
     tasks: list[Task] = []
     seen: set[Any] = set()
     for source in sources:
-        where = source.folder.resolve() if source.folder else (source.release, source.sae_id)
-        if where in seen:
+        if source.place in seen:
             continue
-        seen.add(where)
+        seen.add(source.place)
         try:
-            tasks += plan(source, options, on_error=on_error)
+            tasks += _plan(source, options, on_error)
         except UserError as error:
             on_error(str(error))
         except Exception as error:  # a config can hold anything
-            on_error(f"{source.name}: {type(error).__name__}: {' '.join(str(error).split())}")
+            on_error(f"{source.name}: {type(error).__name__}: {one_line(error)}")
     return tasks
+
+
+def _plan(source: Source, options: Options, on_error: Callable[[str], None]) -> list[Task]:
+    """What is to be run of an SAE, beside what its weights say, which is measured here."""
+    sae = source.load_for_inference(options.device)
+    of_weights = weights_task(source, sae, options)
+    if not is_answered(of_weights.folder, of_weights.about.asked):
+        try:
+            inspection = inspect_sae(sae, source.name)
+        except ValueError as error:
+            raise UserError(f"{source.name}: {error}") from error
+        write_result(of_weights.folder, of_weights.about, weights_result(inspection))
+    return model_tasks(of_weights, sae, options, on_error=on_error)
 
 
 def _run_all(
@@ -107,7 +120,7 @@ def _run_all(
         try:
             reason = _run(task, options, processes)
         except Exception as error:  # a full disk, a folder that is gone
-            reason = f"{type(error).__name__}: {' '.join(str(error).split())}."
+            reason = f"{type(error).__name__}: {one_line(error)}."
         if reason is not None:
             failures[task.folder] = reason
 
@@ -127,23 +140,15 @@ def _run_all(
 
 def _run(task: Task, options: Options, processes: Processes) -> str | None:
     """Run an evaluation, and put its result into place; what went wrong, in one line."""
-    task.folder.mkdir(parents=True, exist_ok=True)
-    for left in task.folder.glob(f"{_WORKING}*"):  # of a process that was killed
-        shutil.rmtree(left, ignore_errors=True)
-    working = Path(mkdtemp(prefix=_WORKING, dir=task.folder)).resolve()
-    try:
+    with _working_folder(task.folder) as working:
         inside = working / "inside"
         inside.mkdir()
         if options.data is not None:
             _link(options.data.resolve(), inside, leave_out=options.out.resolve())
-        source = task.source
-        if source.folder is not None:
-            source = replace(source, folder=source.folder.resolve())
-        request = Request(task.about.asked, source, options.device, working / RESULT)
-        request.write(working / "request.json")
+        task.write(working / "task.json")
         begun = time.monotonic()
         reason = processes.run_worker(
-            working / "request.json",
+            working / "task.json",
             modules=working / "modules",
             folder=inside,
             log=task.folder / LOG,
@@ -154,9 +159,21 @@ def _run(task: Task, options: Options, processes: Processes) -> str | None:
             read_metrics(working / RESULT, task.about.asked.evaluation)
         except UserError as error:
             return str(error)
-        about = replace(task.about, seconds=round(time.monotonic() - begun, 1))
+        seconds = round(time.monotonic() - begun, 1)
+        about = task.about.model_copy(update={"seconds": seconds})
         write_result(task.folder, about, working / RESULT)
         return None
+
+
+@contextmanager
+def _working_folder(folder: Path) -> Iterator[Path]:
+    """A new folder in another one, and nothing of earlier ones, which a killed process left."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for left in folder.glob(f"{_WORKING}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    working = Path(mkdtemp(prefix=_WORKING, dir=folder)).resolve()
+    try:
+        yield working
     finally:
         shutil.rmtree(working, ignore_errors=True)
 
@@ -175,18 +192,3 @@ def _link(data: Path, folder: Path, *, leave_out: Path) -> None:
             shutil.copytree(entry, folder / entry.name, copy_function=copy, ignore=left_out)
         else:
             (folder / entry.name).symlink_to(entry)
-
-
-@contextmanager
-def _alone(out: Path) -> Iterator[None]:
-    lock = FileLock(out / _LOCK)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise UserError(
-            f"`out` should not be in use. Another process writes to {out}."
-        ) from None
-    try:
-        yield
-    finally:
-        lock.release()

@@ -1,0 +1,34 @@
+"""Folders that one process at a time writes into."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from sae_lens_c2r._support.errors import UserError
+
+
+@contextmanager
+def locked(path: Path, *, otherwise: str) -> Iterator[None]:
+    """Hold a lock.
+
+    Args:
+        path: Its file.
+        otherwise: What to say where another process holds it.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        UserError: If another process holds it.
+    """
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise UserError(otherwise) from None
+    try:
+        yield
+    finally:
+        lock.release()

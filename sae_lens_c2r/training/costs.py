@@ -1,0 +1,46 @@
+"""What training a plan takes, in bytes: on disk and in memory."""
+
+from sae_lens.saes.sae import TrainingSAEConfig
+from sae_lens.util import str_to_dtype
+
+from sae_lens_c2r.releases.model import LanguageModel
+from sae_lens_c2r.training.plan import Plan
+
+
+def weight_bytes(config: TrainingSAEConfig) -> int:
+    """Size of an SAE's weights: an encoder, a decoder and their biases."""
+    numbers = 2 * config.d_in * config.d_sae + config.d_in + config.d_sae
+    return str_to_dtype(config.dtype).itemsize * numbers
+
+
+def disk_bytes(plan: Plan) -> int:
+    """What the trained SAEs will take."""
+    return sum(weight_bytes(config) for config in plan.saes.values())
+
+
+def checkpoint_bytes(plan: Plan) -> int:
+    """What a checkpoint takes: weights, Adam's moments, latents' counters, the buffer."""
+    each = [3 * weight_bytes(config) + 8 * config.d_sae for config in plan.saes.values()]
+    if isinstance(plan.release.source, LanguageModel):
+        return sum(each) + _buffer_bytes(plan, plan.release.source)
+    return max(each)
+
+
+def memory_bytes(plan: Plan) -> int:
+    """What training takes beside the model: about, and at most where SAEs are in turn."""
+    # Weights, gradients and Adam's two moments; activations before, after and backwards.
+    states = [4 * weight_bytes(config) for config in plan.saes.values()]
+    acts = [3 * 4 * plan.batch_size * config.d_sae for config in plan.saes.values()]
+    if isinstance(plan.release.source, LanguageModel):
+        return sum(states) + max(acts) + _buffer_bytes(plan, plan.release.source)
+    return max(state + act for state, act in zip(states, acts, strict=True))
+
+
+def _buffer_bytes(plan: Plan, source: LanguageModel) -> int:
+    """SAELens's mixing buffer, and the pass of the model that comes on top of it."""
+    # A batch of the buffer is one row of text, however many rows a pass of the model takes.
+    batches = plan.runner_value("n_batches_in_buffer")
+    rows = batches + plan.runner_value("store_batch_size_prompts")
+    tokens = len(range(source.context_size)[slice(*plan.runner_value("seqpos_slice"))])
+    d_in = next(iter(plan.saes.values())).d_in
+    return rows * tokens * d_in * str_to_dtype(plan.runner_value("dtype")).itemsize

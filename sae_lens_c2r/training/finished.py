@@ -1,0 +1,62 @@
+"""Which SAEs of a plan are finished, and whether the others have a place."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.training.plan import Plan
+from sae_lens_c2r.training.record import RECORD, read_record
+from sae_lens_c2r.training.sameness import difference, settings_of
+
+
+def is_finished(out: Path, sae_id: str) -> bool:
+    """Whether a folder holds a trained SAE: it has no name before it is whole."""
+    return (out / sae_id / RECORD).is_file()
+
+
+def check_places(plan: Plan, out: Path) -> None:
+    """Raise unless every SAE's folder can be made, or is there.
+
+    Args:
+        plan: The plan.
+        out: Folder for the folders of the SAEs.
+
+    Raises:
+        UserError: If something else lies where an SAE is to be saved.
+    """
+    for sae_id in plan.saes:
+        folder = out / sae_id
+        for parent in [out, *(out / part for part in reversed(Path(sae_id).parents))]:
+            if os.path.lexists(parent) and not parent.is_dir():
+                raise UserError(f"`out` should have a folder where there is {parent}.")
+        if os.path.lexists(folder) and not is_finished(out, sae_id):
+            raise UserError(
+                f"`out` should have no folder of an SAE without {RECORD}. Found {folder}."
+            )
+
+
+def unfinished(plan: Plan, out: Path, tell: Callable[[str], None]) -> list[str]:
+    """The SAEs that are not finished; those that are have to be the plan's.
+
+    Args:
+        plan: The plan.
+        out: Folder of the folders of the SAEs.
+        tell: Told of each that is finished.
+
+    Returns:
+        Their ids.
+
+    Raises:
+        UserError: If an SAE of other settings has the id of one of the plan.
+    """
+    todo = [sae_id for sae_id in plan.saes if not is_finished(out, sae_id)]
+    for sae_id in (sae_id for sae_id in plan.saes if sae_id not in todo):
+        record = read_record(out / sae_id)
+        if record is None or record.settings is None:
+            raise UserError(f"{out / sae_id / RECORD} should have `settings`.")
+        differs = difference(record.settings, settings_of(plan, [sae_id]))
+        if differs is not None:
+            raise UserError(f"`out` should have no other {sae_id} than the plan's. {differs}")
+        tell(f"{sae_id} is there already.")
+    return todo

@@ -1,0 +1,218 @@
+"""Training of a plan by SAELens's runners, one folder for every SAE."""
+
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset
+from sae_lens import TrainingSAE
+
+from sae_lens_c2r._support.errors import UserError, one_line
+from sae_lens_c2r._support.locking import locked
+from sae_lens_c2r._support.stopping import StopRequest, stop_requests
+from sae_lens_c2r._support.writing import write_folder, write_json
+from sae_lens_c2r.releases.model import LanguageModel
+from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
+from sae_lens_c2r.training.finished import check_places, is_finished, unfinished
+from sae_lens_c2r.training.long_run import LongRun, Watch
+from sae_lens_c2r.training.plan import Plan
+from sae_lens_c2r.training.record import RECORD, TrainingRecord, circumstances, record_of
+from sae_lens_c2r.training.runners import train_together
+from sae_lens_c2r.training.sameness import difference, settings_of
+
+WORK = ".training"  # in the folder of the SAEs, while there is something to resume
+LOCK, TRACEBACK = "lock", "traceback.txt"
+
+
+def train(
+    plan: Plan,
+    out: Path,
+    *,
+    resume: bool = False,
+    checkpoint_minutes: float = 30.0,
+    tell: Callable[[str], None] = print,
+    dataset: Dataset | None = None,
+    watch: Watch | None = None,
+) -> list[Path]:
+    """Train the SAEs of a plan that are not finished yet.
+
+    SAEs of a language model are trained at once, from one pass of the model; SAEs of known
+    features in turn. Each is saved in SAELens's inference form, under its id. Checkpoints
+    lie in the folder `.training` beside them until all is finished.
+
+    Args:
+        plan: The plan.
+        out: Folder for the folders of the SAEs. One process at a time may train into it.
+        resume: Whether to continue from the last checkpoint, if there is one.
+        checkpoint_minutes: Time between two checkpoints; 0 for none but that of a process
+            that is told to end.
+        tell: Shows the user a line.
+        dataset: Text of a language model in place of what the release names, such as a part
+            of it: a column `tokens` of rows as the model reads them.
+        watch: Given the id and the trainer of each SAE before it begins, to record what
+            SAELens does at its steps.
+
+    Returns:
+        The folders of the SAEs that were trained now.
+
+    Raises:
+        UserError: If something else lies where an SAE is to be saved, an SAE of other
+            settings does, another process trains into `out`, its checkpoint is not one of
+            this plan, or SAELens fails.
+        OSError: If a trained SAE cannot be written; its last checkpoint is left then.
+        KeyboardInterrupt: If the process was told to end; a checkpoint was written before.
+    """
+    work = out / WORK
+    check_places(plan, out)  # now, rather than after hours of training
+    if all(is_finished(out, sae_id) for sae_id in plan.saes) and not work.exists():
+        unfinished(plan, out, tell)
+        return []
+    work.mkdir(parents=True, exist_ok=True)
+    in_use = f"`out` should be a folder that no other process trains into. Found {out}."
+    with locked(work / LOCK, otherwise=in_use), stop_requests() as request:
+        todo = unfinished(plan, out, tell)
+        training = _Training(plan, out, request, 60 * checkpoint_minutes, tell, dataset, watch)
+        folders = training.run(todo, resume=resume)
+        for name in (LOCK, TRACEBACK):
+            (work / name).unlink(missing_ok=True)
+    with suppress(OSError):  # where there is something of somebody else's
+        work.rmdir()
+    return folders
+
+
+@dataclass(frozen=True)
+class _Training:
+    plan: Plan
+    out: Path
+    request: StopRequest
+    every_seconds: float
+    tell: Callable[[str], None]
+    dataset: Dataset | None
+    watch: Watch | None
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        return Checkpoints(self.out / WORK)
+
+    def run(self, todo: list[str], *, resume: bool) -> list[Path]:
+        """Train what is to be done: what a checkpoint holds first, then the rest."""
+        self.checkpoints.remove_partial()
+        checkpoint = self._checkpoint_of(todo, resume=resume)
+        begun = [i for i in todo if checkpoint and i in checkpoint.about["settings"]["saes"]]
+        rest = [sae_id for sae_id in todo if sae_id not in begun]
+        together = isinstance(self.plan.release.source, LanguageModel)
+        groups = [begun, *([rest] if together else [[sae_id] for sae_id in rest])]
+        folders: list[Path] = []
+        start, steps_done = time.monotonic(), 0
+        for group in filter(None, groups):
+            if steps_done:
+                per_step = (time.monotonic() - start) / steps_done
+                self._tell_progress(len(todo) - len(folders), per_step)
+            resumed = checkpoint if group is begun else None
+            if resumed:
+                self.tell(f"From step {resumed.step:,} of {self.plan.steps:,}.")
+            steps_done += self.plan.steps - (resumed.step if resumed else 0)
+            if self.request.received:
+                raise KeyboardInterrupt
+            folders += self._train(group, resumed)
+        return folders
+
+    def _tell_progress(self, n_left: int, seconds_per_step: float) -> None:
+        minutes = seconds_per_step * self.plan.steps * n_left / 60
+        n_saes = len(self.plan.saes)
+        self.tell(
+            f"{n_saes - n_left} of {n_saes} SAEs trained; about {minutes:,.0f} minutes to go."
+        )
+
+    def _checkpoint_of(self, todo: list[str], *, resume: bool) -> Checkpoint | None:
+        """The checkpoint to continue from, if there is one, and it is of this plan."""
+        if self.checkpoints.is_empty:
+            return None
+        checkpoint = self.checkpoints.newest(on_damage=self.tell)
+        folder = self.out / WORK
+        if checkpoint is None:
+            raise UserError(f"No checkpoint in {folder} is whole. Delete it to begin anew.")
+        held = checkpoint.about["settings"]
+        left = [i for i in held["saes"] if not is_finished(self.out, i)]
+        if not left:  # the process died before it could remove its checkpoints
+            self.checkpoints.remove_all()
+            return None
+        if not resume:
+            raise UserError(
+                f"`resume` should be given: {folder} has a run that came to step "
+                f"{checkpoint.step:,}. Or delete that folder to begin anew."
+            )
+        held["saes"] = {sae_id: held["saes"][sae_id] for sae_id in left}
+        self._check_resumed(checkpoint, todo)
+        return checkpoint
+
+    def _check_resumed(self, checkpoint: Checkpoint, todo: list[str]) -> None:
+        """Raise unless what a checkpoint holds is what is planned."""
+        held = checkpoint.about["settings"]
+        for sae_id in held["saes"]:
+            if sae_id not in todo:
+                raise UserError(
+                    f"The plan should include {sae_id}, which is in the checkpoint."
+                )
+        differs = difference(held, settings_of(self.plan, list(held["saes"])))
+        if differs is not None:
+            raise UserError(f"The plan should be that of {checkpoint.folder}. {differs}")
+        differs = difference(checkpoint.about["circumstances"], circumstances(self.plan.device))
+        if differs is not None:
+            self.tell(f"Results may differ from those of an untouched run. {differs}")
+
+    def _train(self, group: list[str], resumed: Checkpoint | None) -> list[Path]:
+        """Train SAEs in one run of SAELens, and save them."""
+        about = {
+            "settings": settings_of(self.plan, group),
+            "circumstances": circumstances(self.plan.device),
+        }
+        long_run = LongRun(
+            self.checkpoints,
+            self.request,
+            every_seconds=self.every_seconds,
+            about=about,
+            resumed=resumed,
+            tell=self.tell,
+            watch=self.watch,
+        )
+        saes, evaluation = self._run(group, long_run)
+        for sae_id, sae in saes.items():
+            record = record_of(
+                self.plan,
+                sae_id,
+                together=group,
+                seconds=long_run.seconds,
+                evaluation=evaluation,
+                settings=settings_of(self.plan, [sae_id]),
+            )
+            self._save(sae, record, self.out / sae_id)
+        self.checkpoints.remove_all()
+        self.request.deferrable = False
+        return [self.out / sae_id for sae_id in saes]
+
+    def _run(
+        self, group: list[str], long_run: LongRun
+    ) -> tuple[dict[str, TrainingSAE[Any]], dict[str, Any] | None]:
+        try:
+            return train_together(self.plan, group, long_run, self.dataset)
+        except (UserError, OSError):
+            raise
+        except Exception as error:  # SAELens, torch and transformers raise many kinds
+            path = self.out / WORK / TRACEBACK
+            path.write_text(traceback.format_exc(), encoding="utf-8")
+            raise UserError(
+                f"SAELens failed: {type(error).__name__}: {one_line(error)} ({path} has the "
+                "traceback)"
+            ) from error
+
+    def _save(self, sae: TrainingSAE[Any], record: TrainingRecord, folder: Path) -> None:
+        def fill(partial: Path) -> None:
+            sae.save_inference_model(partial)
+            write_json(partial / RECORD, record.model_dump(mode="json"))
+
+        write_folder(folder, fill, beside=self.out / WORK)
