@@ -16,8 +16,12 @@ import torch
 
 from benchmarks.measure import environment
 from sae_lens_c2r.inspection.behavior import Behavior
-from sae_lens_c2r.inspection.figures import consolidation, firing_frequencies
-from sae_lens_c2r.inspection.report import picture, report_html
+from sae_lens_c2r.inspection.plots import (
+    consolidation,
+    cosine_distributions,
+    firing_frequencies,
+)
+from sae_lens_c2r.inspection.report import report_html
 from sae_lens_c2r.inspection.run import Finding, inspect
 from sae_lens_c2r.inspection.text import reader_of
 from sae_lens_c2r.releases.files import find_release, parse_changes, read_release
@@ -57,7 +61,8 @@ def main() -> None:
         },
     }
     (folder / "results.json").write_text(json.dumps(results, indent=1) + "\n")
-    (folder / "max_cosines.svg").write_text(picture(findings) + "\n")
+    picture = cosine_distributions([each.inspection for each in findings])
+    (folder / "max_cosines.svg").write_text(picture + "\n")
     (folder / "report.html").write_text(report_html(findings))
     behaviors = {each.inspection.name: each.behavior for each in findings if each.behavior}
     if behaviors:

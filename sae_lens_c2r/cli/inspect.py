@@ -39,7 +39,8 @@ def inspect(
     """Measure any SAELens SAEs, and write a report to look at."""
     with error_boundary("Interrupted.") as problems:
         console = console_while_loading()
-        from sae_lens_c2r.inspection.report import picture, report_html, terminal_tables
+        from sae_lens_c2r.inspection.plots import cosine_distributions
+        from sae_lens_c2r.inspection.report import report_html, terminal_tables
         from sae_lens_c2r.inspection.run import check_free
         from sae_lens_c2r.inspection.run import inspect as inspect_all
         from sae_lens_c2r.inspection.text import reader_of
@@ -63,4 +64,5 @@ def inspect(
             out.write_text(report_html(found), encoding="utf-8")
             say(console, f"Report: {out}")
         if found and figure is not None:
-            figure.write_text(picture(found) + "\n", encoding="utf-8")
+            picture = cosine_distributions([each.inspection for each in found])
+            figure.write_text(picture + "\n", encoding="utf-8")

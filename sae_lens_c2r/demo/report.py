@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from sae_lens_c2r.demo.contexts import PairInContext
 from sae_lens_c2r.demo.evaluation import Metrics
 from sae_lens_c2r.demo.settings import HOOK_NAME, PLAIN, REGULARIZED
+from sae_lens_c2r.reporting import tables
 from sae_lens_c2r.reporting.html import render
 
 HEADINGS = [
@@ -70,20 +70,10 @@ def terminal_table(table: MetricsTable) -> Table:
     Returns:
         A renderable.
     """
-    shown = Table(
-        title="Measured on held-out text",
-        caption=table.note,
-        caption_justify="left",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),  # fits a terminal of 80 columns
+    rows = [[name, *cells] for name, cells in table.rows]
+    return tables.terminal_table(
+        ["SAE", *table.headings], rows, title="Measured on held-out text", note=table.note
     )
-    shown.add_column("SAE", no_wrap=True)
-    for heading in table.headings:
-        shown.add_column(heading, justify="right", no_wrap=True)
-    for name, cells in table.rows:
-        shown.add_row(name, *cells)
-    return shown
 
 
 def report_html(

@@ -18,19 +18,19 @@ from rich.console import Console
 from sae_lens import SAE
 from transformers import AutoTokenizer
 
-from sae_lens_c2r.analysis import max_cosines
 from sae_lens_c2r.demo.contexts import pairs_in_context
 from sae_lens_c2r.demo.evaluation import Metrics, evaluate, held_out_activations
-from sae_lens_c2r.demo.figures import COLORS, training_curves
+from sae_lens_c2r.demo.figures import training_curves
 from sae_lens_c2r.demo.record import write_record
 from sae_lens_c2r.demo.reload import check_reload
 from sae_lens_c2r.demo.report import metrics_table, report_html, terminal_table
 from sae_lens_c2r.demo.settings import PLAIN, REGULARIZED, DemoSettings
 from sae_lens_c2r.demo.training import Trained, train
+from sae_lens_c2r.inspection.measures import inspect_sae
+from sae_lens_c2r.inspection.plots import cosine_distributions
 from sae_lens_c2r.inspection.text import TextActivations
 from sae_lens_c2r.offline import corpus
 from sae_lens_c2r.offline.minilm import model_folder
-from sae_lens_c2r.reporting.figures import max_cosine_histogram
 
 HELD_OUT_SHARE = 0.1
 RELOADED_TOKENS = 512
@@ -138,11 +138,7 @@ def _report(
 ) -> str:
     return report_html(
         metrics_table(metrics),
-        histogram=max_cosine_histogram(
-            {name: max_cosines(sae.W_dec) for name, sae in saved.items()},
-            [metrics[PLAIN].chance_composition],
-            colors=COLORS,
-        ),
+        histogram=cosine_distributions([inspect_sae(sae, name) for name, sae in saved.items()]),
         curves=training_curves(trained.histories),
         pairs=pairs_in_context(
             saved[PLAIN], saved[REGULARIZED], held_out, tokenizer, most=PAIRS_SHOWN

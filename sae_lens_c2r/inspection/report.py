@@ -2,15 +2,18 @@
 
 from importlib.metadata import version
 
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from sae_lens_c2r.inspection.behavior import Behavior
-from sae_lens_c2r.inspection.figures import consolidation, firing_frequencies
 from sae_lens_c2r.inspection.measures import THRESHOLDS
+from sae_lens_c2r.inspection.plots import (
+    consolidation,
+    cosine_distributions,
+    firing_frequencies,
+)
 from sae_lens_c2r.inspection.run import Finding
-from sae_lens_c2r.reporting.figures import max_cosine_histogram
 from sae_lens_c2r.reporting.html import render
+from sae_lens_c2r.reporting.tables import terminal_table
 
 HEADINGS = [
     "form",
@@ -80,11 +83,11 @@ def terminal_tables(findings: list[Finding]) -> list[Table]:
     Returns:
         Renderables.
     """
-    weights = [(each.inspection.name, cells_of_weights(each)) for each in findings]
-    tables = [_table(HEADINGS, weights, NOTE)]
-    on_text = rows_on_text(findings)
+    weights = [[each.inspection.name, *cells_of_weights(each)] for each in findings]
+    tables = [terminal_table(["SAE", *HEADINGS], weights, text=(0, 1), note=NOTE)]
+    on_text = [[name, *cells] for name, cells in rows_on_text(findings)]
     if on_text:
-        tables.append(_table(HEADINGS_ON_TEXT, on_text, NOTE_ON_TEXT))
+        tables.append(terminal_table(["SAE", *HEADINGS_ON_TEXT], on_text, note=NOTE_ON_TEXT))
     return tables
 
 
@@ -104,40 +107,6 @@ def rows_on_text(findings: list[Finding]) -> list[tuple[str, list[str]]]:
     ]
 
 
-def _table(headings: list[str], rows: list[tuple[str, list[str]]], note: str) -> Table:
-    table = Table(
-        caption=note,
-        caption_justify="left",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),  # fits a terminal of 80 columns
-    )
-    table.add_column("SAE", overflow="fold")
-    for heading in headings:
-        table.add_column(
-            heading, justify="left" if heading == "form" else "right", no_wrap=True
-        )
-    for name, cells in rows:
-        table.add_row(name, *cells)
-    return table
-
-
-def picture(findings: list[Finding]) -> str:
-    """The distributions of maximum cosine, as an SVG element.
-
-    Args:
-        findings: What was found of each SAE.
-
-    Returns:
-        The element.
-    """
-    inspections = [finding.inspection for finding in findings]
-    return max_cosine_histogram(
-        {each.name: each.max_cosines for each in inspections},
-        [each.chance_composition for each in inspections],
-    )
-
-
 def report_html(findings: list[Finding]) -> str:
     """Render the report. It loads nothing from anywhere.
 
@@ -147,6 +116,7 @@ def report_html(findings: list[Finding]) -> str:
     Returns:
         An HTML document.
     """
+    inspections = [each.inspection for each in findings]
     behaviors = {each.inspection.name: each.behavior for each in findings if each.behavior}
     packages = ("sae-lens-c2r", "sae-lens", "torch")
     return render(
@@ -157,7 +127,7 @@ def report_html(findings: list[Finding]) -> str:
         rows_on_text=rows_on_text(findings),
         note=NOTE,
         note_on_text=NOTE_ON_TEXT,
-        picture=picture(findings),
+        picture=cosine_distributions(inspections),
         behaviors=behaviors,
         frequencies=firing_frequencies(behaviors) if behaviors else None,
         consolidation=consolidation(behaviors) if behaviors else None,

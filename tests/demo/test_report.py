@@ -3,7 +3,6 @@
 import re
 from io import StringIO
 
-import torch
 from rich.console import Console
 
 from sae_lens_c2r.demo.contexts import Counterpart, PairInContext
@@ -13,7 +12,7 @@ from sae_lens_c2r.demo.report import metrics_table, report_html, terminal_table
 from sae_lens_c2r.demo.settings import PLAIN, REGULARIZED
 from sae_lens_c2r.demo.training import History
 from sae_lens_c2r.inspection.contexts import Latent, TokenInContext
-from sae_lens_c2r.reporting.figures import max_cosine_histogram
+from sae_lens_c2r.reporting.figures import Distribution, max_cosine_figure, svg
 
 METRICS = Metrics(
     explained_variance=0.8123,
@@ -39,7 +38,7 @@ def render(pairs: list[PairInContext]) -> str:
     }
     return report_html(
         metrics_table({PLAIN: METRICS, REGULARIZED: METRICS}),
-        histogram=max_cosine_histogram({PLAIN: torch.rand(50)}, [0.2]),
+        histogram=svg(max_cosine_figure([Distribution(PLAIN, "#000", [1, 2])], [0.2])),
         curves=training_curves(histories),
         pairs=pairs,
         folder="out/batchtopk_c2r",
