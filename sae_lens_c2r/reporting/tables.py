@@ -1,6 +1,7 @@
 """Tables, for a terminal and in Markdown. The first column names what a row is about."""
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import Literal
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
@@ -12,6 +13,7 @@ def terminal_table(
     rows: Iterable[Sequence[str]],
     *,
     text: Collection[int] = (0,),
+    broken: Collection[int] = (0,),
     title: str | None = None,
     note: str | None = None,
 ) -> Table:
@@ -20,8 +22,8 @@ def terminal_table(
     Args:
         headings: Of the columns.
         rows: Their cells, shown as they are: nothing in them is markup.
-        text: The columns that hold text: it stands at the left and is broken where there is
-            no room. What the others hold are numbers.
+        text: The columns that hold text, which stands at the left; the others hold numbers.
+        broken: The columns that are broken where there is no room for them.
         title: Above the table.
         note: Below the table.
 
@@ -37,10 +39,11 @@ def terminal_table(
         padding=(0, 1, 0, 0),  # fits a terminal of 80 columns
     )
     for number, heading in enumerate(headings):
-        if number in text:
-            table.add_column(heading, overflow="fold")
+        justify: Literal["left", "right"] = "left" if number in text else "right"
+        if number in broken:
+            table.add_column(heading, justify=justify, overflow="fold")
         else:
-            table.add_column(heading, justify="right", no_wrap=True)
+            table.add_column(heading, justify=justify, no_wrap=True)
     for cells in rows:
         table.add_row(*map(Text, cells))
     return table
