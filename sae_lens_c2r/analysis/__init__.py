@@ -8,12 +8,10 @@ from sae_lens_c2r.analysis.ground_truth import (
     partial_absorption_rates,
 )
 from sae_lens_c2r.analysis.similarity import (
-    RedundantPairs,
     chance_composition,
     composition,
     count_pairs,
     max_cosines,
-    redundant_pairs,
 )
 from sae_lens_c2r.analysis.theory import (
     activation_table,
@@ -25,7 +23,6 @@ from sae_lens_c2r.analysis.theory import (
 
 __all__ = [
     "AbsorptionPairs",
-    "RedundantPairs",
     "absorption_pairs",
     "absorption_rates",
     "activation_table",
@@ -40,5 +37,4 @@ __all__ = [
     "pair_loss",
     "pair_loss_derivative",
     "partial_absorption_rates",
-    "redundant_pairs",
 ]

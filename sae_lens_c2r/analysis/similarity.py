@@ -1,8 +1,7 @@
 """How alike the decoder's rows are: composition, its chance level, redundant pairs."""
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float
@@ -85,51 +84,14 @@ def count_pairs(W_dec: Tensor, *, above: Sequence[float]) -> list[int]:
     Returns:
         A count for each threshold.
     """
-    counts = [0] * len(above)
-    for _, tile in _tiles_of_cosines(W_dec):
-        for number, threshold in enumerate(above):
-            counts[number] += int((tile > threshold).sum())
-    return counts
-
-
-def _tiles_of_cosines(W_dec: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """Numbers of a first row, and cosines from it on with later rows; -inf is no pair."""
     check_decoder(W_dec)
+    counts = [0] * len(above)
     with full_precision(W_dec):
         unit = unit_rows(W_dec)
         size = rows_per_tile(len(unit), unit.dtype, unit.device)
         for start in range(0, len(unit), size):
-            tile = unit[start : start + size] @ unit[start:].T
-            no_pair = torch.ones_like(tile, dtype=torch.bool).tril()
-            yield start, tile.masked_fill_(no_pair, -math.inf)
-
-
-@dataclass(frozen=True)
-class RedundantPairs:
-    """Pairs of latents, the most alike first."""
-
-    latents: Tensor  # [pairs, 2], the lower index first
-    cosines: Tensor  # [pairs]
-
-    def __len__(self) -> int:
-        return len(self.cosines)
-
-
-@torch.no_grad()
-def redundant_pairs(W_dec: Tensor, *, above: float) -> RedundantPairs:
-    """Every unordered pair of latents whose decoder rows have a cosine over a threshold.
-
-    Args:
-        W_dec: Decoder, shape ``[d_sae, d_in]``.
-        above: The threshold.
-
-    Returns:
-        The pairs, by falling cosine.
-    """
-    latents, cosines = [], []
-    for start, tile in _tiles_of_cosines(W_dec):
-        found = (tile > above).nonzero()
-        latents.append(found + start)
-        cosines.append(tile[found[:, 0], found[:, 1]])
-    order = torch.cat(cosines).argsort(descending=True)
-    return RedundantPairs(torch.cat(latents)[order], torch.cat(cosines)[order])
+            cosines = unit[start : start + size] @ unit[start:].T  # with the later rows
+            cosines.masked_fill_(torch.ones_like(cosines, dtype=torch.bool).tril(), -math.inf)
+            for number, threshold in enumerate(above):
+                counts[number] += int((cosines > threshold).sum())
+    return counts

@@ -1,4 +1,4 @@
-"""Composition and redundant pairs."""
+"""Composition and pairs of latents that are alike."""
 
 import pytest
 import torch
@@ -10,7 +10,6 @@ from sae_lens_c2r.analysis import (
     composition,
     count_pairs,
     max_cosines,
-    redundant_pairs,
 )
 from sae_lens_c2r.penalties.tiles import BYTES_PER_TILE
 from tests import reference
@@ -28,35 +27,41 @@ def test_composition_is_the_mean_of_the_highest_cosines(case: Case) -> None:
     assert composition(case.W_dec) == pytest.approx(sum(cosines) / len(cosines), abs=1e-12)
 
 
-@given(case=cases(), above=st.floats(-0.95, 0.95))
-def test_redundant_pairs_are_all_pairs_above_the_threshold(case: Case, above: float) -> None:
-    expected = {
-        (i, j): reference.cosine(case.W_dec[i], case.W_dec[j]).item()
+@given(case=cases(), above=st.lists(st.floats(-0.95, 0.95), min_size=1, max_size=3))
+def test_every_unordered_pair_above_a_threshold_is_counted_once(
+    case: Case, above: list[float]
+) -> None:
+    cosines = [
+        reference.cosine(case.W_dec[i], case.W_dec[j]).item()
         for i in range(case.d_sae)
         for j in range(i + 1, case.d_sae)
-    }
-    found = redundant_pairs(case.W_dec, above=above)
-    pairs = [tuple(pair) for pair in found.latents.tolist()]
-    assert len(set(pairs)) == len(found)
-    assert found.cosines.tolist() == pytest.approx(
-        [expected[pair] for pair in pairs], abs=1e-12
-    )
-    assert found.cosines.tolist() == sorted(found.cosines.tolist(), reverse=True)
-    assert all(pair in pairs for pair, cosine in expected.items() if cosine > above + 1e-12)
+    ]
+    for threshold, count in zip(above, count_pairs(case.W_dec, above=above), strict=True):
+        surely = sum(cosine > threshold + 1e-12 for cosine in cosines)
+        perhaps = sum(cosine > threshold - 1e-12 for cosine in cosines)
+        assert surely <= count <= perhaps
 
 
-@given(case=cases(), above=st.lists(st.floats(-1, 1), min_size=1, max_size=3))
-def test_pairs_are_counted_as_they_are_found(case: Case, above: list[float]) -> None:
-    found = [len(redundant_pairs(case.W_dec, above=threshold)) for threshold in above]
-    assert count_pairs(case.W_dec, above=above) == found
+@given(case=cases(), above=st.floats(0.05, 0.95))
+def test_pairs_that_are_planted_are_counted(case: Case, above: float) -> None:
+    """A second dictionary of the same directions has each pair of the first four times."""
+    [once] = count_pairs(case.W_dec, above=[above])
+    [twice] = count_pairs(torch.cat([case.W_dec, 2 * case.W_dec]), above=[above])
+    own = int((case.W_dec.norm(dim=1) > 0).sum())  # a row of 0 has no direction
+    assert twice == 4 * once + own
 
 
-def test_tiles_do_not_change_the_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("rows_of_a_tile", [1, 7, 99])
+def test_tiles_do_not_change_the_count(
+    rows_of_a_tile: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     W_dec = torch.randn(100, 6, dtype=torch.float64)
-    whole = redundant_pairs(W_dec, above=0.5)
-    monkeypatch.setitem(BYTES_PER_TILE, "cpu", 7 * len(W_dec) * W_dec.itemsize)
-    tiled = redundant_pairs(W_dec, above=0.5)
-    assert torch.equal(tiled.latents, whole.latents)
+    above = [-1.0, 0.0, 0.5, 0.8]
+    whole = count_pairs(W_dec, above=above)
+    assert whole[0] == 100 * 99 / 2
+    bytes_of_a_tile = rows_of_a_tile * len(W_dec) * W_dec.itemsize
+    monkeypatch.setitem(BYTES_PER_TILE, "cpu", bytes_of_a_tile)
+    assert count_pairs(W_dec, above=above) == whole
 
 
 @pytest.mark.parametrize(("d_sae", "d_in"), [(4096, 384), (512, 16), (64, 3), (50, 2)])
