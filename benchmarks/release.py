@@ -16,14 +16,14 @@ import torch
 
 from benchmarks.measure import environment
 from sae_lens_c2r.inspection.behavior import Behavior
+from sae_lens_c2r.inspection.findings import Finding, inspect
 from sae_lens_c2r.inspection.plots import (
     consolidation,
     cosine_distributions,
     firing_frequencies,
 )
+from sae_lens_c2r.inspection.reader import reader_of
 from sae_lens_c2r.inspection.report import report_html
-from sae_lens_c2r.inspection.run import Finding, inspect
-from sae_lens_c2r.inspection.text import reader_of
 from sae_lens_c2r.releases.files import find_release, parse_changes, read_release
 from sae_lens_c2r.releases.model import LanguageModel
 from sae_lens_c2r.saes.sources import find_sources

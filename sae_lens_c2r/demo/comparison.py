@@ -1,96 +1,98 @@
-"""The demo's table, in the terminal and in a self-contained `report.html`."""
+"""Both SAEs side by side: a table in the terminal, and a self-contained `report.html`."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rich.table import Table
 
-from sae_lens_c2r.demo.contexts import PairInContext
-from sae_lens_c2r.demo.evaluation import Metrics
-from sae_lens_c2r.demo.settings import HOOK_NAME, PLAIN, REGULARIZED
-from sae_lens_c2r.reporting import tables
+from sae_lens_c2r.demo.counterparts import PairWithCounterparts
+from sae_lens_c2r.demo.curves import History, training_curves
+from sae_lens_c2r.demo.options import PLAIN, REGULARIZED
+from sae_lens_c2r.demo.release import HOOK_NAME
+from sae_lens_c2r.inspection.behavior import Reconstruction
+from sae_lens_c2r.inspection.measures import Inspection
+from sae_lens_c2r.inspection.plots import cosine_distributions
 from sae_lens_c2r.reporting.html import render
+from sae_lens_c2r.reporting.tables import terminal_table
 
-HEADINGS = [
-    "explained\nvariance",
-    "L0",
-    "composition",
-    "pairs\n> 0.9",
-    "pairs\n> 0.7",
-    "dead\nlatents",
-    "tokens/s",
-]
+_COLUMNS = {  # of the table: their headings, and how their numbers are shown
+    "explained_variance": ("explained\nvariance", ".3f"),
+    "l0": ("L0", ".1f"),
+    "composition": ("composition", ".3f"),
+    "pairs_above_0_9": ("pairs\n> 0.9", ","),
+    "pairs_above_0_7": ("pairs\n> 0.7", ","),
+    "dead_latents": ("dead\nlatents", ","),
+    "tokens_per_second": ("tokens/s", ",.0f"),
+}
+HEADINGS = [heading for heading, _ in _COLUMNS.values()]
+_NOTE = (
+    "Composition: mean maximum decoder cosine. Its chance level at this size is {:.3f}; below "
+    "that, lower is not better. Pairs: of latents with a cosine above 0.9 and 0.7. Tokens/s: "
+    "of the SAE's own training steps."
+)
 
 
 @dataclass(frozen=True)
-class MetricsTable:
-    """The demo's table, its cells as text."""
-
-    headings: list[str]
-    rows: list[tuple[str, list[str]]]
-    note: str
-
-
-def metrics_table(metrics: dict[str, Metrics]) -> MetricsTable:
-    """Format the metrics, for the terminal and the report alike.
+class Measured:
+    """What was measured of one SAE.
 
     Args:
-        metrics: For each SAE, what was measured of it.
-
-    Returns:
-        The table.
+        inspection: Of its weights.
+        held_out: Of what it does on held-out text.
+        history: Of its training.
     """
-    chance = next(iter(metrics.values())).chance_composition
-    return MetricsTable(
-        HEADINGS,
-        [(name, _cells(row)) for name, row in metrics.items()],
-        "Composition: mean maximum decoder cosine. Its chance level at this size is "
-        f"{chance:.3f}; below that, lower is not better. Pairs: of latents with a cosine above "
-        "0.9 and 0.7. Tokens/s: of the SAE's own training steps.",
-    )
+
+    inspection: Inspection
+    held_out: Reconstruction
+    history: History
+
+    def metrics(self) -> dict[str, float]:
+        """The numbers of its line of the table, and the chance level of its composition."""
+        above_0_9, above_0_7 = self.inspection.pairs
+        return {
+            "explained_variance": self.held_out.explained_variance,
+            "l0": self.held_out.l0,
+            "composition": self.inspection.composition,
+            "chance_composition": self.inspection.chance_composition,
+            "pairs_above_0_9": above_0_9,
+            "pairs_above_0_7": above_0_7,
+            "dead_latents": self.held_out.dead,
+            "tokens_per_second": self.history.tokens_per_second,
+        }
+
+    def cells(self) -> list[str]:
+        """The cells of its line of the table, beside its name."""
+        metrics = self.metrics()
+        return [format(metrics[name], shown) for name, (_, shown) in _COLUMNS.items()]
 
 
-def _cells(metrics: Metrics) -> list[str]:
-    return [
-        f"{metrics.explained_variance:.3f}",
-        f"{metrics.l0:.1f}",
-        f"{metrics.composition:.3f}",
-        f"{metrics.pairs_above_0_9:,}",
-        f"{metrics.pairs_above_0_7:,}",
-        f"{metrics.dead_latents:,}",
-        f"{metrics.tokens_per_second:,.0f}",
-    ]
-
-
-def terminal_table(table: MetricsTable) -> Table:
+def comparison_table(measured: Mapping[str, Measured]) -> Table:
     """The table for `rich` to print.
 
     Args:
-        table: The formatted metrics.
+        measured: What was measured of each SAE.
 
     Returns:
         A renderable.
     """
-    rows = [[name, *cells] for name, cells in table.rows]
-    return tables.terminal_table(
-        ["SAE", *table.headings], rows, title="Measured on held-out text", note=table.note
+    rows = [[name, *each.cells()] for name, each in measured.items()]
+    title = "Measured on held-out text"
+    return terminal_table(
+        ["SAE", *HEADINGS], rows, broken=(), title=title, note=_note(measured)
     )
 
 
-def report_html(
-    table: MetricsTable,
+def comparison_html(
+    measured: Mapping[str, Measured],
+    pairs: list[PairWithCounterparts],
     *,
-    histogram: str,
-    curves: str,
-    pairs: list[PairInContext],
     folder: str,
     provenance: str,
 ) -> str:
     """Render the report. It loads nothing from anywhere.
 
     Args:
-        table: The formatted metrics.
-        histogram: SVG of the distributions of maximum cosine.
-        curves: SVG of the training curves.
+        measured: What was measured of each SAE.
         pairs: The redundant pairs to show.
         folder: The folder of the C2R SAE.
         provenance: What made the report.
@@ -99,10 +101,12 @@ def report_html(
         An HTML document.
     """
     return render(
-        "sae_lens_c2r.demo",
-        table=table,
-        histogram=histogram,
-        curves=curves,
+        "demo/report.html",
+        headings=HEADINGS,
+        rows=[(name, each.cells()) for name, each in measured.items()],
+        note=_note(measured),
+        picture=cosine_distributions([each.inspection for each in measured.values()]),
+        curves=training_curves({name: each.history for name, each in measured.items()}),
         pairs=pairs,
         folder=folder,
         provenance=provenance,
@@ -110,3 +114,7 @@ def report_html(
         plain_name=PLAIN,
         regularized_name=REGULARIZED,
     )
+
+
+def _note(measured: Mapping[str, Measured]) -> str:
+    return _NOTE.format(next(iter(measured.values())).inspection.chance_composition)

@@ -1,95 +1,27 @@
-"""What latents do on text: the model's activations, encoded batch by batch."""
+"""Running language models over a text, where an SAE's config says that it takes its inputs."""
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from itertools import islice
 from typing import Any
 
 import torch
 from datasets import Dataset
-from jaxtyping import Float, Int
 from sae_lens import SAE, TrainingSAE
 from sae_lens.load_model import load_model
 from sae_lens.training.activations_store import ActivationsStore
 from sae_lens.util import get_special_token_ids
 from torch import Tensor
 
-from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.errors import UserError, one_line
+from sae_lens_c2r.inspection.activations import TextActivations
+from sae_lens_c2r.inspection.text import read_text
 from sae_lens_c2r.offline.source import OFFLINE_DATASET, OFFLINE_MODEL, offline_source
 
-_TOKENS_PER_BATCH = 4096
 _ROWS_PER_BATCH = 32
-
-
-@dataclass(frozen=True)
-class TextActivations:
-    """A model's activations on text, those of special tokens left out."""
-
-    rows: Int[Tensor, "rows context"]
-    activations: Float[Tensor, "tokens d_in"]
-    places: Int[Tensor, "tokens 2"]  # row and column of each token in `rows`
-
-
-@torch.no_grad()
-def encode(
-    sae: SAE[Any] | TrainingSAE[Any], text: TextActivations
-) -> Iterator[tuple[Float[Tensor, "tokens d_in"], Float[Tensor, "tokens d_sae"]]]:
-    """The latents' activations on a text, batch by batch.
-
-    Args:
-        sae: The SAE.
-        text: What its model does on the text.
-
-    Yields:
-        A batch of inputs and the latents' activations on it.
-    """
-    for batch in text.activations.split(_TOKENS_PER_BATCH):
-        inputs = batch.to(sae.device, sae.dtype)
-        acts = sae.encode(inputs)
-        yield inputs, acts.to_dense() if acts.is_sparse else acts
-
-
-def times_fired(sae: SAE[Any] | TrainingSAE[Any], text: TextActivations) -> Tensor:
-    """On how many tokens each latent fires.
-
-    Args:
-        sae: The SAE.
-        text: What its model does on the text.
-
-    Returns:
-        A count for each latent, shape ``[d_sae]``.
-    """
-    return torch.stack([(acts > 0).sum(dim=0) for _, acts in encode(sae, text)]).sum(dim=0)
-
-
-def read_text(source: str) -> Dataset | str:
-    """What SAELens reads a text from.
-
-    Args:
-        source: A file, `.jsonl` with a document under `text` in every line or else one
-            document, or the name of a dataset on the Hub.
-
-    Returns:
-        The documents, or the name.
-
-    Raises:
-        UserError: If a file holds no text.
-    """
-    path = Path(source)
-    if not path.is_file():
-        return source
-    try:
-        content = path.read_text(encoding="utf-8")
-        texts = [content]
-        if path.suffix == ".jsonl":
-            texts = [json.loads(line)["text"] for line in content.splitlines() if line.strip()]
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"`text` should be a text, in UTF-8. {path}: {error}") from None
-    texts = [text for text in texts if text.strip()]
-    if not texts:
-        raise UserError(f"`text` should not be empty. Found {path}.")
-    return Dataset.from_dict({"text": texts})
+_MODEL = ("model_class_name", "model_name", "model_from_pretrained_kwargs")
+_PLACE = ("hook_name", "hook_head_index")
+_ROWS = ("context_size", "prepend_bos", "seqpos_slice", "exclude_special_tokens")
 
 
 def reader_of(text: str, *, model: str | None, n_tokens: int, device: str) -> "TextReader":
@@ -135,7 +67,7 @@ class TextReader:
         self._model = model
         self._n_tokens = n_tokens
         self._device = device
-        self._models: dict[tuple[Any, ...], Any] = {}
+        self._models: dict[str, Any] = {}
         self._read: dict[str, TextActivations] = {}
 
     def activations(self, sae: SAE[Any] | TrainingSAE[Any], name: str) -> TextActivations:
@@ -152,10 +84,23 @@ class TextReader:
             UserError: If the model cannot be loaded, has no such place or another
                 width, or the text is too short.
         """
-        about = sae.cfg.metadata.to_dict()
-        key = json.dumps({**about, "d_in": sae.cfg.d_in}, default=str, sort_keys=True)
-        if key not in self._read:
-            self._read = {key: self._run(sae, name)}  # one at a time: they may be large
+        widths = (sae.cfg.d_in, sae.cfg.dtype, sae.cfg.normalize_activations)
+        key = _key(sae, *_MODEL, *_PLACE, *_ROWS) + json.dumps(widths)
+        hook_name = sae.cfg.metadata.hook_name
+        try:
+            if key not in self._read:
+                self._read = {key: self._run(sae)}  # one at a time: they may be large
+        except UserError as error:
+            raise UserError(f"{name}: {error}") from None
+        except KeyError as error:
+            raise UserError(
+                f"{name}: `model` should have the hook {hook_name}. There is no {error}."
+            ) from error
+        except Exception as error:  # the Hub, transformers and torch raise many kinds
+            raise UserError(
+                f"{name}: `model` should give activations of width {sae.cfg.d_in} at "
+                f"{hook_name}, on the text. {one_line(error)}"
+            ) from error
         return self._read[key]
 
     def model_of(self, sae: SAE[Any] | TrainingSAE[Any]) -> Any:
@@ -167,55 +112,47 @@ class TextReader:
         Returns:
             The model, loaded once.
         """
-        about = sae.cfg.metadata
-        model = self._model or about.model_name
-        options = about.model_from_pretrained_kwargs or {}
-        key = (about.model_class_name, model, json.dumps(options, sort_keys=True))
+        key = _key(sae, *_MODEL)
         if key not in self._models:
+            about = sae.cfg.metadata
             self._models[key] = load_model(
                 about.model_class_name or "HookedTransformer",
-                model or "",
+                self._model or about.model_name or "",
                 device=self._device,
-                model_from_pretrained_kwargs=options,
+                model_from_pretrained_kwargs=about.model_from_pretrained_kwargs or {},
             )
         return self._models[key]
 
     @torch.no_grad()
-    def _run(self, sae: SAE[Any] | TrainingSAE[Any], name: str) -> TextActivations:
-        hook_name = sae.cfg.metadata.hook_name
-        try:
-            model = self.model_of(sae)
-            store = ActivationsStore.from_sae(
-                model,
-                sae,
-                self._text,
-                streaming=isinstance(self._text, str),
-                store_batch_size_prompts=_ROWS_PER_BATCH,
-                total_tokens=self._n_tokens,
-                device=self._device,
-            )
-            left_out = _left_out(sae.cfg.metadata.exclude_special_tokens, model)
-            rows, activations, kept = [], [], []
-            for tokens in _rows_of_tokens(store, self._n_tokens):
-                acts = store.get_activations(tokens).cpu()
-                rows.append(tokens[:, slice(*store.seqpos_slice)].cpu())
-                kept.append(~torch.isin(rows[-1], left_out))
-                activations.append(acts[kept[-1]])
-        except KeyError as error:
-            raise UserError(
-                f"{name}: `model` should have the hook {hook_name}. There is no {error}."
-            ) from error
-        except Exception as error:  # the Hub, transformers and torch raise many kinds
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise UserError(
-                f"{name}: `model` should give activations of width {sae.cfg.d_in} at "
-                f"{hook_name}, on the text. {reason}"
-            ) from error
-        if not rows:
-            raise UserError(f"{name}: `text` should fill a row of the model's context.")
+    def _run(self, sae: SAE[Any] | TrainingSAE[Any]) -> TextActivations:
+        model = self.model_of(sae)
+        store = ActivationsStore.from_sae(
+            model,
+            sae,
+            self._text,
+            streaming=isinstance(self._text, str),
+            store_batch_size_prompts=_ROWS_PER_BATCH,
+            total_tokens=self._n_tokens,
+            device=self._device,
+        )
+        left_out = _left_out(sae.cfg.metadata.exclude_special_tokens, model)
+        rows, activations, kept = [], [], []
+        for tokens in _rows_of_tokens(store, self._n_tokens):
+            acts = store.get_activations(tokens).cpu()
+            rows.append(tokens[:, slice(*store.seqpos_slice)].cpu())
+            kept.append(~torch.isin(rows[-1], left_out))
+            activations.append(acts[kept[-1]])
+        if not any(map(len, activations)):
+            raise UserError("`text` should fill a row of the model's context.")
         return TextActivations(
             torch.cat(rows), torch.cat(activations).float(), torch.cat(kept).nonzero()
         )
+
+
+def _key(sae: SAE[Any] | TrainingSAE[Any], *names: str) -> str:
+    """What an SAE's config says under some names, to tell one such SAE from another."""
+    about = sae.cfg.metadata.to_dict()
+    return json.dumps([about.get(name) for name in names], default=str, sort_keys=True)
 
 
 def _left_out(which: bool | list[int] | None, model: Any) -> Tensor:
@@ -228,11 +165,7 @@ def _rows_of_tokens(store: ActivationsStore, n_tokens: int) -> Iterator[Tensor]:
     """Rows until there are so many tokens, or the text ends."""
     left = n_tokens
     while left > 0:
-        rows = []
-        for _ in range(_ROWS_PER_BATCH):
-            row = next(store.iterable_sequences, None)
-            if row is not None:
-                rows.append(row)
+        rows = list(islice(store.iterable_sequences, _ROWS_PER_BATCH))
         if not rows:
             return
         yield torch.stack(rows)

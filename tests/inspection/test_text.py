@@ -1,0 +1,48 @@
+"""A text that a command names is a file with text in it, or a dataset on the Hub."""
+
+from pathlib import Path
+
+import pytest
+
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.inspection.text import read_text
+
+
+def test_a_file_is_one_document(tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text("One line,\nand another: ü.\n", encoding="utf-8")
+    dataset = read_text(str(path))
+    assert dataset["text"] == ["One line,\nand another: ü.\n"]
+
+
+def test_a_jsonl_file_has_a_document_in_every_line(tmp_path: Path) -> None:
+    path = tmp_path / "texts.jsonl"
+    path.write_text('{"text": "one"}\n\n{"text": " "}\n{"id": 3, "text": "two"}\n')
+    assert read_text(str(path))["text"] == ["one", "two"]
+
+
+@pytest.mark.parametrize("name", ["org/dataset", "dataset", "/no/such/file.txt"])
+def test_what_is_no_file_is_the_name_of_a_dataset(name: str) -> None:
+    assert read_text(name) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("empty.txt", b" \n"),
+        ("empty.jsonl", b""),
+        ("blank.jsonl", b'{"text": " "}\n'),
+        ("other.jsonl", b'{"content": 1}\n'),
+        ("number.jsonl", b'{"text": 1}\n'),
+        ("list.jsonl", b"[1]\n"),
+        ("broken.jsonl", b"{"),
+        ("binary.txt", b"\xff\xfe\x00"),
+    ],
+)
+def test_a_file_without_text_is_named(name: str, content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"`text` should (not be empty|be a text)") as caught:
+        read_text(str(path))
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
