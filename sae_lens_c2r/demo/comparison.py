@@ -1,13 +1,16 @@
-"""Both SAEs side by side: a table in the terminal, and a self-contained `report.html`."""
+"""Both SAEs side by side: `results.json`, a table, and a self-contained `report.html`."""
 
+import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from rich.table import Table
 
+from sae_lens_c2r._support.versions import package_versions
 from sae_lens_c2r.demo.counterparts import PairWithCounterparts
 from sae_lens_c2r.demo.curves import History, training_curves
-from sae_lens_c2r.demo.options import PLAIN, REGULARIZED
+from sae_lens_c2r.demo.options import PLAIN, REGULARIZED, DemoOptions
 from sae_lens_c2r.demo.release import HOOK_NAME
 from sae_lens_c2r.inspection.behavior import Reconstruction
 from sae_lens_c2r.inspection.measures import Inspection
@@ -34,13 +37,7 @@ _NOTE = (
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured of one SAE.
-
-    Args:
-        inspection: Of its weights.
-        held_out: Of what it does on held-out text.
-        history: Of its training.
-    """
+    """What was measured of one SAE: its weights, its activations on text, its training."""
 
     inspection: Inspection
     held_out: Reconstruction
@@ -66,15 +63,17 @@ class Measured:
         return [format(metrics[name], shown) for name, (_, shown) in _COLUMNS.items()]
 
 
+def results(measured: Mapping[str, Measured], options: DemoOptions) -> dict[str, Any]:
+    """What `results.json` holds."""
+    return {
+        "settings": {**asdict(options), "out": str(options.out)},
+        "versions": _versions(),
+        "held_out": {name: each.metrics() for name, each in measured.items()},
+    }
+
+
 def comparison_table(measured: Mapping[str, Measured]) -> Table:
-    """The table for `rich` to print.
-
-    Args:
-        measured: What was measured of each SAE.
-
-    Returns:
-        A renderable.
-    """
+    """The table for `rich` to print."""
     rows = [[name, *each.cells()] for name, each in measured.items()]
     title = "Measured on held-out text"
     return terminal_table(
@@ -83,23 +82,19 @@ def comparison_table(measured: Mapping[str, Measured]) -> Table:
 
 
 def comparison_html(
-    measured: Mapping[str, Measured],
-    pairs: list[PairWithCounterparts],
-    *,
-    folder: str,
-    provenance: str,
+    measured: Mapping[str, Measured], pairs: list[PairWithCounterparts], options: DemoOptions
 ) -> str:
     """Render the report. It loads nothing from anywhere.
 
     Args:
         measured: What was measured of each SAE.
         pairs: The redundant pairs to show.
-        folder: The folder of the C2R SAE.
-        provenance: What made the report.
+        options: The demo's.
 
     Returns:
         An HTML document.
     """
+    versions = ", ".join(f"{name} {number}" for name, number in _versions().items())
     return render(
         "demo/report.html",
         headings=HEADINGS,
@@ -108,8 +103,8 @@ def comparison_html(
         picture=cosine_distributions([each.inspection for each in measured.values()]),
         curves=training_curves({name: each.history for name, each in measured.items()}),
         pairs=pairs,
-        folder=folder,
-        provenance=provenance,
+        options=options,
+        versions=versions,
         hook_name=HOOK_NAME,
         plain_name=PLAIN,
         regularized_name=REGULARIZED,
@@ -118,3 +113,8 @@ def comparison_html(
 
 def _note(measured: Mapping[str, Measured]) -> str:
     return _NOTE.format(next(iter(measured.values())).inspection.chance_composition)
+
+
+def _versions() -> dict[str, str]:
+    packages = package_versions("sae-lens-c2r", "sae-lens", "torch", "transformers")
+    return {"Python": platform.python_version(), **packages}

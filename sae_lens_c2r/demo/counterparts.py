@@ -13,12 +13,7 @@ from sae_lens_c2r.penalties.precision import unit_rows
 
 @dataclass(frozen=True)
 class Counterpart:
-    """The latent of the other SAE whose decoder row is the nearest.
-
-    Args:
-        cosine: Of the two rows.
-        latent: The other SAE's latent.
-    """
+    """The latent of another SAE whose decoder row is the nearest, with their cosine."""
 
     cosine: float
     latent: Latent
@@ -26,13 +21,7 @@ class Counterpart:
 
 @dataclass(frozen=True)
 class PairWithCounterparts:
-    """Two latents that are nearly the same direction, and what another SAE has there.
-
-    Args:
-        pair: The latents.
-        counterparts: Of each.
-        cosine: Of the counterparts with each other.
-    """
+    """Two latents that are alike, their counterparts, and how alike these are."""
 
     pair: Pair
     counterparts: tuple[Counterpart, Counterpart]

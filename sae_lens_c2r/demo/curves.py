@@ -46,12 +46,7 @@ class History:
 
     @torch.no_grad()
     def add(self, step: int, output: TrainStepOutput) -> None:
-        """Add a point to the curves.
-
-        Args:
-            step: Of the training.
-            output: What came of it.
-        """
+        """Add a point to the curves."""
         residual = (output.sae_in - output.sae_out).pow(2).sum()
         total = (output.sae_in - output.sae_in.mean(dim=0)).pow(2).sum()
         self.steps.append(step)
@@ -59,36 +54,31 @@ class History:
         self.composition.append(composition(self.sae.W_dec))
 
 
-class Recording:
-    """The histories of SAEs, by their ids: SAELens itself logs to wandb only."""
+def record(histories: dict[str, History], sae_id: str, trainer: SAETrainer[Any, Any]) -> None:
+    """Have every step of a training recorded: SAELens itself logs to wandb only.
 
-    def __init__(self) -> None:
-        self.histories: dict[str, History] = {}
+    Args:
+        histories: Where its history is put.
+        sae_id: The SAE that is trained.
+        trainer: Its trainer, before it begins.
+    """
+    history = histories[sae_id] = History(trainer.sae)
+    step = trainer.step
 
-    def watch(self, sae_id: str, trainer: SAETrainer[Any, Any]) -> None:
-        """Record every step of a trainer, as `train` has it watched.
+    def recorded_step(batch: Tensor) -> TrainStepOutput:
+        _wait_for(batch.device)
+        start = time.perf_counter()
+        output = step(batch)
+        _wait_for(batch.device)
+        if trainer.n_training_steps == 1:
+            history.seconds, history.tokens = 0.0, 0
+        history.seconds += time.perf_counter() - start
+        history.tokens += len(batch)
+        if trainer.n_training_steps % RECORD_EVERY == 0:
+            history.add(trainer.n_training_steps, output)
+        return output
 
-        Args:
-            sae_id: The SAE that it trains.
-            trainer: The trainer, before it begins.
-        """
-        history = self.histories[sae_id] = History(trainer.sae)
-        step = trainer.step
-
-        def recorded_step(batch: Tensor) -> TrainStepOutput:
-            _wait_for(batch.device)
-            start = time.perf_counter()
-            output = step(batch)
-            _wait_for(batch.device)
-            if trainer.n_training_steps == 1:
-                history.seconds, history.tokens = 0.0, 0
-            history.seconds += time.perf_counter() - start
-            history.tokens += len(batch)
-            if trainer.n_training_steps % RECORD_EVERY == 0:
-                history.add(trainer.n_training_steps, output)
-            return output
-
-        trainer.step = recorded_step  # type: ignore[method-assign]
+    trainer.step = recorded_step  # type: ignore[method-assign]
 
 
 def _wait_for(device: torch.device) -> None:
@@ -97,14 +87,7 @@ def _wait_for(device: torch.device) -> None:
 
 
 def training_curves(histories: Mapping[str, History]) -> str:
-    """Explained variance and composition over the steps of training.
-
-    Args:
-        histories: Of each SAE.
-
-    Returns:
-        An SVG element.
-    """
+    """Explained variance and composition over the steps of each training, as SVG."""
     figure = Figure(figsize=(7.2, 2.8), layout="constrained")
     left, right = figure.subplots(1, 2)
     for number, (name, history) in enumerate(histories.items()):

@@ -1,9 +1,8 @@
 """The demo from end to end: text, training, proof, measuring, report."""
 
-import platform
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,11 +15,15 @@ from transformers import AutoTokenizer
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.stopping import stop_requests
-from sae_lens_c2r._support.versions import package_versions
 from sae_lens_c2r._support.writing import write_json, write_text
-from sae_lens_c2r.demo.comparison import Measured, comparison_html, comparison_table
+from sae_lens_c2r.demo.comparison import (
+    Measured,
+    comparison_html,
+    comparison_table,
+    results,
+)
 from sae_lens_c2r.demo.counterparts import with_counterparts
-from sae_lens_c2r.demo.curves import History, Recording
+from sae_lens_c2r.demo.curves import History, record
 from sae_lens_c2r.demo.options import PLAIN, REGULARIZED, DemoOptions
 from sae_lens_c2r.demo.quiet import quiet_libraries
 from sae_lens_c2r.demo.release import demo_release
@@ -29,7 +32,7 @@ from sae_lens_c2r.inspection.contexts import redundant_pairs_in_context
 from sae_lens_c2r.inspection.measures import inspect_sae
 from sae_lens_c2r.inspection.reader import TextReader
 from sae_lens_c2r.offline import corpus
-from sae_lens_c2r.offline.minilm import model_folder
+from sae_lens_c2r.offline.minilm import CONTEXT_SIZE, model_folder
 from sae_lens_c2r.releases.model import ReleaseError
 from sae_lens_c2r.saes.probe import agree, contributions, trained_contributions
 from sae_lens_c2r.saes.saelens_alone import encode_in_saelens_alone
@@ -75,24 +78,14 @@ def _run(
 ) -> dict[str, Measured]:
     """Do all of it in a folder."""
     tokenizer = AutoTokenizer.from_pretrained(model)
-    console.print("Reading Python's documentation ...")
-    texts = corpus.split(corpus.documents(), held_out_share=HELD_OUT_SHARE, seed=options.seed)
-    rows, held_out_rows = (corpus.token_rows(part, tokenizer) for part in texts)
-    console.print(
-        f"{len(texts[0]):,} documents to train on ({rows.numel():,} tokens), "
-        f"{len(texts[1]):,} held out ({held_out_rows.numel():,} tokens)."
-    )
+    rows, held_out_rows = _rows(tokenizer, options.seed, console)
     console.print(f"Training {PLAIN} and {REGULARIZED}, {options.tokens:,} tokens ...")
     histories = _train(options, rows, folder)
     saes: dict[str, SAE[Any]] = {
         name: SAE.load_from_disk(folder / name, device=options.device) for name in histories
     }
-    reader = TextReader(
-        _dataset(held_out_rows),
-        model=model,
-        n_tokens=held_out_rows.numel(),
-        device=options.device,
-    )
+    n_tokens = len(held_out_rows) * CONTEXT_SIZE
+    reader = TextReader(held_out_rows, model=model, n_tokens=n_tokens, device=options.device)
     text = reader.activations(saes[PLAIN], PLAIN)
     _check_saved(folder, saes, histories, text.activations[:_COMPARED_TOKENS])
     for name in saes:
@@ -104,57 +97,48 @@ def _run(
         name: Measured(inspect_sae(sae, name), reconstruct(sae, text), histories[name])
         for name, sae in saes.items()
     }
-    write_json(folder / "results.json", _results(options, measured))
+    times_fired = measured[PLAIN].held_out.times_fired
     pairs = redundant_pairs_in_context(
-        saes[PLAIN],
-        text,
-        tokenizer,
-        times_fired=measured[PLAIN].held_out.times_fired,
-        most=PAIRS_SHOWN,
+        saes[PLAIN], text, tokenizer, times_fired=times_fired, most=PAIRS_SHOWN
     )
-    html = comparison_html(
-        measured,
-        with_counterparts(pairs, saes[PLAIN], saes[REGULARIZED], text, tokenizer),
-        folder=str(options.out / REGULARIZED),
-        provenance=_provenance(options),
-    )
-    write_text(folder / "report.html", html)
+    replaced = with_counterparts(pairs, saes[PLAIN], saes[REGULARIZED], text, tokenizer)
+    write_json(folder / "results.json", results(measured, options))
+    write_text(folder / "report.html", comparison_html(measured, replaced, options))
     return measured
 
 
-def _train(options: DemoOptions, rows: Tensor, folder: Path) -> dict[str, History]:
-    recording = Recording()
+def _rows(tokenizer: Any, seed: int, console: Console) -> list[Dataset]:
+    """Python's documentation in rows of tokens: to train on, and held out by the document."""
+    console.print("Reading Python's documentation ...")
+    parts = corpus.split(corpus.documents(), held_out_share=HELD_OUT_SHARE, seed=seed)
+    rows = [corpus.token_rows(texts, tokenizer) for texts in parts]
+    console.print(
+        f"{len(parts[0]):,} documents to train on ({rows[0].numel():,} tokens), "
+        f"{len(parts[1]):,} held out ({rows[1].numel():,} tokens)."
+    )
+    return [Dataset.from_dict({"tokens": part.tolist()}) for part in rows]
+
+
+def _train(options: DemoOptions, rows: Dataset, folder: Path) -> dict[str, History]:
+    plan = make_plan(demo_release(options), device=options.device)
+    histories: dict[str, History] = {}
+    watch = partial(record, histories)
     try:
-        train(
-            make_plan(demo_release(options), device=options.device),
-            folder,
-            checkpoint_minutes=0,
-            dataset=_dataset(rows),
-            watch=recording.watch,
-        )
+        train(plan, folder, checkpoint_minutes=0, dataset=rows, watch=watch)
     except ReleaseError as error:
         # The file that has the traceback goes with the folder.
         raise error.__cause__ or error from None
-    return recording.histories
-
-
-def _dataset(rows: Tensor) -> Dataset:
-    return Dataset.from_dict({"tokens": rows.tolist()})
+    return histories
 
 
 def _check_saved(
-    folder: Path,
-    saes: Mapping[str, SAE[Any]],
-    histories: Mapping[str, History],
-    inputs: Tensor,
+    folder: Path, saes: Mapping[str, SAE[Any]], histories: Mapping[str, History], inputs: Tensor
 ) -> None:
     """Raise unless SAELens alone loads what was saved, and encodes as what was trained."""
-    encoded = encode_in_saelens_alone(
-        [({"folder": str(folder / name)}, inputs) for name in saes]
-    )
-    for (name, sae), alone in zip(saes.items(), encoded, strict=True):
+    requests = [({"folder": str(folder / name)}, inputs) for name in saes]
+    for name, alone in zip(saes, encode_in_saelens_alone(requests), strict=True):
         expected = trained_contributions(histories[name].sae, inputs)
-        if not agree(contributions(alone.feature_acts, sae), expected):
+        if not agree(contributions(alone.feature_acts, saes[name]), expected):
             raise UserError(
                 f"{name}, as it was saved, does not encode as the trained one does."
             )
@@ -168,28 +152,6 @@ def _move_into(out: Path, scratch: Path) -> None:
         if old.is_dir():
             shutil.rmtree(old)
         new.replace(old)
-
-
-def _results(options: DemoOptions, measured: Mapping[str, Measured]) -> dict[str, Any]:
-    return {
-        "settings": {**asdict(options), "out": str(options.out)},
-        "versions": _versions(),
-        "held_out": {name: each.metrics() for name, each in measured.items()},
-    }
-
-
-def _provenance(options: DemoOptions) -> str:
-    versions = ", ".join(f"{name} {number}" for name, number in _versions().items())
-    return (
-        f"Made by sae-lens-c2r demo --tokens {options.tokens} --d-sae {options.d_sae} "
-        f"--k {options.k} --c2r-coefficient {options.c2r_coefficient:g} "
-        f"--seed {options.seed}, with {versions}."
-    )
-
-
-def _versions() -> dict[str, str]:
-    packages = package_versions("sae-lens-c2r", "sae-lens", "torch", "transformers")
-    return {"Python": platform.python_version(), **packages}
 
 
 def _say_where_everything_is(out: Path, console: Console) -> None:

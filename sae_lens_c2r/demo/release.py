@@ -11,6 +11,19 @@ _DESCRIPTION = (
     "without C2R, from the same weights on the same tokens. They are what `sae-lens-c2r demo` "
     "trains within minutes, small and briefly trained, to show what C2R changes."
 )
+_RUNNER = {
+    "model_class_name": "AutoModelForCausalLM",
+    "prepend_bos": False,
+    "exclude_special_tokens": [PAD, CLS, SEP],
+    "streaming": False,
+    "train_batch_size_tokens": BATCH_SIZE,
+    "store_batch_size_prompts": 32,
+    "n_batches_in_buffer": 256,
+    "n_batches_for_norm_estimate": 10,
+    "lr": 1e-3,
+    "dead_feature_window": 100,
+    "feature_sampling_window": 200,
+}
 
 
 def demo_release(options: DemoOptions) -> Release:
@@ -37,20 +50,7 @@ def demo_release(options: DemoOptions) -> Release:
             context_size=CONTEXT_SIZE,
             training_tokens=options.tokens,
         ),
-        runner={
-            "model_class_name": "AutoModelForCausalLM",
-            "prepend_bos": False,
-            "exclude_special_tokens": [PAD, CLS, SEP],
-            "streaming": False,
-            "train_batch_size_tokens": BATCH_SIZE,
-            "store_batch_size_prompts": 32,
-            "n_batches_in_buffer": 256,
-            "n_batches_for_norm_estimate": 10,
-            "lr": 1e-3,
-            "dead_feature_window": 100,
-            "feature_sampling_window": 200,
-            "seed": options.seed,
-        },
+        runner={**_RUNNER, "seed": options.seed},
         sae={
             "d_in": 384,
             "d_sae": options.d_sae,

@@ -1,16 +1,24 @@
 """The table and the report show what they are given, and load nothing."""
 
+import json
 import re
 from io import StringIO
+from pathlib import Path
 
 import pytest
 import torch
 from rich.console import Console
 
-from sae_lens_c2r.demo.comparison import HEADINGS, Measured, comparison_html, comparison_table
+from sae_lens_c2r.demo.comparison import (
+    HEADINGS,
+    Measured,
+    comparison_html,
+    comparison_table,
+    results,
+)
 from sae_lens_c2r.demo.counterparts import Counterpart, PairWithCounterparts
 from sae_lens_c2r.demo.curves import History
-from sae_lens_c2r.demo.options import PLAIN, REGULARIZED
+from sae_lens_c2r.demo.options import PLAIN, REGULARIZED, DemoOptions
 from sae_lens_c2r.inspection.behavior import Reconstruction
 from sae_lens_c2r.inspection.contexts import Latent, Pair, TokenInContext
 from sae_lens_c2r.inspection.measures import Inspection
@@ -44,9 +52,7 @@ PAIR = PairWithCounterparts(
 
 
 def render(*pairs: PairWithCounterparts) -> str:
-    return comparison_html(
-        BOTH, list(pairs), folder="out/batchtopk_c2r", provenance="Made by a test."
-    )
+    return comparison_html(BOTH, list(pairs), DemoOptions(Path("out"), seed=7))
 
 
 def printed(width: int = 80) -> str:
@@ -66,6 +72,14 @@ def test_the_numbers_are_those_that_were_measured() -> None:
         "dead_latents": 7,
         "tokens_per_second": 3456.5,
     }
+
+
+def test_the_results_are_of_json_and_say_with_what_they_were_made() -> None:
+    found = json.loads(json.dumps(results(BOTH, DemoOptions(Path("out"), tokens=4096))))
+    assert found["settings"]["tokens"] == 4096
+    assert found["settings"]["out"] == "out"
+    assert found["held_out"][REGULARIZED]["composition"] == 0.225
+    assert found["versions"]["torch"] == torch.__version__
 
 
 def test_a_row_has_a_cell_for_each_heading() -> None:
@@ -97,7 +111,8 @@ def test_the_report_has_the_table_the_pictures_and_the_provenance() -> None:
     assert "<h1>What C2R did to an SAE</h1>" in html
     assert f'<th class="plain">{PLAIN}</th>' in html
     assert f'<th class="regularized">{REGULARIZED}</th>' in html
-    assert "Made by a test." in html
+    assert "sae-lens-c2r demo --tokens 400000 --d-sae 4096 --k 32" in html
+    assert "--c2r-coefficient 5 --seed 7, with Python 3." in html
     assert 'SAE.load_from_disk("out/batchtopk_c2r")' in html.replace("&#34;", '"')
 
 

@@ -9,49 +9,53 @@ from matplotlib.colors import to_hex
 
 from sae_lens_c2r.analysis import composition
 from sae_lens_c2r.demo import curves
-from sae_lens_c2r.demo.curves import RECORD_EVERY, History, Recording, training_curves
+from sae_lens_c2r.demo.curves import RECORD_EVERY, History, record, training_curves
 from sae_lens_c2r.reporting.figures import COLORS
 from tests.architectures.training import BATCH, make_sae, make_trainer, noise
 
 
-def train(steps: int, *, recorded: bool = True) -> tuple[Any, Recording]:
-    recording = Recording()
+def train(steps: int, *, recorded: bool = True) -> tuple[Any, dict[str, History]]:
+    histories: dict[str, History] = {}
     trainer = make_trainer(make_sae("batchtopk_c2r"), steps, noise())
     if recorded:
-        recording.watch("an-sae", trainer)
-    return trainer.fit(), recording
+        record(histories, "an-sae", trainer)
+    return trainer.fit(), histories
 
 
 @pytest.fixture(scope="module")
-def trained() -> tuple[Any, Recording]:
+def trained() -> tuple[Any, dict[str, History]]:
     return train(2 * RECORD_EVERY + 2)
 
 
-def test_a_point_is_added_every_so_many_steps(trained: tuple[Any, Recording]) -> None:
-    history = trained[1].histories["an-sae"]
+def test_a_point_is_added_every_so_many_steps(trained: tuple[Any, dict[str, History]]) -> None:
+    history = trained[1]["an-sae"]
     assert history.steps == [0, RECORD_EVERY, 2 * RECORD_EVERY]
     assert len(history.explained_variance) == len(history.composition) == 3
     assert history.explained_variance[-1] > history.explained_variance[0]
 
 
-def test_the_sae_that_is_kept_is_the_trained_one(trained: tuple[Any, Recording]) -> None:
-    sae, recording = trained
-    assert recording.histories["an-sae"].sae is sae
+def test_the_sae_that_is_kept_is_the_trained_one(
+    trained: tuple[Any, dict[str, History]],
+) -> None:
+    sae, histories = trained
+    assert histories["an-sae"].sae is sae
 
 
-def test_recording_does_not_change_the_training(trained: tuple[Any, Recording]) -> None:
+def test_recording_does_not_change_the_training(
+    trained: tuple[Any, dict[str, History]],
+) -> None:
     sae, _ = train(2 * RECORD_EVERY + 2, recorded=False)
     assert torch.equal(sae.W_dec, trained[0].W_dec)
 
 
-def test_the_speed_leaves_out_the_first_step(trained: tuple[Any, Recording]) -> None:
-    history = trained[1].histories["an-sae"]
+def test_the_speed_leaves_out_the_first_step(trained: tuple[Any, dict[str, History]]) -> None:
+    history = trained[1]["an-sae"]
     assert history.tokens == (2 * RECORD_EVERY + 1) * BATCH
     assert history.tokens_per_second == history.tokens / history.seconds > 0
 
 
 def test_a_training_of_one_step_has_a_speed() -> None:
-    history = train(1)[1].histories["an-sae"]
+    history = train(1)[1]["an-sae"]
     assert history.tokens == BATCH
     assert history.tokens_per_second > 0
 
@@ -68,11 +72,11 @@ def test_a_point_is_the_share_of_the_batchs_variance_that_is_reconstructed() -> 
 
 
 def test_every_sae_has_a_history_of_its_own() -> None:
-    recording = Recording()
+    histories: dict[str, History] = {}
     for name in ("a", "b"):
-        recording.watch(name, make_trainer(make_sae("topk_c2r"), 1, noise()))
-    assert list(recording.histories) == ["a", "b"]
-    assert recording.histories["a"].sae is not recording.histories["b"].sae
+        record(histories, name, make_trainer(make_sae("topk_c2r"), 1, noise()))
+    assert list(histories) == ["a", "b"]
+    assert histories["a"].sae is not histories["b"].sae
 
 
 @pytest.mark.usefixtures("unchecked_types")

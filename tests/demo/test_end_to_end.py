@@ -18,7 +18,7 @@ from sae_lens import SAE, SAETrainer
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.analysis import chance_composition, composition, count_pairs
 from sae_lens_c2r.cli import main
-from sae_lens_c2r.demo.curves import History, Recording
+from sae_lens_c2r.demo.curves import History
 from sae_lens_c2r.demo.end_to_end import _check_saved, _move_into, run_demo
 from sae_lens_c2r.demo.options import DemoOptions
 from sae_lens_c2r.demo.quiet import quiet_libraries
@@ -177,7 +177,7 @@ def test_an_interruption_in_training_leaves_the_earlier_results(
 def test_a_signal_while_training_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def watch(_self: Recording, _sae_id: str, trainer: SAETrainer) -> None:
+    def record(_histories: dict, _sae_id: str, trainer: SAETrainer) -> None:
         step = trainer.step
 
         def signalled_step(batch: object) -> object:
@@ -186,7 +186,7 @@ def test_a_signal_while_training_leaves_nothing_behind(
 
         trainer.step = signalled_step
 
-    monkeypatch.setattr(Recording, "watch", watch)
+    monkeypatch.setattr("sae_lens_c2r.demo.end_to_end.record", record)
     assert run(*SMALL, "--out", str(tmp_path / "parent" / "out")) == 130
     assert "Interrupted; nothing was written." in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
@@ -196,14 +196,14 @@ def test_a_signal_while_training_leaves_nothing_behind(
 def test_what_sae_lens_raises_has_its_traceback_and_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def watch(*_: object) -> None:
+    def record(*_: object) -> None:
         raise RuntimeError("SAELens is at a loss")
 
-    monkeypatch.setattr(Recording, "watch", watch)
+    monkeypatch.setattr("sae_lens_c2r.demo.end_to_end.record", record)
     options = DemoOptions(tmp_path / "out", tokens=20480, d_sae=128, k=8)
     with pytest.raises(RuntimeError, match="SAELens is at a loss") as raised:
         run_demo(options, Console(file=StringIO()))
-    assert "watch" in [entry.name for entry in raised.traceback]
+    assert "record" in [entry.name for entry in raised.traceback]
     assert list(tmp_path.iterdir()) == []
 
 
