@@ -131,10 +131,9 @@ def collect_minilm_activations() -> None:
     from sae_lens.load_model import load_model
     from transformers import AutoTokenizer
 
-    from sae_lens_c2r.demo.evaluation import held_out_activations
-    from sae_lens_c2r.demo.settings import HOOK_NAME
+    from sae_lens_c2r.demo.release import HOOK_NAME
     from sae_lens_c2r.offline import corpus
-    from sae_lens_c2r.offline.minilm import model_folder
+    from sae_lens_c2r.offline.minilm import CLS, PAD, SEP, model_folder
 
     if ACTIVATIONS.exists():
         return
@@ -142,10 +141,18 @@ def collect_minilm_activations() -> None:
     model = load_model("AutoModelForCausalLM", folder, device="cpu", hook_names=[HOOK_NAME])
     tokenizer = AutoTokenizer.from_pretrained(folder)
     texts = corpus.split(corpus.documents(), held_out_share=0.1, seed=0)
-    activations = tuple(
-        held_out_activations(model, corpus.token_rows(part, tokenizer)).activations
-        for part in texts
-    )
+
+    @torch.no_grad()
+    def activations_of(rows: Tensor) -> Tensor:
+        """At the demo's hook, without those of special tokens."""
+        batches = []
+        for batch in rows.split(32):
+            # Naming a layer to stop at has SAELens's wrapper stop at the hook.
+            _, cache = model.run_with_cache(batch, names_filter=[HOOK_NAME], stop_at_layer=-1)
+            batches.append(cache[HOOK_NAME][~torch.isin(batch, torch.tensor([PAD, CLS, SEP]))])
+        return torch.cat(batches)
+
+    activations = [activations_of(corpus.token_rows(part, tokenizer)) for part in texts]
     ACTIVATIONS.parent.mkdir(parents=True, exist_ok=True)
     torch.save((activations[0][:MINILM_TRAINING_TOKENS].clone(), activations[1]), ACTIVATIONS)
 

@@ -25,24 +25,24 @@ def demo(
 ) -> None:
     """Train BatchTopK with and without C2R on a real transformer, offline, and compare them."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    console = console_while_loading()
-    from sae_lens_c2r.demo.settings import DemoSettings
-
-    try:
-        settings = DemoSettings(
-            out=out,
-            tokens=tokens,
-            d_sae=d_sae,
-            k=k,
-            c2r_coefficient=c2r_coefficient,
-            seed=seed,
-            device=usable_device(device),
-            overwrite=overwrite,
-        )
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
     with error_boundary("Interrupted; nothing was written."):
-        settings.check_out()
-        from sae_lens_c2r.demo.run import run_demo
+        console = console_while_loading()
+        from sae_lens_c2r.demo.options import DemoOptions
 
-        run_demo(settings, console)
+        try:
+            options = DemoOptions(
+                out=out,
+                tokens=tokens,
+                d_sae=d_sae,
+                k=k,
+                c2r_coefficient=c2r_coefficient,
+                seed=seed,
+                device=usable_device(device),
+                overwrite=overwrite,
+            )
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from error
+        options.check_out()
+        from sae_lens_c2r.demo.end_to_end import run_demo
+
+        run_demo(options, console)

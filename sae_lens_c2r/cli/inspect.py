@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.writing import write_text
 from sae_lens_c2r.cli._console import console_while_loading, say
 from sae_lens_c2r.cli._errors import error_boundary
 from sae_lens_c2r.cli._options import (
@@ -38,29 +40,39 @@ def inspect(
 ) -> None:
     """Measure any SAELens SAEs, and write a report to look at."""
     with error_boundary("Interrupted.") as problems:
+        _check_place("out", out, overwrite=overwrite)
+        if figure is not None:
+            _check_place("figure", figure, overwrite=overwrite)
         console = console_while_loading()
-        from sae_lens_c2r.inspection.report import picture, report_html, terminal_tables
-        from sae_lens_c2r.inspection.run import check_free
-        from sae_lens_c2r.inspection.run import inspect as inspect_all
-        from sae_lens_c2r.inspection.text import reader_of
+        from sae_lens_c2r.inspection.findings import inspect as inspect_all
+        from sae_lens_c2r.inspection.plots import cosine_distributions
+        from sae_lens_c2r.inspection.reader import reader_of
+        from sae_lens_c2r.inspection.report import report_html, terminal_tables
         from sae_lens_c2r.saes.sources import find_sources
 
         device = usable_device(device)
-        for path in (out, figure):
-            if path is not None:
-                check_free(path, overwrite=overwrite)
         sources = find_sources(saes, on_error=problems.append)
-        reader = text and reader_of(text, model=model, n_tokens=tokens, device=device)
         found = inspect_all(
             sources,
             device=device,
             on_error=problems.append,
-            reader=reader or None,
+            reader=reader_of(text, model=model, n_tokens=tokens, device=device)
+            if text
+            else None,
             tell=partial(say, console),
         )
         if found:
             console.print(*terminal_tables(found), sep="\n")
-            out.write_text(report_html(found), encoding="utf-8")
+            write_text(out, report_html(found))
             say(console, f"Report: {out}")
         if found and figure is not None:
-            figure.write_text(picture(found) + "\n", encoding="utf-8")
+            picture = cosine_distributions([each.inspection for each in found])
+            write_text(figure, f"{picture}\n")
+
+
+def _check_place(name: str, path: Path, *, overwrite: bool) -> None:
+    """Raise, before any work is done, unless a file may be written."""
+    if path.is_dir() or not path.parent.is_dir():
+        raise UserError(f"`{name}` should be a file in a folder that exists. Found {path}.")
+    if path.exists() and not overwrite:
+        raise UserError(f"`{name}` should not exist, or `--overwrite` be given. Found {path}.")

@@ -12,16 +12,15 @@ registry = typer.Typer(help="The releases that come with this package.")
 @registry.command("list")
 def list_releases() -> None:
     """List the releases."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
     from sae_lens_c2r.releases.files import shipped_releases
+    from sae_lens_c2r.reporting.tables import terminal_table
 
-    table = Table("release", "SAEs", "status", box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("repository", overflow="fold")
-    for release in shipped_releases():
-        table.add_row(release.name, str(len(release.saes())), release.status, release.repo_id)
-    Console().print(table)
+    headings = ["release", "SAEs", "status", "repository"]
+    rows = [
+        [release.name, str(len(release.saes())), release.status, release.repo_id]
+        for release in shipped_releases()
+    ]
+    Console().print(terminal_table(headings, rows, text=(0, 2, 3), broken=(3,)))
 
 
 @registry.command("show")

@@ -81,11 +81,10 @@ def upload(
 
 def _show(proposal: "Proposal", console: Console, *, public: bool) -> None:
     """What would be sent, what was left out, and what would change in the card."""
-    from rich.box import SIMPLE_HEAD
     from rich.syntax import Syntax
-    from rich.table import Table
 
     from sae_lens_c2r.hub.card.tables import printable
+    from sae_lens_c2r.reporting.tables import terminal_table
 
     plan = proposal.plan
     visible = public if plan.private is None else not plan.private
@@ -97,14 +96,12 @@ def _show(proposal: "Proposal", console: Console, *, public: bool) -> None:
     if not plan.files:
         console.print(f"All {plan.unchanged} files are there already.")
         return
-    table = Table("file", "", box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("bytes", justify="right")
-    table.add_column("SHA-256")
+    rows = []
     for file in plan.files:
-        is_replaced = file.path_in_repo in plan.replaced
-        what = "replaced" if is_replaced else "new"
-        table.add_row(file.path_in_repo, what, f"{file.size:,}", file.sha256[:16])
-    console.print(table)
+        what = "replaced" if file.path_in_repo in plan.replaced else "new"
+        rows.append([file.path_in_repo, what, f"{file.size:,}", file.sha256[:16]])
+    headings = ["file", "", "bytes", "SHA-256"]
+    console.print(terminal_table(headings, rows, text=(0, 1, 3)))
     console.print(f"{plan.size / 1e6:,.1f} MB; {plan.unchanged} files are there already.")
     for sae_id, keys in proposal.removed.items():
         left_out = ", ".join(map(repr, keys))

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 
-from rich.box import SIMPLE_HEAD
-from rich.markup import escape
 from rich.table import Table
 
 from sae_lens_c2r.evaluation.catalog import COLUMNS, Column
 from sae_lens_c2r.evaluation.gathered import Gathered
+from sae_lens_c2r.reporting import tables
 
 NOTE = (
     "Composition: mean, over the latents, of the highest cosine with another latent's decoder "
@@ -45,20 +44,9 @@ def terminal_table(gathered: Gathered) -> Table:
     Returns:
         A renderable.
     """
-    table = Table(
-        caption=NOTE,
-        caption_justify="left",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )
-    table.add_column("SAE", overflow="fold")
-    for column in COLUMNS:
-        heading = f"{column.heading}\n{_arrow(column)}"
-        table.add_column(heading, justify="right", no_wrap=True)
-    for name, cells in rows(gathered):
-        table.add_row(escape(name), *cells)
-    return table
+    headings = ["SAE", *(f"{column.heading}\n{_arrow(column)}" for column in COLUMNS)]
+    cells = ([name, *cells] for name, cells in rows(gathered))
+    return tables.terminal_table(headings, cells, note=NOTE)
 
 
 def markdown_table(gathered: Gathered) -> str:
@@ -70,14 +58,9 @@ def markdown_table(gathered: Gathered) -> str:
     Returns:
         The table, with the note under it.
     """
-    head = ["SAE", *(f"{column.title} {_arrow(column)}" for column in COLUMNS)]
-    ruler = ["---", *["---:"] * len(COLUMNS)]
-    lines = [
-        head,
-        ruler,
-        *([name.replace("|", "\\|"), *cells] for name, cells in rows(gathered)),
-    ]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + f"\n\n{NOTE}\n"
+    headings = ["SAE", *(f"{column.title} {_arrow(column)}" for column in COLUMNS)]
+    cells = ([name.replace("|", "\\|"), *cells] for name, cells in rows(gathered))
+    return f"{tables.markdown_table(headings, cells)}\n\n{NOTE}\n"
 
 
 def _arrow(column: Column) -> str:

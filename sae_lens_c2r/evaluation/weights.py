@@ -3,13 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from sae_lens_c2r.evaluation.catalog import WEIGHTS
-from sae_lens_c2r.inspection.measures import THRESHOLDS, Inspection
+from sae_lens_c2r.inspection.measures import INTERVALS, THRESHOLDS, Inspection
 
-_BINS = 50
 _COSINES = "max_cosines_from_"
 
 
@@ -24,7 +20,6 @@ def weights_result(inspection: Inspection) -> dict[str, Any]:
         one between two values is under the lower one, `max_cosines_from_0.98`; the lowest
         includes negative cosines.
     """
-    counts = _histogram(inspection.max_cosines)
     return {
         "eval_type_id": WEIGHTS,
         "eval_result_metrics": {
@@ -35,7 +30,10 @@ def weights_result(inspection: Inspection) -> dict[str, Any]:
                 for threshold, pairs in zip(THRESHOLDS, inspection.pairs, strict=True)
             },
             "zero_decoder_rows": inspection.zero_rows,
-            **{f"{_COSINES}{i / _BINS:.2f}": count for i, count in enumerate(counts)},
+            **{
+                f"{_COSINES}{i / INTERVALS:.2f}": count
+                for i, count in enumerate(inspection.cosine_counts)
+            },
         },
     }
 
@@ -49,11 +47,6 @@ def max_cosine_counts(metrics: Mapping[str, float]) -> list[float] | None:
     Returns:
         How many latents are in each of equal intervals from 0 to 1; `None` if it does not say.
     """
-    counts = [metrics.get(f"{_COSINES}{i / _BINS:.2f}") for i in range(_BINS)]
+    counts = [metrics.get(f"{_COSINES}{i / INTERVALS:.2f}") for i in range(INTERVALS)]
     found = [count for count in counts if count is not None]
-    return found if len(found) == _BINS else None
-
-
-def _histogram(max_cosines: Tensor) -> list[int]:
-    counts = torch.histc(max_cosines.float().clamp(0, 1), bins=_BINS, min=0, max=1)
-    return [int(count) for count in counts]
+    return found if len(found) == INTERVALS else None

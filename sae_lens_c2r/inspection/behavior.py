@@ -4,42 +4,83 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from jaxtyping import Float, Int
 from sae_lens import SAE, TrainingSAE
 from sae_lens.evals import ExplainedVarianceCalculator
 from torch import Tensor
 
 from sae_lens_c2r.analysis import AbsorptionPairs, absorption_pairs
+from sae_lens_c2r.inspection.activations import TextActivations, encode
 from sae_lens_c2r.inspection.contexts import Pair, redundant_pairs_in_context
-from sae_lens_c2r.inspection.text import TextActivations, encode
 
 PAIRS_SHOWN = 8
 
 
 @dataclass(frozen=True)
-class Behavior:
-    """What was found of an SAE on text.
+class Reconstruction:
+    """How well an SAE reconstructs a text's activations, and with how many latents.
 
     Args:
         n_tokens: Tokens of the text, without special ones.
         explained_variance: Share of the activations' variance that is reconstructed, as
             SAELens computes it.
-        l0: Latents that fire, on average over the tokens.
-        frequencies: Share of the tokens on which each latent fires.
-        pairs: The most redundant pairs, in context.
-        absorption: What the paper's Eq. (13) compares.
+        times_fired: On how many tokens each latent fires.
     """
 
     n_tokens: int
     explained_variance: float
-    l0: float
-    frequencies: Tensor
-    pairs: list[Pair]
-    absorption: AbsorptionPairs
+    times_fired: Int[Tensor, " d_sae"]
+
+    @property
+    def l0(self) -> float:
+        """Latents that fire, on average over the tokens."""
+        return self.times_fired.sum().item() / self.n_tokens
 
     @property
     def dead(self) -> int:
         """Latents that fire on no token."""
-        return int((self.frequencies == 0).sum())
+        return int((self.times_fired == 0).sum())
+
+    @property
+    def frequencies(self) -> Float[Tensor, " d_sae"]:
+        """Share of the tokens on which each latent fires."""
+        return self.times_fired / self.n_tokens
+
+
+@dataclass(frozen=True)
+class Behavior(Reconstruction):
+    """What was found of an SAE on text.
+
+    Args:
+        pairs: The most redundant pairs, in context.
+        absorption: What the paper's Eq. (13) compares.
+    """
+
+    pairs: list[Pair]
+    absorption: AbsorptionPairs
+
+
+@torch.no_grad()
+def reconstruct(sae: SAE[Any] | TrainingSAE[Any], text: TextActivations) -> Reconstruction:
+    """Measure how an SAE reconstructs the activations on a text.
+
+    Args:
+        sae: The SAE.
+        text: What its model does on the text.
+
+    Returns:
+        What was measured.
+    """
+    explained_variance = ExplainedVarianceCalculator()
+    fired = torch.zeros(sae.cfg.d_sae, dtype=torch.long, device=sae.device)
+    for inputs, acts in encode(sae, text):
+        explained_variance.add_batch(sae.decode(acts), inputs)
+        fired += (acts != 0).sum(dim=0)
+    return Reconstruction(
+        n_tokens=len(text.activations),
+        explained_variance=explained_variance.compute(),
+        times_fired=fired.cpu(),
+    )
 
 
 @torch.no_grad()
@@ -56,17 +97,11 @@ def observe(
     Returns:
         What was found.
     """
-    explained_variance = ExplainedVarianceCalculator()
-    fired = torch.zeros(sae.cfg.d_sae, device=sae.device)
-    for inputs, acts in encode(sae, text):
-        explained_variance.add_batch(sae.decode(acts), inputs)
-        fired += (acts != 0).sum(dim=0)
-    n_tokens = len(text.activations)
+    found = reconstruct(sae, text)
     return Behavior(
-        n_tokens=n_tokens,
-        explained_variance=explained_variance.compute(),
-        l0=fired.sum().item() / n_tokens,
-        frequencies=fired.cpu() / n_tokens,
-        pairs=redundant_pairs_in_context(sae, text, tokenizer, most=PAIRS_SHOWN),
+        **vars(found),
+        pairs=redundant_pairs_in_context(
+            sae, text, tokenizer, times_fired=found.times_fired, most=PAIRS_SHOWN
+        ),
         absorption=absorption_pairs(sae.W_dec, (acts for _, acts in encode(sae, text))),
     )

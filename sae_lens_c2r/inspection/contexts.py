@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from sae_lens import SAE, TrainingSAE
 from torch import Tensor
 
-from sae_lens_c2r.inspection.text import TextActivations, encode, times_fired
+from sae_lens_c2r.inspection.activations import TextActivations, encode
 from sae_lens_c2r.penalties import nearest_neighbors
 from sae_lens_c2r.penalties.cosines import pair_cosines
 from sae_lens_c2r.penalties.precision import unit_rows
@@ -48,7 +48,12 @@ class Pair:
 
 @torch.no_grad()
 def redundant_pairs_in_context(
-    sae: SAE[Any] | TrainingSAE[Any], text: TextActivations, tokenizer: Any, *, most: int
+    sae: SAE[Any] | TrainingSAE[Any],
+    text: TextActivations,
+    tokenizer: Any,
+    *,
+    times_fired: Int[Tensor, " d_sae"],
+    most: int,
 ) -> list[Pair]:
     """The most alike pairs of an SAE, with the tokens on which they fire.
 
@@ -56,12 +61,13 @@ def redundant_pairs_in_context(
         sae: The SAE.
         text: What its model does on a text.
         tokenizer: The model's tokenizer.
+        times_fired: On how many tokens of it each latent fires.
         most: Pairs at most.
 
     Returns:
         Pairs by falling cosine: no latent in two of them, none that hardly fires.
     """
-    pairs = most_alike(sae, text, most)
+    pairs = most_alike(sae.W_dec, times_fired, most)
     columns = Columns(sae, text, tokenizer, pairs.flatten())
     unit = unit_rows(sae.W_dec)
     return [
@@ -75,21 +81,21 @@ def redundant_pairs_in_context(
 
 
 def most_alike(
-    sae: SAE[Any] | TrainingSAE[Any], text: TextActivations, most: int
+    W_dec: Float[Tensor, "d_sae d_in"], times_fired: Int[Tensor, " d_sae"], most: int
 ) -> Int[Tensor, "pairs 2"]:
-    """The most alike pairs that fire, no latent in two of them.
+    """The most alike pairs of latents that fire, no latent in two of them.
 
     Args:
-        sae: The SAE.
-        text: What its model does on a text.
+        W_dec: The decoder.
+        times_fired: On how many tokens each latent fires.
         most: Pairs at most.
 
     Returns:
         Indices of their latents.
     """
-    alive = times_fired(sae, text) >= _TOP_TOKENS
-    neighbors = nearest_neighbors(sae.W_dec, chunk_size=None)
-    cosines = pair_cosines(sae.W_dec, neighbors)
+    alive = times_fired >= _TOP_TOKENS
+    neighbors = nearest_neighbors(W_dec, chunk_size=None)
+    cosines = pair_cosines(W_dec, neighbors)
     shown: list[list[int]] = []
     seen: set[int] = set()
     for latent in cosines.argsort(descending=True).tolist():
@@ -126,14 +132,14 @@ class Columns:
 
     def times_fired_together(self, left: int, right: int) -> int:
         """On how many tokens the latents of two columns both fire."""
-        return int(((self.acts[:, left] > 0) & (self.acts[:, right] > 0)).sum())
+        return int(((self.acts[:, left] != 0) & (self.acts[:, right] != 0)).sum())
 
     def latent(self, column: int) -> Latent:
         """The latent of a column, with the tokens of its highest activations."""
         acts = self.acts[:, column]
         return Latent(
             index=self.latents[column],
-            times_fired=int((acts > 0).sum()),
+            times_fired=int((acts != 0).sum()),
             top_tokens=[
                 self._in_context(token, acts[token].item()) for token in self._top(acts)
             ],
@@ -141,7 +147,7 @@ class Columns:
 
     def _top(self, acts: Float[Tensor, " tokens"]) -> list[int]:
         """The tokens of the highest activations, one of each row: a text may repeat itself."""
-        tokens = acts.argsort(descending=True)[: int((acts > 0).sum())].tolist()
+        tokens = acts.abs().argsort(descending=True)[: int((acts != 0).sum())].tolist()
         first_of_row: dict[int, int] = {}
         for token in tokens:
             first_of_row.setdefault(int(self.text.places[token, 0]), token)

@@ -10,6 +10,7 @@ from torch import Tensor
 from sae_lens_c2r.analysis import chance_composition, count_pairs, max_cosines
 
 THRESHOLDS = (0.9, 0.7)
+INTERVALS = 50  # of a distribution of maximum cosine
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,12 @@ class Inspection:
     pairs: list[int]
     decoder_norms: Tensor
     metadata: dict[str, Any]
+
+    @property
+    def cosine_counts(self) -> list[int]:
+        """Latents by their highest cosine: in equal intervals from 0 to 1, the rest below."""
+        cosines = self.max_cosines.float().clamp(0, 1)
+        return [int(count) for count in torch.histc(cosines, bins=INTERVALS, min=0, max=1)]
 
     @property
     def zero_rows(self) -> int:

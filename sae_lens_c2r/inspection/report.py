@@ -1,16 +1,20 @@
-"""What was found of SAEs, as a table in the terminal and as a self-contained `report.html`."""
+"""What was found of SAEs, as tables in the terminal and as a self-contained `report.html`."""
 
-from importlib.metadata import version
+from collections.abc import Sequence
 
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from sae_lens_c2r._support.versions import package_versions
 from sae_lens_c2r.inspection.behavior import Behavior
-from sae_lens_c2r.inspection.figures import consolidation, firing_frequencies
-from sae_lens_c2r.inspection.measures import THRESHOLDS
-from sae_lens_c2r.inspection.run import Finding
-from sae_lens_c2r.reporting.figures import max_cosine_histogram
+from sae_lens_c2r.inspection.findings import Finding
+from sae_lens_c2r.inspection.measures import THRESHOLDS, Inspection
+from sae_lens_c2r.inspection.plots import (
+    consolidation,
+    cosine_distributions,
+    firing_frequencies,
+)
 from sae_lens_c2r.reporting.html import render
+from sae_lens_c2r.reporting.tables import terminal_table
 
 HEADINGS = [
     "form",
@@ -25,9 +29,6 @@ NOTE = (
     "row. Chance level: what that is for random directions; below it, lower is not better. "
     "Pairs: of latents with a cosine above the number."
 )
-METADATA = ("model_name", "hook_name", "dataset_path", "context_size", "l0")
-
-
 HEADINGS_ON_TEXT = [
     "explained\nvariance",
     "L0",
@@ -41,11 +42,11 @@ NOTE_ON_TEXT = (
     "more specific one that fires in its place. Eq. (13): the share of them for which the "
     "penalty works against that; A / B: the energies that it depends on."
 )
+METADATA = ("model_name", "hook_name", "dataset_path", "context_size", "l0")
 
 
-def cells_of_weights(finding: Finding) -> list[str]:
-    """A row of the first table, without its name."""
-    inspection = finding.inspection
+def cells_of_weights(inspection: Inspection) -> list[str]:
+    """The cells of an SAE in the table of weights, beside its name."""
     return [
         inspection.architecture,
         f"{inspection.d_sae:,}",
@@ -57,7 +58,7 @@ def cells_of_weights(finding: Finding) -> list[str]:
 
 
 def cells_on_text(behavior: Behavior) -> list[str]:
-    """A row of the second table, without its name."""
+    """The cells of an SAE in the table of what it does on text, beside its name."""
     pairs = behavior.absorption
     share = f"{pairs.satisfied.double().mean().item():.3f}" if len(pairs) else "-"
     ratio = f"{(pairs.A / pairs.B).median().item():.2f}" if len(pairs) else "-"
@@ -71,7 +72,7 @@ def cells_on_text(behavior: Behavior) -> list[str]:
     ]
 
 
-def terminal_tables(findings: list[Finding]) -> list[Table]:
+def terminal_tables(findings: Sequence[Finding]) -> list[Table]:
     """The tables for `rich` to print: of the weights and, if there is a text, on that.
 
     Args:
@@ -80,65 +81,16 @@ def terminal_tables(findings: list[Finding]) -> list[Table]:
     Returns:
         Renderables.
     """
-    weights = [(each.inspection.name, cells_of_weights(each)) for each in findings]
-    tables = [_table(HEADINGS, weights, NOTE)]
-    on_text = rows_on_text(findings)
-    if on_text:
-        tables.append(_table(HEADINGS_ON_TEXT, on_text, NOTE_ON_TEXT))
+    weights = [[each.name, *cells_of_weights(each)] for each in _inspections(findings)]
+    tables = [terminal_table(["SAE", *HEADINGS], weights, text=(0, 1), note=NOTE)]
+    behaviors = _behaviors(findings)
+    if behaviors:
+        on_text = [[name, *cells_on_text(each)] for name, each in behaviors.items()]
+        tables.append(terminal_table(["SAE", *HEADINGS_ON_TEXT], on_text, note=NOTE_ON_TEXT))
     return tables
 
 
-def rows_on_text(findings: list[Finding]) -> list[tuple[str, list[str]]]:
-    """The rows of the second table.
-
-    Args:
-        findings: What was found of each SAE.
-
-    Returns:
-        Names and cells.
-    """
-    return [
-        (each.inspection.name, cells_on_text(each.behavior))
-        for each in findings
-        if each.behavior
-    ]
-
-
-def _table(headings: list[str], rows: list[tuple[str, list[str]]], note: str) -> Table:
-    table = Table(
-        caption=note,
-        caption_justify="left",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),  # fits a terminal of 80 columns
-    )
-    table.add_column("SAE", overflow="fold")
-    for heading in headings:
-        table.add_column(
-            heading, justify="left" if heading == "form" else "right", no_wrap=True
-        )
-    for name, cells in rows:
-        table.add_row(name, *cells)
-    return table
-
-
-def picture(findings: list[Finding]) -> str:
-    """The distributions of maximum cosine, as an SVG element.
-
-    Args:
-        findings: What was found of each SAE.
-
-    Returns:
-        The element.
-    """
-    inspections = [finding.inspection for finding in findings]
-    return max_cosine_histogram(
-        {each.name: each.max_cosines for each in inspections},
-        [each.chance_composition for each in inspections],
-    )
-
-
-def report_html(findings: list[Finding]) -> str:
+def report_html(findings: Sequence[Finding]) -> str:
     """Render the report. It loads nothing from anywhere.
 
     Args:
@@ -147,20 +99,30 @@ def report_html(findings: list[Finding]) -> str:
     Returns:
         An HTML document.
     """
-    behaviors = {each.inspection.name: each.behavior for each in findings if each.behavior}
-    packages = ("sae-lens-c2r", "sae-lens", "torch")
+    inspections, behaviors = _inspections(findings), _behaviors(findings)
+    versions = package_versions("sae-lens-c2r", "sae-lens", "torch")
     return render(
-        "sae_lens_c2r.inspection",
+        "inspection/report.html",
         headings=HEADINGS,
-        rows=[(each.inspection, cells_of_weights(each)) for each in findings],
-        headings_on_text=HEADINGS_ON_TEXT,
-        rows_on_text=rows_on_text(findings),
+        rows=[(each.name, cells_of_weights(each)) for each in inspections],
         note=NOTE,
+        headings_on_text=HEADINGS_ON_TEXT,
+        rows_on_text=[(name, cells_on_text(each)) for name, each in behaviors.items()],
         note_on_text=NOTE_ON_TEXT,
-        picture=picture(findings),
+        inspections=inspections,
+        picture=cosine_distributions(inspections),
         behaviors=behaviors,
         frequencies=firing_frequencies(behaviors) if behaviors else None,
         consolidation=consolidation(behaviors) if behaviors else None,
         metadata=METADATA,
-        versions=", ".join(f"{package} {version(package)}" for package in packages),
+        versions=", ".join(f"{package} {number}" for package, number in versions.items()),
     )
+
+
+def _inspections(findings: Sequence[Finding]) -> list[Inspection]:
+    return [finding.inspection for finding in findings]
+
+
+def _behaviors(findings: Sequence[Finding]) -> dict[str, Behavior]:
+    """What was found on text, by the names of the SAEs of which there is such."""
+    return {each.inspection.name: each.behavior for each in findings if each.behavior}

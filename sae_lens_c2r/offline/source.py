@@ -9,8 +9,11 @@ OFFLINE_DATASET = corpus.NAME
 OFFLINE_MODEL = HUB_ID
 
 
-def offline_source() -> tuple[str, Dataset]:
+def offline_source(text: Dataset | None = None) -> tuple[str, Dataset]:
     """all-MiniLM-L6-v2 and Python's documentation.
+
+    Args:
+        text: Rows of tokens, such as a part of the documentation, to use in its place.
 
     Returns:
         The model's folder, and the text in rows of tokens.
@@ -21,5 +24,7 @@ def offline_source() -> tuple[str, Dataset]:
     from transformers import AutoTokenizer
 
     folder = str(model_folder())
+    if text is not None:
+        return folder, text
     rows = corpus.token_rows(corpus.documents(), AutoTokenizer.from_pretrained(folder))
     return folder, Dataset.from_dict({"tokens": rows.tolist()})

@@ -1,55 +1,71 @@
-"""Pictures that several reports share, as SVG."""
+"""Pictures that several reports share, as SVG or as PNG."""
 
-from collections.abc import Mapping, Sequence
-from io import StringIO
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any
 
 import matplotlib as mpl
-from jaxtyping import Float
 from matplotlib.figure import Figure
-from torch import Tensor
 
 COLORS = ("#d95f02", "#1b7a9e", "#7570b3", "#66a61e", "#e7298a", "#a6761d", "#666666")
 _FILLED_AT_MOST = 3  # more distributions over each other are easier to read as lines
+_DPI = 160  # of a PNG
 
 
-def max_cosine_histogram(
-    max_cosines: Mapping[str, Float[Tensor, " d_sae"]],
-    chance_levels: Sequence[float],
-    *,
-    colors: Mapping[str, str] | None = None,
-) -> str:
+@dataclass(frozen=True)
+class Distribution:
+    """How the latents of an SAE are spread over equal intervals from 0 to 1.
+
+    Args:
+        label: In the legend; `None` for none.
+        color: Of its line or area.
+        counts: Latents in each interval.
+    """
+
+    label: str | None
+    color: str
+    counts: Sequence[float]
+
+
+def color_of(number: int) -> str:
+    """The color of the SAE of a number: after the last one comes the first again."""
+    return COLORS[number % len(COLORS)]
+
+
+def max_cosine_figure(
+    distributions: Sequence[Distribution], chance_levels: Iterable[float]
+) -> Figure:
     """The distributions of maximum cosine over each other, as shares of their latents.
 
     Args:
-        max_cosines: For each SAE, every latent's highest cosine with another.
+        distributions: Of every latent's highest cosine with another, for each SAE.
         chance_levels: About what random directions would have, at each of the SAEs' sizes.
-        colors: The SAEs' colors, if not one after the other of `COLORS`.
 
     Returns:
-        An SVG element.
+        The figure.
     """
     figure = Figure(figsize=(7.2, 3.0), layout="constrained")
     axes = figure.subplots()
-    filled = len(max_cosines) <= _FILLED_AT_MOST
-    for number, (name, cosines) in enumerate(max_cosines.items()):
-        axes.hist(
-            cosines.cpu().numpy(),
-            bins=80,
-            range=(0, 1),
-            weights=[1 / len(cosines)] * len(cosines),
-            histtype="stepfilled" if filled else "step",
+    filled = len(distributions) <= _FILLED_AT_MOST
+    for each in distributions:
+        n_intervals, n_latents = len(each.counts), sum(each.counts)
+        axes.stairs(
+            [count / n_latents for count in each.counts],
+            [number / n_intervals for number in range(n_intervals + 1)],
+            color=each.color,
+            label=each.label,
+            fill=filled,
             alpha=0.6 if filled else 1.0,
-            color=colors[name] if colors else COLORS[number % len(COLORS)],
-            label=name,
         )
     for number, level in enumerate(sorted(set(chance_levels))):
-        label = None if number else "chance level"
+        label = None if number else "random directions"
         axes.axvline(level, color="#444", linestyle="--", linewidth=1, label=label)
     axes.set(
         xlim=(0, 1), xlabel="cosine with the nearest other latent", ylabel="share of latents"
     )
     axes.legend(frameon=False)
-    return svg(figure)
+    return figure
 
 
 def svg(figure: Figure) -> str:
@@ -61,10 +77,26 @@ def svg(figure: Figure) -> str:
     Returns:
         The element, to stand in HTML or in a file of its own.
     """
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "sae-lens-c2r"}):
+        document = _saved(figure, format="svg", metadata={"Date": None}).decode()
+    return document[document.index("<svg") :]
+
+
+def png(figure: Figure) -> bytes:
+    """A figure as a PNG file: the same numbers make the same bytes.
+
+    Args:
+        figure: The figure.
+
+    Returns:
+        The content of the file.
+    """
+    return _saved(figure, format="png", dpi=_DPI, metadata={"Software": None})
+
+
+def _saved(figure: Figure, **options: Any) -> bytes:
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
-    buffer = StringIO()
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "sae-lens-c2r"}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-    document = buffer.getvalue()
-    return document[document.index("<svg") :]
+    buffer = BytesIO()
+    figure.savefig(buffer, **options)
+    return buffer.getvalue()

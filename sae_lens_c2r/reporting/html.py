@@ -1,24 +1,32 @@
-"""What the reports share: a look, and a way to render them."""
+"""What the reports share: a look, parts, and a way to render them."""
 
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from sae_lens_c2r.reporting.figures import COLORS
 
 
-def render(package: str, **values: Any) -> str:
-    """Render the `report.html` of a package. What comes of it loads nothing from anywhere.
+def render(template: str, **values: Any) -> str:
+    """Render a report that extends `reporting/base.html`: it loads nothing from anywhere.
 
     Args:
-        package: The package that the template lies in.
+        template: Where it lies in this package, such as `inspection/report.html`.
         values: What the template asks for.
 
     Returns:
         An HTML document.
     """
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    source = files(package).joinpath("report.html").read_text(encoding="utf-8")
-    style = files("sae_lens_c2r.reporting").joinpath("report.css").read_text(encoding="utf-8")
-    return environment.from_string(source).render(style=style, colors=COLORS, **values)
+    environment = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        loader=FunctionLoader(_read),
+    )
+    style = _read("reporting/report.css")
+    return environment.get_template(template).render(style=style, colors=COLORS, **values)
+
+
+def _read(name: str) -> str:
+    return files("sae_lens_c2r").joinpath(name).read_text(encoding="utf-8")

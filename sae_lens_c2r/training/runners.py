@@ -162,8 +162,7 @@ def train_together(
         evaluation = result.final_eval.to_dict() if result.final_eval else None
         return {sae_id: result.sae}, evaluation
     if source.dataset == OFFLINE_DATASET:
-        config.model_name, whole = offline_source()
-        dataset = dataset or whole
+        config.model_name, dataset = offline_source(dataset)
     runner = LanguageModelRunner(config, long_run, override_saes=saes, override_dataset=dataset)
     torch.manual_seed(config.seed)  # SAELens draws the order of the data from torch's state
     trained = runner.run()

@@ -1,9 +1,9 @@
 """A plan, to look at before hours of training."""
 
 from rich.console import Console
-from rich.table import Table
 
 from sae_lens_c2r.releases.model import LanguageModel, SyntheticModel
+from sae_lens_c2r.reporting.tables import terminal_table
 from sae_lens_c2r.training.costs import (
     checkpoint_bytes,
     disk_bytes,
@@ -30,23 +30,16 @@ def print_plan(plan: Plan, console: Console) -> None:
             f"{source.context_size:,} tokens",
             markup=False,
         )
-    table = Table()
-    table.add_column("SAE", no_wrap=True)
-    for title in ("d_sae", "weights", "seed"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("options")
+    rows = []
     for sae_id, config in plan.saes.items():
         options = [
             f"{name} {getattr(config, name):g}" for name in SHOWN if hasattr(config, name)
         ]
-        table.add_row(
-            sae_id,
-            f"{config.d_sae:,}",
-            size(weight_bytes(config)),
-            str(plan.seeds[sae_id]),
-            f"{config.architecture()}, {', '.join(options)}",
-        )
-    console.print(table)
+        size_on_disk = size(weight_bytes(config))
+        about = f"{config.architecture()}, {', '.join(options)}"
+        rows.append([sae_id, f"{config.d_sae:,}", size_on_disk, str(plan.seeds[sae_id]), about])
+    headings = ["SAE", "d_sae", "weights", "seed", "options"]
+    console.print(terminal_table(headings, rows, text=(0, 4), broken=(4,)))
     one_by_one = isinstance(source, SyntheticModel)
     console.print(
         f"{len(plan.saes)} SAEs, {'one after the other' if one_by_one else 'all at once'}: "

@@ -28,27 +28,40 @@ def test_composition_is_the_mean_of_the_highest_cosines(case: Case) -> None:
 
 
 @given(case=cases(), above=st.lists(st.floats(-0.95, 0.95), min_size=1, max_size=3))
-def test_every_pair_above_a_threshold_is_counted_once(case: Case, above: list[float]) -> None:
+def test_every_unordered_pair_above_a_threshold_is_counted_once(
+    case: Case, above: list[float]
+) -> None:
     cosines = [
         reference.cosine(case.W_dec[i], case.W_dec[j]).item()
         for i in range(case.d_sae)
         for j in range(i + 1, case.d_sae)
     ]
     for threshold, count in zip(above, count_pairs(case.W_dec, above=above), strict=True):
-        at_least = sum(cosine > threshold + 1e-12 for cosine in cosines)
-        at_most = sum(cosine > threshold - 1e-12 for cosine in cosines)
-        assert at_least <= count <= at_most
-    assert count_pairs(case.W_dec, above=[-1.5, 1.5]) == [len(cosines), 0]
+        surely = sum(cosine > threshold + 1e-12 for cosine in cosines)
+        perhaps = sum(cosine > threshold - 1e-12 for cosine in cosines)
+        assert surely <= count <= perhaps
 
 
-def test_tiles_do_not_change_the_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+@given(case=cases(), above=st.floats(0.05, 0.95))
+def test_pairs_that_are_planted_are_counted(case: Case, above: float) -> None:
+    """A second dictionary of the same directions has each pair of the first four times."""
+    [once] = count_pairs(case.W_dec, above=[above])
+    [twice] = count_pairs(torch.cat([case.W_dec, 2 * case.W_dec]), above=[above])
+    own = int((case.W_dec.norm(dim=1) > 0).sum())  # a row of 0 has no direction
+    assert twice == 4 * once + own
+
+
+@pytest.mark.parametrize("rows_of_a_tile", [1, 7, 99])
+def test_tiles_do_not_change_the_count(
+    rows_of_a_tile: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     W_dec = torch.randn(100, 6, dtype=torch.float64)
-    above = [-1.5, 0.0, 0.5, 0.8, 0.95]
+    above = [-1.0, 0.0, 0.5, 0.8]
     whole = count_pairs(W_dec, above=above)
-    assert whole[0] == 99 * 100 / 2
-    for rows in (1, 7, 99):
-        monkeypatch.setitem(BYTES_PER_TILE, "cpu", rows * len(W_dec) * W_dec.itemsize)
-        assert count_pairs(W_dec, above=above) == whole
+    assert whole[0] == 100 * 99 / 2
+    bytes_of_a_tile = rows_of_a_tile * len(W_dec) * W_dec.itemsize
+    monkeypatch.setitem(BYTES_PER_TILE, "cpu", bytes_of_a_tile)
+    assert count_pairs(W_dec, above=above) == whole
 
 
 @pytest.mark.parametrize(("d_sae", "d_in"), [(4096, 384), (512, 16), (64, 3), (50, 2)])

@@ -107,3 +107,45 @@ def test_an_earlier_report_is_kept(saes: Path, tmp_path: Path) -> None:
     assert out.read_text() == "mine"
     assert run(saes, "--out", out, "--overwrite") == 0
     assert out.read_text() != "mine"
+
+
+@pytest.mark.parametrize("option", ["--out", "--figure"])
+@pytest.mark.parametrize("place", ["a file", "a folder", "in no folder"])
+def test_a_place_that_cannot_be_written_to_is_named_before_the_work(
+    option: str,
+    place: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sae_lens_c2r.saes.sources.find_sources", None)
+    path = tmp_path / "place" if place != "in no folder" else tmp_path / "none" / "place"
+    if place == "a file":
+        path.write_text("mine")
+    elif place == "a folder":
+        path.mkdir()
+    options = ["--out", tmp_path / "report.html", option, path]
+    assert run(tmp_path, *options, *(["--overwrite"] if place == "a folder" else [])) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"`{option[2:]}` should ")
+    assert error.rstrip().endswith(f"Found {path}.")
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_a_report_is_written_whole_or_not_at_all(
+    saes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "report.html"
+    out.write_text("earlier")
+
+    def full(_self: Path, _content: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    assert run(saes, "--out", out, "--overwrite") == 1
+    assert out.read_text() == "earlier"
+
+
+def test_nothing_is_written_where_nothing_is_found(tmp_path: Path) -> None:
+    assert run(tmp_path / "none", "--out", tmp_path / "report.html") == 1
+    assert list(tmp_path.iterdir()) == []

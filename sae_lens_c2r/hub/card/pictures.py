@@ -1,18 +1,16 @@
 """The pictures of a card, of the numbers that its evaluations have."""
 
 from collections.abc import Iterator
-from io import BytesIO
 
 from matplotlib.figure import Figure
 
 from sae_lens_c2r.evaluation.catalog import SAE_LENS, WEIGHTS
 from sae_lens_c2r.evaluation.weights import max_cosine_counts
 from sae_lens_c2r.hub.card.facts import Facts, SAEFacts
-from sae_lens_c2r.reporting.figures import COLORS
+from sae_lens_c2r.reporting.figures import Distribution, color_of, max_cosine_figure, png
 
 _L0, _VARIANCE = "sparsity.l0", "reconstruction_quality.explained_variance"
 _COMPOSITION, _CHANCE = "composition", "chance_composition"
-_DPI = 160
 
 
 def pictures(facts: Facts) -> dict[str, bytes]:
@@ -26,13 +24,12 @@ def pictures(facts: Facts) -> dict[str, bytes]:
         explained variance and composition against L0 where two SAEs or more have them.
     """
     drawn = {"max_cosines.png": _max_cosines(facts), "trade_off.png": _trade_off(facts)}
-    return {name: _png(figure) for name, figure in drawn.items() if figure is not None}
+    return {name: png(figure) for name, figure in drawn.items() if figure is not None}
 
 
 def _max_cosines(facts: Facts) -> Figure | None:
-    figure = Figure(figsize=(7.2, 3.0), layout="constrained")
-    axes = figure.subplots()
     kinds = _colors(facts)
+    distributions: list[Distribution] = []
     labeled: set[str] = set()
     chance = set()
     for sae in facts.saes.values():
@@ -41,27 +38,11 @@ def _max_cosines(facts: Facts) -> Figure | None:
         if weights is None or not counts or not sum(counts):
             continue
         kind = _kind(sae)
-        edges = [i / len(counts) for i in range(len(counts) + 1)]
-        axes.stairs(
-            [count / sum(counts) for count in counts],
-            edges,
-            color=kinds[kind],
-            label=None if kind in labeled else kind,
-            fill=len(facts.saes) <= 3,
-            alpha=0.6 if len(facts.saes) <= 3 else 1.0,
-        )
+        label = None if kind in labeled else kind
+        distributions.append(Distribution(label, kinds[kind], counts))
         labeled.add(kind)
         chance |= {weights.metrics[_CHANCE]} if _CHANCE in weights.metrics else set()
-    if not labeled:
-        return None
-    for number, level in enumerate(sorted(chance)):
-        label = None if number else "random directions"
-        axes.axvline(level, color="#444", linestyle="--", linewidth=1, label=label)
-    axes.set(
-        xlim=(0, 1), xlabel="cosine with the nearest other latent", ylabel="share of latents"
-    )
-    axes.legend(frameon=False)
-    return figure
+    return max_cosine_figure(distributions, chance) if distributions else None
 
 
 def _trade_off(facts: Facts) -> Figure | None:
@@ -99,12 +80,4 @@ def _kind(sae: SAEFacts) -> str:
 
 def _colors(facts: Facts) -> dict[str, str]:
     kinds = sorted({_kind(sae) for sae in facts.saes.values()})
-    return {kind: COLORS[number % len(COLORS)] for number, kind in enumerate(kinds)}
-
-
-def _png(figure: Figure) -> bytes:
-    for axes in figure.axes:
-        axes.spines[["top", "right"]].set_visible(False)
-    buffer = BytesIO()
-    figure.savefig(buffer, format="png", dpi=_DPI, metadata={"Software": None})
-    return buffer.getvalue()
+    return {kind: color_of(number) for number, kind in enumerate(kinds)}

@@ -1,13 +1,14 @@
 """The tables of a card. Every number in them is of an evaluation, by its name and key."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from sae_lens_c2r.evaluation.catalog import COLUMNS, SAE_LENS, WEIGHTS, Column
 from sae_lens_c2r.hub.card.facts import Evaluation, Facts, SAEFacts
 from sae_lens_c2r.releases.model import Release
+from sae_lens_c2r.reporting.tables import markdown_table
 
 _QUALITY, _MODEL = "reconstruction_quality", "model_performance_preservation"
 # What SAELens and SAEBench both measure, by the names that they share.
@@ -87,7 +88,8 @@ def sae_table(facts: Facts) -> str:
         [f"`{sae_id}`", _architecture(sae), _penalties(sae), f"{sae.d_sae:,}", _sparsity(sae)]
         for sae_id, sae in facts.saes.items()
     ]
-    return markdown(["SAE", "architecture", "penalties", "latents", "k"], rows, left=3)
+    headings = ["SAE", "architecture", "penalties", "latents", "k"]
+    return markdown_table(headings, rows, text=range(3))
 
 
 def planned_table(release: Release) -> str:
@@ -110,7 +112,7 @@ def planned_table(release: Release) -> str:
                 text(fields.get("k", "")),
             ]
         )
-    return markdown(["SAE", "architecture", "latents", "k"], rows, left=2)
+    return markdown_table(["SAE", "architecture", "latents", "k"], rows, text=range(2))
 
 
 def measurement_table(facts: Facts) -> str:
@@ -131,22 +133,7 @@ def measurement_table(facts: Facts) -> str:
         [f"`{sae_id}`", *(numbers.get((sae_id, column), "") for column in columns)]
         for sae_id in facts.saes
     ]
-    return markdown(head, rows, left=1)
-
-
-def markdown(head: Sequence[str], rows: Sequence[Sequence[str]], *, left: int) -> str:
-    """A table.
-
-    Args:
-        head: The columns' headings.
-        rows: The cells.
-        left: How many columns are aligned to the left; the others are numbers.
-
-    Returns:
-        It, in Markdown.
-    """
-    ruler = ["---"] * left + ["--:"] * (len(head) - left)
-    return "\n".join(f"| {' | '.join(line)} |" for line in [head, ruler, *rows])
+    return markdown_table(head, rows)
 
 
 def text(value: Any) -> str:

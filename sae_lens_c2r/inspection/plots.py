@@ -1,12 +1,31 @@
-"""Pictures of what SAEs do on text."""
+"""Pictures of what was found of SAEs, as SVG: of their weights, and of what they do on text."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from sae_lens_c2r.inspection.behavior import Behavior
-from sae_lens_c2r.reporting.figures import COLORS, svg
+from sae_lens_c2r.inspection.measures import Inspection
+from sae_lens_c2r.reporting.figures import Distribution, color_of, max_cosine_figure, svg
+
+
+def cosine_distributions(inspections: Sequence[Inspection]) -> str:
+    """How alike the latents are: the distributions of their highest cosines.
+
+    Args:
+        inspections: What was found of the weights of each SAE.
+
+    Returns:
+        An SVG element.
+    """
+    distributions = [
+        Distribution(each.name, color_of(number), each.cosine_counts)
+        for number, each in enumerate(inspections)
+    ]
+    return svg(
+        max_cosine_figure(distributions, [each.chance_composition for each in inspections])
+    )
 
 
 def firing_frequencies(behaviors: Mapping[str, Behavior]) -> str:
@@ -20,14 +39,14 @@ def firing_frequencies(behaviors: Mapping[str, Behavior]) -> str:
     """
     figure = Figure(figsize=(7.2, 2.8), layout="constrained")
     axes = figure.subplots()
-    for (name, behavior), color in zip(behaviors.items(), _colors(behaviors), strict=True):
+    for number, (name, behavior) in enumerate(behaviors.items()):
         fires = behavior.frequencies[behavior.frequencies > 0]
         axes.hist(
             fires.log10().numpy(),
             bins=60,
             range=(-6, 0),
             histtype="step",
-            color=color,
+            color=color_of(number),
             label=name,
         )
     axes.set(xlabel="log10 of the share of tokens", ylabel="latents")
@@ -46,12 +65,22 @@ def consolidation(behaviors: Mapping[str, Behavior]) -> str:
     """
     figure = Figure(figsize=(7.2, 3.2), layout="constrained")
     left, right = figure.subplots(1, 2)
-    for (name, behavior), color in zip(behaviors.items(), _colors(behaviors), strict=True):
+    for number, (name, behavior) in enumerate(behaviors.items()):
         pairs = behavior.absorption
         ratio = np.log((pairs.A / pairs.B).numpy())
-        left.hist(ratio[np.isfinite(ratio)], bins=40, histtype="step", color=color, label=name)
+        left.hist(
+            ratio[np.isfinite(ratio)],
+            bins=40,
+            histtype="step",
+            color=color_of(number),
+            label=name,
+        )
         right.scatter(
-            pairs.thresholds.numpy(), pairs.alpha.numpy(), s=4, alpha=0.5, color=color
+            pairs.thresholds.numpy(),
+            pairs.alpha.numpy(),
+            s=4,
+            alpha=0.5,
+            color=color_of(number),
         )
     right.plot([0, 1], [0, 1], color="#444", linestyle="--", linewidth=1)
     left.set(xlabel="log(A / B)", ylabel="absorption pairs")
@@ -60,7 +89,3 @@ def consolidation(behaviors: Mapping[str, Behavior]) -> str:
     )
     left.legend(frameon=False)
     return svg(figure)
-
-
-def _colors(behaviors: Mapping[str, Behavior]) -> list[str]:
-    return [COLORS[number % len(COLORS)] for number in range(len(behaviors))]

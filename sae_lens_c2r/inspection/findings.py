@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.inspection.behavior import Behavior, observe
 from sae_lens_c2r.inspection.measures import Inspection, inspect_sae
-from sae_lens_c2r.inspection.text import TextReader
+from sae_lens_c2r.inspection.reader import TextReader
 from sae_lens_c2r.saes.sources import Source
 
 
@@ -61,17 +60,3 @@ def inspect(
                 on_error(str(error))
         found.append(Finding(inspection, behavior))
     return found
-
-
-def check_free(path: Path, *, overwrite: bool) -> None:
-    """Raise where a file is to be written that exists.
-
-    Args:
-        path: The file.
-        overwrite: Whether it may.
-
-    Raises:
-        UserError: If it exists and may not.
-    """
-    if path.exists() and not overwrite:
-        raise UserError(f"`out` should not exist, or `--overwrite` be given. Found {path}.")

@@ -1,4 +1,4 @@
-"""What the demo trains, on what, and for how long."""
+"""The options of the demo, checked before any work is done."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,13 +9,11 @@ from sae_lens_c2r._support.checks import check_integer, check_non_negative, mess
 from sae_lens_c2r._support.errors import UserError
 
 PLAIN, REGULARIZED = "batchtopk", "batchtopk_c2r"
-HOOK_NAME = "bert.encoder.layer.3"
-D_IN = 384
 BATCH_SIZE = 2048
 
 
 @dataclass(frozen=True)
-class DemoSettings:
+class DemoOptions:
     """The options of `sae-lens-c2r demo`.
 
     Args:
@@ -59,15 +57,15 @@ class DemoSettings:
             raise ValueError(message("device", should, self.device)) from error
 
     def check_out(self) -> None:
-        """See that `out` may be written to, before any work is done.
+        """See that `out` may be written to.
 
         Raises:
             UserError: If it is not an empty folder and may not be overwritten.
         """
         if self.out.exists() and not self.out.is_dir():
-            raise UserError(f"--out should be a folder. Found a file: {self.out}")
+            raise UserError(f"`out` should be a folder. Found a file: {self.out}")
         if not self.overwrite and self.out.is_dir() and any(self.out.iterdir()):
             raise UserError(
-                f"--out should be empty. Found files in {self.out}; "
+                f"`out` should be empty. Found files in {self.out}; "
                 "choose another folder, or replace the demo's files there with --overwrite."
             )

@@ -1,0 +1,120 @@
+"""Both SAEs side by side: `results.json`, a table, and a self-contained `report.html`."""
+
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.table import Table
+
+from sae_lens_c2r._support.versions import package_versions
+from sae_lens_c2r.demo.counterparts import PairWithCounterparts
+from sae_lens_c2r.demo.curves import History, training_curves
+from sae_lens_c2r.demo.options import PLAIN, REGULARIZED, DemoOptions
+from sae_lens_c2r.demo.release import HOOK_NAME
+from sae_lens_c2r.inspection.behavior import Reconstruction
+from sae_lens_c2r.inspection.measures import Inspection
+from sae_lens_c2r.inspection.plots import cosine_distributions
+from sae_lens_c2r.reporting.html import render
+from sae_lens_c2r.reporting.tables import terminal_table
+
+_COLUMNS = {  # of the table: their headings, and how their numbers are shown
+    "explained_variance": ("explained\nvariance", ".3f"),
+    "l0": ("L0", ".1f"),
+    "composition": ("composition", ".3f"),
+    "pairs_above_0_9": ("pairs\n> 0.9", ","),
+    "pairs_above_0_7": ("pairs\n> 0.7", ","),
+    "dead_latents": ("dead\nlatents", ","),
+    "tokens_per_second": ("tokens/s", ",.0f"),
+}
+HEADINGS = [heading for heading, _ in _COLUMNS.values()]
+_NOTE = (
+    "Composition: mean maximum decoder cosine. Its chance level at this size is {:.3f}; below "
+    "that, lower is not better. Pairs: of latents with a cosine above 0.9 and 0.7. Tokens/s: "
+    "of the SAE's own training steps."
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured of one SAE: its weights, its activations on text, its training."""
+
+    inspection: Inspection
+    held_out: Reconstruction
+    history: History
+
+    def metrics(self) -> dict[str, float]:
+        """The numbers of its line of the table, and the chance level of its composition."""
+        above_0_9, above_0_7 = self.inspection.pairs
+        return {
+            "explained_variance": self.held_out.explained_variance,
+            "l0": self.held_out.l0,
+            "composition": self.inspection.composition,
+            "chance_composition": self.inspection.chance_composition,
+            "pairs_above_0_9": above_0_9,
+            "pairs_above_0_7": above_0_7,
+            "dead_latents": self.held_out.dead,
+            "tokens_per_second": self.history.tokens_per_second,
+        }
+
+    def cells(self) -> list[str]:
+        """The cells of its line of the table, beside its name."""
+        metrics = self.metrics()
+        return [format(metrics[name], shown) for name, (_, shown) in _COLUMNS.items()]
+
+
+def results(measured: Mapping[str, Measured], options: DemoOptions) -> dict[str, Any]:
+    """What `results.json` holds."""
+    return {
+        "settings": {**asdict(options), "out": str(options.out)},
+        "versions": _versions(),
+        "held_out": {name: each.metrics() for name, each in measured.items()},
+    }
+
+
+def comparison_table(measured: Mapping[str, Measured]) -> Table:
+    """The table for `rich` to print."""
+    rows = [[name, *each.cells()] for name, each in measured.items()]
+    title = "Measured on held-out text"
+    return terminal_table(
+        ["SAE", *HEADINGS], rows, broken=(), title=title, note=_note(measured)
+    )
+
+
+def comparison_html(
+    measured: Mapping[str, Measured], pairs: list[PairWithCounterparts], options: DemoOptions
+) -> str:
+    """Render the report. It loads nothing from anywhere.
+
+    Args:
+        measured: What was measured of each SAE.
+        pairs: The redundant pairs to show.
+        options: The demo's.
+
+    Returns:
+        An HTML document.
+    """
+    versions = ", ".join(f"{name} {number}" for name, number in _versions().items())
+    return render(
+        "demo/report.html",
+        headings=HEADINGS,
+        rows=[(name, each.cells()) for name, each in measured.items()],
+        note=_note(measured),
+        picture=cosine_distributions([each.inspection for each in measured.values()]),
+        curves=training_curves({name: each.history for name, each in measured.items()}),
+        pairs=pairs,
+        options=options,
+        versions=versions,
+        hook_name=HOOK_NAME,
+        plain_name=PLAIN,
+        regularized_name=REGULARIZED,
+    )
+
+
+def _note(measured: Mapping[str, Measured]) -> str:
+    return _NOTE.format(next(iter(measured.values())).inspection.chance_composition)
+
+
+def _versions() -> dict[str, str]:
+    packages = package_versions("sae-lens-c2r", "sae-lens", "torch", "transformers")
+    return {"Python": platform.python_version(), **packages}

@@ -1,0 +1,71 @@
+"""An SAE whose latents do what a test says, and a text for it, without a language model."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from sae_lens.saes import StandardSAE, StandardSAEConfig
+from torch import Tensor
+
+from sae_lens_c2r.analysis import AbsorptionPairs
+from sae_lens_c2r.inspection.activations import TextActivations
+from sae_lens_c2r.inspection.behavior import Behavior
+from sae_lens_c2r.inspection.contexts import Latent, Pair, TokenInContext
+from sae_lens_c2r.inspection.measures import Inspection, inspect_sae
+
+
+def planted_sae(W_dec: Tensor, *, like_inputs: bool = True) -> StandardSAE:
+    """An SAE with this decoder. Its latents fire as its inputs do, one for each dimension."""
+    d_sae, d_in = W_dec.shape
+    sae = StandardSAE(StandardSAEConfig(d_in=d_in, d_sae=d_sae))
+    sae.W_dec.data = W_dec.clone()
+    sae.b_dec.data.zero_()
+    sae.b_enc.data.zero_()
+    sae.W_enc.data = torch.eye(d_in, d_sae) if like_inputs else W_dec.T.contiguous()
+    return sae
+
+
+def text_of(acts: Tensor, *, tokens_of_a_row: int = 4) -> TextActivations:
+    """A text with these activations. Token number n is the word n, and 0 is a special one."""
+    n_rows = -(-len(acts) // tokens_of_a_row)
+    numbers = torch.arange(n_rows * tokens_of_a_row)
+    rows = torch.nn.functional.pad((numbers + 1).view(n_rows, -1), (1, 0), value=0)
+    places = torch.stack([numbers // tokens_of_a_row, numbers % tokens_of_a_row + 1], dim=1)
+    return TextActivations(rows, acts, places[: len(acts)])
+
+
+class Words:
+    """A tokenizer whose tokens are their numbers."""
+
+    def decode(self, ids: Tensor, *, skip_special_tokens: bool) -> str:
+        assert skip_special_tokens
+        return " ".join(f"w{number}" for number in ids.tolist() if number != 0)
+
+
+def inspection(name: str = "an-sae", *, d_sae: int = 6) -> Inspection:
+    """What is found of the weights of an SAE with three pairs of latents, one of them alike."""
+    rows = torch.eye(d_sae)
+    rows[1, 0], rows[3, 2], rows[5, 4] = 3.0, 0.5, 0.5
+    return inspect_sae(planted_sae(rows), name)
+
+
+def behavior(
+    times_fired: Sequence[int] = (6, 5, 0, 1), *, n_pairs: int = 3, **changes: Any
+) -> Behavior:
+    """What is found of an SAE on ten tokens."""
+    shown = TokenInContext("the word", "<b>", "before", 1.25)
+    values: dict[str, Any] = {
+        "n_tokens": 10,
+        "explained_variance": 0.8125,
+        "times_fired": torch.tensor(times_fired),
+        "pairs": [Pair(0.93, (Latent(11, 4, [shown]), Latent(12, 3, [])), 2)],
+        "absorption": AbsorptionPairs(
+            parents=torch.arange(n_pairs),
+            children=torch.arange(n_pairs) + n_pairs,
+            cosines=torch.full((n_pairs,), 0.5),
+            A=torch.tensor([1.0, 4.0, 9.0])[:n_pairs].double(),
+            B=torch.tensor([1.0, 1.0, 1.0])[:n_pairs].double(),
+            alpha=torch.tensor([0.6, 0.1, 0.3])[:n_pairs].double(),
+        ),
+    }
+    return Behavior(**{**values, **changes})

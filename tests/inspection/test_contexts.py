@@ -1,0 +1,130 @@
+"""The most redundant pairs, and the tokens on which latents fire most."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from sae_lens_c2r.inspection.contexts import Columns, most_alike, redundant_pairs_in_context
+from tests.inspection.planted import Words, planted_sae, text_of
+
+# Latents 0 and 1 are alike, then 2 and 3; 4 is nearest to 1; 5 is opposite to 3.
+W_DEC = torch.tensor(
+    [
+        [1.0, 0, 0, 0, 0, 0],
+        [0.9, 0.43589, 0, 0, 0, 0],
+        [0, 0, 3.0, 0, 0, 0],
+        [0, 0, 0.6, 0.8, 0, 0],
+        [0, 1.0, 0, 0, 0, 0],
+        [0, 0, 0, -1.0, 0, 0],
+    ]
+)
+ALIVE = torch.full((6,), 100)
+
+
+def dead(*latents: int) -> Tensor:
+    times_fired = ALIVE.clone()
+    times_fired[list(latents)] = 5  # fewer than the tokens that are shown
+    return times_fired
+
+
+def test_pairs_come_by_falling_cosine_and_no_latent_twice() -> None:
+    assert most_alike(W_DEC, ALIVE, most=8).tolist() == [[0, 1], [2, 3]]
+
+
+def test_there_are_at_most_so_many_pairs() -> None:
+    assert most_alike(W_DEC, ALIVE, most=1).tolist() == [[0, 1]]
+    assert most_alike(W_DEC, ALIVE, most=0).shape == (0, 2)
+
+
+def test_a_latent_that_hardly_fires_is_in_no_pair() -> None:
+    assert most_alike(W_DEC, dead(2), most=8).tolist() == [[0, 1]]
+    # Latent 4's nearest is 1, and that 0 hardly fires makes room for them.
+    assert most_alike(W_DEC, dead(0), most=8).tolist() == [[2, 3], [1, 4]]
+
+
+def test_latents_that_are_not_alike_are_no_pair() -> None:
+    assert most_alike(torch.eye(5), ALIVE[:5], most=8).shape == (0, 2)
+    weak = torch.eye(4)
+    weak[1] = torch.tensor([0.29, 1.0, 0, 0])
+    assert most_alike(weak, ALIVE[:4], most=8).shape == (0, 2)
+
+
+def test_a_latent_is_shown_by_its_highest_activations() -> None:
+    acts = torch.zeros(40, 6)
+    acts[[0, 4, 8, 12, 16, 20, 24, 28], 2] = torch.tensor([3.0, 8, 1, 7, 5, 2, 6, 4])
+    columns = Columns(planted_sae(torch.eye(6)), text_of(acts), Words(), torch.tensor([5, 2]))
+    latent = columns.latent(1)
+    assert (latent.index, latent.times_fired) == (2, 8)
+    assert [token.activation for token in latent.top_tokens] == [8, 7, 6, 5, 4, 3]
+    assert [token.token for token in latent.top_tokens][:3] == ["w5", "w13", "w25"]
+    silent = columns.latent(0)
+    assert (silent.index, silent.times_fired, silent.top_tokens) == (5, 0, [])
+
+
+def test_of_each_row_of_a_text_only_one_token_is_shown() -> None:
+    acts = torch.zeros(12, 6)
+    acts[:4, 0] = torch.tensor([1.0, 9, 8, 7])  # one row
+    acts[8, 0] = 2.0
+    columns = Columns(planted_sae(torch.eye(6)), text_of(acts), Words(), torch.tensor([0]))
+    latent = columns.latent(0)
+    assert latent.times_fired == 5
+    assert [(token.token, token.activation) for token in latent.top_tokens] == [
+        ("w2", 9),
+        ("w9", 2),
+    ]
+
+
+def test_a_token_stands_between_the_six_before_and_the_six_after_it() -> None:
+    acts = torch.zeros(20, 6)
+    acts[9, 0] = 1.0
+    text = text_of(acts, tokens_of_a_row=20)
+    columns = Columns(planted_sae(torch.eye(6)), text, Words(), torch.tensor([0]))
+    (token,) = columns.latent(0).top_tokens
+    assert token.before == "w4 w5 w6 w7 w8 w9"
+    assert (token.token, token.after) == ("w10", "w11 w12 w13 w14 w15 w16")
+
+
+@pytest.mark.parametrize(
+    ("position", "before", "after"), [(0, "", "w2 w3 w4"), (3, "w1 w2 w3", "")]
+)
+def test_the_context_ends_where_the_row_does(position: int, before: str, after: str) -> None:
+    acts = torch.zeros(8, 6)
+    acts[position, 0] = 1.0
+    columns = Columns(planted_sae(torch.eye(6)), text_of(acts), Words(), torch.tensor([0]))
+    (token,) = columns.latent(0).top_tokens
+    assert (token.before, token.after) == (before, after)
+
+
+def test_latents_that_fire_negatively_fire() -> None:
+    acts = torch.zeros(12, 2)
+    acts[[0, 4], 0] = torch.tensor([-3.0, 2.0])
+    sae = planted_sae(torch.eye(2))
+    sae.encode = lambda inputs: inputs  # type: ignore[method-assign]
+    latent = Columns(sae, text_of(acts), Words(), torch.tensor([0])).latent(0)
+    assert latent.times_fired == 2
+    assert [token.activation for token in latent.top_tokens] == [-3, 2]
+
+
+def test_the_pairs_of_an_sae_have_their_cosine_and_their_tokens() -> None:
+    acts = torch.zeros(40, 6)
+    acts[:16, 0] = 1.0
+    acts[12:20, 1] = 2.0
+    acts[:, 2:4] = 1.0
+    times_fired = (acts > 0).sum(dim=0)
+    pairs = redundant_pairs_in_context(
+        planted_sae(W_DEC), text_of(acts), Words(), times_fired=times_fired, most=2
+    )
+    assert [pair.cosine for pair in pairs] == pytest.approx([0.9, 0.6], abs=1e-5)
+    assert [[latent.index for latent in pair.latents] for pair in pairs] == [[0, 1], [2, 3]]
+    assert [[latent.times_fired for latent in pair.latents] for pair in pairs] == [
+        [16, 8],
+        [40, 40],
+    ]
+    assert [pair.times_fired_together for pair in pairs] == [4, 40]
+
+
+def test_an_sae_without_alike_latents_has_no_pairs() -> None:
+    text = text_of(torch.ones(40, 6))
+    sae = planted_sae(torch.eye(6))
+    pairs = redundant_pairs_in_context(sae, text, Words(), times_fired=ALIVE, most=2)
+    assert pairs == []

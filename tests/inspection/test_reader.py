@@ -1,0 +1,207 @@
+"""Models run over a text where SAEs take their inputs; what keeps them from it is one line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from datasets import Dataset
+from sae_lens import SAE
+from transformer_lens import HookedTransformer
+
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.cli import main
+from sae_lens_c2r.inspection import reader as reader_module
+from sae_lens_c2r.inspection.behavior import observe
+from sae_lens_c2r.inspection.reader import TextReader, reader_of
+from sae_lens_c2r.inspection.text import read_text
+from sae_lens_c2r.offline.source import OFFLINE_DATASET
+from tests.architectures.training import make_sae
+from tests.language_model import CONTEXT, D_MODEL, HOOK, TEXTS, rows_of_tokens, tiny_model
+
+IN = "blocks.0.hook_resid_pre"  # before the model's only block
+pytestmark = pytest.mark.filterwarnings("ignore")  # SAELens's, of so small a dataset
+
+
+@pytest.fixture(autouse=True)
+def model_of_every_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that needs no network."""
+
+    def load(_class: str, name: str, **_: Any) -> HookedTransformer:
+        if name != "tiny":
+            raise OSError(f"{name} is not a model")
+        return tiny_model()
+
+    monkeypatch.setattr(reader_module, "load_model", load)
+
+
+def save(folder: Path, **metadata: Any) -> Path:
+    """An SAE of the tiny model."""
+    sae = make_sae("topk_c2r", d_in=metadata.pop("d_in", D_MODEL))
+    about: dict[str, Any] = {
+        "model_name": "tiny",
+        "hook_name": HOOK,
+        "context_size": CONTEXT,
+        "prepend_bos": False,
+        "exclude_special_tokens": [0, 7],
+        **metadata,
+    }
+    for name, value in about.items():
+        setattr(sae.cfg.metadata, name, value)
+    sae.save_inference_model(folder)
+    return folder
+
+
+def reader(text: Any) -> TextReader:
+    return TextReader(text, model=None, n_tokens=1000, device="cpu")
+
+
+def test_what_is_observed_is_what_the_sae_does_on_the_models_activations(
+    tmp_path: Path,
+) -> None:
+    sae = SAE.load_from_disk(save(tmp_path / "sae"))
+    tokens = torch.tensor(rows_of_tokens()["tokens"])
+    _, cache = tiny_model().run_with_cache(tokens, prepend_bos=False)
+    kept = ~torch.isin(tokens, torch.tensor([0, 7]))
+    inputs = cache[HOOK][kept]
+    acts = sae.encode(inputs)
+    read = reader(rows_of_tokens())
+    text = read.activations(sae, "sae")
+    torch.testing.assert_close(text.activations, inputs)
+    assert torch.equal(text.rows, tokens)
+    assert torch.equal(text.places, kept.nonzero())
+    found = observe(sae, text, read.model_of(sae).tokenizer)
+    assert found.n_tokens == len(inputs)
+    assert found.l0 == pytest.approx((acts != 0).sum(dim=1).double().mean().item())
+    torch.testing.assert_close(found.frequencies, (acts != 0).float().mean(dim=0))
+    assert found.dead == int((found.frequencies == 0).sum())
+    for pair in found.pairs:
+        first, second = (acts[:, latent.index] for latent in pair.latents)
+        assert pair.times_fired_together == int(((first > 0) & (second > 0)).sum())
+        assert pair.latents[0].top_tokens[0].activation == pytest.approx(first.max().item())
+
+
+def test_a_slice_of_the_rows_is_what_the_sae_was_trained_on(tmp_path: Path) -> None:
+    sae = SAE.load_from_disk(save(tmp_path / "sae", seqpos_slice=(2, -1)))
+    text = reader(rows_of_tokens()).activations(sae, "sae")
+    assert text.rows.shape[1] == CONTEXT - 3
+    assert len(text.activations) == len(text.places)
+
+
+def test_the_report_shows_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = tmp_path / "text.jsonl"
+    text.write_text("".join(json.dumps({"text": each}) + "\n" for each in TEXTS))
+    wrong = {
+        "no-model": save(tmp_path / "no-model", model_name="none"),
+        "no-hook": save(tmp_path / "no-hook", hook_name="blocks.7.hook_resid_post"),
+        "width": save(tmp_path / "width", d_in=5),
+        "no-context": save(tmp_path / "no-context", context_size=None),
+    }
+    out = tmp_path / "report.html"
+    arguments = ["inspect", str(save(tmp_path / "sae")), *map(str, wrong.values())]
+    arguments += ["--text", str(text), "--out", str(out), "--device", "cpu"]
+    with pytest.raises(SystemExit) as left:
+        main(arguments)
+    assert left.value.code == 1
+    shown = capsys.readouterr()
+    assert "explained" in shown.out
+    errors = shown.err.splitlines()
+    assert len(errors) == len(wrong)
+    for error, path in zip(errors, wrong.values(), strict=True):
+        assert error.startswith(f"{path}: `model` should")
+    html = out.read_text()
+    assert html.count("<svg") == 3
+    assert all(f"<th>{path}</th>" in html for path in wrong.values()), "lost what was found"
+
+
+def test_a_text_that_is_too_short_is_refused(tmp_path: Path) -> None:
+    sae = SAE.load_from_disk(save(tmp_path / "sae"))
+    short = tmp_path / "short.txt"
+    short.write_text("two words")
+    with pytest.raises(UserError, match=r"^mine: `text` should fill a row"):
+        reader(read_text(str(short))).activations(sae, "mine")
+
+
+def test_a_text_of_special_tokens_alone_is_refused(tmp_path: Path) -> None:
+    sae = SAE.load_from_disk(save(tmp_path / "sae"))
+    special = Dataset.from_dict({"tokens": [[0, 7] * (CONTEXT // 2)] * 3})
+    with pytest.raises(UserError, match="`text` should fill a row"):
+        reader(special).activations(sae, "mine")
+
+
+def test_saes_of_the_same_inputs_share_one_pass_of_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever else their trainings differed in."""
+    first = SAE.load_from_disk(save(tmp_path / "first", training_architecture="topk"))
+    second = SAE.load_from_disk(save(tmp_path / "second", l0=32.0))
+    read = reader(rows_of_tokens())
+    text = read.activations(first, "first")
+    monkeypatch.setattr(read, "_run", None)
+    assert read.activations(second, "second") is text
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [{"exclude_special_tokens": [3]}, {"seqpos_slice": (1, None)}, {"hook_name": IN}],
+)
+def test_saes_of_other_inputs_do_not(tmp_path: Path, metadata: dict[str, Any]) -> None:
+    read = reader(rows_of_tokens())
+    first = read.activations(SAE.load_from_disk(save(tmp_path / "first")), "first")
+    second = read.activations(SAE.load_from_disk(save(tmp_path / "other", **metadata)), "other")
+    same = first.activations.shape == second.activations.shape
+    assert not same or not torch.equal(first.activations, second.activations)
+
+
+def test_a_model_is_loaded_once_for_all_places_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = []
+    monkeypatch.setattr(
+        reader_module, "load_model", lambda _, name, **__: loaded.append(name) or tiny_model()
+    )
+    read = reader(rows_of_tokens())
+    for number, hook_name in enumerate((HOOK, IN)):
+        sae = SAE.load_from_disk(save(tmp_path / str(number), hook_name=hook_name))
+        assert read.model_of(sae) is read.model_of(sae)
+        read.activations(sae, "x")
+    assert loaded == ["tiny"]
+
+
+def test_another_model_can_take_the_place_of_the_one_in_the_config(tmp_path: Path) -> None:
+    sae = SAE.load_from_disk(save(tmp_path / "sae", model_name="no-such-model"))
+    with pytest.raises(UserError, match="no-such-model is not a model"):
+        reader(rows_of_tokens()).activations(sae, "x")
+    read = TextReader(rows_of_tokens(), model="tiny", n_tokens=1000, device="cpu")
+    assert len(read.activations(sae, "x").activations)
+
+
+def test_no_more_tokens_are_read_than_asked_for(tmp_path: Path) -> None:
+    """To a batch of rows: the model reads these at once."""
+    sae = SAE.load_from_disk(save(tmp_path / "sae"))
+    for n_tokens, n_rows in ((1, 32), (32 * CONTEXT, 32), (32 * CONTEXT + 1, 64), (10**6, 70)):
+        read = TextReader(rows_of_tokens(70), model=None, n_tokens=n_tokens, device="cpu")
+        assert len(read.activations(sae, "x").rows) == n_rows
+
+
+def test_all_special_tokens_can_be_left_out(tmp_path: Path) -> None:
+    special = tiny_model().tokenizer.all_special_ids
+    rows = Dataset.from_dict({"tokens": [[special[0], 5, 6, 7, special[1], 8, 9, 10]]})
+    left_out = SAE.load_from_disk(save(tmp_path / "all", exclude_special_tokens=True))
+    kept = SAE.load_from_disk(save(tmp_path / "none", exclude_special_tokens=False))
+    assert reader(rows).activations(left_out, "x").places[:, 1].tolist() == [1, 2, 3, 5, 6, 7]
+    assert len(reader(rows).activations(kept, "x").places) == CONTEXT
+
+
+def test_the_offline_text_goes_with_its_own_model() -> None:
+    with pytest.raises(UserError, match=f"`text` should not be {OFFLINE_DATASET} for gpt2"):
+        reader_of(OFFLINE_DATASET, model="gpt2", n_tokens=1, device="cpu")
+
+
+def test_a_text_of_ones_own_goes_with_any_model(tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text(" ".join(TEXTS))
+    read = reader_of(str(path), model="tiny", n_tokens=1000, device="cpu")
+    sae = SAE.load_from_disk(save(tmp_path / "sae", model_name="no-such-model"))
+    assert read.activations(sae, "x").rows.shape[1] == CONTEXT

@@ -1,0 +1,75 @@
+"""Tables show every cell as it is, in a terminal and in Markdown."""
+
+from io import StringIO
+
+import pytest
+from rich.console import Console
+from rich.table import Table
+
+from sae_lens_c2r.reporting.tables import markdown_table, terminal_table
+
+
+def printed(table: Table, width: int) -> list[str]:
+    console = Console(file=StringIO(), width=width)
+    console.print(table)
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert all(len(line) <= width for line in lines)
+    return [line.strip() for line in lines if line.strip()]
+
+
+def test_text_stands_at_the_left_and_numbers_at_the_right() -> None:
+    lines = printed(
+        terminal_table(
+            ["SAE", "L0", "form"], [["a", "1", "x"], ["bb", "22", "yy"]], text=(0, 2)
+        ),
+        80,
+    )
+    assert lines[0] == "SAE  L0  form"
+    assert lines[2:] == ["a     1  x", "bb   22  yy"]
+
+
+def test_a_heading_may_have_two_lines() -> None:
+    lines = printed(terminal_table(["SAE", "pairs\n> 0.9"], [["a", "1,234"]]), 80)
+    assert lines[0] == "pairs"
+    assert lines[1] == "SAE  > 0.9"
+
+
+def test_title_and_note_stand_above_and_below() -> None:
+    lines = printed(terminal_table(["SAE"], [["a"]], title="Title", note="Note."), 80)
+    assert (lines[0], lines[-1]) == ("Title", "Note.")
+
+
+@pytest.mark.parametrize("name", ["[/k=3] a|b", "[red]x[/red]", ":smile:", "a\\[b"])
+def test_nothing_in_a_cell_is_markup(name: str) -> None:
+    lines = printed(terminal_table(["SAE"], [[name]]), 80)
+    assert lines[-1] == name
+
+
+def test_a_long_name_is_broken_and_no_number_is_cut() -> None:
+    name = "/a/very/long/path/" * 6
+    lines = printed(terminal_table(["SAE", "L0"], [[name, "12,345.678"]]), 40)
+    rows = lines[2:]
+    assert "".join(row.split()[0] for row in rows) == name
+    assert rows[0].endswith("12,345.678")
+
+
+def test_the_column_that_is_broken_can_be_another() -> None:
+    rows = [["an-identifier-to-be-copied", "one option, and another option"]]
+    lines = printed(terminal_table(["SAE", "options"], rows, text=(0, 1), broken=(1,)), 44)
+    assert lines[2].startswith("an-identifier-to-be-copied  one option")
+    assert len(lines) > 3
+
+
+def test_a_table_without_rows_is_its_headings() -> None:
+    assert printed(terminal_table(["SAE", "L0"], []), 80)[0] == "SAE  L0"
+    assert markdown_table(["SAE", "L0"], []) == "| SAE | L0 |\n| --- | --: |"
+
+
+def test_markdown_has_a_line_for_the_headings_a_ruler_and_each_row() -> None:
+    rows = (cells for cells in (["`a`", "t", "0.5"], ["`b`", "", ""]))  # read once
+    assert markdown_table(["SAE", "form", "L0 ↓"], rows, text=range(2)).splitlines() == [
+        "| SAE | form | L0 ↓ |",
+        "| --- | --- | --: |",
+        "| `a` | t | 0.5 |",
+        "| `b` |  |  |",
+    ]
