@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from sae_lens_c2r.evaluation.catalog import SAE_LENS, WEIGHTS
 from sae_lens_c2r.hub.card.facts import Evaluation, Facts, Training
-from sae_lens_c2r.hub.card.tables import code, measured, text
+from sae_lens_c2r.hub.card.tables import card_numbers, code, text
 
 _TEXTS = {"python-documentation": "the documentation of Python's standard library"}
 _ITS_OWN = "the text that it was trained on"
@@ -21,7 +21,7 @@ def how_measured(facts: Facts) -> Iterator[str]:
     """
     found: dict[tuple[str, str], list[str]] = {}
     titles: dict[str, str] = {}
-    for number in measured(facts):
+    for number in card_numbers(facts):
         column = number.column
         said = _how_measured(column.evaluation, number.evaluation)
         of = found.setdefault((column.evaluation, said), [])

@@ -33,7 +33,7 @@ _ARROWS = {1: " ↑", 0: "", -1: " ↓"}
 
 
 @dataclass(frozen=True)
-class Measured:
+class CardNumber:
     """A number of a card.
 
     Args:
@@ -58,7 +58,7 @@ class Measured:
         )
 
 
-def measured(facts: Facts) -> Iterator[Measured]:
+def card_numbers(facts: Facts) -> Iterator[CardNumber]:
     """All numbers of a card.
 
     Args:
@@ -71,7 +71,7 @@ def measured(facts: Facts) -> Iterator[Measured]:
         for column in CARD_COLUMNS:
             evaluation = sae.evaluations.get(column.evaluation)
             if evaluation and column.metric in evaluation.metrics:
-                yield Measured(sae_id, column, evaluation, evaluation.metrics[column.metric])
+                yield CardNumber(sae_id, column, evaluation, evaluation.metrics[column.metric])
 
 
 def sae_table(facts: Facts) -> str:
@@ -122,7 +122,7 @@ def measurement_table(facts: Facts) -> str:
     Returns:
         A table in Markdown, with the columns that any SAE has; an empty text if none has.
     """
-    numbers = {(each.sae_id, each.column): each.shown for each in measured(facts)}
+    numbers = {(each.sae_id, each.column): each.shown for each in card_numbers(facts)}
     columns = [each for each in CARD_COLUMNS if any(each == column for _, column in numbers)]
     if not columns:
         return ""

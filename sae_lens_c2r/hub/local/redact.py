@@ -7,7 +7,7 @@ from typing import Any
 
 from sae_lens.registry import SAE_CLASS_REGISTRY, SAE_TRAINING_CLASS_REGISTRY
 
-from sae_lens_c2r.hub.local.leaks import is_plain
+from sae_lens_c2r.hub.leaks import is_plain
 
 # SAELens's own and ours, which say how to use an SAE and how it was trained.
 METADATA = {

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.reading import read_object
 
 _SECRETS = {
     "a Hugging Face token": r"hf_[A-Za-z0-9]{20,}|api_org_[A-Za-z0-9]{20,}",
@@ -65,6 +66,23 @@ def refuse_secrets(name: str | Path, content: bytes | str) -> None:
     """
     for kind in find_secrets(content):
         raise UserError(f"{name} should hold no secret. Found what looks like {kind}.")
+
+
+def read_harmless(path: Path) -> dict[str, Any]:
+    """The content of a file that should hold an object of JSON, and no secret.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The object.
+
+    Raises:
+        UserError: If it holds none, or seems to hold a secret.
+    """
+    content = read_object(path)
+    refuse_secrets(path, path.read_bytes())
+    return content
 
 
 def refuse_places(name: str, prose: str) -> None:
