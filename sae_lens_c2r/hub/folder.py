@@ -1,6 +1,7 @@
 """A card in a folder of this machine, as an upload would write it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -43,25 +44,17 @@ def write_card(
         raise UserError("`repo-id` should be given, like org/name, where there is no release.")
     with TemporaryDirectory(prefix="sae-lens-c2r-") as scratch:
         gathered = gather(submission, repo_id, scratch=Path(scratch), tell=tell)
-    return write_content(gathered.content, out)
+    return write_content(replace(gathered.content, saes=()), out)
 
 
 def write_content(content: Content, out: Path) -> Path:
-    """Write what a card has, and not the SAEs.
-
-    Args:
-        content: What a repository is to hold.
-        out: The folder.
-
-    Returns:
-        The card's file.
-    """
+    """Write what a repository is to hold into a folder; the card's file."""
 
     def read(path: str) -> bytes | None:
         place = out / path
         return place.read_bytes() if place.is_file() else None
 
-    for file in content.card(Snapshot(read=read)):
+    for file in content.files(Snapshot(read=read)):
         assert isinstance(file.content, bytes), "a card is written in memory"
         place = out / file.path_in_repo
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -70,15 +63,7 @@ def write_content(content: Content, out: Path) -> Path:
 
 
 def planned_card(release: Release, out: Path) -> Path:
-    """Render the card of a release that is not trained yet.
-
-    Args:
-        release: The release.
-        out: The folder, or a file with the ending `.md`.
-
-    Returns:
-        The card's file.
-    """
+    """Write the card of a release that is not trained yet, to a folder or a `.md` file."""
     path = out if out.suffix == ".md" else out / README
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, render_planned(release))

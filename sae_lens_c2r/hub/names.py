@@ -18,14 +18,7 @@ _REVISION = re.compile(r"[A-Za-z0-9_](?:[\w.-]|/(?=[\w-]))*", re.ASCII)
 
 
 def check_repo_id(repo_id: str) -> None:
-    """Refuse a repository's name that the Hub would refuse.
-
-    Args:
-        repo_id: The name.
-
-    Raises:
-        UserError: If it is not like ``org/name``.
-    """
+    """Raise unless a repository's name is one of the Hub's, like ``org/name``."""
     try:
         validate_repo_id(repo_id)
     except HFValidationError as error:
@@ -35,15 +28,7 @@ def check_repo_id(repo_id: str) -> None:
 
 
 def check_reference(name: str, value: str) -> None:
-    """Refuse a name that git or the Hub does not allow for a branch or a tag.
-
-    Args:
-        name: Of the parameter.
-        value: The name.
-
-    Raises:
-        UserError: If it is not allowed.
-    """
+    """Raise unless git and the Hub allow a name for a branch or a tag."""
     parts = value.split("/")
     if (
         not _REVISION.fullmatch(value)
@@ -59,14 +44,7 @@ def check_reference(name: str, value: str) -> None:
 
 
 def check_license(license: str | None) -> None:
-    """Refuse a licence that the Hub has no name for.
-
-    Args:
-        license: Its name; `None` for none.
-
-    Raises:
-        UserError: If it is not one of the Hub's.
-    """
+    """Raise unless a licence is one that the Hub has a name for, or none."""
     if license is not None and (not _LICENSE.fullmatch(license) or license == "other"):
         raise UserError(
             "`license` should be one of the Hub's, like mit or apache-2.0. `other` has a name "
@@ -75,17 +53,7 @@ def check_license(license: str | None) -> None:
 
 
 def check_id(sae_id: str) -> str:
-    """Refuse an id that is no folder on the Hub, or one of ours.
-
-    Args:
-        sae_id: The id.
-
-    Returns:
-        The id.
-
-    Raises:
-        UserError: If it is not fit.
-    """
+    """The id, if it may be a folder on the Hub, and is none of ours."""
     if not _SAE_ID.fullmatch(sae_id) or len(sae_id) > _ID_LENGTH:
         raise UserError(
             "An SAE's id should be folders of letters, digits, `_`, `-` and `.`, at most "
@@ -100,14 +68,7 @@ def check_id(sae_id: str) -> str:
 
 
 def refuse_nested(sae_ids: Iterable[str]) -> None:
-    """Refuse SAEs of which one would lie in another one's folder, or take its place.
-
-    Args:
-        sae_ids: All ids of a repository.
-
-    Raises:
-        UserError: If there are such, also where a disk does not tell `A` from `a`.
-    """
+    """Raise where an SAE would lie in another one's folder, or in its place."""
     seen: dict[str, str] = {}
     for sae_id in sorted(sae_ids, key=len):
         parts = sae_id.lower().split("/")

@@ -11,12 +11,7 @@ from sae_lens_c2r.hub.remote.difference import Difference
 
 
 def show_proposal(proposal: Proposal, console: Console | None = None) -> None:
-    """Print what an upload would do.
-
-    Args:
-        proposal: What would be sent.
-        console: Where to; by itself the standard output.
-    """
+    """Print what an upload would do; by itself to the standard output."""
     console = console or Console()
     target, missing = proposal.target, proposal.difference
     private = missing.snapshot.private

@@ -37,12 +37,5 @@ class Submission:
 
     @classmethod
     def of(cls, saes: "Submission | SAEs") -> "Submission":
-        """A submission as it is, or one of SAEs of which nothing more is said.
-
-        Args:
-            saes: The submission or the SAEs.
-
-        Returns:
-            The submission.
-        """
+        """A submission as it is, or one of SAEs of which nothing more is said."""
         return saes if isinstance(saes, Submission) else cls(saes)

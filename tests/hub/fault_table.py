@@ -73,7 +73,7 @@ def state(hub: LoopbackHub, saes: Gathered) -> str:
     """What there is of an upload on the branch."""
     repo = hub.repos.get(REPO)
     found = repo.history()[0].files if repo and "main" in repo.branches else {}
-    wanted = [file.path_in_repo for file in saes.content.weights]
+    wanted = [file.path_in_repo for file in saes.content.saes]
     there = [path in found for path in [*wanted, "README.md", "sae-lens-c2r.json"]]
     return "complete" if all(there) else "HALF" if any(there) else "as it was"
 

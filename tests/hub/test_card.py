@@ -160,8 +160,8 @@ def test_the_card_of_every_release_is_rendered(release: Any) -> None:
 @pytest.mark.parametrize("folder", RENDERED, ids=lambda folder: folder.name)
 def test_rendered_cards_are_of_their_facts(folder: Path, tmp_path: Path) -> None:
     """What is in the repository is what anybody renders of the facts beside it."""
-    content = Content.of(read_facts((folder / FACTS).read_bytes()))
-    write_content(content, tmp_path)
+    known = read_facts((folder / FACTS).read_bytes())
+    write_content(Content(known, pictures(known)), tmp_path)
     for name in ("README.md", FACTS):
         assert (tmp_path / name).read_text() == (folder / name).read_text()
     drawn = {path.name for path in (tmp_path / "figures").iterdir()}

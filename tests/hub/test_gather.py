@@ -277,7 +277,7 @@ def test_weights_of_16_bits_are_compared_with_care(tmp_path: Path, dtype: str) -
         ("training.json", '{"release": {"license": ["mit"]}}', "`release.license`"),
         ("training.json", '{"release": {"license": "/x"}}', "`license` should be one of the"),
         ("evaluation.json", '{"format": 1, "saes": ["x"]}', "should be written by"),
-        ("evaluation.json", '{"format": 1, "saes": [{}]}', "`weights_sha256`"),
+        ("evaluation.json", '{"format": 1, "saes": [{}]}', "`saes.0.weights_sha256`"),
         ("evaluation.json", "[" * 99999, "should be written by"),
     ],
 )

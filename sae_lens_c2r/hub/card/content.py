@@ -20,26 +20,13 @@ class Content:
 
     Args:
         facts: What is known of the SAEs.
-        drawn: Their pictures, by their names.
-        weights: The SAEs' files.
+        pictures: Those of their card, by their names.
+        saes: The SAEs' files; of none, there is only the card.
     """
 
     facts: Facts
-    drawn: Mapping[str, bytes]
-    weights: Sequence[PlannedFile] = ()
-
-    @classmethod
-    def of(cls, facts: Facts, weights: Sequence[PlannedFile] = ()) -> "Content":
-        """Draw the pictures of SAEs.
-
-        Args:
-            facts: What is known of the SAEs.
-            weights: Their files.
-
-        Returns:
-            The content.
-        """
-        return cls(facts, pictures(facts), weights)
+    pictures: Mapping[str, bytes]
+    saes: Sequence[PlannedFile] = ()
 
     def files(self, snapshot: Snapshot) -> list[PlannedFile]:
         """The files that a repository is to hold.
@@ -53,33 +40,20 @@ class Content:
         Raises:
             UserError: If what it holds cannot be joined with, or a file would hold a secret.
         """
-        return [*self.weights, *self.card(snapshot)]
-
-    def card(self, snapshot: Snapshot) -> list[PlannedFile]:
-        """The files beside the SAEs.
-
-        Args:
-            snapshot: What the repository holds.
-
-        Returns:
-            The card, its pictures, and what the card was made of.
-
-        Raises:
-            UserError: If what it holds cannot be joined with, or a file would hold a secret.
-        """
         known, existing = snapshot.read(FACTS), _text(snapshot.read(README))
         facts = self.facts if known is None else read_facts(known).joined(self.facts)
         refuse_nested(facts.saes)
         if existing:
             license = self._license(existing) or facts.license
             facts = facts.model_copy(update={"license": license})
-        drawn = self.drawn if facts.saes == self.facts.saes else pictures(facts)
+        drawn = self.pictures if facts.saes == self.facts.saes else pictures(facts)
         figures = {name: f"{FIGURES}/{name}" for name in drawn}
         card = merged(existing, render(facts, pictures=figures))
         written = {README: card, FACTS: facts.to_json()}
         for name, content in written.items():
             refuse_secrets(name, content)
         return [
+            *self.saes,
             *(PlannedFile.of(name, content.encode()) for name, content in written.items()),
             *(PlannedFile.of(figures[name], picture) for name, picture in drawn.items()),
         ]

@@ -95,14 +95,7 @@ class SAEFacts(_Strict):
     evaluations: dict[str, Evaluation] = {}
 
     def is_the_same_as(self, other: "SAEFacts") -> bool:
-        """Whether what was measured of one is true of the other.
-
-        Args:
-            other: Another SAE.
-
-        Returns:
-            Whether they have the same weights, and use them alike.
-        """
+        """Whether what was measured of one SAE is true of another, used alike."""
         of = ("weights_sha256", "architecture", "options")
         return all(getattr(self, name) == getattr(other, name) for name in of)
 
@@ -157,17 +150,7 @@ class Facts(_Strict):
 
 
 def read_facts(content: str | bytes) -> Facts:
-    """Read what an earlier upload has left.
-
-    Args:
-        content: Of the file.
-
-    Returns:
-        The facts.
-
-    Raises:
-        UserError: If it is not such a file, or of a later format.
-    """
+    """What an earlier upload has left, unless it is no such file, or of a later format."""
     try:
         said = from_json(content)
     except ValueError as error:

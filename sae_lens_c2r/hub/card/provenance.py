@@ -11,14 +11,7 @@ _ITS_OWN = "the text that it was trained on"
 
 
 def how_measured(facts: Facts) -> Iterator[str]:
-    """How each evaluation was made, once for the SAEs that share it.
-
-    Args:
-        facts: What is known of them.
-
-    Yields:
-        Markdown, a paragraph for each.
-    """
+    """How each evaluation was made, a paragraph for the SAEs that share it."""
     found: dict[tuple[str, str], list[str]] = {}
     titles: dict[str, str] = {}
     for number in card_numbers(facts):
@@ -65,14 +58,7 @@ def _text_of(name: str) -> str:
 
 
 def how_trained(facts: Facts) -> Iterator[str]:
-    """How the SAEs were trained, once for those that share it.
-
-    Args:
-        facts: What is known of them.
-
-    Yields:
-        Markdown, a paragraph for each.
-    """
+    """How the SAEs were trained, a paragraph for those that share it."""
     found: dict[str, list[str]] = {}
     for sae_id, sae in facts.saes.items():
         found.setdefault(_trained(sae.training), []).append(sae_id)

@@ -33,14 +33,7 @@ class Readme:
 
     @classmethod
     def read(cls, content: str) -> "Readme":
-        """Take a file apart.
-
-        Args:
-            content: Of the file.
-
-        Returns:
-            Its parts.
-        """
+        """The parts of a file's content."""
         content = content.removeprefix("\ufeff")  # with which the Hub sees no metadata
         found = _FRONT.match(content)
         if not found:
@@ -73,18 +66,7 @@ class Readme:
 
 
 def set_metadata(content: str, values: Mapping[str, Any]) -> str:
-    """Set some of a file's metadata, and leave every other line of it as it is.
-
-    Args:
-        content: Of the file.
-        values: What is to be set, by its key.
-
-    Returns:
-        The file.
-
-    Raises:
-        UserError: If its metadata are not a mapping, in YAML.
-    """
+    """Set some of a file's metadata, and leave every other line of it as it is."""
     readme = Readme.read(content)
     others = {key: value for key, value in readme.metadata.items() if key not in values}
     front = readme.front or ""

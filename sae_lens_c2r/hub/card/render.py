@@ -32,7 +32,7 @@ TEMPLATE = "card.md.jinja"
 
 
 def cards_folder() -> Path:
-    """Where the template lies: inside an installed package, or at the root of a checkout."""
+    """Where the template lies: in an installed package, or at the root of a checkout."""
     package = Path(__file__).parent.parent.parent
     installed = package / "hub_cards"
     return installed if installed.is_dir() else package.parent / "hub_cards"
@@ -80,14 +80,7 @@ def render(facts: Facts, *, pictures: Mapping[str, str] | None = None) -> str:
 
 
 def render_planned(release: Release) -> str:
-    """Render the card of a release that is not trained yet.
-
-    Args:
-        release: The release.
-
-    Returns:
-        The card, which says so, and has no numbers of measurements.
-    """
+    """The card of a release that is not trained yet: it says so, and has no numbers."""
     source = release.source
     lines = [f"{release.name}, to be trained by `sae-lens-c2r train {release.name}`."]
     base_model = None

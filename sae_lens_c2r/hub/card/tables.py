@@ -59,14 +59,7 @@ class CardNumber:
 
 
 def card_numbers(facts: Facts) -> Iterator[CardNumber]:
-    """All numbers of a card.
-
-    Args:
-        facts: What is known.
-
-    Yields:
-        The numbers that were measured, SAE by SAE.
-    """
+    """The numbers of a card, SAE by SAE."""
     for sae_id, sae in facts.saes.items():
         for column in CARD_COLUMNS:
             evaluation = sae.evaluations.get(column.evaluation)
@@ -75,14 +68,7 @@ def card_numbers(facts: Facts) -> Iterator[CardNumber]:
 
 
 def sae_table(facts: Facts) -> str:
-    """Which SAEs there are, and what each was trained as.
-
-    Args:
-        facts: What is known.
-
-    Returns:
-        A table in Markdown.
-    """
+    """Which SAEs there are, and what each was trained as: a table in Markdown."""
     rows = [
         [f"`{sae_id}`", _architecture(sae), _penalties(sae), f"{sae.d_sae:,}", _sparsity(sae)]
         for sae_id, sae in facts.saes.items()
@@ -91,14 +77,7 @@ def sae_table(facts: Facts) -> str:
 
 
 def planned_table(release: Release) -> str:
-    """Which SAEs a release is going to have.
-
-    Args:
-        release: The release.
-
-    Returns:
-        A table in Markdown.
-    """
+    """Which SAEs a release is going to have: a table in Markdown."""
     rows = []
     for spec in release.saes():
         fields = spec.fields
@@ -150,14 +129,7 @@ def markdown(head: Sequence[str], rows: Sequence[Sequence[str]], *, left: int) -
 
 
 def text(value: Any) -> str:
-    """A value that is no markup where it stands.
-
-    Args:
-        value: What is to be shown.
-
-    Returns:
-        It, escaped for a cell of a table.
-    """
+    """A value that is no markup where it stands, in a cell of a table, too."""
     shown = f"{value:g}" if isinstance(value, float) else str(value)
     for sign in "\\`*_|[]<>":
         shown = shown.replace(sign, f"\\{sign}")
@@ -165,27 +137,13 @@ def text(value: Any) -> str:
 
 
 def code(value: Any) -> str:
-    """A value that is no markup between backticks.
-
-    Args:
-        value: What is to be shown.
-
-    Returns:
-        It, without what would end the code or a cell of a table.
-    """
+    """A value that is no markup between backticks, in a cell of a table, too."""
     shown = re.sub(r"[`|<>]", "'", str(value))
     return printable(" ".join(shown.split()))
 
 
 def printable(text: str) -> str:
-    """A text without what a terminal would obey.
-
-    Args:
-        text: The text.
-
-    Returns:
-        Its printable characters and ends of lines.
-    """
+    """The printable characters and ends of lines of a text: none that a terminal obeys."""
     return "".join(sign for sign in text if sign.isprintable() or sign == "\n")
 
 

@@ -17,18 +17,7 @@ _TYPES = ("F64", "F32", "F16", "BF16")
 
 
 def check(sae: LocalSAE) -> dict[str, Any]:
-    """Check an SAE's files, with no more than one of its tensors in memory at a time.
-
-    Args:
-        sae: The SAE.
-
-    Returns:
-        Its config.
-
-    Raises:
-        UserError: If its config or its weights are not those of an SAE of SAELens's, or seem
-            to hold a secret.
-    """
+    """The config of an SAE whose files are fit to be published."""
     config = read_harmless(sae.config)
     architecture = config.get("architecture")
     if not isinstance(architecture, str) or architecture not in SAE_CLASS_REGISTRY:

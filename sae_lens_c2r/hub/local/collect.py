@@ -85,18 +85,7 @@ def collect(paths: Sequence[Path], *, converted: Path) -> list[LocalSAE]:
 def collect_saes(
     saes: Mapping[str, SAE[Any] | TrainingSAE[Any]], *, converted: Path
 ) -> list[LocalSAE]:
-    """Write SAEs that are in memory, in the form in which they are published.
-
-    Args:
-        saes: The SAEs by their ids.
-        converted: Where to.
-
-    Returns:
-        The SAEs by their ids, in order.
-
-    Raises:
-        UserError: If an id is not fit for the Hub.
-    """
+    """Write SAEs that are in memory, in the form in which they are published."""
     return [
         LocalSAE(
             sae_id, converted / sae_id, trained=_convert(sae, converted / check_id(sae_id))

@@ -71,18 +71,7 @@ def _read(files: list[Path]) -> dict[Identity, dict[str, EvaluationOfSAE]]:
 def evaluations_of(
     sae: LocalSAE, known: Mapping[Identity, dict[str, EvaluationOfSAE]]
 ) -> dict[str, EvaluationOfSAE]:
-    """The evaluations of an SAE; if nobody has measured its weights, they are measured now.
-
-    Args:
-        sae: The SAE.
-        known: What was measured, as of `known_evaluations`.
-
-    Returns:
-        Its evaluations by name.
-
-    Raises:
-        UserError: If it cannot be loaded, or measured.
-    """
+    """The evaluations of an SAE; if nobody has measured its weights, they are now."""
     loaded = Source(sae.sae_id, sae.folder).load_for_inference("cpu")
     found = known.get((weights_sha256(loaded), config_sha256(loaded.cfg)), {})
     if WEIGHTS in found:

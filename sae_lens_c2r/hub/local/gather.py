@@ -7,6 +7,7 @@ from pathlib import Path
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.hub.card.content import Content
 from sae_lens_c2r.hub.card.facts import Facts
+from sae_lens_c2r.hub.card.pictures import pictures
 from sae_lens_c2r.hub.leaks import is_plain, refuse_places
 from sae_lens_c2r.hub.local.collect import LocalSAE, collect, collect_saes
 from sae_lens_c2r.hub.local.evaluations import known_evaluations
@@ -68,7 +69,7 @@ def gather(
         saes={sae.sae_id: sae.facts for sae in prepared},
     )
     files = [file for sae in prepared for file in sae.files]
-    return Gathered(prepared, Content.of(facts, files))
+    return Gathered(prepared, Content(facts, pictures(facts), files))
 
 
 def _collected(submission: Submission, converted: Path) -> list[LocalSAE]:

@@ -39,14 +39,7 @@ class Redacted:
 
 
 def redact(config: Mapping[str, Any]) -> Redacted:
-    """Keep what SAELens needs to use an SAE, and what says where it comes from.
-
-    Args:
-        config: A `cfg.json`.
-
-    Returns:
-        The rest of it.
-    """
+    """What SAELens needs to use an SAE, and what says where it comes from."""
     _, config_class = SAE_CLASS_REGISTRY[config["architecture"]]
     known = {"architecture", *(field.name for field in fields(config_class))} - {"metadata"}
     removed: list[str] = []

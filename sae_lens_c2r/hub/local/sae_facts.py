@@ -23,20 +23,7 @@ def facts_of(
     record: TrainingRecord | None,
     evaluations: Mapping[str, EvaluationOfSAE],
 ) -> SAEFacts:
-    """Gather what is known of an SAE.
-
-    Args:
-        config: Its `cfg.json`, redacted.
-        weights_sha256: Of its weights' file.
-        record: Its `training.json`, if there is one.
-        evaluations: Of its entry in `evaluation.json`.
-
-    Returns:
-        The facts, without paths of this machine.
-
-    Raises:
-        UserError: If the record or the evaluations are not what we write.
-    """
+    """What is known of an SAE by its redacted config and its records: no places of here."""
     metadata = config.get("metadata") or {}
     told = {
         "weights_sha256": weights_sha256,

@@ -13,16 +13,7 @@ _WHERE = "in the Hub's settings, under Access Tokens"
 
 
 def check_account(api: HfApi, target: Target, *, exists: bool) -> None:
-    """Ask the Hub whether a token may write.
-
-    Args:
-        api: The Hub, with the token.
-        target: The repository.
-        exists: Whether there is one.
-
-    Raises:
-        UserError: If it may not, with what it lacks.
-    """
+    """Raise unless the token may write, with what it lacks."""
     account = api.whoami()
     name, token = account["name"], account.get("auth", {}).get("accessToken", {})
     role, owner = token.get("role"), target.repo_id.partition("/")[0]

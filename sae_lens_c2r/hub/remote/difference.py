@@ -53,14 +53,7 @@ class PlannedFile:
         return cls(path_in_repo, content, content.stat().st_size, digest, git.hexdigest())
 
     def is_there(self, found: RepoFile | None) -> bool:
-        """Whether the Hub has it already.
-
-        Args:
-            found: What the Hub has in its place.
-
-        Returns:
-            Whether that has the same content.
-        """
+        """Whether what the Hub has in its place has the same content."""
         if found is None:
             return False
         if found.lfs is not None:
@@ -106,15 +99,7 @@ class Difference:
 def difference(
     files: Callable[[Snapshot], Sequence[PlannedFile]], snapshot: Snapshot
 ) -> Difference:
-    """Compare files with what a repository holds.
-
-    Args:
-        files: What it is to hold, given what it holds.
-        snapshot: What it holds.
-
-    Returns:
-        The files that it does not have.
-    """
+    """Which files, given what a repository holds, it does not have."""
     wanted = files(snapshot)
     missing = [f for f in wanted if not f.is_there(snapshot.tree.get(f.path_in_repo))]
     return Difference(snapshot, tuple(missing), len(wanted) - len(missing))

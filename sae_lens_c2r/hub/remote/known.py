@@ -12,19 +12,7 @@ _NOT_HERE = {401, FORBIDDEN, 404}
 
 
 def known_models(api: HfApi, names: Iterable[str], tell: Callable[[str], None]) -> list[str]:
-    """The models that the Hub has for everybody, gated or not.
-
-    Args:
-        api: The Hub.
-        names: Their names on the Hub, or TransformerLens's.
-        tell: Told of models that are private or gated.
-
-    Returns:
-        Their ids on the Hub, in order.
-
-    Raises:
-        HTTPError: Of huggingface_hub, if the Hub fails.
-    """
+    """The ids of those models that the Hub has for everybody, gated or not."""
     models = set()
     for model in filter(None, (_known_model(api, name) for name in sorted(set(names)))):
         if model.private:
@@ -37,18 +25,7 @@ def known_models(api: HfApi, names: Iterable[str], tell: Callable[[str], None]) 
 
 
 def known_datasets(api: HfApi, names: Iterable[str]) -> list[str]:
-    """The texts that the Hub has for everybody.
-
-    Args:
-        api: The Hub.
-        names: Their names.
-
-    Returns:
-        Their ids on the Hub, in order of their names.
-
-    Raises:
-        HTTPError: Of huggingface_hub, if the Hub fails.
-    """
+    """The ids of those texts that the Hub has for everybody."""
     named = [name for name in sorted(set(names)) if "/" in name]
     found = (_found(api.dataset_info, name) for name in named)
     return [dataset.id for dataset in found if dataset and not dataset.private]

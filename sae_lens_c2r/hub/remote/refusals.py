@@ -17,27 +17,12 @@ _LOGIN = "`hf auth login`, or HF_TOKEN with a token that may write"
 
 
 def status_of(error: HTTPError) -> int | None:
-    """What the Hub has answered.
-
-    Args:
-        error: Of huggingface_hub's client.
-
-    Returns:
-        The status; `None` if the network failed.
-    """
+    """What the Hub has answered; `None` if the network failed."""
     return error.response.status_code if isinstance(error, HfHubHTTPError) else None
 
 
 def explained(error: Exception, repo_id: str) -> str:
-    """Say what keeps somebody from the Hub.
-
-    Args:
-        error: Of huggingface_hub's client, of the network or of the disk.
-        repo_id: The repository.
-
-    Returns:
-        A sentence, without the token.
-    """
+    """What keeps somebody from the Hub, in a sentence without the token."""
     if isinstance(error, OfflineModeIsEnabled):
         return "The client is told to stay offline: HF_HUB_OFFLINE should not be set."
     if isinstance(error, LocalTokenNotFoundError):
@@ -66,14 +51,7 @@ def _explained_answer(error: HTTPError, repo_id: str) -> str:
 
 
 def unharmed(target: Target) -> str:
-    """What an upload that has failed leaves.
-
-    Args:
-        target: The repository and the branch.
-
-    Returns:
-        A sentence.
-    """
+    """What an upload that has failed leaves, in a sentence."""
     return (
         f"{target.repo_id} at {target.revision} is as it was, or complete; nothing is half "
         "there."

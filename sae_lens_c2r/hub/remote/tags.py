@@ -13,16 +13,7 @@ from sae_lens_c2r.hub.target import Target
 
 
 def check_tags(api: HfApi, target: Target, missing: Difference) -> None:
-    """Refuse a tag that is taken, and a branch that is a tag.
-
-    Args:
-        api: The Hub.
-        target: The repository, the branch and the tag.
-        missing: What is to be changed.
-
-    Raises:
-        UserError: If there is such a tag.
-    """
+    """Raise where the tag is taken, or the branch is a tag."""
     if missing.snapshot.private is None or (target.tag is None and target.revision == MAIN):
         return
     for tag in api.list_repo_refs(target.repo_id).tags:
@@ -37,17 +28,7 @@ def check_tags(api: HfApi, target: Target, missing: Difference) -> None:
 
 
 def set_tag(api: HfApi, repo_id: str, tag: str, commit: str) -> None:
-    """Tag a commit; a tag that is there already stays.
-
-    Args:
-        api: The Hub, with the token.
-        repo_id: The repository.
-        tag: The tag.
-        commit: The commit.
-
-    Raises:
-        HTTPError: Of huggingface_hub, if the Hub fails, or has the tag at another commit.
-    """
+    """Tag a commit, unless it has that tag already."""
     try:
         api.create_tag(repo_id, tag=tag, revision=commit)
     except HTTPError as error:
