@@ -73,11 +73,9 @@ def upload(
         published = _publish(api, proposal, tell)
         try:
             if check_published:
-                tell("Loading it from the Hub, in SAELens alone.")
-                _verify(api, proposal, published)
+                _verify(api, proposal, published, tell)
             if target.tag is not None:
-                _tag(api, target, target.tag, published)
-                tell(f"Tagged {target.tag}.")
+                _tag(api, target, target.tag, published, tell)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
                 f"Interrupted. {_done(target, published)} It was not verified or tagged; "
@@ -110,8 +108,11 @@ def _interrupted(api: HfApi, proposal: Proposal) -> str:
     return f"Interrupted. {target.repo_id} has everything. {again}"
 
 
-def _verify(api: HfApi, proposal: Proposal, published: Published) -> None:
+def _verify(
+    api: HfApi, proposal: Proposal, published: Published, tell: Callable[[str], None]
+) -> None:
     target = proposal.target
+    tell("Loading it from the Hub, in SAELens alone.")
     try:
         verify(api, target, proposal.gathered.saes, commit=published.commit)
     except UserError as error:
@@ -121,7 +122,9 @@ def _verify(api: HfApi, proposal: Proposal, published: Published) -> None:
         ) from error
 
 
-def _tag(api: HfApi, target: Target, tag: str, published: Published) -> None:
+def _tag(
+    api: HfApi, target: Target, tag: str, published: Published, tell: Callable[[str], None]
+) -> None:
     try:
         set_tag(api, target.repo_id, tag, published.commit)
     except HTTPError as error:
@@ -129,6 +132,7 @@ def _tag(api: HfApi, target: Target, tag: str, published: Published) -> None:
             f"{_done(target, published)} But the tag {tag} may not have been set: "
             f"{explained(error, target.repo_id)} Running the same again sets it."
         ) from error
+    tell(f"Tagged {tag}.")
 
 
 def _done(target: Target, published: Published) -> str:

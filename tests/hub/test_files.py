@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.hub.leaks import find_secrets
-from sae_lens_c2r.hub.local.check import check
+from sae_lens_c2r.hub.local.check_files import check_files
 from sae_lens_c2r.hub.local.collect import LocalSAE, collect, collect_saes
 from sae_lens_c2r.hub.local.redact import redact
 from sae_lens_c2r.hub.names import check_id
@@ -78,7 +78,7 @@ def test_the_training_form_is_converted(tmp_path: Path, architecture: str) -> No
     sae.save_model(tmp_path / "checkpoint")
     (found,) = collect([tmp_path / "checkpoint"], converted=tmp_path / "converted")
     (same,) = collect_saes({"checkpoint": sae}, converted=tmp_path / "objects")
-    check(found)
+    check_files(found)
     inputs = torch.randn(64, 8)
     expected = SAE.load_from_disk(same.folder).encode(inputs)
     assert (expected > 0).any()
@@ -134,7 +134,7 @@ def test_what_cannot_be_collected(tmp_path: Path, folder: Path) -> None:
 
 
 def test_a_whole_sae_is_accepted(folder: Path) -> None:
-    assert check(local(folder)) == json.loads((folder / "cfg.json").read_text())
+    assert check_files(local(folder)) == json.loads((folder / "cfg.json").read_text())
 
 
 def test_weights_that_are_none_are_refused(folder: Path) -> None:
@@ -148,7 +148,7 @@ def test_weights_that_are_none_are_refused(folder: Path) -> None:
         else:
             save_file(tensors, weights)
         with pytest.raises(UserError) as error:
-            check(local(folder))
+            check_files(local(folder))
         return str(error.value)
 
     assert "finite" in refused({**whole, "W_enc": whole["W_enc"] / 0})
@@ -186,7 +186,7 @@ def test_weights_that_are_none_are_refused(folder: Path) -> None:
 def test_a_config_that_is_none_is_refused(folder: Path, content: str, reason: str) -> None:
     (folder / "cfg.json").write_text(content)
     with pytest.raises(UserError, match=reason):
-        check(local(folder))
+        check_files(local(folder))
 
 
 @pytest.mark.parametrize(("secret", "kind"), SECRETS.items())
@@ -196,20 +196,20 @@ def test_a_secret_stops_everything(folder: Path, secret: str, kind: str) -> None
     whole = (folder / "cfg.json").read_text()
     (folder / "cfg.json").write_text(json.dumps(config))
     with pytest.raises(UserError, match=kind) as error:
-        check(local(folder))
+        check_files(local(folder))
     assert secret not in str(error.value)
     (folder / "cfg.json").write_text(whole)
     weights = load_file(folder / "sae_weights.safetensors")
     save_file(weights, folder / "sae_weights.safetensors", metadata={"note": secret})
     with pytest.raises(UserError, match=kind):
-        check(local(folder))
+        check_files(local(folder))
 
 
 def test_a_header_with_words_is_refused(folder: Path) -> None:
     weights = load_file(folder / "sae_weights.safetensors")
     save_file(weights, folder / "sae_weights.safetensors", metadata={"host": "laptop"})
     with pytest.raises(UserError, match=r"should have no metadata in its header.*host"):
-        check(local(folder))
+        check_files(local(folder))
 
 
 def test_what_is_no_secret_is_none() -> None:
@@ -288,10 +288,10 @@ def test_a_redacted_config_loads_and_holds_nothing_that_was_removed(
 LARGE = """
 import resource, sys
 from pathlib import Path
-from sae_lens_c2r.hub.local.check import check
+from sae_lens_c2r.hub.local.check_files import check_files
 from sae_lens_c2r.hub.local.collect import LocalSAE
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-check(LocalSAE("a", Path(sys.argv[1])))
+check_files(LocalSAE("a", Path(sys.argv[1])))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.evaluation.gathered import EvaluationOfSAE
 from sae_lens_c2r.hub.card.facts import SAEFacts
-from sae_lens_c2r.hub.local.check import check
+from sae_lens_c2r.hub.local.check_files import check_files
 from sae_lens_c2r.hub.local.collect import LocalSAE
 from sae_lens_c2r.hub.local.evaluations import Identity, evaluations_of
 from sae_lens_c2r.hub.local.redact import redact
@@ -94,7 +94,7 @@ def prepare(
 def _stage(
     sae: LocalSAE, folder: Path, evaluations: Mapping[Identity, dict[str, EvaluationOfSAE]]
 ) -> StagedSAE:
-    redacted = redact(check(sae))
+    redacted = redact(check_files(sae))
     config = json.dumps(redacted.config, indent=1, allow_nan=False).encode() + b"\n"
     weights = sae.weights.resolve()
     folder.mkdir(parents=True)

@@ -16,8 +16,8 @@ from sae_lens_c2r.hub.local.collect import LocalSAE
 _TYPES = ("F64", "F32", "F16", "BF16")
 
 
-def check(sae: LocalSAE) -> dict[str, Any]:
-    """The config of an SAE whose files are fit to be published."""
+def check_files(sae: LocalSAE) -> dict[str, Any]:
+    """The config of an SAE whose files are fit for the Hub; tensors are loaded one by one."""
     config = read_harmless(sae.config)
     architecture = config.get("architecture")
     if not isinstance(architecture, str) or architecture not in SAE_CLASS_REGISTRY:
