@@ -36,19 +36,14 @@ def card(
     """Render the card that `upload` would publish, without a network."""
     with error_boundary("Interrupted."):
         console = console_while_loading()
-        from sae_lens_c2r.hub.card.folder import planned_card, write_card
+        from sae_lens_c2r.hub.folder import planned_card, write_card
+        from sae_lens_c2r.hub.submission import Submission
         from sae_lens_c2r.releases.files import find_release, read_release
 
         if len(saes) == 1 and not Path(saes[0]).is_dir():
             path = planned_card(read_release(find_release(saes[0])), out)
         else:
-            path = write_card(
-                list(map(Path, saes)),
-                out,
-                repo_id=repo_id,
-                release=read_release(find_release(release)) if release else None,
-                evaluation=evaluation,
-                license=license,
-                tell=partial(say, console),
-            )
+            named = read_release(find_release(release)) if release else None
+            submission = Submission(list(map(Path, saes)), named, evaluation, license)
+            path = write_card(submission, out, repo_id=repo_id, tell=partial(say, console))
         say(console, f"Card: {path}")

@@ -34,7 +34,7 @@ from sae_lens_c2r.inspection.reader import TextReader
 from sae_lens_c2r.offline import corpus
 from sae_lens_c2r.offline.minilm import CONTEXT_SIZE, model_folder
 from sae_lens_c2r.releases.model import ReleaseError
-from sae_lens_c2r.saes.probe import agree, contributions, trained_contributions
+from sae_lens_c2r.saes.probe import contributions, encodes_alike, trained_contributions
 from sae_lens_c2r.saes.saelens_alone import encode_in_saelens_alone
 from sae_lens_c2r.training.plan import make_plan
 from sae_lens_c2r.training.train import train
@@ -138,7 +138,7 @@ def _check_saved(
     requests = [({"folder": str(folder / name)}, inputs) for name in saes]
     for name, alone in zip(saes, encode_in_saelens_alone(requests), strict=True):
         expected = trained_contributions(histories[name].sae, inputs)
-        if not agree(contributions(alone.feature_acts, saes[name]), expected):
+        if not encodes_alike(contributions(alone.feature_acts, saes[name]), expected):
             raise UserError(
                 f"{name}, as it was saved, does not encode as the trained one does."
             )

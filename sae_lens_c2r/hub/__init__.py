@@ -1,17 +1,30 @@
 """SAEs on the Hugging Face Hub: loading one, and publishing some with a measured card."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sae_lens_c2r.hub.loading import load
+    from sae_lens_c2r.hub.folder import write_card as write_card
+    from sae_lens_c2r.hub.loading import load as load
+    from sae_lens_c2r.hub.showing import show_proposal as show_proposal
+    from sae_lens_c2r.hub.submission import Submission as Submission
+    from sae_lens_c2r.hub.target import Target as Target
+    from sae_lens_c2r.hub.uploading import upload as upload
 
-__all__ = ["load"]
+_MODULE_OF = {
+    "Submission": "submission",
+    "Target": "target",
+    "load": "loading",
+    "show_proposal": "showing",
+    "upload": "uploading",
+    "write_card": "folder",
+}
+
+__all__ = sorted(_MODULE_OF)
 
 
 def __getattr__(name: str) -> Any:
     """Import what needs SAELens when it is asked for: it takes seconds."""
-    if name == "load":
-        from sae_lens_c2r.hub.loading import load
-
-        return load
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)

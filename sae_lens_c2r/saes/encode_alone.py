@@ -1,6 +1,6 @@
 """Load SAEs where this package does not exist, and encode a batch with each. Run as a script.
 
-Usage: python encode_in_saelens_alone.py REQUESTS.json
+Usage: python encode_alone.py REQUESTS.json
 
 Each request names the file `inputs` and the file `outputs`, and an SAE: a `folder`, or a
 `repo_id` and an `sae_id` on the Hub, with a `commit` unless it is that of the branch main.

@@ -1,14 +1,13 @@
 """The batch by which forms of one SAE are compared: what was trained, is saved, comes back."""
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import torch
 from sae_lens import SAE, TrainingSAE
 from safetensors import safe_open
 from torch import Tensor
-
-from sae_lens_c2r.hub.local.weights_file import WeightsFile
 
 _ROWS = 64
 _SCALES = 14  # decoder rows of lengths 1 to 2 ** 13: some latents fire, whatever the threshold
@@ -19,26 +18,27 @@ _TOLERANCE = {torch.float32: (1e-3, 3), torch.float64: (1e-3, 3)}
 _COARSE = (0.1, 16)
 
 
-def probe_inputs(weights: WeightsFile) -> Tensor:
+def probe_inputs(weights: Path) -> Tensor:
     """A batch that an SAE surely has something to say to: some of its own decoder's rows.
 
     Args:
-        weights: The SAE's, of which only those rows are read.
+        weights: The SAE's safetensors file, of which only those rows are read.
 
     Returns:
         Inputs, shape ``[64, d_in]``: ``b_dec`` and evenly spaced unit rows, of lengths that
         are powers of 2.
     """
-    with safe_open(weights.path, framework="pt") as file:
+    with safe_open(weights, framework="pt") as file:
+        shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
         rows = file.get_slice("W_dec")
-        d_sae, d_out = rows.get_shape()
+        d_sae, d_out = shapes["W_dec"]
         latents = torch.linspace(0, d_sae - 1, _ROWS).long().tolist()
         directions = torch.stack([rows[i].float() for i in latents])
-        if "W_enc" in weights.tensors and weights.tensors["W_enc"].shape[0] != d_out:
+        if "W_enc" in shapes and shapes["W_enc"][0] != d_out:
             columns = file.get_slice("W_enc")  # of a transcoder, which has two spaces
             directions = torch.stack([columns[:, i].float() for i in latents])
         b_dec = torch.zeros(directions.shape[1])
-        if "b_dec" in weights.tensors and weights.tensors["b_dec"].shape == b_dec.shape:
+        if shapes.get("b_dec") == list(b_dec.shape):
             b_dec = file.get_tensor("b_dec").float()
     lengths = 2.0 ** (torch.arange(_ROWS) % _SCALES)
     return b_dec + lengths[:, None] * torch.nn.functional.normalize(directions, dim=1)
@@ -71,21 +71,23 @@ def trained_contributions(sae: TrainingSAE[Any], inputs: Tensor) -> Tensor:
 
 @torch.no_grad()
 def contributions(feature_acts: Tensor, sae: SAE[Any]) -> Tensor:
-    """The same of an SAE in its inference form.
+    """What an SAE in its inference form encodes inputs as, as of `trained_contributions`.
 
     Args:
-        feature_acts: What it encodes inputs as, shape ``[batch, d_sae]``.
+        feature_acts: Its activations, shape ``[batch, d_sae]``.
         sae: The SAE.
 
     Returns:
-        Each latent's activation in units of unit decoder rows.
+        Each latent's activation in units of unit decoder rows, shape ``[batch, d_sae]``.
     """
     if getattr(sae.cfg, "rescale_acts_by_decoder_norm", False):
         return feature_acts.float()
     return feature_acts.float() * sae.W_dec.norm(dim=-1).float().cpu()
 
 
-def agree(found: Tensor, expected: Tensor, *, dtype: torch.dtype = torch.float32) -> bool:
+def encodes_alike(
+    found: Tensor, expected: Tensor, *, dtype: torch.dtype = torch.float32
+) -> bool:
     """Whether two encodings of a probe batch are of the same SAE.
 
     Args:

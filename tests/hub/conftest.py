@@ -7,6 +7,7 @@ import pytest
 from huggingface_hub import HfApi, constants
 
 from sae_lens_c2r.hub.local.gather import Gathered, gather
+from sae_lens_c2r.hub.submission import Submission
 from tests.evaluation.planted import plant_sae
 from tests.hub.server import TOKEN, LoopbackHub, serving
 
@@ -42,7 +43,8 @@ def gathered_as(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Gathe
             folder = tmp_path_factory.mktemp("gathered")
             for seed, sae_id in enumerate(sae_ids):
                 plant_sae(folder / "saes" / sae_id, d_in=8, seed=seed)
-            known[sae_ids] = gather([folder / "saes"], REPO, scratch=folder / "scratch")
+            submission = Submission([folder / "saes"])
+            known[sae_ids] = gather(submission, REPO, scratch=folder / "scratch")
         return known[sae_ids]
 
     return gathered

@@ -25,8 +25,9 @@ from rich.table import Table
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.hub.local.gather import Gathered, gather
-from sae_lens_c2r.hub.proposal import Target
-from sae_lens_c2r.hub.upload import send
+from sae_lens_c2r.hub.submission import Submission
+from sae_lens_c2r.hub.target import Target
+from sae_lens_c2r.hub.uploading import upload as upload_all
 from tests.evaluation.planted import plant_sae
 from tests.hub.server import TOKEN, Fault, LoopbackHub, Seen, serving
 
@@ -65,14 +66,14 @@ def two_saes(folder: Path) -> Gathered:
     """Two SAEs and what is known of them, checked once for all uploads."""
     for seed, sae_id in enumerate("ab"):
         plant_sae(folder / "saes" / sae_id, d_in=8, seed=seed)
-    return gather([folder / "saes"], REPO, scratch=folder / "scratch")
+    return gather(Submission([folder / "saes"]), REPO, scratch=folder / "scratch")
 
 
 def state(hub: LoopbackHub, saes: Gathered) -> str:
     """What there is of an upload on the branch."""
     repo = hub.repos.get(REPO)
     found = repo.history()[0].files if repo and "main" in repo.branches else {}
-    wanted = [file.path_in_repo for file in saes.content.files]
+    wanted = [file.path_in_repo for file in saes.content.saes]
     there = [path in found for path in [*wanted, "README.md", "sae-lens-c2r.json"]]
     return "complete" if all(there) else "HALF" if any(there) else "as it was"
 
@@ -81,7 +82,7 @@ def upload(hub: LoopbackHub, saes: Gathered) -> str:
     """Upload; what is said of it."""
     api, target = HfApi(hub.endpoint, token=TOKEN), Target(REPO, tag="v1")
     try:
-        send(api, saes, target, agree=lambda _: True, check_published=False)
+        upload_all(saes, target, api=api, check_published=False)
     except UserError as error:
         return "TOLD THE TOKEN" if TOKEN in str(error) else "failed"
     return "succeeded"

@@ -201,6 +201,7 @@ class LoopbackHub:
             ("GET", r"/api/whoami-v2", self._whoami),
             ("POST", r"/api/repos/create", self._create),
             ("POST", r"/api/validate-yaml", self._validate_yaml),
+            ("GET", r"/api/models/([^/]+/[^/]+)/auth-check/write", self._auth_check),
             ("GET", r"/api/models/([^/]+/[^/]+)/refs", self._refs),
             ("GET", r"/api/models/([^/]+/[^/]+)/tree/(.+?)", self._tree),
             ("POST", r"/api/models/([^/]+/[^/]+)/paths-info/(.+)", self._paths_info),
@@ -244,6 +245,11 @@ class LoopbackHub:
                 "auth": {"type": "access_token", "accessToken": token},
             }
         )
+
+    def _auth_check(self, seen: Seen, _query: Any, _read: Any, repo_id: str) -> Answer:
+        self._readable(seen, repo_id)
+        self._writable(seen, repo_id)
+        return Answer()
 
     def _create(self, seen: Seen, _: Any, read: Callable[[], Any]) -> Answer:
         wanted = read()

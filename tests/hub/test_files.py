@@ -17,11 +17,10 @@ from sae_lens.registry import get_sae_training_class
 from safetensors.torch import load_file, save_file
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.hub.local.check import check
+from sae_lens_c2r.hub.leaks import find_secrets
+from sae_lens_c2r.hub.local.check_files import check_files
 from sae_lens_c2r.hub.local.collect import LocalSAE, collect, collect_saes
-from sae_lens_c2r.hub.local.leaks import find_secrets
 from sae_lens_c2r.hub.local.redact import redact
-from sae_lens_c2r.hub.local.weights_file import WeightsFile
 from sae_lens_c2r.hub.names import check_id
 from sae_lens_c2r.training.record import TrainingRecord
 from tests.evaluation.planted import plant_sae
@@ -79,7 +78,7 @@ def test_the_training_form_is_converted(tmp_path: Path, architecture: str) -> No
     sae.save_model(tmp_path / "checkpoint")
     (found,) = collect([tmp_path / "checkpoint"], converted=tmp_path / "converted")
     (same,) = collect_saes({"checkpoint": sae}, converted=tmp_path / "objects")
-    check(found)
+    check_files(found)
     inputs = torch.randn(64, 8)
     expected = SAE.load_from_disk(same.folder).encode(inputs)
     assert (expected > 0).any()
@@ -135,13 +134,7 @@ def test_what_cannot_be_collected(tmp_path: Path, folder: Path) -> None:
 
 
 def test_a_whole_sae_is_accepted(folder: Path) -> None:
-    assert set(check(local(folder)).tensors) == {
-        "W_enc",
-        "W_dec",
-        "b_enc",
-        "b_dec",
-        "threshold",
-    }
+    assert check_files(local(folder)) == json.loads((folder / "cfg.json").read_text())
 
 
 def test_weights_that_are_none_are_refused(folder: Path) -> None:
@@ -155,7 +148,7 @@ def test_weights_that_are_none_are_refused(folder: Path) -> None:
         else:
             save_file(tensors, weights)
         with pytest.raises(UserError) as error:
-            check(local(folder))
+            check_files(local(folder))
         return str(error.value)
 
     assert "finite" in refused({**whole, "W_enc": whole["W_enc"] / 0})
@@ -193,7 +186,7 @@ def test_weights_that_are_none_are_refused(folder: Path) -> None:
 def test_a_config_that_is_none_is_refused(folder: Path, content: str, reason: str) -> None:
     (folder / "cfg.json").write_text(content)
     with pytest.raises(UserError, match=reason):
-        check(local(folder))
+        check_files(local(folder))
 
 
 @pytest.mark.parametrize(("secret", "kind"), SECRETS.items())
@@ -203,20 +196,20 @@ def test_a_secret_stops_everything(folder: Path, secret: str, kind: str) -> None
     whole = (folder / "cfg.json").read_text()
     (folder / "cfg.json").write_text(json.dumps(config))
     with pytest.raises(UserError, match=kind) as error:
-        check(local(folder))
+        check_files(local(folder))
     assert secret not in str(error.value)
     (folder / "cfg.json").write_text(whole)
     weights = load_file(folder / "sae_weights.safetensors")
     save_file(weights, folder / "sae_weights.safetensors", metadata={"note": secret})
     with pytest.raises(UserError, match=kind):
-        check(local(folder))
+        check_files(local(folder))
 
 
 def test_a_header_with_words_is_refused(folder: Path) -> None:
     weights = load_file(folder / "sae_weights.safetensors")
     save_file(weights, folder / "sae_weights.safetensors", metadata={"host": "laptop"})
     with pytest.raises(UserError, match=r"should have no metadata in its header.*host"):
-        check(local(folder))
+        check_files(local(folder))
 
 
 def test_what_is_no_secret_is_none() -> None:
@@ -295,26 +288,31 @@ def test_a_redacted_config_loads_and_holds_nothing_that_was_removed(
 LARGE = """
 import resource, sys
 from pathlib import Path
-from sae_lens_c2r.hub.local.weights_file import WeightsFile
+from sae_lens_c2r.hub.local.check_files import check_files
+from sae_lens_c2r.hub.local.collect import LocalSAE
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-file = WeightsFile.open(Path(sys.argv[1]))
-for tensor in file.tensors.values():
-    assert all(piece.isfinite().all() for piece in file.pieces(tensor))
+check_files(LocalSAE("a", Path(sys.argv[1])))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
-def test_a_large_file_is_read_in_pieces(tmp_path: Path) -> None:
-    path = tmp_path / "large.safetensors"
+def test_a_large_file_is_checked_without_a_copy(tmp_path: Path) -> None:
+    """No memory is needed but for the file itself, which is mapped and can be given back."""
+    d_in, d_sae, half = 1 << 10, 1 << 17, 1 << 29
+    config = {"architecture": "jumprelu", "d_in": d_in, "d_sae": d_sae}
+    (tmp_path / "cfg.json").write_text(json.dumps(config))
     header = json.dumps(
-        {"W_dec": {"dtype": "F32", "shape": [1 << 28], "data_offsets": [0, 1 << 30]}}
+        {
+            "W_dec": {"dtype": "F32", "shape": [d_sae, d_in], "data_offsets": [0, half]},
+            "W_enc": {"dtype": "F32", "shape": [d_in, d_sae], "data_offsets": [half, 2 * half]},
+        }
     )
-    with path.open("wb") as file:
+    with (tmp_path / "sae_weights.safetensors").open("wb") as file:
         file.write(len(header).to_bytes(8, "little") + header.encode())
-        file.truncate(8 + len(header) + (1 << 30))  # sparse: no gigabyte is written
-    assert WeightsFile.open(path).tensors["W_dec"].shape == (1 << 28,)
+        file.write(b"\0\0\x80\x3f")  # 1.0: the others are 0
+        file.truncate(8 + len(header) + 2 * half)  # sparse: no gigabyte is written
     ran = subprocess.run(
-        [sys.executable, "-c", LARGE, str(path)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", LARGE, str(tmp_path)], capture_output=True, text=True, check=True
     )
     unit = 1 if sys.platform == "darwin" else 1024
-    assert int(ran.stdout) * unit < 300 << 20
+    assert int(ran.stdout) * unit < 2 * half + (100 << 20)

@@ -15,10 +15,10 @@ from sae_lens_c2r.evaluation.identity import config_sha256, weights_sha256
 from sae_lens_c2r.hub.local import prepare as prepare_module
 from sae_lens_c2r.hub.local.collect import collect
 from sae_lens_c2r.hub.local.gather import gather
-from sae_lens_c2r.hub.local.weights_file import WeightsFile
 from sae_lens_c2r.hub.remote.refusals import explained
+from sae_lens_c2r.hub.submission import Submission
 from sae_lens_c2r.releases.files import find_release, read_release
-from sae_lens_c2r.saes.probe import agree, probe_inputs
+from sae_lens_c2r.saes.probe import encodes_alike, probe_inputs
 from sae_lens_c2r.saes.saelens_alone import Encoded, encode_in_saelens_alone
 from sae_lens_c2r.saes.sources import Source
 from tests.architectures.training import make_sae
@@ -38,7 +38,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
                 saes[name].topk_threshold.fill_(0.3)
             saes[name].W_dec.mul_(1.7)  # norms that are to be folded
     scratch = tmp_path_factory.mktemp("scratch")
-    return saes, gather(saes, "me/saes", scratch=scratch), scratch
+    return saes, gather(Submission(saes), "me/saes", scratch=scratch), scratch
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -76,7 +76,9 @@ def test_a_process_without_us_is_asked(tmp_path: Path, monkeypatch: pytest.Monke
     ):
         monkeypatch.setattr(prepare_module, "encode_in_saelens_alone", spoilt(change))
         with pytest.raises(UserError, match=reason):
-            gather([tmp_path / "a"], "me/saes", scratch=tmp_path / f"scratch-{number}")
+            gather(
+                Submission([tmp_path / "a"]), "me/saes", scratch=tmp_path / f"scratch-{number}"
+            )
 
 
 def test_thresholds_that_let_nothing_fire_are_refused(tmp_path: Path) -> None:
@@ -85,7 +87,7 @@ def test_thresholds_that_let_nothing_fire_are_refused(tmp_path: Path) -> None:
     weights["threshold"] += 1e9
     save_file(weights, folder / "sae_weights.safetensors")
     with pytest.raises(UserError, match="is its threshold right"):
-        gather([folder], "me/saes", scratch=tmp_path / "scratch")
+        gather(Submission([folder]), "me/saes", scratch=tmp_path / "scratch")
 
 
 def test_what_saelens_does_not_load_is_told_in_a_line(tmp_path: Path) -> None:
@@ -93,7 +95,7 @@ def test_what_saelens_does_not_load_is_told_in_a_line(tmp_path: Path) -> None:
     weights = load_file(folder / "sae_weights.safetensors")
     save_file({**weights, "other": torch.ones(3)}, folder / "sae_weights.safetensors")
     with pytest.raises(UserError, match="cannot be loaded") as error:
-        gather([folder], "me/saes", scratch=tmp_path / "scratch")
+        gather(Submission([folder]), "me/saes", scratch=tmp_path / "scratch")
     assert "\n" not in str(error.value)
 
 
@@ -117,20 +119,22 @@ def test_a_checkpoints_scaling_is_folded(tmp_path: Path) -> None:
 
 def test_a_probe_is_of_the_saes_own_rows(tmp_path: Path) -> None:
     folder = plant_sae(tmp_path / "a", d_in=8)
-    inputs = probe_inputs(WeightsFile.open(folder / "sae_weights.safetensors"))
+    inputs = probe_inputs(folder / "sae_weights.safetensors")
     assert inputs.shape == (64, 8)
     acts = SAE.load_from_disk(folder).encode(inputs)
     assert (acts > 0).any(dim=1).sum() > 50
-    assert agree(acts, acts * (1 + 1e-5))
-    assert not agree(acts, acts * 1.01)
-    assert not agree(acts, acts[:, :-1])
+    assert encodes_alike(acts, acts * (1 + 1e-5))
+    assert not encodes_alike(acts, acts * 1.01)
+    assert not encodes_alike(acts, acts[:, :-1])
 
 
 def gather_one(tmp_path: Path, record: Any = None, **options: Any) -> Any:
     folder = plant_sae(tmp_path / "saes" / "a", d_in=8)
     if record is not None:
         (folder / "training.json").write_text(json.dumps(record))
-    return gather([tmp_path / "saes"], "me/saes", scratch=tmp_path / "scratch", **options)
+    return gather(
+        Submission([tmp_path / "saes"], **options), "me/saes", scratch=tmp_path / "scratch"
+    )
 
 
 def test_training_is_told_without_this_machine(tmp_path: Path) -> None:
@@ -184,13 +188,13 @@ def test_what_evaluate_measured_is_found(tmp_path: Path) -> None:
     path = tmp_path / "saes" / "evaluation" / "evaluation.json"
     path.parent.mkdir()
     path.write_text(json.dumps(content))
-    gathered = gather([tmp_path / "saes"], "me/saes", scratch=tmp_path / "scratch")
+    gathered = gather(Submission([tmp_path / "saes"]), "me/saes", scratch=tmp_path / "scratch")
     found = gathered.content.facts.saes["a"].evaluations["weights"].metrics
     assert found["composition"] == 0.125
     content["saes"][0]["evaluations"]["weights"] = {"metrics": {"composition": 0.25}}
     (tmp_path / "saes" / "evaluation.json").write_text(json.dumps(content))
     with pytest.raises(UserError, match="should not disagree"):
-        gather([tmp_path / "saes"], "me/saes", scratch=tmp_path / "again")
+        gather(Submission([tmp_path / "saes"]), "me/saes", scratch=tmp_path / "again")
 
 
 def test_a_release_gives_the_ids(tmp_path: Path) -> None:
@@ -234,7 +238,7 @@ def test_no_place_of_this_machine_is_published(tmp_path: Path, place: str) -> No
     (folder / "cfg.json").write_text(json.dumps(config))
     record = {"device": f"cpu {place}", "versions": {place: "1", "torch": place}}
     (folder / "training.json").write_text(json.dumps(record))
-    gathered = gather([folder], "me/saes", scratch=tmp_path / "scratch")
+    gathered = gather(Submission([folder]), "me/saes", scratch=tmp_path / "scratch")
     [sae] = gathered.saes
     sent = sae.files[0].content.decode() + gathered.content.facts.to_json()
     assert place not in sent.replace("\\\\", "\\")
@@ -258,7 +262,7 @@ def test_weights_of_16_bits_are_compared_with_care(tmp_path: Path, dtype: str) -
         sae.topk_threshold.fill_(0.01)
         sae.W_dec.mul_(1.7)
     sae.save_model(tmp_path / "a")
-    [found] = gather([tmp_path / "a"], "me/saes", scratch=tmp_path / "scratch").saes
+    [found] = gather(Submission([tmp_path / "a"]), "me/saes", scratch=tmp_path / "scratch").saes
     assert (found.feature_acts.to_dense() > 0).any()
 
 
@@ -273,7 +277,7 @@ def test_weights_of_16_bits_are_compared_with_care(tmp_path: Path, dtype: str) -
         ("training.json", '{"release": {"license": ["mit"]}}', "`release.license`"),
         ("training.json", '{"release": {"license": "/x"}}', "`license` should be one of the"),
         ("evaluation.json", '{"format": 1, "saes": ["x"]}', "should be written by"),
-        ("evaluation.json", '{"format": 1, "saes": [{}]}', "`weights_sha256`"),
+        ("evaluation.json", '{"format": 1, "saes": [{}]}', "`saes.0.weights_sha256`"),
         ("evaluation.json", "[" * 99999, "should be written by"),
     ],
 )
@@ -283,11 +287,11 @@ def test_files_that_are_not_as_we_write_them_are_told(
     folder = plant_sae(tmp_path / "a", d_in=8)
     (folder / name).write_text(content)
     with pytest.raises(UserError, match=reason) as error:
-        gather([folder], "me/saes", scratch=tmp_path / "scratch")
+        gather(Submission([folder]), "me/saes", scratch=tmp_path / "scratch")
     assert "\n" not in str(error.value)
 
 
 def test_a_threshold_that_was_never_learned_is_refused(tmp_path: Path) -> None:
     training_sae("batchtopk_c2r").save_model(tmp_path / "a")
     with pytest.raises(UserError, match="should have been learned"):
-        gather([tmp_path / "a"], "me/saes", scratch=tmp_path / "scratch")
+        gather(Submission([tmp_path / "a"]), "me/saes", scratch=tmp_path / "scratch")

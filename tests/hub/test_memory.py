@@ -12,12 +12,14 @@ UPLOAD = """
 import resource, sys
 from pathlib import Path
 from huggingface_hub import HfApi
-from sae_lens_c2r.hub.remote.plan import PlannedFile
+from sae_lens_c2r.hub.remote.difference import PlannedFile
 from sae_lens_c2r.hub.remote.publish import publish
+from sae_lens_c2r.hub.target import Target
 endpoint, token, path = sys.argv[1:]
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 files = [PlannedFile.of("a/sae_weights.safetensors", Path(path))]
-publish(HfApi(endpoint, token=token), "me/saes", lambda _: files, message="Large")
+api, target = HfApi(endpoint, token=token), Target("me/saes")
+publish(api, target, lambda _: files, message="Large")
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 

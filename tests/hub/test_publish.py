@@ -33,14 +33,15 @@ def test_a_fault_at_any_request_leaves_nothing_half() -> None:
 UPLOAD = """
 import sys
 from huggingface_hub import HfApi
-from sae_lens_c2r.hub.remote.plan import PlannedFile
+from sae_lens_c2r.hub.remote.difference import PlannedFile
 from sae_lens_c2r.hub.remote.publish import publish
+from sae_lens_c2r.hub.target import Target
 endpoint, name, token = sys.argv[1:]
 content = name.encode() * 99
 files = [PlannedFile.of(f"{name}/{i}.safetensors", content + b"%d" % i) for i in range(3)]
 files.append(PlannedFile.of(f"{name}/cfg.json", b"{}"))
 api = HfApi(endpoint, token=token)
-print(publish(api, "me/saes", lambda _: files, message=name, seconds=0.1))
+print(publish(api, Target("me/saes"), lambda _: files, message=name, seconds=0.1))
 """
 
 

@@ -15,11 +15,13 @@ import yaml
 from huggingface_hub import HfApi, constants
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.hub.card.content import FACTS, README
 from sae_lens_c2r.hub.card.readme import BEGIN, END, Readme
 from sae_lens_c2r.hub.local.gather import Gathered, gather
-from sae_lens_c2r.hub.proposal import Proposal, Target
-from sae_lens_c2r.hub.upload import send
+from sae_lens_c2r.hub.names import FACTS, README
+from sae_lens_c2r.hub.proposal import Proposal
+from sae_lens_c2r.hub.submission import Submission
+from sae_lens_c2r.hub.target import Target
+from sae_lens_c2r.hub.uploading import upload
 from tests.evaluation.planted import plant_sae
 from tests.hub.conftest import REPO
 from tests.hub.server import STORAGE_HOST, TOKEN, Account, Fault, File, LoopbackHub, Seen
@@ -27,13 +29,9 @@ from tests.hub.server import STORAGE_HOST, TOKEN, Account, Fault, File, Loopback
 Gather = Callable[..., Gathered]
 
 
-def yes(_: Proposal) -> bool:
-    return True
-
-
 def send_all(api: HfApi, gathered: Gathered, target: Target | None = None, **options: Any):
-    options = {"agree": yes, "check_published": False, **options}
-    return send(api, gathered, target or Target(REPO), **options)
+    options = {"check_published": False, **options}
+    return upload(gathered, target or Target(REPO), api=api, **options)
 
 
 def knowing(gathered: Gathered, **facts: Any) -> Gathered:
@@ -84,16 +82,18 @@ def test_saes_and_their_card_are_one_commit(
 def test_a_dry_run_writes_nothing(hub: LoopbackHub, api: HfApi, gathered_as: Gather) -> None:
     shown: list[Proposal] = []
     gathered = gathered_as("a", "b/c")
-    assert send_all(api, gathered, agree=lambda proposal: bool(shown.append(proposal))) is None
+    assert (
+        send_all(api, gathered, confirm=lambda proposal: bool(shown.append(proposal))) is None
+    )
     assert hub.log
     assert not [seen for seen in hub.log if seen.writes]
-    assert shown[0].plan.private is None
+    assert shown[0].difference.snapshot.private is None
     assert "+# saes" in shown[0].card_diff
     send_all(api, gathered)
     hub.log.clear()
-    send_all(api, gathered_as("d"), agree=lambda proposal: bool(shown.append(proposal)))
+    send_all(api, gathered_as("d"), confirm=lambda proposal: bool(shown.append(proposal)))
     assert not [seen for seen in hub.log if seen.writes]
-    assert shown[1].plan.replaced == {README, FACTS, "figures/max_cosines.png"}
+    assert shown[1].difference.replaced == {README, FACTS, "figures/max_cosines.png"}
     assert "+| `d` |" in shown[1].card_diff
     assert "-# saes" not in shown[1].card_diff
 
@@ -254,7 +254,7 @@ def test_weights_that_change_before_they_are_sent_are_not(
     hub: LoopbackHub, api: HfApi, tmp_path: Path
 ) -> None:
     folder = plant_sae(tmp_path / "a", d_in=8)
-    gathered = gather([folder], REPO, scratch=tmp_path / "scratch")
+    gathered = gather(Submission([folder]), REPO, scratch=tmp_path / "scratch")
 
     def spoil(_: Proposal) -> bool:
         weights.write_bytes(content[:-4] + b"nan!")
@@ -262,7 +262,7 @@ def test_weights_that_change_before_they_are_sent_are_not(
 
     weights = folder / "sae_weights.safetensors"
     content = weights.read_bytes()
-    assert "has changed since it was checked" in refused(api, gathered, agree=spoil)
+    assert "has changed since it was checked" in refused(api, gathered, confirm=spoil)
     weights.unlink()
     assert "has changed since it was checked" in refused(api, gathered)
     assert not hub.repos

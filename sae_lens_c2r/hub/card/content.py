@@ -1,19 +1,17 @@
 """What a repository is to hold: the SAEs of an upload, and a card of all that it then has."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.hub.card.facts import FACTS, Facts, read_facts
+from sae_lens_c2r.hub.card.facts import Facts, read_facts
 from sae_lens_c2r.hub.card.pictures import pictures
 from sae_lens_c2r.hub.card.readme import Readme, merged
 from sae_lens_c2r.hub.card.render import render
-from sae_lens_c2r.hub.local.leaks import refuse_secrets
-from sae_lens_c2r.hub.names import refuse_nested
-from sae_lens_c2r.hub.remote.plan import PlannedFile, Read
-
-README, FIGURES = "README.md", "figures"
+from sae_lens_c2r.hub.leaks import refuse_secrets
+from sae_lens_c2r.hub.names import FACTS, FIGURES, README, refuse_nested
+from sae_lens_c2r.hub.remote.difference import PlannedFile
+from sae_lens_c2r.hub.remote.snapshot import Snapshot
 
 
 @dataclass(frozen=True)
@@ -22,17 +20,19 @@ class Content:
 
     Args:
         facts: What is known of the SAEs.
-        files: Their files.
+        pictures: Those of their card, by their names.
+        saes: The SAEs' files; of none, there is only the card.
     """
 
     facts: Facts
-    files: Sequence[PlannedFile] = ()
+    pictures: Mapping[str, bytes]
+    saes: Sequence[PlannedFile] = ()
 
-    def joined_with(self, read: Read) -> list[PlannedFile]:
-        """The files that the repository is to hold.
+    def files(self, snapshot: Snapshot) -> list[PlannedFile]:
+        """The files that a repository is to hold.
 
         Args:
-            read: Reads what it holds.
+            snapshot: What it holds.
 
         Returns:
             The SAEs' files, the card, its pictures, and what the card was made of.
@@ -40,29 +40,27 @@ class Content:
         Raises:
             UserError: If what it holds cannot be joined with, or a file would hold a secret.
         """
-        known = read(FACTS)
-        facts = self.facts
-        if known is not None:
-            facts = read_facts(known, name=FACTS).joined(facts)
-        facts = read_facts(facts.to_json(), name=FACTS)  # as a later upload will read them
+        known, existing = snapshot.read(FACTS), _text(snapshot.read(README))
+        facts = self.facts if known is None else read_facts(known).joined(self.facts)
         refuse_nested(facts.saes)
-        existing = _text(read(README))
-        license = self._license(existing) or facts.license
-        facts = facts.model_copy(update={"license": license})
-        drawn = _pictures(facts.to_json())
-        card = render(facts, pictures={name: f"{FIGURES}/{name}" for name in drawn})
-        written = {README: merged(existing, card), FACTS: facts.to_json()}
+        if existing:
+            license = self._license(existing) or facts.license
+            facts = facts.model_copy(update={"license": license})
+        drawn = self.pictures if facts.saes == self.facts.saes else pictures(facts)
+        figures = {name: f"{FIGURES}/{name}" for name in drawn}
+        card = merged(existing, render(facts, pictures=figures))
+        written = {README: card, FACTS: facts.to_json()}
         for name, content in written.items():
             refuse_secrets(name, content)
         return [
-            *self.files,
+            *self.saes,
             *(PlannedFile.of(name, content.encode()) for name, content in written.items()),
-            *(PlannedFile.of(f"{FIGURES}/{name}", drawn[name]) for name in drawn),
+            *(PlannedFile.of(figures[name], picture) for name, picture in drawn.items()),
         ]
 
-    def _license(self, existing: str | None) -> str | None:
+    def _license(self, existing: str) -> str | None:
         """What the repository's `README.md` says, if it does."""
-        said = Readme.read(existing).metadata.get("license") if existing else None
+        said = Readme.read(existing).metadata.get("license")
         if not isinstance(said, str):
             return None
         if self.facts.license is not None and said != self.facts.license:
@@ -71,12 +69,6 @@ class Content:
                 f"`--license {said}` confirms. Found {self.facts.license}."
             )
         return said
-
-
-@lru_cache(maxsize=1)
-def _pictures(facts: str) -> dict[str, bytes]:
-    """The pictures, drawn once for all the looks that an upload takes at a repository."""
-    return pictures(read_facts(facts, name=FACTS))
 
 
 def _text(content: bytes | None) -> str | None:

@@ -5,24 +5,18 @@ SAEs. Nothing here is typed in by anybody.
 """
 
 import json
-from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import from_json
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.reading import first_problem
-from sae_lens_c2r.evaluation.gathered import EvaluationOfSAE
-from sae_lens_c2r.hub.local.leaks import is_plain, keep_plain, refuse_secrets
-from sae_lens_c2r.hub.names import check_id
-from sae_lens_c2r.training.record import TrainingRecord
+from sae_lens_c2r.hub.names import FACTS, check_id
 
-FACTS = "sae-lens-c2r.json"
 FORMAT = 1
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 Number = Annotated[float, Field(allow_inf_nan=False, strict=True)]
-_COEFFICIENTS = ("c2r", "ort")
 
 
 class _Strict(BaseModel):
@@ -101,16 +95,14 @@ class SAEFacts(_Strict):
     evaluations: dict[str, Evaluation] = {}
 
     def is_the_same_as(self, other: "SAEFacts") -> bool:
-        """Whether what was measured of one is true of the other.
-
-        Args:
-            other: Another SAE.
-
-        Returns:
-            Whether they have the same weights, and use them alike.
-        """
+        """Whether what was measured of one SAE is true of another, used alike."""
         of = ("weights_sha256", "architecture", "options")
         return all(getattr(self, name) == getattr(other, name) for name in of)
+
+
+def _in_order(saes: dict[str, SAEFacts]) -> dict[str, SAEFacts]:
+    """The SAEs as the file has them, and so every card."""
+    return dict(sorted(saes.items()))
 
 
 class Facts(_Strict):
@@ -132,10 +124,10 @@ class Facts(_Strict):
     license: str | None = None
     base_models: list[str] = []
     datasets: list[str] = []
-    saes: Annotated[dict[str, SAEFacts], Field(min_length=1)]
+    saes: Annotated[dict[str, SAEFacts], Field(min_length=1), AfterValidator(_in_order)]
 
     def joined(self, later: "Facts") -> "Facts":
-        """These SAEs and those of a later upload, which count where both have one."""
+        """What is known of all SAEs; a later upload counts where both have one."""
         saes = {**self.saes, **later.saes}
         for sae_id, before in self.saes.items():
             now = saes[sae_id]
@@ -148,7 +140,7 @@ class Facts(_Strict):
             license=later.license or self.license,
             base_models=sorted({*self.base_models, *later.base_models}),
             datasets=sorted({*self.datasets, *later.datasets}),
-            saes=dict(sorted(saes.items())),
+            saes=saes,
         )
 
     def to_json(self) -> str:
@@ -157,98 +149,20 @@ class Facts(_Strict):
         return json.dumps({"format": self.format, **said}, indent=1, sort_keys=True) + "\n"
 
 
-def read_facts(content: str | bytes, *, name: str) -> Facts:
-    """Read what an earlier upload has left.
-
-    Args:
-        content: Of the file.
-        name: What to call it in an error.
-
-    Returns:
-        The facts.
-
-    Raises:
-        UserError: If it is not such a file, or of a later format.
-    """
+def read_facts(content: str | bytes) -> Facts:
+    """What an earlier upload has left, unless it is no such file, or of a later format."""
     try:
         said = from_json(content)
     except ValueError as error:
-        raise UserError(f"{name} should be JSON. {error}") from None
+        raise UserError(f"{FACTS} should be JSON. {error}") from None
     if isinstance(said, dict) and said.get("format", FORMAT) != FORMAT:
-        raise UserError(f"{name} should be of format {FORMAT}. Found {said['format']}.")
+        raise UserError(f"{FACTS} should be of format {FORMAT}. Found {said['format']}.")
     try:
         facts = Facts.model_validate(said)
     except ValidationError as error:
         raise UserError(
-            f"{name} should be written by `sae-lens-c2r upload`. {first_problem(error)}"
+            f"{FACTS} should be written by `sae-lens-c2r upload`. {first_problem(error)}"
         ) from None
     for sae_id in facts.saes:
         check_id(sae_id)
     return facts
-
-
-def facts_of(
-    config: Mapping[str, Any],
-    *,
-    weights_sha256: str,
-    record: TrainingRecord | None,
-    evaluations: Mapping[str, EvaluationOfSAE],
-) -> SAEFacts:
-    """Gather what is known of an SAE.
-
-    Args:
-        config: Its `cfg.json`, redacted.
-        weights_sha256: Of its weights' file.
-        record: Its `training.json`, if there is one.
-        evaluations: Of its entry in `evaluation.json`.
-
-    Returns:
-        The facts, without paths of this machine.
-
-    Raises:
-        UserError: If the record or the evaluations are not what we write.
-    """
-    metadata = config.get("metadata") or {}
-    told = {
-        "weights_sha256": weights_sha256,
-        "architecture": config["architecture"],
-        "trained_as": metadata.get("training_architecture"),
-        "d_in": config["d_in"],
-        "d_sae": config["d_sae"],
-        "options": metadata.get("training_architecture_details") or {},
-        "training": _training(metadata, record or TrainingRecord()),
-    }
-    kept = keep_plain(told)
-    kept["evaluations"] = {name: _evaluation(each) for name, each in evaluations.items()}
-    refuse_secrets("what is known of an SAE", json.dumps(kept, ensure_ascii=False))
-    try:
-        return SAEFacts.model_validate(kept)
-    except ValidationError as error:
-        raise UserError(
-            f"What is known of an SAE should be as we write it. {first_problem(error)}"
-        ) from None
-
-
-def _evaluation(said: EvaluationOfSAE) -> dict[str, Any]:
-    """What is said of an evaluation; what it read here is told from what it read elsewhere."""
-    told = said.model_dump(include=set(Evaluation.model_fields))
-    for key in ("model", "text"):
-        if told.get(key) is not None and not is_plain(told[key]):
-            told[key] = f"a {key} that is not public"
-    # Numbers that are not finite are refused, not left out.
-    metrics = {key: value for key, value in told.pop("metrics").items() if is_plain(key)}
-    return {**keep_plain(told), "metrics": metrics}
-
-
-def _training(metadata: Mapping[str, Any], record: TrainingRecord) -> dict[str, Any]:
-    coefficients = {
-        name: metadata.get(f"{name}_effective_coefficient") for name in _COEFFICIENTS
-    }
-    return {
-        "model": record.model.hub_id or metadata.get("model_name"),
-        "hook_name": metadata.get("hook_name"),
-        "dataset": record.model.dataset or metadata.get("dataset_path"),
-        "context_size": record.model.context_size or metadata.get("context_size"),
-        "effective_coefficients": coefficients,
-        **record.model_dump(include={"samples", "steps", "device", "versions"}),
-    }

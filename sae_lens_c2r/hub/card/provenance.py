@@ -4,24 +4,17 @@ from collections.abc import Iterator, Mapping
 
 from sae_lens_c2r.evaluation.catalog import SAE_LENS, WEIGHTS
 from sae_lens_c2r.hub.card.facts import Evaluation, Facts, Training
-from sae_lens_c2r.hub.card.tables import code, measured, text
+from sae_lens_c2r.hub.card.tables import card_numbers, code, text
 
 _TEXTS = {"python-documentation": "the documentation of Python's standard library"}
 _ITS_OWN = "the text that it was trained on"
 
 
 def how_measured(facts: Facts) -> Iterator[str]:
-    """How each evaluation was made, once for the SAEs that share it.
-
-    Args:
-        facts: What is known of them.
-
-    Yields:
-        Markdown, a paragraph for each.
-    """
+    """How each evaluation was made, a paragraph for the SAEs that share it."""
     found: dict[tuple[str, str], list[str]] = {}
     titles: dict[str, str] = {}
-    for number in measured(facts):
+    for number in card_numbers(facts):
         column = number.column
         said = _how_measured(column.evaluation, number.evaluation)
         of = found.setdefault((column.evaluation, said), [])
@@ -65,14 +58,7 @@ def _text_of(name: str) -> str:
 
 
 def how_trained(facts: Facts) -> Iterator[str]:
-    """How the SAEs were trained, once for those that share it.
-
-    Args:
-        facts: What is known of them.
-
-    Yields:
-        Markdown, a paragraph for each.
-    """
+    """How the SAEs were trained, a paragraph for those that share it."""
     found: dict[str, list[str]] = {}
     for sae_id, sae in facts.saes.items():
         found.setdefault(_trained(sae.training), []).append(sae_id)

@@ -8,7 +8,8 @@ from typing import Any
 import yaml
 from huggingface_hub.utils import yaml_dump  # type: ignore[attr-defined]
 
-from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.errors import UserError, one_line
+from sae_lens_c2r.hub.names import README
 
 BEGIN = "<!-- sae-lens-c2r:begin. What follows is rewritten by every upload. -->"
 END = "<!-- sae-lens-c2r:end. What follows is yours, and so is what stands above. -->"
@@ -32,14 +33,7 @@ class Readme:
 
     @classmethod
     def read(cls, content: str) -> "Readme":
-        """Take a file apart.
-
-        Args:
-            content: Of the file.
-
-        Returns:
-            Its parts.
-        """
+        """The parts of a file's content."""
         content = content.removeprefix("\ufeff")  # with which the Hub sees no metadata
         found = _FRONT.match(content)
         if not found:
@@ -56,10 +50,11 @@ class Readme:
         try:
             said = yaml.safe_load(f"{self.front or ''}\n") or {}
         except (yaml.YAMLError, ValueError, RecursionError) as error:
-            reason = " ".join(str(error).split())
-            raise UserError(f"README.md should have metadata in YAML. {reason}") from None
+            raise UserError(
+                f"{README} should have metadata in YAML. {one_line(error)}"
+            ) from None
         if not isinstance(said, dict):
-            raise UserError(f"README.md should have a mapping as metadata. Found {said!r}.")
+            raise UserError(f"{README} should have a mapping as metadata. Found {said!r}.")
         return said
 
     def __str__(self) -> str:
@@ -71,18 +66,7 @@ class Readme:
 
 
 def set_metadata(content: str, values: Mapping[str, Any]) -> str:
-    """Set some of a file's metadata, and leave every other line of it as it is.
-
-    Args:
-        content: Of the file.
-        values: What is to be set, by its key.
-
-    Returns:
-        The file.
-
-    Raises:
-        UserError: If its metadata are not a mapping, in YAML.
-    """
+    """Set some of a file's metadata, and leave every other line of it as it is."""
     readme = Readme.read(content)
     others = {key: value for key, value in readme.metadata.items() if key not in values}
     front = readme.front or ""
@@ -122,7 +106,7 @@ def merged(existing: str | None, card: str) -> str:
         body = found.body[: begins[0].start()] + block + found.body[ends[0].end() :]
     else:
         raise UserError(
-            f"README.md should have the marks {BEGIN} and {END} once each, in this order, or "
+            f"{README} should have the marks {BEGIN} and {END} once each, in this order, or "
             f"none of them. Found {len(begins)} and {len(ends)}."
         )
     known, new = found.metadata, ours.metadata

@@ -1,103 +1,86 @@
 """A card: `README.md` of a repository, rendered of what is known of its SAEs."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from huggingface_hub.repocard_data import eval_results_to_model_index
-from jinja2 import Environment
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.evaluation.catalog import SAE_LENS, WEIGHTS
-from sae_lens_c2r.hub.card.facts import FACTS, Facts
+from sae_lens_c2r.hub.card.facts import Facts
 from sae_lens_c2r.hub.card.provenance import how_measured, how_trained
 from sae_lens_c2r.hub.card.readme import BEGIN, END, TASK, set_metadata
 from sae_lens_c2r.hub.card.tables import (
     PENALTIES,
-    Measured,
+    CardNumber,
+    card_numbers,
     code,
-    measured,
     measurement_table,
     planned_table,
     printable,
     sae_table,
     text,
 )
+from sae_lens_c2r.hub.names import FACTS
 from sae_lens_c2r.releases.model import LanguageModel, Release
 
 _TAGS = ("sparse-autoencoder", "sae", "interpretability")
-_DECIMAL = re.compile(r"\d+\.\d+")
+TEMPLATE = "card.md.jinja"
 
 
 def cards_folder() -> Path:
-    """Where the template lies: inside an installed package, or at the root of a checkout."""
+    """Where the template lies: in an installed package, or at the root of a checkout."""
     package = Path(__file__).parent.parent.parent
     installed = package / "hub_cards"
     return installed if installed.is_dir() else package.parent / "hub_cards"
 
 
-def render(
-    facts: Facts, *, pictures: Mapping[str, str] | None = None, template: str | None = None
-) -> str:
+def render(facts: Facts, *, pictures: Mapping[str, str] | None = None) -> str:
     """Render the card of SAEs.
 
     Args:
         facts: What is known of them.
         pictures: Where the pictures lie, by their names.
-        template: Another template than ours.
 
     Returns:
         The card, with its metadata.
-
-    Raises:
-        UserError: If the template has a number of its own, which is in no evaluation.
     """
-    first_id, first = next(
-        (each for each in facts.saes.items() if "c2r_coefficient" in each[1].options),
-        next(iter(facts.saes.items())),
-    )
-    numbers = list(measured(facts))
+    saes = facts.saes.items()
+    with_c2r = (sae_id for sae_id, sae in saes if "c2r_coefficient" in sae.options)
+    example = next(with_c2r, next(iter(facts.saes)))
+    first = facts.saes[example]
     card = _card(
-        template,
         ModelCardData(
             library_name="saelens",
             license=facts.license,
             base_model=_one_or_all(facts.base_models),
             datasets=facts.datasets or None,
-            tags=_tags(facts),
+            tags=[*_TAGS, *(["c2r"] if "C2R" in _penalties(facts) else [])],
         ),
-        title=facts.repo_id.rpartition("/")[2],
+        facts.repo_id,
         description=printable(facts.description or ""),
         planned=False,
-        repo_id=facts.repo_id,
-        example=first_id,
+        example=example,
         hook_name=code(first.training.hook_name or ""),
         model=text(first.training.model or ""),
         d_in=first.d_in,
         saes=sae_table(facts),
         penalties=_penalties(facts),
         measurements=measurement_table(facts),
-        how="\n".join(f"- {line}" for line in how_measured(facts)),
+        how=_bullets(how_measured(facts)),
         pictures=pictures or {},
-        training="\n".join(f"- {line}" for line in how_trained(facts)),
+        training=_bullets(how_trained(facts)),
         license=facts.license,
         base_models=facts.base_models,
     )
-    return _with_model_index(card, numbers)
+    return _with_model_index(card, facts)
 
 
-def render_planned(release: Release, *, template: str | None = None) -> str:
-    """Render the card of a release that is not trained yet.
-
-    Args:
-        release: The release.
-        template: Another template than ours.
-
-    Returns:
-        The card, which says so, and has no numbers of measurements.
-    """
+def render_planned(release: Release) -> str:
+    """The card of a release that is not trained yet: it says so, and has no numbers."""
     source = release.source
     lines = [f"{release.name}, to be trained by `sae-lens-c2r train {release.name}`."]
     base_model = None
@@ -110,36 +93,29 @@ def render_planned(release: Release, *, template: str | None = None) -> str:
     else:
         lines.append(f"{source.training_samples:,} samples of known features.")
     return _card(
-        template,
         ModelCardData(
             library_name="saelens",
             license=release.license,
             base_model=base_model,
             tags=[*_TAGS, "c2r"],
         ),
-        title=release.repo_id.rpartition("/")[2],
+        release.repo_id,
         description=release.description,
         planned=True,
-        repo_id=release.repo_id,
         saes=planned_table(release),
-        penalties=[],
-        measurements="",
-        pictures={},
-        training="\n".join(f"- {line}" for line in lines),
+        training=_bullets(lines),
         license=release.license,
         base_models=[base_model] if base_model else [],
     )
 
 
-def _card(template: str | None, data: ModelCardData, **values: Any) -> str:
-    if template is None:
-        template = (cards_folder() / "card.md.jinja").read_text(encoding="utf-8")
-    _refuse_numbers(template)
+def _card(data: ModelCardData, repo_id: str, **values: Any) -> str:
     citation = (cards_folder() / "citations.bib").read_text(encoding="utf-8").strip()
     card = ModelCard.from_template(
         data,
-        template_str=template,
-        template_path=None,
+        template_path=str(cards_folder() / TEMPLATE),
+        title=repo_id.rpartition("/")[2],
+        repo_id=repo_id,
         begin=BEGIN,
         end=END,
         citation=citation,
@@ -152,22 +128,12 @@ def _card(template: str | None, data: ModelCardData, **values: Any) -> str:
     return re.sub(r"\n{3,}", "\n\n", rendered).rstrip() + "\n"
 
 
-def _refuse_numbers(template: str) -> None:
-    """Raise where a template has a decimal number: all numbers are given to it."""
-    for _, kind, source in Environment().lex(template):
-        if kind in ("data", "float", "string") and (number := _DECIMAL.search(source)):
-            raise UserError(
-                "A card's template should have no number: they come from evaluations. Found "
-                f"{number[0]}."
-            )
+def _bullets(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)
 
 
 def _one_or_all(names: list[str]) -> str | list[str] | None:
     return names[0] if len(names) == 1 else names or None
-
-
-def _tags(facts: Facts) -> list[str]:
-    return [*_TAGS, *(["c2r"] if "C2R" in _penalties(facts) else [])]
 
 
 def _penalties(facts: Facts) -> list[str]:
@@ -176,9 +142,9 @@ def _penalties(facts: Facts) -> list[str]:
     return [name for name, prefix in PENALTIES.items() if f"{prefix}_coefficient" in options]
 
 
-def _with_model_index(card: str, numbers: Sequence[Measured]) -> str:
+def _with_model_index(card: str, facts: Facts) -> str:
     results: dict[str, list[EvalResult]] = {}
-    for each in numbers:
+    for each in card_numbers(facts):
         name = _dataset(each)
         result = EvalResult(
             task_type="feature-extraction",
@@ -196,7 +162,7 @@ def _with_model_index(card: str, numbers: Sequence[Measured]) -> str:
     return set_metadata(card, {"model-index": index})
 
 
-def _dataset(number: Measured) -> str:
+def _dataset(number: CardNumber) -> str:
     if number.column.evaluation == WEIGHTS:
         return "weights"
     if number.column.evaluation == SAE_LENS:

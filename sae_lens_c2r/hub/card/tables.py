@@ -34,7 +34,7 @@ _ARROWS = {1: " ↑", 0: "", -1: " ↓"}
 
 
 @dataclass(frozen=True)
-class Measured:
+class CardNumber:
     """A number of a card.
 
     Args:
@@ -59,31 +59,17 @@ class Measured:
         )
 
 
-def measured(facts: Facts) -> Iterator[Measured]:
-    """All numbers of a card.
-
-    Args:
-        facts: What is known.
-
-    Yields:
-        The numbers that were measured, SAE by SAE.
-    """
+def card_numbers(facts: Facts) -> Iterator[CardNumber]:
+    """The numbers of a card, SAE by SAE."""
     for sae_id, sae in facts.saes.items():
         for column in CARD_COLUMNS:
             evaluation = sae.evaluations.get(column.evaluation)
             if evaluation and column.metric in evaluation.metrics:
-                yield Measured(sae_id, column, evaluation, evaluation.metrics[column.metric])
+                yield CardNumber(sae_id, column, evaluation, evaluation.metrics[column.metric])
 
 
 def sae_table(facts: Facts) -> str:
-    """Which SAEs there are, and what each was trained as.
-
-    Args:
-        facts: What is known.
-
-    Returns:
-        A table in Markdown.
-    """
+    """Which SAEs there are, and what each was trained as: a table in Markdown."""
     rows = [
         [f"`{sae_id}`", _architecture(sae), _penalties(sae), f"{sae.d_sae:,}", _sparsity(sae)]
         for sae_id, sae in facts.saes.items()
@@ -93,14 +79,7 @@ def sae_table(facts: Facts) -> str:
 
 
 def planned_table(release: Release) -> str:
-    """Which SAEs a release is going to have.
-
-    Args:
-        release: The release.
-
-    Returns:
-        A table in Markdown.
-    """
+    """Which SAEs a release is going to have: a table in Markdown."""
     rows = []
     for spec in release.saes():
         fields = spec.fields
@@ -124,7 +103,7 @@ def measurement_table(facts: Facts) -> str:
     Returns:
         A table in Markdown, with the columns that any SAE has; an empty text if none has.
     """
-    numbers = {(each.sae_id, each.column): each.shown for each in measured(facts)}
+    numbers = {(each.sae_id, each.column): each.shown for each in card_numbers(facts)}
     columns = [each for each in CARD_COLUMNS if any(each == column for _, column in numbers)]
     if not columns:
         return ""
@@ -137,14 +116,7 @@ def measurement_table(facts: Facts) -> str:
 
 
 def text(value: Any) -> str:
-    """A value that is no markup where it stands.
-
-    Args:
-        value: What is to be shown.
-
-    Returns:
-        It, escaped for a cell of a table.
-    """
+    """A value that is no markup where it stands, in a cell of a table, too."""
     shown = f"{value:g}" if isinstance(value, float) else str(value)
     for sign in "\\`*_|[]<>":
         shown = shown.replace(sign, f"\\{sign}")
@@ -152,27 +124,13 @@ def text(value: Any) -> str:
 
 
 def code(value: Any) -> str:
-    """A value that is no markup between backticks.
-
-    Args:
-        value: What is to be shown.
-
-    Returns:
-        It, without what would end the code or a cell of a table.
-    """
+    """A value that is no markup between backticks, in a cell of a table, too."""
     shown = re.sub(r"[`|<>]", "'", str(value))
     return printable(" ".join(shown.split()))
 
 
 def printable(text: str) -> str:
-    """A text without what a terminal would obey.
-
-    Args:
-        text: The text.
-
-    Returns:
-        Its printable characters and ends of lines.
-    """
+    """The printable characters and ends of lines of a text: none that a terminal obeys."""
     return "".join(sign for sign in text if sign.isprintable() or sign == "\n")
 
 

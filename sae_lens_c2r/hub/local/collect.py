@@ -14,13 +14,12 @@ from sae_lens.constants import (
 from safetensors import SafetensorError
 from torch import Tensor
 
-from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.hub.local.record import read_object, read_record
-from sae_lens_c2r.hub.local.weights_file import WeightsFile
+from sae_lens_c2r._support.errors import UserError, one_line
+from sae_lens_c2r.hub.leaks import read_harmless
 from sae_lens_c2r.hub.names import check_id, refuse_nested
 from sae_lens_c2r.saes.probe import probe_inputs, trained_contributions
 from sae_lens_c2r.saes.sources import Source, inference_form, is_training_form
-from sae_lens_c2r.training.record import RECORD, TrainingRecord
+from sae_lens_c2r.training.record import RECORD, TrainingRecord, read_record
 
 _READ = (SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME, RECORD, ACTIVATION_SCALER_CFG_FILENAME)
 
@@ -86,18 +85,7 @@ def collect(paths: Sequence[Path], *, converted: Path) -> list[LocalSAE]:
 def collect_saes(
     saes: Mapping[str, SAE[Any] | TrainingSAE[Any]], *, converted: Path
 ) -> list[LocalSAE]:
-    """Write SAEs that are in memory, in the form in which they are published.
-
-    Args:
-        saes: The SAEs by their ids.
-        converted: Where to.
-
-    Returns:
-        The SAEs by their ids, in order.
-
-    Raises:
-        UserError: If an id is not fit for the Hub.
-    """
+    """Write SAEs that are in memory, in the form in which they are published."""
     return [
         LocalSAE(
             sae_id, converted / sae_id, trained=_convert(sae, converted / check_id(sae_id))
@@ -112,8 +100,7 @@ def _convert(sae: SAE[Any] | TrainingSAE[Any], folder: Path) -> Tensor | None:
         sae.save_model(folder)
         return None
     weights, _ = inference_form(sae).save_model(folder)
-    inputs = probe_inputs(WeightsFile.open(weights))
-    return trained_contributions(sae, inputs).to_sparse()
+    return trained_contributions(sae, probe_inputs(weights)).to_sparse()
 
 
 def _in_folder(path: Path) -> list[tuple[str, Path]]:
@@ -143,7 +130,9 @@ def _check_links(folder: Path, root: Path) -> None:
 
 
 def _collected(sae_id: str, folder: Path, converted: Path) -> LocalSAE:
-    read_object(folder / SAE_CFG_FILENAME)  # before anything trusts it
+    for name in (SAE_CFG_FILENAME, RECORD):
+        if (folder / name).is_file():
+            read_harmless(folder / name)  # before anything trusts it
     record = read_record(folder)
     if not is_training_form(folder):
         return LocalSAE(sae_id, folder, record)
@@ -151,6 +140,5 @@ def _collected(sae_id: str, folder: Path, converted: Path) -> LocalSAE:
     try:
         trained = _convert(sae, converted / sae_id)
     except (RuntimeError, SafetensorError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"{folder}: has no inference form. {reason}") from error
+        raise UserError(f"{folder}: has no inference form. {one_line(error)}") from error
     return LocalSAE(sae_id, converted / sae_id, record, trained)

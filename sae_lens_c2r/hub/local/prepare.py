@@ -13,20 +13,20 @@ from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.evaluation.gathered import EvaluationOfSAE
-from sae_lens_c2r.hub.card.facts import SAEFacts, facts_of
-from sae_lens_c2r.hub.local.check import check
+from sae_lens_c2r.hub.card.facts import SAEFacts
+from sae_lens_c2r.hub.local.check_files import check_files
 from sae_lens_c2r.hub.local.collect import LocalSAE
 from sae_lens_c2r.hub.local.evaluations import Identity, evaluations_of
-from sae_lens_c2r.hub.local.record import read_object
 from sae_lens_c2r.hub.local.redact import redact
-from sae_lens_c2r.hub.remote.plan import PlannedFile
-from sae_lens_c2r.saes.probe import agree, contributions, probe_inputs
+from sae_lens_c2r.hub.local.sae_facts import facts_of
+from sae_lens_c2r.hub.remote.difference import PlannedFile
+from sae_lens_c2r.saes.probe import contributions, encodes_alike, probe_inputs
 from sae_lens_c2r.saes.saelens_alone import encode_in_saelens_alone
 
 
 @dataclass(frozen=True)
-class PreparedSAE:
-    """An SAE as it is published.
+class StagedSAE:
+    """An SAE in the form in which it is published.
 
     Args:
         sae_id: Its folder on the Hub.
@@ -34,7 +34,6 @@ class PreparedSAE:
         removed: The keys that were removed from its config.
         facts: What its card says.
         inputs: A batch to encode, shape ``[batch, d_in]``.
-        feature_acts: What plain SAELens encodes it as, shape ``[batch, d_sae]``, sparse.
     """
 
     sae_id: str
@@ -42,6 +41,16 @@ class PreparedSAE:
     removed: list[str]
     facts: SAEFacts
     inputs: Tensor
+
+
+@dataclass(frozen=True)
+class PreparedSAE(StagedSAE):
+    """An SAE that was seen to load in plain SAELens.
+
+    Args:
+        feature_acts: What that encodes the inputs as, shape ``[batch, d_sae]``, sparse.
+    """
+
     feature_acts: Tensor
 
 
@@ -57,7 +66,7 @@ def prepare(
     Args:
         saes: The SAEs.
         staged: A folder for that form.
-        evaluations: What was measured, as of `read_evaluations`.
+        evaluations: What was measured, as of `known_evaluations`.
         tell: Told of what is done.
 
     Returns:
@@ -67,41 +76,41 @@ def prepare(
     Raises:
         UserError: If one is not fit to be published.
     """
-    staged_files, facts, removed, inputs = [], [], [], []
+    staged_saes = []
     for number, sae in enumerate(saes, start=1):
         tell(f"Checking {sae.sae_id}, {number} of {len(saes)}.")
-        weights = check(sae)
-        redacted = redact(read_object(sae.config))
-        config = json.dumps(redacted.config, indent=1, allow_nan=False).encode() + b"\n"
-        folder = staged / sae.sae_id
-        folder.mkdir(parents=True)
-        (folder / SAE_CFG_FILENAME).write_bytes(config)
-        (folder / SAE_WEIGHTS_FILENAME).symlink_to(sae.weights.resolve())
-        files = (
-            PlannedFile.of(f"{sae.sae_id}/{SAE_CFG_FILENAME}", config),
-            PlannedFile.of(f"{sae.sae_id}/{SAE_WEIGHTS_FILENAME}", sae.weights.resolve()),
-        )
-        staged_files.append(files)
-        removed.append(redacted.removed)
-        inputs.append(probe_inputs(weights))
-        facts.append(
-            facts_of(
-                redacted.config,
-                weights_sha256=files[1].sha256,
-                record=sae.record,
-                evaluations=evaluations_of(sae, weights, evaluations),
-            )
-        )
+        staged_saes.append(_stage(sae, staged / sae.sae_id, evaluations))
     tell("Loading them in SAELens alone.")
-    where = [{"folder": str(staged / sae.sae_id)} for sae in saes]
-    encoded = encode_in_saelens_alone(list(zip(where, inputs, strict=True)))
-    for sae, batch, found in zip(saes, inputs, encoded, strict=True):
-        _check_encoding(sae, staged / sae.sae_id, batch, found.feature_acts)
-    everything = zip(saes, staged_files, removed, facts, inputs, encoded, strict=True)
-    return [
-        PreparedSAE(sae.sae_id, files, keys, known, batch, found.feature_acts.to_sparse())
-        for sae, files, keys, known, batch, found in everything
-    ]
+    encoded = encode_in_saelens_alone(
+        [({"folder": str(staged / ready.sae_id)}, ready.inputs) for ready in staged_saes]
+    )
+    prepared = []
+    for sae, ready, found in zip(saes, staged_saes, encoded, strict=True):
+        _check_encoding(sae, staged / sae.sae_id, ready.inputs, found.feature_acts)
+        prepared.append(PreparedSAE(**vars(ready), feature_acts=found.feature_acts.to_sparse()))
+    return prepared
+
+
+def _stage(
+    sae: LocalSAE, folder: Path, evaluations: Mapping[Identity, dict[str, EvaluationOfSAE]]
+) -> StagedSAE:
+    redacted = redact(check_files(sae))
+    config = json.dumps(redacted.config, indent=1, allow_nan=False).encode() + b"\n"
+    weights = sae.weights.resolve()
+    folder.mkdir(parents=True)
+    (folder / SAE_CFG_FILENAME).write_bytes(config)
+    (folder / SAE_WEIGHTS_FILENAME).symlink_to(weights)
+    files = (
+        PlannedFile.of(f"{sae.sae_id}/{SAE_CFG_FILENAME}", config),
+        PlannedFile.of(f"{sae.sae_id}/{SAE_WEIGHTS_FILENAME}", weights),
+    )
+    facts = facts_of(
+        redacted.config,
+        weights_sha256=files[1].sha256,
+        record=sae.record,
+        evaluations=evaluations_of(sae, evaluations),
+    )
+    return StagedSAE(sae.sae_id, files, redacted.removed, facts, probe_inputs(weights))
 
 
 def _check_encoding(sae: LocalSAE, folder: Path, inputs: Tensor, feature_acts: Tensor) -> None:
@@ -119,7 +128,7 @@ def _check_encoding(sae: LocalSAE, folder: Path, inputs: Tensor, feature_acts: T
         return
     published: SAE[Any] = SAE.load_from_disk(folder)
     found = contributions(feature_acts, published)
-    if not agree(found, sae.trained.to_dense(), dtype=published.dtype):
+    if not encodes_alike(found, sae.trained.to_dense(), dtype=published.dtype):
         share = torch.isclose(found, sae.trained.to_dense(), rtol=1e-3).float().mean()
         raise UserError(
             f"{sae.sae_id} should encode in its inference form as in its training form. "

@@ -7,7 +7,7 @@ from typing import Any
 
 from sae_lens.registry import SAE_CLASS_REGISTRY, SAE_TRAINING_CLASS_REGISTRY
 
-from sae_lens_c2r.hub.local.leaks import is_plain
+from sae_lens_c2r.hub.leaks import is_plain
 
 # SAELens's own and ours, which say how to use an SAE and how it was trained.
 METADATA = {
@@ -39,14 +39,7 @@ class Redacted:
 
 
 def redact(config: Mapping[str, Any]) -> Redacted:
-    """Keep what SAELens needs to use an SAE, and what says where it comes from.
-
-    Args:
-        config: A `cfg.json`.
-
-    Returns:
-        The rest of it.
-    """
+    """What SAELens needs to use an SAE, and what says where it comes from."""
     _, config_class = SAE_CLASS_REGISTRY[config["architecture"]]
     known = {"architecture", *(field.name for field in fields(config_class))} - {"metadata"}
     removed: list[str] = []

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.reading import read_object
 
 _SECRETS = {
     "a Hugging Face token": r"hf_[A-Za-z0-9]{20,}|api_org_[A-Za-z0-9]{20,}",
@@ -39,14 +40,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][\w.-]*/[A-Za-z0-9_][\w.-]*", re.ASCII)
 
 
 def find_secrets(content: bytes | str) -> Iterator[str]:
-    """What looks like a secret.
-
-    Args:
-        content: Of a file.
-
-    Yields:
-        What each looks like, and not the secret itself.
-    """
+    """What looks like a secret: of each the kind, and not the secret itself."""
     text = content if isinstance(content, str) else content.decode("utf-8", errors="replace")
     for kind, pattern in _SECRETS.items():
         if re.search(pattern, text):
@@ -54,29 +48,20 @@ def find_secrets(content: bytes | str) -> Iterator[str]:
 
 
 def refuse_secrets(name: str | Path, content: bytes | str) -> None:
-    """Stop where a file seems to hold a secret.
-
-    Args:
-        name: The file.
-        content: What it holds.
-
-    Raises:
-        UserError: If it does.
-    """
+    """Raise where the content of a file seems to hold a secret."""
     for kind in find_secrets(content):
         raise UserError(f"{name} should hold no secret. Found what looks like {kind}.")
 
 
+def read_harmless(path: Path) -> dict[str, Any]:
+    """The object that a file of JSON should hold, unless it seems to hold a secret."""
+    content = read_object(path)
+    refuse_secrets(path, path.read_bytes())
+    return content
+
+
 def refuse_places(name: str, prose: str) -> None:
-    """Stop where words that are published name a place on this machine, or a person's.
-
-    Args:
-        name: What they are of.
-        prose: The words.
-
-    Raises:
-        UserError: If they do.
-    """
+    """Raise where words that are published name a place on this machine, or a person's."""
     found = _PLACE.search(prose)
     if found:
         raise UserError(
@@ -86,15 +71,7 @@ def refuse_places(name: str, prose: str) -> None:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a value of JSON may be published.
-
-    Args:
-        value: The value.
-
-    Returns:
-        Whether it is made of finite numbers, words and names on the Hub, and is no path of
-        this machine and no address.
-    """
+    """Whether a value of JSON is finite numbers, words and names on the Hub: no places."""
     if isinstance(value, list):
         return all(map(is_plain, value))
     if isinstance(value, str):
@@ -107,14 +84,7 @@ def is_plain(value: Any) -> bool:
 
 
 def keep_plain(value: Any) -> Any:
-    """Leave out of JSON what may not be published.
-
-    Args:
-        value: Of JSON's types.
-
-    Returns:
-        The rest of it; `None` if it may not itself.
-    """
+    """What of a value of JSON may be published; `None` if it may not itself."""
     if isinstance(value, dict):
         kept = {key: keep_plain(each) for key, each in value.items() if is_plain(key)}
         return {key: each for key, each in kept.items() if each is not None}

@@ -1,36 +1,35 @@
 """A card in a folder of this machine, as an upload would write it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.writing import write_text
-from sae_lens_c2r.hub.card.content import README, Content
+from sae_lens_c2r._support.writing import write_bytes, write_text
+from sae_lens_c2r.hub.card.content import Content
 from sae_lens_c2r.hub.card.render import render_planned
 from sae_lens_c2r.hub.local.gather import gather
+from sae_lens_c2r.hub.names import README
+from sae_lens_c2r.hub.remote.snapshot import Snapshot
+from sae_lens_c2r.hub.submission import SAEs, Submission
 from sae_lens_c2r.releases.model import Release
 
 
 def write_card(
-    saes: Sequence[Path],
+    saes: SAEs | Submission,
     out: Path,
     *,
     repo_id: str | None = None,
-    release: Release | None = None,
-    evaluation: Path | None = None,
-    license: str | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Path:
     """Render the card of SAEs, joined with what a folder has.
 
     Args:
-        saes: Folders, each of one SAE or of many.
+        saes: Folders, each of one SAE or of many, or SAEs in memory by their ids; with what
+            else is said of them, a `Submission`.
         out: A folder, like a repository: its `README.md` keeps what stands outside our marks.
         repo_id: The repository that the card is for; by itself the release's.
-        release: The release that they are of; by itself what their `training.json` names.
-        evaluation: Their `evaluation.json`; by itself those beside the folders.
-        license: Of their weights; by itself the release's.
         tell: Told of what is done.
 
     Returns:
@@ -39,58 +38,32 @@ def write_card(
     Raises:
         UserError: If one of the SAEs is not fit to be published.
     """
-    repo_id = repo_id or (release.repo_id if release else None)
+    submission = Submission.of(saes)
+    repo_id = repo_id or (submission.release.repo_id if submission.release else None)
     if repo_id is None:
         raise UserError("`repo-id` should be given, like org/name, where there is no release.")
     with TemporaryDirectory(prefix="sae-lens-c2r-") as scratch:
-        gathered = gather(
-            saes,
-            repo_id,
-            scratch=Path(scratch),
-            release=release,
-            evaluation=evaluation,
-            license=license,
-            tell=tell,
-        )
-    return write_content(gathered.content, out)
+        gathered = gather(submission, repo_id, scratch=Path(scratch), tell=tell)
+    return write_content(replace(gathered.content, saes=()), out)
 
 
 def write_content(content: Content, out: Path) -> Path:
-    """Write what a card has, and not the SAEs.
-
-    Args:
-        content: What a repository is to hold.
-        out: The folder.
-
-    Returns:
-        The card's file.
-    """
+    """Write what a repository is to hold into a folder; the card's file."""
 
     def read(path: str) -> bytes | None:
         place = out / path
         return place.read_bytes() if place.is_file() else None
 
-    saes = {file.path_in_repo for file in content.files}
-    for file in content.joined_with(read):
-        if file.path_in_repo in saes:
-            continue
+    for file in content.files(Snapshot(read=read)):
         assert isinstance(file.content, bytes), "a card is written in memory"
         place = out / file.path_in_repo
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(file.content)
+        write_bytes(place, file.content)
     return out / README
 
 
 def planned_card(release: Release, out: Path) -> Path:
-    """Render the card of a release that is not trained yet.
-
-    Args:
-        release: The release.
-        out: The folder, or a file with the ending `.md`.
-
-    Returns:
-        The card's file.
-    """
+    """Write the card of a release that is not trained yet, to a folder or a `.md` file."""
     path = out if out.suffix == ".md" else out / README
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, render_planned(release))

@@ -1,0 +1,70 @@
+"""What is known of an SAE here that its card may say."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.reading import first_problem
+from sae_lens_c2r.evaluation.gathered import EvaluationOfSAE
+from sae_lens_c2r.hub.card.facts import Evaluation, SAEFacts
+from sae_lens_c2r.hub.leaks import is_plain, keep_plain, refuse_secrets
+from sae_lens_c2r.training.record import TrainingRecord
+
+_COEFFICIENTS = ("c2r", "ort")
+
+
+def facts_of(
+    config: Mapping[str, Any],
+    *,
+    weights_sha256: str,
+    record: TrainingRecord | None,
+    evaluations: Mapping[str, EvaluationOfSAE],
+) -> SAEFacts:
+    """What is known of an SAE by its redacted config and its records: no places of here."""
+    metadata = config.get("metadata") or {}
+    told = {
+        "weights_sha256": weights_sha256,
+        "architecture": config["architecture"],
+        "trained_as": metadata.get("training_architecture"),
+        "d_in": config["d_in"],
+        "d_sae": config["d_sae"],
+        "options": metadata.get("training_architecture_details") or {},
+        "training": _training(metadata, record or TrainingRecord()),
+    }
+    kept = keep_plain(told)
+    kept["evaluations"] = {name: _evaluation(each) for name, each in evaluations.items()}
+    refuse_secrets("what is known of an SAE", json.dumps(kept, ensure_ascii=False))
+    try:
+        return SAEFacts.model_validate(kept)
+    except ValidationError as error:
+        raise UserError(
+            f"What is known of an SAE should be as we write it. {first_problem(error)}"
+        ) from None
+
+
+def _evaluation(said: EvaluationOfSAE) -> dict[str, Any]:
+    """What is said of an evaluation; what it read here is told from what it read elsewhere."""
+    told = said.model_dump(include=set(Evaluation.model_fields))
+    for key in ("model", "text"):
+        if told.get(key) is not None and not is_plain(told[key]):
+            told[key] = f"a {key} that is not public"
+    # Numbers that are not finite are refused, not left out.
+    metrics = {key: value for key, value in told.pop("metrics").items() if is_plain(key)}
+    return {**keep_plain(told), "metrics": metrics}
+
+
+def _training(metadata: Mapping[str, Any], record: TrainingRecord) -> dict[str, Any]:
+    coefficients = {
+        name: metadata.get(f"{name}_effective_coefficient") for name in _COEFFICIENTS
+    }
+    return {
+        "model": record.model.hub_id or metadata.get("model_name"),
+        "hook_name": metadata.get("hook_name"),
+        "dataset": record.model.dataset or metadata.get("dataset_path"),
+        "context_size": record.model.context_size or metadata.get("context_size"),
+        "effective_coefficients": coefficients,
+        **record.model_dump(include={"samples", "steps", "device", "versions"}),
+    }

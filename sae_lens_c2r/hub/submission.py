@@ -1,0 +1,41 @@
+"""What somebody wants to publish."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sae_lens import SAE, TrainingSAE
+
+from sae_lens_c2r.hub.names import check_license
+from sae_lens_c2r.releases.model import Release
+
+SAEs = Sequence[Path] | Mapping[str, SAE[Any] | TrainingSAE[Any]]
+
+
+@dataclass(frozen=True)
+class Submission:
+    """SAEs to be published, and what is said of them beside their own files.
+
+    Args:
+        saes: Folders, each of one SAE or of many, or SAEs in memory by their ids.
+        release: The release that they are of; by itself what their `training.json` names.
+        evaluation: Their `evaluation.json`; by itself those beside the folders.
+        license: Of their weights, as the Hub spells it; by itself the release's.
+
+    Raises:
+        UserError: If the licence is not one of the Hub's.
+    """
+
+    saes: SAEs
+    release: Release | None = None
+    evaluation: Path | None = None
+    license: str | None = None
+
+    def __post_init__(self) -> None:
+        check_license(self.license)
+
+    @classmethod
+    def of(cls, saes: "Submission | SAEs") -> "Submission":
+        """A submission as it is, or one of SAEs of which nothing more is said."""
+        return saes if isinstance(saes, Submission) else cls(saes)
