@@ -6,6 +6,8 @@ import select
 import signal
 import socket
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 LIMIT = 900.0  # seconds: many times what anything takes, there only to end what hangs
@@ -50,17 +52,21 @@ class Process:
         self._connection, self._said = connection, connection.makefile("r")
         self.pid = int(self._said.readline())
         self.returncode: int | None = None
+        self._waiting = threading.Lock()  # of one thread at a time
 
     def is_alive(self) -> bool:
         """Whether it still runs."""
-        if self.returncode is None and select.select([self._connection], [], [], 0)[0]:
-            self.wait()
+        if self._waiting.acquire(blocking=False):
+            with suppress(TimeoutError):
+                self._wait(0)
+            self._waiting.release()
         return self.returncode is None
 
     def kill(self, kind: int = signal.SIGKILL) -> None:
         """Send it a signal, if it still runs."""
-        if self.is_alive():
-            os.kill(self.pid, kind)
+        if self.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, kind)
 
     def wait(self, timeout: float = LIMIT) -> int:
         """Wait for its end.
@@ -68,9 +74,16 @@ class Process:
         Returns:
             Its status; that of a signal is negative.
         """
+        try:
+            with self._waiting:
+                return self._wait(timeout)
+        except TimeoutError:
+            self.kill()
+            raise
+
+    def _wait(self, timeout: float) -> int:
         if self.returncode is None:
             if not select.select([self._connection], [], [], timeout)[0]:
-                os.kill(self.pid, signal.SIGKILL)
                 raise TimeoutError(f"The process {self.pid} has not ended in {timeout:g} s.")
             self.returncode = int(self._said.readline() or -signal.SIGKILL)
             self._said.close()

@@ -3,7 +3,6 @@
 import json
 import pickle
 import string
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from sae_lens_c2r.hub.local.record import Record
 from sae_lens_c2r.hub.local.redact import redact
 from sae_lens_c2r.hub.local.weights_file import WeightsFile
 from sae_lens_c2r.hub.names import check_id
+from tests import forkserver
 from tests.evaluation.planted import plant_sae
 
 SECRETS = {
@@ -313,8 +313,7 @@ def test_a_large_file_is_read_in_pieces(tmp_path: Path) -> None:
         file.write(len(header).to_bytes(8, "little") + header.encode())
         file.truncate(8 + len(header) + (1 << 30))  # sparse: no gigabyte is written
     assert WeightsFile.open(path).tensors["W_dec"].shape == (1 << 28,)
-    ran = subprocess.run(
-        [sys.executable, "-c", LARGE, str(path)], capture_output=True, text=True, check=True
-    )
+    ran = forkserver.run("-c", LARGE, path)
+    assert ran.returncode == 0, ran.stderr
     unit = 1 if sys.platform == "darwin" else 1024
     assert int(ran.stdout) * unit < 300 << 20
