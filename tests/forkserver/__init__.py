@@ -26,6 +26,7 @@ __all__ = [
     "LIBRARIES",
     "LIMIT",
     "ROOT",
+    "Completed",
     "Process",
     "call",
     "python",

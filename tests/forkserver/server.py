@@ -36,7 +36,7 @@ def import_sae_lens() -> None:
 
 
 def import_all() -> None:
-    """This package, what its commands import, and what SAEBench does."""
+    """This package with all of its commands, and what SAEBench takes its time to import."""
     import torch
 
     import sae_lens_c2r
@@ -47,13 +47,9 @@ def import_all() -> None:
     for module in pkgutil.walk_packages(sae_lens_c2r.__path__, "sae_lens_c2r."):
         if module.name.rpartition(".")[2] not in ("__main__", script):
             importlib.import_module(module.name)
-    for name in ("absorption", "core", "ravel", "scr_and_tpp", "sparse_probing"):
-        try:
-            importlib.import_module(f"sae_bench.evals.{name}.main")
-        except ImportError:  # SAEBench is optional
-            break
-    for name in [name for name in sys.modules if name.partition(".")[0] == "sae_bench"]:
-        del sys.modules[name]  # every evaluation imports its own
+    for name in ("sklearn.linear_model", "sklearn.metrics", "openai"):
+        with suppress(ImportError):  # SAEBench is optional
+            importlib.import_module(name)
 
 
 LEVELS: dict[str, Callable[[], None]] = {
