@@ -6,10 +6,15 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["WANDB_MODE"] = "disabled"
 os.environ["OMP_NUM_THREADS"] = "1"  # two test processes on two cores; children inherit it
 
+import sys
+from collections.abc import Iterator
+
 import jaxtyping
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+
+from tests import forkserver
 
 settings.register_profile("dev", max_examples=30, deadline=None)
 settings.register_profile(
@@ -25,6 +30,14 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 def unchecked_types(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls as users make them, who have the library's own checks and no beartype."""
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+
+
+@pytest.fixture(scope="package")
+def forked() -> Iterator[None]:
+    """Have our own code start processes of the fork server, where it starts Python."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "executable", forkserver.python())
+        yield
 
 
 DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]

@@ -13,7 +13,7 @@ from torch import Tensor
 from sae_lens_c2r import c2r_penalty, nearest_neighbors
 from sae_lens_c2r.penalties import orthogonality_penalty, step_generator, typical_norm
 from tests.architectures.training import make_sae, step_input
-from tests.forkserver import SERVER
+from tests.forkserver import LIMIT, call
 
 D_SAE, D_IN = 20, 6
 SIZES = [5, 3, 4]  # samples of each process: none need be as many
@@ -32,15 +32,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 def in_processes(n: int, work: Callable[..., Any], *arguments: Any, folder: Path) -> list[Any]:
     """What a function returns in each of n processes of a group."""
-    processes = [
-        SERVER.Process(target=_work, args=(rank, n, folder, work, arguments))
-        for rank in range(n)
-    ]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(timeout=120)
-        process.kill()
+    processes = [call(_work, rank, n, folder, work, arguments) for rank in range(n)]
+    assert [process.wait() for process in processes] == [0] * n
     return [torch.load(folder / f"{rank}.pt") for rank in range(n)]
 
 
@@ -50,7 +43,7 @@ def _work(
     torch.set_num_threads(1)
     store = dist.FileStore(str(folder / "store"), n)
     dist.init_process_group(
-        "gloo", store=store, rank=rank, world_size=n, timeout=timedelta(seconds=60)
+        "gloo", store=store, rank=rank, world_size=n, timeout=timedelta(seconds=LIMIT)
     )
     torch.save(work(rank, *arguments), folder / f"{rank}.pt")
     dist.destroy_process_group()

@@ -11,14 +11,21 @@ import pytest
 
 from sae_lens_c2r.evaluation import processes
 from sae_lens_c2r.evaluation.processes import Processes
+from tests.forkserver import FRESH, LIMIT
 
 BODIES = {
     "ends_well": "",
     "is_killed": "import os; os.kill(os.getpid(), 9)",
     "says_why": "raise ValueError('of\\n  this')",
     "is_out_of_memory": "bytearray(1 << 60)",
-    "never_ends": "import time; time.sleep(100)",
+    "never_ends": "import time; time.sleep(10_000)",
 }
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether processes end is asked of true ones, which import little here."""
+    monkeypatch.setattr(sys, "executable", FRESH)
 
 
 @pytest.fixture(params=BODIES)
@@ -36,7 +43,7 @@ def body(
 
 
 def test_one_line_says_what_went_wrong(tmp_path: Path, body: str) -> None:
-    hours = 3 / 3600 if body == "never_ends" else 1
+    hours = 0.5 / 3600 if body == "never_ends" else 1
     ours = Processes(at_once=1, hours=hours)
     outcome = ours.run_worker(
         tmp_path / "request",
@@ -72,22 +79,23 @@ def test_workers_end_with_what_started_them(tmp_path: Path, how: signal.Signals)
     (tmp_path / "double.py").write_text(
         "import os, sys, time\nfrom pathlib import Path\n"
         "from sae_lens_c2r.evaluation import worker\n"
-        "def run(_):\n    Path('pid').write_text(str(os.getpid())); time.sleep(100)\n"
+        "def run(_):\n    Path('pid').write_text(str(os.getpid())); time.sleep(10_000)\n"
         "worker._run = run\nworker.main(*sys.argv[1:])\n"
     )
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, str(tmp_path)], stderr=subprocess.DEVNULL
     )
-    deadline = time.monotonic() + 60
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+        assert parent.poll() is None
+        time.sleep(0.02)
     worker = int((tmp_path / "pid").read_text())
     parent.send_signal(how)
-    parent.wait(60)
-    while Path(f"/proc/{worker}").exists() and _runs(worker):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    parent.wait(LIMIT)
+    for _ in range(int(LIMIT / 0.02)):
+        if not _runs(worker):
+            return
+        time.sleep(0.02)
+    raise AssertionError("The worker outlives what started it.")
 
 
 def _runs(process: int) -> bool:

@@ -1,8 +1,6 @@
 """Reading what evaluations wrote, without SAEBench."""
 
 import json
-import subprocess
-import sys
 from io import StringIO
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from sae_lens_c2r.evaluation.catalog import COLUMNS, EVALUATIONS
 from sae_lens_c2r.evaluation.gathered import EvaluatedSAE, Gathered, gather, read_gathered
 from sae_lens_c2r.evaluation.results import is_answered, read_metrics, write_result
 from sae_lens_c2r.evaluation.table import markdown_table, rows, terminal_table
+from tests import forkserver
 
 CORE = {
     "eval_type_id": "core",
@@ -167,7 +166,8 @@ def test_reading_needs_no_sae_bench() -> None:
         "import sys; sys.modules['sae_bench'] = None; import sae_lens_c2r.evaluation.results, "
         "sae_lens_c2r.evaluation.table, sae_lens_c2r.evaluation.evaluate"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+    ran = forkserver.run("-c", program, level=forkserver.LIBRARIES)
+    assert ran.returncode == 0, ran.stderr
 
 
 @pytest.mark.parametrize(

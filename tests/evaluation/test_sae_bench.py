@@ -2,14 +2,13 @@
 
 import json
 import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from tests import forkserver
 from tests.evaluation.planted import MODEL, RAVEL_MODEL, plant_datasets, plant_model, plant_sae
 
 pytest.importorskip("sae_bench")
@@ -64,16 +63,9 @@ class Planted:
 
     def evaluate(
         self, out: Path, *arguments: str | Path, **variables: str
-    ) -> subprocess.CompletedProcess[str]:
-        program = "from sae_lens_c2r.cli import main; main()"
-        command = [sys.executable, "-c", program, "evaluate", *map(str, arguments)]
-        return subprocess.run(
-            [*command, "--out", str(out)],
-            env={**self.environment, **variables},
-            capture_output=True,
-            text=True,
-            timeout=400,
-        )
+    ) -> forkserver.Completed:
+        command = ("-m", "sae_lens_c2r", "evaluate", *arguments, "--out", out)
+        return forkserver.run(*command, env={**self.environment, **variables})
 
 
 @pytest.fixture(scope="session")
@@ -152,14 +144,9 @@ def test_numbers_are_sae_bench_s_own(planted: Planted, tmp_path: Path) -> None:
     directly = tmp_path / "directly"
     directly.mkdir()
     program = DIRECTLY.replace("MODEL", MODEL)
-    subprocess.run(
-        [sys.executable, "-c", program, str(planted.folder / "sae"), str(planted.text)],
-        cwd=directly,
-        env=planted.environment,
-        check=True,
-        capture_output=True,
-        timeout=400,
-    )
+    arguments = ("-c", program, planted.folder / "sae", planted.text)
+    alone = forkserver.run(*arguments, cwd=directly, env=planted.environment)
+    assert alone.returncode == 0, alone.stderr
     for name in ("core", "absorption"):
         theirs = json.loads((directly / name / "sae_custom_sae_eval_results.json").read_text())
         for group, metrics in theirs["eval_result_metrics"].items():

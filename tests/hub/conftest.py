@@ -14,6 +14,11 @@ from tests.hub.server import TOKEN, LoopbackHub, serving
 REPO = "me/saes"
 
 
+@pytest.fixture(scope="package", autouse=True)
+def forked_here(forked: None) -> None:
+    """Every process that has SAELens alone is forked."""
+
+
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[LoopbackHub]:
     """A Hub of its own."""

@@ -1,25 +1,22 @@
 """A fault at every request of an upload in turn: `python -m tests.hub.fault_table`.
 
 Prints, for each request and each fault, the branch after the upload that met it and after a
-second one that did not. `--short` joins the faults that come to the same at a request;
-`--json` prints all for a test.
+second one that did not. `--kinds` has one fault of each kind in place of all of them;
+`--short` joins the faults that come to the same at a request; `--json` prints all for a test.
 """
 
-import os
-
-os.environ |= {"HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "NO_PROXY": "*"}
-os.environ.pop("HF_HUB_OFFLINE", None)
-
 import json
+import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import httpx2
-from huggingface_hub import HfApi, logging, set_client_factory
+from huggingface_hub import HfApi, constants, logging, set_client_factory
+from huggingface_hub.utils import disable_progress_bars
 from rich.console import Console
 from rich.table import Table
 
@@ -37,8 +34,10 @@ FAULTS = {
     "500, but done": Fault(500, after=True),
     "connection cut": Fault(0),
     "connection cut, but done": Fault(0, after=True),
-    "timeout": Fault(0, seconds=0.4),
+    "timeout": Fault(0),
 }
+# Refused, moved in between, failed, done although it seemed to fail, and never answered.
+KINDS = ("403", "412", "500", "connection cut, but done", "timeout")
 
 
 @dataclass(frozen=True)
@@ -88,6 +87,22 @@ def upload(hub: LoopbackHub, saes: Gathered) -> str:
     return "succeeded"
 
 
+class Transport(httpx2.HTTPTransport):
+    """For whom a connection that is cut is an answer that took too long."""
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        try:
+            return super().handle_request(request)
+        except httpx2.TransportError as error:
+            raise httpx2.ReadTimeout(str(error), request=request) from error
+
+
+def meet(name: str) -> None:
+    """Have the client meet a fault, of which a timeout is one that takes no time."""
+    transport = Transport if name == "timeout" else httpx2.HTTPTransport
+    set_client_factory(lambda: httpx2.Client(transport=transport(), follow_redirects=True))
+
+
 def requests_of_an_upload(saes: Gathered) -> list[Seen]:
     """The requests of one that meets no fault."""
     with TemporaryDirectory() as storage, serving(Path(storage)) as hub:
@@ -95,12 +110,13 @@ def requests_of_an_upload(saes: Gathered) -> list[Seen]:
         return hub.log
 
 
-def rows(saes: Gathered) -> Iterator[Row]:
-    """Every request with every fault."""
+def rows(saes: Gathered, names: Collection[str]) -> Iterator[Row]:
+    """Every request with every one of these faults."""
     for seen in requests_of_an_upload(saes):
-        for name, fault in FAULTS.items():
+        for name in names:
             with TemporaryDirectory() as storage, serving(Path(storage)) as hub:
-                hub.fault = at_request(seen.number, fault)
+                meet(name)
+                hub.fault = at_request(seen.number, FAULTS[name])
                 outcome = upload(hub, saes)
                 after = state(hub, saes)
                 hub.fault = lambda _: None
@@ -130,29 +146,32 @@ def _short(path: str) -> str:
 
 def main() -> None:
     """Print the table."""
+    constants.HF_HUB_OFFLINE, constants.HF_HUB_DISABLE_XET = False, True
+    os.environ["NO_PROXY"] = "*"
+    disable_progress_bars()
     logging.set_verbosity_error()  # the client's own repetitions
     time.sleep = lambda _: None  # the client's pauses between repetitions
-    set_client_factory(lambda: httpx2.Client(timeout=0.2, follow_redirects=True))
+    names = KINDS if "--kinds" in sys.argv else FAULTS
     with TemporaryDirectory() as folder:
-        found = list(rows(two_saes(Path(folder))))
+        found = list(rows(two_saes(Path(folder)), names))
     if "--json" in sys.argv:
         print(json.dumps([asdict(row) for row in found]))
         return
     if "--short" in sys.argv:
-        found = [*joined(found)]
+        found = [*joined(found, len(names))]
     table = Table("request", "fault", "upload", "branch after it", "after a second", "commits")
     for row in found:
         table.add_row(*map(str, asdict(row).values()))
     Console(width=130).print(table)
 
 
-def joined(found: list[Row]) -> Iterator[Row]:
+def joined(found: list[Row], n_faults: int) -> Iterator[Row]:
     """The faults with the same outcome at the same request, in one row."""
     alike: dict[Row, list[str]] = {}
     for row in found:
         alike.setdefault(replace(row, fault=""), []).append(row.fault)
     for row, faults in alike.items():
-        yield replace(row, fault="all" if len(faults) == len(FAULTS) else ", ".join(faults))
+        yield replace(row, fault="all" if len(faults) == n_faults else ", ".join(faults))
 
 
 if __name__ == "__main__":

@@ -136,12 +136,10 @@ class Fault:
     Args:
         status: The status that is answered; 0 cuts the connection.
         after: Whether what was asked for is done all the same, and only its answer is lost.
-        seconds: How long it takes to fail.
     """
 
     status: int
     after: bool = False
-    seconds: float = 0.0
 
 
 class RefusedError(Exception):
@@ -630,8 +628,6 @@ class _Handler(BaseHTTPRequestHandler):
             pass
 
     def _fail(self, fault: Fault) -> None:
-        if fault.seconds:
-            threading.Event().wait(fault.seconds)
         self.close_connection = True
         if fault.status == 0:
             self.connection.close()
@@ -687,7 +683,8 @@ def serving(storage: Path, *, port: int = 0) -> Iterator[LoopbackHub]:
     handler = type("Handler", (_Handler,), {"hub": hub})
     server = _Server((API_HOST, port), handler)
     hub.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    # Every so many seconds it looks whether to end.
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
         yield hub

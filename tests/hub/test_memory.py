@@ -1,10 +1,10 @@
 """A large file is hashed, stored and committed piece by piece."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
+from tests import forkserver
 from tests.hub.server import TOKEN, LoopbackHub
 
 GIGABYTE = 1 << 30
@@ -28,13 +28,9 @@ def test_a_gigabyte_is_published_within_300_mb(hub: LoopbackHub, tmp_path: Path)
     path = tmp_path / "large.safetensors"
     with path.open("wb") as file:
         file.truncate(GIGABYTE)  # sparse: no gigabyte is written here
-    ran = subprocess.run(
-        [sys.executable, "-c", UPLOAD, hub.endpoint, TOKEN, str(path)],
-        env={**os.environ, "HF_HUB_DISABLE_XET": "1", "HF_HUB_OFFLINE": "0", "NO_PROXY": "*"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    online = {"HF_HUB_DISABLE_XET": "1", "HF_HUB_OFFLINE": "0", "NO_PROXY": "*"}
+    arguments = ("-c", UPLOAD, hub.endpoint, TOKEN, path)
+    ran = forkserver.run(*arguments, env={**os.environ, **online})
     assert ran.returncode == 0, ran.stderr
     unit = 1 if sys.platform == "darwin" else 1024
     assert int(ran.stdout) * unit < 300 << 20

@@ -2,26 +2,26 @@
 
 import json
 import os
-import subprocess
-import sys
 import threading
 from contextlib import suppress
 
 import pytest
 
+from tests import forkserver
+from tests.forkserver import ROOT
+from tests.hub.fault_table import FAULTS, KINDS
 from tests.hub.server import STORAGE_HOST, TOKEN, Account, LoopbackHub, Seen
 
+exhaustive = pytest.mark.exhaustive
 
-def test_a_fault_at_any_request_leaves_nothing_half() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-m", "tests.hub.fault_table", "--json"],
-        capture_output=True,
-        text=True,
-        timeout=500,
-    )
+
+@pytest.mark.parametrize("chosen", [["--kinds"], pytest.param([], marks=exhaustive)], ids=str)
+def test_a_fault_at_any_request_leaves_nothing_half(chosen: list[str]) -> None:
+    ran = forkserver.run("-m", "tests.hub.fault_table", "--json", *chosen, cwd=ROOT)
     assert ran.returncode == 0, ran.stderr
     rows = json.loads(ran.stdout.splitlines()[-1])
     assert len({row["request"] for row in rows}) > 15
+    assert {row["fault"] for row in rows} == set(KINDS if chosen else FAULTS)
     for row in rows:
         assert row["after"] in ("as it was", "complete"), row
         assert (row["outcome"] == "succeeded") <= (row["after"] == "complete"), row
@@ -45,21 +45,18 @@ print(publish(api, Target("me/saes"), lambda _: files, message=name, seconds=0.1
 """
 
 
-def start(hub: LoopbackHub, name: str, token: str = TOKEN) -> "subprocess.Popen[str]":
-    environment = {**os.environ, "HF_HUB_DISABLE_XET": "1", "HF_HUB_OFFLINE": "0"}
-    return subprocess.Popen(
-        [sys.executable, "-c", UPLOAD, hub.endpoint, name, token],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+ONLINE = {"HF_HUB_DISABLE_XET": "1", "HF_HUB_OFFLINE": "0"}
+
+
+def start(hub: LoopbackHub, name: str) -> forkserver.Process:
+    arguments = ("-c", UPLOAD, hub.endpoint, name, TOKEN)
+    return forkserver.start(*arguments, env={**os.environ, **ONLINE})
 
 
 def finish(hub: LoopbackHub, name: str, token: str = TOKEN) -> tuple[int, str]:
-    process = start(hub, name, token)
-    out, errors = process.communicate(timeout=120)
-    return process.returncode, out + errors
+    arguments = ("-c", UPLOAD, hub.endpoint, name, token)
+    ended = forkserver.run(*arguments, env={**os.environ, **ONLINE})
+    return ended.returncode, ended.stdout + ended.stderr
 
 
 def names(hub: LoopbackHub) -> set[str]:
@@ -84,7 +81,7 @@ def test_what_is_there_is_not_sent_again(hub: LoopbackHub) -> None:
 
 def test_two_uploads_at_once_are_both_there(hub: LoopbackHub) -> None:
     assert finish(hub, "first")[0] == 0
-    waiting = threading.Barrier(2, timeout=60)
+    waiting = threading.Barrier(2, timeout=forkserver.LIMIT)
 
     def meet(seen: Seen) -> None:  # both have looked at the branch before either commits
         if "/commit/" in seen.path:
@@ -95,8 +92,7 @@ def test_two_uploads_at_once_are_both_there(hub: LoopbackHub) -> None:
     hub.fault = meet
     both = [start(hub, name) for name in ("a", "b")]
     for process in both:
-        assert process.communicate(timeout=120)
-        assert process.returncode == 0
+        assert process.wait() == 0
     assert names(hub) == {"first", "a", "b"}
     assert [commit.title for commit in hub.repos["me/saes"].history()[2:]] == [
         "first",
@@ -114,7 +110,7 @@ def test_a_killed_upload_is_continued(hub: LoopbackHub, number: int) -> None:
             process.wait()
 
     hub.fault = kill
-    process.communicate(timeout=120)
+    process.wait()
     assert "me/saes" not in hub.repos or names(hub) in (set(), {"a"})
     hub.fault = lambda _: None
     status, output = finish(hub, "a")

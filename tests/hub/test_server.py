@@ -1,10 +1,9 @@
 """The loopback Hub: huggingface_hub and SAELens talk to it, and it refuses what it should."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
+from tests import forkserver
 from tests.evaluation.planted import plant_sae
 from tests.hub.server import (
     API_HOST,
@@ -48,13 +47,7 @@ def client(hub: LoopbackHub, tmp_path: Path, program: str, *, token: str = TOKEN
         "HF_HUB_DISABLE_XET": "1",
         "NO_PROXY": "*",
     }
-    ran = subprocess.run(
-        [sys.executable, "-c", START + program, str(tmp_path / "sae")],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    ran = forkserver.run("-c", START + program, tmp_path / "sae", env=environment)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
 

@@ -3,8 +3,6 @@
 import errno
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +20,7 @@ from sae_lens_c2r.hub.proposal import Proposal
 from sae_lens_c2r.hub.submission import Submission
 from sae_lens_c2r.hub.target import Target
 from sae_lens_c2r.hub.uploading import upload
+from tests import forkserver
 from tests.evaluation.planted import plant_sae
 from tests.hub.conftest import REPO
 from tests.hub.server import STORAGE_HOST, TOKEN, Account, Fault, File, LoopbackHub, Seen
@@ -422,8 +421,8 @@ def test_a_repository_that_cannot_be_joined_with_is_left(
 
 
 def run(hub: LoopbackHub, home: Path, *arguments: str, **environment: str) -> tuple[int, str]:
-    process = subprocess.run(
-        [sys.executable, "-c", "from sae_lens_c2r.cli import main; main()", *arguments],
+    process = forkserver.run(
+        *("-m", "sae_lens_c2r", *arguments),
         env={
             **os.environ,
             "HF_ENDPOINT": hub.endpoint,
@@ -435,10 +434,6 @@ def run(hub: LoopbackHub, home: Path, *arguments: str, **environment: str) -> tu
             **environment,
         },
         cwd=home.parent,
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=300,
     )
     output = process.stdout + process.stderr
     assert TOKEN not in output

@@ -22,6 +22,7 @@ from tests.training.killing import (
     write_release,
 )
 
+LONG = {"synthetic_model.training_samples": 20_000, "sae.c2r_warm_up_steps": 150}
 COLUMNS = ("moments", "with a checkpoint", "amid writing", "half-written", "same bytes")
 
 
@@ -48,11 +49,12 @@ def at_random(
     release: Path, folder: Path, kind: signal.Signals, rounds: int, seed: int
 ) -> tuple[object, ...]:
     untouched = folder / f"{kind.name}-untouched"
-    assert finish(start(release, untouched, minutes=0)) == 0
+    assert finish(start(release, untouched, changes=LONG, minutes=0)) == 0
     seen: Counter[str] = Counter()
     for each in range(rounds):
         out = folder / f"{kind.name}-{each}"
-        for left, wrong in kill_now_and_then(release, out, kind, seed=seed + each):
+        moments = {"seed": seed + each, "longest": 2_000_000}
+        for left, wrong in kill_now_and_then(release, out, kind, changes=LONG, **moments):
             add(seen, left, wrong)
         seen["same"] += hashes(out) == hashes(untouched)
     return row(seen, rounds)

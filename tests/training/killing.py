@@ -7,17 +7,17 @@ import random
 import resource
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tests.forkserver import SERVER
+from tests.forkserver import Process, call
 
 RELEASE: dict[str, Any] = {
     "name": "known",
@@ -27,7 +27,7 @@ RELEASE: dict[str, Any] = {
     "repo_id": "org/known",
     "status": "planned",
     "synthetic_model": {
-        "training_samples": 20_000,
+        "training_samples": 3_000,
         "config": {"num_features": 32, "hidden_dim": 16, "seed": 0},
     },
     "runner": {
@@ -43,7 +43,7 @@ RELEASE: dict[str, Any] = {
         "normalize_activations": "expected_average_only_in",
         "c2r_chunk_size": 100,
         "c2r_search_interval": 3,
-        "c2r_warm_up_steps": 150,
+        "c2r_warm_up_steps": 30,
     },
     "grids": [
         {"id": "layer_0/{architecture}", "axes": {"architecture": ["batchtopk_c2r", "ort_c2r"]}}
@@ -100,20 +100,20 @@ def start(
     minutes: float = SAVE_ALWAYS,
     before: Callable[..., None] | None = None,
     arguments: tuple[Any, ...] = (),
-) -> BaseProcess:
+) -> Process:
     """A process that trains, and continues what it finds; `before` is called in it first."""
-    process = SERVER.Process(
-        target=child, args=(release, out, changes or {}, minutes, before, arguments)
-    )
-    process.start()
-    return process
+    return call(child, release, out, changes or {}, minutes, before, arguments)
 
 
-def finish(process: BaseProcess) -> int | None:
-    process.join(timeout=300)
-    if process.is_alive():
-        process.kill()
-    return process.exitcode
+def finish(process: Process) -> int:
+    return process.wait()
+
+
+def wait_for(condition: Callable[[], object], process: Process) -> None:
+    """Wait until something holds that a process brings about."""
+    while not condition():
+        assert process.is_alive()
+        time.sleep(0.02)
 
 
 def hashes(out: Path) -> dict[str, str]:
@@ -180,19 +180,43 @@ def half_written(out: Path) -> list[str]:
     return wrong
 
 
-def kill_at_file_operation(out: Path, number: int) -> None:
-    """Have this process killed at one of the operations on files below a folder."""
-    n_operations = 0
-    kinds = {"open", "os.rename", "os.mkdir", "os.rmdir", "os.remove", "shutil.rmtree"}
+OPERATIONS = {"open", "os.rename", "os.mkdir", "os.rmdir", "os.remove", "shutil.rmtree"}
+
+
+def at_operations(out: Path, heed: Callable[[str, tuple[Any, ...]], None]) -> None:
+    """Have this process heed every operation on files below a folder, before it is done."""
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        nonlocal n_operations
-        if event in kinds and str(arguments[0]).startswith(str(out)):
-            n_operations += 1
-            if n_operations == number:
-                os.kill(os.getpid(), signal.SIGKILL)
+        if event in OPERATIONS and str(arguments[0]).startswith(str(out)):
+            heed(event, arguments)
 
     sys.addaudithook(hook)
+
+
+def kill_at_file_operation(out: Path, number: int) -> None:
+    """Have this process killed at one of the operations on files below a folder."""
+    operations = count(1)
+
+    def heed(*_: Any) -> None:
+        if next(operations) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    at_operations(out, heed)
+
+
+def signal_after_checkpoints(out: Path, number: int, kind: int) -> None:
+    """Have this process get a signal once, when so many checkpoints have their final names."""
+    n_named = 0
+
+    def heed(event: str, arguments: tuple[Any, ...]) -> None:
+        nonlocal n_named
+        if n_named == number:
+            n_named += 1
+            os.kill(os.getpid(), kind)
+        if event == "os.rename" and Path(str(arguments[1])).name.startswith("step-"):
+            n_named += 1
+
+    at_operations(out, heed)
 
 
 def kill_at_every_file_operation(
@@ -234,19 +258,51 @@ def limit_file_size(n_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, n_bytes))
 
 
+def signal_amid_work(kind: int, number: int, seconds: float) -> None:
+    """Have this process get a signal that many moments after so many calls and returns.
+
+    It is the calls that say how far training has come by then, on any machine. The moment
+    after them is for what lies between two: a file that is written in part.
+    """
+    calls = count(1)
+
+    def heed(*_: Any) -> None:
+        if next(calls) == number:
+            sys.setprofile(None)
+            send = threading.Timer(seconds, os.kill, (os.getpid(), kind))
+            send.daemon = True
+            send.start()
+
+    sys.setprofile(heed)
+
+
 def kill_now_and_then(
-    release: Path, out: Path, kind: int, *, seed: int, longest: float = 1.5
+    release: Path,
+    out: Path,
+    kind: int,
+    *,
+    seed: int,
+    changes: dict[str, Any] | None = None,
+    longest: int = 600_000,
 ) -> Iterator[tuple[Left, list[str]]]:
-    """Train to the end with a signal after every few moments; what is left each time."""
+    """Train to the end with a signal after every few moments; what is left each time.
+
+    Args:
+        release: What to train.
+        out: Where.
+        kind: The signal.
+        seed: Of the moments.
+        changes: Changes of the release.
+        longest: Calls and returns between two signals at most: about 40,000 are those of a
+            training that begins, and 20,000 those of a step with its checkpoint.
+    """
     rng = random.Random(seed)
-    for _ in range(100):
-        process = start(release, out)
-        time.sleep(rng.uniform(0.0, longest))
-        try:
-            assert process.pid is not None
-            os.kill(process.pid, kind)
-        except ProcessLookupError:
-            pass
+    for _ in range(1000):
+        moment = (kind, rng.randrange(1, longest), rng.uniform(0, 0.01))
+        process = start(
+            release, out, changes=changes, before=signal_amid_work, arguments=moment
+        )
         if finish(process) == 0:
             return
         yield Left.by(out), half_written(out)
+    raise AssertionError("It does not come to an end.")

@@ -22,7 +22,9 @@ from tests.training.killing import (
     kill_at_every_file_operation,
     kill_now_and_then,
     limit_file_size,
+    signal_after_checkpoints,
     start,
+    wait_for,
     write_release,
 )
 
@@ -47,11 +49,10 @@ def untouched(release: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 def stopped(release: Path, tmp_path: Path) -> Path:
     """A training that was killed when it had two checkpoints."""
     out = tmp_path / "saes"
-    process = start(release, out)
-    while len(checkpoints(out)) < 2:
-        assert process.is_alive()
-    process.kill()
-    finish(process)
+    two = (out, 2, signal.SIGKILL)
+    process = start(release, out, before=signal_after_checkpoints, arguments=two)
+    assert finish(process) == -signal.SIGKILL
+    assert Left.by(out) == Left(checkpoints=2, partial=0, finished=0)
     return out
 
 
@@ -175,7 +176,7 @@ def test_what_a_checkpoint_is_not_of_is_refused(release: Path, stopped: Path) ->
             {"synthetic_model.training_samples": 90},
             {},
             True,
-            r"`source.training_samples = 90`, and 20000 there",
+            r"`source.training_samples = 90`, and 3000 there",
         ),
         ({}, {"only": IDS[1:]}, True, "should include layer_0/batchtopk_c2r"),
     ]
@@ -188,9 +189,9 @@ def test_what_a_checkpoint_is_not_of_is_refused(release: Path, stopped: Path) ->
 
 def test_two_processes_do_not_train_into_one_folder(release: Path, tmp_path: Path) -> None:
     out = tmp_path / "saes"
-    process = start(release, out)
-    while not checkpoints(out):
-        assert process.is_alive()
+    one = (out, 1, signal.SIGSTOP)
+    process = start(release, out, before=signal_after_checkpoints, arguments=one)
+    wait_for(lambda: checkpoints(out), process)
     with pytest.raises(UserError, match="no other process"):
         train(make_plan(read_release(release), device="cpu"), out, resume=True)
     process.kill()
@@ -209,12 +210,10 @@ def test_a_grid_of_a_language_model_is_killed_twice_and_ends_with_the_same_weigh
     untouched, out = tmp_path / "untouched", tmp_path / "saes"
     assert finish(start(release, untouched, changes=changes, minutes=0)) == 0
     for kind in (signal.SIGKILL, signal.SIGTERM):
-        process = start(release, out, changes=changes)
-        before = set(checkpoints(out))
-        while len(set(checkpoints(out)) - before) < 2:
-            assert process.is_alive()
-        assert process.pid is not None
-        os.kill(process.pid, kind)
+        two = (out, 2, kind)
+        process = start(
+            release, out, changes=changes, before=signal_after_checkpoints, arguments=two
+        )
         assert finish(process) != 0
     assert finish(start(release, out, changes=changes)) == 0
     assert len(hashes(out)) == 8

@@ -1,0 +1,140 @@
+"""A process of the server is what a new one would be, and ends when it should."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.forkserver import FRESH, LIBRARIES, ROOT, call, start, stub
+
+SEEN = """
+import json, os, signal, sys
+import huggingface_hub, huggingface_hub.constants as constants
+print(json.dumps([sys.argv, sys.path[0], os.getcwd(), sys.stdin.read(), __name__]))
+for name, value in sorted(vars(constants).items()):
+    if isinstance(value, str | bool | None) and name.isupper():
+        print(name, value)
+print(huggingface_hub.HfApi().endpoint, huggingface_hub.hf_api.api.endpoint)
+print(sorted(os.environ.items()), signal.getsignal(signal.SIGINT), file=sys.stderr)
+"""
+
+
+def both(*arguments: object, **options: object) -> list[tuple[int, str, str]]:
+    """What comes of a process of the server, and of a new one."""
+    ended = [
+        subprocess.run(
+            [interpreter, *map(str, arguments)],
+            **{"capture_output": True, "text": True, "input": "given", **options},
+        )
+        for interpreter in (stub(), FRESH)
+    ]
+    return [(each.returncode, each.stdout, each.stderr) for each in ended]
+
+
+def test_it_sees_what_a_new_one_sees(tmp_path: Path) -> None:
+    changed = {"HF_ENDPOINT": "http://hub", "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "0"}
+    environment = {"PATH": os.environ["PATH"], "HF_HUB_DISABLE_XET": "1", **changed}
+    (tmp_path / "program.py").write_text(SEEN)
+    for arguments in (
+        ("-c", SEEN, "one", "-c", "two words"),
+        (tmp_path / "program.py", "one"),
+        ("-m", "program", "one"),
+    ):
+        ours, theirs = both(*arguments, env=environment, cwd=tmp_path)
+        assert ours == theirs
+        assert ours[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("program", "status", "says"),
+    [
+        ("", 0, ""),
+        ("raise SystemExit(3)", 3, ""),
+        ("raise SystemExit('no')", 1, "no"),
+        ("raise ValueError('of this')", 1, "ValueError: of this"),
+        ("import os; os.kill(os.getpid(), 15)", -signal.SIGTERM, ""),
+        ("import os; os.kill(os.getpid(), 9)", -signal.SIGKILL, ""),
+        ("raise KeyboardInterrupt", -signal.SIGINT, "KeyboardInterrupt"),
+        ("import atexit; atexit.register(print, 'late')", 0, ""),
+        ("import threading as t; t.Timer(0.1, print, ['late']).start()", 0, ""),
+    ],
+)
+def test_it_ends_like_a_new_one(program: str, status: int, says: str) -> None:
+    ours, theirs = both("-c", program)
+    assert ours[:2] == theirs[:2]
+    assert ours[0] == status
+    assert says in ours[2]
+
+
+@pytest.mark.parametrize(
+    ("level", "loaded", "not_loaded"),
+    [
+        ("all", ("sae_lens_c2r.architectures", "sae_lens"), "sae_bench"),
+        ("sae_lens", ("sae_lens",), "sae_lens_c2r"),
+        (LIBRARIES, ("transformer_lens",), "sae_lens"),
+    ],
+)
+def test_it_has_imported_what_it_should(
+    level: str, loaded: tuple[str, ...], not_loaded: str
+) -> None:
+    program = f"import sys; assert {not_loaded!r} not in sys.modules; "
+    program += f"assert set({loaded!r}) <= set(sys.modules)"
+    assert start("-c", program, level=level).wait() == 0
+    by_default = {"all": {}, "sae_lens": {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}}
+    if level in by_default:
+        assert start("-c", program, env={**os.environ, **by_default[level]}).wait() == 0
+
+
+def wait_and_say(path: Path) -> None:
+    path.write_text(str(os.getpid()))
+    signal.pause()
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_it_is_killed(tmp_path: Path) -> None:
+    process = call(wait_and_say, tmp_path / "pid")
+    assert process.is_alive()
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    assert not process.is_alive()
+    assert not is_running(process.pid)
+
+
+def test_it_ends_with_whoever_asked_for_it(tmp_path: Path) -> None:
+    program = "import tests.test_forkserver as t, pathlib; t.wait_and_say(pathlib.Path('pid'))"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    asked = subprocess.Popen([stub(), "-c", program], cwd=tmp_path, env=environment)
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        assert asked.poll() is None
+        time.sleep(0.02)
+    asked.kill()
+    asked.wait()
+    while is_running(int((tmp_path / "pid").read_text())):
+        time.sleep(0.02)
+
+
+def test_the_server_ends_with_its_tests(tmp_path: Path) -> None:
+    (tmp_path / "sockets").mkdir()
+    program = "import sys, pathlib, tests.forkserver.server as server; "
+    program += "server.LEVELS = {'all': lambda: None}; server.main(pathlib.Path(sys.argv[1]))"
+    server = subprocess.Popen(
+        [FRESH, "-c", program, str(tmp_path / "sockets")],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert server.stdout is not None
+    assert server.stdout.readline() == b"listening\n"
+    server.communicate()  # closes its input
+    assert server.returncode == 0
+    assert not (tmp_path / "sockets").exists()
