@@ -42,15 +42,7 @@ def read_about(folder: Path) -> About | None:
 
 
 def is_answered(folder: Path, asked: Asked) -> bool:
-    """Whether an evaluation has been run before.
-
-    Args:
-        folder: Where its result would be.
-        asked: What is asked for.
-
-    Returns:
-        Whether a result is there that answers it, and can be read.
-    """
+    """Whether a folder holds a result that answers what is asked, and can be read."""
     about = read_about(folder)
     if about is None or about.asked.model_dump() != asked.model_dump(mode="json"):
         return False
