@@ -12,16 +12,19 @@ registry = typer.Typer(help="The releases that come with this package.")
 @registry.command("list")
 def list_releases() -> None:
     """List the releases."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
+    with error_boundary("Interrupted."):
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table
 
-    from sae_lens_c2r.releases.files import shipped_releases
+        from sae_lens_c2r.releases.files import shipped_releases
 
-    table = Table("release", "SAEs", "status", box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("repository", overflow="fold")
-    for release in shipped_releases():
-        table.add_row(release.name, str(len(release.saes())), release.status, release.repo_id)
-    Console().print(table)
+        table = Table("release", "SAEs", "status", box=SIMPLE_HEAD, pad_edge=False)
+        table.add_column("repository", overflow="fold")
+        for release in shipped_releases():
+            table.add_row(
+                release.name, str(len(release.saes())), release.status, release.repo_id
+            )
+        Console().print(table)
 
 
 @registry.command("show")
