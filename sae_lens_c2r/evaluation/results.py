@@ -31,7 +31,7 @@ def read_about(folder: Path) -> About | None:
         folder: The evaluation's.
 
     Returns:
-        It, or `None` if there is none that can be read.
+        What was said, or `None` if there is nothing that can be read.
     """
     try:
         about = About.model_validate_json((folder / ABOUT).read_bytes(), strict=True)
