@@ -12,15 +12,16 @@ registry = typer.Typer(help="The releases that come with this package.")
 @registry.command("list")
 def list_releases() -> None:
     """List the releases."""
-    from sae_lens_c2r.releases.files import shipped_releases
-    from sae_lens_c2r.reporting.tables import terminal_table
+    with error_boundary("Interrupted."):
+        from sae_lens_c2r.releases.files import shipped_releases
+        from sae_lens_c2r.reporting.tables import terminal_table
 
-    headings = ["release", "SAEs", "status", "repository"]
-    rows = [
-        [release.name, str(len(release.saes())), release.status, release.repo_id]
-        for release in shipped_releases()
-    ]
-    Console().print(terminal_table(headings, rows, text=(0, 2, 3), broken=(3,)))
+        headings = ["release", "SAEs", "status", "repository"]
+        rows = [
+            [release.name, str(len(release.saes())), release.status, release.repo_id]
+            for release in shipped_releases()
+        ]
+        Console().print(terminal_table(headings, rows, text=(0, 2, 3), broken=(3,)))
 
 
 @registry.command("show")

@@ -17,81 +17,72 @@ class SAEBenchEvaluation:
 
     Args:
         name: What the command line calls it.
-        config: Where its config class is, as module and name.
+        config_class: The name of its config class.
         settings: Values of ours in place of SAEBench's defaults: those of SAEBench's own
             script for all evaluations.
         settable: The fields that can be set; `None` for all.
+        folder: Its folder in SAEBench, where that is not its name.
         type_id: What its result file calls it, where that is not its name.
         refused: Why it cannot be run.
     """
 
     name: str
-    config: tuple[str, str] = ("", "")
+    config_class: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     settable: tuple[str, ...] | None = None
+    folder: str = ""
     type_id: str = ""
     refused: str = ""
 
+    @property
+    def package(self) -> str:
+        """Where SAEBench has it."""
+        return f"sae_bench.evals.{self.folder or self.name}"
 
-_SCR_AND_TPP = ("sae_bench.evals.scr_and_tpp.eval_config", "ScrAndTppEvalConfig")
-EVALUATIONS = {
-    evaluation.name: evaluation
-    for evaluation in (
-        SAEBenchEvaluation(
-            "core",
-            ("sae_bench.evals.core.eval_config", "CoreEvalConfig"),
-            {
-                "batch_size_prompts": 16,
-                "n_eval_reconstruction_batches": 200,
-                "n_eval_sparsity_variance_batches": 2000,
-                "exclude_special_tokens_from_reconstruction": True,
-            },
-            # SAEBench's `multiple_evals` takes no more, and computes everything.
-            settable=(
-                "batch_size_prompts",
-                "context_size",
-                "dataset",
-                "exclude_special_tokens_from_reconstruction",
-                "llm_dtype",
-                "n_eval_reconstruction_batches",
-                "n_eval_sparsity_variance_batches",
-            ),
+
+_EVALUATIONS = (
+    SAEBenchEvaluation(
+        "core",
+        "CoreEvalConfig",
+        {
+            "batch_size_prompts": 16,
+            "n_eval_reconstruction_batches": 200,
+            "n_eval_sparsity_variance_batches": 2000,
+            "exclude_special_tokens_from_reconstruction": True,
+        },
+        # SAEBench's `multiple_evals` takes no more, and computes everything.
+        settable=(
+            "batch_size_prompts",
+            "context_size",
+            "dataset",
+            "exclude_special_tokens_from_reconstruction",
+            "llm_dtype",
+            "n_eval_reconstruction_batches",
+            "n_eval_sparsity_variance_batches",
         ),
-        SAEBenchEvaluation(
-            "absorption",
-            ("sae_bench.evals.absorption.eval_config", "AbsorptionEvalConfig"),
-            type_id="absorption_first_letter",
-        ),
-        SAEBenchEvaluation("scr", _SCR_AND_TPP, {"perform_scr": True}),
-        SAEBenchEvaluation("tpp", _SCR_AND_TPP, {"perform_scr": False}),
-        SAEBenchEvaluation(
-            "sparse_probing",
-            ("sae_bench.evals.sparse_probing.eval_config", "SparseProbingEvalConfig"),
-        ),
-        SAEBenchEvaluation(
-            "sparse_probing_sae_probes",
-            (
-                "sae_bench.evals.sparse_probing_sae_probes.eval_config",
-                "SparseProbingSaeProbesEvalConfig",
-            ),
-        ),
-        SAEBenchEvaluation("ravel", ("sae_bench.evals.ravel.eval_config", "RAVELEvalConfig")),
-        SAEBenchEvaluation(
-            "autointerp", ("sae_bench.evals.autointerp.eval_config", "AutoInterpEvalConfig")
-        ),
-        SAEBenchEvaluation(
-            "meta_structure",
-            ("sae_bench.evals.meta_structure.eval_config", "MetaStructureEvalConfig"),
-            type_id="meta_structure_decoder_variance",
-        ),
-        SAEBenchEvaluation(
-            "unlearning",
-            refused="SAEBench asks for a corpus that has to be requested by hand, and leaves "
-            "it out of its own script for all evaluations.",
-        ),
-        SAEBenchEvaluation("mdl", refused="SAEBench 0.6 itself fails in it."),
-    )
-}
+    ),
+    SAEBenchEvaluation("absorption", "AbsorptionEvalConfig", type_id="absorption_first_letter"),
+    SAEBenchEvaluation(
+        "scr", "ScrAndTppEvalConfig", {"perform_scr": True}, folder="scr_and_tpp"
+    ),
+    SAEBenchEvaluation(
+        "tpp", "ScrAndTppEvalConfig", {"perform_scr": False}, folder="scr_and_tpp"
+    ),
+    SAEBenchEvaluation("sparse_probing", "SparseProbingEvalConfig"),
+    SAEBenchEvaluation("sparse_probing_sae_probes", "SparseProbingSaeProbesEvalConfig"),
+    SAEBenchEvaluation("ravel", "RAVELEvalConfig"),
+    SAEBenchEvaluation("autointerp", "AutoInterpEvalConfig"),
+    SAEBenchEvaluation(
+        "meta_structure", "MetaStructureEvalConfig", type_id="meta_structure_decoder_variance"
+    ),
+    SAEBenchEvaluation(
+        "unlearning",
+        refused="SAEBench asks for a corpus that has to be requested by hand, and leaves it "
+        "out of its own script for all evaluations.",
+    ),
+    SAEBenchEvaluation("mdl", refused="SAEBench 0.6 itself fails in it."),
+)
+EVALUATIONS = {evaluation.name: evaluation for evaluation in _EVALUATIONS}
 
 
 @dataclass(frozen=True)
@@ -113,25 +104,15 @@ class Column:
     better: int
 
 
+_RECOVERED = "model_performance_preservation.ce_loss_score"
+_ABSORPTION = "mean.mean_absorption_fraction_score"
 # SCR and TPP with 20 latents, as SAEBench's own figures; the paper does not say how many.
 COLUMNS = (
     Column("KL score", "KL\nscore", "core", "model_behavior_preservation.kl_div_score", 1),
-    Column(
-        "loss recovered",
-        "loss\nrec.",
-        "core",
-        "model_performance_preservation.ce_loss_score",
-        1,
-    ),
+    Column("loss recovered", "loss\nrec.", "core", _RECOVERED, 1),
     Column("interp", "interp", "autointerp", "autointerp.autointerp_score", 1),
     Column("composition", "compo-\nsition", WEIGHTS, "composition", -1),
-    Column(
-        "absorption",
-        "absorp-\ntion",
-        "absorption",
-        "mean.mean_absorption_fraction_score",
-        -1,
-    ),
+    Column("absorption", "absorp-\ntion", "absorption", _ABSORPTION, -1),
     Column("split", "split", "absorption", "mean.mean_num_split_features", -1),
     Column("SCR", "SCR", "scr", "scr_metrics.scr_metric_threshold_20", 1),
     Column("TPP", "TPP", "tpp", "tpp_metrics.tpp_threshold_20_total_metric", 1),
@@ -140,14 +121,7 @@ COLUMNS = (
 
 
 def type_id(name: str) -> str:
-    """What an evaluation's result file calls it.
-
-    Args:
-        name: The evaluation, of SAEBench's or of ours.
-
-    Returns:
-        Its `eval_type_id`.
-    """
+    """What the result file of an evaluation, of SAEBench's or of ours, calls it."""
     evaluation = EVALUATIONS.get(name)
     return evaluation.type_id or name if evaluation else name
 

@@ -127,9 +127,9 @@ def config_class_of(evaluation: SAEBenchEvaluation) -> Any:
     Raises:
         UserError: If SAEBench is not installed.
     """
-    module, name = evaluation.config
     try:
-        return getattr(import_module(module), name)
+        module = import_module(f"{evaluation.package}.eval_config")
+        return getattr(module, evaluation.config_class)
     except ImportError as error:
         raise UserError(
             "`--sae-bench` needs SAEBench: `pip install 'sae-lens-c2r[bench]'`, or, on a "
@@ -162,14 +162,7 @@ def sae_lens_settings(changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def short_name(model: str) -> str:
-    """What SAEBench calls a model: its name on the Hub without its organisation.
-
-    Args:
-        model: The model.
-
-    Returns:
-        Its short name.
-    """
+    """What SAEBench calls a model: its name on the Hub without its organisation."""
     return model.rpartition("/")[2].lower()
 
 

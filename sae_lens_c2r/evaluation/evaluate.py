@@ -13,7 +13,7 @@ from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r._support.locking import locked
 from sae_lens_c2r._support.writing import write_json, write_text
 from sae_lens_c2r.evaluation.gathered import GATHERED, Gathered, gather
-from sae_lens_c2r.evaluation.options import Options, check
+from sae_lens_c2r.evaluation.options import Options, checked_options
 from sae_lens_c2r.evaluation.processes import Processes
 from sae_lens_c2r.evaluation.results import (
     LOG,
@@ -56,7 +56,7 @@ def evaluate(
     """
     if not sources:
         raise UserError("There should be an SAE to evaluate.")
-    options = check(options)
+    options = checked_options(options)
     options.out.mkdir(parents=True, exist_ok=True)
     in_use = f"`out` should not be in use. Another process writes to {options.out}."
     with locked(options.out / _LOCK, otherwise=in_use):

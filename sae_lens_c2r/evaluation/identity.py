@@ -43,14 +43,7 @@ def config_sha256(cfg: SAEConfig) -> str:
 
 
 def fingerprint(path: Path) -> str:
-    """What changes when a file or a folder does.
-
-    Args:
-        path: A file, read as a whole, or a folder, of which names, sizes and times are read.
-
-    Returns:
-        SHA-256 of that.
-    """
+    """SHA-256 of a file's content; of the names, sizes and times of a folder's files."""
     if path.is_file():
         with path.open("rb") as file:
             return sha_fileobj(file).hex()

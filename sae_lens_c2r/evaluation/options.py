@@ -42,14 +42,14 @@ class Options:
     hours: float = 24
 
 
-def check(options: Options) -> Options:
-    """Check what is asked for, whatever the SAEs.
+def checked_options(options: Options) -> Options:
+    """What is asked for, if it can be, whatever the SAEs.
 
     Args:
         options: What is asked for.
 
     Returns:
-        The same, with files and folders named from the root.
+        The options, with files and folders named from the root.
 
     Raises:
         UserError: If an evaluation, a setting, a file or a key is missing or not fit.
@@ -69,6 +69,16 @@ def check(options: Options) -> Options:
         raise UserError(f"`hours` should be positive. Found {options.hours:g}.")
     if "autointerp" in options.sae_bench and not os.environ.get(API_KEY):
         raise UserError(f"autointerp asks a language model: it needs a key in {API_KEY}.")
+    _check_files(options)
+    changes = {
+        name: {key: _from_root(value) for key, value in each.items()}
+        for name, each in options.changes.items()
+    }
+    model, text = _from_root(options.model), _from_root(options.text)
+    return replace(options, model=model, text=text, changes=changes)
+
+
+def _check_files(options: Options) -> None:
     if options.out.exists() and not options.out.is_dir():
         raise UserError(f"`out` should be a folder. Found a file: {options.out}.")
     if options.data is not None:
@@ -81,13 +91,6 @@ def check(options: Options) -> Options:
         if Path(text).suffix in (".txt", ".jsonl", ".json") and not Path(text).is_file():
             raise UserError(f"`text` should be a file or a dataset. There is no {text}.")
         read_text(text)
-    changes = {
-        name: {key: _from_root(value) for key, value in each.items()}
-        for name, each in options.changes.items()
-    }
-    return replace(
-        options, model=_from_root(options.model), text=_from_root(text), changes=changes
-    )
 
 
 def _from_root(value: Any) -> Any:

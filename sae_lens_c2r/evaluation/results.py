@@ -31,7 +31,7 @@ def read_about(folder: Path) -> About | None:
         folder: The evaluation's.
 
     Returns:
-        It, or `None` if there is none that can be read.
+        What was said, or `None` if there is nothing that can be read.
     """
     try:
         about = About.model_validate_json((folder / ABOUT).read_bytes(), strict=True)
@@ -42,15 +42,7 @@ def read_about(folder: Path) -> About | None:
 
 
 def is_answered(folder: Path, asked: Asked) -> bool:
-    """Whether an evaluation has been run before.
-
-    Args:
-        folder: Where its result would be.
-        asked: What is asked for.
-
-    Returns:
-        Whether a result is there that answers it, and can be read.
-    """
+    """Whether a folder holds a result that answers what is asked, and can be read."""
     about = read_about(folder)
     if about is None or about.asked.model_dump() != asked.model_dump(mode="json"):
         return False

@@ -81,8 +81,7 @@ def _core(settings: dict[str, Any], out: str) -> Run:
 
 
 def _entry_point(evaluation: str, config: Any, out: str) -> Run:
-    package = EVALUATIONS[evaluation].config[0].rpartition(".")[0]
-    run_eval = import_module(f"{package}.main").run_eval
+    run_eval = import_module(f"{EVALUATIONS[evaluation].package}.main").run_eval
     arguments: list[Any] = [out]
     options: dict[str, Any] = {}
     if evaluation in ("scr", "tpp", "sparse_probing"):

@@ -61,16 +61,7 @@ class Task:
 
 
 def weights_task(source: Source, sae: SAE[Any], options: Options) -> Task:
-    """The evaluation of an SAE's weights alone.
-
-    Args:
-        source: Where the SAE comes from.
-        sae: The SAE, in its inference form.
-        options: What is asked for.
-
-    Returns:
-        The task.
-    """
+    """The evaluation of the weights alone of an SAE in its inference form."""
     asked = Asked(
         weights_sha256=weights_sha256(sae),
         config_sha256=config_sha256(sae.cfg),

@@ -42,11 +42,7 @@ def find_release(name_or_path: str | Path) -> Path:
 
 
 def shipped_releases() -> list[Release]:
-    """All releases that we ship.
-
-    Returns:
-        The releases, by name.
-    """
+    """All releases that we ship, by name."""
     return [read_release(path) for path in sorted(registry_folder().glob("*.yaml"))]
 
 

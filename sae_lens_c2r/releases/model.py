@@ -137,24 +137,22 @@ class Release(_Strict):
                 an id is no folder or names a field that there is not.
         """
         specs = [spec for grid in self.grids for spec in self._saes_of(grid)]
-        seen: set[str] = set()
-        for spec in specs:
-            if not _FOLDER.fullmatch(spec.sae_id):
+        ids = [spec.sae_id for spec in specs]
+        for sae_id in ids:
+            if not _FOLDER.fullmatch(sae_id):
                 raise ReleaseError(
                     "`grids.id` should be folders of letters, digits, `_`, `-` and `.`. "
-                    f"Found `{spec.sae_id}`."
+                    f"Found `{sae_id}`."
                 )
-            if spec.sae_id in seen:
+            if ids.count(sae_id) > 1:
                 raise ReleaseError(
-                    f"`grids.id` should differ from SAE to SAE. Found `{spec.sae_id}` twice."
+                    f"`grids.id` should differ from SAE to SAE. Found `{sae_id}` twice."
                 )
-            seen.add(spec.sae_id)
-        for inner in seen:
-            for outer in seen:
-                if inner.startswith(f"{outer}/"):
+            for outer in ids:
+                if sae_id.startswith(f"{outer}/"):
                     raise ReleaseError(
                         "`grids.id` should not lie in the folder of another SAE. Found "
-                        f"`{inner}` and `{outer}`."
+                        f"`{sae_id}` and `{outer}`."
                     )
         return specs
 

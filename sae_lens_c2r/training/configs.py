@@ -15,18 +15,7 @@ from sae_lens_c2r.releases.model import ReleaseError, SAESpec
 
 
 def sae_config(spec: SAESpec, device: str) -> TrainingSAEConfig:
-    """SAELens's config of an SAE.
-
-    Args:
-        spec: What the release says of it.
-        device: Where it will be trained.
-
-    Returns:
-        The config.
-
-    Raises:
-        ReleaseError: If SAELens does not know the architecture or a field, or refuses a value.
-    """
+    """SAELens's config of an SAE, or a `ReleaseError` that names what it does not take."""
     values = {name: value for name, value in spec.fields.items() if name != "seed"}
     architecture = values.pop("architecture", None)
     if architecture not in SAE_TRAINING_CLASS_REGISTRY:
@@ -59,17 +48,7 @@ def _check_sizes(config: TrainingSAEConfig) -> None:
 
 
 def synthetic_model_config(values: dict[str, Any]) -> SyntheticModelConfig:
-    """SAELens's config of known features.
-
-    Args:
-        values: Fields of it.
-
-    Returns:
-        The config.
-
-    Raises:
-        ReleaseError: If SAELens does not know a field, or it cannot have that value.
-    """
+    """SAELens's config of known features, or a `ReleaseError` as of `sae_config`."""
     key = "synthetic_model.config"
     values = checked_fields(key, values, SyntheticModelConfig, nested=False)
     # SAELens's reader asks for what its config has a default for.
@@ -85,21 +64,7 @@ def checked_fields(
     taken: Collection[str] = (),
     nested: bool = True,
 ) -> dict[str, Any]:
-    """Values as the fields of one of SAELens's configs want them, as they are annotated.
-
-    Args:
-        key: Where the release has them, for an error.
-        values: The values by their fields.
-        config: The class of the config.
-        taken: Fields of it that a release cannot set.
-        nested: Whether to check mappings; SAELens reads those that may be of several kinds.
-
-    Returns:
-        The values, of the types that the fields have.
-
-    Raises:
-        ReleaseError: If there is no such field, or it cannot have that value.
-    """
+    """Values as the fields of one of SAELens's configs want them, as they are annotated."""
     known = {field.name for field in fields(config) if field.init} - set(taken)
     hints = get_type_hints(config)
     checked = {}
@@ -109,7 +74,7 @@ def checked_fields(
                 f"`{key}.{name}` should be a field of SAELens's {config.__name__}: "
                 f"{', '.join(sorted(known))}."
             )
-        if not nested and isinstance(value, dict):
+        if not nested and isinstance(value, dict):  # of more than one kind: SAELens reads it
             checked[name] = value
             continue
         if name == "logger" and isinstance(value, dict):

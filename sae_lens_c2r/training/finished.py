@@ -16,15 +16,7 @@ def is_finished(out: Path, sae_id: str) -> bool:
 
 
 def check_places(plan: Plan, out: Path) -> None:
-    """Raise unless every SAE's folder can be made, or is there.
-
-    Args:
-        plan: The plan.
-        out: Folder for the folders of the SAEs.
-
-    Raises:
-        UserError: If something else lies where an SAE is to be saved.
-    """
+    """Raise a `UserError` unless every SAE's folder can be made, or is there."""
     for sae_id in plan.saes:
         folder = out / sae_id
         for parent in [out, *(out / part for part in reversed(Path(sae_id).parents))]:

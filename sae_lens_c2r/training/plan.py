@@ -148,21 +148,27 @@ def runner_config(
                 training_samples=source.training_samples,
                 **common,
             )
-        config = MultiSAETrainingRunnerConfig(
-            saes={sae_id: plan.saes[sae_id] for sae_id in sae_ids},
-            hook_names=source.hook_name,
-            model_name=source.name or source.hub_id,
-            dataset_path=source.dataset,
-            context_size=source.context_size,
-            training_tokens=source.training_tokens,
-            **common,
-        )
-        if source.revision is not None:  # beside what SAELens puts there
-            assert config.model_from_pretrained_kwargs is not None
-            config.model_from_pretrained_kwargs["revision"] = source.revision
-        return config
+        saes = {sae_id: plan.saes[sae_id] for sae_id in sae_ids}
+        return _language_model_runner(source, saes=saes, **common)
     except (TypeError, ValueError, KeyError) as error:
         raise ReleaseError(f"SAELens refuses the runner's fields. {error}") from None
+
+
+def _language_model_runner(
+    source: LanguageModel, **values: Any
+) -> MultiSAETrainingRunnerConfig:
+    config = MultiSAETrainingRunnerConfig(
+        hook_names=source.hook_name,
+        model_name=source.name or source.hub_id,
+        dataset_path=source.dataset,
+        context_size=source.context_size,
+        training_tokens=source.training_tokens,
+        **values,
+    )
+    if source.revision is not None:  # beside what SAELens puts there
+        assert config.model_from_pretrained_kwargs is not None
+        config.model_from_pretrained_kwargs["revision"] = source.revision
+    return config
 
 
 def _runner_class(source: LanguageModel | SyntheticModel) -> type:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from sae_lens_c2r._support.reading import read_model
 from sae_lens_c2r._support.versions import package_versions
 from sae_lens_c2r.training.plan import Plan
+from sae_lens_c2r.training.sameness import settings_of
 
 RECORD = "training.json"
 
@@ -103,7 +104,6 @@ def record_of(
     together: list[str],
     seconds: float,
     evaluation: dict[str, Any] | None,
-    settings: dict[str, Any],
 ) -> TrainingRecord:
     """The record of one SAE.
 
@@ -113,7 +113,6 @@ def record_of(
         together: The SAEs that were trained beside it, and it.
         seconds: How long that took.
         evaluation: SAELens's evaluation against known features, if there are any.
-        settings: All that another training would have to share with this one.
 
     Returns:
         The record.
@@ -121,7 +120,7 @@ def record_of(
     return TrainingRecord(
         release=RecordedRelease.model_validate(plan.release.model_dump(mode="json")),
         sae_id=sae_id,
-        settings=settings,
+        settings=settings_of(plan, [sae_id]),
         trained_together=together,
         steps=plan.steps,
         samples=plan.samples,

@@ -3,21 +3,19 @@
 import copy
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import patch
 
 import torch
-import wandb
 from datasets import Dataset
 from sae_lens import MultiSAETrainingRunner, MultiSAETrainingRunnerConfig, TrainingSAE
 from sae_lens.registry import get_sae_training_class
 from sae_lens.synthetic import (
-    SyntheticActivationIterator,
     SyntheticSAERunner,
     SyntheticSAERunnerResult,
-    eval_sae_on_synthetic_data,
+    synthetic_sae_runner,
 )
 from sae_lens.training.multi_sae_trainer import MultiSAETrainer
 from sae_lens.training.sae_trainer import SAETrainer
-from torch import Tensor
 
 from sae_lens_c2r.offline.source import OFFLINE_DATASET, offline_source
 from sae_lens_c2r.releases.model import LanguageModel
@@ -91,50 +89,14 @@ class SyntheticRunner(SyntheticSAERunner[Any]):
         self._sae_id = sae_id
 
     def run(self) -> SyntheticSAERunnerResult:
-        """What SAELens's runner does, which gives nobody its trainer."""
-        cfg = self.cfg
-        if cfg.logger.log_to_wandb:
-            wandb.init(
-                project=cfg.logger.wandb_project,
-                entity=cfg.logger.wandb_entity,
-                config=cfg.to_dict(),
-                name=cfg.logger.run_name,
-            )
-        trainer = self._trainer()
+        """SAELens's own, which gives nobody its trainer: it is attached where it is made."""
+        with patch.object(synthetic_sae_runner, "SAETrainer", self._attached_trainer):
+            return super().run()
+
+    def _attached_trainer(self, **arguments: Any) -> SAETrainer[Any, Any]:
+        trainer: SAETrainer[Any, Any] = SAETrainer(**arguments)
         self._long_run.attach({self._sae_id: trainer})
-        sae = trainer.fit()
-        evaluation = None
-        if cfg.eval_samples > 0 and cfg.run_final_eval:
-            evaluation = eval_sae_on_synthetic_data(
-                sae=sae,
-                num_samples=cfg.eval_samples,
-                batch_size=cfg.batch_size,
-                **self._features,
-            )
-        if cfg.logger.log_to_wandb:
-            if evaluation is not None:
-                wandb.log(evaluation.to_log_dict(prefix="final/"))
-            wandb.finish()
-        return SyntheticSAERunnerResult(sae, self.synthetic_model, evaluation, output_path=None)
-
-    def _trainer(self) -> SAETrainer[Any, Any]:
-        cfg = self.cfg
-        samples: Iterator[Tensor] = SyntheticActivationIterator(
-            batch_size=cfg.batch_size, autocast=cfg.autocast_data, **self._features
-        )
-        return SAETrainer(
-            cfg=cfg.to_sae_trainer_config(),
-            sae=self.sae,
-            data_provider=samples,
-            evaluator=self._create_evaluator() if cfg.eval_frequency > 0 else None,
-        )
-
-    @property
-    def _features(self) -> dict[str, Any]:
-        return {
-            "feature_dict": self.synthetic_model.feature_dict,
-            "activations_generator": self.synthetic_model.activation_generator,
-        }
+        return trainer
 
 
 def train_together(

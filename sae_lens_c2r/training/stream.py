@@ -158,11 +158,7 @@ def random_state() -> dict[str, Any]:
 
 
 def restore_random(state: dict[str, Any]) -> None:
-    """Put torch's random states back, on as many GPUs as there are.
-
-    Args:
-        state: What `random_state` returned.
-    """
+    """Put back what `random_state` returned, on as many GPUs as there are."""
     torch.set_rng_state(state["cpu"])
     for index, of_device in enumerate(state["cuda"][: torch.cuda.device_count()]):
         torch.cuda.set_rng_state(of_device, index)

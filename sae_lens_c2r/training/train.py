@@ -182,13 +182,9 @@ class _Training:
         )
         saes, evaluation = self._run(group, long_run)
         for sae_id, sae in saes.items():
+            seconds = long_run.seconds
             record = record_of(
-                self.plan,
-                sae_id,
-                together=group,
-                seconds=long_run.seconds,
-                evaluation=evaluation,
-                settings=settings_of(self.plan, [sae_id]),
+                self.plan, sae_id, together=group, seconds=seconds, evaluation=evaluation
             )
             self._save(sae, record, self.out / sae_id)
         self.checkpoints.remove_all()
