@@ -5,9 +5,11 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
+from pydoc_data.topics import topics
 
 import pytest
 import torch
@@ -22,6 +24,7 @@ from sae_lens_c2r.demo.curves import History
 from sae_lens_c2r.demo.end_to_end import _check_saved, _move_into, run_demo
 from sae_lens_c2r.demo.options import DemoOptions
 from sae_lens_c2r.demo.quiet import quiet_libraries
+from sae_lens_c2r.offline import corpus
 from sae_lens_c2r.saes.saelens_alone import Encoded
 from tests.architectures.training import D_IN, make_sae
 
@@ -41,19 +44,24 @@ def printed() -> StringIO:
 
 
 @pytest.fixture(scope="module")
-def out(tmp_path_factory: pytest.TempPathFactory, printed: StringIO) -> Path:
+def topics_alone() -> Iterator[None]:
+    """A few of Python's documents, which are read at once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(corpus, "documents", lambda: list(topics.values()))
+        yield
+
+
+@pytest.fixture(scope="module")
+def out(
+    tmp_path_factory: pytest.TempPathFactory,
+    printed: StringIO,
+    topics_alone: None,  # noqa: ARG001
+) -> Path:
     """What one run of the demo writes, for all tests to look at."""
     folder = tmp_path_factory.mktemp("demo")
     with redirect_stdout(printed):
         assert run(*SMALL, "--out", str(folder)) == 0
     return folder
-
-
-@pytest.fixture
-def short_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few documents in place of all that Python has."""
-    texts = [f"Document {number} of a few. " * 40 for number in range(40)]
-    monkeypatch.setattr("sae_lens_c2r.offline.corpus.documents", lambda: texts)
 
 
 def test_writes_two_saes_the_numbers_and_the_report(out: Path) -> None:
@@ -158,7 +166,7 @@ def test_a_failure_leaves_nothing_behind(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.usefixtures("short_text")
+@pytest.mark.usefixtures("topics_alone")
 def test_an_interruption_in_training_leaves_the_earlier_results(
     out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -173,7 +181,7 @@ def test_an_interruption_in_training_leaves_the_earlier_results(
     assert [path for path in out.parent.iterdir() if path.name.startswith(f".{out.name}")] == []
 
 
-@pytest.mark.usefixtures("short_text")
+@pytest.mark.usefixtures("topics_alone")
 def test_a_signal_while_training_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -192,7 +200,7 @@ def test_a_signal_while_training_leaves_nothing_behind(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.usefixtures("short_text")
+@pytest.mark.usefixtures("topics_alone")
 def test_what_sae_lens_raises_has_its_traceback_and_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
