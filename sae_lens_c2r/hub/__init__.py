@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sae_lens_c2r.hub.folder import write_card as write_card
-    from sae_lens_c2r.hub.loading import load as load
+    from sae_lens_c2r.hub.remote.loading import load as load
     from sae_lens_c2r.hub.showing import show_proposal as show_proposal
     from sae_lens_c2r.hub.submission import Submission as Submission
     from sae_lens_c2r.hub.target import Target as Target
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _MODULE_OF = {
     "Submission": "submission",
     "Target": "target",
-    "load": "loading",
+    "load": "remote.loading",
     "show_proposal": "showing",
     "upload": "uploading",
     "write_card": "folder",

@@ -7,6 +7,7 @@ from typing import Any
 
 from sae_lens import SAE, TrainingSAE
 
+from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.hub.names import check_license
 from sae_lens_c2r.releases.model import Release
 
@@ -24,7 +25,7 @@ class Submission:
         license: Of their weights, as the Hub spells it; by itself the release's.
 
     Raises:
-        UserError: If the licence is not one of the Hub's.
+        UserError: If there is none, or the licence is not one of the Hub's.
     """
 
     saes: SAEs
@@ -33,6 +34,8 @@ class Submission:
     license: str | None = None
 
     def __post_init__(self) -> None:
+        if not self.saes:
+            raise UserError("`saes` should be folders, or SAEs by their ids. Found none.")
         check_license(self.license)
 
     @classmethod

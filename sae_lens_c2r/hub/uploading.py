@@ -21,6 +21,8 @@ from sae_lens_c2r.hub.submission import SAEs, Submission
 from sae_lens_c2r.hub.target import Target
 from sae_lens_c2r.hub.verify import verify
 
+_FAILURES = (HTTPError, OfflineModeIsEnabled, OSError, SafetensorError, UnicodeError)
+
 
 def upload(
     saes: SAEs | Submission | Gathered,
@@ -62,13 +64,7 @@ def upload(
             if proposal.difference.files:
                 exists = proposal.difference.snapshot.private is not None
                 check_account(api, target, exists=exists)
-        except (
-            HTTPError,
-            OfflineModeIsEnabled,
-            OSError,
-            SafetensorError,
-            UnicodeError,
-        ) as error:
+        except _FAILURES as error:
             raise UserError(f"Nothing was sent. {explained(error, target.repo_id)}") from error
         published = _publish(api, proposal, tell)
         try:

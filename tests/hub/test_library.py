@@ -94,6 +94,8 @@ def test_a_submission_is_one_value(tmp_path: Path) -> None:
     assert Submission.of([tmp_path]) == Submission([tmp_path])
     with pytest.raises(UserError, match="`license` should be one of the Hub's"):
         Submission([tmp_path], license="other")
+    with pytest.raises(UserError, match="`saes` should be folders"):
+        Submission({})
 
 
 @pytest.mark.parametrize(

@@ -150,6 +150,9 @@ def test_tokens_may_do_what_they_may(hub: LoopbackHub, tmp_path: Path) -> None:
     program = """
 refused(403, HfApi(token="hf_reads").create_repo, "me/saes")
 HfApi(token="hf_fine").create_repo("me/saes", private=True)
+HfApi(token="hf_fine").auth_check("me/saes", write=True)
+refused(403, HfApi(token="hf_reads").auth_check, "me/saes", write=True)
+refused(404, api.auth_check, "me/nothing", write=True)
 refused(403, HfApi(token="hf_fine").create_repo, "me/others")
 refused(403, HfApi(token="hf_reads").create_commit, "me/saes", [card("#")], commit_message="No")
 refused(401, HfApi(token=False).model_info, "me/saes")

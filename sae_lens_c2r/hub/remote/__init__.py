@@ -1,1 +1,1 @@
-"""The Hub: what it has, and how files get there in one commit."""
+"""The Hub: what it has, how files get there in one commit, and an SAE back from it."""
