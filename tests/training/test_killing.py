@@ -106,7 +106,7 @@ def test_without_room_for_a_checkpoint_it_goes_on(
     release: Path, tmp_path: Path, untouched: dict[str, str]
 ) -> None:
     out = tmp_path / "saes"  # weights take 34 kB, the optimizer's state the double
-    process = start(release, out, minutes=0.001, before=limit_file_size, arguments=(50_000,))
+    process = start(release, out, before=limit_file_size, arguments=(50_000,))
     assert finish(process) == 0
     assert "There is no checkpoint of step" in out.with_suffix(".log").read_text()
     assert hashes(out) == untouched
