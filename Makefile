@@ -3,25 +3,46 @@ PYTHON ?= python3
 VENV ?= .venv
 CONSTRAINTS ?= constraints.txt
 BIN := $(VENV)/bin
+IN_TWO := -n 2 --dist worksteal
 # The lower bounds of pyproject.toml, as far as they can be installed beside today's torch.
 OLDEST := sae-lens==6.54.8 jaxtyping==0.3.0 jinja2==3.1.0 matplotlib==3.8.0 rich==13.7.0 \
   typer==0.16.0 wrapt==1.15.0
 
-.PHONY: demo test test-oldest sae-bench cards clean
+.PHONY: demo test test-all test-thorough test-oldest mutations kill-table study sae-bench \
+  cards clean
 
 demo: $(VENV)/installed ## BatchTopK with and without C2R on a real transformer, offline
 	$(BIN)/sae-lens-c2r demo --overwrite
 
-test: $(VENV)/sae-bench ## Lint, check types, run the tests and a small study
+test: $(VENV)/sae-bench ## Lint, check types, run the tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2
-	rm -rf $(VENV)/study && $(BIN)/python -m benchmarks.study --quick --out $(VENV)/study
+	$(BIN)/python -m pytest $(IN_TWO) -m "not exhaustive"
+
+test-all: $(VENV)/sae-bench ## Everything that can be tested, in hours, and how long it took
+	rm -f $(VENV)/test-all.txt
+	for part in test test-thorough mutations kill-table study test-oldest; do \
+	  begun=$$(date +%s); $(MAKE) $$part || exit; \
+	  echo "$$part: $$(( $$(date +%s) - begun )) s" >> $(VENV)/test-all.txt; \
+	done
+	date +%F; cat $(VENV)/test-all.txt
+
+test-thorough: $(VENV)/sae-bench ## All tests, of more examples, and in processes of their own
+	FRESH_PROCESSES=1 HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest $(IN_TWO)
 
 test-oldest: .constraints-oldest.txt ## The tests with the oldest versions that are supported
 	$(MAKE) VENV=.venv-oldest CONSTRAINTS=.constraints-oldest.txt .venv-oldest/installed
-	.venv-oldest/bin/python -m pytest -n 2
+	.venv-oldest/bin/python -m pytest $(IN_TWO) -m "not exhaustive"
+
+mutations: $(VENV)/sae-bench ## Plant faults in the package: do the tests notice?
+	$(BIN)/python -m tests.mutations
+
+kill-table: $(VENV)/sae-bench ## Kill trainings at many moments, and continue them
+	$(BIN)/python -m tests.training.kill_table --rounds 3
+
+study: $(VENV)/sae-bench ## The study of the paper's claims, small
+	rm -rf $(VENV)/study && $(BIN)/python -m benchmarks.study --quick --out $(VENV)/study
 
 # SAEBench asks for torchvision, which it does not use and which breaks a CPU build of torch.
 # So it is installed without its requirements after what it does use, and `pip check` complains

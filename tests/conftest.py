@@ -16,13 +16,11 @@ from hypothesis import HealthCheck, settings
 
 from tests import forkserver
 
-settings.register_profile("dev", max_examples=30, deadline=None)
-settings.register_profile(
-    "ci", max_examples=100, deadline=None, derandomize=True, print_blob=True
-)
-settings.register_profile(
-    "thorough", max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+# How long an example takes depends on what else the machine does.
+untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("dev", untimed, max_examples=30)
+settings.register_profile("ci", untimed, max_examples=100, derandomize=True, print_blob=True)
+settings.register_profile("thorough", untimed, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 

@@ -1,6 +1,8 @@
 """SAELens finds our architectures by itself, and nothing we do can break an import.
 
-Every test runs fresh Python processes: what matters is the order of imports.
+Every test runs processes that have not imported SAELens, nor us: what matters is the order of
+imports. The libraries that SAELens imports are there, and PyTorch does at its first import what
+it does when it is loaded; a few processes have imported nothing at all.
 """
 
 import json
@@ -11,24 +13,25 @@ from pathlib import Path
 
 import pytest
 
+from tests import forkserver
+from tests.forkserver import FRESH, LIBRARIES, Completed
+
 REGISTERED = "assert 'batchtopk_c2r' in sae_lens.registry.SAE_TRAINING_CLASS_REGISTRY"
 NOT_REGISTERED = REGISTERED.replace(" in ", " not in ")
 AUTOLOAD_OFF = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
 
 
-def run_python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A fresh process; the caller's own environment and `environment`."""
-    return subprocess.run(
-        [sys.executable, *arguments],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-    )
+def run_python(*arguments: str, fresh: bool = False, **environment: str) -> Completed:
+    """A process; the caller's own environment and `environment`."""
+    env = {**os.environ, **environment}
+    if fresh:
+        return subprocess.run([FRESH, *arguments], env=env, capture_output=True, text=True)
+    return forkserver.run(*arguments, env=env, level=LIBRARIES)
 
 
-def succeeds(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def succeeds(code: str, *, fresh: bool = False, **environment: str) -> Completed:
     """Run `code`, which must succeed without a warning from us."""
-    process = run_python("-c", code, **environment)
+    process = run_python("-c", code, fresh=fresh, **environment)
     assert process.returncode == 0, process.stderr
     assert "sae_lens_c2r" not in process.stderr
     assert "plugin" not in process.stderr
@@ -121,6 +124,11 @@ def test_any_order_of_imports(imports: str) -> None:
     succeeds(f"{imports}; {REGISTERED}")
 
 
+@pytest.mark.parametrize("imports", ["import sae_lens", "import sae_lens_c2r, sae_lens"])
+def test_where_nothing_has_been_imported(imports: str) -> None:
+    succeeds(f"{imports}; {REGISTERED}", fresh=True)
+
+
 @pytest.mark.parametrize(
     "imports", ["import sae_lens_c2r, sae_lens", "import sae_lens, sae_lens_c2r"]
 )
@@ -135,7 +143,7 @@ def test_autoload_off_turns_it_off() -> None:
 def test_import_torch_brings_nothing_heavy() -> None:
     code = "import torch, sys, json; print(json.dumps(sorted(sys.modules)))"
     with_us, without_us = (
-        set(json.loads(succeeds(code, **environment).stdout))
+        set(json.loads(succeeds(code, fresh=True, **environment).stdout))
         for environment in ({}, AUTOLOAD_OFF)
     )
     brought = {name.split(".")[0] for name in with_us - without_us}
@@ -200,7 +208,7 @@ def test_where_warnings_are_errors_a_failure_is_printed_instead(tmp_path: Path) 
     environment = plugin(tmp_path, "broken", "raise SystemExit(3)", "broken:register")
     (tmp_path / "wrapt.py").write_text("raise ImportError('wrapt is broken')")
     code = "import warnings; warnings.simplefilter('error', UserWarning); import torch"
-    process = run_python("-c", code, **environment)
+    process = run_python("-c", code, fresh=True, **environment)
     assert process.returncode == 0, process.stderr
     assert process.stderr.count("ImportError: wrapt is broken") == 1
 
@@ -213,6 +221,6 @@ def test_our_modules_can_be_loaded_again() -> None:
 def test_without_wrapt_torch_and_sae_lens_import_with_one_warning(tmp_path: Path) -> None:
     (tmp_path / "wrapt.py").write_text("raise ImportError('wrapt is broken')")
     code = f"import torch, sae_lens; {NOT_REGISTERED}"
-    process = run_python("-c", code, PYTHONPATH=str(tmp_path))
+    process = run_python("-c", code, fresh=True, PYTHONPATH=str(tmp_path))
     assert process.returncode == 0, process.stderr
     assert process.stderr.count("ImportError: wrapt is broken") == 1

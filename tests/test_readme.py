@@ -3,9 +3,11 @@
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
+import pytest
+
+from tests import forkserver
 from tests.hub.server import TOKEN, serving
 
 README = Path(__file__).parent.parent / "README.md"
@@ -16,21 +18,26 @@ def test_the_first_40_lines_end_with_the_demos_table() -> None:
     assert any(line.startswith("| `batchtopk_c2r` | 0.") for line in lines)
 
 
-def test_python_lines_run_one_after_the_other(tmp_path: Path) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+@pytest.mark.parametrize(
+    "samples", ["20_000", pytest.param("500_000", marks=pytest.mark.exhaustive)]
+)
+def test_python_lines_run_one_after_the_other(tmp_path: Path, samples: str) -> None:
+    text = README.read_text(encoding="utf-8")
+    assert text.count("training_samples=500_000") == 1  # a minute
+    text = text.replace("training_samples=500_000", f"training_samples={samples}")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert blocks
-    process = subprocess.run(
-        [sys.executable, "-c", "\n".join(blocks)], cwd=tmp_path, capture_output=True, text=True
-    )
+    process = forkserver.run("-c", "\n".join(blocks), cwd=tmp_path)
     assert process.returncode == 0, process.stderr
 
 
-WITHOUT_US = """
-import os, sys
-os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
-program = "import sys; sys.modules['sae_lens_c2r'] = None; " + sys.argv[2]
-os.execv(sys.executable, [sys.executable, "-c", program])
-"""
+COMMANDS = {
+    "bin/sae-lens-c2r": 'exec {python} -m sae_lens_c2r "$@"',
+    "bin/python": 'exec {python} "$@"',
+    # A stand-in for an environment without us, for installing takes minutes.
+    "plain/bin/python": "export TORCH_DEVICE_BACKEND_AUTOLOAD=0\n"
+    """exec {python} -c "import sys; sys.modules['sae_lens_c2r'] = None; $2"\n""",
+}
 
 
 def test_uploading_works_as_printed(tmp_path: Path) -> None:
@@ -43,12 +50,13 @@ def test_uploading_works_as_printed(tmp_path: Path) -> None:
     assert f"HF_ENDPOINT=http://127.0.0.1:8899 HF_TOKEN={TOKEN}" in commands
     printed = commands.splitlines()
     assert printed[-3:-1] == ["python -m venv plain", "plain/bin/pip install sae-lens"]
-    plain = tmp_path / "plain" / "bin" / "python"  # a stand-in: installing takes minutes
-    plain.parent.mkdir(parents=True)
-    plain.write_text(f"#!{sys.executable}\n{WITHOUT_US}")
-    plain.chmod(0o755)
+    for name, script in COMMANDS.items():
+        command = tmp_path / name
+        command.parent.mkdir(parents=True, exist_ok=True)
+        command.write_text("#!/bin/sh\n" + script.format(python=forkserver.python()))
+        command.chmod(0o755)
     environment = {**os.environ, "HF_HOME": str(tmp_path / "home"), "NO_PROXY": "*"}
-    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    environment["PATH"] = f"{tmp_path / 'bin'}:{environment['PATH']}"
 
     def run(script: str) -> str:
         process = subprocess.run(
@@ -57,7 +65,7 @@ def test_uploading_works_as_printed(tmp_path: Path) -> None:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=500,
+            timeout=forkserver.LIMIT,
         )
         assert process.returncode == 0, process.stdout + process.stderr
         return process.stdout

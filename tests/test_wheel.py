@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from sae_lens_c2r.releases.files import registry_folder
+from tests import forkserver
+from tests.forkserver import LIBRARIES, ROOT
 
-ROOT = Path(__file__).parent.parent
 FIND = """
 import sys, sae_lens_c2r
 from sae_lens_c2r.cli import main
@@ -37,22 +38,18 @@ def test_a_wheel_holds_every_release(installed: Path) -> None:
 
 
 def test_a_wheel_plans_a_release_by_name(installed: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", FIND, str(installed), "gemma-2-2b-layer-12"]
+    command = ["-c", FIND, str(installed), "gemma-2-2b-layer-12"]
     environment = {**os.environ, "PYTHONPATH": str(installed)}
-    process = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
+    process = forkserver.run(*command, cwd=tmp_path, env=environment, level=LIBRARIES)
     assert process.returncode == 0, process.stderr
     assert "244,141 steps of 2,048" in process.stdout
 
 
 def test_a_wheel_renders_a_card(installed: Path, tmp_path: Path) -> None:
     program = "import sys; from sae_lens_c2r.cli import main; main(sys.argv[1:])"
-    command = [sys.executable, "-c", program, "card", "minilm-layer-3", "--out", "card.md"]
+    command = ["-c", program, "card", "minilm-layer-3", "--out", "card.md"]
     environment = {**os.environ, "PYTHONPATH": str(installed)}
-    process = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
+    process = forkserver.run(*command, cwd=tmp_path, env=environment, level=LIBRARIES)
     assert process.returncode == 0, process.stderr
     shipped = ROOT / "hub_cards" / "minilm-layer-3.md"
     assert (tmp_path / "card.md").read_text() == shipped.read_text()

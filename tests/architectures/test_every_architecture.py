@@ -3,8 +3,6 @@
 import copy
 import json
 import os
-import subprocess
-import sys
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -18,7 +16,7 @@ from sae_lens import SAE, TrainingSAE
 from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY, get_sae_training_class
 from safetensors.torch import load_file, save_file
 
-from tests import properties
+from tests import forkserver, properties
 from tests.architectures.training import (
     D_IN,
     backbone_of,
@@ -293,11 +291,9 @@ def encoded_without_us(
     save_file({"sae_in": sae_in}, folder / "in.safetensors")
     saved = [str(path / "inference") for _, path in trained.values()]
     files = [str(folder / name) for name in ("in.safetensors", "out.safetensors")]
-    subprocess.run(
-        [sys.executable, "-c", LOAD_ALL, *files, *saved],
-        env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
-        check=True,
-    )
+    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    ran = forkserver.run("-c", LOAD_ALL, *files, *saved, env=environment)
+    assert ran.returncode == 0, ran.stderr
     return sae_in, load_file(files[1])
 
 

@@ -1,8 +1,6 @@
 """C2R for an architecture of a third party."""
 
 import copy
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +19,7 @@ from sae_lens.saes.sae import TrainStepInput, TrainStepOutput
 from sae_lens.saes.topk_sae import TopKSAEConfig
 
 from sae_lens_c2r import TopKC2RTrainingSAE, TopKC2RTrainingSAEConfig, with_c2r
+from tests import forkserver
 from tests.architectures.training import D_IN, make_trainer, noise, step_input
 
 
@@ -162,10 +161,5 @@ def test_sae_lens_command_line_takes_it() -> None:
         "from sae_lens.llm_sae_training_runner import _parse_cfg_args as parse; "
         f"cfg = parse({flags}).sae; assert (cfg.c2r_interval, cfg.temperature) == (9, 3.0)"
     )
-    process = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-    )
+    process = forkserver.run("-c", code, cwd=forkserver.ROOT)
     assert process.returncode == 0, process.stderr

@@ -100,7 +100,8 @@ class Transport(httpx2.HTTPTransport):
 def meet(name: str) -> None:
     """Have the client meet a fault, of which a timeout is one that takes no time."""
     transport = Transport if name == "timeout" else httpx2.HTTPTransport
-    set_client_factory(lambda: httpx2.Client(transport=transport(), follow_redirects=True))
+    options = {"follow_redirects": True, "timeout": None}
+    set_client_factory(lambda: httpx2.Client(transport=transport(), **options))
 
 
 def requests_of_an_upload(saes: Gathered) -> list[Seen]:

@@ -79,7 +79,8 @@ class Run:
         os.environ["PYTHONPATH"] = str(Path.cwd())
         os.environ["HYPOTHESIS_PROFILE"] = "dev"
         del os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"]  # for processes that tests start
-        status = pytest.main(["-x", "-q", "-p", "no:cacheprovider", *self.tests])
+        options = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not exhaustive"]
+        status = pytest.main([*options, *self.tests])
         sys.stdout.flush()
         os._exit(int(status))
 

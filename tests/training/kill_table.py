@@ -16,7 +16,7 @@ from tests.training.killing import (
     Left,
     finish,
     hashes,
-    kill_at_every_file_operation,
+    kill_at_file_operations,
     kill_now_and_then,
     start,
     write_release,
@@ -65,7 +65,7 @@ def at_every_operation(release: Path, folder: Path) -> tuple[object, ...]:
     untouched = folder / "operation-none"
     assert finish(start(release, untouched, changes=changes, minutes=0)) == 0
     seen: Counter[str] = Counter()
-    for out, left, wrong in kill_at_every_file_operation(release, folder, changes):
+    for out, left, wrong in kill_at_file_operations(release, folder, changes):
         add(seen, left, wrong)
         assert finish(start(release, out, changes=changes)) == 0
         seen["same"] += hashes(out) == hashes(untouched)

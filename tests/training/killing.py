@@ -219,11 +219,11 @@ def signal_after_checkpoints(out: Path, number: int, kind: int) -> None:
     at_operations(out, heed)
 
 
-def kill_at_every_file_operation(
-    release: Path, folder: Path, changes: dict[str, Any]
+def kill_at_file_operations(
+    release: Path, folder: Path, changes: dict[str, Any], *, every: int = 1
 ) -> Iterator[tuple[Path, Left, list[str]]]:
-    """Trainings that were each killed at the next operation; what is left of them."""
-    for number in count(1):
+    """Trainings that were each killed at a later operation; what is left of them."""
+    for number in count(1, every):
         out = folder / f"operation-{number}"
         process = start(
             release,
