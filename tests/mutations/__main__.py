@@ -39,7 +39,26 @@ TESTS = {
         *("tests/architectures", "tests/test_processes.py"),
     ),
     "architectures/search.py": ("tests/architectures/test_search.py", "tests/architectures"),
-    "training": ("tests/training/test_stream.py", "tests/training/test_long_run.py"),
+    "_support": ("tests/evaluation/test_evaluate.py", "tests/training/test_killing.py"),
+    "training": ("tests/training/test_plan.py", "tests/training/test_train.py"),
+    "training/stream.py": ("tests/training/test_stream.py",),
+    "training/long_run.py": ("tests/training/test_long_run.py",),
+    "training/checkpoint.py": ("tests/training/test_killing.py",),
+    "training/train.py": ("tests/training/test_killing.py",),
+    "evaluation": (
+        *("tests/evaluation/test_results.py", "tests/evaluation/test_processes.py"),
+        *("tests/evaluation/test_evaluate.py", "tests/evaluation/test_sae_bench.py"),
+    ),
+    "hub": ("tests/hub/test_files.py", "tests/hub/test_gather.py", "tests/hub/test_upload.py"),
+    "hub/card": (
+        *("tests/hub/test_card.py", "tests/hub/test_readme.py", "tests/hub/test_snapshot.py"),
+        "tests/hub/test_upload.py",
+    ),
+    "hub/remote": (
+        *("tests/hub/test_snapshot.py", "tests/hub/test_library.py"),
+        *("tests/hub/test_publish.py", "tests/hub/test_upload.py"),
+    ),
+    "hub/verify.py": ("tests/hub/test_upload.py",),
 }
 
 
