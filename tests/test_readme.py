@@ -70,7 +70,7 @@ def test_uploading_works_as_printed(tmp_path: Path) -> None:
         assert process.returncode == 0, process.stdout + process.stderr
         return process.stdout
 
-    run("sae-lens-c2r demo --tokens 20480 --d-sae 128 --k 8")
+    run("sae-lens-c2r demo --tokens 8192 --d-sae 128 --k 8")
     (tmp_path / "storage").mkdir()
     with serving(tmp_path / "storage") as hub:
         script = "\n".join([*printed[:-3], printed[-1]])

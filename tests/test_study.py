@@ -6,6 +6,7 @@ import pytest
 from scipy import stats
 
 from benchmarks.parallel import read
+from benchmarks.study import world
 from benchmarks.study.__main__ import FIGURES, PAGE, RESULTS
 from benchmarks.study.claims import COMPARISONS
 from benchmarks.study.judgement import Comparison
@@ -20,10 +21,10 @@ REGIME = next(iter(REGIMES.values()))
 
 @pytest.mark.parametrize("name", REGIMES)
 def test_children_imply_their_parents(name: str) -> None:
-    world = World(REGIMES[name], seed=3)
-    assert len(world.edges) == REGIMES[name].n_features * CHILDREN // (1 + CHILDREN)
-    present = world.model.activation_generator(2000).bool()
-    for parent, child in world.edges:
+    planted = World(REGIMES[name], seed=3)
+    assert len(planted.edges) == REGIMES[name].n_features * CHILDREN // (1 + CHILDREN)
+    present = planted.model.activation_generator(2000).bool()
+    for parent, child in planted.edges:
         assert present[present[:, child], parent].all()
 
 
@@ -86,7 +87,8 @@ def test_every_claim_is_about_sae_s_that_are_trained() -> None:
             assert (method[0], tuple(method[1].items())) in trained, claim.claim
 
 
-def test_a_run_is_measured_and_shown() -> None:
+def test_a_run_is_measured_and_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world, "EVALUATION_SAMPLES", 4 * world.BATCH)
     chosen = [
         run
         for run in runs_of(REGIME, seeds=2, steps=3)

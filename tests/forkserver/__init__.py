@@ -55,8 +55,8 @@ function(*arguments)
 
 
 @cache
-def _folder() -> Path:
-    """The folder of the server, which is started by the first who asks for it."""
+def _server() -> tuple[Path, subprocess.Popen[bytes]]:
+    """The server with its folder, started by the first who asks for it."""
     folder = Path(mkdtemp(prefix="forkserver-"))
     # Its standard input ends with this process, and the server with that.
     server = subprocess.Popen(
@@ -67,13 +67,16 @@ def _folder() -> Path:
         stdout=subprocess.PIPE,
         start_new_session=True,
     )
-    _folder.server = server  # type: ignore[attr-defined]  # or its input would be closed
     assert server.stdout is not None
     assert server.stdout.readline() == b"listening\n"
     stub = folder / "python"
     stub.write_text(_STUB.format(python=FRESH, root=str(ROOT), folder=str(folder)))
     stub.chmod(0o755)
-    return folder
+    return folder, server
+
+
+def _folder() -> Path:
+    return _server()[0]
 
 
 def stub() -> str:

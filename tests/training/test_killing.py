@@ -71,7 +71,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_weights(
     assert not (out / ".training").exists()
 
 
-@pytest.mark.parametrize("every", [11, pytest.param(1, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.exhaustive)])
 def test_killed_at_any_operation_on_a_file_it_ends_with_the_same_weights(
     release: Path, tmp_path: Path, every: int
 ) -> None:
@@ -84,7 +84,7 @@ def test_killed_at_any_operation_on_a_file_it_ends_with_the_same_weights(
         assert not wrong
         assert finish(start(release, out, changes=changes)) == 0
         assert hashes(out) == hashes(untouched)
-    assert n_moments > 200 / every
+    assert n_moments > 60 / every
 
 
 def test_killed_while_it_saves_several_saes_it_ends_with_the_same_weights(
