@@ -11,10 +11,6 @@ from sae_lens_c2r._support.errors import UserError, one_line
 def parse_changes(changes: Sequence[str], *, example: str = "sae.k=50") -> dict[str, Any]:
     """Read keys and their values.
 
-    Args:
-        changes: Dotted keys, each with a value in YAML.
-        example: What one looks like, for an error.
-
     Returns:
         The values by their keys.
 

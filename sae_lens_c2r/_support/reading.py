@@ -14,9 +14,6 @@ Model = TypeVar("Model", bound=BaseModel)
 def read_object(path: Path) -> dict[str, Any]:
     """The content of a file that should hold an object of JSON.
 
-    Args:
-        path: The file.
-
     Returns:
         The object.
 
@@ -35,11 +32,6 @@ def read_object(path: Path) -> dict[str, Any]:
 def read_model(path: Path, model: type[Model], *, written_by: str) -> Model:
     """The content of a file that a command of ours writes.
 
-    Args:
-        path: The file.
-        model: What its content should be.
-        written_by: What writes such files, for an error.
-
     Returns:
         The content.
 
@@ -55,9 +47,6 @@ def read_model(path: Path, model: type[Model], *, written_by: str) -> Model:
 
 def first_problem(error: ValidationError) -> str:
     """The first of the things that are wrong.
-
-    Args:
-        error: Of pydantic.
 
     Returns:
         The key, and what is wrong with its value.

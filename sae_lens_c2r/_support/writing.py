@@ -24,22 +24,12 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file in UTF-8 as a whole, or not at all.
-
-    Args:
-        path: The file.
-        text: What it holds.
-    """
+    """Write a file in UTF-8 as a whole, or not at all."""
     write_bytes(path, text.encode())
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file as a whole, or not at all.
-
-    Args:
-        path: The file.
-        content: What it holds.
-    """
+    """Write a file as a whole, or not at all."""
     part = path.with_name(f".{path.name}.part")
     part.write_bytes(content)
     os.replace(part, path)

@@ -47,9 +47,6 @@ LicenseOption = Annotated[
 def usable_device(device: str | None) -> str:
     """The device that is meant.
 
-    Args:
-        device: What the command line says.
-
     Returns:
         The same; where it says nothing, `cuda` if there is one.
     """

@@ -33,10 +33,6 @@ def encode(
 ) -> Iterator[tuple[Float[Tensor, "tokens d_in"], Float[Tensor, "tokens d_sae"]]]:
     """The latents' activations on a text, batch by batch.
 
-    Args:
-        sae: The SAE.
-        text: What its model does on the text.
-
     Yields:
         A batch of inputs and the latents' activations on it.
     """

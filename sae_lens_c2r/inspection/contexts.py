@@ -83,16 +83,7 @@ def redundant_pairs_in_context(
 def most_alike(
     W_dec: Float[Tensor, "d_sae d_in"], times_fired: Int[Tensor, " d_sae"], most: int
 ) -> Int[Tensor, "pairs 2"]:
-    """The most alike pairs of latents that fire, no latent in two of them.
-
-    Args:
-        W_dec: The decoder.
-        times_fired: On how many tokens each latent fires.
-        most: Pairs at most.
-
-    Returns:
-        Indices of their latents.
-    """
+    """The most alike pairs of latents that fire, no latent in two of them."""
     alive = times_fired >= _TOP_TOKENS
     neighbors = nearest_neighbors(W_dec, chunk_size=None)
     cosines = pair_cosines(W_dec, neighbors)

@@ -31,9 +31,6 @@ def cosine_distributions(inspections: Sequence[Inspection]) -> str:
 def firing_frequencies(behaviors: Mapping[str, Behavior]) -> str:
     """How often the latents fire: the distributions of log10 of their frequencies.
 
-    Args:
-        behaviors: What was found of each SAE on text.
-
     Returns:
         An SVG element. Latents that fire on no token are left out.
     """
@@ -56,9 +53,6 @@ def firing_frequencies(behaviors: Mapping[str, Behavior]) -> str:
 
 def consolidation(behaviors: Mapping[str, Behavior]) -> str:
     """The paper's two figures on Eq. (13): log A/B of the pairs, and alpha against the bound.
-
-    Args:
-        behaviors: What was found of each SAE on text.
 
     Returns:
         An SVG element. Points above the diagonal satisfy the condition.

@@ -104,14 +104,7 @@ class TextReader:
         return self._read[key]
 
     def model_of(self, sae: SAE[Any] | TrainingSAE[Any]) -> Any:
-        """The model of an SAE, in SAELens's wrapper.
-
-        Args:
-            sae: The SAE.
-
-        Returns:
-            The model, loaded once.
-        """
+        """The model of an SAE, in SAELens's wrapper."""
         key = _key(sae, *_MODEL)
         if key not in self._models:
             about = sae.cfg.metadata

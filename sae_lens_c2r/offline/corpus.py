@@ -60,10 +60,6 @@ def split(texts: list[str], *, held_out_share: float, seed: int) -> tuple[list[s
 def token_rows(texts: Iterable[str], tokenizer: Any) -> Int[Tensor, "rows context"]:
     """The texts one after the other, in rows that the model reads: [CLS], tokens, [SEP].
 
-    Args:
-        texts: The documents.
-        tokenizer: The model's tokenizer.
-
     Returns:
         Token ids, shape ``[rows, 128]``. Tokens that do not fill a last row are dropped.
     """

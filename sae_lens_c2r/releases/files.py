@@ -52,9 +52,6 @@ def directory_entry(release: Release) -> dict[str, Any]:
     With it the release can be proposed there; until then, and after it, its SAEs load by the
     name of their repository.
 
-    Args:
-        release: A release.
-
     Returns:
         The entry, under the release's name. What is measured, `l0` and `variance_explained`,
         is left out: SAELens has defaults for it.

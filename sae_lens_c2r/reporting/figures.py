@@ -71,9 +71,6 @@ def max_cosine_figure(
 def svg(figure: Figure) -> str:
     """A figure as an SVG element: text stays text, and the same numbers make the same bytes.
 
-    Args:
-        figure: The figure.
-
     Returns:
         The element, to stand in HTML or in a file of its own.
     """
@@ -83,14 +80,7 @@ def svg(figure: Figure) -> str:
 
 
 def png(figure: Figure) -> bytes:
-    """A figure as a PNG file: the same numbers make the same bytes.
-
-    Args:
-        figure: The figure.
-
-    Returns:
-        The content of the file.
-    """
+    """A figure as a PNG file: the same numbers make the same bytes."""
     return _saved(figure, format="png", dpi=_DPI, metadata={"Software": None})
 
 

@@ -156,9 +156,6 @@ def _fold_scaling(sae: TrainingSAE[Any], checkpoint: Path) -> None:
 def is_training_form(folder: Path) -> bool:
     """Whether a folder holds an SAE as it is trained, with what only training needs.
 
-    Args:
-        folder: A folder with a `cfg.json`.
-
     Returns:
         Whether SAELens loads it as a `TrainingSAE`.
 

@@ -31,9 +31,6 @@ class Content:
     def files(self, snapshot: Snapshot) -> list[PlannedFile]:
         """The files that a repository is to hold.
 
-        Args:
-            snapshot: What it holds.
-
         Returns:
             The SAEs' files, the card, its pictures, and what the card was made of.
 

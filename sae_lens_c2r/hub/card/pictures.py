@@ -16,9 +16,6 @@ _COMPOSITION, _CHANCE = "composition", "chance_composition"
 def pictures(facts: Facts) -> dict[str, bytes]:
     """Draw what can be drawn.
 
-    Args:
-        facts: What is known of the SAEs.
-
     Returns:
         PNG files by their names: the distribution of the latents' highest cosines, and
         explained variance and composition against L0 where two SAEs or more have them.

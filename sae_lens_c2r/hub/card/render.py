@@ -39,15 +39,7 @@ def cards_folder() -> Path:
 
 
 def render(facts: Facts, *, pictures: Mapping[str, str] | None = None) -> str:
-    """Render the card of SAEs.
-
-    Args:
-        facts: What is known of them.
-        pictures: Where the pictures lie, by their names.
-
-    Returns:
-        The card, with its metadata.
-    """
+    """Render the card of SAEs."""
     saes = facts.saes.items()
     with_c2r = (sae_id for sae_id, sae in saes if "c2r_coefficient" in sae.options)
     example = next(with_c2r, next(iter(facts.saes)))

@@ -97,9 +97,6 @@ def planned_table(release: Release) -> str:
 def measurement_table(facts: Facts) -> str:
     """What was measured of each SAE.
 
-    Args:
-        facts: What is known.
-
     Returns:
         A table in Markdown, with the columns that any SAE has; an empty text if none has.
     """
