@@ -55,18 +55,7 @@ def redundant_pairs_in_context(
     times_fired: Int[Tensor, " d_sae"],
     most: int,
 ) -> list[Pair]:
-    """The most alike pairs of an SAE, with the tokens on which they fire.
-
-    Args:
-        sae: The SAE.
-        text: What its model does on a text.
-        tokenizer: The model's tokenizer.
-        times_fired: On how many tokens of it each latent fires.
-        most: Pairs at most.
-
-    Returns:
-        Pairs by falling cosine: no latent in two of them, none that hardly fires.
-    """
+    """The most alike pairs by falling cosine, with the tokens on which their latents fire."""
     pairs = most_alike(sae.W_dec, times_fired, most)
     columns = Columns(sae, text, tokenizer, pairs.flatten())
     unit = unit_rows(sae.W_dec)

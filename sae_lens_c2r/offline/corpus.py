@@ -42,16 +42,7 @@ def _docstrings(library: Path) -> Iterator[str]:
 
 
 def split(texts: list[str], *, held_out_share: float, seed: int) -> tuple[list[str], list[str]]:
-    """Shuffle documents and hold some out whole.
-
-    Args:
-        texts: The documents.
-        held_out_share: Share of the documents to hold out, from 0 to 1.
-        seed: Seed of the shuffle.
-
-    Returns:
-        The documents to train on, and those held out.
-    """
+    """Shuffle documents: those to train on, and a share that is held out whole."""
     texts = random.Random(seed).sample(texts, len(texts))
     n_held_out = round(held_out_share * len(texts))
     return texts[n_held_out:], texts[:n_held_out]
