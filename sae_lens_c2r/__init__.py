@@ -20,29 +20,15 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+_ARCHITECTURES = (  # of each there are an SAE class and a config class
+    *("AbsTopKC2R", "BatchTopKC2R", "GatedC2R", "JumpReLUC2R", "MatchingPursuitC2R"),
+    *("MatryoshkaBatchTopKC2R", "OrtC2R", "Ort", "StandardC2R", "TopKC2R"),
+)
 _NAMES = {
     "analysis": ["composition"],
     "architectures": [
-        "AbsTopKC2RTrainingSAE",
-        "AbsTopKC2RTrainingSAEConfig",
-        "BatchTopKC2RTrainingSAE",
-        "BatchTopKC2RTrainingSAEConfig",
-        "GatedC2RTrainingSAE",
-        "GatedC2RTrainingSAEConfig",
-        "JumpReLUC2RTrainingSAE",
-        "JumpReLUC2RTrainingSAEConfig",
-        "MatchingPursuitC2RTrainingSAE",
-        "MatchingPursuitC2RTrainingSAEConfig",
-        "MatryoshkaBatchTopKC2RTrainingSAE",
-        "MatryoshkaBatchTopKC2RTrainingSAEConfig",
-        "OrtC2RTrainingSAE",
-        "OrtC2RTrainingSAEConfig",
-        "OrtTrainingSAE",
-        "OrtTrainingSAEConfig",
-        "StandardC2RTrainingSAE",
-        "StandardC2RTrainingSAEConfig",
-        "TopKC2RTrainingSAE",
-        "TopKC2RTrainingSAEConfig",
+        *(f"{name}TrainingSAE" for name in _ARCHITECTURES),
+        *(f"{name}TrainingSAEConfig" for name in _ARCHITECTURES),
         "with_c2r",
     ],
     "discovery": ["register"],

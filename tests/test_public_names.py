@@ -1,11 +1,11 @@
 """The names that users rely on."""
 
 import subprocess
-import sys
 
 import pytest
 
 import sae_lens_c2r
+from tests.forkserver import FRESH
 
 PUBLIC = {
     "AbsTopKC2RTrainingSAE",
@@ -62,4 +62,4 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 )
 def test_a_module_imports_no_more_than_it_should(module: str, forbidden: str) -> None:
     code = f"import sys, {module}; sys.exit({forbidden!r} in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+    assert subprocess.run([FRESH, "-c", code]).returncode == 0

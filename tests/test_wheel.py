@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sae_lens_c2r.releases.files import registry_folder
+from sae_lens_c2r.releases.files import REGISTRY
 from tests import forkserver
 from tests.forkserver import LIBRARIES, ROOT
 
@@ -34,7 +34,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_wheel_holds_every_release(installed: Path) -> None:
     shipped = {path.name for path in (installed / "sae_lens_c2r" / "registry").glob("*.yaml")}
-    assert shipped == {path.name for path in registry_folder().glob("*.yaml")}
+    assert shipped == {path.name for path in REGISTRY.glob("*.yaml")}
 
 
 def test_a_wheel_plans_a_release_by_name(installed: Path, tmp_path: Path) -> None:

@@ -9,18 +9,7 @@ from sae_lens_c2r._support.errors import UserError, one_line
 
 
 def parse_changes(changes: Sequence[str], *, example: str = "sae.k=50") -> dict[str, Any]:
-    """Read keys and their values.
-
-    Args:
-        changes: Dotted keys, each with a value in YAML.
-        example: What one looks like, for an error.
-
-    Returns:
-        The values by their keys.
-
-    Raises:
-        UserError: If one is not of that form.
-    """
+    """The values that `--set` gives, by their keys."""
     parsed = {}
     for change in changes:
         key, equals, value = change.partition("=")

@@ -6,12 +6,5 @@ class UserError(ValueError):
 
 
 def one_line(error: BaseException) -> str:
-    """The text of an error of any library, on one line; its type if it has none.
-
-    Args:
-        error: The error.
-
-    Returns:
-        The text.
-    """
+    """The text of an error of any library, on one line; its type if it has none."""
     return " ".join(str(error).split()) or type(error).__name__

@@ -11,18 +11,7 @@ from sae_lens_c2r._support.errors import UserError
 
 @contextmanager
 def locked(path: Path, *, otherwise: str) -> Iterator[None]:
-    """Hold a lock.
-
-    Args:
-        path: Its file.
-        otherwise: What to say where another process holds it.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        UserError: If another process holds it.
-    """
+    """Hold the lock of a file; a UserError that says `otherwise` if another process does."""
     lock = FileLock(path)
     try:
         lock.acquire(timeout=0)

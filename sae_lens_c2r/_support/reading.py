@@ -12,17 +12,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The content of a file that should hold an object of JSON.
-
-    Args:
-        path: The file.
-
-    Returns:
-        The object.
-
-    Raises:
-        UserError: If the file cannot be read, or holds no object.
-    """
+    """The object of JSON that a file holds; a UserError if it holds none."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -33,19 +23,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def read_model(path: Path, model: type[Model], *, written_by: str) -> Model:
-    """The content of a file that a command of ours writes.
-
-    Args:
-        path: The file.
-        model: What its content should be.
-        written_by: What writes such files, for an error.
-
-    Returns:
-        The content.
-
-    Raises:
-        UserError: If the file is not of that kind.
-    """
+    """What a file of one of our commands says; a UserError if it is not of that kind."""
     try:
         return model.model_validate(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, RecursionError) as error:
@@ -54,13 +32,6 @@ def read_model(path: Path, model: type[Model], *, written_by: str) -> Model:
 
 
 def first_problem(error: ValidationError) -> str:
-    """The first of the things that are wrong.
-
-    Args:
-        error: Of pydantic.
-
-    Returns:
-        The key, and what is wrong with its value.
-    """
+    """The first key that is wrong, and what is wrong with its value."""
     first = error.errors()[0]
     return f"`{'.'.join(map(str, first['loc']))}`: {first['msg']}."

@@ -4,14 +4,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 
 def package_versions(*packages: str) -> dict[str, str]:
-    """The versions of packages, without those that are not installed.
-
-    Args:
-        packages: Names of distributions.
-
-    Returns:
-        Their versions by name.
-    """
+    """The versions of packages, without those that are not installed."""
     versions = {}
     for package in packages:
         try:

@@ -14,48 +14,24 @@ PARTIAL = "partial-"  # how the name of a folder begins that is being written
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write JSON as a whole, or not at all.
-
-    Args:
-        path: The file.
-        content: What it holds. NaN and infinity, which JSON does not have, are a ValueError.
-    """
+    """Write JSON as a whole, or not at all. NaN and infinity are a ValueError."""
     write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file in UTF-8 as a whole, or not at all.
-
-    Args:
-        path: The file.
-        text: What it holds.
-    """
+    """Write a file in UTF-8 as a whole, or not at all."""
     write_bytes(path, text.encode())
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file as a whole, or not at all.
-
-    Args:
-        path: The file.
-        content: What it holds.
-    """
+    """Write a file as a whole, or not at all."""
     part = path.with_name(f".{path.name}.part")
     part.write_bytes(content)
     os.replace(part, path)
 
 
 def write_folder(final: Path, fill: Callable[[Path], None], *, beside: Path) -> None:
-    """Write a folder so that it is there whole, on the disk, or not at all.
-
-    Args:
-        final: Its name.
-        fill: Writes its files into a folder of another name.
-        beside: Where that one is made: on the same file system.
-
-    Raises:
-        OSError: If it cannot be written; nothing is left of it then.
-    """
+    """Write a folder by `fill`, first under another name in `beside`: whole, or not at all."""
     beside.mkdir(parents=True, exist_ok=True)
     partial = Path(mkdtemp(prefix=PARTIAL, dir=beside))
     try:

@@ -5,26 +5,15 @@ from typing import Any, get_args
 
 import torch
 from sae_lens.registry import get_sae_class
-from sae_lens.saes.sae import (
-    SAEConfig,
-    TrainStepInput,
-)
+from sae_lens.saes.sae import SAEConfig, TrainStepInput
 from torch import Tensor
 
-from sae_lens_c2r._support.checks import (
-    check_choice,
-    check_positive,
-)
+from sae_lens_c2r._support.checks import check_choice, check_positive
 from sae_lens_c2r.architectures.penalized import PenalizedMixin
 from sae_lens_c2r.architectures.periodic import Measured, check_penalty_fields
 from sae_lens_c2r.architectures.scale import Scaling, input_norm, unit_of_latents
 from sae_lens_c2r.penalties import step_generator, transfer_factor
-from sae_lens_c2r.penalties.c2r import (
-    Gate,
-    Pairs,
-    penalty_of_all_pairs,
-    penalty_of_neighbors,
-)
+from sae_lens_c2r.penalties.c2r import Gate, Pairs, penalty_of_all_pairs, penalty_of_neighbors
 from sae_lens_c2r.penalties.cosines import pair_cosines
 from sae_lens_c2r.penalties.norms import batch_norms
 from sae_lens_c2r.penalties.precision import at_least_float32, full_precision

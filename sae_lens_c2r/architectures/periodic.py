@@ -8,11 +8,7 @@ import torch
 from sae_lens.saes.sae import TrainCoefficientConfig, TrainStepInput
 from torch import Tensor
 
-from sae_lens_c2r._support.checks import (
-    check_chunk_size,
-    check_integer,
-    check_non_negative,
-)
+from sae_lens_c2r._support.checks import check_chunk_size, check_integer, check_non_negative
 from sae_lens_c2r.architectures.search import Found, Search
 
 _SEARCH_FIELDS = ("chunk_size", "seed", "interval", "search_interval")  # as `Search` has them

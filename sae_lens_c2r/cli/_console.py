@@ -11,10 +11,5 @@ def console_while_loading() -> Console:
 
 
 def say(console: Console, line: str) -> None:
-    """Print a line with paths and names in it: neither read as markup nor wrapped.
-
-    Args:
-        console: Where to.
-        line: The line.
-    """
+    """Print a line with paths and names in it: neither read as markup nor wrapped."""
     console.print(line, markup=False, soft_wrap=True)

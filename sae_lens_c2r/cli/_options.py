@@ -45,14 +45,7 @@ LicenseOption = Annotated[
 
 
 def usable_device(device: str | None) -> str:
-    """The device that is meant.
-
-    Args:
-        device: What the command line says.
-
-    Returns:
-        The same; where it says nothing, `cuda` if there is one.
-    """
+    """The device that is meant: where it is not said, `cuda` if there is one."""
     import torch
 
     return device or ("cuda" if torch.cuda.is_available() else "cpu")

@@ -8,12 +8,7 @@ import typer
 
 from sae_lens_c2r.cli._console import console_while_loading, say
 from sae_lens_c2r.cli._errors import error_boundary
-from sae_lens_c2r.cli._options import (
-    AnySAEsArgument,
-    DeviceOption,
-    ModelOption,
-    usable_device,
-)
+from sae_lens_c2r.cli._options import AnySAEsArgument, DeviceOption, ModelOption, usable_device
 
 
 def evaluate(

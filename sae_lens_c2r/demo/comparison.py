@@ -84,16 +84,7 @@ def comparison_table(measured: Mapping[str, Measured]) -> Table:
 def comparison_html(
     measured: Mapping[str, Measured], pairs: list[PairWithCounterparts], options: DemoOptions
 ) -> str:
-    """Render the report. It loads nothing from anywhere.
-
-    Args:
-        measured: What was measured of each SAE.
-        pairs: The redundant pairs to show.
-        options: The demo's.
-
-    Returns:
-        An HTML document.
-    """
+    """Render the report. It loads nothing from anywhere."""
     versions = ", ".join(f"{name} {number}" for name, number in _versions().items())
     return render(
         "demo/report.html",

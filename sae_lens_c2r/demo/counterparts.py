@@ -32,18 +32,7 @@ class PairWithCounterparts:
 def with_counterparts(
     pairs: list[Pair], plain: SAE[Any], other: SAE[Any], text: TextActivations, tokenizer: Any
 ) -> list[PairWithCounterparts]:
-    """Look up the counterparts of pairs of one SAE in another.
-
-    Args:
-        pairs: Pairs of latents.
-        plain: The SAE whose latents they are.
-        other: The SAE in which their counterparts are looked up.
-        text: What the SAEs' model does on a text.
-        tokenizer: The model's tokenizer.
-
-    Returns:
-        The pairs, with the latents of the other SAE that replace them.
-    """
+    """The pairs of one SAE, with the latents of the other that replace theirs."""
     latents = [latent.index for pair in pairs for latent in pair.latents]
     rows, other_rows = unit_rows(plain.W_dec), unit_rows(other.W_dec)
     cosines, nearest = (rows[latents] @ other_rows.T).max(dim=1)

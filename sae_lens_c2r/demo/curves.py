@@ -55,13 +55,7 @@ class History:
 
 
 def record(histories: dict[str, History], sae_id: str, trainer: SAETrainer[Any, Any]) -> None:
-    """Have every step of a training recorded: SAELens itself logs to wandb only.
-
-    Args:
-        histories: Where its history is put.
-        sae_id: The SAE that is trained.
-        trainer: Its trainer, before it begins.
-    """
+    """Have every step of a training recorded: SAELens itself logs to wandb only."""
     history = histories[sae_id] = History(trainer.sae)
     step = trainer.step
 

@@ -16,12 +16,7 @@ from transformers import AutoTokenizer
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.stopping import stop_requests
 from sae_lens_c2r._support.writing import write_json, write_text
-from sae_lens_c2r.demo.comparison import (
-    Measured,
-    comparison_html,
-    comparison_table,
-    results,
-)
+from sae_lens_c2r.demo.comparison import Measured, comparison_html, comparison_table, results
 from sae_lens_c2r.demo.counterparts import with_counterparts
 from sae_lens_c2r.demo.curves import History, record
 from sae_lens_c2r.demo.options import PLAIN, REGULARIZED, DemoOptions
@@ -44,19 +39,7 @@ _COMPARED_TOKENS = 64
 
 
 def run_demo(options: DemoOptions, console: Console) -> dict[str, Measured]:
-    """Train both SAEs, save, reload and measure them, and write the report.
-
-    Args:
-        options: The options.
-        console: Where to say what happens.
-
-    Returns:
-        What was measured of each SAE.
-
-    Raises:
-        UserError: If the demo cannot run, or a saved SAE does not load as it should.
-        KeyboardInterrupt: If the process was told to end; nothing was written then.
-    """
+    """Train both SAEs, save, reload and measure them, and write the report."""
     model = str(model_folder())
     # Everything is written beside `out` first: it never holds half a result.
     beside = next(folder for folder in options.out.absolute().parents if folder.is_dir())

@@ -57,11 +57,7 @@ class DemoOptions:
             raise ValueError(message("device", should, self.device)) from error
 
     def check_out(self) -> None:
-        """See that `out` may be written to.
-
-        Raises:
-            UserError: If it is not an empty folder and may not be overwritten.
-        """
+        """Raise unless `out` is an empty folder, is to be made or may be overwritten."""
         if self.out.exists() and not self.out.is_dir():
             raise UserError(f"`out` should be a folder. Found a file: {self.out}")
         if not self.overwrite and self.out.is_dir() and any(self.out.iterdir()):

@@ -27,14 +27,7 @@ _RUNNER = {
 
 
 def demo_release(options: DemoOptions) -> Release:
-    """BatchTopK with and without C2R, from the same weights on the same activations.
-
-    Args:
-        options: The demo's.
-
-    Returns:
-        The release.
-    """
+    """BatchTopK with and without C2R, from the same weights on the same activations."""
     c2r = {"c2r_coefficient": options.c2r_coefficient, "c2r_seed": options.seed}
     return Release(
         name="minilm-demo",

@@ -129,9 +129,6 @@ def type_id(name: str) -> str:
 def find_evaluation(name: str) -> SAEBenchEvaluation:
     """One of SAEBench's evaluations that can be run.
 
-    Args:
-        name: Its name.
-
     Returns:
         The evaluation.
 

@@ -118,9 +118,6 @@ def _check_size(name: str, value: Any, default: Any) -> None:
 def config_class_of(evaluation: SAEBenchEvaluation) -> Any:
     """SAEBench's config class.
 
-    Args:
-        evaluation: Of which evaluation.
-
     Returns:
         The class, a dataclass of pydantic's.
 

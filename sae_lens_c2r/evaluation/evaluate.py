@@ -96,10 +96,7 @@ def _plan(source: Source, options: Options, on_error: Callable[[str], None]) -> 
     sae = source.load_for_inference(options.device)
     of_weights = weights_task(source, sae, options)
     if not is_answered(of_weights.folder, of_weights.about.asked):
-        try:
-            inspection = inspect_sae(sae, source.name)
-        except ValueError as error:
-            raise UserError(f"{source.name}: {error}") from error
+        inspection = inspect_sae(sae, source.name)
         write_result(of_weights.folder, of_weights.about, weights_result(inspection))
     return model_tasks(of_weights, sae, options, on_error=on_error)
 

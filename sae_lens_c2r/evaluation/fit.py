@@ -13,10 +13,6 @@ _LENGTH = 300  # TransformerLens names all models that it knows
 def check_fit(sae: SAE[Any], model: str) -> None:
     """Refuse an SAE of another model.
 
-    Args:
-        sae: The SAE.
-        model: The language model.
-
     Raises:
         UserError: If TransformerLens does not load the model, or the model does not have the
             SAE's hook, or has another width there.

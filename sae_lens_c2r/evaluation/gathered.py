@@ -97,9 +97,6 @@ def gather(out: Path) -> Gathered:
 def read_gathered(path: Path) -> Gathered:
     """What an `evaluation.json` holds.
 
-    Args:
-        path: The file.
-
     Returns:
         Its content.
 

@@ -29,9 +29,6 @@ def weights_sha256(sae: SAE[Any]) -> str:
 def config_sha256(cfg: SAEConfig) -> str:
     """Which config this is.
 
-    Args:
-        cfg: The config.
-
     Returns:
         SHA-256 of its fields, without where it was loaded to and by which version.
     """

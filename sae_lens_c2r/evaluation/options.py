@@ -45,9 +45,6 @@ class Options:
 def checked_options(options: Options) -> Options:
     """What is asked for, if it can be, whatever the SAEs.
 
-    Args:
-        options: What is asked for.
-
     Returns:
         The options, with files and folders named from the root.
 

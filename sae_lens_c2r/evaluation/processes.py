@@ -57,12 +57,6 @@ class Processes:
     def run_worker(self, task: Path, *, modules: Path, folder: Path, log: Path) -> Outcome:
         """Run one worker to its end.
 
-        Args:
-            task: The file with what it is told.
-            modules: A folder for modules of its own.
-            folder: Its working directory.
-            log: Where what it prints goes.
-
         Returns:
             What went wrong, in one line; `None` if nothing did.
         """

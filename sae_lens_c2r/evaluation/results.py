@@ -27,9 +27,6 @@ _NOT_A_NUMBER = -1  # what SAEBench's core writes in place of NaN
 def read_about(folder: Path) -> About | None:
     """What was said of an evaluation that has ended.
 
-    Args:
-        folder: The evaluation's.
-
     Returns:
         What was said, or `None` if there is nothing that can be read.
     """
@@ -74,10 +71,6 @@ def write_result(folder: Path, about: About, result: dict[str, Any] | Path) -> N
 
 def read_metrics(path: Path, evaluation: str) -> tuple[dict[str, float], list[str]]:
     """The numbers of a result file of SAEBench's, or of ours.
-
-    Args:
-        path: The file.
-        evaluation: Which evaluation it should be of.
 
     Returns:
         The finite ones, by their keys joined by dots, and the keys of those that are not.

@@ -28,11 +28,6 @@ Run = Callable[[list[Any], str], Any]  # of the SAEs with their names, on a devi
 def run_sae_bench(task: Task, sae: SAE[Any], out: Path) -> Path:
     """Run one of SAEBench's evaluations in the current folder.
 
-    Args:
-        task: What to run.
-        sae: The SAE, which SAEBench changes.
-        out: A folder to make for what it writes.
-
     Returns:
         The file that it wrote.
 
@@ -138,14 +133,7 @@ class TupleOutput:
         self._layer = layer
 
     def register_forward_hook(self, hook: Callable[..., Any]) -> Any:
-        """As torch's.
-
-        Args:
-            hook: A hook that is made for tuples.
-
-        Returns:
-            What removes it.
-        """
+        """As torch's."""
 
         def adapted(layer: nn.Module, inputs: Any, output: Any) -> Any:
             if isinstance(output, tuple):

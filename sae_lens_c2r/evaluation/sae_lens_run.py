@@ -21,11 +21,6 @@ from sae_lens_c2r.offline.source import OFFLINE_DATASET, OFFLINE_MODEL, offline_
 def run_sae_lens(task: Task, sae: SAE[Any], result: Path) -> None:
     """Evaluate an SAE, and write what SAELens finds in the form of SAEBench's files.
 
-    Args:
-        task: What to run.
-        sae: The SAE.
-        result: The file to write.
-
     Raises:
         UserError: If there is no text, too little, or one that does not fit the model.
     """

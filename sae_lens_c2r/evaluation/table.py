@@ -18,9 +18,6 @@ NOTE = (
 def rows(gathered: Gathered) -> Iterator[tuple[str, list[str]]]:
     """The rows of the table.
 
-    Args:
-        gathered: What `evaluation.json` holds.
-
     Yields:
         An SAE's name and its cells, those that were not evaluated blank.
     """

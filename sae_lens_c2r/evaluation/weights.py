@@ -12,9 +12,6 @@ _COSINES = "max_cosines_from_"
 def weights_result(inspection: Inspection) -> dict[str, Any]:
     """What `inspect` measures, in the form of a result file.
 
-    Args:
-        inspection: What it measured.
-
     Returns:
         The content of a result file. How many latents have their highest cosine with another
         one between two values is under the lower one, `max_cosines_from_0.98`; the lowest
@@ -40,9 +37,6 @@ def weights_result(inspection: Inspection) -> dict[str, Any]:
 
 def max_cosine_counts(metrics: Mapping[str, float]) -> list[float] | None:
     """The distribution of the latents' highest cosines, as `weights_result` keeps it.
-
-    Args:
-        metrics: Of an evaluation of weights.
 
     Returns:
         How many latents are in each of equal intervals from 0 to 1; `None` if it does not say.

@@ -9,7 +9,7 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.writing import write_bytes, write_text
 from sae_lens_c2r.hub.card.content import Content
 from sae_lens_c2r.hub.card.render import render_planned
-from sae_lens_c2r.hub.local.gather import gather
+from sae_lens_c2r.hub.local.prepare_upload import prepare_upload
 from sae_lens_c2r.hub.names import README
 from sae_lens_c2r.hub.remote.snapshot import Snapshot
 from sae_lens_c2r.hub.submission import SAEs, Submission
@@ -43,8 +43,8 @@ def write_card(
     if repo_id is None:
         raise UserError("`repo-id` should be given, like org/name, where there is no release.")
     with TemporaryDirectory(prefix="sae-lens-c2r-") as scratch:
-        gathered = gather(submission, repo_id, scratch=Path(scratch), tell=tell)
-    return write_content(replace(gathered.content, saes=()), out)
+        prepared = prepare_upload(submission, repo_id, scratch=Path(scratch), tell=tell)
+    return write_content(replace(prepared.content, saes=()), out)
 
 
 def write_content(content: Content, out: Path) -> Path:

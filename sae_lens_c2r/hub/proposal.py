@@ -7,7 +7,7 @@ from difflib import unified_diff
 from huggingface_hub import HfApi
 
 from sae_lens_c2r.hub.card.content import Content
-from sae_lens_c2r.hub.local.gather import Gathered
+from sae_lens_c2r.hub.local.prepare_upload import PreparedUpload
 from sae_lens_c2r.hub.names import README
 from sae_lens_c2r.hub.remote.difference import Difference, difference
 from sae_lens_c2r.hub.remote.known import known_datasets, known_models
@@ -22,18 +22,18 @@ class Proposal:
 
     Args:
         target: Where it would go.
-        gathered: The SAEs, and what the repository is to hold of them.
+        prepared: The SAEs, and what the repository is to hold of them.
         difference: The files that would be sent.
     """
 
     target: Target
-    gathered: Gathered
+    prepared: PreparedUpload
     difference: Difference
 
     @property
     def removed(self) -> dict[str, list[str]]:
         """The keys that were removed from the SAEs' configs, by their ids."""
-        return {sae.sae_id: sae.removed for sae in self.gathered.saes if sae.removed}
+        return {sae.sae_id: sae.removed for sae in self.prepared.saes if sae.removed}
 
     @property
     def card_diff(self) -> str:
@@ -49,26 +49,13 @@ class Proposal:
 
 
 def propose(
-    api: HfApi, target: Target, gathered: Gathered, tell: Callable[[str], None]
+    api: HfApi, target: Target, prepared: PreparedUpload, tell: Callable[[str], None]
 ) -> Proposal:
-    """Compare what has been gathered with what the Hub has.
-
-    Args:
-        api: The Hub.
-        target: Where it is to go.
-        gathered: The SAEs, and what the repository is to hold of them.
-        tell: Told of models that are private or gated.
-
-    Returns:
-        What would be sent.
-
-    Raises:
-        UserError: If the repository cannot be joined with, or the tag is taken.
-    """
-    content = _known_to_hub(api, gathered.content, tell)
+    """Compare an upload with what the Hub has; `tell` of models that are private or gated."""
+    content = _known_to_hub(api, prepared.content, tell)
     missing = difference(content.files, take_snapshot(api, target))
     check_tags(api, target, missing)
-    return Proposal(target, replace(gathered, content=content), missing)
+    return Proposal(target, replace(prepared, content=content), missing)
 
 
 def _known_to_hub(api: HfApi, content: Content, tell: Callable[[str], None]) -> Content:

@@ -1,4 +1,4 @@
-"""An upload from end to end: gather, propose, ask, publish, verify, tag."""
+"""An upload from end to end: prepare, propose, ask, publish, verify, tag."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +9,7 @@ from huggingface_hub.errors import HTTPError, OfflineModeIsEnabled  # type: igno
 from safetensors import SafetensorError
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.hub.local.gather import Gathered, gather
+from sae_lens_c2r.hub.local.prepare_upload import PreparedUpload, prepare_upload
 from sae_lens_c2r.hub.proposal import Proposal, propose
 from sae_lens_c2r.hub.remote.account import check_account
 from sae_lens_c2r.hub.remote.difference import difference
@@ -25,7 +25,7 @@ _FAILURES = (HTTPError, OfflineModeIsEnabled, OSError, SafetensorError, UnicodeE
 
 
 def upload(
-    saes: SAEs | Submission | Gathered,
+    saes: SAEs | Submission | PreparedUpload,
     target: Target,
     *,
     confirm: Callable[[Proposal], bool] = lambda _: True,
@@ -37,7 +37,7 @@ def upload(
 
     Args:
         saes: Folders, each of one SAE or of many, or SAEs in memory by their ids; with what
-            else is said of them, a `Submission`; or what `gather` has made of one.
+            else is said of them, a `Submission`; or what `prepare_upload` has made of one.
         target: Where to.
         confirm: Shown what would be sent; nothing is unless it returns `True`. By itself all
             is sent.
@@ -55,9 +55,11 @@ def upload(
     api = api or HfApi()
     with TemporaryDirectory(prefix="sae-lens-c2r-") as scratch:
         try:
-            if not isinstance(saes, Gathered):
+            if not isinstance(saes, PreparedUpload):
                 submission = Submission.of(saes)
-                saes = gather(submission, target.repo_id, scratch=Path(scratch), tell=tell)
+                saes = prepare_upload(
+                    submission, target.repo_id, scratch=Path(scratch), tell=tell
+                )
             proposal = propose(api, target, saes, tell)
             if not confirm(proposal):
                 return None
@@ -81,10 +83,10 @@ def upload(
 
 
 def _publish(api: HfApi, proposal: Proposal, tell: Callable[[str], None]) -> Published:
-    target, gathered = proposal.target, proposal.gathered
-    ids = [sae.sae_id for sae in gathered.saes]
+    target, prepared = proposal.target, proposal.prepared
+    ids = [sae.sae_id for sae in prepared.saes]
     message = f"Add {ids[0]}" if len(ids) == 1 else f"Add {len(ids)} SAEs"
-    files, first = gathered.content.files, proposal.difference
+    files, first = prepared.content.files, proposal.difference
     try:
         return publish(api, target, files, message=message, first=first, tell=tell)
     except KeyboardInterrupt:
@@ -96,7 +98,7 @@ def _publish(api: HfApi, proposal: Proposal, tell: Callable[[str], None]) -> Pub
 def _interrupted(api: HfApi, proposal: Proposal) -> str:
     target, again = proposal.target, "Running the same again goes on."
     try:
-        missing = difference(proposal.gathered.content.files, take_snapshot(api, target))
+        missing = difference(proposal.prepared.content.files, take_snapshot(api, target))
     except (HTTPError, UserError):
         return f"Interrupted. {target.repo_id} is as it was, or complete. {again}"
     if missing.files:
@@ -110,7 +112,7 @@ def _verify(
     target = proposal.target
     tell("Loading it from the Hub, in SAELens alone.")
     try:
-        verify(api, target, proposal.gathered.saes, commit=published.commit)
+        verify(api, target, proposal.prepared.saes, commit=published.commit)
     except UserError as error:
         untagged = f" The tag {target.tag} was not set." if target.tag else ""
         raise UserError(

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from huggingface_hub import HfApi, get_token
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.hub.local.prepare import PreparedSAE
+from sae_lens_c2r.hub.local.prepare_saes import PreparedSAE
 from sae_lens_c2r.hub.target import Target
 from sae_lens_c2r.saes.probe import encodes_alike
 from sae_lens_c2r.saes.saelens_alone import encode_in_saelens_alone
@@ -16,12 +16,8 @@ from sae_lens_c2r.saes.saelens_alone import encode_in_saelens_alone
 def verify(api: HfApi, target: Target, saes: Sequence[PreparedSAE], *, commit: str) -> None:
     """Load every SAE from the Hub in a process of its own that cannot import this package.
 
-    Args:
-        api: The Hub, with the token.
-        target: The repository. Unless the commit is what `SAE.from_pretrained` loads, its
-            files are downloaded, and loaded by `SAE.load_from_disk`.
-        saes: What was published.
-        commit: Where.
+    Unless the commit is what `SAE.from_pretrained` loads, its files are downloaded, and loaded
+    by `SAE.load_from_disk`.
 
     Raises:
         UserError: If one does not load, has other files, or encodes a batch otherwise.

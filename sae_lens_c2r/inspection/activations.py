@@ -31,15 +31,7 @@ class TextActivations:
 def encode(
     sae: SAE[Any] | TrainingSAE[Any], text: TextActivations
 ) -> Iterator[tuple[Float[Tensor, "tokens d_in"], Float[Tensor, "tokens d_sae"]]]:
-    """The latents' activations on a text, batch by batch.
-
-    Args:
-        sae: The SAE.
-        text: What its model does on the text.
-
-    Yields:
-        A batch of inputs and the latents' activations on it.
-    """
+    """Batches of inputs and of the latents' activations on them."""
     for batch in text.activations.split(_TOKENS_PER_BATCH):
         inputs = batch.to(sae.device, sae.dtype)
         acts = sae.encode(inputs)

@@ -62,15 +62,7 @@ class Behavior(Reconstruction):
 
 @torch.no_grad()
 def reconstruct(sae: SAE[Any] | TrainingSAE[Any], text: TextActivations) -> Reconstruction:
-    """Measure how an SAE reconstructs the activations on a text.
-
-    Args:
-        sae: The SAE.
-        text: What its model does on the text.
-
-    Returns:
-        What was measured.
-    """
+    """Measure how an SAE reconstructs the activations on a text."""
     explained_variance = ExplainedVarianceCalculator()
     fired = torch.zeros(sae.cfg.d_sae, dtype=torch.long, device=sae.device)
     for inputs, acts in encode(sae, text):

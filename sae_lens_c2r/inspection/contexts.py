@@ -55,18 +55,7 @@ def redundant_pairs_in_context(
     times_fired: Int[Tensor, " d_sae"],
     most: int,
 ) -> list[Pair]:
-    """The most alike pairs of an SAE, with the tokens on which they fire.
-
-    Args:
-        sae: The SAE.
-        text: What its model does on a text.
-        tokenizer: The model's tokenizer.
-        times_fired: On how many tokens of it each latent fires.
-        most: Pairs at most.
-
-    Returns:
-        Pairs by falling cosine: no latent in two of them, none that hardly fires.
-    """
+    """The most alike pairs by falling cosine, with the tokens on which their latents fire."""
     pairs = most_alike(sae.W_dec, times_fired, most)
     columns = Columns(sae, text, tokenizer, pairs.flatten())
     unit = unit_rows(sae.W_dec)
@@ -83,16 +72,7 @@ def redundant_pairs_in_context(
 def most_alike(
     W_dec: Float[Tensor, "d_sae d_in"], times_fired: Int[Tensor, " d_sae"], most: int
 ) -> Int[Tensor, "pairs 2"]:
-    """The most alike pairs of latents that fire, no latent in two of them.
-
-    Args:
-        W_dec: The decoder.
-        times_fired: On how many tokens each latent fires.
-        most: Pairs at most.
-
-    Returns:
-        Indices of their latents.
-    """
+    """The most alike pairs of latents that fire, no latent in two of them."""
     alive = times_fired >= _TOP_TOKENS
     neighbors = nearest_neighbors(W_dec, chunk_size=None)
     cosines = pair_cosines(W_dec, neighbors)

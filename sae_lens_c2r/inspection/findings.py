@@ -48,9 +48,6 @@ def inspect(
         except UserError as error:
             on_error(str(error))
             continue
-        except ValueError as error:
-            on_error(f"{source.name}: {error}")
-            continue
         behavior = None
         if reader is not None:
             try:

@@ -7,6 +7,7 @@ import torch
 from sae_lens import SAE, TrainingSAE
 from torch import Tensor
 
+from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.analysis import chance_composition, count_pairs, max_cosines
 
 THRESHOLDS = (0.9, 0.7)
@@ -67,12 +68,15 @@ def inspect_sae(sae: SAE[Any] | TrainingSAE[Any], name: str) -> Inspection:
         What was found.
 
     Raises:
-        ValueError: If a weight is not finite.
+        UserError: If a weight is not finite, or the decoder has fewer than 2 rows or columns.
     """
     for weight, tensor in sae.state_dict().items():
         if not tensor.isfinite().all():
-            raise ValueError(f"`{weight}` should be finite. Found NaN or infinity.")
+            raise UserError(f"{name}: `{weight}` should be finite. Found NaN or infinity.")
     W_dec = sae.W_dec.detach()
+    if W_dec.ndim != 2 or min(W_dec.shape) < 2:
+        should = "be a matrix of at least 2 latents and dimensions"
+        raise UserError(f"{name}: `W_dec` should {should}. Found {tuple(W_dec.shape)}.")
     cosines = max_cosines(W_dec)
     metadata = dict(sae.cfg.metadata.to_dict())
     return Inspection(

@@ -11,14 +11,7 @@ from sae_lens_c2r.reporting.figures import Distribution, color_of, max_cosine_fi
 
 
 def cosine_distributions(inspections: Sequence[Inspection]) -> str:
-    """How alike the latents are: the distributions of their highest cosines.
-
-    Args:
-        inspections: What was found of the weights of each SAE.
-
-    Returns:
-        An SVG element.
-    """
+    """How alike the latents are: the distributions of their highest cosines, as SVG."""
     distributions = [
         Distribution(each.name, color_of(number), each.cosine_counts)
         for number, each in enumerate(inspections)
@@ -29,14 +22,7 @@ def cosine_distributions(inspections: Sequence[Inspection]) -> str:
 
 
 def firing_frequencies(behaviors: Mapping[str, Behavior]) -> str:
-    """How often the latents fire: the distributions of log10 of their frequencies.
-
-    Args:
-        behaviors: What was found of each SAE on text.
-
-    Returns:
-        An SVG element. Latents that fire on no token are left out.
-    """
+    """The distributions of log10 of the latents' frequencies, as SVG, without dead latents."""
     figure = Figure(figsize=(7.2, 2.8), layout="constrained")
     axes = figure.subplots()
     for number, (name, behavior) in enumerate(behaviors.items()):
@@ -56,9 +42,6 @@ def firing_frequencies(behaviors: Mapping[str, Behavior]) -> str:
 
 def consolidation(behaviors: Mapping[str, Behavior]) -> str:
     """The paper's two figures on Eq. (13): log A/B of the pairs, and alpha against the bound.
-
-    Args:
-        behaviors: What was found of each SAE on text.
 
     Returns:
         An SVG element. Points above the diagonal satisfy the condition.

@@ -25,20 +25,7 @@ _ROWS = ("context_size", "prepend_bos", "seqpos_slice", "exclude_special_tokens"
 
 
 def reader_of(text: str, *, model: str | None, n_tokens: int, device: str) -> "TextReader":
-    """What reads a text that a command line names.
-
-    Args:
-        text: As `read_text` takes it, or the name of the text that comes with its model.
-        model: What to load in place of the model that an SAE's config names.
-        n_tokens: Tokens at most.
-        device: Where the models run.
-
-    Returns:
-        The reader.
-
-    Raises:
-        UserError: If there is no text, or it does not fit the model.
-    """
+    """What reads a text of a command line: a file, one of the Hub's, or the offline one."""
     if text != OFFLINE_DATASET:
         return TextReader(read_text(text), model=model, n_tokens=n_tokens, device=device)
     if model not in (None, OFFLINE_MODEL):
@@ -71,19 +58,7 @@ class TextReader:
         self._read: dict[str, TextActivations] = {}
 
     def activations(self, sae: SAE[Any] | TrainingSAE[Any], name: str) -> TextActivations:
-        """The activations that an SAE encodes.
-
-        Args:
-            sae: The SAE, whose config says of which model, where, and how the text is cut.
-            name: What it is called, for errors.
-
-        Returns:
-            The activations.
-
-        Raises:
-            UserError: If the model cannot be loaded, has no such place or another
-                width, or the text is too short.
-        """
+        """The activations that an SAE encodes; a UserError with its name if there are none."""
         widths = (sae.cfg.d_in, sae.cfg.dtype, sae.cfg.normalize_activations)
         key = _key(sae, *_MODEL, *_PLACE, *_ROWS) + json.dumps(widths)
         hook_name = sae.cfg.metadata.hook_name
@@ -104,14 +79,7 @@ class TextReader:
         return self._read[key]
 
     def model_of(self, sae: SAE[Any] | TrainingSAE[Any]) -> Any:
-        """The model of an SAE, in SAELens's wrapper.
-
-        Args:
-            sae: The SAE.
-
-        Returns:
-            The model, loaded once.
-        """
+        """The model of an SAE, in SAELens's wrapper."""
         key = _key(sae, *_MODEL)
         if key not in self._models:
             about = sae.cfg.metadata

@@ -73,14 +73,7 @@ def cells_on_text(behavior: Behavior) -> list[str]:
 
 
 def terminal_tables(findings: Sequence[Finding]) -> list[Table]:
-    """The tables for `rich` to print: of the weights and, if there is a text, on that.
-
-    Args:
-        findings: What was found of each SAE.
-
-    Returns:
-        Renderables.
-    """
+    """The tables for `rich` to print: of the weights and, if there is a text, on that."""
     weights = [[each.name, *cells_of_weights(each)] for each in _inspections(findings)]
     tables = [terminal_table(["SAE", *HEADINGS], weights, text=(0, 1), note=NOTE)]
     behaviors = _behaviors(findings)
@@ -91,14 +84,7 @@ def terminal_tables(findings: Sequence[Finding]) -> list[Table]:
 
 
 def report_html(findings: Sequence[Finding]) -> str:
-    """Render the report. It loads nothing from anywhere.
-
-    Args:
-        findings: What was found of each SAE.
-
-    Returns:
-        An HTML document.
-    """
+    """Render the report. It loads nothing from anywhere."""
     inspections, behaviors = _inspections(findings), _behaviors(findings)
     versions = package_versions("sae-lens-c2r", "sae-lens", "torch")
     return render(

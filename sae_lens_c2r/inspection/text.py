@@ -9,18 +9,7 @@ from sae_lens_c2r._support.errors import UserError
 
 
 def read_text(source: str) -> Dataset | str:
-    """What SAELens reads a text from.
-
-    Args:
-        source: A file, `.jsonl` with a document under `text` in every line or else one
-            document, or the name of a dataset on the Hub.
-
-    Returns:
-        The documents, or the name.
-
-    Raises:
-        UserError: If a file holds no text.
-    """
+    """The documents of a file, in `.jsonl` those under `text`; any other name as it is."""
     path = Path(source)
     if not path.is_file():
         return source

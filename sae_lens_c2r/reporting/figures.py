@@ -36,15 +36,7 @@ def color_of(number: int) -> str:
 def max_cosine_figure(
     distributions: Sequence[Distribution], chance_levels: Iterable[float]
 ) -> Figure:
-    """The distributions of maximum cosine over each other, as shares of their latents.
-
-    Args:
-        distributions: Of every latent's highest cosine with another, for each SAE.
-        chance_levels: About what random directions would have, at each of the SAEs' sizes.
-
-    Returns:
-        The figure.
-    """
+    """The distributions of maximum cosine over each other, as shares of their latents."""
     figure = Figure(figsize=(7.2, 3.0), layout="constrained")
     axes = figure.subplots()
     filled = len(distributions) <= _FILLED_AT_MOST
@@ -69,28 +61,14 @@ def max_cosine_figure(
 
 
 def svg(figure: Figure) -> str:
-    """A figure as an SVG element: text stays text, and the same numbers make the same bytes.
-
-    Args:
-        figure: The figure.
-
-    Returns:
-        The element, to stand in HTML or in a file of its own.
-    """
+    """A figure as an SVG element: text stays text, and the same numbers make the same bytes."""
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "sae-lens-c2r"}):
         document = _saved(figure, format="svg", metadata={"Date": None}).decode()
     return document[document.index("<svg") :]
 
 
 def png(figure: Figure) -> bytes:
-    """A figure as a PNG file: the same numbers make the same bytes.
-
-    Args:
-        figure: The figure.
-
-    Returns:
-        The content of the file.
-    """
+    """A figure as a PNG file: the same numbers make the same bytes."""
     return _saved(figure, format="png", dpi=_DPI, metadata={"Software": None})
 
 

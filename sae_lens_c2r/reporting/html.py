@@ -9,15 +9,7 @@ from sae_lens_c2r.reporting.figures import COLORS
 
 
 def render(template: str, **values: Any) -> str:
-    """Render a report that extends `reporting/base.html`: it loads nothing from anywhere.
-
-    Args:
-        template: Where it lies in this package, such as `inspection/report.html`.
-        values: What the template asks for.
-
-    Returns:
-        An HTML document.
-    """
+    """Render a template that extends `reporting/base.html`: it loads nothing from anywhere."""
     environment = Environment(
         autoescape=True,
         undefined=StrictUndefined,

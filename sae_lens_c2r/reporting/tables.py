@@ -52,15 +52,6 @@ def terminal_table(
 def markdown_table(
     headings: Sequence[str], rows: Iterable[Sequence[str]], *, text: Collection[int] = (0,)
 ) -> str:
-    """A table in Markdown.
-
-    Args:
-        headings: Of the columns.
-        rows: Their cells, in Markdown themselves.
-        text: The columns that hold text; the others are aligned as numbers.
-
-    Returns:
-        Its lines.
-    """
+    """A table in Markdown; the columns but those of `text` are aligned as numbers."""
     ruler = ["---" if number in text else "--:" for number in range(len(headings))]
     return "\n".join(f"| {' | '.join(line)} |" for line in [headings, ruler, *rows])

@@ -71,15 +71,7 @@ def trained_contributions(sae: TrainingSAE[Any], inputs: Tensor) -> Tensor:
 
 @torch.no_grad()
 def contributions(feature_acts: Tensor, sae: SAE[Any]) -> Tensor:
-    """What an SAE in its inference form encodes inputs as, as of `trained_contributions`.
-
-    Args:
-        feature_acts: Its activations, shape ``[batch, d_sae]``.
-        sae: The SAE.
-
-    Returns:
-        Each latent's activation in units of unit decoder rows, shape ``[batch, d_sae]``.
-    """
+    """Activations of an inference form in the units of `trained_contributions`."""
     if getattr(sae.cfg, "rescale_acts_by_decoder_norm", False):
         return feature_acts.float()
     return feature_acts.float() * sae.W_dec.norm(dim=-1).float().cpu()
@@ -88,16 +80,7 @@ def contributions(feature_acts: Tensor, sae: SAE[Any]) -> Tensor:
 def encodes_alike(
     found: Tensor, expected: Tensor, *, dtype: torch.dtype = torch.float32
 ) -> bool:
-    """Whether two encodings of a probe batch are of the same SAE.
-
-    Args:
-        found: One, shape ``[batch, d_sae]``.
-        expected: The other.
-        dtype: The type of the weights, if they were rounded to it in between.
-
-    Returns:
-        Whether all rows but very few are equal up to rounding.
-    """
+    """Whether two encodings of a probe agree, but for rounding to `dtype` and very few rows."""
     if found.shape != expected.shape:
         return False
     tolerance, farther = _TOLERANCE.get(dtype, _COARSE)

@@ -81,14 +81,7 @@ class Source:
 
 
 def inference_form(sae: SAE[Any] | TrainingSAE[Any]) -> SAE[Any]:
-    """An SAE as anybody uses it: without what only training needs, norms folded.
-
-    Args:
-        sae: Any SAE of SAELens's. One that is in its inference form may be changed.
-
-    Returns:
-        The SAE; of one in its training form, what SAELens saves of it.
-    """
+    """An SAE as anybody uses it, norms folded; in place if it is in its inference form."""
     if isinstance(sae, TrainingSAE):
         with TemporaryDirectory() as folder:
             sae.save_inference_model(folder)
@@ -117,10 +110,10 @@ def find_sources(arguments: Sequence[str], *, on_error: Callable[[str], None]) -
     while rest:
         argument = rest.pop(0)
         if Path(argument).is_dir():
-            in_folder = _in_folder(Path(argument))
-            if not in_folder:
+            folders = sae_folders(Path(argument))
+            if not folders:
                 on_error(f"{argument}: should have a {SAE_CFG_FILENAME}, or folders with one.")
-            sources.extend(in_folder)
+            sources += [Source(str(folder), folder) for folder in folders]
         elif rest and not Path(rest[0]).is_dir() and not Path(argument).exists():
             sae_id = rest.pop(0)
             sources.append(Source(f"{argument} {sae_id}", release=argument, sae_id=sae_id))
@@ -129,13 +122,14 @@ def find_sources(arguments: Sequence[str], *, on_error: Callable[[str], None]) -
     return list(dict.fromkeys(sources))
 
 
-def _in_folder(folder: Path) -> list[Source]:
-    found = sorted(path.parent for path in folder.rglob(SAE_CFG_FILENAME))
+def sae_folders(root: Path) -> list[Path]:
+    """The folders of SAEs in a folder, which may be one itself."""
+    found = sorted(path.parent for path in root.rglob(SAE_CFG_FILENAME) if path.is_file())
+    # What training keeps to be resumed is in a hidden folder.
     return [
-        Source(str(sae), sae)
-        for sae in found
-        # What training keeps to be resumed is in a hidden folder.
-        if not any(part.startswith(".") for part in sae.relative_to(folder).parts)
+        folder
+        for folder in found
+        if not any(part.startswith(".") for part in folder.relative_to(root).parts)
     ]
 
 
@@ -154,17 +148,7 @@ def _fold_scaling(sae: TrainingSAE[Any], checkpoint: Path) -> None:
 
 
 def is_training_form(folder: Path) -> bool:
-    """Whether a folder holds an SAE as it is trained, with what only training needs.
-
-    Args:
-        folder: A folder with a `cfg.json`.
-
-    Returns:
-        Whether SAELens loads it as a `TrainingSAE`.
-
-    Raises:
-        UserError: If its config is no object of JSON.
-    """
+    """Whether SAELens loads what a folder holds as a `TrainingSAE`."""
     config = read_object(folder / SAE_CFG_FILENAME)
     architecture = config.get("architecture")
     return (

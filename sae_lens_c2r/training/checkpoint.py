@@ -52,11 +52,6 @@ class Checkpoints:
     def write(self, step: int, about: dict[str, Any], fill: Callable[[Path], None]) -> Path:
         """Add a checkpoint, and remove those that are too old to be of use.
 
-        Args:
-            step: Training steps that it has behind it.
-            about: What to keep with it, of JSON's types.
-            fill: Writes its files into a folder.
-
         Returns:
             Its folder, which did not have that name until all of it was on the disk.
 
@@ -78,9 +73,6 @@ class Checkpoints:
 
     def newest(self, *, on_damage: Callable[[str], None]) -> Checkpoint | None:
         """The newest checkpoint that is not damaged. Newer ones that are get another name.
-
-        Args:
-            on_damage: Told of each of these.
 
         Returns:
             The checkpoint, or `None` where there is none.
@@ -129,9 +121,6 @@ class Checkpoints:
 
 def read_checkpoint(folder: Path) -> Checkpoint:
     """Read a checkpoint and compare all of its files with what was written.
-
-    Args:
-        folder: Where it lies.
 
     Returns:
         The checkpoint.

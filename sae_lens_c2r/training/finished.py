@@ -31,11 +31,6 @@ def check_places(plan: Plan, out: Path) -> None:
 def unfinished(plan: Plan, out: Path, tell: Callable[[str], None]) -> list[str]:
     """The SAEs that are not finished; those that are have to be the plan's.
 
-    Args:
-        plan: The plan.
-        out: Folder of the folders of the SAEs.
-        tell: Told of each that is finished.
-
     Returns:
         Their ids.
 

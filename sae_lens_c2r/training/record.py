@@ -82,9 +82,6 @@ class TrainingRecord(_Recorded):
 def read_record(folder: Path) -> TrainingRecord | None:
     """What training recorded of an SAE.
 
-    Args:
-        folder: The SAE's.
-
     Returns:
         The record; `None` if the folder has none.
 
@@ -133,14 +130,7 @@ def record_of(
 
 
 def circumstances(device: str) -> dict[str, Any]:
-    """What the same settings may come out differently by: versions, and the machine.
-
-    Args:
-        device: Where it runs.
-
-    Returns:
-        The circumstances, of JSON's types.
-    """
+    """What the same settings may come out differently by: versions, and the machine."""
     packages = ("sae-lens-c2r", "sae-lens", "torch", "transformer-lens", "transformers")
     return {
         "device": _name_of_device(device),

@@ -9,15 +9,7 @@ WITHOUT_EFFECT = ("logger", "prefetch_llm_batches")  # on what is trained
 
 
 def settings_of(plan: Plan, sae_ids: list[str]) -> dict[str, Any]:
-    """What a resumed run has to share with the one before it.
-
-    Args:
-        plan: The plan.
-        sae_ids: Which of its SAEs.
-
-    Returns:
-        The settings, of JSON's types.
-    """
+    """What a resumed run has to share with the one before it."""
     saes = {
         sae_id: {**plan.saes[sae_id].to_dict(), "seed": plan.seeds[sae_id]}
         for sae_id in sae_ids
@@ -33,11 +25,6 @@ def settings_of(plan: Plan, sae_ids: list[str]) -> dict[str, Any]:
 
 def difference(held: dict[str, Any], planned: dict[str, Any], key: str = "") -> str | None:
     """The first value of a plan's that is not what is held already.
-
-    Args:
-        held: What is held.
-        planned: What is planned.
-        key: What both are below, for the text.
 
     Returns:
         A sentence that names it with both values, or `None`.

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import HfApi, constants
 
-from sae_lens_c2r.hub.local.gather import Gathered, gather
+from sae_lens_c2r.hub.local.prepare_upload import PreparedUpload, prepare_upload
 from sae_lens_c2r.hub.submission import Submission
 from tests.evaluation.planted import plant_sae
 from tests.hub.server import TOKEN, LoopbackHub, serving
@@ -39,17 +39,17 @@ def api(hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch) -> HfApi:
 
 
 @pytest.fixture(scope="session")
-def gathered_as(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Gathered]:
+def prepared_as(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., PreparedUpload]:
     """Gathers planted SAEs by their ids, once for all tests that want the same."""
-    known: dict[tuple[str, ...], Gathered] = {}
+    known: dict[tuple[str, ...], PreparedUpload] = {}
 
-    def gathered(*sae_ids: str) -> Gathered:
+    def prepared(*sae_ids: str) -> PreparedUpload:
         if sae_ids not in known:
-            folder = tmp_path_factory.mktemp("gathered")
+            folder = tmp_path_factory.mktemp("prepared")
             for seed, sae_id in enumerate(sae_ids):
                 plant_sae(folder / "saes" / sae_id, d_in=8, seed=seed)
             submission = Submission([folder / "saes"])
-            known[sae_ids] = gather(submission, REPO, scratch=folder / "scratch")
+            known[sae_ids] = prepare_upload(submission, REPO, scratch=folder / "scratch")
         return known[sae_ids]
 
-    return gathered
+    return prepared

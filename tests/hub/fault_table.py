@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.hub.local.gather import Gathered, gather
+from sae_lens_c2r.hub.local.prepare_upload import PreparedUpload, prepare_upload
 from sae_lens_c2r.hub.submission import Submission
 from sae_lens_c2r.hub.target import Target
 from sae_lens_c2r.hub.uploading import upload as upload_all
@@ -61,14 +61,14 @@ class Row:
     commits: int
 
 
-def two_saes(folder: Path) -> Gathered:
+def two_saes(folder: Path) -> PreparedUpload:
     """Two SAEs and what is known of them, checked once for all uploads."""
     for seed, sae_id in enumerate("ab"):
         plant_sae(folder / "saes" / sae_id, d_in=8, seed=seed)
-    return gather(Submission([folder / "saes"]), REPO, scratch=folder / "scratch")
+    return prepare_upload(Submission([folder / "saes"]), REPO, scratch=folder / "scratch")
 
 
-def state(hub: LoopbackHub, saes: Gathered) -> str:
+def state(hub: LoopbackHub, saes: PreparedUpload) -> str:
     """What there is of an upload on the branch."""
     repo = hub.repos.get(REPO)
     found = repo.history()[0].files if repo and "main" in repo.branches else {}
@@ -77,7 +77,7 @@ def state(hub: LoopbackHub, saes: Gathered) -> str:
     return "complete" if all(there) else "HALF" if any(there) else "as it was"
 
 
-def upload(hub: LoopbackHub, saes: Gathered) -> str:
+def upload(hub: LoopbackHub, saes: PreparedUpload) -> str:
     """Upload; what is said of it."""
     api, target = HfApi(hub.endpoint, token=TOKEN), Target(REPO, tag="v1")
     try:
@@ -104,14 +104,14 @@ def meet(name: str) -> None:
     set_client_factory(lambda: httpx2.Client(transport=transport(), **options))
 
 
-def requests_of_an_upload(saes: Gathered) -> list[Seen]:
+def requests_of_an_upload(saes: PreparedUpload) -> list[Seen]:
     """The requests of one that meets no fault."""
     with TemporaryDirectory() as storage, serving(Path(storage)) as hub:
         assert upload(hub, saes) == "succeeded"
         return hub.log
 
 
-def rows(saes: Gathered, names: Collection[str]) -> Iterator[Row]:
+def rows(saes: PreparedUpload, names: Collection[str]) -> Iterator[Row]:
     """Every request with every one of these faults."""
     for seen in requests_of_an_upload(saes):
         for name in names:

@@ -17,14 +17,13 @@ from sae_lens_c2r.hub.card.content import Content
 from sae_lens_c2r.hub.card.facts import Evaluation, Facts, SAEFacts, read_facts
 from sae_lens_c2r.hub.card.pictures import pictures
 from sae_lens_c2r.hub.card.readme import Readme
-from sae_lens_c2r.hub.card.render import TEMPLATE, cards_folder, render, render_planned
+from sae_lens_c2r.hub.card.render import CARDS, TEMPLATE, render, render_planned
 from sae_lens_c2r.hub.folder import write_content
 from sae_lens_c2r.hub.local.sae_facts import facts_of
 from sae_lens_c2r.hub.names import FACTS
 from sae_lens_c2r.releases.files import shipped_releases
 from tests.hub.server import LoopbackHub
 
-CARDS = cards_folder()
 RENDERED = sorted(path.parent for path in CARDS.glob(f"*/{FACTS}"))
 COUNTS = {f"max_cosines_from_{i / 50:.2f}": float(i) for i in range(50)}
 

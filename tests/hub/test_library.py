@@ -66,7 +66,7 @@ def test_a_card_is_written_of_what_would_be_sent(
 
     assert upload(said, Target(REPO), confirm=refuse, api=api) is None
     [card] = [f for f in shown[0].difference.files if f.path_in_repo == "README.md"]
-    facts = shown[0].gathered.content.facts
+    facts = shown[0].prepared.content.facts
     assert isinstance(card.content, bytes)
     sent, written = card.content.decode(), path.read_text()
     for model in facts.base_models:  # which the Hub was asked for

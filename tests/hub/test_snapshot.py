@@ -12,7 +12,7 @@ from sae_lens_c2r.hub.card import content as content_module
 from sae_lens_c2r.hub.card.content import Content
 from sae_lens_c2r.hub.card.facts import read_facts
 from sae_lens_c2r.hub.card.pictures import pictures
-from sae_lens_c2r.hub.local.gather import Gathered
+from sae_lens_c2r.hub.local.prepare_upload import PreparedUpload
 from sae_lens_c2r.hub.names import FACTS, README
 from sae_lens_c2r.hub.proposal import Proposal
 from sae_lens_c2r.hub.remote.difference import PlannedFile, difference
@@ -81,11 +81,13 @@ def test_pictures_are_drawn_again_only_of_other_saes(monkeypatch: pytest.MonkeyP
     assert [set(each.saes) for each in drawn] == [{"a", "b"}]
 
 
-def test_facts_are_in_memory_as_they_are_read(gathered_as: Callable[..., Gathered]) -> None:
+def test_facts_are_in_memory_as_they_are_read(
+    prepared_as: Callable[..., PreparedUpload],
+) -> None:
     """So that a card does not depend on whether its facts come from a file."""
     mixed = facts(b=sae(), a=sae())
     assert list(mixed.saes) == ["a", "b"]
-    for known in (mixed, gathered_as("a", "b/c").content.facts):
+    for known in (mixed, prepared_as("a", "b/c").content.facts):
         again = read_facts(known.to_json())
         assert (again, list(again.saes)) == (known, list(known.saes))
         assert again.to_json() == known.to_json()
@@ -94,14 +96,14 @@ def test_facts_are_in_memory_as_they_are_read(gathered_as: Callable[..., Gathere
 def test_the_cards_difference_is_of_the_snapshot() -> None:
     content = content_of(a=sae())
     mine = PlannedFile.of(README, b"# Mine\n")
-    gathered, target = Gathered([], content), Target(REPO)
-    proposal = Proposal(target, gathered, difference(content.files, holding(mine)))
+    prepared, target = PreparedUpload([], content), Target(REPO)
+    proposal = Proposal(target, prepared, difference(content.files, holding(mine)))
     lines = proposal.card_diff.splitlines()
     assert lines[:2] == ["--- on the Hub", "+++ to be sent"]
     assert " # Mine" in lines
     assert not [line for line in lines[2:] if line.startswith("-")]
     again = difference(content.files, holding(*content.files(Snapshot())))
-    assert Proposal(target, gathered, again).card_diff == ""
+    assert Proposal(target, prepared, again).card_diff == ""
 
 
 def test_a_snapshot_is_of_one_commit(hub: LoopbackHub, api: HfApi) -> None:

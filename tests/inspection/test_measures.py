@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.analysis import chance_composition
 from sae_lens_c2r.inspection.measures import INTERVALS, Inspection, inspect_sae
 from sae_lens_c2r.saes.sources import inference_form
@@ -44,8 +45,14 @@ def test_rows_of_zero_are_counted_and_alike_to_nothing() -> None:
 def test_a_weight_that_is_not_finite_is_named(weight: str, value: float) -> None:
     sae = planted_sae(torch.eye(4))
     getattr(sae, weight).data.flatten()[1] = value
-    with pytest.raises(ValueError, match=f"`{weight}` should be finite"):
+    with pytest.raises(UserError, match=f"^mine: `{weight}` should be finite"):
         inspect_sae(sae, "mine")
+
+
+@pytest.mark.parametrize("shape", [(1, 4), (4, 1)])
+def test_a_decoder_without_another_row_or_direction_is_told(shape: tuple[int, int]) -> None:
+    with pytest.raises(UserError, match=r"^mine: `W_dec` should .* at least 2 .* Found \("):
+        inspect_sae(planted_sae(torch.ones(shape)), "mine")
 
 
 def test_every_latent_is_in_one_interval() -> None:

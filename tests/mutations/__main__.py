@@ -49,7 +49,11 @@ TESTS = {
         *("tests/evaluation/test_results.py", "tests/evaluation/test_processes.py"),
         *("tests/evaluation/test_evaluate.py", "tests/evaluation/test_sae_bench.py"),
     ),
-    "hub": ("tests/hub/test_files.py", "tests/hub/test_gather.py", "tests/hub/test_upload.py"),
+    "hub": (
+        "tests/hub/test_files.py",
+        "tests/hub/test_prepare_upload.py",
+        "tests/hub/test_upload.py",
+    ),
     "hub/card": (
         *("tests/hub/test_card.py", "tests/hub/test_readme.py", "tests/hub/test_snapshot.py"),
         "tests/hub/test_upload.py",

@@ -442,13 +442,13 @@ FAULTS = [
     ),
     Fault(
         "latents that do not fire published",
-        "hub/local/prepare.py",
+        "hub/local/prepare_saes.py",
         "if not feature_acts.any():",
         "if False:",
     ),
     Fault(
         "another inference form published",
-        "hub/local/prepare.py",
+        "hub/local/prepare_saes.py",
         "if not encodes_alike(found, sae.trained.to_dense(), dtype=published.dtype):",
         "if False:",
     ),

@@ -10,14 +10,14 @@ from sae_lens_c2r._support.changes import parse_changes
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.cli import main
 from sae_lens_c2r.releases.files import (
+    REGISTRY,
     find_release,
     read_release,
-    registry_folder,
     shipped_releases,
 )
 from sae_lens_c2r.releases.model import ReleaseError
 
-SHIPPED = sorted(registry_folder().glob("*.yaml"))
+SHIPPED = sorted(REGISTRY.glob("*.yaml"))
 
 RELEASE: dict[str, Any] = {
     "name": "small",

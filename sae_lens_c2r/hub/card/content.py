@@ -29,17 +29,7 @@ class Content:
     saes: Sequence[PlannedFile] = ()
 
     def files(self, snapshot: Snapshot) -> list[PlannedFile]:
-        """The files that a repository is to hold.
-
-        Args:
-            snapshot: What it holds.
-
-        Returns:
-            The SAEs' files, the card, its pictures, and what the card was made of.
-
-        Raises:
-            UserError: If what it holds cannot be joined with, or a file would hold a secret.
-        """
+        """The SAEs' files, the card, its pictures, and what the card was made of."""
         known, existing = snapshot.read(FACTS), _text(snapshot.read(README))
         facts = self.facts if known is None else read_facts(known).joined(self.facts)
         refuse_nested(facts.saes)

@@ -14,15 +14,7 @@ _COMPOSITION, _CHANCE = "composition", "chance_composition"
 
 
 def pictures(facts: Facts) -> dict[str, bytes]:
-    """Draw what can be drawn.
-
-    Args:
-        facts: What is known of the SAEs.
-
-    Returns:
-        PNG files by their names: the distribution of the latents' highest cosines, and
-        explained variance and composition against L0 where two SAEs or more have them.
-    """
+    """PNG files by their names: those pictures of which there are numbers."""
     drawn = {"max_cosines.png": _max_cosines(facts), "trade_off.png": _trade_off(facts)}
     return {name: png(figure) for name, figure in drawn.items() if figure is not None}
 

@@ -1,5 +1,6 @@
 """How the numbers of a card were measured, and how its SAEs were trained, in sentences."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from sae_lens_c2r.evaluation.catalog import SAE_LENS, WEIGHTS
@@ -12,20 +13,17 @@ _ITS_OWN = "the text that it was trained on"
 
 def how_measured(facts: Facts) -> Iterator[str]:
     """How each evaluation was made, a paragraph for the SAEs that share it."""
-    found: dict[tuple[str, str], list[str]] = {}
-    titles: dict[str, str] = {}
+    # The keys of the inner mappings are sets in the order in which they were filled.
+    found: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+    titles: dict[str, dict[str, None]] = defaultdict(dict)
     for number in card_numbers(facts):
-        column = number.column
-        said = _how_measured(column.evaluation, number.evaluation)
-        of = found.setdefault((column.evaluation, said), [])
-        of += [number.sae_id] if number.sae_id not in of else []
-        known = titles.get(column.evaluation, "")
-        if column.title not in known.split(", "):
-            titles[column.evaluation] = ", ".join(filter(None, [known, column.title]))
+        name = number.column.evaluation
+        found[name, _how_measured(name, number.evaluation)][number.sae_id] = None
+        titles[name][number.column.title] = None
     for (name, said), sae_ids in sorted(found.items()):
         alone = sum(other == name for other, _ in found) == 1
         whose = "" if alone else f" ({', '.join(f'`{sae_id}`' for sae_id in sae_ids)})"
-        yield f"**{titles[name]}**{whose}: {said}"
+        yield f"**{', '.join(titles[name])}**{whose}: {said}"
 
 
 def _how_measured(name: str, evaluation: Evaluation) -> str:

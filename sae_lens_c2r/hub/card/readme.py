@@ -42,11 +42,7 @@ class Readme:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What the metadata say.
-
-        Raises:
-            UserError: If they are not a mapping, in YAML.
-        """
+        """What the metadata say; a UserError if that is no mapping in YAML."""
         try:
             said = yaml.safe_load(f"{self.front or ''}\n") or {}
         except (yaml.YAMLError, ValueError, RecursionError) as error:

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from huggingface_hub.repocard_data import eval_results_to_model_index
 
+from sae_lens_c2r._support.data import data_folder
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.evaluation.catalog import SAE_LENS, WEIGHTS
 from sae_lens_c2r.hub.card.facts import Facts
@@ -27,27 +27,13 @@ from sae_lens_c2r.hub.card.tables import (
 from sae_lens_c2r.hub.names import FACTS
 from sae_lens_c2r.releases.model import LanguageModel, Release
 
+CARDS = data_folder("hub_cards")
 _TAGS = ("sparse-autoencoder", "sae", "interpretability")
 TEMPLATE = "card.md.jinja"
 
 
-def cards_folder() -> Path:
-    """Where the template lies: in an installed package, or at the root of a checkout."""
-    package = Path(__file__).parent.parent.parent
-    installed = package / "hub_cards"
-    return installed if installed.is_dir() else package.parent / "hub_cards"
-
-
 def render(facts: Facts, *, pictures: Mapping[str, str] | None = None) -> str:
-    """Render the card of SAEs.
-
-    Args:
-        facts: What is known of them.
-        pictures: Where the pictures lie, by their names.
-
-    Returns:
-        The card, with its metadata.
-    """
+    """Render the card of SAEs."""
     saes = facts.saes.items()
     with_c2r = (sae_id for sae_id, sae in saes if "c2r_coefficient" in sae.options)
     example = next(with_c2r, next(iter(facts.saes)))
@@ -110,10 +96,10 @@ def render_planned(release: Release) -> str:
 
 
 def _card(data: ModelCardData, repo_id: str, **values: Any) -> str:
-    citation = (cards_folder() / "citations.bib").read_text(encoding="utf-8").strip()
+    citation = (CARDS / "citations.bib").read_text(encoding="utf-8").strip()
     card = ModelCard.from_template(
         data,
-        template_path=str(cards_folder() / TEMPLATE),
+        template_path=str(CARDS / TEMPLATE),
         title=repo_id.rpartition("/")[2],
         repo_id=repo_id,
         begin=BEGIN,

@@ -29,7 +29,7 @@ CARD_COLUMNS = (
     Column("pairs > 0.7", "", WEIGHTS, "pairs_above_0.7", -1),
 )
 PENALTIES = {"C2R": "c2r", "OrtSAE": "ort"}  # and the prefix of their options
-_COUNTS = {"pairs_above_0.9", "pairs_above_0.7"}
+_SHOWN = {"pairs_above_0.9": ",.0f", "pairs_above_0.7": ",.0f", "sparsity.l0": ".1f"}
 _ARROWS = {1: " ↑", 0: "", -1: " ↓"}
 
 
@@ -52,11 +52,7 @@ class CardNumber:
     @property
     def shown(self) -> str:
         """As the table has it."""
-        if self.column.metric in _COUNTS:
-            return f"{self.value:,.0f}"
-        return (
-            f"{self.value:.1f}" if self.column.metric == "sparsity.l0" else f"{self.value:.3f}"
-        )
+        return format(self.value, _SHOWN.get(self.column.metric, ".3f"))
 
 
 def card_numbers(facts: Facts) -> Iterator[CardNumber]:
@@ -71,7 +67,13 @@ def card_numbers(facts: Facts) -> Iterator[CardNumber]:
 def sae_table(facts: Facts) -> str:
     """Which SAEs there are, and what each was trained as: a table in Markdown."""
     rows = [
-        [f"`{sae_id}`", _architecture(sae), _penalties(sae), f"{sae.d_sae:,}", _sparsity(sae)]
+        [
+            f"`{sae_id}`",
+            f"`{code(sae.trained_as or sae.architecture)}`",
+            _penalties(sae),
+            f"{sae.d_sae:,}",
+            text(sae.options.get("k", "")),
+        ]
         for sae_id, sae in facts.saes.items()
     ]
     headings = ["SAE", "architecture", "penalties", "latents", "k"]
@@ -80,29 +82,20 @@ def sae_table(facts: Facts) -> str:
 
 def planned_table(release: Release) -> str:
     """Which SAEs a release is going to have: a table in Markdown."""
-    rows = []
-    for spec in release.saes():
-        fields = spec.fields
-        rows.append(
-            [
-                f"`{spec.sae_id}`",
-                f"`{fields['architecture']}`",
-                f"{fields.get('d_sae', 0):,}",
-                text(fields.get("k", "")),
-            ]
-        )
+    rows = [
+        [
+            f"`{spec.sae_id}`",
+            f"`{spec.fields['architecture']}`",
+            f"{spec.fields.get('d_sae', 0):,}",
+            text(spec.fields.get("k", "")),
+        ]
+        for spec in release.saes()
+    ]
     return markdown_table(["SAE", "architecture", "latents", "k"], rows, text=range(2))
 
 
 def measurement_table(facts: Facts) -> str:
-    """What was measured of each SAE.
-
-    Args:
-        facts: What is known.
-
-    Returns:
-        A table in Markdown, with the columns that any SAE has; an empty text if none has.
-    """
+    """What was measured of each SAE, in Markdown; empty if nothing was."""
     numbers = {(each.sae_id, each.column): each.shown for each in card_numbers(facts)}
     columns = [each for each in CARD_COLUMNS if any(each == column for _, column in numbers)]
     if not columns:
@@ -132,14 +125,6 @@ def code(value: Any) -> str:
 def printable(text: str) -> str:
     """The printable characters and ends of lines of a text: none that a terminal obeys."""
     return "".join(sign for sign in text if sign.isprintable() or sign == "\n")
-
-
-def _architecture(sae: SAEFacts) -> str:
-    return f"`{code(sae.trained_as or sae.architecture)}`"
-
-
-def _sparsity(sae: SAEFacts) -> str:
-    return text(sae.options.get("k", ""))
 
 
 def _penalties(sae: SAEFacts) -> str:

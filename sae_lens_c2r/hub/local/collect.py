@@ -18,7 +18,7 @@ from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r.hub.leaks import read_harmless
 from sae_lens_c2r.hub.names import check_id, refuse_nested
 from sae_lens_c2r.saes.probe import probe_inputs, trained_contributions
-from sae_lens_c2r.saes.sources import Source, inference_form, is_training_form
+from sae_lens_c2r.saes.sources import Source, inference_form, is_training_form, sae_folders
 from sae_lens_c2r.training.record import RECORD, TrainingRecord, read_record
 
 _READ = (SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME, RECORD, ACTIVATION_SCALER_CFG_FILENAME)
@@ -106,13 +106,9 @@ def _convert(sae: SAE[Any] | TrainingSAE[Any], folder: Path) -> Tensor | None:
 def _in_folder(path: Path) -> list[tuple[str, Path]]:
     if not path.is_dir():
         raise UserError(f"An SAE should be a folder. Found {path}.")
-    found = (config for config in path.rglob(SAE_CFG_FILENAME) if config.is_file())
-    folders = sorted(config.parent for config in found)
     pairs = []
-    for folder in folders:
+    for folder in sae_folders(path):
         inside = folder.relative_to(path)
-        if any(part.startswith(".") for part in inside.parts):
-            continue  # what training keeps to be resumed
         _check_links(folder, path)
         sae_id = inside.as_posix() if inside.parts else path.resolve().name
         pairs.append((check_id(sae_id), folder))

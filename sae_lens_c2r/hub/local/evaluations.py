@@ -76,10 +76,7 @@ def evaluations_of(
     found = known.get((weights_sha256(loaded), config_sha256(loaded.cfg)), {})
     if WEIGHTS in found:
         return found
-    try:
-        metrics = weights_result(inspect_sae(loaded, sae.sae_id))["eval_result_metrics"]
-    except ValueError as error:
-        raise UserError(f"{sae.sae_id}: cannot be measured. {error}") from error
+    metrics = weights_result(inspect_sae(loaded, sae.sae_id))["eval_result_metrics"]
     versions = package_versions("sae-lens-c2r", "sae-lens", "torch")
     now = EvaluationOfSAE(metrics=metrics, versions=versions, device="cpu")
     return {**found, WEIGHTS: now}

@@ -31,15 +31,7 @@ class PlannedFile:
 
     @classmethod
     def of(cls, path_in_repo: str, content: bytes | Path) -> "PlannedFile":
-        """Describe a file; of one on disk no more than a piece is in memory at a time.
-
-        Args:
-            path_in_repo: Where it is to be.
-            content: What it holds, or the file here that does.
-
-        Returns:
-            The file.
-        """
+        """Describe a file; of one on disk no more than a piece is in memory at a time."""
         if isinstance(content, bytes):
             git = sha1(b"blob %d\0" % len(content) + content)
             digest = sha256(content).hexdigest()

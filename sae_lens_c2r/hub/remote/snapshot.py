@@ -31,17 +31,7 @@ class Snapshot:
 
 
 def take_snapshot(api: HfApi, target: Target) -> Snapshot:
-    """Look at a branch on the Hub.
-
-    Args:
-        api: The Hub.
-        target: The repository and the branch.
-
-    Returns:
-        What it holds: nothing, if the repository or the branch does not exist.
-
-    Of huggingface_hub come the errors of the network, and of a token that is refused.
-    """
+    """What a branch on the Hub holds: nothing, if it or the repository does not exist."""
     repo_id = target.repo_id
     try:
         info = api.model_info(repo_id, revision=target.revision)

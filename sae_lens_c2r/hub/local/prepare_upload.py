@@ -11,7 +11,7 @@ from sae_lens_c2r.hub.card.pictures import pictures
 from sae_lens_c2r.hub.leaks import is_plain, refuse_places
 from sae_lens_c2r.hub.local.collect import LocalSAE, collect, collect_saes
 from sae_lens_c2r.hub.local.evaluations import known_evaluations
-from sae_lens_c2r.hub.local.prepare import PreparedSAE, prepare
+from sae_lens_c2r.hub.local.prepare_saes import PreparedSAE, prepare_saes
 from sae_lens_c2r.hub.names import check_license, check_repo_id
 from sae_lens_c2r.hub.submission import Submission
 from sae_lens_c2r.releases.model import Release
@@ -19,44 +19,27 @@ from sae_lens_c2r.training.record import RecordedRelease
 
 
 @dataclass(frozen=True)
-class Gathered:
-    """SAEs that are ready, and what a repository is to hold of them.
-
-    Args:
-        saes: The SAEs.
-        content: What a repository is to hold.
-    """
+class PreparedUpload:
+    """SAEs that are ready, and what a repository is to hold of them."""
 
     saes: list[PreparedSAE]
     content: Content
 
 
-def gather(
+def prepare_upload(
     submission: Submission,
     repo_id: str,
     *,
     scratch: Path,
     tell: Callable[[str], None] = lambda _: None,
-) -> Gathered:
-    """Collect, check and redact SAEs, and gather what is known of them.
-
-    Args:
-        submission: The SAEs.
-        repo_id: The repository.
-        scratch: A folder for what is converted.
-        tell: Told of what is done.
-
-    Returns:
-        The SAEs and the content. The model and the text are those that training recorded as
-        the Hub's.
-
-    Raises:
-        UserError: If one of them is not fit to be published.
-    """
+) -> PreparedUpload:
+    """What is published of a submission: SAEs that were checked, and what is known of them."""
     check_repo_id(repo_id)
     collected = _collected(submission, scratch / "converted")
     evaluations = known_evaluations(submission, tell)
-    prepared = prepare(collected, staged=scratch / "staged", evaluations=evaluations, tell=tell)
+    prepared = prepare_saes(
+        collected, staged=scratch / "staged", evaluations=evaluations, tell=tell
+    )
     said = _said_of_release(submission.release, collected)
     hub_id = said.language_model.hub_id if said.language_model else None
     check_license(submission.license or said.license)
@@ -69,7 +52,7 @@ def gather(
         saes={sae.sae_id: sae.facts for sae in prepared},
     )
     files = [file for sae in prepared for file in sae.files]
-    return Gathered(prepared, Content(facts, pictures(facts), files))
+    return PreparedUpload(prepared, Content(facts, pictures(facts), files))
 
 
 def _collected(submission: Submission, converted: Path) -> list[LocalSAE]:

@@ -12,9 +12,9 @@ from safetensors.torch import load_file, save_file
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.evaluation.identity import config_sha256, weights_sha256
-from sae_lens_c2r.hub.local import prepare as prepare_module
+from sae_lens_c2r.hub.local import prepare_saes as prepare_module
 from sae_lens_c2r.hub.local.collect import collect
-from sae_lens_c2r.hub.local.gather import gather
+from sae_lens_c2r.hub.local.prepare_upload import prepare_upload
 from sae_lens_c2r.hub.remote.refusals import explained
 from sae_lens_c2r.hub.submission import Submission
 from sae_lens_c2r.releases.files import find_release, read_release
@@ -29,7 +29,7 @@ from tests.strategies import ARCHITECTURES
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """One SAE of every architecture, in memory, gathered at once."""
+    """One SAE of every architecture, in memory, prepared at once."""
     saes = {}
     for name in ARCHITECTURES:
         saes[name] = make_sae(name)
@@ -38,15 +38,15 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
                 saes[name].topk_threshold.fill_(0.3)
             saes[name].W_dec.mul_(1.7)  # norms that are to be folded
     scratch = tmp_path_factory.mktemp("scratch")
-    return saes, gather(Submission(saes), "me/saes", scratch=scratch), scratch
+    return saes, prepare_upload(Submission(saes), "me/saes", scratch=scratch), scratch
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_every_architecture_is_published_as_it_was_trained(
     trained: Any, architecture: str
 ) -> None:
-    _, gathered, _ = trained
-    sae = next(sae for sae in gathered.saes if sae.sae_id == architecture)
+    _, prepared, _ = trained
+    sae = next(sae for sae in prepared.saes if sae.sae_id == architecture)
     assert sae.facts.trained_as == architecture
     assert (sae.feature_acts.to_dense() > 0).any()
     assert sae.facts.evaluations["weights"].metrics["composition"] > 0
@@ -76,7 +76,7 @@ def test_a_process_without_us_is_asked(tmp_path: Path, monkeypatch: pytest.Monke
     ):
         monkeypatch.setattr(prepare_module, "encode_in_saelens_alone", spoilt(change))
         with pytest.raises(UserError, match=reason):
-            gather(
+            prepare_upload(
                 Submission([tmp_path / "a"]), "me/saes", scratch=tmp_path / f"scratch-{number}"
             )
 
@@ -87,7 +87,7 @@ def test_thresholds_that_let_nothing_fire_are_refused(tmp_path: Path) -> None:
     weights["threshold"] += 1e9
     save_file(weights, folder / "sae_weights.safetensors")
     with pytest.raises(UserError, match="is its threshold right"):
-        gather(Submission([folder]), "me/saes", scratch=tmp_path / "scratch")
+        prepare_upload(Submission([folder]), "me/saes", scratch=tmp_path / "scratch")
 
 
 def test_what_saelens_does_not_load_is_told_in_a_line(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_what_saelens_does_not_load_is_told_in_a_line(tmp_path: Path) -> None:
     weights = load_file(folder / "sae_weights.safetensors")
     save_file({**weights, "other": torch.ones(3)}, folder / "sae_weights.safetensors")
     with pytest.raises(UserError, match="cannot be loaded") as error:
-        gather(Submission([folder]), "me/saes", scratch=tmp_path / "scratch")
+        prepare_upload(Submission([folder]), "me/saes", scratch=tmp_path / "scratch")
     assert "\n" not in str(error.value)
 
 
@@ -128,11 +128,11 @@ def test_a_probe_is_of_the_saes_own_rows(tmp_path: Path) -> None:
     assert not encodes_alike(acts, acts[:, :-1])
 
 
-def gather_one(tmp_path: Path, record: Any = None, **options: Any) -> Any:
+def prepare_one(tmp_path: Path, record: Any = None, **options: Any) -> Any:
     folder = plant_sae(tmp_path / "saes" / "a", d_in=8)
     if record is not None:
         (folder / "training.json").write_text(json.dumps(record))
-    return gather(
+    return prepare_upload(
         Submission([tmp_path / "saes"], **options), "me/saes", scratch=tmp_path / "scratch"
     )
 
@@ -151,7 +151,7 @@ def test_training_is_told_without_this_machine(tmp_path: Path) -> None:
         "git_revision": "abc",
         "host": "my-machine",
     }
-    facts = gather_one(tmp_path, record).content.facts
+    facts = prepare_one(tmp_path, record).content.facts
     assert (facts.description, facts.license) == ("What they are for.", "mit")
     assert facts.base_models == ["google/gemma-2-2b"]
     training = facts.saes["a"].training
@@ -171,7 +171,7 @@ def test_a_secret_in_any_file_stops_everything(tmp_path: Path, secret: str, kind
         ]
     ):
         with pytest.raises(UserError, match=kind) as error:
-            gather_one(tmp_path / str(number), record)
+            prepare_one(tmp_path / str(number), record)
         assert secret not in str(error.value)
 
 
@@ -188,23 +188,25 @@ def test_what_evaluate_measured_is_found(tmp_path: Path) -> None:
     path = tmp_path / "saes" / "evaluation" / "evaluation.json"
     path.parent.mkdir()
     path.write_text(json.dumps(content))
-    gathered = gather(Submission([tmp_path / "saes"]), "me/saes", scratch=tmp_path / "scratch")
-    found = gathered.content.facts.saes["a"].evaluations["weights"].metrics
+    prepared = prepare_upload(
+        Submission([tmp_path / "saes"]), "me/saes", scratch=tmp_path / "scratch"
+    )
+    found = prepared.content.facts.saes["a"].evaluations["weights"].metrics
     assert found["composition"] == 0.125
     content["saes"][0]["evaluations"]["weights"] = {"metrics": {"composition": 0.25}}
     (tmp_path / "saes" / "evaluation.json").write_text(json.dumps(content))
     with pytest.raises(UserError, match="should not disagree"):
-        gather(Submission([tmp_path / "saes"]), "me/saes", scratch=tmp_path / "again")
+        prepare_upload(Submission([tmp_path / "saes"]), "me/saes", scratch=tmp_path / "again")
 
 
 def test_a_release_gives_the_ids(tmp_path: Path) -> None:
     release = read_release(find_release("minilm-layer-3"))
     sae_id = "layer_3/width_24k/ort_k32"
-    gathered = gather_one(tmp_path, {"sae_id": sae_id}, release=release)
-    assert list(gathered.content.facts.saes) == [sae_id]
-    assert gathered.content.facts.license == "apache-2.0"
+    prepared = prepare_one(tmp_path, {"sae_id": sae_id}, release=release)
+    assert list(prepared.content.facts.saes) == [sae_id]
+    assert prepared.content.facts.license == "apache-2.0"
     with pytest.raises(UserError, match="should be one of layer_3/width_24k/batchtopk_k32"):
-        gather_one(tmp_path / "other", {"sae_id": "nothing"}, release=release)
+        prepare_one(tmp_path / "other", {"sae_id": "nothing"}, release=release)
 
 
 def test_an_unknown_error_is_a_sentence() -> None:
@@ -238,9 +240,9 @@ def test_no_place_of_this_machine_is_published(tmp_path: Path, place: str) -> No
     (folder / "cfg.json").write_text(json.dumps(config))
     record = {"device": f"cpu {place}", "versions": {place: "1", "torch": place}}
     (folder / "training.json").write_text(json.dumps(record))
-    gathered = gather(Submission([folder]), "me/saes", scratch=tmp_path / "scratch")
-    [sae] = gathered.saes
-    sent = sae.files[0].content.decode() + gathered.content.facts.to_json()
+    prepared = prepare_upload(Submission([folder]), "me/saes", scratch=tmp_path / "scratch")
+    [sae] = prepared.saes
+    sent = sae.files[0].content.decode() + prepared.content.facts.to_json()
     assert place not in sent.replace("\\\\", "\\")
     assert "NaN" not in sent
     assert '"k": 4' in sent
@@ -252,7 +254,7 @@ def test_no_place_of_this_machine_is_published(tmp_path: Path, place: str) -> No
 def test_a_description_that_names_a_place_is_refused(tmp_path: Path, place: str) -> None:
     record = {"release": {"description": f"Trained from {place} in a night."}}
     with pytest.raises(UserError, match="should name no path of this machine"):
-        gather_one(tmp_path, record)
+        prepare_one(tmp_path, record)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -262,7 +264,9 @@ def test_weights_of_16_bits_are_compared_with_care(tmp_path: Path, dtype: str) -
         sae.topk_threshold.fill_(0.01)
         sae.W_dec.mul_(1.7)
     sae.save_model(tmp_path / "a")
-    [found] = gather(Submission([tmp_path / "a"]), "me/saes", scratch=tmp_path / "scratch").saes
+    [found] = prepare_upload(
+        Submission([tmp_path / "a"]), "me/saes", scratch=tmp_path / "scratch"
+    ).saes
     assert (found.feature_acts.to_dense() > 0).any()
 
 
@@ -287,11 +291,11 @@ def test_files_that_are_not_as_we_write_them_are_told(
     folder = plant_sae(tmp_path / "a", d_in=8)
     (folder / name).write_text(content)
     with pytest.raises(UserError, match=reason) as error:
-        gather(Submission([folder]), "me/saes", scratch=tmp_path / "scratch")
+        prepare_upload(Submission([folder]), "me/saes", scratch=tmp_path / "scratch")
     assert "\n" not in str(error.value)
 
 
 def test_a_threshold_that_was_never_learned_is_refused(tmp_path: Path) -> None:
     training_sae("batchtopk_c2r").save_model(tmp_path / "a")
     with pytest.raises(UserError, match="should have been learned"):
-        gather(Submission([tmp_path / "a"]), "me/saes", scratch=tmp_path / "scratch")
+        prepare_upload(Submission([tmp_path / "a"]), "me/saes", scratch=tmp_path / "scratch")

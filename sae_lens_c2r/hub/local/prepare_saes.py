@@ -54,28 +54,14 @@ class PreparedSAE(StagedSAE):
     feature_acts: Tensor
 
 
-def prepare(
+def prepare_saes(
     saes: Sequence[LocalSAE],
     *,
     staged: Path,
     evaluations: Mapping[Identity, dict[str, EvaluationOfSAE]],
     tell: Callable[[str], None] = lambda _: None,
 ) -> list[PreparedSAE]:
-    """Check SAEs and bring them into the form in which they are published.
-
-    Args:
-        saes: The SAEs.
-        staged: A folder for that form.
-        evaluations: What was measured, as of `known_evaluations`.
-        tell: Told of what is done.
-
-    Returns:
-        The SAEs. Each loads in a process that has SAELens and not this package, and encodes a
-        batch there as its training form does, if it was given in that.
-
-    Raises:
-        UserError: If one is not fit to be published.
-    """
+    """SAEs as they are published: seen to load, and to encode as trained, in SAELens alone."""
     staged_saes = []
     for number, sae in enumerate(saes, start=1):
         tell(f"Checking {sae.sae_id}, {number} of {len(saes)}.")
