@@ -30,7 +30,7 @@ def unchecked_types(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def forked() -> Iterator[None]:
     """Have our own code start processes of the fork server, where it starts Python."""
     with pytest.MonkeyPatch.context() as patch:

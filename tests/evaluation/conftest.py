@@ -3,6 +3,6 @@
 import pytest
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def forked_here(forked: None) -> None:
     """Every process of an evaluation is forked."""

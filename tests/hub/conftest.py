@@ -14,7 +14,7 @@ from tests.hub.server import TOKEN, LoopbackHub, serving
 REPO = "me/saes"
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def forked_here(forked: None) -> None:
     """Every process that has SAELens alone is forked."""
 
