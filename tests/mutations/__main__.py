@@ -1,6 +1,6 @@
 """Would the tests notice? `python -m tests.mutations [WORDS]` plants faults and runs tests.
 
-Every fault is put into a copy of the repository by itself, or those whose names hold the words
+Every fault is put into a copy of the repository by itself, or those whose file and name, `hub/leaks.py: secrets published`, hold the words
 given. A fault that no test catches is a law that nobody checks: the command then fails. The
 processes are forked from this one, which imports what the package needs once.
 """
@@ -136,7 +136,7 @@ def run_all(runs: list[Run]) -> dict[int, tuple[Run, float]]:
 def main() -> None:
     """Plant the faults, and print the table."""
     words = " ".join(sys.argv[1:])
-    chosen = [fault for fault in FAULTS if words in fault.name]
+    chosen = [fault for fault in FAULTS if words in f"{fault.file}: {fault.name}"]
     needed = sorted({test for fault in chosen for test in tests_of(fault)})
     with TemporaryDirectory() as scratch:
         sound = [
