@@ -1,8 +1,9 @@
 """Would the tests notice? `python -m tests.mutations [WORDS]` plants faults and runs tests.
 
-Every fault is put into a copy of the repository by itself, or those whose file and name, `hub/leaks.py: secrets published`, hold the words
-given. A fault that no test catches is a law that nobody checks: the command then fails. The
-processes are forked from this one, which imports what the package needs once.
+Every fault is put into a copy of the repository by itself; with words, those whose file and
+name have them, as in `hub/leaks.py: secrets published`. A fault that no test catches is a law
+that nobody checks: the command then fails. The processes are forked from this one, which
+imports what the package needs once.
 """
 
 import gc
