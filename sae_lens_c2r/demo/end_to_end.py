@@ -28,7 +28,6 @@ from sae_lens_c2r.inspection.measures import inspect_sae
 from sae_lens_c2r.inspection.reader import TextReader
 from sae_lens_c2r.offline import corpus
 from sae_lens_c2r.offline.minilm import CONTEXT_SIZE, model_folder
-from sae_lens_c2r.releases.model import ReleaseError
 from sae_lens_c2r.saes.probe import contributions, encodes_alike, trained_contributions
 from sae_lens_c2r.saes.saelens_alone import encode_in_saelens_alone
 from sae_lens_c2r.training.plan import make_plan
@@ -108,7 +107,7 @@ def _train(options: DemoOptions, rows: Dataset, folder: Path) -> dict[str, Histo
     watch = partial(record, histories)
     try:
         train(plan, folder, checkpoint_minutes=0, dataset=rows, watch=watch)
-    except ReleaseError as error:
+    except UserError as error:
         # The file that has the traceback goes with the folder.
         raise error.__cause__ or error from None
     return histories
