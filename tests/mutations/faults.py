@@ -528,9 +528,9 @@ FAULTS = [
         "if False:",
     ),
     Fault(
-        "verified from a cache of this machine",
+        "another commit verified than was made",
         "hub/verify.py",
-        'environment = {"HF_HOME": home,',
-        "environment = {",
+        '{"commit": commit}',
+        "{}",
     ),
 ]
