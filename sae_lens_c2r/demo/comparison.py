@@ -36,7 +36,7 @@ _NOTE = (
 
 
 @dataclass(frozen=True)
-class Measured:
+class ComparedSAE:
     """What was measured of one SAE: its weights, its activations on text, its training."""
 
     inspection: Inspection
@@ -63,7 +63,7 @@ class Measured:
         return [format(metrics[name], shown) for name, (_, shown) in _COLUMNS.items()]
 
 
-def results(measured: Mapping[str, Measured], options: DemoOptions) -> dict[str, Any]:
+def results(measured: Mapping[str, ComparedSAE], options: DemoOptions) -> dict[str, Any]:
     """What `results.json` holds."""
     return {
         "settings": {**asdict(options), "out": str(options.out)},
@@ -72,7 +72,7 @@ def results(measured: Mapping[str, Measured], options: DemoOptions) -> dict[str,
     }
 
 
-def comparison_table(measured: Mapping[str, Measured]) -> Table:
+def comparison_table(measured: Mapping[str, ComparedSAE]) -> Table:
     """The table for `rich` to print."""
     rows = [[name, *each.cells()] for name, each in measured.items()]
     title = "Measured on held-out text"
@@ -82,7 +82,7 @@ def comparison_table(measured: Mapping[str, Measured]) -> Table:
 
 
 def comparison_html(
-    measured: Mapping[str, Measured], pairs: list[PairWithCounterparts], options: DemoOptions
+    measured: Mapping[str, ComparedSAE], pairs: list[PairWithCounterparts], options: DemoOptions
 ) -> str:
     """Render the report. It loads nothing from anywhere."""
     versions = ", ".join(f"{name} {number}" for name, number in _versions().items())
@@ -102,7 +102,7 @@ def comparison_html(
     )
 
 
-def _note(measured: Mapping[str, Measured]) -> str:
+def _note(measured: Mapping[str, ComparedSAE]) -> str:
     return _NOTE.format(next(iter(measured.values())).inspection.chance_composition)
 
 

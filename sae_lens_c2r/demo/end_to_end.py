@@ -16,7 +16,7 @@ from transformers import AutoTokenizer
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.stopping import stop_requests
 from sae_lens_c2r._support.writing import write_json, write_text
-from sae_lens_c2r.demo.comparison import Measured, comparison_html, comparison_table, results
+from sae_lens_c2r.demo.comparison import ComparedSAE, comparison_html, comparison_table, results
 from sae_lens_c2r.demo.counterparts import with_counterparts
 from sae_lens_c2r.demo.curves import History, record
 from sae_lens_c2r.demo.options import PLAIN, REGULARIZED, DemoOptions
@@ -37,7 +37,7 @@ HELD_OUT_SHARE = 0.1
 _COMPARED_TOKENS = 64
 
 
-def run_demo(options: DemoOptions, console: Console) -> dict[str, Measured]:
+def run_demo(options: DemoOptions, console: Console) -> dict[str, ComparedSAE]:
     """Train both SAEs, save, reload and measure them, and write the report."""
     model = str(model_folder())
     # Everything is written beside `out` first: it never holds half a result.
@@ -57,7 +57,7 @@ def run_demo(options: DemoOptions, console: Console) -> dict[str, Measured]:
 
 def _run(
     options: DemoOptions, model: str, folder: Path, console: Console
-) -> dict[str, Measured]:
+) -> dict[str, ComparedSAE]:
     """Do all of it in a folder."""
     tokenizer = AutoTokenizer.from_pretrained(model)
     rows, held_out_rows = _rows(tokenizer, options.seed, console)
@@ -76,7 +76,7 @@ def _run(
         )
     console.print("Measuring on the held-out text ...")
     measured = {
-        name: Measured(inspect_sae(sae, name), reconstruct(sae, text), histories[name])
+        name: ComparedSAE(inspect_sae(sae, name), reconstruct(sae, text), histories[name])
         for name, sae in saes.items()
     }
     times_fired = measured[PLAIN].held_out.times_fired

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from sae_lens_c2r.demo.comparison import (
     HEADINGS,
-    Measured,
+    ComparedSAE,
     comparison_html,
     comparison_table,
     results,
@@ -26,14 +26,14 @@ from tests.architectures.training import make_sae
 from tests.inspection.planted import inspection
 
 
-def measured(name: str, **changes: object) -> Measured:
+def measured(name: str, **changes: object) -> ComparedSAE:
     numbers = {"composition": 0.4321, "chance_composition": 0.1862, "pairs": [14, 1382]}
     found = Inspection(**{**vars(inspection(name)), **numbers, **changes})  # type: ignore[arg-type]
     times_fired = torch.tensor([0] * 7 + [160] * 9 + [158])
     history = History(
         make_sae("topk_c2r"), [0, 10], [0.1, 0.8], [0.2, 0.4], seconds=2.0, tokens=6913
     )
-    return Measured(found, Reconstruction(50, 0.8123, times_fired), history)
+    return ComparedSAE(found, Reconstruction(50, 0.8123, times_fired), history)
 
 
 BOTH = {PLAIN: measured(PLAIN), REGULARIZED: measured(REGULARIZED, composition=0.225)}
@@ -92,7 +92,13 @@ def test_the_table_fits_a_terminal_of_80_columns() -> None:
     shown = printed()
     assert "…" not in shown
     assert all(len(line) <= 80 for line in shown.splitlines())
-    for cell in ("Measured on held-out text", "batchtopk_c2r", "explained", "> 0.9", "3,456"):
+    for cell in (
+        "Measured on held-out text",
+        "batchtopk_c2r",
+        "explained",
+        "> 0.9",
+        "3,456",
+    ):
         assert cell in shown
     rows = [line.split() for line in shown.splitlines() if line.strip().startswith("batchtopk")]
     assert [row[3] for row in rows] == ["0.432", "0.225"]
