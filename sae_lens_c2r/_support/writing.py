@@ -25,9 +25,17 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file as a whole, or not at all."""
+    path = path.resolve()  # what a link leads to is meant, and stays linked to
+    if path.exists() and not path.is_file():  # a device or a pipe is not to be replaced
+        path.write_bytes(content)
+        return
     part = path.with_name(f".{path.name}.part")
-    part.write_bytes(content)
-    os.replace(part, path)
+    try:
+        part.write_bytes(content)
+        os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def write_folder(final: Path, fill: Callable[[Path], None], *, beside: Path) -> None:

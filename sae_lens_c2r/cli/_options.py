@@ -9,7 +9,7 @@ DeviceOption = Annotated[
     str | None, typer.Option(help="Torch device.", show_default="cuda if there is one")
 ]
 OverwriteOption = Annotated[
-    bool, typer.Option("--overwrite", help="Replace the files of an earlier run in --out.")
+    bool, typer.Option("--overwrite", help="Replace what an earlier run has written.")
 ]
 ModelOption = Annotated[
     str | None,

@@ -120,6 +120,8 @@ def _check_saved(
     requests = [({"folder": str(folder / name)}, inputs) for name in saes]
     for name, alone in zip(saes, encode_in_saelens_alone(requests), strict=True):
         expected = trained_contributions(histories[name].sae, inputs)
+        if not expected.isfinite().all():
+            raise UserError(f"{name} has activations that are not finite numbers.")
         if not encodes_alike(contributions(alone.feature_acts, saes[name]), expected):
             raise UserError(
                 f"{name}, as it was saved, does not encode as the trained one does."

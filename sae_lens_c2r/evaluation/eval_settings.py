@@ -38,9 +38,11 @@ def parse_settings(changes: Sequence[str]) -> dict[str, dict[str, Any]]:
     for key, value in parse_changes(changes, example=_EXAMPLE).items():
         evaluation, _, name = key.partition(".")
         if not (evaluation and name):
-            raise UserError(f"`--set` should be like {_EXAMPLE}. Found `{key}=`.")
+            raise UserError(f"`--set` should be like {_EXAMPLE}. Found `{key}={value}`.")
         if evaluation not in (*EVALUATIONS, SAE_LENS):
-            raise UserError(f"`--set {key}` should name an evaluation. Found {evaluation}.")
+            raise UserError(
+                f"`--set {key}={value}` should name an evaluation. Found {evaluation}."
+            )
         parsed.setdefault(evaluation, {})[name] = value
     return parsed
 

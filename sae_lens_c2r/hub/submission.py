@@ -36,6 +36,10 @@ class Submission:
     def __post_init__(self) -> None:
         if not self.saes:
             raise UserError("`saes` should be folders, or SAEs by their ids. Found none.")
+        in_memory = isinstance(self.saes, Mapping)
+        folders = [] if in_memory or isinstance(self.saes, str | Path) else self.saes
+        if not in_memory and not (folders and all(isinstance(each, Path) for each in folders)):
+            raise UserError(f"`saes` should be a list of `Path`. Found {self.saes!r}.")
         check_license(self.license)
 
     @classmethod

@@ -1,5 +1,6 @@
 """Training of a plan by SAELens's runners, one folder for every SAE."""
 
+import json
 import time
 import traceback
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from sae_lens import TrainingSAE
 from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r._support.locking import locked
 from sae_lens_c2r._support.stopping import StopRequest, stop_requests
-from sae_lens_c2r._support.writing import write_folder, write_json
+from sae_lens_c2r._support.writing import write_folder
 from sae_lens_c2r.releases.model import LanguageModel
 from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
 from sae_lens_c2r.training.finished import check_places, is_finished, unfinished
@@ -209,6 +210,8 @@ class _Training:
     def _save(self, sae: TrainingSAE[Any], record: TrainingRecord, folder: Path) -> None:
         def fill(partial: Path) -> None:
             sae.save_inference_model(partial)
-            write_json(partial / RECORD, record.model_dump(mode="json"))
+            # Not by `write_json`: settings may be infinite.
+            text = json.dumps(record.model_dump(), indent=1)
+            (partial / RECORD).write_text(f"{text}\n", encoding="utf-8")
 
         write_folder(folder, fill, beside=self.out / WORK)

@@ -121,6 +121,23 @@ def test_what_cannot_be_written_replaces_nothing(tmp_path: Path) -> None:
     assert is_answered(tmp_path, about().asked)
 
 
+def test_what_ends_amid_a_replacement_is_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is said of a result that is not the one that it was said of."""
+    write_result(tmp_path, about(), CORE)
+
+    def fail(path: Path, content: dict) -> None:
+        if path.name == "about.json":
+            raise OSError("The disk is full.")
+        write_json(path, content)
+
+    monkeypatch.setattr("sae_lens_c2r.evaluation.results.write_json", fail)
+    with pytest.raises(OSError, match="full"):
+        write_result(tmp_path, about(weights_sha256="9" * 64), CORE)
+    assert not is_answered(tmp_path, about().asked)
+
+
 def test_everything_is_gathered_that_is_whole(tmp_path: Path) -> None:
     write_result(tmp_path / "a" / "core", about(), CORE)
     write_result(

@@ -205,6 +205,22 @@ def test_a_secret_stops_everything(folder: Path, secret: str, kind: str) -> None
         check_files(local(folder))
 
 
+@pytest.mark.parametrize(
+    ("spelled", "kind"),
+    [
+        ('"\\u0068f_a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1"', "a Hugging Face token"),
+        ('"https:\\/\\/me:secretpw@host\\/x"', "a password in an address"),
+    ],
+)
+def test_a_secret_is_found_however_json_spells_it(
+    folder: Path, spelled: str, kind: str
+) -> None:
+    path = folder / "cfg.json"
+    path.write_text(path.read_text().replace("{", f'{{"note": {spelled}, ', 1))
+    with pytest.raises(UserError, match=f"what looks like {kind}"):
+        check_files(LocalSAE("a", folder))
+
+
 def test_a_header_with_words_is_refused(folder: Path) -> None:
     weights = load_file(folder / "sae_weights.safetensors")
     save_file(weights, folder / "sae_weights.safetensors", metadata={"host": "laptop"})

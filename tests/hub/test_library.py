@@ -96,6 +96,9 @@ def test_a_submission_is_one_value(tmp_path: Path) -> None:
         Submission([tmp_path], license="other")
     with pytest.raises(UserError, match="`saes` should be folders"):
         Submission({})
+    for wrong in ("saes", tmp_path, [str(tmp_path)], [tmp_path, "b"]):
+        with pytest.raises(UserError, match="`saes` should be a list of `Path`"):
+            Submission(wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

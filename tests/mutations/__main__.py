@@ -44,7 +44,9 @@ TESTS = {
     "training": ("tests/training/test_plan.py", "tests/training/test_train.py"),
     "training/stream.py": ("tests/training/test_stream.py",),
     "training/long_run.py": ("tests/training/test_long_run.py",),
-    "training/checkpoint.py": ("tests/training/test_killing.py",),
+    "training/checkpoint.py": (
+        *("tests/training/test_checkpoint.py", "tests/training/test_killing.py"),
+    ),
     "training/train.py": ("tests/training/test_killing.py",),
     "evaluation": (
         *("tests/evaluation/test_results.py", "tests/evaluation/test_processes.py"),

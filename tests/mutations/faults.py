@@ -300,7 +300,7 @@ FAULTS = [
         "the seed of the data ignored",
         "training/runners.py",
         "    torch.manual_seed(config.seed)",
-        "    str(config.seed)",
+        "    torch.manual_seed(0)",
     ),
     Fault(
         "a place of this machine in the config",
@@ -402,10 +402,10 @@ FAULTS = [
         "str(lock)",
     ),
     Fault(
-        "workers outlive what started them",
+        "an SAE evaluated that has changed since",
         "evaluation/worker.py",
-        "os.killpg(os.getpgrp(), signal.SIGKILL)",
-        "None",
+        "if loaded != (asked.weights_sha256, asked.config_sha256):",
+        "if False:",
     ),
     Fault(
         "a failure of SAEBench's core not told",

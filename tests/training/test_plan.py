@@ -89,6 +89,10 @@ def test_the_buffer_s_size_is_the_largest_that_sae_lens_mixes(
     [
         ({"sae": {"d_in": 8, "d_sae": 8, "kk": 2}}, "`sae.kk` should be a field of SAELens's"),
         ({"sae": {"d_in": 8, "d_sae": 8, "device": "cuda"}}, "`sae.device` should be a field"),
+        (
+            {"grids": [{"id": "x", "sae": {"architecture": "topk", "k": 2000}}]},
+            "`sae.k` should be above 0 and at most `d_sae`. Found 2000",
+        ),
         ({"runner": {"batchsize": 100}}, "`runner.batchsize` should be a field of SAELens's"),
         ({"runner": {"output_path": "x"}}, "`runner.output_path` should be a field"),
         ({"runner": {"n_checkpoints": 3}}, "`runner.n_checkpoints` should be a field"),

@@ -45,11 +45,20 @@ def test_known_features_are_trained_on_and_what_is_finished_is_left(tmp_path: Pa
     assert record["samples_per_second"] > 0
 
 
+def test_settings_may_be_infinite(tmp_path: Path) -> None:
+    release = write(tmp_path, grids=[{"id": "x", "sae": {"architecture": "batchtopk"}}])
+    command = [release, "--out", tmp_path / "saes", "--set", "sae.topk_threshold_lr=.inf"]
+    for _ in range(2):  # the second time it is there already
+        assert run(*command) == 0
+    record = json.loads((tmp_path / "saes" / "x" / "training.json").read_text())
+    assert record["settings"]["saes"]["x"]["topk_threshold_lr"] == float("inf")
+
+
 def test_a_language_model_feeds_all_its_saes_at_once(tmp_path: Path) -> None:
     small = ["language_model.training_tokens=4096", "runner.lr_decay_steps=1", "sae.d_sae=512"]
     small += ["runner.train_batch_size_tokens=1024", "runner.n_batches_in_buffer=8"]
     changes = [argument for change in small for argument in ("--set", change)]
-    first, second = tmp_path / "first", tmp_path / "second"
+    first, second, third = (tmp_path / name for name in ("first", "second", "third"))
     assert run("minilm-layer-3", "--out", first, *changes) == 0
     folders = sorted((first / "layer_3" / "width_512").iterdir())
     assert len(folders) == 4
@@ -61,6 +70,10 @@ def test_a_language_model_feeds_all_its_saes_at_once(tmp_path: Path) -> None:
     assert run("minilm-layer-3", "--out", second, *changes, "--only", only) == 0
     weights = [SAE.load_from_disk(out / only).W_dec for out in (first, second)]
     assert torch.equal(*weights), "an SAE depends on those that are trained beside it"
+    order = ("--set", "runner.seed=1")
+    assert run("minilm-layer-3", "--out", third, *changes, *order, "--only", only) == 0
+    other = SAE.load_from_disk(third / only).W_dec
+    assert not torch.equal(weights[0], other), "the order of the data is not the release's"
 
 
 def test_what_lies_in_the_way_is_named_before_training(

@@ -1,0 +1,59 @@
+"""Files that are there whole or not at all."""
+
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from sae_lens_c2r._support.writing import write_json, write_text
+
+
+def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    write_text(path, "one")
+    write_text(path, "zwei ü")
+    assert path.read_text(encoding="utf-8") == "zwei ü"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_fails_leaves_what_was_there_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.txt"
+    write_text(path, "one")
+
+    def fail(*_: object) -> None:
+        raise OSError("The disk is full.")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="full"):
+        write_text(path, "two")
+    assert path.read_text() == "one"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_numbers_that_json_has_not_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        write_json(tmp_path / "a.json", {"x": float("nan")})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "target").write_text("one")
+    (tmp_path / "link").symlink_to("target")
+    write_text(tmp_path / "link", "two")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_text() == "two"
+
+
+def test_a_pipe_is_written_to(tmp_path: Path) -> None:
+    path, read = tmp_path / "pipe", []
+    os.mkfifo(path)
+    reader = threading.Thread(target=lambda: read.append(path.read_text()))
+    reader.start()
+    write_text(path, "through")
+    reader.join()
+    assert read == ["through"]
+    assert stat.S_ISFIFO(path.stat().st_mode)
