@@ -8,8 +8,8 @@ IN_TWO := -n 2 --dist worksteal
 OLDEST := sae-lens==6.54.8 jaxtyping==0.3.0 jinja2==3.1.0 matplotlib==3.8.0 rich==13.7.0 \
   typer==0.16.0 wrapt==1.15.0
 
-.PHONY: demo test test-all test-thorough test-oldest mutations kill-table study sae-bench \
-  cards clean
+.PHONY: demo test test-all test-exhaustive test-thorough test-oldest mutations kill-table \
+  study sae-bench cards clean
 
 demo: $(VENV)/installed ## BatchTopK with and without C2R on a real transformer, offline
 	$(BIN)/sae-lens-c2r demo --overwrite
@@ -22,14 +22,17 @@ test: $(VENV)/sae-bench ## Lint, check types, run the tests
 
 test-all: $(VENV)/sae-bench ## Everything that can be tested, in hours, and how long it took
 	rm -f $(VENV)/test-all.txt
-	for part in test test-thorough mutations kill-table study test-oldest; do \
+	for part in test test-exhaustive test-thorough mutations kill-table study test-oldest; do \
 	  begun=$$(date +%s); $(MAKE) $$part || exit; \
 	  echo "$$part: $$(( $$(date +%s) - begun )) s" >> $(VENV)/test-all.txt; \
 	done
 	date +%F; cat $(VENV)/test-all.txt
 
-test-thorough: $(VENV)/sae-bench ## All tests, of more examples, and in processes of their own
-	FRESH_PROCESSES=1 HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest $(IN_TWO)
+test-exhaustive: $(VENV)/sae-bench ## The tests that `make test` has a smaller sibling of
+	$(BIN)/python -m pytest $(IN_TWO) -m exhaustive
+
+test-thorough: $(VENV)/sae-bench ## The properties, of ten times as many examples
+	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest $(IN_TWO) -m hypothesis
 
 test-oldest: .constraints-oldest.txt ## The tests with the oldest versions that are supported
 	$(MAKE) VENV=.venv-oldest CONSTRAINTS=.constraints-oldest.txt .venv-oldest/installed

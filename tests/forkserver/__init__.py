@@ -5,7 +5,7 @@ processes. `run` and `start` are what `subprocess` would be with `python` as its
 `call` runs a function. Where our own code starts Python by `sys.executable`, the fixture
 `forked` has it start `python()`, which does the same.
 
-With `FRESH_PROCESSES=1`, as in `make test-all`, `run` and `python` are those of an interpreter
+With `FRESH_PROCESSES=1` in the environment `run` and `python` are those of an interpreter
 that has imported nothing. Tests of what happens at an import name `FRESH` themselves.
 """
 
