@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sae_lens_c2r.cli import main
 from tests import forkserver
 from tests.hub.server import TOKEN, serving
 
@@ -29,6 +30,19 @@ def test_python_lines_run_one_after_the_other(tmp_path: Path, samples: str) -> N
     assert blocks
     process = forkserver.run("-c", "\n".join(blocks), cwd=tmp_path)
     assert process.returncode == 0, process.stderr
+
+
+def test_a_dry_run_prints_what_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = README.read_text(encoding="utf-8")
+    [block] = re.findall(r"```text\n(.*?)```", text, re.DOTALL)
+    monkeypatch.setenv("COLUMNS", "110")
+    with pytest.raises(SystemExit):
+        main(["train", "gemma-2-2b-layer-12", "--dry-run", "--device", "cpu"])
+    shown = {" ".join(line.split()) for line in capsys.readouterr().out.splitlines()}
+    lines = {" ".join(line.split()) for line in block.splitlines()} - {"..."}
+    assert lines <= shown
 
 
 COMMANDS = {
