@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.evaluation import worker
 from sae_lens_c2r.evaluation.evaluate import evaluate
 from sae_lens_c2r.evaluation.options import Options
 from sae_lens_c2r.evaluation.processes import Processes
@@ -180,3 +181,23 @@ def test_a_task_survives_the_way_to_its_process(tmp_path: Path) -> None:
         task = Task(about(settings={"sizes": [1, 2]}), source, tmp_path / "core")
         task.write(tmp_path / "task.json")
         assert Task.read(tmp_path / "task.json") == task
+
+
+def test_an_sae_that_has_changed_since_is_not_evaluated(
+    tmp_path: Path, run: Evaluate, requests: list[Task], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = plant_sae(tmp_path / "a", d_in=8)
+    assert not run(folder)
+    [task] = requests
+    task.write(tmp_path / "task.json")
+    evaluated: list[Task] = []
+    monkeypatch.setattr(
+        "sae_lens_c2r.evaluation.sae_lens_run.run_sae_lens",
+        lambda task, _sae, _result: evaluated.append(task),
+    )
+    worker._run(tmp_path / "task.json")
+    assert evaluated == [task]
+    plant_sae(folder, d_in=8, seed=1)
+    with pytest.raises(UserError, match="has changed since the evaluation was planned"):
+        worker._run(tmp_path / "task.json")
+    assert evaluated == [task]
