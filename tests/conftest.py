@@ -6,6 +6,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["WANDB_MODE"] = "disabled"
 os.environ["OMP_NUM_THREADS"] = "1"  # two test processes on two cores; children inherit it
 
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -15,6 +16,9 @@ import torch
 from hypothesis import HealthCheck, settings
 
 from tests import forkserver
+
+# A shell lets what it starts in the background ignore Ctrl+C, and that is inherited.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes depends on what else the machine does.
 untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -46,6 +46,7 @@ def _work(
         "gloo", store=store, rank=rank, world_size=n, timeout=timedelta(seconds=LIMIT)
     )
     torch.save(work(rank, *arguments), folder / f"{rank}.pt")
+    dist.barrier()  # one that leaves closes connections that others may still be making
     dist.destroy_process_group()
 
 
