@@ -7,12 +7,8 @@ from sae_lens_c2r.analysis.ground_truth import (
     latents_per_feature,
     partial_absorption_rates,
 )
-from sae_lens_c2r.analysis.similarity import (
-    chance_composition,
-    composition,
-    count_pairs,
-    max_cosines,
-)
+from sae_lens_c2r.analysis.similarity import composition, count_pairs, max_cosines
+from sae_lens_c2r.penalties.chance import chance_composition
 
 __all__ = [
     "AbsorptionPairs",
