@@ -96,8 +96,7 @@ class C2RMixin(PenalizedMixin):
         threshold = gate_threshold(cfg.c2r_gate, self.W_dec, cfg.c2r_chunk_size)
         with full_precision(self.W_dec):
             norms = self._norms_in_units_of_unit_rows(feature_acts)
-            penalized = cfg.c2r_pairs == "nearest" and threshold is not None
-            cosines = pair_cosines(self.W_dec if penalized else self.W_dec.detach(), neighbors)
+            cosines = self._cosines(neighbors)
             if cfg.c2r_pairs == "nearest":
                 penalty = penalty_of_neighbors(
                     norms, cosines, neighbors, cfg.c2r_exponent, threshold
@@ -113,6 +112,10 @@ class C2RMixin(PenalizedMixin):
                     self.process_group,
                 )
         return Measured(penalty, self._c2r_scale(step_input.sae_in), cosines)
+
+    def _cosines(self, neighbors: Tensor) -> Tensor:
+        penalized = self.cfg.c2r_pairs == "nearest" and self.cfg.c2r_gate != "none"
+        return pair_cosines(self.W_dec if penalized else self.W_dec.detach(), neighbors)
 
     def _norms_in_units_of_unit_rows(self, feature_acts: Tensor) -> Tensor:
         dtype = at_least_float32(feature_acts, self.W_dec)
