@@ -24,7 +24,12 @@ def read(results: Path) -> list[Result]:
 
 
 def execute_all(
-    runs: Sequence[Run], execute: Callable[[Run], Result], results: Path, *, processes: int
+    runs: Sequence[Run],
+    execute: Callable[[Run], Result],
+    results: Path,
+    *,
+    processes: int,
+    what: str = "Training SAEs",
 ) -> None:
     """Execute the runs in parallel, each by one thread, and write what each returns."""
     results.parent.mkdir(parents=True, exist_ok=True)
@@ -40,7 +45,7 @@ def execute_all(
         Progress(*columns) as progress,
         results.open("a") as file,
     ):
-        task = progress.add_task("Training SAEs", total=len(runs))
+        task = progress.add_task(what, total=len(runs))
         for future in as_completed([pool.submit(execute, run) for run in runs]):
             file.write(json.dumps(future.result()) + "\n")
             file.flush()

@@ -30,7 +30,7 @@ def penalty(
 ) -> Tensor:
     """Eq. (16), term by term."""
     pairs = list(enumerate(neighbors))
-    return sum_over_pairs(feature_acts, W_dec, pairs, exponent, gated=True) / len(neighbors)
+    return sum_over_pairs(feature_acts, W_dec, pairs, exponent) / len(neighbors)
 
 
 def sum_over_pairs(
@@ -39,7 +39,7 @@ def sum_over_pairs(
     pairs: list[tuple[int, int]],
     exponent: float,
     *,
-    gated: bool,
+    threshold: float | None = 0.0,
 ) -> Tensor:
     """Both latents' norms of every pair, gated or not; a latent with itself is no pair."""
     total = feature_acts.new_zeros(())
@@ -47,7 +47,8 @@ def sum_over_pairs(
         norms = _norm(feature_acts[:, i]) + _norm(feature_acts[:, j])
         if i == j or norms == 0:
             continue
-        rho = torch.clamp(cosine(W_dec[i], W_dec[j]), min=0) if gated else 1.0
+        excess = cosine(W_dec[i], W_dec[j]) - (threshold or 0.0)
+        rho = torch.clamp(excess, min=0) if threshold is not None else 1.0
         total = total + rho * rho * norms**exponent
     return total
 

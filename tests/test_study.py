@@ -5,15 +5,15 @@ import math
 import pytest
 from scipy import stats
 
+from benchmarks.page import fill
 from benchmarks.parallel import read
+from benchmarks.statistics import Interval
 from benchmarks.study import world
 from benchmarks.study.__main__ import FIGURES, PAGE, RESULTS
 from benchmarks.study.claims import COMPARISONS
 from benchmarks.study.judgement import Comparison
-from benchmarks.study.page import fill
 from benchmarks.study.report import claims_table, tables
 from benchmarks.study.runs import METHODS, SEEDS, STEPS, execute, key, runs_of
-from benchmarks.study.statistics import Interval
 from benchmarks.study.world import CHILDREN, REGIMES, World
 
 REGIME = next(iter(REGIMES.values()))

@@ -5,8 +5,8 @@ from argparse import ArgumentParser
 from dataclasses import asdict
 from pathlib import Path
 
+from benchmarks.page import fill
 from benchmarks.parallel import execute_all, read
-from benchmarks.study.page import fill
 from benchmarks.study.report import over_frequency, over_lambda, tables, trade_offs
 from benchmarks.study.runs import SEEDS, STEPS, execute, key, runs_of
 from benchmarks.study.world import REGIMES

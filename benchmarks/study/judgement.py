@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.study.statistics import Interval, Result
+from benchmarks.statistics import Interval, Result
 
 EQUAL = 0.01  # of explained variance: what is lost below it counts as preserved
 

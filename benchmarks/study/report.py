@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from benchmarks.statistics import Interval, Result
 from benchmarks.study.claims import COMPARISONS, UNTESTED
 from benchmarks.study.runs import LAMBDAS, METHODS
-from benchmarks.study.statistics import Interval, Result
 from benchmarks.study.world import REGIMES, Regime
 
 METRICS = {

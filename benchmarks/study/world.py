@@ -8,7 +8,6 @@ import torch
 from sae_lens import SAE
 from sae_lens.synthetic import (
     HierarchyConfig,
-    HierarchyNode,
     SyntheticActivationIterator,
     SyntheticModel,
     SyntheticModelConfig,
@@ -20,13 +19,12 @@ from torch import Tensor
 
 from sae_lens_c2r.analysis import (
     absorption_pairs,
-    absorption_rates,
     chance_composition,
     composition,
     latents_of_features,
     latents_per_feature,
-    partial_absorption_rates,
 )
+from sae_lens_c2r.analysis.hierarchy import AbsorptionSums, hierarchy_edges
 
 CHILDREN = 3
 EVALUATION_SAMPLES, BATCH = 32_768, 4096
@@ -92,7 +90,7 @@ class World:
             )
         )
         assert self.model.hierarchy is not None
-        self.edges = [edge for root in self.model.hierarchy.roots for edge in _edges(root)]
+        self.edges = hierarchy_edges(self.model.hierarchy.roots)
 
     def samples(self, batch_size: int) -> SyntheticActivationIterator:
         """Fresh samples for ever."""
@@ -112,8 +110,9 @@ class World:
         acts = sae.encode(features(feature_acts))
         latents, _ = latents_of_features(sae.W_dec, features.feature_vectors)
         own = acts[:, latents].clamp(min=0)
-        full = absorption_rates(own, feature_acts, self.edges)
-        partial = partial_absorption_rates(own, feature_acts, self.edges)
+        absorption = AbsorptionSums(self.edges)
+        absorption.add(own, feature_acts)
+        full, partial = absorption.full(), absorption.partial()
         frequencies, rates = self._absorption_of_parents(feature_acts, full)
         split = latents_per_feature(sae.W_dec, features.feature_vectors)
         pairs = absorption_pairs(sae.W_dec, acts.split(BATCH))
@@ -161,12 +160,3 @@ def _correlation(of: Callable[..., Any], frequencies: Tensor, rates: Tensor) -> 
     if known.sum() < 3 or rates[known].unique().numel() < 2:
         return float("nan")  # it is of nothing that varies
     return float(of(frequencies[known].numpy(), rates[known].numpy()).statistic)
-
-
-def _edges(node: HierarchyNode) -> list[tuple[int, int]]:
-    edges = []
-    for child in node.children:
-        if node.feature_index is not None and child.feature_index is not None:
-            edges.append((node.feature_index, child.feature_index))
-        edges += _edges(child)
-    return edges

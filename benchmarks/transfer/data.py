@@ -16,7 +16,8 @@ from sae_lens.synthetic import (
 from torch import Tensor
 
 from benchmarks.transfer.rules import Setting
-from sae_lens_c2r.analysis import absorption_rates, latents_of_features
+from sae_lens_c2r.analysis import latents_of_features
+from sae_lens_c2r.analysis.hierarchy import AbsorptionSums
 
 N_CHILDREN, P_CHILD = 3, 0.25
 ACTIVE_PARENTS = 1.92  # of a sample, in mean
@@ -77,10 +78,11 @@ class Hierarchy:
         latents, cosines = latents_of_features(sae.W_dec, self.features.feature_vectors)
         inputs = self.inputs(feature_acts)
         latent_acts = sae.encode(inputs)
-        rates = absorption_rates(latent_acts[:, latents], feature_acts, self.edges)
+        absorption = AbsorptionSums(self.edges)
+        absorption.add(latent_acts[:, latents], feature_acts)
         return {
             "explained_variance": explained_variance(inputs, sae.decode(latent_acts)),
-            "absorption": rates.mean().item(),
+            "absorption": absorption.full().mean().item(),
             "mean_max_cosine_with_features": cosines.mean().item(),
         }
 

@@ -1,28 +1,17 @@
 """What can be measured of any SAE."""
 
 from sae_lens_c2r.analysis.absorption import AbsorptionPairs, absorption_pairs
-from sae_lens_c2r.analysis.ground_truth import (
-    absorption_rates,
-    latents_of_features,
-    latents_per_feature,
-    partial_absorption_rates,
-)
-from sae_lens_c2r.analysis.similarity import (
-    chance_composition,
-    composition,
-    count_pairs,
-    max_cosines,
-)
+from sae_lens_c2r.analysis.ground_truth import latents_of_features, latents_per_feature
+from sae_lens_c2r.analysis.similarity import composition, count_pairs, max_cosines
+from sae_lens_c2r.penalties.chance import chance_composition
 
 __all__ = [
     "AbsorptionPairs",
     "absorption_pairs",
-    "absorption_rates",
     "chance_composition",
     "composition",
     "count_pairs",
     "latents_of_features",
     "latents_per_feature",
     "max_cosines",
-    "partial_absorption_rates",
 ]

@@ -1,6 +1,4 @@
-"""How an SAE represents features that are known: recovery and absorption."""
-
-from collections.abc import Sequence
+"""How an SAE represents features that are known: which latents are theirs."""
 
 import torch
 from jaxtyping import Float, Int
@@ -24,77 +22,6 @@ def latents_of_features(
     """
     cosines, latents = (unit_rows(feature_vectors) @ unit_rows(W_dec).T).max(dim=1)
     return latents, cosines
-
-
-@torch.no_grad()
-def absorption_rates(
-    latent_acts: Float[Tensor, "samples features"],
-    feature_acts: Float[Tensor, "samples features"],
-    edges: Sequence[tuple[int, int]],
-) -> Float[Tensor, " edges"]:
-    """How much more often a parent's latent is silent where one of its children is present.
-
-    For every edge of the hierarchy: the share of samples with the child in which the parent's
-    latent does not fire, less the share in which it does not fire on the parent alone,
-    without any child; at least 0. An absorbing child takes the parent's place, so that its
-    parent's latent has a hole there and nowhere else. Children imply their parents.
-
-    Args:
-        latent_acts: Activations of each feature's own latent, see `latents_of_features`.
-        feature_acts: The true activations.
-        edges: Pairs (parent, child) of features.
-
-    Returns:
-        A rate from 0 to 1 for each edge; NaN where the samples do not hold what it compares.
-    """
-    silent, present = latent_acts == 0, feature_acts != 0
-    children: dict[int, list[int]] = {}
-    for parent, child in edges:
-        children.setdefault(parent, []).append(child)
-    rates = []
-    for parent, child in edges:
-        alone = present[:, parent] & ~present[:, children[parent]].any(dim=1)
-        missed = silent[alone, parent].double().mean()
-        rate = silent[present[:, child], parent].double().mean() - missed
-        rates.append(rate.clamp(min=0).item())
-    return torch.tensor(rates)
-
-
-@torch.no_grad()
-def partial_absorption_rates(
-    latent_acts: Float[Tensor, "samples features"],
-    feature_acts: Float[Tensor, "samples features"],
-    edges: Sequence[tuple[int, int]],
-) -> Float[Tensor, " edges"]:
-    r"""Which share of a parent its latent leaves to others where a child is present.
-
-    .. math:: 1 - \frac{\mathbb E[z / f \mid \text{child}]}{\mathbb E[z / f \mid \text{alone}]}
-
-    with z the activation of the parent's latent and f the parent's true one; at least 0.
-    A latent that is silent there counts as much as one that is half as strong everywhere.
-
-    Args:
-        latent_acts: Activations of each feature's own latent, see `latents_of_features`.
-        feature_acts: The true activations.
-        edges: Pairs (parent, child) of features.
-
-    Returns:
-        A share from 0 to 1 for each edge; NaN where the samples do not hold what it compares,
-        or the latent does not fire on the parent alone.
-    """
-    children: dict[int, list[int]] = {}
-    for parent, child in edges:
-        children.setdefault(parent, []).append(child)
-    present = feature_acts != 0
-    shares = []
-    for parent, child in edges:
-        gain = latent_acts[:, parent] / feature_acts[:, parent]  # NaN or infinite without it
-        alone = present[:, parent] & ~present[:, children[parent]].any(dim=1)
-        beside = present[:, parent] & present[:, child]
-        gain_alone = gain[alone].double().mean()
-        share = 1 - gain[beside].double().mean() / gain_alone
-        shares.append(share.clamp(min=0).item() if gain_alone > 0 else float("nan"))
-    return torch.tensor(shares)
 
 
 @torch.no_grad()

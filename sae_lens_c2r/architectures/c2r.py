@@ -13,8 +13,9 @@ from sae_lens_c2r.architectures.penalized import PenalizedMixin
 from sae_lens_c2r.architectures.periodic import Measured, check_penalty_fields
 from sae_lens_c2r.architectures.scale import Scaling, input_norm, unit_of_latents
 from sae_lens_c2r.penalties import step_generator, transfer_factor
-from sae_lens_c2r.penalties.c2r import Gate, Pairs, penalty_of_all_pairs, penalty_of_neighbors
+from sae_lens_c2r.penalties.c2r import Pairs, penalty_of_all_pairs, penalty_of_neighbors
 from sae_lens_c2r.penalties.cosines import pair_cosines
+from sae_lens_c2r.penalties.gates import Gate, gate_threshold
 from sae_lens_c2r.penalties.norms import batch_norms
 from sae_lens_c2r.penalties.precision import at_least_float32, full_precision
 from sae_lens_c2r.penalties.processes import join_norms, total
@@ -34,7 +35,7 @@ class C2RConfigMixin:
         c2r_search_interval (int): Penalty steps that the neighbours found at the first of them serve; 1 searches at each, as the paper does. More saves time and lets them go stale, by what the metric c2r_neighbor_staleness shows; a run that is resumed between two searches begins with one.
         c2r_exponent (float): Exponent of the summed norms; 1 in the paper.
         c2r_pairs (str): 'nearest' penalizes each latent with its nearest neighbour; 'all' with every other latent of the chunk, the paper's ablation NoNNR.
-        c2r_gate (str): 'relu' weights a pair by its squared rectified cosine; 'none' does not, the paper's ablation NoRCG.
+        c2r_gate (str): 'relu' weights a pair by its squared rectified cosine, as the paper does; 'excess' by the square of what its cosine has above the level of chance, which is ours; 'none' does not, the paper's ablation NoRCG.
         c2r_scaling (str): 'transfer' rescales the coefficient so that one value suits every batch size, width and scale of activations; 'none' takes it literally, for activations of unit norm.
         c2r_seed (int): Seed of the chunks; with the number of the step it determines them.
     """
@@ -92,13 +93,13 @@ class C2RMixin(PenalizedMixin):
         self, step_input: TrainStepInput, feature_acts: Tensor, neighbors: Tensor
     ) -> Measured:
         cfg = self.cfg
+        threshold = gate_threshold(cfg.c2r_gate, self.W_dec, cfg.c2r_chunk_size)
         with full_precision(self.W_dec):
             norms = self._norms_in_units_of_unit_rows(feature_acts)
-            penalized = cfg.c2r_pairs == "nearest" and cfg.c2r_gate == "relu"
-            cosines = pair_cosines(self.W_dec if penalized else self.W_dec.detach(), neighbors)
+            cosines = self._cosines(neighbors)
             if cfg.c2r_pairs == "nearest":
                 penalty = penalty_of_neighbors(
-                    norms, cosines, neighbors, cfg.c2r_exponent, cfg.c2r_gate
+                    norms, cosines, neighbors, cfg.c2r_exponent, threshold
                 )
             else:
                 penalty = penalty_of_all_pairs(
@@ -106,11 +107,15 @@ class C2RMixin(PenalizedMixin):
                     self.W_dec,
                     cfg.c2r_chunk_size,
                     cfg.c2r_exponent,
-                    cfg.c2r_gate,
+                    threshold,
                     step_generator(cfg.c2r_seed, step_input.n_training_steps),
                     self.process_group,
                 )
         return Measured(penalty, self._c2r_scale(step_input.sae_in), cosines)
+
+    def _cosines(self, neighbors: Tensor) -> Tensor:
+        penalized = self.cfg.c2r_pairs == "nearest" and self.cfg.c2r_gate != "none"
+        return pair_cosines(self.W_dec if penalized else self.W_dec.detach(), neighbors)
 
     def _norms_in_units_of_unit_rows(self, feature_acts: Tensor) -> Tensor:
         dtype = at_least_float32(feature_acts, self.W_dec)

@@ -13,8 +13,10 @@ from sae_lens_c2r.architectures.periodic import Measured, check_penalty_fields
 from sae_lens_c2r.architectures.registration import register_architecture
 from sae_lens_c2r.architectures.scale import Scaling, input_norm
 from sae_lens_c2r.penalties.cosines import pair_cosines
-from sae_lens_c2r.penalties.orthogonality import mean_squared_gate
+from sae_lens_c2r.penalties.gates import gate_threshold, squared_gate
+from sae_lens_c2r.penalties.orthogonality import OrtGate
 from sae_lens_c2r.penalties.precision import full_precision
+from sae_lens_c2r.penalties.scaling import chance_factor
 
 
 @dataclass
@@ -29,7 +31,8 @@ class OrtTrainingSAEConfig(BatchTopKTrainingSAEConfig):
         ort_interval (int): Apply the penalty at every ort_interval-th step, multiplied by ort_interval.
         ort_chunk_size (int | None): Latents among which a nearest neighbour is searched, drawn anew at each penalty step. None, on the command line the flag alone, searches the whole dictionary.
         ort_search_interval (int): Penalty steps that the neighbours found at the first of them serve; 1 searches at each.
-        ort_scaling (str): 'transfer' multiplies the coefficient by the squared norm of the activations, as the reconstruction loss is; 'none' takes it literally, for activations of unit norm.
+        ort_gate (str): 'relu' penalizes squared rectified cosines, as OrtSAE does; 'excess' the squares of what they have above the level of chance.
+        ort_scaling (str): 'transfer' multiplies the coefficient by the squared norm of the activations, as the reconstruction loss is, and rescales it for the width and the dimension as C2R's; 'none' takes it literally, for activations of unit norm.
         ort_seed (int): Seed of the chunks; with the number of the step it determines them.
     """
 
@@ -39,12 +42,14 @@ class OrtTrainingSAEConfig(BatchTopKTrainingSAEConfig):
     ort_interval: int = 5
     ort_chunk_size: int | None = 8192
     ort_search_interval: int = 1
+    ort_gate: OrtGate = "relu"
     ort_scaling: Scaling = "transfer"
     ort_seed: int = 0
 
     def __post_init__(self) -> None:
         """Check the options, then let BatchTopK check its own."""
         check_penalty_fields(self, "ort")
+        check_choice("ort_gate", self.ort_gate, get_args(OrtGate))
         check_choice("ort_scaling", self.ort_scaling, get_args(Scaling))
         super().__post_init__()  # type: ignore[no-untyped-call]
 
@@ -57,8 +62,9 @@ class OrtTrainingSAEConfig(BatchTopKTrainingSAEConfig):
 class OrtTrainingSAE(PenalizedMixin, BatchTopKTrainingSAE):
     """A BatchTopK training SAE with the orthogonality penalty among its losses.
 
-    Every T-th step adds `ort_loss` = T * coefficient * r^2 * `ort_penalty`, where r is the
-    norm of the inputs. The metrics are those of `C2RMixin`, with the prefix `ort_`.
+    Every T-th step adds `ort_loss` = T * coefficient * r^2 * f * `ort_penalty`, where r is the
+    norm of the inputs and f the `chance_factor`, 1 in the paper's setting. The metrics are
+    those of `C2RMixin`, with the prefix `ort_`.
     """
 
     cfg: OrtTrainingSAEConfig
@@ -72,12 +78,21 @@ class OrtTrainingSAE(PenalizedMixin, BatchTopKTrainingSAE):
     ) -> Measured:
         with full_precision(self.W_dec):
             cosines = pair_cosines(self.W_dec, neighbors)
-        return Measured(mean_squared_gate(cosines), self._ort_scale(step_input.sae_in), cosines)
+        threshold = gate_threshold(self.cfg.ort_gate, self.W_dec, self.cfg.ort_chunk_size)
+        penalty = squared_gate(cosines, threshold).mean()
+        return Measured(penalty, self._ort_scale(step_input.sae_in), cosines)
 
     def _ort_scale(self, sae_in: Tensor) -> Tensor | float:
-        if self.cfg.ort_scaling == "none":
+        cfg = self.cfg
+        if cfg.ort_scaling == "none":
             return 1.0
-        return input_norm(self.cfg, sae_in, self.process_group).square()
+        factor = chance_factor(
+            d_sae=cfg.d_sae,
+            d_in=cfg.d_in,
+            chunk_size=cfg.ort_chunk_size,
+            gate=cfg.ort_gate,
+        )
+        return factor * input_norm(cfg, sae_in, self.process_group).square()
 
 
 register_architecture(OrtTrainingSAE, OrtTrainingSAEConfig)

@@ -1,4 +1,4 @@
-"""The C2R penalty, Eq. (16) of the paper, and its two ablations."""
+"""The C2R penalty, Eq. (16) of the paper, its two ablations, and a gate of our own."""
 
 from typing import Literal, get_args
 
@@ -20,6 +20,7 @@ from sae_lens_c2r._support.checks import (
     message,
 )
 from sae_lens_c2r.penalties.cosines import alone, pair_cosines
+from sae_lens_c2r.penalties.gates import Gate, gate_threshold, squared_gate
 from sae_lens_c2r.penalties.neighbors import draw_chunks, nearest_neighbors
 from sae_lens_c2r.penalties.norms import batch_norms
 from sae_lens_c2r.penalties.precision import at_least_float32, full_precision, unit_rows
@@ -27,7 +28,6 @@ from sae_lens_c2r.penalties.processes import join_norms
 from sae_lens_c2r.penalties.tiles import rows_per_tile
 
 Pairs = Literal["nearest", "all"]
-Gate = Literal["relu", "none"]
 
 
 def c2r_penalty(
@@ -54,7 +54,10 @@ def c2r_penalty(
     :math:`\rho`, into `W_dec` (orthogonality); the choice of neighbours is not
     differentiated. The paper's ablations sum over every other latent of the chunk in place of
     :math:`j^*(i)` (NoNNR, ``pairs="all"``), or put 1 in place of :math:`\rho_i^2`
-    (NoRCG, ``gate="none"``).
+    (NoRCG, ``gate="none"``). Ours, and not in the paper, is ``gate="excess"``:
+    :math:`\operatorname{ReLU}(\langle \hat w_i, \hat w_{j^*(i)} \rangle - c)` in place of
+    :math:`\rho_i`, with c the highest cosine that chance gives a latent among n random
+    directions, `chance_composition` of n = min(chunk_size, d_sae) latents.
 
     Args:
         feature_acts: Activations Z, shape ``[..., d_sae]``; all leading dimensions together
@@ -65,7 +68,7 @@ def c2r_penalty(
         exponent: The exponent a > 0.
         pairs: ``"nearest"`` or ``"all"``. All pairs take memory for one tile of a chunk's
             cosines at a time, in the backward pass as well.
-        gate: ``"relu"`` or ``"none"``.
+        gate: ``"relu"``, ``"excess"`` or ``"none"``.
         neighbors: int64 tensor of shape ``[d_sae]`` to use instead of searching. A latent
             that is its own neighbour contributes 0.
         generator: Draws the chunks, see `nearest_neighbors`.
@@ -96,9 +99,10 @@ def c2r_penalty(
     with full_precision(W_dec):
         norms = batch_norms(feature_acts, at_least_float32(feature_acts, W_dec))
         norms = join_norms(norms, process_group)
+        threshold = gate_threshold(gate, W_dec, chunk_size)
         if pairs == "all":
             return penalty_of_all_pairs(
-                norms, W_dec, chunk_size, exponent, gate, generator, process_group
+                norms, W_dec, chunk_size, exponent, threshold, generator, process_group
             )
         if neighbors is None:
             neighbors = nearest_neighbors(
@@ -106,7 +110,7 @@ def c2r_penalty(
             )
         check_neighbors(neighbors, d_sae=len(W_dec))
         cosines = pair_cosines(W_dec, neighbors)
-        return penalty_of_neighbors(norms, cosines, neighbors, exponent, gate)
+        return penalty_of_neighbors(norms, cosines, neighbors, exponent, threshold)
 
 
 def penalty_of_neighbors(
@@ -114,13 +118,10 @@ def penalty_of_neighbors(
     cosines: Float[Tensor, " d_sae"],
     neighbors: Int[Tensor, " d_sae"],
     exponent: float,
-    gate: Gate,
+    threshold: float | None,
 ) -> Float[Tensor, ""]:
-    """Eq. (16) for given batch norms, neighbours and cosines with them."""
-    if gate == "relu":
-        gates = cosines.clamp(0, 1).square()
-    else:
-        gates = (~alone(neighbors)).to(norms.dtype)
+    """Eq. (16) for given batch norms, neighbours, cosines with them and gate's threshold."""
+    gates = squared_gate(cosines, threshold).masked_fill(alone(neighbors), 0.0)
     return (gates * _power(norms + norms[neighbors], exponent)).mean()
 
 
@@ -129,7 +130,7 @@ def penalty_of_all_pairs(
     W_dec: Float[Tensor, "d_sae d_in"],
     chunk_size: int | None,
     exponent: float,
-    gate: Gate,
+    threshold: float | None,
     generator: torch.Generator | None,
     process_group: ProcessGroup | None,
 ) -> Float[Tensor, ""]:
@@ -149,7 +150,7 @@ def penalty_of_all_pairs(
                 chunk,
                 slice(start, start + size),
                 exponent,
-                gate,
+                threshold,
                 use_reentrant=False,
                 preserve_rng_state=False,
             )
@@ -162,13 +163,13 @@ def _tile_of_pairs(
     chunk: Int[Tensor, " chunk"],
     tile: slice,
     exponent: float,
-    gate: Gate,
+    threshold: float | None,
 ) -> Float[Tensor, ""]:
     """Sum over the pairs of a few of a chunk's latents with all others."""
     rows = chunk[tile]
     terms = _power(norms[rows, None] + norms[chunk], exponent)
-    if gate == "relu":
-        terms = (unit[rows] @ unit[chunk].T).clamp(0, 1).square() * terms
+    if threshold is not None:  # without a gate no cosines are needed
+        terms = squared_gate(unit[rows] @ unit[chunk].T, threshold) * terms
     itself = torch.ones_like(terms, dtype=torch.bool).triu(tile.start).tril(tile.start)
     return terms.masked_fill(itself, 0.0).sum()
 

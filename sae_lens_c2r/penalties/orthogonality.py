@@ -1,20 +1,25 @@
 """OrtSAE's penalty: the gate of C2R without its activations."""
 
+from typing import Literal, get_args
+
 import torch
-from jaxtyping import Float
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
-from sae_lens_c2r._support.checks import check_decoder, check_neighbors
+from sae_lens_c2r._support.checks import check_choice, check_decoder, check_neighbors
 from sae_lens_c2r.penalties.cosines import pair_cosines
+from sae_lens_c2r.penalties.gates import gate_threshold, squared_gate
 from sae_lens_c2r.penalties.neighbors import nearest_neighbors
 from sae_lens_c2r.penalties.precision import full_precision
+
+OrtGate = Literal["relu", "excess"]
 
 
 def orthogonality_penalty(
     W_dec: Tensor,
     *,
     chunk_size: int | None = 8192,
+    gate: OrtGate = "relu",
     neighbors: Tensor | None = None,
     generator: torch.Generator | None = None,
     process_group: ProcessGroup | None = None,
@@ -31,6 +36,7 @@ def orthogonality_penalty(
     Args:
         W_dec: Decoder, shape ``[d_sae, d_in]``. The length of its rows does not matter.
         chunk_size: Latents among which a neighbour is searched, see `nearest_neighbors`.
+        gate: ``"relu"``, or ``"excess"`` as in `c2r_penalty`.
         neighbors: int64 tensor of shape ``[d_sae]`` to use instead of searching. A latent
             that is its own neighbour contributes 0.
         generator: Draws the chunks, see `nearest_neighbors`.
@@ -42,18 +48,15 @@ def orthogonality_penalty(
     Raises:
         TypeError: If `W_dec` is not a floating-point tensor, `neighbors` not int64,
             or `chunk_size` not an integer.
-        ValueError: If shapes do not match, or `chunk_size` is below 2.
+        ValueError: If shapes do not match, `chunk_size` is below 2, or `gate` is unknown.
     """
     check_decoder(W_dec)
+    check_choice("gate", gate, get_args(OrtGate))
     if neighbors is None:
         neighbors = nearest_neighbors(
             W_dec, chunk_size=chunk_size, generator=generator, process_group=process_group
         )
     check_neighbors(neighbors, d_sae=len(W_dec))
     with full_precision(W_dec):
-        return mean_squared_gate(pair_cosines(W_dec, neighbors))
-
-
-def mean_squared_gate(cosines: Float[Tensor, " d_sae"]) -> Float[Tensor, ""]:
-    """The penalty for given cosines with the neighbours."""
-    return cosines.clamp(0, 1).square().mean()
+        cosines = pair_cosines(W_dec, neighbors)
+        return squared_gate(cosines, gate_threshold(gate, W_dec, chunk_size)).mean()

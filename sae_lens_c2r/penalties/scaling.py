@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
-from sae_lens_c2r.penalties.c2r import Gate, Pairs
+from sae_lens_c2r.penalties.c2r import Pairs
+from sae_lens_c2r.penalties.gates import Gate, candidates
 from sae_lens_c2r.penalties.precision import at_least_float32
 from sae_lens_c2r.penalties.processes import join_samples
 
@@ -41,7 +42,8 @@ def transfer_factor(
 
     c is the gate that chance makes: the square of the highest of n cosines of random
     directions in d dimensions. Over all pairs it is :math:`(n - 1) / 2d`; without a gate, 1 in
-    place of the square, it is 1 or n - 1.
+    place of the square, it is 1 or n - 1. The excess gate leaves latents alone that are only
+    as close as chance makes them, so that nothing is to be held constant: :math:`c_0 / c` is 1.
 
     Args:
         batch_size: Tokens in the batch, B.
@@ -55,18 +57,43 @@ def transfer_factor(
     Returns:
         The factor, above 0.
     """
-    candidates = max(2, d_sae if chunk_size is None else min(chunk_size, d_sae))
     per_latent = (d_sae / batch_size) / (PAPER_D_SAE / PAPER_BATCH_SIZE)
-    chance = _chance_gate(candidates, d_in, pairs, gate)
+    return per_latent ** (exponent / 2) * chance_factor(
+        d_sae=d_sae, d_in=d_in, chunk_size=chunk_size, pairs=pairs, gate=gate
+    )
+
+
+def chance_factor(
+    *,
+    d_sae: int,
+    d_in: int,
+    chunk_size: int | None,
+    pairs: Pairs = "nearest",
+    gate: Gate = "relu",
+) -> float:
+    r"""The part of `transfer_factor` that every gated penalty has, OrtSAE's as well.
+
+    Args:
+        d_sae: Latents, k.
+        d_in: Dimension of the inputs, d.
+        chunk_size: Latents among which a neighbour is searched, C; `None` for all.
+        pairs: The penalty's pairs.
+        gate: The penalty's gate.
+
+    Returns:
+        :math:`c_0 / c`, which is :math:`(d / d_0)(\ln n_0 / \ln n)` for the paper's gate.
+    """
     papers_chance = _chance_gate(PAPER_CANDIDATES, PAPER_D_IN, pairs, gate)
-    return per_latent ** (exponent / 2) * papers_chance / chance
+    return papers_chance / _chance_gate(candidates(d_sae, chunk_size), d_in, pairs, gate)
 
 
-def _chance_gate(candidates: int, d_in: int, pairs: Pairs, gate: Gate) -> float:
-    """The sum of the gates of a latent among random directions."""
+def _chance_gate(n: int, d_in: int, pairs: Pairs, gate: Gate) -> float:
+    """The sum of the gates of a latent among n random directions; 1 where it is nothing."""
+    if gate == "excess":
+        return 1.0
     if pairs == "all":
-        return float(candidates - 1) * (1.0 if gate == "none" else 1 / (2 * d_in))
-    return 1.0 if gate == "none" else 2 * math.log(candidates) / d_in
+        return float(n - 1) * (1.0 if gate == "none" else 1 / (2 * d_in))
+    return 1.0 if gate == "none" else 2 * math.log(n) / d_in
 
 
 @torch.no_grad()

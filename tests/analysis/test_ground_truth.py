@@ -4,11 +4,10 @@ import pytest
 import torch
 
 from sae_lens_c2r.analysis import (
-    absorption_rates,
     latents_of_features,
     latents_per_feature,
-    partial_absorption_rates,
 )
+from sae_lens_c2r.analysis.hierarchy import AbsorptionSums
 
 
 def test_latents_of_features_are_the_nearest_rows() -> None:
@@ -27,6 +26,14 @@ FEATURES = torch.tensor(
 EDGES = [(0, 1), (0, 2)]
 
 
+def sums(acts: torch.Tensor, features: torch.Tensor = FEATURES) -> AbsorptionSums:
+    """Of two batches."""
+    found = AbsorptionSums(EDGES)
+    found.add(acts[:2], features[:2])
+    found.add(acts[2:], features[2:])
+    return found
+
+
 @pytest.mark.parametrize(
     ("parents_latent", "rates"),
     [
@@ -42,11 +49,13 @@ EDGES = [(0, 1), (0, 2)]
 def test_absorption_is_silence_beyond_what_is_missed_otherwise(parents_latent, rates) -> None:
     acts = FEATURES.clone()
     acts[:, 0] = torch.tensor(parents_latent)
-    assert absorption_rates(acts, FEATURES, EDGES).tolist() == pytest.approx(rates)
+    assert sums(acts).full().tolist() == pytest.approx(rates)
 
 
 def test_without_edges_there_are_no_rates() -> None:
-    assert absorption_rates(FEATURES, FEATURES, []).shape == (0,)
+    none = AbsorptionSums([])
+    none.add(FEATURES, FEATURES)
+    assert none.full().shape == none.partial().shape == (0,)
 
 
 @pytest.mark.parametrize(
@@ -62,10 +71,10 @@ def test_without_edges_there_are_no_rates() -> None:
 def test_partial_absorption_is_strength_that_is_missing(parents_latent, shares) -> None:
     acts = FEATURES.clone()
     acts[:, 0] = torch.tensor(parents_latent)
-    found = partial_absorption_rates(acts, FEATURES, EDGES).tolist()
+    found = sums(acts).partial().tolist()
     assert found == pytest.approx(shares, nan_ok=True)
     # In units of the true activations, whatever their scale.
-    scaled = partial_absorption_rates(3 * acts, 5 * FEATURES, EDGES).tolist()
+    scaled = sums(3 * acts, 5 * FEATURES).partial().tolist()
     assert scaled == pytest.approx(shares, nan_ok=True)
 
 

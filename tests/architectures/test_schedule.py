@@ -30,13 +30,23 @@ def test_a_penalty_is_added_at_every_interval_th_step(architecture: str) -> None
         torch.testing.assert_close(output.loss, sum(output.losses.values()))
 
 
-def test_ort_loss_is_its_equation() -> None:
-    """T * coefficient * r^2 * mean squared cosine, here of two rows at 60 degrees."""
-    sae = make_sae("ort", d_sae=2, d_in=2, k=1, ort_interval=3, ort_coefficient=0.5)
+@pytest.mark.parametrize(
+    ("options", "factor"),
+    [
+        # (d / d0) * ln n0 / ln n: the paper's 2,304 dimensions and 8,192 candidates
+        ({}, 49 * (2 / 2304) * 13 / 1 * 0.25),
+        ({"ort_scaling": "none"}, 0.25),
+        # Chance gives a latent's one neighbour a cosine of 0: the excess is the cosine.
+        ({"ort_gate": "excess"}, 49 * 0.25),
+    ],
+)
+def test_ort_loss_is_its_equation(options: dict[str, str], factor: float) -> None:
+    """T * coefficient * r^2 * chance factor * mean squared cosine, of rows at 60 degrees."""
+    sae = make_sae("ort", d_sae=2, d_in=2, k=1, ort_interval=3, ort_coefficient=0.5, **options)
     sae.W_dec.data = torch.tensor([[3.0, 0.0], [0.5, 0.75**0.5]])
     sae_in = 7 * torch.nn.functional.normalize(torch.randn(8, 2), dim=1)
     output = sae.training_forward_pass(step_input(sae, 0, sae_in=sae_in))
-    assert output.losses["ort_loss"].item() == pytest.approx(3 * 0.5 * 49 * 0.25, rel=1e-5)
+    assert output.losses["ort_loss"].item() == pytest.approx(3 * 0.5 * factor, rel=1e-5)
 
 
 def test_ort_and_c2r_search_the_same_chunks() -> None:
@@ -171,15 +181,16 @@ C2R_ONLY = [
     ("exponent", 0.0, ValueError, "be a finite number above 0"),
     ("exponent", float("nan"), ValueError, "be a finite number above 0"),
     ("pairs", "some", ValueError, "be one of 'nearest', 'all'"),
-    ("gate", "tanh", ValueError, "be one of 'relu', 'none'"),
+    ("gate", "tanh", ValueError, "be one of 'relu', 'excess', 'none'"),
 ]
+ORT_ONLY = [("gate", "none", ValueError, "be one of 'relu', 'excess'")]
 
 
 @pytest.mark.parametrize(
     ("option", "value", "error", "says"),
     [
         (f"{name}_{option}", *rest)
-        for name, cases in (("c2r", C2R_AND_ORT + C2R_ONLY), ("ort", C2R_AND_ORT))
+        for name, cases in (("c2r", C2R_AND_ORT + C2R_ONLY), ("ort", C2R_AND_ORT + ORT_ONLY))
         for option, *rest in cases
     ],
 )

@@ -208,7 +208,7 @@ ACTS, W_DEC = torch.zeros(2, 3), torch.zeros(3, 4)
         ((ACTS, W_DEC.to_sparse()), {}, ValueError, "`W_dec.layout` should be torch.strided"),
         ((ACTS, W_DEC), {"generator": 0}, TypeError, "Found `generator = 0`, of type int"),
         ((ACTS, W_DEC), {"pairs": "some"}, ValueError, "be one of 'nearest', 'all'"),
-        ((ACTS, W_DEC), {"gate": "tanh"}, ValueError, "be one of 'relu', 'none'"),
+        ((ACTS, W_DEC), {"gate": "tanh"}, ValueError, "be one of 'relu', 'excess', 'none'"),
         (
             (ACTS, W_DEC),
             {"neighbors": torch.tensor([-1, 0, 1])},

@@ -27,7 +27,7 @@ def test_each_factor_by_itself(changed: dict[str, int | None], factor: float) ->
 
 
 @pytest.mark.parametrize("pairs", ["nearest", "all"])
-@pytest.mark.parametrize("gate", ["relu", "none"])
+@pytest.mark.parametrize("gate", ["relu", "excess", "none"])
 @pytest.mark.parametrize("exponent", [0.5, 1.0, 2.0])
 def test_variants_of_the_penalty_are_taken_at_their_word_there_too(
     pairs: str, gate: str, exponent: float
@@ -40,6 +40,8 @@ def test_variants_of_the_penalty_are_taken_at_their_word_there_too(
     [
         ({"exponent": 2.0}, {"batch_size": 4 * 2048}, 1 / 4),
         ({"gate": "none"}, {"d_in": 2 * 2304}, 1.0),
+        ({"gate": "excess"}, {"d_in": 2 * 2304, "chunk_size": 64}, 1.0),
+        ({"gate": "excess", "pairs": "all"}, {"d_in": 2 * 2304, "chunk_size": 64}, 1.0),
         ({"pairs": "all"}, {"d_in": 2 * 2304}, 2.0),
         ({"pairs": "all"}, {"chunk_size": 4096}, 8191 / 4095),
         ({"pairs": "all", "gate": "none"}, {"chunk_size": 4096, "d_in": 7}, 8191 / 4095),

@@ -168,7 +168,7 @@ def test_sae_lens_s_directory_would_take_our_releases(
 
 def test_releases_are_listed_and_shown(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, shown in (
-        (["list"], ["hierarchy-16k", "planned"]),
+        (["list"], ["synth-sae-bench-16k", "planned"]),
         (["show", "minilm-layer-3"], ["training_tokens: ", "# layer_3/width_24k/ort_c2r_k32"]),
     ):
         with pytest.raises(SystemExit, match="0"):

@@ -1,4 +1,4 @@
-"""Putting the study's tables into `docs/evidence.md`, whose text is written by hand."""
+"""Putting tables into pages of the docs, whose text is written by hand."""
 
 import re
 from collections.abc import Mapping

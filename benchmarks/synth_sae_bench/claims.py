@@ -1,0 +1,99 @@
+"""What is asked of the benchmark's results, each question at a strength that it names."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmarks.statistics import Interval, Result
+from benchmarks.synth_sae_bench.curves import (
+    AT_CHANCE,
+    EQUALS,
+    PLAIN,
+    PRICES,
+    Equal,
+    at_equal,
+    at_strength,
+    difference,
+)
+
+METRICS = {
+    "explained_variance": "explained variance",
+    "f1": "F1",
+    "mcc": "MCC",
+    "uniqueness": "uniqueness",
+    "absorption": "absorption",
+    "composition": "composition",
+    "dead_latents": "dead latents",
+}
+LOWER_IS_BETTER = {"absorption", "composition", "dead_latents"}
+
+
+@dataclass(frozen=True)
+class Question:
+    """Is one method ahead of another?
+
+    Args:
+        first: Name of the one.
+        second: Name of the other.
+        at: Where on their curves, or the strengths of both.
+    """
+
+    first: str
+    second: str
+    at: Equal | tuple[float, float]
+
+    def measured(self, results: Sequence[Result], metric: str) -> Interval:
+        """The difference in a metric, of the first less the second.
+
+        Args:
+            results: Of one size.
+            metric: Which metric.
+
+        Returns:
+            Its interval over the seeds.
+        """
+        if isinstance(self.at, Equal):
+            return difference(
+                at_equal(results, self.first, self.at, metric),
+                at_equal(results, self.second, self.at, metric),
+            )
+        return difference(
+            at_strength(results, self.first, self.at[0], metric),
+            at_strength(results, self.second, self.at[1], metric),
+        )
+
+    @property
+    def where(self) -> str:
+        """The strengths, in words."""
+        if isinstance(self.at, Equal):
+            return self.at.name
+        return "at " + " and ".join(f"{strength:g}" for strength in self.at if strength)
+
+
+def verdict(found: Interval, metric: str) -> str:
+    """Whether the first is ahead, behind, or neither can be told."""
+    if not found.half_width < float("inf"):
+        return "not measured"
+    ahead = -found.sign if metric in LOWER_IS_BETTER else found.sign
+    return {1: "ahead", -1: "behind", 0: "undecided"}[ahead]
+
+
+EXCESS = "C2R, excess gate"
+MATRYOSHKA = "Matryoshka"
+QUESTIONS = (
+    Question("C2R", PLAIN, (2, 0)),
+    Question("C2R", PLAIN, (5, 0)),
+    Question(EXCESS, PLAIN, (2, 0)),
+    Question(EXCESS, PLAIN, (5, 0)),
+    Question(f"{MATRYOSHKA} + C2R", MATRYOSHKA, (5, 0)),
+    Question(f"{MATRYOSHKA} + {EXCESS}", MATRYOSHKA, (5, 0)),
+    Question("C2R", "OrtSAE", (5, 0.25)),
+    Question("OrtSAE 0.25 + C2R", "OrtSAE", (5, 0.25)),
+    *(Question("C2R", "OrtSAE", equal) for equal in EQUALS),
+    *(Question(EXCESS, "C2R", equal) for equal in PRICES),
+    *(Question(EXCESS, "OrtSAE, excess gate", equal) for equal in PRICES),
+    *(
+        Question(f"C2R, {half} only", "C2R", equal)
+        for half in ("directions", "activations")
+        for equal in (*PRICES, AT_CHANCE)
+    ),
+)

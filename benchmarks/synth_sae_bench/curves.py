@@ -1,0 +1,134 @@
+"""Methods at equal strength: points on their curves that cost or achieve the same."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import nan
+
+from benchmarks.statistics import Interval, Result
+from benchmarks.synth_sae_bench.methods import METHODS
+
+PLAIN = "BatchTopK"
+PRICE, COMPOSITION = "explained_variance", "composition"
+
+
+@dataclass(frozen=True)
+class Equal:
+    """What two methods are compared at.
+
+    Args:
+        name: In words.
+        metric: What is to be the same, `explained_variance` or `composition`.
+        target: Its value, of the BatchTopK SAE with the same seed and sparsity.
+    """
+
+    name: str
+    metric: str
+    target: Callable[[Result], float]
+
+
+def _price(lost: float) -> Equal:
+    return Equal(
+        f"{lost:g} of explained variance below BatchTopK",
+        PRICE,
+        lambda plain: plain[PRICE] - lost,
+    )
+
+
+PRICES = tuple(_price(lost) for lost in (0.002, 0.005, 0.01))
+HALFWAY = Equal(
+    "composition halfway from BatchTopK's to chance",
+    COMPOSITION,
+    lambda plain: (plain[COMPOSITION] + plain["chance_composition"]) / 2,
+)
+AT_CHANCE = Equal(
+    "composition at the level of chance", COMPOSITION, lambda plain: plain["chance_composition"]
+)
+EQUALS = (*PRICES, HALFWAY, AT_CHANCE)
+
+
+def at_equal(
+    results: Sequence[Result], method: str, equal: Equal, metric: str
+) -> dict[tuple[int, int], float]:
+    """A metric of a method where it comes to the same as others, by seed and sparsity.
+
+    The curve begins at BatchTopK, the method at strength 0, and is followed from its strong
+    end: where it comes to the target more than once, the strongest point counts.
+
+    Args:
+        results: Of one size.
+        method: Name of the method.
+        equal: What is to be the same.
+        metric: What is asked for.
+
+    Returns:
+        A value for each (seed, k), NaN where the curve does not come to the target.
+    """
+    found = {}
+    plain = {(each["seed"], each["k"]): each for each in results if each["method"] == PLAIN}
+    for where, start in plain.items():
+        ours = [
+            each
+            for each in results
+            if each["method"] == method and (each["seed"], each["k"]) == where
+        ]
+        if not ours:
+            continue
+        curve = [start, *sorted(ours, key=lambda each: each["strength"])]
+        points = [(each[equal.metric], each[metric]) for each in curve]
+        found[where] = interpolate(points, equal.target(start))
+    return found
+
+
+def interpolate(points: Sequence[tuple[float, float]], target: float) -> float:
+    """Y of a line through points where its x is the target, searched from the last point.
+
+    Args:
+        points: Pairs (x, y).
+        target: The x.
+
+    Returns:
+        The y, NaN where the line does not come to x.
+    """
+    for (x0, y0), (x1, y1) in reversed(list(pairwise(points))):
+        if min(x0, x1) <= target <= max(x0, x1):
+            share = 0.0 if x1 == x0 else (target - x0) / (x1 - x0)
+            return y0 + share * (y1 - y0)
+    return nan
+
+
+def at_strength(
+    results: Sequence[Result], method: str, strength: float, metric: str
+) -> dict[tuple[int, int], float]:
+    """A metric of a method at a strength, by seed and sparsity."""
+    return {
+        (each["seed"], each["k"]): each[metric]
+        for each in results
+        if (each["method"], each["strength"]) == (method, strength)
+    }
+
+
+def difference(
+    first: dict[tuple[int, int], float], second: dict[tuple[int, int], float]
+) -> Interval:
+    """The first less the second, paired: mean over the sparsities, interval over the seeds.
+
+    Args:
+        first: Values by (seed, k).
+        second: Those that they are compared with.
+
+    Returns:
+        The interval; of no pairs NaN.
+    """
+    by_seed: dict[int, list[float]] = {}
+    for (seed, k), value in first.items():
+        gap = value - second.get((seed, k), nan)
+        if gap == gap:
+            by_seed.setdefault(seed, []).append(gap)
+    return Interval.of([sum(gaps) / len(gaps) for gaps in by_seed.values()])
+
+
+def strengths_of(results: Sequence[Result], method: str) -> list[float]:
+    """The strengths of a method that there are results of, rising."""
+    ours = {each["strength"] for each in results if each["method"] == method}
+    return sorted(ours & set(METHODS[method].strengths))

@@ -1,0 +1,152 @@
+"""Which SAEs are trained: every method as a curve over its strength."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.synth_sae_bench.world import Size
+
+Options = tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to train SAEs, of which one coefficient is varied.
+
+    Args:
+        name: What it is called.
+        architecture: SAELens's name, or that of a control in `controls.py`.
+        coefficient: The field that is varied; `None` for a point.
+        strengths: Its values from weak to harmful; the first is the one that the paper or
+            SAELens has for all models.
+        options: Other fields of the config.
+        everywhere: Strengths at which the other sparsities are trained as well.
+    """
+
+    name: str
+    architecture: str
+    coefficient: str | None = None
+    strengths: tuple[float, ...] = (0.0,)
+    options: Options = ()
+    everywhere: tuple[float, ...] = ()
+
+
+_EXCESS = (("c2r_gate", "excess"),)
+_C2R = "c2r_coefficient"
+_MATRYOSHKA = "matryoshka_batchtopk"
+
+METHODS = {
+    method.name: method
+    for method in (
+        Method("BatchTopK", "batchtopk", everywhere=(0.0,)),
+        Method("C2R", "batchtopk_c2r", _C2R, (0.5, 2, 5, 10, 20, 50), everywhere=(2, 5, 20)),
+        Method(
+            "C2R, excess gate",
+            "batchtopk_c2r",
+            _C2R,
+            (0.3, 1, 2, 5, 10, 20),
+            _EXCESS,
+            everywhere=(1, 5, 10),
+        ),
+        Method(
+            "OrtSAE",
+            "ort",
+            "ort_coefficient",
+            (0.1, 0.25, 0.5, 1, 2, 4),
+            everywhere=(0.25, 1, 4),
+        ),
+        Method(
+            "OrtSAE, excess gate",
+            "ort",
+            "ort_coefficient",
+            (0.02, 0.1, 0.5, 2),
+            (("ort_gate", "excess"),),
+        ),
+        Method("Matryoshka", _MATRYOSHKA, everywhere=(0.0,)),
+        Method("Matryoshka + C2R", f"{_MATRYOSHKA}_c2r", _C2R, (2, 5, 20), everywhere=(5,)),
+        Method(
+            "Matryoshka + C2R, excess gate",
+            f"{_MATRYOSHKA}_c2r",
+            _C2R,
+            (1, 5, 10),
+            _EXCESS,
+            everywhere=(5,),
+        ),
+        Method("OrtSAE 0.25 + C2R", "ort_c2r", _C2R, (2, 5, 20)),
+        Method("OrtSAE 0.25 + C2R, excess gate", "ort_c2r", _C2R, (1, 5, 10), _EXCESS),
+        Method("C2R, directions only", "directions_only", _C2R, (2, 5, 20)),
+        Method("C2R, activations only", "activations_only", _C2R, (2, 5, 20)),
+        Method("JumpReLU", "jumprelu", "l0_coefficient", (0.5, 1, 2)),
+        Method("Standard", "standard", "l1_coefficient", (0.5, 1, 2)),
+        Method("Matching Pursuit", "matching_pursuit", options=(("decoder_init_norm", 1.0),)),
+    )
+}
+# The order that the published table has them in, best first, at L0 25 (SAELens's docs).
+PUBLISHED = {
+    "f1": {
+        "BatchTopK": 0.732,
+        "Matryoshka": 0.879,
+        "JumpReLU": 0.732,
+        "Standard": 0.556,
+        "Matching Pursuit": 0.446,
+    },
+    "mcc": {
+        "BatchTopK": 0.757,
+        "Matryoshka": 0.793,
+        "JumpReLU": 0.753,
+        "Standard": 0.604,
+        "Matching Pursuit": 0.693,
+    },
+    "explained_variance": {
+        "BatchTopK": 0.792,
+        "Matryoshka": 0.779,
+        "JumpReLU": 0.795,
+        "Standard": 0.765,
+        "Matching Pursuit": 0.835,
+    },
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One SAE.
+
+    Args:
+        size: Name of the benchmark's size.
+        method: Name of the method.
+        strength: Value of the method's coefficient.
+        k: Sparsity.
+        seed: Seed of the weights and of the samples' order.
+        training_samples: Samples that it is trained on.
+        lr: Learning rate.
+        decay: Share of the steps over which it falls to 0 at the end.
+    """
+
+    size: str
+    method: str
+    strength: float
+    k: int
+    seed: int
+    training_samples: int
+    lr: float = field(default=1e-3, kw_only=True)
+    decay: float = field(default=0.2, kw_only=True)
+
+
+def runs_of(size: Size, *, seeds: int, training_samples: int | None = None) -> list[Run]:
+    """Every SAE of one size, the first seed's first.
+
+    Args:
+        size: Which size.
+        seeds: How many seeds.
+        training_samples: Samples that each is trained on, if not the size's own.
+
+    Returns:
+        The SAEs.
+    """
+    samples = training_samples or size.training_samples
+    return [
+        Run(size.name, method.name, strength, k, seed, samples)
+        for seed in range(seeds)
+        for k in size.ks
+        for method in METHODS.values()
+        for strength in (method.strengths if k == size.ks[0] else method.everywhere)
+    ]

@@ -1,0 +1,136 @@
+"""The benchmark's tables and figures."""
+
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+
+from benchmarks.statistics import Interval, Result
+from benchmarks.synth_sae_bench.claims import METRICS, QUESTIONS, verdict
+from benchmarks.synth_sae_bench.curves import PLAIN, strengths_of
+from benchmarks.synth_sae_bench.methods import METHODS, PUBLISHED
+from benchmarks.synth_sae_bench.world import Size
+from sae_lens_c2r.reporting.tables import markdown_table
+
+CURVES = ("C2R", "C2R, excess gate", "OrtSAE", "OrtSAE, excess gate")
+
+
+def tables(size: Size, results: Sequence[Result]) -> dict[str, str]:
+    """All tables of one size, in Markdown, by their names.
+
+    Args:
+        size: Which size.
+        results: Its results.
+
+    Returns:
+        The tables.
+    """
+    return {
+        f"{size.name} questions": questions_table(results),
+        f"{size.name} published": published_table(size, results),
+        f"{size.name} methods": methods_table(size, results),
+    }
+
+
+def questions_table(results: Sequence[Result]) -> str:
+    """Each question with the differences that answer it, and on how many seeds they rest."""
+    rows = []
+    for question in QUESTIONS:
+        cells = []
+        for metric in METRICS:
+            found = question.measured(results, metric)
+            said = verdict(found, metric)
+            shown = f"{found.mean:+.3f} ± {found.half_width:.3f}"
+            cells.append("" if said == "not measured" else f"{shown} **{said}**")
+        if any(cells):
+            rows.append([question.first, question.second, question.where, *cells])
+    return markdown_table(["of", "less", "where", *METRICS.values()], rows)
+
+
+def published_table(size: Size, results: Sequence[Result]) -> str:
+    """SAELens's architectures in the published order, each where its L0 is the nearest to k."""
+    names = list(PUBLISHED["f1"])
+    rows = []
+    for name in names:
+        ours = [each for each in results if each["method"] == name and each["k"] == size.ks[0]]
+        nearest = min(
+            {each["strength"] for each in ours},
+            key=lambda strength: abs(_mean(ours, strength, "l0") - size.ks[0]),
+            default=None,
+        )
+        if nearest is None:
+            continue
+        chosen = [each for each in ours if each["strength"] == nearest]
+        cells = [str(Interval.of([each["l0"] for each in chosen]))]
+        for metric, published in PUBLISHED.items():
+            interval = Interval.of([each[metric] for each in chosen])
+            cells += [f"{published[name]:.3f}", str(interval)]
+        rows.append([name, *cells])
+    head = [f"{METRICS[metric]}{of}" for metric in PUBLISHED for of in (", published", " here")]
+    return markdown_table(["", "L0 here", *head], rows)
+
+
+def _mean(results: Sequence[Result], strength: float, metric: str) -> float:
+    values = [each[metric] for each in results if each["strength"] == strength]
+    return sum(values) / len(values)
+
+
+def methods_table(size: Size, results: Sequence[Result]) -> str:
+    """Every method at every strength and sparsity."""
+    rows = []
+    for k in size.ks:
+        for method in METHODS.values():
+            for strength in sorted(method.strengths):
+                chosen = [
+                    each
+                    for each in results
+                    if (each["method"], each["strength"], each["k"])
+                    == (method.name, strength, k)
+                ]
+                if chosen:
+                    label = f"{method.name} {strength:g}" if method.coefficient else method.name
+                    cells = [
+                        str(Interval.of([each[metric] for each in chosen]))
+                        for metric in METRICS
+                    ]
+                    rows.append([str(k), label, str(len(chosen)), *cells])
+    return markdown_table(["k", "", "seeds", *METRICS.values()], rows)
+
+
+def figure(size: Size, results: Sequence[Result]) -> Figure:
+    """Every method's curve over its strength: what is gained against what it costs.
+
+    Args:
+        size: Which size.
+        results: Its results.
+
+    Returns:
+        The figure.
+    """
+    shown = [each for each in results if each["k"] == size.ks[0]]
+    metrics = ("f1", "mcc", "absorption", "composition")
+    drawn = Figure(figsize=(3.4 * len(metrics), 3.6), layout="constrained")
+    for panel, metric in zip(drawn.subplots(1, len(metrics)), metrics, strict=True):
+        for name in CURVES:
+            points = [(PLAIN, 0.0), *((name, each) for each in strengths_of(shown, name))]
+            x, y = (
+                [_interval(shown, *point, of).mean for point in points]
+                for of in ("explained_variance", metric)
+            )
+            panel.plot(x, y, marker="o", markersize=3, linewidth=1, label=name)
+        plain = _interval(shown, PLAIN, 0.0, "explained_variance").mean
+        panel.axvline(plain, color="gray", linewidth=0.8, linestyle=":")
+        panel.set(xlabel="explained variance", title=METRICS[metric])
+        panel.spines[["top", "right"]].set_visible(False)
+    handles, labels = panel.get_legend_handles_labels()
+    drawn.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    return drawn
+
+
+def _interval(results: Sequence[Result], method: str, strength: float, metric: str) -> Interval:
+    return Interval.of(
+        [
+            each[metric]
+            for each in results
+            if (each["method"], each["strength"]) == (method, strength)
+        ]
+    )

@@ -1,0 +1,97 @@
+"""One SAE of the benchmark: trained by SAELens's trainer, measured as anybody would load it."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from sae_lens import SAE, SAETrainer, TrainingSAE
+from sae_lens.registry import get_sae_training_class
+
+from benchmarks.synth_sae_bench.controls import CONTROLS
+from benchmarks.synth_sae_bench.methods import METHODS, Run
+from benchmarks.synth_sae_bench.world import Size, World
+from benchmarks.trainer import trainer_config
+
+BATCH_SIZE = 1024
+
+
+def key(run: dict[str, Any]) -> tuple[Any, ...]:
+    """What tells runs apart, of a run or of its result."""
+    return tuple(run[name] for name in Run.__dataclass_fields__)
+
+
+def execute(of: tuple[Run, Size, Path, str]) -> dict[str, Any]:
+    """Train one SAE and measure it.
+
+    Args:
+        of: The run, its size, the folder of the samples, and the device.
+
+    Returns:
+        The run with its measures.
+    """
+    run, size, folder, device = of
+    if device == "cpu":
+        torch.set_num_threads(1)
+    world = World(size, folder, device)
+    saved = world.folder / "saes" / "-".join(map(str, key(asdict(run)))).replace(" ", "_")
+    if not (saved / "cfg.json").exists():
+        train(run, world, device).save_inference_model(saved)
+    return {**asdict(run), **world.evaluate(SAE.load_from_disk(saved, device=device))}
+
+
+def train(run: Run, world: World, device: str) -> TrainingSAE[Any]:
+    """The SAE of a run, trained.
+
+    Args:
+        run: Which one.
+        world: What it is trained on.
+        device: Where.
+
+    Returns:
+        The training SAE.
+    """
+    torch.manual_seed(run.seed)
+    sae = make_sae(run, world, device)
+    steps = run.training_samples // BATCH_SIZE
+    config = trainer_config(
+        steps=steps,
+        batch_size=BATCH_SIZE,
+        device=device,
+        autocast=device != "cpu",
+        lr=run.lr,
+        lr_end=run.lr / 10,
+        lr_decay_steps=int(run.decay * steps),
+    )
+    batches = (batch.to(device) for batch in world.batches(run.seed, BATCH_SIZE))
+    return SAETrainer(cfg=config, sae=sae, data_provider=batches).fit()
+
+
+def make_sae(run: Run, world: World, device: str) -> TrainingSAE[Any]:
+    """The SAE of a run, untrained.
+
+    Args:
+        run: Which one.
+        world: What it is trained on.
+        device: Where.
+
+    Returns:
+        The training SAE.
+    """
+    method = METHODS[run.method]
+    name = method.architecture
+    sae_class, config_class = get_sae_training_class(
+        "batchtopk_c2r" if name in CONTROLS else name
+    )
+    options: dict[str, Any] = {"d_in": world.d_in, "d_sae": world.d_sae, "device": device}
+    fields = config_class.__dataclass_fields__
+    of_all = {
+        "k": run.k,
+        "max_iterations": run.k,
+        "matryoshka_widths": [world.d_sae // part for part in (32, 8, 2, 1)],
+    }
+    options |= {field: value for field, value in of_all.items() if field in fields}
+    if method.coefficient is not None:
+        options[method.coefficient] = run.strength
+    config = config_class(**{**options, **dict(method.options)})
+    return CONTROLS.get(name, sae_class)(config)

@@ -1,0 +1,159 @@
+"""Absorption where the hierarchy of the features is known: holes in the parents' latents."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from sae_lens import SAE
+from sae_lens.synthetic import HierarchyNode, SyntheticModel
+from torch import Tensor
+
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.analysis.ground_truth import latents_of_features
+
+Edge = tuple[int, int]  # the features of a parent and of one of its children
+
+
+@dataclass(frozen=True)
+class HierarchyAbsorption:
+    """Absorption along the edges of a hierarchy.
+
+    Args:
+        edges: The pairs (parent, child) of features.
+        full: How often the parent's latent is silent for the child: `AbsorptionSums.full`.
+        partial: How much weaker it is beside the child: `AbsorptionSums.partial`.
+        found: Whether the parent has a latent of its own: one that is the nearest to it, and
+            to which no other feature is nearer. Of others the rates say little.
+    """
+
+    edges: list[Edge]
+    full: Float[Tensor, " edges"]
+    partial: Float[Tensor, " edges"]
+    found: Bool[Tensor, " edges"]
+
+
+@torch.no_grad()
+def hierarchy_absorption(
+    sae: SAE[Any], model: SyntheticModel, *, samples: int = 65_536, batch_size: int = 4096
+) -> HierarchyAbsorption:
+    """Absorption by an SAE of known features, for every parent and child of their hierarchy.
+
+    Args:
+        sae: The SAE, of any architecture.
+        model: Where the features are known. It draws from torch's random state.
+        samples: Samples to measure it on.
+        batch_size: Samples at a time.
+
+    Returns:
+        The absorption of each edge.
+
+    Raises:
+        UserError: If the model's features have no hierarchy.
+    """
+    if model.hierarchy is None:
+        raise UserError("`model` should have a hierarchy of features. Found none.")
+    edges = hierarchy_edges(model.hierarchy.roots)
+    features = model.feature_dict.feature_vectors
+    latents, _ = latents_of_features(sae.W_dec, features)
+    sums = AbsorptionSums(edges)
+    for start in range(0, samples, batch_size):
+        sae_in, feature_acts = model.sample_with_features(min(batch_size, samples - start))
+        sums.add(sae.encode(sae_in)[:, latents], feature_acts.to_dense())
+    features_of_latents, _ = latents_of_features(features, sae.W_dec)
+    parents = torch.tensor([parent for parent, _ in edges], device=latents.device)
+    found = features_of_latents[latents[parents]] == parents
+    return HierarchyAbsorption(edges, sums.full(), sums.partial(), found.cpu())
+
+
+def hierarchy_edges(roots: Sequence[HierarchyNode]) -> list[Edge]:
+    """All parents and children that are features, in trees of any depth.
+
+    Args:
+        roots: The trees, as SAELens's `Hierarchy` has them.
+
+    Returns:
+        The pairs (parent, child).
+    """
+    edges = []
+    for node in roots:
+        for child in node.children:
+            if node.feature_index is not None and child.feature_index is not None:
+                edges.append((node.feature_index, child.feature_index))
+        edges += hierarchy_edges(node.children)
+    return edges
+
+
+class AbsorptionSums:
+    """What absorption is a ratio of, summed over batches of samples.
+
+    An absorbing child takes its parent's place, so that the parent's latent has a hole where
+    the child is present, and nowhere else. Children imply their parents.
+
+    Args:
+        edges: The pairs (parent, child) of features.
+    """
+
+    def __init__(self, edges: Sequence[Edge]) -> None:
+        self._parents = torch.tensor([parent for parent, _ in edges], dtype=torch.long)
+        self._children = torch.tensor([child for _, child in edges], dtype=torch.long)
+        each, self._position = self._parents.unique(return_inverse=True)
+        self._n_parents = len(each)
+        zeros = torch.zeros(len(edges), dtype=torch.float64)
+        self._beside = {name: zeros.clone() for name in ("samples", "silent", "gain")}
+        self._alone = {name: zeros.clone() for name in ("samples", "silent", "gain")}
+
+    @torch.no_grad()
+    def add(
+        self,
+        latent_acts: Float[Tensor, "samples features"],
+        feature_acts: Float[Tensor, "samples features"],
+    ) -> None:
+        """Add a batch.
+
+        Args:
+            latent_acts: Activations of each feature's own latent, see `latents_of_features`.
+                Negative ones are activations like others.
+            feature_acts: The true activations.
+        """
+        acts, truth = latent_acts[:, self._parents], feature_acts[:, self._parents]
+        child = feature_acts[:, self._children] != 0
+        children = child.new_zeros(len(child), self._n_parents, dtype=torch.int32)
+        children.index_add_(1, self._position.to(child.device), child.int())
+        parent = truth != 0
+        alone = parent & (children[:, self._position] == 0)
+        gain = torch.where(parent, acts / truth, 0.0)
+        for sums, where in ((self._beside, child), (self._alone, alone)):
+            sums["samples"] += where.sum(dim=0).cpu()
+            sums["silent"] += (where & (acts == 0)).sum(dim=0).cpu()
+            sums["gain"] += (gain * where).sum(dim=0, dtype=torch.float64).cpu()
+
+    def full(self) -> Float[Tensor, " edges"]:
+        """How much more often the parent's latent is silent for a child than without any.
+
+        For every edge the share of the samples with the child in which the parent's latent
+        does not fire, less the share in which it does not fire on the parent alone.
+
+        Returns:
+            A rate from 0 to 1 for each edge; NaN where the samples do not hold what it
+            compares.
+        """
+        missed = self._alone["silent"] / self._alone["samples"]
+        return (self._beside["silent"] / self._beside["samples"] - missed).clamp(min=0)
+
+    def partial(self) -> Float[Tensor, " edges"]:
+        r"""Which share of a parent its latent leaves to others where a child is present.
+
+        .. math::
+            1 - \frac{\mathbb E[z / f \mid \text{child}]}{\mathbb E[z / f \mid \text{alone}]}
+
+        with z the activation of the parent's latent and f the parent's true one. A latent that
+        is silent there counts as much as one that is half as strong everywhere.
+
+        Returns:
+            A share from 0 to 1 for each edge; NaN where the samples do not hold what it
+            compares, or the latent does not fire on the parent alone.
+        """
+        beside, alone = (sums["gain"] / sums["samples"] for sums in (self._beside, self._alone))
+        return torch.where(alone > 0, (1 - beside / alone).clamp(min=0), torch.nan)

@@ -1,0 +1,45 @@
+"""What random directions come to: the level below which a cosine says nothing."""
+
+import math
+from functools import cache
+
+import torch
+
+from sae_lens_c2r._support.checks import check_integer
+
+
+def chance_composition(d_sae: int, d_in: int) -> float:
+    r"""What `composition` is on average for random directions.
+
+    .. math::
+        \mathbb E \max_{j < k} c_j = 1 - \int_{-1}^1 F(c)^{k-1} \, dc, \qquad
+        F'(c) \propto (1 - c^2)^{(d-3)/2}
+
+    F is the distribution of the cosine of two random directions in d dimensions, and the
+    k - 1 cosines of one latent are independent. For large k and d it is a little below the
+    rule of thumb :math:`\sqrt{2 \ln k / d}`.
+
+    Args:
+        d_sae: Latents, k, at least 2.
+        d_in: Dimension of the inputs, d, at least 2.
+
+    Returns:
+        The chance level.
+
+    Raises:
+        TypeError: If a number is not an integer.
+        ValueError: If a number is below 2.
+    """
+    check_integer("d_sae", d_sae, minimum=2)
+    check_integer("d_in", d_in, minimum=2)
+    return _highest_cosine(d_sae, d_in)
+
+
+@cache  # a penalty asks at every step
+def _highest_cosine(d_sae: int, d_in: int) -> float:
+    # With c = sin(angle) the density is cos(angle)^(d-2), which is finite everywhere.
+    angle = torch.linspace(-math.pi / 2, math.pi / 2, 20001, dtype=torch.float64)
+    density = angle.cos() ** (d_in - 2)
+    cdf = torch.cumulative_trapezoid(density, angle)
+    at_most = torch.cat([cdf.new_zeros(1), cdf / cdf[-1]]) ** (d_sae - 1)
+    return 1 - torch.trapezoid(at_most * angle.cos(), angle).item()

@@ -1,0 +1,206 @@
+"""The benchmark of known features: its sizes, its curves, and what it asks of them."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.statistics import Interval
+from benchmarks.synth_sae_bench import world
+from benchmarks.synth_sae_bench.claims import QUESTIONS, Question, verdict
+from benchmarks.synth_sae_bench.controls import ActivationsOnly, DirectionsOnly
+from benchmarks.synth_sae_bench.curves import (
+    HALFWAY,
+    PRICES,
+    at_equal,
+    difference,
+    interpolate,
+)
+from benchmarks.synth_sae_bench.methods import METHODS, Run, runs_of
+from benchmarks.synth_sae_bench.report import published_table, tables
+from benchmarks.synth_sae_bench.runs import execute, make_sae
+from benchmarks.synth_sae_bench.world import SIZES, Size, World
+from sae_lens_c2r.releases.files import find_release, read_release
+from tests.architectures.training import make_config, step_input
+
+TINY = Size("tiny", (2,), 2048, 4096, evaluation=4096)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """A world of few features, made as the others are."""
+    release = read_release(find_release("synth-sae-bench-2k"))
+    config = {**release.synthetic_model.config, "num_features": 64, "hidden_dim": 16}
+    config["hierarchy"] = {**config["hierarchy"], "total_root_nodes": 2, "max_depth": 1}
+    config["orthogonalization"] = {"num_steps": 2, "lr": 3e-4}
+    small = release.model_copy(
+        update={
+            "synthetic_model": release.synthetic_model.model_copy(update={"config": config}),
+            "sae": {"d_in": 16, "d_sae": 32},
+        }
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world, "find_release", str)
+        patch.setattr(world, "read_release", lambda _: small)
+        patch.setattr(world, "CHUNK", 4096)
+        patch.setattr(world, "execute_all", in_this_process)
+        found = World(TINY, tmp_path_factory.mktemp("samples"))
+        found.generate(processes=1)
+        yield found
+
+
+def in_this_process(runs, execute, _path: Path, **_: object) -> None:
+    for run in runs:
+        execute(run)
+
+
+@pytest.mark.parametrize(("name", "divisor"), [("4k", 4), ("2k", 8)])
+def test_small_sizes_are_the_published_one_with_every_count_divided(
+    name: str, divisor: int
+) -> None:
+    whole, part = (
+        read_release(find_release(f"synth-sae-bench-{size}")) for size in ("16k", name)
+    )
+    config = dict(whole.synthetic_model.config)
+    for count in ("num_features", "hidden_dim"):
+        config[count] //= divisor
+    roots = config["hierarchy"]["total_root_nodes"] // divisor
+    config["hierarchy"] = {**config["hierarchy"], "total_root_nodes": roots}
+    assert part.synthetic_model.config == config
+    assert part.synthetic_model.training_samples == SIZES[name].training_samples
+    assert part.sae["k"] == SIZES[name].ks[0]
+    for size in ("d_in", "d_sae"):
+        assert part.sae[size] * divisor == whole.sae[size]
+
+
+def test_samples_are_the_same_ones_in_another_order_for_every_seed(tiny: World) -> None:
+    pool = np.load(tiny.pool)
+    first, again, other = (next(tiny.batches(seed, 4096)) for seed in (0, 0, 1))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert np.array_equal(np.sort(first.numpy(), axis=0), np.sort(pool, axis=0))
+    assert np.isfinite(pool).all()
+    assert (pool.std(axis=0) > 0).all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_makes_an_sae_of_its_own_strength(method: str, tiny: World) -> None:
+    strength = METHODS[method].strengths[-1]
+    sae = make_sae(Run("tiny", method, strength, 2, 0, 2048), tiny, "cpu")
+    if METHODS[method].coefficient:
+        assert getattr(sae.cfg, METHODS[method].coefficient) == strength
+    for field, value in METHODS[method].options:
+        assert getattr(sae.cfg, field) == value
+
+
+def test_a_run_is_trained_once_and_measured(tiny: World) -> None:
+    run = Run("tiny", "C2R", 5, 2, 0, 2048)
+    torch.set_num_threads(1)
+    found = execute((run, TINY, tiny.folder.parent, "cpu"))
+    saved = next((tiny.folder / "saes").rglob("sae_weights.safetensors"))
+    before = saved.stat().st_mtime_ns
+    again = execute((run, TINY, tiny.folder.parent, "cpu"))
+    assert json.dumps(again) == json.dumps(found)  # of few samples absorption may be NaN
+    assert saved.stat().st_mtime_ns == before
+    assert found["method"] == "C2R"
+    assert 0 < found["explained_variance"] < 1
+
+
+@pytest.mark.parametrize(
+    ("control", "moves_decoder", "moves_acts"),
+    [(DirectionsOnly, True, False), (ActivationsOnly, False, True)],
+)
+def test_a_control_has_one_of_the_two_gradients(control, moves_decoder, moves_acts) -> None:
+    torch.manual_seed(0)
+    sae = control(make_config("batchtopk_c2r"))
+    acts = torch.rand(8, sae.cfg.d_sae, requires_grad=True)
+    given = step_input(sae)
+    neighbors = sae._find(sae.penalties[0].search, 0).neighbors
+    penalty = sae._measure_c2r(given, acts, neighbors).penalty
+    grads = torch.autograd.grad(penalty, [sae.W_dec, acts], allow_unused=True)
+    assert [grad is not None and bool((grad != 0).any()) for grad in grads] == [
+        moves_decoder,
+        moves_acts,
+    ]
+
+
+def test_a_line_is_followed_from_its_last_point() -> None:
+    up_and_down = [(0.80, 1.0), (0.82, 2.0), (0.78, 4.0), (0.70, 5.0)]
+    assert interpolate(up_and_down, 0.80) == pytest.approx(3.0)
+    assert interpolate(up_and_down, 0.74) == pytest.approx(4.5)
+    assert math.isnan(interpolate(up_and_down, 0.83))
+    assert math.isnan(interpolate([(0.5, 1.0)], 0.5))
+    assert interpolate([(0.5, 1.0), (0.5, 2.0)], 0.5) == 1.0
+
+
+def result(method: str, strength: float, seed: int, **metrics: float) -> dict[str, Any]:
+    numbers = {"explained_variance": 0.8, "composition": 0.4, "chance_composition": 0.3}
+    return {"method": method, "strength": strength, "seed": seed, "k": 8, **numbers, **metrics}
+
+
+def curves(seed: int) -> list[dict[str, Any]]:
+    """At a price of .005 C2R has an F1 of .55, OrtSAE of .50."""
+    return [
+        result("BatchTopK", 0.0, seed, f1=0.6),
+        result("C2R", 5, seed, explained_variance=0.79, composition=0.3, f1=0.5),
+        result("OrtSAE", 0.25, seed, explained_variance=0.79, composition=0.2, f1=0.4),
+    ]
+
+
+def test_methods_are_compared_where_they_cost_or_achieve_the_same() -> None:
+    results = [*curves(0), *curves(1)]
+    price = next(each for each in PRICES if "0.005" in each.name)
+    assert at_equal(results, "C2R", price, "f1") == pytest.approx({(0, 8): 0.55, (1, 8): 0.55})
+    assert at_equal(results, "OrtSAE", HALFWAY, "f1")[0, 8] == pytest.approx(0.55)
+    found = Question("C2R", "OrtSAE", price).measured(results, "f1")
+    assert found.mean == pytest.approx(0.05)
+    at_their_own = Question("C2R", "OrtSAE", (5, 0.25)).measured(results, "f1")
+    assert at_their_own.mean == pytest.approx(0.1)
+
+
+def test_differences_are_paired_by_seed_and_sparsity() -> None:
+    first = {(0, 8): 1.0, (0, 5): 3.0, (1, 8): 2.0, (2, 8): 9.0}
+    second = {(0, 8): 0.0, (0, 5): 1.0, (1, 8): 0.5, (2, 8): math.nan}
+    assert difference(first, second) == Interval.of([1.5, 1.5])
+
+
+@pytest.mark.parametrize(
+    ("metric", "mean", "half_width", "said"),
+    [
+        ("f1", 0.1, 0.05, "ahead"),
+        ("f1", -0.1, 0.05, "behind"),
+        ("absorption", -0.1, 0.05, "ahead"),
+        ("f1", 0.1, 0.2, "undecided"),
+        ("f1", 0.1, math.inf, "not measured"),
+        ("f1", math.nan, math.nan, "not measured"),
+    ],
+)
+def test_a_verdict_is_that_of_the_interval(metric, mean, half_width, said) -> None:
+    assert verdict(Interval(mean, half_width), metric) == said
+
+
+def test_every_question_is_of_methods_and_strengths_that_are_trained() -> None:
+    trained = {(run.method, run.strength) for run in runs_of(SIZES["2k"], seeds=1)}
+    for question in QUESTIONS:
+        if isinstance(question.at, tuple):
+            assert (question.first, question.at[0]) in trained
+            assert (question.second, question.at[1]) in trained
+        assert {question.first, question.second} <= {method for method, _ in trained}
+
+
+def test_tables_show_what_there_is_and_nothing_else() -> None:
+    whole = {"f1": 0.5, "mcc": 0.6, "uniqueness": 0.9, "absorption": 0.1, "dead_latents": 0.0}
+    results = [
+        {**each, **whole, "l0": 8.0, "f1": each["f1"]}
+        for seed in (0, 1)
+        for each in curves(seed)
+    ]
+    found = tables(SIZES["2k"], results)
+    assert "| C2R | OrtSAE | at 5 and 0.25 |" in found["2k questions"]
+    assert "Matryoshka" not in found["2k questions"]
+    assert "| 8 | C2R 5 | 2 |" in found["2k methods"]
+    assert "BatchTopK | 8.000" in published_table(SIZES["2k"], results)
