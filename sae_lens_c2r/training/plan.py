@@ -123,7 +123,7 @@ def runner_config(
 
     Args:
         plan: The plan.
-        sae_ids: The SAEs: one, where the features are synthetic.
+        sae_ids: The SAEs. Where the features are synthetic, SAELens's config has but one.
 
     Returns:
         The config, which saves nothing by itself, and logs what the release says.
@@ -141,10 +141,10 @@ def runner_config(
     }
     try:
         if isinstance(source, SyntheticModel):
-            [sae_id] = sae_ids
+            common["logger"].run_name = common["logger"].run_name or plan.release.name
             return SyntheticSAERunnerConfig(
                 synthetic_model=synthetic_model_config(source.config),
-                sae=plan.saes[sae_id],
+                sae=plan.saes[sae_ids[0]],
                 training_samples=source.training_samples,
                 **common,
             )
