@@ -13,7 +13,7 @@ def take_place() -> None:
     """
     if "LOCAL_RANK" in os.environ:
         local, visible = os.environ["LOCAL_RANK"], os.environ.get("CUDA_VISIBLE_DEVICES")
-        # Where there are too few, it has none, and is refused for not having the others' device.
+        # Where there are too few it has none, and is refused for the device that it lacks.
         own = [local] if visible is None else visible.split(",")[int(local) :][:1]
         os.environ["CUDA_VISIBLE_DEVICES"] = "".join(own)
     if int(os.environ.get("RANK", "0")) > 0:

@@ -1,12 +1,13 @@
 """SAELens's loop over steps, for SAEs that share a stream with those of other processes."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 from unittest.mock import patch
 
 from sae_lens import TrainingSAE
-from sae_lens.training import multi_sae_trainer
+from sae_lens.training import activation_scaler, multi_sae_trainer
 from sae_lens.training.activation_scaler import ActivationScaler
 from sae_lens.training.multi_sae_trainer import MultiSAETrainer
 from torch import Tensor
@@ -50,10 +51,18 @@ def fit(
 
     trainer._update_pbar = move_bar_to_sample  # type: ignore[method-assign, assignment]
     trainer._estimate_scaling_factors = estimate_once  # type: ignore[method-assign]
-    if long_run.ranks.is_first:
+    with nullcontext() if long_run.ranks.is_first else _without_bars():
         return trainer.fit()
-    with patch.object(multi_sae_trainer, "tqdm", partial(tqdm, disable=True)):
-        return trainer.fit()
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    bar = partial(tqdm, disable=True)
+    with (
+        patch.object(multi_sae_trainer, "tqdm", bar),
+        patch.object(activation_scaler, "tqdm", bar),
+    ):
+        yield
 
 
 def _estimate_once(trainer: MultiSAETrainer) -> None:

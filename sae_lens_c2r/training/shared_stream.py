@@ -39,9 +39,8 @@ class SharedActivations(Iterator[Tensor]):
         # SAELens calls this again at the end of an epoch.
         store._iterate_tokenized_sequences = self._counted_rows  # type: ignore[method-assign]
         store.iterable_sequences = self._counted_rows()
-        for _ in tqdm(
-            range(rows_of_epoch), "Reading on", leave=False, disable=not rows_of_epoch
-        ):
+        unseen = not (rows_of_epoch and ranks.is_first)
+        for _ in tqdm(range(rows_of_epoch), desc="Reading on", leave=False, disable=unseen):
             next(store.iterable_sequences)
         # SAELens's loop over batches, of tokens alone: it knows what to do where an epoch ends.
         store._get_filtered_multi_hook_llm_batch = self._tokens  # type: ignore[method-assign, assignment]

@@ -20,6 +20,7 @@ from sae_lens_c2r.training.agreement import check_same_plan, check_shared
 from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
 from sae_lens_c2r.training.finished import check_places, is_finished, unfinished
 from sae_lens_c2r.training.long_run import LongRun, Watch
+from sae_lens_c2r.training.matmul import matmul_precision
 from sae_lens_c2r.training.placement import place, trained_by
 from sae_lens_c2r.training.plan import NEEDS_ESTIMATE, Plan
 from sae_lens_c2r.training.ranks import ALONE, Ranks
@@ -76,7 +77,8 @@ def train(
     check_same_plan(plan, ranks, resume=resume, checkpoint_minutes=checkpoint_minutes)
     if ranks.on_first(lambda: _is_all_there(plan, out, tell)):
         return []
-    with stop_requests() as request, ExitStack() as lock:
+    precise = matmul_precision(plan.matmul_precision)
+    with precise, stop_requests() as request, ExitStack() as lock:
         ranks.on_first(lambda: lock.enter_context(_lock(out)) and None)
         check_shared(work, ranks)
         todo = ranks.on_first(lambda: unfinished(plan, out, tell))
