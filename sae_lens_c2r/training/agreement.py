@@ -1,11 +1,11 @@
 """What all processes of a training have to have alike, checked before it begins."""
 
 import time
-import uuid
 from pathlib import Path
 from typing import Any
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.writing import begin_folder
 from sae_lens_c2r.training.plan import Plan
 from sae_lens_c2r.training.ranks import Ranks
 from sae_lens_c2r.training.record import circumstances
@@ -61,11 +61,9 @@ def check_shared(folder: Path, ranks: Ranks) -> None:
     """
     if ranks.size == 1:
         return
-    token = folder / f"rank-0-was-here-{uuid.uuid4().hex}"
-    token = ranks.on_first(lambda: token)
-    ranks.on_first(token.touch)
+    token = ranks.on_first(lambda: begin_folder(folder))
     found = ranks.gather(_appears(token))
-    ranks.on_first(token.unlink)
+    ranks.on_first(token.rmdir)
     if not all(found):
         raise UserError(
             f"`out` should be a folder that all ranks share. Rank {found.index(False)} does "

@@ -3,10 +3,12 @@
 When a process ends, the others' next exchange with it fails, in whichever of them is its
 neighbour: that error names a socket. So each counts its heartbeats in torch's store, and says
 there with which error it leaves; whoever meets a failed exchange looks who has fallen silent.
+A process that hangs, or whose end does not reach the others, ends them too, later.
 """
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,7 +20,9 @@ from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined
 from sae_lens_c2r._support.errors import UserError
 
 INTERVAL = 0.5  # seconds between two beats
-SILENT = 6 * INTERVAL  # after which a process is taken to have ended
+LOOK = 20  # beats until a process looks whether the others' go on
+MISSED = 30  # looks without a beat after which it ends: 5 minutes
+SILENT = 8 * INTERVAL  # after which a process is taken to have ended
 INTERRUPTED = "Interrupted."
 PATIENCE = 20.0  # seconds to look for it: `torchrun` gives 30 when another has ended
 
@@ -49,6 +53,7 @@ class Heartbeat:
 
     def __init__(self, rank: int, size: int, name: str) -> None:
         self._rank, self._size = rank, size
+        self._others = [other for other in range(size) if other != rank]
         # A connection of its own: another thread may wait on torch's.
         address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         server = TCPStore(*address, is_master=False, timeout=timedelta(seconds=PATIENCE))
@@ -57,10 +62,32 @@ class Heartbeat:
         Thread(target=self._beat, daemon=True).start()
 
     def _beat(self) -> None:
-        with suppress(RuntimeError):  # the store is gone, and with it who would read this
-            while not self._over.is_set():
+        try:
+            self._beat_and_watch()
+        except RuntimeError:  # the store is gone, and rank 0 with it, unless it is `torchrun`'s
+            if not self._over.wait(PATIENCE):  # the main thread has not noticed
+                self._end([0])
+
+    def _beat_and_watch(self) -> None:
+        counts, n_same = dict.fromkeys(self._others, 0), dict.fromkeys(self._others, 0)
+        while not self._over.is_set():
+            for _ in range(LOOK):
                 self._store.add(f"beats/{self._rank}", 1)
                 self._over.wait(INTERVAL)
+            for rank, before in counts.items():
+                counts[rank] = self._beats(rank)
+                lives = counts[rank] != before or before == 0  # or has yet to begin
+                n_same[rank] = 0 if lives else n_same[rank] + 1
+            silent = [rank for rank in self._others if n_same[rank] >= MISSED]
+            if silent and not self._over.is_set():
+                self._end(silent)
+
+    def _end(self, silent: list[int]) -> None:
+        """End this process: its main thread waits for one that is gone, on a GPU perhaps."""
+        if self._rank == min(set(range(self._size)) - set(silent)):
+            with suppress(RuntimeError):
+                print(self._error(silent), file=sys.stderr, flush=True)
+        os._exit(1)
 
     def leave(self, why: str | None = None) -> None:
         """Beat no more.
@@ -91,10 +118,9 @@ class Heartbeat:
         return self._error(failed) if failed else None
 
     def _why_others_left(self) -> dict[int, str]:
-        others = [rank for rank in range(self._size) if rank != self._rank]
         return {
             rank: self._store.get(f"left/{rank}").decode()
-            for rank in others
+            for rank in self._others
             if self._store.check([f"left/{rank}"])
         }
 

@@ -18,7 +18,7 @@ from sae_lens_c2r._support.stopping import StopRequest, stop_requests
 from sae_lens_c2r._support.writing import write_folder
 from sae_lens_c2r.training.agreement import check_same_plan, check_shared
 from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
-from sae_lens_c2r.training.finished import check_places, is_finished, unfinished
+from sae_lens_c2r.training.finished import is_finished, is_work_left, unfinished
 from sae_lens_c2r.training.long_run import LongRun, Watch
 from sae_lens_c2r.training.matmul import matmul_precision
 from sae_lens_c2r.training.placement import place, trained_by
@@ -75,7 +75,7 @@ def train(
     work = out / WORK
     tell = tell if ranks.is_first else _say_nothing
     check_same_plan(plan, ranks, resume=resume, checkpoint_minutes=checkpoint_minutes)
-    if ranks.on_first(lambda: _is_all_there(plan, out, tell)):
+    if ranks.on_first(lambda: not is_work_left(plan, out, work, tell)):
         return []
     precise = matmul_precision(plan.matmul_precision)
     with precise, stop_requests() as request, ExitStack() as lock:
@@ -94,14 +94,6 @@ def train(
 
 def _say_nothing(_: str) -> None:
     pass
-
-
-def _is_all_there(plan: Plan, out: Path, tell: Callable[[str], None]) -> bool:
-    check_places(plan, out)  # now, rather than after hours of training
-    if (out / WORK).exists() or not all(is_finished(out, sae_id) for sae_id in plan.saes):
-        return False
-    unfinished(plan, out, tell)
-    return True
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import yaml
 from sae_lens.training.sae_trainer import SAETrainer
 
 from sae_lens_c2r.releases.files import find_release
+from sae_lens_c2r.training import heartbeat
 from tests import forkserver
 from tests.training import rank_processes
 from tests.training.killing import (
@@ -136,6 +137,28 @@ def test_a_process_that_is_killed_is_named_in_one_line_and_the_rest_end(
     assert not half_written(out)
     assert ends(train(2, release, out)) == [0, 0]
     assert hashes(out) == untouched
+
+
+def be_impatient() -> None:
+    heartbeat.INTERVAL, heartbeat.LOOK, heartbeat.MISSED = 0.1, 1, 40
+    heartbeat.PATIENCE = 5
+
+
+def hang_at_step(step: int) -> None:
+    be_impatient()
+    at_step(step, end_by, signal.SIGSTOP)
+
+
+def test_a_process_that_hangs_ends_the_others(release: Path, tmp_path: Path) -> None:
+    out = tmp_path / "saes"
+    before = {0: (be_impatient, ()), 1: (hang_at_step, (3,)), 2: (be_impatient, ())}
+    first, hanging, last = train(3, release, out, before=before, minutes=0)
+    assert ends([first, last]) == [1, 1]
+    assert hanging.is_alive()
+    hanging.kill()
+    hanging.wait()
+    [line] = [line for line in said(out).splitlines() if "Rank" in line]
+    assert line.endswith("Rank 1 has ended.")
 
 
 def test_what_fails_in_one_process_is_said_by_the_first(release: Path, tmp_path: Path) -> None:
