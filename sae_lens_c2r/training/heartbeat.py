@@ -85,8 +85,7 @@ class Heartbeat:
     def _end(self, silent: list[int]) -> None:
         """End this process: its main thread waits for one that is gone, on a GPU perhaps."""
         if self._rank == min(set(range(self._size)) - set(silent)):
-            with suppress(RuntimeError):
-                print(self._error(silent), file=sys.stderr, flush=True)
+            print(self._error(silent), file=sys.stderr, flush=True)
         os._exit(1)
 
     def leave(self, why: str | None = None) -> None:
@@ -110,19 +109,17 @@ class Heartbeat:
             The error of another process, after which `torchrun` interrupts the rest; `None` if
             there is none.
         """
-        failed: list[int] = []
-        if isinstance(error, KeyboardInterrupt):
-            with suppress(RuntimeError):
-                reasons = self._why_others_left()
-                failed = [rank for rank, why in reasons.items() if why != INTERRUPTED]
+        reasons = self._why_others_left() if isinstance(error, KeyboardInterrupt) else {}
+        failed = [rank for rank, why in reasons.items() if why != INTERRUPTED]
         return self._error(failed) if failed else None
 
     def _why_others_left(self) -> dict[int, str]:
-        return {
-            rank: self._store.get(f"left/{rank}").decode()
-            for rank in self._others
-            if self._store.check([f"left/{rank}"])
-        }
+        reasons = {}
+        with suppress(RuntimeError):  # where the store is gone
+            for rank in self._others:
+                if self._store.check([f"left/{rank}"]):
+                    reasons[rank] = self._store.get(f"left/{rank}").decode()
+        return reasons
 
     def who_ended(self) -> RankEndedError:
         """What to say after an exchange that has failed. Takes seconds."""

@@ -1,6 +1,7 @@
 """How the processes that `torchrun` starts find each other, and how they part."""
 
 import os
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,6 +9,8 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
+from torch.distributed.rendezvous import rendezvous
 
 from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r.training.heartbeat import INTERRUPTED, Heartbeat, RankEndedError
@@ -55,15 +58,52 @@ def _join(size: int) -> tuple[int, Heartbeat]:
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     try:
         rank = int(os.environ["RANK"])
-        dist.init_process_group(backend, timeout=TIMEOUT)
-        name: list[str] = [uuid.uuid4().hex]  # `torchrun` keeps its store when it restarts
-        dist.broadcast_object_list(name)
-        return rank, Heartbeat(rank, size, name[0])
+        store, *_ = next(rendezvous("env://", timeout=TIMEOUT))
+        name = _name_of_this_time(store, rank, size)
+        dist.init_process_group(
+            backend,
+            store=PrefixStore(name, store),
+            rank=rank,
+            world_size=size,
+            timeout=TIMEOUT,
+        )
+        return rank, Heartbeat(rank, size, name)
     except (KeyError, ValueError, RuntimeError) as error:
         raise UserError(
             f"The {size} processes of `WORLD_SIZE` should find each other, as those of "
             f"`torchrun` do. {one_line(error)}"
         ) from None
+
+
+def _name_of_this_time(store: Store, rank: int, size: int) -> str:
+    """A name that no earlier processes have used in the store.
+
+    `torchrun` may keep its store when it restarts what has ended: under the names that torch
+    uses there, some processes would find where those before them could be reached.
+
+    Returns:
+        The name, the same in all processes.
+
+    Raises:
+        RuntimeError: If they have not all come in time.
+    """
+    own = uuid.uuid4().hex
+    if rank > 0:
+        store.set(f"sae-lens-c2r/here/{rank}", own)
+        name = store.get(f"sae-lens-c2r/for/{own}").decode()
+        store.set(f"{name}/heard/{rank}", "")
+        return name
+    unheard, deadline = set(range(1, size)), time.monotonic() + TIMEOUT.total_seconds()
+    while unheard:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"Rank {min(unheard)} has not come.")
+        for other in unheard:
+            if store.check([f"sae-lens-c2r/here/{other}"]):  # one from before, perhaps
+                there = store.get(f"sae-lens-c2r/here/{other}").decode()
+                store.set(f"sae-lens-c2r/for/{there}", own)
+        unheard = {other for other in unheard if not store.check([f"{own}/heard/{other}"])}
+        time.sleep(0.01)
+    return own
 
 
 def _leave(error: BaseException, rank: int, heartbeat: Heartbeat) -> bool:
