@@ -3,7 +3,8 @@
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -40,24 +41,48 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def write_folder(final: Path, fill: Callable[[Path], None], *, beside: Path) -> None:
     """Write a folder by `fill`, first under another name in `beside`: whole, or not at all."""
+    partial = begin_folder(beside)
+    try:
+        with disk_errors(final):
+            fill(partial)
+        finish_folder(partial, final)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def begin_folder(beside: Path) -> Path:
+    """A new folder in `beside`, by a name that says that it is being written."""
     beside.mkdir(parents=True, exist_ok=True)
     partial = Path(mkdtemp(prefix=PARTIAL, dir=beside))
     try:
         partial.chmod(beside.stat().st_mode)  # `mkdtemp` makes it the owner's alone
-        fill(partial)
-        for path in [*partial.rglob("*"), partial]:
-            _sync(path)
-        final.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(partial, final)
-        _sync(final.parent)
-    except BaseException as error:
+    except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
-        if isinstance(error, (RuntimeError, SafetensorError)):  # torch's and safetensors' own
-            raise OSError(f"{final} cannot be written. {error}") from error
         raise
+    return partial
 
 
-def _sync(path: Path) -> None:
+def finish_folder(partial: Path, final: Path) -> None:
+    """Bring what was written to the disk, and give it its final name."""
+    for path in [*partial.rglob("*"), partial]:
+        sync(path)
+    final.parent.mkdir(parents=True, exist_ok=True)
+    os.replace(partial, final)
+    sync(final.parent)
+
+
+@contextmanager
+def disk_errors(final: Path) -> Iterator[None]:
+    """Raise as an OSError what torch and safetensors raise of their own at a full disk."""
+    try:
+        yield
+    except (RuntimeError, SafetensorError) as error:
+        raise OSError(f"{final} cannot be written. {error}") from error
+
+
+def sync(path: Path) -> None:
+    """Wait until a file or a folder is on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -3,9 +3,9 @@
 from rich.console import Console
 
 
-def console_while_loading() -> Console:
+def console_while_loading(*, quiet: bool = False) -> Console:
     """A console that has said what takes the first seconds: importing SAELens."""
-    console = Console()
+    console = Console(quiet=quiet)
     console.print("Loading SAELens ...")
     return console
 

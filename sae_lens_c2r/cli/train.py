@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from sae_lens_c2r._support.torchrun import take_place, was_restarted
 from sae_lens_c2r.cli._console import console_while_loading, say
 from sae_lens_c2r.cli._errors import error_boundary
 from sae_lens_c2r.cli._options import DeviceOption, ReleaseArgument, usable_device
@@ -37,28 +38,32 @@ def train(
     ] = False,
 ) -> None:
     """Train the SAEs of a release, except those that are in the folder already."""
+    take_place()
     with error_boundary("Interrupted.", how_to_go_on=lambda: _how_to_go_on(out)):
         from sae_lens_c2r._support.changes import parse_changes
         from sae_lens_c2r.releases.files import find_release, read_release
+        from sae_lens_c2r.training.joining import joined_ranks
 
-        found = read_release(find_release(release), changes=parse_changes(changes or []))
-        console = console_while_loading()
-        from sae_lens_c2r.training.plan import make_plan
-        from sae_lens_c2r.training.summary import print_plan
-        from sae_lens_c2r.training.train import train as train_plan
+        with joined_ranks() as ranks:
+            found = read_release(find_release(release), changes=parse_changes(changes or []))
+            console = console_while_loading(quiet=not ranks.is_first)
+            from sae_lens_c2r.training.plan import make_plan
+            from sae_lens_c2r.training.summary import print_plan
+            from sae_lens_c2r.training.train import train as train_plan
 
-        plan = make_plan(found, device=usable_device(device), only=tuple(only or ()))
-        print_plan(plan, console)
-        if dry_run:
-            return
-        folders = train_plan(
-            plan,
-            out,
-            resume=resume,
-            checkpoint_minutes=checkpoint_minutes,
-            tell=partial(say, console),
-        )
-        say(console, f"{len(folders)} SAEs trained, in {out}.")
+            plan = make_plan(found, device=usable_device(device), only=tuple(only or ()))
+            print_plan(plan, console, n_ranks=ranks.size)
+            if dry_run:
+                return
+            folders = train_plan(
+                plan,
+                out,
+                resume=resume or was_restarted(),
+                checkpoint_minutes=checkpoint_minutes,
+                tell=partial(say, console),
+                ranks=ranks,
+            )
+            say(console, f"{len(folders)} SAEs trained, in {out}.")
 
 
 def _how_to_go_on(out: Path) -> str:

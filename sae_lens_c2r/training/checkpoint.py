@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import chain, count
@@ -13,10 +13,18 @@ from typing import Any
 
 from huggingface_hub.utils.sha import sha_fileobj
 
-from sae_lens_c2r._support.writing import PARTIAL, write_folder
+from sae_lens_c2r._support.writing import (
+    PARTIAL,
+    begin_folder,
+    disk_errors,
+    finish_folder,
+    sync,
+)
+from sae_lens_c2r.training.ranks import ALONE, Ranks
 
 KEPT = 2
 MANIFEST = "manifest.json"
+Fill = Callable[[Path], Iterable[Path]]
 _FINAL, _DAMAGED = "step-", "damaged-"
 
 
@@ -44,32 +52,47 @@ class Checkpoints:
 
     Args:
         folder: The folder, made when something is written.
+        ranks: The processes that write a checkpoint together; the rest is for one of them.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, ranks: Ranks = ALONE) -> None:
         self._folder = folder
+        self._ranks = ranks
 
-    def write(self, step: int, about: dict[str, Any], fill: Callable[[Path], None]) -> Path:
+    def write(self, step: int, about: dict[str, Any], fill: Fill) -> Path:
         """Add a checkpoint, and remove those that are too old to be of use.
+
+        Args:
+            step: Training steps that it has behind it.
+            about: What to keep with it.
+            fill: Writes this rank's files and folders into one that all ranks write into, and
+                returns them.
 
         Returns:
             Its folder, which did not have that name until all of it was on the disk.
 
         Raises:
-            OSError: If it cannot be written; those from before are as they were.
+            OSError: If a rank cannot write its part; those from before are as they were.
         """
         final = self._folder / f"{_FINAL}{step:09d}"
+        partial = self._ranks.on_first(lambda: begin_folder(self._folder))
+        try:
+            parts = self._ranks.together(lambda: _written(partial, final, fill))
+            files = {name: digest for part in parts for name, digest in part.items()}
+            content = {"step": step, "about": about, "files": dict(sorted(files.items()))}
+            self._ranks.on_first(lambda: self._finish(partial, final, content))
+        except BaseException:
+            if self._ranks.is_first:
+                shutil.rmtree(partial, ignore_errors=True)
+            raise
+        return final
 
-        def fill_and_list(partial: Path) -> None:
-            fill(partial)
-            content = {"step": step, "about": about, "files": dict(_listed(partial))}
-            manifest = {"content": content, "sha256": _digest_of(content)}
-            (partial / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-
-        write_folder(final, fill_and_list, beside=self._folder)
+    def _finish(self, partial: Path, final: Path, content: dict[str, Any]) -> None:
+        manifest = {"content": content, "sha256": _digest_of(content)}
+        (partial / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        finish_folder(partial, final)
         for folder in self._folders()[:-KEPT]:
             self._remove(folder)
-        return final
 
     def newest(self, *, on_damage: Callable[[str], None]) -> Checkpoint | None:
         """The newest checkpoint that is not damaged. Newer ones that are get another name.
@@ -145,10 +168,16 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     return Checkpoint(folder, content["step"], content["about"])
 
 
-def _listed(folder: Path) -> Iterator[tuple[str, str]]:
-    for path in sorted(folder.rglob("*")):
+def _written(folder: Path, final: Path, fill: Fill) -> dict[str, str]:
+    """The files that this rank adds to a folder, on the disk, with their digests."""
+    with disk_errors(final):
+        written = fill(folder)
+    digests = {}
+    for path in (path for top in written for path in [top, *top.rglob("*")]):
         if path.is_file():
-            yield path.relative_to(folder).as_posix(), _digest(path)
+            sync(path)  # here: another machine knows nothing of what this one has yet to write
+            digests[path.relative_to(folder).as_posix()] = _digest(path)
+    return digests
 
 
 def _digest(path: Path) -> str:

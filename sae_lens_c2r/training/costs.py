@@ -1,5 +1,7 @@
 """What training a plan takes, in bytes: on disk and in memory."""
 
+from collections.abc import Iterable
+
 from sae_lens.saes.sae import TrainingSAEConfig
 from sae_lens.util import str_to_dtype
 
@@ -21,23 +23,31 @@ def disk_bytes(plan: Plan) -> int:
 def checkpoint_bytes(plan: Plan) -> int:
     """What a checkpoint takes: weights, Adam's moments, latents' counters, the buffer."""
     each = [3 * weight_bytes(config) + 8 * config.d_sae for config in plan.saes.values()]
-    if isinstance(plan.release.source, LanguageModel):
-        return sum(each) + _buffer_bytes(plan, plan.release.source)
-    return max(each)
+    return sum(each) + _buffer_bytes(plan)
 
 
-def memory_bytes(plan: Plan) -> int:
-    """What training takes beside the model: about, and at most where SAEs are in turn."""
+def memory_bytes(plan: Plan, sae_ids: Iterable[str] | None = None) -> int:
+    """What training takes beside the model, about.
+
+    Args:
+        plan: The plan.
+        sae_ids: The SAEs that one process trains; all where there is but one.
+
+    Returns:
+        Bytes in that process.
+    """
+    configs = [plan.saes[sae_id] for sae_id in sae_ids or plan.saes]
     # Weights, gradients and Adam's two moments; activations before, after and backwards.
-    states = [4 * weight_bytes(config) for config in plan.saes.values()]
-    acts = [3 * 4 * plan.batch_size * config.d_sae for config in plan.saes.values()]
-    if isinstance(plan.release.source, LanguageModel):
-        return sum(states) + max(acts) + _buffer_bytes(plan, plan.release.source)
-    return max(state + act for state, act in zip(states, acts, strict=True))
+    states = sum(4 * weight_bytes(config) for config in configs)
+    acts = max(3 * 4 * plan.batch_size * config.d_sae for config in configs)
+    return states + acts + _buffer_bytes(plan)
 
 
-def _buffer_bytes(plan: Plan, source: LanguageModel) -> int:
+def _buffer_bytes(plan: Plan) -> int:
     """SAELens's mixing buffer, and the pass of the model that comes on top of it."""
+    source = plan.release.source
+    if not isinstance(source, LanguageModel):
+        return 0
     # A batch of the buffer is one row of text, however many rows a pass of the model takes.
     batches = plan.runner_value("n_batches_in_buffer")
     rows = batches + plan.runner_value("store_batch_size_prompts")

@@ -28,6 +28,28 @@ def check_places(plan: Plan, out: Path) -> None:
             )
 
 
+def is_work_left(plan: Plan, out: Path, work: Path, tell: Callable[[str], None]) -> bool:
+    """Whether there is anything to train or to tidy up.
+
+    Args:
+        plan: The plan.
+        out: Where its SAEs are to lie.
+        work: The folder that is there until all is done.
+        tell: Shows the user a line about each SAE that is there, if all are.
+
+    Returns:
+        Whether there is.
+
+    Raises:
+        UserError: As of `check_places` and `unfinished`.
+    """
+    check_places(plan, out)  # now, rather than after hours of training
+    if work.exists() or not all(is_finished(out, sae_id) for sae_id in plan.saes):
+        return True
+    unfinished(plan, out, tell)
+    return False
+
+
 def unfinished(plan: Plan, out: Path, tell: Callable[[str], None]) -> list[str]:
     """The SAEs that are not finished; those that are have to be the plan's.
 

@@ -1,10 +1,10 @@
 """A training of SAELens's that can end at any step and continue there, to the bit."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from sae_lens.training.sae_trainer import SAETrainer
@@ -12,12 +12,21 @@ from sae_lens.training.sae_trainer import SAETrainer
 from sae_lens_c2r._support.stopping import StopRequest
 from sae_lens_c2r.architectures.penalized import PenalizedMixin
 from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
-from sae_lens_c2r.training.stream import ActivationStream, random_state, restore_random
+from sae_lens_c2r.training.random_state import random_state, restore_random
+from sae_lens_c2r.training.ranks import ALONE, Ranks
 
 DATA = "data.pt"
 PENALTIES = "c2r_penalties.pt"
 Trainers = Mapping[str, SAETrainer[Any, Any]]
 Watch = Callable[[str, SAETrainer[Any, Any]], None]
+GO_ON, SAVE, STOP = range(3)  # what a process wishes before a step; the largest is done
+
+
+class Stream(Protocol):
+    """What trainers are given, as far as a checkpoint is concerned."""
+
+    def state(self) -> dict[str, Any]:
+        """Where it is."""
 
 
 @dataclass
@@ -36,6 +45,8 @@ class LongRun:
         resumed: The checkpoint to continue from, if any.
         tell: Shows the user a line.
         watch: Given each trainer before it begins, see `train`.
+        ranks: The processes, which save and end together.
+        saved: The SAEs that are this process's to save; `None` for all that it trains.
     """
 
     checkpoints: Checkpoints
@@ -45,6 +56,8 @@ class LongRun:
     resumed: Checkpoint | None
     tell: Callable[[str], None]
     watch: Watch | None = None
+    ranks: Ranks = ALONE
+    saved: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         self._begun = self._saved = time.monotonic()
@@ -58,7 +71,7 @@ class LongRun:
         before = self.resumed.about["seconds"] if self.resumed else 0.0
         return float(before + time.monotonic() - self._begun)
 
-    def attach(self, trainers: Trainers, stream: ActivationStream | None = None) -> None:
+    def attach(self, trainers: Trainers, stream: Stream | None = None) -> None:
         """Bring trainers to where the run continues, and have them saved from there on.
 
         Args:
@@ -78,10 +91,12 @@ class LongRun:
 
         def between_two_steps() -> None:
             due = time.monotonic() - self._saved >= self.every_seconds > 0
-            if due or self.request.received:
+            wish = STOP if self.request.received else SAVE if due else GO_ON
+            decided = self.ranks.largest(wish)
+            if decided >= SAVE:
                 self._save(trainers, stream)
                 self._saved = time.monotonic()
-            if self.request.received:
+            if decided == STOP:
                 raise KeyboardInterrupt
 
         def after_last_step() -> None:
@@ -96,19 +111,23 @@ class LongRun:
         self._begun = self._saved = time.monotonic()
         self.request.deferrable = True
 
-    def _save(self, trainers: Trainers, stream: ActivationStream | None) -> None:
+    def _save(self, trainers: Trainers, stream: Stream | None) -> None:
         step = next(iter(trainers.values())).n_training_steps
         if step == (self.resumed.step if self.resumed else 0):
             return  # nothing is new
 
-        def fill(folder: Path) -> None:
-            for sae_id, trainer in trainers.items():
-                _save(trainer, folder / sae_id)
-            state = stream.state() if stream else {"random": random_state()}
-            torch.save(state, folder / DATA)
+        def fill(folder: Path) -> Iterator[Path]:
+            for sae_id in trainers if self.saved is None else self.saved:
+                _save(trainers[sae_id], folder / sae_id)
+                yield folder / sae_id
+            if self.ranks.is_first:
+                state = stream.state() if stream else {"random": random_state()}
+                torch.save(state, folder / DATA)
+                yield folder / DATA
 
         try:
-            self.checkpoints.write(step, {**self.about, "seconds": self.seconds}, fill)
+            about = {**self.about, "seconds": self.seconds}
+            self.checkpoints.write(step, about, lambda folder: list(fill(folder)))
         except OSError as error:  # no reason to stop: there may be room again next time
             self.tell(f"There is no checkpoint of step {step:,}. {error}")
 

@@ -21,6 +21,7 @@ from sae_lens_c2r.releases.model import (
     SyntheticModel,
 )
 from sae_lens_c2r.training.configs import checked_fields, sae_config, synthetic_model_config
+from sae_lens_c2r.training.matmul import checked_precision
 
 OURS = {  # fields of SAELens's runner configs that a release cannot set, or sets elsewhere
     *("saes", "sae", "hook_names", "model_name", "dataset_path", "context_size"),
@@ -41,6 +42,8 @@ class Plan:
         seeds: What torch is seeded with before each SAE is made.
         runner: Fields of SAELens's runner config.
         device: Where they are trained.
+        matmul_precision: What `torch.set_float32_matmul_precision` is given; `None` for what
+            torch has by default.
     """
 
     release: Release
@@ -48,6 +51,7 @@ class Plan:
     seeds: Mapping[str, int]
     runner: Mapping[str, Any]
     device: str
+    matmul_precision: str | None = None
 
     def runner_value(self, name: str) -> Any:
         """A field of SAELens's runner config: the release's, or else SAELens's default."""
@@ -98,12 +102,15 @@ def make_plan(release: Release, *, device: str, only: tuple[str, ...] = ()) -> P
         )
     chosen = [specs[sae_id] for sae_id in only] or list(specs.values())
     source = release.source
+    runner = dict(release.runner)
+    precision = checked_precision(runner.pop("matmul_precision", None))
     plan = Plan(
         release,
         saes={spec.sae_id: sae_config(spec, device) for spec in chosen},
         seeds={spec.sae_id: _seed(spec) for spec in chosen},
-        runner=checked_fields("runner", release.runner, _runner_class(source), taken=OURS),
+        runner=checked_fields("runner", runner, _runner_class(source), taken=OURS),
         device=device,
+        matmul_precision=precision,
     )
     if plan.batch_size < 1:
         raise ReleaseError(
@@ -123,7 +130,7 @@ def runner_config(
 
     Args:
         plan: The plan.
-        sae_ids: The SAEs: one, where the features are synthetic.
+        sae_ids: The SAEs. Where the features are synthetic, SAELens's config has but one.
 
     Returns:
         The config, which saves nothing by itself, and logs what the release says.
@@ -141,10 +148,10 @@ def runner_config(
     }
     try:
         if isinstance(source, SyntheticModel):
-            [sae_id] = sae_ids
+            common["logger"].run_name = common["logger"].run_name or plan.release.name
             return SyntheticSAERunnerConfig(
                 synthetic_model=synthetic_model_config(source.config),
-                sae=plan.saes[sae_id],
+                sae=plan.saes[sae_ids[0]],
                 training_samples=source.training_samples,
                 **common,
             )

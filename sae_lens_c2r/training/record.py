@@ -52,6 +52,7 @@ class TrainingRecord(_Recorded):
         samples_per_second: Samples by seconds.
         evaluation: SAELens's evaluation against known features, if there are any.
         finished: When it was, in UTC.
+        matmul_precision: Torch's name of the precision of products of float32 matrices.
         device: Where it ran.
         python: Python's version.
         versions: Versions of the packages.
@@ -68,6 +69,7 @@ class TrainingRecord(_Recorded):
     samples_per_second: float | None = None
     evaluation: dict[str, Any] | None = None
     finished: str | None = None
+    matmul_precision: str | None = None
     device: str | None = None
     python: str | None = None
     versions: dict[str, str] = {}
@@ -124,6 +126,7 @@ def record_of(
         seconds=seconds,
         samples_per_second=plan.samples / seconds,
         evaluation=evaluation,
+        matmul_precision=torch.get_float32_matmul_precision(),
         finished=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         **circumstances(plan.device),
     )

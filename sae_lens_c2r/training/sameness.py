@@ -18,6 +18,8 @@ def settings_of(plan: Plan, sae_ids: list[str]) -> dict[str, Any]:
         del config["device"], config["metadata"]  # where it runs, and what the run adds
     source = plan.release.source.model_dump(mode="json")
     runner = {k: v for k, v in plan.runner.items() if k not in WITHOUT_EFFECT}
+    if plan.matmul_precision is not None:
+        runner["matmul_precision"] = plan.matmul_precision
     settings = {"source": source, "runner": runner, "saes": saes}
     of_json: dict[str, Any] = json.loads(json.dumps(settings))
     return of_json

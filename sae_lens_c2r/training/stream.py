@@ -6,7 +6,7 @@ several of tokens. Here is the same stream with its state in the open.
 """
 
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
 
@@ -14,9 +14,10 @@ import torch
 from sae_lens.training.activations_store import ActivationsStore
 from sae_lens.training.prefetch import PrefetchingIterator
 from torch import Tensor
-from tqdm.auto import tqdm
 
-Batch = dict[str, Tensor]
+from sae_lens_c2r.training.random_state import random_state, restore_random
+from sae_lens_c2r.training.ranks import ALONE, Ranks
+from sae_lens_c2r.training.shared_stream import Batch, SharedActivations
 
 
 class MixingBuffer(Iterator[Tensor]):
@@ -27,6 +28,7 @@ class MixingBuffer(Iterator[Tensor]):
         buffer_size: Tokens in the buffer when it is shuffled.
         batch_size: Tokens in a batch.
         mix_fraction: Part of the buffer that is kept for the next shuffle; 0 shuffles nothing.
+        ranks: The processes that have such a buffer; rank 0 shuffles.
     """
 
     def __init__(
@@ -36,6 +38,7 @@ class MixingBuffer(Iterator[Tensor]):
         buffer_size: int,
         batch_size: int,
         mix_fraction: float,
+        ranks: Ranks = ALONE,
     ) -> None:
         self.kept: Tensor | None = None
         self.served: Tensor | None = None
@@ -43,6 +46,7 @@ class MixingBuffer(Iterator[Tensor]):
         self._buffer_size = buffer_size
         self._batch_size = batch_size
         self._mix_fraction = mix_fraction
+        self._ranks = ranks
 
     @torch.no_grad()
     def __next__(self) -> Tensor:
@@ -56,7 +60,9 @@ class MixingBuffer(Iterator[Tensor]):
 
     def _mix(self, buffer: Tensor) -> None:
         if self._mix_fraction > 0:
-            buffer = buffer[torch.randperm(len(buffer))]
+            order = torch.randperm(len(buffer))
+            self._ranks.broadcast(order)  # whatever else has drawn random numbers here
+            buffer = buffer[order]
         n_served = len(buffer) - int(self._buffer_size * self._mix_fraction)
         n_batches = max(1, n_served // self._batch_size)
         self.served, self.kept = buffer.tensor_split([n_batches * self._batch_size])
@@ -70,43 +76,39 @@ class ActivationStream(Iterator[Batch]):
         prefetch: Batches that a thread makes ahead of those that are asked for.
         state: Where another stream of the same text was, to continue there. Its rows of
             tokens are read again, and not encoded again.
+        ranks: The processes that share it. Where there are several, none makes batches
+            ahead: its thread and the training would talk to the others at once.
     """
 
     def __init__(
-        self, store: ActivationsStore, *, prefetch: int = 0, state: dict[str, Any] | None
+        self,
+        store: ActivationsStore,
+        *,
+        prefetch: int = 0,
+        state: dict[str, Any] | None,
+        ranks: Ranks = ALONE,
     ) -> None:
         self._hook_name = store.hook_name
-        self._rows_of_epoch = 0
-        self._rows = store._iterate_tokenized_sequences
-        # SAELens calls this again at the end of an epoch.
-        store._iterate_tokenized_sequences = self._counted_rows  # type: ignore[method-assign]
-        store.iterable_sequences = self._counted_rows()
+        self._activations = SharedActivations(
+            store, ranks, state["rows_of_epoch"] if state else 0
+        )
         self._buffer = MixingBuffer(
-            (
-                acts[self._hook_name]
-                for acts in store._iterate_filtered_multi_hook_activations()
-            ),
+            self._activations,
             buffer_size=store.n_batches_in_buffer * store.training_context_size,
             batch_size=store.train_batch_size_tokens,
             mix_fraction=store.activations_mixing_fraction,
+            ranks=ranks,
         )
         self._ahead: deque[Tensor] = deque()  # made by the other stream, and not taken yet
         if state is not None:
-            for _ in tqdm(range(state["rows_of_epoch"]), desc="Reading on", leave=False):
-                next(store.iterable_sequences)
             self._buffer.kept = state["kept"].to(store.device)
             self._buffer.served = state["served"].to(store.device)
             self._ahead.extend(batch.to(store.device) for batch in state["ahead"])
             restore_random(state["random"])
         self._n_made = 0
+        prefetch = prefetch if ranks.size == 1 else 0
         self._latest: deque[Tensor] = deque(maxlen=prefetch + 1)  # all that may lie ahead
         self._prefetched = _CountedPrefetch(self, prefetch) if prefetch else None
-
-    def _counted_rows(self) -> Generator[Tensor, None, None]:
-        self._rows_of_epoch = 0
-        for row in self._rows():
-            self._rows_of_epoch += 1
-            yield row
 
     @property
     def batches(self) -> Iterator[Batch]:
@@ -131,7 +133,7 @@ class ActivationStream(Iterator[Batch]):
             latest = list(self._latest)
             not_taken = latest[len(latest) - (self._n_made - n_taken) :]
             return {
-                "rows_of_epoch": self._rows_of_epoch,
+                "rows_of_epoch": self._activations.rows_of_epoch,
                 "kept": self._buffer.kept,
                 "served": self._buffer.served,
                 "ahead": [batch.clone() for batch in [*not_taken, *self._ahead]],
@@ -150,15 +152,3 @@ class _CountedPrefetch(PrefetchingIterator[Batch]):
         batch = super().__next__()
         self.n_taken += 1
         return batch
-
-
-def random_state() -> dict[str, Any]:
-    """Torch's random states, of the CPU and of all GPUs."""
-    return {"cpu": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all()}
-
-
-def restore_random(state: dict[str, Any]) -> None:
-    """Put back what `random_state` returned, on as many GPUs as there are."""
-    torch.set_rng_state(state["cpu"])
-    for index, of_device in enumerate(state["cuda"][: torch.cuda.device_count()]):
-        torch.cuda.set_rng_state(of_device, index)

@@ -2,7 +2,7 @@
 
 from rich.console import Console
 
-from sae_lens_c2r.releases.model import LanguageModel, SyntheticModel
+from sae_lens_c2r.releases.model import LanguageModel
 from sae_lens_c2r.reporting.tables import terminal_table
 from sae_lens_c2r.training.costs import (
     checkpoint_bytes,
@@ -10,13 +10,20 @@ from sae_lens_c2r.training.costs import (
     memory_bytes,
     weight_bytes,
 )
+from sae_lens_c2r.training.placement import place
 from sae_lens_c2r.training.plan import Plan
 
 SHOWN = ("k", "c2r_coefficient", "ort_coefficient", "l1_coefficient", "l0_coefficient")
 
 
-def print_plan(plan: Plan, console: Console) -> None:
-    """Print the SAEs of a plan, what they are trained on, and what that takes."""
+def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
+    """Print the SAEs of a plan, what they are trained on, and what that takes.
+
+    Args:
+        plan: The plan.
+        console: Where.
+        n_ranks: How many processes will train it.
+    """
     release, source = plan.release, plan.release.source
     console.print(f"{release.name} ({release.status}): {release.description}", markup=False)
     if isinstance(source, LanguageModel):
@@ -35,14 +42,33 @@ def print_plan(plan: Plan, console: Console) -> None:
         rows.append([sae_id, f"{config.d_sae:,}", size_on_disk, str(plan.seeds[sae_id]), about])
     headings = ["SAE", "d_sae", "weights", "seed", "options"]
     console.print(terminal_table(headings, rows, text=(0, 4), broken=(4,)))
-    one_by_one = isinstance(source, SyntheticModel)
+    unit, beside = "samples", ""
+    if isinstance(source, LanguageModel):
+        unit, beside = "tokens", " beside the model"
     console.print(
-        f"{len(plan.saes)} SAEs, {'one after the other' if one_by_one else 'all at once'}: "
-        f"{plan.steps:,} steps of {plan.batch_size:,}, {plan.samples:,} "
-        f"{'samples' if one_by_one else 'tokens'} each. About {size(memory_bytes(plan))} of "
-        f"memory{'' if one_by_one else ' beside the model'}, {size(disk_bytes(plan))} on disk, "
-        f"and until then three checkpoints of {size(checkpoint_bytes(plan))} at most."
+        f"{len(plan.saes)} SAEs, all at once: {plan.steps:,} steps of {plan.batch_size:,}, "
+        f"{plan.samples:,} {unit} each. About {_memory(plan, n_ranks)}{beside}, "
+        f"{size(disk_bytes(plan))} on disk, and until then three checkpoints of "
+        f"{size(checkpoint_bytes(plan))} at most."
     )
+    if n_ranks > 1:
+        _print_shares(plan, console, n_ranks)
+
+
+def _memory(plan: Plan, n_ranks: int) -> str:
+    if n_ranks == 1:
+        return f"{size(memory_bytes(plan))} of memory"
+    most = max(memory_bytes(plan, share) for share in place(plan.saes, n_ranks))
+    return f"{size(most)} of memory a process"
+
+
+def _print_shares(plan: Plan, console: Console, n_ranks: int) -> None:
+    rows = [
+        [str(rank), str(len(share)), size(memory_bytes(plan, share)), ", ".join(share)]
+        for rank, share in enumerate(place(plan.saes, n_ranks))
+    ]
+    headings = ["process", "SAEs", "memory", "which"]
+    console.print(terminal_table(headings, rows, text=(3,), broken=(3,)))
 
 
 def size(n_bytes: int) -> str:

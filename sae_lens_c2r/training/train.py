@@ -3,8 +3,8 @@
 import json
 import time
 import traceback
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,14 @@ from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r._support.locking import locked
 from sae_lens_c2r._support.stopping import StopRequest, stop_requests
 from sae_lens_c2r._support.writing import write_folder
-from sae_lens_c2r.releases.model import LanguageModel
+from sae_lens_c2r.training.agreement import check_same_plan, check_shared
 from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
-from sae_lens_c2r.training.finished import check_places, is_finished, unfinished
+from sae_lens_c2r.training.finished import is_finished, is_work_left, unfinished
 from sae_lens_c2r.training.long_run import LongRun, Watch
-from sae_lens_c2r.training.plan import Plan
+from sae_lens_c2r.training.matmul import matmul_precision
+from sae_lens_c2r.training.placement import place, trained_by
+from sae_lens_c2r.training.plan import NEEDS_ESTIMATE, Plan
+from sae_lens_c2r.training.ranks import ALONE, Ranks
 from sae_lens_c2r.training.record import RECORD, TrainingRecord, circumstances, record_of
 from sae_lens_c2r.training.runners import train_together
 from sae_lens_c2r.training.sameness import difference, settings_of
@@ -38,12 +41,13 @@ def train(
     tell: Callable[[str], None] = print,
     dataset: Dataset | None = None,
     watch: Watch | None = None,
+    ranks: Ranks = ALONE,
 ) -> list[Path]:
     """Train the SAEs of a plan that are not finished yet.
 
-    SAEs of a language model are trained at once, from one pass of the model; SAEs of known
-    features in turn. Each is saved in SAELens's inference form, under its id. Checkpoints
-    lie in the folder `.training` beside them until all is finished.
+    They are trained at once, from one pass of the model or one stream of known features, each
+    by one of the processes. Each is saved in SAELens's inference form, under its id.
+    Checkpoints lie in the folder `.training` beside them until all is finished.
 
     Args:
         plan: The plan.
@@ -56,6 +60,7 @@ def train(
             of it: a column `tokens` of rows as the model reads them.
         watch: Given the id and the trainer of each SAE before it begins, to record what
             SAELens does at its steps.
+        ranks: The processes that train together, each of which calls this with the same.
 
     Returns:
         The folders of the SAEs that were trained now.
@@ -63,26 +68,45 @@ def train(
     Raises:
         UserError: If something else lies where an SAE is to be saved, an SAE of other
             settings does, another process trains into `out`, its checkpoint is not one of
-            this plan, or SAELens fails.
+            this plan, or SAELens fails; or if the ranks do not agree, or one of them ends.
         OSError: If a trained SAE cannot be written; its last checkpoint is left then.
         KeyboardInterrupt: If the process was told to end; a checkpoint was written before.
     """
     work = out / WORK
-    check_places(plan, out)  # now, rather than after hours of training
-    if all(is_finished(out, sae_id) for sae_id in plan.saes) and not work.exists():
-        unfinished(plan, out, tell)
+    tell = tell if ranks.is_first else _say_nothing
+    check_same_plan(plan, ranks, resume=resume, checkpoint_minutes=checkpoint_minutes)
+    if ranks.on_first(lambda: not is_work_left(plan, out, work, tell)):
         return []
-    work.mkdir(parents=True, exist_ok=True)
-    in_use = f"`out` should be a folder that no other process trains into. Found {out}."
-    with locked(work / LOCK, otherwise=in_use), stop_requests() as request:
-        todo = unfinished(plan, out, tell)
-        training = _Training(plan, out, request, 60 * checkpoint_minutes, tell, dataset, watch)
+    precise = matmul_precision(plan.matmul_precision)
+    with precise, stop_requests() as request, ExitStack() as lock:
+        ranks.on_first(lambda: lock.enter_context(_lock(out)) and None)
+        check_shared(work, ranks)
+        todo = ranks.on_first(lambda: unfinished(plan, out, tell))
+        training = _Training(
+            plan, out, request, 60 * checkpoint_minutes, tell, dataset, watch, ranks
+        )
         folders = training.run(todo, resume=resume)
-        for name in (LOCK, TRACEBACK):
-            (work / name).unlink(missing_ok=True)
+        ranks.on_first(lambda: _clean(work))
     with suppress(OSError):  # where there is something of somebody else's
         work.rmdir()
     return folders
+
+
+def _say_nothing(_: str) -> None:
+    pass
+
+
+@contextmanager
+def _lock(out: Path) -> Iterator[None]:
+    (out / WORK).mkdir(parents=True, exist_ok=True)
+    in_use = f"`out` should be a folder that no other process trains into. Found {out}."
+    with locked(out / WORK / LOCK, otherwise=in_use):
+        yield
+
+
+def _clean(work: Path) -> None:
+    for name in (LOCK, TRACEBACK):
+        (work / name).unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -94,19 +118,22 @@ class _Training:
     tell: Callable[[str], None]
     dataset: Dataset | None
     watch: Watch | None
+    ranks: Ranks
 
     @property
     def checkpoints(self) -> Checkpoints:
-        return Checkpoints(self.out / WORK)
+        return Checkpoints(self.out / WORK, self.ranks)
 
     def run(self, todo: list[str], *, resume: bool) -> list[Path]:
         """Train what is to be done: what a checkpoint holds first, then the rest."""
-        self.checkpoints.remove_partial()
-        checkpoint = self._checkpoint_of(todo, resume=resume)
+        self.ranks.on_first(self.checkpoints.remove_partial)
+        checkpoint = self.ranks.on_first(lambda: self._checkpoint_of(todo, resume=resume))
         begun = [i for i in todo if checkpoint and i in checkpoint.about["settings"]["saes"]]
-        rest = [sae_id for sae_id in todo if sae_id not in begun]
-        together = isinstance(self.plan.release.source, LanguageModel)
-        groups = [begun, *([rest] if together else [[sae_id] for sae_id in rest])]
+        # SAELens takes the batches that it estimates from out of the shared stream.
+        groups = [begun, [], []]
+        for sae_id in (sae_id for sae_id in todo if sae_id not in begun):
+            mode = self.plan.saes[sae_id].normalize_activations
+            groups[2 if mode in NEEDS_ESTIMATE else 1].append(sae_id)
         folders: list[Path] = []
         start, steps_done = time.monotonic(), 0
         for group in filter(None, groups):
@@ -117,7 +144,7 @@ class _Training:
             if resumed:
                 self.tell(f"From step {resumed.step:,} of {self.plan.steps:,}.")
             steps_done += self.plan.steps - (resumed.step if resumed else 0)
-            if self.request.received:
+            if self.ranks.largest(self.request.received):
                 raise KeyboardInterrupt
             folders += self._train(group, resumed)
         return folders
@@ -172,6 +199,8 @@ class _Training:
             "settings": settings_of(self.plan, group),
             "circumstances": circumstances(self.plan.device),
         }
+        shares = place({sae_id: self.plan.saes[sae_id] for sae_id in group}, self.ranks.size)
+        own = shares[self.ranks.rank]
         long_run = LongRun(
             self.checkpoints,
             self.request,
@@ -180,21 +209,28 @@ class _Training:
             resumed=resumed,
             tell=self.tell,
             watch=self.watch,
+            ranks=self.ranks,
+            saved=own,
         )
-        saes, evaluation = self._run(group, long_run)
-        for sae_id, sae in saes.items():
-            seconds = long_run.seconds
-            record = record_of(
-                self.plan, sae_id, together=group, seconds=seconds, evaluation=evaluation
-            )
-            self._save(sae, record, self.out / sae_id)
-        self.checkpoints.remove_all()
+        saes, evaluations = self._run(trained_by(shares, self.ranks.rank), long_run)
+        seconds = long_run.seconds
+
+        def save() -> None:
+            for sae_id in own:
+                evaluation = evaluations.get(sae_id)
+                record = record_of(
+                    self.plan, sae_id, together=group, seconds=seconds, evaluation=evaluation
+                )
+                self._save(saes[sae_id], record, self.out / sae_id)
+
+        self.ranks.together(save)
+        self.ranks.on_first(self.checkpoints.remove_all)
         self.request.deferrable = False
-        return [self.out / sae_id for sae_id in saes]
+        return [self.out / sae_id for sae_id in group]
 
     def _run(
         self, group: list[str], long_run: LongRun
-    ) -> tuple[dict[str, TrainingSAE[Any]], dict[str, Any] | None]:
+    ) -> tuple[dict[str, TrainingSAE[Any]], dict[str, dict[str, Any]]]:
         try:
             return train_together(self.plan, group, long_run, self.dataset)
         except (UserError, OSError):

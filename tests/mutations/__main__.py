@@ -42,12 +42,23 @@ TESTS = {
     "architectures/search.py": ("tests/architectures/test_search.py", "tests/architectures"),
     "_support": ("tests/evaluation/test_evaluate.py", "tests/training/test_killing.py"),
     "training": ("tests/training/test_plan.py", "tests/training/test_train.py"),
-    "training/stream.py": ("tests/training/test_stream.py",),
-    "training/long_run.py": ("tests/training/test_long_run.py",),
+    "training/stream.py": (
+        *("tests/training/test_stream.py", "tests/training/test_shared_stream.py"),
+    ),
+    "training/long_run.py": (
+        *("tests/training/test_long_run.py", "tests/training/test_ranks.py"),
+    ),
     "training/checkpoint.py": (
         *("tests/training/test_checkpoint.py", "tests/training/test_killing.py"),
     ),
     "training/train.py": ("tests/training/test_killing.py",),
+    "training/shared_stream.py": (
+        *("tests/training/test_shared_stream.py", "tests/training/test_ranks.py"),
+    ),
+    "training/ranks.py": ("tests/training/test_ranks.py",),
+    "training/agreement.py": ("tests/training/test_ranks.py",),
+    "training/runners.py": ("tests/training/test_fitting.py", "tests/training/test_train.py"),
+    "training/placement.py": ("tests/training/test_placement.py",),
     "evaluation": (
         *("tests/evaluation/test_results.py", "tests/evaluation/test_processes.py"),
         *("tests/evaluation/test_evaluate.py", "tests/evaluation/test_sae_bench.py"),

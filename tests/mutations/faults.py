@@ -255,7 +255,12 @@ FAULTS = [
     Fault(
         "batches that lay ahead forgotten", "training/stream.py", "self._ahead.extend(", "list("
     ),
-    Fault("rows read again", "training/stream.py", 'range(state["rows_of_epoch"])', "range(0)"),
+    Fault(
+        "rows read again",
+        "training/shared_stream.py",
+        "in tqdm(range(rows_of_epoch)",
+        "in tqdm(range(0)",
+    ),
     Fault(
         "a checkpoint's files not compared",
         "training/checkpoint.py",
@@ -326,8 +331,68 @@ FAULTS = [
     Fault(
         "a folder written before it is whole",
         "_support/writing.py",
-        "partial = Path(mkdtemp(prefix=PARTIAL, dir=beside))",
-        "partial = final; final.mkdir(parents=True)",
+        "    partial = begin_folder(beside)",
+        "    partial = final; final.mkdir(parents=True)",
+    ),
+    Fault(
+        "batches in another order for another number of processes",
+        "training/shared_stream.py",
+        "self.rows_of_epoch = n_read",
+        "self.rows_of_epoch = self._n_read",
+    ),
+    Fault(
+        "each process shuffles for itself",
+        "training/stream.py",
+        "self._ranks.broadcast(order)",
+        "str(order)",
+    ),
+    Fault(
+        "a batch of features by the state of whoever makes it",
+        "training/shared_stream.py",
+        "FIRST_SEED + self._n_given + self._ranks.rank",
+        "FIRST_SEED + self._n_given",
+    ),
+    Fault(
+        "each process stops by itself",
+        "training/long_run.py",
+        "decided = self.ranks.largest(wish)",
+        "decided = wish",
+    ),
+    Fault(
+        "a part of a checkpoint that was not written taken for written",
+        "training/ranks.py",
+        "            if of_rank is not None:",
+        "            if False:",
+    ),
+    Fault(
+        "other plans trained together",
+        "training/agreement.py",
+        "if differs is not None:",
+        "if False:",
+    ),
+    Fault(
+        "folders that are not shared trained into",
+        "training/agreement.py",
+        "if not all(found):",
+        "if False:",
+    ),
+    Fault(
+        "evaluations read the training's text",
+        "training/runners.py",
+        "copy.copy(self.activations_store)",
+        "self.activations_store",
+    ),
+    Fault(
+        "Matryoshka placed as BatchTopK",
+        "training/placement.py",
+        ' + sum(getattr(config, "matryoshka_widths", []))',
+        "",
+    ),
+    Fault(
+        "the precision of products ignored",
+        "training/matmul.py",
+        "torch.set_float32_matmul_precision(name or before)",
+        "str(name)",
     ),
     Fault(
         "results of other weights taken",

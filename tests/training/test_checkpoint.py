@@ -7,9 +7,10 @@ import pytest
 from sae_lens_c2r.training.checkpoint import KEPT, Checkpoints
 
 
-def fill(folder: Path) -> None:
+def fill(folder: Path) -> list[Path]:
     (folder / "sae").mkdir()
     (folder / "sae" / "weights").write_text("weights")
+    return [folder / "sae"]
 
 
 def names(folder: Path) -> list[str]:
@@ -51,7 +52,7 @@ def test_what_cannot_be_written_leaves_those_before_it(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path)
     checkpoints.write(1, {}, fill)
 
-    def fail(folder: Path) -> None:
+    def fail(folder: Path) -> list[Path]:
         fill(folder)
         raise RuntimeError("torch is at a loss")
 

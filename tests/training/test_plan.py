@@ -1,5 +1,6 @@
 """Plans: every release that we ship is one that SAELens can train."""
 
+import os
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,11 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.releases.files import find_release, read_release
 from sae_lens_c2r.releases.model import ReleaseError
 from sae_lens_c2r.training.costs import checkpoint_bytes, disk_bytes, memory_bytes, weight_bytes
+from sae_lens_c2r.training.placement import place
 from sae_lens_c2r.training.plan import make_plan, runner_config
-from sae_lens_c2r.training.summary import print_plan
+from sae_lens_c2r.training.ranks import Ranks
+from sae_lens_c2r.training.summary import print_plan, size
+from sae_lens_c2r.training.wandb_runs import one_run_a_rank
 from tests.releases.test_files import SHIPPED, write
 
 
@@ -27,6 +31,40 @@ def test_shipped_releases_can_be_planned(path: Path) -> None:
     for sae_id in plan.saes:
         assert sae_id in text.getvalue()
     assert f"{plan.steps:,} steps of {plan.batch_size:,}" in text.getvalue()
+
+
+def test_a_summary_for_several_processes_says_what_each_trains_and_takes() -> None:
+    plan = make_plan(read_release(find_release("gemma-2-2b-layer-12")), device="cpu")
+    text = StringIO()
+    print_plan(plan, Console(file=text, width=400), n_ranks=8)
+    shares = place(plan.saes, 8)
+    lines = [line.strip().split(maxsplit=4) for line in text.getvalue().splitlines()[-9:-1]]
+    for rank, (share, line) in enumerate(zip(shares, lines, strict=True)):
+        memory = size(memory_bytes(plan, share)).split()
+        assert line == [str(rank), str(len(share)), *memory, ", ".join(share)]
+    most = max(memory_bytes(plan, share) for share in shares)
+    assert f"About {size(most)} of memory a process beside the model" in text.getvalue()
+    assert most < memory_bytes(plan) / 5
+
+
+def test_each_process_logs_a_run_of_its_own_in_one_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    changes = {"runner.logger": {"wandb_id": "mine", "run_name": "gemma"}}
+    release = read_release(find_release("gemma-2-2b-layer-12"), changes=changes)
+    plan = make_plan(release, device="cpu")
+    logged = []
+    monkeypatch.setenv("WANDB_RUN_GROUP", "")
+    for ranks in (Ranks(), Ranks(0, 2), Ranks(1, 2)):
+        monkeypatch.delenv("WANDB_RUN_GROUP", raising=False)
+        logger = runner_config(plan, sae_ids=list(plan.saes)).logger
+        one_run_a_rank(logger, plan, ranks)
+        logged.append((logger.run_name, logger.wandb_id, os.environ.get("WANDB_RUN_GROUP")))
+    assert logged == [
+        ("gemma", "mine", None),
+        ("gemma-rank-0", "mine-rank-0", "mine"),
+        ("gemma-rank-1", "mine-rank-1", "mine"),
+    ]
 
 
 def test_shipped_releases_repeat_no_default_of_sae_lens() -> None:

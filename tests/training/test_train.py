@@ -2,10 +2,11 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from sae_lens import SAE
+from sae_lens import SAE, SAETrainer
 
 from sae_lens_c2r.cli import main
 from tests.releases.test_files import write
@@ -173,6 +174,62 @@ def test_a_wrong_value_is_one_line(
     assert run(write(tmp_path), "--out", tmp_path / "saes", *changes) == 1
     assert len(capsys.readouterr().err.splitlines()) >= 1
     assert not (tmp_path / "saes" / "width_1k").exists()
+
+
+@pytest.mark.parametrize("said", [[], ["--set", "runner.matmul_precision=high"]])
+def test_float32_matrices_are_multiplied_as_the_release_says(
+    tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    during = []
+    step = SAETrainer.step
+
+    def note_and_step(trainer: SAETrainer[Any, Any], batch: torch.Tensor) -> Any:
+        during.append(torch.get_float32_matmul_precision())
+        return step(trainer, batch)
+
+    monkeypatch.setattr(SAETrainer, "step", note_and_step)
+    out = tmp_path / "saes"
+    before = torch.get_float32_matmul_precision()
+    assert run(write(tmp_path), "--out", out, "--only", IDS[0], *said) == 0
+    assert torch.get_float32_matmul_precision() == before
+    expected = "high" if said else before
+    assert set(during) == {expected}
+    record = json.loads((out / IDS[0] / "training.json").read_text())
+    assert record["matmul_precision"] == expected
+    assert ("matmul_precision" in record["settings"]["runner"]) == bool(said)
+
+
+def test_a_precision_that_torch_does_not_have_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = ["--set", "runner.matmul_precision=tf32", "--out", tmp_path / "saes"]
+    assert run(write(tmp_path), *said) == 1
+    assert (
+        "`runner.matmul_precision` should be one of highest, high, medium. Found 'tf32'."
+        in capsys.readouterr().err
+    )
+
+
+def test_what_torchrun_restarts_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = write(tmp_path), tmp_path / "saes"
+    monkeypatch.setattr(SAETrainer, "full_sparsity_window_log", interrupt)
+    every_step = ["--checkpoint-minutes", "1e-9"]
+    assert run(path, "--out", out, "--only", IDS[0], *every_step) == 130
+    monkeypatch.undo()
+    capsys.readouterr()
+    assert run(path, "--out", out, "--only", IDS[0]) == 1
+    assert "`resume` should be given" in capsys.readouterr().err
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert run(path, "--out", out, "--only", IDS[0]) == 0
+    assert "From step 5 of 10." in capsys.readouterr().out
+
+
+def interrupt(trainer: SAETrainer[Any, Any]) -> dict[str, Any]:
+    if trainer.n_training_steps == 5:
+        raise KeyboardInterrupt
+    return {}
 
 
 def test_a_wrong_device_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

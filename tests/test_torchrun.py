@@ -1,0 +1,56 @@
+"""What a process makes of the environment that `torchrun` gives it."""
+
+import logging
+import os
+import warnings
+
+import pytest
+
+from sae_lens_c2r._support.torchrun import take_place, was_restarted
+
+
+@pytest.mark.parametrize(
+    ("local", "visible", "own"),
+    [
+        (None, None, None),
+        (None, "2,3", "2,3"),
+        ("1", None, "1"),
+        ("1", "2,3", "3"),
+        ("2", "2,3", ""),
+    ],
+)
+def test_each_process_has_a_gpu_of_its_own(
+    local: str | None, visible: str | None, own: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("LOCAL_RANK", local), ("CUDA_VISIBLE_DEVICES", visible)):
+        monkeypatch.setenv(name, value or "")  # is put back in any case
+        if value is None:
+            monkeypatch.delenv(name)
+    take_place()
+    assert os.environ.get("CUDA_VISIBLE_DEVICES") == own
+
+
+@pytest.mark.parametrize(("rank", "heard"), [(None, True), ("0", True), ("1", False)])
+def test_the_first_process_alone_is_heard(
+    rank: str | None, heard: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TQDM_DISABLE", "")
+    monkeypatch.delenv("TQDM_DISABLE")
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    if rank is not None:
+        monkeypatch.setenv("RANK", rank)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        take_place()
+        warnings.warn("a warning", stacklevel=1)
+    assert bool(caught) == heard
+    assert ("TQDM_DISABLE" not in os.environ) == heard
+    assert logging.getLogger("any").isEnabledFor(logging.WARNING) == heard
+    logging.disable(logging.NOTSET)
+
+
+def test_a_restart_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    for count, restarted in ((None, False), ("0", False), ("2", True)):
+        if count is not None:
+            monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", count)
+        assert was_restarted() == restarted

@@ -1,0 +1,99 @@
+"""Processes that train together, as `torchrun` would start them."""
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.forkserver import Process, call
+
+Before = tuple[Callable[..., None], tuple[Any, ...]]  # called in a process first
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def environment(rank: int, size: int, port: int) -> dict[str, str]:
+    """What `torchrun` says to a process."""
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(size),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
+
+
+def _rank(
+    said: Mapping[str, str], log: Path, function: Callable[..., None], arguments: Any
+) -> None:
+    # Where tests run in the background of a shell, it is ignored from the start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.update(said)
+    sys.stdout = open(log.with_suffix(".out"), "a", buffering=1)  # noqa: SIM115
+    sys.stderr = open(log.with_suffix(".err"), "a", buffering=1)  # noqa: SIM115
+    function(*arguments)
+
+
+def start_ranks(
+    size: int, folder: Path, function: Callable[..., None], *arguments: Any
+) -> list[Process]:
+    """Processes that call a function together; what each prints lies in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    port = free_port()
+    return [
+        call(_rank, environment(rank, size, port), folder / f"rank-{rank}", function, arguments)
+        for rank in range(size)
+    ]
+
+
+def command(before: Mapping[int, Before], arguments: list[str]) -> None:
+    """The command `train`, after what is to come before it in this rank."""
+    from sae_lens_c2r.cli import main
+
+    action, its_arguments = before.get(int(os.environ["RANK"]), (None, ()))
+    if action is not None:
+        action(*its_arguments)
+    main(["train", *arguments, "--device", "cpu"])
+
+
+def train(
+    size: int,
+    release: Path,
+    out: Path,
+    *options: object,
+    before: Mapping[int, Before] | None = None,
+    minutes: float = 1e-9,
+) -> list[Process]:
+    """Processes that train a release; what each prints lies beside `out`, as `logs`."""
+    arguments = [str(release), "--out", str(out), "--resume"]
+    arguments += ["--checkpoint-minutes", str(minutes), *map(str, options)]
+    return start_ranks(size, logs(out), command, before or {}, arguments)
+
+
+def logs(out: Path) -> Path:
+    return out.with_name(f"{out.name}-logs")
+
+
+def said(out: Path) -> str:
+    """The lines that a training has printed to its users about what went wrong."""
+    return "".join(path.read_text() for path in sorted(logs(out).glob("*.err")))
+
+
+def ends(processes: list[Process]) -> list[int]:
+    """How they end."""
+    return [process.wait() for process in processes]
+
+
+if __name__ == "__main__":  # by `torchrun`: is killed the first time, not after a restart
+    from tests.training.killing import signal_after_checkpoints
+
+    if (os.environ["TORCHELASTIC_RESTART_COUNT"], os.environ["RANK"]) == ("0", "0"):
+        signal_after_checkpoints(Path(sys.argv[1]), 2, signal.SIGKILL)
+    command({}, sys.argv[2:])

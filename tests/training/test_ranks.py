@@ -1,0 +1,270 @@
+"""A release over several processes: the same weights, and one end for all of them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from sae_lens.training.sae_trainer import SAETrainer
+
+from sae_lens_c2r.releases.files import find_release
+from sae_lens_c2r.training import heartbeat
+from tests import forkserver
+from tests.training import rank_processes
+from tests.training.killing import (
+    RELEASE,
+    SMALL,
+    checkpoints,
+    half_written,
+    hashes,
+    limit_file_size,
+    signal_after_checkpoints,
+)
+from tests.training.rank_processes import ends, said, train
+
+IDS = [f"layer_0/{name}" for name in ("batchtopk_c2r", "ort_c2r", "matryoshka")]
+STEPS = 24
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Known features, and an SAE for each of three processes."""
+    matryoshka = {"architecture": "matryoshka_batchtopk_c2r", "matryoshka_widths": [64, 256]}
+    changed: dict[str, Any] = {
+        **RELEASE,
+        "synthetic_model": {**RELEASE["synthetic_model"], "training_samples": 50 * STEPS},
+        "grids": [*RELEASE["grids"], {"id": IDS[2], "sae": matryoshka}],
+    }
+    path = tmp_path_factory.mktemp("release") / "known.yaml"
+    path.write_text(yaml.safe_dump(changed))
+    return path
+
+
+@pytest.fixture(scope="module")
+def untouched(release: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The hashes of what one process trains."""
+    out = tmp_path_factory.mktemp("untouched") / "saes"
+    assert ends(train(1, release, out, minutes=0)) == [0]
+    found = hashes(out)
+    assert len(found) == 2 * len(IDS)
+    return found
+
+
+def after_checkpoints(out: Path, number: int, kind: int) -> rank_processes.Before:
+    return signal_after_checkpoints, (out, number, kind)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_any_number_of_processes_trains_the_same_weights(
+    release: Path, tmp_path: Path, untouched: dict[str, str], size: int
+) -> None:
+    out = tmp_path / "saes"
+    assert ends(train(size, release, out, minutes=0)) == [0] * size
+    assert hashes(out) == untouched
+    assert not (out / ".training").exists()
+    printed = [path.read_text() for path in sorted(rank_processes.logs(out).glob("*.out"))]
+    assert "3 SAEs trained" in printed[0]
+    assert printed[1:] == [""] * (size - 1)
+    errors = [path.read_text() for path in sorted(rank_processes.logs(out).glob("*.err"))]
+    assert "Training Multi-SAE" in errors[0]
+    assert errors[1:] == [""] * (size - 1)
+    record = json.loads((out / IDS[1] / "training.json").read_text())
+    assert record["trained_together"] == IDS
+
+
+def test_stopped_with_two_it_is_continued_with_one_and_then_with_three(
+    release: Path, tmp_path: Path, untouched: dict[str, str]
+) -> None:
+    """A signal to any of them stops all at the same step, with a checkpoint of it."""
+    out = tmp_path / "saes"
+    stopping = {0: after_checkpoints(out, 3, signal.SIGTERM)}
+    for size in (2, 1):
+        assert ends(train(size, release, out, before=stopping)) == [130] * size
+        assert "Interrupted. `--resume` continues from the last checkpoint." in said(out)
+        assert not half_written(out)
+        assert all((checkpoints(out)[-1] / sae_id).is_dir() for sae_id in IDS)
+    assert ends(train(3, release, out)) == [0, 0, 0]
+    assert hashes(out) == untouched
+
+
+def test_a_signal_to_the_last_process_stops_them_all(release: Path, tmp_path: Path) -> None:
+    out = tmp_path / "saes"
+    processes = train(
+        2, release, out, before={1: (at_step, (5, end_by, signal.SIGINT))}, minutes=0
+    )
+    assert ends(processes) == [130, 130]
+    assert [path.name for path in checkpoints(out)] == ["step-000000005"]
+
+
+def at_step(step: int, action: Callable[..., object], *arguments: Any) -> None:
+    """Have this process do something once, before it takes a step."""
+    take = SAETrainer.step
+    done = False
+
+    def take_and_act(trainer: Any, batch: Any) -> Any:
+        nonlocal done
+        if trainer.n_training_steps == step - 1 and not done:
+            done = True
+            action(*arguments)
+        return take(trainer, batch)
+
+    SAETrainer.step = take_and_act  # type: ignore[method-assign]
+
+
+def end_by(kind: int) -> None:
+    os.kill(os.getpid(), kind)
+
+
+def fail() -> None:
+    raise ValueError("no more steps")
+
+
+@pytest.mark.parametrize("killed", [0, 2])
+def test_a_process_that_is_killed_is_named_in_one_line_and_the_rest_end(
+    release: Path, tmp_path: Path, untouched: dict[str, str], killed: int
+) -> None:
+    out = tmp_path / "saes"
+    processes = train(3, release, out, before={killed: (at_step, (9, end_by, signal.SIGKILL))})
+    assert ends(processes) == [-9 if rank == killed else 1 for rank in range(3)]
+    [line] = [line for line in said(out).splitlines() if "Rank" in line]
+    assert line.endswith(f"Rank {killed} has ended.")
+    assert not half_written(out)
+    assert ends(train(2, release, out)) == [0, 0]
+    assert hashes(out) == untouched
+
+
+def be_impatient() -> None:
+    heartbeat.INTERVAL, heartbeat.LOOK, heartbeat.MISSED = 0.1, 1, 40
+    heartbeat.PATIENCE = 5
+
+
+def hang_at_step(step: int) -> None:
+    be_impatient()
+    at_step(step, end_by, signal.SIGSTOP)
+
+
+def test_a_process_that_hangs_ends_the_others(release: Path, tmp_path: Path) -> None:
+    out = tmp_path / "saes"
+    before = {0: (be_impatient, ()), 1: (hang_at_step, (3,)), 2: (be_impatient, ())}
+    first, hanging, last = train(3, release, out, before=before, minutes=0)
+    assert ends([first, last]) == [1, 1]
+    assert hanging.is_alive()
+    hanging.kill()
+    hanging.wait()
+    [line] = [line for line in said(out).splitlines() if "Rank" in line]
+    assert line.endswith("Rank 1 has ended.")
+
+
+def test_what_fails_in_one_process_is_said_by_the_first(release: Path, tmp_path: Path) -> None:
+    out = tmp_path / "saes"
+    assert ends(train(2, release, out, before={1: (at_step, (3, fail))}, minutes=0)) == [1, 1]
+    [line] = [line for line in said(out).splitlines() if "Rank" in line]
+    assert "Rank 1 has ended: SAELens failed: ValueError: no more steps" in line
+
+
+def test_without_room_for_one_part_there_is_no_checkpoint_and_it_goes_on(
+    release: Path, tmp_path: Path, untouched: dict[str, str]
+) -> None:
+    out = tmp_path / "saes"
+    processes = train(2, release, out, before={1: (limit_file_size, (50_000,))})
+    assert ends(processes) == [0, 0]
+    printed = (rank_processes.logs(out) / "rank-0.out").read_text()
+    assert "There is no checkpoint of step 1. Rank 1: " in printed
+    assert hashes(out) == untouched
+
+
+def change_release(path: Path, text: str) -> None:
+    """Have this process read another release in place of one."""
+    read = Path.read_text
+    Path.read_text = lambda file, **options: text if file == path else read(file, **options)  # type: ignore[method-assign, assignment, return-value]
+
+
+def have_other_versions() -> None:
+    from sae_lens_c2r.training import agreement
+
+    here = agreement.circumstances
+    agreement.circumstances = lambda device: {**here(device), "versions": {"torch": "1.0"}}
+
+
+def have_a_disk_of_ones_own(out: Path, other: Path) -> None:
+    from sae_lens_c2r.training import agreement
+
+    agreement.PATIENCE = 0
+    exists = Path.exists
+    Path.exists = lambda path: (
+        exists(other / path.name) if path.is_relative_to(out) else exists(path)
+    )  # type: ignore[method-assign, assignment]
+
+
+def refusal(size: int, release: Path, out: Path, **options: Any) -> str:
+    """The one line that all of them end with."""
+    assert ends(train(size, release, out, **options)) == [1] * size
+    [line] = [line for line in said(out).splitlines() if "should" in line]
+    assert not any(out.rglob("*.safetensors"))
+    return line
+
+
+def test_what_cannot_be_trained_together_is_refused_by_name(
+    release: Path, tmp_path: Path
+) -> None:
+    other = (change_release, (release, release.read_text().replace("k: 4", "k: 5")))
+    line = refusal(2, release, tmp_path / "plan", before={1: other})
+    assert "Those of rank 1 are not those of rank 0. Found `saes.layer_0" in line
+    assert "k = 5`, and 4 there" in line
+    line = refusal(2, release, tmp_path / "versions", before={1: (have_other_versions, ())})
+    assert "Found `versions.torch = '1.0'`, and " in line
+    out = tmp_path / "disk"
+    alone = (have_a_disk_of_ones_own, (out, tmp_path / "own"))
+    line = refusal(2, release, out, before={1: alone})
+    assert (
+        f"`out` should be a folder that all ranks share. Rank 1 does not find in {out}" in line
+    )
+
+
+def test_more_processes_than_saes_are_refused(release: Path, tmp_path: Path) -> None:
+    only = ("--only", IDS[0], "--only", IDS[1])
+    out = tmp_path / "saes"
+    assert ends(train(3, release, out, *only)) == [1, 1, 1]
+    assert said(out).splitlines()[-1] == (
+        "Processes should be at most as many as SAEs, 2. Found 3 of them."
+    )
+
+
+def test_a_process_without_an_sae_of_its_own_takes_part(
+    release: Path, tmp_path: Path, untouched: dict[str, str]
+) -> None:
+    """Where SAEs have to be trained one group after the other, or most are there already."""
+    out = tmp_path / "saes"
+    assert ends(train(1, release, out, "--only", IDS[0], minutes=0)) == [0]
+    assert ends(train(3, release, out, minutes=0)) == [0, 0, 0]
+    assert hashes(out) == untouched
+
+
+def test_torchrun_restarts_what_was_killed_and_ends_with_the_same_weights(
+    tmp_path: Path,
+) -> None:
+    """SAEs of a language model, by `torchrun` itself: one of its workers is killed."""
+    release = find_release("minilm-layer-3")
+    changes = [f"--set={key}={value}" for key, value in SMALL.items()]
+    one, two = tmp_path / "one", tmp_path / "two"
+    assert ends(train(1, release, one, *changes, minutes=0)) == [0]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]
+    torchrun += ["--max-restarts=1", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0"]
+    worker = [forkserver.python(), "-m", "tests.training.rank_processes", str(two)]
+    arguments = [str(release), "--out", str(two), "--checkpoint-minutes=1e-9", *changes]
+    process = subprocess.run(
+        [*torchrun, "--no-python", *worker, *arguments],
+        cwd=forkserver.ROOT,
+        capture_output=True,
+        text=True,
+        timeout=forkserver.LIMIT,
+    )
+    assert process.returncode == 0, process.stderr
+    assert "From step 2 of 4." in process.stdout
+    assert hashes(two) == hashes(one)
