@@ -24,6 +24,7 @@ from sae_lens_c2r.training.plan import Plan
 from sae_lens_c2r.training.record import RECORD, TrainingRecord, circumstances, record_of
 from sae_lens_c2r.training.runners import train_together
 from sae_lens_c2r.training.sameness import difference, settings_of
+from sae_lens_c2r.training.scaled_starts import scaled_starts
 
 WORK = ".training"  # in the folder of the SAEs, while there is something to resume
 LOCK, TRACEBACK = "lock", "traceback.txt"
@@ -179,7 +180,7 @@ class _Training:
             about=about,
             resumed=resumed,
             tell=self.tell,
-            watch=self.watch,
+            watch=scaled_starts(self.plan.starts, self.watch),
         )
         saes, evaluation = self._run(group, long_run)
         for sae_id, sae in saes.items():
