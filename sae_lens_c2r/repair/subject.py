@@ -59,7 +59,7 @@ class Subject:
 
     @property
     def normalize_activations(self) -> str:
-        """How its inputs were scaled while it was trained; by an estimate if nothing says so."""
+        """How its inputs were scaled in training; by an estimate if nothing says so."""
         settings = self.record.settings or {}
         recorded = settings.get("saes", {}).get(self.record.sae_id, {})
         return str(recorded.get("normalize_activations", "expected_average_only_in"))

@@ -35,7 +35,7 @@ def print_plan(plan: Plan, console: Console) -> None:
         about = f"{config.architecture()}, {', '.join(options)}"
         rows.append([sae_id, f"{config.d_sae:,}", size_on_disk, str(plan.seeds[sae_id]), about])
     for note in notes_on_starts(plan):
-        console.print(note, markup=False)
+        console.print(note, markup=False, soft_wrap=True)
     headings = ["SAE", "d_sae", "weights", "seed", "options"]
     console.print(terminal_table(headings, rows, text=(0, 4), broken=(4,)))
     one_by_one = isinstance(source, SyntheticModel)

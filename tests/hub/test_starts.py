@@ -1,5 +1,6 @@
 """SAEs that start from SAEs on the Hub."""
 
+import json
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,14 @@ from sae_lens.loading.pretrained_saes_directory import (
 )
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.hub import Submission, write_card
+from sae_lens_c2r.hub.local.prepare_upload import prepare_upload
 from sae_lens_c2r.saes.origin import find_origin
 from sae_lens_c2r.saes.sources import Source
 from sae_lens_c2r.saes.start_from import start_from, starting_weights
 from sae_lens_c2r.saes.training_fields import c2r_architecture, training_fields
 from sae_lens_c2r.training.train import train
+from tests.evaluation.planted import plant_sae
 from tests.hub.server import File, LoopbackHub, Repo
 from tests.saes.forms import K, make_form, make_training_config
 from tests.training.test_starts import LANGUAGE_MODEL, plan_of
@@ -142,3 +146,48 @@ def test_a_repository_is_read_at_its_revision(
     torch.testing.assert_close(shown.starts["batchtopk"].origin.load().W_dec, expected.W_dec)
     [trained] = train(shown, tmp_path / "out")
     assert (trained / "training.json").is_file()
+
+
+def recorded(place: Path, **changed: Any) -> Path:
+    """An SAE whose training says that it started from one of Gemma Scope's."""
+    started = {
+        "release": SCOPE,
+        "repo": REPO,
+        "sae_id": PATH,
+        "revision": "c0ffee" * 6 + "abcd",
+        "sha256": {"params.npz": "ab" * 32},
+        "license": "cc-by-4.0",
+        **changed,
+    }
+    sae = plant_sae(place / "saes" / "a", d_in=8)
+    record = {"release": {"license": "mit"}, "sae_id": "a", "started_from": started}
+    (sae / "training.json").write_text(json.dumps(record))
+    return place / "saes"
+
+
+def test_a_card_tells_what_an_sae_started_from(tmp_path: Path) -> None:
+    card = write_card([recorded(tmp_path)], tmp_path / "card", repo_id="me/saes").read_text()
+    assert (
+        f"Started from `{PATH}` of [{REPO}](https://huggingface.co/{REPO}) at the commit "
+        f"c0ffeec0 (under cc-by-4.0; SHA-256 of params.npz {'ab' * 32})" in card
+    )
+    facts = json.loads((tmp_path / "card" / "sae-lens-c2r.json").read_text())
+    assert facts["saes"]["a"]["training"]["started_from"]["revision"].startswith("c0ffee")
+
+
+def test_a_card_tells_no_place_of_this_machine(tmp_path: Path) -> None:
+    here = {"repo": None, "release": None, "sae_id": None, "folder": "/home/me/secret"}
+    saes = recorded(tmp_path, **here, revision=None, license=None)
+    card = write_card([saes], tmp_path / "card", repo_id="me/saes").read_text()
+    assert "Started from another SAE (under a licence not known; SHA-256 of" in card
+    written = (tmp_path / "card" / "sae-lens-c2r.json").read_text()
+    assert "secret" not in card + written
+
+
+def test_a_licence_without_derivatives_stops_an_upload(tmp_path: Path) -> None:
+    saes = recorded(tmp_path, license="cc-by-nc-nd-4.0")
+    with pytest.raises(UserError, match="`license` should be given for a: it started from"):
+        prepare_upload(Submission([saes]), "me/saes", scratch=tmp_path / "scratch")
+    given = Submission([saes], license="mit")
+    prepared = prepare_upload(given, "me/saes", scratch=tmp_path / "other")
+    assert prepared.content.facts.license == "mit"
