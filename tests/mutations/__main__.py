@@ -48,6 +48,10 @@ TESTS = {
         *("tests/training/test_checkpoint.py", "tests/training/test_killing.py"),
     ),
     "training/train.py": ("tests/training/test_killing.py",),
+    "training/scaled_starts.py": ("tests/training/test_starts.py",),
+    "training/sameness.py": ("tests/training/test_starts.py",),
+    "saes": ("tests/saes/test_start_from.py",),
+    "saes/origin.py": ("tests/hub/test_starts.py", "tests/training/test_starts.py"),
     "evaluation": (
         *("tests/evaluation/test_results.py", "tests/evaluation/test_processes.py"),
         *("tests/evaluation/test_evaluate.py", "tests/evaluation/test_sae_bench.py"),
@@ -57,6 +61,7 @@ TESTS = {
         "tests/hub/test_prepare_upload.py",
         "tests/hub/test_upload.py",
     ),
+    "hub/local/prepare_upload.py": ("tests/hub/test_starts.py",),
     "hub/card": (
         *("tests/hub/test_card.py", "tests/hub/test_readme.py", "tests/hub/test_snapshot.py"),
         "tests/hub/test_upload.py",

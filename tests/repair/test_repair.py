@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -84,6 +85,25 @@ def test_what_an_sae_does_not_say_is_measured_or_asked_for(
     assert not (tmp_path / "repaired").exists()
 
 
+def test_without_learning_it_does_what_it_did_on_a_model(trained: Path, tmp_path: Path) -> None:
+    """SAELens scales the inputs of SAEs of a model by an estimate of its own."""
+    changes: dict[str, Any] = {
+        **SMALL,
+        **{"runner.lr": 0.0, "runner.lr_decay_steps": 0},
+        **{"language_model.training_tokens": 1024},
+        "sae": {"init": {"folder": str(trained)}, "topk_threshold_lr": 0.0},
+        "grids": [{"id": "again", "sae": {"architecture": "batchtopk_c2r"}}],
+    }
+    changes["sae"]["normalize_activations"] = "expected_average_only_in"
+    del changes["sae.d_sae"]
+    release = read_release(find_release("minilm-layer-3"), changes=changes)
+    [again] = train(make_plan(release, device="cpu"), tmp_path / "out")
+    before, after = (SAE.load_from_disk(folder) for folder in (trained, again))
+    inputs = 2 * torch.randn(32, 384, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        torch.testing.assert_close(after(inputs), before(inputs), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -98,7 +118,7 @@ def test_what_is_wrong_is_one_line(
     assert says in capsys.readouterr().err
 
 
-def measured(sae: SAE, before: SAE) -> Measured:
+def measured(sae: SAE[Any], before: SAE[Any]) -> Measured:
     text = text_of(torch.tensor([[1.0, 0, 0], [0, 2, 0], [1, 1, 0]]))
     found = reconstruct(sae, text)
     return Measured.of(inspect_sae(sae, "x"), found, sae.W_dec, before.W_dec)
