@@ -62,7 +62,6 @@ class Repair:
             self.subjects[subject.sae_id] = subject
         self._options, self._device, self._tell = options, device, tell
         self._reader_of = reader_of
-        self._reader: TextReader | None = None
         self._before: dict[str, Finding] = {}
 
     def release(self) -> Release:
@@ -109,20 +108,20 @@ class Repair:
     def before(self) -> Mapping[str, Finding]:
         """What was found of the SAEs as they are."""
         if not self._before:
-            sources = {i: subject.origin.source for i, subject in self.subjects.items()}
+            sources = {i: each.source(self._options) for i, each in self.subjects.items()}
             self._before = self._measure(sources)
         return self._before
 
     def _measure(self, sources: Mapping[str, Source]) -> dict[str, Finding]:
-        if self._reader is None:
-            first = next(iter(self.subjects.values()))
-            self._reader = self._reader_of(first.language_model(self._options)["dataset"])
+        first = next(iter(self.subjects.values()))
+        # One at a time: it holds the model, of which training needs one as well.
+        reader = self._reader_of(first.language_model(self._options)["dataset"])
         problems: list[str] = []
         found = inspect(
             list(sources.values()),
             device=self._device,
             on_error=problems.append,
-            reader=self._reader,
+            reader=reader,
             tell=partial(_tell_measuring, self._tell),
         )
         if problems:

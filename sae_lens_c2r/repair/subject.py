@@ -1,9 +1,10 @@
 """An SAE that is to be repaired, and what it says of how it was trained."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from sae_lens import SAE
+from sae_lens import SAE, TrainingSAE
 from transformer_lens.loading_from_pretrained import get_official_model_name
 
 from sae_lens_c2r._support.errors import UserError
@@ -18,6 +19,19 @@ _READING = (
     *("model_class_name", "prepend_bos", "seqpos_slice", "exclude_special_tokens"),
     *("sequence_separator_token", "disable_concat_sequences", "model_from_pretrained_kwargs"),
 )
+
+
+@dataclass(frozen=True)
+class _ReadAs(Source):
+    """An SAE whose config says what it is read on, whatever it says by itself."""
+
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def load(self, device: str) -> SAE[Any] | TrainingSAE[Any]:
+        sae = super().load(device)
+        for key, value in self.metadata.items():
+            sae.cfg.metadata[key] = value
+        return sae
 
 
 @dataclass(frozen=True)
@@ -55,7 +69,21 @@ class Subject:
         if self.record.settings is not None:
             return dict(self.record.settings.get("runner") or {})
         about = self.origin.metadata
-        return {name: about[name] for name in _READING if about.get(name) is not None}
+        found = {name: about[name] for name in _READING if about.get(name) is not None}
+        if about.get("hook_head_index") is not None:
+            found["hook_head_indices"] = about["hook_head_index"]
+        # A BOS token's norm can be 30 times the others': few SAEs were trained on it.
+        return {"exclude_special_tokens": True, **found}
+
+    def source(self, options: RepairOptions) -> Source:
+        """The SAE, to be read as it will be trained: with the model and the tokens of that."""
+        model, runner = self.language_model(options), self.runner
+        read = {name: runner[name] for name in _READING if name in runner}
+        read |= {name: model[name] for name in ("hook_name", "context_size")}
+        return _ReadAs(
+            **vars(self.origin.source),
+            metadata={**read, "model_name": model["name"] or model["hub_id"]},
+        )
 
     @property
     def normalize_activations(self) -> str:

@@ -66,6 +66,7 @@ def test_an_sae_s_own_config_says_what_it_is_trained_on(plant: Plant) -> None:
     assert config.normalize_activations == "expected_average_only_in"
     assert plan.runner["lr"] == pytest.approx(1e-4)  # a third of SAELens's default
     assert plan.steps == 10_000
+    assert plan.runner["exclude_special_tokens"] is True  # where it does not say
     assert (plan.runner["lr_warm_up_steps"], plan.runner["lr_decay_steps"]) == (500, 2000)
 
 
@@ -156,3 +157,15 @@ def test_tokens_are_counted_as_people_write_them(text: str, count: int) -> None:
 def test_what_is_no_number_of_tokens_is_refused(text: str) -> None:
     with pytest.raises(UserError, match="`tokens` should be a number like 5M"):
         count_of(text)
+
+
+def test_both_are_measured_on_what_is_trained_on(plant: Plant) -> None:
+    """What was asked for, or is by itself so, holds for the SAE as it was, too."""
+    asked = RepairOptions(tokens=1, hook_name="blocks.1.hook_resid_post", model="org/model")
+    folder = plant(hook_name=None, model_name=None, hook_head_index=2)
+    subject, _ = find_subject(source_of_folder(str(folder)), asked)
+    read = subject.source(asked).load("cpu").cfg.metadata
+    assert (read.model_name, read.hook_name) == ("org/model", "blocks.1.hook_resid_post")
+    assert (read.context_size, read.prepend_bos) == (64, True)
+    assert read.exclude_special_tokens is True
+    assert subject.runner["hook_head_indices"] == 2
