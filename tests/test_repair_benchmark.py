@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.parallel import read
 from benchmarks.repair import report, runs
-from benchmarks.repair.__main__ import KNOWN, MINILM, PAGE, RESULTS
-from benchmarks.repair.runs import BEFORE, SEEDS, STEPS, WAYS, Run
+from benchmarks.repair.__main__ import PAGE, RESULTS, tables_of
+from benchmarks.repair.runs import BEFORE, STEPS, WAYS, Run
 from benchmarks.study import world
 from benchmarks.study.page import fill
 
@@ -54,12 +53,9 @@ def test_tables_have_intervals_and_differences_by_seed() -> None:
 
 
 def test_the_page_shows_the_results_that_are_kept() -> None:
-    results = [each for each in read(RESULTS / KNOWN) if each["steps"] == STEPS]
-    assert len(results) == len(SEEDS)
-    found = json.loads((RESULTS / MINILM).read_text(encoding="utf-8"))
-    tables = {
-        "known features": report.known_features(results),
-        "the demo's SAE": report.minilm(found),
-    }
     page = PAGE.read_text(encoding="utf-8")
-    assert fill(page, tables) == page
+    assert fill(page, tables_of(RESULTS, steps=STEPS)) == page
+
+
+def test_what_is_not_measured_is_said_to_be_so(tmp_path: Path) -> None:
+    assert set(tables_of(tmp_path, steps=STEPS).values()) == {report.NOT_MEASURED}

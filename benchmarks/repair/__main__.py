@@ -3,7 +3,6 @@
 import json
 from argparse import ArgumentParser
 from pathlib import Path
-from typing import Any
 
 from benchmarks.parallel import execute_all, read
 from benchmarks.repair import minilm, report
@@ -12,6 +11,17 @@ from benchmarks.study.page import fill
 
 RESULTS, PAGE = Path("benchmarks/results/repair"), Path("docs/repair.md")
 KNOWN, MINILM = "runs.jsonl", "minilm.json"
+
+
+def tables_of(out: Path, *, steps: int) -> dict[str, str]:
+    """The tables of what was measured so far, by their names on the page."""
+    results = [each for each in read(out / KNOWN) if each["steps"] == steps]
+    path = out / MINILM
+    of_demo = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    return {
+        "known features": report.known_features(results),
+        "the demo's SAE": report.minilm(of_demo),
+    }
 
 
 def main() -> None:
@@ -36,22 +46,12 @@ def main() -> None:
         if arguments.demo is not None:
             found = minilm.execute(arguments.demo, arguments.work)
             (arguments.out / MINILM).write_text(json.dumps(found, indent=1) + "\n")
-    keys = {(run.seed, run.steps) for run in wanted}
-    results = [each for each in read(path) if (each["seed"], each["steps"]) in keys]
-    tables = {"known features": report.known_features(results)}
-    tables["the demo's SAE"] = _of_minilm(arguments.out / MINILM)
+    tables = tables_of(arguments.out, steps=arguments.steps)
     text = "\n\n".join(f"## {name.capitalize()}\n\n{table}" for name, table in tables.items())
     (arguments.out / "tables.md").write_text(text + "\n", encoding="utf-8")
     print(text)
     if arguments.out == RESULTS and arguments.steps == STEPS:
         PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), tables), encoding="utf-8")
-
-
-def _of_minilm(path: Path) -> str:
-    if not path.is_file():
-        return "Not measured yet: `--demo` names the demo's output."
-    result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return report.minilm(result)
 
 
 if __name__ == "__main__":

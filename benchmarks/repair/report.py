@@ -7,6 +7,7 @@ from benchmarks.repair.runs import BEFORE, WAYS
 from benchmarks.study.statistics import Interval
 from sae_lens_c2r.reporting.tables import markdown_table
 
+NOT_MEASURED = "Not measured yet."
 _SHARED = {
     "composition": "composition",
     "composition_of_live": "of latents that fire",
@@ -28,6 +29,8 @@ _KEPT = {
 
 def known_features(results: Sequence[Mapping[str, Any]]) -> str:
     """The table of known features, and the differences to before, seed by seed."""
+    if not results:
+        return NOT_MEASURED
 
     def cells(way: str, *, less_before: bool) -> list[str]:
         return [
@@ -66,8 +69,10 @@ def _cosines(way: str, results: Sequence[Mapping[str, Any]]) -> list[str]:
     return [str(Interval.of([each["ways"][way][name] for each in results])) for name in _KEPT]
 
 
-def minilm(result: Mapping[str, Any]) -> str:
+def minilm(result: Mapping[str, Any] | None) -> str:
     """The table of the demo's SAE."""
+    if result is None:
+        return NOT_MEASURED
     rows = []
     for way in WAYS:
         numbers = result["ways"][way.name]

@@ -147,8 +147,8 @@ def _say_where_everything_is(out: Path, tokens: int, console: Console) -> None:
         f"         {out / REGULARIZED}",
         "Load one, with SAELens alone:",
         f"  from sae_lens import SAE; sae = SAE.load_from_disk({str(out / REGULARIZED)!r})",
-        "Pull apart what the plain one has twice, in a tenth of its training:",
-        f"  sae-lens-c2r repair {shlex.quote(str(out / PLAIN))} --tokens {tokens // 10}",
+        "Pull the plain one's latents apart, in half of its training:",
+        f"  sae-lens-c2r repair {shlex.quote(str(out / PLAIN))} --tokens {tokens // 2}",
     ]
     # A path is to be copied: neither read as markup nor wrapped.
     console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
