@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.repair import report, runs
 from benchmarks.repair.__main__ import PAGE, RESULTS, tables_of
-from benchmarks.repair.runs import BEFORE, STEPS, WAYS, Run
+from benchmarks.repair.runs import BEFORE, MORE, STEPS, WAYS, Run
 from benchmarks.study import world
 from benchmarks.study.page import fill
 
@@ -46,10 +46,13 @@ def test_tables_have_intervals_and_differences_by_seed() -> None:
     for result in results:
         result["ways"]["10 % with C2R"]["composition"] -= 0.05
     text = report.known_features(results)
-    absolute, changes = text.split("Against before, seed by seed:")
+    absolute, to_before, to_more = text.split("Less “")
     assert f"| {BEFORE} | 0.200 ± 0.248 |" in absolute
-    assert "| 10 % with C2R | -0.050 ± 0.000 | 0.000 ± 0.000 |" in changes
-    assert f"| {BEFORE} |" not in changes
+    for changes in (to_before, to_more):
+        assert "| 10 % with C2R | -0.050 ± 0.000 | 0.000 ± 0.000 |" in changes
+        assert f"| {BEFORE} |" not in changes
+    assert f"| {MORE} | 0.000 ± 0.000 |" in to_before
+    assert f"| {MORE} |" not in to_more
 
 
 def test_the_page_shows_the_results_that_are_kept() -> None:

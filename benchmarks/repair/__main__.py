@@ -47,7 +47,9 @@ def main() -> None:
             found = minilm.execute(arguments.demo, arguments.work)
             (arguments.out / MINILM).write_text(json.dumps(found, indent=1) + "\n")
     tables = tables_of(arguments.out, steps=arguments.steps)
-    text = "\n\n".join(f"## {name.capitalize()}\n\n{table}" for name, table in tables.items())
+    text = "\n\n".join(
+        f"## {name[0].upper()}{name[1:]}\n\n{table}" for name, table in tables.items()
+    )
     (arguments.out / "tables.md").write_text(text + "\n", encoding="utf-8")
     print(text)
     if arguments.out == RESULTS and arguments.steps == STEPS:

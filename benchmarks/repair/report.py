@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.repair.runs import BEFORE, WAYS
+from benchmarks.repair.runs import BEFORE, MORE, WAYS
 from benchmarks.study.statistics import Interval
 from sae_lens_c2r.reporting.tables import markdown_table
 
@@ -14,7 +14,12 @@ _SHARED = {
     "explained_variance": "explained variance",
     "l0": "L0",
 }
-_KNOWN = {**_SHARED, "absorption": "absorption", "mcc": "MCC"}
+_KNOWN = {
+    **_SHARED,
+    "dead_latents": "dead latents (share)",
+    "absorption": "absorption",
+    "mcc": "MCC",
+}
 _MINILM = {
     **_SHARED,
     "pairs_above_0_9": "pairs > 0.9",
@@ -28,38 +33,34 @@ _KEPT = {
 
 
 def known_features(results: Sequence[Mapping[str, Any]]) -> str:
-    """The table of known features, and the differences to before, seed by seed."""
+    """The table of known features, and the differences to two of its rows, seed by seed."""
     if not results:
         return NOT_MEASURED
-
-    def cells(way: str, *, less_before: bool) -> list[str]:
-        return [
-            str(
-                Interval.of(
-                    [
-                        each["ways"][way][name]
-                        - (each["ways"][BEFORE][name] if less_before else 0.0)
-                        for each in results
-                    ]
-                )
-            )
-            for name in _KNOWN
-        ]
-
     names = [way.name for way in WAYS]
-    absolute = [
-        [name, *cells(name, less_before=False), *_cosines(name, results)] for name in names
-    ]
-    changes = [[name, *cells(name, less_before=True)] for name in names if name != BEFORE]
-    chance = Interval.of([each["ways"][BEFORE]["chance_composition"] for each in results])
-    return "\n\n".join(
-        [
-            markdown_table(["", *_KNOWN.values(), *_KEPT.values()], absolute),
-            "Against before, seed by seed:",
-            markdown_table(["", *_KNOWN.values()], changes),
-            f"{len(results)} seeds; chance level of composition {chance.mean:.3f}.",
+    rows = [[name, *_cells(name, results), *_cosines(name, results)] for name in names]
+    parts = [markdown_table(["", *_KNOWN.values(), *_KEPT.values()], rows)]
+    for base in (BEFORE, MORE):
+        others = [name for name in names if name not in (BEFORE, base)]
+        rows = [[name, *_cells(name, results, base)] for name in others]
+        parts += [
+            f"Less “{base}”, seed by seed:",
+            markdown_table(["", *_KNOWN.values()], rows),
         ]
-    )
+    chance = Interval.of([each["ways"][BEFORE]["chance_composition"] for each in results])
+    parts.append(f"{len(results)} seeds; chance level of composition {chance.mean:.3f}.")
+    return "\n\n".join(parts)
+
+
+def _cells(
+    way: str, results: Sequence[Mapping[str, Any]], base: str | None = None
+) -> list[str]:
+    """The means over seeds; less those of another way, if one is named."""
+
+    def values(name: str) -> list[float]:
+        found = [each["ways"] for each in results]
+        return [ways[way][name] - (ways[base][name] if base else 0.0) for ways in found]
+
+    return [str(Interval.of(values(name))) for name in _KNOWN]
 
 
 def _cosines(way: str, results: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -18,7 +18,7 @@ from sae_lens_c2r.training.train import train
 REGIME = REGIMES["more latents than features"]
 SEEDS = range(5)
 STEPS, BATCH_SIZE, LEARNING_RATE = 2000, 256, 3e-3
-BEFORE = "before"
+BEFORE, MORE = "before", "10 % more of BatchTopK"
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Way:
 
 WAYS = (
     Way(BEFORE, None, 1.0, repaired=False),
-    Way("10 % more of BatchTopK", None, 0.1),
+    Way(MORE, None, 0.1),
     Way("10 % with C2R", 5.0, 0.1),
     Way("10 % with C2R, a third of the learning rate", 5.0, 0.1, slower=3.0),
     Way("from scratch with C2R", 5.0, 1.1, repaired=False),
