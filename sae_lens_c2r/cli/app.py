@@ -16,6 +16,7 @@ from sae_lens_c2r.cli.demo import demo
 from sae_lens_c2r.cli.evaluate import evaluate
 from sae_lens_c2r.cli.inspect import inspect
 from sae_lens_c2r.cli.registry import registry
+from sae_lens_c2r.cli.repair import repair
 from sae_lens_c2r.cli.train import train
 from sae_lens_c2r.cli.upload import upload
 
@@ -25,7 +26,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, train, inspect, evaluate, card, upload):
+for command in (demo, train, repair, inspect, evaluate, card, upload):
     app.command()(command)
 app.add_typer(registry, name="registry")
 

@@ -39,7 +39,7 @@ def train(
 ) -> None:
     """Train the SAEs of a release, except those that are in the folder already."""
     take_place()
-    with error_boundary("Interrupted.", how_to_go_on=lambda: _how_to_go_on(out)):
+    with error_boundary("Interrupted.", how_to_go_on=lambda: how_to_go_on(out)):
         from sae_lens_c2r._support.changes import parse_changes
         from sae_lens_c2r.releases.files import find_release, read_release
         from sae_lens_c2r.training.joining import joined_ranks
@@ -66,7 +66,8 @@ def train(
             say(console, f"{len(folders)} SAEs trained, in {out}.")
 
 
-def _how_to_go_on(out: Path) -> str:
+def how_to_go_on(out: Path) -> str:
+    """What to add where training was ended from outside: whether it left a checkpoint."""
     if not any((out / ".training").glob("step-*")):
         return ""
     return " `--resume` continues from the last checkpoint."

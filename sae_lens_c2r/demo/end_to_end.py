@@ -1,5 +1,6 @@
 """The demo from end to end: text, training, proof, measuring, report."""
 
+import shlex
 import shutil
 from collections.abc import Mapping
 from functools import partial
@@ -51,7 +52,7 @@ def run_demo(options: DemoOptions, console: Console) -> dict[str, ComparedSAE]:
         request.deferrable = True  # what was begun to be moved is moved
         _move_into(options.out, Path(scratch))
     console.print(comparison_table(measured))
-    _say_where_everything_is(options.out, console)
+    _say_where_everything_is(options.out, options.tokens, console)
     return measured
 
 
@@ -138,7 +139,7 @@ def _move_into(out: Path, scratch: Path) -> None:
         new.replace(old)
 
 
-def _say_where_everything_is(out: Path, console: Console) -> None:
+def _say_where_everything_is(out: Path, tokens: int, console: Console) -> None:
     lines = [
         f"\nReport:  {out / 'report.html'}",
         f"Numbers: {out / 'results.json'}",
@@ -146,6 +147,8 @@ def _say_where_everything_is(out: Path, console: Console) -> None:
         f"         {out / REGULARIZED}",
         "Load one, with SAELens alone:",
         f"  from sae_lens import SAE; sae = SAE.load_from_disk({str(out / REGULARIZED)!r})",
+        "Pull the plain one's latents apart, in half of its training:",
+        f"  sae-lens-c2r repair {shlex.quote(str(out / PLAIN))} --tokens {tokens // 2}",
     ]
     # A path is to be copied: neither read as markup nor wrapped.
     console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)

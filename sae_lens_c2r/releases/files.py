@@ -90,6 +90,26 @@ def read_release(path: Path, *, changes: dict[str, Any] | None = None) -> Releas
     if not isinstance(document, dict):
         raise ReleaseError(f"{path}: should be a mapping of keys. Found {document!r}.")
     _check_kinds(path, document)
+    return release_of(document, changes=changes, path=path)
+
+
+def release_of(
+    document: dict[str, Any], *, changes: dict[str, Any] | None = None, path: Path | None = None
+) -> Release:
+    """Check a release that is in memory.
+
+    Args:
+        document: What its file would say.
+        changes: Values to put in place of these, by dotted key.
+        path: Its file; by itself that of its name.
+
+    Returns:
+        The release.
+
+    Raises:
+        ReleaseError: If it says what a release may not.
+    """
+    path = path or Path(f"{document.get('name')}.yaml")
     _check_kinds(Path("--set"), changes or {})
     for key, value in (changes or {}).items():
         _change(document, key, value)

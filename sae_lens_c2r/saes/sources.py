@@ -15,6 +15,7 @@ from sae_lens.training.activation_scaler import ActivationScaler
 
 from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r._support.reading import read_object
+from sae_lens_c2r.saes.downloads import downloads
 
 
 @dataclass(frozen=True)
@@ -25,18 +26,22 @@ class Source:
         name: What it is called where it is shown.
         folder: Where it lies, or
         release: the release that SAELens loads it from, with
-        sae_id: its id there.
+        sae_id: its id there, and
+        revision: the commit of the repository; `None` for what the Hub has today.
     """
 
     name: str
     folder: Path | None = None
     release: str | None = None
     sae_id: str | None = None
+    revision: str | None = None
 
     @property
-    def place(self) -> Path | tuple[str | None, str | None]:
+    def place(self) -> Path | tuple[str | None, ...]:
         """What tells it from all others, whatever it is called."""
-        return self.folder.resolve() if self.folder else (self.release, self.sae_id)
+        if self.folder:
+            return self.folder.resolve()
+        return (self.release, self.sae_id, self.revision)
 
     def load(self, device: str) -> SAE[Any] | TrainingSAE[Any]:
         """Load it.
@@ -53,7 +58,10 @@ class Source:
         """
         try:
             if self.folder is None:
-                return SAE.from_pretrained(self.release or "", self.sae_id or "", device=device)
+                with downloads(self.revision):
+                    return SAE.from_pretrained(
+                        self.release or "", self.sae_id or "", device=device
+                    )
             if not is_training_form(self.folder):
                 return SAE.load_from_disk(self.folder, device=device)
             trained: TrainingSAE[Any] = TrainingSAE.load_from_disk(self.folder, device=device)
@@ -80,14 +88,22 @@ class Source:
         return inference_form(self.load(device))
 
 
-def inference_form(sae: SAE[Any] | TrainingSAE[Any]) -> SAE[Any]:
-    """An SAE as anybody uses it, norms folded; in place if it is in its inference form."""
+def inference_form(sae: SAE[Any] | TrainingSAE[Any], *, fold: bool = True) -> SAE[Any]:
+    """An SAE as anybody uses it; in place if it is in its inference form.
+
+    Args:
+        sae: The SAE.
+        fold: Whether to fold the norms of its decoder's rows.
+
+    Returns:
+        The SAE in its inference form.
+    """
     if isinstance(sae, TrainingSAE):
         with TemporaryDirectory() as folder:
             sae.save_inference_model(folder)
             sae = SAE.load_from_disk(folder, device=str(sae.device))
     norms = sae.W_dec.norm(dim=-1)
-    if not torch.allclose(norms, torch.ones_like(norms)):
+    if fold and not torch.allclose(norms, torch.ones_like(norms)):
         # SAELens refuses where folding would change which latents fire: TopK that ranks
         # latents without their norms, and Matching Pursuit.
         with suppress(NotImplementedError):
@@ -120,6 +136,13 @@ def find_sources(arguments: Sequence[str], *, on_error: Callable[[str], None]) -
         else:
             on_error(f"{argument}: should be a folder, or a release followed by an SAE's id.")
     return list(dict.fromkeys(sources))
+
+
+def source_of_folder(folder: str) -> Source:
+    """The one SAE that a folder holds; a UserError if it holds none."""
+    if not (Path(folder) / SAE_CFG_FILENAME).is_file():
+        raise UserError(f"{folder}: should be a folder with a {SAE_CFG_FILENAME}.")
+    return Source(folder, Path(folder))
 
 
 def sae_folders(root: Path) -> list[Path]:

@@ -13,10 +13,12 @@ from sae_lens.util import str_to_dtype
 
 from sae_lens_c2r.releases.model import ReleaseError, SAESpec
 
+_NOT_SAE_LENS_S = ("seed", "init")  # of an SAE's fields: they say how its weights begin
+
 
 def sae_config(spec: SAESpec, device: str) -> TrainingSAEConfig:
     """SAELens's config of an SAE, or a `ReleaseError` that names what it does not take."""
-    values = {name: value for name, value in spec.fields.items() if name != "seed"}
+    values = {key: value for key, value in spec.fields.items() if key not in _NOT_SAE_LENS_S}
     architecture = values.pop("architecture", None)
     if architecture not in SAE_TRAINING_CLASS_REGISTRY:
         known = ", ".join(sorted(SAE_TRAINING_CLASS_REGISTRY))

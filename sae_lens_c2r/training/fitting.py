@@ -10,6 +10,7 @@ from sae_lens import TrainingSAE
 from sae_lens.training import activation_scaler, multi_sae_trainer
 from sae_lens.training.activation_scaler import ActivationScaler
 from sae_lens.training.multi_sae_trainer import MultiSAETrainer
+from sae_lens.training.sae_trainer import SAETrainer
 from torch import Tensor
 from tqdm.auto import tqdm
 
@@ -46,8 +47,15 @@ def fit(
             bar.refresh()
 
     def estimate_once() -> None:
-        _estimate_once(trainer)
+        new = {
+            sae_id: each
+            for sae_id, each in trainer.trainers.items()
+            if each.activation_scaler == ActivationScaler()
+        }
+        _estimate_once(trainer, list(new.values()))
         estimate()  # what that has left
+        for sae_id, each in new.items():
+            long_run.starts.factor_is_estimated(sae_id, each)
 
     trainer._update_pbar = move_bar_to_sample  # type: ignore[method-assign, assignment]
     trainer._estimate_scaling_factors = estimate_once  # type: ignore[method-assign]
@@ -65,17 +73,12 @@ def _without_bars() -> Iterator[None]:
         yield
 
 
-def _estimate_once(trainer: MultiSAETrainer) -> None:
+def _estimate_once(trainer: MultiSAETrainer, new: list[SAETrainer[Any, Any]]) -> None:
     """Estimate, for all SAEs at once, what they scale the stream's activations by.
 
     SAELens keeps the batches for each SAE to go through: 19 GB in the paper's main release.
     SAEs that see the same batches come to the same, so they are gone through once.
     """
-    new = [
-        each
-        for each in trainer.trainers.values()
-        if each.activation_scaler == ActivationScaler()
-    ]
     modes = {each.sae.cfg.normalize_activations for each in new}
     if modes != {"expected_average_only_in"}:
         return  # whitening, or nothing at all: SAELens does that

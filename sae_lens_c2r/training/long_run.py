@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,6 +14,7 @@ from sae_lens_c2r.architectures.penalized import PenalizedMixin
 from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
 from sae_lens_c2r.training.random_state import random_state, restore_random
 from sae_lens_c2r.training.ranks import ALONE, Ranks
+from sae_lens_c2r.training.scaled_starts import ScaledStarts
 
 DATA = "data.pt"
 PENALTIES = "c2r_penalties.pt"
@@ -47,6 +48,7 @@ class LongRun:
         watch: Given each trainer before it begins, see `train`.
         ranks: The processes, which save and end together.
         saved: The SAEs that are this process's to save; `None` for all that it trains.
+        starts: What SAEs start from that start from others.
     """
 
     checkpoints: Checkpoints
@@ -58,6 +60,7 @@ class LongRun:
     watch: Watch | None = None
     ranks: Ranks = ALONE
     saved: Sequence[str] | None = None
+    starts: ScaledStarts = field(default_factory=ScaledStarts)
 
     def __post_init__(self) -> None:
         self._begun = self._saved = time.monotonic()
@@ -82,6 +85,7 @@ class LongRun:
         if self.resumed is not None:
             for sae_id, trainer in trainers.items():
                 _load(trainer, self.resumed.folder / sae_id)
+                self.starts.factor_is_loaded(sae_id, trainer)
             if stream is None and self.data_state is not None:
                 restore_random(self.data_state["random"])
         if self.watch is not None:

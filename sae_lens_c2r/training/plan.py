@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from sae_lens_c2r.releases.model import (
 )
 from sae_lens_c2r.training.configs import checked_fields, sae_config, synthetic_model_config
 from sae_lens_c2r.training.matmul import checked_precision
+from sae_lens_c2r.training.starts import Start, find_start
 
 OURS = {  # fields of SAELens's runner configs that a release cannot set, or sets elsewhere
     *("saes", "sae", "hook_names", "model_name", "dataset_path", "context_size"),
@@ -44,6 +45,7 @@ class Plan:
         device: Where they are trained.
         matmul_precision: What `torch.set_float32_matmul_precision` is given; `None` for what
             torch has by default.
+        starts: What those of the SAEs start from that start from another.
     """
 
     release: Release
@@ -52,6 +54,7 @@ class Plan:
     runner: Mapping[str, Any]
     device: str
     matmul_precision: str | None = None
+    starts: Mapping[str, Start] = field(default_factory=dict)
 
     def runner_value(self, name: str) -> Any:
         """A field of SAELens's runner config: the release's, or else SAELens's default."""
@@ -92,7 +95,8 @@ def make_plan(release: Release, *, device: str, only: tuple[str, ...] = ()) -> P
     Raises:
         ReleaseError: If SAELens does not know a field or an architecture, or refuses a
             value; or if the SAEs cannot be trained together, or on this text.
-        UserError: If torch does not have the device, or one of `only` is not in the release.
+        UserError: If torch does not have the device, one of `only` is not in the release, or
+            an SAE cannot start from what its `init` names.
     """
     _check_device(device)
     specs = {spec.sae_id: spec for spec in release.saes()}
@@ -104,13 +108,21 @@ def make_plan(release: Release, *, device: str, only: tuple[str, ...] = ()) -> P
     source = release.source
     runner = dict(release.runner)
     precision = checked_precision(runner.pop("matmul_precision", None))
+    found = {spec.sae_id: find_start(spec, source, device) for spec in chosen}
+    starts = {sae_id: start for sae_id, start in found.items() if start is not None}
     plan = Plan(
         release,
-        saes={spec.sae_id: sae_config(spec, device) for spec in chosen},
+        saes={
+            spec.sae_id: starts[spec.sae_id].config
+            if spec.sae_id in starts
+            else sae_config(spec, device)
+            for spec in chosen
+        },
         seeds={spec.sae_id: _seed(spec) for spec in chosen},
         runner=checked_fields("runner", runner, _runner_class(source), taken=OURS),
         device=device,
         matmul_precision=precision,
+        starts=starts,
     )
     if plan.batch_size < 1:
         raise ReleaseError(

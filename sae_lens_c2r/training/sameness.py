@@ -16,6 +16,9 @@ def settings_of(plan: Plan, sae_ids: list[str]) -> dict[str, Any]:
     }
     for config in saes.values():
         del config["device"], config["metadata"]  # where it runs, and what the run adds
+    for sae_id in sae_ids:
+        if sae_id in plan.starts:  # by its content, wherever it lies by now
+            saes[sae_id]["init"] = plan.starts[sae_id].origin.sha256
     source = plan.release.source.model_dump(mode="json")
     runner = {k: v for k, v in plan.runner.items() if k not in WITHOUT_EFFECT}
     if plan.matmul_precision is not None:

@@ -27,6 +27,7 @@ from sae_lens_c2r.training.ranks import ALONE, Ranks
 from sae_lens_c2r.training.record import RECORD, TrainingRecord, circumstances, record_of
 from sae_lens_c2r.training.runners import train_together
 from sae_lens_c2r.training.sameness import difference, settings_of
+from sae_lens_c2r.training.scaled_starts import ScaledStarts
 
 WORK = ".training"  # in the folder of the SAEs, while there is something to resume
 LOCK, TRACEBACK = "lock", "traceback.txt"
@@ -211,6 +212,7 @@ class _Training:
             watch=self.watch,
             ranks=self.ranks,
             saved=own,
+            starts=ScaledStarts(self.plan.starts),
         )
         saes, evaluations = self._run(trained_by(shares, self.ranks.rank), long_run)
         seconds = long_run.seconds

@@ -87,6 +87,8 @@ def test_says_what_it_does_and_where_everything_is(out: Path, printed: StringIO)
     for path in (out / "report.html", out / "results.json", *(out / name for name in SAES)):
         assert str(path) in shown
     assert "Measured on held-out text" in shown
+    tokens = json.loads((out / "results.json").read_text())["settings"]["tokens"]
+    assert f"sae-lens-c2r repair {out / 'batchtopk'} --tokens {tokens // 2}\n" in shown
     cells = json.loads((out / "results.json").read_text())["held_out"]["batchtopk"]
     assert f"{cells['explained_variance']:.3f}" in shown
 

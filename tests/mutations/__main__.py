@@ -47,6 +47,7 @@ TESTS = {
     ),
     "training/long_run.py": (
         *("tests/training/test_long_run.py", "tests/training/test_ranks.py"),
+        "tests/training/test_starts.py",
     ),
     "training/checkpoint.py": (
         *("tests/training/test_checkpoint.py", "tests/training/test_killing.py"),
@@ -59,6 +60,10 @@ TESTS = {
     "training/agreement.py": ("tests/training/test_ranks.py",),
     "training/runners.py": ("tests/training/test_fitting.py", "tests/training/test_train.py"),
     "training/placement.py": ("tests/training/test_placement.py",),
+    "training/scaled_starts.py": ("tests/training/test_starts.py",),
+    "training/sameness.py": ("tests/training/test_starts.py",),
+    "saes": ("tests/saes/test_start_from.py",),
+    "saes/origin.py": ("tests/hub/test_starts.py", "tests/training/test_starts.py"),
     "evaluation": (
         *("tests/evaluation/test_results.py", "tests/evaluation/test_processes.py"),
         *("tests/evaluation/test_evaluate.py", "tests/evaluation/test_sae_bench.py"),
@@ -68,6 +73,7 @@ TESTS = {
         "tests/hub/test_prepare_upload.py",
         "tests/hub/test_upload.py",
     ),
+    "hub/local/prepare_upload.py": ("tests/hub/test_starts.py",),
     "hub/card": (
         *("tests/hub/test_card.py", "tests/hub/test_readme.py", "tests/hub/test_snapshot.py"),
         "tests/hub/test_upload.py",

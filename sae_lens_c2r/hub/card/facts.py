@@ -43,6 +43,24 @@ class Evaluation(_Strict):
     metrics: dict[str, Number]
 
 
+class StartedFrom(_Strict):
+    """The SAE that another one started from.
+
+    Args:
+        repo: Its repository on the Hub; `None` if it lay on somebody's machine.
+        sae_id: Its id there.
+        revision: The commit.
+        license: Its licence, as far as that was known.
+        sha256: Of the files that it was loaded from, by their names.
+    """
+
+    repo: str | None = None
+    sae_id: str | None = None
+    revision: str | None = None
+    license: str | None = None
+    sha256: dict[str, str] = {}
+
+
 class Training(_Strict):
     """What was recorded of a training.
 
@@ -58,6 +76,7 @@ class Training(_Strict):
         versions: Versions of the packages.
         effective_coefficients: What `c2r_coefficient` and `ort_coefficient` came to at the
             last step, by `c2r` and `ort`.
+        started_from: The SAE that it started from, if it did not begin at random.
     """
 
     model: str | None = None
@@ -69,6 +88,7 @@ class Training(_Strict):
     device: str | None = None
     versions: dict[str, str] = {}
     effective_coefficients: dict[str, Number] = {}
+    started_from: StartedFrom | None = None
 
 
 class SAEFacts(_Strict):

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from sae_lens_c2r.evaluation.catalog import SAE_LENS, WEIGHTS
-from sae_lens_c2r.hub.card.facts import Evaluation, Facts, Training
+from sae_lens_c2r.hub.card.facts import Evaluation, Facts, StartedFrom, Training
 from sae_lens_c2r.hub.card.tables import card_numbers, code, text
 
 _TEXTS = {"python-documentation": "the documentation of Python's standard library"}
@@ -66,7 +66,7 @@ def how_trained(facts: Facts) -> Iterator[str]:
 
 
 def _trained(training: Training) -> str:
-    parts = []
+    parts = [_started_from(training.started_from)] if training.started_from else []
     if training.model or training.hook_name:
         model, hook_name = text(training.model or "?"), code(training.hook_name or "?")
         parts.append(f"activations of {model} at `{hook_name}`")
@@ -77,9 +77,25 @@ def _trained(training: Training) -> str:
         unit = "tokens" if training.model else "samples of known features"
         steps = f" in {training.steps:,} steps" if training.steps else ""
         parts.append(f"{training.samples:,} {unit}{steps}")
-    said = ", ".join(parts) or "nothing was recorded of the data"
+    said = ", ".join(filter(None, parts)) or "nothing was recorded of the data"
     circumstances = _circumstances(training.versions, training.device)
     return f"{said[0].upper()}{said[1:]}.{circumstances}"
+
+
+def _started_from(start: StartedFrom) -> str:
+    """The SAE that another one started from, with what tells it from all others."""
+    whose = "started from another SAE"
+    if start.repo:
+        repo = f"[{text(start.repo)}](https://huggingface.co/{code(start.repo)})"
+        at = f" at the commit {text(start.revision[:8])}" if start.revision else ""
+        sae = f"`{code(start.sae_id)}`" if start.sae_id else "an SAE"
+        whose = f"started from {sae} of {repo}{at}"
+    files = (f"{text(name)} {text(digest)}" for name, digest in sorted(start.sha256.items()))
+    about = [
+        f"under {text(start.license)}" if start.license else "under a licence not known",
+        *(f"SHA-256 of {file}" for file in files),
+    ]
+    return f"{whose} ({'; '.join(about)})"
 
 
 def _circumstances(versions: Mapping[str, str], device: str | None) -> str:

@@ -15,6 +15,7 @@ from sae_lens_c2r.hub.local.prepare_saes import PreparedSAE, prepare_saes
 from sae_lens_c2r.hub.names import check_license, check_repo_id
 from sae_lens_c2r.hub.submission import Submission
 from sae_lens_c2r.releases.model import Release
+from sae_lens_c2r.saes.origin import allows_derivatives
 from sae_lens_c2r.training.record import RecordedRelease
 
 
@@ -36,6 +37,8 @@ def prepare_upload(
     """What is published of a submission: SAEs that were checked, and what is known of them."""
     check_repo_id(repo_id)
     collected = _collected(submission, scratch / "converted")
+    if submission.license is None:
+        _check_derivatives(collected)
     evaluations = known_evaluations(submission, tell)
     prepared = prepare_saes(
         collected, staged=scratch / "staged", evaluations=evaluations, tell=tell
@@ -62,6 +65,18 @@ def _collected(submission: Submission, converted: Path) -> list[LocalSAE]:
     else:
         collected = collect(saes, converted=converted)
     return [_in_release(sae, release) for sae in collected] if release else collected
+
+
+def _check_derivatives(saes: Sequence[LocalSAE]) -> None:
+    """Raise where an SAE was made of one that may not be published when it was changed."""
+    for sae in saes:
+        start = sae.record.started_from if sae.record else None
+        if start is not None and not allows_derivatives(start.license):
+            raise UserError(
+                f"`license` should be given for {sae.sae_id}: it started from an SAE under "
+                f"{start.license}, which does not allow to publish what is made of it. Have "
+                "its authors allowed it?"
+            )
 
 
 def _said_of_release(release: Release | None, saes: Sequence[LocalSAE]) -> RecordedRelease:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from pydantic import ValidationError
@@ -11,7 +12,8 @@ from sae_lens_c2r._support.reading import first_problem
 from sae_lens_c2r.evaluation.gathered import EvaluationOfSAE
 from sae_lens_c2r.hub.card.facts import Evaluation, SAEFacts
 from sae_lens_c2r.hub.leaks import is_plain, keep_plain, refuse_secrets
-from sae_lens_c2r.training.record import TrainingRecord
+from sae_lens_c2r.hub.names import check_id
+from sae_lens_c2r.training.record import RecordedStart, TrainingRecord
 
 _COEFFICIENTS = ("c2r", "ort")
 
@@ -35,6 +37,8 @@ def facts_of(
         "training": _training(metadata, record or TrainingRecord()),
     }
     kept = keep_plain(told)
+    if record is not None and record.started_from is not None:
+        kept["training"]["started_from"] = _started_from(record.started_from)
     kept["evaluations"] = {name: _evaluation(each) for name, each in evaluations.items()}
     refuse_secrets("what is known of an SAE", json.dumps(kept, ensure_ascii=False))
     try:
@@ -43,6 +47,16 @@ def facts_of(
         raise UserError(
             f"What is known of an SAE should be as we write it. {first_problem(error)}"
         ) from None
+
+
+def _started_from(said: RecordedStart) -> dict[str, Any]:
+    """What is said of an SAE that another one started from: on the Hub, or only its content."""
+    kept: dict[str, Any] = keep_plain(said.model_dump(include={"license", "sha256"}))
+    if said.repo is not None and is_plain(said.repo):
+        kept |= keep_plain({"repo": said.repo, "revision": said.revision})
+        with suppress(UserError):  # it is no folder on the Hub
+            kept["sae_id"] = check_id(said.sae_id or "")
+    return kept
 
 
 def _evaluation(said: EvaluationOfSAE) -> dict[str, Any]:

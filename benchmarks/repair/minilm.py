@@ -1,0 +1,77 @@
+"""The demo's SAE of MiniLM, trained on in three ways, on text that it never saw."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset
+from sae_lens import SAE
+from transformers import AutoTokenizer
+
+from benchmarks.repair.runs import BEFORE, WAYS, Way
+from sae_lens_c2r.demo.end_to_end import HELD_OUT_SHARE
+from sae_lens_c2r.demo.options import PLAIN, REGULARIZED
+from sae_lens_c2r.inspection.behavior import reconstruct
+from sae_lens_c2r.inspection.measures import inspect_sae
+from sae_lens_c2r.inspection.reader import TextReader
+from sae_lens_c2r.offline import corpus
+from sae_lens_c2r.offline.minilm import CONTEXT_SIZE, model_folder
+from sae_lens_c2r.repair.change import Measured
+from sae_lens_c2r.repair.options import RepairOptions
+from sae_lens_c2r.repair.release import repair_release
+from sae_lens_c2r.repair.subject import find_subject
+from sae_lens_c2r.saes.sources import source_of_folder
+from sae_lens_c2r.training.plan import make_plan
+from sae_lens_c2r.training.train import train
+
+
+def execute(demo: Path, out: Path) -> dict[str, Any]:
+    """Train the demo's plain SAE on, and measure all of them; what is there is left."""
+    rows, held_out = _text()
+    model = str(model_folder())
+    n_tokens = len(held_out) * CONTEXT_SIZE
+    reader = TextReader(held_out, model=model, n_tokens=n_tokens, device="cpu")
+    before: SAE[Any] = SAE.load_from_disk(demo / PLAIN)
+    text = reader.activations(before, PLAIN)
+    found = {}
+    for number, way in enumerate(WAYS):
+        path = out / "minilm" / f"way_{number}.json"
+        if not path.is_file():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            folder = _trained(way, demo, path.with_suffix(""), rows)
+            sae: SAE[Any] = SAE.load_from_disk(folder)
+            measured = Measured.of(
+                inspect_sae(sae, way.name), reconstruct(sae, text), sae.W_dec, before.W_dec
+            )
+            path.write_text(json.dumps(asdict(measured)), encoding="utf-8")
+        found[way.name] = json.loads(path.read_text(encoding="utf-8"))
+    return {"held_out_tokens": len(text.activations), "ways": found}
+
+
+def _text() -> tuple[Dataset, Dataset]:
+    """What the demo trains on, and what it holds out."""
+    tokenizer = AutoTokenizer.from_pretrained(model_folder())
+    parts = corpus.split(corpus.documents(), held_out_share=HELD_OUT_SHARE, seed=0)
+    rows = [corpus.token_rows(texts, tokenizer) for texts in parts]
+    training, held_out = (Dataset.from_dict({"tokens": part.tolist()}) for part in rows)
+    return training, held_out
+
+
+def _trained(way: Way, demo: Path, out: Path, rows: Dataset) -> Path:
+    """The folder of an SAE: the demo's, or one that is trained on now."""
+    if way.name == BEFORE:
+        return demo / PLAIN
+    if not way.repaired:
+        return demo / REGULARIZED
+    source = source_of_folder(str(demo / PLAIN))
+    asked = RepairOptions(tokens=1, architecture=None if way.coefficient else PLAIN)
+    subject, _ = find_subject(source, asked)
+    options = RepairOptions(
+        tokens=round(way.share * (subject.record.samples or 0)),
+        architecture=asked.architecture,
+        lr=subject.runner["lr"] / way.slower,
+    )
+    plan = make_plan(repair_release([subject], {}, options), device="cpu")
+    train(plan, out, resume=True, dataset=rows)
+    return out / subject.sae_id

@@ -1,0 +1,118 @@
+"""`sae-lens-c2r repair`."""
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sae_lens_c2r.cli._console import console_while_loading, say
+from sae_lens_c2r.cli._errors import error_boundary
+from sae_lens_c2r.cli._options import AnySAEsArgument, DeviceOption, usable_device
+from sae_lens_c2r.cli.train import how_to_go_on
+
+
+def repair(
+    saes: AnySAEsArgument,
+    tokens: Annotated[str, typer.Option(help="What to train on, like 5M.")],
+    out: Annotated[
+        Path, typer.Option(help="Folder for the SAEs, the numbers and the report.")
+    ] = Path("repaired"),
+    model: Annotated[
+        str | None,
+        typer.Option(help="The language model on the Hub.", show_default="what the SAE names"),
+    ] = None,
+    hook_name: Annotated[
+        str | None,
+        typer.Option(help="Where activations are taken.", show_default="what the SAE names"),
+    ] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option(help="The text on the Hub.", show_default="what the SAE names"),
+    ] = None,
+    context_size: Annotated[
+        int | None, typer.Option(help="Tokens in a row.", show_default="what the SAE says")
+    ] = None,
+    architecture: Annotated[
+        str | None,
+        typer.Option(help="What to train it as.", show_default="what it was, with C2R"),
+    ] = None,
+    k: Annotated[
+        float | None,
+        typer.Option(help="Latents per token.", show_default="the SAE's, or its L0"),
+    ] = None,
+    lr: Annotated[
+        float | None,
+        typer.Option(help="Learning rate.", show_default="a third of that of its training"),
+    ] = None,
+    c2r_coefficient: Annotated[
+        float | None, typer.Option(help="Strength of the penalty.", show_default="5")
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Any other value, as of `train`; may be repeated."),
+    ] = None,
+    text: Annotated[
+        str | None,
+        typer.Option(
+            help="What to measure on, as of `inspect`.", show_default="the text of the training"
+        ),
+    ] = None,
+    measured_tokens: Annotated[
+        int, typer.Option(min=1, help="Tokens to measure on, at most.")
+    ] = 100_000,
+    device: DeviceOption = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue from the last checkpoint, if any.")
+    ] = False,
+    checkpoint_minutes: Annotated[
+        float, typer.Option(min=0, help="Minutes between checkpoints; 0 for none.")
+    ] = 30.0,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")
+    ] = False,
+) -> None:
+    """Train SAEs that exist on with C2R, and show what that changed."""
+    with error_boundary("Interrupted.", how_to_go_on=lambda: how_to_go_on(out)) as problems:
+        from sae_lens_c2r._support.changes import parse_changes
+        from sae_lens_c2r.repair.options import RepairOptions, count_of
+
+        options = RepairOptions(
+            tokens=count_of(tokens),
+            model=model,
+            hook_name=hook_name,
+            dataset=dataset,
+            context_size=context_size,
+            architecture=architecture,
+            k=k,
+            lr=lr,
+            c2r_coefficient=c2r_coefficient,
+            changes=parse_changes(changes or []),
+        )
+        console = console_while_loading()
+        from sae_lens_c2r.inspection.reader import TextReader, reader_of
+        from sae_lens_c2r.repair.change import change_tables
+        from sae_lens_c2r.repair.repair import REPORT, Repair
+        from sae_lens_c2r.saes.sources import find_sources
+        from sae_lens_c2r.training.plan import make_plan
+        from sae_lens_c2r.training.summary import print_plan
+
+        device = usable_device(device)
+        sources = find_sources(saes, on_error=problems.append)
+        if problems:
+            return
+
+        def reader(of_release: str) -> TextReader:
+            return reader_of(
+                text or of_release, model=model, n_tokens=measured_tokens, device=device
+            )
+
+        told = partial(say, console)
+        repairing = Repair(sources, options, device=device, reader_of=reader, tell=told)
+        plan = make_plan(repairing.release(), device=device)
+        print_plan(plan, console)
+        if dry_run:
+            return
+        changed = repairing.run(plan, out, resume=resume, checkpoint_minutes=checkpoint_minutes)
+        console.print(*change_tables(changed), sep="\n")
+        say(console, f"Report: {out / REPORT}")

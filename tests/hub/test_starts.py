@@ -1,0 +1,193 @@
+"""SAEs that start from SAEs on the Hub."""
+
+import json
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from huggingface_hub import HfApi, constants
+from sae_lens import SAE
+from sae_lens.loading.pretrained_saes_directory import (
+    PretrainedSAELookup,
+    get_pretrained_saes_directory,
+)
+
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.hub import Submission, write_card
+from sae_lens_c2r.hub.local.prepare_upload import prepare_upload
+from sae_lens_c2r.saes.origin import find_origin
+from sae_lens_c2r.saes.sources import Source
+from sae_lens_c2r.saes.start_from import start_from, starting_weights
+from sae_lens_c2r.saes.training_fields import c2r_architecture, training_fields
+from sae_lens_c2r.training.train import train
+from tests.evaluation.planted import plant_sae
+from tests.hub.server import File, LoopbackHub, Repo
+from tests.saes.forms import K, make_form, make_training_config
+from tests.training.test_starts import LANGUAGE_MODEL, plan_of
+
+SCOPE, REPO = "gemma-scope-tiny", "google/gemma-scope-2b-pt-res"
+SAE_ID, PATH = "layer_1/width_16k/canonical", "layer_1/width_16k/average_l0_3"
+
+
+@pytest.fixture
+def hub_here(
+    hub: LoopbackHub, api: HfApi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> LoopbackHub:
+    """The Hub that SAELens asks in this process."""
+    assert api.endpoint == hub.endpoint
+    template = constants.HUGGINGFACE_CO_URL_TEMPLATE.replace(constants.ENDPOINT, hub.endpoint)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+    monkeypatch.setattr(constants, "ENDPOINT", hub.endpoint)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    return hub
+
+
+def publish(hub: LoopbackHub, repo_id: str, files: dict[str, bytes]) -> str:
+    """Add a commit to a public repository, and say which."""
+    repo = hub.repos.setdefault(repo_id, Repo(private=False))
+    parent = repo.commits.get(repo.branches.get("main", ""))
+    known = dict(parent.files) if parent else {}
+    known |= {path: File(len(content), content) for path, content in files.items()}
+    repo.branches["main"] = repo.add(parent, "files", known).oid
+    return repo.branches["main"]
+
+
+def npz(sae: SAE[Any]) -> bytes:
+    """An SAE as Gemma Scope has them: `params.npz`, values of bfloat16."""
+    weights = {
+        name: value.detach().bfloat16().float().numpy()
+        for name, value in sae.named_parameters()
+    }
+    content = BytesIO()
+    np.savez(content, **weights)
+    return content.getvalue()
+
+
+@pytest.fixture
+def scope(hub_here: LoopbackHub, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A small SAE of Gemma Scope's, known to SAELens's directory; its commit."""
+    known = {name: {} for name in ("expected_var_explained", "expected_l0", "neuronpedia_id")}
+    lookup = PretrainedSAELookup(
+        release=SCOPE,
+        repo_id=REPO,
+        model="gemma-2-2b",
+        conversion_func="gemma_2",
+        saes_map={SAE_ID: PATH},
+        norm_scaling_factor={},
+        config_overrides={"d_in": 6, "d_sae": 10},
+        **known,
+    )
+    monkeypatch.setitem(get_pretrained_saes_directory(), SCOPE, lookup)
+    card = b"---\nlicense: cc-by-4.0\n---\n"
+    sae = make_form("jumprelu", apply_b_dec_to_input=False)
+    return publish(hub_here, REPO, {f"{PATH}/params.npz": npz(sae), "README.md": card})
+
+
+def inputs(sae: SAE[Any]) -> torch.Tensor:
+    return 3 * torch.randn(32, sae.cfg.d_in, generator=torch.Generator().manual_seed(1))
+
+
+@torch.no_grad()
+def test_gemma_scope_is_converted_as_sae_lens_loads_it(scope: str) -> None:
+    origin, sae = find_origin(Source(SCOPE, release=SCOPE, sae_id=SAE_ID))
+    assert (origin.repo, origin.source.revision) == (REPO, scope)
+    assert origin.license == "cc-by-4.0"
+    assert list(origin.sha256) == ["params.npz"]
+    assert sae.cfg.architecture() == "jumprelu"
+    assert sae.threshold.unique().numel() > 5  # each latent has its own
+    assert c2r_architecture(sae) == "batchtopk_c2r"
+    fields = training_fields(sae, "batchtopk_c2r")
+    assert "k" not in fields
+    assert not fields["rescale_acts_by_decoder_norm"]
+    n_fired = int(sae.encode(inputs(sae)).bool().sum())
+    fields["k"] = (n_fired + 0.5) / len(inputs(sae))
+    begun = start_from(sae, make_training_config(sae, "batchtopk_c2r", **fields))
+    found, expected = begun(inputs(sae)), sae(inputs(sae))
+    assert (found - expected).norm() <= 1e-6 * expected.norm()
+    default = make_training_config(sae, "batchtopk_c2r", apply_b_dec_to_input=False)
+    with pytest.raises(UserError, match="`rescale_acts_by_decoder_norm` should be false"):
+        starting_weights(sae, default)
+
+
+def test_a_release_starts_from_gemma_scope(tmp_path: Path, scope: str) -> None:
+    model = {"synthetic_model": None, "runner": {}}
+    model["language_model"] = {**LANGUAGE_MODEL, "context_size": 1024}
+    init = {"release": SCOPE, "sae_id": SAE_ID}
+    plan = plan_of(tmp_path, init, "batchtopk_c2r", k=K, release=model)
+    config: Any = plan.saes["batchtopk_c2r"]
+    assert (config.d_in, config.d_sae, config.k) == (6, 10, K)
+    assert not config.apply_b_dec_to_input
+    assert plan.starts["batchtopk_c2r"].origin.source.revision == scope
+
+
+def save(sae: SAE[Any], folder: Path) -> dict[str, bytes]:
+    sae.save_model(folder)
+    return {f"a/{path.name}": path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_repository_is_read_at_its_revision(
+    tmp_path: Path, hub_here: LoopbackHub, named: bool
+) -> None:
+    first = publish(hub_here, "org/saes", save(make_form("jumprelu", d_in=8), tmp_path / "1"))
+    publish(hub_here, "org/saes", save(make_form("jumprelu", d_in=8, seed=1), tmp_path / "2"))
+    init = {"repo": "org/saes", "sae_id": "a"}
+    newest = plan_of(tmp_path, init, "batchtopk", k=K)
+    older = plan_of(tmp_path, {**init, "revision": first}, "batchtopk", k=K)
+    shown = older if named else newest
+    started = shown.starts["batchtopk"].origin.load()
+    expected = make_form("jumprelu", d_in=8, seed=0 if named else 1)
+    torch.testing.assert_close(started.W_dec, expected.W_dec)
+    # What the repository gets after the plan was made is not begun with.
+    publish(hub_here, "org/saes", save(make_form("jumprelu", d_in=8, seed=2), tmp_path / "3"))
+    torch.testing.assert_close(shown.starts["batchtopk"].origin.load().W_dec, expected.W_dec)
+    [trained] = train(shown, tmp_path / "out")
+    assert (trained / "training.json").is_file()
+
+
+def recorded(place: Path, **changed: Any) -> Path:
+    """An SAE whose training says that it started from one of Gemma Scope's."""
+    started = {
+        "release": SCOPE,
+        "repo": REPO,
+        "sae_id": PATH,
+        "revision": "c0ffee" * 6 + "abcd",
+        "sha256": {"params.npz": "ab" * 32},
+        "license": "cc-by-4.0",
+        **changed,
+    }
+    sae = plant_sae(place / "saes" / "a", d_in=8)
+    record = {"release": {"license": "mit"}, "sae_id": "a", "started_from": started}
+    (sae / "training.json").write_text(json.dumps(record))
+    return place / "saes"
+
+
+def test_a_card_tells_what_an_sae_started_from(tmp_path: Path) -> None:
+    card = write_card([recorded(tmp_path)], tmp_path / "card", repo_id="me/saes").read_text()
+    assert (
+        f"Started from `{PATH}` of [{REPO}](https://huggingface.co/{REPO}) at the commit "
+        f"c0ffeec0 (under cc-by-4.0; SHA-256 of params.npz {'ab' * 32})" in card
+    )
+    facts = json.loads((tmp_path / "card" / "sae-lens-c2r.json").read_text())
+    assert facts["saes"]["a"]["training"]["started_from"]["revision"].startswith("c0ffee")
+
+
+def test_a_card_tells_no_place_of_this_machine(tmp_path: Path) -> None:
+    here = {"repo": None, "release": None, "sae_id": None, "folder": "/home/me/secret"}
+    saes = recorded(tmp_path, **here, revision=None, license=None)
+    card = write_card([saes], tmp_path / "card", repo_id="me/saes").read_text()
+    assert "Started from another SAE (under a licence not known; SHA-256 of" in card
+    written = (tmp_path / "card" / "sae-lens-c2r.json").read_text()
+    assert "secret" not in card + written
+
+
+def test_a_licence_without_derivatives_stops_an_upload(tmp_path: Path) -> None:
+    saes = recorded(tmp_path, license="cc-by-nc-nd-4.0")
+    with pytest.raises(UserError, match="`license` should be given for a: it started from"):
+        prepare_upload(Submission([saes]), "me/saes", scratch=tmp_path / "scratch")
+    given = Submission([saes], license="mit")
+    prepared = prepare_upload(given, "me/saes", scratch=tmp_path / "other")
+    assert prepared.content.facts.license == "mit"

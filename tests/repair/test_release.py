@@ -1,0 +1,171 @@
+"""The release that a repair makes of what SAEs say of themselves."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.releases.model import Release
+from sae_lens_c2r.repair.options import RepairOptions, count_of
+from sae_lens_c2r.repair.release import repair_release
+from sae_lens_c2r.repair.subject import find_subject
+from sae_lens_c2r.saes.sources import Source, source_of_folder
+from sae_lens_c2r.training.plan import make_plan
+from tests.saes.forms import make_form
+
+ABOUT = {
+    "model_name": "gemma-2-2b",
+    "hook_name": "blocks.1.hook_resid_post",
+    "dataset_path": "org/text",
+    "context_size": 64,
+    "prepend_bos": True,
+    "training_architecture": "batchtopk",
+    "training_architecture_details": {"k": 5, "topk_threshold_lr": 0.05},
+}
+Plant = Callable[..., Path]
+
+
+@pytest.fixture
+def plant(tmp_path: Path) -> Plant:
+    """Writes an SAE under a name, with what it says of its training."""
+
+    def planted(name: str = "a", *, form: str = "jumprelu", **about: Any) -> Path:
+        sae = make_form(form, d_in=8, d_sae=16, one=True)
+        for key, value in {**ABOUT, **about}.items():
+            sae.cfg.metadata[key] = value
+        sae.save_model(tmp_path / name)
+        return tmp_path / name
+
+    return planted
+
+
+def release_of(*folders: Path, ks: dict[str, float] | None = None, **options: Any) -> Release:
+    asked = RepairOptions(**{"tokens": 40_960_000, **options})
+    subjects = [find_subject(source_of_folder(str(folder)), asked)[0] for folder in folders]
+    return repair_release(subjects, ks or {}, asked)
+
+
+def test_an_sae_s_own_config_says_what_it_is_trained_on(plant: Plant) -> None:
+    release = release_of(plant())
+    assert release.language_model is not None
+    assert release.language_model.model_dump(exclude_none=True) == {
+        "hub_id": "google/gemma-2-2b",
+        "name": "gemma-2-2b",
+        "hook_name": "blocks.1.hook_resid_post",
+        "dataset": "org/text",
+        "context_size": 64,
+        "training_tokens": 40_960_000,
+    }
+    plan = make_plan(release, device="cpu")
+    config: Any = plan.saes["a"]
+    assert config.architecture() == "batchtopk_c2r"
+    assert (config.k, config.topk_threshold_lr, config.c2r_coefficient) == (5, 0.05, 5.0)
+    assert config.normalize_activations == "expected_average_only_in"
+    assert plan.runner["lr"] == pytest.approx(1e-4)  # a third of SAELens's default
+    assert plan.steps == 10_000
+    assert plan.runner["exclude_special_tokens"] is True  # where it does not say
+    assert (plan.runner["lr_warm_up_steps"], plan.runner["lr_decay_steps"]) == (500, 2000)
+
+
+def test_what_our_training_recorded_goes_before_it(plant: Plant) -> None:
+    folder = plant(model_name="/somewhere/here")
+    model = {"hub_id": "org/model", "revision": "v1", "hook_name": "x", "context_size": 64}
+    record = {
+        "release": {"license": "mit", "language_model": {**model, "dataset": "org/own"}},
+        "sae_id": "layer/a",
+        "settings": {
+            "runner": {"lr": 9e-4, "train_batch_size_tokens": 1024},
+            "saes": {"layer/a": {"normalize_activations": "none"}},
+        },
+    }
+    (folder / "training.json").write_text(json.dumps(record))
+    release = release_of(folder)
+    assert release.license == "mit"
+    assert release.language_model is not None
+    said = release.language_model
+    assert (said.hub_id, said.name, said.revision) == ("org/model", None, "v1")
+    assert said.dataset == "org/own"
+    assert release.runner["lr"] == pytest.approx(3e-4)
+    assert release.runner["lr_decay_steps"] == 8000
+    assert release.grids[0].sae["normalize_activations"] == "none"
+
+
+def test_what_is_asked_for_goes_before_both(plant: Plant) -> None:
+    changes = {"runner.seed": 7, "sae.c2r_chunk_size": 4}
+    release = release_of(
+        plant(), dataset="org/other", lr=1e-5, k=3.0, c2r_coefficient=9.0, changes=changes
+    )
+    assert release.language_model is not None
+    assert release.language_model.dataset == "org/other"
+    assert (release.runner["lr"], release.runner["seed"]) == (1e-5, 7)
+    [spec] = release.saes()
+    assert (spec.fields["k"], spec.fields["c2r_coefficient"]) == (3.0, 9.0)
+    assert spec.fields["c2r_chunk_size"] == 4
+
+
+@pytest.mark.parametrize(
+    ("missing", "option"),
+    [
+        ("model_name", "model"),
+        ("hook_name", "hook-name"),
+        ("dataset_path", "dataset"),
+        ("context_size", "context-size"),
+    ],
+)
+def test_what_nothing_says_is_asked_for_by_name(
+    plant: Plant, missing: str, option: str
+) -> None:
+    with pytest.raises(UserError, match=f"`{option}` should be given: .* does not say it"):
+        release_of(plant(**{missing: None}))
+
+
+def test_saes_of_other_inputs_are_not_trained_together(plant: Plant) -> None:
+    other = plant("b", hook_name="blocks.2.hook_resid_post")
+    with pytest.raises(UserError, match=r"Found `hook_name` blocks\.1.*and blocks\.2"):
+        release_of(plant(), other)
+    assert [spec.sae_id for spec in release_of(plant(), plant("c")).saes()] == ["a", "c"]
+
+
+def test_the_l0_that_was_measured_is_k_where_nothing_says_it(plant: Plant) -> None:
+    folder = plant(training_architecture_details=None)
+    config: Any = make_plan(release_of(folder, ks={"a": 7}), device="cpu").saes["a"]
+    assert config.k == 7
+
+
+def test_an_sae_of_the_hub_is_named_as_a_release_does(plant: Plant) -> None:
+    asked = RepairOptions(tokens=1)
+    subject, _ = find_subject(source_of_folder(str(plant())), asked)
+    for release, repo, key in (("scope", "google/scope", "release"), ("o/r", "o/r", "repo")):
+        source = Source("x", release=release, sae_id="layer_1/a", revision="abc")
+        origin = type(subject.origin)(source, repo, {}, None, {}, "float32")
+        init = type(subject)(origin, "a", subject.record, "topk", {}).init
+        assert init == {key: release, "sae_id": "layer_1/a", "revision": "abc"}
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("5M", 5_000_000), ("400k", 400_000), ("1.5b", 1_500_000_000), ("20_000", 20_000)],
+)
+def test_tokens_are_counted_as_people_write_them(text: str, count: int) -> None:
+    assert count_of(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "M", "-5M", "0", "five", "5MB", "1e6"])
+def test_what_is_no_number_of_tokens_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match="`tokens` should be a number like 5M"):
+        count_of(text)
+
+
+def test_both_are_measured_on_what_is_trained_on(plant: Plant) -> None:
+    """What was asked for, or is by itself so, holds for the SAE as it was, too."""
+    asked = RepairOptions(tokens=1, hook_name="blocks.1.hook_resid_post", model="org/model")
+    folder = plant(hook_name=None, model_name=None, hook_head_index=2)
+    subject, _ = find_subject(source_of_folder(str(folder)), asked)
+    read = subject.source(asked).load("cpu").cfg.metadata
+    assert (read.model_name, read.hook_name) == ("org/model", "blocks.1.hook_resid_post")
+    assert (read.context_size, read.prepend_bos) == (64, True)
+    assert read.exclude_special_tokens is True
+    assert subject.runner["hook_head_indices"] == 2

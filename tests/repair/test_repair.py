@@ -1,0 +1,147 @@
+"""`sae-lens-c2r repair`: from an SAE to the table of what C2R changed."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sae_lens import SAE
+
+from sae_lens_c2r.cli import main
+from sae_lens_c2r.inspection.behavior import reconstruct
+from sae_lens_c2r.inspection.measures import inspect_sae
+from sae_lens_c2r.releases.files import find_release, read_release
+from sae_lens_c2r.repair.change import Change, Measured, change_rows
+from sae_lens_c2r.training.plan import make_plan
+from sae_lens_c2r.training.train import train
+from tests.inspection.planted import planted_sae, text_of
+from tests.training.killing import SMALL
+
+SAE_ID = "layer_3/width_256/batchtopk_k32"
+
+
+def run(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as left:
+        main(["repair", *map(str, arguments), "--device", "cpu"])
+    return int(left.value.code or 0)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small SAE of MiniLM, in a folder called `own`."""
+    changes = {**SMALL, "sae.d_sae": 256, "language_model.training_tokens": 2048}
+    release = read_release(find_release("minilm-layer-3"), changes=changes)
+    out = tmp_path_factory.mktemp("saes")
+    [folder] = train(make_plan(release, device="cpu", only=(SAE_ID,)), out)
+    return folder.rename(out / "own")
+
+
+def test_an_sae_is_repaired_offline(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "repaired"
+    command = [trained, "--tokens", "2k", "--out", out, "--measured-tokens", "500"]
+    assert run(*command) == 0
+    shown = capsys.readouterr().out
+    assert f"own starts from {trained}, under apache-2.0." in shown
+    for title in ("composition of latents that fire", "cosine with before, median"):
+        assert title in shown
+    changed = json.loads((out / "repair.json").read_text())["own"]
+    assert f"{changed['after']['composition']:.3f}" in shown
+    assert changed["before"]["cosine_1st_percentile"] == pytest.approx(1)
+    assert 0.5 < changed["after"]["cosine_median"] < 1
+    record = json.loads((out / "own" / "training.json").read_text())
+    assert record["started_from"]["folder"] == str(trained)
+    settings = record["settings"]
+    assert settings["runner"]["lr"] == pytest.approx(1e-3 / 3)
+    assert settings["saes"]["own"]["architecture"] == "batchtopk_c2r"
+    assert settings["saes"]["own"]["k"] == 32
+    html = (out / "report.html").read_text()
+    assert "own, repaired" in html
+    written = (out / "own" / "training.json").stat().st_mtime_ns
+    assert run(*command) == 0  # what is trained is measured again
+    assert (out / "own" / "training.json").stat().st_mtime_ns == written
+
+
+def test_what_an_sae_does_not_say_is_measured_or_asked_for(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(shutil.copytree(trained, tmp_path / "own"))
+    (folder / "training.json").unlink()
+    config = json.loads((folder / "cfg.json").read_text())
+    del config["metadata"]["dataset_path"]
+    del config["metadata"]["training_architecture_details"]
+    (folder / "cfg.json").write_text(json.dumps(config))
+    command = [folder, "--tokens", "2k", "--out", tmp_path / "repaired", "--dry-run"]
+    assert run(*command) == 1
+    assert "`dataset` should be given" in capsys.readouterr().err
+    text = ["--dataset", "python-documentation", "--measured-tokens", "500"]
+    assert run(*command, *text) == 0
+    shown = capsys.readouterr().out
+    assert "own does not say its L0: it is measured." in shown
+    assert "under a licence that is not known" in shown
+    assert not (tmp_path / "repaired").exists()
+
+
+def test_without_learning_it_does_what_it_did_on_a_model(trained: Path, tmp_path: Path) -> None:
+    """SAELens scales the inputs of SAEs of a model by an estimate of its own."""
+    changes: dict[str, Any] = {
+        **SMALL,
+        **{"runner.lr": 0.0, "runner.lr_decay_steps": 0},
+        **{"language_model.training_tokens": 1024},
+        "sae": {"init": {"folder": str(trained)}, "topk_threshold_lr": 0.0},
+        "grids": [{"id": "again", "sae": {"architecture": "batchtopk_c2r"}}],
+    }
+    changes["sae"]["normalize_activations"] = "expected_average_only_in"
+    del changes["sae.d_sae"]
+    release = read_release(find_release("minilm-layer-3"), changes=changes)
+    [again] = train(make_plan(release, device="cpu"), tmp_path / "out")
+    before, after = (SAE.load_from_disk(folder) for folder in (trained, again))
+    inputs = 2 * torch.randn(32, 384, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        torch.testing.assert_close(after(inputs), before(inputs), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nowhere", "--tokens", "1k"], "nowhere: should be a folder"),
+        ([".", "--tokens", "many"], "`tokens` should be a number like 5M"),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*arguments) == 1
+    assert says in capsys.readouterr().err
+
+
+def measured(sae: SAE[Any], before: SAE[Any]) -> Measured:
+    text = text_of(torch.tensor([[1.0, 0, 0], [0, 2, 0], [1, 1, 0]]))
+    found = reconstruct(sae, text)
+    return Measured.of(inspect_sae(sae, "x"), found, sae.W_dec, before.W_dec)
+
+
+def test_latents_that_fire_are_told_from_those_that_do_not() -> None:
+    """The third never fires, and is the same as the first."""
+    sae = planted_sae(torch.tensor([[1.0, 0, 0], [0, 1, 0], [1, 0, 0]]))
+    found = measured(sae, sae)
+    assert found.dead_latents == 1
+    assert found.composition == pytest.approx(2 / 3)
+    assert found.composition_of_live == pytest.approx(0)
+    assert found.pairs_above_0_9 == 1
+    assert found.cosine_median == found.cosine_1st_percentile == pytest.approx(1)
+
+
+def test_the_table_has_before_after_and_the_chance_level() -> None:
+    before = planted_sae(torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 1, 0]]))
+    after = planted_sae(torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 0, 1]]))
+    change = Change("x", measured(before, before), measured(after, before))
+    rows = {title: cells for title, *cells in change_rows(change)}
+    assert rows["pairs > 0.9"] == ["1", "0", ""]
+    assert rows["composition"][:2] == ["0.667", "0.000"]
+    assert float(rows["composition"][2]) > 0
+    assert rows["cosine with before, median"] == ["1.000", "1.000", ""]
+    assert rows["cosine with before, 1st percentile"][1] == "0.020"

@@ -1,0 +1,210 @@
+"""An SAE that starts from another does, before its first step, what that one does."""
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+from sae_lens import SAE
+from sae_lens.registry import get_sae_class
+from torch import Tensor
+
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.saes.sources import inference_form
+from sae_lens_c2r.saes.start_from import scale_inputs, start_from
+from sae_lens_c2r.saes.thresholds import thresholds_of
+from sae_lens_c2r.saes.training_fields import c2r_architecture, training_fields
+from tests.saes.forms import FORMS, PAIRS, K, make_form, make_training_config, sizes
+from tests.strategies import seeds
+
+ESTIMATED = "expected_average_only_in"
+MARGIN = 1e-3  # of pre-activations from what decides: rounding should not
+
+
+def batch(sae: SAE[Any], seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed + 1)
+    return 2 * torch.randn(16, sae.cfg.d_in, generator=generator)
+
+
+@torch.no_grad()
+def is_decided(sae: SAE[Any], inputs: Tensor) -> bool:
+    """Whether no latent is so near to firing or not that rounding decides it."""
+    form = sae.cfg.architecture()
+    centred = (inputs - sae.b_dec * sae.cfg.apply_b_dec_to_input).double()
+    if form == "matching_pursuit":
+        return True
+    if form == "gated":
+        gate = centred @ sae.W_enc.double() + sae.b_gate.double()
+        return bool((gate.abs() > MARGIN).all())
+    pre = centred @ sae.W_enc.double() + sae.b_enc.double()
+    if "topk" not in form:
+        return bool(((pre - thresholds_of(sae)).abs() > MARGIN).all())
+    if sae.cfg.rescale_acts_by_decoder_norm:
+        pre = pre * sae.W_dec.double().norm(dim=-1)
+    ranked = (pre.abs() if form == "abstopk" else pre).sort(descending=True).values
+    return pre.shape[1] == K or bool((ranked[:, K - 1] - ranked[:, K] > MARGIN).all())
+
+
+@torch.no_grad()
+def assert_alike(found: Tensor, expected: Tensor) -> None:
+    assert (found - expected).norm() <= 1e-6 * expected.norm()
+
+
+@pytest.mark.parametrize(("form", "trained"), PAIRS)
+@given(
+    size=sizes,
+    seed=seeds,
+    applied=st.tuples(st.booleans(), st.booleans()),
+    factor=st.none() | st.floats(0.01, 100),
+    one=st.booleans(),
+    rescaled=st.booleans(),
+)
+@example(size=(3, 6), seed=0, applied=(False, True), factor=20.0, one=True, rescaled=True)
+def test_its_reconstruction_is_the_others(
+    form: str,
+    trained: str,
+    size: tuple[int, int],
+    seed: int,
+    applied: tuple[bool, bool],
+    factor: float | None,
+    one: bool,
+    rescaled: bool,
+) -> None:
+    """For each pair of forms, by what is saved, whatever SAELens does to the inputs."""
+    own, now = applied
+    if form == "matching_pursuit":
+        now = own
+    fields: dict[str, Any] = (
+        {"rescale_acts_by_decoder_norm": rescaled} if "topk" in form else {}
+    )
+    sae = make_form(
+        form,
+        d_in=size[0],
+        d_sae=size[1],
+        seed=seed,
+        one=one,
+        apply_b_dec_to_input=own,
+        **fields,
+    )
+    inputs = batch(sae, seed)
+    assume(is_decided(sae, inputs))
+    expected = sae(inputs)
+    goes_on = training_fields(sae, trained)
+    goes_on = {**goes_on, "apply_b_dec_to_input": now}
+    if factor is not None:
+        goes_on["normalize_activations"] = ESTIMATED
+    begun = start_from(sae, make_training_config(sae, trained, **goes_on))
+    if factor is not None:
+        scale_inputs(begun, factor)
+        if form == "matching_pursuit":
+            begun.cfg.residual_threshold *= factor
+        begun.fold_activation_norm_scaling_factor(factor)
+    assert_alike(inference_form(begun)(inputs), expected)
+
+
+@given(size=sizes, seed=seeds, rescaled=st.booleans(), factor=st.floats(0.01, 100))
+def test_batches_are_reconstructed_alike_where_k_is_the_l0(
+    size: tuple[int, int], seed: int, rescaled: bool, factor: float
+) -> None:
+    """BatchTopK takes the latents that jump, and no others: in training, on scaled inputs."""
+    d_in, d_sae = size
+    sae = make_form("jumprelu", d_in=d_in, d_sae=d_sae, seed=seed, one=rescaled)
+    inputs = batch(sae, seed)
+    assume(is_decided(sae, inputs))
+    n_fired = int(sae.encode(inputs).bool().sum())
+    assume(n_fired > 0)
+    fields = {**training_fields(sae, "batchtopk_c2r"), "k": (n_fired + 0.5) / len(inputs)}
+    assert fields["rescale_acts_by_decoder_norm"] == rescaled or d_sae == 1
+    begun = start_from(sae, make_training_config(sae, "batchtopk_c2r", **fields))
+    scale_inputs(begun, factor)
+    with torch.no_grad():
+        assert_alike(begun(factor * inputs) / factor, sae(inputs))
+
+
+def test_latents_keep_their_places() -> None:
+    sae = make_form("jumprelu", seed=3)
+    begun = start_from(
+        sae, make_training_config(sae, "batchtopk", **training_fields(sae, "batchtopk"))
+    )
+    cosines = torch.nn.functional.cosine_similarity(begun.W_dec, sae.W_dec)
+    torch.testing.assert_close(cosines, torch.ones_like(cosines))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_sae_goes_on_as_what_it_was(form: str) -> None:
+    sae = make_form(form)
+    trained = c2r_architecture(sae)
+    assert trained == ("batchtopk_c2r" if form == "jumprelu" else f"{form}_c2r")
+    sae.cfg.metadata.training_architecture = "batchtopk"
+    assert c2r_architecture(sae) == "batchtopk_c2r"
+    sae.cfg.metadata.training_architecture = "ort"
+    assert c2r_architecture(sae) == "ort_c2r"
+    sae.cfg.metadata.training_architecture = "ort_c2r"
+    assert c2r_architecture(sae) == "ort_c2r"
+    sae.cfg.metadata.training_architecture = "somebody_s_own"
+    assert c2r_architecture(sae) == trained
+
+
+def test_what_training_recorded_is_taken() -> None:
+    sae = make_form("jumprelu", one=True)
+    sae.cfg.metadata.training_architecture_details = {
+        "k": 5,
+        "topk_threshold_lr": 0.1,
+        "decoder_init_norm": 0.1,
+        "c2r_coefficient": 2.0,
+        "rescale_acts_by_decoder_norm": False,
+    }
+    fields = training_fields(sae, "batchtopk_c2r")
+    assert (fields["k"], fields["topk_threshold_lr"], fields["c2r_coefficient"]) == (
+        5,
+        0.1,
+        2.0,
+    )
+    assert "decoder_init_norm" not in fields
+    assert fields["rescale_acts_by_decoder_norm"]
+    assert "c2r_coefficient" not in training_fields(sae, "batchtopk")
+
+
+def refused(sae: SAE[Any], trained: str, **fields: Any) -> str:
+    with pytest.raises(UserError) as raised:
+        start_from(sae, make_training_config(sae, trained, **fields))
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+def test_what_cannot_be_kept_is_refused_by_name() -> None:
+    own = make_form("jumprelu")
+    assert "`rescale_acts_by_decoder_norm` should be false" in refused(own, "batchtopk_c2r")
+    own.threshold.data[0] = 0
+    says = refused(own, "batchtopk_c2r", rescale_acts_by_decoder_norm=False)
+    assert "`architecture` should be `jumprelu`" in says
+    own.W_dec.data[1] = 0
+    says = refused(own, "batchtopk_c2r")
+    assert "where decoder rows are 0" in says
+    assert "saved as topk. Found jumprelu" in refused(own, "topk_c2r")
+    assert "saved as jumprelu or standard. Found gated" in refused(make_form("gated"), "ort")
+    topk = make_form("topk")
+    assert "`sae.k` should be 3" in refused(topk, "topk_c2r", k=4)
+    says = refused(topk, "topk_c2r", rescale_acts_by_decoder_norm=True)
+    assert "`rescale_acts_by_decoder_norm` should be false" in says
+    pursuit = make_form("matching_pursuit", apply_b_dec_to_input=False)
+    says = refused(pursuit, "matching_pursuit_c2r", apply_b_dec_to_input=True)
+    assert "`sae.apply_b_dec_to_input` should be false" in says
+    says = refused(make_form("jumprelu"), "jumprelu", d_sae=11)
+    assert "`sae.d_sae` should be 10" in says
+
+
+@pytest.mark.parametrize(
+    "mode", ["layer_norm", "constant_norm_rescale", "covariance_whitening"]
+)
+def test_what_sae_lens_does_at_run_time_is_refused(mode: str) -> None:
+    sae = make_form("standard", normalize_activations=mode)
+    assert mode in refused(sae, "standard_c2r")
+    assert mode in refused(make_form("standard"), "standard_c2r", normalize_activations=mode)
+
+
+def test_other_kinds_are_refused_by_name() -> None:
+    sae_class, config_class = get_sae_class("transcoder")
+    transcoder = sae_class(config_class(d_in=4, d_sae=6, d_out=4, apply_b_dec_to_input=False))
+    assert "Found transcoder." in refused(transcoder, "standard_c2r")

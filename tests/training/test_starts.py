@@ -1,0 +1,265 @@
+"""Releases whose SAEs start from SAEs that exist."""
+
+import json
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+from sae_lens import SAE
+from sae_lens.training.sae_trainer import SAETrainer
+
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.releases.files import read_release
+from sae_lens_c2r.training.plan import Plan, make_plan
+from sae_lens_c2r.training.summary import print_plan
+from sae_lens_c2r.training.train import train
+from tests.releases.test_files import write
+from tests.saes.forms import TRAINED_AS, K, make_form
+
+D_IN, D_SAE = 8, 24
+WEIGHTS = "sae_weights.safetensors"
+ESTIMATED = "expected_average_only_in"
+LANGUAGE_MODEL = {
+    "hub_id": "google/gemma-2-2b",
+    "hook_name": "blocks.1.hook_resid_post",
+    "dataset": "org/text",
+    "context_size": 64,
+    "training_tokens": 1000,
+}
+
+
+@pytest.fixture
+def origin(tmp_path: Path) -> Callable[..., Path]:
+    """Writes an SAE of a form, and says where."""
+
+    def written(form: str = "jumprelu", *, metadata: Any = (), **options: Any) -> Path:
+        sae = make_form(form, d_in=D_IN, d_sae=D_SAE, **options)
+        sae.b_dec.data.zero_()
+        for key, value in dict(metadata).items():
+            sae.cfg.metadata[key] = value
+        sae.save_model(tmp_path / "origin")
+        return tmp_path / "origin"
+
+    return written
+
+
+def plan_of(
+    tmp_path: Path,
+    init: Any,
+    *architectures: str,
+    runner: dict[str, Any] | None = None,
+    release: dict[str, Any] | None = None,
+    **fields: Any,
+) -> Plan:
+    """A release of an SAE for each architecture, all of which start from one SAE."""
+    changed = {
+        "runner": {
+            "batch_size": 50,
+            "run_final_eval": False,
+            "n_batches_for_norm_estimate": 3,
+            **(runner or {}),
+        },
+        "sae": {"init": init, **fields},
+        "grids": [{"id": "{architecture}", "axes": {"architecture": list(architectures)}}],
+        **(release or {}),
+    }
+    path = write(tmp_path, **changed)
+    return make_plan(read_release(path), device="cpu")
+
+
+def folder(path: Path) -> dict[str, str]:
+    return {"folder": str(path)}
+
+
+@pytest.mark.parametrize("normalized", ["none", ESTIMATED])
+@pytest.mark.parametrize("form", TRAINED_AS)
+def test_without_learning_it_stays_what_it_starts_from(
+    tmp_path: Path, form: str, normalized: str, origin: Callable[..., Path]
+) -> None:
+    """From the release to what is saved, by SAELens's runner, its estimate and its fold."""
+    where = origin(form)
+    fields = {"topk_threshold_lr": 0.0, "k": K} if form == "jumprelu" else {}
+    plan = plan_of(
+        tmp_path,
+        folder(where),
+        f"{'batchtopk' if form == 'jumprelu' else form}_c2r",
+        runner={"lr": 0.0, "lr_end": 0.0},
+        normalize_activations=normalized,
+        **fields,
+    )
+    [trained] = train(plan, tmp_path / "out")
+    inputs = 3 * torch.randn(32, D_IN, generator=torch.Generator().manual_seed(0))
+    before, after = SAE.load_from_disk(where), SAE.load_from_disk(trained)
+    assert after.cfg.architecture() == form
+    with torch.no_grad():
+        torch.testing.assert_close(after(inputs), before(inputs), rtol=1e-5, atol=1e-5)
+
+
+def test_it_goes_on_as_the_backbone_without_the_penalty(
+    tmp_path: Path, origin: Callable[..., Path]
+) -> None:
+    plan = plan_of(
+        tmp_path,
+        folder(origin()),
+        *("batchtopk", "batchtopk_c2r"),
+        **{"k": K, "normalize_activations": ESTIMATED},
+    )
+    config = plan.saes["batchtopk_c2r"]
+    config.c2r_coefficient = 0.0  # type: ignore[attr-defined]
+    weights = [(path / WEIGHTS).read_bytes() for path in train(plan, tmp_path / "out")]
+    assert weights[0] == weights[1]
+    started = SAE.load_from_disk(plan.starts["batchtopk"].origin.source.folder)  # type: ignore[arg-type]
+    assert not torch.equal(
+        SAE.load_from_disk(tmp_path / "out" / "batchtopk").W_dec, started.W_dec
+    )
+
+
+@pytest.mark.parametrize("form", ["jumprelu", "matching_pursuit"])
+def test_a_resumed_run_does_not_start_anew(
+    tmp_path: Path, form: str, origin: Callable[..., Path]
+) -> None:
+    """To the bit, with inputs that are scaled by an estimate at the first step alone."""
+    fields = {"k": K} if form == "jumprelu" else {}
+    trained_as = "batchtopk_c2r" if form == "jumprelu" else f"{form}_c2r"
+    plan = plan_of(
+        tmp_path, folder(origin(form)), trained_as, normalize_activations=ESTIMATED, **fields
+    )
+
+    def stop_at_step(_: str, trainer: SAETrainer[Any, Any]) -> None:
+        step = trainer.step
+
+        def stopping(batch: torch.Tensor) -> Any:
+            if trainer.n_training_steps == 7:
+                raise KeyboardInterrupt
+            return step(batch)
+
+        trainer.step = stopping  # type: ignore[method-assign]
+
+    [whole] = train(plan, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        train(plan, tmp_path / "cut", checkpoint_minutes=1e-9, watch=stop_at_step)
+    told: list[str] = []
+    [resumed] = train(plan, tmp_path / "cut", resume=True, tell=told.append)
+    assert told == ["From step 7 of 20."]
+    contents = [(path / WEIGHTS).read_bytes() for path in (whole, resumed)]
+    assert contents[0] == contents[1]
+    configs = [json.loads((path / "cfg.json").read_text()) for path in (whole, resumed)]
+    assert configs[0] == configs[1]
+
+
+def test_another_origin_is_another_training(
+    tmp_path: Path, origin: Callable[..., Path]
+) -> None:
+    train(plan_of(tmp_path, folder(origin()), "batchtopk", k=K), tmp_path / "out")
+    moved = (tmp_path / "origin").rename(tmp_path / "moved")
+    told: list[str] = []
+    again = plan_of(tmp_path, folder(moved), "batchtopk", k=K)
+    assert train(again, tmp_path / "out", tell=told.append) == []
+    assert told == ["batchtopk is there already."]
+    other = plan_of(tmp_path, folder(origin(seed=1)), "batchtopk", k=K)
+    with pytest.raises(
+        UserError, match=r"no other batchtopk than the plan's.*init\.sae_weights"
+    ):
+        train(other, tmp_path / "out")
+
+
+def test_an_origin_that_changes_before_it_is_begun_with_is_refused(
+    tmp_path: Path, origin: Callable[..., Path]
+) -> None:
+    plan = plan_of(tmp_path, folder(origin()), "batchtopk", k=K)
+    origin(seed=1)
+    with pytest.raises(UserError, match="should be as it was"):
+        train(plan, tmp_path / "out")
+
+
+def test_training_records_what_it_started_from(
+    tmp_path: Path, origin: Callable[..., Path]
+) -> None:
+    where = origin()
+    (where / "training.json").write_text(json.dumps({"release": {"license": "apache-2.0"}}))
+    [trained] = train(plan_of(tmp_path, folder(where), "batchtopk", k=K), tmp_path / "out")
+    started = json.loads((trained / "training.json").read_text())["started_from"]
+    assert started["folder"] == str(where)
+    assert started["license"] == "apache-2.0"
+    assert started["sha256"].keys() == {"cfg.json", "sae_weights.safetensors"}
+
+
+def refused(tmp_path: Path, init: Any, architecture: str, **fields: Any) -> str:
+    with pytest.raises(UserError) as raised:
+        plan_of(tmp_path, init, architecture, **fields)
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("init", "says"),
+    [
+        ("gemma", "should name one SAE"),
+        ({}, "one of `release`, `repo` and `folder` should be given"),
+        ({"folder": "x", "repo": "a/b"}, "one of `release`, `repo` and `folder`"),
+        ({"repo": "a/b"}, "`sae_id` should go with `release` or `repo`"),
+        ({"folder": "x", "sae_id": "y"}, "`sae_id` should go with"),
+        ({"folder": "x", "revision": "v1"}, "`revision` should go with"),
+        ({"folder": "x", "path": "y"}, "`path`"),
+        ({"folder": "nowhere"}, "nowhere: should be a folder with a cfg.json"),
+        ({"release": "gemma-scope-2b-pt-res-canonical", "sae_id": "none"}, "cannot be loaded"),
+    ],
+)
+def test_an_init_that_names_no_sae_is_refused(tmp_path: Path, init: Any, says: str) -> None:
+    assert says in refused(tmp_path, init, "batchtopk")
+
+
+def test_other_inputs_are_refused_with_both_names(
+    tmp_path: Path, origin: Callable[..., Path]
+) -> None:
+    about = {"model_name": "gemma-2-2b", "hook_name": "blocks.1.hook_resid_post"}
+    where = folder(origin(metadata=about))
+    model = {"synthetic_model": None, "runner": {}, "language_model": LANGUAGE_MODEL}
+
+    def says(**changed: Any) -> str:
+        language_model = {**LANGUAGE_MODEL, **changed}
+        release = {**model, "language_model": language_model}
+        return refused(tmp_path, where, "batchtopk", k=K, release=release)
+
+    assert plan_of(tmp_path, where, "batchtopk", k=K, release=model).starts
+    assert "be that of the SAE, gemma-2-2b. Found google/gemma-2-9b" in says(
+        hub_id="google/gemma-2-9b"
+    )
+    assert (
+        "be that of the SAE, blocks.1.hook_resid_post. Found blocks.2.hook_resid_post"
+        in says(hook_name="blocks.2.hook_resid_post")
+    )
+    assert "gemma-2-2b, and not those of known features" in refused(
+        tmp_path, where, "batchtopk", k=K
+    )
+    assert "`sae.d_in` should be 8" in refused(
+        tmp_path, folder(origin()), "batchtopk", k=K, d_in=9
+    )
+    assert "`sae.k` should be given" in refused(tmp_path, folder(origin()), "batchtopk")
+
+
+def test_what_may_surprise_is_told_before_training(
+    tmp_path: Path, origin: Callable[..., Path]
+) -> None:
+    about = {"context_size": 128, "prepend_bos": False}
+    where = origin("standard", metadata=about, dtype="bfloat16")
+    (where / "training.json").write_text(
+        json.dumps({"release": {"license": "cc-by-nc-nd-4.0"}})
+    )
+    model = {"synthetic_model": None, "runner": {}, "language_model": LANGUAGE_MODEL}
+    plan = plan_of(tmp_path, folder(where), "standard_c2r", release=model)
+    text = StringIO()
+    print_plan(plan, Console(file=text, width=200))
+    for line in (
+        f"standard_c2r starts from {where}, under cc-by-nc-nd-4.0.",
+        "Warning: cc-by-nc-nd-4.0 does not allow to publish what is made of it.",
+        "Warning: `dtype` is float32, and was bfloat16 when it was trained.",
+        "Warning: `context_size` is 64, and was 128 when it was trained.",
+        "Warning: `prepend_bos` is True, and was False when it was trained.",
+        "Warning: it does not say its `l1_coefficient`. It is 1.0, SAELens's default.",
+    ):
+        assert line in text.getvalue()
