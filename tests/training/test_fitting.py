@@ -70,12 +70,13 @@ def test_what_evaluations_read_is_not_missing_from_the_training(
             output_path=None,
             logger=logger,
         )
+        model = tiny_model()  # drawn at random when it is first asked for
         torch.manual_seed(0)
         runner = LanguageModelRunner(
             cfg,
             long_run(tmp_path),
             override_dataset=rows_of_tokens(),
-            override_model=tiny_model(),
+            override_model=model,
         )
         torch.manual_seed(1)
         return runner.run()["sae"].W_dec
