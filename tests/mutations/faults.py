@@ -8,6 +8,7 @@ PENALTY = "penalties/c2r.py"
 NEIGHBORS = "penalties/neighbors.py"
 COSINES = "penalties/cosines.py"
 NORMS = "penalties/norms.py"
+GATES = "penalties/gates.py"
 PROCESSES = "penalties/processes.py"
 SCALING = "penalties/scaling.py"
 MIXIN = "architectures/c2r.py"
@@ -31,13 +32,11 @@ class Fault:
         path.write_text(path.read_text().replace(self.old, self.new))
 
 
-GATE = "gates = cosines.clamp(0, 1).square()"
+GATE = "return (cosines - threshold).clamp(0, 1).square()"
 FAULTS = [
-    Fault("gate not squared", PENALTY, GATE, GATE.removesuffix(".square()")),
-    Fault("ReLU dropped", PENALTY, GATE, GATE.replace(".clamp(0, 1)", "")),
-    Fault(
-        "gate not differentiated", PENALTY, GATE, GATE.replace("cosines", "cosines.detach()")
-    ),
+    Fault("gate not squared", GATES, GATE, GATE.removesuffix(".square()")),
+    Fault("ReLU dropped", GATES, GATE, GATE.replace(".clamp(0, 1)", "")),
+    Fault("gate not differentiated", GATES, GATE, GATE.replace("cosines", "cosines.detach()")),
     Fault("neighbour's norm left out", PENALTY, "norms + norms[neighbors]", "norms + norms"),
     Fault("sum instead of mean", PENALTY, "exponent)).mean()", "exponent)).sum()"),
     Fault("exponent ignored", PENALTY, "if exponent == 1:", "if exponent != 0.5:"),
@@ -108,10 +107,10 @@ FAULTS = [
     Fault(
         "range of half precision left", COSINES, "within_range(in_rows, W_dec.dtype)", "in_rows"
     ),
+    Fault("orthogonality not averaged", "penalties/orthogonality.py", ")).mean()", ")).sum()"),
     Fault(
-        "orthogonality not squared", "penalties/orthogonality.py", ".square().mean()", ".mean()"
+        "scaling inverted", SCALING, "papers_chance / _chance", "1 / papers_chance * _chance"
     ),
-    Fault("scaling inverted", SCALING, "* papers_chance / chance", "* chance / papers_chance"),
     Fault("batch size and width swapped", SCALING, "d_sae / batch_size", "batch_size / d_sae"),
     Fault("norm by the mean", SCALING, ".nanmedian()", ".nanmean()"),
     Fault(
@@ -185,6 +184,54 @@ FAULTS = [
         "architectures/scale.py",
         "sae_in - sae_in.mean(dim=-1, keepdim=True)",
         "sae_in",
+    ),
+    Fault(
+        "the excess gate opens at 0",
+        GATES,
+        "return max(0.0, chance",
+        "return 0 * max(0.0, chance",
+    ),
+    Fault(
+        "the excess gate of all latents in place of a chunk's",
+        GATES,
+        "candidates(d_sae, chunk_size)",
+        "candidates(d_sae, None)",
+    ),
+    Fault(
+        "chance level of one latent more",
+        "penalties/chance.py",
+        "** (d_sae - 1)",
+        "** d_sae",
+    ),
+    Fault(
+        "the excess gate scaled for chance",
+        SCALING,
+        'if gate == "excess":',
+        "if False:",
+    ),
+    Fault(
+        "OrtSAE not scaled for chance",
+        "architectures/ort.py",
+        "return factor * input_norm",
+        "return input_norm",
+    ),
+    Fault(
+        "OrtSAE's gate the paper's",
+        "architectures/ort.py",
+        "gate_threshold(self.cfg.ort_gate,",
+        'gate_threshold("relu",',
+    ),
+    Fault(
+        "absorption by samples of the child among those of the parent alone",
+        "analysis/hierarchy.py",
+        "alone = parent & (children[:, self._position] == 0)",
+        "alone = parent",
+    ),
+    Fault(
+        "a parent found that is not its latent's nearest",
+        "analysis/hierarchy.py",
+        "found = features_of_latents[latents[parents]] == parents",
+        "found = features_of_latents[latents[parents]] >= 0",
     ),
     Fault(
         "OrtSAE scaled by r",
