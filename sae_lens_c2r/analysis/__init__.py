@@ -18,6 +18,7 @@ from sae_lens_c2r.analysis.similarity import (
     composition,
     count_pairs,
     max_cosines,
+    pairs_above,
 )
 
 __all__ = [
@@ -34,5 +35,6 @@ __all__ = [
     "latents_per_feature",
     "max_cosines",
     "pair_jaccards",
+    "pairs_above",
     "partial_absorption_rates",
 ]

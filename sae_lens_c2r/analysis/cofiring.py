@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from sae_lens_c2r.analysis.firing import Firing
+from sae_lens_c2r.penalties.tiles import rows_per_tile
 
 JACCARDS = (0.5, 0.7, 0.9)
 _LEVELS = 20  # of firing rates that the chance level tells apart, in a factor of e
@@ -111,9 +112,11 @@ def pair_jaccards(
     """
     both, either = torch.zeros(2, len(pairs), dtype=torch.long)
     for acts in batches:
-        left, right = ((acts[:, latents] != 0).cpu() for latents in pairs.to(acts.device).T)
-        both += (left & right).sum(dim=0)
-        either += (left | right).sum(dim=0)
+        size = rows_per_tile(len(acts), acts.dtype, acts.device)
+        for tile in torch.arange(len(pairs)).split(size):
+            left, right = ((acts[:, latents] != 0).cpu() for latents in pairs[tile].T)
+            both[tile] += (left & right).sum(dim=0)
+            either[tile] += (left | right).sum(dim=0)
     return both.double() / either.clamp(min=1)
 
 

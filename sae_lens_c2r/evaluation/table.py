@@ -10,7 +10,8 @@ from sae_lens_c2r.reporting import tables
 
 NOTE = (
     "Composition: mean, over the latents, of the highest cosine with another latent's decoder "
-    "row. Absorption: mean absorption fraction. SCR and TPP: with 20 latents. Blank: not "
+    "row. Co-firing: the same of the Jaccard of their firing, over the latents that fire. "
+    "Absorption: mean absorption fraction. SCR and TPP: with 20 latents. Blank: not "
     "measured."
 )
 
