@@ -64,8 +64,8 @@ def co_firing(batches: Iterable[Tensor], *, above: Sequence[float] = JACCARDS) -
     Exact. With N tokens and s firings on each it sorts :math:`N s^2 / 2` pairs of firings
     where these are few, and multiplies matrices, :math:`N \cdot \mathrm{d\_sae}^2 / 2`
     products, where many latents fire. It keeps 8 bytes for each firing, beside one batch, and
-    takes 20 to 40 more and a working set while it counts: 152 MB for 65,536 latents and
-    100,000 tokens of 32 firings (`python -m benchmarks.cofiring`).
+    takes 152 MB at most for 65,536 latents and 100,000 tokens of 32 firings
+    (`python -m benchmarks.cofiring`).
 
     Args:
         batches: The latents' activations on text, each of shape ``[tokens, d_sae]``, dense or

@@ -156,6 +156,8 @@ def test_everything_is_gathered_that_is_whole(tmp_path: Path) -> None:
     ((name, cells),) = rows(gathered)
     assert (name, cells) == ("saes/a", ["0.970"] + [""] * 9)
     assert "| saes/a | 0.970 |  |" in markdown_table(gathered)
+    headings = [str(column.header) for column in terminal_table(gathered).columns]
+    assert headings == ["SAE", "KL\nscore\n↑"]
     write_json(tmp_path / "evaluation.json", {**content, "format": 7})
     with pytest.raises(UserError, match="`format`: Input should be 1"):
         read_gathered(tmp_path / "evaluation.json")

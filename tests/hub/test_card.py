@@ -54,10 +54,10 @@ def test_the_table_has_what_was_measured() -> None:
     head = (
         "| SAE | explained variance (SAELens) ↑ | L0 (SAELens) | composition ↓ | co-firing ↓ |"
     )
-    assert f"{head} pairs > 0.9 ↓ | co-firing pairs > 0.5 ↓ |" in card
-    assert "| `a` | 0.812 | 32.0 | 0.250 | 0.375 | 3 | 1,234 |" in card
-    assert "| `b` |  |  |  |  |  |  |" in card
-    assert "about 0.062 if latents fire independently" in card
+    assert f"{head} pairs > 0.9 ↓ | co-firing by chance | co-firing pairs > 0.5 ↓ |" in card
+    assert "| `a` | 0.812 | 32.0 | 0.250 | 0.375 | 3 | 0.062 | 1,234 |" in card
+    assert "| `b` |  |  |  |  |  |  |  |" in card
+    assert card.count("Co-firing is the mean") == 1
     assert "SAELens's `run_evals` with gpt2" in card
     assert "about 0.125 for random directions" in card
 

@@ -57,9 +57,9 @@ def _co_firing(metrics: Mapping[str, float]) -> str:
         return ""
     return (
         ". Co-firing is the mean, over the latents that fire, of the highest Jaccard with "
-        "another one: of the tokens on which either fires, the share on which both do. It is "
-        f"about {metrics[f'{CO_FIRING}.chance']:.3f} if latents fire independently; co-firing "
-        "pairs have a Jaccard above 0.5, 0.7 and 0.9. Composition can fall while these stay"
+        "another one: of the tokens on which either fires, the share on which both do; by "
+        "chance: if latents fire independently. Co-firing pairs have a Jaccard above 0.5, 0.7 "
+        "and 0.9. Composition can fall while these stay"
     )
 
 

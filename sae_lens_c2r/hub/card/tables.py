@@ -29,6 +29,7 @@ CARD_COLUMNS = (
     *(column for column in COLUMNS if column.metric != _SHARED[2][1]),
     Column("pairs > 0.9", "", WEIGHTS, "pairs_above_0.9", -1),
     Column("pairs > 0.7", "", WEIGHTS, "pairs_above_0.7", -1),
+    Column("co-firing by chance", "", SAE_LENS, f"{CO_FIRING}.chance", 0),
     *(
         Column(f"co-firing pairs > {above}", "", SAE_LENS, f"{_PAIRS}_{above}", -1)
         for above in JACCARDS
