@@ -44,6 +44,20 @@ def activations(draw: st.DrawFn, batch: int, d_sae: int) -> Tensor:
 
 
 @st.composite
+def sparse_activations(draw: st.DrawFn, max_tokens: int = 12, max_d_sae: int = 7) -> Tensor:
+    """Activations [tokens, d_sae] that are mostly 0; some latents fire as others do."""
+    n_tokens, d_sae = draw(st.integers(1, max_tokens)), draw(st.integers(1, max_d_sae))
+    acts = draw(activations(n_tokens, d_sae))
+    silent = torch.from_numpy(draw(arrays("bool", (n_tokens, d_sae))))
+    acts = acts.masked_fill(silent, 0.0)
+    for i in range(d_sae):
+        factor = draw(st.sampled_from([None, None, None, -1.0, 2.5]))
+        if factor is not None:
+            acts[:, i] = factor * acts[:, draw(st.integers(0, d_sae - 1))]
+    return acts
+
+
+@st.composite
 def cases(draw: st.DrawFn, max_d_sae: int = 7) -> Case:
     """A batch and a decoder that fit each other."""
     batch, d_sae, d_in = (draw(st.integers(1, most)) for most in (5, max_d_sae, 5))

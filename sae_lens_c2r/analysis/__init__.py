@@ -1,17 +1,33 @@
 """What can be measured of any SAE."""
 
 from sae_lens_c2r.analysis.absorption import AbsorptionPairs, absorption_pairs
+from sae_lens_c2r.analysis.cofiring import (
+    CoFiring,
+    chance_co_firing,
+    co_firing,
+    pair_jaccards,
+)
 from sae_lens_c2r.analysis.ground_truth import latents_of_features, latents_per_feature
-from sae_lens_c2r.analysis.similarity import composition, count_pairs, max_cosines
+from sae_lens_c2r.analysis.similarity import (
+    composition,
+    count_pairs,
+    max_cosines,
+    pairs_above,
+)
 from sae_lens_c2r.penalties.chance import chance_composition
 
 __all__ = [
     "AbsorptionPairs",
+    "CoFiring",
     "absorption_pairs",
+    "chance_co_firing",
     "chance_composition",
+    "co_firing",
     "composition",
     "count_pairs",
     "latents_of_features",
     "latents_per_feature",
     "max_cosines",
+    "pair_jaccards",
+    "pairs_above",
 ]

@@ -1,10 +1,10 @@
 """How alike the decoder's rows are: composition, and pairs above a cosine."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from sae_lens_c2r._support.checks import check_decoder
@@ -54,13 +54,34 @@ def count_pairs(W_dec: Tensor, *, above: Sequence[float]) -> list[int]:
     """
     check_decoder(W_dec)
     counts = [0] * len(above)
+    for _, tile in _cosines_of_pairs(W_dec):
+        for number, threshold in enumerate(above):
+            counts[number] += int((tile > threshold).sum())
+    return counts
+
+
+@torch.no_grad()
+def pairs_above(W_dec: Tensor, cosine: float) -> Int[Tensor, "pairs 2"]:
+    """The pairs that `count_pairs` counts, the lower latent first, in ascending order.
+
+    Args:
+        W_dec: Decoder, shape ``[d_sae, d_in]``.
+        cosine: The threshold.
+
+    Returns:
+        The pairs, on the device of `W_dec`.
+    """
+    check_decoder(W_dec)
+    tiles = _cosines_of_pairs(W_dec)
+    return torch.cat([(tile > cosine).nonzero() + start for start, tile in tiles])
+
+
+def _cosines_of_pairs(W_dec: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """Tiles of cosines, from a latent on in both directions, each unordered pair once."""
     with full_precision(W_dec):
         unit = unit_rows(W_dec)
         size = rows_per_tile(len(unit), unit.dtype, unit.device)
         for start in range(0, len(unit), size):
             tile = unit[start : start + size] @ unit[start:].T
             no_pair = torch.ones_like(tile, dtype=torch.bool).tril()
-            tile.masked_fill_(no_pair, -math.inf)
-            for number, threshold in enumerate(above):
-                counts[number] += int((tile > threshold).sum())
-    return counts
+            yield start, tile.masked_fill_(no_pair, -math.inf)

@@ -17,12 +17,19 @@ from transformers import AutoTokenizer
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.stopping import stop_requests
 from sae_lens_c2r._support.writing import write_json, write_text
-from sae_lens_c2r.demo.comparison import ComparedSAE, comparison_html, comparison_table, results
+from sae_lens_c2r.demo.comparison import (
+    ComparedSAE,
+    comparison_html,
+    comparison_tables,
+    results,
+    twins_sentence,
+)
 from sae_lens_c2r.demo.counterparts import with_counterparts
 from sae_lens_c2r.demo.curves import History, record
 from sae_lens_c2r.demo.options import PLAIN, REGULARIZED, DemoOptions
 from sae_lens_c2r.demo.quiet import quiet_libraries
 from sae_lens_c2r.demo.release import demo_release
+from sae_lens_c2r.demo.twins import Twins, find_twins
 from sae_lens_c2r.inspection.behavior import PAIRS_SHOWN, reconstruct
 from sae_lens_c2r.inspection.contexts import redundant_pairs_in_context
 from sae_lens_c2r.inspection.measures import inspect_sae
@@ -48,17 +55,18 @@ def run_demo(options: DemoOptions, console: Console) -> dict[str, ComparedSAE]:
         quiet_libraries(),
         TemporaryDirectory(prefix=f".{options.out.name}-", dir=beside) as scratch,
     ):
-        measured = _run(options, model, Path(scratch), console)
+        measured, twins = _run(options, model, Path(scratch), console)
         request.deferrable = True  # what was begun to be moved is moved
         _move_into(options.out, Path(scratch))
-    console.print(comparison_table(measured))
+    console.print(*comparison_tables(measured), sep="\n")
+    console.print(twins_sentence(twins), highlight=False)
     _say_where_everything_is(options.out, options.tokens, console)
     return measured
 
 
 def _run(
     options: DemoOptions, model: str, folder: Path, console: Console
-) -> dict[str, ComparedSAE]:
+) -> tuple[dict[str, ComparedSAE], Twins]:
     """Do all of it in a folder."""
     tokenizer = AutoTokenizer.from_pretrained(model)
     rows, held_out_rows = _rows(tokenizer, options.seed, console)
@@ -80,14 +88,17 @@ def _run(
         name: ComparedSAE(inspect_sae(sae, name), reconstruct(sae, text), histories[name])
         for name, sae in saes.items()
     }
+    both = saes[PLAIN], saes[REGULARIZED]
     times_fired = measured[PLAIN].held_out.times_fired
+    other_fires = measured[REGULARIZED].held_out.times_fired > 0
+    twins = find_twins(*both, text, fires=times_fired > 0, other_fires=other_fires)
     pairs = redundant_pairs_in_context(
         saes[PLAIN], text, tokenizer, times_fired=times_fired, most=PAIRS_SHOWN
     )
-    replaced = with_counterparts(pairs, saes[PLAIN], saes[REGULARIZED], text, tokenizer)
-    write_json(folder / "results.json", results(measured, options))
-    write_text(folder / "report.html", comparison_html(measured, replaced, options))
-    return measured
+    replaced = with_counterparts(pairs, *both, text, tokenizer, other_fires=other_fires)
+    write_json(folder / "results.json", results(measured, twins, options))
+    write_text(folder / "report.html", comparison_html(measured, twins, replaced, options))
+    return measured, twins
 
 
 def _rows(tokenizer: Any, seed: int, console: Console) -> list[Dataset]:

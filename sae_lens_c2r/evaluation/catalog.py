@@ -8,6 +8,7 @@ from sae_lens_c2r._support.errors import UserError
 
 SAE_LENS = "sae_lens"  # SAELens's own `run_evals`
 WEIGHTS = "weights"  # what needs no data
+CO_FIRING = "co_firing"  # what is measured of it beside SAELens's own
 API_KEY = "OPENAI_API_KEY"  # where autointerp finds its key
 
 
@@ -112,6 +113,7 @@ COLUMNS = (
     Column("loss recovered", "loss\nrec.", "core", _RECOVERED, 1),
     Column("interp", "interp", "autointerp", "autointerp.autointerp_score", 1),
     Column("composition", "compo-\nsition", WEIGHTS, "composition", -1),
+    Column("co-firing", "co-\nfiring", SAE_LENS, f"{CO_FIRING}.highest_jaccard", -1),
     Column("absorption", "absorp-\ntion", "absorption", _ABSORPTION, -1),
     Column("split", "split", "absorption", "mean.mean_num_split_features", -1),
     Column("SCR", "SCR", "scr", "scr_metrics.scr_metric_threshold_20", 1),

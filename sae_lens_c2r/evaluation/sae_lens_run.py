@@ -1,4 +1,4 @@
-"""SAELens's own `run_evals`, for models of any class that SAELens loads."""
+"""SAELens's own `run_evals`, for models of any class that SAELens loads, and co-firing."""
 
 import json
 from pathlib import Path
@@ -7,19 +7,24 @@ from typing import Any
 from datasets import Dataset
 from sae_lens import SAE, __version__
 from sae_lens.evals import get_eval_everything_config, run_evals
-from sae_lens.load_model import load_model
 from sae_lens.training.activation_scaler import ActivationScaler
 from sae_lens.training.activations_store import ActivationsStore
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.analysis import co_firing
 from sae_lens_c2r.evaluation.about import Asked
+from sae_lens_c2r.evaluation.catalog import CO_FIRING
 from sae_lens_c2r.evaluation.tasks import Task
+from sae_lens_c2r.inspection.activations import encode
+from sae_lens_c2r.inspection.reader import TextReader
 from sae_lens_c2r.inspection.text import read_text
 from sae_lens_c2r.offline.source import OFFLINE_DATASET, OFFLINE_MODEL, offline_source
 
+MOST_TOKENS = 100_000  # of which the activations are held, for co-firing
+
 
 def run_sae_lens(task: Task, sae: SAE[Any], result: Path) -> None:
-    """Evaluate an SAE, and write what SAELens finds in the form of SAEBench's files.
+    """Evaluate an SAE, and write what SAELens and we find in the form of SAEBench's files.
 
     Raises:
         UserError: If there is no text, too little, or one that does not fit the model.
@@ -27,13 +32,10 @@ def run_sae_lens(task: Task, sae: SAE[Any], result: Path) -> None:
     asked, about = task.about.asked, sae.cfg.metadata
     source, model_name, text = _text_of(asked, sae)
     settings = asked.settings
-    model = load_model(
-        about.model_class_name or "HookedTransformer",
-        model_name,
-        device=task.about.device,
-        model_from_pretrained_kwargs=about.model_from_pretrained_kwargs or {},
-        hook_names=[about.hook_name],
-    )
+    rows = settings["n_eval_sparsity_variance_batches"] * settings["batch_size_prompts"]
+    n_tokens = min(rows * (about.context_size or 1), MOST_TOKENS)
+    reader = TextReader(text, model=model_name, n_tokens=n_tokens, device=task.about.device)
+    model = reader.model_of(sae)
     store = ActivationsStore.from_sae(
         model,
         sae,
@@ -55,10 +57,11 @@ def run_sae_lens(task: Task, sae: SAE[Any], result: Path) -> None:
             f"`text` should fill {settings['batch_size_prompts']} rows of "
             f"{store.context_size} tokens. {source} does not."
         ) from None
+    acts = (acts for _, acts in encode(sae, reader.activations(sae, task.about.name)))
     content = {
         "eval_type_id": asked.evaluation,
         "eval_config": settings,
-        "eval_result_metrics": metrics,
+        "eval_result_metrics": {**metrics, CO_FIRING: co_firing(acts).summary()},
         "sae_lens_version": __version__,
     }
     result.write_text(json.dumps(content), encoding="utf-8")

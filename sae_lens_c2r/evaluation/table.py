@@ -10,7 +10,8 @@ from sae_lens_c2r.reporting import tables
 
 NOTE = (
     "Composition: mean, over the latents, of the highest cosine with another latent's decoder "
-    "row. Absorption: mean absorption fraction. SCR and TPP: with 20 latents. Blank: not "
+    "row. Co-firing: the same of the Jaccard of their firing, over the latents that fire. "
+    "Absorption: mean absorption fraction. SCR and TPP: with 20 latents. Blank: not "
     "measured."
 )
 
@@ -39,10 +40,12 @@ def terminal_table(gathered: Gathered) -> Table:
         gathered: What `evaluation.json` holds.
 
     Returns:
-        A renderable.
+        A renderable, without the columns that no SAE has a number in.
     """
-    headings = ["SAE", *(f"{column.heading}\n{_arrow(column)}" for column in COLUMNS)]
-    cells = ([name, *cells] for name, cells in rows(gathered))
+    lines = list(rows(gathered))
+    shown = [n for n in range(len(COLUMNS)) if any(cells[n] for _, cells in lines)]
+    headings = ["SAE", *(f"{COLUMNS[n].heading}\n{_arrow(COLUMNS[n])}" for n in shown)]
+    cells = ([name, *(cells[n] for n in shown)] for name, cells in lines)
     return tables.terminal_table(headings, cells, note=NOTE)
 
 

@@ -1,5 +1,6 @@
 """What an SAE does on text."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ from sae_lens import SAE, TrainingSAE
 from sae_lens.evals import ExplainedVarianceCalculator
 from torch import Tensor
 
-from sae_lens_c2r.analysis import AbsorptionPairs, absorption_pairs
+from sae_lens_c2r.analysis import AbsorptionPairs, CoFiring, absorption_pairs, co_firing
 from sae_lens_c2r.inspection.activations import TextActivations, encode
 from sae_lens_c2r.inspection.contexts import Pair, redundant_pairs_in_context
 
@@ -21,15 +22,23 @@ class Reconstruction:
     """How well an SAE reconstructs a text's activations, and with how many latents.
 
     Args:
-        n_tokens: Tokens of the text, without special ones.
         explained_variance: Share of the activations' variance that is reconstructed, as
             SAELens computes it.
-        times_fired: On how many tokens each latent fires.
+        co_firing: How much the latents fire together.
     """
 
-    n_tokens: int
     explained_variance: float
-    times_fired: Int[Tensor, " d_sae"]
+    co_firing: CoFiring
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens of the text, without special ones."""
+        return self.co_firing.n_tokens
+
+    @property
+    def times_fired(self) -> Int[Tensor, " d_sae"]:
+        """On how many tokens each latent fires."""
+        return self.co_firing.times_fired
 
     @property
     def l0(self) -> float:
@@ -64,15 +73,14 @@ class Behavior(Reconstruction):
 def reconstruct(sae: SAE[Any] | TrainingSAE[Any], text: TextActivations) -> Reconstruction:
     """Measure how an SAE reconstructs the activations on a text."""
     explained_variance = ExplainedVarianceCalculator()
-    fired = torch.zeros(sae.cfg.d_sae, dtype=torch.long, device=sae.device)
-    for inputs, acts in encode(sae, text):
-        explained_variance.add_batch(sae.decode(acts), inputs)
-        fired += (acts != 0).sum(dim=0)
-    return Reconstruction(
-        n_tokens=len(text.activations),
-        explained_variance=explained_variance.compute(),
-        times_fired=fired.cpu(),
-    )
+
+    def batches() -> Iterator[Tensor]:
+        for inputs, acts in encode(sae, text):
+            explained_variance.add_batch(sae.decode(acts), inputs)
+            yield acts
+
+    together = co_firing(batches())
+    return Reconstruction(explained_variance.compute(), together)
 
 
 @torch.no_grad()

@@ -45,6 +45,12 @@ class Pair:
     latents: tuple[Latent, Latent]
     times_fired_together: int
 
+    @property
+    def jaccard(self) -> float:
+        """Of the tokens on which either fires, the share on which both do."""
+        either = sum(latent.times_fired for latent in self.latents) - self.times_fired_together
+        return self.times_fired_together / max(either, 1)
+
 
 @torch.no_grad()
 def redundant_pairs_in_context(

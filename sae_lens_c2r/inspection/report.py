@@ -7,6 +7,11 @@ from rich.table import Table
 from sae_lens_c2r._support.versions import package_versions
 from sae_lens_c2r.inspection.behavior import Behavior
 from sae_lens_c2r.inspection.findings import Finding
+from sae_lens_c2r.inspection.firing_together import (
+    HEADINGS_TOGETHER,
+    NOTE_TOGETHER,
+    cells_together,
+)
 from sae_lens_c2r.inspection.measures import THRESHOLDS, Inspection
 from sae_lens_c2r.inspection.plots import (
     consolidation,
@@ -73,13 +78,16 @@ def cells_on_text(behavior: Behavior) -> list[str]:
 
 
 def terminal_tables(findings: Sequence[Finding]) -> list[Table]:
-    """The tables for `rich` to print: of the weights and, if there is a text, on that."""
+    """The tables for `rich` to print: of the weights and, if there is a text, two on that."""
     weights = [[each.name, *cells_of_weights(each)] for each in _inspections(findings)]
     tables = [terminal_table(["SAE", *HEADINGS], weights, text=(0, 1), note=NOTE)]
     behaviors = _behaviors(findings)
     if behaviors:
         on_text = [[name, *cells_on_text(each)] for name, each in behaviors.items()]
         tables.append(terminal_table(["SAE", *HEADINGS_ON_TEXT], on_text, note=NOTE_ON_TEXT))
+        together = [[name, *cells_together(each.co_firing)] for name, each in behaviors.items()]
+        headings = ["SAE", *HEADINGS_TOGETHER]
+        tables.append(terminal_table(headings, together, note=NOTE_TOGETHER))
     return tables
 
 
@@ -95,6 +103,11 @@ def report_html(findings: Sequence[Finding]) -> str:
         headings_on_text=HEADINGS_ON_TEXT,
         rows_on_text=[(name, cells_on_text(each)) for name, each in behaviors.items()],
         note_on_text=NOTE_ON_TEXT,
+        headings_together=HEADINGS_TOGETHER,
+        rows_together=[
+            (name, cells_together(each.co_firing)) for name, each in behaviors.items()
+        ],
+        note_together=NOTE_TOGETHER,
         inspections=inspections,
         picture=cosine_distributions(inspections),
         behaviors=behaviors,

@@ -10,6 +10,7 @@ from sae_lens_c2r.analysis import (
     composition,
     count_pairs,
     max_cosines,
+    pairs_above,
 )
 from sae_lens_c2r.penalties.tiles import BYTES_PER_TILE
 from tests import reference
@@ -62,6 +63,11 @@ def test_tiles_do_not_change_the_count(
     bytes_of_a_tile = rows_of_a_tile * len(W_dec) * W_dec.itemsize
     monkeypatch.setitem(BYTES_PER_TILE, "cpu", bytes_of_a_tile)
     assert count_pairs(W_dec, above=above) == whole
+    found = pairs_above(W_dec, 0.5)
+    assert len(found) == whole[2]
+    assert (found[:, 0] < found[:, 1]).all()
+    assert len(found.unique(dim=0)) == len(found)
+    assert (torch.cosine_similarity(*W_dec[found].unbind(1)) > 0.5 - 1e-12).all()
 
 
 @pytest.mark.parametrize(("d_sae", "d_in"), [(4096, 384), (512, 16), (64, 3), (50, 2)])

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import Tensor
 
 from sae_lens_c2r.demo.counterparts import with_counterparts
 from sae_lens_c2r.inspection.contexts import Latent, Pair
@@ -14,9 +15,12 @@ ACTS[[2, 9], 2] = torch.tensor([3.0, 4.0])  # of the other SAE's latent 2
 PAIR = Pair(0.9, (Latent(0, 7, []), Latent(1, 8, [])), 5)
 
 
-def look_up(*pairs: Pair) -> list:
+ALL = torch.ones(4, dtype=torch.bool)
+
+
+def look_up(*pairs: Pair, fires: Tensor = ALL) -> list:
     sae, other = planted_sae(PLAIN), planted_sae(OTHER)
-    return with_counterparts(list(pairs), sae, other, text_of(ACTS), Words())
+    return with_counterparts(list(pairs), sae, other, text_of(ACTS), Words(), other_fires=fires)
 
 
 def test_each_latent_has_the_one_whose_decoder_row_is_nearest() -> None:
@@ -30,10 +34,18 @@ def test_each_latent_has_the_one_whose_decoder_row_is_nearest() -> None:
 
 def test_the_counterparts_have_their_cosine_with_each_other() -> None:
     (one_latent,) = look_up(PAIR)
-    assert one_latent.cosine == pytest.approx(1)
+    assert one_latent.in_place.cosine == pytest.approx(1)
+    assert (one_latent.in_place.jaccard, one_latent.kind) == (1, "merged")
     (apart,) = look_up(Pair(0.1, (Latent(0, 1, []), Latent(2, 1, [])), 0))
     assert [each.latent.index for each in apart.counterparts] == [2, 0]
-    assert apart.cosine == pytest.approx(0)
+    assert apart.in_place.cosine == pytest.approx(0)
+    assert (apart.in_place.jaccard, apart.kind) == (0, "apart")
+
+
+def test_a_latent_that_never_fires_is_in_no_place() -> None:
+    (found,) = look_up(PAIR, fires=torch.tensor([True, True, False, True]))
+    assert [each.latent.index for each in found.counterparts] == [3, 3]
+    assert found.counterparts[0].cosine == pytest.approx(0.6)
 
 
 def test_counterparts_are_shown_with_their_own_tokens() -> None:

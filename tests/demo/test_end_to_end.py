@@ -91,6 +91,10 @@ def test_says_what_it_does_and_where_everything_is(out: Path, printed: StringIO)
     assert f"sae-lens-c2r repair {out / 'batchtopk'} --tokens {tokens // 2}\n" in shown
     cells = json.loads((out / "results.json").read_text())["held_out"]["batchtopk"]
     assert f"{cells['explained_variance']:.3f}" in shown
+    assert f"{cells['co_firing']['highest_jaccard']:.3f}" in shown
+    twins = json.loads((out / "results.json").read_text())["twins"]
+    said = f"Of {twins['pairs']} pairs of latents of batchtopk with a cosine above 0.7"
+    assert said in " ".join(shown.split())
 
 
 def test_the_report_has_what_the_results_have(out: Path) -> None:
@@ -98,13 +102,14 @@ def test_the_report_has_what_the_results_have(out: Path) -> None:
     for metrics in json.loads((out / "results.json").read_text())["held_out"].values():
         assert f"<td>{metrics['explained_variance']:.3f}</td>" in html
         assert f"<td>{metrics['composition']:.3f}</td>" in html
+        assert f"<td>{metrics['co_firing']['highest_jaccard']:.3f}</td>" in html
     assert html.count("<svg") == 2
     assert "--tokens 20480 --d-sae 128 --k 8 --c2r-coefficient 5 --seed 0, with Python" in html
 
 
 def test_numbers_are_those_of_the_saved_saes(out: Path) -> None:
     results = json.loads((out / "results.json").read_text())
-    assert list(results) == ["settings", "versions", "held_out"]
+    assert list(results) == ["settings", "versions", "held_out", "twins"]
     assert results["settings"]["tokens"] == 20480
     assert results["settings"]["out"] == str(out)
     assert {"Python", "sae-lens-c2r", "sae-lens", "torch", "transformers"} == set(
@@ -121,6 +126,9 @@ def test_numbers_are_those_of_the_saved_saes(out: Path) -> None:
         assert 0 <= metrics["dead_latents"] <= 128
         assert metrics["explained_variance"] < 1
         assert metrics["tokens_per_second"] > 0
+        together = metrics["co_firing"]
+        assert 0 < together["highest_jaccard"] <= 1
+        assert 0 < together["chance"] < 1
 
 
 def test_the_penalty_makes_the_latents_less_alike(out: Path) -> None:

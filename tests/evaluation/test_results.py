@@ -154,8 +154,10 @@ def test_everything_is_gathered_that_is_whole(tmp_path: Path) -> None:
     write_json(tmp_path / "evaluation.json", content)
     assert read_gathered(tmp_path / "evaluation.json") == gathered
     ((name, cells),) = rows(gathered)
-    assert (name, cells) == ("saes/a", ["0.970"] + [""] * 8)
+    assert (name, cells) == ("saes/a", ["0.970"] + [""] * 9)
     assert "| saes/a | 0.970 |  |" in markdown_table(gathered)
+    headings = [str(column.header) for column in terminal_table(gathered).columns]
+    assert headings == ["SAE", "KL\nscore\n↑"]
     write_json(tmp_path / "evaluation.json", {**content, "format": 7})
     with pytest.raises(UserError, match="`format`: Input should be 1"):
         read_gathered(tmp_path / "evaluation.json")
@@ -175,7 +177,7 @@ def test_names_are_shown_as_they_are() -> None:
 
 def test_every_column_is_of_an_evaluation() -> None:
     for column in COLUMNS:
-        assert column.evaluation in (*EVALUATIONS, "weights")
+        assert column.evaluation in (*EVALUATIONS, "weights", "sae_lens")
 
 
 def test_reading_needs_no_sae_bench() -> None:

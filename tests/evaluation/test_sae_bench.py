@@ -138,6 +138,9 @@ def test_numbers_are_sae_bench_s_own(planted: Planted, tmp_path: Path) -> None:
         assert (tmp_path / "out" / evaluation["source"]).is_file()
         assert evaluation["versions"]["sae-bench"]
     assert found["core"]["settings"]["n_eval_reconstruction_batches"] == 2
+    together = found["sae_lens"]["metrics"]["co_firing.highest_jaccard"]
+    assert 0 < found["sae_lens"]["metrics"]["co_firing.chance"] < together < 1
+    assert f"{together:.3f}" in ran.stdout
     assert "0.295" in ran.stdout  # the composition, in the table
     assert files_of_sae_bench() == before
 

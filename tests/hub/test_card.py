@@ -31,6 +31,8 @@ COUNTS = {f"max_cosines_from_{i / 50:.2f}": float(i) for i in range(50)}
 def sae(**changes: Any) -> SAEFacts:
     weights = {"composition": 0.25, "chance_composition": 0.125, "pairs_above_0.9": 3.0}
     quality = {"reconstruction_quality.explained_variance": 0.8125, "sparsity.l0": 31.96}
+    together = {"highest_jaccard": 0.375, "chance": 0.0625, "pairs_above_0.5": 1234.0}
+    quality |= {f"co_firing.{name}": value for name, value in together.items()}
     return SAEFacts(
         weights_sha256="0" * 64,
         architecture="jumprelu",
@@ -49,9 +51,13 @@ def facts(**saes: SAEFacts) -> Facts:
 
 def test_the_table_has_what_was_measured() -> None:
     card = render(facts(a=sae(), b=sae(evaluations={})))
-    assert "| SAE | explained variance (SAELens) ↑ | L0 (SAELens) | composition ↓ |" in card
-    assert "| `a` | 0.812 | 32.0 | 0.250 | 3 |" in card
-    assert "| `b` |  |  |  |  |" in card
+    head = (
+        "| SAE | explained variance (SAELens) ↑ | L0 (SAELens) | composition ↓ | co-firing ↓ |"
+    )
+    assert f"{head} pairs > 0.9 ↓ | co-firing by chance | co-firing pairs > 0.5 ↓ |" in card
+    assert "| `a` | 0.812 | 32.0 | 0.250 | 0.375 | 3 | 0.062 | 1,234 |" in card
+    assert "| `b` |  |  |  |  |  |  |  |" in card
+    assert card.count("Co-firing is the mean") == 1
     assert "SAELens's `run_evals` with gpt2" in card
     assert "about 0.125 for random directions" in card
 

@@ -7,7 +7,7 @@ import torch
 from sae_lens.saes import StandardSAE, StandardSAEConfig
 from torch import Tensor
 
-from sae_lens_c2r.analysis import AbsorptionPairs
+from sae_lens_c2r.analysis import AbsorptionPairs, CoFiring
 from sae_lens_c2r.inspection.activations import TextActivations
 from sae_lens_c2r.inspection.behavior import Behavior
 from sae_lens_c2r.inspection.contexts import Latent, Pair, TokenInContext
@@ -49,15 +49,22 @@ def inspection(name: str = "an-sae", *, d_sae: int = 6) -> Inspection:
     return inspect_sae(planted_sae(rows), name)
 
 
+def firing(times_fired: Sequence[int], n_tokens: int) -> CoFiring:
+    """What is found of latents that fire so often, some of them together."""
+    times = torch.tensor(times_fired)
+    highest = torch.where(times > 0, 0.25, 0.0).double()
+    pairs = {0.5: 1234, 0.7: 56, 0.9: 7}
+    return CoFiring(n_tokens, times, highest, pairs, chance=0.0625)
+
+
 def behavior(
     times_fired: Sequence[int] = (6, 5, 0, 1), *, n_pairs: int = 3, **changes: Any
 ) -> Behavior:
     """What is found of an SAE on ten tokens."""
     shown = TokenInContext("the word", "<b>", "before", 1.25)
     values: dict[str, Any] = {
-        "n_tokens": 10,
         "explained_variance": 0.8125,
-        "times_fired": torch.tensor(times_fired),
+        "co_firing": firing(times_fired, 10),
         "pairs": [Pair(0.93, (Latent(11, 4, [shown]), Latent(12, 3, [])), 2)],
         "absorption": AbsorptionPairs(
             parents=torch.arange(n_pairs),

@@ -7,7 +7,7 @@ from sae_lens_c2r.inspection import activations
 from sae_lens_c2r.inspection.activations import encode
 from sae_lens_c2r.inspection.behavior import PAIRS_SHOWN, Reconstruction, observe, reconstruct
 from tests.architectures.training import D_IN, make_sae
-from tests.inspection.planted import Words, planted_sae, text_of
+from tests.inspection.planted import Words, firing, planted_sae, text_of
 from tests.strategies import ARCHITECTURES
 
 
@@ -53,7 +53,7 @@ def test_every_token_is_counted_and_reconstructed() -> None:
 
 
 def test_latents_that_never_fire_are_dead() -> None:
-    found = Reconstruction(10, 0.5, torch.tensor([3, 0, 10, 0]))
+    found = Reconstruction(0.5, firing([3, 0, 10, 0], 10))
     assert (found.dead, found.l0) == (2, 1.3)
     assert found.frequencies.tolist() == pytest.approx([0.3, 0, 1, 0])
 
@@ -78,6 +78,7 @@ def test_batches_do_not_change_what_is_found(
     found = reconstruct(sae, text)
     assert torch.equal(found.times_fired, whole.times_fired)
     assert found.explained_variance == pytest.approx(whole.explained_variance, rel=1e-5)
+    assert torch.equal(found.co_firing.highest, whole.co_firing.highest)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -126,6 +127,15 @@ def test_what_is_observed_has_the_latent_that_fires_in_anothers_place() -> None:
     assert found.A.tolist() == pytest.approx([acts[:, 0].square().sum().item()])
     assert found.B.tolist() == pytest.approx([20 * 1.5**2 * 0.75], rel=1e-5)
     assert found.alpha.tolist() == pytest.approx([1])  # the parent is silent there
+
+
+def test_what_is_observed_has_what_fires_together() -> None:
+    """Of the three live latents 2 fires on half of the tokens of 0 and of 1."""
+    acts = planted()
+    found = observe(planted_sae(decoder()), text_of(acts), Words()).co_firing
+    assert found.highest.tolist() == pytest.approx([20 / 60, 10 / 50, 20 / 60, 0])
+    assert found.mean == pytest.approx((20 / 60 + 10 / 50 + 20 / 60) / 3)
+    assert found.pairs == {0.5: 0, 0.7: 0, 0.9: 0}
 
 
 def test_what_is_observed_includes_the_reconstruction() -> None:

@@ -121,6 +121,7 @@ def test_the_pairs_of_an_sae_have_their_cosine_and_their_tokens() -> None:
         [40, 40],
     ]
     assert [pair.times_fired_together for pair in pairs] == [4, 40]
+    assert [pair.jaccard for pair in pairs] == [4 / 20, 1]
 
 
 def test_an_sae_without_alike_latents_has_no_pairs() -> None:

@@ -8,6 +8,7 @@ import torch
 from rich.console import Console
 
 from sae_lens_c2r.inspection.findings import Finding
+from sae_lens_c2r.inspection.firing_together import HEADINGS_TOGETHER, cells_together
 from sae_lens_c2r.inspection.measures import Inspection
 from sae_lens_c2r.inspection.report import (
     HEADINGS,
@@ -51,16 +52,21 @@ def test_a_row_on_text_has_a_cell_for_each_heading() -> None:
     assert len(cells) == len(HEADINGS_ON_TEXT)
 
 
+def test_a_row_of_firing_together_has_a_cell_for_each_heading() -> None:
+    cells = cells_together(behavior().co_firing)
+    assert cells == ["0.250", "0.062", "1,234", "56", "7"]
+    assert len(cells) == len(HEADINGS_TOGETHER)
+
+
 def test_without_absorption_pairs_there_is_nothing_to_average() -> None:
     assert cells_on_text(behavior(n_pairs=0))[3:] == ["0", "-", "-"]
 
 
-def test_the_second_table_is_of_the_saes_that_were_observed() -> None:
+def test_the_tables_on_text_are_of_the_saes_that_were_observed() -> None:
     weights_alone = [Finding(inspection("a")), Finding(inspection("b"))]
     assert len(terminal_tables(weights_alone)) == 1
     one_observed = [Finding(inspection("a")), Finding(inspection("b"), behavior())]
-    first, second = terminal_tables(one_observed)
-    assert (first.row_count, second.row_count) == (2, 1)
+    assert [table.row_count for table in terminal_tables(one_observed)] == [2, 1, 1]
 
 
 def test_the_tables_fit_a_terminal_of_80_columns() -> None:
@@ -68,7 +74,7 @@ def test_the_tables_fit_a_terminal_of_80_columns() -> None:
     shown = printed([Finding(inspection(name), behavior())])
     assert all(len(line) <= 80 for line in shown.splitlines())
     assert "…" not in shown
-    for cell in ("composition", "explained", "standard", "0.812", "> 0.9"):
+    for cell in ("composition", "explained", "standard", "0.812", "> 0.9", "Jaccard", "1,234"):
         assert cell in shown
 
 
@@ -89,8 +95,9 @@ def test_the_report_on_text_has_the_pairs_in_context() -> None:
     html = report_html([Finding(inspection("a"), behavior())])
     assert html.count("<svg") == 3
     assert "<td>0.812</td><td>1.2</td>" in html
+    assert "<th>a</th><td>0.250</td><td>0.062</td><td>1,234</td><td>56</td><td>7</td>" in html
     assert "The most redundant pairs of a" in html
-    assert "cosine <b>0.93</b>, 4 and 3 tokens of 10, both on 2" in html
+    assert "cosine <b>0.93</b>, 4 and 3 tokens of 10, both on 2, Jaccard <b>0.40</b>" in html
     assert "<h3>latent 11</h3>" in html
     assert "the word <mark>&lt;b&gt;</mark> before" in html
     assert "fires on no token" in html  # latent 12

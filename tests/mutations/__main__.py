@@ -40,6 +40,7 @@ TESTS = {
         *("tests/architectures", "tests/test_processes.py"),
     ),
     "architectures/search.py": ("tests/architectures/test_search.py", "tests/architectures"),
+    "analysis": ("tests/analysis",),
     "_support": ("tests/evaluation/test_evaluate.py", "tests/training/test_killing.py"),
     "training": ("tests/training/test_plan.py", "tests/training/test_train.py"),
     "training/stream.py": (

@@ -15,6 +15,7 @@ MIXIN = "architectures/c2r.py"
 PERIODIC = "architectures/periodic.py"
 PENALIZED = "architectures/penalized.py"
 SEARCH = "architectures/search.py"
+FIRING, COFIRING = "analysis/firing.py", "analysis/cofiring.py"
 
 
 @dataclass(frozen=True)
@@ -705,4 +706,10 @@ FAULTS = [
         "if submission.license is None:",
         "if False:",
     ),
+    Fault("a firing paired with itself", FIRING, "firings + 1 - times", "firings - times"),
+    Fault("a batch's tokens counted anew", FIRING, "tokens + first_token", "tokens"),
+    Fault("entries of 0 fire", FIRING, "[:, acts.values() != 0]", ""),
+    Fault("common tokens counted twice", COFIRING, " - together)", ")"),
+    Fault("dead latents in the mean", COFIRING, "max(self.live, 1)", "len(self.highest)"),
+    Fault("chance with itself", COFIRING, "others[level] -= 1", "others[level] -= 0"),
 ]

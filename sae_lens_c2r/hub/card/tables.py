@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sae_lens_c2r.evaluation.catalog import COLUMNS, SAE_LENS, WEIGHTS, Column
+from sae_lens_c2r.analysis.cofiring import JACCARDS
+from sae_lens_c2r.evaluation.catalog import CO_FIRING, COLUMNS, SAE_LENS, WEIGHTS, Column
 from sae_lens_c2r.hub.card.facts import Evaluation, Facts, SAEFacts
 from sae_lens_c2r.releases.model import Release
 from sae_lens_c2r.reporting.tables import markdown_table
@@ -17,6 +18,7 @@ _SHARED = (
     ("L0", "sparsity.l0", 0),
     ("loss recovered", f"{_MODEL}.ce_loss_score", 1),
 )
+_PAIRS = f"{CO_FIRING}.pairs_above"
 _NAMES = {SAE_LENS: "SAELens", "core": "SAEBench"}
 CARD_COLUMNS = (
     *(
@@ -27,9 +29,15 @@ CARD_COLUMNS = (
     *(column for column in COLUMNS if column.metric != _SHARED[2][1]),
     Column("pairs > 0.9", "", WEIGHTS, "pairs_above_0.9", -1),
     Column("pairs > 0.7", "", WEIGHTS, "pairs_above_0.7", -1),
+    Column("co-firing by chance", "", SAE_LENS, f"{CO_FIRING}.chance", 0),
+    *(
+        Column(f"co-firing pairs > {above}", "", SAE_LENS, f"{_PAIRS}_{above}", -1)
+        for above in JACCARDS
+    ),
 )
 PENALTIES = {"C2R": "c2r", "OrtSAE": "ort"}  # and the prefix of their options
 _SHOWN = {"pairs_above_0.9": ",.0f", "pairs_above_0.7": ",.0f", "sparsity.l0": ".1f"}
+_SHOWN |= {f"{_PAIRS}_{above}": ",.0f" for above in JACCARDS}
 _ARROWS = {1: " ↑", 0: "", -1: " ↓"}
 
 

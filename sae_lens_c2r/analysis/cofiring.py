@@ -1,0 +1,161 @@
+"""Which latents fire on the same tokens: what composition, of directions alone, cannot see."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from sae_lens_c2r.analysis.firing import Firing
+from sae_lens_c2r.penalties.tiles import rows_per_tile
+
+JACCARDS = (0.5, 0.7, 0.9)
+_LEVELS = 20  # of firing rates that the chance level tells apart, in a factor of e
+_STEPS = 128  # of the integral over the Jaccard
+
+
+@dataclass(frozen=True)
+class CoFiring:
+    """How much the latents of an SAE fire together.
+
+    Args:
+        n_tokens: Tokens of the text.
+        times_fired: On how many of them each latent fires.
+        highest: Each latent's highest Jaccard with another one; 0 where it never fires.
+        pairs: Pairs of latents above each threshold, by these.
+        chance: What `mean` is if latents fire independently, see `chance_co_firing`.
+    """
+
+    n_tokens: int
+    times_fired: Int[Tensor, " d_sae"]
+    highest: Float[Tensor, " d_sae"]
+    pairs: dict[float, int]
+    chance: float
+
+    @property
+    def live(self) -> int:
+        """Latents that fire."""
+        return int((self.times_fired > 0).sum())
+
+    @property
+    def mean(self) -> float:
+        """The mean of `highest` over the latents that fire; 0 if there is none."""
+        return self.highest.sum().item() / max(self.live, 1)
+
+    def summary(self) -> dict[str, float]:
+        """The numbers that are shown of it."""
+        pairs = {f"pairs_above_{above}": count for above, count in self.pairs.items()}
+        return {"highest_jaccard": self.mean, "chance": self.chance, **pairs}
+
+
+@torch.no_grad()
+def co_firing(batches: Iterable[Tensor], *, above: Sequence[float] = JACCARDS) -> CoFiring:
+    r"""How much latents fire together: the highest Jaccard of each with another.
+
+    .. math::
+        J_{ij} = \frac{|T_i \cap T_j|}{|T_i \cup T_j|}, \qquad
+        \mathrm{highest}_i = \max_{j \neq i} J_{ij}
+
+    with :math:`T_i` the tokens on which latent i fires. Two latents that share one concept
+    fire on the same tokens, whichever way their decoder rows point: composition can fall
+    while this stays. Latents that never fire are in no pair.
+
+    Exact. With N tokens and s firings on each it sorts :math:`N s^2 / 2` pairs of firings
+    where these are few, and multiplies matrices, :math:`N \cdot \mathrm{d\_sae}^2 / 2`
+    products, where many latents fire. It keeps 8 bytes for each firing, beside one batch, and
+    takes 152 MB at most for 65,536 latents and 100,000 tokens of 32 firings
+    (`python -m benchmarks.cofiring`).
+
+    Args:
+        batches: The latents' activations on text, each of shape ``[tokens, d_sae]``, dense or
+            sparse COO, on any device. What is not 0 fires. They are gone through once.
+        above: Thresholds, from 0 to below 1, of the pairs that are counted.
+
+    Returns:
+        What was found, on the CPU.
+
+    Raises:
+        TypeError: If a batch is not a floating-point tensor.
+        ValueError: If there is no batch, or one is empty or not of that shape.
+    """
+    firing = Firing.of(batches)
+    times_fired = firing.times_fired
+    highest = torch.zeros(firing.d_sae, dtype=torch.float64)
+    pairs = dict.fromkeys(above, 0)
+    for left, right, together in firing.together():
+        jaccards = together.double() / (times_fired[left] + times_fired[right] - together)
+        for latents in (left, right):
+            highest.scatter_reduce_(0, latents, jaccards, "amax")
+        for threshold in pairs:
+            pairs[threshold] += int((jaccards > threshold).sum())
+    return CoFiring(
+        n_tokens=firing.n_tokens,
+        times_fired=times_fired,
+        highest=highest,
+        pairs=pairs,
+        chance=chance_co_firing(times_fired, firing.n_tokens),
+    )
+
+
+@torch.no_grad()
+def pair_jaccards(
+    batches: Iterable[Tensor], pairs: Int[Tensor, "pairs 2"]
+) -> Float[Tensor, " pairs"]:
+    """The Jaccard of the firing of given pairs of latents.
+
+    Args:
+        batches: The latents' activations on text, as in `co_firing`, dense.
+        pairs: Pairs of latents.
+
+    Returns:
+        A number from 0 to 1 for each pair; 0 where neither latent fires.
+    """
+    both, either = torch.zeros(2, len(pairs), dtype=torch.long)
+    for acts in batches:
+        size = rows_per_tile(len(acts), acts.dtype, acts.device)
+        for tile in torch.arange(len(pairs)).split(size):
+            left, right = ((acts[:, latents] != 0).cpu() for latents in pairs[tile].T)
+            both[tile] += (left & right).sum(dim=0)
+            either[tile] += (left | right).sum(dim=0)
+    return both.double() / either.clamp(min=1)
+
+
+def chance_co_firing(times_fired: Int[Tensor, " d_sae"], n_tokens: int) -> float:
+    r"""What the mean highest Jaccard is if every latent fires independently of the others.
+
+    .. math::
+        \mathbb E \max_{j \neq i} J_{ij} =
+        1 - \int_0^1 \prod_{j \neq i} P\!\left(C_{ij} \le \frac{t (n_i + n_j)}{1 + t}\right) dt,
+        \qquad C_{ij} \sim \mathrm{Poisson}\!\left(\frac{n_i n_j}{N}\right)
+
+    for a latent that fires on :math:`n_i` of N tokens, then the mean over the latents that
+    fire. The number C of common tokens is Poisson's where latents are silent on most tokens.
+    Rates within 5 % of each other are taken for one.
+
+    Args:
+        times_fired: On how many tokens each latent fires.
+        n_tokens: Tokens.
+
+    Returns:
+        The chance level, from 0 to 1.
+    """
+    n = times_fired[times_fired > 0].double()
+    group = (_LEVELS * n.log()).round().unique(return_inverse=True)[1]
+    sizes = group.bincount().double()
+    n = torch.zeros_like(sizes).index_add_(0, group, n) / sizes
+    # More steps where the Jaccard is small: most of what chance makes is.
+    root = (torch.arange(_STEPS, dtype=torch.float64) + 0.5) / _STEPS
+    t, width = root.square(), 2 * root / _STEPS
+    total = 0.0
+    for level, size in enumerate(sizes.tolist()):
+        at_most = (t[:, None] / (1 + t[:, None]) * (n + n[level])).floor()
+        below = torch.special.gammaincc(
+            at_most + 1, (n * n[level] / n_tokens).expand_as(at_most)
+        )
+        below = torch.where(at_most >= n.clamp(max=n[level].item()), 1.0, below)
+        others = sizes.clone()
+        others[level] -= 1
+        product = (others * below.clamp(min=1e-300).log()).sum(dim=1).exp()
+        total += size * ((1 - product) * width).sum().item()
+    return total / max(sizes.sum().item(), 1.0)

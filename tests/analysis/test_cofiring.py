@@ -1,0 +1,214 @@
+"""The laws of co-firing: it is what plain loops over the tokens find, however they are laid."""
+
+from collections.abc import Iterator
+from itertools import combinations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from sae_lens_c2r.analysis import CoFiring, chance_co_firing, co_firing, firing, pair_jaccards
+from sae_lens_c2r.analysis.firing import Firing
+from tests.strategies import LAYOUTS_OF_ACTS, sparse_activations
+
+LAYOUTS = sorted(LAYOUTS_OF_ACTS.keys() - {"of three dimensions"})
+KERNELS = {"by sorting": 1e-9, "by products": 1e9}
+
+
+def jaccard(left: list[float], right: list[float]) -> float:
+    """The definition, token by token."""
+    both = sum(a != 0 and b != 0 for a, b in zip(left, right, strict=True))
+    either = sum(a != 0 or b != 0 for a, b in zip(left, right, strict=True))
+    return both / either if either else 0.0
+
+
+def all_jaccards(acts: Tensor) -> dict[tuple[int, int], float]:
+    columns = acts.T.tolist()
+    return {
+        (i, j): jaccard(columns[i], columns[j]) for i, j in combinations(range(len(columns)), 2)
+    }
+
+
+def is_the_same(found: CoFiring, expected: CoFiring) -> None:
+    assert torch.equal(found.times_fired, expected.times_fired)
+    assert torch.equal(found.highest, expected.highest)
+    assert (found.n_tokens, found.pairs, found.chance) == (
+        expected.n_tokens,
+        expected.pairs,
+        expected.chance,
+    )
+
+
+@pytest.fixture(params=KERNELS)
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Either way of counting, in the smallest tiles."""
+    monkeypatch.setattr(firing, "_PRODUCTS_PER_PAIR", KERNELS[request.param])
+    monkeypatch.setattr(firing, "_PAIRS_AT_ONCE", 3)
+    monkeypatch.setattr(firing, "_VALUES_AT_ONCE", 20)
+
+
+@pytest.mark.usefixtures("kernel")
+@given(acts=sparse_activations(), above=st.lists(st.floats(0, 0.99), unique=True, max_size=3))
+def test_is_what_a_double_loop_finds(acts: Tensor, above: list[float]) -> None:
+    found = co_firing([acts], above=above)
+    jaccards = all_jaccards(acts)
+    for latent, highest in enumerate(found.highest.tolist()):
+        own = [value for pair, value in jaccards.items() if latent in pair]
+        assert highest == max(own, default=0.0)
+    assert found.pairs == {
+        threshold: sum(value > threshold for value in jaccards.values()) for threshold in above
+    }
+    assert found.times_fired.tolist() == [int(n) for n in (acts != 0).sum(dim=0)]
+    assert found.n_tokens == len(acts)
+
+
+@given(acts=sparse_activations())
+def test_is_from_0_to_1_and_0_for_a_dead_latent(acts: Tensor) -> None:
+    found = co_firing([acts])
+    assert ((found.highest >= 0) & (found.highest <= 1)).all()
+    assert (found.highest[found.times_fired == 0] == 0).all()
+    live = found.highest[found.times_fired > 0]
+    assert found.live == len(live)
+    assert found.mean == pytest.approx(live.mean().item() if len(live) else 0.0)
+    assert 0 <= found.chance <= 1
+
+
+@given(acts=sparse_activations(), factor=st.sampled_from([-1.0, 0.5, 3.0]))
+def test_is_1_for_latents_that_fire_on_the_same_tokens(acts: Tensor, factor: float) -> None:
+    """A second dictionary that fires as the first has every pair of it four times."""
+    once, twice = co_firing([acts]), co_firing([torch.cat([acts, factor * acts], dim=1)])
+    fires = (twice.times_fired > 0).double()
+    assert torch.equal(twice.highest, fires)
+    assert twice.pairs == {above: 4 * count + once.live for above, count in once.pairs.items()}
+
+
+@given(acts=sparse_activations(), data=st.data())
+def test_a_pair_has_one_jaccard(acts: Tensor, data: st.DataObject) -> None:
+    """Whichever latent comes first; it is that of the definition, and its highest is found."""
+    latents = st.integers(0, acts.shape[1] - 1)
+    drawn = data.draw(st.lists(st.tuples(latents, latents).filter(lambda p: p[0] != p[1])))
+    pairs = torch.tensor(drawn, dtype=torch.long).view(-1, 2)
+    found = pair_jaccards(acts.split(3), pairs)
+    assert torch.equal(found, pair_jaccards([acts], pairs.flip(1)))
+    jaccards = all_jaccards(acts)
+    assert found.tolist() == [jaccards[min(pair), max(pair)] for pair in drawn]
+    assert (found <= co_firing([acts]).highest[pairs].amin(dim=1)).all()
+
+
+@given(acts=sparse_activations(), data=st.data())
+def test_ignores_the_order_of_latents(acts: Tensor, data: st.DataObject) -> None:
+    order = torch.tensor(data.draw(st.permutations(range(acts.shape[1]))))
+    found, permuted = co_firing([acts]), co_firing([acts[:, order]])
+    assert torch.equal(permuted.highest, found.highest[order])
+    assert permuted.pairs == found.pairs
+
+
+@given(acts=sparse_activations(), data=st.data())
+def test_ignores_the_order_of_tokens_and_where_batches_end(
+    acts: Tensor, data: st.DataObject
+) -> None:
+    order = torch.tensor(data.draw(st.permutations(range(len(acts)))))
+    batches = acts[order].split(data.draw(st.integers(1, len(acts))))
+    is_the_same(co_firing(iter(batches)), co_firing([acts]))
+
+
+@given(acts=sparse_activations(), data=st.data())
+def test_ignores_the_size_of_activations(acts: Tensor, data: st.DataObject) -> None:
+    """Each latent's own, by any positive number."""
+    scales = st.lists(st.floats(1e-3, 1e3), min_size=acts.shape[1], max_size=acts.shape[1]).map(
+        torch.tensor
+    )
+    is_the_same(co_firing([acts * data.draw(scales)]), co_firing([acts]))
+
+
+@given(
+    layout=st.sampled_from(LAYOUTS),
+    dtype=st.sampled_from([torch.float64, torch.bfloat16]),
+    acts=sparse_activations(),
+)
+def test_ignores_layout_and_precision(layout: str, dtype: torch.dtype, acts: Tensor) -> None:
+    batches = [LAYOUTS_OF_ACTS[layout](batch) for batch in acts.to(dtype).split(5)]
+    is_the_same(co_firing(batches), co_firing([acts]))
+
+
+def test_entries_of_a_sparse_batch_that_are_0_do_not_fire() -> None:
+    at, values = torch.tensor([[0, 0, 1, 1], [0, 1, 0, 0]]), torch.tensor([1.0, 0.0, 2.0, -2.0])
+    batch = torch.sparse_coo_tensor(at, values, (2, 3), check_invariants=True)
+    assert co_firing([batch]).times_fired.tolist() == [1, 0, 0]
+
+
+def test_nothing_that_fires_is_no_error() -> None:
+    found = co_firing([torch.zeros(4, 3)])
+    assert (found.mean, found.chance, found.live) == (0, 0, 0)
+    assert set(found.pairs.values()) == {0}
+
+
+def test_the_way_of_counting_is_the_faster_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[str] = []
+
+    def chosen(acts: Tensor) -> str:
+        list(Firing.of([acts]).together())
+        return used.pop()
+
+    def record(name: str) -> None:
+        def kernel(*_: object) -> Iterator[object]:
+            used.append(name)
+            return iter(())
+
+        monkeypatch.setattr(Firing, name, kernel)
+
+    record("_by_sorting")
+    record("_by_products")
+    sparse = torch.zeros(50, 600)
+    sparse[:, :3] = 1.0
+    assert chosen(sparse) == "_by_sorting"
+    assert chosen(torch.ones(50, 600)) == "_by_products"
+
+
+@pytest.mark.usefixtures("unchecked_types")
+@pytest.mark.parametrize(
+    ("batches", "error", "says"),
+    [
+        ([], ValueError, "`batches` should hold at least one batch"),
+        ([[1.0]], TypeError, "`batches` should hold tensors of shape [tokens, d_sae]"),
+        ([torch.ones(3)], ValueError, "Found `batches = (3,)`"),
+        ([torch.ones(2, 3), torch.ones(2, 4)], ValueError, "be [batch, 3]"),
+        ([torch.ones(2, 3, dtype=torch.long)], TypeError, "be a floating-point type"),
+        ([torch.ones(0, 3)], ValueError, "hold at least one sample"),
+    ],
+)
+def test_what_are_no_batches_is_named(batches: list, error: type, says: str) -> None:
+    with pytest.raises(error) as raised:
+        co_firing(batches)
+    assert says in str(raised.value)
+
+
+def independent(times_fired: Tensor, n_tokens: int, seed: int) -> Tensor:
+    """Activations of latents that fire so often, on tokens drawn at random."""
+    generator = torch.Generator().manual_seed(seed)
+    acts = torch.zeros(n_tokens, len(times_fired))
+    for latent, times in enumerate(times_fired.tolist()):
+        acts[torch.randperm(n_tokens, generator=generator)[:times], latent] = 1.0
+    return acts
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "n_tokens"),
+    [(1, 10, 2000), (1, 100, 2000), (50, 50, 2000), (5, 300, 4000)],
+)
+def test_independent_latents_have_the_chance_level(
+    least: int, most: int, n_tokens: int
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    times_fired = torch.randint(least, most + 1, (300,), generator=generator)
+    found = [co_firing([independent(times_fired, n_tokens, seed)]) for seed in range(3)]
+    mean = sum(each.mean for each in found) / len(found)
+    assert mean == pytest.approx(found[0].chance, rel=0.1)
+    dead = torch.cat([times_fired, torch.zeros(50, dtype=torch.long)])
+    assert chance_co_firing(dead, n_tokens) == found[0].chance
+
+
+def test_a_latent_alone_has_no_chance() -> None:
+    assert chance_co_firing(torch.tensor([7, 0]), 10) == 0
