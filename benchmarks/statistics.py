@@ -1,7 +1,9 @@
-"""Means over seeds, with 95 % confidence intervals."""
+"""Means over seeds with 95 % confidence intervals, and values between two points."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from math import nan
 from typing import Any
 
 import numpy as np
@@ -37,3 +39,20 @@ class Interval:
 
     def __str__(self) -> str:
         return f"{self.mean:.3f} ± {self.half_width:.3f}"
+
+
+def interpolate(points: Sequence[tuple[float, float]], target: float) -> float:
+    """Y of a line through points where its x is the target, searched from the last point.
+
+    Args:
+        points: Pairs (x, y).
+        target: The x.
+
+    Returns:
+        The y, NaN where the line does not come to x.
+    """
+    for (x0, y0), (x1, y1) in reversed(list(pairwise(points))):
+        if min(x0, x1) <= target <= max(x0, x1):
+            share = 0.0 if x1 == x0 else (target - x0) / (x1 - x0)
+            return y0 + share * (y1 - y0)
+    return nan

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.statistics import Interval
+from benchmarks.statistics import Interval, interpolate
 from benchmarks.synth_sae_bench import world
 from benchmarks.synth_sae_bench.claims import QUESTIONS, Question, verdict
 from benchmarks.synth_sae_bench.controls import ActivationsOnly, DirectionsOnly
@@ -18,7 +18,6 @@ from benchmarks.synth_sae_bench.curves import (
     PRICES,
     at_equal,
     difference,
-    interpolate,
 )
 from benchmarks.synth_sae_bench.methods import METHODS, Run, runs_of
 from benchmarks.synth_sae_bench.report import published_table, tables

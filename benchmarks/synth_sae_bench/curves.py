@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from math import nan
 
-from benchmarks.statistics import Interval, Result
+from benchmarks.statistics import Interval, Result, interpolate
 from benchmarks.synth_sae_bench.methods import METHODS
 
 PLAIN = "BatchTopK"
@@ -78,23 +77,6 @@ def at_equal(
         points = [(each[equal.metric], each[metric]) for each in curve]
         found[where] = interpolate(points, equal.target(start))
     return found
-
-
-def interpolate(points: Sequence[tuple[float, float]], target: float) -> float:
-    """Y of a line through points where its x is the target, searched from the last point.
-
-    Args:
-        points: Pairs (x, y).
-        target: The x.
-
-    Returns:
-        The y, NaN where the line does not come to x.
-    """
-    for (x0, y0), (x1, y1) in reversed(list(pairwise(points))):
-        if min(x0, x1) <= target <= max(x0, x1):
-            share = 0.0 if x1 == x0 else (target - x0) / (x1 - x0)
-            return y0 + share * (y1 - y0)
-    return nan
 
 
 def at_strength(
