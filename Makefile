@@ -9,7 +9,7 @@ OLDEST := sae-lens==6.54.8 jaxtyping==0.3.0 jinja2==3.1.0 matplotlib==3.8.0 rich
   typer==0.16.0 wrapt==1.15.0
 
 .PHONY: demo test test-all test-exhaustive test-thorough test-oldest mutations kill-table \
-  study sae-bench cards clean
+  study known-features sae-bench cards clean
 
 demo: $(VENV)/installed ## BatchTopK with and without C2R on a real transformer, offline
 	$(BIN)/sae-lens-c2r demo --overwrite
@@ -22,7 +22,8 @@ test: $(VENV)/sae-bench ## Lint, check types, run the tests
 
 test-all: $(VENV)/sae-bench ## Everything that can be tested, in hours, and how long it took
 	rm -f $(VENV)/test-all.txt
-	for part in test test-exhaustive test-thorough mutations kill-table study test-oldest; do \
+	for part in test test-exhaustive test-thorough mutations kill-table study \
+	  known-features test-oldest; do \
 	  begun=$$(date +%s); $(MAKE) $$part || exit; \
 	  echo "$$part: $$(( $$(date +%s) - begun )) s" >> $(VENV)/test-all.txt; \
 	done
@@ -46,6 +47,10 @@ kill-table: $(VENV)/sae-bench ## Kill trainings at many moments, and continue th
 
 study: $(VENV)/sae-bench ## The study of the paper's claims, small
 	rm -rf $(VENV)/study && $(BIN)/python -m benchmarks.study --quick --out $(VENV)/study
+
+known-features: $(VENV)/sae-bench ## The benchmark of known features, with hardly any training
+	$(BIN)/python -m benchmarks.synth_sae_bench --quick --out $(VENV)/known-features \
+	  --samples $(VENV)/known-features
 
 # SAEBench asks for torchvision, which it does not use and which breaks a CPU build of torch.
 # So it is installed without its requirements after what it does use, and `pip check` complains

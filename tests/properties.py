@@ -1,6 +1,7 @@
 """The laws of the penalty, each written once: of the function, and of every architecture."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from math import log
 from typing import Any
 
@@ -53,12 +54,15 @@ def kept_for_backward(pairs: str, *, d_sae: int, d_in: int, chunk_size: int | No
 
 
 def assume_no_ties(W_dec: Tensor) -> None:
-    """Leave out decoders in which a latent has two nearest neighbours."""
+    """Leave out decoders in which two latents are equally near to a third.
+
+    In whatever chunk they meet, either may be its neighbour. Of gates that are closed it does
+    not matter whose.
+    """
     unit = unit_rows(W_dec)
-    cosines = (unit @ unit.T).fill_diagonal_(-torch.inf)
-    if len(W_dec) > 2:
-        best, second = cosines.topk(2, dim=1).values.T
-        assume(bool((best - second > 1e-9).all()))
+    cosines = (unit @ unit.T).fill_diagonal_(-torch.inf).sort(dim=1, descending=True).values
+    for nearer, farther in pairwise(cosines.T):
+        assume(bool(((nearer - farther > 1e-9) | (nearer <= 0)).all()))
 
 
 def is_finite_and_not_negative(penalty: Penalty, case: Case) -> None:

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.hub.card.readme import BEGIN, END, Readme, merged, set_metadata
+from sae_lens_c2r.hub.card.readme import _LISTS, BEGIN, END, Readme, merged, set_metadata
 
 CARD = f"""---
 library_name: saelens
@@ -75,16 +75,24 @@ def test_a_readme_without_our_part_gets_it_at_its_end(body: str) -> None:
     assert merged(once, CARD) == once
 
 
-@given(known=st.dictionaries(KEYS, VALUES, max_size=4))
+def listed(value: Any) -> list[Any]:
+    """What stands where a list should: nothing, or one thing, may as well."""
+    return value if isinstance(value, list) else [value] if value else []
+
+
+@given(known=st.dictionaries(KEYS | st.just("tags"), VALUES, max_size=4))
 def test_metadata_that_is_there_stays(known: dict[str, Any]) -> None:
     """Every key that was there keeps its value; only lists and results are joined."""
     front = yaml.safe_dump(known, sort_keys=False)
     assume(yaml.safe_load(front) == known)
     once = merged(f"---\n{front}---\n# Mine\n", CARD)
     found = metadata(once)
-    assert {key: found[key] for key in known} == known
+    lists = {key: known[key] for key in known.keys() & _LISTS}
+    assert {key: found[key] for key in known} | lists == known
+    for key, value in lists.items():
+        assert [each for each in listed(found[key]) if each in listed(value)] == listed(value)
     assert found["model-index"] == metadata(CARD)["model-index"]
-    if known:
+    if known and not lists:
         assert front.strip() in once or front.startswith("{")
 
 
