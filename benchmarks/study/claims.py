@@ -100,22 +100,6 @@ COMPARISONS = [
         )
         for value in (20, 50)
     ),
-    *(
-        Comparison(
-            f"With the excess gate and lambda {value:g}, C2R {claim}",
-            "not in the paper",
-            metric,
-            (C2R, {"c2r_gate": "excess", "c2r_coefficient": value}),
-            (PLAIN, {}),
-            sign,
-        )
-        for value in (5.0, 20.0)
-        for claim, metric, sign in (
-            ("preserves BatchTopK's reconstruction", "explained_variance", 0),
-            ("lowers BatchTopK's absorption", "absorption", -1),
-            ("finds more features than BatchTopK (MCC)", "mcc", 1),
-        )
-    ),
     Comparison(
         "C2R kills fewer latents than OrtSAE",
         "0.90 % for 4.61 %",

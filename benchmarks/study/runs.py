@@ -16,7 +16,6 @@ STEPS, BATCH_SIZE, LEARNING_RATE = 2000, 256, 3e-3
 METHODS = ("topk", "batchtopk", "matryoshka_batchtopk", "ort", "batchtopk_c2r")
 LAMBDAS = (0.1, 0.5, 1.0, 5.0, 10.0, 20.0, 50.0)  # the last two are not in the paper
 ORT_COEFFICIENTS = (0.25, 1.0, 4.0, 16.0)  # the first is the paper's
-EXCESS_LAMBDAS = (1.0, 5.0, 20.0)
 
 
 @dataclass(frozen=True)
@@ -50,10 +49,6 @@ def runs_of(regime: Regime, *, seeds: int, steps: int) -> list[Run]:
     wanted = [run(method, k) for k in regime.ks for method in METHODS]
     wanted += [run("batchtopk_c2r", c2r_coefficient=value) for value in LAMBDAS if value != 5]
     wanted += [run("ort", ort_coefficient=value) for value in ORT_COEFFICIENTS[1:]]
-    wanted += [
-        run("batchtopk_c2r", c2r_gate="excess", c2r_coefficient=value)
-        for value in EXCESS_LAMBDAS
-    ]
     wanted += [run("batchtopk_c2r", c2r_pairs="all"), run("batchtopk_c2r", c2r_gate="none")]
     wanted += [run(name) for name in ("topk_c2r", "ort_c2r", "abstopk", "abstopk_c2r")]
     wanted += [run("batchtopk_c2r", c2r_interval=interval) for interval in (1, 20)]
