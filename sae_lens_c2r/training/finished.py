@@ -1,7 +1,7 @@
 """Which SAEs of a plan are finished, and whether the others have a place."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from sae_lens_c2r._support.errors import UserError
@@ -15,9 +15,9 @@ def is_finished(out: Path, sae_id: str) -> bool:
     return (out / sae_id / RECORD).is_file()
 
 
-def check_places(plan: Plan, out: Path) -> None:
+def check_places(sae_ids: Iterable[str], out: Path) -> None:
     """Raise a `UserError` unless every SAE's folder can be made, or is there."""
-    for sae_id in plan.saes:
+    for sae_id in sae_ids:
         folder = out / sae_id
         for parent in [out, *(out / part for part in reversed(Path(sae_id).parents))]:
             if os.path.lexists(parent) and not parent.is_dir():
@@ -43,7 +43,7 @@ def is_work_left(plan: Plan, out: Path, work: Path, tell: Callable[[str], None])
     Raises:
         UserError: As of `check_places` and `unfinished`.
     """
-    check_places(plan, out)  # now, rather than after hours of training
+    check_places(plan.saes, out)  # now, rather than after hours of training
     if work.exists() or not all(is_finished(out, sae_id) for sae_id in plan.saes):
         return True
     unfinished(plan, out, tell)
