@@ -77,6 +77,20 @@ def test_an_sae_is_repaired_offline(
     assert (out / "repair.json").read_bytes() == kept
 
 
+def test_what_is_set_holds_for_what_is_measured_before(trained: Path, tmp_path: Path) -> None:
+    """Without learning, the table shows twice the same, whatever tokens are left out."""
+    folder = Path(shutil.copytree(trained, tmp_path / "own"))
+    (folder / "training.json").unlink()  # its config alone speaks: no special tokens
+    changes = ["runner.lr=0", "sae.topk_threshold_lr=0", "runner.exclude_special_tokens=false"]
+    settings = [part for change in changes for part in ("--set", change)]
+    measuring = ["--measured-tokens", "500", "--out", tmp_path / "out"]
+    text = ["--dataset", "python-documentation"]
+    assert run(folder, "--tokens", "1k", *measuring, *text, *settings) == 0
+    changed = json.loads((tmp_path / "out" / "repair.json").read_text())["own"]
+    for name in ("l0", "explained_variance", "dead_latents"):
+        assert changed["after"][name] == pytest.approx(changed["before"][name], rel=1e-3)
+
+
 def repair_of(*folders: Path) -> Repair:
     sources = [source_of_folder(str(folder)) for folder in folders]
     options = RepairOptions(tokens=1)
