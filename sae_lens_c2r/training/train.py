@@ -18,7 +18,7 @@ from sae_lens_c2r._support.stopping import StopRequest, stop_requests
 from sae_lens_c2r._support.writing import write_folder
 from sae_lens_c2r.training.agreement import check_same_plan, check_shared
 from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
-from sae_lens_c2r.training.finished import check_places, is_finished, is_work_left, unfinished
+from sae_lens_c2r.training.finished import check_places, is_work_left, run_there, unfinished
 from sae_lens_c2r.training.long_run import LongRun, Watch
 from sae_lens_c2r.training.matmul import matmul_precision
 from sae_lens_c2r.training.placement import place, trained_by
@@ -107,34 +107,10 @@ def check_out(sae_ids: Iterable[str], out: Path, *, resume: bool = False) -> Non
     """
     check_places(sae_ids, out)
     with _lock(out):
-        _run_there(out, Checkpoints(out / WORK, ALONE), _say_nothing, resume=resume)
+        run_there(out, out / WORK, _say_nothing, resume=resume)
     (out / WORK / LOCK).unlink(missing_ok=True)
     with suppress(OSError):
         (out / WORK).rmdir()
-
-
-def _run_there(
-    out: Path, checkpoints: Checkpoints, tell: Callable[[str], None], *, resume: bool
-) -> Checkpoint | None:
-    """The newest checkpoint of SAEs that are not finished; they are all that it then holds."""
-    if checkpoints.is_empty:
-        return None
-    checkpoint = checkpoints.newest(on_damage=tell)
-    folder = out / WORK
-    if checkpoint is None:
-        raise UserError(f"No checkpoint in {folder} is whole. Delete it to begin anew.")
-    held = checkpoint.about["settings"]
-    left = [i for i in held["saes"] if not is_finished(out, i)]
-    if not left:  # the process died before it could remove its checkpoints
-        checkpoints.remove_all()
-        return None
-    if not resume:
-        raise UserError(
-            f"`resume` should be given: {folder} has a run that came to step "
-            f"{checkpoint.step:,}. Or delete that folder to begin anew."
-        )
-    held["saes"] = {sae_id: held["saes"][sae_id] for sae_id in left}
-    return checkpoint
 
 
 def _say_nothing(_: str) -> None:
@@ -203,7 +179,7 @@ class _Training:
 
     def _checkpoint_of(self, todo: list[str], *, resume: bool) -> Checkpoint | None:
         """The checkpoint to continue from, if there is one, and it is of this plan."""
-        checkpoint = _run_there(self.out, self.checkpoints, self.tell, resume=resume)
+        checkpoint = run_there(self.out, self.out / WORK, self.tell, resume=resume)
         if checkpoint is not None:
             self._check_resumed(checkpoint, todo)
         return checkpoint
