@@ -8,7 +8,12 @@ import typer
 
 from sae_lens_c2r.cli._console import console_while_loading, say
 from sae_lens_c2r.cli._errors import error_boundary
-from sae_lens_c2r.cli._options import AnySAEsArgument, DeviceOption, usable_device
+from sae_lens_c2r.cli._options import (
+    AnySAEsArgument,
+    DeviceOption,
+    OverwriteOption,
+    usable_device,
+)
 from sae_lens_c2r.cli.train import how_to_go_on
 
 
@@ -59,7 +64,7 @@ def repair(
         ),
     ] = None,
     measured_tokens: Annotated[
-        int, typer.Option(min=1, help="Tokens to measure on, at most.")
+        int, typer.Option(min=1, help="Tokens to measure on, about: at least one batch.")
     ] = 100_000,
     device: DeviceOption = None,
     resume: Annotated[
@@ -68,6 +73,7 @@ def repair(
     checkpoint_minutes: Annotated[
         float, typer.Option(min=0, help="Minutes between checkpoints; 0 for none.")
     ] = 30.0,
+    overwrite: OverwriteOption = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")
     ] = False,
@@ -94,7 +100,6 @@ def repair(
         from sae_lens_c2r.repair.change import change_tables
         from sae_lens_c2r.repair.repair import REPORT, Repair
         from sae_lens_c2r.saes.sources import find_sources
-        from sae_lens_c2r.training.plan import make_plan
         from sae_lens_c2r.training.summary import print_plan
 
         device = usable_device(device)
@@ -109,7 +114,9 @@ def repair(
 
         told = partial(say, console)
         repairing = Repair(sources, options, device=device, reader_of=reader, tell=told)
-        plan = make_plan(repairing.release(), device=device)
+        if not dry_run:
+            repairing.check_out(out, resume=resume, overwrite=overwrite)
+        plan = repairing.plan()
         print_plan(plan, console)
         if dry_run:
             return

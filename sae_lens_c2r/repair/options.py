@@ -5,10 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sae_lens_c2r._support.checks import check_integer, check_positive
 from sae_lens_c2r._support.errors import UserError
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9}
-_NUMBER = re.compile(r"(\d[\d_,]*(?:\.\d+)?)([kmb]?)", re.IGNORECASE)
+_NUMBER = re.compile(
+    r"((?:\d+|\d{1,3}(?:,\d{3})+|\d{1,3}(?:_\d{3})+)(?:\.\d+)?)([kmb]?)", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,9 @@ class RepairOptions:
         lr: The learning rate; by itself a third of that which an SAE was trained with.
         c2r_coefficient: Strength of the penalty.
         changes: Values of the release that is made of all this, by dotted key.
+
+    Raises:
+        UserError: If a number is not above 0, or `context_size` is not above 1.
     """
 
     tokens: int
@@ -38,6 +44,17 @@ class RepairOptions:
     lr: float | None = None
     c2r_coefficient: float | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        try:
+            for name in ("k", "lr"):
+                if getattr(self, name) is not None:
+                    check_positive(name, getattr(self, name))
+            if self.context_size is not None:
+                check_integer("context_size", self.context_size, minimum=2)
+        except (TypeError, ValueError) as error:
+            raise UserError(str(error)) from None
 
 
 def count_of(text: str) -> int:

@@ -14,7 +14,8 @@ from sae_lens_c2r.repair.subject import Subject
 
 # An SAE that is trained on as fast as it was trained forgets more of what its latents were.
 SLOWER = 3
-_WARM_UP, _DECAY = 20, 5  # parts of all steps: Adam begins without moments
+# Parts of all steps: Adam begins without moments.
+_SCHEDULES = {"lr_warm_up_steps": 20, "lr_decay_steps": 5}
 _ESTIMATED_BATCHES = 20  # of the stream, which is short; SAELens takes 1,000
 
 
@@ -41,20 +42,20 @@ def repair_release(
         raise UserError("`SAE...` should have been trained alike, or be repaired in turn.")
     document = {
         "name": "repaired",
-        "description": f"SAEs that were trained before, trained on for {options.tokens:,} "
+        "description": f"SAEs that were trained before, trained on for {_tokens(options)} "
         "tokens with C2R.",
         "license": _license(subjects),
         "citation": ["jin2026c2r"],
         "repo_id": "sae-lens-c2r/repaired",
         "status": "planned",
         "language_model": {k: v for k, v in language_model.items() if v is not None},
-        "runner": _shorter(runner, options),
+        "runner": _slower(runner, options),
         "sae": {},
         "grids": [
             {"id": subject.sae_id, "sae": _fields(subject, ks, options)} for subject in subjects
         ],
     }
-    return release_of(document, changes=dict(options.changes))
+    return _with_schedules(release_of(document, changes=dict(options.changes)))
 
 
 def _shared(subjects: Sequence[Subject], should: str, options: RepairOptions) -> dict[str, Any]:
@@ -77,21 +78,32 @@ def _license(subjects: Sequence[Subject]) -> str:
     return license.lower() if license and " " not in license else "unknown"
 
 
-def _shorter(runner: dict[str, Any], options: RepairOptions) -> dict[str, Any]:
-    """How the SAEs were trained, for fewer steps."""
-    default = MultiSAETrainingRunnerConfig
-    lr = runner.get("lr", default.lr)
-    batch_size = runner.get("train_batch_size_tokens", default.train_batch_size_tokens)
-    steps = math.ceil(options.tokens / batch_size)
+def _tokens(options: RepairOptions) -> str:
+    tokens = options.changes.get("language_model.training_tokens", options.tokens)
+    return f"{tokens:,}" if isinstance(tokens, int) else str(tokens)
+
+
+def _slower(runner: dict[str, Any], options: RepairOptions) -> dict[str, Any]:
+    """How the SAEs were trained, at a lower learning rate and without its schedules."""
+    lr = runner.get("lr", MultiSAETrainingRunnerConfig.lr) / SLOWER
+    estimated = runner.get("n_batches_for_norm_estimate", _ESTIMATED_BATCHES)
     return {
-        **runner,
-        "lr": options.lr or lr / SLOWER,
-        "lr_warm_up_steps": steps // _WARM_UP,
-        "lr_decay_steps": steps // _DECAY,
-        "n_batches_for_norm_estimate": min(
-            _ESTIMATED_BATCHES, runner.get("n_batches_for_norm_estimate", _ESTIMATED_BATCHES)
-        ),
+        **{name: value for name, value in runner.items() if name not in _SCHEDULES},
+        "lr": lr if options.lr is None else options.lr,
+        "n_batches_for_norm_estimate": min(_ESTIMATED_BATCHES, estimated),
     }
+
+
+def _with_schedules(release: Release) -> Release:
+    """The release with schedules that fit its steps, where it does not say others."""
+    assert release.language_model is not None, "as `repair_release` wrote it"
+    default = MultiSAETrainingRunnerConfig.train_batch_size_tokens
+    batch_size = release.runner.get("train_batch_size_tokens", default)
+    if not isinstance(batch_size, int) or batch_size < 1:
+        return release  # what it should be is said when a plan is made
+    steps = math.ceil(release.language_model.training_tokens / batch_size)
+    schedules = {name: steps // part for name, part in _SCHEDULES.items()}
+    return release.model_copy(update={"runner": {**schedules, **release.runner}})
 
 
 def _fields(
@@ -103,7 +115,7 @@ def _fields(
         "init": subject.init,
         "normalize_activations": subject.normalize_activations,
     }
-    k = options.k or ks.get(subject.sae_id)
+    k = ks.get(subject.sae_id) if options.k is None else options.k
     if k is not None:
         found["k"] = k
     if options.c2r_coefficient is not None:

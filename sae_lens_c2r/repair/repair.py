@@ -1,8 +1,9 @@
 """A repair from end to end: what the SAEs are, training, what they have become, the report."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import partial
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +12,19 @@ from sae_lens import SAE
 from sae_lens.registry import get_sae_training_class
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.reading import read_object
 from sae_lens_c2r._support.writing import write_json, write_text
 from sae_lens_c2r.inspection.findings import Finding, inspect
 from sae_lens_c2r.inspection.reader import TextReader
 from sae_lens_c2r.inspection.report import report_html
-from sae_lens_c2r.releases.model import Release
 from sae_lens_c2r.repair.change import Change, Measured
 from sae_lens_c2r.repair.options import RepairOptions
+from sae_lens_c2r.repair.read_as import read_as_planned
 from sae_lens_c2r.repair.release import repair_release
 from sae_lens_c2r.repair.subject import Subject, find_subject
 from sae_lens_c2r.saes.sources import Source
-from sae_lens_c2r.training.plan import Plan
-from sae_lens_c2r.training.train import train
+from sae_lens_c2r.training.plan import Plan, make_plan
+from sae_lens_c2r.training.train import check_out, train
 
 RESULTS, REPORT = "repair.json", "report.html"
 
@@ -38,7 +40,7 @@ class Repair:
         tell: Shows the user a line.
 
     Raises:
-        UserError: If there is none, one cannot be loaded, or two have the same name.
+        UserError: If there is none, or one cannot be loaded.
     """
 
     def __init__(
@@ -55,29 +57,42 @@ class Repair:
         self.subjects: dict[str, Subject] = {}
         for source in sources:
             subject, _ = find_subject(source, options)
-            if subject.sae_id in self.subjects:
-                raise UserError(
-                    f"`SAE...` should have names that differ. Found {subject.sae_id} twice."
-                )
-            self.subjects[subject.sae_id] = subject
+            sae_id = _free_name(subject.sae_id, self.subjects)
+            self.subjects[sae_id] = replace(subject, sae_id=sae_id)
         self._options, self._device, self._tell = options, device, tell
         self._reader_of = reader_of
         self._before: dict[str, Finding] = {}
 
-    def release(self) -> Release:
-        """The release to train. The L0 of SAEs that do not say theirs is measured for it.
+    def check_out(self, out: Path, *, resume: bool = False, overwrite: bool = False) -> None:
+        """Raise what keeps the SAEs from being repaired into a folder, before any work.
+
+        Args:
+            out: The folder.
+            resume: Whether to continue from the last checkpoint there.
+            overwrite: Whether to replace the numbers and the report of another repair.
+
+        Raises:
+            UserError: If something else lies there.
+            OSError: If it cannot be written into.
+        """
+        if not overwrite:
+            _check_results(out, self.subjects)
+        check_out(self.subjects, out, resume=resume)
+
+    def plan(self) -> Plan:
+        """What to train. The L0 of SAEs that do not say theirs is measured for it.
 
         Returns:
-            The release.
+            The plan.
         """
-        ks: dict[str, float] = {}
-        for sae_id, subject in self.subjects.items():
-            if _needs_k(subject) and self._options.k is None:
-                self._tell(f"{sae_id} does not say its L0: it is measured.")
-                behavior = self.before()[sae_id].behavior
-                assert behavior is not None, "measured on text"
-                ks[sae_id] = max(1, round(behavior.l0))
-        return repair_release(list(self.subjects.values()), ks, self._options)
+        unsaid = [sae_id for sae_id, each in self.subjects.items() if self._needs_k(each)]
+        if not unsaid:
+            return self._plan({})
+        for sae_id in unsaid:
+            self._tell(f"{sae_id} does not say its L0: it is measured.")
+        # What `k` is does not matter for the tokens that they are read on.
+        before = self.before(self._plan(dict.fromkeys(unsaid, 1)))
+        return self._plan({sae_id: max(1, round(_l0(before[sae_id]))) for sae_id in unsaid})
 
     def run(
         self, plan: Plan, out: Path, *, dataset: Dataset | None = None, **how: Any
@@ -93,32 +108,41 @@ class Repair:
         Returns:
             Each SAE before and after.
         """
-        self.before()  # what cannot be measured is found before hours of training
+        before = self.before(plan)  # what cannot be measured is found before hours of training
         train(plan, out, dataset=dataset, tell=self._tell, **how)
-        repaired = {
-            sae_id: Source(f"{sae_id}, repaired", out / sae_id) for sae_id in self.subjects
-        }
-        after = self._measure(repaired)
+        repaired = {sae_id: Source(_repaired(sae_id), out / sae_id) for sae_id in self.subjects}
+        after = self._measure(repaired, plan)
         changes = [self._change(sae_id, after[sae_id], out) for sae_id in self.subjects]
         write_json(out / RESULTS, {change.sae_id: asdict(change) for change in changes})
-        findings = [found[sae_id] for sae_id in after for found in (self.before(), after)]
+        findings = [found[sae_id] for sae_id in after for found in (before, after)]
         write_text(out / REPORT, report_html(findings))
         return changes
 
-    def before(self) -> Mapping[str, Finding]:
-        """What was found of the SAEs as they are."""
+    def before(self, plan: Plan) -> Mapping[str, Finding]:
+        """What was found of the SAEs as they are, on the tokens that a plan trains on."""
         if not self._before:
-            sources = {i: each.source(self._options) for i, each in self.subjects.items()}
-            self._before = self._measure(sources)
+            sources = {sae_id: each.origin.source for sae_id, each in self.subjects.items()}
+            self._before = self._measure(sources, plan)
         return self._before
 
-    def _measure(self, sources: Mapping[str, Source]) -> dict[str, Finding]:
-        first = next(iter(self.subjects.values()))
+    def _plan(self, ks: Mapping[str, float]) -> Plan:
+        release = repair_release(list(self.subjects.values()), ks, self._options)
+        return make_plan(release, device=self._device)
+
+    def _needs_k(self, subject: Subject) -> bool:
+        if self._options.k is not None or "sae.k" in self._options.changes:
+            return False
+        _, config_class = get_sae_training_class(subject.architecture)
+        return hasattr(config_class, "k") and "k" not in subject.fields
+
+    def _measure(self, sources: Mapping[str, Source], plan: Plan) -> dict[str, Finding]:
+        """What was found of SAEs, each read as the one of its name in a plan is trained."""
+        assert plan.release.language_model is not None, "as `repair_release` wrote it"
         # One at a time: it holds the model, of which training needs one as well.
-        reader = self._reader_of(first.language_model(self._options)["dataset"])
+        reader = self._reader_of(plan.release.language_model.dataset)
         problems: list[str] = []
         found = inspect(
-            list(sources.values()),
+            [read_as_planned(source, plan, sae_id) for sae_id, source in sources.items()],
             device=self._device,
             on_error=problems.append,
             reader=reader,
@@ -137,7 +161,7 @@ class Repair:
             return Measured.of(found.inspection, found.behavior, W_dec, decoder)
 
         return Change(
-            sae_id, measured(self.before()[sae_id], decoder), measured(after, repaired.W_dec)
+            sae_id, measured(self._before[sae_id], decoder), measured(after, repaired.W_dec)
         )
 
 
@@ -145,6 +169,33 @@ def _tell_measuring(tell: Callable[[str], None], which: str) -> None:
     tell(f"Measuring {which}")
 
 
-def _needs_k(subject: Subject) -> bool:
-    _, config_class = get_sae_training_class(subject.architecture)
-    return hasattr(config_class, "k") and "k" not in subject.fields
+def _l0(found: Finding) -> float:
+    assert found.behavior is not None, "measured on text"
+    return found.behavior.l0
+
+
+def _repaired(sae_id: str) -> str:
+    """What a repaired SAE is called in the report."""
+    return f"{sae_id}, repaired"
+
+
+def _free_name(name: str, taken: Container[str]) -> str:
+    """A name that is not taken: itself, or else with a number."""
+    numbered = (f"{name}-{number}" for number in count(2))
+    return next(each for each in chain([name], numbered) if each not in taken)
+
+
+def _check_results(out: Path, sae_ids: Collection[str]) -> None:
+    """Raise where there are numbers, or a report, of other SAEs than these."""
+    results, report = out / RESULTS, out / REPORT
+    held = list(read_object(results)) if results.is_file() else []
+    wrong = results if not set(held) <= set(sae_ids) else None
+    if report.is_file() and wrong is None:
+        html = report.read_text(encoding="utf-8", errors="replace")
+        if not held or any(_repaired(sae_id) not in html for sae_id in held):
+            wrong = report
+    if wrong is not None:
+        raise UserError(
+            f"`out` should have no {wrong.name} of anything else than this repair, or "
+            f"`--overwrite` be given. Found {wrong}."
+        )

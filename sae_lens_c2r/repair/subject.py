@@ -1,37 +1,23 @@
 """An SAE that is to be repaired, and what it says of how it was trained."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass
 from typing import Any
 
-from sae_lens import SAE, TrainingSAE
+from sae_lens import SAE
+from sae_lens.loading.pretrained_saes_directory import get_repo_id_and_folder_name
+from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY
 from transformer_lens.loading_from_pretrained import get_official_model_name
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.repair.options import RepairOptions
-from sae_lens_c2r.saes.origin import Origin, find_origin
+from sae_lens_c2r.repair.read_as import READING
+from sae_lens_c2r.saes.origin import Origin, file_on_hub, find_origin
 from sae_lens_c2r.saes.sources import Source
 from sae_lens_c2r.saes.training_fields import c2r_architecture, training_fields
-from sae_lens_c2r.training.record import TrainingRecord, read_record
+from sae_lens_c2r.training.record import RECORD, TrainingRecord, read_record
 
-# Of an SAE's metadata, what SAELens's runner is to be told again.
-_READING = (
-    *("model_class_name", "prepend_bos", "seqpos_slice", "exclude_special_tokens"),
-    *("sequence_separator_token", "disable_concat_sequences", "model_from_pretrained_kwargs"),
-)
-
-
-@dataclass(frozen=True)
-class _ReadAs(Source):
-    """An SAE whose config says what it is read on, whatever it says by itself."""
-
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-
-    def load(self, device: str) -> SAE[Any] | TrainingSAE[Any]:
-        sae = super().load(device)
-        for key, value in self.metadata.items():
-            sae.cfg.metadata[key] = value
-        return sae
+_NO_ID = re.compile(r"[^\w.-]+")
 
 
 @dataclass(frozen=True)
@@ -67,23 +53,16 @@ class Subject:
     def runner(self) -> dict[str, Any]:
         """How the text was read and the SAE trained: fields of SAELens's runner."""
         if self.record.settings is not None:
-            return dict(self.record.settings.get("runner") or {})
+            recorded = dict(self.record.settings.get("runner") or {})
+            if self.origin.repo is not None:  # others may not have code of theirs run here
+                recorded.pop("dataset_trust_remote_code", None)
+            return recorded
         about = self.origin.metadata
-        found = {name: about[name] for name in _READING if about.get(name) is not None}
+        found = {name: about[name] for name in READING if about.get(name) is not None}
         if about.get("hook_head_index") is not None:
             found["hook_head_indices"] = about["hook_head_index"]
         # A BOS token's norm can be 30 times the others': few SAEs were trained on it.
         return {"exclude_special_tokens": True, **found}
-
-    def source(self, options: RepairOptions) -> Source:
-        """The SAE, to be read as it will be trained: with the model and the tokens of that."""
-        model, runner = self.language_model(options), self.runner
-        read = {name: runner[name] for name in _READING if name in runner}
-        read |= {name: model[name] for name in ("hook_name", "context_size")}
-        return _ReadAs(
-            **vars(self.origin.source),
-            metadata={**read, "model_name": model["name"] or model["hub_id"]},
-        )
 
     @property
     def normalize_activations(self) -> str:
@@ -117,7 +96,7 @@ class Subject:
         }
         named = {"hub_id": "model"}
         for key in ("hub_id", "hook_name", "dataset", "context_size"):
-            if not found[key]:
+            if not found[key] and f"language_model.{key}" not in options.changes:
                 option = named.get(key, key).replace("_", "-")
                 raise UserError(
                     f"`{option}` should be given: {self.origin.source.name} does not say it."
@@ -141,12 +120,34 @@ def find_subject(source: Source, options: RepairOptions) -> tuple[Subject, SAE[A
     Raises:
         UserError: If it cannot be loaded.
     """
+    asked = options.changes.get("sae.architecture", options.architecture)
+    if asked is not None and str(asked) not in SAE_TRAINING_CLASS_REGISTRY:
+        known = ", ".join(sorted(SAE_TRAINING_CLASS_REGISTRY))
+        raise UserError(f"`architecture` should be one of {known}. Found {asked!r}.")
     origin, sae = find_origin(source)
-    architecture = options.architecture or c2r_architecture(sae)
-    record = (read_record(source.folder) if source.folder else None) or TrainingRecord()
-    sae_id = source.folder.resolve().name if source.folder else str(source.sae_id)
+    architecture = asked or c2r_architecture(sae)
     fields = training_fields(sae, architecture)
-    return Subject(origin, sae_id, record, architecture, fields), sae
+    return Subject(origin, _id_of(source), _record_of(origin), architecture, fields), sae
+
+
+def _id_of(source: Source) -> str:
+    """What an SAE may be called in a release: its folder's name or its id, as far as it can."""
+    name = source.folder.resolve().name if source.folder else str(source.sae_id)
+    parts = (_NO_ID.sub("-", part).lstrip("-.") for part in name.split("/"))
+    return "/".join(filter(None, parts)) or "sae"
+
+
+def _record_of(origin: Origin) -> TrainingRecord:
+    """What our training recorded of an SAE, in its folder or beside it on the Hub."""
+    source = origin.source
+    if source.folder is not None:
+        return read_record(source.folder) or TrainingRecord()
+    repo, folder = get_repo_id_and_folder_name(source.release or "", source.sae_id or "")
+    path = file_on_hub(repo, f"{folder}/{RECORD}", source.revision)
+    try:
+        return (path and read_record(path.parent)) or TrainingRecord()
+    except UserError:  # somebody else's file of that name
+        return TrainingRecord()
 
 
 def _hub_id(model_name: str | None) -> str | None:

@@ -1,5 +1,6 @@
 """An SAE that another one starts from: exactly which, and under which licence."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from sae_lens_c2r.saes.sources import Source, inference_form
 
 _FILES = (SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME, ACTIVATION_SCALER_CFG_FILENAME)
 _RECORD, _README = "training.json", "README.md"
+_NO_DERIVATIVES = re.compile(r"(?<![a-z])nd(?![a-z])|no-?deriv", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def find_origin(source: Source) -> tuple[Origin, SAE[Any]]:
         UserError: If it cannot be loaded.
     """
     sae, files = _loaded(source)
-    repo, license = None, _recorded_license(source.folder) if source.folder else None
+    repo, license = None, _license_of_folder(source.folder) if source.folder else None
     if source.folder is None:
         repo, _ = get_repo_id_and_folder_name(source.release or "", source.sae_id or "")
         commit = next(filter(None, map(commit_of, files)), None)
@@ -83,7 +85,7 @@ def find_origin(source: Source) -> tuple[Origin, SAE[Any]]:
 
 def allows_derivatives(license: str | None) -> bool:
     """Whether a licence lets one publish what is made of an SAE: of Creative Commons, no ND."""
-    return "nd" not in (license or "").lower().split("-")
+    return _NO_DERIVATIVES.search(license or "") is None
 
 
 def _loaded(source: Source) -> tuple[SAE[Any], list[Path]]:
@@ -103,19 +105,36 @@ def _digests(files: Iterable[Path]) -> dict[str, str]:
     return found
 
 
-def _recorded_license(folder: Path) -> str | None:
-    """The licence of the release that a folder's SAE is of, where training recorded one."""
+def _license_of_folder(folder: Path) -> str | None:
+    """What training recorded, or else the card of the repository that a folder lies in says."""
     path = folder / _RECORD
     release = read_object(path).get("release") if path.is_file() else None
     license = release.get("license") if isinstance(release, dict) else None
-    return license if isinstance(license, str) else None
+    if isinstance(license, str):
+        return license
+    places = (folder.resolve(), *folder.resolve().parents)
+    cards = (place / _README for place in places if (place / _README).is_file())
+    nearest = next(cards, None)
+    return _license_of_card(nearest) if nearest else None
 
 
 def _license_on_hub(repo: str, commit: str | None) -> str | None:
-    """What the card of a repository says."""
+    card = file_on_hub(repo, _README, commit)
+    return _license_of_card(card) if card else None
+
+
+def file_on_hub(repo: str, path: str, commit: str | None) -> Path | None:
+    """A file of a repository on the Hub; `None` where there is none, or no network."""
     try:
-        card = ModelCard.load(hf_hub_download(repo, _README, revision=commit))
+        return Path(hf_hub_download(repo, path, revision=commit))
+    except Exception:  # the Hub and the network raise many kinds
+        return None
+
+
+def _license_of_card(path: Path) -> str | None:
+    try:
+        card = ModelCard.load(path)
         license, name = card.data.license, card.data.license_name
-    except Exception:  # no card, no network, no metadata: it is told that none is known
+    except Exception:  # no metadata, or none that can be read: it is told that none is known
         return None
     return str(name or license) if license else None

@@ -13,6 +13,8 @@ _RESCALED = "rescale_acts_by_decoder_norm"
 _OF_THE_FORM = (*OF_THE_FUNCTION, *OF_MATCHING_PURSUIT, "apply_b_dec_to_input", _RESCALED)
 # Where it runs, what it is called, and what only weights that are drawn at random have.
 _NOT_TAKEN = {"device", "metadata", "decoder_init_norm", "dtype", "normalize_activations"}
+# Schedules are counted from the first step, and were over when the SAE was finished.
+_SCHEDULES = ("_warm_up_steps", "_start_step")
 
 
 def c2r_architecture(sae: SAE[Any]) -> str:
@@ -44,7 +46,11 @@ def training_fields(sae: SAE[Any], architecture: str) -> dict[str, Any]:
     _, config_class = get_sae_training_class(architecture)
     known = {field.name for field in fields(config_class) if field.init} - _NOT_TAKEN
     said = sae.cfg.metadata.training_architecture_details or {}
-    found = {name: value for name, value in said.items() if name in known}
+    found = {
+        name: value
+        for name, value in said.items()
+        if name in known and not name.endswith(_SCHEDULES)
+    }
     for name in _OF_THE_FORM:
         if name in known and hasattr(sae.cfg, name):
             found[name] = getattr(sae.cfg, name)

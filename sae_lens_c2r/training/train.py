@@ -3,7 +3,7 @@
 import json
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from sae_lens_c2r._support.stopping import StopRequest, stop_requests
 from sae_lens_c2r._support.writing import write_folder
 from sae_lens_c2r.training.agreement import check_same_plan, check_shared
 from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
-from sae_lens_c2r.training.finished import is_finished, is_work_left, unfinished
+from sae_lens_c2r.training.finished import check_places, is_work_left, run_there, unfinished
 from sae_lens_c2r.training.long_run import LongRun, Watch
 from sae_lens_c2r.training.matmul import matmul_precision
 from sae_lens_c2r.training.placement import place, trained_by
@@ -93,6 +93,26 @@ def train(
     return folders
 
 
+def check_out(sae_ids: Iterable[str], out: Path, *, resume: bool = False) -> None:
+    """Raise what `train` would raise of its folder, before anything is done for it.
+
+    Args:
+        sae_ids: The SAEs that are to lie there.
+        out: As of `train`.
+        resume: As of `train`.
+
+    Raises:
+        UserError: If something else lies there, or a run that is not to be resumed.
+        OSError: If it cannot be written into.
+    """
+    check_places(sae_ids, out)
+    with _lock(out):
+        run_there(out, out / WORK, _say_nothing, resume=resume)
+    (out / WORK / LOCK).unlink(missing_ok=True)
+    with suppress(OSError):
+        (out / WORK).rmdir()
+
+
 def _say_nothing(_: str) -> None:
     pass
 
@@ -159,24 +179,9 @@ class _Training:
 
     def _checkpoint_of(self, todo: list[str], *, resume: bool) -> Checkpoint | None:
         """The checkpoint to continue from, if there is one, and it is of this plan."""
-        if self.checkpoints.is_empty:
-            return None
-        checkpoint = self.checkpoints.newest(on_damage=self.tell)
-        folder = self.out / WORK
-        if checkpoint is None:
-            raise UserError(f"No checkpoint in {folder} is whole. Delete it to begin anew.")
-        held = checkpoint.about["settings"]
-        left = [i for i in held["saes"] if not is_finished(self.out, i)]
-        if not left:  # the process died before it could remove its checkpoints
-            self.checkpoints.remove_all()
-            return None
-        if not resume:
-            raise UserError(
-                f"`resume` should be given: {folder} has a run that came to step "
-                f"{checkpoint.step:,}. Or delete that folder to begin anew."
-            )
-        held["saes"] = {sae_id: held["saes"][sae_id] for sae_id in left}
-        self._check_resumed(checkpoint, todo)
+        checkpoint = run_there(self.out, self.out / WORK, self.tell, resume=resume)
+        if checkpoint is not None:
+            self._check_resumed(checkpoint, todo)
         return checkpoint
 
     def _check_resumed(self, checkpoint: Checkpoint, todo: list[str]) -> None:

@@ -18,6 +18,8 @@ from sae_lens.loading.pretrained_saes_directory import (
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.hub import Submission, write_card
 from sae_lens_c2r.hub.local.prepare_upload import prepare_upload
+from sae_lens_c2r.repair.options import RepairOptions
+from sae_lens_c2r.repair.subject import find_subject
 from sae_lens_c2r.saes.origin import find_origin
 from sae_lens_c2r.saes.sources import Source
 from sae_lens_c2r.saes.start_from import start_from, starting_weights
@@ -146,6 +148,25 @@ def test_a_repository_is_read_at_its_revision(
     torch.testing.assert_close(shown.starts["batchtopk"].origin.load().W_dec, expected.W_dec)
     [trained] = train(shown, tmp_path / "out")
     assert (trained / "training.json").is_file()
+
+
+@pytest.mark.parametrize("content", ["ours", "[]"])
+def test_a_repair_reads_what_training_recorded_in_a_repository(
+    tmp_path: Path, hub_here: LoopbackHub, content: str
+) -> None:
+    runner = {"lr": 9e-4, "train_batch_size_tokens": 1024, "dataset_trust_remote_code": True}
+    saes = {"a": {"normalize_activations": "none"}}
+    record = {"sae_id": "a", "settings": {"runner": runner, "saes": saes}}
+    files = save(make_form("jumprelu"), tmp_path / "sae")
+    written = json.dumps(record) if content == "ours" else content
+    publish(hub_here, "org/own", {**files, "a/training.json": written.encode()})
+    source = Source("org/own a", release="org/own", sae_id="a")
+    subject, _ = find_subject(source, RepairOptions(tokens=1))
+    if content == "ours":
+        assert subject.runner == {"lr": 9e-4, "train_batch_size_tokens": 1024}
+        assert subject.normalize_activations == "none"
+    else:
+        assert "lr" not in subject.runner
 
 
 def recorded(place: Path, **changed: Any) -> Path:

@@ -54,6 +54,10 @@ TESTS = {
         *("tests/training/test_checkpoint.py", "tests/training/test_killing.py"),
     ),
     "training/train.py": ("tests/training/test_killing.py",),
+    "training/finished.py": (
+        *("tests/training/test_plan.py", "tests/training/test_train.py"),
+        "tests/training/test_killing.py",
+    ),
     "training/shared_stream.py": (
         *("tests/training/test_shared_stream.py", "tests/training/test_ranks.py"),
     ),

@@ -324,7 +324,7 @@ FAULTS = [
     Fault("old checkpoints kept", "training/checkpoint.py", "self._folders()[:-KEPT]", "[]"),
     Fault(
         "a damaged checkpoint begun anew over",
-        "training/train.py",
+        "training/finished.py",
         "if checkpoint is None:",
         "if False:",
     ),

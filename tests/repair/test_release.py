@@ -10,6 +10,7 @@ import pytest
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.releases.model import Release
 from sae_lens_c2r.repair.options import RepairOptions, count_of
+from sae_lens_c2r.repair.read_as import read_as_planned
 from sae_lens_c2r.repair.release import repair_release
 from sae_lens_c2r.repair.subject import find_subject
 from sae_lens_c2r.saes.sources import Source, source_of_folder
@@ -147,25 +148,84 @@ def test_an_sae_of_the_hub_is_named_as_a_release_does(plant: Plant) -> None:
 
 @pytest.mark.parametrize(
     ("text", "count"),
-    [("5M", 5_000_000), ("400k", 400_000), ("1.5b", 1_500_000_000), ("20_000", 20_000)],
+    [
+        *(("5M", 5_000_000), ("400k", 400_000), ("1.5b", 1_500_000_000), ("20_000", 20_000)),
+        *(("1,500,000", 1_500_000), ("20,000.5k", 20_000_500)),
+    ],
 )
 def test_tokens_are_counted_as_people_write_them(text: str, count: int) -> None:
     assert count_of(text) == count
 
 
-@pytest.mark.parametrize("text", ["", "M", "-5M", "0", "five", "5MB", "1e6"])
+@pytest.mark.parametrize(
+    "text", ["", "M", "-5M", "0", "five", "5MB", "1e6", "1,5M", "1,50,000"]
+)
 def test_what_is_no_number_of_tokens_is_refused(text: str) -> None:
     with pytest.raises(UserError, match="`tokens` should be a number like 5M"):
         count_of(text)
 
 
+def read_metadata(folder: Path, **options: Any) -> Any:
+    """What an SAE's config says once it is read as it will be trained."""
+    source = source_of_folder(str(folder))
+    plan = make_plan(release_of(folder, **options), device="cpu")
+    return read_as_planned(source, plan, folder.name).load("cpu").cfg.metadata
+
+
 def test_both_are_measured_on_what_is_trained_on(plant: Plant) -> None:
     """What was asked for, or is by itself so, holds for the SAE as it was, too."""
-    asked = RepairOptions(tokens=1, hook_name="blocks.1.hook_resid_post", model="org/model")
     folder = plant(hook_name=None, model_name=None, hook_head_index=2)
-    subject, _ = find_subject(source_of_folder(str(folder)), asked)
-    read = subject.source(asked).load("cpu").cfg.metadata
+    read = read_metadata(folder, hook_name="blocks.1.hook_resid_post", model="org/model")
     assert (read.model_name, read.hook_name) == ("org/model", "blocks.1.hook_resid_post")
     assert (read.context_size, read.prepend_bos) == (64, True)
     assert read.exclude_special_tokens is True
-    assert subject.runner["hook_head_indices"] == 2
+    assert read.hook_head_index == 2
+
+
+def test_values_that_are_set_hold_for_what_is_measured_too(plant: Plant) -> None:
+    folder = plant(model_name=None, context_size=None)
+    changes = {
+        "runner.model_class_name": "AutoModelForCausalLM",
+        "runner.exclude_special_tokens": False,
+        "runner.prepend_bos": False,
+        "language_model.context_size": 32,
+        "language_model.revision": "v1",
+    }
+    read = read_metadata(folder, model="org/model", changes=changes)
+    assert (read.model_class_name, read.model_name) == ("AutoModelForCausalLM", "org/model")
+    assert (read.exclude_special_tokens, read.prepend_bos) == (False, False)
+    assert read.context_size == 32
+    assert read.model_from_pretrained_kwargs == {"revision": "v1"}
+
+
+def test_schedules_fit_the_steps_that_are_trained(plant: Plant) -> None:
+    folder = plant()
+    changes = {"runner.train_batch_size_tokens": 1024, "language_model.training_tokens": 102400}
+    runner = release_of(folder, changes=changes).runner
+    assert (runner["lr_warm_up_steps"], runner["lr_decay_steps"]) == (5, 20)
+    runner = release_of(folder, changes={**changes, "runner.lr_decay_steps": 7}).runner
+    assert (runner["lr_warm_up_steps"], runner["lr_decay_steps"]) == (5, 7)
+    assert "for 102,400 tokens" in release_of(folder, changes=changes).description
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"architecture": "foo"}, "`architecture` should be one of .*batchtopk_c2r.*'foo'"),
+        ({"changes": {"sae.architecture": "foo"}}, "`architecture` should be one of .*'foo'"),
+        ({"lr": 0.0}, "`lr` should be a finite number above 0"),
+        ({"k": 0.0}, "`k` should be a finite number above 0"),
+        ({"context_size": 0}, "`context_size` should be an integer of at least 2"),
+    ],
+)
+def test_values_that_cannot_be_are_refused_by_name(
+    plant: Plant, options: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(UserError, match=says) as raised:
+        release_of(plant(), **options)
+    assert "\n" not in str(raised.value)
+
+
+def test_any_folder_s_name_becomes_an_id(plant: Plant) -> None:
+    for name, sae_id in (("my sae {k}", "my-sae-k-"), (".hidden", "hidden")):
+        assert [spec.sae_id for spec in release_of(plant(name)).saes()] == [sae_id]

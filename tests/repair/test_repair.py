@@ -9,11 +9,15 @@ import pytest
 import torch
 from sae_lens import SAE
 
+from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.cli import main
 from sae_lens_c2r.inspection.behavior import reconstruct
 from sae_lens_c2r.inspection.measures import inspect_sae
 from sae_lens_c2r.releases.files import find_release, read_release
 from sae_lens_c2r.repair.change import Change, Measured, change_rows
+from sae_lens_c2r.repair.options import RepairOptions
+from sae_lens_c2r.repair.repair import Repair
+from sae_lens_c2r.saes.sources import source_of_folder
 from sae_lens_c2r.training.plan import make_plan
 from sae_lens_c2r.training.train import train
 from tests.inspection.planted import planted_sae, text_of
@@ -63,6 +67,66 @@ def test_an_sae_is_repaired_offline(
     written = (out / "own" / "training.json").stat().st_mtime_ns
     assert run(*command) == 0  # what is trained is measured again
     assert (out / "own" / "training.json").stat().st_mtime_ns == written
+    other = Path(shutil.copytree(trained, tmp_path / "other"))
+    kept = (out / "repair.json").read_bytes()
+    capsys.readouterr()
+    assert run(other, *command[1:]) == 1
+    told = capsys.readouterr()
+    assert "`out` should have no repair.json of anything else" in told.err
+    assert "Measuring" not in told.out
+    assert (out / "repair.json").read_bytes() == kept
+
+
+def test_what_is_set_holds_for_what_is_measured_before(trained: Path, tmp_path: Path) -> None:
+    """Without learning, the table shows twice the same, whatever tokens are left out."""
+    folder = Path(shutil.copytree(trained, tmp_path / "own"))
+    (folder / "training.json").unlink()  # its config alone speaks: no special tokens
+    changes = ["runner.lr=0", "sae.topk_threshold_lr=0", "runner.exclude_special_tokens=false"]
+    settings = [part for change in changes for part in ("--set", change)]
+    measuring = ["--measured-tokens", "500", "--out", tmp_path / "out"]
+    text = ["--dataset", "python-documentation"]
+    assert run(folder, "--tokens", "1k", *measuring, *text, *settings) == 0
+    changed = json.loads((tmp_path / "out" / "repair.json").read_text())["own"]
+    for name in ("l0", "explained_variance", "dead_latents"):
+        assert changed["after"][name] == pytest.approx(changed["before"][name], rel=1e-3)
+
+
+def repair_of(*folders: Path) -> Repair:
+    sources = [source_of_folder(str(folder)) for folder in folders]
+    options = RepairOptions(tokens=1)
+    return Repair(sources, options, device="cpu", reader_of=lambda _: pytest.fail("measured"))
+
+
+def test_what_is_wrong_with_the_place_is_told_before_any_work(
+    trained: Path, tmp_path: Path
+) -> None:
+    repair, out = repair_of(trained), tmp_path / "out"
+    repair.check_out(out)
+    assert list(out.iterdir()) == []
+    (out / "report.html").write_text("Somebody's.")
+    with pytest.raises(UserError, match=r"no report\.html of anything else"):
+        repair.check_out(out)
+    repair.check_out(out, overwrite=True)
+    (out / "repair.json").write_text('{"own": {}}')
+    with pytest.raises(UserError, match=r"no report\.html of anything else"):
+        repair.check_out(out)
+    (out / "report.html").write_text("own, repaired")
+    repair.check_out(out)
+    (out / ".training" / "step-1").mkdir(parents=True)
+    with pytest.raises(UserError, match="Delete it to begin anew"):
+        repair.check_out(out)
+    shutil.rmtree(out / ".training")
+    (out / "own").mkdir()
+    with pytest.raises(UserError, match="no folder of an SAE without"):
+        repair.check_out(out)
+    with pytest.raises(UserError, match="should have a folder where there is"):
+        repair.check_out(out / "report.html")
+
+
+def test_folders_of_one_name_become_saes_of_two(trained: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(trained, tmp_path / "own"))
+    repair = repair_of(trained, other)
+    assert [spec.sae_id for spec in repair.plan().release.saes()] == ["own", "own-2"]
 
 
 def test_what_an_sae_does_not_say_is_measured_or_asked_for(

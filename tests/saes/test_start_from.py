@@ -166,6 +166,21 @@ def test_what_training_recorded_is_taken() -> None:
     assert "c2r_coefficient" not in training_fields(sae, "batchtopk")
 
 
+def test_no_schedule_of_a_finished_training_is_begun_anew() -> None:
+    sae = make_form("standard")
+    sae.cfg.metadata.training_architecture_details = {
+        "l1_coefficient": 2.0,
+        "l1_warm_up_steps": 100,
+        "c2r_start_step": 100,
+    }
+    fields = training_fields(sae, "standard_c2r")
+    assert fields["l1_coefficient"] == 2.0
+    assert not {"l1_warm_up_steps", "c2r_start_step"} & fields.keys()
+    sae = make_form("jumprelu")
+    sae.cfg.metadata.training_architecture_details = {"l0_warm_up_steps": 100}
+    assert "l0_warm_up_steps" not in training_fields(sae, "jumprelu_c2r")
+
+
 def refused(sae: SAE[Any], trained: str, **fields: Any) -> str:
     with pytest.raises(UserError) as raised:
         start_from(sae, make_training_config(sae, trained, **fields))

@@ -1,0 +1,41 @@
+"""Under which licence an SAE is that another one starts from."""
+
+from pathlib import Path
+
+import pytest
+
+from sae_lens_c2r.saes.origin import allows_derivatives, find_origin
+from sae_lens_c2r.saes.sources import source_of_folder
+from tests.saes.forms import make_form
+
+
+@pytest.mark.parametrize(
+    "license",
+    [
+        *("cc-by-nd-4.0", "cc-by-nc-nd-4.0", "CC BY-NC-ND 4.0", "CC BY-ND 4.0", "cc_by_nd"),
+        "Attribution-NoDerivatives 4.0",
+    ],
+)
+def test_licences_without_derivatives_are_told_however_they_are_spelt(license: str) -> None:
+    assert not allows_derivatives(license)
+
+
+@pytest.mark.parametrize("license", [None, "mit", "cc-by-sa-4.0", "standard", "CC BY 4.0"])
+def test_other_licences_allow_them(license: str | None) -> None:
+    assert allows_derivatives(license)
+
+
+def test_the_card_of_a_downloaded_repository_is_read(tmp_path: Path) -> None:
+    folder = tmp_path / "repository" / "layer_1"
+    make_form("jumprelu").save_model(folder)
+    for path, text in (
+        (tmp_path, "---\nlicense: mit\n---\n"),
+        (folder.parent, "---\nlicense: cc-by-nd-4.0\n---\n"),
+    ):
+        (path / "README.md").write_text(text)
+    origin, _ = find_origin(source_of_folder(str(folder)))
+    assert origin.license == "cc-by-nd-4.0"
+    (folder / "README.md").write_text("Without front matter.")  # the nearest one is its own
+    assert find_origin(source_of_folder(str(folder)))[0].license is None
+    (folder / "training.json").write_text('{"release": {"license": "apache-2.0"}}')
+    assert find_origin(source_of_folder(str(folder)))[0].license == "apache-2.0"
