@@ -25,6 +25,7 @@ from benchmarks.synth_sae_bench.runs import execute, make_sae
 from benchmarks.synth_sae_bench.world import SIZES, Size, World
 from sae_lens_c2r.releases.files import find_release, read_release
 from tests.architectures.training import make_config, step_input
+from tests.forkserver import run as run_python
 
 TINY = Size("tiny", (2,), 2048, 4096, evaluation=4096)
 
@@ -203,3 +204,9 @@ def test_tables_show_what_there_is_and_nothing_else() -> None:
     assert "Matryoshka" not in found["2k questions"]
     assert "| 8 | C2R 5 | 2 |" in found["2k methods"]
     assert "BatchTopK | 8.000" in published_table(SIZES["2k"], results)
+
+
+def test_it_is_a_command() -> None:
+    shown = run_python("-m", "benchmarks.synth_sae_bench", "--help")
+    assert shown.returncode == 0
+    assert "--size {2k,4k,16k}" in shown.stdout

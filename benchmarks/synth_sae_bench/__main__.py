@@ -58,3 +58,7 @@ def main() -> None:
     (arguments.out / f"{size.name}.md").write_text(text + "\n", encoding="utf-8")
     figure(size, results).savefig(arguments.out / f"{size.name}.png", dpi=110)
     print(text)
+
+
+if __name__ == "__main__":
+    main()
