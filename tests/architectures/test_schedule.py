@@ -8,7 +8,7 @@ import pytest
 import torch
 from sae_lens.saes.sae import TrainStepOutput
 
-from sae_lens_c2r import composition
+from sae_lens_c2r import composition, orthogonality_penalty
 from tests.architectures.training import make_config, make_sae, make_trainer, noise, step_input
 from tests.strategies import ARCHITECTURES
 
@@ -47,6 +47,14 @@ def test_ort_loss_is_its_equation(options: dict[str, str], factor: float) -> Non
     sae_in = 7 * torch.nn.functional.normalize(torch.randn(8, 2), dim=1)
     output = sae.training_forward_pass(step_input(sae, 0, sae_in=sae_in))
     assert output.losses["ort_loss"].item() == pytest.approx(3 * 0.5 * factor, rel=1e-5)
+
+
+@pytest.mark.parametrize("gate", ["relu", "excess"])
+def test_ort_has_the_gate_that_it_is_given(gate: str) -> None:
+    sae = make_sae("ort", ort_gate=gate, ort_chunk_size=None)
+    found = sae.training_forward_pass(step_input(sae)).metrics["ort_penalty"]
+    expected = orthogonality_penalty(sae.W_dec, gate=gate, chunk_size=None)
+    torch.testing.assert_close(found, expected.detach())
 
 
 def test_ort_and_c2r_search_the_same_chunks() -> None:
