@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from sae_lens.training.prefetch import PrefetchingIterator
 from torch import Tensor
 
 from sae_lens_c2r.training.joining import joined_ranks
@@ -32,6 +33,8 @@ def read_on(folder: Path, name: str, n_batches: int) -> None:
             ranks.gather(None)  # all have read the state
             if ranks.is_first:
                 torch.save(stream.state(), kept)
+            if isinstance(stream.batches, PrefetchingIterator):
+                stream.batches.close()  # its thread would draw from the next one's random state
 
 
 @pytest.mark.filterwarnings("ignore:All samples in the training dataset", "ignore:Dataset is")
