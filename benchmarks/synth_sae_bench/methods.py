@@ -16,8 +16,7 @@ class Method:
         name: What it is called.
         architecture: SAELens's name, or that of a control in `controls.py`.
         coefficient: The field that is varied; `None` for a point.
-        strengths: Its values from weak to harmful; the first is the one that the paper or
-            SAELens has for all models.
+        strengths: Its values, from weak to harmful.
         options: Other fields of the config.
         everywhere: Strengths at which the other sparsities are trained as well.
     """
