@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import jaxtyping
 import pytest
 import torch
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from tests import forkserver
 
@@ -23,6 +23,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # How long an example takes depends on what else the machine does.
 untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("dev", untimed, max_examples=30)
+# For `tests.mutations`: that an example fails is enough, it need not be the smallest.
+settings.register_profile(
+    "fault", untimed, max_examples=30, phases=(Phase.explicit, Phase.generate)
+)
 settings.register_profile("ci", untimed, max_examples=100, derandomize=True, print_blob=True)
 settings.register_profile("thorough", untimed, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))

@@ -125,7 +125,7 @@ class Run:
         os.chdir(self.folder / "copy")
         sys.path[:0] = [str(Path.cwd())]
         os.environ["PYTHONPATH"] = str(Path.cwd())
-        os.environ["HYPOTHESIS_PROFILE"] = "dev"
+        os.environ["HYPOTHESIS_PROFILE"] = "fault"
         del os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"]  # for processes that tests start
         options = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not exhaustive"]
         status = pytest.main([*options, *self.tests])
