@@ -4,6 +4,7 @@ import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["WANDB_MODE"] = "disabled"
+os.environ.pop("TQDM_DISABLE", None)  # tests look at the bars
 os.environ["OMP_NUM_THREADS"] = "1"  # two test processes on two cores; children inherit it
 
 import signal
