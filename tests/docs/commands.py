@@ -1,4 +1,4 @@
-"""A shell as a reader of the pages has it: our commands are there, and the demo has been run."""
+"""A shell as readers of the pages have it: our commands are there, the demo has been run."""
 
 import os
 import subprocess
