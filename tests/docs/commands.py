@@ -19,19 +19,24 @@ _DEMO = "sae-lens-c2r demo --tokens 8192 --d-sae 128 --k 8"
 
 @dataclass(frozen=True)
 class Shell:
-    """Bash in a folder, which has the demo's output, small."""
+    """Bash in a folder."""
 
     folder: Path
 
     @classmethod
-    def after_the_demo(cls, folder: Path) -> "Shell":
+    def in_folder(cls, folder: Path) -> "Shell":
         """A shell in a new folder."""
         for name, script in _COMMANDS.items():
             command = folder / name
             command.parent.mkdir(parents=True, exist_ok=True)
             command.write_text("#!/bin/sh\n" + script.format(python=forkserver.python()))
             command.chmod(0o755)
-        shell = cls(folder)
+        return cls(folder)
+
+    @classmethod
+    def after_the_demo(cls, folder: Path) -> "Shell":
+        """A shell in a new folder, which has the demo's output, small."""
+        shell = cls.in_folder(folder)
         shell.run(_DEMO)
         return shell
 
