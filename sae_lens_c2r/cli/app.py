@@ -23,7 +23,6 @@ from sae_lens_c2r.cli.upload import upload
 app = typer.Typer(
     help="C2R (Cross-sample Consistency Regularization) for SAELens.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 for command in (demo, train, repair, inspect, evaluate, card, upload):
@@ -55,7 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: What would follow `sae-lens-c2r`; `None` reads the command line.
     """
-    app(_repeat_option(sys.argv[1:] if arguments is None else arguments, "--sae-bench"))
+    spread = _repeat_option(sys.argv[1:] if arguments is None else arguments, "--sae-bench")
+    app(spread, prog_name="sae-lens-c2r")  # of `python -m sae_lens_c2r` too
 
 
 def _repeat_option(arguments: Sequence[str], option: str) -> list[str]:

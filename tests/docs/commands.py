@@ -1,0 +1,56 @@
+"""A shell as readers of the pages have it: our commands are there, the demo has been run."""
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests import forkserver
+
+_COMMANDS = {
+    "bin/sae-lens-c2r": 'exec {python} -m sae_lens_c2r "$@"',
+    "bin/python": 'exec {python} "$@"',
+    # A stand-in for an environment without us, for installing takes minutes.
+    "plain/bin/python": "export TORCH_DEVICE_BACKEND_AUTOLOAD=0\n"
+    """exec {python} -c "import sys; sys.modules['sae_lens_c2r'] = None; $2"\n""",
+}
+_DEMO = "sae-lens-c2r demo --tokens 8192 --d-sae 128 --k 8"
+
+
+@dataclass(frozen=True)
+class Shell:
+    """Bash in a folder."""
+
+    folder: Path
+
+    @classmethod
+    def in_folder(cls, folder: Path) -> "Shell":
+        """A shell in a new folder."""
+        for name, script in _COMMANDS.items():
+            command = folder / name
+            command.parent.mkdir(parents=True, exist_ok=True)
+            command.write_text("#!/bin/sh\n" + script.format(python=forkserver.python()))
+            command.chmod(0o755)
+        return cls(folder)
+
+    @classmethod
+    def after_the_demo(cls, folder: Path) -> "Shell":
+        """A shell in a new folder, which has the demo's output, small."""
+        shell = cls.in_folder(folder)
+        shell.run(_DEMO)
+        return shell
+
+    def run(self, script: str) -> str:
+        """What a script prints; it has to succeed."""
+        environment = {**os.environ, "HF_HOME": str(self.folder / "home"), "NO_PROXY": "*"}
+        environment["PATH"] = f"{self.folder / 'bin'}:{environment['PATH']}"
+        process = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script],
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=forkserver.LIMIT,
+        )
+        assert process.returncode == 0, f"{script}\n{process.stdout}{process.stderr}"
+        return process.stdout

@@ -1,0 +1,111 @@
+"""What the pages print works as printed."""
+
+import re
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from sae_lens_c2r.cli import main
+from tests import forkserver
+from tests.docs.blocks import NEEDS, PAGES, PYTHON, SHELL, SHOWN, Block, blocks_of, to_run
+from tests.docs.commands import Shell
+from tests.forkserver import ROOT
+from tests.hub.server import TOKEN, serving
+
+PUBLISH, TRAIN, UPSTREAM = (
+    ROOT / "docs" / f"{name}.md" for name in ("publish", "train", "upstream")
+)
+SMALLER = {  # what would take minutes
+    "README.md": ("training_samples=500_000", "training_samples=20_000"),
+    "repair.md": ("--tokens 200000", "--tokens 4096"),
+}
+SHELL_BLOCKS = [block for page in PAGES for block in blocks_of(page) if block.language in SHELL]
+
+
+def smaller(page: Path, text: str) -> str:
+    """The text of a page's blocks, with less to do."""
+    old, new = SMALLER.get(page.name, ("", ""))
+    assert old in text
+    return text.replace(old, new) if old else text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_block_is_found_and_of_a_known_kind(page: Path) -> None:
+    blocks = blocks_of(page)
+    assert page.read_text(encoding="utf-8").count("```") == 2 * len(blocks)
+    assert {block.language for block in blocks} <= SHELL | PYTHON | SHOWN
+    assert {block.needs for block in blocks} <= {*NEEDS, None}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if page != UPSTREAM and to_run(page, PYTHON)],
+    ids=lambda page: page.name,
+)
+def test_python_lines_run_one_after_the_other(page: Path, tmp_path: Path) -> None:
+    process = forkserver.run("-c", smaller(page, "\n".join(to_run(page, PYTHON))), cwd=tmp_path)
+    assert process.returncode == 0, process.stderr
+
+
+@pytest.mark.exhaustive
+def test_the_readmes_python_lines_run_as_they_are(tmp_path: Path) -> None:
+    lines = "\n".join(to_run(ROOT / "README.md", PYTHON))
+    process = forkserver.run("-c", lines, cwd=tmp_path)
+    assert process.returncode == 0, process.stderr
+
+
+def test_shell_lines_run_one_after_the_other(tmp_path: Path) -> None:
+    """Those of all pages, for they begin with what the demo leaves."""
+    shell = Shell.after_the_demo(tmp_path)
+    pages = [page for page in PAGES if page != PUBLISH and to_run(page, SHELL)]
+    assert pages
+    for page in pages:
+        shell.run(smaller(page, "\n".join(to_run(page, SHELL))))
+    upload_as_printed(shell)
+
+
+def upload_as_printed(shell: Shell) -> None:
+    """From the demo's output to an environment without us, line by line."""
+    start, commands = to_run(PUBLISH, SHELL)
+    assert start == "python -m tests.hub.server\n"
+    assert f"HF_ENDPOINT=http://127.0.0.1:8899 HF_TOKEN={TOKEN}" in commands
+    printed = commands.splitlines()
+    assert printed[-3:-1] == ["python -m venv plain", "plain/bin/pip install sae-lens"]
+    (shell.folder / "storage").mkdir()
+    with serving(shell.folder / "storage") as hub:
+        script = "\n".join([*printed[:-3], printed[-1]])
+        output = shell.run(script.replace("http://127.0.0.1:8899", hub.endpoint))
+        assert list(hub.repos["me/minilm-demo"].tags) == ["v1"]
+    assert "Nothing was sent" in output
+    assert "Tagged v1." in output
+    assert "JumpReLUSAE(" in output
+
+
+@pytest.mark.parametrize("block", SHELL_BLOCKS, ids=lambda block: block.page.name)
+def test_shell_lines_name_what_there_is(block: Block) -> None:
+    """Those that need what the tests have not, too: every option, target and module."""
+    subprocess.run(["bash", "-n", "-c", block.text], check=True)
+    for command in block.commands():
+        command = command.split("  #")[0].strip()
+        if ours := re.search(r"^sae-lens-c2r (.*)|-m sae_lens_c2r (.*)", command):
+            with pytest.raises(SystemExit) as ended:
+                main([*(ours[1] or ours[2]).split(), "--help"])
+            assert ended.value.code == 0, command
+        if target := re.match(r"make (.*)", command):
+            subprocess.run(["make", "-n", target[1]], cwd=ROOT, check=True, capture_output=True)
+        if module := re.search(r"python -m ((?:benchmarks|tests)\.\S+)", command):
+            assert find_spec(module[1]), command
+
+
+def test_a_dry_run_prints_what_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [block] = [block for block in blocks_of(TRAIN) if block.language == "text"]
+    monkeypatch.setenv("COLUMNS", "110")
+    with pytest.raises(SystemExit):
+        main(["train", "gemma-2-2b-layer-12", "--dry-run", "--device", "cpu"])
+    shown = {" ".join(line.split()) for line in capsys.readouterr().out.splitlines()}
+    lines = {" ".join(line.split()) for line in block.text.splitlines()} - {"..."}
+    assert lines <= shown

@@ -1,0 +1,35 @@
+"""How to cite: CITATION.cff says what the README and the package say."""
+
+import re
+
+import yaml
+
+import sae_lens_c2r
+from tests.forkserver import ROOT
+
+CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+PAPER = CITATION["preferred-citation"]
+
+
+def test_the_fields_that_the_format_demands_are_there() -> None:
+    assert CITATION["cff-version"] == "1.2.0"
+    assert all(CITATION[field] for field in ("message", "title", "authors"))
+    assert all(PAPER[field] for field in ("type", "title", "authors", "year"))
+
+
+def test_the_version_and_the_licence_are_the_packages() -> None:
+    assert CITATION["version"] == sae_lens_c2r.__version__
+    assert f'license = "{CITATION["license"]}"' in PROJECT
+    assert CITATION["repository-code"] in PROJECT
+
+
+def test_the_paper_is_the_one_that_the_readme_cites() -> None:
+    authors = [f"{each['family-names']}, {each['given-names']}" for each in PAPER["authors"]]
+    assert f"author    = {{{' and '.join(authors)}}}" in README
+    title = PAPER["title"].replace("C²R", "C$^2$R")
+    assert f"title     = {{{title}}}" in README
+    assert re.search(rf"year += \{{{PAPER['year']}\}}", README)
+    assert PAPER["url"] in README
+    assert PAPER["repository-code"] in README

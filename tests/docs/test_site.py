@@ -1,0 +1,66 @@
+"""The site is built, and every link in it leads somewhere."""
+
+import logging
+import os
+import re
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+from tests.forkserver import FRESH, ROOT
+
+PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+URLS = dict(re.findall(r'^(\w+) = "(https://.*)"$', PROJECT, re.MULTILINE))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, as `make docs` builds it."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [FRESH, "-m", "mkdocs", "build", "--strict", "--site-dir", folder]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    return folder
+
+
+def test_every_page_is_there(site: Path) -> None:
+    pages = {path.stem for path in (ROOT / "docs").glob("*.md")}
+    pages |= {"contributing", "changelog", "tutorial"}
+    assert all((site / page / "index.html").is_file() for page in pages)
+
+
+def test_the_api_has_what_users_import(site: Path) -> None:
+    html = (site / "api" / "index.html").read_text(encoding="utf-8")
+    shown = set(re.findall(r'id="sae_lens_c2r\.[\w.]*\.(\w+)"', html))
+    penalties = {"c2r_penalty", "nearest_neighbors", "orthogonality_penalty"}
+    hub = {"upload", "Submission", "Target", "show_proposal", "write_card", "load"}
+    assert shown >= penalties | hub | {"composition", "co_firing", "with_c2r", "start_from"}
+
+
+def test_links_out_of_the_pages_lead_to_the_repository(site: Path) -> None:
+    html = (site / "extending" / "index.html").read_text(encoding="utf-8")
+    assert f"{URLS['Repository']}/blob/main/sae_lens_c2r/architectures/ort.py" in html
+    assert f"{URLS['Repository']}/tree/main/registry" in html
+    assert 'href="../contributing/"' in html
+
+
+def test_a_link_to_nothing_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Warnings are errors: the site is built with `--strict`."""
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    hooks = __import__("_hooks")
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="index.md"))
+    with caplog.at_level(logging.WARNING, "mkdocs.hooks"):
+        hooks.on_page_markdown("[a](docs/no-such-page.md)", page, None, None)
+    assert "docs/no-such-page.md, which does not exist" in caplog.text
+
+
+def test_the_address_is_one() -> None:
+    site = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert site["repo_url"] == URLS["Repository"]
+    assert site["site_url"] == URLS["Documentation"]

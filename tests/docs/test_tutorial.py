@@ -1,0 +1,55 @@
+"""The tutorial runs from its first cell to its last, with little to train on."""
+
+import json
+import os
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from tests.docs.commands import Shell
+from tests.docs.test_site import URLS
+from tests.forkserver import LIMIT, ROOT
+
+PATH = ROOT / "docs" / "tutorial.ipynb"
+SMALL = {"SAE_LENS_C2R_TUTORIAL_TOKENS": "8192", "SAE_LENS_C2R_TUTORIAL_LATENTS": "256"}
+
+
+def test_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in SMALL.items():
+        monkeypatch.setenv(name, value)
+    shell = Shell.in_folder(tmp_path)
+    monkeypatch.setenv("PATH", f"{shell.folder / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("NO_PROXY", "*")
+    notebook = nbformat.read(PATH, as_version=4)
+    NotebookClient(
+        notebook, timeout=LIMIT, resources={"metadata": {"path": str(tmp_path)}}
+    ).execute()
+    shown = json.dumps([cell.get("outputs") for cell in notebook.cells])
+    assert "of them merged" in shown
+    assert "image/png" in shown
+    assert "Tagged v1." in shown
+    assert "JumpReLUSAE(" in shown
+
+
+def test_it_is_committed_as_it_ran() -> None:
+    """With all outputs, of one run from the top, none of them an error."""
+    notebook = nbformat.read(PATH, as_version=4)
+    cells = [
+        cell
+        for cell in notebook.cells
+        if cell.cell_type == "code" and "skip-execution" not in cell.metadata.get("tags", [])
+    ]
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    kinds = [output.output_type for cell in cells for output in cell.outputs]
+    assert kinds
+    assert "error" not in kinds
+    assert PATH.stat().st_size < 1_000_000
+
+
+def test_it_opens_in_colab_from_the_repository() -> None:
+    place = URLS["Repository"].replace("https://github.com", "github")
+    text = PATH.read_text(encoding="utf-8")
+    assert f"https://colab.research.google.com/{place}/blob/main/docs/tutorial.ipynb" in text

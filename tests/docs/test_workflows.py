@@ -1,0 +1,59 @@
+"""The workflows: what they run is there, and they may do no more than they have to.
+
+`make workflows` checks them by actionlint.
+"""
+
+import re
+import subprocess
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.forkserver import ROOT
+
+WORKFLOWS = {
+    path.name: yaml.safe_load(path.read_text(encoding="utf-8"))
+    for path in (ROOT / ".github" / "workflows").glob("*.yml")
+}
+STEPS = [
+    step
+    for workflow in WORKFLOWS.values()
+    for job in workflow["jobs"].values()
+    for step in job["steps"]
+]
+MATRIX: list[dict[str, str]] = WORKFLOWS["tests.yml"]["jobs"]["tests"]["strategy"]["matrix"][
+    "include"
+]
+
+
+def test_they_are_these() -> None:
+    assert set(WORKFLOWS) == {"tests.yml", "docs.yml", "release.yml"}
+
+
+@pytest.mark.parametrize("name", sorted(WORKFLOWS))
+def test_a_workflow_may_only_read(name: str) -> None:
+    assert WORKFLOWS[name]["permissions"] == {"contents": "read"}
+    jobs: dict[str, Any] = WORKFLOWS[name]["jobs"]
+    more = {job: given["permissions"] for job, given in jobs.items() if "permissions" in given}
+    deploys = {"deploy": {"pages": "write", "id-token": "write"}}
+    assert more == {"docs.yml": deploys, "release.yml": {"publish": {"id-token": "write"}}}.get(
+        name, {}
+    )
+
+
+@pytest.mark.parametrize("step", [step["uses"] for step in STEPS if "uses" in step])
+def test_an_action_is_pinned_to_a_commit(step: str) -> None:
+    assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", step)
+
+
+def test_every_python_that_is_supported_is_tested() -> None:
+    assert {each["python"] for each in MATRIX} == {"3.10", "3.11", "3.12", "3.13"}
+    assert {each["target"] for each in MATRIX} == {"test", "test-oldest", "test-newest"}
+
+
+def test_every_target_is_in_the_makefile() -> None:
+    targets = {each["target"] for each in MATRIX}
+    targets |= {step["run"].split()[1] for step in STEPS if "make " in step.get("run", "")}
+    for target in targets - {'"$TARGET"'}:
+        subprocess.run(["make", "-n", target], cwd=ROOT, check=True, capture_output=True)
