@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from sae_lens_c2r._support.data import data_folder
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.yaml_text import read_yaml
 from sae_lens_c2r.releases.model import Release, ReleaseError
 
 REGISTRY = data_folder("registry")
@@ -84,9 +85,11 @@ def read_release(path: Path, *, changes: dict[str, Any] | None = None) -> Releas
             names the file, the key, what it should be and what was found.
     """
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        document = read_yaml(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
         raise ReleaseError(f"{path}: cannot be read. {error}") from None
+    except UserError as error:
+        raise ReleaseError(f"{path}: {error}") from None
     if not isinstance(document, dict):
         raise ReleaseError(f"{path}: should be a mapping of keys. Found {document!r}.")
     _check_kinds(path, document)

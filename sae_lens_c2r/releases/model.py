@@ -4,6 +4,7 @@
 are checked when a plan is made of a release.
 """
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from sae_lens_c2r._support.errors import UserError
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+([.-][a-z0-9]+)*$")]
+MOST_SAES = 1000  # a grid of six axes with 39 values each would be of three billions
 _FOLDER = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*")
 RepoId = Annotated[str, StringConstraints(pattern=r"^[\w-]+/[\w.-]+$")]
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -133,9 +135,10 @@ class Release(_Strict):
             The SAEs, with all their fields.
 
         Raises:
-            ReleaseError: If two have the same id, or one would lie in the other's folder, or
-                an id is no folder or names a field that there is not.
+            ReleaseError: If there are too many, two have the same id, or one would lie in the
+                other's folder, or an id is no folder or names a field that there is not.
         """
+        self._check_size()
         specs = [spec for grid in self.grids for spec in self._saes_of(grid)]
         ids = [spec.sae_id for spec in specs]
         for sae_id in ids:
@@ -155,6 +158,14 @@ class Release(_Strict):
                         f"`{sae_id}` and `{outer}`."
                     )
         return specs
+
+    def _check_size(self) -> None:
+        sizes = [math.prod(map(len, grid.axes.values())) for grid in self.grids]
+        if sum(sizes) > MOST_SAES:
+            raise ReleaseError(
+                f"`grids` should be of at most {MOST_SAES:,} SAEs: the values of all `axes` of "
+                f"a grid are combined. Found {sum(sizes):,}."
+            )
 
     def _saes_of(self, grid: Grid) -> Iterator[SAESpec]:
         for values in product(*grid.axes.values()):

@@ -107,6 +107,59 @@ def test_a_file_that_is_no_release_is_named(tmp_path: Path, text: str) -> None:
         read_release(path)
 
 
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n"
+    for before, name in zip("abcdefg", "bcdefgh", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (BOMB, "Line 5 should stand for at most 100,000 values, with each alias in full."),
+        ("name: &a [*a]\n", "Line 1 should not hold an alias of itself."),
+        ("sae: &a\n  k: *a\n", "Line 1 should not hold an alias of itself."),
+        ("name: small\nsae:\n  k: 2\n  d_sae: 8\n  k: 3\n", "`k` should be there once in a"),
+        ("name: small\n'name': large\n", "Found it in line 1 and in line 2."),
+        ("[" * 1000, "It should not be nested as deep as it is."),
+        ("name: 2026-13-45\n", "It should be YAML. month must be in 1..12"),
+        ("name: [\n", "It should be YAML. while parsing a flow"),
+    ],
+)
+def test_yaml_that_would_hang_or_says_two_things_is_refused_in_one_line(
+    tmp_path: Path, text: str, says: str
+) -> None:
+    path = tmp_path / "small.yaml"
+    path.write_text(text)
+    with pytest.raises(ReleaseError) as raised:
+        read_release(path)
+    assert str(raised.value).startswith(f"{path}: ")
+    assert says in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert len(str(raised.value)) < 400
+    with pytest.raises(UserError):
+        parse_changes([f"sae={text}"])
+
+
+def test_aliases_and_merged_mappings_are_what_they_stand_for(tmp_path: Path) -> None:
+    text = yaml.safe_dump({key: value for key, value in RELEASE.items() if key != "grids"})
+    grids = """
+grids:
+  - &first {id: "{architecture}_k{k}", sae: &sae {architecture: topk}, axes: {k: [2, 3]}}
+  - {<<: *first, sae: {<<: *sae, architecture: topk_c2r}}
+"""
+    path = tmp_path / "small.yaml"
+    path.write_text(text + grids)
+    ids = [spec.sae_id for spec in read_release(path).saes()]
+    assert ids == ["topk_k2", "topk_k3", "topk_c2r_k2", "topk_c2r_k3"]
+
+
+def test_how_many_saes_a_grid_is_of_is_said_before_there_are_any(tmp_path: Path) -> None:
+    axes = {f"axis_{number}": list(range(39)) for number in range(6)}
+    with pytest.raises(ReleaseError, match=r"at most 1,000 SAEs.*Found 3,518,743,761\.$"):
+        read_release(write(tmp_path, grids=[{"id": "x", "axes": axes}]))
+
+
 def test_an_unknown_release_is_answered_with_the_known_ones() -> None:
     with pytest.raises(ReleaseError, match=r"gemma-2-2b-layer-12.*Found `gemma-3`"):
         find_release("gemma-3")
