@@ -54,11 +54,13 @@ def directory_entry(release: Release) -> dict[str, Any]:
         is left out: SAELens has defaults for it.
 
     Raises:
-        ReleaseError: If it has no language model: SAELens's directory is of models.
+        ReleaseError: If it has no language model, as SAELens's directory is of models, or no
+            repository.
     """
-    if release.language_model is None:
+    if release.language_model is None or release.repo_id is None:
+        lacks = "language_model" if release.language_model is None else "repo_id"
         raise ReleaseError(
-            f"{release.name} should have a `language_model` to be in SAELens's directory."
+            f"{release.name} should have a `{lacks}` to be in SAELens's directory."
         )
     return {
         release.name: {
@@ -174,4 +176,5 @@ def _explained(path: Path, error: ValidationError) -> Iterator[str]:
         found = (
             "" if problem["type"] == "missing" else f" Found `{key} = {problem['input']!r}`."
         )
-        yield f"{path}: `{key}`: {problem['msg']}.{found}"
+        said = problem["msg"].removeprefix("Value error, ")  # of one of our own checks
+        yield f"{path}: `{key}`: {said}.{found}"

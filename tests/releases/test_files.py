@@ -23,7 +23,6 @@ RELEASE: dict[str, Any] = {
     "name": "small",
     "description": "Small SAEs.",
     "license": "mit",
-    "citation": ["jin2026c2r"],
     "repo_id": "org/small",
     "status": "planned",
     "synthetic_model": {

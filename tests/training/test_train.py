@@ -220,7 +220,7 @@ def test_what_torchrun_restarts_is_resumed(
     monkeypatch.undo()
     capsys.readouterr()
     assert run(path, "--out", out, "--only", IDS[0]) == 1
-    assert "`resume` should be given" in capsys.readouterr().err
+    assert "`--resume` should be given" in capsys.readouterr().err
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     assert run(path, "--out", out, "--only", IDS[0]) == 0
     assert "From step 5 of 10." in capsys.readouterr().out

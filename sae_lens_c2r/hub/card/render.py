@@ -67,6 +67,8 @@ def render(facts: Facts, *, pictures: Mapping[str, str] | None = None) -> str:
 
 def render_planned(release: Release) -> str:
     """The card of a release that is not trained yet: it says so, and has no numbers."""
+    if release.repo_id is None:
+        raise UserError(f"{release.name} should have a `repo_id` to have a card.")
     source = release.source
     lines = [f"{release.name}, to be trained by `sae-lens-c2r train {release.name}`."]
     base_model = None
