@@ -9,6 +9,7 @@ import yaml
 from sae_lens_c2r._support.changes import parse_changes
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.cli import main
+from sae_lens_c2r.hub.card.render import render_planned
 from sae_lens_c2r.releases.files import (
     REGISTRY,
     find_release,
@@ -82,6 +83,12 @@ def test_there_are_the_releases_of_the_paper() -> None:
         ({"status": "done"}, "`status`: Input should be 'planned' or 'published'. Found"),
         ({"licence": "mit"}, "`licence`: Extra inputs are not permitted. Found `licence = "),
         ({"repo_id": "small"}, "`repo_id`: String should match pattern"),
+        (
+            {"synthetic_model": None, "language_model": {"hub_id": "gpt2"}},
+            "`language_model.hub_id`: should be the model on the Hub, like "
+            "openai-community/gpt2. The name that SAELens loads goes beside it: `name: gpt2`. "
+            "Found `language_model",
+        ),
         ({"name": "large"}, "`name` should be `small`. Found `name = 'large'`."),
         ({"synthetic_model": None}, "one of `language_model` and `synthetic_model`"),
         ({"grids": []}, "`grids`: List should have at least 1 item"),
@@ -157,6 +164,16 @@ def test_how_many_saes_a_grid_is_of_is_said_before_there_are_any(tmp_path: Path)
     axes = {f"axis_{number}": list(range(39)) for number in range(6)}
     with pytest.raises(ReleaseError, match=r"at most 1,000 SAEs.*Found 3,518,743,761\.$"):
         read_release(write(tmp_path, grids=[{"id": "x", "axes": axes}]))
+
+
+def test_what_publishing_needs_training_does_not(tmp_path: Path) -> None:
+    path = tmp_path / "small.yaml"
+    needed = ("license", "repo_id", "status")
+    path.write_text(yaml.safe_dump({k: v for k, v in RELEASE.items() if k not in needed}))
+    release = read_release(path)
+    assert (release.license, release.repo_id, release.status) == (None, None, "planned")
+    with pytest.raises(UserError, match="small should have a `repo_id` to have a card"):
+        render_planned(release)
 
 
 def test_an_unknown_release_is_answered_with_the_known_ones() -> None:

@@ -139,6 +139,67 @@ def test_the_buffer_s_size_is_the_largest_that_sae_lens_mixes(
         ({"runner": {"n_checkpoints": 3}}, "`runner.n_checkpoints` should be a field"),
         ({"runner": {"logger": {"wandb": 1}}}, "`runner.logger.wandb` should be a field"),
         (
+            {"sae": {"d_in": 8, "d_sae": 8, "matryoshka_widths": [4, 8]}},
+            "TopKC2RTrainingSAEConfig or TopKTrainingSAEConfig: apply_b_dec_to_input, ",
+        ),
+        (
+            {"grids": [{"id": "x", "sae": {"architecture": "topk", "c2r_coefficient": 5}}]},
+            "`sae.c2r_coefficient` should be a field of SAELens's TopKTrainingSAEConfig: ",
+        ),
+        (
+            {
+                "grids": [
+                    {
+                        "id": "{architecture}_{c2r_coefficient}",
+                        "axes": {"architecture": ["topk", "topk_c2r"], "c2r_coefficient": [1]},
+                    }
+                ]
+            },
+            "`sae.c2r_coefficient` should be a field of SAELens's TopKTrainingSAEConfig: ",
+        ),
+        ({"sae": {"d_in": 8, "d_sae": True}}, "`sae.d_sae`: Input should be a valid integer"),
+        ({"sae": {"d_in": 8, "d_sae": "256"}}, "a valid integer. Found '256'."),
+        (
+            {"grids": [{"id": "x", "sae": {"architecture": "topk", "k": 0.5}}]},
+            "`sae.k`: Input should be a valid integer. Found 0.5.",
+        ),
+        (
+            {"runner": {"autocast_sae": 1}},
+            "`runner.autocast_sae`: Input should be a valid bool",
+        ),
+        ({"runner": {"lr": -1e-3}}, "`runner.lr` should be a finite number of at least 0."),
+        ({"runner": {"lr": float("nan")}}, "`runner.lr` should be a finite number of at least"),
+        ({"runner": {"lr": "1e-3"}}, "`runner.lr`: Input should be a valid number. Found '1e"),
+        (
+            {"runner": {"lr_scheduler_name": "foo"}},
+            "cannot make an optimizer of the runner's fields. Unsupported scheduler: foo",
+        ),
+        (
+            {"runner": {"lr": 0, "lr_decay_steps": 5}},
+            "SAELens cannot make an optimizer of the runner's fields.",
+        ),
+        (
+            {"grids": [{"id": "x", "sae": {"architecture": "topk", "k_anneal_steps": 1000}}]},
+            "`sae.k_anneal_steps` should be a number of steps below those of the training, 10.",
+        ),
+        (
+            {
+                "sae": {"d_in": 8, "d_sae": 8},
+                "grids": [
+                    {"id": "x", "axes": {"architecture": ["jumprelu"], "k_anneal_steps": [2]}}
+                ],
+            },
+            "should go with an architecture that has a `k`. Found jumprelu in x.",
+        ),
+        (
+            {"grids": [{"id": "x", "sae": {"architecture": "standard"}}]},
+            "`sae.k` should be a field of SAELens's",
+        ),
+        (
+            {"runner": {"max_activation_norm_multiple": 10}},
+            "`runner.max_activation_norm_multiple` should go with a `language_model`.",
+        ),
+        (
             {"grids": [{"id": "x", "axes": {"architecture": ["c2r"]}}]},
             "`architecture` should be one of",
         ),
@@ -159,6 +220,81 @@ def test_what_sae_lens_does_not_know_is_named(
     with pytest.raises(ReleaseError) as raised:
         make_plan(release, device="cpu")
     assert says in str(raised.value)
+
+
+def test_a_field_goes_to_the_architectures_that_have_it(tmp_path: Path) -> None:
+    architectures = ["batchtopk", "batchtopk_c2r", "standard", "matryoshka_batchtopk"]
+    release = write(
+        tmp_path,
+        sae={
+            **{"d_in": 8, "d_sae": 1024, "k": 2, "k_anneal_steps": 3, "c2r_coefficient": 7},
+            **{"matryoshka_widths": [512, 1024], "l1_coefficient": 4},
+        },
+        grids=[{"id": "{architecture}", "axes": {"architecture": architectures}}],
+        runner={"batch_size": 100},
+    )
+    plan = make_plan(read_release(release), device="cpu")
+    assert plan.saes["batchtopk_c2r"].c2r_coefficient == 7  # type: ignore[attr-defined]
+    assert plan.saes["standard"].l1_coefficient == 4  # type: ignore[attr-defined]
+    widths = plan.saes["matryoshka_batchtopk"].matryoshka_widths  # type: ignore[attr-defined]
+    assert widths == [512, 1024]
+    assert (
+        plan.saes["batchtopk"]
+        .to_dict()
+        .keys()
+        .isdisjoint({"c2r_coefficient", "matryoshka_widths", "l1_coefficient"})
+    )
+    assert set(plan.k_anneal_steps) == set(architectures) - {"standard"}
+
+
+def test_no_message_names_what_sae_lens_keeps_for_itself() -> None:
+    changes = {"runner.foo": 1}
+    with pytest.raises(ReleaseError) as raised:
+        make_plan(read_release(find_release("minilm-layer-3"), changes=changes), device="cpu")
+    assert "train_batch_size_tokens" in str(raised.value)
+    assert " _" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        (
+            {"hub_id": "openai-community/gpt2", "name": None},
+            "`language_model.hub_id` should be a model that TransformerLens has. Found "
+            "openai-community/gpt2. Write `name: gpt2` below it.",
+        ),
+        (
+            {"hub_id": "sentence-transformers/all-MiniLM-L6-v2", "name": None},
+            "Or have `transformers` load it, by `model_class_name: AutoModelForCausalLM` under",
+        ),
+        ({"name": "gemma-x"}, "`language_model.name` should be a model that TransformerLens"),
+    ],
+)
+def test_a_model_that_transformer_lens_does_not_have_is_one_line(
+    changes: dict[str, Any], says: str
+) -> None:
+    changes = {f"language_model.{key}": value for key, value in changes.items()}
+    release = read_release(find_release("gemma-2-2b-layer-12"), changes=changes)
+    with pytest.raises(ReleaseError) as raised:
+        make_plan(release, device="cpu")
+    assert says in str(raised.value)
+    assert len(str(raised.value)) < 300
+
+
+def test_an_unknown_class_of_models_is_named() -> None:
+    changes = {"runner.model_class_name": "AutoModel"}
+    release = read_release(find_release("minilm-layer-3"), changes=changes)
+    with pytest.raises(
+        ReleaseError, match=r"should be one of HookedTransformer, .*'AutoModel'"
+    ):
+        make_plan(release, device="cpu")
+
+
+def test_one_sae_is_not_many(tmp_path: Path) -> None:
+    plan = make_plan(read_release(write(tmp_path)), device="cpu", only=("width_1k/topk_k2",))
+    text = StringIO()
+    print_plan(plan, Console(file=text, width=200))
+    assert "\n1 SAE: 10 steps of 100, 1,000 samples each." in text.getvalue()
 
 
 def test_an_unknown_id_is_answered_with_the_known_ones(tmp_path: Path) -> None:
