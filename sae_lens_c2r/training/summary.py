@@ -34,17 +34,12 @@ def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
             f"{source.context_size:,} tokens",
             markup=False,
         )
-    if plan.norm_multiple is not None:
-        console.print(
-            f"Tokens whose norm is above {plan.norm_multiple:g} times the median are left out."
-        )
+    _print_options(plan, console)
     rows = []
     for sae_id, config in plan.saes.items():
         options = [
             f"{name} {getattr(config, name):g}" for name in SHOWN if hasattr(config, name)
         ]
-        if sae_id in plan.k_anneal_steps:
-            options.append(f"k annealed over {plan.k_anneal_steps[sae_id]:,} steps")
         size_on_disk = size(weight_bytes(config))
         about = f"{config.architecture()}, {', '.join(options)}"
         rows.append([sae_id, f"{config.d_sae:,}", size_on_disk, str(plan.seeds[sae_id]), about])
@@ -63,6 +58,21 @@ def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
     )
     if n_ranks > 1:
         _print_shares(plan, console, n_ranks)
+
+
+def _print_options(plan: Plan, console: Console) -> None:
+    """What of it is not SAELens's."""
+    if plan.norm_multiple is not None:
+        console.print(
+            f"Tokens whose norm is above {plan.norm_multiple:g} times the median are left out."
+        )
+    for steps in sorted(set(plan.k_anneal_steps.values())):
+        annealed = [i for i, of_sae in plan.k_anneal_steps.items() if of_sae == steps]
+        names = sorted({plan.saes[sae_id].architecture() for sae_id in annealed})
+        console.print(
+            f"k falls from d_in over the first {counted(steps, 'step')} of "
+            f"{counted(len(annealed), 'SAE')}: {', '.join(names)}."
+        )
 
 
 def _all_at_once(plan: Plan) -> str:

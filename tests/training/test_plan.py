@@ -2,6 +2,7 @@
 
 import os
 from io import StringIO
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from sae_lens.training.mixing_buffer import mixing_buffer
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.releases.files import find_release, read_release
 from sae_lens_c2r.releases.model import ReleaseError
+from sae_lens_c2r.training.configs import K_ANNEAL_STEPS
 from sae_lens_c2r.training.costs import checkpoint_bytes, disk_bytes, memory_bytes, weight_bytes
 from sae_lens_c2r.training.placement import place
 from sae_lens_c2r.training.plan import make_plan, runner_config
@@ -74,7 +76,8 @@ def test_shipped_releases_repeat_no_default_of_sae_lens() -> None:
         for spec in release.saes():
             defaults = type(plan.saes[spec.sae_id])(d_in=1, d_sae=1)
             for name, value in {**release.sae, **spec.fields}.items():
-                if name not in ("architecture", "seed", "k", "c2r_coefficient"):  # of the ids
+                # The first ones are of the ids, the last one is not SAELens's.
+                if name not in ("architecture", "seed", "k", "c2r_coefficient", K_ANNEAL_STEPS):
                     assert getattr(defaults, name) != value, f"{path.stem}: {name}"
 
 
@@ -87,6 +90,11 @@ def test_the_papers_translation_of_steps() -> None:
             continue
         plan = make_plan(release, device="cpu")
         assert release.runner["lr_decay_steps"] == plan.steps // 5, path.stem
+        annealed = plan.k_anneal_steps
+        assert set(annealed.values()) <= {plan.steps // 100}, path.stem
+        if release.name == "gemma-2-2b-layer-12":
+            assert len(annealed) == len(plan.saes) - 4  # all but TopK
+            assert plan.norm_multiple == 10
 
 
 def test_sizes_are_those_of_the_weights(tmp_path: Path) -> None:
@@ -324,13 +332,16 @@ def test_logging_is_the_releases_to_choose(tmp_path: Path) -> None:
 
 
 def test_matryoshkas_sub_saes_are_the_papers() -> None:
-    """1/32, 1/8, 1/4 and 1/2 of the latents, and all (its section on the baselines)."""
+    """1/32, 1/8, 1/4 and 1/2 of the latents, and all; of the main release, the code's."""
     for path in SHIPPED:
         for config in make_plan(read_release(path), device="cpu").saes.values():
             if config.architecture() == "matryoshka_batchtopk":
                 published = path.stem == "synth-sae-bench-16k"
                 parts = (32, 8, 2, 1) if published else (32, 8, 4, 2, 1)
                 widths = [config.d_sae // part for part in parts]
+                if path.stem == "gemma-2-2b-layer-12":
+                    groups = [config.d_sae // part for part in (32, 16, 8, 4)]
+                    widths = [*accumulate(groups), config.d_sae]
                 assert config.matryoshka_widths == widths, path.stem
 
 
@@ -357,3 +368,14 @@ def test_no_sae_takes_data_away_from_another() -> None:
     with pytest.raises(ReleaseError, match="would depend on those beside it"):
         make_plan(release, device="cpu")
     make_plan(release, device="cpu", only=("a",))
+
+
+def test_a_plan_says_which_tokens_are_left_out_and_whose_k_falls() -> None:
+    plan = make_plan(read_release(find_release("gemma-2-2b-layer-12")), device="cpu")
+    text = StringIO()
+    print_plan(plan, Console(file=text, width=200))
+    assert "\nTokens whose norm is above 10 times the median are left out.\n" in text.getvalue()
+    assert (
+        "\nk falls from d_in over the first 2,441 steps of 16 SAEs: batchtopk, batchtopk_c2r, "
+        "matryoshka_batchtopk, ort.\n" in text.getvalue()
+    )
