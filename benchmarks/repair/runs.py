@@ -128,7 +128,6 @@ def _document(run: Run, way: Way, world: World, before: Path) -> dict[str, Any]:
         "name": "repair",
         "description": "SAEs of known features, trained on.",
         "license": "mit",
-        "citation": ["jin2026c2r"],
         "repo_id": "sae-lens-c2r/repair",
         "status": "planned",
         "synthetic_model": {

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-import yaml
-
-from sae_lens_c2r._support.errors import UserError, one_line
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.yaml_text import read_yaml
 
 
 def parse_changes(changes: Sequence[str], *, example: str = "sae.k=50") -> dict[str, Any]:
@@ -16,9 +15,7 @@ def parse_changes(changes: Sequence[str], *, example: str = "sae.k=50") -> dict[
         if not (key and equals):
             raise UserError(f"`--set` should be like {example}. Found `{change}`.")
         try:
-            parsed[key] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            raise UserError(
-                f"`--set {change}` should have a value in YAML. {one_line(error)}"
-            ) from None
+            parsed[key] = read_yaml(value)
+        except UserError as error:
+            raise UserError(f"`--set {change}` should have a value in YAML. {error}") from None
     return parsed

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from sae_lens_c2r import __version__
+from sae_lens_c2r.cli._flags import Command, Group
 from sae_lens_c2r.cli.card import card
 from sae_lens_c2r.cli.demo import demo
 from sae_lens_c2r.cli.evaluate import evaluate
@@ -21,12 +22,13 @@ from sae_lens_c2r.cli.train import train
 from sae_lens_c2r.cli.upload import upload
 
 app = typer.Typer(
+    cls=Group,
     help="C2R (Cross-sample Consistency Regularization) for SAELens.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
 for command in (demo, train, repair, inspect, evaluate, card, upload):
-    app.command()(command)
+    app.command(cls=Command)(command)
 app.add_typer(registry, name="registry")
 
 

@@ -1,15 +1,22 @@
-"""`sae-lens-c2r registry`: the releases that come with this package."""
+"""`sae-lens-c2r registry`: the releases that come with this package, and new ones."""
+
+from pathlib import Path
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from sae_lens_c2r.cli._console import console_while_loading
 from sae_lens_c2r.cli._errors import error_boundary
-from sae_lens_c2r.cli._options import ReleaseArgument
+from sae_lens_c2r.cli._flags import Command, Group
+from sae_lens_c2r.cli._options import OverwriteOption, ReleaseArgument
 
-registry = typer.Typer(help="The releases that come with this package.")
+registry = typer.Typer(
+    cls=Group, help="The releases that come with this package, and new ones."
+)
 
 
-@registry.command("list")
+@registry.command("list", cls=Command)
 def list_releases() -> None:
     """List the releases."""
     with error_boundary("Interrupted."):
@@ -18,13 +25,13 @@ def list_releases() -> None:
 
         headings = ["release", "SAEs", "status", "repository"]
         rows = [
-            [release.name, str(len(release.saes())), release.status, release.repo_id]
+            [release.name, str(len(release.saes())), release.status, release.repo_id or ""]
             for release in shipped_releases()
         ]
         Console().print(terminal_table(headings, rows, text=(0, 2, 3), broken=(3,)))
 
 
-@registry.command("show")
+@registry.command("show", cls=Command)
 def show_release(release: ReleaseArgument) -> None:
     """Print what a release trains."""
     with error_boundary("Interrupted."):
@@ -36,7 +43,7 @@ def show_release(release: ReleaseArgument) -> None:
         print(*(f"# {spec.sae_id}" for spec in saes), sep="\n")
 
 
-@registry.command("export")
+@registry.command("export", cls=Command)
 def export_release(release: ReleaseArgument) -> None:
     """Print the release's entry for SAELens's directory, pretrained_saes.yaml."""
     with error_boundary("Interrupted."):
@@ -46,3 +53,44 @@ def export_release(release: ReleaseArgument) -> None:
 
         entry = directory_entry(read_release(find_release(release)))
         print(yaml.safe_dump(entry, sort_keys=False), end="")
+
+
+@registry.command("new", cls=Command)
+def new_release(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name, like my-saes.")],
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="A model of TransformerLens's, like gpt2 or google/gemma-2-2b.",
+            show_default="all-MiniLM-L6-v2, which trains offline",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The file's folder.", show_default="this one")
+    ] = None,
+    overwrite: OverwriteOption = False,
+) -> None:
+    """Write a small release to begin with, NAME.yaml, that says what to change."""
+    with error_boundary("Interrupted."):
+        from sae_lens_c2r._support.errors import UserError
+        from sae_lens_c2r._support.writing import write_text
+        from sae_lens_c2r.releases.first import check_new_name, offline_release
+
+        check_new_name(name)
+        path = (out or Path()) / f"{name}.yaml"
+        if path.exists() and not overwrite:
+            raise UserError(
+                f"NAME should be of a new file, or `--overwrite` be given. Found {path}."
+            )
+        if model is None:
+            from sae_lens_c2r.offline.minilm import HUB_ID
+
+            text = offline_release(name, HUB_ID)
+        else:
+            console_while_loading()
+            from sae_lens_c2r.training.model_check import new_release_of
+
+            text = new_release_of(name, model)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, text)
+        print(f"{path} is written. `sae-lens-c2r train {path} --dry-run` shows what it takes.")

@@ -100,6 +100,7 @@ def repair(
         from sae_lens_c2r.repair.change import change_tables
         from sae_lens_c2r.repair.repair import REPORT, Repair
         from sae_lens_c2r.saes.sources import find_sources
+        from sae_lens_c2r.training.model_check import check_model
         from sae_lens_c2r.training.summary import print_plan
 
         device = usable_device(device)
@@ -117,6 +118,7 @@ def repair(
         if not dry_run:
             repairing.check_out(out, resume=resume, overwrite=overwrite)
         plan = repairing.plan()
+        check_model(plan, told)
         print_plan(plan, console)
         if dry_run:
             return

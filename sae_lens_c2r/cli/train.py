@@ -41,17 +41,20 @@ def train(
     take_place()
     with error_boundary("Interrupted.", how_to_go_on=lambda: how_to_go_on(out)):
         from sae_lens_c2r._support.changes import parse_changes
+        from sae_lens_c2r._support.words import counted
         from sae_lens_c2r.releases.files import find_release, read_release
         from sae_lens_c2r.training.joining import joined_ranks
 
         with joined_ranks() as ranks:
             found = read_release(find_release(release), changes=parse_changes(changes or []))
             console = console_while_loading(quiet=not ranks.is_first)
+            from sae_lens_c2r.training.model_check import check_model
             from sae_lens_c2r.training.plan import make_plan
             from sae_lens_c2r.training.summary import print_plan
             from sae_lens_c2r.training.train import train as train_plan
 
             plan = make_plan(found, device=usable_device(device), only=tuple(only or ()))
+            ranks.on_first(lambda: check_model(plan, partial(say, console)))
             print_plan(plan, console, n_ranks=ranks.size)
             if dry_run:
                 return
@@ -63,7 +66,7 @@ def train(
                 tell=partial(say, console),
                 ranks=ranks,
             )
-            say(console, f"{len(folders)} SAEs trained, in {out}.")
+            say(console, f"{counted(len(folders), 'SAE')} trained, in {out}.")
 
 
 def how_to_go_on(out: Path) -> str:

@@ -33,7 +33,6 @@ def demo_release(options: DemoOptions) -> Release:
         name="minilm-demo",
         description=_DESCRIPTION,
         license="apache-2.0",  # MiniLM's
-        citation=["jin2026c2r"],
         repo_id="sae-lens-c2r/minilm-demo",
         status="planned",
         language_model=LanguageModel(

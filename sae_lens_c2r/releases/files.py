@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from sae_lens_c2r._support.data import data_folder
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.yaml_text import read_yaml
 from sae_lens_c2r.releases.model import Release, ReleaseError
 
 REGISTRY = data_folder("registry")
@@ -53,11 +54,13 @@ def directory_entry(release: Release) -> dict[str, Any]:
         is left out: SAELens has defaults for it.
 
     Raises:
-        ReleaseError: If it has no language model: SAELens's directory is of models.
+        ReleaseError: If it has no language model, as SAELens's directory is of models, or no
+            repository.
     """
-    if release.language_model is None:
+    if release.language_model is None or release.repo_id is None:
+        lacks = "language_model" if release.language_model is None else "repo_id"
         raise ReleaseError(
-            f"{release.name} should have a `language_model` to be in SAELens's directory."
+            f"{release.name} should have a `{lacks}` to be in SAELens's directory."
         )
     return {
         release.name: {
@@ -84,9 +87,11 @@ def read_release(path: Path, *, changes: dict[str, Any] | None = None) -> Releas
             names the file, the key, what it should be and what was found.
     """
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        document = read_yaml(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
         raise ReleaseError(f"{path}: cannot be read. {error}") from None
+    except UserError as error:
+        raise ReleaseError(f"{path}: {error}") from None
     if not isinstance(document, dict):
         raise ReleaseError(f"{path}: should be a mapping of keys. Found {document!r}.")
     _check_kinds(path, document)
@@ -171,4 +176,5 @@ def _explained(path: Path, error: ValidationError) -> Iterator[str]:
         found = (
             "" if problem["type"] == "missing" else f" Found `{key} = {problem['input']!r}`."
         )
-        yield f"{path}: `{key}`: {problem['msg']}.{found}"
+        said = problem["msg"].removeprefix("Value error, ")  # of one of our own checks
+        yield f"{path}: `{key}`: {said}.{found}"

@@ -4,24 +4,37 @@
 are checked when a plan is made of a release.
 """
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 from sae_lens_c2r._support.errors import UserError
 
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+([.-][a-z0-9]+)*$")]
+NAME_PATTERN = r"^[a-z0-9]+([.-][a-z0-9]+)*$"
+Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
+MOST_SAES = 1000  # a grid of six axes with 39 values each would be of three billions
 _FOLDER = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*")
-RepoId = Annotated[str, StringConstraints(pattern=r"^[\w-]+/[\w.-]+$")]
+_REPO_ID = r"^[\w-]+/[\w.-]+$"
+RepoId = Annotated[str, StringConstraints(pattern=_REPO_ID)]
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
 class ReleaseError(UserError):
     """A release that cannot be read or planned: its text names what is wrong and where."""
+
+
+def _named_as_on_the_hub(hub_id: str) -> str:
+    if not re.search(_REPO_ID, hub_id):
+        raise ValueError(
+            "should be the model on the Hub, like openai-community/gpt2. The name that SAELens "
+            f"loads goes beside it: `name: {hub_id}`"
+        )
+    return hub_id
 
 
 class _Strict(BaseModel):
@@ -41,7 +54,7 @@ class LanguageModel(_Strict):
         training_tokens: Tokens in all.
     """
 
-    hub_id: RepoId
+    hub_id: Annotated[str, AfterValidator(_named_as_on_the_hub)]
     name: Text | None = None
     revision: Text | None = None
     hook_name: Text
@@ -68,7 +81,7 @@ class Grid(_Strict):
     Args:
         id: The folder of each on the Hub. `{field}` stands for a field of the SAE, and
             `{width}` for `d_sae` in thousands, as in `width_64k`.
-        sae: Fields of all of them, beside those of the release.
+        sae: Fields of those of them that have them, beside those of the release.
         axes: Fields with the values that they take, in all combinations.
     """
 
@@ -84,10 +97,12 @@ class SAESpec:
     Args:
         sae_id: Its folder on the Hub.
         fields: Fields of SAELens's training config, with `architecture`, and `seed`.
+        shared: Those that hold for other SAEs too, and for this one if it has such a field.
     """
 
     sae_id: str
     fields: dict[str, Any]
+    shared: frozenset[str] = frozenset()
 
 
 class Release(_Strict):
@@ -96,23 +111,21 @@ class Release(_Strict):
     Args:
         name: The name of the file, without its ending.
         description: What the SAEs are for, in a sentence or two.
-        license: The licence of their weights, as the Hub spells it.
-        citation: What to cite: BibTeX keys that the README explains.
+        license: The licence of their weights, as the Hub spells it; needed to publish them.
         repo_id: Where they are published.
         status: `planned` or `published`.
         language_model: What they encode; or
         synthetic_model: known features.
         runner: Any other field of SAELens's runner config.
-        sae: Fields that all SAEs share.
+        sae: Fields that those of the SAEs share that have them.
         grids: The SAEs.
     """
 
     name: Name
     description: Text
-    license: Name
-    citation: Annotated[list[Text], Field(min_length=1)]
-    repo_id: RepoId
-    status: Literal["planned", "published"]
+    license: Name | None = None
+    repo_id: RepoId | None = None
+    status: Literal["planned", "published"] = "planned"
     language_model: LanguageModel | None = None
     synthetic_model: SyntheticModel | None = None
     runner: dict[str, Any] = {}
@@ -133,10 +146,11 @@ class Release(_Strict):
             The SAEs, with all their fields.
 
         Raises:
-            ReleaseError: If two have the same id, or one would lie in the other's folder, or
-                an id is no folder or names a field that there is not.
+            ReleaseError: If there are too many, two have the same id, or one would lie in the
+                other's folder, or an id is no folder or names a field that there is not.
         """
-        specs = [spec for grid in self.grids for spec in self._saes_of(grid)]
+        self._check_size()
+        specs = [spec for grid in self.grids for spec in self.saes_of(grid)]
         ids = [spec.sae_id for spec in specs]
         for sae_id in ids:
             if not _FOLDER.fullmatch(sae_id):
@@ -156,7 +170,27 @@ class Release(_Strict):
                     )
         return specs
 
-    def _saes_of(self, grid: Grid) -> Iterator[SAESpec]:
+    def _check_size(self) -> None:
+        sizes = [math.prod(map(len, grid.axes.values())) for grid in self.grids]
+        if sum(sizes) > MOST_SAES:
+            raise ReleaseError(
+                f"`grids` should be of at most {MOST_SAES:,} SAEs: the values of all `axes` of "
+                f"a grid are combined. Found {sum(sizes):,}."
+            )
+
+    def saes_of(self, grid: Grid) -> Iterator[SAESpec]:
+        """The SAEs of one of its grids.
+
+        Args:
+            grid: The grid.
+
+        Yields:
+            Each SAE, with all its fields.
+
+        Raises:
+            ReleaseError: If an id names a field that there is not.
+        """
+        shared = frozenset({*self.sae, *grid.sae} - grid.axes.keys())
         for values in product(*grid.axes.values()):
             varied = dict(zip(grid.axes, values, strict=True))
             fields = {**self.sae, **grid.sae, **varied}
@@ -174,10 +208,10 @@ class Release(_Strict):
                     "`grids.id` should name fields of the SAE, in braces. Found "
                     f"`{grid.id}` ({error})."
                 ) from None
-            yield SAESpec(sae_id, fields)
+            yield SAESpec(sae_id, fields, shared)
 
 
 def _thousands(d_sae: object) -> str:
     if not isinstance(d_sae, int):  # what it should be is said when a plan is made
-        return "?"
+        return "unknown"
     return f"{d_sae // 1024}k" if d_sae % 1024 == 0 else str(d_sae)

@@ -45,7 +45,6 @@ def repair_release(
         "description": f"SAEs that were trained before, trained on for {_tokens(options)} "
         "tokens with C2R.",
         "license": _license(subjects),
-        "citation": ["jin2026c2r"],
         "repo_id": "sae-lens-c2r/repaired",
         "status": "planned",
         "language_model": {k: v for k, v in language_model.items() if v is not None},
@@ -116,8 +115,8 @@ def _fields(
         "normalize_activations": subject.normalize_activations,
     }
     k = ks.get(subject.sae_id) if options.k is None else options.k
-    if k is not None:
-        found["k"] = k
+    if k is not None:  # what the command line gives may be 32.0, where TopK has 32
+        found["k"] = int(k) if k == int(k) else k
     if options.c2r_coefficient is not None:
         found["c2r_coefficient"] = options.c2r_coefficient
     return found

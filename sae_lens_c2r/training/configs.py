@@ -1,6 +1,7 @@
 """SAELens's configs, made of what a release says: fields that they have, values that fit."""
 
-from collections.abc import Collection
+import json
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields
 from typing import Any, get_type_hints
 
@@ -11,22 +12,21 @@ from sae_lens.saes.sae import TrainingSAEConfig
 from sae_lens.synthetic import SyntheticModelConfig
 from sae_lens.util import str_to_dtype
 
-from sae_lens_c2r.releases.model import ReleaseError, SAESpec
+from sae_lens_c2r.releases.model import Release, ReleaseError, SAESpec
 
-_NOT_SAE_LENS_S = ("seed", "init")  # of an SAE's fields: they say how its weights begin
+K_ANNEAL_STEPS = "k_anneal_steps"
+# Of an SAE's fields: they say how its weights begin, and how its k does.
+_NOT_SAE_LENS_S = {"seed", "init", K_ANNEAL_STEPS}
+_NOT_A_RELEASE_S = {"device", "metadata"}  # of SAELens's fields
 
 
 def sae_config(spec: SAESpec, device: str) -> TrainingSAEConfig:
     """SAELens's config of an SAE, or a `ReleaseError` that names what it does not take."""
-    values = {key: value for key, value in spec.fields.items() if key not in _NOT_SAE_LENS_S}
-    architecture = values.pop("architecture", None)
-    if architecture not in SAE_TRAINING_CLASS_REGISTRY:
-        known = ", ".join(sorted(SAE_TRAINING_CLASS_REGISTRY))
-        raise ReleaseError(
-            f"`architecture` should be one of {known}. Found {architecture!r} in {spec.sae_id}."
-        )
-    _, config_class = get_sae_training_class(architecture)
-    values = checked_fields("sae", values, config_class, taken={"device", "metadata"})
+    config_class = config_class_of(spec)
+    not_its_own = spec.shared - _names(config_class)
+    left_out = {"architecture", *_NOT_SAE_LENS_S, *not_its_own}
+    values = {key: value for key, value in spec.fields.items() if key not in left_out}
+    values = checked_fields("sae", values, config_class, taken=_NOT_A_RELEASE_S)
     try:
         config = config_class(**values, device=device)
         floating = str_to_dtype(config.dtype).is_floating_point
@@ -36,6 +36,42 @@ def sae_config(spec: SAESpec, device: str) -> TrainingSAEConfig:
         raise ReleaseError(f"`sae.dtype` should be a floating type. Found {config.dtype!r}.")
     _check_sizes(config)
     return config
+
+
+def config_class_of(spec: SAESpec) -> type[TrainingSAEConfig]:
+    """SAELens's config of an SAE's architecture; a `ReleaseError` if it has none."""
+    architecture = spec.fields.get("architecture")
+    if architecture not in SAE_TRAINING_CLASS_REGISTRY:
+        known = ", ".join(sorted(SAE_TRAINING_CLASS_REGISTRY))
+        raise ReleaseError(
+            f"`architecture` should be one of {known}. Found {architecture!r} in {spec.sae_id}."
+        )
+    return get_sae_training_class(architecture)[1]
+
+
+def check_shared(release: Release) -> None:
+    """Raise a `ReleaseError` for a field that SAEs share, and that none of them has."""
+    _check_shared(release.sae, release.saes())
+    for grid in release.grids:
+        _check_shared(grid.sae, release.saes_of(grid))
+
+
+def _check_shared(shared: Mapping[str, Any], specs: Iterable[SAESpec]) -> None:
+    classes = {config_class_of(spec) for spec in specs}
+    names = set().union(*map(_names, classes), {"architecture", "seed", "init"})
+    if "k" in names:
+        names.add(K_ANNEAL_STEPS)
+    for name in sorted(shared.keys() - names):
+        whose = " or ".join(sorted(each.__name__ for each in classes))
+        raise ReleaseError(
+            f"`sae.{name}` should be a field of SAELens's {whose}: {', '.join(sorted(names))}."
+        )
+
+
+def _names(config: type) -> set[str]:
+    """Fields of one of SAELens's configs, without those that it keeps for itself."""
+    names = {field.name for field in fields(config) if field.init}
+    return {name for name in names - _NOT_A_RELEASE_S if not name.startswith("_")}
 
 
 def _check_sizes(config: TrainingSAEConfig) -> None:
@@ -65,9 +101,25 @@ def checked_fields(
     *,
     taken: Collection[str] = (),
     nested: bool = True,
+    strict: bool = True,
 ) -> dict[str, Any]:
-    """Values as the fields of one of SAELens's configs want them, as they are annotated."""
-    known = {field.name for field in fields(config) if field.init} - set(taken)
+    """Values as the fields of one of SAELens's configs want them, as they are annotated.
+
+    Args:
+        key: Where they stand in the release.
+        values: The values, by the names of the fields.
+        config: SAELens's config.
+        taken: Fields that are not the release's to say.
+        nested: Whether a mapping among the values is one as it is annotated.
+        strict: Whether a number has to be one: `"256"`, `true` and 0.5 latents are none.
+
+    Returns:
+        The values.
+
+    Raises:
+        ReleaseError: If there is no such field, or a value is not of its kind.
+    """
+    known = _names(config) - set(taken)
     hints = get_type_hints(config)
     checked = {}
     for name, value in values.items():
@@ -82,7 +134,8 @@ def checked_fields(
         if name == "logger" and isinstance(value, dict):
             value = checked_fields(f"{key}.logger", value, LoggingConfig)
         try:
-            valid = TypeAdapter(hints[name]).validate_python(value)
+            # As JSON, in which a list may be a tuple, and a mapping may be a config.
+            valid = TypeAdapter(hints[name]).validate_json(json.dumps(value), strict=strict)
         except ValidationError as error:
             reason = error.errors()[0]["msg"]
             raise ReleaseError(f"`{key}.{name}`: {reason}. Found {value!r}.") from None

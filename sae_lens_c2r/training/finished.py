@@ -103,7 +103,7 @@ def run_there(
         return None
     if not resume:
         raise UserError(
-            f"`resume` should be given: {work} has a run that came to step "
+            f"`--resume` should be given: {work} has a run that came to step "
             f"{checkpoint.step:,}. Or delete that folder to begin anew."
         )
     held["saes"] = {sae_id: held["saes"][sae_id] for sae_id in left}

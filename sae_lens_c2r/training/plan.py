@@ -5,14 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-import torch
 from sae_lens import MultiSAETrainingRunnerConfig
 from sae_lens.config import LoggingConfig
 from sae_lens.saes.sae import TrainingSAEConfig
 from sae_lens.synthetic import SyntheticSAERunnerConfig
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.offline.source import OFFLINE_DATASET, OFFLINE_MODEL
 from sae_lens_c2r.releases.model import (
     LanguageModel,
     Release,
@@ -20,8 +18,21 @@ from sae_lens_c2r.releases.model import (
     SAESpec,
     SyntheticModel,
 )
-from sae_lens_c2r.training.configs import checked_fields, sae_config, synthetic_model_config
+from sae_lens_c2r.training.annealing import anneal_steps
+from sae_lens_c2r.training.configs import (
+    check_shared,
+    checked_fields,
+    sae_config,
+    synthetic_model_config,
+)
 from sae_lens_c2r.training.matmul import checked_precision
+from sae_lens_c2r.training.norm_filter import NORM_MULTIPLE, checked_multiple
+from sae_lens_c2r.training.plan_checks import (
+    check_device,
+    check_language_model,
+    check_loader,
+    check_optimizer,
+)
 from sae_lens_c2r.training.starts import Start, find_start
 
 OURS = {  # fields of SAELens's runner configs that a release cannot set, or sets elsewhere
@@ -30,7 +41,6 @@ OURS = {  # fields of SAELens's runner configs that a release cannot set, or set
     *("output_path", "save_synthetic_model", "checkpoint_path", "n_checkpoints"),
     *("save_final_checkpoint", "resume_from_checkpoint"),
 }
-NEEDS_ESTIMATE = {"expected_average_only_in", "covariance_whitening"}
 
 
 @dataclass(frozen=True)
@@ -46,6 +56,9 @@ class Plan:
         matmul_precision: What `torch.set_float32_matmul_precision` is given; `None` for what
             torch has by default.
         starts: What those of the SAEs start from that start from another.
+        k_anneal_steps: Over how many steps the k of those of the SAEs falls whose k does.
+        norm_multiple: Tokens above that many times the median norm are left out; `None` for
+            all tokens.
     """
 
     release: Release
@@ -55,6 +68,8 @@ class Plan:
     device: str
     matmul_precision: str | None = None
     starts: Mapping[str, Start] = field(default_factory=dict)
+    k_anneal_steps: Mapping[str, int] = field(default_factory=dict)
+    norm_multiple: float | None = None
 
     def runner_value(self, name: str) -> Any:
         """A field of SAELens's runner config: the release's, or else SAELens's default."""
@@ -98,16 +113,18 @@ def make_plan(release: Release, *, device: str, only: tuple[str, ...] = ()) -> P
         UserError: If torch does not have the device, one of `only` is not in the release, or
             an SAE cannot start from what its `init` names.
     """
-    _check_device(device)
+    check_device(device)
     specs = {spec.sae_id: spec for spec in release.saes()}
     if unknown := sorted(set(only) - specs.keys()):
         raise UserError(
-            f"`only` should be ids of the release: {', '.join(specs)}. Found {unknown[0]!r}."
+            f"`--only` should be ids of the release: {', '.join(specs)}. Found {unknown[0]!r}."
         )
     chosen = [specs[sae_id] for sae_id in only] or list(specs.values())
+    check_shared(release)
     source = release.source
     runner = dict(release.runner)
     precision = checked_precision(runner.pop("matmul_precision", None))
+    norm_multiple = checked_multiple(runner.pop(NORM_MULTIPLE, None), source)
     found = {spec.sae_id: find_start(spec, source, device) for spec in chosen}
     starts = {sae_id: start for sae_id, start in found.items() if start is not None}
     plan = Plan(
@@ -123,16 +140,22 @@ def make_plan(release: Release, *, device: str, only: tuple[str, ...] = ()) -> P
         device=device,
         matmul_precision=precision,
         starts=starts,
+        norm_multiple=norm_multiple,
     )
     if plan.batch_size < 1:
         raise ReleaseError(
             f"`runner.{_batch_field(source)}` should be at least 1. Found {plan.batch_size}."
         )
     if isinstance(source, LanguageModel):
-        _check_language_model(source, plan.saes)
+        check_language_model(source, plan.saes)
+        check_loader(source, plan.runner_value("model_class_name"))
     for sae_id in plan.saes:  # made once, for SAELens to check the values
-        runner_config(plan, sae_ids=[sae_id])
-    return plan
+        config = runner_config(plan, sae_ids=[sae_id])
+    check_optimizer(config)
+    annealed = {
+        spec.sae_id: anneal_steps(spec, plan.saes[spec.sae_id], plan.steps) for spec in chosen
+    }
+    return replace(plan, k_anneal_steps={i: steps for i, steps in annealed.items() if steps})
 
 
 def runner_config(
@@ -205,35 +228,3 @@ def _seed(spec: SAESpec) -> int:
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise ReleaseError(f"`sae.seed` should be an integer of at least 0. Found {seed!r}.")
     return seed
-
-
-def _check_device(device: str) -> None:
-    should = "`device` should be one that torch has here, such as cpu or cuda."
-    try:  # torch has a kind of error for each: unknown, not built in, no kernels
-        usable = torch.empty(0, device=device).device.type != "meta"
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"{should} Found {device!r}: {reason}") from None
-    if not usable:
-        raise UserError(f"{should} Found {device!r}.")
-
-
-def _check_language_model(
-    source: LanguageModel, configs: Mapping[str, TrainingSAEConfig]
-) -> None:
-    """What holds for SAEs that are trained from one pass of a model."""
-    modes = {config.normalize_activations for config in configs.values()}
-    if modes & NEEDS_ESTIMATE and modes - NEEDS_ESTIMATE:
-        raise ReleaseError(
-            # SAELens takes the batches that it estimates from out of the shared stream.
-            "`sae.normalize_activations` should have SAELens estimate something for all SAEs "
-            f"of a language model or for none, or an SAE would depend on those beside it. "
-            f"Found {', '.join(sorted(modes))}."
-        )
-    if source.dataset == OFFLINE_DATASET and (
-        source.hub_id != OFFLINE_MODEL or source.name or source.revision
-    ):
-        raise ReleaseError(
-            f"`language_model` should be {OFFLINE_MODEL}, with no name and no revision, where "
-            f"`dataset` is {OFFLINE_DATASET}. Found {source.name or source.hub_id}."
-        )

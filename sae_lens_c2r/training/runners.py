@@ -12,6 +12,7 @@ from sae_lens.training.multi_sae_trainer import MultiSAETrainer
 
 from sae_lens_c2r.offline.source import OFFLINE_DATASET, offline_source
 from sae_lens_c2r.releases.model import LanguageModel
+from sae_lens_c2r.training.annealing import anneal_k
 from sae_lens_c2r.training.fitting import fit
 from sae_lens_c2r.training.known_features import train_on_known_features
 from sae_lens_c2r.training.long_run import LongRun
@@ -27,14 +28,20 @@ class LanguageModelRunner(MultiSAETrainingRunner):
     Args:
         cfg: SAELens's config.
         long_run: What saves and resumes it.
+        norm_multiple: Activations above that many times the median norm are left out.
         overrides: As SAELens's runner takes them.
     """
 
     def __init__(
-        self, cfg: MultiSAETrainingRunnerConfig, long_run: LongRun, **overrides: Any
+        self,
+        cfg: MultiSAETrainingRunnerConfig,
+        long_run: LongRun,
+        *,
+        norm_multiple: float | None = None,
+        **overrides: Any,
     ) -> None:
         super().__init__(cfg, **overrides)
-        self._long_run = long_run
+        self._long_run, self._norm_multiple = long_run, norm_multiple
         # SAELens would begin to prefetch before the stream is where the run continues.
         self._prefetch = int(cfg.prefetch_llm_batches)
         cfg.prefetch_llm_batches = False
@@ -51,6 +58,7 @@ class LanguageModelRunner(MultiSAETrainingRunner):
             prefetch=self._prefetch,
             state=self._long_run.data_state,
             ranks=self._long_run.ranks,
+            norm_multiple=self._norm_multiple,
         )
         return self._stream.batches
 
@@ -83,7 +91,13 @@ def train_together(
     one_run_a_rank(config.logger, plan, long_run.ranks)
     if source.dataset == OFFLINE_DATASET:
         config.model_name, dataset = offline_source(dataset)
-    runner = LanguageModelRunner(config, long_run, override_saes=saes, override_dataset=dataset)
+    runner = LanguageModelRunner(
+        config,
+        long_run,
+        norm_multiple=plan.norm_multiple,
+        override_saes=saes,
+        override_dataset=dataset,
+    )
     torch.manual_seed(config.seed)  # SAELens draws the order of the data from torch's state
     trained = runner.run()
     for sae in trained.values():
@@ -94,7 +108,11 @@ def train_together(
 def _make(plan: Plan, sae_id: str) -> TrainingSAE[Any]:
     config = copy.deepcopy(plan.saes[sae_id])  # SAELens changes it when it has trained
     if sae_id in plan.starts:
-        return plan.starts[sae_id].begin(config)
-    sae_class, _ = get_sae_training_class(config.architecture())
-    torch.manual_seed(plan.seeds[sae_id])
-    return sae_class(config)
+        sae = plan.starts[sae_id].begin(config)
+    else:
+        sae_class, _ = get_sae_training_class(config.architecture())
+        torch.manual_seed(plan.seeds[sae_id])
+        sae = sae_class(config)
+    if sae_id in plan.k_anneal_steps:
+        anneal_k(sae, plan.k_anneal_steps[sae_id])
+    return sae

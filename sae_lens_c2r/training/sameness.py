@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+from sae_lens_c2r.training.configs import K_ANNEAL_STEPS
+from sae_lens_c2r.training.norm_filter import NORM_MULTIPLE
 from sae_lens_c2r.training.plan import Plan
 
 WITHOUT_EFFECT = ("logger", "prefetch_llm_batches")  # on what is trained
@@ -19,10 +21,14 @@ def settings_of(plan: Plan, sae_ids: list[str]) -> dict[str, Any]:
     for sae_id in sae_ids:
         if sae_id in plan.starts:  # by its content, wherever it lies by now
             saes[sae_id]["init"] = plan.starts[sae_id].origin.sha256
+        if sae_id in plan.k_anneal_steps:
+            saes[sae_id][K_ANNEAL_STEPS] = plan.k_anneal_steps[sae_id]
     source = plan.release.source.model_dump(mode="json")
     runner = {k: v for k, v in plan.runner.items() if k not in WITHOUT_EFFECT}
     if plan.matmul_precision is not None:
         runner["matmul_precision"] = plan.matmul_precision
+    if plan.norm_multiple is not None:
+        runner[NORM_MULTIPLE] = plan.norm_multiple
     settings = {"source": source, "runner": runner, "saes": saes}
     of_json: dict[str, Any] = json.loads(json.dumps(settings))
     return of_json

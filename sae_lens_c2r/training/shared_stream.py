@@ -14,6 +14,7 @@ from sae_lens.training.activations_store import ActivationsStore
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from sae_lens_c2r.training.norm_filter import within_norm
 from sae_lens_c2r.training.random_state import random_state, restore_random
 from sae_lens_c2r.training.ranks import Ranks
 
@@ -29,11 +30,19 @@ class SharedActivations(Iterator[Tensor]):
         store: The store, from which nothing has been read.
         ranks: The processes, of which each has such a store.
         rows_of_epoch: Rows of tokens to read before the first batch.
+        norm_multiple: As of `within_norm`.
     """
 
-    def __init__(self, store: ActivationsStore, ranks: Ranks, rows_of_epoch: int = 0) -> None:
+    def __init__(
+        self,
+        store: ActivationsStore,
+        ranks: Ranks,
+        rows_of_epoch: int = 0,
+        norm_multiple: float | None = None,
+    ) -> None:
         self.rows_of_epoch = rows_of_epoch  # behind the batch that was given last
         self._store, self._ranks = store, ranks
+        self._norm_multiple = norm_multiple
         self._n_read = 0
         self._rows = store._iterate_tokenized_sequences
         # SAELens calls this again at the end of an epoch.
@@ -67,7 +76,8 @@ class SharedActivations(Iterator[Tensor]):
                     acts = own.new_empty(int(self._kept(batch).sum()), own.shape[1])
                 self._ranks.broadcast(acts, sender)
                 self.rows_of_epoch = n_read
-                yield acts
+                # Here, where all processes have the same: only then do they know how many.
+                yield within_norm(acts, self._norm_multiple)
 
     def _tokens(self, raise_on_epoch_end: bool = False) -> Tensor:
         return self._store.get_batch_tokens(raise_at_epoch_end=raise_on_epoch_end)

@@ -1,7 +1,7 @@
 """What an SAE of a plan starts from, where it is not from weights drawn at random."""
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sae_lens import SAE, TrainingSAE
@@ -16,7 +16,7 @@ from sae_lens_c2r.saes.origin import Origin, find_origin
 from sae_lens_c2r.saes.sources import Source, source_of_folder
 from sae_lens_c2r.saes.start_from import start_from, starting_weights
 from sae_lens_c2r.saes.training_fields import training_fields
-from sae_lens_c2r.training.configs import sae_config
+from sae_lens_c2r.training.configs import checked_fields, sae_config
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def find_start(
     try:
         _check_inputs(origin, source)
         said = _said_of(sae, spec)
-        config = sae_config(SAESpec(spec.sae_id, {**said, **spec.fields}), device)
+        config = sae_config(replace(spec, fields={**said, **spec.fields}), device)
         starting_weights(sae, config)
     except UserError as error:
         raise ReleaseError(
@@ -94,7 +94,7 @@ def _said_of(sae: SAE[Any], spec: SAESpec) -> dict[str, Any]:
     _, config_class = SAE_TRAINING_CLASS_REGISTRY[architecture]
     if hasattr(config_class, "k") and "k" not in {**said, **spec.fields}:
         raise UserError("`sae.k` should be given: the SAE does not say with how many latents.")
-    return said
+    return checked_fields("sae", said, config_class, strict=False)  # 32.0 of JSON may be 32
 
 
 def _check_inputs(origin: Origin, source: LanguageModel | SyntheticModel) -> None:

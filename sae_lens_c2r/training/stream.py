@@ -78,6 +78,7 @@ class ActivationStream(Iterator[Batch]):
             tokens are read again, and not encoded again.
         ranks: The processes that share it. Where there are several, none makes batches
             ahead: its thread and the training would talk to the others at once.
+        norm_multiple: As of `within_norm`.
     """
 
     def __init__(
@@ -87,10 +88,11 @@ class ActivationStream(Iterator[Batch]):
         prefetch: int = 0,
         state: dict[str, Any] | None,
         ranks: Ranks = ALONE,
+        norm_multiple: float | None = None,
     ) -> None:
         self._hook_name = store.hook_name
         self._activations = SharedActivations(
-            store, ranks, state["rows_of_epoch"] if state else 0
+            store, ranks, state["rows_of_epoch"] if state else 0, norm_multiple
         )
         self._buffer = MixingBuffer(
             self._activations,

@@ -2,6 +2,7 @@
 
 from rich.console import Console
 
+from sae_lens_c2r._support.words import counted
 from sae_lens_c2r.releases.model import LanguageModel
 from sae_lens_c2r.reporting.tables import terminal_table
 from sae_lens_c2r.training.costs import (
@@ -33,6 +34,7 @@ def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
             f"{source.context_size:,} tokens",
             markup=False,
         )
+    _print_options(plan, console)
     rows = []
     for sae_id, config in plan.saes.items():
         options = [
@@ -49,13 +51,33 @@ def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
     if isinstance(source, LanguageModel):
         unit, beside = "tokens", " beside the model"
     console.print(
-        f"{len(plan.saes)} SAEs, all at once: {plan.steps:,} steps of {plan.batch_size:,}, "
+        f"{_all_at_once(plan)}: {counted(plan.steps, 'step')} of {plan.batch_size:,}, "
         f"{plan.samples:,} {unit} each. About {_memory(plan, n_ranks)}{beside}, "
         f"{size(disk_bytes(plan))} on disk, and until then three checkpoints of "
         f"{size(checkpoint_bytes(plan))} at most."
     )
     if n_ranks > 1:
         _print_shares(plan, console, n_ranks)
+
+
+def _print_options(plan: Plan, console: Console) -> None:
+    """What of it is not SAELens's."""
+    if plan.norm_multiple is not None:
+        console.print(
+            f"Tokens whose norm is above {plan.norm_multiple:g} times the median are left out."
+        )
+    for steps in sorted(set(plan.k_anneal_steps.values())):
+        annealed = [i for i, of_sae in plan.k_anneal_steps.items() if of_sae == steps]
+        names = sorted({plan.saes[sae_id].architecture() for sae_id in annealed})
+        console.print(
+            f"k falls from d_in over the first {counted(steps, 'step')} of "
+            f"{counted(len(annealed), 'SAE')}: {', '.join(names)}."
+        )
+
+
+def _all_at_once(plan: Plan) -> str:
+    saes = counted(len(plan.saes), "SAE")
+    return saes if len(plan.saes) == 1 else f"{saes}, all at once"
 
 
 def _memory(plan: Plan, n_ranks: int) -> str:

@@ -15,6 +15,7 @@ from sae_lens import TrainingSAE
 from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r._support.locking import locked
 from sae_lens_c2r._support.stopping import StopRequest, stop_requests
+from sae_lens_c2r._support.words import counted
 from sae_lens_c2r._support.writing import write_folder
 from sae_lens_c2r.training.agreement import check_same_plan, check_shared
 from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
@@ -22,7 +23,8 @@ from sae_lens_c2r.training.finished import check_places, is_work_left, run_there
 from sae_lens_c2r.training.long_run import LongRun, Watch
 from sae_lens_c2r.training.matmul import matmul_precision
 from sae_lens_c2r.training.placement import place, trained_by
-from sae_lens_c2r.training.plan import NEEDS_ESTIMATE, Plan
+from sae_lens_c2r.training.plan import Plan
+from sae_lens_c2r.training.plan_checks import NEEDS_ESTIMATE
 from sae_lens_c2r.training.ranks import ALONE, Ranks
 from sae_lens_c2r.training.record import RECORD, TrainingRecord, circumstances, record_of
 from sae_lens_c2r.training.runners import train_together
@@ -174,7 +176,8 @@ class _Training:
         minutes = seconds_per_step * self.plan.steps * n_left / 60
         n_saes = len(self.plan.saes)
         self.tell(
-            f"{n_saes - n_left} of {n_saes} SAEs trained; about {minutes:,.0f} minutes to go."
+            f"{n_saes - n_left} of {counted(n_saes, 'SAE')} trained; about "
+            f"{counted(minutes, 'minute')} to go."
         )
 
     def _checkpoint_of(self, todo: list[str], *, resume: bool) -> Checkpoint | None:

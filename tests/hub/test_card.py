@@ -181,6 +181,13 @@ def test_the_demos_card_is_there() -> None:
     assert len(yaml.safe_load(front)["model-index"]) == 2
 
 
+@pytest.mark.parametrize("release", shipped_releases(), ids=lambda release: release.name)
+def test_cards_say_where_the_paper_and_its_authors_code_are(release: Any) -> None:
+    card = render_planned(release)
+    assert "https://arxiv.org/abs/2606.30609" in card
+    assert "https://github.com/hr-jin/Cross-sample-Consistency-Regularization" in card
+
+
 def test_the_readme_and_the_cards_cite_alike() -> None:
     citation = (CARDS / "citations.bib").read_text(encoding="utf-8")
     assert citation in (CARDS.parent / "README.md").read_text(encoding="utf-8")

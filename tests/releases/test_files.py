@@ -9,6 +9,7 @@ import yaml
 from sae_lens_c2r._support.changes import parse_changes
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.cli import main
+from sae_lens_c2r.hub.card.render import render_planned
 from sae_lens_c2r.releases.files import (
     REGISTRY,
     find_release,
@@ -23,7 +24,6 @@ RELEASE: dict[str, Any] = {
     "name": "small",
     "description": "Small SAEs.",
     "license": "mit",
-    "citation": ["jin2026c2r"],
     "repo_id": "org/small",
     "status": "planned",
     "synthetic_model": {
@@ -83,6 +83,12 @@ def test_there_are_the_releases_of_the_paper() -> None:
         ({"status": "done"}, "`status`: Input should be 'planned' or 'published'. Found"),
         ({"licence": "mit"}, "`licence`: Extra inputs are not permitted. Found `licence = "),
         ({"repo_id": "small"}, "`repo_id`: String should match pattern"),
+        (
+            {"synthetic_model": None, "language_model": {"hub_id": "gpt2"}},
+            "`language_model.hub_id`: should be the model on the Hub, like "
+            "openai-community/gpt2. The name that SAELens loads goes beside it: `name: gpt2`. "
+            "Found `language_model",
+        ),
         ({"name": "large"}, "`name` should be `small`. Found `name = 'large'`."),
         ({"synthetic_model": None}, "one of `language_model` and `synthetic_model`"),
         ({"grids": []}, "`grids`: List should have at least 1 item"),
@@ -105,6 +111,69 @@ def test_a_file_that_is_no_release_is_named(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(ReleaseError, match=str(path)):
         read_release(path)
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n"
+    for before, name in zip("abcdefg", "bcdefgh", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (BOMB, "Line 5 should stand for at most 100,000 values, with each alias in full."),
+        ("name: &a [*a]\n", "Line 1 should not hold an alias of itself."),
+        ("sae: &a\n  k: *a\n", "Line 1 should not hold an alias of itself."),
+        ("name: small\nsae:\n  k: 2\n  d_sae: 8\n  k: 3\n", "`k` should be there once in a"),
+        ("name: small\n'name': large\n", "Found it in line 1 and in line 2."),
+        ("[" * 1000, "It should not be nested as deep as it is."),
+        ("name: 2026-13-45\n", "It should be YAML. month must be in 1..12"),
+        ("name: [\n", "It should be YAML. while parsing a flow"),
+    ],
+)
+def test_yaml_that_would_hang_or_says_two_things_is_refused_in_one_line(
+    tmp_path: Path, text: str, says: str
+) -> None:
+    path = tmp_path / "small.yaml"
+    path.write_text(text)
+    with pytest.raises(ReleaseError) as raised:
+        read_release(path)
+    assert str(raised.value).startswith(f"{path}: ")
+    assert says in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert len(str(raised.value)) < 400
+    with pytest.raises(UserError):
+        parse_changes([f"sae={text}"])
+
+
+def test_aliases_and_merged_mappings_are_what_they_stand_for(tmp_path: Path) -> None:
+    text = yaml.safe_dump({key: value for key, value in RELEASE.items() if key != "grids"})
+    grids = """
+grids:
+  - &first {id: "{architecture}_k{k}", sae: &sae {architecture: topk}, axes: {k: [2, 3]}}
+  - {<<: *first, sae: {<<: *sae, architecture: topk_c2r}}
+"""
+    path = tmp_path / "small.yaml"
+    path.write_text(text + grids)
+    ids = [spec.sae_id for spec in read_release(path).saes()]
+    assert ids == ["topk_k2", "topk_k3", "topk_c2r_k2", "topk_c2r_k3"]
+
+
+def test_how_many_saes_a_grid_is_of_is_said_before_there_are_any(tmp_path: Path) -> None:
+    axes = {f"axis_{number}": list(range(39)) for number in range(6)}
+    with pytest.raises(ReleaseError, match=r"at most 1,000 SAEs.*Found 3,518,743,761\.$"):
+        read_release(write(tmp_path, grids=[{"id": "x", "axes": axes}]))
+
+
+def test_what_publishing_needs_training_does_not(tmp_path: Path) -> None:
+    path = tmp_path / "small.yaml"
+    needed = ("license", "repo_id", "status")
+    path.write_text(yaml.safe_dump({k: v for k, v in RELEASE.items() if k not in needed}))
+    release = read_release(path)
+    assert (release.license, release.repo_id, release.status) == (None, None, "planned")
+    with pytest.raises(UserError, match="small should have a `repo_id` to have a card"):
+        render_planned(release)
 
 
 def test_an_unknown_release_is_answered_with_the_known_ones() -> None:

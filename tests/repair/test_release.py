@@ -175,8 +175,9 @@ def read_metadata(folder: Path, **options: Any) -> Any:
 def test_both_are_measured_on_what_is_trained_on(plant: Plant) -> None:
     """What was asked for, or is by itself so, holds for the SAE as it was, too."""
     folder = plant(hook_name=None, model_name=None, hook_head_index=2)
-    read = read_metadata(folder, hook_name="blocks.1.hook_resid_post", model="org/model")
-    assert (read.model_name, read.hook_name) == ("org/model", "blocks.1.hook_resid_post")
+    model, hook_name = "EleutherAI/pythia-70m", "blocks.1.hook_resid_post"
+    read = read_metadata(folder, hook_name=hook_name, model=model)
+    assert (read.model_name, read.hook_name) == (model, hook_name)
     assert (read.context_size, read.prepend_bos) == (64, True)
     assert read.exclude_special_tokens is True
     assert read.hook_head_index == 2

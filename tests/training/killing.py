@@ -23,7 +23,6 @@ RELEASE: dict[str, Any] = {
     "name": "known",
     "description": "Known features.",
     "license": "mit",
-    "citation": ["jin2026c2r"],
     "repo_id": "org/known",
     "status": "planned",
     "synthetic_model": {

@@ -170,7 +170,7 @@ def test_nothing_is_begun_anew_over_checkpoints_that_are_all_damaged(
 def test_what_a_checkpoint_is_not_of_is_refused(release: Path, stopped: Path) -> None:
     before = sorted((stopped / ".training").rglob("*"))
     cases = [
-        ({}, {}, False, "`resume` should be given: .* came to step"),
+        ({}, {}, False, "`--resume` should be given: .* came to step"),
         ({"sae.k": 5}, {}, True, r"`saes.layer_0/batchtopk_c2r.k = 5`, and 4 there"),
         ({"runner.lr": 1.0}, {}, True, r"`runner.lr = 1.0`, and None there"),
         (

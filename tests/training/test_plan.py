@@ -2,6 +2,7 @@
 
 import os
 from io import StringIO
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from sae_lens.training.mixing_buffer import mixing_buffer
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.releases.files import find_release, read_release
 from sae_lens_c2r.releases.model import ReleaseError
+from sae_lens_c2r.training.configs import K_ANNEAL_STEPS
 from sae_lens_c2r.training.costs import checkpoint_bytes, disk_bytes, memory_bytes, weight_bytes
 from sae_lens_c2r.training.placement import place
 from sae_lens_c2r.training.plan import make_plan, runner_config
@@ -74,7 +76,8 @@ def test_shipped_releases_repeat_no_default_of_sae_lens() -> None:
         for spec in release.saes():
             defaults = type(plan.saes[spec.sae_id])(d_in=1, d_sae=1)
             for name, value in {**release.sae, **spec.fields}.items():
-                if name not in ("architecture", "seed", "k", "c2r_coefficient"):  # of the ids
+                # The first ones are of the ids, the last one is not SAELens's.
+                if name not in ("architecture", "seed", "k", "c2r_coefficient", K_ANNEAL_STEPS):
                     assert getattr(defaults, name) != value, f"{path.stem}: {name}"
 
 
@@ -87,6 +90,11 @@ def test_the_papers_translation_of_steps() -> None:
             continue
         plan = make_plan(release, device="cpu")
         assert release.runner["lr_decay_steps"] == plan.steps // 5, path.stem
+        annealed = plan.k_anneal_steps
+        assert set(annealed.values()) <= {plan.steps // 100}, path.stem
+        if release.name == "gemma-2-2b-layer-12":
+            assert len(annealed) == len(plan.saes) - 4  # all but TopK
+            assert plan.norm_multiple == 10
 
 
 def test_sizes_are_those_of_the_weights(tmp_path: Path) -> None:
@@ -139,6 +147,67 @@ def test_the_buffer_s_size_is_the_largest_that_sae_lens_mixes(
         ({"runner": {"n_checkpoints": 3}}, "`runner.n_checkpoints` should be a field"),
         ({"runner": {"logger": {"wandb": 1}}}, "`runner.logger.wandb` should be a field"),
         (
+            {"sae": {"d_in": 8, "d_sae": 8, "matryoshka_widths": [4, 8]}},
+            "TopKC2RTrainingSAEConfig or TopKTrainingSAEConfig: apply_b_dec_to_input, ",
+        ),
+        (
+            {"grids": [{"id": "x", "sae": {"architecture": "topk", "c2r_coefficient": 5}}]},
+            "`sae.c2r_coefficient` should be a field of SAELens's TopKTrainingSAEConfig: ",
+        ),
+        (
+            {
+                "grids": [
+                    {
+                        "id": "{architecture}_{c2r_coefficient}",
+                        "axes": {"architecture": ["topk", "topk_c2r"], "c2r_coefficient": [1]},
+                    }
+                ]
+            },
+            "`sae.c2r_coefficient` should be a field of SAELens's TopKTrainingSAEConfig: ",
+        ),
+        ({"sae": {"d_in": 8, "d_sae": True}}, "`sae.d_sae`: Input should be a valid integer"),
+        ({"sae": {"d_in": 8, "d_sae": "256"}}, "a valid integer. Found '256'."),
+        (
+            {"grids": [{"id": "x", "sae": {"architecture": "topk", "k": 0.5}}]},
+            "`sae.k`: Input should be a valid integer. Found 0.5.",
+        ),
+        (
+            {"runner": {"autocast_sae": 1}},
+            "`runner.autocast_sae`: Input should be a valid bool",
+        ),
+        ({"runner": {"lr": -1e-3}}, "`runner.lr` should be a finite number of at least 0."),
+        ({"runner": {"lr": float("nan")}}, "`runner.lr` should be a finite number of at least"),
+        ({"runner": {"lr": "1e-3"}}, "`runner.lr`: Input should be a valid number. Found '1e"),
+        (
+            {"runner": {"lr_scheduler_name": "foo"}},
+            "cannot make an optimizer of the runner's fields. Unsupported scheduler: foo",
+        ),
+        (
+            {"runner": {"lr": 0, "lr_decay_steps": 5}},
+            "SAELens cannot make an optimizer of the runner's fields.",
+        ),
+        (
+            {"grids": [{"id": "x", "sae": {"architecture": "topk", "k_anneal_steps": 1000}}]},
+            "`sae.k_anneal_steps` should be a number of steps below those of the training, 10.",
+        ),
+        (
+            {
+                "sae": {"d_in": 8, "d_sae": 8},
+                "grids": [
+                    {"id": "x", "axes": {"architecture": ["jumprelu"], "k_anneal_steps": [2]}}
+                ],
+            },
+            "should go with an architecture that has a `k`. Found jumprelu in x.",
+        ),
+        (
+            {"grids": [{"id": "x", "sae": {"architecture": "standard"}}]},
+            "`sae.k` should be a field of SAELens's",
+        ),
+        (
+            {"runner": {"max_activation_norm_multiple": 10}},
+            "`runner.max_activation_norm_multiple` should go with a `language_model`.",
+        ),
+        (
             {"grids": [{"id": "x", "axes": {"architecture": ["c2r"]}}]},
             "`architecture` should be one of",
         ),
@@ -159,6 +228,81 @@ def test_what_sae_lens_does_not_know_is_named(
     with pytest.raises(ReleaseError) as raised:
         make_plan(release, device="cpu")
     assert says in str(raised.value)
+
+
+def test_a_field_goes_to_the_architectures_that_have_it(tmp_path: Path) -> None:
+    architectures = ["batchtopk", "batchtopk_c2r", "standard", "matryoshka_batchtopk"]
+    release = write(
+        tmp_path,
+        sae={
+            **{"d_in": 8, "d_sae": 1024, "k": 2, "k_anneal_steps": 3, "c2r_coefficient": 7},
+            **{"matryoshka_widths": [512, 1024], "l1_coefficient": 4},
+        },
+        grids=[{"id": "{architecture}", "axes": {"architecture": architectures}}],
+        runner={"batch_size": 100},
+    )
+    plan = make_plan(read_release(release), device="cpu")
+    assert plan.saes["batchtopk_c2r"].c2r_coefficient == 7  # type: ignore[attr-defined]
+    assert plan.saes["standard"].l1_coefficient == 4  # type: ignore[attr-defined]
+    widths = plan.saes["matryoshka_batchtopk"].matryoshka_widths  # type: ignore[attr-defined]
+    assert widths == [512, 1024]
+    assert (
+        plan.saes["batchtopk"]
+        .to_dict()
+        .keys()
+        .isdisjoint({"c2r_coefficient", "matryoshka_widths", "l1_coefficient"})
+    )
+    assert set(plan.k_anneal_steps) == set(architectures) - {"standard"}
+
+
+def test_no_message_names_what_sae_lens_keeps_for_itself() -> None:
+    changes = {"runner.foo": 1}
+    with pytest.raises(ReleaseError) as raised:
+        make_plan(read_release(find_release("minilm-layer-3"), changes=changes), device="cpu")
+    assert "train_batch_size_tokens" in str(raised.value)
+    assert " _" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        (
+            {"hub_id": "openai-community/gpt2", "name": None},
+            "`language_model.hub_id` should be a model that TransformerLens has. Found "
+            "openai-community/gpt2. Write `name: gpt2` below it.",
+        ),
+        (
+            {"hub_id": "sentence-transformers/all-MiniLM-L6-v2", "name": None},
+            "Or have `transformers` load it, by `model_class_name: AutoModelForCausalLM` under",
+        ),
+        ({"name": "gemma-x"}, "`language_model.name` should be a model that TransformerLens"),
+    ],
+)
+def test_a_model_that_transformer_lens_does_not_have_is_one_line(
+    changes: dict[str, Any], says: str
+) -> None:
+    changes = {f"language_model.{key}": value for key, value in changes.items()}
+    release = read_release(find_release("gemma-2-2b-layer-12"), changes=changes)
+    with pytest.raises(ReleaseError) as raised:
+        make_plan(release, device="cpu")
+    assert says in str(raised.value)
+    assert len(str(raised.value)) < 300
+
+
+def test_an_unknown_class_of_models_is_named() -> None:
+    changes = {"runner.model_class_name": "AutoModel"}
+    release = read_release(find_release("minilm-layer-3"), changes=changes)
+    with pytest.raises(
+        ReleaseError, match=r"should be one of HookedTransformer, .*'AutoModel'"
+    ):
+        make_plan(release, device="cpu")
+
+
+def test_one_sae_is_not_many(tmp_path: Path) -> None:
+    plan = make_plan(read_release(write(tmp_path)), device="cpu", only=("width_1k/topk_k2",))
+    text = StringIO()
+    print_plan(plan, Console(file=text, width=200))
+    assert "\n1 SAE: 10 steps of 100, 1,000 samples each." in text.getvalue()
 
 
 def test_an_unknown_id_is_answered_with_the_known_ones(tmp_path: Path) -> None:
@@ -188,13 +332,16 @@ def test_logging_is_the_releases_to_choose(tmp_path: Path) -> None:
 
 
 def test_matryoshkas_sub_saes_are_the_papers() -> None:
-    """1/32, 1/8, 1/4 and 1/2 of the latents, and all (its section on the baselines)."""
+    """1/32, 1/8, 1/4 and 1/2 of the latents, and all; of the main release, the code's."""
     for path in SHIPPED:
         for config in make_plan(read_release(path), device="cpu").saes.values():
             if config.architecture() == "matryoshka_batchtopk":
                 published = path.stem == "synth-sae-bench-16k"
                 parts = (32, 8, 2, 1) if published else (32, 8, 4, 2, 1)
                 widths = [config.d_sae // part for part in parts]
+                if path.stem == "gemma-2-2b-layer-12":
+                    groups = [config.d_sae // part for part in (32, 16, 8, 4)]
+                    widths = [*accumulate(groups), config.d_sae]
                 assert config.matryoshka_widths == widths, path.stem
 
 
@@ -221,3 +368,14 @@ def test_no_sae_takes_data_away_from_another() -> None:
     with pytest.raises(ReleaseError, match="would depend on those beside it"):
         make_plan(release, device="cpu")
     make_plan(release, device="cpu", only=("a",))
+
+
+def test_a_plan_says_which_tokens_are_left_out_and_whose_k_falls() -> None:
+    plan = make_plan(read_release(find_release("gemma-2-2b-layer-12")), device="cpu")
+    text = StringIO()
+    print_plan(plan, Console(file=text, width=200))
+    assert "\nTokens whose norm is above 10 times the median are left out.\n" in text.getvalue()
+    assert (
+        "\nk falls from d_in over the first 2,441 steps of 16 SAEs: batchtopk, batchtopk_c2r, "
+        "matryoshka_batchtopk, ort.\n" in text.getvalue()
+    )

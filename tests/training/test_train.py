@@ -220,7 +220,7 @@ def test_what_torchrun_restarts_is_resumed(
     monkeypatch.undo()
     capsys.readouterr()
     assert run(path, "--out", out, "--only", IDS[0]) == 1
-    assert "`resume` should be given" in capsys.readouterr().err
+    assert "`--resume` should be given" in capsys.readouterr().err
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     assert run(path, "--out", out, "--only", IDS[0]) == 0
     assert "From step 5 of 10." in capsys.readouterr().out
@@ -241,11 +241,15 @@ def test_a_wrong_device_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_what_sae_lens_raises_is_one_line_and_its_traceback_is_kept(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arguments = ["--set", "runner.lr_scheduler_name=foo", "--only", IDS[0]]
-    assert run(write(tmp_path), "--out", tmp_path / "saes", *arguments) == 1
-    assert "SAELens failed: ValueError" in capsys.readouterr().err
+    def fail(_trainer: SAETrainer[Any, Any], _batch: torch.Tensor) -> None:
+        raise ValueError("It cannot\ndo that.")
+
+    monkeypatch.setattr(SAETrainer, "step", fail)
+    assert run(write(tmp_path), "--out", tmp_path / "saes", "--only", IDS[0]) == 1
+    assert "SAELens failed: ValueError: It cannot do that. (" in capsys.readouterr().err
     assert "Traceback" in (tmp_path / "saes" / ".training" / "traceback.txt").read_text()
+    monkeypatch.undo()
     assert run(write(tmp_path), "--out", tmp_path / "saes", "--only", IDS[0]) == 0
     assert not (tmp_path / "saes" / ".training").exists()

@@ -30,6 +30,8 @@ from sae_lens_c2r.releases.model import LanguageModel, Release
 CARDS = data_folder("hub_cards")
 _TAGS = ("sparse-autoencoder", "sae", "interpretability")
 TEMPLATE = "card.md.jinja"
+PAPER = "https://arxiv.org/abs/2606.30609"
+AUTHORS_CODE = "https://github.com/hr-jin/Cross-sample-Consistency-Regularization"
 
 
 def render(facts: Facts, *, pictures: Mapping[str, str] | None = None) -> str:
@@ -67,6 +69,8 @@ def render(facts: Facts, *, pictures: Mapping[str, str] | None = None) -> str:
 
 def render_planned(release: Release) -> str:
     """The card of a release that is not trained yet: it says so, and has no numbers."""
+    if release.repo_id is None:
+        raise UserError(f"{release.name} should have a `repo_id` to have a card.")
     source = release.source
     lines = [f"{release.name}, to be trained by `sae-lens-c2r train {release.name}`."]
     base_model = None
@@ -105,6 +109,8 @@ def _card(data: ModelCardData, repo_id: str, **values: Any) -> str:
         begin=BEGIN,
         end=END,
         citation=citation,
+        paper=PAPER,
+        authors_code=AUTHORS_CODE,
         facts_file=FACTS,
         **values,
     )

@@ -1,0 +1,112 @@
+"""What training would fail by, or not notice, is refused when a plan is made."""
+
+import math
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import torch
+from sae_lens import MultiSAETrainingRunnerConfig
+from sae_lens.saes.sae import TrainingSAEConfig
+from sae_lens.synthetic import SyntheticSAERunnerConfig
+from sae_lens.training.optim import get_lr_scheduler
+from transformer_lens.loading_from_pretrained import get_official_model_name
+
+from sae_lens_c2r._support.errors import UserError, one_line
+from sae_lens_c2r.offline.source import OFFLINE_DATASET, OFFLINE_MODEL
+from sae_lens_c2r.releases.model import LanguageModel, ReleaseError
+
+TRANSFORMER_LENS, TRANSFORMERS = "HookedTransformer", "AutoModelForCausalLM"
+LOADERS = (TRANSFORMER_LENS, "HookedMamba", TRANSFORMERS)  # classes that SAELens knows
+NEEDS_ESTIMATE = {"expected_average_only_in", "covariance_whitening"}
+
+
+def check_device(device: str) -> None:
+    """Raise a `UserError` unless torch has a device here."""
+    should = "`device` should be one that torch has here, such as cpu or cuda."
+    try:  # torch has a kind of error for each: unknown, not built in, no kernels
+        usable = torch.empty(0, device=device).device.type != "meta"
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"{should} Found {device!r}: {reason}") from None
+    if not usable:
+        raise UserError(f"{should} Found {device!r}.")
+
+
+def check_optimizer(
+    config: MultiSAETrainingRunnerConfig | SyntheticSAERunnerConfig[Any],
+) -> None:
+    """Raise a `ReleaseError` unless there is an optimizer with such a schedule."""
+    if not (math.isfinite(config.lr) and config.lr >= 0):
+        raise ReleaseError(
+            f"`runner.lr` should be a finite number of at least 0. Found {config.lr!r}."
+        )
+    theirs = config.to_sae_trainer_config()
+    assert theirs.lr_end is not None, "set by SAELens's config"
+    try:  # as SAELens's trainer makes them
+        get_lr_scheduler(
+            theirs.lr_scheduler_name,
+            lr=theirs.lr,
+            optimizer=torch.optim.Adam(
+                [torch.zeros(1)],
+                lr=theirs.lr,
+                betas=(theirs.adam_beta1, theirs.adam_beta2),
+            ),
+            warm_up_steps=theirs.lr_warm_up_steps,
+            decay_steps=theirs.lr_decay_steps,
+            training_steps=theirs.total_training_steps,
+            lr_end=theirs.lr_end,
+            num_cycles=theirs.n_restart_cycles,
+        )
+    except (ArithmeticError, AssertionError, TypeError, ValueError) as error:
+        raise ReleaseError(
+            f"SAELens cannot make an optimizer of the runner's fields. {one_line(error)}"
+        ) from None
+
+
+def check_language_model(
+    source: LanguageModel, configs: Mapping[str, TrainingSAEConfig]
+) -> None:
+    """Raise a `ReleaseError` unless the SAEs can be trained from one pass of a model."""
+    modes = {config.normalize_activations for config in configs.values()}
+    if modes & NEEDS_ESTIMATE and modes - NEEDS_ESTIMATE:
+        raise ReleaseError(
+            # SAELens takes the batches that it estimates from out of the shared stream.
+            "`sae.normalize_activations` should have SAELens estimate something for all SAEs "
+            f"of a language model or for none, or an SAE would depend on those beside it. "
+            f"Found {', '.join(sorted(modes))}."
+        )
+    if source.dataset == OFFLINE_DATASET and (
+        source.hub_id != OFFLINE_MODEL or source.name or source.revision
+    ):
+        raise ReleaseError(
+            f"`language_model` should be {OFFLINE_MODEL}, with no name and no revision, where "
+            f"`dataset` is {OFFLINE_DATASET}. Found {source.name or source.hub_id}."
+        )
+
+
+def check_loader(source: LanguageModel, model_class_name: str) -> None:
+    """Raise a `ReleaseError` unless what is to load a model is there, and knows it."""
+    if model_class_name not in LOADERS:
+        raise ReleaseError(
+            f"`runner.model_class_name` should be one of {', '.join(LOADERS)}. Found "
+            f"{model_class_name!r}."
+        )
+    if model_class_name != TRANSFORMER_LENS:
+        return
+    name = source.name or source.hub_id
+    with suppress(ValueError):
+        get_official_model_name(name)
+        return
+    advice = (
+        "Or have `transformers` load it, by `model_class_name: AutoModelForCausalLM` under "
+        "`runner`, and give `hook_name` as it names modules."
+    )
+    with suppress(ValueError):
+        short = name.rpartition("/")[2]
+        get_official_model_name(short)
+        advice = f"Write `name: {short}` below it."
+    raise ReleaseError(
+        f"`language_model.{'name' if source.name else 'hub_id'}` should be a model that "
+        f"TransformerLens has. Found {name}. {advice}"
+    )

@@ -1,0 +1,133 @@
+"""Plans beside the config of their model, and releases that are begun by a command."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from huggingface_hub.errors import RepositoryNotFoundError
+from sae_lens import SAE
+from transformers import AutoConfig
+
+from sae_lens_c2r.cli import main
+from sae_lens_c2r.offline import corpus
+from sae_lens_c2r.releases.files import find_release, read_release
+from sae_lens_c2r.releases.model import ReleaseError
+from sae_lens_c2r.training.model_check import check_model
+from sae_lens_c2r.training.plan import make_plan
+
+MINILM, GEMMA, QWEN = "minilm-layer-3", "gemma-2-2b-layer-12", "qwen3-8b-layer-20"
+
+
+def told(name: str, **changes: Any) -> list[str]:
+    changes = {key.replace("__", "."): value for key, value in changes.items()}
+    lines: list[str] = []
+    release = read_release(find_release(name), changes=changes)
+    check_model(make_plan(release, device="cpu"), lines.append)
+    return lines
+
+
+@pytest.mark.parametrize("name", [MINILM, GEMMA, "synth-sae-bench-2k"])
+def test_our_releases_fit_their_models(name: str) -> None:
+    assert told(name) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value", "says"),
+    [
+        (MINILM, "sae__d_in", 380, "`sae.d_in` should be 384, as bert.encoder.layer.3 of"),
+        (GEMMA, "sae__d_in", 768, "`sae.d_in` should be 2304, as blocks.12.hook_resid_post"),
+        (
+            MINILM,
+            "language_model__hook_name",
+            "bert.encoder.layer.3.intermediate",
+            "`sae.d_in` should be 1536, as bert.encoder.layer.3.intermediate of",
+        ),
+        (
+            MINILM,
+            "language_model__hook_name",
+            "blocks.3.hook_resid_post",
+            "like bert.encoder.layer.5. Found blocks.3.hook_resid_post.",
+        ),
+        (
+            GEMMA,
+            "language_model__hook_name",
+            "blocks.26.hook_resid_post",
+            "should be in one of the blocks 0 to 25 of gemma-2-2b. Found blocks.26.",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_one_line(name: str, key: str, value: Any, says: str) -> None:
+    with pytest.raises(ReleaseError) as raised:
+        told(name, **{key: value})
+    assert says in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_network_that_fails_is_called_one_and_ends_nothing() -> None:
+    [line] = told(QWEN)  # the tests have none
+    assert line.startswith("The network did not give the config of Qwen/Qwen3-8B")
+
+
+def test_a_model_that_the_hub_does_not_have_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_arguments: object, **_options: object) -> None:
+        error = OSError("Qwen/Qwen3-8B is not a valid model identifier. Or log in.")
+        response = SimpleNamespace(headers={}, request=None, status_code=404)
+        raise error from RepositoryNotFoundError("404", response=response)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(AutoConfig, "from_pretrained", missing)
+    with pytest.raises(ReleaseError, match=r"has, and lets you read\. Found Qwen/Qwen3-8B\. Q"):
+        told(QWEN)
+
+
+def run(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as left:
+        main([*map(str, arguments)])
+    return int(left.value.code or 0)
+
+
+def test_a_new_release_trains_offline(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(corpus, "documents", lambda: ["a text of some words " * 2000])
+    assert run("registry", "new", "mine", "--out", tmp_path) == 0
+    path = tmp_path / "mine.yaml"
+    assert f"`sae-lens-c2r train {path} --dry-run` shows" in capsys.readouterr().out
+    assert run("registry", "new", "mine", "--out", tmp_path) == 1
+    assert f"Found {path}." in capsys.readouterr().err
+    small = ["language_model.training_tokens=2048", "sae.d_sae=256"]
+    small += ["runner.n_batches_in_buffer=8", "runner.n_batches_for_norm_estimate=2"]
+    changes = [argument for change in small for argument in ("--set", change)]
+    out = tmp_path / "saes"
+    assert run("train", path, "--out", out, "--device", "cpu", *changes) == 0
+    assert "2 SAEs trained" in capsys.readouterr().out
+    for sae_id in ("batchtopk_k32", "batchtopk_c2r_k32"):
+        assert torch.isfinite(SAE.load_from_disk(out / sae_id).W_dec).all()
+
+
+def test_a_new_release_of_a_model_of_transformer_lens_s_can_be_planned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("registry", "new", "gemma", "--model", "gemma-2-2b", "--out", tmp_path) == 0
+    path = tmp_path / "gemma.yaml"
+    source = yaml.safe_load(path.read_text())["language_model"]
+    assert (source["hub_id"], source["name"]) == ("google/gemma-2-2b", "gemma-2-2b")
+    assert run("train", path, "--dry-run", "--device", "cpu") == 0
+    assert "batchtopk_c2r_k32" in capsys.readouterr().out
+    for model, says in (
+        ("gemma-x", "`--model` should be one that TransformerLens has. Found 'gemma-x'."),
+        ("gpt2", "The network did not give the config of gpt2, which has"),
+    ):
+        assert run("registry", "new", "other", "--model", model, "--out", tmp_path) == 1
+        assert says in capsys.readouterr().err
+    assert not (tmp_path / "other.yaml").exists()
+
+
+def test_a_name_that_no_release_may_have_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("registry", "new", "My SAEs", "--out", tmp_path) == 1
+    assert "should be of small letters and digits" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
