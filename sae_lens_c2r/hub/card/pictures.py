@@ -4,12 +4,11 @@ from collections.abc import Iterator
 
 from matplotlib.figure import Figure
 
-from sae_lens_c2r.evaluation.catalog import SAE_LENS, WEIGHTS
+from sae_lens_c2r.evaluation.catalog import EXPLAINED_VARIANCE, L0, SAE_LENS, WEIGHTS
 from sae_lens_c2r.evaluation.weights import max_cosine_counts
 from sae_lens_c2r.hub.card.facts import Facts, SAEFacts
 from sae_lens_c2r.reporting.figures import Distribution, color_of, max_cosine_figure, png
 
-_L0, _VARIANCE = "sparsity.l0", "reconstruction_quality.explained_variance"
 _COMPOSITION, _CHANCE = "composition", "chance_composition"
 
 
@@ -62,8 +61,8 @@ def _points(facts: Facts, name: str) -> Iterator[tuple[str, float, float, float]
     for sae in facts.saes.values():
         weights, found = sae.evaluations.get(WEIGHTS), sae.evaluations.get(name)
         metrics = {**found.metrics, **weights.metrics} if found and weights else {}
-        if {_L0, _VARIANCE, _COMPOSITION} <= metrics.keys():
-            yield _kind(sae), metrics[_L0], metrics[_VARIANCE], metrics[_COMPOSITION]
+        if {L0, EXPLAINED_VARIANCE, _COMPOSITION} <= metrics.keys():
+            yield _kind(sae), metrics[L0], metrics[EXPLAINED_VARIANCE], metrics[_COMPOSITION]
 
 
 def _kind(sae: SAEFacts) -> str:
