@@ -88,8 +88,6 @@ def _check_files(options: Options) -> None:
             raise UserError(f"`data` should not lie in `out`. Found {options.data}.")
     text = options.text
     if text is not None and text != OFFLINE_DATASET:
-        if Path(text).suffix in (".txt", ".jsonl", ".json") and not Path(text).is_file():
-            raise UserError(f"`text` should be a file or a dataset. There is no {text}.")
         read_text(text)
 
 

@@ -7,7 +7,13 @@ from matplotlib.figure import Figure
 from sae_lens_c2r.evaluation.catalog import EXPLAINED_VARIANCE, L0, SAE_LENS, WEIGHTS
 from sae_lens_c2r.evaluation.weights import max_cosine_counts
 from sae_lens_c2r.hub.card.facts import Facts, SAEFacts
-from sae_lens_c2r.reporting.figures import Distribution, color_of, max_cosine_figure, png
+from sae_lens_c2r.reporting.figures import (
+    Distribution,
+    color_of,
+    legend_above,
+    max_cosine_figure,
+    png,
+)
 
 _COMPOSITION, _CHANCE = "composition", "chance_composition"
 
@@ -53,7 +59,7 @@ def _trade_off(facts: Facts) -> Figure | None:
     widest = 1.15 * max(l0 for _, l0, _, _ in points)
     left.set(xlabel="L0", ylabel="explained variance", xlim=(0, widest), ylim=(0, 1))
     right.set(xlabel="L0", ylabel="composition", xlim=(0, widest), ylim=(0, 1))
-    left.legend(frameon=False, loc="lower right")
+    legend_above(figure)
     return figure
 
 
