@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from sae_lens_c2r._support.torchrun import take_place, was_restarted
+from sae_lens_c2r._support.wording import counted
 from sae_lens_c2r.cli._console import console_while_loading, say
 from sae_lens_c2r.cli._errors import error_boundary
 from sae_lens_c2r.cli._options import DeviceOption, ReleaseArgument, usable_device
@@ -63,7 +64,7 @@ def train(
                 tell=partial(say, console),
                 ranks=ranks,
             )
-            say(console, f"{len(folders)} SAEs trained, in {out}.")
+            say(console, f"{counted(len(folders), 'SAE')} trained, in {out}.")
 
 
 def how_to_go_on(out: Path) -> str:

@@ -17,15 +17,18 @@ from sae_lens_c2r.reporting.figures import (
 )
 
 
-def cosine_distributions(inspections: Sequence[Inspection]) -> str:
-    """How alike the latents are: the distributions of their highest cosines, as SVG."""
+def cosine_figure(inspections: Sequence[Inspection]) -> Figure:
+    """How alike the latents are: the distributions of their highest cosines."""
     distributions = [
         Distribution(each.name, color_of(number), each.cosine_counts)
         for number, each in enumerate(inspections)
     ]
-    return svg(
-        max_cosine_figure(distributions, [each.chance_composition for each in inspections])
-    )
+    return max_cosine_figure(distributions, [each.chance_composition for each in inspections])
+
+
+def cosine_distributions(inspections: Sequence[Inspection]) -> str:
+    """The picture of `cosine_figure`, as SVG."""
+    return svg(cosine_figure(inspections))
 
 
 def firing_frequencies(behaviors: Mapping[str, Behavior]) -> str:

@@ -33,7 +33,8 @@ def terminal_table(
         A renderable.
     """
     table = Table(
-        title=title,
+        # On one line, however narrow the table is: it may be a name.
+        title=Text(title, no_wrap=True, overflow="ignore") if title else None,
         caption=note,
         caption_justify="left",
         box=SIMPLE_HEAD,

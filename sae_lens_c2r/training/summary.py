@@ -2,6 +2,7 @@
 
 from rich.console import Console
 
+from sae_lens_c2r._support.wording import counted
 from sae_lens_c2r.releases.model import LanguageModel
 from sae_lens_c2r.reporting.tables import terminal_table
 from sae_lens_c2r.training.costs import (
@@ -46,10 +47,12 @@ def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
     headings = ["SAE", "d_sae", "weights", "seed", "options"]
     console.print(terminal_table(headings, rows, text=(0, 4), broken=(4,)))
     unit, beside = "samples", ""
+    together = ", all at once" if len(plan.saes) > 1 else ""
     if isinstance(source, LanguageModel):
         unit, beside = "tokens", " beside the model"
     console.print(
-        f"{len(plan.saes)} SAEs, all at once: {plan.steps:,} steps of {plan.batch_size:,}, "
+        f"{counted(len(plan.saes), 'SAE')}{together}: {counted(plan.steps, 'step')} of "
+        f"{plan.batch_size:,}, "
         f"{plan.samples:,} {unit} each. About {_memory(plan, n_ranks)}{beside}, "
         f"{size(disk_bytes(plan))} on disk, and until then three checkpoints of "
         f"{size(checkpoint_bytes(plan))} at most."

@@ -15,6 +15,7 @@ from sae_lens import TrainingSAE
 from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r._support.locking import locked
 from sae_lens_c2r._support.stopping import StopRequest, stop_requests
+from sae_lens_c2r._support.wording import counted
 from sae_lens_c2r._support.writing import write_folder
 from sae_lens_c2r.training.agreement import check_same_plan, check_shared
 from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
@@ -174,7 +175,8 @@ class _Training:
         minutes = seconds_per_step * self.plan.steps * n_left / 60
         n_saes = len(self.plan.saes)
         self.tell(
-            f"{n_saes - n_left} of {n_saes} SAEs trained; about {minutes:,.0f} minutes to go."
+            f"{n_saes - n_left} of {counted(n_saes, 'SAE')} trained; about "
+            f"{counted(minutes, 'minute')} to go."
         )
 
     def _checkpoint_of(self, todo: list[str], *, resume: bool) -> Checkpoint | None:

@@ -65,6 +65,11 @@ def test_a_table_without_rows_is_its_headings() -> None:
     assert markdown_table(["SAE", "L0"], []) == "| SAE | L0 |\n| --- | --: |"
 
 
+def test_a_title_is_on_one_line_however_narrow_the_table_is() -> None:
+    name = "layer_12/width_64k/batchtopk_c2r_k80"
+    assert printed(terminal_table(["", "L0"], [["a", "1"]], title=name), 80)[0] == name
+
+
 def test_markdown_has_a_line_for_the_headings_a_ruler_and_each_row() -> None:
     rows = (cells for cells in (["`a`", "t", "0.5"], ["`b`", "", ""]))  # read once
     assert markdown_table(["SAE", "form", "L0 ↓"], rows, text=range(2)).splitlines() == [
