@@ -9,16 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 from sae_lens import SAE
-from sae_lens.synthetic import (
-    SyntheticModel,
-    SyntheticModelConfig,
-    eval_sae_on_synthetic_data,
-)
+from sae_lens.synthetic import SyntheticModel, SyntheticModelConfig
 from torch import Tensor
 
 from benchmarks.parallel import execute_all, read
-from sae_lens_c2r.analysis import chance_composition, composition
-from sae_lens_c2r.analysis.hierarchy import hierarchy_absorption
+from sae_lens_c2r.analysis.recovery import feature_recovery
 from sae_lens_c2r.releases.files import find_release, read_release
 
 BATCH = 4096
@@ -121,7 +116,6 @@ class World:
             for start in range(0, len(pool) - batch_size + 1, batch_size):
                 yield torch.from_numpy(pool[order[start : start + batch_size]])
 
-    @torch.no_grad()
     def evaluate(self, sae: SAE[Any]) -> dict[str, float]:
         """SAELens's measures of an SAE of known features, and ours.
 
@@ -132,33 +126,7 @@ class World:
             The measures by their names.
         """
         self.model.activation_generator = _Replay(self.evaluation, self.model.device)
-        found = eval_sae_on_synthetic_data(
-            sae,
-            self.model.feature_dict,
-            self.model.activation_generator,
-            self.size.evaluation,
-            BATCH,
-        )
-        absorption = hierarchy_absorption(
-            sae, self.model, samples=self.size.evaluation, batch_size=BATCH
-        )
-        return {
-            "explained_variance": found.explained_variance,
-            "l0": found.sae_l0,
-            "true_l0": found.true_l0,
-            "dead_latents": found.dead_latents / sae.cfg.d_sae,
-            "mcc": found.mcc,
-            "uniqueness": found.uniqueness,
-            "precision": found.classification.precision,
-            "recall": found.classification.recall,
-            "f1": found.classification.f1_score,
-            "composition": composition(sae.W_dec),
-            "chance_composition": chance_composition(*sae.W_dec.shape),
-            "absorption": absorption.full[absorption.found].nanmean().item(),
-            "absorption_of_all": absorption.full.nanmean().item(),
-            "partial_absorption": absorption.partial[absorption.found].nanmean().item(),
-            "parents_found": absorption.found.double().mean().item(),
-        }
+        return feature_recovery(sae, self.model, samples=self.size.evaluation, batch_size=BATCH)
 
 
 class _Replay(torch.nn.Module):

@@ -26,6 +26,7 @@ app = typer.Typer(
     help="C2R (Cross-sample Consistency Regularization) for SAELens.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (demo, train, repair, inspect, evaluate, card, upload):
     app.command(cls=Command)(command)

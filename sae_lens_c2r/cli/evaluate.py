@@ -47,7 +47,10 @@ def evaluate(
     hours: Annotated[float, typer.Option(min=0, help="How long one may take.")] = 24,
     device: DeviceOption = None,
 ) -> None:
-    """Run SAEBench's and SAELens's evaluations of any SAEs; those in --out are kept."""
+    """Run SAEBench's and SAELens's evaluations of any SAEs; those in --out are kept.
+
+    SAEs of known features are evaluated against these: their training.json says which.
+    """
     interrupted = "Interrupted. The same command goes on with what is missing."
     with error_boundary(interrupted) as problems:
         console = console_while_loading()
@@ -56,7 +59,7 @@ def evaluate(
         from sae_lens_c2r.evaluation.evaluate import evaluate as evaluate_all
         from sae_lens_c2r.evaluation.gathered import GATHERED
         from sae_lens_c2r.evaluation.options import Options
-        from sae_lens_c2r.evaluation.table import terminal_table
+        from sae_lens_c2r.evaluation.table import terminal_tables
         from sae_lens_c2r.saes.sources import find_sources
 
         options = Options(
@@ -78,5 +81,5 @@ def evaluate(
                 on_error=problems.append,
                 tell=partial(say, console),
             )
-        console.print(terminal_table(gathered))
+        console.print(*terminal_tables(gathered, width=console.width), sep="\n")
         say(console, f"Everything that was measured: {out / GATHERED}")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.writing import write_text
+from sae_lens_c2r._support.writing import write_bytes, write_text
 from sae_lens_c2r.cli._console import console_while_loading, say
 from sae_lens_c2r.cli._errors import error_boundary
 from sae_lens_c2r.cli._options import (
@@ -18,12 +18,15 @@ from sae_lens_c2r.cli._options import (
     usable_device,
 )
 
+_PICTURES = (".svg", ".png")
+
 
 def inspect(
     saes: AnySAEsArgument,
     out: Annotated[Path, typer.Option(help="The report.")] = Path("report.html"),
     figure: Annotated[
-        Path | None, typer.Option(help="The picture alone, as SVG.", show_default="none")
+        Path | None,
+        typer.Option(help="The picture alone, a .svg or .png file.", show_default="none"),
     ] = None,
     text: Annotated[
         str | None,
@@ -35,6 +38,13 @@ def inspect(
     ] = None,
     model: ModelOption = None,
     tokens: Annotated[int, typer.Option(min=1, help="Tokens of the text, at most.")] = 100_000,
+    latents: Annotated[
+        str | None,
+        typer.Option(
+            help="Latents to show in context, one by one, like 3,17. Needs a text.",
+            show_default="the most redundant pairs alone",
+        ),
+    ] = None,
     device: DeviceOption = None,
     overwrite: OverwriteOption = False,
 ) -> None:
@@ -43,13 +53,20 @@ def inspect(
         _check_place("out", out, overwrite=overwrite)
         if figure is not None:
             _check_place("figure", figure, overwrite=overwrite)
+            if figure.suffix not in _PICTURES:
+                raise UserError(f"`figure` should end in .svg or .png. Found {figure}.")
+        if latents is not None and text is None:
+            raise UserError("`latents` should be given with `text`, on which they are shown.")
         console = console_while_loading()
         from sae_lens_c2r.inspection.findings import inspect as inspect_all
-        from sae_lens_c2r.inspection.plots import cosine_distributions
+        from sae_lens_c2r.inspection.latents import parse_latents
+        from sae_lens_c2r.inspection.plots import cosine_figure
         from sae_lens_c2r.inspection.reader import reader_of
         from sae_lens_c2r.inspection.report import report_html, terminal_tables
+        from sae_lens_c2r.reporting.figures import png, svg
         from sae_lens_c2r.saes.sources import find_sources
 
+        wanted = parse_latents(latents) if latents is not None else []
         device = usable_device(device)
         sources = find_sources(saes, on_error=problems.append)
         found = inspect_all(
@@ -59,15 +76,17 @@ def inspect(
             reader=reader_of(text, model=model, n_tokens=tokens, device=device)
             if text
             else None,
+            latents=wanted,
             tell=partial(say, console),
         )
         if found:
-            console.print(*terminal_tables(found), sep="\n")
+            console.print(*terminal_tables(found, width=console.width), sep="\n")
             write_text(out, report_html(found))
             say(console, f"Report: {out}")
         if found and figure is not None:
-            picture = cosine_distributions([each.inspection for each in found])
-            write_text(figure, f"{picture}\n")
+            picture = cosine_figure([each.inspection for each in found])
+            content = png(picture) if figure.suffix == ".png" else f"{svg(picture)}\n".encode()
+            write_bytes(figure, content)
 
 
 def _check_place(name: str, path: Path, *, overwrite: bool) -> None:

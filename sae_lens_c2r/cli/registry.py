@@ -21,14 +21,16 @@ def list_releases() -> None:
     """List the releases."""
     with error_boundary("Interrupted."):
         from sae_lens_c2r.releases.files import shipped_releases
-        from sae_lens_c2r.reporting.tables import terminal_table
+        from sae_lens_c2r.reporting.tables import fitting_tables
 
         headings = ["release", "SAEs", "status", "repository"]
         rows = [
             [release.name, str(len(release.saes())), release.status, release.repo_id or ""]
             for release in shipped_releases()
         ]
-        Console().print(terminal_table(headings, rows, text=(0, 2, 3), broken=(3,)))
+        console = Console()
+        tables = fitting_tables(headings, rows, width=console.width, text=(0, 2, 3))
+        console.print(*tables, sep="\n")
 
 
 @registry.command("show", cls=Command)

@@ -33,8 +33,16 @@ def upload(
         bool, typer.Option("--create-pr", help="Propose the commit as a pull request.")
     ] = False,
     public: Annotated[
-        bool, typer.Option("--public", help="Make a new repository public, not private.")
+        bool, typer.Option("--public/--private", help="What a new repository is.")
     ] = False,
+    commit_message: Annotated[
+        str | None,
+        typer.Option(help="Message of the commit.", show_default="what is added"),
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(help="Token of the Hub's.", show_default="that of `hf auth login`"),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be sent, and send nothing.")
     ] = False,
@@ -46,6 +54,8 @@ def upload(
     """Publish SAEs on the Hugging Face Hub with a card of what was measured, in one commit."""
     with error_boundary("Interrupted. Nothing was sent."):
         console = console_while_loading()
+        from huggingface_hub import HfApi
+
         from sae_lens_c2r._support.stopping import stop_requests
         from sae_lens_c2r.hub.showing import show_proposal
         from sae_lens_c2r.hub.submission import Submission
@@ -54,7 +64,7 @@ def upload(
         from sae_lens_c2r.releases.files import find_release, read_release
 
         def confirm(proposal: "Proposal") -> bool:
-            show_proposal(proposal, console)
+            show_proposal(proposal, console, brief=yes)
             if dry_run:
                 console.print("Nothing was sent: this is what would be.")
                 return False
@@ -72,6 +82,8 @@ def upload(
                 target,
                 confirm=confirm,
                 check_published=not no_verify,
+                message=commit_message,
+                api=HfApi(token=token),
                 tell=partial(say, console),
             )
         if published is not None and published.url is not None:

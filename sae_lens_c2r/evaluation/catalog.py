@@ -7,6 +7,7 @@ from typing import Any
 from sae_lens_c2r._support.errors import UserError
 
 SAE_LENS = "sae_lens"  # SAELens's own `run_evals`
+KNOWN_FEATURES = "known_features"  # in its place, where there is no language model
 WEIGHTS = "weights"  # what needs no data
 CO_FIRING = "co_firing"  # what is measured of it beside SAELens's own
 API_KEY = "OPENAI_API_KEY"  # where autointerp finds its key
@@ -95,7 +96,8 @@ class Column:
         heading: The same in a few letters, for a terminal.
         evaluation: Whose result it is.
         metric: The result's key.
-        better: Which is better, 1 for more and -1 for less.
+        better: Which is better, 1 for more, -1 for less and 0 for neither.
+        shown: How its numbers are.
     """
 
     title: str
@@ -103,16 +105,45 @@ class Column:
     evaluation: str
     metric: str
     better: int
+    shown: str = ".3f"
+
+    @property
+    def arrow(self) -> str:
+        """Which is better, in a sign."""
+        return {1: " ↑", 0: "", -1: " ↓"}[self.better]
 
 
 _RECOVERED = "model_performance_preservation.ce_loss_score"
 _ABSORPTION = "mean.mean_absorption_fraction_score"
+# What SAELens and SAEBench both measure, by the names that they share.
+EXPLAINED_VARIANCE = "reconstruction_quality.explained_variance"
+L0 = "sparsity.l0"
+OF_FEATURES = (
+    Column("explained variance", "expl.\nvar.", KNOWN_FEATURES, "explained_variance", 1),
+    Column("L0", "L0", KNOWN_FEATURES, "l0", 0, ".1f"),
+    Column("features present", "fea-\ntures", KNOWN_FEATURES, "true_l0", 0, ".1f"),
+    Column("share dead", "dead", KNOWN_FEATURES, "dead_latents", -1),
+    Column("MCC", "MCC", KNOWN_FEATURES, "mcc", 1),
+    Column("uniqueness", "unique", KNOWN_FEATURES, "uniqueness", 1),
+    Column("precision", "prec.", KNOWN_FEATURES, "precision", 1),
+    Column("recall", "recall", KNOWN_FEATURES, "recall", 1),
+    Column("F1", "F1", KNOWN_FEATURES, "f1", 1),
+    Column("absorption by children", "absorp-\ntion", KNOWN_FEATURES, "absorption", -1),
+    Column("parents found", "parents\nfound", KNOWN_FEATURES, "parents_found", 1),
+)
+# Columns of one title are one: each SAE has the number of the first of them that it has.
 # SCR and TPP with 20 latents, as SAEBench's own figures; the paper does not say how many.
 COLUMNS = (
+    Column("explained variance", "expl.\nvar.", SAE_LENS, EXPLAINED_VARIANCE, 1),
+    Column("L0", "L0", SAE_LENS, L0, 0, ".1f"),
+    Column("explained variance", "expl.\nvar.", "core", EXPLAINED_VARIANCE, 1),
+    Column("L0", "L0", "core", L0, 0, ".1f"),
+    *OF_FEATURES,
     Column("KL score", "KL\nscore", "core", "model_behavior_preservation.kl_div_score", 1),
     Column("loss recovered", "loss\nrec.", "core", _RECOVERED, 1),
     Column("interp", "interp", "autointerp", "autointerp.autointerp_score", 1),
     Column("composition", "compo-\nsition", WEIGHTS, "composition", -1),
+    Column("chance level", "chance\nlevel", WEIGHTS, "chance_composition", 0),
     Column("co-firing", "co-\nfiring", SAE_LENS, f"{CO_FIRING}.highest_jaccard", -1),
     Column("absorption", "absorp-\ntion", "absorption", _ABSORPTION, -1),
     Column("split", "split", "absorption", "mean.mean_num_split_features", -1),

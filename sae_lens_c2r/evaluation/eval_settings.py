@@ -10,15 +10,24 @@ from pydantic import ValidationError
 
 from sae_lens_c2r._support.changes import parse_changes
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.evaluation.catalog import EVALUATIONS, SAE_LENS, SAEBenchEvaluation
+from sae_lens_c2r.evaluation.catalog import (
+    EVALUATIONS,
+    KNOWN_FEATURES,
+    SAE_LENS,
+    SAEBenchEvaluation,
+)
+from sae_lens_c2r.training.shared_stream import EVALUATION_SEED
 
 _BATCH_SIZE, _DTYPE = 32, "float32"  # of models that SAEBench does not know
 _EXAMPLE = "core.context_size=64"
 _DTYPES = ("float32", "float64", "float16", "bfloat16")
-SAE_LENS_SETTINGS: dict[str, Any] = {
-    "batch_size_prompts": 16,
-    "n_eval_reconstruction_batches": 10,
-    "n_eval_sparsity_variance_batches": 10,
+_DEFAULTS = {  # of what SAEBench has no part in
+    SAE_LENS: {
+        "batch_size_prompts": 16,
+        "n_eval_reconstruction_batches": 10,
+        "n_eval_sparsity_variance_batches": 10,
+    },
+    KNOWN_FEATURES: {"samples": 65_536, "batch_size": 4096, "seed": EVALUATION_SEED},
 }
 
 
@@ -39,7 +48,7 @@ def parse_settings(changes: Sequence[str]) -> dict[str, dict[str, Any]]:
         evaluation, _, name = key.partition(".")
         if not (evaluation and name):
             raise UserError(f"`--set` should be like {_EXAMPLE}. Found `{key}={value}`.")
-        if evaluation not in (*EVALUATIONS, SAE_LENS):
+        if evaluation not in (*EVALUATIONS, *_DEFAULTS):
             raise UserError(
                 f"`--set {key}={value}` should name an evaluation. Found {evaluation}."
             )
@@ -136,28 +145,30 @@ def config_class_of(evaluation: SAEBenchEvaluation) -> Any:
         ) from error
 
 
-def sae_lens_settings(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """All settings of SAELens's own evaluation.
+def counted_settings(evaluation: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """All settings of an evaluation that is not SAEBench's.
 
     Args:
-        changes: Fields of SAELens's `EvalConfig`, positive numbers, in place of ours.
+        evaluation: SAELens's own, or that against known features.
+        changes: Its settings, positive whole numbers, in place of ours.
 
     Returns:
         Every setting and its value.
 
     Raises:
-        UserError: If there is no such field, or it is not a positive number.
+        UserError: If there is no such setting, or it is not a positive whole number.
     """
+    defaults = _DEFAULTS[evaluation]
     for name, value in changes.items():
-        if name not in SAE_LENS_SETTINGS:
+        if name not in defaults:
             raise UserError(
-                f"`--set {SAE_LENS}.{name}` should be one of {', '.join(SAE_LENS_SETTINGS)}."
+                f"`--set {evaluation}.{name}` should be one of {', '.join(defaults)}."
             )
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise UserError(
-                f"`--set {SAE_LENS}.{name}` should be a positive whole number. Found {value}."
+                f"`--set {evaluation}.{name}` should be a positive whole number. Found {value}."
             )
-    return {**SAE_LENS_SETTINGS, **changes}
+    return {**defaults, **changes}
 
 
 def short_name(model: str) -> str:

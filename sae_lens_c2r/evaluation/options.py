@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.evaluation.catalog import API_KEY, SAE_LENS, find_evaluation
-from sae_lens_c2r.evaluation.eval_settings import sae_bench_settings, sae_lens_settings
+from sae_lens_c2r.evaluation.catalog import API_KEY, KNOWN_FEATURES, SAE_LENS, find_evaluation
+from sae_lens_c2r.evaluation.eval_settings import counted_settings, sae_bench_settings
 from sae_lens_c2r.inspection.text import read_text
 from sae_lens_c2r.offline.source import OFFLINE_DATASET
 
@@ -20,7 +20,8 @@ class Options:
     Args:
         out: Folder of the results.
         sae_bench: Names of SAEBench's evaluations.
-        sae_lens: Whether to run SAELens's own.
+        sae_lens: Whether to run SAELens's own: of a language model's SAE, or of one of known
+            features.
         model: The language model; `None` for what each SAE's config names.
         text: What SAELens's own evaluation reads; `None` for what each SAE was trained on.
         data: Folder with datasets by their names on the Hub, for SAEBench.
@@ -51,7 +52,8 @@ def checked_options(options: Options) -> Options:
     Raises:
         UserError: If an evaluation, a setting, a file or a key is missing or not fit.
     """
-    wanted = [*options.sae_bench, *([SAE_LENS] if options.sae_lens else [])]
+    of_sae_lens = (SAE_LENS, KNOWN_FEATURES)  # which of them depends on the SAE
+    wanted = [*options.sae_bench, *(of_sae_lens if options.sae_lens else ())]
     for name in options.sae_bench:
         changes = options.changes.get(name, {})
         sae_bench_settings(find_evaluation(name), options.model or "", changes)
@@ -61,7 +63,8 @@ def checked_options(options: Options) -> Options:
                 f"`--set {name}.{next(iter(changes))}` should be of an evaluation that is run. "
                 f"These are: {', '.join(wanted) or 'none'}."
             )
-    sae_lens_settings(options.changes.get(SAE_LENS, {}))
+    for name in of_sae_lens:
+        counted_settings(name, options.changes.get(name, {}))
     if options.hours <= 0:
         raise UserError(f"`hours` should be positive. Found {options.hours:g}.")
     if "autointerp" in options.sae_bench and not os.environ.get(API_KEY):
@@ -85,8 +88,6 @@ def _check_files(options: Options) -> None:
             raise UserError(f"`data` should not lie in `out`. Found {options.data}.")
     text = options.text
     if text is not None and text != OFFLINE_DATASET:
-        if Path(text).suffix in (".txt", ".jsonl", ".json") and not Path(text).is_file():
-            raise UserError(f"`text` should be a file or a dataset. There is no {text}.")
         read_text(text)
 
 

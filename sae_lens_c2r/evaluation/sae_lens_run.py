@@ -4,21 +4,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-from datasets import Dataset
 from sae_lens import SAE, __version__
 from sae_lens.evals import get_eval_everything_config, run_evals
 from sae_lens.training.activation_scaler import ActivationScaler
-from sae_lens.training.activations_store import ActivationsStore
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.analysis import co_firing
-from sae_lens_c2r.evaluation.about import Asked
 from sae_lens_c2r.evaluation.catalog import CO_FIRING
 from sae_lens_c2r.evaluation.tasks import Task
 from sae_lens_c2r.inspection.activations import encode
-from sae_lens_c2r.inspection.reader import TextReader
-from sae_lens_c2r.inspection.text import read_text
-from sae_lens_c2r.offline.source import OFFLINE_DATASET, OFFLINE_MODEL, offline_source
+from sae_lens_c2r.inspection.reader import reader_of
+from sae_lens_c2r.offline.source import OFFLINE_MODEL
 
 MOST_TOKENS = 100_000  # of which the activations are held, for co-firing
 
@@ -30,20 +26,17 @@ def run_sae_lens(task: Task, sae: SAE[Any], result: Path) -> None:
         UserError: If there is no text, too little, or one that does not fit the model.
     """
     asked, about = task.about.asked, sae.cfg.metadata
-    source, model_name, text = _text_of(asked, sae)
+    source = asked.text or about.dataset_path
+    if not source:
+        raise UserError("`text` should be given: the SAE does not say what it was trained on.")
     settings = asked.settings
     rows = settings["n_eval_sparsity_variance_batches"] * settings["batch_size_prompts"]
     n_tokens = min(rows * (about.context_size or 1), MOST_TOKENS)
-    reader = TextReader(text, model=model_name, n_tokens=n_tokens, device=task.about.device)
-    model = reader.model_of(sae)
-    store = ActivationsStore.from_sae(
-        model,
-        sae,
-        text,
-        streaming=isinstance(text, str),
-        store_batch_size_prompts=settings["batch_size_prompts"],
-        device=task.about.device,
+    reader = reader_of(
+        str(source), model=asked.model, n_tokens=n_tokens, device=task.about.device
     )
+    model = reader.model_of(sae)
+    store = reader.store_of(sae, store_batch_size_prompts=settings["batch_size_prompts"])
     config = get_eval_everything_config(**settings)
     # Its head is random: nobody trained all-MiniLM-L6-v2 to predict a token.
     config.compute_kl = config.compute_ce_loss = asked.model != OFFLINE_MODEL
@@ -65,18 +58,3 @@ def run_sae_lens(task: Task, sae: SAE[Any], result: Path) -> None:
         "sae_lens_version": __version__,
     }
     result.write_text(json.dumps(content), encoding="utf-8")
-
-
-def _text_of(asked: Asked, sae: SAE[Any]) -> tuple[str, str, Dataset | str]:
-    """What names the text, the model to load for it, and the text, for SAELens to read."""
-    source = asked.text or sae.cfg.metadata.dataset_path
-    if not source:
-        raise UserError("`text` should be given: the SAE does not say what it was trained on.")
-    if source != OFFLINE_DATASET:
-        return source, asked.model or "", read_text(str(source))
-    if asked.model == OFFLINE_MODEL:
-        return source, *offline_source()
-    raise UserError(
-        f"`text` should not be {OFFLINE_DATASET} for {asked.model}: it is cut into the "
-        f"tokens of {OFFLINE_MODEL}."
-    )

@@ -12,12 +12,14 @@ from sae_lens import SAE
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.versions import package_versions
 from sae_lens_c2r.evaluation.about import About, Asked
-from sae_lens_c2r.evaluation.catalog import SAE_LENS, WEIGHTS, find_evaluation
-from sae_lens_c2r.evaluation.eval_settings import sae_bench_settings, sae_lens_settings
+from sae_lens_c2r.evaluation.catalog import KNOWN_FEATURES, SAE_LENS, WEIGHTS, find_evaluation
+from sae_lens_c2r.evaluation.eval_settings import counted_settings, sae_bench_settings
+from sae_lens_c2r.evaluation.features import features_config, record_of_features
 from sae_lens_c2r.evaluation.fit import check_fit
 from sae_lens_c2r.evaluation.identity import config_sha256, fingerprint, weights_sha256
 from sae_lens_c2r.evaluation.options import Options
 from sae_lens_c2r.saes.sources import Source
+from sae_lens_c2r.training.record import RECORD, TrainingRecord
 
 _PACKAGES = (
     *("sae-lens-c2r", "sae-lens", "sae-bench"),
@@ -89,7 +91,7 @@ def weights_task(source: Source, sae: SAE[Any], options: Options) -> Task:
 def model_tasks(
     of_weights: Task, sae: SAE[Any], options: Options, *, on_error: Callable[[str], None]
 ) -> list[Task]:
-    """The evaluations of an SAE that need its language model.
+    """The evaluations of an SAE that need what it was trained on: a model, or known features.
 
     Args:
         of_weights: That of its weights.
@@ -106,6 +108,9 @@ def model_tasks(
     wanted = [*([SAE_LENS] if options.sae_lens else []), *options.sae_bench]
     if not wanted:
         return []
+    record = record_of_features(of_weights.source)
+    if record is not None:
+        return _feature_tasks(of_weights, record, options, on_error=on_error)
     model, hook_name = options.model or sae.cfg.metadata.model_name, sae.cfg.metadata.hook_name
     for name, value in {"model_name": model, "hook_name": hook_name}.items():
         if not isinstance(value, str) or not value:
@@ -125,6 +130,32 @@ def model_tasks(
     return tasks
 
 
+def _feature_tasks(
+    of_weights: Task,
+    record: TrainingRecord,
+    options: Options,
+    *,
+    on_error: Callable[[str], None],
+) -> list[Task]:
+    """That of an SAE of known features, which takes the place of SAELens's own."""
+    name = of_weights.about.name
+    for evaluation in options.sae_bench:
+        on_error(f"{evaluation} of {name}: it needs a language model. Found known features.")
+    if not options.sae_lens:
+        return []
+    try:
+        features_config(record, options.device)
+    except UserError as error:
+        raise UserError(f"{KNOWN_FEATURES} of {name}: {error}") from None
+    assert of_weights.source.folder is not None, "training.json lies in it"
+    asked = {
+        "evaluation": KNOWN_FEATURES,
+        "settings": counted_settings(KNOWN_FEATURES, options.changes.get(KNOWN_FEATURES, {})),
+        "inputs": _fingerprints([of_weights.source.folder / RECORD]),
+    }
+    return [of_weights.asking(of_weights.about.asked.model_copy(update=asked))]
+
+
 def _of_sae_lens(name: str, sae: SAE[Any], model: str, options: Options) -> dict[str, Any]:
     changes = options.changes.get(name, {})
     text = options.text or sae.cfg.metadata.dataset_path
@@ -132,7 +163,7 @@ def _of_sae_lens(name: str, sae: SAE[Any], model: str, options: Options) -> dict
         "evaluation": name,
         "model": model,
         "text": options.text,
-        "settings": sae_lens_settings(changes),
+        "settings": counted_settings(SAE_LENS, changes),
         "inputs": _fingerprints([model, *changes.values(), text]),
     }
 

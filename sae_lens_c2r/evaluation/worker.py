@@ -41,7 +41,7 @@ def main(task_file: str, modules: str) -> None:
 
 def _run(task_file: Path) -> None:
     from sae_lens_c2r._support.errors import UserError
-    from sae_lens_c2r.evaluation.catalog import SAE_LENS
+    from sae_lens_c2r.evaluation.catalog import KNOWN_FEATURES, SAE_LENS
     from sae_lens_c2r.evaluation.identity import config_sha256, weights_sha256
     from sae_lens_c2r.evaluation.results import RESULT
     from sae_lens_c2r.evaluation.tasks import Task
@@ -57,6 +57,10 @@ def _run(task_file: Path) -> None:
         from sae_lens_c2r.evaluation.sae_lens_run import run_sae_lens
 
         run_sae_lens(task, sae, result)
+    elif asked.evaluation == KNOWN_FEATURES:
+        from sae_lens_c2r.evaluation.features_run import run_known_features
+
+        run_known_features(task, sae, result)
     else:
         from sae_lens_c2r.evaluation.sae_bench_runs import run_sae_bench
 

@@ -30,6 +30,7 @@ def upload(
     *,
     confirm: Callable[[Proposal], bool] = lambda _: True,
     check_published: bool = True,
+    message: str | None = None,
     api: HfApi | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Published | None:
@@ -42,6 +43,7 @@ def upload(
         confirm: Shown what would be sent; nothing is unless it returns `True`. By itself all
             is sent.
         check_published: Whether to load the SAEs from the Hub without this package.
+        message: Of the commit; by itself it names what is added.
         api: The Hub; by itself that of the environment.
         tell: Told of what is done.
 
@@ -68,7 +70,7 @@ def upload(
                 check_account(api, target, exists=exists)
         except _FAILURES as error:
             raise UserError(f"Nothing was sent. {explained(error, target.repo_id)}") from error
-        published = _publish(api, proposal, tell)
+        published = _publish(api, proposal, message, tell)
         try:
             if check_published:
                 _verify(api, proposal, published, tell)
@@ -82,12 +84,15 @@ def upload(
         return published
 
 
-def _publish(api: HfApi, proposal: Proposal, tell: Callable[[str], None]) -> Published:
+def _publish(
+    api: HfApi, proposal: Proposal, message: str | None, tell: Callable[[str], None]
+) -> Published:
     target, prepared = proposal.target, proposal.prepared
     ids = [sae.sae_id for sae in prepared.saes]
-    message = f"Add {ids[0]}" if len(ids) == 1 else f"Add {len(ids)} SAEs"
+    by_itself = f"Add {ids[0]}" if len(ids) == 1 else f"Add {len(ids)} SAEs"
     files, first = prepared.content.files, proposal.difference
     try:
+        message = message or by_itself
         return publish(api, target, files, message=message, first=first, tell=tell)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_interrupted(api, proposal)) from None

@@ -13,8 +13,8 @@ from sae_lens_c2r.penalties import nearest_neighbors
 from sae_lens_c2r.penalties.cosines import pair_cosines
 from sae_lens_c2r.penalties.precision import unit_rows
 
-_LEAST_COSINE = 0.3  # at the least alike, to be called a pair
-_TOP_TOKENS = 6
+LEAST_COSINE = 0.3  # at the least alike, to be called a pair
+TOP_TOKENS = 6
 _TOKENS_AROUND = 6
 
 
@@ -79,14 +79,14 @@ def most_alike(
     W_dec: Float[Tensor, "d_sae d_in"], times_fired: Int[Tensor, " d_sae"], most: int
 ) -> Int[Tensor, "pairs 2"]:
     """The most alike pairs of latents that fire, no latent in two of them."""
-    alive = times_fired >= _TOP_TOKENS
+    alive = times_fired >= TOP_TOKENS
     neighbors = nearest_neighbors(W_dec, chunk_size=None)
     cosines = pair_cosines(W_dec, neighbors)
     shown: list[list[int]] = []
     seen: set[int] = set()
     for latent in cosines.argsort(descending=True).tolist():
         pair = [latent, int(neighbors[latent])]
-        if cosines[latent] < _LEAST_COSINE or len(shown) == most:
+        if cosines[latent] < LEAST_COSINE or len(shown) == most:
             break
         if seen.isdisjoint(pair) and all(alive[pair]):
             shown.append(sorted(pair))
@@ -137,7 +137,7 @@ class Columns:
         first_of_row: dict[int, int] = {}
         for token in tokens:
             first_of_row.setdefault(int(self.text.places[token, 0]), token)
-        return list(first_of_row.values())[:_TOP_TOKENS]
+        return list(first_of_row.values())[:TOP_TOKENS]
 
     def _in_context(self, token: int, activation: float) -> TokenInContext:
         row, column = self.text.places[token].tolist()

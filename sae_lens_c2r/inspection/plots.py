@@ -6,19 +6,29 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from sae_lens_c2r.inspection.behavior import Behavior
+from sae_lens_c2r.inspection.latents import LatentOnText
 from sae_lens_c2r.inspection.measures import Inspection
-from sae_lens_c2r.reporting.figures import Distribution, color_of, max_cosine_figure, svg
+from sae_lens_c2r.reporting.figures import (
+    Distribution,
+    color_of,
+    legend_above,
+    max_cosine_figure,
+    svg,
+)
 
 
-def cosine_distributions(inspections: Sequence[Inspection]) -> str:
-    """How alike the latents are: the distributions of their highest cosines, as SVG."""
+def cosine_figure(inspections: Sequence[Inspection]) -> Figure:
+    """How alike the latents are: the distributions of their highest cosines."""
     distributions = [
         Distribution(each.name, color_of(number), each.cosine_counts)
         for number, each in enumerate(inspections)
     ]
-    return svg(
-        max_cosine_figure(distributions, [each.chance_composition for each in inspections])
-    )
+    return max_cosine_figure(distributions, [each.chance_composition for each in inspections])
+
+
+def cosine_distributions(inspections: Sequence[Inspection]) -> str:
+    """The picture of `cosine_figure`, as SVG."""
+    return svg(cosine_figure(inspections))
 
 
 def firing_frequencies(behaviors: Mapping[str, Behavior]) -> str:
@@ -36,7 +46,16 @@ def firing_frequencies(behaviors: Mapping[str, Behavior]) -> str:
             label=name,
         )
     axes.set(xlabel="log10 of the share of tokens", ylabel="latents")
-    axes.legend(frameon=False)
+    legend_above(figure)
+    return svg(figure)
+
+
+def activation_histogram(latent: LatentOnText) -> str:
+    """How strongly a latent fires where it does, as SVG."""
+    figure = Figure(figsize=(4.2, 1.8), layout="constrained")
+    axes = figure.subplots()
+    axes.hist(latent.activations.numpy(), bins=40, color=color_of(1))
+    axes.set(xlabel="activation, where it fires", ylabel="tokens")
     return svg(figure)
 
 
@@ -70,5 +89,5 @@ def consolidation(behaviors: Mapping[str, Behavior]) -> str:
     right.set(
         xlim=(0, 1), ylim=(0, 1), xlabel="right-hand side of Eq. (13)", ylabel="leak alpha"
     )
-    left.legend(frameon=False)
+    legend_above(figure)
     return svg(figure)

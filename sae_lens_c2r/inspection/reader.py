@@ -14,9 +14,17 @@ from sae_lens.util import get_special_token_ids
 from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError, one_line
+from sae_lens_c2r._support.network import needing_the_hub
 from sae_lens_c2r.inspection.activations import TextActivations
-from sae_lens_c2r.inspection.text import read_text
-from sae_lens_c2r.offline.source import OFFLINE_DATASET, OFFLINE_MODEL, offline_source
+from sae_lens_c2r.inspection.text import COLUMN, read_text, too_short
+from sae_lens_c2r.offline import corpus
+from sae_lens_c2r.offline.minilm import CONTEXT_SIZE
+from sae_lens_c2r.offline.source import (
+    OFFLINE_DATASET,
+    OFFLINE_MODEL,
+    offline_source,
+    where_model_is,
+)
 
 _ROWS_PER_BATCH = 32
 _MODEL = ("model_class_name", "model_name", "model_from_pretrained_kwargs")
@@ -26,15 +34,16 @@ _ROWS = ("context_size", "prepend_bos", "seqpos_slice", "exclude_special_tokens"
 
 def reader_of(text: str, *, model: str | None, n_tokens: int, device: str) -> "TextReader":
     """What reads a text of a command line: a file, one of the Hub's, or the offline one."""
+    options: dict[str, Any] = {"n_tokens": n_tokens, "device": device, "named": text}
     if text != OFFLINE_DATASET:
-        return TextReader(read_text(text), model=model, n_tokens=n_tokens, device=device)
+        return TextReader(read_text(text), model=model, **options)
     if model not in (None, OFFLINE_MODEL):
         raise UserError(
             f"`text` should not be {OFFLINE_DATASET} for {model}: it is cut into the tokens "
             f"of {OFFLINE_MODEL}."
         )
-    folder, dataset = offline_source()
-    return TextReader(dataset, model=folder, n_tokens=n_tokens, device=device)
+    _, dataset = offline_source()
+    return TextReader(dataset, model=OFFLINE_MODEL, **options)
 
 
 class TextReader:
@@ -43,19 +52,28 @@ class TextReader:
     Args:
         text: What SAELens reads the text from: a dataset, or its name on the Hub.
         model: What to load in place of the model that an SAE's config names.
-        n_tokens: Tokens at most.
+        n_tokens: Tokens at most, special ones among them.
         device: Where the models run.
+        named: What the text is called where it is shown.
     """
 
     def __init__(
-        self, text: Dataset | str, *, model: str | None, n_tokens: int, device: str
+        self,
+        text: Dataset | str,
+        *,
+        model: str | None,
+        n_tokens: int,
+        device: str,
+        named: str | None = None,
     ) -> None:
         self._text = text
         self._model = model
         self._n_tokens = n_tokens
         self._device = device
+        self.named = named or (text if isinstance(text, str) else "a dataset")
         self._models: dict[str, Any] = {}
         self._read: dict[str, TextActivations] = {}
+        self._rows: Dataset | None = None
 
     def activations(self, sae: SAE[Any] | TrainingSAE[Any], name: str) -> TextActivations:
         """The activations that an SAE encodes; a UserError with its name if there are none."""
@@ -78,40 +96,80 @@ class TextReader:
             ) from error
         return self._read[key]
 
+    def name_of_model(self, sae: SAE[Any] | TrainingSAE[Any]) -> str:
+        """The name of an SAE's model; a UserError if there is none."""
+        name = self._model or sae.cfg.metadata.model_name
+        if not isinstance(name, str) or not name:
+            raise UserError(
+                "`model` should be given: the SAE's config has no `metadata.model_name`."
+            )
+        return name
+
     def model_of(self, sae: SAE[Any] | TrainingSAE[Any]) -> Any:
         """The model of an SAE, in SAELens's wrapper."""
         key = _key(sae, *_MODEL)
         if key not in self._models:
-            about = sae.cfg.metadata
-            self._models[key] = load_model(
-                about.model_class_name or "HookedTransformer",
-                self._model or about.model_name or "",
-                device=self._device,
-                model_from_pretrained_kwargs=about.model_from_pretrained_kwargs or {},
-            )
+            about, name = sae.cfg.metadata, self.name_of_model(sae)
+            with needing_the_hub(f"The model {name}"):
+                self._models[key] = load_model(
+                    about.model_class_name or "HookedTransformer",
+                    where_model_is(name),
+                    device=self._device,
+                    model_from_pretrained_kwargs=about.model_from_pretrained_kwargs or {},
+                )
         return self._models[key]
+
+    def store_of(self, sae: SAE[Any] | TrainingSAE[Any], **options: Any) -> ActivationsStore:
+        """SAELens's store of what an SAE encodes on the text, with options of its own."""
+        if not sae.cfg.metadata.hook_name:
+            raise UserError("the SAE's config should have a hook as `metadata.hook_name`.")
+        model = self.model_of(sae)
+        text = self._text_for(sae, model)
+        with needing_the_hub(f"The text {self.named}"):
+            return ActivationsStore.from_sae(
+                model,
+                sae,
+                text,
+                streaming=isinstance(text, str),
+                device=self._device,
+                **options,
+            )
+
+    def _text_for(self, sae: SAE[Any] | TrainingSAE[Any], model: Any) -> Dataset | str:
+        """The text as the model reads it: MiniLM in rows of its own, between special tokens."""
+        text = self._text
+        named = self.name_of_model(sae)
+        if named != OFFLINE_MODEL or isinstance(text, str) or COLUMN not in text.column_names:
+            return text
+        if self._rows is None:
+            rows = corpus.token_rows(text[COLUMN][:], model.tokenizer)
+            if not len(rows):
+                raise too_short(CONTEXT_SIZE - 2, text, model.tokenizer)
+            self._rows = Dataset.from_dict({"tokens": rows.tolist()})
+        return self._rows
 
     @torch.no_grad()
     def _run(self, sae: SAE[Any] | TrainingSAE[Any]) -> TextActivations:
         model = self.model_of(sae)
-        store = ActivationsStore.from_sae(
-            model,
-            sae,
-            self._text,
-            streaming=isinstance(self._text, str),
-            store_batch_size_prompts=_ROWS_PER_BATCH,
-            total_tokens=self._n_tokens,
-            device=self._device,
+        store = self.store_of(
+            sae, store_batch_size_prompts=_ROWS_PER_BATCH, total_tokens=self._n_tokens
         )
         left_out = _left_out(sae.cfg.metadata.exclude_special_tokens, model)
         rows, activations, kept = [], [], []
-        for tokens in _rows_of_tokens(store, self._n_tokens):
-            acts = store.get_activations(tokens).cpu()
-            rows.append(tokens[:, slice(*store.seqpos_slice)].cpu())
-            kept.append(~torch.isin(rows[-1], left_out))
-            activations.append(acts[kept[-1]])
+        place = slice(*store.seqpos_slice)
+        with needing_the_hub(f"The text {self.named}"):
+            for tokens, is_wanted in _rows_of_tokens(store, self._n_tokens):
+                acts = store.get_activations(tokens).cpu()
+                rows.append(tokens[:, place].cpu())
+                kept.append(~torch.isin(rows[-1], left_out) & is_wanted[:, place])
+                activations.append(acts[kept[-1]])
+        if not rows:
+            raise too_short(store.context_size, self._text, model.tokenizer)
         if not any(map(len, activations)):
-            raise UserError("`text` should fill a row of the model's context.")
+            raise UserError(
+                "`text` should fill a row of the model's context with tokens that the SAE was "
+                f"trained on. Found none among {self._n_tokens:,}."
+            )
         return TextActivations(
             torch.cat(rows), torch.cat(activations).float(), torch.cat(kept).nonzero()
         )
@@ -129,12 +187,14 @@ def _left_out(which: bool | list[int] | None, model: Any) -> Tensor:
     return torch.tensor(list(ids), dtype=torch.long)
 
 
-def _rows_of_tokens(store: ActivationsStore, n_tokens: int) -> Iterator[Tensor]:
-    """Rows until there are so many tokens, or the text ends."""
+def _rows_of_tokens(store: ActivationsStore, n_tokens: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Rows until there are so many tokens, or the text ends, and which tokens are of these."""
     left = n_tokens
     while left > 0:
-        rows = list(islice(store.iterable_sequences, _ROWS_PER_BATCH))
+        most = min(_ROWS_PER_BATCH, -(-left // store.context_size))
+        rows = list(islice(store.iterable_sequences, most))
         if not rows:
             return
-        yield torch.stack(rows)
-        left -= len(rows) * len(rows[0])
+        tokens = torch.stack(rows)
+        yield tokens, (torch.arange(tokens.numel()) < left).view(tokens.shape)
+        left -= tokens.numel()

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from sae_lens_c2r._support.versions import package_versions
-from sae_lens_c2r.inspection.behavior import Behavior
+from sae_lens_c2r.inspection.behavior import PAIRS_SHOWN, Behavior
+from sae_lens_c2r.inspection.contexts import LEAST_COSINE, TOP_TOKENS
 from sae_lens_c2r.inspection.findings import Finding
 from sae_lens_c2r.inspection.firing_together import (
     HEADINGS_TOGETHER,
@@ -14,12 +15,13 @@ from sae_lens_c2r.inspection.firing_together import (
 )
 from sae_lens_c2r.inspection.measures import THRESHOLDS, Inspection
 from sae_lens_c2r.inspection.plots import (
+    activation_histogram,
     consolidation,
     cosine_distributions,
     firing_frequencies,
 )
 from sae_lens_c2r.reporting.html import render
-from sae_lens_c2r.reporting.tables import terminal_table
+from sae_lens_c2r.reporting.tables import fitting_tables
 
 HEADINGS = [
     "form",
@@ -77,18 +79,39 @@ def cells_on_text(behavior: Behavior) -> list[str]:
     ]
 
 
-def terminal_tables(findings: Sequence[Finding]) -> list[Table]:
-    """The tables for `rich` to print: of the weights and, if there is a text, two on that."""
+def terminal_tables(findings: Sequence[Finding], *, width: int = 80) -> list[Table]:
+    """The tables for `rich` to print.
+
+    Args:
+        findings: What was found.
+        width: Of the terminal. Columns without room beside the names are in further tables.
+
+    Returns:
+        That of the weights and, if there is a text, two on that.
+    """
     weights = [[each.name, *cells_of_weights(each)] for each in _inspections(findings)]
-    tables = [terminal_table(["SAE", *HEADINGS], weights, text=(0, 1), note=NOTE)]
+    tables = fitting_tables(["SAE", *HEADINGS], weights, width=width, text=(0, 1), note=NOTE)
     behaviors = _behaviors(findings)
     if behaviors:
         on_text = [[name, *cells_on_text(each)] for name, each in behaviors.items()]
-        tables.append(terminal_table(["SAE", *HEADINGS_ON_TEXT], on_text, note=NOTE_ON_TEXT))
         together = [[name, *cells_together(each.co_firing)] for name, each in behaviors.items()]
-        headings = ["SAE", *HEADINGS_TOGETHER]
-        tables.append(terminal_table(headings, together, note=NOTE_TOGETHER))
+        for headings, rows, note in (
+            (HEADINGS_ON_TEXT, on_text, NOTE_ON_TEXT),
+            (HEADINGS_TOGETHER, together, NOTE_TOGETHER),
+        ):
+            tables += fitting_tables(["SAE", *headings], rows, width=width, note=note)
     return tables
+
+
+def which_pairs(n_pairs: int) -> str:
+    """Why so many pairs are shown."""
+    of = (
+        f"of latents with a cosine of at least {LEAST_COSINE}, each of which fires on at least "
+        f"{TOP_TOKENS} tokens of the text, no latent in two of them"
+    )
+    if n_pairs == PAIRS_SHOWN:
+        return f"The {n_pairs} most alike pairs {of}."
+    return f"All pairs {of}: {n_pairs}. {PAIRS_SHOWN} would be shown at most."
 
 
 def report_html(findings: Sequence[Finding]) -> str:
@@ -111,11 +134,30 @@ def report_html(findings: Sequence[Finding]) -> str:
         inspections=inspections,
         picture=cosine_distributions(inspections),
         behaviors=behaviors,
+        read=_read(findings),
+        which_pairs=which_pairs,
+        latents={
+            each.inspection.name: [(of, activation_histogram(of)) for of in each.latents]
+            for each in findings
+            if each.latents
+        },
         frequencies=firing_frequencies(behaviors) if behaviors else None,
         consolidation=consolidation(behaviors) if behaviors else None,
         metadata=METADATA,
         versions=", ".join(f"{package} {number}" for package, number in versions.items()),
     )
+
+
+def _read(findings: Sequence[Finding]) -> list[str]:
+    """Which text was read, and by which model, in a sentence for all SAEs that share it."""
+    found: dict[str, list[str]] = {}
+    for each in findings:
+        if each.behavior is not None and each.text is not None:
+            said = f"{each.behavior.n_tokens:,} tokens of {each.text}, read by {each.model}"
+            found.setdefault(said, []).append(each.inspection.name)
+    if len(found) == 1:
+        return [f"On text: {next(iter(found))}."]
+    return [f"On text: {said} ({', '.join(names)})." for said, names in found.items()]
 
 
 def _inspections(findings: Sequence[Finding]) -> list[Inspection]:

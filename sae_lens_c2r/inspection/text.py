@@ -2,16 +2,33 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from datasets import Dataset
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
 from sae_lens_c2r._support.errors import UserError
 
+COLUMN = "text"  # of a dataset, unless it has rows of tokens
+_ENDINGS = (".txt", ".jsonl", ".json", ".md")  # which nobody gives a dataset
+
 
 def read_text(source: str) -> Dataset | str:
-    """The documents of a file, in `.jsonl` those under `text`; any other name as it is."""
+    """The documents of a file, in `.jsonl` those under `text`; the name of a dataset as it is.
+
+    Args:
+        source: A file, a folder, or the name of a dataset on the Hub.
+
+    Returns:
+        What SAELens reads the text from.
+
+    Raises:
+        UserError: If it is none of them, or a file without text.
+    """
     path = Path(source)
     if not path.is_file():
+        _check_dataset(source, path)
         return source
     try:
         content = path.read_text(encoding="utf-8")
@@ -23,4 +40,31 @@ def read_text(source: str) -> Dataset | str:
         raise UserError(f"`text` should be a text, in UTF-8. {path}: {error}") from None
     if not texts:
         raise UserError(f"`text` should not be empty. Found {path}.")
-    return Dataset.from_dict({"text": texts})
+    return Dataset.from_dict({COLUMN: texts})
+
+
+def _check_dataset(source: str, path: Path) -> None:
+    """Raise unless what is no file may be a dataset."""
+    if path.is_dir():
+        return
+    if path.exists():
+        raise UserError(f"`text` should be a file that can be read twice. {path} is none.")
+    try:
+        validate_repo_id(source)
+    except HFValidationError:
+        known = False
+    else:
+        known = path.suffix not in _ENDINGS
+    if not known:
+        raise UserError(f"`text` should be a file or a dataset on the Hub. There is no {path}.")
+
+
+def too_short(n_tokens: int, text: Dataset | str, tokenizer: Any) -> UserError:
+    """The error of a text that does not fill a row of so many tokens."""
+    found = ""
+    if isinstance(text, Dataset) and COLUMN in text.column_names:
+        ids = tokenizer(text[COLUMN][:], add_special_tokens=False, verbose=False)["input_ids"]
+        found = f" Found {sum(map(len, ids)):,}."
+    return UserError(
+        f"`text` should fill a row of the model's context, {n_tokens:,} tokens.{found}"
+    )

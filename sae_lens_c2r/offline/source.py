@@ -1,12 +1,19 @@
 """The text and the model that need no network: those of the demo."""
 
+from importlib.util import find_spec
+
 from datasets import Dataset
 
 from sae_lens_c2r.offline import corpus
-from sae_lens_c2r.offline.minilm import HUB_ID, model_folder
+from sae_lens_c2r.offline.minilm import HUB_ID, PACKAGE, model_folder
 
 OFFLINE_DATASET = corpus.NAME
 OFFLINE_MODEL = HUB_ID
+
+
+def where_model_is(name: str) -> str:
+    """What a model is loaded from: all-MiniLM-L6-v2 from its package, if that is installed."""
+    return str(model_folder()) if name == OFFLINE_MODEL and find_spec(PACKAGE) else name
 
 
 def offline_source(text: Dataset | None = None) -> tuple[str, Dataset]:

@@ -10,6 +10,8 @@ from matplotlib.figure import Figure
 
 COLORS = ("#d95f02", "#1b7a9e", "#7570b3", "#66a61e", "#e7298a", "#a6761d", "#666666")
 _FILLED_AT_MOST = 3  # more distributions over each other are easier to read as lines
+_SHORT_LABEL = 45  # signs of a label that leaves room for another one beside it
+_LINE_HEIGHT = 0.22  # inches
 _DPI = 160  # of a PNG
 
 
@@ -56,8 +58,20 @@ def max_cosine_figure(
     axes.set(
         xlim=(0, 1), xlabel="cosine with the nearest other latent", ylabel="share of latents"
     )
-    axes.legend(frameon=False)
+    legend_above(figure)
     return figure
+
+
+def legend_above(figure: Figure) -> None:
+    """Put the legend of a figure's first axes above it, where nothing is drawn."""
+    axes = figure.axes[0]
+    handles, labels = axes.get_legend_handles_labels()
+    if not labels:
+        return
+    columns = 1 if max(map(len, labels)) > _SHORT_LABEL else 2
+    figure.legend(handles, labels, loc="outside upper left", frameon=False, ncols=columns)
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width, height + _LINE_HEIGHT * -(-len(labels) // columns))
 
 
 def svg(figure: Figure) -> str:

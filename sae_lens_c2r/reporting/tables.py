@@ -7,6 +7,8 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+_BETWEEN, _EDGES = 2, 1  # signs between two columns, and at a table's edges
+
 
 def terminal_table(
     headings: Sequence[str],
@@ -31,7 +33,8 @@ def terminal_table(
         A renderable.
     """
     table = Table(
-        title=title,
+        # On one line, however narrow the table is: it may be a name.
+        title=Text(title, no_wrap=True, overflow="ignore") if title else None,
         caption=note,
         caption_justify="left",
         box=SIMPLE_HEAD,
@@ -47,6 +50,48 @@ def terminal_table(
     for cells in rows:
         table.add_row(*map(Text, cells))
     return table
+
+
+def fitting_tables(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    width: int,
+    text: Collection[int] = (0,),
+    note: str | None = None,
+) -> list[Table]:
+    """A table as so many of a terminal's width that no name is broken.
+
+    Args:
+        headings: Of the columns.
+        rows: Their cells.
+        width: Of the terminal.
+        text: The columns that hold text.
+        note: Below the last table.
+
+    Returns:
+        Tables that each begin with the names. Only names that leave no room for a number are
+        broken.
+    """
+    lines = [headings, *rows]
+    needed = [
+        max(len(part) for cells in lines for part in cells[number].split("\n")) + _BETWEEN
+        for number in range(len(headings))
+    ]
+    groups: list[list[int]] = [[]]
+    for number in range(1, len(headings)):
+        if groups[-1] and sum(needed[n] for n in (0, *groups[-1], number)) + _EDGES > width:
+            groups.append([])
+        groups[-1].append(number)
+    return [
+        terminal_table(
+            [headings[number] for number in (0, *group)],
+            [[cells[number] for number in (0, *group)] for cells in rows],
+            text=[place for place, number in enumerate((0, *group)) if number in text],
+            note=note if group is groups[-1] else None,
+        )
+        for group in groups
+    ]
 
 
 def markdown_table(

@@ -174,6 +174,12 @@ def is_training_form(folder: Path) -> bool:
     """Whether SAELens loads what a folder holds as a `TrainingSAE`."""
     config = read_object(folder / SAE_CFG_FILENAME)
     architecture = config.get("architecture")
+    known = {*SAE_CLASS_REGISTRY, *SAE_TRAINING_CLASS_REGISTRY}
+    if isinstance(architecture, str) and architecture not in known:
+        raise UserError(
+            f"`architecture` in {SAE_CFG_FILENAME} should be one of SAELens's or ours: "
+            f"{', '.join(sorted(known))}. Found {architecture}."
+        )
     return (
         isinstance(architecture, str)
         and architecture in SAE_TRAINING_CLASS_REGISTRY

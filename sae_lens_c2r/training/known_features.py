@@ -12,9 +12,12 @@ from sae_lens.training.multi_sae_trainer import MultiSAETrainer
 
 from sae_lens_c2r.training.fitting import fit
 from sae_lens_c2r.training.long_run import LongRun
-from sae_lens_c2r.training.shared_stream import FEATURES, FIRST_SEED, KnownFeatures, seeded
-
-EVALUATION_SEED = FIRST_SEED - 1
+from sae_lens_c2r.training.shared_stream import (
+    EVALUATION_SEED,
+    FEATURES,
+    KnownFeatures,
+    seeded,
+)
 
 
 def train_on_known_features(

@@ -31,12 +31,19 @@ class RecordedModel(_Recorded):
     context_size: int | None = None
 
 
+class RecordedFeatures(_Recorded):
+    """The known features, as of `sae_lens_c2r.releases.model.SyntheticModel`."""
+
+    config: dict[str, Any] = {}
+
+
 class RecordedRelease(_Recorded):
     """The release, as of `sae_lens_c2r.releases.model.Release`."""
 
     description: str | None = None
     license: str | None = None
     language_model: RecordedModel | None = None
+    synthetic_model: RecordedFeatures | None = None
 
 
 class RecordedStart(_Recorded):
@@ -104,6 +111,11 @@ class TrainingRecord(_Recorded):
     def model(self) -> RecordedModel:
         """The language model; an empty one if none was recorded."""
         return (self.release and self.release.language_model) or RecordedModel()
+
+    @property
+    def features(self) -> RecordedFeatures | None:
+        """The known features; `None` if it was not trained on such."""
+        return self.release.synthetic_model if self.release else None
 
 
 def read_record(folder: Path) -> TrainingRecord | None:

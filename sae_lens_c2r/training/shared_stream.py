@@ -21,6 +21,7 @@ from sae_lens_c2r.training.ranks import Ranks
 Batch = dict[str, Tensor]
 FEATURES = "features"  # stands for a hook, where there is no model
 FIRST_SEED = 1 << 31  # of the batches: no seed of somebody's weights
+EVALUATION_SEED = FIRST_SEED - 1  # of samples that nothing is trained on
 
 
 class SharedActivations(Iterator[Tensor]):

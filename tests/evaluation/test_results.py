@@ -14,7 +14,7 @@ from sae_lens_c2r.evaluation.about import About, Asked
 from sae_lens_c2r.evaluation.catalog import COLUMNS, EVALUATIONS
 from sae_lens_c2r.evaluation.gathered import EvaluatedSAE, Gathered, gather, read_gathered
 from sae_lens_c2r.evaluation.results import is_answered, read_metrics, write_result
-from sae_lens_c2r.evaluation.table import markdown_table, rows, terminal_table
+from sae_lens_c2r.evaluation.table import markdown_table, rows, terminal_tables
 from tests import forkserver
 
 CORE = {
@@ -154,10 +154,11 @@ def test_everything_is_gathered_that_is_whole(tmp_path: Path) -> None:
     write_json(tmp_path / "evaluation.json", content)
     assert read_gathered(tmp_path / "evaluation.json") == gathered
     ((name, cells),) = rows(gathered)
-    assert (name, cells) == ("saes/a", ["0.970"] + [""] * 9)
-    assert "| saes/a | 0.970 |  |" in markdown_table(gathered)
-    headings = [str(column.header) for column in terminal_table(gathered).columns]
-    assert headings == ["SAE", "KL\nscore\n↑"]
+    assert (name, cells) == ("saes/a", {"KL score": "0.970"})
+    assert markdown_table(gathered).startswith("| SAE | KL score ↑ |\n| --- | --: |\n")
+    assert "| saes/a | 0.970 |\n" in markdown_table(gathered)
+    [table] = terminal_tables(gathered)
+    assert [str(column.header) for column in table.columns] == ["SAE", "KL\nscore\n↑"]
     write_json(tmp_path / "evaluation.json", {**content, "format": 7})
     with pytest.raises(UserError, match="`format`: Input should be 1"):
         read_gathered(tmp_path / "evaluation.json")
@@ -171,13 +172,33 @@ def test_names_are_shown_as_they_are() -> None:
     assert [name for name, _ in rows(gathered)] == ["[/k=3] a|b", "c (12345678)", "c (2)"]
     assert "| [/k=3] a\\|b |" in markdown_table(gathered)
     with Console(file=StringIO(), width=120) as console:
-        console.print(terminal_table(gathered))
+        console.print(*terminal_tables(gathered))
     assert "[/k=3] a|b" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_every_column_is_of_an_evaluation() -> None:
     for column in COLUMNS:
-        assert column.evaluation in (*EVALUATIONS, "weights", "sae_lens")
+        assert column.evaluation in (*EVALUATIONS, "weights", "sae_lens", "known_features")
+
+
+def test_what_was_measured_has_a_column_and_nothing_else_has() -> None:
+    quality = {"reconstruction_quality.explained_variance": 0.8125, "sparsity.l0": 31.96}
+    recovered = {"explained_variance": 0.5, "l0": 3.0, "mcc": 0.75}
+
+    def sae(name: str, evaluation: str, metrics: dict[str, float]) -> EvaluatedSAE:
+        evaluations = {evaluation: {"metrics": metrics}}
+        return EvaluatedSAE(
+            name=name, weights_sha256="", config_sha256="", evaluations=evaluations
+        )
+
+    saes = [sae("a", "sae_lens", quality), sae("b", "known_features", recovered)]
+    lines = markdown_table(Gathered(saes=saes)).splitlines()
+    assert lines[0] == "| SAE | explained variance ↑ | L0 | MCC ↑ |"
+    assert lines[2:4] == ["| a | 0.812 | 32.0 |  |", "| b | 0.500 | 3.0 | 0.750 |"]
+    assert "MCC: " in lines[-1]
+    assert "SCR" not in lines[-1]
+    of_core = markdown_table(Gathered(saes=[sae("c", "core", quality)]))
+    assert "| c | 0.812 | 32.0 |" in of_core
 
 
 def test_reading_needs_no_sae_bench() -> None:

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -454,10 +455,14 @@ def test_the_command_from_folders_to_from_pretrained(hub: LoopbackHub, tmp_path:
     status, output = run(hub, home, "upload", "saes", "--repo-id", REPO)
     assert (status, "`yes` should be given" in output) == (1, True)
     assert not hub.repos
-    status, output = run(
-        hub, home, "upload", "saes", "--repo-id", REPO, "--yes", "--license", "mit"
-    )
+    said = ("--private", "--license", "mit", "--commit-message", "Add mine")
+    command = ("upload", "saes", "--repo-id", REPO, "--yes", "--token", TOKEN, *said)
+    status, output = run(hub, home, *command, HF_TOKEN="")
     assert status == 0, output
+    assert hub.repos[REPO].private
+    assert hub.repos[REPO].history()[0].title == "Add mine"
+    assert re.search(r"^README\.md: \d+ lines added, 0 removed\.$", output, re.MULTILINE)
+    assert "+# saes" not in output
     assert f"Published: {hub.endpoint}/{REPO}/commit/" in output
     assert "license: mit" in text(hub, README)
     status, output = run(hub, home, "upload", "saes", "--repo-id", "no", "--yes")

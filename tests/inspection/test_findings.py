@@ -28,6 +28,11 @@ class Planted(Source):
 class Reader:
     """A text that some SAEs' models cannot read."""
 
+    named = "planted"
+
+    def name_of_model(self, _sae: Any) -> str:
+        return "a-model"
+
     def activations(self, _sae: Any, name: str) -> Any:
         if "unread" in name:
             raise UserError(f"{name}: `model` should have the hook x.")
@@ -75,6 +80,7 @@ def test_an_sae_that_cannot_be_measured_is_told_and_left_out(name: str, error: s
 def test_on_a_text_every_sae_has_a_behavior() -> None:
     found, errors, _ = look_at("a", "b", reader=Reader())
     assert [each.behavior.times_fired.tolist() for each in found] == [[20] * 4] * 2
+    assert {(each.text, each.model) for each in found} == {("planted", "a-model")}
     assert errors == []
 
 

@@ -44,6 +44,9 @@ def test_a_folder_of_saes_makes_a_table_a_report_and_a_picture(
     assert "step-1" not in html
     assert not re.search(r'(src|href)="(?!#)', html), "the report loads something"
     assert figure.read_text().startswith("<svg")
+    picture = tmp_path / "picture.png"
+    assert run(saes, "--out", out, "--overwrite", "--figure", picture) == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -78,6 +81,9 @@ def test_what_cannot_be_loaded_is_one_line_and_the_others_are_shown(
     wrong = [foreign, empty, unknown, nan, tmp_path / "none"]
     assert run(saes, *wrong, "--out", out) == 1
     errors = capsys.readouterr().err.splitlines()
+    [of_unknown] = [line for line in errors if line.startswith(f"{unknown}: ")]
+    assert "`architecture` in cfg.json should be one of" in of_unknown
+    assert of_unknown.endswith("Found new.")
     assert len(errors) == 6
     for path in (broken, *wrong):
         assert any(line.startswith(f"{path}: ") for line in errors), path
@@ -130,6 +136,14 @@ def test_a_place_that_cannot_be_written_to_is_named_before_the_work(
     assert error.startswith(f"`{option[2:]}` should ")
     assert error.rstrip().endswith(f"Found {path}.")
     assert not (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize("name", ["picture.pdf", "picture"])
+def test_a_picture_of_another_kind_is_refused_before_the_work(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, "--figure", tmp_path / name, "--out", tmp_path / "r.html") == 1
+    assert capsys.readouterr().err.startswith("`figure` should end in .svg or .png.")
 
 
 def test_a_report_is_written_whole_or_not_at_all(

@@ -18,7 +18,7 @@ def figures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def labels(axes: Axes) -> list[str]:
-    return [text.get_text() for text in axes.get_legend().get_texts()]
+    return [text.get_text() for text in axes.figure.legends[0].get_texts()]
 
 
 def heights(axes: Axes, number: int) -> np.ndarray:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
+from huggingface_hub.errors import LocalEntryNotFoundError
 from sae_lens import SAE
 from transformer_lens import HookedTransformer
 
@@ -115,12 +116,50 @@ def test_the_report_shows_it(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert all(f"<th>{path}</th>" in html for path in wrong.values()), "lost what was found"
 
 
-def test_a_text_that_is_too_short_is_refused(tmp_path: Path) -> None:
+def test_a_text_that_is_too_short_is_refused_with_what_it_takes(tmp_path: Path) -> None:
     sae = SAE.load_from_disk(save(tmp_path / "sae"))
     short = tmp_path / "short.txt"
     short.write_text("two words")
-    with pytest.raises(UserError, match=r"^mine: `text` should fill a row"):
+    said = (
+        rf"^mine: `text` should fill a row of the model's context, {CONTEXT} tokens\. Found 2"
+    )
+    with pytest.raises(UserError, match=said):
         reader(read_text(str(short))).activations(sae, "mine")
+
+
+def test_an_sae_that_names_no_model_or_hook_is_told_what_it_lacks(tmp_path: Path) -> None:
+    nameless = SAE.load_from_disk(save(tmp_path / "a", model_name=None))
+    with pytest.raises(
+        UserError, match=r"^a: `model` should be given: .*`metadata\.model_name`"
+    ):
+        reader(rows_of_tokens()).activations(nameless, "a")
+    anywhere = SAE.load_from_disk(save(tmp_path / "b", hook_name=None))
+    with pytest.raises(UserError, match=r"^b: .*should have a hook as `metadata\.hook_name`"):
+        reader(rows_of_tokens()).activations(anywhere, "b")
+
+
+def unreachable() -> Exception:
+    """As transformers raises where it cannot download."""
+    error = OSError("We couldn't connect to the Hub")
+    error.__cause__ = LocalEntryNotFoundError("not in the cache")
+    return error
+
+
+def test_a_failure_of_the_network_is_called_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sae = SAE.load_from_disk(save(tmp_path / "sae"))
+
+    def fail(*_: object, **__: object) -> None:
+        raise unreachable()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reader_module, "load_model", fail)
+        with pytest.raises(UserError, match=r"^x: The model tiny is not on this machine.*Hub"):
+            reader(rows_of_tokens()).activations(sae, "x")
+    monkeypatch.setattr(reader_module.ActivationsStore, "from_sae", fail)
+    with pytest.raises(UserError, match=r"^x: The text org/text is not on this machine"):
+        reader("org/text").activations(sae, "x")
 
 
 def test_a_text_of_special_tokens_alone_is_refused(tmp_path: Path) -> None:
@@ -177,12 +216,17 @@ def test_another_model_can_take_the_place_of_the_one_in_the_config(tmp_path: Pat
     assert len(read.activations(sae, "x").activations)
 
 
-def test_no_more_tokens_are_read_than_asked_for(tmp_path: Path) -> None:
-    """To a batch of rows: the model reads these at once."""
-    sae = SAE.load_from_disk(save(tmp_path / "sae"))
-    for n_tokens, n_rows in ((1, 32), (32 * CONTEXT, 32), (32 * CONTEXT + 1, 64), (10**6, 70)):
-        read = TextReader(rows_of_tokens(70), model=None, n_tokens=n_tokens, device="cpu")
-        assert len(read.activations(sae, "x").rows) == n_rows
+@pytest.mark.parametrize("n_tokens", [1, CONTEXT, CONTEXT + 3, 33 * CONTEXT - 1, 10**6])
+def test_no_more_tokens_are_read_than_asked_for(tmp_path: Path, n_tokens: int) -> None:
+    """Special ones, which no SAE is trained on, are counted as well."""
+    sae = SAE.load_from_disk(save(tmp_path / "sae", exclude_special_tokens=False))
+    read = TextReader(rows_of_tokens(70), model=None, n_tokens=n_tokens, device="cpu")
+    found = read.activations(sae, "x")
+    n_read = min(n_tokens, 70 * CONTEXT)
+    assert len(found.activations) == len(found.places) == n_read
+    assert found.rows.shape == (-(-n_read // CONTEXT), CONTEXT)
+    last = torch.tensor([(n_read - 1) // CONTEXT, (n_read - 1) % CONTEXT])
+    assert torch.equal(found.places[-1], last)
 
 
 def test_all_special_tokens_can_be_left_out(tmp_path: Path) -> None:

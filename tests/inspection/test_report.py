@@ -7,8 +7,10 @@ import pytest
 import torch
 from rich.console import Console
 
+from sae_lens_c2r.inspection.contexts import Latent
 from sae_lens_c2r.inspection.findings import Finding
 from sae_lens_c2r.inspection.firing_together import HEADINGS_TOGETHER, cells_together
+from sae_lens_c2r.inspection.latents import LatentOnText
 from sae_lens_c2r.inspection.measures import Inspection
 from sae_lens_c2r.inspection.report import (
     HEADINGS,
@@ -73,6 +75,9 @@ def test_the_tables_fit_a_terminal_of_80_columns() -> None:
     name = "saes/layer_12/width_64k/batchtopk_c2r_k80"
     shown = printed([Finding(inspection(name), behavior())])
     assert all(len(line) <= 80 for line in shown.splitlines())
+    assert shown.count(f" {name} ") == len(
+        terminal_tables([Finding(inspection(name), behavior())])
+    )
     assert "…" not in shown
     for cell in ("composition", "explained", "standard", "0.812", "> 0.9", "Jaccard", "1,234"):
         assert cell in shown
@@ -106,6 +111,42 @@ def test_the_report_on_text_has_the_pairs_in_context() -> None:
 def test_the_report_says_where_there_are_no_pairs() -> None:
     html = report_html([Finding(inspection("a"), behavior(pairs=[]))])
     assert "There are no two alike latents that both fire." in html
+
+
+@pytest.mark.parametrize(
+    ("n_pairs", "said"), [(0, "All pairs of latents"), (3, ": 3. 8 would"), (8, "The 8 most")]
+)
+def test_the_report_says_why_it_shows_so_many_pairs(n_pairs: int, said: str) -> None:
+    pairs = behavior().pairs * n_pairs
+    html = report_html([Finding(inspection("a"), behavior(pairs=pairs))])
+    assert said in html
+    assert "with a cosine of at least 0.3, each of which fires on at least 6 tokens" in html
+
+
+def test_the_report_names_the_texts_and_the_models() -> None:
+    read = {"text": "my.txt", "model": "gpt2"}
+    found = [Finding(inspection(name), behavior(), **read) for name in "ab"]
+    assert "<p>On text: 10 tokens of my.txt, read by gpt2.</p>" in report_html(found)
+    other = Finding(inspection("c"), behavior(), text="my.txt", model="gpt3")
+    html = report_html([*found, other])
+    assert "<p>On text: 10 tokens of my.txt, read by gpt2 (a, b).</p>" in html
+    assert "read by gpt3 (c)." in html
+    assert "On text:" not in report_html([Finding(inspection("a"))])
+
+
+def test_a_latent_that_fires_nowhere_has_no_histogram() -> None:
+    silent = LatentOnText(Latent(5, 0, []), torch.tensor([]))
+    fires = LatentOnText(Latent(6, 2, []), torch.tensor([0.5, -1.0]))
+    html = report_html([Finding(inspection("a"), behavior(), latents=[silent, fires])])
+    assert "<b>latent 5</b> fires on 0 tokens of 10" in html
+    assert html.count("<svg") == 4
+
+
+def test_everything_that_is_wide_scrolls() -> None:
+    html = report_html([Finding(inspection("a"), behavior())])
+    for tag in ("<table>", "<svg"):
+        for part in html.split(tag)[:-1]:
+            assert part.endswith('<div class="wide">'), part[-80:]
 
 
 def test_the_report_loads_nothing() -> None:

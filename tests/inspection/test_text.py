@@ -1,5 +1,6 @@
 """A text that a command names is a file with text in it, or a dataset on the Hub."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ def test_a_jsonl_file_has_a_document_in_every_line(tmp_path: Path) -> None:
     assert read_text(str(path))["text"] == ["one", "two"]
 
 
-@pytest.mark.parametrize("name", ["org/dataset", "dataset", "/no/such/file.txt"])
+@pytest.mark.parametrize("name", ["org/dataset", "dataset", "org/data.set-2"])
 def test_what_is_no_file_is_the_name_of_a_dataset(name: str) -> None:
     assert read_text(name) == name
 
@@ -46,3 +47,19 @@ def test_a_file_without_text_is_named(name: str, content: bytes, tmp_path: Path)
         read_text(str(path))
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["/no/such/file.txt", "no.txt", "./text", "a/b/c", "no.jsonl"])
+def test_what_is_neither_a_file_nor_a_name_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match="`text` should be a file or a dataset on the Hub"):
+        read_text(name)
+
+
+def test_a_folder_is_what_datasets_reads(tmp_path: Path) -> None:
+    assert read_text(str(tmp_path)) == str(tmp_path)
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match=r"should be a file that can be read twice\. .*pipe"):
+        read_text(str(tmp_path / "pipe"))

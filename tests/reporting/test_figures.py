@@ -49,14 +49,14 @@ def test_the_legend_has_each_label_and_the_chance_level_once() -> None:
     drawn = figure(chance_levels=(0.3, 0.2, 0.3))
     (axes,) = drawn.axes
     assert sorted(line.get_xdata()[0] for line in axes.lines) == [0.2, 0.3]
-    shown = [text.get_text() for text in axes.get_legend().get_texts()]
+    shown = [text.get_text() for text in axes.figure.legends[0].get_texts()]
     assert sorted(shown) == ["a", "b", "random directions"]
 
 
 def test_a_distribution_without_a_label_is_not_in_the_legend() -> None:
     distributions = [Distribution("kind", "#000000", [1]), Distribution(None, "#000000", [1])]
     (axes,) = max_cosine_figure(distributions, []).axes
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["kind"]
+    assert [text.get_text() for text in axes.figure.legends[0].get_texts()] == ["kind"]
 
 
 def test_svg_is_an_element_with_its_text_as_text() -> None:
@@ -83,3 +83,14 @@ def test_png_names_no_software_and_no_date() -> None:
 def test_colors_begin_again_after_the_last() -> None:
     assert [color_of(number) for number in range(len(COLORS))] == list(COLORS)
     assert color_of(len(COLORS)) == COLORS[0]
+
+
+@pytest.mark.parametrize("labels", [["a", "b"], ["saes/" + "long/" * 12, "b", "c"]])
+def test_the_legend_is_over_nothing_that_is_drawn(labels: list[str]) -> None:
+    each = [Distribution(label, color_of(0), [1.0] * 10) for label in labels]
+    figure = max_cosine_figure(each, [0.5])
+    png(figure)  # which lays it out
+    [legend], [axes] = figure.legends, figure.axes
+    assert legend.get_window_extent().y0 >= axes.get_window_extent().y1
+    assert axes.get_legend() is None
+    assert [text.get_text() for text in legend.get_texts()] == [*labels, "random directions"]

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from sae_lens_c2r.reporting.tables import markdown_table, terminal_table
+from sae_lens_c2r.reporting.tables import fitting_tables, markdown_table, terminal_table
 
 
 def printed(table: Table, width: int) -> list[str]:
@@ -65,6 +65,11 @@ def test_a_table_without_rows_is_its_headings() -> None:
     assert markdown_table(["SAE", "L0"], []) == "| SAE | L0 |\n| --- | --: |"
 
 
+def test_a_title_is_on_one_line_however_narrow_the_table_is() -> None:
+    name = "layer_12/width_64k/batchtopk_c2r_k80"
+    assert printed(terminal_table(["", "L0"], [["a", "1"]], title=name), 80)[0] == name
+
+
 def test_markdown_has_a_line_for_the_headings_a_ruler_and_each_row() -> None:
     rows = (cells for cells in (["`a`", "t", "0.5"], ["`b`", "", ""]))  # read once
     assert markdown_table(["SAE", "form", "L0 ↓"], rows, text=range(2)).splitlines() == [
@@ -73,3 +78,16 @@ def test_markdown_has_a_line_for_the_headings_a_ruler_and_each_row() -> None:
         "| `a` | t | 0.5 |",
         "| `b` |  |  |",
     ]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_columns_without_room_are_in_further_tables(width: int) -> None:
+    name, numbers = "width_1k/batchtopk_c2r_k32", [f"0.{n}23" for n in range(9)]
+    headings = ["SAE", *(f"column\n{n}" for n in range(9))]
+    tables = fitting_tables(headings, [[name, *numbers]], width=width, note="Note.")
+    found = [line.split() for table in tables for line in printed(table, width)]
+    rows = [line for line in found if line[0] == name]
+    assert [cell for row in rows for cell in row[1:]] == numbers
+    assert len(rows) == len(tables)
+    assert (len(tables) == 1) is (width == 200)
+    assert found[-1] == ["Note."]

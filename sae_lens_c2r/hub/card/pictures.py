@@ -4,12 +4,17 @@ from collections.abc import Iterator
 
 from matplotlib.figure import Figure
 
-from sae_lens_c2r.evaluation.catalog import SAE_LENS, WEIGHTS
+from sae_lens_c2r.evaluation.catalog import EXPLAINED_VARIANCE, L0, SAE_LENS, WEIGHTS
 from sae_lens_c2r.evaluation.weights import max_cosine_counts
 from sae_lens_c2r.hub.card.facts import Facts, SAEFacts
-from sae_lens_c2r.reporting.figures import Distribution, color_of, max_cosine_figure, png
+from sae_lens_c2r.reporting.figures import (
+    Distribution,
+    color_of,
+    legend_above,
+    max_cosine_figure,
+    png,
+)
 
-_L0, _VARIANCE = "sparsity.l0", "reconstruction_quality.explained_variance"
 _COMPOSITION, _CHANCE = "composition", "chance_composition"
 
 
@@ -54,7 +59,7 @@ def _trade_off(facts: Facts) -> Figure | None:
     widest = 1.15 * max(l0 for _, l0, _, _ in points)
     left.set(xlabel="L0", ylabel="explained variance", xlim=(0, widest), ylim=(0, 1))
     right.set(xlabel="L0", ylabel="composition", xlim=(0, widest), ylim=(0, 1))
-    left.legend(frameon=False, loc="lower right")
+    legend_above(figure)
     return figure
 
 
@@ -62,8 +67,8 @@ def _points(facts: Facts, name: str) -> Iterator[tuple[str, float, float, float]
     for sae in facts.saes.values():
         weights, found = sae.evaluations.get(WEIGHTS), sae.evaluations.get(name)
         metrics = {**found.metrics, **weights.metrics} if found and weights else {}
-        if {_L0, _VARIANCE, _COMPOSITION} <= metrics.keys():
-            yield _kind(sae), metrics[_L0], metrics[_VARIANCE], metrics[_COMPOSITION]
+        if {L0, EXPLAINED_VARIANCE, _COMPOSITION} <= metrics.keys():
+            yield _kind(sae), metrics[L0], metrics[EXPLAINED_VARIANCE], metrics[_COMPOSITION]
 
 
 def _kind(sae: SAEFacts) -> str:

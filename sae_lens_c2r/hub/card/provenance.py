@@ -3,11 +3,18 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from sae_lens_c2r.evaluation.catalog import CO_FIRING, SAE_LENS, WEIGHTS
+from sae_lens_c2r.evaluation.catalog import CO_FIRING, KNOWN_FEATURES, SAE_LENS, WEIGHTS
 from sae_lens_c2r.hub.card.facts import Evaluation, Facts, StartedFrom, Training
 from sae_lens_c2r.hub.card.tables import card_numbers, code, text
 
 _TEXTS = {"python-documentation": "the documentation of Python's standard library"}
+_OF_FEATURES = (
+    "the features present are counted in each sample; MCC is the mean cosine of features and "
+    "latents matched one to one; uniqueness is how many features some latent is the nearest "
+    "to, by latents; precision, recall and F1 are of latents as detectors of those. Absorption "
+    "by children is how much more often a parent's latent is silent beside a child than "
+    "without, over the parents that were found: those with a latent of their own"
+)
 _ITS_OWN = "the text that it was trained on"
 
 
@@ -36,6 +43,12 @@ def _how_measured(name: str, evaluation: Evaluation) -> str:
             chance = f"{evaluation.metrics['chance_composition']:.3f}"
             said += f", about {chance} for random directions"
         said += "; pairs are of latents with a cosine above 0.9 and 0.7"
+    elif name == KNOWN_FEATURES:
+        said = (
+            "SAELens's `eval_sae_on_synthetic_data` on "
+            f"{evaluation.settings.get('samples', 0):,} samples of the features that it was "
+            f"trained on, from the seed {evaluation.settings.get('seed')}; {_OF_FEATURES}"
+        )
     else:
         by = "SAELens's `run_evals`" if name == SAE_LENS else f"SAEBench's `{name}`"
         said = f"{by} with {text(evaluation.model or 'the model of the SAE')}"

@@ -9,7 +9,7 @@ from huggingface_hub.repocard_data import eval_results_to_model_index
 
 from sae_lens_c2r._support.data import data_folder
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.evaluation.catalog import SAE_LENS, WEIGHTS
+from sae_lens_c2r.evaluation.catalog import KNOWN_FEATURES, SAE_LENS, WEIGHTS
 from sae_lens_c2r.hub.card.facts import Facts
 from sae_lens_c2r.hub.card.provenance import how_measured, how_trained
 from sae_lens_c2r.hub.card.readme import BEGIN, END, TASK, set_metadata
@@ -159,4 +159,6 @@ def _dataset(number: CardNumber) -> str:
         return "weights"
     if number.column.evaluation == SAE_LENS:
         return number.evaluation.text or "training text"
+    if number.column.evaluation == KNOWN_FEATURES:
+        return "known features"
     return f"SAEBench {number.column.evaluation}"

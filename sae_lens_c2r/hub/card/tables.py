@@ -6,39 +6,45 @@ from dataclasses import dataclass
 from typing import Any
 
 from sae_lens_c2r.analysis.cofiring import JACCARDS
-from sae_lens_c2r.evaluation.catalog import CO_FIRING, COLUMNS, SAE_LENS, WEIGHTS, Column
+from sae_lens_c2r.evaluation.catalog import (
+    CO_FIRING,
+    COLUMNS,
+    EXPLAINED_VARIANCE,
+    L0,
+    SAE_LENS,
+    WEIGHTS,
+    Column,
+)
 from sae_lens_c2r.hub.card.facts import Evaluation, Facts, SAEFacts
 from sae_lens_c2r.releases.model import Release
 from sae_lens_c2r.reporting.tables import markdown_table
 
-_QUALITY, _MODEL = "reconstruction_quality", "model_performance_preservation"
+_NAMES = {SAE_LENS: "SAELens", "core": "SAEBench"}
 # What SAELens and SAEBench both measure, by the names that they share.
 _SHARED = (
-    ("explained variance", f"{_QUALITY}.explained_variance", 1),
-    ("L0", "sparsity.l0", 0),
-    ("loss recovered", f"{_MODEL}.ce_loss_score", 1),
+    ("explained variance", EXPLAINED_VARIANCE, 1, ".3f"),
+    ("L0", L0, 0, ".1f"),
+    ("loss recovered", "model_performance_preservation.ce_loss_score", 1, ".3f"),
 )
-_PAIRS = f"{CO_FIRING}.pairs_above"
-_NAMES = {SAE_LENS: "SAELens", "core": "SAEBench"}
+# The chance level of composition stands where it is said how that was measured.
+_ELSEWHERE = ("chance_composition", *(metric for _, metric, _, _ in _SHARED))
+_COUNT, _PAIRS = ",.0f", f"{CO_FIRING}.pairs_above"
 CARD_COLUMNS = (
     *(
-        Column(f"{title} ({name})", "", evaluation, metric, better)
+        Column(f"{title} ({name})", "", evaluation, metric, better, shown)
         for evaluation, name in _NAMES.items()
-        for title, metric, better in _SHARED
+        for title, metric, better, shown in _SHARED
     ),
-    *(column for column in COLUMNS if column.metric != _SHARED[2][1]),
-    Column("pairs > 0.9", "", WEIGHTS, "pairs_above_0.9", -1),
-    Column("pairs > 0.7", "", WEIGHTS, "pairs_above_0.7", -1),
+    *(column for column in COLUMNS if column.metric not in _ELSEWHERE),
+    Column("pairs > 0.9", "", WEIGHTS, "pairs_above_0.9", -1, _COUNT),
+    Column("pairs > 0.7", "", WEIGHTS, "pairs_above_0.7", -1, _COUNT),
     Column("co-firing by chance", "", SAE_LENS, f"{CO_FIRING}.chance", 0),
     *(
-        Column(f"co-firing pairs > {above}", "", SAE_LENS, f"{_PAIRS}_{above}", -1)
+        Column(f"co-firing pairs > {above}", "", SAE_LENS, f"{_PAIRS}_{above}", -1, _COUNT)
         for above in JACCARDS
     ),
 )
 PENALTIES = {"C2R": "c2r", "OrtSAE": "ort"}  # and the prefix of their options
-_SHOWN = {"pairs_above_0.9": ",.0f", "pairs_above_0.7": ",.0f", "sparsity.l0": ".1f"}
-_SHOWN |= {f"{_PAIRS}_{above}": ",.0f" for above in JACCARDS}
-_ARROWS = {1: " ↑", 0: "", -1: " ↓"}
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,7 @@ class CardNumber:
     @property
     def shown(self) -> str:
         """As the table has it."""
-        return format(self.value, _SHOWN.get(self.column.metric, ".3f"))
+        return format(self.value, self.column.shown)
 
 
 def card_numbers(facts: Facts) -> Iterator[CardNumber]:
@@ -108,7 +114,7 @@ def measurement_table(facts: Facts) -> str:
     columns = [each for each in CARD_COLUMNS if any(each == column for _, column in numbers)]
     if not columns:
         return ""
-    head = ["SAE", *(column.title + _ARROWS[column.better] for column in columns)]
+    head = ["SAE", *(column.title + column.arrow for column in columns)]
     rows = [
         [f"`{sae_id}`", *(numbers.get((sae_id, column), "") for column in columns)]
         for sae_id in facts.saes

@@ -1,0 +1,117 @@
+"""SAEs of known features are evaluated against these, and their cards show it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sae_lens import SAE
+from sae_lens.synthetic import SyntheticModel
+
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.analysis.recovery import feature_recovery
+from sae_lens_c2r.cli import main
+from sae_lens_c2r.evaluation.eval_settings import counted_settings
+from sae_lens_c2r.evaluation.features import features_config
+from sae_lens_c2r.hub import Submission, write_card
+from sae_lens_c2r.releases.files import read_release
+from sae_lens_c2r.training.configs import synthetic_model_config
+from sae_lens_c2r.training.plan import make_plan
+from sae_lens_c2r.training.record import TrainingRecord
+from sae_lens_c2r.training.train import train
+from tests.releases.test_files import write
+
+HIERARCHY = {"total_root_nodes": 2, "branching_factor": 3, "max_depth": 1}
+CONFIG = {"num_features": 32, "hidden_dim": 8, "seed": 0, "hierarchy": HIERARCHY}
+SAMPLES, SEED = 512, 7
+SETTINGS = (
+    *("--set", f"known_features.samples={SAMPLES}", "--set", f"known_features.seed={SEED}"),
+    *("--set", "known_features.batch_size=256", "--device", "cpu"),
+)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """SAEs of a release of known features, as `train` leaves them."""
+    folder = tmp_path_factory.mktemp("known")
+    model = {"training_samples": 1000, "config": CONFIG}
+    axes = {"architecture": ["batchtopk", "batchtopk_c2r"]}
+    path = write(folder, synthetic_model=model, grids=[{"id": "{architecture}", "axes": axes}])
+    plan = make_plan(read_release(path), device="cpu")
+    train(plan, folder / "saes", checkpoint_minutes=0)
+    return folder / "saes"
+
+
+def evaluate(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as left:
+        main(["evaluate", *map(str, arguments)])
+    return int(left.value.code or 0)
+
+
+def test_training_json_is_all_that_it_needs(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "evaluation"
+    assert evaluate(trained, "--out", out, *SETTINGS) == 0, capsys.readouterr()
+    shown = capsys.readouterr().out
+    assert all(word in shown for word in ("expl.", "MCC", "recall", "parents"))
+    for sae in json.loads((out / "evaluation.json").read_text())["saes"]:
+        found = sae["evaluations"]["known_features"]
+        torch.manual_seed(SEED)
+        expected = feature_recovery(
+            SAE.load_from_disk(sae["name"]),
+            SyntheticModel(synthetic_model_config(CONFIG)),
+            samples=SAMPLES,
+            batch_size=256,
+        )
+        measured = {**found["metrics"], **dict.fromkeys(found["missing"], float("nan"))}
+        assert measured == pytest.approx(expected, nan_ok=True)
+        assert {"mcc", "f1", "absorption", "chance_composition"} <= measured.keys()
+    assert evaluate(trained, "--out", out, *SETTINGS) == 0
+    assert "were done before" in capsys.readouterr().out
+    card = write_card(
+        Submission([trained], evaluation=out / "evaluation.json"),
+        tmp_path / "card",
+        repo_id="me/saes",
+    ).read_text()
+    titles = ["explained variance ↑", "L0", "MCC ↑", "F1 ↑"]
+    assert all(f"| {title} |" in card for title in titles)
+    assert f"`eval_sae_on_synthetic_data` on {SAMPLES} samples of the features" in card
+    assert "name: known features" in card
+
+
+def test_sae_bench_needs_a_language_model(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("sae_bench")
+    arguments = ("--sae-bench", "core", "--no-sae-lens", "--model", "gpt2")
+    assert evaluate(trained, "--out", tmp_path / "out", *arguments) == 1
+    lines = capsys.readouterr().err.splitlines()
+    said = [f"core of {sae}: it needs a language model." for sae in sorted(trained.glob("b*"))]
+    assert [line.partition(" Found")[0] for line in lines if line.startswith("core of")] == said
+
+
+@pytest.mark.parametrize(
+    ("changes", "device", "message"),
+    [
+        ({"config": {**CONFIG, "seed": None}}, "cpu", "should have a seed"),
+        ({"device": "cuda (NVIDIA H200)"}, "cpu", "`device` should be cuda"),
+        ({"device": "cpu"}, "cuda", "`device` should be cpu"),
+    ],
+)
+def test_other_features_are_not_taken_for_the_trained_ones(
+    changes: dict[str, Any], device: str, message: str
+) -> None:
+    config, trained_on = changes.get("config", CONFIG), changes.get("device")
+    record = TrainingRecord.model_validate(
+        {"release": {"synthetic_model": {"config": config}}, "device": trained_on}
+    )
+    with pytest.raises(UserError, match=message):
+        features_config(record, device)
+
+
+@pytest.mark.parametrize("wrong", [{"samples": 0}, {"samples": 1.5}, {"size": 3}])
+def test_settings_are_positive_whole_numbers(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match="`--set known_features"):
+        counted_settings("known_features", wrong)

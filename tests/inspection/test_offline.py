@@ -1,0 +1,108 @@
+"""An SAE of all-MiniLM-L6-v2 on a text of one's own, without a network."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from sae_lens import SAE
+from sae_lens.saes import JumpReLUSAE, JumpReLUSAEConfig
+from sae_lens.saes.sae import SAEMetadata
+
+from sae_lens_c2r.cli import main
+from sae_lens_c2r.inspection.reader import reader_of
+from sae_lens_c2r.offline.minilm import CLS, SEP
+from sae_lens_c2r.offline.source import OFFLINE_MODEL, where_model_is
+from tests.forkserver import run as run_python
+
+WORDS = [f"The {n}th sentence says that {n} comes after {n - 1}." for n in range(1, 400)]
+
+
+@pytest.fixture
+def sae(tmp_path: Path) -> Path:
+    """An SAE as one of MiniLM's is saved, with its model by the name on the Hub."""
+    torch.manual_seed(0)
+    metadata = SAEMetadata(
+        model_name=OFFLINE_MODEL,
+        model_class_name="AutoModelForCausalLM",
+        hook_name="bert.encoder.layer.3",
+        context_size=128,
+        prepend_bos=False,
+        exclude_special_tokens=[0, CLS, SEP],
+        dataset_path="nobody/nothing",
+    )
+    sae = JumpReLUSAE(JumpReLUSAEConfig(d_in=384, d_sae=64, metadata=metadata))
+    sae.W_dec.data = torch.nn.functional.normalize(torch.randn(64, 384), dim=1)
+    sae.W_enc.data = sae.W_dec.data.T.contiguous()
+    sae.save_model(tmp_path / "sae")
+    return tmp_path / "sae"
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "my.txt"
+    path.write_text(" ".join(WORDS))
+    return path
+
+
+def run(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as left:
+        main([*map(str, arguments), "--device", "cpu"])
+    return int(left.value.code or 0)
+
+
+def test_the_text_is_read_in_the_rows_that_minilm_reads(sae: Path, text: Path) -> None:
+    reader = reader_of(str(text), model=None, n_tokens=1000, device="cpu")
+    found = reader.activations(SAE.load_from_disk(sae), "x")
+    assert set(found.rows[:, 0].tolist()) == {CLS}
+    assert set(found.rows[:, -1].tolist()) == {SEP}
+    assert found.rows.shape == (8, 128)
+    assert where_model_is("gpt2") == "gpt2"
+
+
+def test_inspect_shows_the_latents_that_are_asked_for(
+    sae: Path, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "report.html"
+    options = ("--text", text, "--tokens", 2000, "--out", out)
+    assert run("inspect", sae, *options, "--latents", "3,17") == 0, capsys.readouterr().err
+    html = out.read_text()
+    assert f"tokens of {text}, read by {OFFLINE_MODEL}." in html
+    for latent in (3, 17):
+        assert re.search(rf"<b>latent {latent}</b> fires on \d+ tokens of \d+", html)
+    assert html.count("<svg") == 5  # three of all latents, and one for each of these
+    capsys.readouterr()
+    assert run("inspect", sae, *options, "--overwrite", "--latents", "3,64") == 1
+    assert capsys.readouterr().err == (
+        f"{sae}: `latents` should be below 64, the latents that there are. Found 64.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--latents", "3"), "`latents` should be given with `text`"),
+        (("--latents", "3;4", "--text", "x"), "`latents` should be numbers of latents"),
+        (("--latents", "-1", "--text", "x"), "`latents` should be numbers of latents"),
+    ],
+)
+def test_latents_are_numbers_on_a_text(
+    sae: Path, options: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("inspect", sae, "--out", sae.parent / "report.html", *options) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_evaluate_reads_it_as_well(sae: Path, text: Path, tmp_path: Path) -> None:
+    out, small = tmp_path / "evaluation", "sae_lens.n_eval_sparsity_variance_batches=1"
+    ran = run_python(
+        *("-m", "sae_lens_c2r", "evaluate", sae, "--text", text, "--out", out),
+        *("--set", small, "--set", "sae_lens.n_eval_reconstruction_batches=1"),
+        *("--set", "sae_lens.batch_size_prompts=4", "--device", "cpu"),
+    )
+    assert ran.returncode == 0, ran.stderr
+    [found] = json.loads((out / "evaluation.json").read_text())["saes"]
+    metrics = found["evaluations"]["sae_lens"]["metrics"]
+    assert metrics["sparsity.l0"] > 0
+    assert f"{metrics['sparsity.l0']:.1f}" in ran.stdout
