@@ -10,13 +10,41 @@ from typing import Any
 from unittest.mock import patch
 
 import torch.distributed as dist
-from sae_lens import BatchTopKTrainingSAE, TrainingSAE
+from sae_lens import (
+    BatchTopKTrainingSAE,
+    GatedTrainingSAE,
+    JumpReLUTrainingSAE,
+    MatchingPursuitTrainingSAE,
+    MatryoshkaBatchTopKTrainingSAE,
+    StandardTrainingSAE,
+    TopKTrainingSAE,
+    TrainingSAE,
+)
+from sae_lens.saes.abstopk_sae import AbsTopKTrainingSAE
 from sae_lens.saes.batchtopk_sae import BatchTopK
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from sae_lens_c2r.architectures.penalized import PenalizedMixin
 from sae_lens_c2r.training.joined_topk import JoinedBatchTopK, smallest_positive
+
+# Of these it is known what a step takes from all of a batch.
+KNOWN: set[type] = {
+    AbsTopKTrainingSAE,
+    BatchTopKTrainingSAE,
+    GatedTrainingSAE,
+    JumpReLUTrainingSAE,
+    MatchingPursuitTrainingSAE,
+    MatryoshkaBatchTopKTrainingSAE,
+    StandardTrainingSAE,
+    TopKTrainingSAE,
+}
+
+
+def is_joinable(sae_class: type[TrainingSAE[Any]]) -> bool:
+    """Whether a class is one of SAELens's, with or without penalties of ours."""
+    backbone = next(cls for cls in sae_class.__mro__ if not issubclass(cls, PenalizedMixin))
+    return backbone in KNOWN
 
 
 @contextmanager
