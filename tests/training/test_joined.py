@@ -37,7 +37,7 @@ PENALTIES = {
 }
 
 
-def make(architecture: str) -> TrainingSAE[Any]:
+def make(architecture: str, thresholds: torch.dtype = torch.float64) -> TrainingSAE[Any]:
     """An SAE of which every number is one of float64."""
     options = dict(OPTIONS.get(architecture.removesuffix("_c2r"), {}))
     for name, fields in PENALTIES.items():
@@ -50,7 +50,7 @@ def make(architecture: str) -> TrainingSAE[Any]:
         **options,
     )
     if "jumprelu" in architecture:  # SAELens keeps it in float32
-        sae.threshold = torch.nn.Parameter(sae.threshold.detach().double())
+        sae.threshold = torch.nn.Parameter(sae.threshold.detach().to(thresholds))
     for name, bias in sae.named_parameters():
         if name in {"b_enc", "b_gate"}:
             bias.data[:4] = -4  # latents that are dead at first
@@ -78,10 +78,12 @@ def recorded_norms() -> Iterator[list[float]]:
         yield norms
 
 
-def trained(architecture: str, process_group: Any = None) -> dict[str, Any]:
+def trained(
+    architecture: str, process_group: Any = None, *, thresholds: torch.dtype = torch.float64
+) -> dict[str, Any]:
     """What there is after all steps, and whether what depends on the batch had a part in it."""
     trainer = make_trainer(
-        make(architecture),
+        make(architecture, thresholds),
         STEPS,
         batches(),
         **{"total_training_samples": STEPS * BATCH, "train_batch_size_samples": BATCH},
@@ -150,6 +152,20 @@ def test_every_architecture_is_trained_as_by_one_process(
             for name in ("samples", "metadata", "dead", "clipped"):
                 assert each[name] == by_one[name], f"{name} of {architecture}"
             assert each["log"] == pytest.approx(by_one["log"], rel=1e-6)  # L0 is one of float32
+
+
+def with_thresholds_as_they_are(rank: int | None) -> dict[str, Tensor]:
+    group = None if rank is None else dist.group.WORLD
+    found: dict[str, Tensor] = trained("jumprelu_c2r", group, thresholds=torch.float32)[
+        "weights"
+    ]
+    return found
+
+
+def test_with_thresholds_of_float32_jumprelu_is_as_exact_as_they_are(tmp_path: Path) -> None:
+    alone = with_thresholds_as_they_are(None)
+    for weights in in_processes(2, with_thresholds_as_they_are, folder=tmp_path):
+        torch.testing.assert_close(weights, alone, rtol=0, atol=1e-6)
 
 
 def values_kept(rank: int) -> list[Tensor]:
