@@ -1,7 +1,5 @@
 """Batches split over processes: penalties, gradients and training are the joined batch's."""
 
-from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ from torch import Tensor
 from sae_lens_c2r import c2r_penalty, nearest_neighbors
 from sae_lens_c2r.penalties import orthogonality_penalty, step_generator, typical_norm
 from tests.architectures.training import make_sae, step_input
-from tests.forkserver import LIMIT, call
+from tests.process_groups import in_processes
 
 D_SAE, D_IN = 20, 6
 SIZES = [5, 3, 4]  # samples of each process: none need be as many
@@ -28,26 +26,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "sparse": {"chunk_size": 6, "sparse": True},
     "not finite": {"chunk_size": 6, "first_value": float("nan")},
 }
-
-
-def in_processes(n: int, work: Callable[..., Any], *arguments: Any, folder: Path) -> list[Any]:
-    """What a function returns in each of n processes of a group."""
-    processes = [call(_work, rank, n, folder, work, arguments) for rank in range(n)]
-    assert [process.wait() for process in processes] == [0] * n
-    return [torch.load(folder / f"{rank}.pt") for rank in range(n)]
-
-
-def _work(
-    rank: int, n: int, folder: Path, work: Callable[..., Any], arguments: tuple[Any, ...]
-) -> None:
-    torch.set_num_threads(1)
-    store = dist.FileStore(str(folder / "store"), n)
-    dist.init_process_group(
-        "gloo", store=store, rank=rank, world_size=n, timeout=timedelta(seconds=LIMIT)
-    )
-    torch.save(work(rank, *arguments), folder / f"{rank}.pt")
-    dist.barrier()  # one that leaves closes connections that others may still be making
-    dist.destroy_process_group()
 
 
 def batch() -> tuple[list[Tensor], Tensor]:

@@ -63,18 +63,18 @@ def join_samples(
     """One value for each sample of the joined batch, of whose parts none need be as long."""
     if process_group is None:
         return values
-    n_processes = dist.get_world_size(process_group)
-    sizes = torch.tensor([len(values)], device=values.device)
-    sizes = _gather(sizes, n_processes, process_group)
+    sizes = gather_parts(torch.tensor([len(values)], device=values.device), process_group)
     longest = int(sizes.max())
     padded = values.new_zeros(longest)
     padded[: len(values)] = values
-    parts = _gather(padded, n_processes, process_group).split(longest)
+    parts = gather_parts(padded, process_group).split(longest)
     return torch.cat([part[:size] for part, size in zip(parts, sizes.tolist(), strict=True)])
 
 
-def _gather(part: Tensor, n_processes: int, process_group: ProcessGroup) -> Tensor:
-    parts = [torch.empty_like(part) for _ in range(n_processes)]
+def gather_parts(part: Tensor, process_group: ProcessGroup) -> Tensor:
+    """The processes' tensors, which have one shape, after each other, without a gradient."""
+    part = part.detach().contiguous()
+    parts = [torch.empty_like(part) for _ in range(dist.get_world_size(process_group))]
     dist.all_gather(parts, part, group=process_group)
     return torch.cat(parts)
 

@@ -10,6 +10,7 @@ from sae_lens_c2r.training.plan import Plan
 from sae_lens_c2r.training.ranks import Ranks
 from sae_lens_c2r.training.record import circumstances
 from sae_lens_c2r.training.sameness import difference, settings_of
+from sae_lens_c2r.training.teams import team_size
 
 PATIENCE = 10.0  # seconds until a file that another machine has written shows up
 
@@ -23,14 +24,10 @@ def check_same_plan(plan: Plan, ranks: Ranks, **options: Any) -> None:
         options: What else has to be alike.
 
     Raises:
-        UserError: In all of them: the plan, an option or a version differs, or there are more
-            processes than SAEs.
+        UserError: In all of them: the plan, an option or a version differs, or there are not
+            as many processes as can be used.
     """
-    if ranks.size > len(plan.saes):
-        raise UserError(
-            f"Processes should be at most as many as SAEs, {len(plan.saes)}. Found "
-            f"{ranks.size} of them."
-        )
+    team_size(plan, ranks.size)
     here = circumstances(plan.device)
     about = {
         **settings_of(plan, list(plan.saes)),

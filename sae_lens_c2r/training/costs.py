@@ -26,12 +26,13 @@ def checkpoint_bytes(plan: Plan) -> int:
     return sum(each) + _buffer_bytes(plan)
 
 
-def memory_bytes(plan: Plan, sae_ids: Iterable[str] | None = None) -> int:
+def memory_bytes(plan: Plan, sae_ids: Iterable[str] | None = None, *, n_parts: int = 1) -> int:
     """What training takes beside the model, about.
 
     Args:
         plan: The plan.
         sae_ids: The SAEs that one process trains; all where there is but one.
+        n_parts: Processes that share each batch.
 
     Returns:
         Bytes in that process.
@@ -39,7 +40,8 @@ def memory_bytes(plan: Plan, sae_ids: Iterable[str] | None = None) -> int:
     configs = [plan.saes[sae_id] for sae_id in sae_ids or plan.saes]
     # Weights, gradients and Adam's two moments; activations before, after and backwards.
     states = sum(4 * weight_bytes(config) for config in configs)
-    acts = max(3 * 4 * plan.batch_size * config.d_sae for config in configs)
+    n_samples = plan.batch_size // n_parts
+    acts = max(3 * 4 * n_samples * config.d_sae for config in configs)
     return states + acts + _buffer_bytes(plan)
 
 

@@ -14,6 +14,7 @@ from sae_lens.training.sae_trainer import SAETrainer
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from sae_lens_c2r.training.joined_trainer import split_batches
 from sae_lens_c2r.training.long_run import LongRun, Stream
 
 PROGRESS_EVERY = 10
@@ -59,7 +60,11 @@ def fit(
 
     trainer._update_pbar = move_bar_to_sample  # type: ignore[method-assign, assignment]
     trainer._estimate_scaling_factors = estimate_once  # type: ignore[method-assign]
-    with nullcontext() if long_run.ranks.is_first else _without_bars():
+    if long_run.batch_group is not None:
+        for each in trainer.trainers.values():
+            split_batches(each, long_run.batch_group)
+    bars = nullcontext() if long_run.ranks.is_first else _without_bars()
+    with bars, long_run.ranks.naming_who_ended():
         return trainer.fit()
 
 

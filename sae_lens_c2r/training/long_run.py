@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import torch
 from sae_lens.training.sae_trainer import SAETrainer
+from torch.distributed import ProcessGroup
 
 from sae_lens_c2r._support.stopping import StopRequest
 from sae_lens_c2r.architectures.penalized import PenalizedMixin
@@ -49,6 +50,7 @@ class LongRun:
         ranks: The processes, which save and end together.
         saved: The SAEs that are this process's to save; `None` for all that it trains.
         starts: What SAEs start from that start from others.
+        batch_group: The processes that every batch is split over; `None` for this one alone.
     """
 
     checkpoints: Checkpoints
@@ -61,6 +63,7 @@ class LongRun:
     ranks: Ranks = ALONE
     saved: Sequence[str] | None = None
     starts: ScaledStarts = field(default_factory=ScaledStarts)
+    batch_group: ProcessGroup | None = None
 
     def __post_init__(self) -> None:
         self._begun = self._saved = time.monotonic()

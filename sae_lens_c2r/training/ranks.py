@@ -4,6 +4,7 @@
 which all of this holds: it sends nothing.
 """
 
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -16,6 +17,7 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.training.heartbeat import Heartbeat, RankEndedError
 
 T = TypeVar("T")
+EXCHANGES = "torch.distributed.distributed_c10d"
 
 
 class Ranks:
@@ -46,7 +48,7 @@ class Ranks:
         if self.size == 1:
             return number
         sent = torch.tensor(number)
-        with self._naming_who_ended():
+        with self.naming_who_ended():
             dist.all_reduce(sent, dist.ReduceOp.MAX)
         return int(sent)
 
@@ -55,7 +57,7 @@ class Ranks:
         if self.size == 1:
             return [value]
         values: list[T] = [value] * self.size
-        with self._naming_who_ended():
+        with self.naming_who_ended():
             dist.all_gather_object(values, value)
         return values
 
@@ -63,7 +65,7 @@ class Ranks:
         """Take over, in place, the tensor that one rank has; it has to be contiguous."""
         if self.size == 1 or not tensor.numel():
             return
-        with self._naming_who_ended():
+        with self.naming_who_ended():
             # As bytes: not every backend knows every type.
             dist.broadcast(tensor.view(-1).view(torch.uint8), sender)
 
@@ -111,12 +113,25 @@ class Ranks:
         return self.together(lambda: action() if self.is_first else None)[0]  # type: ignore[return-value]
 
     @contextmanager
-    def _naming_who_ended(self) -> Iterator[None]:
+    def naming_who_ended(self) -> Iterator[None]:
+        """Say of an exchange that fails which rank has ended.
+
+        Raises:
+            RankEndedError: In place of torch's error.
+            RuntimeError: As it was raised, if not by an exchange.
+        """
         try:
             yield
         except RuntimeError as error:  # the backends' own say which socket was closed
+            if not _is_of_an_exchange(error):
+                raise
             assert self._heartbeat is not None
             raise self._heartbeat.who_ended() from error
+
+
+def _is_of_an_exchange(error: RuntimeError) -> bool:
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(frame.f_globals.get("__name__") == EXCHANGES for frame in frames)
 
 
 ALONE = Ranks()

@@ -77,6 +77,9 @@ class TrainingRecord(_Recorded):
         started_from: The SAE that it started from, if it did not begin at random.
         settings: All that another training would have to share with this one.
         trained_together: The SAEs that were trained beside it, and it.
+        processes_per_batch: Processes that each batch was split over, so that the weights are
+            not those of one process to the bit; the most of them, where a run was continued
+            with another number.
         steps: Training steps.
         samples: Tokens in all, or samples of known features.
         seconds: How long the SAEs that were trained together took.
@@ -95,6 +98,7 @@ class TrainingRecord(_Recorded):
     started_from: RecordedStart | None = None
     settings: dict[str, Any] | None = None
     trained_together: list[str] = []
+    processes_per_batch: int = 1
     steps: int | None = None
     samples: int | None = None
     seconds: float | None = None
@@ -138,6 +142,7 @@ def record_of(
     sae_id: str,
     *,
     together: list[str],
+    processes_per_batch: int,
     seconds: float,
     evaluation: dict[str, Any] | None,
 ) -> TrainingRecord:
@@ -147,6 +152,7 @@ def record_of(
         plan: What was trained.
         sae_id: Which SAE of it.
         together: The SAEs that were trained beside it, and it.
+        processes_per_batch: Processes that each batch was split over.
         seconds: How long that took.
         evaluation: SAELens's evaluation against known features, if there are any.
 
@@ -159,6 +165,7 @@ def record_of(
         started_from=_started_from(plan.starts[sae_id]) if sae_id in plan.starts else None,
         settings=settings_of(plan, [sae_id]),
         trained_together=together,
+        processes_per_batch=processes_per_batch,
         steps=plan.steps,
         samples=plan.samples,
         seconds=seconds,

@@ -14,7 +14,9 @@ from sae_lens_c2r.training.costs import (
 from sae_lens_c2r.training.placement import place
 from sae_lens_c2r.training.plan import Plan
 from sae_lens_c2r.training.start_notes import notes_on_starts
+from sae_lens_c2r.training.teams import team_size
 
+Shares = list[tuple[list[str], int]]
 SHOWN = ("k", "c2r_coefficient", "ort_coefficient", "l1_coefficient", "l0_coefficient")
 
 
@@ -27,6 +29,7 @@ def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
         n_ranks: How many processes will train it.
     """
     release, source = plan.release, plan.release.source
+    shares = _shares(plan, n_ranks)
     console.print(f"{release.name} ({release.status}): {release.description}", markup=False)
     if isinstance(source, LanguageModel):
         console.print(
@@ -52,12 +55,12 @@ def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
         unit, beside = "tokens", " beside the model"
     console.print(
         f"{_all_at_once(plan)}: {counted(plan.steps, 'step')} of {plan.batch_size:,}, "
-        f"{plan.samples:,} {unit} each. About {_memory(plan, n_ranks)}{beside}, "
+        f"{plan.samples:,} {unit} each. About {_memory(shares)}{beside}, "
         f"{size(disk_bytes(plan))} on disk, and until then three checkpoints of "
         f"{size(checkpoint_bytes(plan))} at most."
     )
     if n_ranks > 1:
-        _print_shares(plan, console, n_ranks)
+        _print_shares(plan, console, shares, unit)
 
 
 def _print_options(plan: Plan, console: Console) -> None:
@@ -80,17 +83,31 @@ def _all_at_once(plan: Plan) -> str:
     return saes if len(plan.saes) == 1 else f"{saes}, all at once"
 
 
-def _memory(plan: Plan, n_ranks: int) -> str:
-    if n_ranks == 1:
-        return f"{size(memory_bytes(plan))} of memory"
-    most = max(memory_bytes(plan, share) for share in place(plan.saes, n_ranks))
-    return f"{size(most)} of memory a process"
+def _memory(shares: Shares) -> str:
+    most = size(max(n_bytes for _, n_bytes in shares))
+    return f"{most} of memory" if len(shares) == 1 else f"{most} of memory a process"
 
 
-def _print_shares(plan: Plan, console: Console, n_ranks: int) -> None:
+def _shares(plan: Plan, n_ranks: int) -> Shares:
+    """The SAEs of each process, and the memory that it takes."""
+    n_parts = team_size(plan, n_ranks)
+    return [
+        (share, memory_bytes(plan, share, n_parts=n_parts))
+        for share in place(plan.saes, n_ranks // n_parts)
+        for _ in range(n_parts)
+    ]
+
+
+def _print_shares(plan: Plan, console: Console, shares: Shares, unit: str) -> None:
+    n_parts = team_size(plan, len(shares))
+    if n_parts > 1:
+        console.print(
+            f"Each batch is split over {n_parts} processes, {plan.batch_size // n_parts:,} "
+            f"{unit} each: the weights are those of one process up to rounding."
+        )
     rows = [
-        [str(rank), str(len(share)), size(memory_bytes(plan, share)), ", ".join(share)]
-        for rank, share in enumerate(place(plan.saes, n_ranks))
+        [str(rank), str(len(share)), size(n_bytes), ", ".join(share)]
+        for rank, (share, n_bytes) in enumerate(shares)
     ]
     headings = ["process", "SAEs", "memory", "which"]
     console.print(terminal_table(headings, rows, text=(3,), broken=(3,)))

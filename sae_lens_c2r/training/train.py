@@ -30,6 +30,7 @@ from sae_lens_c2r.training.record import RECORD, TrainingRecord, circumstances, 
 from sae_lens_c2r.training.runners import train_together
 from sae_lens_c2r.training.sameness import difference, settings_of
 from sae_lens_c2r.training.scaled_starts import ScaledStarts
+from sae_lens_c2r.training.teams import Team, own_team, team_size
 
 WORK = ".training"  # in the folder of the SAEs, while there is something to resume
 LOCK, TRACEBACK = "lock", "traceback.txt"
@@ -49,8 +50,9 @@ def train(
     """Train the SAEs of a plan that are not finished yet.
 
     They are trained at once, from one pass of the model or one stream of known features, each
-    by one of the processes. Each is saved in SAELens's inference form, under its id.
-    Checkpoints lie in the folder `.training` beside them until all is finished.
+    by one of the processes, or by a team of them that shares every batch. Each is saved in
+    SAELens's inference form, under its id. Checkpoints lie in the folder `.training` beside
+    them until all is finished.
 
     Args:
         plan: The plan.
@@ -85,8 +87,9 @@ def train(
         ranks.on_first(lambda: lock.enter_context(_lock(out)) and None)
         check_shared(work, ranks)
         todo = ranks.on_first(lambda: unfinished(plan, out, tell))
+        team = own_team(team_size(plan, ranks.size), ranks)
         training = _Training(
-            plan, out, request, 60 * checkpoint_minutes, tell, dataset, watch, ranks
+            plan, out, request, 60 * checkpoint_minutes, tell, dataset, watch, ranks, team
         )
         folders = training.run(todo, resume=resume)
         ranks.on_first(lambda: _clean(work))
@@ -113,6 +116,11 @@ def check_out(sae_ids: Iterable[str], out: Path, *, resume: bool = False) -> Non
     (out / WORK / LOCK).unlink(missing_ok=True)
     with suppress(OSError):
         (out / WORK).rmdir()
+
+
+def _processes_per_batch(checkpoint: Checkpoint | None) -> int:
+    """Processes that each batch was split over before a checkpoint; the most of them."""
+    return checkpoint.about.get("processes_per_batch", 1) if checkpoint else 1
 
 
 def _say_nothing(_: str) -> None:
@@ -142,6 +150,7 @@ class _Training:
     dataset: Dataset | None
     watch: Watch | None
     ranks: Ranks
+    team: Team
 
     @property
     def checkpoints(self) -> Checkpoints:
@@ -204,12 +213,14 @@ class _Training:
 
     def _train(self, group: list[str], resumed: Checkpoint | None) -> list[Path]:
         """Train SAEs in one run of SAELens, and save them."""
+        n_processes = max(self.team.size, _processes_per_batch(resumed))
         about = {
             "settings": settings_of(self.plan, group),
             "circumstances": circumstances(self.plan.device),
+            "processes_per_batch": n_processes,
         }
-        shares = place({sae_id: self.plan.saes[sae_id] for sae_id in group}, self.ranks.size)
-        own = shares[self.ranks.rank]
+        shares = place({sae_id: self.plan.saes[sae_id] for sae_id in group}, self.team.count)
+        own = shares[self.team.number] if self.team.is_first else []
         long_run = LongRun(
             self.checkpoints,
             self.request,
@@ -221,15 +232,21 @@ class _Training:
             ranks=self.ranks,
             saved=own,
             starts=ScaledStarts(self.plan.starts),
+            batch_group=self.team.process_group,
         )
-        saes, evaluations = self._run(trained_by(shares, self.ranks.rank), long_run)
+        saes, evaluations = self._run(trained_by(shares, self.team.number), long_run)
         seconds = long_run.seconds
 
         def save() -> None:
             for sae_id in own:
                 evaluation = evaluations.get(sae_id)
                 record = record_of(
-                    self.plan, sae_id, together=group, seconds=seconds, evaluation=evaluation
+                    self.plan,
+                    sae_id,
+                    together=group,
+                    processes_per_batch=n_processes,
+                    seconds=seconds,
+                    evaluation=evaluation,
                 )
                 self._save(saes[sae_id], record, self.out / sae_id)
 

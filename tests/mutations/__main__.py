@@ -53,7 +53,9 @@ TESTS = {
     "training/checkpoint.py": (
         *("tests/training/test_checkpoint.py", "tests/training/test_killing.py"),
     ),
-    "training/train.py": ("tests/training/test_killing.py",),
+    "training/train.py": (
+        *("tests/training/test_killing.py", "tests/training/test_joined_release.py"),
+    ),
     "training/finished.py": (
         *("tests/training/test_plan.py", "tests/training/test_train.py"),
         "tests/training/test_killing.py",
@@ -61,7 +63,12 @@ TESTS = {
     "training/shared_stream.py": (
         *("tests/training/test_shared_stream.py", "tests/training/test_ranks.py"),
     ),
-    "training/ranks.py": ("tests/training/test_ranks.py",),
+    "training/joined_": ("tests/training/test_teams.py", "tests/training/test_joined.py"),
+    "training/teams.py": ("tests/training/test_teams.py",),
+    "training/fitting.py": ("tests/training/test_joined_release.py",),
+    "training/ranks.py": (
+        *("tests/training/test_ranks.py", "tests/training/test_joined_release.py"),
+    ),
     "training/agreement.py": ("tests/training/test_ranks.py",),
     "training/runners.py": ("tests/training/test_fitting.py", "tests/training/test_train.py"),
     "training/placement.py": ("tests/training/test_placement.py",),

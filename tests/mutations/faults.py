@@ -16,6 +16,8 @@ PERIODIC = "architectures/periodic.py"
 PENALIZED = "architectures/penalized.py"
 SEARCH = "architectures/search.py"
 FIRING, COFIRING = "analysis/firing.py", "analysis/cofiring.py"
+JOINED_TOPK, JOINED_STEP = "training/joined_topk.py", "training/joined_step.py"
+JOINED_TRAINER = "training/joined_trainer.py"
 
 
 @dataclass(frozen=True)
@@ -712,4 +714,127 @@ FAULTS = [
     Fault("common tokens counted twice", COFIRING, " - together)", ")"),
     Fault("dead latents in the mean", COFIRING, "max(self.live, 1)", "len(self.highest)"),
     Fault("chance with itself", COFIRING, "others[level] -= 1", "others[level] -= 0"),
+    Fault(
+        "largest activations of the own part",
+        JOINED_STEP,
+        "if isinstance(sae.activation_fn, BatchTopK):",
+        "if False:",
+    ),
+    Fault(
+        "k of the own part",
+        JOINED_TOPK,
+        "acts.shape[:-1].numel() * dist.get_world_size(self.process_group)",
+        "acts.shape[:-1].numel()",
+    ),
+    Fault(
+        "all of equal activations kept",
+        JOINED_TOPK,
+        "kept[largest] = True",
+        "kept = everywhere >= everywhere[largest].min()",
+    ),
+    Fault(
+        "threshold of the own part",
+        JOINED_TOPK,
+        "dist.all_reduce(smallest, dist.ReduceOp.MIN, group=process_group)",
+        "pass",
+    ),
+    Fault("threshold of the largest part", JOINED_TOPK, "ReduceOp.MIN", "ReduceOp.MAX"),
+    Fault(
+        "penalties of the own part",
+        JOINED_STEP,
+        "if isinstance(sae, PenalizedMixin):",
+        "if False:",
+    ),
+    Fault(
+        "gradients of the own part",
+        JOINED_STEP,
+        "dist.all_reduce(total, group=process_group)",
+        "pass",
+    ),
+    Fault(
+        "gradients summed",
+        JOINED_STEP,
+        "copy_(total / dist.get_world_size(process_group))",
+        "copy_(total)",
+    ),
+    Fault(
+        "what fired in the own part",
+        JOINED_TRAINER,
+        "dist.all_reduce(fired, group=process_group)",
+        "pass",
+    ),
+    Fault(
+        "dead latents of the own part",
+        JOINED_TRAINER,
+        "trainer.n_forward_passes_since_fired[fired > 0] = 0",
+        "pass",
+    ),
+    Fault(
+        "frequencies of the last step only",
+        JOINED_TRAINER,
+        "trainer.act_freq_scores = before + fired",
+        "trainer.act_freq_scores = fired",
+    ),
+    Fault(
+        "samples of the own part counted",
+        JOINED_TRAINER,
+        "        return output\n",
+        "        trainer.n_training_samples += len(part) - len(sae_in)\n        return output\n",
+    ),
+    Fault(
+        "every part the first",
+        JOINED_TRAINER,
+        "sae_in.chunk(n_parts)[dist.get_rank(process_group)]",
+        "sae_in.chunk(n_parts)[0]",
+    ),
+    Fault("parts that are not equal", JOINED_TRAINER, "if batch_size % n_parts:", "if False:"),
+    Fault(
+        "a log of the own part",
+        JOINED_TRAINER,
+        "dist.all_reduce(values, group=process_group)",
+        "values = values * dist.get_world_size(process_group)",
+    ),
+    Fault(
+        "explained variance of the own part",
+        JOINED_TRAINER,
+        "sae_out=gather_parts(output.sae_out, process_group),",
+        "sae_out=output.sae_out.repeat(dist.get_world_size(process_group), 1),",
+    ),
+    Fault(
+        "batches not split",
+        "training/fitting.py",
+        "if long_run.batch_group is not None:",
+        "if False:",
+    ),
+    Fault(
+        "not said who ended in a step",
+        "training/fitting.py",
+        "with bars, long_run.ranks.naming_who_ended():",
+        "with bars:",
+    ),
+    Fault(
+        "every error taken for that of an exchange",
+        "training/ranks.py",
+        "if not _is_of_an_exchange(error):",
+        "if False:",
+    ),
+    Fault("teams that are not equal", "training/teams.py", "if n_ranks % n_saes:", "if False:"),
+    Fault(
+        "architectures split that are not known",
+        "training/joined_step.py",
+        "return backbone in KNOWN",
+        "return True",
+    ),
+    Fault(
+        "all of a team's processes save",
+        "training/train.py",
+        "if self.team.is_first else []",
+        "",
+    ),
+    Fault(
+        "a run that was split earlier",
+        "training/train.py",
+        "max(self.team.size, _processes_per_batch(resumed))",
+        "self.team.size",
+    ),
 ]

@@ -227,12 +227,15 @@ def test_what_cannot_be_trained_together_is_refused_by_name(
     )
 
 
-def test_more_processes_than_saes_are_refused(release: Path, tmp_path: Path) -> None:
+def test_more_processes_than_saes_that_are_no_multiple_are_refused(
+    release: Path, tmp_path: Path
+) -> None:
     only = ("--only", IDS[0], "--only", IDS[1])
     out = tmp_path / "saes"
     assert ends(train(3, release, out, *only)) == [1, 1, 1]
     assert said(out).splitlines()[-1] == (
-        "Processes should be at most as many as SAEs, 2. Found 3 of them."
+        "Processes should be at most as many as SAEs, 2, or a multiple of that. "
+        "Found 3 of them."
     )
 
 

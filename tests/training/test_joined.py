@@ -1,0 +1,229 @@
+"""SAEs whose batches are split over processes: trained as by one that has all of each batch."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+import torch.distributed as dist
+from sae_lens import TrainingSAE
+from torch import Tensor
+
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.training.joined_topk import JoinedBatchTopK, smallest_positive
+from sae_lens_c2r.training.joined_trainer import split_batches
+from tests.architectures.training import D_IN, backbone_of, make_sae, make_trainer, step_input
+from tests.process_groups import in_processes
+from tests.strategies import ARCHITECTURES
+
+STEPS, BATCH = 60, 36
+ALL = sorted({*ARCHITECTURES, *map(backbone_of, ARCHITECTURES)})
+OPTIONS: dict[str, dict[str, Any]] = {
+    "standard": {"l1_coefficient": 2.0, "l1_warm_up_steps": 20},
+    "gated": {"l1_coefficient": 2.0, "l1_warm_up_steps": 20},
+    "jumprelu": {
+        **{"l0_coefficient": 0.3, "l0_warm_up_steps": 20, "jumprelu_bandwidth": 0.5},
+        "pre_act_loss_coefficient": 0.1,
+    },
+    "matryoshka_batchtopk": {"use_matryoshka_aux_loss": True},
+}
+PENALTIES = {
+    "c2r": {"c2r_interval": 2, "c2r_chunk_size": 20, "c2r_warm_up_steps": 30},
+    "ort": {"ort_interval": 3, "ort_chunk_size": 20, "ort_coefficient": 5.0},
+}
+
+
+def make(architecture: str, thresholds: torch.dtype = torch.float64) -> TrainingSAE[Any]:
+    """An SAE of which every number is one of float64."""
+    options = dict(OPTIONS.get(architecture.removesuffix("_c2r"), {}))
+    for name, fields in PENALTIES.items():
+        if name in architecture.split("_"):
+            options |= fields
+    sae = make_sae(
+        architecture,
+        dtype="float64",
+        normalize_activations="expected_average_only_in",
+        **options,
+    )
+    if "jumprelu" in architecture:  # SAELens keeps it in float32
+        sae.threshold = torch.nn.Parameter(sae.threshold.detach().to(thresholds))
+    for name, bias in sae.named_parameters():
+        if name in {"b_enc", "b_gate"}:
+            bias.data[:4] = -4  # latents that are dead at first
+    return sae
+
+
+def batches() -> Iterator[Tensor]:
+    """Samples of which those of the first parts are larger than others."""
+    generator = torch.Generator().manual_seed(1)
+    scale = torch.linspace(3, 0.3, BATCH, dtype=torch.float64)[:, None]
+    while True:
+        yield scale * torch.randn(BATCH, D_IN, generator=generator, dtype=torch.float64)
+
+
+@contextmanager
+def recorded_norms() -> Iterator[list[float]]:
+    """The gradients' norms that SAELens finds where it clips them."""
+    norms: list[float] = []
+    clip = torch.nn.utils.clip_grad_norm_
+
+    def clip_and_record(*arguments: Any) -> None:
+        norms.append(float(clip(*arguments)))
+
+    with patch.object(torch.nn.utils, "clip_grad_norm_", clip_and_record):
+        yield norms
+
+
+def trained(
+    architecture: str, process_group: Any = None, *, thresholds: torch.dtype = torch.float64
+) -> dict[str, Any]:
+    """What there is after all steps, and whether what depends on the batch had a part in it."""
+    trainer = make_trainer(
+        make(architecture, thresholds),
+        STEPS,
+        batches(),
+        **{"total_training_samples": STEPS * BATCH, "train_batch_size_samples": BATCH},
+        **{"dead_feature_window": 2, "feature_sampling_window": 25, "lr_warm_up_steps": 10},
+    )
+    if process_group is not None:
+        split_batches(trainer, process_group)
+    trainer.activation_scaler.estimate_scaling_factor(
+        D_IN, trainer.data_provider, n_batches_for_norm_estimate=4
+    )
+    n_dead = 0
+    with recorded_norms() as norms:
+        for batch in islice(trainer.data_provider, STEPS):
+            if trainer.n_training_steps % trainer.cfg.feature_sampling_window == 0:
+                trainer._reset_running_sparsity_stats()
+            n_dead += int(trainer.dead_neurons.sum())
+            output = trainer.step(batch)
+            trainer.n_training_steps += 1
+    log = trainer.build_train_step_log_dict(output, trainer.n_training_samples)
+    trainer.set_final_sae_metadata()
+    return {
+        "weights": trainer.sae.state_dict(),
+        "frequencies": trainer.act_freq_scores,
+        "since fired": trainer.n_forward_passes_since_fired,
+        "samples": trainer.n_training_samples,
+        "log": log,
+        "metadata": [trainer.sae.cfg.metadata.l0, trainer.sae.cfg.metadata.num_dead_features],
+        "dead": n_dead,
+        "clipped": sum(norm > 1 for norm in norms),
+    }
+
+
+def all_trained(_rank: int) -> dict[str, dict[str, Any]]:
+    return {architecture: trained(architecture, dist.group.WORLD) for architecture in ALL}
+
+
+@pytest.fixture(scope="module")
+def alone() -> dict[str, dict[str, Any]]:
+    """By one process that is given the same batches."""
+    found = {architecture: trained(architecture) for architecture in ALL}
+    for architecture, each in found.items():
+        # What is to be compared has to happen.
+        assert each["clipped"], architecture
+        assert each["dead"], architecture
+        assert each["log"].get("losses/auxiliary_reconstruction_loss") != 0, architecture
+    return found
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_every_architecture_is_trained_as_by_one_process(
+    n: int, tmp_path: Path, alone: dict[str, dict[str, Any]]
+) -> None:
+    found = in_processes(n, all_trained, folder=tmp_path)
+    for architecture in ALL:
+        first, *others = (each[architecture] for each in found)
+        by_one = alone[architecture]
+        for name, weight in by_one["weights"].items():
+            difference = float((first["weights"][name] - weight).abs().max())
+            print(architecture, name, difference, by_one["dead"], by_one["log"])
+            assert difference <= 1e-12, f"{name} of {architecture}: {difference}"
+            for each in others:
+                assert torch.equal(each["weights"][name], first["weights"][name])
+        for each in [first, *others]:
+            for name in ("frequencies", "since fired"):
+                assert torch.equal(each[name], by_one[name]), f"{name} of {architecture}"
+            for name in ("samples", "metadata", "dead", "clipped"):
+                assert each[name] == by_one[name], f"{name} of {architecture}"
+            assert each["log"] == pytest.approx(by_one["log"], rel=1e-6)  # L0 is one of float32
+
+
+def with_thresholds_as_they_are(rank: int | None) -> dict[str, Tensor]:
+    group = None if rank is None else dist.group.WORLD
+    found: dict[str, Tensor] = trained("jumprelu_c2r", group, thresholds=torch.float32)[
+        "weights"
+    ]
+    return found
+
+
+def test_with_thresholds_of_float32_jumprelu_is_as_exact_as_they_are(tmp_path: Path) -> None:
+    alone = with_thresholds_as_they_are(None)
+    for weights in in_processes(2, with_thresholds_as_they_are, folder=tmp_path):
+        torch.testing.assert_close(weights, alone, rtol=0, atol=1e-6)
+
+
+def values_kept(rank: int) -> list[Tensor]:
+    """What is kept of batches that are the same in all processes, or of which parts differ."""
+    equal, nothing = torch.tensor([[1.0, 1.0], [0.5, 1.0]]), -torch.ones(2, 2)
+    kept = [
+        JoinedBatchTopK(k, dist.group.WORLD)(acts)
+        for k, acts in [(0.75, equal), (0.75, equal * (1 + rank)), (1.0, nothing), (0.2, equal)]
+    ]
+    return kept + [
+        smallest_positive(acts, dist.group.WORLD) for acts in (equal + rank, nothing)
+    ]
+
+
+def test_of_equal_activations_those_of_the_first_process_are_kept(tmp_path: Path) -> None:
+    first, second = in_processes(2, values_kept, folder=tmp_path)
+    kept = [[int(acts.count_nonzero()) for acts in each] for each in (first, second)]
+    assert kept == [[3, 0, 0, 0, 1, 0], [0, 3, 0, 0, 1, 0]]
+    assert float(first[-2]) == float(second[-2]) == 0.5
+
+
+def refused(_rank: int) -> list[str]:
+    odd, even = (
+        make_trainer(make("topk"), 2, batches(), train_batch_size_samples=size)
+        for size in (7, 8)
+    )
+    split_batches(even, dist.group.WORLD)
+    with pytest.raises(UserError) as at_first:
+        split_batches(odd, dist.group.WORLD)
+    with pytest.raises(UserError) as later:
+        even.step(torch.zeros(7, D_IN, dtype=torch.float64))
+    return [str(at_first.value), str(later.value)]
+
+
+def test_parts_that_are_not_equal_are_refused(tmp_path: Path) -> None:
+    for texts in in_processes(2, refused, folder=tmp_path):
+        for text in texts:
+            assert text == (
+                "A batch should have a multiple of 2 samples, where 2 processes share it. "
+                "Found 7."
+            )
+
+
+def outside_a_step(rank: int) -> list[Any]:
+    """Before and after a step, in one process that another does not wait for."""
+    sae = make("matryoshka_batchtopk_c2r")
+    trainer = make_trainer(sae, 2, batches(), train_batch_size_samples=BATCH)
+    split_batches(trainer, dist.group.WORLD)
+    generator = torch.Generator().manual_seed(rank)
+    acts = torch.randn(BATCH, D_IN, generator=generator, dtype=torch.float64)
+    trainer.step(acts)
+    if rank == 0:
+        return []
+    sae.update_topk_threshold(torch.ones(1))
+    sae.training_forward_pass(step_input(sae, sae_in=acts)).loss.backward()
+    return [int(sae.encode(acts).count_nonzero()), sae.process_group]
+
+
+def test_outside_of_its_steps_an_sae_is_its_process_s_own(tmp_path: Path) -> None:
+    _, second = in_processes(2, outside_a_step, folder=tmp_path)
+    assert second == [4 * BATCH, None]

@@ -1,0 +1,146 @@
+"""A release over more processes than it has SAEs: a team for each, which shares its batches."""
+
+import hashlib
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+from torch import Tensor
+
+from sae_lens_c2r.releases.files import find_release
+from tests.training import rank_processes
+from tests.training.killing import RELEASE, SMALL, checkpoints, signal_after_checkpoints
+from tests.training.rank_processes import ends, said, train
+from tests.training.test_ranks import STEPS, at_step, end_by, fail
+
+IDS = ["layer_0/batchtopk_c2r", "layer_0/ort_c2r"]
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    model = {**RELEASE["synthetic_model"], "training_samples": 50 * STEPS}
+    path = tmp_path_factory.mktemp("release") / "known.yaml"
+    runner = {**RELEASE["runner"], "run_final_eval": True, "eval_samples": 500}
+    path.write_text(yaml.safe_dump({**RELEASE, "synthetic_model": model, "runner": runner}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def alone(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What one process trains."""
+    out = tmp_path_factory.mktemp("alone") / "saes"
+    assert ends(train(1, release, out, minutes=0)) == [0]
+    return out
+
+
+def weights(folder: Path) -> dict[str, Tensor]:
+    return load_file(folder / "sae_weights.safetensors")
+
+
+def record(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "training.json").read_text())
+    return found
+
+
+def keep_hashes() -> None:
+    """Have this process print the hashes of the weights that it has come to."""
+    from sae_lens_c2r.training import train as module
+
+    train_together = module.train_together
+
+    def train_and_print(*arguments: Any) -> Any:
+        saes, evaluations = train_together(*arguments)
+        for sae in saes.values():
+            tensors = sae.state_dict().values()
+            content = b"".join(tensor.double().numpy().tobytes() for tensor in tensors)
+            print("weights", hashlib.sha256(content).hexdigest())
+        return saes, evaluations
+
+    module.train_together = train_and_print
+
+
+def test_a_batch_split_over_processes_trains_the_same_sae_up_to_rounding(
+    release: Path, alone: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "saes"
+    before = dict.fromkeys(range(2), (keep_hashes, ()))
+    assert ends(train(2, release, out, "--only", IDS[0], before=before)) == [0, 0]
+    torch.testing.assert_close(
+        weights(out / IDS[0]), weights(alone / IDS[0]), rtol=1e-4, atol=1e-5
+    )
+    assert any(  # or it was not split
+        not torch.equal(weight, weights(alone / IDS[0])[name])
+        for name, weight in weights(out / IDS[0]).items()
+    )
+    printed = [path.read_text() for path in sorted(rank_processes.logs(out).glob("*.out"))]
+    assert "Each batch is split over 2 processes, 25 samples each" in printed[0]
+    first, second = (
+        [line for line in text.splitlines() if line.startswith("weights")] for text in printed
+    )
+    assert len(first) == 1
+    assert first == second
+    of_two, of_one = record(out / IDS[0]), record(alone / IDS[0])
+    assert (of_two["processes_per_batch"], of_one["processes_per_batch"]) == (2, 1)
+    assert of_two["samples"] == of_one["samples"] == 50 * STEPS
+    assert of_two["evaluation"]["true_l0"] == of_one["evaluation"]["true_l0"]
+    assert of_two["evaluation"]["sae_l0"] == pytest.approx(of_one["evaluation"]["sae_l0"])
+
+
+def test_stopped_with_four_it_is_continued_with_one_and_then_with_two(
+    release: Path, alone: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "saes"
+    stopping = {0: (signal_after_checkpoints, (out, 3, signal.SIGTERM))}
+    for size in (4, 1):
+        assert ends(train(size, release, out, before=stopping)) == [130] * size
+        assert all((checkpoints(out)[-1] / sae_id).is_dir() for sae_id in IDS)
+    assert ends(train(2, release, out)) == [0, 0]
+    for sae_id in IDS:
+        torch.testing.assert_close(
+            weights(out / sae_id), weights(alone / sae_id), rtol=1e-4, atol=1e-5
+        )
+        assert record(out / sae_id)["processes_per_batch"] == 2
+
+
+def test_a_process_of_a_team_that_is_killed_or_fails_is_named_in_one_line(
+    release: Path, tmp_path: Path
+) -> None:
+    only = ("--only", IDS[0])
+    for action, status, ending in [
+        ((end_by, signal.SIGKILL), -9, "Rank 1 has ended."),
+        ((fail,), 1, "Rank 1 has ended: SAELens failed: ValueError: no more steps"),
+    ]:
+        out = tmp_path / str(status)
+        before = {1: (at_step, (9, *action))}
+        assert ends(train(2, release, out, *only, before=before)) == [1, status]
+        [line] = [line for line in said(out).splitlines() if "Rank" in line]
+        assert ending in line
+        assert ends(train(2, release, out, *only)) == [0, 0]
+
+
+def test_batches_without_equal_parts_are_refused(release: Path, tmp_path: Path) -> None:
+    out = tmp_path / "saes"
+    assert ends(train(4, release, out, "--set=runner.batch_size=51")) == [1] * 4
+    assert said(out).splitlines()[-1] == (
+        "A batch should have a multiple of 2 samples, where 2 processes share it. Found 51."
+    )
+    assert not out.exists()
+
+
+def test_of_a_language_model_too_a_batch_may_be_split(tmp_path: Path) -> None:
+    release = find_release("minilm-layer-3")
+    changes = [f"--set={key}={value}" for key, value in SMALL.items()]
+    sae_id = "layer_3/width_512/ort_c2r_k32"
+    one, two = tmp_path / "one", tmp_path / "two"
+    for size, out in ((1, one), (2, two)):
+        ended = ends(train(size, release, out, *changes, "--only", sae_id, minutes=0))
+        assert ended == [0] * size
+    torch.testing.assert_close(
+        weights(two / sae_id), weights(one / sae_id), rtol=1e-4, atol=1e-5
+    )
+    assert record(two / sae_id)["processes_per_batch"] == 2
