@@ -1,7 +1,7 @@
 """The benchmark's features, its samples on disk, and what an SAE made of the features."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from sae_lens.synthetic import (
 from torch import Tensor
 
 from benchmarks.parallel import execute_all, read
-from sae_lens_c2r.analysis import chance_composition, composition
+from sae_lens_c2r.analysis import chance_composition, co_firing, composition
 from sae_lens_c2r.analysis.hierarchy import hierarchy_absorption
 from sae_lens_c2r.releases.files import find_release, read_release
 
@@ -37,6 +37,9 @@ class Size:
         training_samples: Samples that each SAE is trained on.
         pool: Samples that are generated, once for all SAEs; they are seen again and again.
         evaluation: Samples that are kept to evaluate with.
+        lr: Learning rate, chosen for BatchTopK and everybody's.
+        decay: Share of the steps over which it falls to a tenth at the end, likewise.
+        methods: Names and strengths of the methods that are trained; `None` for all.
     """
 
     name: str
@@ -44,6 +47,9 @@ class Size:
     training_samples: int
     pool: int
     evaluation: int = 65_536
+    lr: float = 1e-3
+    decay: float = 0.2
+    methods: Mapping[str, Sequence[float]] | None = None
 
 
 SIZES = {
@@ -142,6 +148,8 @@ class World:
         absorption = hierarchy_absorption(
             sae, self.model, samples=self.size.evaluation, batch_size=BATCH
         )
+        batches = self.size.evaluation // BATCH
+        together = co_firing(sae.encode(self.model.sample(BATCH)) for _ in range(batches))
         return {
             "explained_variance": found.explained_variance,
             "l0": found.sae_l0,
@@ -158,6 +166,8 @@ class World:
             "absorption_of_all": absorption.full.nanmean().item(),
             "partial_absorption": absorption.partial[absorption.found].nanmean().item(),
             "parents_found": absorption.found.double().mean().item(),
+            "highest_jaccard": together.mean,
+            "pairs_above_0.5": together.pairs[0.5],
         }
 
 
