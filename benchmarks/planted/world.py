@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from sae_lens import SAE
 from sae_lens.synthetic import (
-    HierarchyConfig,
-    SyntheticModel,
-    SyntheticModelConfig,
-    ZipfianFiringProbabilityConfig,
+    ActivationGenerator,
+    FeatureDictionary,
+    HierarchyNode,
+    hierarchy_modifier,
 )
 from torch import Tensor
 
@@ -29,27 +29,11 @@ from sae_lens_c2r.analysis.hierarchy import AbsorptionSums, found_parents, hiera
 D_SAE = 4096
 SHARE = 0.15  # of the variance, that is the planted features'
 PARENTS, CHILDREN = 48, 4
-# Random directions, orthogonal to nothing; a child is there only where its parent is, and no
-# two children of one parent at once.
-FEATURES = SyntheticModelConfig(
-    num_features=PARENTS * (1 + CHILDREN),
-    hidden_dim=D_IN,
-    firing_probability=ZipfianFiringProbabilityConfig(
-        exponent=0.5, max_prob=0.1, min_prob=0.01
-    ),
-    hierarchy=HierarchyConfig(
-        total_root_nodes=PARENTS,
-        branching_factor=CHILDREN,
-        max_depth=1,
-        mutually_exclusive_portion=1.0,
-        compensate_probabilities=True,
-    ),
-    orthogonalization=None,
-    std_firing_magnitudes=0.15,
-    bias=False,
-    seed=0,
-)
-SAMPLES_SEED, EVALUATION_SEED = 1, 1_000_000
+N_FEATURES = PARENTS * (1 + CHILDREN)
+# Of each parent from the most frequent to the rarest, and of a child where its parent is. No
+# two children of one parent are there at once, so that in a third of the samples there is none.
+P_PARENT, P_CHILD = (0.15, 0.02), 0.25
+FEATURES_SEED, SAMPLES_SEED, EVALUATION_SEED = 0, 1, 1_000_000
 
 
 class World:
@@ -65,9 +49,22 @@ class World:
 
     def __init__(self, size: Size, folder: Path, device: str = "cpu") -> None:
         self.size, self.folder, self.device = size, folder / size.name, device
-        self.model = SyntheticModel(FEATURES)
-        assert self.model.hierarchy is not None
-        self.edges = hierarchy_edges(self.model.hierarchy.roots)
+        torch.manual_seed(FEATURES_SEED)
+        # Random directions, orthogonal to nothing.
+        self.features = FeatureDictionary(N_FEATURES, D_IN, bias=False, initializer=None)
+        roots = _forest()
+        self.edges = hierarchy_edges(roots)
+        self.generator = ActivationGenerator(
+            N_FEATURES,
+            torch.cat(
+                [
+                    torch.linspace(*P_PARENT, PARENTS),
+                    torch.full((N_FEATURES - PARENTS,), P_CHILD),
+                ]
+            ),
+            std_firing_magnitudes=0.15,
+            modify_activations=hierarchy_modifier(roots),
+        )
         self.paths = {
             name: self.folder / f"{name}.npy" for name in ("text", "held_out", "planted")
         }
@@ -87,13 +84,18 @@ class World:
         text, held_out = text_activations(self.size.pool, self.size.evaluation)
         scale = D_IN**0.5 / text.norm(dim=1).mean()
         torch.manual_seed(SAMPLES_SEED)
-        planted = torch.cat([self.model.sample(BATCH) for _ in range(len(text) // BATCH)])
+        planted = torch.cat([self._sample(BATCH)[0] for _ in range(len(text) // BATCH)])
         of_text, of_planted = (each.var(dim=0).sum() for each in (scale * text, planted))
         factor = (SHARE / (1 - SHARE) * of_text / of_planted).sqrt()
         np.save(self.paths["text"], (scale * text).numpy())
         np.save(self.paths["held_out"], (scale * held_out).numpy())
         (self.folder / "factor.txt").write_text(repr(factor.item()))
         np.save(self.paths["planted"], (factor * planted).numpy())
+
+    @torch.no_grad()
+    def _sample(self, n_samples: int) -> tuple[Tensor, Tensor]:
+        feature_acts = self.generator.sample(n_samples)
+        return self.features(feature_acts), feature_acts
 
     def batches(self, seed: int, batch_size: int) -> Iterator[Tensor]:
         """Tokens and planted features for ever, each in an order of its own for every pass.
@@ -127,7 +129,7 @@ class World:
             `real_explained_variance` that of the same text with nothing planted.
         """
         factor = float((self.folder / "factor.txt").read_text())
-        vectors = self.model.feature_dict.feature_vectors
+        vectors = self.features.feature_vectors
         latents, cosines = latents_of_features(sae.W_dec, vectors)
         sums = AbsorptionSums(self.edges)
         residuals = {"explained_variance": 0.0, "real_explained_variance": 0.0}
@@ -137,7 +139,7 @@ class World:
         held_out = torch.from_numpy(np.load(self.paths["held_out"]))
         mean = held_out.mean(dim=0)
         for text in held_out.split(BATCH):
-            planted, feature_acts = self.model.sample_with_features(len(text))
+            planted, feature_acts = self._sample(len(text))
             for name, inputs in (
                 ("real_explained_variance", text),
                 ("explained_variance", text + factor * planted),
@@ -145,7 +147,7 @@ class World:
                 acts = sae.encode(inputs)
                 residuals[name] += (inputs - sae.decode(acts)).square().sum().item()
                 variances[name] += (inputs - mean).square().sum().item()
-            sums.add(acts[:, latents], feature_acts.to_dense())
+            sums.add(acts[:, latents], feature_acts)
             acts_of_all.append(acts.to_sparse())
         together = co_firing(acts_of_all)
         full, partial = sums.full(), sums.partial()
@@ -167,3 +169,18 @@ class World:
             "highest_jaccard": together.mean,
             "pairs_above_0.5": together.pairs[0.5],
         }
+
+
+def _forest() -> list[HierarchyNode]:
+    """The parents, which come first, and their children."""
+    return [
+        HierarchyNode(
+            feature_index=parent,
+            children=[
+                HierarchyNode(feature_index=PARENTS + CHILDREN * parent + child)
+                for child in range(CHILDREN)
+            ],
+            mutually_exclusive_children=True,
+        )
+        for parent in range(PARENTS)
+    ]
