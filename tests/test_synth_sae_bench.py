@@ -2,6 +2,7 @@
 
 import json
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,10 +101,11 @@ def test_every_method_makes_an_sae_of_its_own_strength(method: str, tiny: World)
 def test_a_run_is_trained_once_and_measured(tiny: World) -> None:
     run = Run("tiny", "C2R", 5, 2, 0, 2048)
     torch.set_num_threads(1)
-    found = execute((run, TINY, tiny.folder.parent, "cpu"))
+    open_world = partial(World, TINY, tiny.folder.parent)
+    found = execute((run, open_world, "cpu"))
     saved = next((tiny.folder / "saes").rglob("sae_weights.safetensors"))
     before = saved.stat().st_mtime_ns
-    again = execute((run, TINY, tiny.folder.parent, "cpu"))
+    again = execute((run, open_world, "cpu"))
     assert json.dumps(again) == json.dumps(found)  # of few samples absorption may be NaN
     assert saved.stat().st_mtime_ns == before
     assert found["method"] == "C2R"
@@ -193,7 +195,10 @@ def test_every_question_is_of_methods_and_strengths_that_are_trained() -> None:
 
 
 def test_tables_show_what_there_is_and_nothing_else() -> None:
-    whole = {"f1": 0.5, "mcc": 0.6, "uniqueness": 0.9, "absorption": 0.1, "dead_latents": 0.0}
+    whole = {
+        **{"f1": 0.5, "mcc": 0.6, "uniqueness": 0.9, "absorption": 0.1, "dead_latents": 0.0},
+        "highest_jaccard": 0.3,
+    }
     results = [
         {**each, **whole, "l0": 8.0, "f1": each["f1"]}
         for seed in (0, 1)

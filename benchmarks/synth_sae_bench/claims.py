@@ -17,14 +17,23 @@ from benchmarks.synth_sae_bench.curves import (
 
 METRICS = {
     "explained_variance": "explained variance",
+    "real_explained_variance": "of the real part",
     "f1": "F1",
     "mcc": "MCC",
     "uniqueness": "uniqueness",
+    "parents_found": "parents found",
     "absorption": "absorption",
+    "split": "latents per feature",
     "composition": "composition",
+    "highest_jaccard": "highest Jaccard",
     "dead_latents": "dead latents",
 }
-LOWER_IS_BETTER = {"absorption", "composition", "dead_latents"}
+LOWER_IS_BETTER = {"absorption", "split", "composition", "highest_jaccard", "dead_latents"}
+
+
+def metrics_of(results: Sequence[Result]) -> list[str]:
+    """Which of the metrics all results have, in the order in which they are shown."""
+    return [metric for metric in METRICS if all(metric in each for each in results)]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Which SAEs are trained: every method as a curve over its strength."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.synth_sae_bench.world import Size
@@ -105,6 +106,10 @@ PUBLISHED = {
 }
 
 
+LRS, DECAYS = (3e-4, 1e-3, 3e-3), (0.2, 0.5, 0.8)
+CHOICE_SEED = 1000  # that nothing is reported of
+
+
 @dataclass(frozen=True)
 class Run:
     """One SAE.
@@ -117,7 +122,7 @@ class Run:
         seed: Seed of the weights and of the samples' order.
         training_samples: Samples that it is trained on.
         lr: Learning rate.
-        decay: Share of the steps over which it falls to 0 at the end.
+        decay: Share of the steps over which it falls to a tenth at the end.
     """
 
     size: str
@@ -126,8 +131,8 @@ class Run:
     k: int
     seed: int
     training_samples: int
-    lr: float = field(default=1e-3, kw_only=True)
-    decay: float = field(default=0.2, kw_only=True)
+    lr: float = 1e-3
+    decay: float = 0.2
 
 
 def runs_of(size: Size, *, seeds: int, training_samples: int | None = None) -> list[Run]:
@@ -143,9 +148,33 @@ def runs_of(size: Size, *, seeds: int, training_samples: int | None = None) -> l
     """
     samples = training_samples or size.training_samples
     return [
-        Run(size.name, method.name, strength, k, seed, samples)
+        Run(size.name, method.name, strength, k, seed, samples, size.lr, size.decay)
         for seed in range(seeds)
         for k in size.ks
         for method in METHODS.values()
-        for strength in (method.strengths if k == size.ks[0] else method.everywhere)
+        for strength in _strengths(method, size, k)
+    ]
+
+
+def _strengths(method: Method, size: Size, k: int) -> Sequence[float]:
+    if size.methods is not None:
+        return size.methods.get(method.name, ())
+    return method.strengths if k == size.ks[0] else method.everywhere
+
+
+def runs_to_choose_lr(size: Size, *, training_samples: int | None = None) -> list[Run]:
+    """BatchTopK by learning rate and decay, at a seed that nothing else is reported of.
+
+    Args:
+        size: Which size.
+        training_samples: Samples that each is trained on, if not the size's own.
+
+    Returns:
+        The SAEs.
+    """
+    samples = training_samples or size.training_samples
+    return [
+        Run(size.name, "BatchTopK", 0.0, size.ks[0], CHOICE_SEED, samples, lr, decay)
+        for lr in LRS
+        for decay in DECAYS
     ]

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from benchmarks.statistics import Interval, Result
-from benchmarks.synth_sae_bench.claims import METRICS, QUESTIONS, verdict
+from benchmarks.synth_sae_bench.claims import METRICS, QUESTIONS, metrics_of, verdict
 from benchmarks.synth_sae_bench.curves import PLAIN, strengths_of
 from benchmarks.synth_sae_bench.methods import METHODS, PUBLISHED
 from benchmarks.synth_sae_bench.world import Size
 from sae_lens_c2r.reporting.tables import markdown_table
 
 CURVES = ("C2R", "C2R, excess gate", "OrtSAE", "OrtSAE, excess gate")
+DRAWN = ("f1", "mcc", "absorption", "parents_found", "highest_jaccard", "composition")
 
 
 def tables(size: Size, results: Sequence[Result]) -> dict[str, str]:
@@ -24,26 +25,44 @@ def tables(size: Size, results: Sequence[Result]) -> dict[str, str]:
     Returns:
         The tables.
     """
-    return {
+    found = {
         f"{size.name} questions": questions_table(results),
-        f"{size.name} published": published_table(size, results),
         f"{size.name} methods": methods_table(size, results),
     }
+    if set(PUBLISHED) <= set(metrics_of(results)):
+        found[f"{size.name} published"] = published_table(size, results)
+    return found
 
 
 def questions_table(results: Sequence[Result]) -> str:
     """Each question with the differences that answer it, and on how many seeds they rest."""
-    rows = []
+    metrics, rows = metrics_of(results), []
     for question in QUESTIONS:
         cells = []
-        for metric in METRICS:
+        for metric in metrics:
             found = question.measured(results, metric)
             said = verdict(found, metric)
             shown = f"{found.mean:+.3f} ± {found.half_width:.3f}"
             cells.append("" if said == "not measured" else f"{shown} **{said}**")
         if any(cells):
             rows.append([question.first, question.second, question.where, *cells])
-    return markdown_table(["of", "less", "where", *METRICS.values()], rows)
+    return markdown_table(
+        ["of", "less", "where", *(METRICS[metric] for metric in metrics)], rows
+    )
+
+
+def learning_rates(results: Sequence[Result]) -> str:
+    """What comes of BatchTopK by learning rate and decay, best explained variance first."""
+    best_first = sorted(results, key=lambda each: -each["explained_variance"])
+    rows = [
+        [
+            f"{each['lr']:g}",
+            f"{each['decay']:g}",
+            *(f"{each[metric]:.3f}" for metric in METRICS),
+        ]
+        for each in best_first
+    ]
+    return markdown_table(["learning rate", "decay", *METRICS.values()], rows)
 
 
 def published_table(size: Size, results: Sequence[Result]) -> str:
@@ -76,7 +95,7 @@ def _mean(results: Sequence[Result], strength: float, metric: str) -> float:
 
 def methods_table(size: Size, results: Sequence[Result]) -> str:
     """Every method at every strength and sparsity."""
-    rows = []
+    metrics, rows = metrics_of(results), []
     for k in size.ks:
         for method in METHODS.values():
             for strength in sorted(method.strengths):
@@ -90,10 +109,10 @@ def methods_table(size: Size, results: Sequence[Result]) -> str:
                     label = f"{method.name} {strength:g}" if method.coefficient else method.name
                     cells = [
                         str(Interval.of([each[metric] for each in chosen]))
-                        for metric in METRICS
+                        for metric in metrics
                     ]
                     rows.append([str(k), label, str(len(chosen)), *cells])
-    return markdown_table(["k", "", "seeds", *METRICS.values()], rows)
+    return markdown_table(["k", "", "seeds", *(METRICS[metric] for metric in metrics)], rows)
 
 
 def figure(size: Size, results: Sequence[Result]) -> Figure:
@@ -107,7 +126,7 @@ def figure(size: Size, results: Sequence[Result]) -> Figure:
         The figure.
     """
     shown = [each for each in results if each["k"] == size.ks[0]]
-    metrics = ("f1", "mcc", "absorption", "composition")
+    metrics = [metric for metric in DRAWN if metric in metrics_of(results)][:4]
     drawn = Figure(figsize=(3.4 * len(metrics), 3.6), layout="constrained")
     for panel, metric in zip(drawn.subplots(1, len(metrics)), metrics, strict=True):
         for name in CURVES:

@@ -1,19 +1,37 @@
 """One SAE of the benchmark: trained by SAELens's trainer, measured as anybody would load it."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from sae_lens import SAE, SAETrainer, TrainingSAE
 from sae_lens.registry import get_sae_training_class
+from torch import Tensor
 
 from benchmarks.synth_sae_bench.controls import CONTROLS
 from benchmarks.synth_sae_bench.methods import METHODS, Run
-from benchmarks.synth_sae_bench.world import Size, World
 from benchmarks.trainer import trainer_config
 
 BATCH_SIZE = 1024
+
+
+class KnownFeatures(Protocol):
+    """Where features are known: what SAEs are trained on and measured by."""
+
+    d_in: int
+    d_sae: int
+    folder: Path
+
+    def generate(self, processes: int) -> None:
+        """Make what is missing of the samples, so many processes at a time."""
+
+    def batches(self, seed: int, batch_size: int) -> Iterator[Tensor]:
+        """Samples for ever, in an order of the seed's own."""
+
+    def evaluate(self, sae: SAE[Any]) -> dict[str, float]:
+        """The measures of an SAE."""
 
 
 def key(run: dict[str, Any]) -> tuple[Any, ...]:
@@ -21,26 +39,26 @@ def key(run: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(run[name] for name in Run.__dataclass_fields__)
 
 
-def execute(of: tuple[Run, Size, Path, str]) -> dict[str, Any]:
+def execute(of: tuple[Run, Callable[[str], KnownFeatures], str]) -> dict[str, Any]:
     """Train one SAE and measure it.
 
     Args:
-        of: The run, its size, the folder of the samples, and the device.
+        of: The run, what opens its world on a device, and the device.
 
     Returns:
         The run with its measures.
     """
-    run, size, folder, device = of
+    run, open_world, device = of
     if device == "cpu":
         torch.set_num_threads(1)
-    world = World(size, folder, device)
+    world = open_world(device)
     saved = world.folder / "saes" / "-".join(map(str, key(asdict(run)))).replace(" ", "_")
     if not (saved / "cfg.json").exists():
         train(run, world, device).save_inference_model(saved)
     return {**asdict(run), **world.evaluate(SAE.load_from_disk(saved, device=device))}
 
 
-def train(run: Run, world: World, device: str) -> TrainingSAE[Any]:
+def train(run: Run, world: KnownFeatures, device: str) -> TrainingSAE[Any]:
     """The SAE of a run, trained.
 
     Args:
@@ -67,7 +85,7 @@ def train(run: Run, world: World, device: str) -> TrainingSAE[Any]:
     return SAETrainer(cfg=config, sae=sae, data_provider=batches).fit()
 
 
-def make_sae(run: Run, world: World, device: str) -> TrainingSAE[Any]:
+def make_sae(run: Run, world: KnownFeatures, device: str) -> TrainingSAE[Any]:
     """The SAE of a run, untrained.
 
     Args:

@@ -1,7 +1,7 @@
 """The benchmark's features, its samples on disk, and what an SAE made of the features."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 from sae_lens import SAE
-from sae_lens.synthetic import SyntheticModel, SyntheticModelConfig
+from sae_lens.synthetic import (
+    SyntheticModel,
+    SyntheticModelConfig,
+)
 from torch import Tensor
 
 from benchmarks.parallel import execute_all, read
@@ -32,6 +35,9 @@ class Size:
         training_samples: Samples that each SAE is trained on.
         pool: Samples that are generated, once for all SAEs; they are seen again and again.
         evaluation: Samples that are kept to evaluate with.
+        lr: Learning rate, chosen for BatchTopK and everybody's.
+        decay: Share of the steps over which it falls to a tenth at the end, likewise.
+        methods: Names and strengths of the methods that are trained; `None` for all.
     """
 
     name: str
@@ -39,6 +45,9 @@ class Size:
     training_samples: int
     pool: int
     evaluation: int = 65_536
+    lr: float = 1e-3
+    decay: float = 0.2
+    methods: Mapping[str, Sequence[float]] | None = None
 
 
 SIZES = {
@@ -116,6 +125,7 @@ class World:
             for start in range(0, len(pool) - batch_size + 1, batch_size):
                 yield torch.from_numpy(pool[order[start : start + batch_size]])
 
+    @torch.no_grad()
     def evaluate(self, sae: SAE[Any]) -> dict[str, float]:
         """SAELens's measures of an SAE of known features, and ours.
 

@@ -1,6 +1,7 @@
 """The two sources of inputs: a hierarchy with known features, and a real transformer."""
 
 import math
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,7 @@ from sae_lens.synthetic import (
 )
 from torch import Tensor
 
+from benchmarks.minilm import text_activations
 from benchmarks.transfer.rules import Setting
 from sae_lens_c2r.analysis import latents_of_features
 from sae_lens_c2r.analysis.hierarchy import AbsorptionSums
@@ -130,33 +132,9 @@ ACTIVATIONS = Path("benchmarks/results/transfer/minilm_activations.pt")
 
 def collect_minilm_activations() -> None:
     """Run the transformer over the demo's text, unless that was done before."""
-    from sae_lens.load_model import load_model
-    from transformers import AutoTokenizer
-
-    from sae_lens_c2r.demo.release import HOOK_NAME
-    from sae_lens_c2r.offline import corpus
-    from sae_lens_c2r.offline.minilm import CLS, PAD, SEP, model_folder
-
-    if ACTIVATIONS.exists():
-        return
-    folder = str(model_folder())
-    model = load_model("AutoModelForCausalLM", folder, device="cpu", hook_names=[HOOK_NAME])
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    texts = corpus.split(corpus.documents(), held_out_share=0.1, seed=0)
-
-    @torch.no_grad()
-    def activations_of(rows: Tensor) -> Tensor:
-        """At the demo's hook, without those of special tokens."""
-        batches = []
-        for batch in rows.split(32):
-            # Naming a layer to stop at has SAELens's wrapper stop at the hook.
-            _, cache = model.run_with_cache(batch, names_filter=[HOOK_NAME], stop_at_layer=-1)
-            batches.append(cache[HOOK_NAME][~torch.isin(batch, torch.tensor([PAD, CLS, SEP]))])
-        return torch.cat(batches)
-
-    activations = [activations_of(corpus.token_rows(part, tokenizer)) for part in texts]
-    ACTIVATIONS.parent.mkdir(parents=True, exist_ok=True)
-    torch.save((activations[0][:MINILM_TRAINING_TOKENS].clone(), activations[1]), ACTIVATIONS)
+    if not ACTIVATIONS.exists():
+        ACTIVATIONS.parent.mkdir(parents=True, exist_ok=True)
+        torch.save(text_activations(MINILM_TRAINING_TOKENS, sys.maxsize), ACTIVATIONS)
 
 
 def explained_variance(inputs: Tensor, reconstruction: Tensor) -> float:

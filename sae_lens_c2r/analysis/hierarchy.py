@@ -61,10 +61,8 @@ def hierarchy_absorption(
     for start in range(0, samples, batch_size):
         sae_in, feature_acts = model.sample_with_features(min(batch_size, samples - start))
         sums.add(sae.encode(sae_in)[:, latents], feature_acts.to_dense())
-    features_of_latents, _ = latents_of_features(features, sae.W_dec)
-    parents = torch.tensor([parent for parent, _ in edges], device=latents.device)
-    found = features_of_latents[latents[parents]] == parents
-    return HierarchyAbsorption(edges, sums.full(), sums.partial(), found.cpu())
+    found = found_parents(edges, sae.W_dec, features)
+    return HierarchyAbsorption(edges, sums.full(), sums.partial(), found)
 
 
 def hierarchy_edges(roots: Sequence[HierarchyNode]) -> list[Edge]:
@@ -83,6 +81,29 @@ def hierarchy_edges(roots: Sequence[HierarchyNode]) -> list[Edge]:
                 edges.append((node.feature_index, child.feature_index))
         edges += hierarchy_edges(node.children)
     return edges
+
+
+@torch.no_grad()
+def found_parents(
+    edges: Sequence[Edge],
+    W_dec: Float[Tensor, "d_sae d_in"],
+    feature_vectors: Float[Tensor, "features d_in"],
+) -> Bool[Tensor, " edges"]:
+    """Whether the parent of each edge has a latent of its own.
+
+    Args:
+        edges: The pairs (parent, child) of features.
+        W_dec: The decoder.
+        feature_vectors: The features' true directions.
+
+    Returns:
+        For each edge whether the latent that is the nearest to its parent is nearer to no
+        other feature.
+    """
+    latents, _ = latents_of_features(W_dec, feature_vectors)
+    features_of_latents, _ = latents_of_features(feature_vectors, W_dec)
+    parents = torch.tensor([parent for parent, _ in edges], device=latents.device)
+    return (features_of_latents[latents[parents]] == parents).cpu()
 
 
 class AbsorptionSums:

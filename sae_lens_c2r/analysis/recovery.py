@@ -6,6 +6,7 @@ import torch
 from sae_lens import SAE
 from sae_lens.synthetic import SyntheticModel, eval_sae_on_synthetic_data
 
+from sae_lens_c2r.analysis.cofiring import co_firing
 from sae_lens_c2r.analysis.hierarchy import hierarchy_absorption
 from sae_lens_c2r.analysis.similarity import composition
 from sae_lens_c2r.penalties.chance import chance_composition
@@ -30,6 +31,8 @@ def feature_recovery(
     found = eval_sae_on_synthetic_data(
         sae, model.feature_dict, model.activation_generator, samples, batch_size
     )
+    sizes = (min(batch_size, samples - start) for start in range(0, samples, batch_size))
+    together = co_firing(sae.encode(model.sample(size)) for size in sizes)
     measures = {
         "explained_variance": found.explained_variance,
         "l0": found.sae_l0,
@@ -42,6 +45,8 @@ def feature_recovery(
         "f1": found.classification.f1_score,
         "composition": composition(sae.W_dec),
         "chance_composition": chance_composition(*sae.W_dec.shape),
+        "highest_jaccard": together.mean,
+        "pairs_above_0.5": together.pairs[0.5],
     }
     if model.hierarchy is None:
         return measures

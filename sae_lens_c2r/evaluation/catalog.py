@@ -130,6 +130,7 @@ OF_FEATURES = (
     Column("F1", "F1", KNOWN_FEATURES, "f1", 1),
     Column("absorption by children", "absorp-\ntion", KNOWN_FEATURES, "absorption", -1),
     Column("parents found", "parents\nfound", KNOWN_FEATURES, "parents_found", 1),
+    Column("co-firing", "co-\nfiring", KNOWN_FEATURES, "highest_jaccard", -1),
 )
 # Columns of one title are one: each SAE has the number of the first of them that it has.
 # SCR and TPP with 20 latents, as SAEBench's own figures; the paper does not say how many.

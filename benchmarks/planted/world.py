@@ -1,0 +1,186 @@
+"""A transformer's activations with features planted into them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sae_lens import SAE
+from sae_lens.synthetic import (
+    ActivationGenerator,
+    FeatureDictionary,
+    HierarchyNode,
+    hierarchy_modifier,
+)
+from torch import Tensor
+
+from benchmarks.minilm import D_IN, text_activations
+from benchmarks.synth_sae_bench.world import BATCH, Size
+from sae_lens_c2r.analysis import (
+    chance_composition,
+    co_firing,
+    composition,
+    latents_of_features,
+    latents_per_feature,
+)
+from sae_lens_c2r.analysis.hierarchy import AbsorptionSums, found_parents, hierarchy_edges
+
+D_SAE = 4096
+SHARE = 0.15  # of the variance, that is the planted features'
+PARENTS, CHILDREN = 48, 4
+N_FEATURES = PARENTS * (1 + CHILDREN)
+# Of each parent from the most frequent to the rarest, and of a child where its parent is. No
+# two children of one parent are there at once, so that in a third of the samples there is none.
+P_PARENT, P_CHILD = (0.15, 0.02), 0.25
+FEATURES_SEED, SAMPLES_SEED, EVALUATION_SEED = 0, 1, 1_000_000
+
+
+class World:
+    """The activations and the planted features, as they are kept on disk.
+
+    Args:
+        size: How much of them.
+        folder: Where they are kept, and made where they are missing.
+        device: Where SAEs are evaluated.
+    """
+
+    d_in, d_sae = D_IN, D_SAE
+
+    def __init__(self, size: Size, folder: Path, device: str = "cpu") -> None:
+        self.size, self.folder, self.device = size, folder / size.name, device
+        torch.manual_seed(FEATURES_SEED)
+        # Random directions, orthogonal to nothing.
+        self.features = FeatureDictionary(N_FEATURES, D_IN, bias=False, initializer=None)
+        roots = _forest()
+        self.edges = hierarchy_edges(roots)
+        self.generator = ActivationGenerator(
+            N_FEATURES,
+            torch.cat(
+                [
+                    torch.linspace(*P_PARENT, PARENTS),
+                    torch.full((N_FEATURES - PARENTS,), P_CHILD),
+                ]
+            ),
+            std_firing_magnitudes=0.15,
+            modify_activations=hierarchy_modifier(roots),
+        )
+        self.paths = {
+            name: self.folder / f"{name}.npy" for name in ("text", "held_out", "planted")
+        }
+
+    def generate(self, processes: int) -> None:
+        """Collect the activations and plant the features, unless that was done before.
+
+        Both are kept apart, so that in every pass other features are at other tokens.
+
+        Args:
+            processes: Threads for the transformer.
+        """
+        torch.set_num_threads(processes)
+        if self.paths["planted"].exists():
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        text, held_out = text_activations(self.size.pool, self.size.evaluation)
+        scale = D_IN**0.5 / text.norm(dim=1).mean()
+        torch.manual_seed(SAMPLES_SEED)
+        planted = torch.cat([self._sample(BATCH)[0] for _ in range(len(text) // BATCH)])
+        of_text, of_planted = (each.var(dim=0).sum() for each in (scale * text, planted))
+        factor = (SHARE / (1 - SHARE) * of_text / of_planted).sqrt()
+        np.save(self.paths["text"], (scale * text).numpy())
+        np.save(self.paths["held_out"], (scale * held_out).numpy())
+        (self.folder / "factor.txt").write_text(repr(factor.item()))
+        np.save(self.paths["planted"], (factor * planted).numpy())
+
+    @torch.no_grad()
+    def _sample(self, n_samples: int) -> tuple[Tensor, Tensor]:
+        feature_acts = self.generator.sample(n_samples)
+        return self.features(feature_acts), feature_acts
+
+    def batches(self, seed: int, batch_size: int) -> Iterator[Tensor]:
+        """Tokens and planted features for ever, each in an order of its own for every pass.
+
+        Args:
+            seed: Seed of the orders.
+            batch_size: Samples at a time.
+
+        Yields:
+            Samples, shape ``[batch_size, d_in]``.
+        """
+        text, planted = (
+            np.load(self.paths[name], mmap_mode="r") for name in ("text", "planted")
+        )
+        random = np.random.default_rng(seed)
+        while True:
+            orders = [random.permutation(len(each)) for each in (text, planted)]
+            for start in range(0, len(planted) - batch_size + 1, batch_size):
+                here, there = (order[start : start + batch_size] for order in orders)
+                yield torch.from_numpy(text[here] + planted[there])
+
+    @torch.no_grad()
+    def evaluate(self, sae: SAE[Any]) -> dict[str, float]:
+        """What became of the planted features, on text that no SAE has seen.
+
+        Args:
+            sae: The SAE, as anybody would load it.
+
+        Returns:
+            The measures by their names. Explained variance is that of the samples;
+            `real_explained_variance` that of the same text with nothing planted.
+        """
+        factor = float((self.folder / "factor.txt").read_text())
+        vectors = self.features.feature_vectors
+        latents, cosines = latents_of_features(sae.W_dec, vectors)
+        sums = AbsorptionSums(self.edges)
+        residuals = {"explained_variance": 0.0, "real_explained_variance": 0.0}
+        variances = dict(residuals)
+        acts_of_all = []
+        torch.manual_seed(EVALUATION_SEED)
+        held_out = torch.from_numpy(np.load(self.paths["held_out"]))
+        mean = held_out.mean(dim=0)
+        for text in held_out.split(BATCH):
+            planted, feature_acts = self._sample(len(text))
+            for name, inputs in (
+                ("real_explained_variance", text),
+                ("explained_variance", text + factor * planted),
+            ):
+                acts = sae.encode(inputs)
+                residuals[name] += (inputs - sae.decode(acts)).square().sum().item()
+                variances[name] += (inputs - mean).square().sum().item()
+            sums.add(acts[:, latents], feature_acts)
+            acts_of_all.append(acts.to_sparse())
+        together = co_firing(acts_of_all)
+        full, partial = sums.full(), sums.partial()
+        found = found_parents(self.edges, sae.W_dec, vectors)
+        split = latents_per_feature(sae.W_dec, vectors)
+        return {
+            **{name: 1 - residuals[name] / variances[name] for name in residuals},
+            "l0": together.times_fired.sum().item() / together.n_tokens,
+            "dead_latents": 1 - together.live / len(sae.W_dec),
+            "cosine_with_features": cosines.mean().item(),
+            "features_found": (split > 0).double().mean().item(),
+            "split": split[split > 0].double().mean().item(),
+            "absorption": full[found].nanmean().item(),
+            "absorption_of_all": full.nanmean().item(),
+            "partial_absorption": partial[found].nanmean().item(),
+            "parents_found": found.double().mean().item(),
+            "composition": composition(sae.W_dec),
+            "chance_composition": chance_composition(*sae.W_dec.shape),
+            "highest_jaccard": together.mean,
+            "pairs_above_0.5": together.pairs[0.5],
+        }
+
+
+def _forest() -> list[HierarchyNode]:
+    """The parents, which come first, and their children."""
+    return [
+        HierarchyNode(
+            feature_index=parent,
+            children=[
+                HierarchyNode(feature_index=PARENTS + CHILDREN * parent + child)
+                for child in range(CHILDREN)
+            ],
+            mutually_exclusive_children=True,
+        )
+        for parent in range(PARENTS)
+    ]

@@ -1,0 +1,95 @@
+"""The command of a benchmark of known features: train what is missing, then draw it all."""
+
+import os
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.parallel import execute_all, read
+from benchmarks.synth_sae_bench.methods import Run, runs_of, runs_to_choose_lr
+from benchmarks.synth_sae_bench.report import figure, learning_rates, tables
+from benchmarks.synth_sae_bench.runs import KnownFeatures, execute, key
+from benchmarks.synth_sae_bench.world import Size
+
+SAMPLES = Path(".synth-sae-bench")  # gigabytes, made again where they are missing
+
+
+def main(
+    sizes: Mapping[str, Size],
+    quick: Size,
+    open_world: Callable[..., KnownFeatures],
+    *,
+    seeds: int,
+    out: Path,
+    description: str,
+) -> None:
+    """Run the benchmark; stopped and started again, it goes on.
+
+    Args:
+        sizes: What there is to choose from; the first is the default.
+        quick: The size that shows within minutes that it runs.
+        open_world: The world of a size, a folder and a device.
+        seeds: How many, if the command line does not say it.
+        out: Where results are kept, if the command line does not say it.
+        description: What `--help` says first.
+    """
+    parser = ArgumentParser(description=description)
+    parser.add_argument("--size", choices=sizes, default=next(iter(sizes)))
+    parser.add_argument("--seeds", type=int, default=seeds)
+    parser.add_argument("--only", nargs="*", metavar="METHOD", help="methods, all by default")
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--out", type=Path, default=out)
+    parser.add_argument("--samples", type=Path, default=SAMPLES)
+    parser.add_argument("--training-samples", type=int, help="the size's own by default")
+    parser.add_argument(
+        "--quick", action="store_true", help="two seeds and hardly any training"
+    )
+    parser.add_argument(
+        "--choose-lr", action="store_true", help="only BatchTopK, by learning rate and decay"
+    )
+    parser.add_argument("--draw-only", action="store_true", help="only draw what there is")
+    arguments = parser.parse_args()
+    size = quick if arguments.quick else sizes[arguments.size]
+    seeds = 2 if arguments.quick else arguments.seeds
+    world = partial(open_world, size, arguments.samples)
+    if arguments.choose_lr:
+        wanted = runs_to_choose_lr(size, training_samples=arguments.training_samples)
+        path = arguments.out / f"{size.name}-learning-rates.jsonl"
+        print(learning_rates(_results(wanted, world, path, arguments)))
+        return
+    wanted = [
+        run
+        for run in runs_of(size, seeds=seeds, training_samples=arguments.training_samples)
+        if not arguments.only or run.method in arguments.only
+    ]
+    results = _results(wanted, world, arguments.out / f"{size.name}.jsonl", arguments)
+    found = tables(size, results)
+    text = "\n\n".join(f"## {name}\n\n{table}" for name, table in found.items())
+    (arguments.out / f"{size.name}.md").write_text(text + "\n", encoding="utf-8")
+    figure(size, results).savefig(arguments.out / f"{size.name}.png", dpi=110)
+    print(text)
+
+
+def _results(
+    wanted: list[Run],
+    open_world: Callable[[str], KnownFeatures],
+    path: Path,
+    arguments: Namespace,
+) -> list[dict[str, Any]]:
+    """What there is of the runs that are wanted, after those that are missing were trained."""
+    if not arguments.draw_only:
+        done = {key(result) for result in read(path)}
+        todo = [run for run in wanted if key(asdict(run)) not in done]
+        open_world("cpu").generate(arguments.processes)
+        execute_all(
+            [(run, open_world, arguments.device) for run in todo],
+            execute,
+            path,
+            processes=arguments.processes,
+        )
+    keys = {key(asdict(run)) for run in wanted}
+    return [result for result in read(path) if key(result) in keys]

@@ -1,0 +1,120 @@
+"""The benchmark of features that are planted into a transformer's activations."""
+
+import numpy as np
+import pytest
+import torch
+from sae_lens import StandardSAE, StandardSAEConfig
+
+from benchmarks.planted import world
+from benchmarks.planted.__main__ import METHODS
+from benchmarks.planted.world import SHARE, World
+from benchmarks.synth_sae_bench.claims import metrics_of
+from benchmarks.synth_sae_bench.methods import runs_of
+from benchmarks.synth_sae_bench.report import tables
+from benchmarks.synth_sae_bench.world import Size
+from tests.forkserver import run as run_python
+
+TINY = Size("tiny", (32,), 4096, 4096, evaluation=4096, methods=METHODS)
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Features planted into noise, which stands for what a transformer computes."""
+    torch.manual_seed(0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world, "text_activations", lambda *counts: map(noise, counts))
+        found = World(TINY, tmp_path_factory.mktemp("samples"))
+        found.generate(processes=1)
+    return found
+
+
+AXES = torch.randn(8, world.D_IN, generator=torch.Generator().manual_seed(123))
+
+
+def noise(n_samples: int) -> torch.Tensor:
+    """Text that varies along a few axes, which an encoder can be blind to."""
+    return 1 + torch.randn(n_samples, len(AXES)) @ AXES
+
+
+def sae_of_features(planted: World, *, silent_beside_children: bool = False) -> StandardSAE:
+    """A latent for each planted feature, read out exactly, and blind to the text.
+
+    With `silent_beside_children` a child is taken from its parent's latent twice over.
+    """
+    vectors = planted.features.feature_vectors
+    W_enc = torch.linalg.pinv(torch.cat([vectors, AXES]))[:, : len(vectors)].clone()
+    if silent_beside_children:
+        for parent, child in planted.edges:
+            W_enc[:, parent] -= 2 * W_enc[:, child]
+    config = StandardSAEConfig(
+        d_in=world.D_IN, d_sae=len(vectors), apply_b_dec_to_input=True, device="cpu"
+    )
+    sae = StandardSAE(config)
+    factor = float((planted.folder / "factor.txt").read_text())
+    text = torch.from_numpy(np.load(planted.paths["held_out"]))
+    with torch.no_grad():
+        sae.W_dec.copy_(vectors)
+        sae.W_enc.copy_(W_enc)
+        sae.b_enc.fill_(-0.1 * factor)
+        sae.b_dec.copy_(text.mean(dim=0))
+    return sae
+
+
+def test_the_planted_features_have_their_share_of_the_variance(planted: World) -> None:
+    text, features = (np.load(planted.paths[name]) for name in ("text", "planted"))
+    of_text, of_features = text.var(axis=0).sum(), features.var(axis=0).sum()
+    assert of_features / (of_text + of_features) == pytest.approx(SHARE, rel=0.02)
+    assert np.linalg.norm(text, axis=1).mean() == pytest.approx(world.D_IN**0.5, rel=1e-4)
+
+
+def test_samples_are_the_same_ones_for_every_method_and_others_for_every_seed(
+    planted: World,
+) -> None:
+    first, again, other = (next(planted.batches(seed, 1024)) for seed in (0, 0, 1))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_a_pass_has_other_features_at_a_token_than_the_last(planted: World) -> None:
+    batches = planted.batches(0, 4096)
+    first, second = next(batches), next(batches)
+    assert first.mean(dim=0).allclose(second.mean(dim=0), atol=1e-4)  # of the same parts
+    again = (torch.cdist(first, second) < 1e-3).any(dim=1)
+    assert again.float().mean() < 0.01
+
+
+def test_a_latent_for_each_feature_absorbs_nothing_and_a_silent_one_all(
+    planted: World,
+) -> None:
+    whole = planted.evaluate(sae_of_features(planted))
+    absorbed = planted.evaluate(sae_of_features(planted, silent_beside_children=True))
+    for found in (whole, absorbed):
+        assert found["cosine_with_features"] == pytest.approx(1)
+        assert found["features_found"] == found["parents_found"] == found["split"] == 1
+    assert whole["absorption"] == pytest.approx(0, abs=1e-3)
+    assert absorbed["absorption"] == pytest.approx(1, abs=1e-3)
+    # It has the planted features but for what the bias takes of each, and none of the text.
+    assert 0.2 * SHARE < whole["explained_variance"] < 1.1 * SHARE
+    assert whole["real_explained_variance"] == pytest.approx(0, abs=1e-3)
+
+
+def test_its_tables_have_what_it_measures_and_no_published_order(planted: World) -> None:
+    measured = planted.evaluate(sae_of_features(planted))
+    results = [
+        {"method": method, "strength": strength, "k": 32, "seed": seed, **measured}
+        for method, strengths in METHODS.items()
+        for strength in strengths
+        for seed in (0, 1)
+    ]
+    assert "f1" not in metrics_of(results)
+    found = tables(TINY, results)
+    assert set(found) == {"tiny questions", "tiny methods"}
+    assert "| C2R | OrtSAE | at 5 and 0.25 |" in found["tiny questions"]
+    runs = {(run.method, run.strength) for run in runs_of(TINY, seeds=1)}
+    assert runs == {(each["method"], each["strength"]) for each in results}
+
+
+def test_it_is_a_command() -> None:
+    shown = run_python("-m", "benchmarks.planted", "--help")
+    assert shown.returncode == 0
+    assert "--size {minilm}" in shown.stdout
