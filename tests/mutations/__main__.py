@@ -54,7 +54,7 @@ TESTS = {
         *("tests/training/test_checkpoint.py", "tests/training/test_killing.py"),
     ),
     "training/train.py": (
-        *("tests/training/test_killing.py", "tests/training/test_joined_release.py"),
+        *("tests/training/test_joined_release.py", "tests/training/test_killing.py"),
     ),
     "training/finished.py": (
         *("tests/training/test_plan.py", "tests/training/test_train.py"),

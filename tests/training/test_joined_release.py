@@ -16,7 +16,7 @@ from sae_lens_c2r.releases.files import find_release
 from tests.training import rank_processes
 from tests.training.killing import RELEASE, SMALL, checkpoints, signal_after_checkpoints
 from tests.training.rank_processes import ends, said, train
-from tests.training.test_ranks import STEPS, at_step, end_by, fail
+from tests.training.test_ranks import STEPS, at_step, end_by
 
 IDS = ["layer_0/batchtopk_c2r", "layer_0/ort_c2r"]
 
@@ -107,13 +107,18 @@ def test_stopped_with_four_it_is_continued_with_one_and_then_with_two(
         assert record(out / sae_id)["processes_per_batch"] == 2
 
 
+def fail_in_torch() -> None:
+    """An error of the type of those of exchanges."""
+    torch.zeros(2) + torch.zeros(3)
+
+
 def test_a_process_of_a_team_that_is_killed_or_fails_is_named_in_one_line(
     release: Path, tmp_path: Path
 ) -> None:
     only = ("--only", IDS[0])
     for action, status, ending in [
         ((end_by, signal.SIGKILL), -9, "Rank 1 has ended."),
-        ((fail,), 1, "Rank 1 has ended: SAELens failed: ValueError: no more steps"),
+        ((fail_in_torch,), 1, "Rank 1 has ended: SAELens failed: RuntimeError: The size of"),
     ]:
         out = tmp_path / str(status)
         before = {1: (at_step, (9, *action))}
