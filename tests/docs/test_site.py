@@ -60,7 +60,7 @@ def test_a_link_to_nothing_is_told(
     assert "docs/no-such-page.md, which does not exist" in caplog.text
 
 
-def test_the_address_is_one() -> None:
+def test_the_address_is_one_everywhere() -> None:
     site = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     assert site["repo_url"] == URLS["Repository"]
     assert site["site_url"] == URLS["Documentation"]
