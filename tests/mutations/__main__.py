@@ -46,6 +46,10 @@ TESTS = {
     "training/stream.py": (
         *("tests/training/test_stream.py", "tests/training/test_shared_stream.py"),
     ),
+    "training/annealing.py": ("tests/training/test_annealing.py",),
+    "training/norm_filter.py": ("tests/training/test_norm_filter.py",),
+    "training/model_check.py": ("tests/training/test_model_check.py",),
+    "_support/yaml_text.py": ("tests/releases",),
     "training/long_run.py": (
         *("tests/training/test_long_run.py", "tests/training/test_ranks.py"),
         "tests/training/test_starts.py",
@@ -59,7 +63,8 @@ TESTS = {
         "tests/training/test_killing.py",
     ),
     "training/shared_stream.py": (
-        *("tests/training/test_shared_stream.py", "tests/training/test_ranks.py"),
+        *("tests/training/test_norm_filter.py", "tests/training/test_shared_stream.py"),
+        "tests/training/test_ranks.py",
     ),
     "training/ranks.py": ("tests/training/test_ranks.py",),
     "training/agreement.py": ("tests/training/test_ranks.py",),
