@@ -106,13 +106,16 @@ def train_together(
 
 
 def _make(plan: Plan, sae_id: str) -> TrainingSAE[Any]:
-    config = copy.deepcopy(plan.saes[sae_id])  # SAELens changes it when it has trained
-    if sae_id in plan.starts:
-        sae = plan.starts[sae_id].begin(config)
-    else:
-        sae_class, _ = get_sae_training_class(config.architecture())
-        torch.manual_seed(plan.seeds[sae_id])
-        sae = sae_class(config)
+    sae = _begin(plan, sae_id)
     if sae_id in plan.k_anneal_steps:
         anneal_k(sae, plan.k_anneal_steps[sae_id])
     return sae
+
+
+def _begin(plan: Plan, sae_id: str) -> TrainingSAE[Any]:
+    config = copy.deepcopy(plan.saes[sae_id])  # SAELens changes it when it has trained
+    if sae_id in plan.starts:
+        return plan.starts[sae_id].begin(config)
+    sae_class, _ = get_sae_training_class(config.architecture())
+    torch.manual_seed(plan.seeds[sae_id])
+    return sae_class(config)

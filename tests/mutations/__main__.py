@@ -46,6 +46,10 @@ TESTS = {
     "training/stream.py": (
         *("tests/training/test_stream.py", "tests/training/test_shared_stream.py"),
     ),
+    "training/annealing.py": ("tests/training/test_annealing.py",),
+    "training/norm_filter.py": ("tests/training/test_norm_filter.py",),
+    "training/model_check.py": ("tests/training/test_model_check.py",),
+    "_support/yaml_text.py": ("tests/releases",),
     "training/long_run.py": (
         *("tests/training/test_long_run.py", "tests/training/test_ranks.py"),
         "tests/training/test_starts.py",
@@ -61,7 +65,8 @@ TESTS = {
         "tests/training/test_killing.py",
     ),
     "training/shared_stream.py": (
-        *("tests/training/test_shared_stream.py", "tests/training/test_ranks.py"),
+        *("tests/training/test_norm_filter.py", "tests/training/test_shared_stream.py"),
+        "tests/training/test_ranks.py",
     ),
     "training/joined_": ("tests/training/test_teams.py", "tests/training/test_joined.py"),
     "training/teams.py": ("tests/training/test_teams.py",),

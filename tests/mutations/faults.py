@@ -837,4 +837,47 @@ FAULTS = [
         "max(self.team.size, _processes_per_batch(resumed))",
         "self.team.size",
     ),
+    Fault(
+        "the k of another step",
+        "training/annealing.py",
+        "k_at(step_input.n_training_steps,",
+        "k_at(step_input.n_training_steps + 1,",
+    ),
+    Fault(
+        "a k that does not fall",
+        "training/annealing.py",
+        "    sae.training_forward_pass = with_k_of_step",
+        "    sae.other_forward_pass = with_k_of_step",
+    ),
+    Fault(
+        "massive tokens left out by the mean norm",
+        "training/norm_filter.py",
+        "norms.median()",
+        "norms.mean()",
+    ),
+    Fault(
+        "massive tokens kept in the stream",
+        "training/shared_stream.py",
+        "yield within_norm(acts, self._norm_multiple)",
+        "yield acts",
+    ),
+    Fault(
+        "a model of another width taken",
+        "training/model_check.py",
+        "config.d_in != width",
+        "config.d_in < 0",
+    ),
+    Fault(
+        "shared fields that none has let through",
+        "training/configs.py",
+        "for name in sorted(shared.keys() - names):",
+        "for name in ():",
+    ),
+    Fault(
+        "a key of YAML that is there twice",
+        "_support/yaml_text.py",
+        "if said in first:",
+        "if False:",
+    ),
+    Fault("an alias of itself", "_support/yaml_text.py", "if counted is None:", "if False:"),
 ]

@@ -72,7 +72,11 @@ def release(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("stop_at", [3, STEPS])
 def test_a_resumed_run_has_the_same_k_and_ends_with_the_same_weights(
-    release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop_at: int
+    release: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stop_at: int,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     ks: dict[str, list[float]] = {name: [] for name in ARCHITECTURES}
     step = SAETrainer.step
@@ -99,6 +103,8 @@ def test_a_resumed_run_has_the_same_k_and_ends_with_the_same_weights(
     with monkeypatch.context() as stopped:
         stopped.setattr(SAETrainer, "full_sparsity_window_log", stop)
         assert run(release, "--out", out, "--checkpoint-minutes", "1e-9") == 130
+    assert run(release, "--out", out, "--resume", "--set", "sae.k_anneal_steps=5") == 1
+    assert "k_anneal_steps = 5`, and 6 there." in capsys.readouterr().err
     assert run(release, "--out", out, "--resume") == 0
     for name in ARCHITECTURES:
         assert expected[name] == [8, 7, 6, 5, 4, 3, 2, 2, 2, 2]
