@@ -47,6 +47,8 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 def check_decoder(W_dec: Tensor) -> None:
     """Raise unless `W_dec` is a floating-point matrix with at least one row."""
     _check_floating("W_dec", W_dec)
+    if W_dec.is_meta:
+        raise ValueError(message("W_dec.device", "be one that holds data", str(W_dec.device)))
     _check_layout("W_dec", W_dec, torch.strided)
     if W_dec.ndim != 2 or W_dec.numel() == 0:
         should = "have shape [d_sae, d_in], neither of them 0"
@@ -78,7 +80,15 @@ def check_neighbors(neighbors: Tensor, *, d_sae: int) -> None:
         raise ValueError(message("neighbors.shape", should, tuple(neighbors.shape)))
     # On another device the look would wait for it.
     if neighbors.device.type == "cpu" and not ((neighbors >= 0) & (neighbors < d_sae)).all():
-        raise ValueError(message("neighbors", f"be indices below {d_sae}", neighbors.tolist()))
+        wrong = int(neighbors[(neighbors < 0) | (neighbors >= d_sae)][0])
+        raise ValueError(message("neighbors", f"be indices below {d_sae}", wrong))
+
+
+def check_device(name: str, value: Tensor, W_dec: Tensor) -> None:
+    """Raise unless a tensor is on the device of `W_dec`."""
+    if value.device != W_dec.device:
+        should = f"be that of `W_dec`, {W_dec.device}"
+        raise ValueError(message(f"{name}.device", should, str(value.device)))
 
 
 def check_generator(generator: torch.Generator | None) -> None:
@@ -102,7 +112,11 @@ def check_process_group(process_group: dist.ProcessGroup | None) -> None:
 
 
 def message(name: str, should: str, found: object, *, with_type: bool = False) -> str:
-    """The text of every error."""
+    """The text of every error. Of what may hold much data it says only the type."""
+    kind = f"{type(found).__module__}.{type(found).__name__}".removeprefix("builtins.")
+    has_data = with_type and hasattr(found, "__len__") and not isinstance(found, str)
+    if has_data or isinstance(found, Tensor):
+        return f"Parameter `{name}` should {should}. Found `{name}` of type {kind}."
     of_type = f", of type {type(found).__name__}" if with_type else ""
     return f"Parameter `{name}` should {should}. Found `{name} = {found!r}`{of_type}."
 

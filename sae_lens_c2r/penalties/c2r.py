@@ -12,6 +12,7 @@ from sae_lens_c2r._support.checks import (
     check_choice,
     check_chunk_size,
     check_decoder,
+    check_device,
     check_feature_acts,
     check_generator,
     check_neighbors,
@@ -82,12 +83,13 @@ def c2r_penalty(
     Raises:
         TypeError: If a tensor is not of floating point (`neighbors`: not int64), or
             `chunk_size` not an integer.
-        ValueError: If shapes or layouts do not match, the batch is empty, `chunk_size` is
-            below 2, `exponent` is not a finite number above 0, `pairs` or `gate` is unknown, or
-            `neighbors` are given for all pairs.
+        ValueError: If shapes, layouts or devices do not match or the device holds no data, the
+            batch is empty, `chunk_size` is below 2, `exponent` is not a finite number above 0,
+            `pairs` or `gate` is unknown, or `neighbors` are given for all pairs.
     """
     check_decoder(W_dec)
     check_feature_acts(feature_acts, d_sae=len(W_dec))
+    check_device("feature_acts", feature_acts, W_dec)
     check_positive("exponent", exponent)
     check_chunk_size("chunk_size", chunk_size)
     check_generator(generator)
@@ -109,6 +111,7 @@ def c2r_penalty(
                 W_dec, chunk_size=chunk_size, generator=generator, process_group=process_group
             )
         check_neighbors(neighbors, d_sae=len(W_dec))
+        check_device("neighbors", neighbors, W_dec)
         cosines = pair_cosines(W_dec, neighbors)
         return penalty_of_neighbors(norms, cosines, neighbors, exponent, threshold)
 

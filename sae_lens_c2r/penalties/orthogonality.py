@@ -6,7 +6,12 @@ import torch
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
-from sae_lens_c2r._support.checks import check_choice, check_decoder, check_neighbors
+from sae_lens_c2r._support.checks import (
+    check_choice,
+    check_decoder,
+    check_device,
+    check_neighbors,
+)
 from sae_lens_c2r.penalties.cosines import pair_cosines
 from sae_lens_c2r.penalties.gates import gate_threshold, squared_gate
 from sae_lens_c2r.penalties.neighbors import nearest_neighbors
@@ -48,7 +53,8 @@ def orthogonality_penalty(
     Raises:
         TypeError: If `W_dec` is not a floating-point tensor, `neighbors` not int64,
             or `chunk_size` not an integer.
-        ValueError: If shapes do not match, `chunk_size` is below 2, or `gate` is unknown.
+        ValueError: If shapes or devices do not match, `chunk_size` is below 2, or `gate` is
+            unknown.
     """
     check_decoder(W_dec)
     check_choice("gate", gate, get_args(OrtGate))
@@ -57,6 +63,7 @@ def orthogonality_penalty(
             W_dec, chunk_size=chunk_size, generator=generator, process_group=process_group
         )
     check_neighbors(neighbors, d_sae=len(W_dec))
+    check_device("neighbors", neighbors, W_dec)
     with full_precision(W_dec):
         cosines = pair_cosines(W_dec, neighbors)
         return squared_gate(cosines, gate_threshold(gate, W_dec, chunk_size)).mean()
