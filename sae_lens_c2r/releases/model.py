@@ -17,7 +17,7 @@ from sae_lens_c2r._support.errors import UserError
 
 NAME_PATTERN = r"^[a-z0-9]+([.-][a-z0-9]+)*$"
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
-MOST_SAES = 1000  # a grid of six axes with 39 values each would be of three billions
+MOST_SAES = 1000  # six axes with 39 values each would be 3.5 billion
 _FOLDER = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*")
 _REPO_ID = r"^[\w-]+/[\w.-]+$"
 RepoId = Annotated[str, StringConstraints(pattern=_REPO_ID)]

@@ -41,7 +41,7 @@ def sae_config(spec: SAESpec, device: str) -> TrainingSAEConfig:
 def config_class_of(spec: SAESpec) -> type[TrainingSAEConfig]:
     """SAELens's config of an SAE's architecture; a `ReleaseError` if it has none."""
     architecture = spec.fields.get("architecture")
-    if architecture not in SAE_TRAINING_CLASS_REGISTRY:
+    if not isinstance(architecture, str) or architecture not in SAE_TRAINING_CLASS_REGISTRY:
         known = ", ".join(sorted(SAE_TRAINING_CLASS_REGISTRY))
         raise ReleaseError(
             f"`architecture` should be one of {known}. Found {architecture!r} in {spec.sae_id}."

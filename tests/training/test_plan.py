@@ -216,6 +216,10 @@ def test_the_buffer_s_size_is_the_largest_that_sae_lens_mixes(
             "SAELens refuses x. Parameter `c2r_interval` should be an integer of at least 1",
         ),
         (
+            {"grids": [{"id": "x", "sae": {"architecture": ["topk", "topk_c2r"]}}]},
+            "`architecture` should be one of",
+        ),
+        (
             {"synthetic_model": {"training_samples": 9, "config": {"features": 3}}},
             "`synthetic_model.config.features` should be a field",
         ),
