@@ -15,10 +15,10 @@ TEXTS = ["one", "a longer text " * 9, "of many words " * 30, "and so on"] * 3
 
 
 @cache
-def tiny_model() -> HookedTransformer:
+def tiny_model(n_ctx: int = CONTEXT) -> HookedTransformer:
     """Random weights, and a real tokenizer."""
     config = HookedTransformerConfig(
-        n_layers=1, d_model=D_MODEL, n_ctx=CONTEXT, d_head=3, act_fn="relu", seed=0
+        n_layers=1, d_model=D_MODEL, n_ctx=n_ctx, d_head=3, act_fn="relu", seed=0
     )
     with pytest.warns(DeprecationWarning, match="HookedTransformer is deprecated"):
         return HookedTransformer(

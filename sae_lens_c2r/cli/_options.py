@@ -38,6 +38,14 @@ EvaluationOption = Annotated[
         show_default="evaluation/evaluation.json, here or beside the folders",
     ),
 ]
+BaseModelOption = Annotated[
+    str | None,
+    typer.Option(
+        help="The language model on the Hub, ORG/NAME: for SAEs that were trained from a "
+        "folder of it.",
+        show_default="what training recorded",
+    ),
+]
 LicenseOption = Annotated[
     str | None,
     typer.Option(help="Licence of the weights, like mit.", show_default="the release's"),

@@ -8,7 +8,12 @@ import typer
 
 from sae_lens_c2r.cli._console import console_while_loading, say
 from sae_lens_c2r.cli._errors import error_boundary
-from sae_lens_c2r.cli._options import EvaluationOption, LicenseOption, ReleaseOption
+from sae_lens_c2r.cli._options import (
+    BaseModelOption,
+    EvaluationOption,
+    LicenseOption,
+    ReleaseOption,
+)
 
 
 def card(
@@ -27,11 +32,14 @@ def card(
     ] = Path("card"),
     repo_id: Annotated[
         str | None,
-        typer.Option(help="Repository on the Hub.", show_default="the release's"),
+        typer.Option(
+            help="Repository on the Hub.", show_default="the release's, as training recorded it"
+        ),
     ] = None,
     release: ReleaseOption = None,
     evaluation: EvaluationOption = None,
     license: LicenseOption = None,
+    base_model: BaseModelOption = None,
 ) -> None:
     """Render the card that `upload` would publish, without a network."""
     with error_boundary("Interrupted."):
@@ -44,6 +52,7 @@ def card(
             path = planned_card(read_release(find_release(saes[0])), out)
         else:
             named = read_release(find_release(release)) if release else None
-            submission = Submission(list(map(Path, saes)), named, evaluation, license)
+            folders = list(map(Path, saes))
+            submission = Submission(folders, named, evaluation, license, base_model)
             path = write_card(submission, out, repo_id=repo_id, tell=partial(say, console))
         say(console, f"Card: {path}")

@@ -10,7 +10,12 @@ import typer
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.cli._console import console_while_loading, say
 from sae_lens_c2r.cli._errors import error_boundary
-from sae_lens_c2r.cli._options import EvaluationOption, LicenseOption, ReleaseOption
+from sae_lens_c2r.cli._options import (
+    BaseModelOption,
+    EvaluationOption,
+    LicenseOption,
+    ReleaseOption,
+)
 
 if TYPE_CHECKING:
     from sae_lens_c2r.hub.proposal import Proposal
@@ -25,6 +30,7 @@ def upload(
     release: ReleaseOption = None,
     evaluation: EvaluationOption = None,
     license: LicenseOption = None,
+    base_model: BaseModelOption = None,
     revision: Annotated[str, typer.Option(help="Branch, made if there is none.")] = "main",
     tag: Annotated[
         str | None, typer.Option(help="Tag for the commit.", show_default="none")
@@ -78,7 +84,7 @@ def upload(
         named = read_release(find_release(release)) if release else None
         with stop_requests():
             published = upload_all(
-                Submission(saes, named, evaluation, license),
+                Submission(saes, named, evaluation, license, base_model),
                 target,
                 confirm=confirm,
                 check_published=not no_verify,

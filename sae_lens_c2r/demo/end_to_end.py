@@ -15,6 +15,7 @@ from torch import Tensor
 from transformers import AutoTokenizer
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.reading import read_object
 from sae_lens_c2r._support.stopping import stop_requests
 from sae_lens_c2r._support.writing import write_json, write_text
 from sae_lens_c2r.demo.comparison import (
@@ -30,7 +31,7 @@ from sae_lens_c2r.demo.options import PLAIN, REGULARIZED, DemoOptions
 from sae_lens_c2r.demo.quiet import quiet_libraries
 from sae_lens_c2r.demo.release import demo_release
 from sae_lens_c2r.demo.twins import Twins, find_twins
-from sae_lens_c2r.inspection.behavior import PAIRS_SHOWN, reconstruct
+from sae_lens_c2r.inspection.behavior import PAIRS_SHOWN, Reconstruction, reconstruct
 from sae_lens_c2r.inspection.contexts import redundant_pairs_in_context
 from sae_lens_c2r.inspection.measures import inspect_sae
 from sae_lens_c2r.inspection.reader import TextReader
@@ -39,6 +40,7 @@ from sae_lens_c2r.offline.minilm import CONTEXT_SIZE, model_folder
 from sae_lens_c2r.saes.probe import contributions, encodes_alike, trained_contributions
 from sae_lens_c2r.saes.saelens_alone import encode_in_saelens_alone
 from sae_lens_c2r.training.plan import make_plan
+from sae_lens_c2r.training.record import RECORD
 from sae_lens_c2r.training.train import train
 
 HELD_OUT_SHARE = 0.1
@@ -88,6 +90,8 @@ def _run(
         name: ComparedSAE(inspect_sae(sae, name), reconstruct(sae, text), histories[name])
         for name, sae in saes.items()
     }
+    for name, each in measured.items():
+        _record_held_out(folder / name / RECORD, each.held_out)
     both = saes[PLAIN], saes[REGULARIZED]
     times_fired = measured[PLAIN].held_out.times_fired
     other_fires = measured[REGULARIZED].held_out.times_fired > 0
@@ -99,6 +103,19 @@ def _run(
     write_json(folder / "results.json", results(measured, twins, options))
     write_text(folder / "report.html", comparison_html(measured, twins, replaced, options))
     return measured, twins
+
+
+def _record_held_out(path: Path, found: Reconstruction) -> None:
+    """Add what was measured to what training recorded: an SAE's card is made of that."""
+    together = {f"co_firing.{key}": value for key, value in found.co_firing.summary().items()}
+    measures = {
+        "explained_variance": found.explained_variance,
+        "l0": found.l0,
+        "dead_latents": found.dead,
+        **together,
+    }
+    said = {"text": corpus.NAME, "n_tokens": found.n_tokens, "metrics": measures}
+    write_json(path, {**read_object(path), "held_out": said})
 
 
 def _rows(tokenizer: Any, seed: int, console: Console) -> list[Dataset]:

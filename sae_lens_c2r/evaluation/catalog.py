@@ -8,6 +8,8 @@ from sae_lens_c2r._support.errors import UserError
 
 SAE_LENS = "sae_lens"  # SAELens's own `run_evals`
 KNOWN_FEATURES = "known_features"  # in its place, where there is no language model
+HELD_OUT = "held_out"  # what the demo measures on text that it does not train on
+TRAINING = "training"  # what SAELens counts at the end of a training
 WEIGHTS = "weights"  # what needs no data
 CO_FIRING = "co_firing"  # what is measured of it beside SAELens's own
 API_KEY = "OPENAI_API_KEY"  # where autointerp finds its key

@@ -1,6 +1,6 @@
 """A card in a folder of this machine, as an upload would write it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,6 +14,8 @@ from sae_lens_c2r.hub.names import README
 from sae_lens_c2r.hub.remote.snapshot import Snapshot
 from sae_lens_c2r.hub.submission import SAEs, Submission
 from sae_lens_c2r.releases.model import Release
+from sae_lens_c2r.saes.sources import sae_folders
+from sae_lens_c2r.training.record import read_record
 
 
 def write_card(
@@ -29,7 +31,8 @@ def write_card(
         saes: Folders, each of one SAE or of many, or SAEs in memory by their ids; with what
             else is said of them, a `Submission`.
         out: A folder, like a repository: its `README.md` keeps what stands outside our marks.
-        repo_id: The repository that the card is for; by itself the release's.
+        repo_id: The repository that the card is for; by itself that of the release, or of the
+            one that training recorded.
         tell: Told of what is done.
 
     Returns:
@@ -39,12 +42,24 @@ def write_card(
         UserError: If one of the SAEs is not fit to be published.
     """
     submission = Submission.of(saes)
-    repo_id = repo_id or (submission.release.repo_id if submission.release else None)
+    repo_id = repo_id or _recorded_repo_id(submission)
     if repo_id is None:
         raise UserError("`repo-id` should be given, like org/name, where there is no release.")
     with TemporaryDirectory(prefix="sae-lens-c2r-") as scratch:
         prepared = prepare_upload(submission, repo_id, scratch=Path(scratch), tell=tell)
     return write_content(replace(prepared.content, saes=()), out)
+
+
+def _recorded_repo_id(submission: Submission) -> str | None:
+    """The repository of the release, or of the one that all SAEs were trained of."""
+    if submission.release is not None:
+        return submission.release.repo_id
+    paths = [] if isinstance(submission.saes, Mapping) else submission.saes
+    found = set()
+    for folder in (folder for path in paths for folder in sae_folders(path)):
+        record = read_record(folder)
+        found.add(record.release.repo_id if record and record.release else None)
+    return found.pop() if len(found) == 1 else None
 
 
 def write_content(content: Content, out: Path) -> Path:

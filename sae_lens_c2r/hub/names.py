@@ -2,18 +2,19 @@
 
 import re
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.hub.licenses import LICENSES, LIST_OF_LICENSES, OTHER
 
 MAIN = "main"
 RESERVED = README, FACTS, FIGURES = "README.md", "sae-lens-c2r.json", "figures"  # a card's
 _SAE_ID = re.compile(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)*", re.ASCII)
 _ID_LENGTH = 200
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-_LICENSE = re.compile(r"[a-z0-9][a-z0-9.+-]*")
 _REVISION = re.compile(r"[A-Za-z0-9_](?:[\w.-]|/(?=[\w-]))*", re.ASCII)
 
 
@@ -45,11 +46,27 @@ def check_reference(name: str, value: str) -> None:
 
 def check_license(license: str | None) -> None:
     """Raise unless a licence is one that the Hub has a name for, or none."""
-    if license is not None and (not _LICENSE.fullmatch(license) or license == "other"):
+    if license is None or license in LICENSES - {OTHER}:
+        return
+    alike = get_close_matches(str(license), LICENSES - {OTHER}, n=3)
+    perhaps = f" Is it {' or '.join(sorted(alike))}?" if alike else ""
+    raise UserError(
+        "`license` should be one of the Hub's, like mit or apache-2.0: "
+        f"{LIST_OF_LICENSES} has all. `other` has a name and a link, which {README} of the "
+        f"repository says. Found {license!r}.{perhaps}"
+    )
+
+
+def check_base_model(name: str | None) -> None:
+    """Raise unless a model is named as on the Hub, ``org/name``, or not at all."""
+    if name is None:
+        return
+    try:
+        check_repo_id(name)
+    except UserError:
         raise UserError(
-            "`license` should be one of the Hub's, like mit or apache-2.0. `other` has a name "
-            f"and a link, which {README} of the repository says. Found {license!r}."
-        )
+            f"`base-model` should be a model on the Hub, like org/name. Found {name!r}."
+        ) from None
 
 
 def check_id(sae_id: str) -> str:

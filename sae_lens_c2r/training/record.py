@@ -42,6 +42,7 @@ class RecordedRelease(_Recorded):
 
     description: str | None = None
     license: str | None = None
+    repo_id: str | None = None
     language_model: RecordedModel | None = None
     synthetic_model: RecordedFeatures | None = None
 
@@ -68,6 +69,20 @@ class RecordedStart(_Recorded):
     license: str | None = None
 
 
+class RecordedMeasures(_Recorded):
+    """What was measured of an SAE on text that was held out of its training.
+
+    Args:
+        text: What the text is called.
+        n_tokens: How much of it there was.
+        metrics: The numbers, by their keys joined by dots.
+    """
+
+    text: str | None = None
+    n_tokens: int | None = None
+    metrics: dict[str, float] = {}
+
+
 class TrainingRecord(_Recorded):
     """The training of one SAE.
 
@@ -85,6 +100,7 @@ class TrainingRecord(_Recorded):
         seconds: How long the SAEs that were trained together took.
         samples_per_second: Samples by seconds.
         evaluation: SAELens's evaluation against known features, if there are any.
+        held_out: What was measured on held-out text, if there was any.
         finished: When it was, in UTC.
         matmul_precision: Torch's name of the precision of products of float32 matrices.
         device: Where it ran.
@@ -104,6 +120,7 @@ class TrainingRecord(_Recorded):
     seconds: float | None = None
     samples_per_second: float | None = None
     evaluation: dict[str, Any] | None = None
+    held_out: RecordedMeasures | None = None
     finished: str | None = None
     matmul_precision: str | None = None
     device: str | None = None

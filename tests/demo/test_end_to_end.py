@@ -150,6 +150,18 @@ def test_training_is_recorded_as_by_train_with_what_a_card_needs(out: Path) -> N
         assert "torch" in record["versions"]
 
 
+def test_what_was_measured_is_recorded_for_the_card(out: Path) -> None:
+    results = json.loads((out / "results.json").read_text())["held_out"]
+    for name in SAES:
+        held_out = json.loads((out / name / "training.json").read_text())["held_out"]
+        metrics, expected = held_out["metrics"], results[name]
+        for key in ("explained_variance", "l0", "dead_latents"):
+            assert metrics[key] == expected[key]
+        assert metrics["co_firing.chance"] == expected["co_firing"]["chance"]
+        assert held_out["text"] == "python-documentation"
+        assert held_out["n_tokens"] > 0
+
+
 def test_saved_configs_name_the_model_and_no_path_of_this_machine(out: Path) -> None:
     for name in SAES:
         config = json.loads((out / name / "cfg.json").read_text())

@@ -6,25 +6,32 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sae_lens.load_model
 import yaml
 from huggingface_hub import ModelCard
 from jinja2 import Environment
 from pydantic import ValidationError
+from sae_lens import SAE
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.evaluation.gathered import EvaluationOfSAE
 from sae_lens_c2r.hub.card.content import Content
-from sae_lens_c2r.hub.card.facts import Evaluation, Facts, SAEFacts, read_facts
+from sae_lens_c2r.hub.card.facts import Evaluation, Facts, SAEFacts, Training, read_facts
 from sae_lens_c2r.hub.card.pictures import pictures
 from sae_lens_c2r.hub.card.readme import Readme
 from sae_lens_c2r.hub.card.render import CARDS, TEMPLATE, render, render_planned
 from sae_lens_c2r.hub.folder import write_content
 from sae_lens_c2r.hub.local.sae_facts import facts_of
 from sae_lens_c2r.hub.names import FACTS
-from sae_lens_c2r.releases.files import shipped_releases
+from sae_lens_c2r.offline.source import OFFLINE_MODEL, where_model_is
+from sae_lens_c2r.releases.files import find_release, read_release, shipped_releases
+from sae_lens_c2r.training.record import TrainingRecord
+from tests.evaluation.planted import small_sae
 from tests.hub.server import LoopbackHub
+from tests.language_model import D_MODEL, HOOK, tiny_model
 
 RENDERED = sorted(path.parent for path in CARDS.glob(f"*/{FACTS}"))
+MINILM = read_release(find_release("minilm-layer-3"))
 COUNTS = {f"max_cosines_from_{i / 50:.2f}": float(i) for i in range(50)}
 
 
@@ -123,7 +130,7 @@ def test_markup_stays_text() -> None:
     assert "<script>" not in re.sub(r"`[^`\n]*`", "", card.replace("\\`", ""))
     assert "\n## z" not in card
     rows = [line for line in card.splitlines() if line.startswith("| `a`")]
-    assert [len(re.findall(r"(?<!\\)\|", row)) for row in rows] == [6, 3]
+    assert [len(re.findall(r"(?<!\\)\|", row)) for row in rows] == [7, 3]
 
 
 def test_facts_are_read_as_they_were_written() -> None:
@@ -140,8 +147,141 @@ def test_later_facts_count_and_measurements_of_the_same_weights_stay() -> None:
     assert joined.saes["b"].evaluations == {}
 
 
+def with_l0(l0: float, **changes: Any) -> SAEFacts:
+    found = sae(**changes)
+    measured = found.evaluations["sae_lens"]
+    metrics = {**measured.metrics, "sparsity.l0": l0}
+    other = {"sae_lens": measured.model_copy(update={"metrics": metrics})}
+    return found.model_copy(update={"evaluations": {**found.evaluations, **other}})
+
+
+def test_a_trade_off_is_of_saes_of_one_kind_and_several_sparsities() -> None:
+    one = facts(a=with_l0(32.0), b=with_l0(31.5), c=with_l0(64.0, trained_as="topk"))
+    assert set(pictures(one)) == {"max_cosines.png"}
+    several = facts(a=with_l0(32.0), b=with_l0(64.0))
+    assert set(pictures(several)) == {"max_cosines.png", "trade_off.png"}
+
+
+def test_what_training_measured_is_on_the_card() -> None:
+    """Numbers on held-out text come first, then those on text that was trained on."""
+    record = TrainingRecord.model_validate(
+        {
+            "release": {"language_model": {"hub_id": "org/model"}},
+            "seconds": 7200.0,
+            "trained_together": ["a", "b"],
+            "held_out": {
+                "text": "python-documentation",
+                "n_tokens": 1234,
+                "metrics": {"explained_variance": 0.625, "l0": 16.5, "dead_latents": 1695},
+            },
+        }
+    )
+    metadata = {"num_dead_features": 7, "model_name": "model-1", "hook_name": "x"}
+    config = {"architecture": "topk", "d_in": 8, "d_sae": 80, "dtype": "float32"}
+    found = facts_of(
+        {**config, "metadata": metadata},
+        weights_sha256="0",
+        record=record,
+        evaluations={"sae_lens": EvaluationOfSAE(metrics={"sparsity.l0": 15.0})},
+    )
+    card = render(facts(a=found))
+    head = (
+        "| SAE | explained variance (held out) ↑ | L0 (held out) | dead latents (held out) ↓ |"
+    )
+    assert f"{head} L0 (SAELens) | dead latents (training) ↓ |" in card
+    assert "| `a` | 0.625 | 16.5 | 1,695 | 15.0 | 7 |" in card
+    assert "1,234 tokens of the documentation of Python's standard library" in card
+    assert "2.0 hours for 2 SAEs together" in card
+    assert "| `a` | `topk` |  | 80 |  | float32 |" in card
+    assert 'load_model("HookedTransformer", "model-1", device="cpu")' in card
+
+
+def test_what_training_measured_of_known_features_stays_until_it_is_evaluated() -> None:
+    said = {
+        "sae_l0": 2.5,
+        "dead_latents": 20,
+        "explained_variance": 0.75,
+        "mcc": 0.875,
+        "uniqueness": float("nan"),
+        "classification": {"precision": 0.5, "f1_score": 0.375},
+    }
+    record = TrainingRecord(evaluation=said)
+    config = {"architecture": "topk", "d_in": 8, "d_sae": 80, "metadata": {}}
+    of = {"weights_sha256": "0", "record": record}
+    found = facts_of(config, **of, evaluations={})
+    metrics = found.evaluations["known_features"].metrics
+    assert metrics["mcc"] == 0.875
+    assert metrics["f1"] == 0.375
+    assert metrics["dead_latents"] == 0.25
+    card = render(facts(a=found))
+    assert (
+        "| SAE | explained variance ↑ | L0 | share dead ↓ | MCC ↑ | precision ↑ | F1 ↑ |"
+        in card
+    )
+    assert "at the end of training, on samples of the features" in card
+    later = {"known_features": EvaluationOfSAE(metrics={"mcc": 0.5})}
+    assert facts_of(config, **of, evaluations=later).evaluations["known_features"].metrics == {
+        "mcc": 0.5
+    }
+
+
+def test_an_effective_coefficient_is_explained_where_it_stands() -> None:
+    training = Training(effective_coefficients={"c2r": 0.03125})
+    card = render(facts(a=sae(options={"c2r_coefficient": 5.0}, training=training)))
+    assert "| C2R 5 |" in card
+    [line] = [line for line in card.splitlines() if "0.0312" in line]
+    assert "holds for the paper's setting. Rescaled" in line
+    assert "for `a`" in line
+
+
+def test_a_card_cites_the_paper_and_says_what_it_is_for() -> None:
+    for card in (
+        render(facts(a=sae(options={"c2r_coefficient": 5.0}))),
+        render_planned(MINILM),
+    ):
+        assert "https://arxiv.org/abs/2606.30609" in card
+        assert "## Intended use" in card
+
+
+def run_code(card: str) -> dict[str, Any]:
+    """Run the code that a card begins with."""
+    [code] = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    assert card.index(code) < card.index("## ")
+    values: dict[str, Any] = {}
+    exec(code, values)
+    return values
+
+
+@pytest.mark.parametrize("kind", ["MiniLM", "a transformer", "no model"])
+def test_the_code_of_a_card_runs(
+    kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = {
+        "MiniLM": (OFFLINE_MODEL, "AutoModelForCausalLM", "bert.encoder.layer.3", 384),
+        "a transformer": ("tiny", None, HOOK, D_MODEL),
+        "no model": (None, None, None, 8),
+    }
+    model, model_class, hook_name, d_in = names[kind]
+    training = Training(model=model, model_class=model_class, hook_name=hook_name)
+    card = render(facts(a=sae(d_in=d_in, d_sae=80, training=training)))
+    loaded = small_sae(d_in=d_in)
+    monkeypatch.setattr(SAE, "from_pretrained", lambda *_: loaded)
+    load = sae_lens.load_model.load_model
+
+    def load_here(of_class: str, name: str, **options: Any) -> Any:
+        if name == "tiny":
+            return tiny_model(n_ctx=32)
+        return load(of_class, where_model_is(name), **options)
+
+    monkeypatch.setattr(sae_lens.load_model, "load_model", load_here)
+    values = run_code(card)
+    assert values["feature_acts"].shape[-1] == 80
+    assert values["reconstruction"].shape == values["activations"].shape
+    assert "indices" in capsys.readouterr().out
+
+
 def test_pictures_are_of_the_numbers_and_always_the_same() -> None:
-    two = facts(a=sae(), b=sae(trained_as="topk"))
+    two = facts(a=with_l0(32.0), b=with_l0(64.0))
     assert set(pictures(two)) == {"max_cosines.png", "trade_off.png"}
     assert pictures(two) == pictures(two)
     assert set(pictures(facts())) == {"max_cosines.png"}

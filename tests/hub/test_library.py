@@ -1,5 +1,6 @@
 """The Hub from Python: a function, a place, and what is said of the SAEs."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -87,13 +88,47 @@ def test_a_card_is_of_a_repository(tmp_path: Path) -> None:
         write_card([tmp_path], tmp_path / "card")
 
 
+def test_a_card_is_of_the_repository_that_training_recorded(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        folder = plant_sae(tmp_path / "saes" / name, d_in=8)
+        record = {"release": {"repo_id": "org/recorded"}}
+        (folder / "training.json").write_text(json.dumps(record))
+    assert "org/recorded" in write_card([tmp_path / "saes"], tmp_path / "card").read_text()
+    (folder / "training.json").write_text(json.dumps({"release": {"repo_id": "org/other"}}))
+    with pytest.raises(UserError, match="`repo-id` should be given"):
+        write_card([tmp_path / "saes"], tmp_path / "card")
+
+
+def test_the_model_of_an_sae_that_was_trained_from_a_folder_can_be_named(
+    tmp_path: Path,
+) -> None:
+    folder = plant_sae(tmp_path / "a", d_in=8)
+    config = json.loads((folder / "cfg.json").read_text())
+    config["metadata"]["model_name"] = str(tmp_path / "model")
+    (folder / "cfg.json").write_text(json.dumps(config))
+    card = write_card(Submission([folder]), tmp_path / "card", repo_id="me/saes").read_text()
+    assert "base_model" not in card
+    said = Submission([folder], base_model="org/model")
+    card = write_card(said, tmp_path / "other", repo_id="me/saes").read_text()
+    assert "base_model: org/model" in card
+    assert 'load_model("HookedTransformer", "org/model", device="cpu")' in card
+
+
 def test_a_submission_is_one_value(tmp_path: Path) -> None:
     release = read_release(find_release("minilm-layer-3"))
     said = Submission([tmp_path], release, tmp_path / "evaluation.json", "mit")
     assert Submission.of(said) is said
     assert Submission.of([tmp_path]) == Submission([tmp_path])
-    with pytest.raises(UserError, match="`license` should be one of the Hub's"):
-        Submission([tmp_path], license="other")
+    for license in ("other", "MIT", "apache", "mit-2.0", "no such"):
+        with pytest.raises(UserError, match="`license` should be one of the Hub's"):
+            Submission([tmp_path], license=license)
+    with pytest.raises(UserError, match=r"Found 'apache-2'\. Is it apache-2\.0"):
+        Submission([tmp_path], license="apache-2")
+    for license in ("gemma", "llama3.1", "openrail++", "cc0-1.0"):
+        assert Submission([tmp_path], license=license).license == license
+    for model in ("gpt2", "/models/gpt2", "a/b/c"):
+        with pytest.raises(UserError, match="`base-model` should be a model on the Hub"):
+            Submission([tmp_path], base_model=model)
     with pytest.raises(UserError, match="`saes` should be folders"):
         Submission({})
     for wrong in ("saes", tmp_path, [str(tmp_path)], [tmp_path, "b"]):

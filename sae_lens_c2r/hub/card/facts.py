@@ -67,11 +67,15 @@ class Training(_Strict):
     Args:
         model: The language model's name on the Hub or TransformerLens's; `None` for known
             features.
+        model_name: What SAELens loads it by, where that is another name.
+        model_class: SAELens's name of the class that loads it.
         hook_name: Where its activations were taken.
         dataset: The text.
         context_size: Tokens in a row.
         samples: Tokens in all, or samples of known features.
         steps: Training steps.
+        seconds: How long it took, for all SAEs that were trained together.
+        together: How many these were.
         device: Where it ran.
         versions: Versions of the packages.
         effective_coefficients: What `c2r_coefficient` and `ort_coefficient` came to at the
@@ -80,11 +84,15 @@ class Training(_Strict):
     """
 
     model: str | None = None
+    model_name: str | None = None
+    model_class: str | None = None
     hook_name: str | None = None
     dataset: str | None = None
     context_size: Count | None = None
     samples: Count | None = None
     steps: Count | None = None
+    seconds: Number | None = None
+    together: Count | None = None
     device: str | None = None
     versions: dict[str, str] = {}
     effective_coefficients: dict[str, Number] = {}
@@ -100,6 +108,7 @@ class SAEFacts(_Strict):
         trained_as: SAELens's name of what it was trained as.
         d_in: Dimension of its inputs.
         d_sae: Its latents.
+        dtype: Of its weights.
         options: Fields that it was trained with.
         training: What was recorded of that.
         evaluations: Its evaluations by name.
@@ -110,6 +119,7 @@ class SAEFacts(_Strict):
     trained_as: str | None = None
     d_in: Count
     d_sae: Count
+    dtype: str | None = None
     options: dict[str, Any] = {}
     training: Training = Training()
     evaluations: dict[str, Evaluation] = {}

@@ -15,6 +15,7 @@ from sae_lens_c2r.reporting.figures import (
     png,
 )
 
+_FARTHER = 1.1  # by this factor L0 differs where k does
 _COMPOSITION, _CHANCE = "composition", "chance_composition"
 
 
@@ -46,7 +47,7 @@ def _trade_off(facts: Facts) -> Figure | None:
     figure = Figure(figsize=(7.2, 3.0), layout="constrained")
     left, right = figure.subplots(1, 2)
     of_one_kind = (sorted(_points(facts, name)) for name in (SAE_LENS, "core"))
-    points = next((points for points in of_one_kind if len(points) > 1), None)
+    points = next((points for points in of_one_kind if _is_a_trade_off(points)), None)
     if points is None:
         return None
     for kind, color in _colors(facts).items():
@@ -61,6 +62,14 @@ def _trade_off(facts: Facts) -> Figure | None:
     right.set(xlabel="L0", ylabel="composition", xlim=(0, widest), ylim=(0, 1))
     legend_above(figure)
     return figure
+
+
+def _is_a_trade_off(points: list[tuple[str, float, float, float]]) -> bool:
+    """Whether SAEs of one kind differ in their sparsity."""
+    l0_of: dict[str, list[float]] = {}
+    for kind, l0, _, _ in points:
+        l0_of.setdefault(kind, []).append(l0)
+    return any(max(found) > _FARTHER * min(found) for found in l0_of.values())
 
 
 def _points(facts: Facts, name: str) -> Iterator[tuple[str, float, float, float]]:

@@ -3,17 +3,27 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from sae_lens_c2r.evaluation.catalog import CO_FIRING, KNOWN_FEATURES, SAE_LENS, WEIGHTS
+from sae_lens_c2r._support.words import counted
+from sae_lens_c2r.evaluation.catalog import (
+    CO_FIRING,
+    HELD_OUT,
+    KNOWN_FEATURES,
+    SAE_LENS,
+    TRAINING,
+    WEIGHTS,
+)
 from sae_lens_c2r.hub.card.facts import Evaluation, Facts, StartedFrom, Training
-from sae_lens_c2r.hub.card.tables import card_numbers, code, text
+from sae_lens_c2r.hub.card.tables import PENALTIES, card_numbers, code, text
 
 _TEXTS = {"python-documentation": "the documentation of Python's standard library"}
 _OF_FEATURES = (
     "the features present are counted in each sample; MCC is the mean cosine of features and "
     "latents matched one to one; uniqueness is how many features some latent is the nearest "
-    "to, by latents; precision, recall and F1 are of latents as detectors of those. Absorption "
-    "by children is how much more often a parent's latent is silent beside a child than "
-    "without, over the parents that were found: those with a latent of their own"
+    "to, by latents; precision, recall and F1 are of latents as detectors of those"
+)
+_OF_CHILDREN = (
+    "Absorption by children is how much more often a parent's latent is silent beside a child "
+    "than without, over the parents that were found: those with a latent of their own"
 )
 _ITS_OWN = "the text that it was trained on"
 
@@ -44,10 +54,27 @@ def _how_measured(name: str, evaluation: Evaluation) -> str:
             said += f", about {chance} for random directions"
         said += "; pairs are of latents with a cosine above 0.9 and 0.7"
     elif name == KNOWN_FEATURES:
+        asked = evaluation.settings
+        drawn = "at the end of training, on samples"
+        if "samples" in asked:
+            drawn = f"on {asked['samples']:,} samples, from the seed {asked.get('seed')},"
         said = (
-            "SAELens's `eval_sae_on_synthetic_data` on "
-            f"{evaluation.settings.get('samples', 0):,} samples of the features that it was "
-            f"trained on, from the seed {evaluation.settings.get('seed')}; {_OF_FEATURES}"
+            f"SAELens's `eval_sae_on_synthetic_data` {drawn} of the features that it was "
+            f"trained on; {_OF_FEATURES}"
+        )
+        if "absorption" in evaluation.metrics:
+            said += f". {_OF_CHILDREN}"
+    elif name == HELD_OUT:
+        n_tokens = evaluation.settings.get("n_tokens") or 0
+        said = (
+            f"by the demo, on {n_tokens:,} tokens of {_text_of(evaluation.text or 'the text')} "
+            "that were held out from training, without special ones. Dead latents fire on none "
+            f"of them{_co_firing(evaluation.metrics)}"
+        )
+    elif name == TRAINING:
+        said = (
+            "counted by SAELens at the end of training: latents that had not fired for the "
+            "steps of `dead_feature_window`"
         )
     else:
         by = "SAELens's `run_evals`" if name == SAE_LENS else f"SAEBench's `{name}`"
@@ -81,6 +108,25 @@ def _text_of(name: str) -> str:
     return _TEXTS.get(name) or text(name)
 
 
+def effective_coefficients(facts: Facts) -> Iterator[str]:
+    """What the penalties' coefficients came to, a paragraph for each penalty."""
+    for name, prefix in PENALTIES.items():
+        found = {
+            sae_id: sae.training.effective_coefficients[prefix]
+            for sae_id, sae in facts.saes.items()
+            if prefix in sae.training.effective_coefficients
+        }
+        if found:
+            came_to = ", ".join(
+                f"{value:.3g} for `{sae_id}`" for sae_id, value in found.items()
+            )
+            yield (
+                f"The coefficient of {name} holds for the paper's setting. Rescaled to the "
+                "batch size, width, input dimension and norm of the activations here it is "
+                f"another number for the same strength, at the last step: {came_to}."
+            )
+
+
 def how_trained(facts: Facts) -> Iterator[str]:
     """How the SAEs were trained, a paragraph for those that share it."""
     found: dict[str, list[str]] = {}
@@ -103,9 +149,18 @@ def _trained(training: Training) -> str:
         unit = "tokens" if training.model else "samples of known features"
         steps = f" in {training.steps:,} steps" if training.steps else ""
         parts.append(f"{training.samples:,} {unit}{steps}")
+    if training.seconds:
+        parts.append(_duration(training.seconds, training.together))
     said = ", ".join(filter(None, parts)) or "nothing was recorded of the data"
     circumstances = _circumstances(training.versions, training.device)
     return f"{said[0].upper()}{said[1:]}.{circumstances}"
+
+
+def _duration(seconds: float, together: int | None) -> str:
+    """How long a training took."""
+    minutes = seconds / 60
+    shown = f"{minutes / 60:.1f} hours" if minutes >= 90 else counted(max(1, minutes), "minute")
+    return f"{shown} for {counted(together, 'SAE')} together" if together else shown
 
 
 def _started_from(start: StartedFrom) -> str:

@@ -9,9 +9,19 @@ from huggingface_hub.repocard_data import eval_results_to_model_index
 
 from sae_lens_c2r._support.data import data_folder
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.evaluation.catalog import KNOWN_FEATURES, SAE_LENS, WEIGHTS
+from sae_lens_c2r.evaluation.catalog import (
+    HELD_OUT,
+    KNOWN_FEATURES,
+    SAE_LENS,
+    TRAINING,
+    WEIGHTS,
+)
 from sae_lens_c2r.hub.card.facts import Facts
-from sae_lens_c2r.hub.card.provenance import how_measured, how_trained
+from sae_lens_c2r.hub.card.provenance import (
+    effective_coefficients,
+    how_measured,
+    how_trained,
+)
 from sae_lens_c2r.hub.card.readme import BEGIN, END, TASK, set_metadata
 from sae_lens_c2r.hub.card.tables import (
     PENALTIES,
@@ -22,12 +32,12 @@ from sae_lens_c2r.hub.card.tables import (
     planned_table,
     printable,
     sae_table,
-    text,
 )
 from sae_lens_c2r.hub.names import FACTS
 from sae_lens_c2r.releases.model import LanguageModel, Release
 
 CARDS = data_folder("hub_cards")
+_DATA = {KNOWN_FEATURES: "known features", HELD_OUT: "held-out text", TRAINING: "training text"}
 _TAGS = ("sparse-autoencoder", "sae", "interpretability")
 TEMPLATE = "card.md.jinja"
 PAPER = "https://arxiv.org/abs/2606.30609"
@@ -53,14 +63,16 @@ def render(facts: Facts, *, pictures: Mapping[str, str] | None = None) -> str:
         planned=False,
         example=example,
         hook_name=code(first.training.hook_name or ""),
-        model=text(first.training.model or ""),
+        model=code(first.training.model_name or first.training.model or ""),
+        model_class=code(first.training.model_class or "HookedTransformer"),
         d_in=first.d_in,
+        d_sae=first.d_sae,
         saes=sae_table(facts),
         penalties=_penalties(facts),
         measurements=measurement_table(facts),
         how=_bullets(how_measured(facts)),
         pictures=pictures or {},
-        training=_bullets(how_trained(facts)),
+        training=_bullets([*how_trained(facts), *effective_coefficients(facts)]),
         license=facts.license,
         base_models=facts.base_models,
     )
@@ -159,6 +171,6 @@ def _dataset(number: CardNumber) -> str:
         return "weights"
     if number.column.evaluation == SAE_LENS:
         return number.evaluation.text or "training text"
-    if number.column.evaluation == KNOWN_FEATURES:
-        return "known features"
+    if number.column.evaluation in _DATA:
+        return _DATA[number.column.evaluation]
     return f"SAEBench {number.column.evaluation}"

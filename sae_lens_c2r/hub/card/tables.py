@@ -10,8 +10,10 @@ from sae_lens_c2r.evaluation.catalog import (
     CO_FIRING,
     COLUMNS,
     EXPLAINED_VARIANCE,
+    HELD_OUT,
     L0,
     SAE_LENS,
+    TRAINING,
     WEIGHTS,
     Column,
 )
@@ -29,13 +31,21 @@ _SHARED = (
 # The chance level of composition stands where it is said how that was measured.
 _ELSEWHERE = ("chance_composition", *(metric for _, metric, _, _ in _SHARED))
 _COUNT, _PAIRS = ",.0f", f"{CO_FIRING}.pairs_above"
+_HELD_OUT = (
+    Column("explained variance (held out)", "", HELD_OUT, "explained_variance", 1),
+    Column("L0 (held out)", "", HELD_OUT, "l0", 0, ".1f"),
+    Column("dead latents (held out)", "", HELD_OUT, "dead_latents", -1, _COUNT),
+    Column("co-firing (held out)", "", HELD_OUT, f"{CO_FIRING}.highest_jaccard", -1),
+)
 CARD_COLUMNS = (
+    *_HELD_OUT,  # before what was measured on text that was trained on
     *(
         Column(f"{title} ({name})", "", evaluation, metric, better, shown)
         for evaluation, name in _NAMES.items()
         for title, metric, better, shown in _SHARED
     ),
     *(column for column in COLUMNS if column.metric not in _ELSEWHERE),
+    Column("dead latents (training)", "", TRAINING, "dead_latents", -1, _COUNT),
     Column("pairs > 0.9", "", WEIGHTS, "pairs_above_0.9", -1, _COUNT),
     Column("pairs > 0.7", "", WEIGHTS, "pairs_above_0.7", -1, _COUNT),
     Column("co-firing by chance", "", SAE_LENS, f"{CO_FIRING}.chance", 0),
@@ -87,10 +97,11 @@ def sae_table(facts: Facts) -> str:
             _penalties(sae),
             f"{sae.d_sae:,}",
             text(sae.options.get("k", "")),
+            text(sae.dtype or ""),
         ]
         for sae_id, sae in facts.saes.items()
     ]
-    headings = ["SAE", "architecture", "penalties", "latents", "k"]
+    headings = ["SAE", "architecture", "penalties", "latents", "k", "dtype"]
     return markdown_table(headings, rows, text=range(3))
 
 
@@ -145,9 +156,6 @@ def _penalties(sae: SAEFacts) -> str:
     parts = []
     for name, prefix in PENALTIES.items():
         coefficient = sae.options.get(f"{prefix}_coefficient")
-        if coefficient is None:
-            continue
-        effective = sae.training.effective_coefficients.get(prefix)
-        came_to = "" if effective is None else f" (effectively {effective:.3g})"
-        parts.append(f"{name} {text(coefficient)}{came_to}")
+        if coefficient is not None:
+            parts.append(f"{name} {text(coefficient)}")
     return ", ".join(parts)

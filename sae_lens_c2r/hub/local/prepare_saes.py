@@ -59,13 +59,14 @@ def prepare_saes(
     *,
     staged: Path,
     evaluations: Mapping[Identity, dict[str, EvaluationOfSAE]],
+    base_model: str | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> list[PreparedSAE]:
     """SAEs as they are published: seen to load, and to encode as trained, in SAELens alone."""
     staged_saes = []
     for number, sae in enumerate(saes, start=1):
         tell(f"Checking {sae.sae_id}, {number} of {len(saes)}.")
-        staged_saes.append(_stage(sae, staged / sae.sae_id, evaluations))
+        staged_saes.append(_stage(sae, staged / sae.sae_id, evaluations, base_model))
     tell("Loading them in SAELens alone.")
     encoded = encode_in_saelens_alone(
         [({"folder": str(staged / ready.sae_id)}, ready.inputs) for ready in staged_saes]
@@ -78,7 +79,10 @@ def prepare_saes(
 
 
 def _stage(
-    sae: LocalSAE, folder: Path, evaluations: Mapping[Identity, dict[str, EvaluationOfSAE]]
+    sae: LocalSAE,
+    folder: Path,
+    evaluations: Mapping[Identity, dict[str, EvaluationOfSAE]],
+    base_model: str | None,
 ) -> StagedSAE:
     redacted = redact(check_files(sae))
     config = json.dumps(redacted.config, indent=1, allow_nan=False).encode() + b"\n"
@@ -95,6 +99,7 @@ def _stage(
         weights_sha256=files[1].sha256,
         record=sae.record,
         evaluations=evaluations_of(sae, evaluations),
+        base_model=base_model,
     )
     return StagedSAE(sae.sae_id, files, redacted.removed, facts, probe_inputs(weights))
 

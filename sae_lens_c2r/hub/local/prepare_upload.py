@@ -41,10 +41,15 @@ def prepare_upload(
         _check_derivatives(collected)
     evaluations = known_evaluations(submission, tell)
     prepared = prepare_saes(
-        collected, staged=scratch / "staged", evaluations=evaluations, tell=tell
+        collected,
+        staged=scratch / "staged",
+        evaluations=evaluations,
+        base_model=submission.base_model,
+        tell=tell,
     )
     said = _said_of_release(submission.release, collected)
     hub_id = said.language_model.hub_id if said.language_model else None
+    hub_id = submission.base_model or hub_id
     check_license(submission.license or said.license)
     refuse_places("The release's description", said.description or "")
     facts = Facts(

@@ -12,6 +12,7 @@ from sae_lens_c2r._support.reading import first_problem
 from sae_lens_c2r.evaluation.gathered import EvaluationOfSAE
 from sae_lens_c2r.hub.card.facts import Evaluation, SAEFacts
 from sae_lens_c2r.hub.leaks import is_plain, keep_plain, refuse_secrets
+from sae_lens_c2r.hub.local.measured_in_training import measured_in_training
 from sae_lens_c2r.hub.names import check_id
 from sae_lens_c2r.training.record import RecordedStart, TrainingRecord
 
@@ -24,6 +25,7 @@ def facts_of(
     weights_sha256: str,
     record: TrainingRecord | None,
     evaluations: Mapping[str, EvaluationOfSAE],
+    base_model: str | None = None,
 ) -> SAEFacts:
     """What is known of an SAE by its redacted config and its records: no places of here."""
     metadata = config.get("metadata") or {}
@@ -33,13 +35,15 @@ def facts_of(
         "trained_as": metadata.get("training_architecture"),
         "d_in": config["d_in"],
         "d_sae": config["d_sae"],
+        "dtype": config.get("dtype"),
         "options": metadata.get("training_architecture_details") or {},
-        "training": _training(metadata, record or TrainingRecord()),
+        "training": _training(metadata, record or TrainingRecord(), base_model),
     }
     kept = keep_plain(told)
     if record is not None and record.started_from is not None:
         kept["training"]["started_from"] = _started_from(record.started_from)
-    kept["evaluations"] = {name: _evaluation(each) for name, each in evaluations.items()}
+    measured = {**measured_in_training(metadata, record, config["d_sae"]), **evaluations}
+    kept["evaluations"] = {name: _evaluation(each) for name, each in measured.items()}
     refuse_secrets("what is known of an SAE", json.dumps(kept, ensure_ascii=False))
     try:
         return SAEFacts.model_validate(kept)
@@ -70,15 +74,22 @@ def _evaluation(said: EvaluationOfSAE) -> dict[str, Any]:
     return {**keep_plain(told), "metrics": metrics}
 
 
-def _training(metadata: Mapping[str, Any], record: TrainingRecord) -> dict[str, Any]:
+def _training(
+    metadata: Mapping[str, Any], record: TrainingRecord, base_model: str | None
+) -> dict[str, Any]:
     coefficients = {
         name: metadata.get(f"{name}_effective_coefficient") for name in _COEFFICIENTS
     }
+    model_name = metadata.get("model_name")
+    model = base_model or record.model.hub_id or model_name
     return {
-        "model": record.model.hub_id or metadata.get("model_name"),
+        "model": model,
+        "model_name": model_name if model_name != model else None,
+        "model_class": metadata.get("model_class_name"),
         "hook_name": metadata.get("hook_name"),
         "dataset": record.model.dataset or metadata.get("dataset_path"),
         "context_size": record.model.context_size or metadata.get("context_size"),
         "effective_coefficients": coefficients,
-        **record.model_dump(include={"samples", "steps", "device", "versions"}),
+        **record.model_dump(include={"samples", "steps", "seconds", "device", "versions"}),
+        "together": len(record.trained_together) or None,
     }
