@@ -41,6 +41,13 @@ def test_the_api_has_what_users_import(site: Path) -> None:
     assert shown >= penalties | hub | {"composition", "co_firing", "with_c2r", "start_from"}
 
 
+def test_formulas_of_docstrings_are_shown(site: Path) -> None:
+    html = (site / "api" / "index.html").read_text(encoding="utf-8")
+    assert "math::" not in html
+    assert ":math:" not in html
+    assert r"\mathcal L_{C^2R} = \frac 1k \sum_{i=1}^k \rho_i^2" in html
+
+
 def test_links_out_of_the_pages_lead_to_the_repository(site: Path) -> None:
     html = (site / "extending" / "index.html").read_text(encoding="utf-8")
     assert f"{URLS['Repository']}/blob/main/sae_lens_c2r/architectures/ort.py" in html
