@@ -14,6 +14,7 @@ from sae_lens.registry import SAE_CLASS_REGISTRY, SAE_TRAINING_CLASS_REGISTRY
 from sae_lens.training.activation_scaler import ActivationScaler
 
 from sae_lens_c2r._support.errors import UserError, one_line
+from sae_lens_c2r._support.network import needing_the_hub
 from sae_lens_c2r._support.reading import read_object
 from sae_lens_c2r.saes.downloads import downloads
 
@@ -58,7 +59,7 @@ class Source:
         """
         try:
             if self.folder is None:
-                with downloads(self.revision):
+                with downloads(self.revision), needing_the_hub(self.name):
                     return SAE.from_pretrained(
                         self.release or "", self.sae_id or "", device=device
                     )

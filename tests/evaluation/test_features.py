@@ -77,7 +77,7 @@ def test_training_json_is_all_that_it_needs(
     ).read_text()
     titles = ["explained variance ↑", "L0", "MCC ↑", "F1 ↑"]
     assert all(f"| {title} |" in card for title in titles)
-    assert f"`eval_sae_on_synthetic_data` on {SAMPLES} samples of the features" in card
+    assert f"`eval_sae_on_synthetic_data` on {SAMPLES} samples, from the seed {SEED}," in card
     assert "name: known features" in card
 
 

@@ -193,7 +193,8 @@ def test_what_training_measured_is_on_the_card() -> None:
     assert "1,234 tokens of the documentation of Python's standard library" in card
     assert "2.0 hours for 2 SAEs together" in card
     assert "| `a` | `topk` |  | 80 |  | float32 |" in card
-    assert 'load_model("HookedTransformer", "model-1", device="cpu")' in card
+    assert 'model_name = "model-1"' in card
+    assert 'load_model("HookedTransformer", model_name, device="cpu")' in card
 
 
 def test_what_training_measured_of_known_features_stays_until_it_is_evaluated() -> None:

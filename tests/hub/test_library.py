@@ -111,7 +111,7 @@ def test_the_model_of_an_sae_that_was_trained_from_a_folder_can_be_named(
     said = Submission([folder], base_model="org/model")
     card = write_card(said, tmp_path / "other", repo_id="me/saes").read_text()
     assert "base_model: org/model" in card
-    assert 'load_model("HookedTransformer", "org/model", device="cpu")' in card
+    assert 'model_name = "org/model"' in card
 
 
 def test_a_submission_is_one_value(tmp_path: Path) -> None:

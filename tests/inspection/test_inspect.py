@@ -102,7 +102,10 @@ def test_a_release_that_is_not_there_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("org/repo", "an/id", "--out", tmp_path / "report.html") == 1
-    assert capsys.readouterr().err.startswith("org/repo an/id: cannot be loaded.")
+    said = capsys.readouterr().err
+    assert said.startswith("org/repo an/id: cannot be loaded.")
+    assert "the Hub cannot be reached" in said
+    assert said.endswith("There is no folder org/repo either.\n")
     assert not list(tmp_path.iterdir())
 
 

@@ -495,7 +495,7 @@ FAULTS = [
     Fault(
         "other settings not run again",
         "evaluation/tasks.py",
-        '"settings": sae_lens_settings(changes),',
+        '"settings": counted_settings(SAE_LENS, changes),',
         '"settings": {},',
     ),
     Fault(
