@@ -233,8 +233,8 @@ FAULTS = [
     Fault(
         "a parent found that is not its latent's nearest",
         "analysis/hierarchy.py",
-        "found = features_of_latents[latents[parents]] == parents",
-        "found = features_of_latents[latents[parents]] >= 0",
+        "features_of_latents[latents[parents]] == parents",
+        "features_of_latents[latents[parents]] >= 0",
     ),
     Fault(
         "OrtSAE scaled by r",

@@ -26,7 +26,9 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = {**RELEASE["synthetic_model"], "training_samples": 50 * STEPS}
     path = tmp_path_factory.mktemp("release") / "known.yaml"
     runner = {**RELEASE["runner"], "run_final_eval": True, "eval_samples": 500}
-    path.write_text(yaml.safe_dump({**RELEASE, "synthetic_model": model, "runner": runner}))
+    sae = {**RELEASE["sae"], "k_anneal_steps": 8}
+    content = {**RELEASE, "synthetic_model": model, "runner": runner, "sae": sae}
+    path.write_text(yaml.safe_dump(content))
     return path
 
 

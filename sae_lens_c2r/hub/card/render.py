@@ -40,7 +40,7 @@ CARDS = data_folder("hub_cards")
 _DATA = {KNOWN_FEATURES: "known features", HELD_OUT: "held-out text", TRAINING: "training text"}
 _TAGS = ("sparse-autoencoder", "sae", "interpretability")
 TEMPLATE = "card.md.jinja"
-PAPER = "https://arxiv.org/abs/2606.30609"
+PAPER = "2606.30609"  # on arXiv
 AUTHORS_CODE = "https://github.com/hr-jin/Cross-sample-Consistency-Regularization"
 
 
