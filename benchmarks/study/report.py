@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from benchmarks.statistics import Interval, Result
 from benchmarks.study.claims import COMPARISONS, UNTESTED
 from benchmarks.study.runs import LAMBDAS, METHODS
+from benchmarks.study.wishes import wishes_table
 from benchmarks.study.world import REGIMES, Regime
 
 METRICS = {
@@ -26,7 +27,11 @@ LABELS = {"matryoshka_batchtopk": "matryoshka", "batchtopk_c2r": "batchtopk_c2r"
 
 def tables(results: Sequence[Result]) -> dict[str, str]:
     """All tables, in Markdown, by their names."""
-    parts = {"claims": claims_table(results), "verdicts": verdicts_table(results)}
+    parts = {
+        "which one": wishes_table(results),
+        "claims": claims_table(results),
+        "verdicts": verdicts_table(results),
+    }
     for regime in REGIMES.values():
         ours = [result for result in results if result["regime"] == regime.name]
         if ours:
