@@ -52,7 +52,7 @@ def _text_of(line: str) -> str:
     found = json.loads(line)
     if not isinstance(found, dict) or not isinstance(found.get(COLUMN), str):
         shown = shortened(line, 40)
-        raise ValueError(f"a line should be like {{\"{COLUMN}\": \"words\"}}. Found {shown}")
+        raise ValueError(f'a line should be like {{"{COLUMN}": "words"}}. Found {shown}')
     return str(found[COLUMN])
 
 
