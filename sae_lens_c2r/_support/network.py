@@ -27,7 +27,7 @@ def needing_the_hub(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if not _is_of_network(error):
+        if not is_of_network(error):
             raise
         offline = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else "no network"
         raise UserError(
@@ -36,7 +36,7 @@ def needing_the_hub(what: str) -> Iterator[None]:
         ) from error
 
 
-def _is_of_network(error: BaseException | None) -> bool:
+def is_of_network(error: BaseException | None) -> bool:
     """Whether an error, or one that it came of, says that the Hub was not reached."""
     seen: list[BaseException] = []
     while error is not None and error not in seen:

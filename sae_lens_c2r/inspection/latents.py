@@ -1,5 +1,6 @@
 """Latents that somebody asks for, in context, with how strongly they fire."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ from sae_lens import SAE, TrainingSAE
 from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.words import shortened
 from sae_lens_c2r.inspection.activations import TextActivations
 from sae_lens_c2r.inspection.contexts import Columns, Latent
 
@@ -40,8 +42,9 @@ def parse_latents(written: str) -> list[int]:
         UserError: If it is something else.
     """
     parts = [part.strip() for part in written.split(",")]
-    if not all(part.isascii() and part.isdecimal() for part in parts):
-        raise UserError(f"`latents` should be numbers of latents, like 3,17. Found {written}.")
+    if not all(re.fullmatch(r"[0-9]{1,18}", part) for part in parts):
+        shown = shortened(written, 60)
+        raise UserError(f"`latents` should be numbers of latents, like 3,17. Found {shown}.")
     return list(dict.fromkeys(map(int, parts)))
 
 

@@ -13,10 +13,10 @@ from sae_lens.training.activations_store import ActivationsStore
 from sae_lens.util import get_special_token_ids
 from torch import Tensor
 
-from sae_lens_c2r._support.errors import UserError, one_line
+from sae_lens_c2r._support.errors import UserError, first_sentence
 from sae_lens_c2r._support.network import needing_the_hub
 from sae_lens_c2r.inspection.activations import TextActivations
-from sae_lens_c2r.inspection.text import COLUMN, read_text, too_short
+from sae_lens_c2r.inspection.text import COLUMN, read_text, reading, too_short
 from sae_lens_c2r.offline import corpus
 from sae_lens_c2r.offline.minilm import CONTEXT_SIZE
 from sae_lens_c2r.offline.source import (
@@ -92,7 +92,7 @@ class TextReader:
         except Exception as error:  # the Hub, transformers and torch raise many kinds
             raise UserError(
                 f"{name}: `model` should give activations of width {sae.cfg.d_in} at "
-                f"{hook_name}, on the text. {one_line(error)}"
+                f"{hook_name}, on the text. {first_sentence(error)}"
             ) from error
         return self._read[key]
 
@@ -107,6 +107,7 @@ class TextReader:
 
     def model_of(self, sae: SAE[Any] | TrainingSAE[Any]) -> Any:
         """The model of an SAE, in SAELens's wrapper."""
+        _check_place(sae)
         key = _key(sae, *_MODEL)
         if key not in self._models:
             about, name = sae.cfg.metadata, self.name_of_model(sae)
@@ -121,11 +122,9 @@ class TextReader:
 
     def store_of(self, sae: SAE[Any] | TrainingSAE[Any], **options: Any) -> ActivationsStore:
         """SAELens's store of what an SAE encodes on the text, with options of its own."""
-        if not sae.cfg.metadata.hook_name:
-            raise UserError("the SAE's config should have a hook as `metadata.hook_name`.")
         model = self.model_of(sae)
         text = self._text_for(sae, model)
-        with needing_the_hub(f"The text {self.named}"):
+        with needing_the_hub(f"The text {self.named}"), reading(self.named):
             return ActivationsStore.from_sae(
                 model,
                 sae,
@@ -158,7 +157,7 @@ class TextReader:
         rows, activations, kept = [], [], []
         place = slice(*store.seqpos_slice)
         with needing_the_hub(f"The text {self.named}"):
-            for tokens, is_wanted in _rows_of_tokens(store, self._n_tokens):
+            for tokens, is_wanted in self._rows_of_tokens(store):
                 acts = store.get_activations(tokens).cpu()
                 rows.append(tokens[:, place].cpu())
                 kept.append(~torch.isin(rows[-1], left_out) & is_wanted[:, place])
@@ -174,6 +173,35 @@ class TextReader:
             torch.cat(rows), torch.cat(activations).float(), torch.cat(kept).nonzero()
         )
 
+    def _rows_of_tokens(self, store: ActivationsStore) -> Iterator[tuple[Tensor, Tensor]]:
+        """Rows until there are tokens enough, or the text ends, and which tokens are wanted."""
+        left = self._n_tokens
+        while left > 0:
+            most = min(_ROWS_PER_BATCH, -(-left // store.context_size))
+            with reading(self.named):
+                rows = list(islice(store.iterable_sequences, most))
+            if not rows:
+                return
+            tokens = torch.stack(rows)
+            yield tokens, (torch.arange(tokens.numel()) < left).view(tokens.shape)
+            left -= tokens.numel()
+
+
+def _check_place(sae: SAE[Any] | TrainingSAE[Any]) -> None:
+    """Raise, before a model is loaded, unless an SAE says where in it, and on what rows."""
+    about = sae.cfg.metadata
+    if not about.hook_name:
+        raise UserError(
+            "the SAE's config should have a hook as `metadata.hook_name`. There is none, as in "
+            "SAEs of known features, which read no text."
+        )
+    for name in ("context_size", "prepend_bos"):
+        if about.get(name) is None:
+            raise UserError(
+                f"`model` should read rows that are known: the SAE's config has no "
+                f"`metadata.{name}`."
+            )
+
 
 def _key(sae: SAE[Any] | TrainingSAE[Any], *names: str) -> str:
     """What an SAE's config says under some names, to tell one such SAE from another."""
@@ -185,16 +213,3 @@ def _left_out(which: bool | list[int] | None, model: Any) -> Tensor:
     """The ids of special tokens that an SAE was not trained on, as SAELens's config says."""
     ids = get_special_token_ids(model.tokenizer) if which is True else which or []
     return torch.tensor(list(ids), dtype=torch.long)
-
-
-def _rows_of_tokens(store: ActivationsStore, n_tokens: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Rows until there are so many tokens, or the text ends, and which tokens are of these."""
-    left = n_tokens
-    while left > 0:
-        most = min(_ROWS_PER_BATCH, -(-left // store.context_size))
-        rows = list(islice(store.iterable_sequences, most))
-        if not rows:
-            return
-        tokens = torch.stack(rows)
-        yield tokens, (torch.arange(tokens.numel()) < left).view(tokens.shape)
-        left -= tokens.numel()

@@ -106,6 +106,17 @@ def test_a_dry_run_prints_what_is_printed(
     monkeypatch.setenv("COLUMNS", "110")
     with pytest.raises(SystemExit):
         main(["train", "gemma-2-2b-layer-12", "--dry-run", "--device", "cpu"])
-    shown = {" ".join(line.split()) for line in capsys.readouterr().out.splitlines()}
-    lines = {" ".join(line.split()) for line in block.text.splitlines()} - {"..."}
-    assert lines <= shown
+    shown = _lines(capsys.readouterr().out.replace("Loading SAELens ...", ""))
+    printed = _lines(block.text)
+    left_out = printed.index("...")
+    after = left_out + 1 - len(printed)
+    assert printed[:left_out] == shown[:left_out]
+    assert printed[after:] == shown[after:]
+    rows = shown[left_out:after]
+    assert rows
+    assert all(line.startswith("layer_12/") for line in rows), "more than SAEs is left out"
+
+
+def _lines(text: str) -> list[str]:
+    """The lines that are not empty, whatever their columns' widths are."""
+    return [" ".join(line.split()) for line in text.splitlines() if line.strip()]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import nbformat
@@ -10,7 +11,7 @@ from nbclient import NotebookClient
 
 from tests.docs.commands import Shell
 from tests.docs.test_site import URLS
-from tests.forkserver import LIMIT, ROOT
+from tests.forkserver import FRESH, LIMIT, ROOT
 
 PATH = ROOT / "docs" / "tutorial.ipynb"
 SMALL = {"SAE_LENS_C2R_TUTORIAL_TOKENS": "8192", "SAE_LENS_C2R_TUTORIAL_LATENTS": "256"}
@@ -32,6 +33,21 @@ def test_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "image/png" in shown
     assert "Tagged v1." in shown
     assert "JumpReLUSAE(" in shown
+
+
+def test_the_tests_of_another_package_are_no_hub(tmp_path: Path) -> None:
+    """Elsewhere than in a checkout something else may be called `tests`."""
+    notebook = nbformat.read(PATH, as_version=4)
+    [cell] = [cell.source for cell in notebook.cells if "tests.hub.server" in cell.source]
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "__init__.py").touch()
+    program = f"import os\nfrom pathlib import Path\n{cell}\nassert 'HUB' not in os.environ"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    environment.pop("HUB", None)
+    command = [FRESH, "-c", program]
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert list(tmp_path.iterdir()) == [tmp_path / "tests"]
 
 
 def test_it_is_committed_as_it_ran() -> None:

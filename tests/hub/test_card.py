@@ -226,6 +226,25 @@ def test_what_training_measured_of_known_features_stays_until_it_is_evaluated() 
     }
 
 
+@pytest.mark.parametrize(
+    ("seconds", "together", "said"),
+    [
+        (8.0, 1, "8 seconds"),
+        (0.2, 2, "1 second for 2 SAEs together"),
+        (59.0, None, "59 seconds"),
+        (61.0, 1, "1 minute"),
+        (334.0, 2, "6 minutes for 2 SAEs together"),
+        (5399.0, 1, "90 minutes"),
+        (5400.0, 1, "1.5 hours"),
+    ],
+)
+def test_a_training_took_as_long_as_it_took(
+    seconds: float, together: int | None, said: str
+) -> None:
+    training = Training(samples=1000, seconds=seconds, together=together)
+    assert f"samples of known features, {said}.\n" in render(facts(a=sae(training=training)))
+
+
 def test_an_effective_coefficient_is_explained_where_it_stands() -> None:
     training = Training(effective_coefficients={"c2r": 0.03125})
     card = render(facts(a=sae(options={"c2r_coefficient": 5.0}, training=training)))

@@ -85,6 +85,7 @@ def test_inspect_shows_the_latents_that_are_asked_for(
         (("--latents", "3"), "`latents` should be given with `text`"),
         (("--latents", "3;4", "--text", "x"), "`latents` should be numbers of latents"),
         (("--latents", "-1", "--text", "x"), "`latents` should be numbers of latents"),
+        (("--latents", "7" * 6000, "--text", "x"), f"like 3,17. Found {'7' * 59}…."),
     ],
 )
 def test_latents_are_numbers_on_a_text(

@@ -138,6 +138,63 @@ def test_an_sae_that_names_no_model_or_hook_is_told_what_it_lacks(tmp_path: Path
         reader(rows_of_tokens()).activations(anywhere, "b")
 
 
+def test_no_model_is_loaded_for_an_sae_that_reads_no_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of known features: there is neither a hook nor a row of tokens."""
+    monkeypatch.setattr(reader_module, "load_model", lambda *_, **__: pytest.fail("loaded"))
+    wanted = {"hook_name": "should have a hook", "context_size": "rows", "prepend_bos": "rows"}
+    for name, said in wanted.items():
+        sae = SAE.load_from_disk(save(tmp_path / name, **{name: None}))
+        read = TextReader(rows_of_tokens(), model="tiny", n_tokens=1000, device="cpu")
+        with pytest.raises(UserError, match=rf"^mine: .*{said}.*`metadata\.{name}`"):
+            read.activations(sae, "mine")
+
+
+def test_of_a_long_error_the_first_sentence_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TransformerLens's lists every model that it knows."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError(message)
+
+    monkeypatch.setattr(reader_module, "load_model", fail)
+    sae = SAE.load_from_disk(save(tmp_path / "sae"))
+    message = f"x not found. Valid official model names: {['gpt2'] * 1000}"
+    with pytest.raises(UserError, match=r"on the text\. x not found\.$"):
+        reader(rows_of_tokens()).activations(sae, "mine")
+    message = "x" * 5000
+    with pytest.raises(UserError, match="x…$") as caught:
+        reader(rows_of_tokens()).activations(sae, "mine")
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"a.jsonl": b'{"text": "one two"}\n', "b.jsonl": b'{"text": '},
+        {"a.txt": b"\xff\xfe\x00"},
+        {"a.jsonl": b'{"content": "x"}\n'},
+        {"a.bin": b"x"},
+    ],
+    ids=["the second broken", "no UTF-8", "no text", "nothing known"],
+)
+def test_a_folder_with_what_is_no_text_is_named(
+    files: dict[str, bytes], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    sae = SAE.load_from_disk(save(tmp_path / "sae"))
+    said = f"mine: `text` should be text that can be read. {folder}: "
+    with pytest.raises(UserError) as caught:
+        reader_of(str(folder), model=None, n_tokens=1000, device="cpu").activations(sae, "mine")
+    assert str(caught.value).startswith(said)
+    assert len(str(caught.value)) < len(said) + 300
+
+
 def unreachable() -> Exception:
     """As transformers raises where it cannot download."""
     error = OSError("We couldn't connect to the Hub")

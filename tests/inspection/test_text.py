@@ -59,6 +59,28 @@ def test_a_folder_is_what_datasets_reads(tmp_path: Path) -> None:
     assert read_text(str(tmp_path)) == str(tmp_path)
 
 
+@pytest.mark.parametrize("line", ['{"content": "x"}', '{"text": 1}', "[1]", "7", '"text"'])
+def test_a_line_that_is_no_document_is_shown_with_what_one_is_like(
+    line: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "texts.jsonl"
+    path.write_text(f'{{"text": "one"}}\n{line}\n')
+    with pytest.raises(UserError) as caught:
+        read_text(str(path))
+    assert str(caught.value) == (
+        f"`text` should be a text, in UTF-8. {path}: a line should be like "
+        f'{{"text": "words"}}. Found {line}'
+    )
+
+
+def test_a_long_line_is_not_shown_whole(tmp_path: Path) -> None:
+    path = tmp_path / "texts.jsonl"
+    path.write_text(f'{{"content": "{"x" * 10_000}"}}')
+    with pytest.raises(UserError, match=r"Found \{.content.: .x+…$") as caught:
+        read_text(str(path))
+    assert len(str(caught.value)) < len(str(path)) + 200
+
+
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UserError, match=r"should be a file that can be read twice\. .*pipe"):

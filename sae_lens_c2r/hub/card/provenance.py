@@ -158,9 +158,13 @@ def _trained(training: Training) -> str:
 
 def _duration(seconds: float, together: int | None) -> str:
     """How long a training took."""
-    minutes = seconds / 60
-    shown = f"{minutes / 60:.1f} hours" if minutes >= 90 else counted(max(1, minutes), "minute")
-    return f"{shown} for {counted(together, 'SAE')} together" if together else shown
+    if seconds >= 90 * 60:
+        shown = f"{seconds / 3600:.1f} hours"
+    elif seconds >= 60:
+        shown = counted(seconds / 60, "minute")
+    else:
+        shown = counted(max(1, seconds), "second")
+    return f"{shown} for {together} SAEs together" if together and together > 1 else shown
 
 
 def _started_from(start: StartedFrom) -> str:
