@@ -55,9 +55,11 @@ kill-table: $(VENV)/sae-bench ## Kill trainings at many moments, and continue th
 study: $(VENV)/sae-bench ## The study of the paper's claims, small
 	rm -rf $(VENV)/study && $(BIN)/python -m benchmarks.study --quick --out $(VENV)/study
 
-known-features: $(VENV)/sae-bench ## The benchmark of known features, with hardly any training
-	$(BIN)/python -m benchmarks.synth_sae_bench --quick --out $(VENV)/known-features \
-	  --samples $(VENV)/known-features
+known-features: $(VENV)/sae-bench ## The benchmarks of known features, with hardly any training
+	for benchmark in synth_sae_bench planted; do \
+	  $(BIN)/python -m benchmarks.$$benchmark --quick --out $(VENV)/$$benchmark \
+	    --samples $(VENV)/$$benchmark || exit; \
+	done
 
 # SAEBench asks for torchvision, which it does not use and which breaks a CPU build of torch.
 # So it is installed without its requirements after what it does use, and `pip check` complains
