@@ -28,10 +28,13 @@ from sae_lens_c2r.training.configs import (
 from sae_lens_c2r.training.matmul import checked_precision
 from sae_lens_c2r.training.norm_filter import NORM_MULTIPLE, checked_multiple
 from sae_lens_c2r.training.plan_checks import (
+    check_counts,
     check_device,
+    check_known_features,
     check_language_model,
     check_loader,
     check_optimizer,
+    check_positions,
 )
 from sae_lens_c2r.training.starts import Start, find_start
 
@@ -151,7 +154,12 @@ def make_plan(release: Release, *, device: str, only: tuple[str, ...] = ()) -> P
         check_loader(source, plan.runner_value("model_class_name"))
     for sae_id in plan.saes:  # made once, for SAELens to check the values
         config = runner_config(plan, sae_ids=[sae_id])
+    check_counts(config)
     check_optimizer(config)
+    if isinstance(config, MultiSAETrainingRunnerConfig):
+        check_positions(config)
+    if isinstance(source, SyntheticModel):
+        check_known_features(source)
     annealed = {
         spec.sae_id: anneal_steps(spec, plan.saes[spec.sae_id], plan.steps) for spec in chosen
     }

@@ -17,7 +17,7 @@ from sae_lens_c2r._support.locking import locked
 from sae_lens_c2r._support.stopping import StopRequest, stop_requests
 from sae_lens_c2r._support.words import counted
 from sae_lens_c2r._support.writing import write_folder
-from sae_lens_c2r.training.agreement import check_same_plan, check_shared
+from sae_lens_c2r.training.agreement import check_same_plan, check_shared_folder
 from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
 from sae_lens_c2r.training.finished import check_places, is_work_left, run_there, unfinished
 from sae_lens_c2r.training.long_run import LongRun, Watch
@@ -85,7 +85,7 @@ def train(
     precise = matmul_precision(plan.matmul_precision)
     with precise, stop_requests() as request, ExitStack() as lock:
         ranks.on_first(lambda: lock.enter_context(_lock(out)) and None)
-        check_shared(work, ranks)
+        check_shared_folder(work, ranks)
         todo = ranks.on_first(lambda: unfinished(plan, out, tell))
         team = own_team(team_size(plan, ranks.size), ranks)
         training = _Training(

@@ -142,7 +142,6 @@ def test_every_architecture_is_trained_as_by_one_process(
         by_one = alone[architecture]
         for name, weight in by_one["weights"].items():
             difference = float((first["weights"][name] - weight).abs().max())
-            print(architecture, name, difference, by_one["dead"], by_one["log"])
             assert difference <= 1e-12, f"{name} of {architecture}: {difference}"
             for each in others:
                 assert torch.equal(each["weights"][name], first["weights"][name])
