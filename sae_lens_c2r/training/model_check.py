@@ -76,17 +76,7 @@ def check_model(plan: Plan, tell: Callable[[str], None]) -> None:
             f"would have been compared. {_first_sentence(error)}"
         )
         return
-    if place.n_tokens is not None and source.context_size > place.n_tokens:
-        raise ReleaseError(
-            f"`language_model.context_size` should be at most {place.n_tokens:,}, the tokens "
-            f"that {name} takes. Found {source.context_size:,}."
-        )
-    for sae_id, config in plan.saes.items():
-        if place.width is not None and config.d_in != place.width:
-            raise ReleaseError(
-                f"`sae.d_in` should be {place.width}, as {source.hook_name} of {name} is. "
-                f"Found {config.d_in} in {sae_id}."
-            )
+    _check_place(plan, source, name, place)
 
 
 def new_release_of(name: str, model: str) -> str:
@@ -123,6 +113,20 @@ def new_release_of(name: str, model: str) -> str:
         n_layers=config.n_layers,
         n_tokens=config.n_ctx,
     )
+
+
+def _check_place(plan: Plan, source: LanguageModel, name: str, place: _Place) -> None:
+    if place.n_tokens is not None and source.context_size > place.n_tokens:
+        raise ReleaseError(
+            f"`language_model.context_size` should be at most {place.n_tokens:,}, the tokens "
+            f"that {name} takes. Found {source.context_size:,}."
+        )
+    for sae_id, config in plan.saes.items():
+        if place.width is not None and config.d_in != place.width:
+            raise ReleaseError(
+                f"`sae.d_in` should be {place.width}, as {source.hook_name} of {name} is. "
+                f"Found {config.d_in} in {sae_id}."
+            )
 
 
 def _of_transformer_lens(

@@ -1,10 +1,10 @@
 """What training a release will do: SAELens's configs, every field of which it has accepted."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from datasets import Dataset
 from sae_lens import MultiSAETrainingRunnerConfig
 from sae_lens.config import LoggingConfig
 from sae_lens.saes.sae import TrainingSAEConfig
@@ -62,6 +62,8 @@ class Plan:
         k_anneal_steps: Over how many steps the k of those of the SAEs falls whose k does.
         norm_multiple: Tokens above that many times the median norm are left out; `None` for
             all tokens.
+        dataset: Text of a language model in place of what the release names, such as a part
+            of it: a column `tokens` of rows as the model reads them.
     """
 
     release: Release
@@ -73,6 +75,7 @@ class Plan:
     starts: Mapping[str, Start] = field(default_factory=dict)
     k_anneal_steps: Mapping[str, int] = field(default_factory=dict)
     norm_multiple: float | None = None
+    dataset: Dataset | None = None
 
     def runner_value(self, name: str) -> Any:
         """A field of SAELens's runner config: the release's, or else SAELens's default."""
@@ -90,8 +93,10 @@ class Plan:
         """Training steps of each SAE: SAELens's last one may go beyond what was asked for."""
         source = self.release.source
         if isinstance(source, LanguageModel):
-            return math.ceil(source.training_tokens / self.batch_size)
-        return math.ceil(source.training_samples / self.batch_size)
+            n_samples = source.training_tokens
+        else:
+            n_samples = source.training_samples
+        return -(-n_samples // self.batch_size)  # in whole numbers, however large they are
 
     @property
     def samples(self) -> int:

@@ -335,6 +335,12 @@ def test_text_that_training_would_fail_by_is_named(key: str, value: Any, says: s
     assert says in str(raised.value)
 
 
+def test_steps_are_counted_in_whole_numbers() -> None:
+    changes = {"language_model.training_tokens": 2048 * 10**400 + 1}
+    release = read_release(find_release("minilm-layer-3"), changes=changes)
+    assert make_plan(release, device="cpu").steps == 10**400 + 1
+
+
 def test_an_unknown_class_of_models_is_named() -> None:
     changes = {"runner.model_class_name": "AutoModel"}
     release = read_release(find_release("minilm-layer-3"), changes=changes)
