@@ -205,7 +205,7 @@ def runner_config(
             )
         saes = {sae_id: plan.saes[sae_id] for sae_id in sae_ids}
         return _language_model_runner(source, saes=saes, **common)
-    except (TypeError, ValueError, KeyError) as error:
+    except (ArithmeticError, TypeError, ValueError, KeyError) as error:
         raise ReleaseError(f"SAELens refuses the runner's fields. {error}") from None
 
 

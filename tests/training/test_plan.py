@@ -336,9 +336,12 @@ def test_text_that_training_would_fail_by_is_named(key: str, value: Any, says: s
 
 
 def test_steps_are_counted_in_whole_numbers() -> None:
-    changes = {"language_model.training_tokens": 2048 * 10**400 + 1}
-    release = read_release(find_release("minilm-layer-3"), changes=changes)
-    assert make_plan(release, device="cpu").steps == 10**400 + 1
+    key = "language_model.training_tokens"
+    release = read_release(find_release("minilm-layer-3"), changes={key: 2048 * 2**60 + 1})
+    assert make_plan(release, device="cpu").steps == 2**60 + 1
+    release = read_release(find_release("minilm-layer-3"), changes={key: 10**400})
+    with pytest.raises(ReleaseError, match="SAELens refuses the runner's fields"):
+        make_plan(release, device="cpu")
 
 
 def test_an_unknown_class_of_models_is_named() -> None:
