@@ -1,7 +1,7 @@
 """The demo's SAE of MiniLM, trained on in three ways, on text that it never saw."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,5 +73,5 @@ def _trained(way: Way, demo: Path, out: Path, rows: Dataset) -> Path:
         lr=subject.runner["lr"] / way.slower,
     )
     plan = make_plan(repair_release([subject], {}, options), device="cpu")
-    train(plan, out, resume=True, dataset=rows)
+    train(replace(plan, dataset=rows), out, resume=True)
     return out / subject.sae_id

@@ -1,6 +1,6 @@
 """Checks of arguments. Every message names the parameter, what it should be, what was found."""
 
-import math
+import sys
 
 import torch
 import torch.distributed as dist
@@ -124,7 +124,7 @@ def message(name: str, should: str, found: object, *, with_type: bool = False) -
 def _check_finite(name: str, value: float, should: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(message(name, should, value, with_type=True))
-    if not math.isfinite(value):
+    if not -sys.float_info.max <= value <= sys.float_info.max:  # an int may be beyond it
         raise ValueError(message(name, should, value))
 
 

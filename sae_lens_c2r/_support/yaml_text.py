@@ -36,6 +36,8 @@ def read_yaml(text: str) -> Any:
         raise UserError("It should not be nested as deep as it is.") from None
     except (yaml.YAMLError, ValueError) as error:  # ValueError: of a date that there is not
         raise UserError(f"It should be YAML. {one_line(error)}") from None
+    except (ArithmeticError, AttributeError, LookupError):  # each of some tag
+        raise UserError("It should be YAML, with values that fit their tags, `!!`.") from None
 
 
 def _count(node: Node, counts: dict[int, int | None]) -> int:

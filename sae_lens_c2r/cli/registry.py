@@ -79,7 +79,10 @@ def new_release(
         from sae_lens_c2r.releases.first import check_new_name, offline_release
 
         check_new_name(name)
-        path = (out or Path()) / f"{name}.yaml"
+        folder = out or Path()
+        if folder.exists() and not folder.is_dir():
+            raise UserError(f"`--out` should be a folder. Found the file {folder}.")
+        path = folder / f"{name}.yaml"
         if path.exists() and not overwrite:
             raise UserError(
                 f"NAME should be of a new file, or `--overwrite` be given. Found {path}."

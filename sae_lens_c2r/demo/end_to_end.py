@@ -3,6 +3,7 @@
 import shlex
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -131,11 +132,11 @@ def _rows(tokenizer: Any, seed: int, console: Console) -> list[Dataset]:
 
 
 def _train(options: DemoOptions, rows: Dataset, folder: Path) -> dict[str, History]:
-    plan = make_plan(demo_release(options), device=options.device)
+    plan = replace(make_plan(demo_release(options), device=options.device), dataset=rows)
     histories: dict[str, History] = {}
     watch = partial(record, histories)
     try:
-        train(plan, folder, checkpoint_minutes=0, dataset=rows, watch=watch)
+        train(plan, folder, checkpoint_minutes=0, watch=watch)
     except UserError as error:
         # The file that has the traceback goes with the folder.
         raise error.__cause__ or error from None

@@ -93,7 +93,8 @@ def read_release(path: Path, *, changes: dict[str, Any] | None = None) -> Releas
     except UserError as error:
         raise ReleaseError(f"{path}: {error}") from None
     if not isinstance(document, dict):
-        raise ReleaseError(f"{path}: should be a mapping of keys. Found {document!r}.")
+        found = "nothing" if document is None else f"a {type(document).__name__}"
+        raise ReleaseError(f"{path}: should be a mapping of keys. Found {found}.")
     _check_kinds(path, document)
     return release_of(document, changes=changes, path=path)
 

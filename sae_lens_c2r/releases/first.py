@@ -54,14 +54,14 @@ language_model:
   name: {model} # as TransformerLens has it
   hook_name: {hook_name} # of TransformerLens
   dataset: Skylion007/openwebtext # on the Hub
-  context_size: 1024
+  context_size: {context_size} # at most {n_tokens}, which the model takes
   training_tokens: 100_000_000
 runner: # fields of SAELens's MultiSAETrainingRunnerConfig
   exclude_special_tokens: true
   train_batch_size_tokens: 2048
   lr: 2.0e-4
-  lr_warm_up_steps: 1000
-  lr_decay_steps: 9765 # a fifth of all steps
+  lr_warm_up_steps: 1000 # with those below, at most all steps
+  lr_decay_steps: 9765 # a fifth of all steps, training_tokens / train_batch_size_tokens
 """
 
 
@@ -95,7 +95,7 @@ def offline_release(name: str, hub_id: str) -> str:
 
 
 def transformer_lens_release(
-    name: str, model: str, *, official: str, d_in: int, n_layers: int
+    name: str, model: str, *, official: str, d_in: int, n_layers: int, n_tokens: int
 ) -> str:
     """The text of a release of one of TransformerLens's models.
 
@@ -105,6 +105,7 @@ def transformer_lens_release(
         official: The model, by the first of these.
         d_in: Size of its residual stream.
         n_layers: How many blocks it has.
+        n_tokens: The most tokens in a row that it takes.
 
     Returns:
         What its file says: SAEs of the residual stream in the middle.
@@ -112,7 +113,13 @@ def transformer_lens_release(
     owner = _OWNERS.get(official.partition("-")[0], "ORG")
     hub_id = official if "/" in official else f"{owner}/{official}"
     hook_name = f"blocks.{n_layers // 2}.hook_resid_post"
-    source = _OF_TRANSFORMER_LENS.format(hub_id=hub_id, model=model, hook_name=hook_name)
+    source = _OF_TRANSFORMER_LENS.format(
+        hub_id=hub_id,
+        model=model,
+        hook_name=hook_name,
+        context_size=min(1024, n_tokens),
+        n_tokens=n_tokens,
+    )
     return _TEXT.format(
         name=name,
         hub_id=hub_id,

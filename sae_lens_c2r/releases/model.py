@@ -13,10 +13,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
-from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.errors import UserError, one_line
 
 NAME_PATTERN = r"^[a-z0-9]+([.-][a-z0-9]+)*$"
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
+MOST_BYTES = 255  # of a folder's name, on any usual file system
 MOST_SAES = 1000  # six axes with 39 values each would be 3.5 billion
 _FOLDER = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*")
 _REPO_ID = r"^[\w-]+/[\w.-]+$"
@@ -147,12 +148,19 @@ class Release(_Strict):
 
         Raises:
             ReleaseError: If there are too many, two have the same id, or one would lie in the
-                other's folder, or an id is no folder or names a field that there is not.
+                other's folder, or an id is no folder, is too long for one, or names a field
+                that there is not.
         """
         self._check_size()
         specs = [spec for grid in self.grids for spec in self.saes_of(grid)]
         ids = [spec.sae_id for spec in specs]
         for sae_id in ids:
+            longest = max(len(part.encode()) for part in sae_id.split("/"))
+            if longest > MOST_BYTES:
+                raise ReleaseError(
+                    f"`grids.id` should be folders with names of at most {MOST_BYTES} bytes. "
+                    f"Found {longest:,} bytes in `{sae_id[:40]}...`."
+                )
             if not _FOLDER.fullmatch(sae_id):
                 raise ReleaseError(
                     "`grids.id` should be folders of letters, digits, `_`, `-` and `.`. "
@@ -203,10 +211,10 @@ class Release(_Strict):
                     f"`grids.id` should name fields of the SAE. Found {{{error.args[0]}}} in "
                     f"`{grid.id}`."
                 ) from None
-            except (AttributeError, IndexError, TypeError, ValueError) as error:
+            except (AttributeError, IndexError, MemoryError, TypeError, ValueError) as error:
                 raise ReleaseError(
                     "`grids.id` should name fields of the SAE, in braces. Found "
-                    f"`{grid.id}` ({error})."
+                    f"`{grid.id}` ({one_line(error)})."
                 ) from None
             yield SAESpec(sae_id, fields, shared)
 

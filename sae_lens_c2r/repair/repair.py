@@ -24,7 +24,8 @@ from sae_lens_c2r.repair.release import repair_release
 from sae_lens_c2r.repair.subject import Subject, find_subject
 from sae_lens_c2r.saes.sources import Source
 from sae_lens_c2r.training.plan import Plan, make_plan
-from sae_lens_c2r.training.train import check_out, train
+from sae_lens_c2r.training.train import train
+from sae_lens_c2r.training.work_folder import check_out
 
 RESULTS, REPORT = "repair.json", "report.html"
 
@@ -109,7 +110,7 @@ class Repair:
             Each SAE before and after.
         """
         before = self.before(plan)  # what cannot be measured is found before hours of training
-        train(plan, out, dataset=dataset, tell=self._tell, **how)
+        train(replace(plan, dataset=dataset), out, tell=self._tell, **how)
         repaired = {sae_id: Source(_repaired(sae_id), out / sae_id) for sae_id in self.subjects}
         after = self._measure(repaired, plan)
         changes = [self._change(sae_id, after[sae_id], out) for sae_id in self.subjects]

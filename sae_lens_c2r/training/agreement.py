@@ -46,7 +46,7 @@ def check_same_plan(plan: Plan, ranks: Ranks, **options: Any) -> None:
             )
 
 
-def check_shared(folder: Path, ranks: Ranks) -> None:
+def check_shared_folder(folder: Path, ranks: Ranks) -> None:
     """Raise unless all processes see one and the same folder.
 
     Args:

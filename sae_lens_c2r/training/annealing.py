@@ -72,7 +72,11 @@ def anneal_k(sae: TrainingSAE[Any], steps: int) -> None:
 
     def with_k_of_step(step_input: TrainStepInput) -> TrainStepOutput:
         activation: Any = sae.activation_fn
+        final = activation.k
         activation.k = k_at(step_input.n_training_steps, sae.cfg, steps)
-        return forward(step_input)
+        try:
+            return forward(step_input)
+        finally:  # what is evaluated between two steps has the k that it comes to
+            activation.k = final
 
     sae.training_forward_pass = with_k_of_step  # type: ignore[method-assign]

@@ -4,12 +4,15 @@ The config alone is loaded, and of `transformers` a model without weights is mad
 """
 
 import re
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from difflib import get_close_matches
+from typing import Any, NamedTuple
 
 import torch
 from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+from transformer_lens import HookedTransformer, HookedTransformerConfig
 from transformer_lens.loading_from_pretrained import (
     get_official_model_name,
     get_pretrained_model_config,
@@ -29,6 +32,13 @@ _LAYER = re.compile(r"blocks\.(\d+)\.")
 _OF_THE_MODEL_S_WIDTH = re.compile(r"\.(hook_resid_(pre|mid|post)|hook_(attn|mlp)_out)$")
 
 
+class _Place(NamedTuple):
+    """Where activations are taken: `None` for what is not known without the weights."""
+
+    width: int | None
+    n_tokens: int | None  # the most in a row that the model takes
+
+
 def check_model(plan: Plan, tell: Callable[[str], None]) -> None:
     """Raise unless a plan's SAEs fit to where the activations of its model are taken.
 
@@ -37,19 +47,19 @@ def check_model(plan: Plan, tell: Callable[[str], None]) -> None:
         tell: Told where the model's config cannot be loaded, so that this is not known.
 
     Raises:
-        ReleaseError: If there is no such model or no such place in it, or the activations
-            there have another size than `d_in`.
+        ReleaseError: If there is no such model or no such place in it, the activations there
+            have another size than `d_in`, or a row has more tokens than the model takes.
     """
     source = plan.release.source
     if not isinstance(source, LanguageModel):
         return
     name = source.name or source.hub_id
-    widths = {TRANSFORMER_LENS: _of_transformer_lens, TRANSFORMERS: _of_transformers}
-    width_of = widths.get(plan.runner_value("model_class_name"))
-    if width_of is None:
+    places = {TRANSFORMER_LENS: _of_transformer_lens, TRANSFORMERS: _of_transformers}
+    place_of = places.get(plan.runner_value("model_class_name"))
+    if place_of is None:
         return
     try:
-        width = width_of(name, source)
+        place = place_of(name, source, plan.runner.get("model_from_pretrained_kwargs") or {})
     except ReleaseError:
         raise
     except Exception as error:  # there are many kinds, of configs that are a model's own too
@@ -62,16 +72,11 @@ def check_model(plan: Plan, tell: Callable[[str], None]) -> None:
             "The network did not give" if isinstance(error, OSError) else "Nobody could read"
         )
         tell(
-            f"{whose} the config of {name}, with which `d_in` and `hook_name` would have been "
-            f"compared. {_first_sentence(error)}"
+            f"{whose} the config of {name}, with which `d_in`, `hook_name` and `context_size` "
+            f"would have been compared. {_first_sentence(error)}"
         )
         return
-    for sae_id, config in plan.saes.items():
-        if width is not None and config.d_in != width:
-            raise ReleaseError(
-                f"`sae.d_in` should be {width}, as {source.hook_name} of {name} is. Found "
-                f"{config.d_in} in {sae_id}."
-            )
+    _check_place(plan, source, name, place)
 
 
 def new_release_of(name: str, model: str) -> str:
@@ -101,29 +106,68 @@ def new_release_of(name: str, model: str) -> str:
             f"activations. {_first_sentence(error)}"
         ) from None
     return transformer_lens_release(
-        name, model, official=official, d_in=config.d_model, n_layers=config.n_layers
+        name,
+        model,
+        official=official,
+        d_in=config.d_model,
+        n_layers=config.n_layers,
+        n_tokens=config.n_ctx,
     )
 
 
-def _of_transformer_lens(name: str, source: LanguageModel) -> int | None:
-    config = get_pretrained_model_config(name)
+def _check_place(plan: Plan, source: LanguageModel, name: str, place: _Place) -> None:
+    if place.n_tokens is not None and source.context_size > place.n_tokens:
+        raise ReleaseError(
+            f"`language_model.context_size` should be at most {place.n_tokens:,}, the tokens "
+            f"that {name} takes. Found {source.context_size:,}."
+        )
+    for sae_id, config in plan.saes.items():
+        if place.width is not None and config.d_in != place.width:
+            raise ReleaseError(
+                f"`sae.d_in` should be {place.width}, as {source.hook_name} of {name} is. "
+                f"Found {config.d_in} in {sae_id}."
+            )
+
+
+def _of_transformer_lens(
+    name: str, source: LanguageModel, options: Mapping[str, Any]
+) -> _Place:
+    config = get_pretrained_model_config(name, n_ctx=options.get("n_ctx"))
     layer = _LAYER.match(source.hook_name)
     if layer is not None and int(layer[1]) >= config.n_layers:
         raise ReleaseError(
             f"`language_model.hook_name` should be in one of the blocks 0 to "
             f"{config.n_layers - 1} of {name}. Found {source.hook_name}."
         )
-    return config.d_model if _OF_THE_MODEL_S_WIDTH.search(source.hook_name) else None
+    hooks = _hooks(config)
+    if source.hook_name not in hooks:
+        close = get_close_matches(source.hook_name, hooks, n=1) or hooks[-1:]
+        raise ReleaseError(
+            f"`language_model.hook_name` should be one that TransformerLens has in {name}, "
+            f"like {close[0]}. Found {source.hook_name}."
+        )
+    is_of_the_model_s = _OF_THE_MODEL_S_WIDTH.search(source.hook_name)
+    return _Place(config.d_model if is_of_the_model_s else None, config.n_ctx)
 
 
-def _of_transformers(name: str, source: LanguageModel) -> int | None:
+def _hooks(config: HookedTransformerConfig) -> list[str]:
+    """The names of a model's hooks."""
+    config.tokenizer_name = None  # it would be loaded
+    with torch.device("meta"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return list(HookedTransformer(config, move_to_device=False).hook_dict)
+
+
+def _of_transformers(name: str, source: LanguageModel, _options: Mapping[str, Any]) -> _Place:
     place = name
     if source.hub_id == OFFLINE_MODEL and source.revision is None:
         with suppress(UserError):  # the package that holds it is not there
             place = str(model_folder())
-    config = AutoConfig.from_pretrained(place, revision=source.revision)
+    config = AutoConfig.from_pretrained(  # which would ask whether a model's code may be run
+        place, revision=source.revision, trust_remote_code=False
+    )
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+        model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)  # type: ignore[no-untyped-call]
     modules = dict(model.named_modules())
     if source.hook_name not in modules:
         blocks = [each for each in modules if re.search(r"\.\d+$", each)]
@@ -131,21 +175,28 @@ def _of_transformers(name: str, source: LanguageModel) -> int | None:
             f"`language_model.hook_name` should be a module of {name}, like "
             f"{blocks[-1] if blocks else list(modules)[-1]}. Found {source.hook_name}."
         )
-    return _width(model, modules[source.hook_name])
+    width = _width(model, modules[source.hook_name], source)
+    return _Place(width, getattr(config, "max_position_embeddings", None))
 
 
-def _width(model: torch.nn.Module, module: torch.nn.Module) -> int | None:
+def _width(
+    model: torch.nn.Module, module: torch.nn.Module, source: LanguageModel
+) -> int | None:
     """The size of what a module gives; `None` where the model does not run without weights."""
-    found: list[int] = []
+    found: list[Any] = []
 
     def look(_module: Any, _inputs: Any, output: Any) -> None:
-        acts = output if isinstance(output, torch.Tensor) else output[0]
-        found.append(acts.shape[-1])
+        found.append(output[0] if isinstance(output, tuple) else output)
 
     module.register_forward_hook(look)
     with suppress(Exception), torch.no_grad():  # each model has its own reasons
         model(torch.zeros(1, 2, dtype=torch.long, device="meta"))
-    return found[0] if found else None
+    if found and not isinstance(found[0], torch.Tensor):
+        raise ReleaseError(
+            "`language_model.hook_name` should be a module that gives a tensor, or a tuple "
+            f"that begins with one. {source.hook_name} gives {type(found[0]).__name__}."
+        )
+    return found[0].shape[-1] if found else None
 
 
 def _first_sentence(error: BaseException) -> str:

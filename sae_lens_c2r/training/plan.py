@@ -1,10 +1,10 @@
 """What training a release will do: SAELens's configs, every field of which it has accepted."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from datasets import Dataset
 from sae_lens import MultiSAETrainingRunnerConfig
 from sae_lens.config import LoggingConfig
 from sae_lens.saes.sae import TrainingSAEConfig
@@ -28,10 +28,13 @@ from sae_lens_c2r.training.configs import (
 from sae_lens_c2r.training.matmul import checked_precision
 from sae_lens_c2r.training.norm_filter import NORM_MULTIPLE, checked_multiple
 from sae_lens_c2r.training.plan_checks import (
+    check_counts,
     check_device,
+    check_known_features,
     check_language_model,
     check_loader,
     check_optimizer,
+    check_positions,
 )
 from sae_lens_c2r.training.starts import Start, find_start
 
@@ -59,6 +62,8 @@ class Plan:
         k_anneal_steps: Over how many steps the k of those of the SAEs falls whose k does.
         norm_multiple: Tokens above that many times the median norm are left out; `None` for
             all tokens.
+        dataset: Text of a language model in place of what the release names, such as a part
+            of it: a column `tokens` of rows as the model reads them.
     """
 
     release: Release
@@ -70,6 +75,7 @@ class Plan:
     starts: Mapping[str, Start] = field(default_factory=dict)
     k_anneal_steps: Mapping[str, int] = field(default_factory=dict)
     norm_multiple: float | None = None
+    dataset: Dataset | None = None
 
     def runner_value(self, name: str) -> Any:
         """A field of SAELens's runner config: the release's, or else SAELens's default."""
@@ -87,8 +93,10 @@ class Plan:
         """Training steps of each SAE: SAELens's last one may go beyond what was asked for."""
         source = self.release.source
         if isinstance(source, LanguageModel):
-            return math.ceil(source.training_tokens / self.batch_size)
-        return math.ceil(source.training_samples / self.batch_size)
+            n_samples = source.training_tokens
+        else:
+            n_samples = source.training_samples
+        return -(-n_samples // self.batch_size)  # in whole numbers, however large they are
 
     @property
     def samples(self) -> int:
@@ -151,7 +159,12 @@ def make_plan(release: Release, *, device: str, only: tuple[str, ...] = ()) -> P
         check_loader(source, plan.runner_value("model_class_name"))
     for sae_id in plan.saes:  # made once, for SAELens to check the values
         config = runner_config(plan, sae_ids=[sae_id])
+    check_counts(config)
     check_optimizer(config)
+    if isinstance(config, MultiSAETrainingRunnerConfig):
+        check_positions(config)
+    if isinstance(source, SyntheticModel):
+        check_known_features(source)
     annealed = {
         spec.sae_id: anneal_steps(spec, plan.saes[spec.sae_id], plan.steps) for spec in chosen
     }
@@ -192,7 +205,7 @@ def runner_config(
             )
         saes = {sae_id: plan.saes[sae_id] for sae_id in sae_ids}
         return _language_model_runner(source, saes=saes, **common)
-    except (TypeError, ValueError, KeyError) as error:
+    except (ArithmeticError, TypeError, ValueError, KeyError) as error:
         raise ReleaseError(f"SAELens refuses the runner's fields. {error}") from None
 
 

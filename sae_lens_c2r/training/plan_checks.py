@@ -13,12 +13,15 @@ from sae_lens.training.optim import get_lr_scheduler
 from transformer_lens.loading_from_pretrained import get_official_model_name
 
 from sae_lens_c2r._support.errors import UserError, one_line
+from sae_lens_c2r.offline.minilm import CONTEXT_SIZE
 from sae_lens_c2r.offline.source import OFFLINE_DATASET, OFFLINE_MODEL
-from sae_lens_c2r.releases.model import LanguageModel, ReleaseError
+from sae_lens_c2r.releases.model import LanguageModel, ReleaseError, SyntheticModel
 
 TRANSFORMER_LENS, TRANSFORMERS = "HookedTransformer", "AutoModelForCausalLM"
 LOADERS = (TRANSFORMER_LENS, "HookedMamba", TRANSFORMERS)  # classes that SAELens knows
 NEEDS_ESTIMATE = {"expected_average_only_in", "covariance_whitening"}
+RunnerConfig = MultiSAETrainingRunnerConfig | SyntheticSAERunnerConfig[Any]
+COUNTS = ("store_batch_size_prompts", "n_batches_in_buffer", "n_batches_for_norm_estimate")
 
 
 def check_device(device: str) -> None:
@@ -33,9 +36,39 @@ def check_device(device: str) -> None:
         raise UserError(f"{should} Found {device!r}.")
 
 
-def check_optimizer(
-    config: MultiSAETrainingRunnerConfig | SyntheticSAERunnerConfig[Any],
-) -> None:
+def check_known_features(source: SyntheticModel) -> None:
+    """Raise a `ReleaseError` unless known features are the same ones whoever draws them."""
+    if source.config.get("seed") is None:
+        raise ReleaseError(
+            "`synthetic_model.config.seed` should be an integer, such as `seed: 0`, or each "
+            "process would draw features of its own. Found none."
+        )
+
+
+def check_counts(config: RunnerConfig) -> None:
+    """Raise a `ReleaseError` for batches without anything in them, and for no batches."""
+    for name in COUNTS:
+        if getattr(config, name, 1) < 1:
+            raise ReleaseError(
+                f"`runner.{name}` should be at least 1. Found {getattr(config, name)}."
+            )
+
+
+def check_positions(config: MultiSAETrainingRunnerConfig) -> None:
+    """Raise a `ReleaseError` unless something of each row of tokens is trained on."""
+    said = list(config.seqpos_slice)
+    try:
+        kept = range(config.context_size)[slice(*said)]
+    except (TypeError, ValueError):
+        kept = range(0)
+    if not kept or kept.step < 1:
+        raise ReleaseError(
+            "`runner.seqpos_slice` should be `[start, end]` or `[start, end, step]`, and leave "
+            f"some of a row's {config.context_size:,} tokens. Found {said}."
+        )
+
+
+def check_optimizer(config: RunnerConfig) -> None:
     """Raise a `ReleaseError` unless there is an optimizer with such a schedule."""
     if not (math.isfinite(config.lr) and config.lr >= 0):
         raise ReleaseError(
@@ -43,6 +76,13 @@ def check_optimizer(
         )
     theirs = config.to_sae_trainer_config()
     assert theirs.lr_end is not None, "set by SAELens's config"
+    warm_up, decay = theirs.lr_warm_up_steps, theirs.lr_decay_steps
+    if min(warm_up, decay) < 0 or warm_up + decay > theirs.total_training_steps:
+        raise ReleaseError(
+            "`runner.lr_warm_up_steps` and `runner.lr_decay_steps` should be at least 0, and "
+            f"together at most the steps of the training, {theirs.total_training_steps:,}. "
+            f"Found {warm_up:,} and {decay:,}."
+        )
     try:  # as SAELens's trainer makes them
         get_lr_scheduler(
             theirs.lr_scheduler_name,
@@ -82,6 +122,11 @@ def check_language_model(
         raise ReleaseError(
             f"`language_model` should be {OFFLINE_MODEL}, with no name and no revision, where "
             f"`dataset` is {OFFLINE_DATASET}. Found {source.name or source.hub_id}."
+        )
+    if source.dataset == OFFLINE_DATASET and source.context_size > CONTEXT_SIZE:
+        raise ReleaseError(
+            f"`language_model.context_size` should be at most {CONTEXT_SIZE}, the tokens in a "
+            f"row of {OFFLINE_DATASET}. Found {source.context_size:,}."
         )
 
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from datasets import Dataset
 from sae_lens import MultiSAETrainingRunner, MultiSAETrainingRunnerConfig, TrainingSAE
 from sae_lens.registry import get_sae_training_class
 from sae_lens.training.multi_sae_trainer import MultiSAETrainer
@@ -69,7 +68,7 @@ class LanguageModelRunner(MultiSAETrainingRunner):
 
 
 def train_together(
-    plan: Plan, sae_ids: list[str], long_run: LongRun, dataset: Dataset | None
+    plan: Plan, sae_ids: list[str], long_run: LongRun
 ) -> tuple[dict[str, TrainingSAE[Any]], dict[str, dict[str, Any]]]:
     """Have SAELens train SAEs in one run; with known features, evaluate too.
 
@@ -77,7 +76,6 @@ def train_together(
         plan: The plan.
         sae_ids: Which of its SAEs are this process's to train.
         long_run: What saves and resumes the run.
-        dataset: Text in place of what the release names.
 
     Returns:
         The SAEs by their ids, and SAELens's evaluations, where there are any.
@@ -89,8 +87,9 @@ def train_together(
         one_run_a_rank(config.logger, plan, long_run.ranks)
         return saes, train_on_known_features(config, saes, long_run)
     one_run_a_rank(config.logger, plan, long_run.ranks)
+    dataset = plan.dataset
     if source.dataset == OFFLINE_DATASET:
-        config.model_name, dataset = offline_source(dataset)
+        config.model_name, dataset = offline_source(plan.dataset)
     runner = LanguageModelRunner(
         config,
         long_run,

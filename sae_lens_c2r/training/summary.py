@@ -71,9 +71,11 @@ def _print_options(plan: Plan, console: Console) -> None:
         )
     for steps in sorted(set(plan.k_anneal_steps.values())):
         annealed = [i for i, of_sae in plan.k_anneal_steps.items() if of_sae == steps]
-        names = sorted({plan.saes[sae_id].architecture() for sae_id in annealed})
+        configs = [plan.saes[sae_id] for sae_id in annealed]
+        names = sorted({config.architecture() for config in configs})
+        sizes = sorted({"d_in" if each.d_in <= each.d_sae else "d_sae" for each in configs})
         console.print(
-            f"k falls from d_in over the first {counted(steps, 'step')} of "
+            f"k falls from {' or '.join(sizes)} over the first {counted(steps, 'step')} of "
             f"{counted(len(annealed), 'SAE')}: {', '.join(names)}."
         )
 

@@ -3,23 +3,21 @@
 import json
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from datasets import Dataset
 from sae_lens import TrainingSAE
 
 from sae_lens_c2r._support.errors import UserError, one_line
-from sae_lens_c2r._support.locking import locked
 from sae_lens_c2r._support.stopping import StopRequest, stop_requests
 from sae_lens_c2r._support.words import counted
 from sae_lens_c2r._support.writing import write_folder
-from sae_lens_c2r.training.agreement import check_same_plan, check_shared
+from sae_lens_c2r.training.agreement import check_same_plan, check_shared_folder
 from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
-from sae_lens_c2r.training.finished import check_places, is_work_left, run_there, unfinished
+from sae_lens_c2r.training.finished import is_work_left, run_there, unfinished
 from sae_lens_c2r.training.long_run import LongRun, Watch
 from sae_lens_c2r.training.matmul import matmul_precision
 from sae_lens_c2r.training.placement import place, trained_by
@@ -31,9 +29,13 @@ from sae_lens_c2r.training.runners import train_together
 from sae_lens_c2r.training.sameness import difference, settings_of
 from sae_lens_c2r.training.scaled_starts import ScaledStarts
 from sae_lens_c2r.training.teams import Team, own_team, team_size
-
-WORK = ".training"  # in the folder of the SAEs, while there is something to resume
-LOCK, TRACEBACK = "lock", "traceback.txt"
+from sae_lens_c2r.training.work_folder import (
+    TRACEBACK,
+    WORK,
+    clean,
+    locked_out,
+    remove_if_empty,
+)
 
 
 def train(
@@ -43,7 +45,6 @@ def train(
     resume: bool = False,
     checkpoint_minutes: float = 30.0,
     tell: Callable[[str], None] = print,
-    dataset: Dataset | None = None,
     watch: Watch | None = None,
     ranks: Ranks = ALONE,
 ) -> list[Path]:
@@ -61,8 +62,6 @@ def train(
         checkpoint_minutes: Time between two checkpoints; 0 for none but that of a process
             that is told to end.
         tell: Shows the user a line.
-        dataset: Text of a language model in place of what the release names, such as a part
-            of it: a column `tokens` of rows as the model reads them.
         watch: Given the id and the trainer of each SAE before it begins, to record what
             SAELens does at its steps.
         ranks: The processes that train together, each of which calls this with the same.
@@ -84,38 +83,17 @@ def train(
         return []
     precise = matmul_precision(plan.matmul_precision)
     with precise, stop_requests() as request, ExitStack() as lock:
-        ranks.on_first(lambda: lock.enter_context(_lock(out)) and None)
-        check_shared(work, ranks)
+        ranks.on_first(lambda: lock.enter_context(locked_out(out)))
+        check_shared_folder(work, ranks)
         todo = ranks.on_first(lambda: unfinished(plan, out, tell))
         team = own_team(team_size(plan, ranks.size), ranks)
         training = _Training(
-            plan, out, request, 60 * checkpoint_minutes, tell, dataset, watch, ranks, team
+            plan, out, request, 60 * checkpoint_minutes, tell, watch, ranks, team
         )
         folders = training.run(todo, resume=resume)
-        ranks.on_first(lambda: _clean(work))
-    with suppress(OSError):  # where there is something of somebody else's
-        work.rmdir()
+        ranks.on_first(lambda: clean(work))
+    remove_if_empty(work)
     return folders
-
-
-def check_out(sae_ids: Iterable[str], out: Path, *, resume: bool = False) -> None:
-    """Raise what `train` would raise of its folder, before anything is done for it.
-
-    Args:
-        sae_ids: The SAEs that are to lie there.
-        out: As of `train`.
-        resume: As of `train`.
-
-    Raises:
-        UserError: If something else lies there, or a run that is not to be resumed.
-        OSError: If it cannot be written into.
-    """
-    check_places(sae_ids, out)
-    with _lock(out):
-        run_there(out, out / WORK, _say_nothing, resume=resume)
-    (out / WORK / LOCK).unlink(missing_ok=True)
-    with suppress(OSError):
-        (out / WORK).rmdir()
 
 
 def _processes_per_batch(checkpoint: Checkpoint | None) -> int:
@@ -127,19 +105,6 @@ def _say_nothing(_: str) -> None:
     pass
 
 
-@contextmanager
-def _lock(out: Path) -> Iterator[None]:
-    (out / WORK).mkdir(parents=True, exist_ok=True)
-    in_use = f"`out` should be a folder that no other process trains into. Found {out}."
-    with locked(out / WORK / LOCK, otherwise=in_use):
-        yield
-
-
-def _clean(work: Path) -> None:
-    for name in (LOCK, TRACEBACK):
-        (work / name).unlink(missing_ok=True)
-
-
 @dataclass(frozen=True)
 class _Training:
     plan: Plan
@@ -147,7 +112,6 @@ class _Training:
     request: StopRequest
     every_seconds: float
     tell: Callable[[str], None]
-    dataset: Dataset | None
     watch: Watch | None
     ranks: Ranks
     team: Team
@@ -259,7 +223,7 @@ class _Training:
         self, group: list[str], long_run: LongRun
     ) -> tuple[dict[str, TrainingSAE[Any]], dict[str, dict[str, Any]]]:
         try:
-            return train_together(self.plan, group, long_run, self.dataset)
+            return train_together(self.plan, group, long_run)
         except (UserError, OSError):
             raise
         except Exception as error:  # SAELens, torch and transformers raise many kinds

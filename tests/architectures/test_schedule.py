@@ -176,6 +176,7 @@ def test_compiled_step_equals_eager_and_is_not_compiled_again(
 C2R_AND_ORT = [
     ("coefficient", -1.0, ValueError, "be a finite number of at least 0"),
     ("coefficient", float("inf"), ValueError, "be a finite number of at least 0"),
+    ("coefficient", 10**400, ValueError, "be a finite number of at least 0"),
     ("coefficient", "5", TypeError, "be a finite number of at least 0"),
     ("warm_up_steps", -1, ValueError, "be an integer of at least 0"),
     ("start_step", -5, ValueError, "be an integer of at least 0"),

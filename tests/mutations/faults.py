@@ -862,9 +862,33 @@ FAULTS = [
         "yield acts",
     ),
     Fault(
+        "features that each process draws for itself",
+        "training/plan_checks.py",
+        'if source.config.get("seed") is None:',
+        "if False:",
+    ),
+    Fault(
+        "a schedule longer than the training",
+        "training/plan_checks.py",
+        "warm_up + decay > theirs.total_training_steps",
+        "False",
+    ),
+    Fault(
+        "rows longer than the model takes",
+        "training/model_check.py",
+        "source.context_size > place.n_tokens",
+        "False",
+    ),
+    Fault(
+        "a k that stays where it has fallen to",
+        "training/annealing.py",
+        "            activation.k = final",
+        "            pass",
+    ),
+    Fault(
         "a model of another width taken",
         "training/model_check.py",
-        "config.d_in != width",
+        "config.d_in != place.width",
         "config.d_in < 0",
     ),
     Fault(

@@ -95,6 +95,11 @@ def test_there_are_the_releases_of_the_paper() -> None:
         ({"grids": [{"id": "sae"}, {"id": "sae"}]}, "Found `sae` twice"),
         ({"grids": [{"id": "{width}_{depth}"}]}, "Found {depth} in `{width}_{depth}`"),
         ({"grids": [{"id": "../{k}"}]}, "Found `../2`"),
+        (
+            {"grids": [{"id": "a/" + "b" * 256}]},
+            "names of at most 255 bytes. Found 256 bytes in `a/bbb",
+        ),
+        ({"grids": [{"id": "{k:>99999999999999}"}]}, "should name fields of the SAE, in br"),
     ],
 )
 def test_a_wrong_key_is_named(tmp_path: Path, changed: dict[str, Any], says: str) -> None:
@@ -110,6 +115,13 @@ def test_a_file_that_is_no_release_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "small.yaml"
     path.write_text(text)
     with pytest.raises(ReleaseError, match=str(path)):
+        read_release(path)
+
+
+def test_a_list_is_named_by_its_kind_however_long_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "small.yaml"
+    path.write_text("- an item\n" * 10_000)
+    with pytest.raises(ReleaseError, match=r"should be a mapping of keys\. Found a list\.$"):
         read_release(path)
 
 
@@ -130,6 +142,10 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("[" * 1000, "It should not be nested as deep as it is."),
         ("name: 2026-13-45\n", "It should be YAML. month must be in 1..12"),
         ("name: [\n", "It should be YAML. while parsing a flow"),
+        *(
+            (f"name: {value}\n", "It should be YAML, with values that fit their tags")
+            for value in ("!!bool maybe", "!!int ''", "!!float ''", "!!timestamp foo")
+        ),
     ],
 )
 def test_yaml_that_would_hang_or_says_two_things_is_refused_in_one_line(

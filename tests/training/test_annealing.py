@@ -9,8 +9,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sae_lens import SAETrainer
+from sae_lens import SAETrainer, TrainingSAE
 from sae_lens.saes.batchtopk_sae import BatchTopKTrainingSAEConfig
+from sae_lens.saes.sae import TrainStepInput
 from sae_lens.saes.topk_sae import TopKTrainingSAEConfig
 from safetensors.torch import load_file
 
@@ -79,11 +80,16 @@ def test_a_resumed_run_has_the_same_k_and_ends_with_the_same_weights(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     ks: dict[str, list[float]] = {name: [] for name in ARCHITECTURES}
+    encode = TrainingSAE.training_forward_pass
     step = SAETrainer.step
 
-    def note_k(trainer: SAETrainer[Any, Any], batch: torch.Tensor) -> Any:
+    def note_k(sae: TrainingSAE[Any], step_input: TrainStepInput) -> Any:
+        ks[sae.cfg.architecture()].append(sae.activation_fn.k)  # type: ignore[arg-type]
+        return encode(sae, step_input)
+
+    def note_k_between_steps(trainer: SAETrainer[Any, Any], batch: torch.Tensor) -> Any:
         output = step(trainer, batch)
-        ks[trainer.cfg_name].append(trainer.sae.activation_fn.k)  # type: ignore[attr-defined]
+        assert trainer.sae.activation_fn.k == 2
         return output
 
     def stop(trainer: SAETrainer[Any, Any]) -> dict[str, Any]:
@@ -91,10 +97,8 @@ def test_a_resumed_run_has_the_same_k_and_ends_with_the_same_weights(
             raise KeyboardInterrupt
         return {}
 
-    monkeypatch.setattr(
-        SAETrainer, "cfg_name", property(lambda t: t.sae.cfg.architecture()), raising=False
-    )
-    monkeypatch.setattr(SAETrainer, "step", note_k)
+    monkeypatch.setattr(TrainingSAE, "training_forward_pass", note_k)
+    monkeypatch.setattr(SAETrainer, "step", note_k_between_steps)
     assert run(release, "--out", tmp_path / "untouched") == 0
     expected = {name: list(each) for name, each in ks.items()}
     for each in ks.values():

@@ -14,6 +14,7 @@ from transformers import AutoConfig
 from sae_lens_c2r.cli import main
 from sae_lens_c2r.offline import corpus
 from sae_lens_c2r.releases.files import find_release, read_release
+from sae_lens_c2r.releases.first import transformer_lens_release
 from sae_lens_c2r.releases.model import ReleaseError
 from sae_lens_c2r.training.model_check import check_model
 from sae_lens_c2r.training.plan import make_plan
@@ -57,6 +58,24 @@ def test_our_releases_fit_their_models(name: str) -> None:
             "blocks.26.hook_resid_post",
             "should be in one of the blocks 0 to 25 of gemma-2-2b. Found blocks.26.",
         ),
+        (
+            GEMMA,
+            "language_model__hook_name",
+            "blocks.3.hook_resid_psot",
+            "in gemma-2-2b, like blocks.3.hook_resid_post. Found blocks.3.hook_resid_psot.",
+        ),
+        (
+            GEMMA,
+            "language_model__context_size",
+            100_000,
+            "at most 8,192, the tokens that gemma",
+        ),
+        (
+            MINILM,
+            "language_model__hook_name",
+            "bert",
+            "should be a module that gives a tensor, or a tuple that begins with one. bert gi",
+        ),
     ],
 )
 def test_what_does_not_fit_is_one_line(name: str, key: str, value: Any, says: str) -> None:
@@ -64,6 +83,34 @@ def test_what_does_not_fit_is_one_line(name: str, key: str, value: Any, says: st
         told(name, **{key: value})
     assert says in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_rows_are_at_most_as_long_as_a_model_of_the_hub_takes() -> None:
+    changes = {"language_model__dataset": "org/text", "language_model__context_size": 513}
+    with pytest.raises(ReleaseError, match=r"at most 512, the tokens that .*Found 513\."):
+        told(MINILM, **changes)
+
+
+def test_a_model_with_a_short_context_is_begun_with_it() -> None:
+    text = transformer_lens_release(
+        "x", "gpt2", official="gpt2", d_in=768, n_layers=12, n_tokens=512
+    )
+    assert yaml.safe_load(text)["language_model"]["context_size"] == 512
+
+
+def test_nobody_is_asked_whether_a_model_s_code_may_be_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = {}
+    theirs = AutoConfig.from_pretrained
+
+    def note(*arguments: Any, **options: Any) -> Any:
+        asked.update(options)
+        return theirs(*arguments, **options)
+
+    monkeypatch.setattr(AutoConfig, "from_pretrained", note)
+    assert told(MINILM) == []
+    assert asked["trust_remote_code"] is False
 
 
 def test_a_network_that_fails_is_called_one_and_ends_nothing() -> None:
@@ -114,6 +161,8 @@ def test_a_new_release_of_a_model_of_transformer_lens_s_can_be_planned(
     path = tmp_path / "gemma.yaml"
     source = yaml.safe_load(path.read_text())["language_model"]
     assert (source["hub_id"], source["name"]) == ("google/gemma-2-2b", "gemma-2-2b")
+    assert source["context_size"] == 1024
+    assert "# at most 8192, which the model takes" in path.read_text()
     assert run("train", path, "--dry-run", "--device", "cpu") == 0
     assert "batchtopk_c2r_k32" in capsys.readouterr().out
     for model, says in (
@@ -131,3 +180,6 @@ def test_a_name_that_no_release_may_have_is_refused(
     assert run("registry", "new", "My SAEs", "--out", tmp_path) == 1
     assert "should be of small letters and digits" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / "mine.yaml").touch()
+    assert run("registry", "new", "mine", "--out", tmp_path / "mine.yaml") == 1
+    assert "`--out` should be a folder. Found the file" in capsys.readouterr().err

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.releases.files import find_release, read_release
 from sae_lens_c2r.releases.model import ReleaseError
 from sae_lens_c2r.training.norm_filter import NORM_MULTIPLE, within_norm
@@ -36,6 +37,11 @@ def test_at_least_half_of_the_tokens_stay_in_their_order(
 
 def test_a_batch_without_tokens_stays_one() -> None:
     assert within_norm(torch.zeros(0, 3), 10).shape == (0, 3)
+
+
+def test_activations_that_are_no_numbers_end_what_would_go_on_without_any() -> None:
+    with pytest.raises(UserError, match=r"Found NaN in a batch of 3 tokens\."):
+        within_norm(torch.tensor([[1.0], [torch.nan], [2.0]]), 10)
 
 
 def test_massive_tokens_are_not_in_the_stream_which_continues(
@@ -76,7 +82,9 @@ def test_it_is_one_of_the_settings_that_a_run_has_to_share() -> None:
     assert runners[1] == {**runners[0], NORM_MULTIPLE: 10}
 
 
-@pytest.mark.parametrize("multiple", [0.5, True, "10", float("nan"), float("inf"), [10]])
+@pytest.mark.parametrize(
+    "multiple", [0.5, True, "10", float("nan"), float("inf"), 10**400, [10]]
+)
 def test_what_is_no_multiple_is_named(multiple: Any) -> None:
     changes = {f"runner.{NORM_MULTIPLE}": multiple}
     release = read_release(find_release("minilm-layer-3"), changes=changes)

@@ -183,7 +183,7 @@ def test_the_buffer_s_size_is_the_largest_that_sae_lens_mixes(
             "cannot make an optimizer of the runner's fields. Unsupported scheduler: foo",
         ),
         (
-            {"runner": {"lr": 0, "lr_decay_steps": 5}},
+            {"runner": {"batch_size": 100, "lr": 0, "lr_decay_steps": 5}},
             "SAELens cannot make an optimizer of the runner's fields.",
         ),
         (
@@ -222,6 +222,27 @@ def test_the_buffer_s_size_is_the_largest_that_sae_lens_mixes(
         (
             {"synthetic_model": {"training_samples": 9, "config": {"features": 3}}},
             "`synthetic_model.config.features` should be a field",
+        ),
+        (
+            {
+                "synthetic_model": {
+                    "training_samples": 1000,
+                    "config": {"num_features": 16, "hidden_dim": 8},
+                }
+            },
+            "`synthetic_model.config.seed` should be an integer, such as `seed: 0`",
+        ),
+        (
+            {"runner": {"batch_size": 100, "lr_warm_up_steps": 4, "lr_decay_steps": 7}},
+            "together at most the steps of the training, 10. Found 4 and 7.",
+        ),
+        (
+            {"runner": {"batch_size": 100, "lr_warm_up_steps": -1}},
+            "should be at least 0, and together",
+        ),
+        (
+            {"runner": {"n_batches_for_norm_estimate": 0}},
+            "`runner.n_batches_for_norm_estimate` should be at least 1. Found 0.",
         ),
     ],
 )
@@ -291,6 +312,36 @@ def test_a_model_that_transformer_lens_does_not_have_is_one_line(
         make_plan(release, device="cpu")
     assert says in str(raised.value)
     assert len(str(raised.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("runner.seqpos_slice", [0, 0], "leave some of a row's 128 tokens. Found [0, 0]."),
+        ("runner.seqpos_slice", [128, None], "Found [128, None]."),
+        ("runner.seqpos_slice", [None, None, -1], "Found [None, None, -1]."),
+        ("runner.seqpos_slice", [0, 9, 0], "Found [0, 9, 0]."),
+        ("runner.seqpos_slice", [], "should be `[start, end]` or `[start, end, step]`"),
+        ("runner.store_batch_size_prompts", 0, "should be at least 1. Found 0."),
+        ("runner.n_batches_in_buffer", 0, "should be at least 1. Found 0."),
+        ("language_model.context_size", 129, "at most 128, the tokens in a row of python-doc"),
+    ],
+)
+def test_text_that_training_would_fail_by_is_named(key: str, value: Any, says: str) -> None:
+    release = read_release(find_release("minilm-layer-3"), changes={key: value})
+    with pytest.raises(ReleaseError) as raised:
+        make_plan(release, device="cpu")
+    assert f"`{key}` should" in str(raised.value)
+    assert says in str(raised.value)
+
+
+def test_steps_are_counted_in_whole_numbers() -> None:
+    key = "language_model.training_tokens"
+    release = read_release(find_release("minilm-layer-3"), changes={key: 2048 * 2**60 + 1})
+    assert make_plan(release, device="cpu").steps == 2**60 + 1
+    release = read_release(find_release("minilm-layer-3"), changes={key: 10**400})
+    with pytest.raises(ReleaseError, match="SAELens refuses the runner's fields"):
+        make_plan(release, device="cpu")
 
 
 def test_an_unknown_class_of_models_is_named() -> None:

@@ -34,8 +34,11 @@ STEPS = 24
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Known features, and an SAE for each of three processes."""
-    matryoshka = {"architecture": "matryoshka_batchtopk_c2r", "matryoshka_widths": [64, 256]}
+    """Known features, and an SAE for each of three processes, one by another seed."""
+    matryoshka = {
+        **{"architecture": "matryoshka_batchtopk_c2r", "matryoshka_widths": [64, 256]},
+        "seed": 1,
+    }
     changed: dict[str, Any] = {
         **RELEASE,
         "synthetic_model": {**RELEASE["synthetic_model"], "training_samples": 50 * STEPS},
