@@ -165,7 +165,7 @@ def test_of_a_long_error_the_first_sentence_is_told(
     with pytest.raises(UserError, match=r"on the text\. x not found\.$"):
         reader(rows_of_tokens()).activations(sae, "mine")
     message = "x" * 5000
-    with pytest.raises(UserError, match="x…$") as caught:
+    with pytest.raises(UserError, match=r"x…$") as caught:
         reader(rows_of_tokens()).activations(sae, "mine")
     assert len(str(caught.value)) < 500
 
@@ -181,7 +181,7 @@ def test_of_a_long_error_the_first_sentence_is_told(
     ids=["the second broken", "no UTF-8", "no text", "nothing known"],
 )
 def test_a_folder_with_what_is_no_text_is_named(
-    files: dict[str, bytes], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    files: dict[str, bytes], tmp_path: Path
 ) -> None:
     folder = tmp_path / "texts"
     folder.mkdir()
