@@ -8,7 +8,8 @@ from sae_lens_c2r.releases.model import NAME_PATTERN, ReleaseError
 _OWNERS = {"gpt2": "openai-community", "distilgpt2": "distilbert"}
 
 _TEXT = """\
-# Every key is described at https://sae-lens-c2r.github.io/sae-lens-c2r/releases/. What it takes, and then the training:
+# Every key is described at https://sae-lens-c2r.github.io/sae-lens-c2r/releases/.
+# What it takes, and then the training:
 #   sae-lens-c2r train {name}.yaml --dry-run
 #   sae-lens-c2r train {name}.yaml --out saes/{name} --resume
 name: {name}
