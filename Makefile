@@ -6,7 +6,7 @@ EXTRAS ?= dev,docs
 BIN := $(VENV)/bin
 IN_TWO := -n 2 --dist worksteal
 # The lower bounds of pyproject.toml, as far as they can be installed beside today's torch.
-OLDEST := sae-lens==6.54.8 jaxtyping==0.3.0 jinja2==3.1.0 matplotlib==3.8.0 rich==13.7.0 \
+OLDEST := sae-lens==6.54.10 jaxtyping==0.3.0 jinja2==3.1.0 matplotlib==3.8.0 rich==13.7.0 \
   typer==0.16.0 wrapt==1.15.0
 
 .PHONY: demo test test-all test-exhaustive test-thorough test-oldest test-newest mutations kill-table \

@@ -60,6 +60,7 @@ def test_a_link_to_nothing_is_told(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Warnings are errors: the site is built with `--strict`."""
+    pytest.importorskip("mkdocs")
     monkeypatch.syspath_prepend(ROOT / "docs")
     hooks = __import__("_hooks")
     page = SimpleNamespace(file=SimpleNamespace(src_uri="index.md"))
