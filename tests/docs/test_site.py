@@ -19,7 +19,7 @@ URLS = dict(re.findall(r'^(\w+) = "(https://.*)"$', PROJECT, re.MULTILINE))
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, as `make docs` builds it; its tools are an extra of their own."""
-    pytest.importorskip("mkdocs")
+    pytest.importorskip("mkdocs", reason="an extra that `make test` installs")
     folder = tmp_path_factory.mktemp("site")
     command = [FRESH, "-m", "mkdocs", "build", "--strict", "--site-dir", folder]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
@@ -60,7 +60,7 @@ def test_a_link_to_nothing_is_told(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Warnings are errors: the site is built with `--strict`."""
-    pytest.importorskip("mkdocs")
+    pytest.importorskip("mkdocs", reason="an extra that `make test` installs")
     monkeypatch.syspath_prepend(ROOT / "docs")
     hooks = __import__("_hooks")
     page = SimpleNamespace(file=SimpleNamespace(src_uri="index.md"))

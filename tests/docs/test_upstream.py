@@ -30,7 +30,7 @@ def test_every_item_has_a_reproduction() -> None:
 )
 def test_it_still_is_so(package: str, title: str, reproduction: str, tmp_path: Path) -> None:
     if package == "SAEBench" and find_spec("sae_bench") is None:
-        pytest.skip("needs SAEBench")
+        pytest.skip("needs SAEBench, an extra that `make test` installs")
     # Nobody has imported SAELens where it is the point that it is imported.
     level = LIBRARIES if "entry point" in title else None
     process = forkserver.run("-c", reproduction, cwd=tmp_path, env=WITHOUT_US, level=level)
