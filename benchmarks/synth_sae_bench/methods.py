@@ -136,7 +136,7 @@ class Run:
 
 
 def runs_of(size: Size, *, seeds: int, training_samples: int | None = None) -> list[Run]:
-    """Every SAE of one size, the first seed's first.
+    """Every SAE of one size, of the sparsity that most comparisons are made at first.
 
     Args:
         size: Which size.
@@ -149,8 +149,8 @@ def runs_of(size: Size, *, seeds: int, training_samples: int | None = None) -> l
     samples = training_samples or size.training_samples
     return [
         Run(size.name, method.name, strength, k, seed, samples, size.lr, size.decay)
-        for seed in range(seeds)
         for k in size.ks
+        for seed in range(seeds)
         for method in METHODS.values()
         for strength in _strengths(method, size, k)
     ]
