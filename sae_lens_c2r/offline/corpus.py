@@ -3,7 +3,8 @@
 import ast
 import random
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from pydoc_data.topics import topics
 from typing import Any
@@ -19,17 +20,19 @@ _NOT_LIBRARY = {"site-packages", "test", "tests", "idlelib", "lib2to3", "pydoc_d
 _SHORTEST = 40  # characters; below that a docstring is hardly a sentence
 
 
-def documents() -> list[str]:
+@cache
+def documents() -> tuple[str, ...]:
     """The language reference's topics and the standard library's docstrings, each text once.
 
-    The docstrings are read from the source files, so that nothing is imported or run. The
-    texts, and with them the demo's figures, differ a little from one Python to the next.
+    The docstrings are read from the source files, so that nothing is imported or run: that
+    takes seconds, and is done once in a process. The texts, and with them the demo's figures,
+    differ a little from one Python to the next.
 
     Returns:
         The texts, in an order that does not vary.
     """
     texts = [*topics.values(), *_docstrings(Path(sysconfig.get_path("stdlib")))]
-    return list(dict.fromkeys(text for text in texts if len(text) >= _SHORTEST))
+    return tuple(dict.fromkeys(text for text in texts if len(text) >= _SHORTEST))
 
 
 def _docstrings(library: Path) -> Iterator[str]:
@@ -41,11 +44,13 @@ def _docstrings(library: Path) -> Iterator[str]:
                     yield ast.get_docstring(node) or ""
 
 
-def split(texts: list[str], *, held_out_share: float, seed: int) -> tuple[list[str], list[str]]:
+def split(
+    texts: Sequence[str], *, held_out_share: float, seed: int
+) -> tuple[list[str], list[str]]:
     """Shuffle documents: those to train on, and a share that is held out whole."""
-    texts = random.Random(seed).sample(texts, len(texts))
+    shuffled = random.Random(seed).sample(texts, len(texts))
     n_held_out = round(held_out_share * len(texts))
-    return texts[n_held_out:], texts[:n_held_out]
+    return shuffled[n_held_out:], shuffled[:n_held_out]
 
 
 def token_rows(texts: Iterable[str], tokenizer: Any) -> Int[Tensor, "rows context"]:

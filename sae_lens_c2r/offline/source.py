@@ -1,5 +1,6 @@
 """The text and the model that need no network: those of the demo."""
 
+from functools import cache
 from importlib.util import find_spec
 
 from datasets import Dataset
@@ -28,10 +29,14 @@ def offline_source(text: Dataset | None = None) -> tuple[str, Dataset]:
     Raises:
         UserError: If the package that holds the model is missing, or holds other weights.
     """
+    folder = str(model_folder())
+    return folder, _in_rows(corpus.documents(), folder) if text is None else text
+
+
+@cache
+def _in_rows(texts: tuple[str, ...], tokenizer: str) -> Dataset:
+    """Texts as rows of tokens, by the tokenizer in a folder."""
     from transformers import AutoTokenizer
 
-    folder = str(model_folder())
-    if text is not None:
-        return folder, text
-    rows = corpus.token_rows(corpus.documents(), AutoTokenizer.from_pretrained(folder))
-    return folder, Dataset.from_dict({"tokens": rows.tolist()})
+    rows = corpus.token_rows(texts, AutoTokenizer.from_pretrained(tokenizer))
+    return Dataset.from_dict({"tokens": rows.tolist()})

@@ -47,7 +47,7 @@ def printed() -> StringIO:
 def topics_alone() -> Iterator[None]:
     """A few of Python's documents, which are read at once."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(corpus, "documents", lambda: list(topics.values()))
+        patch.setattr(corpus, "documents", lambda: tuple(topics.values()))
         yield
 
 

@@ -36,10 +36,11 @@ def import_sae_lens() -> None:
 
 
 def import_all() -> None:
-    """This package with all of its commands, and what SAEBench takes its time to import."""
+    """This package with all of its commands, and what else takes its time once."""
     import torch
 
     import sae_lens_c2r
+    from sae_lens_c2r.offline import corpus
     from sae_lens_c2r.saes import saelens_alone
 
     torch._import_device_backends()  # an import of torch does, by default
@@ -50,6 +51,7 @@ def import_all() -> None:
     for name in ("sklearn.linear_model", "sklearn.metrics", "openai"):
         with suppress(ImportError):  # SAEBench is optional
             importlib.import_module(name)
+    corpus.documents()
 
 
 LEVELS: dict[str, Callable[[], None]] = {

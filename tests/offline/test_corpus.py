@@ -19,7 +19,7 @@ def test_documents_are_prose_and_each_comes_once() -> None:
     assert len(set(documents)) == len(documents)
     assert any("Assert statements are a convenient way to insert" in text for text in documents)
     assert any("Counter" in text and "hashable" in text for text in documents)
-    assert corpus.documents() == documents
+    assert corpus.documents.__wrapped__() == documents  # read anew
 
 
 def test_split_holds_whole_documents_out() -> None:

@@ -138,7 +138,7 @@ def run(*arguments: object) -> int:
 def test_a_new_release_trains_offline(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(corpus, "documents", lambda: ["a text of some words " * 2000])
+    monkeypatch.setattr(corpus, "documents", lambda: ("a text of some words " * 2000,))
     assert run("registry", "new", "mine", "--out", tmp_path) == 0
     path = tmp_path / "mine.yaml"
     assert f"`sae-lens-c2r train {path} --dry-run` shows" in capsys.readouterr().out
