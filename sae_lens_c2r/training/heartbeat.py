@@ -59,7 +59,8 @@ class Heartbeat:
         server = TCPStore(*address, is_master=False, timeout=timedelta(seconds=PATIENCE))
         self._store = PrefixStore(f"sae-lens-c2r/{name}", server)
         self._over = Event()
-        Thread(target=self._beat, daemon=True).start()
+        self._thread = Thread(target=self._beat, daemon=True)
+        self._thread.start()
 
     def _beat(self) -> None:
         try:
@@ -70,10 +71,11 @@ class Heartbeat:
 
     def _beat_and_watch(self) -> None:
         counts, n_same = dict.fromkeys(self._others, 0), dict.fromkeys(self._others, 0)
-        while not self._over.is_set():
+        while True:
             for _ in range(LOOK):
                 self._store.add(f"beats/{self._rank}", 1)
-                self._over.wait(INTERVAL)
+                if self._over.wait(INTERVAL):
+                    return
             for rank, before in counts.items():
                 counts[rank] = self._beats(rank)
                 lives = counts[rank] != before or before == 0  # or has yet to begin
@@ -98,6 +100,8 @@ class Heartbeat:
             with suppress(RuntimeError):
                 self._store.set(f"left/{self._rank}", why)
         self._over.set()
+        # A thread that is in the store when Python ends aborts the process.
+        self._thread.join(SILENT)
 
     def another_failed(self, error: BaseException) -> RankEndedError | None:
         """What an interruption may be the consequence of.

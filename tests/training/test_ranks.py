@@ -5,13 +5,16 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 import yaml
 from sae_lens.training.sae_trainer import SAETrainer
+from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
 from sae_lens_c2r.releases.files import find_release
 from sae_lens_c2r.training import heartbeat
@@ -26,10 +29,11 @@ from tests.training.killing import (
     limit_file_size,
     signal_after_checkpoints,
 )
-from tests.training.rank_processes import ends, said, train
+from tests.training.rank_processes import ends, free_port, said, train
 
 IDS = [f"layer_0/{name}" for name in ("batchtopk_c2r", "ort_c2r", "matryoshka")]
 STEPS = 24
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--rdzv-backend=c10d"]
 
 
 @pytest.fixture(scope="module")
@@ -260,8 +264,8 @@ def test_torchrun_restarts_what_was_killed_and_ends_with_the_same_weights(
     changes = [f"--set={key}={value}" for key, value in SMALL.items()]
     one, two = tmp_path / "one", tmp_path / "two"
     assert ends(train(1, release, one, *changes, minutes=0)) == [0]
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]
-    torchrun += ["--max-restarts=1", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0"]
+    torchrun = [*TORCHRUN, "--nproc-per-node=2", "--max-restarts=1"]
+    torchrun += ["--rdzv-endpoint=127.0.0.1:0"]
     worker = [forkserver.python(), "-m", "tests.training.rank_processes", str(two)]
     arguments = [str(release), "--out", str(two), "--checkpoint-minutes=1e-9", *changes]
     process = subprocess.run(
@@ -274,3 +278,47 @@ def test_torchrun_restarts_what_was_killed_and_ends_with_the_same_weights(
     assert process.returncode == 0, process.stderr
     assert "From step 2 of 4." in process.stdout
     assert hashes(two) == hashes(one)
+
+
+def test_two_nodes_train_the_same_weights(
+    release: Path, tmp_path: Path, untouched: dict[str, str]
+) -> None:
+    """Two of `torchrun`, which find each other as on machines of a cluster."""
+    out = tmp_path / "saes"
+    torchrun = [*TORCHRUN, "--nnodes=2", "--nproc-per-node=1", "--rdzv-id=nodes"]
+    torchrun += [f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--no-python"]
+    worker = [forkserver.python(), "-m", "sae_lens_c2r", "train", str(release)]
+    nodes = [
+        subprocess.Popen(
+            [*torchrun, *worker, "--out", str(out), "--device", "cpu"],
+            cwd=forkserver.ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    told = "".join(node.communicate(timeout=forkserver.LIMIT)[0] for node in nodes)
+    assert "3 SAEs trained" in told
+    assert "Signal" not in told
+    assert hashes(out) == untouched
+
+
+def test_no_thread_is_left_that_would_abort_python_as_it_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = TCPStore("127.0.0.1", 0, is_master=True)
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", str(server.port))
+    beating = Event()
+
+    def slowly(*_: object) -> int:
+        beating.set()
+        time.sleep(0.1)
+        return 1
+
+    monkeypatch.setattr(PrefixStore, "add", slowly)
+    signs = heartbeat.Heartbeat(0, 1, "a training")
+    beating.wait()
+    signs.leave()
+    assert not signs._thread.is_alive()
