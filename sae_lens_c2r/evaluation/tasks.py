@@ -151,7 +151,7 @@ def _feature_tasks(
     asked = {
         "evaluation": KNOWN_FEATURES,
         "settings": counted_settings(KNOWN_FEATURES, options.changes.get(KNOWN_FEATURES, {})),
-        "inputs": _fingerprints([of_weights.source.folder / RECORD]),
+        "inputs": {RECORD: fingerprint(of_weights.source.folder / RECORD)},
     }
     return [of_weights.asking(of_weights.about.asked.model_copy(update=asked))]
 

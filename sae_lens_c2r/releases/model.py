@@ -114,7 +114,7 @@ class Release(_Strict):
         description: What the SAEs are for, in a sentence or two.
         license: The licence of their weights, as the Hub spells it; needed to publish them.
         repo_id: Where they are published.
-        status: `planned` or `published`.
+        status: `planned`; `ready`: trained and measured, to be uploaded; or `published`.
         language_model: What they encode; or
         synthetic_model: known features.
         runner: Any other field of SAELens's runner config.
@@ -126,7 +126,7 @@ class Release(_Strict):
     description: Text
     license: Name | None = None
     repo_id: RepoId | None = None
-    status: Literal["planned", "published"] = "planned"
+    status: Literal["planned", "ready", "published"] = "planned"
     language_model: LanguageModel | None = None
     synthetic_model: SyntheticModel | None = None
     runner: dict[str, Any] = {}

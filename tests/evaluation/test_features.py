@@ -67,6 +67,7 @@ def test_training_json_is_all_that_it_needs(
         )
         measured = {**found["metrics"], **dict.fromkeys(found["missing"], float("nan"))}
         assert measured == pytest.approx(expected, nan_ok=True)
+        assert found["inputs"].keys() == {"training.json"}  # and no place of this machine
         assert {"mcc", "f1", "absorption", "chance_composition"} <= measured.keys()
     assert evaluate(trained, "--out", out, *SETTINGS) == 0
     assert "were done before" in capsys.readouterr().out

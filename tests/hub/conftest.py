@@ -38,6 +38,19 @@ def api(hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch) -> HfApi:
     return HfApi(hub.endpoint, token=TOKEN)
 
 
+@pytest.fixture
+def hub_here(
+    hub: LoopbackHub, api: HfApi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> LoopbackHub:
+    """The Hub that SAELens asks in this process."""
+    assert api.endpoint == hub.endpoint
+    template = constants.HUGGINGFACE_CO_URL_TEMPLATE.replace(constants.ENDPOINT, hub.endpoint)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+    monkeypatch.setattr(constants, "ENDPOINT", hub.endpoint)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    return hub
+
+
 @pytest.fixture(scope="session")
 def prepared_as(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., PreparedUpload]:
     """Gathers planted SAEs by their ids, once for all tests that want the same."""

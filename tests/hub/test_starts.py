@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from huggingface_hub import HfApi, constants
 from sae_lens import SAE
 from sae_lens.loading.pretrained_saes_directory import (
     PretrainedSAELookup,
@@ -32,19 +31,6 @@ from tests.training.test_starts import LANGUAGE_MODEL, plan_of
 
 SCOPE, REPO = "gemma-scope-tiny", "google/gemma-scope-2b-pt-res"
 SAE_ID, PATH = "layer_1/width_16k/canonical", "layer_1/width_16k/average_l0_3"
-
-
-@pytest.fixture
-def hub_here(
-    hub: LoopbackHub, api: HfApi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> LoopbackHub:
-    """The Hub that SAELens asks in this process."""
-    assert api.endpoint == hub.endpoint
-    template = constants.HUGGINGFACE_CO_URL_TEMPLATE.replace(constants.ENDPOINT, hub.endpoint)
-    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-    monkeypatch.setattr(constants, "ENDPOINT", hub.endpoint)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    return hub
 
 
 def publish(hub: LoopbackHub, repo_id: str, files: dict[str, bytes]) -> str:

@@ -80,7 +80,10 @@ def test_there_are_the_releases_of_the_paper() -> None:
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({"status": "done"}, "`status`: Input should be 'planned' or 'published'. Found"),
+        (
+            {"status": "done"},
+            "`status`: Input should be 'planned', 'ready' or 'published'. Found",
+        ),
         ({"licence": "mit"}, "`licence`: Extra inputs are not permitted. Found `licence = "),
         ({"repo_id": "small"}, "`repo_id`: String should match pattern"),
         (

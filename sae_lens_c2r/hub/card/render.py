@@ -83,6 +83,11 @@ def render_planned(release: Release) -> str:
     """The card of a release that is not trained yet: it says so, and has no numbers."""
     if release.repo_id is None:
         raise UserError(f"{release.name} should have a `repo_id` to have a card.")
+    if release.status != "planned":
+        raise UserError(
+            f"{release.name}: `status` should be planned for a card without SAEs. That of SAEs "
+            f"is rendered by `sae-lens-c2r card DIR`. Found `status = {release.status}`."
+        )
     source = release.source
     lines = [f"{release.name}, to be trained by `sae-lens-c2r train {release.name}`."]
     base_model = None

@@ -1,0 +1,134 @@
+"""Releases that are ready: what is committed of their SAEs, and the commands that made it."""
+
+import re
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sae_lens import SAE
+
+from sae_lens_c2r._support.changes import parse_changes
+from sae_lens_c2r.evaluation.catalog import KNOWN_FEATURES, WEIGHTS
+from sae_lens_c2r.evaluation.gathered import GATHERED, read_gathered
+from sae_lens_c2r.hub.card.facts import Evaluation, read_facts
+from sae_lens_c2r.hub.card.render import CARDS
+from sae_lens_c2r.hub.names import FACTS
+from sae_lens_c2r.releases.files import find_release, read_release, shipped_releases
+from sae_lens_c2r.releases.model import Release
+from sae_lens_c2r.training.record import RECORD, read_record
+from tests.docs.blocks import blocks_of
+from tests.docs.commands import Shell
+from tests.hub.server import TOKEN, Account, LoopbackHub
+
+READY = "synth-sae-bench-2k"
+DIGESTS = "SHA256SUMS"
+FILES = {"cfg.json", "sae_weights.safetensors", RECORD}
+SHORTER = {  # 200 steps, of a quarter of the features, which are drawn within a second
+    "synthetic_model.training_samples": 25_600,
+    "synthetic_model.config.num_features": 512,
+    "synthetic_model.config.hierarchy.total_root_nodes": 4,
+    "synthetic_model.config.orthogonalization.num_steps": 1,
+    "runner.batch_size": 128,
+    "runner.lr_decay_steps": 0,
+    "runner.eval_samples": 1024,
+}
+
+
+def digests_of(folder: Path) -> dict[str, str]:
+    """What `sha256sum` wrote: the SHA-256 of each file of the SAEs' folders."""
+    lines = (folder / DIGESTS).read_text().splitlines()
+    return {path: digest for digest, path in (line.split("  ") for line in lines)}
+
+
+def check_ready(folder: Path, release: Release) -> None:
+    """Assert that a card, the digests, the evaluation and the records are of a release."""
+    facts, digests = read_facts((folder / FACTS).read_bytes()), digests_of(folder)
+    said = (facts.repo_id, facts.license, facts.description)
+    assert said == (release.repo_id, release.license, release.description)
+    specs = {spec.sae_id: spec for spec in release.saes()}
+    assert facts.saes.keys() == specs.keys()
+    assert digests.keys() == {f"{sae_id}/{name}" for sae_id in specs for name in FILES}
+    evaluated = {sae.trained_as: sae for sae in read_gathered(folder / GATHERED).saes}
+    assert len(evaluated) == len(specs)
+    for sae_id, sae in facts.saes.items():
+        assert sae.weights_sha256 == digests[f"{sae_id}/sae_weights.safetensors"]
+        assert sae.trained_as == specs[sae_id].fields["architecture"]
+        check_training(folder / sae_id, sae.training.model_dump(), release, sae_id)
+        recorded = digests[f"{sae_id}/{RECORD}"]
+        assert sha256((folder / sae_id / RECORD).read_bytes()).hexdigest() == recorded
+        measured = evaluated[sae.trained_as].evaluations
+        assert measured[KNOWN_FEATURES].inputs == {RECORD: recorded}
+        for name in (KNOWN_FEATURES, WEIGHTS):
+            of_card = measured[name].model_dump(include=set(Evaluation.model_fields))
+            assert sae.evaluations[name].model_dump() == of_card
+    for path in (path for path in folder.rglob("*.json")):
+        assert not re.search(r'"(/|\w:\\)', path.read_text()), "a place on somebody's machine"
+
+
+def check_training(
+    folder: Path, of_card: dict[str, Any], release: Release, sae_id: str
+) -> None:
+    """Assert that an SAE was trained as a release says, which may have changed since."""
+    record = read_record(folder)
+    assert record is not None
+    assert record.settings is not None
+    assert record.sae_id == sae_id
+    settings, [spec] = record.settings, [s for s in release.saes() if s.sae_id == sae_id]
+    assert settings["source"] == release.source.model_dump(mode="json")
+    assert release.runner.items() <= settings["runner"].items()
+    assert {**spec.fields, "seed": 0}.items() <= settings["saes"][sae_id].items()
+    assert release.synthetic_model is not None
+    asked, batch_size = release.synthetic_model.training_samples, release.runner["batch_size"]
+    assert record.samples == -(-asked // batch_size) * batch_size
+    assert record.steps == record.samples // batch_size
+    for name in ("samples", "steps", "seconds", "device", "versions"):
+        assert of_card[name] == getattr(record, name)
+
+
+def test_there_is_a_release_that_is_ready() -> None:
+    ready = [release.name for release in shipped_releases() if release.status == "ready"]
+    assert ready == [READY]
+
+
+def test_what_is_committed_is_of_the_release() -> None:
+    check_ready(CARDS / READY, read_release(find_release(READY)))
+
+
+def test_a_release_that_changed_is_not_ready() -> None:
+    for change in ("runner.lr=1.0", "sae.k=7", "synthetic_model.config.seed=1"):
+        changed = read_release(find_release(READY), changes=parse_changes([change]))
+        with pytest.raises(AssertionError):
+            check_ready(CARDS / READY, changed)
+
+
+def test_the_commands_lead_from_nothing_to_from_pretrained(
+    hub_here: LoopbackHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the page beside the card, of a copy that is trained shorter."""
+    [block] = blocks_of(CARDS / "README.md")
+    set_all = " ".join(f"--set {key}={value}" for key, value in SHORTER.items())
+    script = block.text
+    for command, added in {
+        f"train {READY}": set_all,
+        "evaluate ": "--set known_features.samples=2048 ",
+        "upload ": "--yes ",
+    }.items():
+        assert script.count(f"sae-lens-c2r {command}") == 1
+        script = script.replace(command, f"{command} {added}")
+    hub_here.accounts[TOKEN] = Account("me", ("sae-lens-c2r",))
+    for name, value in {"ENDPOINT": hub_here.endpoint, "TOKEN": TOKEN}.items():
+        monkeypatch.setenv(f"HF_{name}", value)
+    Shell.in_folder(tmp_path).run(f"export HF_HUB_OFFLINE=0\n{script}")
+    release = read_release(find_release(READY), changes=SHORTER)
+    check_ready(tmp_path / "hub_cards" / READY, release)
+    assert release.repo_id is not None
+    repo = hub_here.repos[release.repo_id]
+    assert not repo.private
+    for spec in release.saes():
+        here: SAE[Any] = SAE.load_from_disk(tmp_path / "saes" / READY / spec.sae_id)
+        there: SAE[Any] = SAE.from_pretrained(release.repo_id, spec.sae_id)
+        inputs = torch.randn(16, here.cfg.d_in, generator=torch.Generator().manual_seed(0))
+        torch.testing.assert_close(there.encode(10 * inputs), here.encode(10 * inputs))
+        assert here.encode(10 * inputs).any()
