@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.forkserver import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-NEEDS = {"a GPU", "GPUs", "an account", "hours", "the network"}
+NEEDS = {"a GPU", "GPUs", "an account", "minutes", "hours", "the network"}
 SHELL, PYTHON, SHOWN = {"sh", "bash"}, {"python"}, {"text", "yaml", "bibtex"}
 _BLOCK = re.compile(
     r"(?:^<!-- needs: ([^\n]*) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL
