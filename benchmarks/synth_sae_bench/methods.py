@@ -123,6 +123,7 @@ class Run:
         training_samples: Samples that it is trained on.
         lr: Learning rate.
         decay: Share of the steps over which it falls to a tenth at the end.
+        batch_size: Samples to a step.
     """
 
     size: str
@@ -133,6 +134,7 @@ class Run:
     training_samples: int
     lr: float = 1e-3
     decay: float = 0.2
+    batch_size: int = 1024
 
 
 def runs_of(size: Size, *, seeds: int, training_samples: int | None = None) -> list[Run]:
@@ -147,8 +149,9 @@ def runs_of(size: Size, *, seeds: int, training_samples: int | None = None) -> l
         The SAEs.
     """
     samples = training_samples or size.training_samples
+    recipe = samples, size.lr, size.decay, size.batch_size
     return [
-        Run(size.name, method.name, strength, k, seed, samples, size.lr, size.decay)
+        Run(size.name, method.name, strength, k, seed, *recipe)
         for k in size.ks
         for seed in range(seeds)
         for method in METHODS.values()
@@ -173,8 +176,9 @@ def runs_to_choose_lr(size: Size, *, training_samples: int | None = None) -> lis
         The SAEs.
     """
     samples = training_samples or size.training_samples
+    batch = size.batch_size
     return [
-        Run(size.name, "BatchTopK", 0.0, size.ks[0], CHOICE_SEED, samples, lr, decay)
+        Run(size.name, "BatchTopK", 0.0, size.ks[0], CHOICE_SEED, samples, lr, decay, batch)
         for lr in LRS
         for decay in DECAYS
     ]

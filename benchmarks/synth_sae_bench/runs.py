@@ -14,8 +14,6 @@ from benchmarks.synth_sae_bench.controls import CONTROLS
 from benchmarks.synth_sae_bench.methods import METHODS, Run
 from benchmarks.trainer import trainer_config
 
-BATCH_SIZE = 1024
-
 
 class KnownFeatures(Protocol):
     """Where features are known: what SAEs are trained on and measured by."""
@@ -71,17 +69,17 @@ def train(run: Run, world: KnownFeatures, device: str) -> TrainingSAE[Any]:
     """
     torch.manual_seed(run.seed)
     sae = make_sae(run, world, device)
-    steps = run.training_samples // BATCH_SIZE
+    steps = run.training_samples // run.batch_size
     config = trainer_config(
         steps=steps,
-        batch_size=BATCH_SIZE,
+        batch_size=run.batch_size,
         device=device,
         autocast=device != "cpu",
         lr=run.lr,
         lr_end=run.lr / 10,
         lr_decay_steps=int(run.decay * steps),
     )
-    batches = (batch.to(device) for batch in world.batches(run.seed, BATCH_SIZE))
+    batches = (batch.to(device) for batch in world.batches(run.seed, run.batch_size))
     return SAETrainer(cfg=config, sae=sae, data_provider=batches).fit()
 
 

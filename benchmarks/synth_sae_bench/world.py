@@ -35,6 +35,8 @@ class Size:
         training_samples: Samples that each SAE is trained on.
         pool: Samples that are generated, once for all SAEs; they are seen again and again.
         evaluation: Samples that are kept to evaluate with.
+        batch_size: Samples to a step: the published 1,024, divided as every other count is. With
+            1,024 the small sizes would have too few steps for their samples.
         lr: Learning rate, chosen for BatchTopK and everybody's: for 2k the one of the highest
             explained variance by `--choose-lr`, for 16k the published one, for 4k not chosen.
         decay: Share of the steps over which it falls to a tenth at the end, likewise.
@@ -46,6 +48,7 @@ class Size:
     training_samples: int
     pool: int
     evaluation: int = 65_536
+    batch_size: int = 1024
     lr: float = 1e-3
     decay: float = 0.2
     methods: Mapping[str, Sequence[float]] | None = None
@@ -54,8 +57,8 @@ class Size:
 SIZES = {
     size.name: size
     for size in (
-        Size("2k", (8, 5, 12), 5_000_000, 2_097_152, lr=3e-3, decay=0.8),
-        Size("4k", (14, 8, 21), 20_000_000, 8_388_608),
+        Size("2k", (8, 5, 12), 4_000_000, 2_097_152, batch_size=128, lr=1e-3, decay=0.8),
+        Size("4k", (14, 8, 21), 20_000_000, 8_388_608, batch_size=256),
         Size("16k", (25, 15, 45), 200_000_000, 50_331_648, lr=3e-4),
     )
 }
