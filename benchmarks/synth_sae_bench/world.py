@@ -35,8 +35,8 @@ class Size:
         training_samples: Samples that each SAE is trained on.
         pool: Samples that are generated, once for all SAEs; they are seen again and again.
         evaluation: Samples that are kept to evaluate with.
-        batch_size: Samples to a step: the published 1,024, divided as every other count is. With
-            1,024 the small sizes would have too few steps for their samples.
+        batch_size: Samples to a step: the published 1,024, divided as every other count is.
+            With 1,024 the small sizes would have too few steps for their samples.
         lr: Learning rate, chosen for BatchTopK and everybody's: for 2k the one of the highest
             explained variance by `--choose-lr`, for 16k the published one, for 4k not chosen.
         decay: Share of the steps over which it falls to a tenth at the end, likewise.
