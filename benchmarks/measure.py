@@ -115,8 +115,10 @@ def write_results(
         table: The same to look at, in Markdown.
         more: Anything else to keep.
     """
-    result = {"command": command, "environment": environment(device), **more, "rows": rows}
+    about = environment(device)
+    result = {"command": command, "environment": about, **more, "rows": rows}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
-    (folder / f"{name}.md").write_text(table + "\n")
+    said = ", ".join(f"{key} {value}" for key, value in about.items())
+    (folder / f"{name}.md").write_text(f"{table}\n\nBy `{command}`: {said}.\n")
     print(table)

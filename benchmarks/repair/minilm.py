@@ -17,7 +17,7 @@ from sae_lens_c2r.inspection.measures import inspect_sae
 from sae_lens_c2r.inspection.reader import TextReader
 from sae_lens_c2r.offline import corpus
 from sae_lens_c2r.offline.minilm import CONTEXT_SIZE, model_folder
-from sae_lens_c2r.repair.change import Measured
+from sae_lens_c2r.repair.change import MeasuredSAE
 from sae_lens_c2r.repair.options import RepairOptions
 from sae_lens_c2r.repair.release import repair_release
 from sae_lens_c2r.repair.subject import find_subject
@@ -41,7 +41,7 @@ def execute(demo: Path, out: Path) -> dict[str, Any]:
             path.parent.mkdir(parents=True, exist_ok=True)
             folder = _trained(way, demo, path.with_suffix(""), rows)
             sae: SAE[Any] = SAE.load_from_disk(folder)
-            measured = Measured.of(
+            measured = MeasuredSAE.of(
                 inspect_sae(sae, way.name), reconstruct(sae, text), sae.W_dec, before.W_dec
             )
             path.write_text(json.dumps(asdict(measured)), encoding="utf-8")

@@ -46,14 +46,18 @@ def train(
         from sae_lens_c2r.training.joining import joined_ranks
 
         with joined_ranks() as ranks:
-            found = read_release(find_release(release), changes=parse_changes(changes or []))
+            changed = parse_changes(changes or [])
+            restarted = bool(ranks.largest(int(was_restarted())))  # on any node
+            found = ranks.each(lambda: read_release(find_release(release), changes=changed))
             console = console_while_loading(quiet=not ranks.is_first)
             from sae_lens_c2r.training.model_check import check_model
             from sae_lens_c2r.training.plan import make_plan
             from sae_lens_c2r.training.summary import print_plan
             from sae_lens_c2r.training.train import train as train_plan
 
-            plan = make_plan(found, device=usable_device(device), only=tuple(only or ()))
+            plan = ranks.each(
+                lambda: make_plan(found, device=usable_device(device), only=tuple(only or ()))
+            )
             ranks.on_first(lambda: check_model(plan, partial(say, console)))
             print_plan(plan, console, n_ranks=ranks.size)
             if dry_run:
@@ -61,7 +65,7 @@ def train(
             folders = train_plan(
                 plan,
                 out,
-                resume=resume or was_restarted(),
+                resume=resume or restarted,
                 checkpoint_minutes=checkpoint_minutes,
                 tell=partial(say, console),
                 ranks=ranks,

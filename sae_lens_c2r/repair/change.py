@@ -35,7 +35,7 @@ NOTE = (
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredSAE:
     """An SAE, before or after, as the table shows it.
 
     Args:
@@ -67,7 +67,7 @@ class Measured:
     @classmethod
     def of(
         cls, inspection: Inspection, on_text: Reconstruction, W_dec: Tensor, before: Tensor
-    ) -> "Measured":
+    ) -> "MeasuredSAE":
         """What was found of an SAE.
 
         Args:
@@ -109,8 +109,8 @@ class Change:
     """An SAE before and after it was repaired."""
 
     sae_id: str
-    before: Measured
-    after: Measured
+    before: MeasuredSAE
+    after: MeasuredSAE
 
 
 def change_rows(change: Change) -> list[list[str]]:

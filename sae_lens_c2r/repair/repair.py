@@ -17,7 +17,7 @@ from sae_lens_c2r._support.writing import write_json, write_text
 from sae_lens_c2r.inspection.findings import Finding, inspect
 from sae_lens_c2r.inspection.reader import TextReader
 from sae_lens_c2r.inspection.report import report_html
-from sae_lens_c2r.repair.change import Change, Measured
+from sae_lens_c2r.repair.change import Change, MeasuredSAE
 from sae_lens_c2r.repair.options import RepairOptions
 from sae_lens_c2r.repair.read_as import read_as_planned
 from sae_lens_c2r.repair.release import repair_release
@@ -157,9 +157,9 @@ class Repair:
         decoder = self.subjects[sae_id].origin.load().W_dec
         repaired: SAE[Any] = SAE.load_from_disk(out / sae_id)
 
-        def measured(found: Finding, W_dec: Any) -> Measured:
+        def measured(found: Finding, W_dec: Any) -> MeasuredSAE:
             assert found.behavior is not None, "measured on text"
-            return Measured.of(found.inspection, found.behavior, W_dec, decoder)
+            return MeasuredSAE.of(found.inspection, found.behavior, W_dec, decoder)
 
         return Change(
             sae_id, measured(self._before[sae_id], decoder), measured(after, repaired.W_dec)

@@ -130,8 +130,15 @@ class Heartbeat:
         with _undisturbed():
             try:
                 return self._find_out()
-            except RuntimeError:  # rank 0 had the store, unless `torchrun` has it
-                return RankEndedError("Rank 0 has ended.", [0], told=False)
+            except RuntimeError:
+                return self._the_store_is_gone()
+
+    def _the_store_is_gone(self) -> RankEndedError:
+        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":  # it was rank 0's
+            return RankEndedError("Rank 0 has ended.", [0], told=False)
+        if self._rank == 0:
+            return RankEndedError("`torchrun` has ended.", [], told=False)
+        return RankEndedError("Rank 0 or its `torchrun` has ended.", [0], told=False)
 
     def _find_out(self) -> RankEndedError:
         begun = time.monotonic()

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -16,7 +17,8 @@ from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r.training.heartbeat import INTERRUPTED, Heartbeat, RankEndedError
 from sae_lens_c2r.training.ranks import Ranks
 
-TIMEOUT = timedelta(minutes=10)  # of an exchange
+TIMEOUT = timedelta(minutes=10)  # of joining, and of an exchange between GPUs
+LONGEST = timedelta(hours=12)  # of what rank 0 does alone: it may read a checkpoint of 100 GB
 
 
 @contextmanager
@@ -35,11 +37,11 @@ def joined_ranks() -> Iterator[Ranks]:
         KeyboardInterrupt: Likewise.
         SystemExit: With the status of the error, where it is not for this process to print.
     """
-    size = int(os.environ.get("WORLD_SIZE", "1"))
-    if size == 1:
+    said = os.environ.get("WORLD_SIZE", "1")
+    if said == "1":
         yield Ranks()
         return
-    rank, heartbeat = _join(size)
+    rank, size, heartbeat = _join(said)
     try:
         yield Ranks(rank, size, heartbeat)
     except (UserError, OSError, KeyboardInterrupt) as error:
@@ -54,10 +56,10 @@ def joined_ranks() -> Iterator[Ranks]:
     dist.destroy_process_group()
 
 
-def _join(size: int) -> tuple[int, Heartbeat]:
+def _join(said: str) -> tuple[int, int, Heartbeat]:
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     try:
-        rank = int(os.environ["RANK"])
+        rank, size = int(os.environ["RANK"]), int(said)
         store, *_ = next(rendezvous("env://", timeout=TIMEOUT))
         name = _name_of_this_time(store, rank, size)
         dist.init_process_group(
@@ -67,10 +69,13 @@ def _join(size: int) -> tuple[int, Heartbeat]:
             world_size=size,
             timeout=TIMEOUT,
         )
-        return rank, Heartbeat(rank, size, name)
+        # Who ends or hangs meanwhile is found by the heartbeat.
+        group: Any = dist.group.WORLD
+        group._get_backend(torch.device("cpu"))._set_default_timeout(LONGEST)
+        return rank, size, Heartbeat(rank, size, name)
     except (KeyError, ValueError, RuntimeError) as error:
         raise UserError(
-            f"The {size} processes of `WORLD_SIZE` should find each other, as those of "
+            f"The {said} processes of `WORLD_SIZE` should find each other, as those of "
             f"`torchrun` do. {one_line(error)}"
         ) from None
 

@@ -69,14 +69,14 @@ class Ranks:
             # As bytes: not every backend knows every type.
             dist.broadcast(tensor.view(-1).view(torch.uint8), sender)
 
-    def together(self, part: Callable[[], T]) -> list[T]:
-        """Have every rank do its part.
+    def each(self, part: Callable[[], T]) -> T:
+        """Have every rank do its part, and wait for those that take longer.
 
         Args:
             part: This rank's.
 
         Returns:
-            What the parts returned, by rank.
+            What this rank's part returned.
 
         Raises:
             UserError: In every rank, if one was raised in any.
@@ -90,16 +90,19 @@ class Ranks:
             raise
         except (UserError, OSError) as raised:
             error = raised
-        problem = None if error is None else (isinstance(error, OSError), str(error))
-        outcomes = self.gather((result, problem))
+        problems = self.gather(error and (isinstance(error, OSError), str(error)))
         if error is not None and self.is_first:
             raise error
-        for rank, (_, of_rank) in enumerate(outcomes):
-            if of_rank is not None:
-                of_disk, text = of_rank
+        for rank, problem in enumerate(problems):
+            if problem:
+                of_disk, text = problem
                 said = f"Rank {rank}: {text}" if rank else text
                 raise OSError(said) if of_disk else UserError(said)
-        return [result for result, _ in outcomes]  # type: ignore[misc]
+        return result  # type: ignore[return-value]
+
+    def together(self, part: Callable[[], T]) -> list[T]:
+        """What the parts of `each` returned, by rank."""
+        return self.gather(self.each(part))
 
     def on_first(self, action: Callable[[], T]) -> T:
         """What rank 0 makes of an action that is its own to do.

@@ -75,6 +75,8 @@ TESTS = {
         *("tests/training/test_ranks.py", "tests/training/test_joined_release.py"),
     ),
     "training/agreement.py": ("tests/training/test_ranks.py",),
+    "training/heartbeat.py": ("tests/training/test_ranks.py",),
+    "cli/train.py": ("tests/training/test_ranks.py",),
     "training/runners.py": ("tests/training/test_fitting.py", "tests/training/test_train.py"),
     "training/placement.py": ("tests/training/test_placement.py",),
     "training/scaled_starts.py": ("tests/training/test_starts.py",),

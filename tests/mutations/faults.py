@@ -411,8 +411,20 @@ FAULTS = [
     Fault(
         "a part of a checkpoint that was not written taken for written",
         "training/ranks.py",
-        "            if of_rank is not None:",
+        "            if problem:",
         "            if False:",
+    ),
+    Fault(
+        "a heartbeat that outlives what it is of",
+        "training/heartbeat.py",
+        "        self._thread.join(SILENT)\n",
+        "",
+    ),
+    Fault(
+        "a restart that only one node knows of",
+        "cli/train.py",
+        "bool(ranks.largest(int(was_restarted())))",
+        "was_restarted()",
     ),
     Fault(
         "other plans trained together",

@@ -14,7 +14,7 @@ from sae_lens_c2r.cli import main
 from sae_lens_c2r.inspection.behavior import reconstruct
 from sae_lens_c2r.inspection.measures import inspect_sae
 from sae_lens_c2r.releases.files import find_release, read_release
-from sae_lens_c2r.repair.change import Change, Measured, change_rows
+from sae_lens_c2r.repair.change import Change, MeasuredSAE, change_rows
 from sae_lens_c2r.repair.options import RepairOptions
 from sae_lens_c2r.repair.repair import Repair
 from sae_lens_c2r.saes.sources import source_of_folder
@@ -182,10 +182,10 @@ def test_what_is_wrong_is_one_line(
     assert says in capsys.readouterr().err
 
 
-def measured(sae: SAE[Any], before: SAE[Any]) -> Measured:
+def measured(sae: SAE[Any], before: SAE[Any]) -> MeasuredSAE:
     text = text_of(torch.tensor([[1.0, 0, 0], [0, 2, 0], [1, 1, 0]]))
     found = reconstruct(sae, text)
-    return Measured.of(inspect_sae(sae, "x"), found, sae.W_dec, before.W_dec)
+    return MeasuredSAE.of(inspect_sae(sae, "x"), found, sae.W_dec, before.W_dec)
 
 
 def test_latents_that_fire_are_told_from_those_that_do_not() -> None:

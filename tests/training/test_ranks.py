@@ -7,17 +7,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
+import torch
+import torch.distributed as dist
 import yaml
 from sae_lens.training.sae_trainer import SAETrainer
 from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.cli import main
 from sae_lens_c2r.releases.files import find_release
-from sae_lens_c2r.training import heartbeat
+from sae_lens_c2r.training import heartbeat, joining, plan
 from tests import forkserver
 from tests.training import rank_processes
 from tests.training.killing import (
@@ -280,17 +285,18 @@ def test_torchrun_restarts_what_was_killed_and_ends_with_the_same_weights(
     assert hashes(two) == hashes(one)
 
 
-def test_two_nodes_train_the_same_weights(
+def test_two_nodes_go_on_after_a_kill_and_end_with_the_same_weights(
     release: Path, tmp_path: Path, untouched: dict[str, str]
 ) -> None:
-    """Two of `torchrun`, which find each other as on machines of a cluster."""
+    """Two of `torchrun`, as on machines of a cluster; only one of them sees the kill."""
     out = tmp_path / "saes"
     torchrun = [*TORCHRUN, "--nnodes=2", "--nproc-per-node=1", "--rdzv-id=nodes"]
-    torchrun += [f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--no-python"]
-    worker = [forkserver.python(), "-m", "sae_lens_c2r", "train", str(release)]
+    torchrun += [f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--max-restarts=2"]
+    worker = [forkserver.python(), "-m", "tests.training.rank_processes", str(out)]
+    arguments = [str(release), "--out", str(out), "--checkpoint-minutes=1e-9"]
     nodes = [
         subprocess.Popen(
-            [*torchrun, *worker, "--out", str(out), "--device", "cpu"],
+            [*torchrun, "--no-python", *worker, *arguments],
             cwd=forkserver.ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -299,17 +305,86 @@ def test_two_nodes_train_the_same_weights(
         for _ in range(2)
     ]
     told = "".join(node.communicate(timeout=forkserver.LIMIT)[0] for node in nodes)
-    assert "3 SAEs trained" in told
-    assert "Signal" not in told
+    assert "exitcode: -9" in told
+    assert "From step " in told
+    assert "exitcode: -6" not in told
     assert hashes(out) == untouched
 
 
-def test_no_thread_is_left_that_would_abort_python_as_it_ends(
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_rank_that_refuses_waits_for_the_one_that_says_so(
+    release: Path, tmp_path: Path
 ) -> None:
+    """`torchrun` ends all when one has ended, before the first may have said why."""
+    out = tmp_path / "saes"
+    assert ends(train(2, release, out, before={1: (refuse_the_plan, ())})) == [1, 1]
+    assert said(out).splitlines()[-1] == "Rank 1: no such plan"
+
+
+def refuse_the_plan() -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise UserError("no such plan")
+
+    plan.make_plan = refuse
+
+
+def test_a_number_of_processes_that_is_none_is_refused(
+    release: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "two")
+    monkeypatch.setenv("RANK", "0")
+    with pytest.raises(SystemExit):
+        main(["train", str(release), "--dry-run"])
+    assert "The two processes of `WORLD_SIZE` should find each other" in capsys.readouterr().err
+
+
+def test_what_one_rank_does_alone_may_take_long(tmp_path: Path) -> None:
+    processes = rank_processes.start_ranks(2, tmp_path / "logs", wait_for_the_first)
+    assert ends(processes) == [0, 0]
+
+
+def wait_for_the_first() -> None:
+    joining.TIMEOUT = timedelta(seconds=20)
+    with joining.joined_ranks():
+        gloo = dist.group.WORLD._get_backend(torch.device("cpu"))
+        assert gloo.options._timeout == joining.LONGEST
+
+
+@pytest.mark.parametrize(
+    ("rank", "agent", "said"),
+    [
+        (0, "True", "`torchrun` has ended."),
+        (1, "True", "Rank 0 or its `torchrun` has ended."),
+        (1, "False", "Rank 0 has ended."),
+    ],
+)
+@pytest.mark.usefixtures("store")
+def test_without_the_store_who_had_it_is_named(
+    monkeypatch: pytest.MonkeyPatch, rank: int, agent: str, said: str
+) -> None:
+    def gone(*_: object) -> None:
+        raise RuntimeError("Broken pipe")
+
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", agent)
+    signs = heartbeat.Heartbeat(rank, 2, "a training")
+    signs.leave()
+    monkeypatch.setattr(PrefixStore, "add", gone)
+    error = signs.who_ended()
+    assert str(error) == said
+    assert joining._leave(error, rank, signs)
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> TCPStore:
     server = TCPStore("127.0.0.1", 0, is_master=True)
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", str(server.port))
+    return server
+
+
+@pytest.mark.usefixtures("store")
+def test_no_thread_is_left_that_would_abort_python_as_it_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     beating = Event()
 
     def slowly(*_: object) -> int:
