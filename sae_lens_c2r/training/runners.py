@@ -9,6 +9,7 @@ from sae_lens import MultiSAETrainingRunner, MultiSAETrainingRunnerConfig, Train
 from sae_lens.registry import get_sae_training_class
 from sae_lens.training.multi_sae_trainer import MultiSAETrainer
 
+from sae_lens_c2r._support.false_alarms import no_false_alarms
 from sae_lens_c2r._support.network import needing_the_hub
 from sae_lens_c2r.offline.source import OFFLINE_DATASET, offline_source, where_model_is
 from sae_lens_c2r.releases.model import LanguageModel
@@ -68,6 +69,7 @@ class LanguageModelRunner(MultiSAETrainingRunner):
         return fit(trainer, self._long_run, self._stream)
 
 
+@no_false_alarms()
 def train_together(
     plan: Plan, sae_ids: list[str], long_run: LongRun
 ) -> tuple[dict[str, TrainingSAE[Any]], dict[str, dict[str, Any]]]:
@@ -93,8 +95,8 @@ def train_together(
         config.model_name, dataset = offline_source(plan.dataset)
     elif not config.model_from_pretrained_kwargs.get("revision"):
         config.model_name = where_model_is(config.model_name)
-    name = source.name or source.hub_id
-    with needing_the_hub(f"The model {name} or the text {source.dataset}"):
+    needed = f"The model {source.name or source.hub_id} or the text {source.dataset}"
+    with needing_the_hub(needed):
         runner = LanguageModelRunner(
             config,
             long_run,
@@ -105,7 +107,7 @@ def train_together(
     torch.manual_seed(config.seed)  # SAELens draws the order of the data from torch's state
     trained = runner.run()
     for sae in trained.values():
-        sae.cfg.metadata.model_name = name  # not where it lies here
+        sae.cfg.metadata.model_name = source.name or source.hub_id  # not where it lies here
     return trained, {}
 
 

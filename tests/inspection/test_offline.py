@@ -52,13 +52,18 @@ def run(*arguments: object) -> int:
     return int(left.value.code or 0)
 
 
-def test_the_text_is_read_in_the_rows_that_minilm_reads(sae: Path, text: Path) -> None:
+def test_the_text_is_read_in_the_rows_that_minilm_reads(
+    sae: Path, text: Path, recwarn: pytest.WarningsRecorder
+) -> None:
     reader = reader_of(str(text), model=None, n_tokens=1000, device="cpu")
     found = reader.activations(SAE.load_from_disk(sae), "x")
     assert set(found.rows[:, 0].tolist()) == {CLS}
     assert set(found.rows[:, -1].tolist()) == {SEP}
     assert found.rows.shape == (8, 128)
     assert where_model_is("gpt2") == "gpt2"
+    said = " ".join(str(warning.message) for warning in recwarn)
+    assert "fewer samples" not in said
+    assert "copy construct" not in said
 
 
 def test_inspect_shows_the_latents_that_are_asked_for(

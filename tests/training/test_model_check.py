@@ -138,8 +138,13 @@ def run(*arguments: object) -> int:
 
 
 def test_a_new_release_trains_offline(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    recwarn: pytest.WarningsRecorder,
 ) -> None:
+    """And nothing alarms, such as SAELens's comparison of rows with tokens."""
     monkeypatch.setattr(corpus, "documents", lambda: ("a text of some words " * 2000,))
     assert run("registry", "new", "mine", "--out", tmp_path) == 0
     path = tmp_path / "mine.yaml"
@@ -151,7 +156,11 @@ def test_a_new_release_trains_offline(
     changes = [argument for change in small for argument in ("--set", change)]
     out = tmp_path / "saes"
     assert run("train", path, "--out", out, "--device", "cpu", *changes) == 0
-    assert "2 SAEs trained" in capsys.readouterr().out
+    shown = capsys.readouterr()
+    assert "2 SAEs trained" in shown.out
+    alarms = ("fewer samples", "copy construct", "not be reproducible")
+    said = [shown.err, caplog.text, *(str(warning.message) for warning in recwarn)]
+    assert not [alarm for alarm in alarms if any(alarm in each for each in said)]
     for sae_id in ("batchtopk_k32", "batchtopk_c2r_k32"):
         assert torch.isfinite(SAE.load_from_disk(out / sae_id).W_dec).all()
 
