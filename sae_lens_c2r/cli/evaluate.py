@@ -81,5 +81,6 @@ def evaluate(
                 on_error=problems.append,
                 tell=partial(say, console),
             )
-        console.print(*terminal_tables(gathered, width=console.width), sep="\n")
-        say(console, f"Everything that was measured: {out / GATHERED}")
+        if gathered.saes:
+            console.print(*terminal_tables(gathered, width=console.width), sep="\n")
+            say(console, f"Everything that was measured: {out / GATHERED}")

@@ -81,6 +81,9 @@ def inspect(
         )
         if found:
             console.print(*terminal_tables(found, width=console.width), sep="\n")
+        if text is not None and not any(each.behavior for each in found):
+            return  # a report without the text would be in the way of the next attempt's
+        if found:
             write_text(out, report_html(found))
             say(console, f"Report: {out}")
         if found and figure is not None:

@@ -112,12 +112,13 @@ def model_tasks(
     if record is not None:
         return _feature_tasks(of_weights, record, options, on_error=on_error)
     model, hook_name = options.model or sae.cfg.metadata.model_name, sae.cfg.metadata.hook_name
-    for name, value in {"model_name": model, "hook_name": hook_name}.items():
+    should = {
+        "`model` should be given, or its config have a name as `metadata.model_name`": model,
+        "its config should have a name as `metadata.hook_name`": hook_name,
+    }
+    for what, value in should.items():
         if not isinstance(value, str) or not value:
-            raise UserError(
-                f"{of_weights.about.name}: its config should have a name as `metadata.{name}`. "
-                f"Found {value}."
-            )
+            raise UserError(f"{of_weights.about.name}: {what}. Found {value}.")
     tasks = []
     for name in wanted:
         of_evaluation = _of_sae_lens if name == SAE_LENS else _of_sae_bench

@@ -8,9 +8,10 @@ from tempfile import TemporaryDirectory
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.writing import write_bytes, write_text
 from sae_lens_c2r.hub.card.content import Content
+from sae_lens_c2r.hub.card.facts import read_facts
 from sae_lens_c2r.hub.card.render import render_planned
 from sae_lens_c2r.hub.local.prepare_upload import prepare_upload
-from sae_lens_c2r.hub.names import README
+from sae_lens_c2r.hub.names import FACTS, README
 from sae_lens_c2r.hub.remote.snapshot import Snapshot
 from sae_lens_c2r.hub.submission import SAEs, Submission
 from sae_lens_c2r.releases.model import Release
@@ -39,12 +40,14 @@ def write_card(
         The card's file. Beside it are its pictures and what it was made of.
 
     Raises:
-        UserError: If one of the SAEs is not fit to be published.
+        UserError: If one of the SAEs is not fit to be published, or `out` has the card of
+            another repository.
     """
     submission = Submission.of(saes)
     repo_id = repo_id or _recorded_repo_id(submission)
     if repo_id is None:
         raise UserError("`repo-id` should be given, like org/name, where there is no release.")
+    _check_same_repository(out, repo_id)
     with TemporaryDirectory(prefix="sae-lens-c2r-") as scratch:
         prepared = prepare_upload(submission, repo_id, scratch=Path(scratch), tell=tell)
     return write_content(replace(prepared.content, saes=()), out)
@@ -60,6 +63,17 @@ def _recorded_repo_id(submission: Submission) -> str | None:
         record = read_record(folder)
         found.add(record.release.repo_id if record and record.release else None)
     return found.pop() if len(found) == 1 else None
+
+
+def _check_same_repository(out: Path, repo_id: str) -> None:
+    """Raise where a card would be joined with that of another repository."""
+    facts = out / FACTS
+    found = read_facts(facts.read_bytes()).repo_id if facts.is_file() else repo_id
+    if found != repo_id:
+        raise UserError(
+            f"`out` should be a new folder, or one with the card of {repo_id}. Found the card "
+            f"of {found} in {out}."
+        )
 
 
 def write_content(content: Content, out: Path) -> Path:

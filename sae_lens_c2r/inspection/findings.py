@@ -61,6 +61,8 @@ def inspect(
         tell(f"{number} of {len(sources)}: {source.name}")
         try:
             sae = source.load(device)
+            if reader is not None:
+                _check_asked(sae, source.name, reader, latents)
             inspection = inspect_sae(sae, source.name)
         except UserError as error:
             on_error(str(error))
@@ -75,18 +77,24 @@ def inspect(
     return found
 
 
+def _check_asked(
+    sae: SAE[Any] | TrainingSAE[Any], name: str, reader: TextReader, latents: Sequence[int]
+) -> None:
+    """Raise, before anything is measured, unless an SAE has the latents, and a model."""
+    try:
+        check_latents(latents, sae.cfg.d_sae)
+        reader.name_of_model(sae)
+    except UserError as error:
+        raise UserError(f"{name}: {error}") from None
+
+
 def _on_text(
     finding: Finding,
     sae: SAE[Any] | TrainingSAE[Any],
     reader: TextReader,
     latents: Sequence[int],
 ) -> Finding:
-    name = finding.inspection.name
-    try:
-        check_latents(latents, sae.cfg.d_sae)
-    except UserError as error:
-        raise UserError(f"{name}: {error}") from None
-    text = reader.activations(sae, name)
+    text = reader.activations(sae, finding.inspection.name)
     tokenizer = reader.model_of(sae).tokenizer
     return Finding(
         finding.inspection,

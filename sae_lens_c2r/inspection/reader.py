@@ -14,6 +14,7 @@ from sae_lens.util import get_special_token_ids
 from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError, first_sentence
+from sae_lens_c2r._support.false_alarms import no_false_alarms
 from sae_lens_c2r._support.network import needing_the_hub
 from sae_lens_c2r.inspection.activations import TextActivations
 from sae_lens_c2r.inspection.text import COLUMN, read_text, reading, too_short
@@ -120,6 +121,7 @@ class TextReader:
                 )
         return self._models[key]
 
+    @no_false_alarms()
     def store_of(self, sae: SAE[Any] | TrainingSAE[Any], **options: Any) -> ActivationsStore:
         """SAELens's store of what an SAE encodes on the text, with options of its own."""
         model = self.model_of(sae)
@@ -147,6 +149,7 @@ class TextReader:
             self._rows = Dataset.from_dict({"tokens": rows.tolist()})
         return self._rows
 
+    @no_false_alarms()
     @torch.no_grad()
     def _run(self, sae: SAE[Any] | TrainingSAE[Any]) -> TextActivations:
         model = self.model_of(sae)

@@ -9,7 +9,9 @@ from sae_lens import MultiSAETrainingRunner, MultiSAETrainingRunnerConfig, Train
 from sae_lens.registry import get_sae_training_class
 from sae_lens.training.multi_sae_trainer import MultiSAETrainer
 
-from sae_lens_c2r.offline.source import OFFLINE_DATASET, offline_source
+from sae_lens_c2r._support.false_alarms import no_false_alarms
+from sae_lens_c2r._support.network import needing_the_hub
+from sae_lens_c2r.offline.source import OFFLINE_DATASET, offline_source, where_model_is
 from sae_lens_c2r.releases.model import LanguageModel
 from sae_lens_c2r.training.annealing import anneal_k
 from sae_lens_c2r.training.fitting import fit
@@ -67,6 +69,7 @@ class LanguageModelRunner(MultiSAETrainingRunner):
         return fit(trainer, self._long_run, self._stream)
 
 
+@no_false_alarms()
 def train_together(
     plan: Plan, sae_ids: list[str], long_run: LongRun
 ) -> tuple[dict[str, TrainingSAE[Any]], dict[str, dict[str, Any]]]:
@@ -90,13 +93,17 @@ def train_together(
     dataset = plan.dataset
     if source.dataset == OFFLINE_DATASET:
         config.model_name, dataset = offline_source(plan.dataset)
-    runner = LanguageModelRunner(
-        config,
-        long_run,
-        norm_multiple=plan.norm_multiple,
-        override_saes=saes,
-        override_dataset=dataset,
-    )
+    elif not config.model_from_pretrained_kwargs.get("revision"):
+        config.model_name = where_model_is(config.model_name)
+    needed = f"The model {source.name or source.hub_id} or the text {source.dataset}"
+    with needing_the_hub(needed):
+        runner = LanguageModelRunner(
+            config,
+            long_run,
+            norm_multiple=plan.norm_multiple,
+            override_saes=saes,
+            override_dataset=dataset,
+        )
     torch.manual_seed(config.seed)  # SAELens draws the order of the data from torch's state
     trained = runner.run()
     for sae in trained.values():

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.cli import main
 from sae_lens_c2r.evaluation import worker
 from sae_lens_c2r.evaluation.evaluate import evaluate
 from sae_lens_c2r.evaluation.options import Options
@@ -133,7 +134,14 @@ def test_one_line_tells_of_each_sae_that_cannot_be(tmp_path: Path, run: Evaluate
     weights = (saes["nan"] / "sae_weights.safetensors").read_bytes()
     (saes["nan"] / "sae_weights.safetensors").write_bytes(weights[:-4] + b"\0\0\xc0\x7f")
     failed = run(*saes.values(), tmp_path / "nowhere")
-    reasons = ("nowhere", "`metadata.hook_name`", "`metadata.model_name`", "", "JSON", "finite")
+    reasons = (
+        "nowhere",
+        "`metadata.hook_name`",
+        "`model` should be given",
+        "",
+        "JSON",
+        "finite",
+    )
     assert len(failed) == len(reasons)
     for reason in reasons:
         assert [line for line in failed if reason in line and "\n" not in line], reason
@@ -142,6 +150,19 @@ def test_one_line_tells_of_each_sae_that_cannot_be(tmp_path: Path, run: Evaluate
         str(saes["model"]),
         str(saes["whole"]),
     ]
+
+
+def test_of_nothing_that_was_measured_there_is_no_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sae = plant_sae(tmp_path / "sae", d_in=8)
+    (sae / "cfg.json").write_text("{")
+    with pytest.raises(SystemExit) as left:
+        main(["evaluate", str(sae), "--out", str(tmp_path / "out"), "--device", "cpu"])
+    assert left.value.code == 1
+    shown = capsys.readouterr()
+    assert shown.out.splitlines() == ["Loading SAELens ..."]
+    assert shown.err.startswith(f"{sae}: ")
 
 
 def test_what_was_left_behind_is_cleared_and_what_is_foreign_ignored(

@@ -99,6 +99,26 @@ def test_a_card_is_of_the_repository_that_training_recorded(tmp_path: Path) -> N
         write_card([tmp_path / "saes"], tmp_path / "card")
 
 
+def test_a_folder_is_of_one_repository(tmp_path: Path) -> None:
+    first, second = (
+        plant_sae(tmp_path / name, d_in=8, seed=seed)
+        for seed, name in enumerate(("first", "second"))
+    )
+    out = tmp_path / "card"
+    write_card([first], out, repo_id="me/x")
+    held = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    with pytest.raises(UserError) as caught:
+        write_card([second], out, repo_id="me/y")
+    assert str(caught.value) == (
+        "`out` should be a new folder, or one with the card of me/y. Found the card of me/x in "
+        f"{out}."
+    )
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == held
+    card = write_card([second], out, repo_id="me/x").read_text()
+    assert "first" in card, "what was there of the same repository is lost"
+    assert "second" in card
+
+
 def test_the_model_of_an_sae_that_was_trained_from_a_folder_can_be_named(
     tmp_path: Path,
 ) -> None:

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.inspection import findings as findings_module
 from sae_lens_c2r.inspection.findings import inspect
 from sae_lens_c2r.saes.sources import Source
 from tests.inspection.planted import Words, planted_sae, text_of
@@ -30,8 +31,12 @@ class Reader:
 
     named = "planted"
 
+    named_model: str | None = "a-model"
+
     def name_of_model(self, _sae: Any) -> str:
-        return "a-model"
+        if self.named_model is None:
+            raise UserError("`model` should be given.")
+        return self.named_model
 
     def activations(self, _sae: Any, name: str) -> Any:
         if "unread" in name:
@@ -42,7 +47,9 @@ class Reader:
         return type("Model", (), {"tokenizer": Words()})
 
 
-def look_at(*names: str, reader: Any = None) -> tuple[list[Any], list[str], list[str]]:
+def look_at(
+    *names: str, reader: Any = None, latents: tuple[int, ...] = ()
+) -> tuple[list[Any], list[str], list[str]]:
     errors: list[str] = []
     told: list[str] = []
     found = inspect(
@@ -50,6 +57,7 @@ def look_at(*names: str, reader: Any = None) -> tuple[list[Any], list[str], list
         device="cpu",
         on_error=errors.append,
         reader=reader,
+        latents=latents,
         tell=told.append,
     )
     return found, errors, told
@@ -89,6 +97,18 @@ def test_what_the_weights_say_is_kept_where_the_text_cannot_be_read() -> None:
     assert [each.inspection.name for each in found] == ["unread", "a"]
     assert [each.behavior is None for each in found] == [True, False]
     assert errors == ["unread: `model` should have the hook x."]
+
+
+def test_what_an_sae_does_not_have_is_told_before_it_is_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(findings_module, "inspect_sae", None)
+    nameless = Reader()
+    nameless.named_model = None
+    assert look_at("a", reader=nameless)[:2] == ([], ["a: `model` should be given."])
+    found, [error], _ = look_at("a", reader=Reader(), latents=(3, 4))
+    assert found == []
+    assert error.startswith("a: `latents` should be below 4")
 
 
 def test_no_sae_is_nothing_found() -> None:

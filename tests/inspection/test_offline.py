@@ -52,13 +52,18 @@ def run(*arguments: object) -> int:
     return int(left.value.code or 0)
 
 
-def test_the_text_is_read_in_the_rows_that_minilm_reads(sae: Path, text: Path) -> None:
+def test_the_text_is_read_in_the_rows_that_minilm_reads(
+    sae: Path, text: Path, recwarn: pytest.WarningsRecorder
+) -> None:
     reader = reader_of(str(text), model=None, n_tokens=1000, device="cpu")
     found = reader.activations(SAE.load_from_disk(sae), "x")
     assert set(found.rows[:, 0].tolist()) == {CLS}
     assert set(found.rows[:, -1].tolist()) == {SEP}
     assert found.rows.shape == (8, 128)
     assert where_model_is("gpt2") == "gpt2"
+    said = " ".join(str(warning.message) for warning in recwarn)
+    assert "fewer samples" not in said
+    assert "copy construct" not in said
 
 
 def test_inspect_shows_the_latents_that_are_asked_for(
@@ -82,6 +87,7 @@ def test_inspect_shows_the_latents_that_are_asked_for(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (("--latents", "64", "--text", __file__), "`latents` should be below 64"),
         (("--latents", "3"), "`latents` should be given with `text`"),
         (("--latents", "3;4", "--text", "x"), "`latents` should be numbers of latents"),
         (("--latents", "-1", "--text", "x"), "`latents` should be numbers of latents"),
@@ -93,6 +99,18 @@ def test_latents_are_numbers_on_a_text(
 ) -> None:
     assert run("inspect", sae, "--out", sae.parent / "report.html", *options) == 1
     assert message in capsys.readouterr().err
+
+
+def test_what_was_refused_is_not_in_the_way_of_what_is_right(
+    sae: Path, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short, out = tmp_path / "short.txt", tmp_path / "report.html"
+    short.write_text("two words")
+    options = ("--tokens", 500, "--out", out, "--figure", tmp_path / "figure.svg")
+    for wrong in (("--text", short), ("--text", text, "--latents", "64")):
+        assert run("inspect", sae, *options, *wrong) == 1
+        assert not list(tmp_path.glob("*.html")) + list(tmp_path.glob("*.svg"))
+    assert run("inspect", sae, *options, "--text", text) == 0, capsys.readouterr().err
 
 
 def test_evaluate_reads_it_as_well(sae: Path, text: Path, tmp_path: Path) -> None:

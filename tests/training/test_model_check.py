@@ -1,5 +1,6 @@
 """Plans beside the config of their model, and releases that are begun by a command."""
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from transformers import AutoConfig
 
 from sae_lens_c2r.cli import main
 from sae_lens_c2r.offline import corpus
+from sae_lens_c2r.offline.source import OFFLINE_MODEL
 from sae_lens_c2r.releases.files import find_release, read_release
 from sae_lens_c2r.releases.first import transformer_lens_release
 from sae_lens_c2r.releases.model import ReleaseError
@@ -136,8 +138,13 @@ def run(*arguments: object) -> int:
 
 
 def test_a_new_release_trains_offline(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    recwarn: pytest.WarningsRecorder,
 ) -> None:
+    """And nothing alarms, such as SAELens's comparison of rows with tokens."""
     monkeypatch.setattr(corpus, "documents", lambda: ("a text of some words " * 2000,))
     assert run("registry", "new", "mine", "--out", tmp_path) == 0
     path = tmp_path / "mine.yaml"
@@ -149,9 +156,36 @@ def test_a_new_release_trains_offline(
     changes = [argument for change in small for argument in ("--set", change)]
     out = tmp_path / "saes"
     assert run("train", path, "--out", out, "--device", "cpu", *changes) == 0
-    assert "2 SAEs trained" in capsys.readouterr().out
+    shown = capsys.readouterr()
+    assert "2 SAEs trained" in shown.out
+    alarms = ("fewer samples", "copy construct", "not be reproducible")
+    said = [shown.err, caplog.text, *(str(warning.message) for warning in recwarn)]
+    assert not [alarm for alarm in alarms if any(alarm in each for each in said)]
     for sae_id in ("batchtopk_k32", "batchtopk_c2r_k32"):
         assert torch.isfinite(SAE.load_from_disk(out / sae_id).W_dec).all()
+
+
+def test_a_new_release_trains_offline_on_a_text_of_ones_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model is in its package, whatever it reads; SAEs keep its name on the Hub."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ds").mkdir()
+    lines = [json.dumps({"text": "a text of some words " * 400})] * 4
+    (tmp_path / "ds" / "mine.jsonl").write_text("\n".join(lines))
+    assert run("registry", "new", "mine", "--out", tmp_path) == 0
+    small = ["language_model.training_tokens=1024", "sae.d_sae=64"]
+    small += ["runner.n_batches_in_buffer=8", "runner.n_batches_for_norm_estimate=2"]
+    changes = [argument for change in small for argument in ("--set", change)]
+    command = ["train", "mine.yaml", "--out", "saes", "--only", "batchtopk_k32", *changes]
+    command += ["--device", "cpu", "--set"]
+    assert run(*command, "language_model.dataset=nobody/nothing") == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    said = f"The model {OFFLINE_MODEL} or the text nobody/nothing is not on this machine, and "
+    assert error.startswith(said)
+    assert run(*command, "language_model.dataset=ds") == 0, capsys.readouterr().err
+    sae = SAE.load_from_disk(tmp_path / "saes" / "batchtopk_k32")
+    assert sae.cfg.metadata.model_name == OFFLINE_MODEL
 
 
 def test_a_new_release_of_a_model_of_transformer_lens_s_can_be_planned(
