@@ -61,6 +61,7 @@ def evaluate(
         from sae_lens_c2r.evaluation.options import Options
         from sae_lens_c2r.evaluation.table import terminal_tables
         from sae_lens_c2r.saes.sources import find_sources
+        from sae_lens_c2r.training.plan_checks import check_device
 
         options = Options(
             out=out,
@@ -74,6 +75,7 @@ def evaluate(
             at_once=jobs,
             hours=hours,
         )
+        check_device(options.device)
         with stop_requests():
             gathered = evaluate_all(
                 find_sources(saes, on_error=problems.append),

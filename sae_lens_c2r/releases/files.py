@@ -4,14 +4,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from sae_lens_c2r._support.data import data_folder
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.yaml_text import read_yaml
-from sae_lens_c2r.releases.model import Release, ReleaseError
+from sae_lens_c2r._support.yaml_text import as_yaml_number, read_yaml
+from sae_lens_c2r.releases.model import (
+    Grid,
+    LanguageModel,
+    Release,
+    ReleaseError,
+    SyntheticModel,
+)
 
 REGISTRY = data_folder("registry")
+_PARTS: dict[str, type[BaseModel]] = {
+    "language_model": LanguageModel,
+    "synthetic_model": SyntheticModel,
+    "grids": Grid,
+}
 
 
 def find_release(name_or_path: str | Path) -> Path:
@@ -178,4 +189,9 @@ def _explained(path: Path, error: ValidationError) -> Iterator[str]:
             "" if problem["type"] == "missing" else f" Found `{key} = {problem['input']!r}`."
         )
         said = problem["msg"].removeprefix("Value error, ")  # of one of our own checks
-        yield f"{path}: `{key}`: {said}.{found}"
+        if problem["type"] == "extra_forbidden":
+            first, *rest = problem["loc"]
+            model = _PARTS[str(first)] if rest else Release
+            said = f"should be one of the keys {', '.join(model.model_fields)}"
+        meant = as_yaml_number(problem["input"], problem["type"])
+        yield f"{path}: `{key}`: {said}.{found}{meant}"

@@ -12,7 +12,7 @@ _TEXT = """\
 # What it takes, and then the training:
 #   sae-lens-c2r train {name}.yaml --dry-run
 #   sae-lens-c2r train {name}.yaml --out saes/{name} --resume
-name: {name}
+name: "{name}"
 description: SAEs of {hub_id}, BatchTopK with and without C2R. # what they are for
 # To publish them, say under which licence and where:
 # license: mit

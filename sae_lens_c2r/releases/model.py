@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
+from string import Formatter
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
@@ -16,12 +17,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from sae_lens_c2r._support.errors import UserError, one_line
 
 NAME_PATTERN = r"^[a-z0-9]+([.-][a-z0-9]+)*$"
-Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
 MOST_BYTES = 255  # of a folder's name, on any usual file system
 MOST_SAES = 1000  # six axes with 39 values each would be 3.5 billion
 _FOLDER = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*")
+_LICENSE = r"^[a-z0-9]+([.-][a-z0-9]+)*\+*$"  # as openrail++
 _REPO_ID = r"^[\w-]+/[\w.-]+$"
-RepoId = Annotated[str, StringConstraints(pattern=_REPO_ID)]
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
@@ -30,12 +30,30 @@ class ReleaseError(UserError):
 
 
 def _named_as_on_the_hub(hub_id: str) -> str:
-    if not re.search(_REPO_ID, hub_id):
+    if not re.fullmatch(_REPO_ID, hub_id):
         raise ValueError(
             "should be the model on the Hub, like openai-community/gpt2. The name that SAELens "
             f"loads goes beside it: `name: {hub_id}`"
         )
     return hub_id
+
+
+def _repository(repo_id: str) -> str:
+    if not re.fullmatch(_REPO_ID, repo_id):
+        raise ValueError("should be a repository on the Hub, like your-name/my-saes")
+    return repo_id
+
+
+def _name(name: str) -> str:
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise ValueError("should be of small letters and digits, with `-` or `.` between them")
+    return name
+
+
+def _license(license: str) -> str:
+    if not re.fullmatch(_LICENSE, license):
+        raise ValueError("should be one as the Hub spells it, like mit or apache-2.0")
+    return license
 
 
 class _Strict(BaseModel):
@@ -122,10 +140,10 @@ class Release(_Strict):
         grids: The SAEs.
     """
 
-    name: Name
+    name: Annotated[str, AfterValidator(_name)]
     description: Text
-    license: Name | None = None
-    repo_id: RepoId | None = None
+    license: Annotated[str, AfterValidator(_license)] | None = None
+    repo_id: Annotated[str, AfterValidator(_repository)] | None = None
     status: Literal["planned", "ready", "published"] = "planned"
     language_model: LanguageModel | None = None
     synthetic_model: SyntheticModel | None = None
@@ -203,6 +221,7 @@ class Release(_Strict):
             varied = dict(zip(grid.axes, values, strict=True))
             fields = {**self.sae, **grid.sae, **varied}
             try:
+                _check_plain(grid.id)
                 sae_id = grid.id.format_map(
                     {**fields, "width": _thousands(fields.get("d_sae"))}
                 )
@@ -217,6 +236,12 @@ class Release(_Strict):
                     f"`{grid.id}` ({one_line(error)})."
                 ) from None
             yield SAESpec(sae_id, fields, shared)
+
+
+def _check_plain(grid_id: str) -> None:
+    for _, _, spec, conversion in Formatter().parse(grid_id):
+        if spec or conversion:  # a width may take all of the memory
+            raise ValueError("braces should hold a name alone")
 
 
 def _thousands(d_sae: object) -> str:

@@ -12,12 +12,14 @@ from sae_lens.saes.sae import TrainingSAEConfig
 from sae_lens.synthetic import SyntheticModelConfig
 from sae_lens.util import str_to_dtype
 
+from sae_lens_c2r._support.yaml_text import as_yaml_number
 from sae_lens_c2r.releases.model import Release, ReleaseError, SAESpec
 
 K_ANNEAL_STEPS = "k_anneal_steps"
 # Of an SAE's fields: they say how its weights begin, and how its k does.
 _NOT_SAE_LENS_S = {"seed", "init", K_ANNEAL_STEPS}
 _NOT_A_RELEASE_S = {"device", "metadata"}  # of SAELens's fields
+_MAY_BE_INFINITE = {"lp_norm"}  # where it is the maximum
 
 
 def sae_config(spec: SAESpec, device: str) -> TrainingSAEConfig:
@@ -81,8 +83,11 @@ def _check_sizes(config: TrainingSAEConfig) -> None:
                 f"`sae.{name}` should be at least 1. Found {getattr(config, name)}."
             )
     k = getattr(config, "k", 1)
-    if not 0 < k <= config.d_sae:
-        raise ReleaseError(f"`sae.k` should be above 0 and at most `d_sae`. Found {k}.")
+    if not 1 <= k <= config.d_sae:
+        raise ReleaseError(f"`sae.k` should be at least 1 and at most `d_sae`. Found {k}.")
+    rate = getattr(config, "topk_threshold_lr", 0)
+    if rate < 0:
+        raise ReleaseError(f"`sae.topk_threshold_lr` should be at least 0. Found {rate}.")
 
 
 def synthetic_model_config(values: dict[str, Any]) -> SyntheticModelConfig:
@@ -100,6 +105,7 @@ def checked_fields(
     config: type,
     *,
     taken: Collection[str] = (),
+    ours: Collection[str] = (),
     nested: bool = True,
     strict: bool = True,
 ) -> dict[str, Any]:
@@ -110,6 +116,7 @@ def checked_fields(
         values: The values, by the names of the fields.
         config: SAELens's config.
         taken: Fields that are not the release's to say.
+        ours: Fields that a release may say there, and SAELens's config does not have.
         nested: Whether a mapping among the values is one as it is annotated.
         strict: Whether a number has to be one: `"256"`, `true` and 0.5 latents are none.
 
@@ -126,8 +133,10 @@ def checked_fields(
         if name not in known:
             raise ReleaseError(
                 f"`{key}.{name}` should be a field of SAELens's {config.__name__}: "
-                f"{', '.join(sorted(known))}."
+                f"{', '.join(sorted({*known, *ours}))}."
             )
+        if name not in _MAY_BE_INFINITE or value != value:
+            _check_finite(f"{key}.{name}", value)
         if not nested and isinstance(value, dict):  # of more than one kind: SAELens reads it
             checked[name] = value
             continue
@@ -137,7 +146,17 @@ def checked_fields(
             # As JSON, in which a list may be a tuple, and a mapping may be a config.
             valid = TypeAdapter(hints[name]).validate_json(json.dumps(value), strict=strict)
         except ValidationError as error:
-            reason = error.errors()[0]["msg"]
-            raise ReleaseError(f"`{key}.{name}`: {reason}. Found {value!r}.") from None
+            problem = error.errors()[0]
+            raise ReleaseError(
+                f"`{key}.{name}`: {problem['msg']}. Found {value!r}."
+                f"{as_yaml_number(value, problem['type'])}"
+            ) from None
         checked[name] = value if value == valid else valid  # 32 stays 32, and not 32.0
     return checked
+
+
+def _check_finite(key: str, value: Any) -> None:
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        raise ReleaseError(f"`{key}` should be finite. Found {value!r}.") from None

@@ -7,6 +7,7 @@ import torch
 
 from sae_lens_c2r.releases.model import ReleaseError
 
+MATMUL_PRECISION = "matmul_precision"
 _NAMES = ("highest", "high", "medium")
 
 
@@ -15,7 +16,7 @@ def checked_precision(name: object) -> str | None:
     if name is None or name in _NAMES:
         return name and str(name)
     raise ReleaseError(
-        f"`runner.matmul_precision` should be one of {', '.join(_NAMES)}. Found {name!r}."
+        f"`runner.{MATMUL_PRECISION}` should be one of {', '.join(_NAMES)}. Found {name!r}."
     )
 
 

@@ -25,11 +25,12 @@ from sae_lens_c2r.training.configs import (
     sae_config,
     synthetic_model_config,
 )
-from sae_lens_c2r.training.matmul import checked_precision
+from sae_lens_c2r.training.matmul import MATMUL_PRECISION, checked_precision
 from sae_lens_c2r.training.norm_filter import NORM_MULTIPLE, checked_multiple
 from sae_lens_c2r.training.plan_checks import (
     check_counts,
     check_device,
+    check_dtype,
     check_known_features,
     check_language_model,
     check_loader,
@@ -131,7 +132,7 @@ def make_plan(release: Release, *, device: str, only: tuple[str, ...] = ()) -> P
     check_shared(release)
     source = release.source
     runner = dict(release.runner)
-    precision = checked_precision(runner.pop("matmul_precision", None))
+    precision = checked_precision(runner.pop(MATMUL_PRECISION, None))
     norm_multiple = checked_multiple(runner.pop(NORM_MULTIPLE, None), source)
     found = {spec.sae_id: find_start(spec, source, device) for spec in chosen}
     starts = {sae_id: start for sae_id, start in found.items() if start is not None}
@@ -144,7 +145,13 @@ def make_plan(release: Release, *, device: str, only: tuple[str, ...] = ()) -> P
             for spec in chosen
         },
         seeds={spec.sae_id: _seed(spec) for spec in chosen},
-        runner=checked_fields("runner", runner, _runner_class(source), taken=OURS),
+        runner=checked_fields(
+            "runner",
+            runner,
+            _runner_class(source),
+            taken=OURS,
+            ours=(MATMUL_PRECISION, NORM_MULTIPLE),
+        ),
         device=device,
         matmul_precision=precision,
         starts=starts,
@@ -160,6 +167,7 @@ def make_plan(release: Release, *, device: str, only: tuple[str, ...] = ()) -> P
     for sae_id in plan.saes:  # made once, for SAELens to check the values
         config = runner_config(plan, sae_ids=[sae_id])
     check_counts(config)
+    check_dtype(config)
     check_optimizer(config)
     if isinstance(config, MultiSAETrainingRunnerConfig):
         check_positions(config)

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from sae_lens import MultiSAETrainingRunnerConfig
 from sae_lens.saes.sae import TrainingSAEConfig
-from sae_lens.synthetic import SyntheticSAERunnerConfig
+from sae_lens.synthetic import SyntheticModelConfig, SyntheticSAERunnerConfig
 from sae_lens.training.optim import get_lr_scheduler
+from sae_lens.util import str_to_dtype
 from transformer_lens.loading_from_pretrained import get_official_model_name
 
 from sae_lens_c2r._support.errors import UserError, one_line
@@ -21,7 +22,10 @@ TRANSFORMER_LENS, TRANSFORMERS = "HookedTransformer", "AutoModelForCausalLM"
 LOADERS = (TRANSFORMER_LENS, "HookedMamba", TRANSFORMERS)  # classes that SAELens knows
 NEEDS_ESTIMATE = {"expected_average_only_in", "covariance_whitening"}
 RunnerConfig = MultiSAETrainingRunnerConfig | SyntheticSAERunnerConfig[Any]
-COUNTS = ("store_batch_size_prompts", "n_batches_in_buffer", "n_batches_for_norm_estimate")
+COUNTS = (
+    *("store_batch_size_prompts", "n_batches_in_buffer", "n_batches_for_norm_estimate"),
+    "dead_feature_window",
+)
 
 
 def check_device(device: str) -> None:
@@ -52,6 +56,19 @@ def check_counts(config: RunnerConfig) -> None:
             raise ReleaseError(
                 f"`runner.{name}` should be at least 1. Found {getattr(config, name)}."
             )
+
+
+def check_dtype(config: RunnerConfig) -> None:
+    """Raise a `ReleaseError` unless activations are of a floating type of SAELens's."""
+    if isinstance(config, MultiSAETrainingRunnerConfig):
+        key, dtype = "runner.dtype", config.dtype
+    else:
+        assert isinstance(config.synthetic_model, SyntheticModelConfig), "what a plan makes"
+        key, dtype = "synthetic_model.config.dtype", config.synthetic_model.dtype
+    with suppress(ValueError):
+        if str_to_dtype(dtype).is_floating_point:
+            return
+    raise ReleaseError(f"`{key}` should be a floating type, like bfloat16. Found {dtype!r}.")
 
 
 def check_positions(config: MultiSAETrainingRunnerConfig) -> None:

@@ -376,7 +376,10 @@ FAULTS = [
         "if False:",
     ),
     Fault(
-        "k above d_sae", "training/configs.py", "if not 0 < k <= config.d_sae:", "if not 0 < k:"
+        "k above d_sae",
+        "training/configs.py",
+        "if not 1 <= k <= config.d_sae:",
+        "if not 1 <= k:",
     ),
     Fault(
         "a folder written before it is whole",

@@ -10,13 +10,14 @@ from sae_lens_c2r._support.changes import parse_changes
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.cli import main
 from sae_lens_c2r.hub.card.render import render_planned
+from sae_lens_c2r.hub.licenses import LICENSES
 from sae_lens_c2r.releases.files import (
     REGISTRY,
     find_release,
     read_release,
     shipped_releases,
 )
-from sae_lens_c2r.releases.model import ReleaseError
+from sae_lens_c2r.releases.model import Release, ReleaseError
 
 SHIPPED = sorted(REGISTRY.glob("*.yaml"))
 
@@ -84,8 +85,35 @@ def test_there_are_the_releases_of_the_paper() -> None:
             {"status": "done"},
             "`status`: Input should be 'planned', 'ready' or 'published'. Found",
         ),
-        ({"licence": "mit"}, "`licence`: Extra inputs are not permitted. Found `licence = "),
-        ({"repo_id": "small"}, "`repo_id`: String should match pattern"),
+        (
+            {"licence": "mit"},
+            "`licence`: should be one of the keys name, description, license, repo_id, status, "
+            "language_model, synthetic_model, runner, sae, grids. Found `licence = 'mit'`.",
+        ),
+        (
+            {"synthetic_model": {**RELEASE["synthetic_model"], "seed": 0}},
+            "`synthetic_model.seed`: should be one of the keys config, training_samples. Found",
+        ),
+        (
+            {"grids": [{"id": "x", "k": 3}]},
+            "`grids.0.k`: should be one of the keys id, sae, axes. Found `grids.0.k = 3`.",
+        ),
+        (
+            {"repo_id": "small"},
+            "`repo_id`: should be a repository on the Hub, like your-name/my-saes. Found "
+            "`repo_id = 'small'`.",
+        ),
+        (
+            {"license": "MIT"},
+            "`license`: should be one as the Hub spells it, like mit or apache-2.0. Found "
+            "`license = 'MIT'`.",
+        ),
+        ({"name": "My SAEs"}, "`name`: should be of small letters and digits, with `-` or `.`"),
+        (
+            {"synthetic_model": {"config": {}, "training_samples": "4e5"}},
+            "`synthetic_model.training_samples`: Input should be a valid integer. Found "
+            "`synthetic_model.training_samples = '4e5'`. YAML reads it as text: write 400_000.",
+        ),
         (
             {"synthetic_model": None, "language_model": {"hub_id": "gpt2"}},
             "`language_model.hub_id`: should be the model on the Hub, like "
@@ -103,6 +131,11 @@ def test_there_are_the_releases_of_the_paper() -> None:
             "names of at most 255 bytes. Found 256 bytes in `a/bbb",
         ),
         ({"grids": [{"id": "{k:>99999999999999}"}]}, "should name fields of the SAE, in br"),
+        (
+            {"grids": [{"id": "{k:>1000}"}]},
+            "should name fields of the SAE, in braces. Found `{k:>1000}` (braces should hold a",
+        ),
+        ({"grids": [{"id": "{k!r}"}]}, "Found `{k!r}` (braces should hold a name alone)."),
     ],
 )
 def test_a_wrong_key_is_named(tmp_path: Path, changed: dict[str, Any], says: str) -> None:
@@ -145,6 +178,13 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("[" * 1000, "It should not be nested as deep as it is."),
         ("name: 2026-13-45\n", "It should be YAML. month must be in 1..12"),
         ("name: [\n", "It should be YAML. while parsing a flow"),
+        *(
+            (
+                f"name: small\nsae: {{k: {long}}}\n",
+                "Line 2 should have integers of at most 1,000",
+            )
+            for long in ("1" + ":1" * 20_000, "0x" + "f" * 20_000, "9" * 20_000)
+        ),
         *(
             (f"name: {value}\n", "It should be YAML, with values that fit their tags")
             for value in ("!!bool maybe", "!!int ''", "!!float ''", "!!timestamp foo")
@@ -193,6 +233,11 @@ def test_what_publishing_needs_training_does_not(tmp_path: Path) -> None:
     assert (release.license, release.repo_id, release.status) == (None, None, "planned")
     with pytest.raises(UserError, match="small should have a `repo_id` to have a card"):
         render_planned(release)
+
+
+def test_a_release_may_have_any_licence_of_the_hub_s() -> None:
+    for license in LICENSES:
+        assert Release.model_validate({**RELEASE, "license": license}).license == license
 
 
 def test_an_unknown_release_is_answered_with_the_known_ones() -> None:

@@ -208,6 +208,12 @@ def test_a_new_release_of_a_model_of_transformer_lens_s_can_be_planned(
     assert not (tmp_path / "other.yaml").exists()
 
 
+@pytest.mark.parametrize("name", ["123", "true", "null", "no", "2024.01"])
+def test_a_name_that_yaml_would_not_read_as_text_is_one(tmp_path: Path, name: str) -> None:
+    assert run("registry", "new", name, "--out", tmp_path) == 0
+    assert read_release(tmp_path / f"{name}.yaml").name == name
+
+
 def test_a_name_that_no_release_may_have_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,5 +1,6 @@
 """Plans: every release that we ship is one that SAELens can train."""
 
+import math
 import os
 from io import StringIO
 from itertools import accumulate
@@ -22,7 +23,9 @@ from sae_lens_c2r.training.plan import make_plan, runner_config
 from sae_lens_c2r.training.ranks import Ranks
 from sae_lens_c2r.training.summary import print_plan, size
 from sae_lens_c2r.training.wandb_runs import one_run_a_rank
-from tests.releases.test_files import SHIPPED, write
+from tests.releases.test_files import RELEASE, SHIPPED, write
+
+BATCHTOPK = [{"id": "x", "sae": {"architecture": "batchtopk"}}]
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
@@ -143,9 +146,58 @@ def test_the_buffer_s_size_is_the_largest_that_sae_lens_mixes(
         ({"sae": {"d_in": 8, "d_sae": 8, "device": "cuda"}}, "`sae.device` should be a field"),
         (
             {"grids": [{"id": "x", "sae": {"architecture": "topk", "k": 2000}}]},
-            "`sae.k` should be above 0 and at most `d_sae`. Found 2000",
+            "`sae.k` should be at least 1 and at most `d_sae`. Found 2000",
+        ),
+        (
+            {"grids": [{"id": "x", "sae": {"architecture": "batchtopk", "k": 0.5}}]},
+            "`sae.k` should be at least 1 and at most `d_sae`. Found 0.5.",
+        ),
+        *(
+            ({"sae": {"d_in": 8, "d_sae": 8, "k": 2, name: value}, "grids": BATCHTOPK}, says)
+            for name, value, says in (
+                (
+                    "decoder_init_norm",
+                    math.nan,
+                    "`sae.decoder_init_norm` should be finite. Foun",
+                ),
+                (
+                    "decoder_init_norm",
+                    math.inf,
+                    "`sae.decoder_init_norm` should be finite. Foun",
+                ),
+                (
+                    "topk_threshold_lr",
+                    math.nan,
+                    "`sae.topk_threshold_lr` should be finite. Foun",
+                ),
+                ("topk_threshold_lr", math.inf, "`sae.topk_threshold_lr` should be finite."),
+                ("topk_threshold_lr", -0.1, "`sae.topk_threshold_lr` should be at least 0."),
+            )
+        ),
+        (
+            {
+                "synthetic_model": {
+                    "training_samples": 9,
+                    "config": {"mean_firing_magnitudes": {"start": math.nan}},
+                }
+            },
+            "`synthetic_model.config.mean_firing_magnitudes` should be finite. Found {'start'",
+        ),
+        (
+            {"runner": {"dead_feature_window": -1}},
+            "`runner.dead_feature_window` should be at least 1. Found -1.",
+        ),
+        (
+            {
+                "synthetic_model": {
+                    "training_samples": 1000,
+                    "config": {**RELEASE["synthetic_model"]["config"], "dtype": "float3"},
+                }
+            },
+            "`synthetic_model.config.dtype` should be a floating type, like bfloat16. Found",
         ),
         ({"runner": {"batchsize": 100}}, "`runner.batchsize` should be a field of SAELens's"),
+        ({"runner": {"batchsize": 100}}, ", matmul_precision, max_activation_norm_multiple, "),
         ({"runner": {"output_path": "x"}}, "`runner.output_path` should be a field"),
         ({"runner": {"n_checkpoints": 3}}, "`runner.n_checkpoints` should be a field"),
         ({"runner": {"logger": {"wandb": 1}}}, "`runner.logger.wandb` should be a field"),
@@ -179,8 +231,13 @@ def test_the_buffer_s_size_is_the_largest_that_sae_lens_mixes(
             "`runner.autocast_sae`: Input should be a valid bool",
         ),
         ({"runner": {"lr": -1e-3}}, "`runner.lr` should be a finite number of at least 0."),
-        ({"runner": {"lr": float("nan")}}, "`runner.lr` should be a finite number of at least"),
-        ({"runner": {"lr": "1e-3"}}, "`runner.lr`: Input should be a valid number. Found '1e"),
+        ({"runner": {"lr": float("nan")}}, "`runner.lr` should be finite. Found nan."),
+        (
+            {"runner": {"lr": "1e-5"}},
+            "`runner.lr`: Input should be a valid number. Found '1e-5'. YAML reads it as text: "
+            "write 1.0e-05.",
+        ),
+        ({"runner": {"lr": "small"}}, "should be a valid number. Found 'small'."),
         (
             {"runner": {"lr_scheduler_name": "foo"}},
             "cannot make an optimizer of the runner's fields. Unsupported scheduler: foo",
@@ -327,6 +384,8 @@ def test_a_model_that_transformer_lens_does_not_have_is_one_line(
         ("runner.seqpos_slice", [], "should be `[start, end]` or `[start, end, step]`"),
         ("runner.store_batch_size_prompts", 0, "should be at least 1. Found 0."),
         ("runner.n_batches_in_buffer", 0, "should be at least 1. Found 0."),
+        ("runner.dtype", "float3", "a floating type, like bfloat16. Found 'float3'."),
+        ("runner.dtype", "int8", "a floating type, like bfloat16. Found 'int8'."),
         ("language_model.context_size", 129, "at most 128, the tokens in a row of python-doc"),
     ],
 )

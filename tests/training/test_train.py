@@ -47,12 +47,14 @@ def test_known_features_are_trained_on_and_what_is_finished_is_left(tmp_path: Pa
 
 
 def test_settings_may_be_infinite(tmp_path: Path) -> None:
-    release = write(tmp_path, grids=[{"id": "x", "sae": {"architecture": "batchtopk"}}])
-    command = [release, "--out", tmp_path / "saes", "--set", "sae.topk_threshold_lr=.inf"]
+    grids = [{"id": "x", "sae": {"architecture": "standard"}}]
+    release = write(tmp_path, sae={"d_in": 8, "d_sae": 1024}, grids=grids)
+    command = [release, "--out", tmp_path / "saes", "--set", "sae.lp_norm=.inf"]
     for _ in range(2):  # the second time it is there already
         assert run(*command) == 0
     record = json.loads((tmp_path / "saes" / "x" / "training.json").read_text())
-    assert record["settings"]["saes"]["x"]["topk_threshold_lr"] == float("inf")
+    assert record["settings"]["saes"]["x"]["lp_norm"] == float("inf")
+    assert torch.isfinite(SAE.load_from_disk(tmp_path / "saes" / "x").W_dec).all()
 
 
 def test_a_language_model_feeds_all_its_saes_at_once(tmp_path: Path) -> None:
