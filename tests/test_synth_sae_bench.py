@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.parallel import read
 from benchmarks.statistics import Interval, interpolate
 from benchmarks.synth_sae_bench import world
 from benchmarks.synth_sae_bench.claims import QUESTIONS, Question, verdict
@@ -20,14 +22,15 @@ from benchmarks.synth_sae_bench.curves import (
     at_equal,
     difference,
 )
-from benchmarks.synth_sae_bench.methods import METHODS, Run, runs_of
-from benchmarks.synth_sae_bench.report import published_table, tables
-from benchmarks.synth_sae_bench.runs import execute, make_sae
+from benchmarks.synth_sae_bench.methods import METHODS, Run, runs_of, runs_to_choose_lr
+from benchmarks.synth_sae_bench.report import learning_rates, published_table, tables
+from benchmarks.synth_sae_bench.runs import execute, key, make_sae
 from benchmarks.synth_sae_bench.world import SIZES, Size, World
 from sae_lens_c2r.releases.files import find_release, read_release
 from tests.architectures.training import make_config, step_input
 from tests.forkserver import run as run_python
 
+RESULTS = Path("benchmarks/results/synth_sae_bench")
 TINY = Size("tiny", (2,), 2048, 4096, evaluation=4096)
 
 
@@ -72,10 +75,16 @@ def test_small_sizes_are_the_published_one_with_every_count_divided(
     roots = config["hierarchy"]["total_root_nodes"] // divisor
     config["hierarchy"] = {**config["hierarchy"], "total_root_nodes": roots}
     assert part.synthetic_model.config == config
-    assert part.synthetic_model.training_samples == SIZES[name].training_samples
-    assert part.sae["k"] == SIZES[name].ks[0]
-    for size in ("d_in", "d_sae"):
-        assert part.sae[size] * divisor == whole.sae[size]
+    size = SIZES[name]
+    assert part.synthetic_model.training_samples == size.training_samples
+    assert part.sae["k"] == size.ks[0]
+    assert part.runner["batch_size"] * divisor == whole.runner["batch_size"]
+    assert part.runner["batch_size"] == size.batch_size
+    assert part.runner["lr"] == size.lr
+    steps = size.training_samples // size.batch_size
+    assert part.runner["lr_decay_steps"] == int(size.decay * steps)
+    for width in ("d_in", "d_sae"):
+        assert part.sae[width] * divisor == whole.sae[width]
 
 
 def test_samples_are_the_same_ones_in_another_order_for_every_seed(tiny: World) -> None:
@@ -209,6 +218,15 @@ def test_tables_show_what_there_is_and_nothing_else() -> None:
     assert "Matryoshka" not in found["2k questions"]
     assert "| 8 | C2R 5 | 2 |" in found["2k methods"]
     assert "BatchTopK | 8.000" in published_table(SIZES["2k"], results)
+
+
+def test_learning_rates_are_shown_best_first_and_the_best_is_taken() -> None:
+    size, results = SIZES["2k"], read(RESULTS / "2k-learning-rates.jsonl")
+    assert {key(each) for each in results} == {
+        key(asdict(run)) for run in runs_to_choose_lr(size)
+    }
+    first = learning_rates(results).splitlines()[2]
+    assert first.startswith(f"| {size.lr:g} | {size.decay:g} |")
 
 
 def test_it_is_a_command() -> None:

@@ -53,16 +53,18 @@ def questions_table(results: Sequence[Result]) -> str:
 
 def learning_rates(results: Sequence[Result]) -> str:
     """What comes of BatchTopK by learning rate and decay, best explained variance first."""
+    metrics = metrics_of(results)
     best_first = sorted(results, key=lambda each: -each["explained_variance"])
     rows = [
         [
             f"{each['lr']:g}",
             f"{each['decay']:g}",
-            *(f"{each[metric]:.3f}" for metric in METRICS),
+            *(f"{each[metric]:.3f}" for metric in metrics),
         ]
         for each in best_first
     ]
-    return markdown_table(["learning rate", "decay", *METRICS.values()], rows)
+    head = [METRICS[metric] for metric in metrics]
+    return markdown_table(["learning rate", "decay", *head], rows)
 
 
 def published_table(size: Size, results: Sequence[Result]) -> str:

@@ -57,7 +57,7 @@ class Size:
 SIZES = {
     size.name: size
     for size in (
-        Size("2k", (8, 5, 12), 4_000_000, 2_097_152, batch_size=128, lr=1e-3, decay=0.8),
+        Size("2k", (8, 5, 12), 4_000_000, 2_097_152, batch_size=128, lr=1e-3, decay=0.5),
         Size("4k", (14, 8, 21), 20_000_000, 8_388_608, batch_size=256),
         Size("16k", (25, 15, 45), 200_000_000, 50_331_648, lr=3e-4),
     )
