@@ -92,8 +92,8 @@ def ends(processes: list[Process]) -> list[int]:
 
 
 if __name__ == "__main__":  # by `torchrun`: is killed the first time, not after a restart
-    from tests.training.killing import signal_after_checkpoints
+    from tests.training.killing import checkpoints, signal_after_checkpoints
 
-    if (os.environ["TORCHELASTIC_RESTART_COUNT"], os.environ["RANK"]) == ("0", "0"):
+    if os.environ["RANK"] == "0" and not checkpoints(Path(sys.argv[1])):
         signal_after_checkpoints(Path(sys.argv[1]), 2, signal.SIGKILL)
     command({}, sys.argv[2:])

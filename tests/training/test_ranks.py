@@ -291,7 +291,7 @@ def test_two_nodes_go_on_after_a_kill_and_end_with_the_same_weights(
     """Two of `torchrun`, as on machines of a cluster; only one of them sees the kill."""
     out = tmp_path / "saes"
     torchrun = [*TORCHRUN, "--nnodes=2", "--nproc-per-node=1", "--rdzv-id=nodes"]
-    torchrun += [f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--max-restarts=2"]
+    torchrun += [f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--max-restarts=1"]
     worker = [forkserver.python(), "-m", "tests.training.rank_processes", str(out)]
     arguments = [str(release), "--out", str(out), "--checkpoint-minutes=1e-9"]
     nodes = [
