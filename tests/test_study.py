@@ -1,7 +1,6 @@
 """The study of the paper's claims: its worlds, its statistics, and how it judges."""
 
 import math
-from typing import Any
 
 import pytest
 from scipy import stats
@@ -10,12 +9,11 @@ from benchmarks.page import fill
 from benchmarks.parallel import read
 from benchmarks.statistics import Interval
 from benchmarks.study import world
-from benchmarks.study.__main__ import FIGURES, PAGE, README, RESULTS
+from benchmarks.study.__main__ import FIGURES, PAGE, RESULTS
 from benchmarks.study.claims import COMPARISONS
 from benchmarks.study.judgement import Comparison
 from benchmarks.study.report import claims_table, tables
-from benchmarks.study.runs import LAMBDAS, METHODS, SEEDS, STEPS, execute, key, runs_of
-from benchmarks.study.wishes import difference, wishes_table
+from benchmarks.study.runs import METHODS, SEEDS, STEPS, execute, key, runs_of
 from benchmarks.study.world import CHILDREN, REGIMES, World
 
 REGIME = next(iter(REGIMES.values()))
@@ -109,53 +107,13 @@ def test_a_run_is_measured_and_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_page_shows_the_results_that_are_kept() -> None:
-    results = kept()
+    results = read(RESULTS / "runs.jsonl")
     assert len(results) == sum(
         len(runs_of(regime, seeds=len(SEEDS), steps=STEPS)) for regime in REGIMES.values()
     )
     page = PAGE.read_text(encoding="utf-8")
     assert fill(page, tables(results)) == page
     assert "not measured" not in page
-
-
-def kept() -> list[dict[str, Any]]:
-    """The results that the pages show."""
-    return read(RESULTS / "runs.jsonl")
-
-
-def test_the_readme_shows_which_one_of_the_same_results() -> None:
-    readme = README.read_text(encoding="utf-8")
-    assert fill(readme, {"which one": wishes_table(kept())}) == readme
-
-
-def test_what_is_advised_is_the_best_of_its_lambdas() -> None:
-    results = kept()
-
-    def least_or_most(metric: str, value: float) -> float:
-        options = {} if value == 5 else {"c2r_coefficient": value}
-        return difference(results, "batchtopk_c2r", options, metric).mean
-
-    assert max(LAMBDAS, key=lambda value: least_or_most("f1", value)) == 1
-    assert min(LAMBDAS, key=lambda value: least_or_most("composition", value)) == 20
-
-
-def test_wishes_are_differences_from_batchtopk_paired_by_seed_and_world() -> None:
-    def result(architecture: str, seed: int, regime: str, f1: float) -> dict[str, Any]:
-        k = REGIMES[regime].ks[0]
-        about = {"architecture": architecture, "seed": seed, "regime": regime, "k": k}
-        return {**about, "options": [], "f1": f1}
-
-    one, other = list(REGIMES)[:2]
-    results = [
-        result("batchtopk", 0, one, 0.1),
-        result("batchtopk", 0, other, 0.2),
-        result("batchtopk", 1, one, 0.3),
-        result("ort", 0, one, 0.4),
-        result("ort", 0, other, 0.3),
-        result("ort", 1, one, 0.5),
-        result("ort", 2, one, 9.0),
-    ]
-    assert difference(results, "ort", {}, "f1") == Interval.of([0.2, 0.2])
 
 
 def test_a_page_has_a_place_for_every_table() -> None:

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.page import fill
 from benchmarks.parallel import read
 from benchmarks.statistics import Interval, interpolate
 from benchmarks.synth_sae_bench import world
+from benchmarks.synth_sae_bench.__main__ import PAGE, README, RESULTS
 from benchmarks.synth_sae_bench.claims import QUESTIONS, Question, verdict
 from benchmarks.synth_sae_bench.controls import ActivationsOnly, DirectionsOnly
 from benchmarks.synth_sae_bench.curves import (
@@ -23,8 +25,14 @@ from benchmarks.synth_sae_bench.curves import (
     difference,
 )
 from benchmarks.synth_sae_bench.methods import METHODS, Run, runs_of, runs_to_choose_lr
-from benchmarks.synth_sae_bench.report import learning_rates, published_table, tables
+from benchmarks.synth_sae_bench.report import (
+    WHICH_ONE,
+    learning_rates,
+    published_table,
+    tables,
+)
 from benchmarks.synth_sae_bench.runs import execute, key, make_sae
+from benchmarks.synth_sae_bench.wishes import WISHES, wishes_table
 from benchmarks.synth_sae_bench.world import SIZES, Size, World
 from sae_lens_c2r.releases.files import find_release, read_release
 from tests.architectures.training import make_config, step_input
@@ -214,9 +222,9 @@ def test_tables_show_what_there_is_and_nothing_else() -> None:
         for each in curves(seed)
     ]
     found = tables(SIZES["2k"], results)
-    assert "| C2R | OrtSAE | at 5 and 0.25 |" in found["2k questions"]
-    assert "Matryoshka" not in found["2k questions"]
-    assert "| 8 | C2R 5 | 2 |" in found["2k methods"]
+    assert "| C2R | OrtSAE | at 5 and 0.25 |" in found["questions"]
+    assert "Matryoshka" not in found["questions"]
+    assert "| 8 | C2R 5 | 2 |" in found["methods"]
     assert "BatchTopK | 8.000" in published_table(SIZES["2k"], results)
 
 
@@ -227,6 +235,36 @@ def test_learning_rates_are_shown_best_first_and_the_best_is_taken() -> None:
     }
     first = learning_rates(results).splitlines()[2]
     assert first.startswith(f"| {size.lr:g} | {size.decay:g} |")
+
+
+def test_the_pages_show_the_results_that_are_kept() -> None:
+    size = SIZES["2k"]
+    wanted = {key(asdict(run)) for run in runs_of(size, seeds=5)}
+    results = read(RESULTS / "2k.jsonl")
+    assert {key(result) for result in results} <= wanted
+    found = tables(size, results)
+    for page, shown in {PAGE: found, README: {WHICH_ONE: found[WHICH_ONE]}}.items():
+        text = page.read_text(encoding="utf-8")
+        assert fill(text, shown) == text
+        assert "nan" not in found[WHICH_ONE]
+
+
+def test_wishes_are_differences_from_batchtopk_of_the_same_seed() -> None:
+    wish = WISHES[0]
+
+    def result(method: str, strength: float, seed: int, f1: float) -> dict[str, Any]:
+        about = {"method": method, "strength": strength, "seed": seed, "k": 8}
+        return {**about, "f1": f1}
+
+    results = [
+        result("BatchTopK", 0.0, 0, 0.1),
+        result("BatchTopK", 0.0, 1, 0.3),
+        result(wish.method, wish.strength, 0, 0.2),
+        result(wish.method, wish.strength, 1, 0.5),
+        result(wish.method, wish.strength, 2, 9.0),
+    ]
+    assert str(Interval.of([0.1, 0.2])) in wishes_table(results)
+    assert f"`{METHODS[wish.method].architecture}`" in wish.setting
 
 
 def test_it_is_a_command() -> None:

@@ -12,7 +12,7 @@ from benchmarks.study.runs import SEEDS, STEPS, execute, key, runs_of
 from benchmarks.study.world import REGIMES
 
 RESULTS = Path("benchmarks/results/study")
-PAGE, README = Path("docs/evidence.md"), Path("README.md")
+PAGE = Path("docs/four-worlds.md")
 FIGURES = {"trade_offs": trade_offs, "lambda": over_lambda, "frequency": over_frequency}
 
 
@@ -42,9 +42,7 @@ def main() -> None:
         draw(results).savefig(arguments.out / f"{name}.png", dpi=110)
     print(found["claims"], found["verdicts"], sep="\n\n")
     if arguments.out == RESULTS and not arguments.quick:
-        shown = {PAGE: found, README: {"which one": found["which one"]}}
-        for page, parts in shown.items():
-            page.write_text(fill(page.read_text(encoding="utf-8"), parts), encoding="utf-8")
+        PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
 
 
 if __name__ == "__main__":

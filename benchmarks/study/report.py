@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 from benchmarks.statistics import Interval, Result
 from benchmarks.study.claims import COMPARISONS, UNTESTED
 from benchmarks.study.runs import LAMBDAS, METHODS
-from benchmarks.study.wishes import wishes_table
 from benchmarks.study.world import REGIMES, Regime
 
 METRICS = {
@@ -28,7 +27,6 @@ LABELS = {"matryoshka_batchtopk": "matryoshka", "batchtopk_c2r": "batchtopk_c2r"
 def tables(results: Sequence[Result]) -> dict[str, str]:
     """All tables, in Markdown, by their names."""
     parts = {
-        "which one": wishes_table(results),
         "claims": claims_table(results),
         "verdicts": verdicts_table(results),
     }

@@ -25,6 +25,7 @@ def main(
     seeds: int,
     out: Path,
     description: str,
+    show: Callable[[Size, Mapping[str, str]], None] | None = None,
 ) -> None:
     """Run the benchmark; stopped and started again, it goes on.
 
@@ -35,6 +36,7 @@ def main(
         seeds: How many, if the command line does not say it.
         out: Where results are kept, if the command line does not say it.
         description: What `--help` says first.
+        show: What puts the tables of results that are kept into pages.
     """
     parser = ArgumentParser(description=description)
     parser.add_argument("--size", choices=sizes, default=next(iter(sizes)))
@@ -72,6 +74,8 @@ def main(
     (arguments.out / f"{size.name}.md").write_text(text + "\n", encoding="utf-8")
     figure(size, results).savefig(arguments.out / f"{size.name}.png", dpi=110)
     print(text)
+    if show and arguments.out == out and not (arguments.quick or arguments.only):
+        show(size, found)
 
 
 def _results(

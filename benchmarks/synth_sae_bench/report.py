@@ -8,9 +8,11 @@ from benchmarks.statistics import Interval, Result
 from benchmarks.synth_sae_bench.claims import METRICS, QUESTIONS, metrics_of, verdict
 from benchmarks.synth_sae_bench.curves import PLAIN, strengths_of
 from benchmarks.synth_sae_bench.methods import METHODS, PUBLISHED
+from benchmarks.synth_sae_bench.wishes import wishes_table
 from benchmarks.synth_sae_bench.world import Size
 from sae_lens_c2r.reporting.tables import markdown_table
 
+WHICH_ONE = "which one"
 CURVES = ("C2R", "C2R, excess gate", "OrtSAE", "OrtSAE, excess gate")
 DRAWN = ("f1", "mcc", "absorption", "parents_found", "highest_jaccard", "composition")
 
@@ -26,16 +28,17 @@ def tables(size: Size, results: Sequence[Result]) -> dict[str, str]:
         The tables.
     """
     found = {
-        f"{size.name} questions": questions_table(results),
-        f"{size.name} methods": methods_table(size, results),
+        WHICH_ONE: wishes_table(results),
+        "questions": questions_table(results),
+        "methods": methods_table(size, results),
     }
     if set(PUBLISHED) <= set(metrics_of(results)):
-        found[f"{size.name} published"] = published_table(size, results)
+        found["published"] = published_table(size, results)
     return found
 
 
 def questions_table(results: Sequence[Result]) -> str:
-    """Each question with the differences that answer it, and on how many seeds they rest."""
+    """Each question with the differences that answer it."""
     metrics, rows = metrics_of(results), []
     for question in QUESTIONS:
         cells = []

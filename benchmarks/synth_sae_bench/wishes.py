@@ -1,0 +1,63 @@
+"""Which method to train, and at what strength: for each wish what it brings and costs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmarks.statistics import Interval, Result
+from benchmarks.synth_sae_bench.claims import METRICS, metrics_of
+from benchmarks.synth_sae_bench.curves import PLAIN, at_strength, difference
+from benchmarks.synth_sae_bench.methods import METHODS
+from sae_lens_c2r.reporting.tables import markdown_table
+
+SHOWN = {"explained_variance", "f1", "mcc", "absorption", "highest_jaccard", "composition"}
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What somebody wants of an SAE, and what comes closest to it.
+
+    Args:
+        wanted: In words.
+        method: Name of the method.
+        strength: Its strength.
+    """
+
+    wanted: str
+    method: str
+    strength: float = 0.0
+
+    @property
+    def setting(self) -> str:
+        """What to write in a config."""
+        method = METHODS[self.method]
+        fields = {} if method.coefficient is None else {method.coefficient: self.strength}
+        fields |= dict(method.options)
+        options = (f"`{name}={value!r}`" for name, value in fields.items())
+        return ", ".join([f"`{method.architecture}`", *options])
+
+
+WISHES: tuple[Wish, ...] = ()
+
+
+def wishes_table(results: Sequence[Result]) -> str:
+    """What comes of each wish, less what BatchTopK has.
+
+    Args:
+        results: Of one size.
+
+    Returns:
+        The table in Markdown, with intervals over the seeds.
+    """
+    metrics, rows = [name for name in metrics_of(results) if name in SHOWN], []
+    for wish in WISHES:
+        found = [_above_plain(results, wish, metric) for metric in metrics]
+        cells = [f"{each.mean:+.3f} ± {each.half_width:.3f}" for each in found]
+        rows.append([wish.wanted, wish.setting, *cells])
+    return markdown_table(["you want", "train", *(METRICS[name] for name in metrics)], rows)
+
+
+def _above_plain(results: Sequence[Result], wish: Wish, metric: str) -> Interval:
+    return difference(
+        at_strength(results, wish.method, wish.strength, metric),
+        at_strength(results, PLAIN, 0.0, metric),
+    )
