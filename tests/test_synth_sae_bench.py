@@ -225,7 +225,18 @@ def test_tables_show_what_there_is_and_nothing_else() -> None:
     assert "| C2R | OrtSAE | at 5 and 0.25 |" in found["questions"]
     assert "Matryoshka" not in found["questions"]
     assert "| 8 | C2R 5 | 2 |" in found["methods"]
-    assert "BatchTopK | 8.000" in published_table(SIZES["2k"], results)
+    assert "published" in found
+
+
+def test_the_published_order_is_that_of_one_sparsity() -> None:
+    results = [
+        result("BatchTopK", 0.0, 0, l0=7.9, f1=0.6, mcc=0.7),
+        result("JumpReLU", 5, 0, l0=10.0, f1=0.4, mcc=0.7),
+        result("JumpReLU", 10, 0, l0=6.0, f1=0.6, mcc=0.7),
+    ]
+    rows = published_table(SIZES["2k"], results).splitlines()[2:]
+    assert [row.split(" | ")[1].split()[0] for row in rows] == ["7.900", "8.000"]
+    assert [row.split(" | ")[3].split()[0] for row in rows] == ["0.600", "0.500"]
 
 
 def test_learning_rates_are_shown_best_first_and_the_best_is_taken() -> None:

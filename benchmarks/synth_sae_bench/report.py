@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from benchmarks.statistics import Interval, Result
+from benchmarks.statistics import Interval, Result, interpolate
 from benchmarks.synth_sae_bench.claims import METRICS, QUESTIONS, metrics_of, verdict
 from benchmarks.synth_sae_bench.curves import PLAIN, strengths_of
 from benchmarks.synth_sae_bench.methods import METHODS, PUBLISHED
@@ -71,31 +71,29 @@ def learning_rates(results: Sequence[Result]) -> str:
 
 
 def published_table(size: Size, results: Sequence[Result]) -> str:
-    """SAELens's architectures in the published order, each where its L0 is the nearest to k."""
-    names = list(PUBLISHED["f1"])
-    rows = []
-    for name in names:
-        ours = [each for each in results if each["method"] == name and each["k"] == size.ks[0]]
-        nearest = min(
-            {each["strength"] for each in ours},
-            key=lambda strength: abs(_mean(ours, strength, "l0") - size.ks[0]),
-            default=None,
-        )
-        if nearest is None:
+    """SAELens's architectures in the published order, on their curves where L0 is k."""
+    (k, *_), rows = size.ks, []
+    for name in PUBLISHED["f1"]:
+        ours = [each for each in results if (each["method"], each["k"]) == (name, k)]
+        if not ours:
             continue
-        chosen = [each for each in ours if each["strength"] == nearest]
-        cells = [str(Interval.of([each["l0"] for each in chosen]))]
+        cells = [str(Interval.of(_at_l0(ours, k, "l0")))]
         for metric, published in PUBLISHED.items():
-            interval = Interval.of([each[metric] for each in chosen])
-            cells += [f"{published[name]:.3f}", str(interval)]
+            cells += [f"{published[name]:.3f}", str(Interval.of(_at_l0(ours, k, metric)))]
         rows.append([name, *cells])
     head = [f"{METRICS[metric]}{of}" for metric in PUBLISHED for of in (", published", " here")]
     return markdown_table(["", "L0 here", *head], rows)
 
 
-def _mean(results: Sequence[Result], strength: float, metric: str) -> float:
-    values = [each[metric] for each in results if each["strength"] == strength]
-    return sum(values) / len(values)
+def _at_l0(results: Sequence[Result], l0: float, metric: str) -> list[float]:
+    """A metric of one method by seeds: where its L0 is as wanted, if strength changes it."""
+    found = []
+    for seed in sorted({each["seed"] for each in results}):
+        ours = [each for each in results if each["seed"] == seed]
+        curve = sorted(ours, key=lambda each: each["strength"])
+        points = [(each["l0"], each[metric]) for each in curve]
+        found.append(interpolate(points, l0) if len(points) > 1 else points[0][1])
+    return found
 
 
 def methods_table(size: Size, results: Sequence[Result]) -> str:
@@ -135,6 +133,8 @@ def figure(size: Size, results: Sequence[Result]) -> Figure:
     drawn = Figure(figsize=(3.4 * len(metrics), 3.6), layout="constrained")
     for panel, metric in zip(drawn.subplots(1, len(metrics)), metrics, strict=True):
         for name in CURVES:
+            if not strengths_of(shown, name):
+                continue
             points = [(PLAIN, 0.0), *((name, each) for each in strengths_of(shown, name))]
             x, y = (
                 [_interval(shown, *point, of).mean for point in points]
