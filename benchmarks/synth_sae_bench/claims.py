@@ -91,6 +91,7 @@ MATRYOSHKA = "Matryoshka"
 QUESTIONS = (
     Question("C2R", PLAIN, (2, 0)),
     Question("C2R", PLAIN, (5, 0)),
+    Question("C2R", PLAIN, (20, 0)),
     Question(EXCESS, PLAIN, (2, 0)),
     Question(EXCESS, PLAIN, (5, 0)),
     Question(f"{MATRYOSHKA} + C2R", MATRYOSHKA, (5, 0)),

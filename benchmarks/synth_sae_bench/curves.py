@@ -43,7 +43,12 @@ HALFWAY = Equal(
 AT_CHANCE = Equal(
     "composition at the level of chance", COMPOSITION, lambda plain: plain["chance_composition"]
 )
-EQUALS = (*PRICES, HALFWAY, AT_CHANCE)
+BELOW_CHANCE = Equal(
+    "composition a fifth below chance",
+    COMPOSITION,
+    lambda plain: 0.8 * plain["chance_composition"],
+)
+EQUALS = (*PRICES, HALFWAY, AT_CHANCE, BELOW_CHANCE)
 
 
 def at_equal(

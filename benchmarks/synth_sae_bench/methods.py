@@ -75,8 +75,8 @@ METHODS = {
         Method("OrtSAE 0.25 + C2R, excess gate", "ort_c2r", _C2R, (1, 5, 10), _EXCESS),
         Method("C2R, directions only", "directions_only", _C2R, (2, 5, 20)),
         Method("C2R, activations only", "activations_only", _C2R, (2, 5, 20)),
-        Method("JumpReLU", "jumprelu", "l0_coefficient", (5, 10)),
-        Method("Standard", "standard", "l1_coefficient", (4, 8)),
+        Method("JumpReLU", "jumprelu", "l0_coefficient", (1.4, 2)),
+        Method("Standard", "standard", "l1_coefficient", (3, 4)),
         Method("Matching Pursuit", "matching_pursuit", options=(("decoder_init_norm", 1.0),)),
     )
 }

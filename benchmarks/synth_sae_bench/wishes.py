@@ -9,7 +9,10 @@ from benchmarks.synth_sae_bench.curves import PLAIN, at_strength, difference
 from benchmarks.synth_sae_bench.methods import METHODS
 from sae_lens_c2r.reporting.tables import markdown_table
 
-SHOWN = {"explained_variance", "f1", "mcc", "absorption", "highest_jaccard", "composition"}
+SHOWN = {
+    *("explained_variance", "f1", "mcc", "uniqueness", "absorption"),
+    *("composition", "highest_jaccard"),
+}
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,13 @@ class Wish:
         return ", ".join([f"`{method.architecture}`", *options])
 
 
-WISHES: tuple[Wish, ...] = ()
+C2R = "C2R"
+WISHES = (
+    Wish("reconstruction as it is", C2R, 2),
+    Wish("no latent twice", C2R, 5),
+    Wish("least absorption", C2R, 20),
+    Wish("most features found", "Matryoshka + C2R", 5),
+)
 
 
 def wishes_table(results: Sequence[Result]) -> str:
