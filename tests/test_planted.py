@@ -108,8 +108,8 @@ def test_its_tables_have_what_it_measures_and_no_published_order(planted: World)
     ]
     assert "f1" not in metrics_of(results)
     found = tables(TINY, results)
-    assert set(found) == {"tiny questions", "tiny methods"}
-    assert "| C2R | OrtSAE | at 5 and 0.25 |" in found["tiny questions"]
+    assert set(found) == {"questions", "methods"}
+    assert "| C2R | OrtSAE | at 5 and 0.25 |" in found["questions"]
     runs = {(run.method, run.strength) for run in runs_of(TINY, seeds=1)}
     assert runs == {(each["method"], each["strength"]) for each in results}
 

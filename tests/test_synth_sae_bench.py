@@ -38,7 +38,6 @@ from sae_lens_c2r.releases.files import find_release, read_release
 from tests.architectures.training import make_config, step_input
 from tests.forkserver import run as run_python
 
-RESULTS = Path("benchmarks/results/synth_sae_bench")
 TINY = Size("tiny", (2,), 2048, 4096, evaluation=4096)
 
 

@@ -101,6 +101,9 @@ QUESTIONS = (
     *(Question("C2R", "OrtSAE", equal) for equal in EQUALS),
     *(Question(EXCESS, "C2R", equal) for equal in PRICES),
     *(Question(EXCESS, "OrtSAE, excess gate", equal) for equal in PRICES),
+    Question("C2R, directions only", "C2R", (5, 5)),
+    Question("C2R, activations only", "C2R", (5, 5)),
+    Question("C2R, activations only", PLAIN, (5, 0)),
     *(
         Question(f"C2R, {half} only", "C2R", equal)
         for half in ("directions", "activations")

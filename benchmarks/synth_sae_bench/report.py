@@ -27,13 +27,12 @@ def tables(size: Size, results: Sequence[Result]) -> dict[str, str]:
     Returns:
         The tables.
     """
-    found = {
-        WHICH_ONE: wishes_table(results),
-        "questions": questions_table(results),
-        "methods": methods_table(size, results),
-    }
+    found = {"questions": questions_table(results), "methods": methods_table(size, results)}
     if set(PUBLISHED) <= set(metrics_of(results)):
-        found["published"] = published_table(size, results)
+        found |= {
+            WHICH_ONE: wishes_table(results),
+            "published": published_table(size, results),
+        }
     return found
 
 
@@ -144,6 +143,7 @@ def figure(size: Size, results: Sequence[Result]) -> Figure:
         plain = _interval(shown, PLAIN, 0.0, "explained_variance").mean
         panel.axvline(plain, color="gray", linewidth=0.8, linestyle=":")
         panel.set(xlabel="explained variance", title=METRICS[metric])
+        panel.locator_params(axis="x", nbins=4)
         panel.spines[["top", "right"]].set_visible(False)
     handles, labels = panel.get_legend_handles_labels()
     drawn.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)

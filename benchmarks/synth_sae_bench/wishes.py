@@ -42,9 +42,9 @@ class Wish:
 C2R = "C2R"
 WISHES = (
     Wish("reconstruction as it is", C2R, 2),
-    Wish("no latent twice", C2R, 5),
-    Wish("least absorption", C2R, 20),
-    Wish("most features found", "Matryoshka + C2R", 5),
+    Wish("no feature in two latents", C2R, 5),
+    Wish("least absorption", "OrtSAE 0.25 + C2R", 5),
+    Wish("most features found", "Matryoshka"),
 )
 
 
