@@ -176,6 +176,7 @@ def test_methods_are_compared_where_they_cost_or_achieve_the_same() -> None:
     assert at_equal(results, "OrtSAE", HALFWAY, "f1")[0, 8] == pytest.approx(0.55)
     found = Question("C2R", "OrtSAE", price).measured(results, "f1")
     assert found.mean == pytest.approx(0.05)
+    assert Question("C2R", "OrtSAE", price).seeds([*results, result("BatchTopK", 0.0, 2)]) == 2
     at_their_own = Question("C2R", "OrtSAE", (5, 0.25)).measured(results, "f1")
     assert at_their_own.mean == pytest.approx(0.1)
 
@@ -221,7 +222,7 @@ def test_tables_show_what_there_is_and_nothing_else() -> None:
         for each in curves(seed)
     ]
     found = tables(SIZES["2k"], results)
-    assert "| C2R | OrtSAE | at 5 and 0.25 |" in found["questions"]
+    assert "| C2R | OrtSAE | at 5 and 0.25 | 2 |" in found["questions"]
     assert "Matryoshka" not in found["questions"]
     assert "| 8 | C2R 5 | 2 |" in found["methods"]
     assert "published" in found

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf, nan
 
 from benchmarks.statistics import Interval, Result
 from benchmarks.synth_sae_bench.curves import (
     AT_CHANCE,
     EQUALS,
     PLAIN,
+    PRICE,
     PRICES,
     Equal,
     at_equal,
@@ -15,6 +17,7 @@ from benchmarks.synth_sae_bench.curves import (
     difference,
 )
 
+Values = dict[tuple[int, int], float]  # by seed and sparsity
 METRICS = {
     "explained_variance": "explained variance",
     "real_explained_variance": "of the real part",
@@ -60,12 +63,22 @@ class Question:
         Returns:
             Its interval over the seeds.
         """
+        return difference(*self._values(results, metric))
+
+    def seeds(self, results: Sequence[Result]) -> int:
+        """On how many seeds the difference rests: of the others no curve comes to the point."""
+        first, second = self._values(results, PRICE)
+        return len(
+            {seed for seed, k in first if first[seed, k] - second.get((seed, k), nan) < inf}
+        )
+
+    def _values(self, results: Sequence[Result], metric: str) -> tuple[Values, Values]:
         if isinstance(self.at, Equal):
-            return difference(
+            return (
                 at_equal(results, self.first, self.at, metric),
                 at_equal(results, self.second, self.at, metric),
             )
-        return difference(
+        return (
             at_strength(results, self.first, self.at[0], metric),
             at_strength(results, self.second, self.at[1], metric),
         )

@@ -74,7 +74,8 @@ def main(
     (arguments.out / f"{size.name}.md").write_text(text + "\n", encoding="utf-8")
     figure(size, results).savefig(arguments.out / f"{size.name}.png", dpi=110)
     print(text)
-    if show and arguments.out == out and not (arguments.quick or arguments.only):
+    in_part = arguments.quick or arguments.only or arguments.training_samples
+    if show and arguments.out == out and not in_part and seeds == parser.get_default("seeds"):
         show(size, found)
 
 

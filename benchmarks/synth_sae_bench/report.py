@@ -37,7 +37,7 @@ def tables(size: Size, results: Sequence[Result]) -> dict[str, str]:
 
 
 def questions_table(results: Sequence[Result]) -> str:
-    """Each question with the differences that answer it."""
+    """Each question with the differences that answer it, and on how many seeds they rest."""
     metrics, rows = metrics_of(results), []
     for question in QUESTIONS:
         cells = []
@@ -47,9 +47,10 @@ def questions_table(results: Sequence[Result]) -> str:
             shown = f"{found.mean:+.3f} ± {found.half_width:.3f}"
             cells.append("" if said == "not measured" else f"{shown} **{said}**")
         if any(cells):
-            rows.append([question.first, question.second, question.where, *cells])
+            about = [question.first, question.second, question.where]
+            rows.append([*about, str(question.seeds(results)), *cells])
     return markdown_table(
-        ["of", "less", "where", *(METRICS[metric] for metric in metrics)], rows
+        ["of", "less", "where", "seeds", *(METRICS[metric] for metric in metrics)], rows
     )
 
 

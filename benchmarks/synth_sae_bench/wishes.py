@@ -39,10 +39,9 @@ class Wish:
         return ", ".join([f"`{method.architecture}`", *options])
 
 
-C2R = "C2R"
 WISHES = (
-    Wish("reconstruction as it is", C2R, 2),
-    Wish("no feature in two latents", C2R, 5),
+    Wish("reconstruction as it is", "C2R", 2),
+    Wish("no feature in two latents", "C2R", 5),
     Wish("least absorption", "OrtSAE 0.25 + C2R", 5),
     Wish("most features found", "Matryoshka"),
 )
