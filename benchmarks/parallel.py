@@ -4,8 +4,9 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import Any, TypeVar
 
 from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
@@ -40,13 +41,31 @@ def execute_all(
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
+    spawn = get_context("spawn")
     with (
-        ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool,
+        ProcessPoolExecutor(processes, spawn, initializer=_end_with_parent) as pool,
         Progress(*columns) as progress,
         results.open("a") as file,
     ):
         task = progress.add_task(what, total=len(runs))
-        for future in as_completed([pool.submit(execute, run) for run in runs]):
-            file.write(json.dumps(future.result()) + "\n")
-            file.flush()
-            progress.advance(task)
+        try:
+            for future in as_completed([pool.submit(execute, run) for run in runs]):
+                file.write(json.dumps(future.result()) + "\n")
+                file.flush()
+                progress.advance(task)
+        except BaseException:
+            # Leaving the pool waits for every run, of which none would be written any more.
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _end_with_parent() -> None:
+    """See to it that this process ends when its parent does, however that came to its end."""
+
+    def wait() -> None:
+        parent = parent_process()
+        assert parent is not None
+        parent.join()
+        os._exit(1)
+
+    Thread(target=wait, daemon=True).start()

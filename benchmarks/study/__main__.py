@@ -20,14 +20,15 @@ def main() -> None:
     """Run the study; stopped and started again, it goes on."""
     parser = ArgumentParser(description="The paper's comparisons, where the truth is known.")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--out", type=Path)
     parser.add_argument("--quick", action="store_true", help="one regime, two seeds, few steps")
     parser.add_argument("--draw-only", action="store_true", help="only draw what there is")
     arguments = parser.parse_args()
     regimes = list(REGIMES.values())[:1] if arguments.quick else list(REGIMES.values())
     seeds, steps = (2, STEPS // 20) if arguments.quick else (len(SEEDS), STEPS)
     wanted = [run for regime in regimes for run in runs_of(regime, seeds=seeds, steps=steps)]
-    path = arguments.out / "runs.jsonl"
+    out = arguments.out or (RESULTS / "quick" if arguments.quick else RESULTS)
+    path = out / "runs.jsonl"
     if not arguments.draw_only:
         done = {key(result) for result in read(path)}
         todo = [run for run in wanted if key(asdict(run)) not in done]
@@ -37,11 +38,11 @@ def main() -> None:
     results = [result for result in read(path) if key(result) in keys]
     found = tables(results)
     text = "\n\n".join(f"## {name.capitalize()}\n\n{table}" for name, table in found.items())
-    (arguments.out / "tables.md").write_text(text + "\n", encoding="utf-8")
+    (out / "tables.md").write_text(text + "\n", encoding="utf-8")
     for name, draw in FIGURES.items():
-        draw(results).savefig(arguments.out / f"{name}.png", dpi=110)
+        draw(results).savefig(out / f"{name}.png", dpi=110)
     print(found["claims"], found["verdicts"], sep="\n\n")
-    if arguments.out == RESULTS and not arguments.quick:
+    if out == RESULTS and not arguments.quick:
         PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
 
 

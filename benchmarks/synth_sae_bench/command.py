@@ -34,7 +34,8 @@ def main(
         quick: The size that shows within minutes that it runs.
         open_world: The world of a size, a folder and a device.
         seeds: How many, if the command line does not say it.
-        out: Where results are kept, if the command line does not say it.
+        out: Where results are kept, if the command line does not say it; those of `--quick`
+            in its folder `quick`.
         description: What `--help` says first.
         show: What puts the tables of results that are kept into pages.
     """
@@ -44,7 +45,7 @@ def main(
     parser.add_argument("--only", nargs="*", metavar="METHOD", help="methods, all by default")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--out", type=Path, default=out)
+    parser.add_argument("--out", type=Path)
     parser.add_argument("--samples", type=Path, default=SAMPLES)
     parser.add_argument("--training-samples", type=int, help="the size's own by default")
     parser.add_argument(
@@ -57,10 +58,11 @@ def main(
     arguments = parser.parse_args()
     size = quick if arguments.quick else sizes[arguments.size]
     seeds = 2 if arguments.quick else arguments.seeds
+    folder = arguments.out or (out / "quick" if arguments.quick else out)
     world = partial(open_world, size, arguments.samples)
     if arguments.choose_lr:
         wanted = runs_to_choose_lr(size, training_samples=arguments.training_samples)
-        path = arguments.out / f"{size.name}-learning-rates.jsonl"
+        path = folder / f"{size.name}-learning-rates.jsonl"
         print(learning_rates(_results(wanted, world, path, arguments)))
         return
     wanted = [
@@ -68,14 +70,14 @@ def main(
         for run in runs_of(size, seeds=seeds, training_samples=arguments.training_samples)
         if not arguments.only or run.method in arguments.only
     ]
-    results = _results(wanted, world, arguments.out / f"{size.name}.jsonl", arguments)
+    results = _results(wanted, world, folder / f"{size.name}.jsonl", arguments)
     found = tables(size, results)
     text = "\n\n".join(f"## {name}\n\n{table}" for name, table in found.items())
-    (arguments.out / f"{size.name}.md").write_text(text + "\n", encoding="utf-8")
-    figure(size, results).savefig(arguments.out / f"{size.name}.png", dpi=110)
+    (folder / f"{size.name}.md").write_text(text + "\n", encoding="utf-8")
+    figure(size, results).savefig(folder / f"{size.name}.png", dpi=110)
     print(text)
     in_part = arguments.quick or arguments.only or arguments.training_samples
-    if show and arguments.out == out and not in_part and seeds == parser.get_default("seeds"):
+    if show and folder == out and not in_part and seeds == parser.get_default("seeds"):
         show(size, found)
 
 
