@@ -15,7 +15,9 @@ METHODS = {
     "C2R, directions only": (5,),
     "C2R, activations only": (5,),
 }
-MINILM = Size("minilm", (32,), 1_000_000, 458_752, evaluation=40_960, methods=METHODS)
+MINILM = Size(
+    "minilm", (32,), 1_000_000, 458_752, evaluation=40_960, batch_size=512, methods=METHODS
+)
 QUICK = Size("minilm", (32,), 20_480, 16_384, evaluation=8_192, methods=METHODS)
 
 if __name__ == "__main__":
