@@ -78,6 +78,29 @@ def test_differences_are_paired_by_seed_and_sparsity() -> None:
     assert (found.mean, found.half_width) == pytest.approx((expected.mean, expected.half_width))
 
 
+def test_another_is_taken_where_it_comes_to_the_same() -> None:
+    def result(name: str, composition: float, mcc: float, **options: float) -> dict:
+        return {
+            "architecture": name,
+            "options": list(options.items()),
+            **{"k": 6, "seed": 0, "composition": composition, "mcc": mcc},
+        }
+
+    results = [
+        result("batchtopk", 0.4, 0.9),
+        result("batchtopk_c2r", 0.3, 0.8),
+        result("ort", 0.38, 0.85),
+        result("ort", 0.1, 0.1, ort_coefficient=4.0),
+        result("ort", 0.34, 0.8, ort_coefficient=1.0),
+    ]
+    claim = Comparison(
+        "", "", "mcc", ("batchtopk_c2r", {}), ("ort", {}), 1, equal="composition"
+    )
+    assert claim.measured(results).mean == pytest.approx(0.8 - (0.8 - 0.7 * 0.04 / 0.24))
+    results[1]["composition"] = 0.05  # none of its strengths comes to that
+    assert math.isnan(claim.measured(results).mean)
+
+
 def test_every_claim_is_about_sae_s_that_are_trained() -> None:
     runs = runs_of(REGIME, seeds=2, steps=1)
     assert len({key(vars(run)) for run in runs}) == len(runs)

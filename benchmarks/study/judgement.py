@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.statistics import Interval, Result
+from benchmarks.statistics import Interval, Result, interpolate
 
 EQUAL = 0.01  # of explained variance: what is lost below it counts as preserved
 
@@ -23,6 +23,8 @@ class Comparison:
         less: Those of the other; `None` where a number takes its place.
         sign: Whether the one should be higher, 1, or lower, -1; 0 for at most `EQUAL` lower.
         number: What the one is compared with where there is no other.
+        equal: A metric in which the other is to come to the same: it is then taken between
+            the strengths at which it was trained, from BatchTopK, which is strength 0, on.
     """
 
     claim: str
@@ -32,6 +34,7 @@ class Comparison:
     less: tuple[str, dict[str, Any]] | None
     sign: int
     number: float = 0.0
+    equal: str | None = None
 
     def measured(self, results: Sequence[Result]) -> Interval:
         """The difference in one regime, an interval over seeds.
@@ -47,7 +50,9 @@ class Comparison:
         """
         first = self._values(results, self.of)
         second = dict.fromkeys(first, self.number)
-        if self.less is not None:
+        if self.less is not None and self.equal is not None:
+            second = self._at_equal(results, self.less[0], self.equal)
+        elif self.less is not None:
             second = self._values(results, self.less)
         by_seed: dict[int, list[float]] = {}
         for seed, k in first:
@@ -58,12 +63,24 @@ class Comparison:
     def _values(
         self, results: Sequence[Result], method: tuple[str, dict[str, Any]]
     ) -> dict[tuple[int, int], float]:
-        name, options = method
-        return {
-            (each["seed"], each["k"]): each[self.metric]
-            for each in results
-            if each["architecture"] == name and dict(each["options"]) == options
-        }
+        return {where: each[self.metric] for where, each in _of(results, method).items()}
+
+    def _at_equal(
+        self, results: Sequence[Result], name: str, equal: str
+    ) -> dict[tuple[int, int], float]:
+        target = _of(results, self.of)
+        found = {}
+        for where, plain in _of(results, ("batchtopk", {})).items():
+            curve = [
+                each
+                for each in results
+                if each["architecture"] == name and (each["seed"], each["k"]) == where
+            ]
+            if where in target and len(curve) > 1:  # one strength is no curve
+                curve.sort(key=_strength)
+                points = [(each[equal], each[self.metric]) for each in (plain, *curve)]
+                found[where] = interpolate(points, target[where][equal])
+        return found
 
     def verdict(self, found: Interval) -> str:
         """What a difference says of the claim."""
@@ -74,6 +91,23 @@ class Comparison:
                 return "agrees"
             return "differs" if found.mean + found.half_width < -EQUAL else "undecided"
         return {self.sign: "agrees", -self.sign: "differs", 0: "undecided"}[found.sign]
+
+
+def _of(
+    results: Sequence[Result], method: tuple[str, dict[str, Any]]
+) -> dict[tuple[int, int], Result]:
+    name, options = method
+    return {
+        (each["seed"], each["k"]): each
+        for each in results
+        if each["architecture"] == name and dict(each["options"]) == options
+    }
+
+
+def _strength(result: Result) -> float:
+    """The coefficient that the options name; the default, which they do not, is the lowest."""
+    named = (value for name, value in result["options"] if name.endswith("_coefficient"))
+    return float(next(named, 0.0))
 
 
 def _mean(values: Sequence[float]) -> float:

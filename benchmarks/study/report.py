@@ -1,6 +1,7 @@
 """The study's tables and figures."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -26,10 +27,7 @@ LABELS = {"matryoshka_batchtopk": "matryoshka", "batchtopk_c2r": "batchtopk_c2r"
 
 def tables(results: Sequence[Result]) -> dict[str, str]:
     """All tables, in Markdown, by their names."""
-    parts = {
-        "claims": claims_table(results),
-        "verdicts": verdicts_table(results),
-    }
+    parts = {"claims": claims_table(results), "verdicts": verdicts_table(results)}
     for regime in REGIMES.values():
         ours = [result for result in results if result["regime"] == regime.name]
         if ours:
@@ -97,10 +95,16 @@ def variants_table(regime: Regime, results: Sequence[Result]) -> str:
             ", ".join([name, *(f"{key} {value}" for key, value in options)]),
             *_cells(results, name, k, dict(options)),
         ]
-        for name, options in seen
+        for name, options in sorted(seen, key=_order)
         if options or name not in METHODS
     ]
-    return _markdown([f"k {k}", *METRICS.values()], sorted(rows))
+    return _markdown([f"k {k}", *METRICS.values()], rows)
+
+
+def _order(variant: tuple[str, tuple[tuple[str, Any], ...]]) -> tuple[Any, ...]:
+    """By name and options, strengths rising."""
+    name, options = variant
+    return name, [(key, value if isinstance(value, float) else 0) for key, value in options]
 
 
 def _describe(regime: Regime, results: Sequence[Result]) -> str:

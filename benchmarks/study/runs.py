@@ -10,12 +10,12 @@ from sae_lens.registry import get_sae_training_class
 
 from benchmarks.study.world import REGIMES, Regime, World
 from benchmarks.trainer import trainer_config
-from sae_lens_c2r.penalties.scaling import chance_factor
 
 SEEDS = range(5)
 STEPS, BATCH_SIZE, LEARNING_RATE = 2000, 256, 3e-3
 METHODS = ("topk", "batchtopk", "matryoshka_batchtopk", "ort", "batchtopk_c2r")
 LAMBDAS = (0.1, 0.5, 1.0, 5.0, 10.0, 20.0, 50.0)  # the last two are not in the paper
+ORT_COEFFICIENTS = (0.25, 1.0, 4.0, 16.0)  # the first is the paper's
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ def runs_of(regime: Regime, *, seeds: int, steps: int) -> list[Run]:
 
     wanted = [run(method, k) for k in regime.ks for method in METHODS]
     wanted += [run("batchtopk_c2r", c2r_coefficient=value) for value in LAMBDAS if value != 5]
+    wanted += [run("ort", ort_coefficient=value) for value in ORT_COEFFICIENTS[1:]]
     wanted += [run("batchtopk_c2r", c2r_pairs="all"), run("batchtopk_c2r", c2r_gate="none")]
     wanted += [run(name) for name in ("topk_c2r", "ort_c2r", "abstopk", "abstopk_c2r")]
     wanted += [run("batchtopk_c2r", c2r_interval=interval) for interval in (1, 20)]
@@ -75,10 +76,7 @@ def execute(run: Run) -> dict[str, Any]:
     if run.architecture == "matryoshka_batchtopk":
         options["matryoshka_widths"] = [regime.d_sae // part for part in (32, 8, 4, 2, 1)]
     if "ort" in run.architecture.split("_"):
-        options["ort_chunk_size"] = chunk = regime.d_sae // 8  # as the paper's 8,192 of 65,536
-        # These were trained when the coefficient was not rescaled for the level of chance.
-        factor = chance_factor(d_sae=regime.d_sae, d_in=regime.d_in, chunk_size=chunk)
-        options["ort_coefficient"] = 0.25 / factor
+        options["ort_chunk_size"] = regime.d_sae // 8  # as the paper's 8,192 of 65,536
     if run.architecture.endswith("_c2r"):
         options["c2r_chunk_size"] = regime.d_sae // 8
     torch.manual_seed(run.seed)
