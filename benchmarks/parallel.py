@@ -36,6 +36,8 @@ def execute_all(
     results.parent.mkdir(parents=True, exist_ok=True)
     os.environ["OMP_NUM_THREADS"] = "1"
     os.environ["TQDM_DISABLE"] = "1"  # SAELens's bar for each of them
+    # glibc would give large activations back, and have them cleared again, at every step.
+    os.environ |= dict.fromkeys(("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), "8000000000")
     columns = (
         *Progress.get_default_columns()[:-1],
         MofNCompleteColumn(),

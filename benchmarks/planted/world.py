@@ -46,6 +46,7 @@ class World:
     """
 
     d_in, d_sae = D_IN, D_SAE
+    autocast = True  # at this width it is faster
 
     def __init__(self, size: Size, folder: Path, device: str = "cpu") -> None:
         self.size, self.folder, self.device = size, folder / size.name, device

@@ -24,6 +24,7 @@ METRICS = {
     "f1": "F1",
     "mcc": "MCC",
     "uniqueness": "uniqueness",
+    "features_found": "features found",
     "parents_found": "parents found",
     "absorption": "absorption",
     "split": "latents per feature",
@@ -88,6 +89,8 @@ class Question:
         """The strengths, in words."""
         if isinstance(self.at, Equal):
             return self.at.name
+        if not any(self.at):
+            return "as they are"
         return "at " + " and ".join(f"{strength:g}" for strength in self.at if strength)
 
 
@@ -107,6 +110,7 @@ QUESTIONS = (
     Question("C2R", PLAIN, (20, 0)),
     Question(EXCESS, PLAIN, (2, 0)),
     Question(EXCESS, PLAIN, (5, 0)),
+    Question(MATRYOSHKA, PLAIN, (0, 0)),
     Question(f"{MATRYOSHKA} + C2R", MATRYOSHKA, (5, 0)),
     Question(f"{MATRYOSHKA} + {EXCESS}", MATRYOSHKA, (5, 0)),
     Question("C2R", "OrtSAE", (5, 0.25)),

@@ -21,6 +21,7 @@ class KnownFeatures(Protocol):
     d_in: int
     d_sae: int
     folder: Path
+    autocast: bool  # whether SAEs are trained in bf16 on a CPU, too, as on other devices
 
     def generate(self, processes: int) -> None:
         """Make what is missing of the samples, so many processes at a time."""
@@ -74,7 +75,7 @@ def train(run: Run, world: KnownFeatures, device: str) -> TrainingSAE[Any]:
         steps=steps,
         batch_size=run.batch_size,
         device=device,
-        autocast=device != "cpu",
+        autocast=world.autocast or device != "cpu",
         lr=run.lr,
         lr_end=run.lr / 10,
         lr_decay_steps=int(run.decay * steps),

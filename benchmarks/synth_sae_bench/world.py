@@ -73,6 +73,8 @@ class World:
         device: Where SAEs are evaluated.
     """
 
+    autocast = False
+
     def __init__(self, size: Size, folder: Path, device: str = "cpu") -> None:
         self.size, self.folder = size, folder / size.name
         release = read_release(find_release(f"synth-sae-bench-{size.name}"))
