@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context, parent_process
+from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
 from threading import Thread
 from typing import Any, TypeVar
@@ -32,12 +32,16 @@ def execute_all(
     processes: int,
     what: str = "Training SAEs",
 ) -> None:
-    """Execute the runs in parallel, each by one thread, and write what each returns."""
+    """Execute the runs in parallel, each by one thread, and write what each returns.
+
+    After a failure, or an interrupt, the runs that have not ended are given up.
+    """
     results.parent.mkdir(parents=True, exist_ok=True)
     os.environ["OMP_NUM_THREADS"] = "1"
     os.environ["TQDM_DISABLE"] = "1"  # SAELens's bar for each of them
     # glibc would give large activations back, and have them cleared again, at every step.
-    os.environ |= dict.fromkeys(("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), "8000000000")
+    for threshold in ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"):
+        os.environ[threshold] = "8000000000"
     columns = (
         *Progress.get_default_columns()[:-1],
         MofNCompleteColumn(),
@@ -56,8 +60,9 @@ def execute_all(
                 file.flush()
                 progress.advance(task)
         except BaseException:
-            # Leaving the pool waits for every run, of which none would be written any more.
-            pool.shutdown(cancel_futures=True)
+            # Leaving the pool would wait for runs of which none is written down any more.
+            for worker in active_children():
+                worker.terminate()
             raise
 
 

@@ -4,30 +4,47 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from signal import SIGKILL, pause
+from signal import SIGKILL
+from threading import Event
+from typing import NoReturn
+from unittest.mock import patch
 
 import pytest
 
 from benchmarks.parallel import execute_all, read
+
+PATIENCE = 300  # seconds
+
+
+@pytest.fixture(autouse=True)
+def same_environment() -> Iterator[None]:
+    """What is set for the runs' processes is not set for the tests that come after."""
+    with patch.dict(os.environ):
+        yield
 
 
 def double(run: int) -> dict[str, int]:
     return {"run": run, "doubled": 2 * run}
 
 
-def fail_at_zero(of: tuple[int, Path]) -> dict[str, int]:
-    run, started = of
-    (started / str(run)).touch()
-    return {"run": run, "share": 1 // run}
+def train_or_fail(of: tuple[str, Path]) -> NoReturn:
+    """Opening the pipe waits for the other end: the one fails while the other trains."""
+    what, folder = of
+    if what == "train":
+        with (folder / "pipe").open("w"):
+            train(folder)
+    with (folder / "pipe").open():
+        raise ZeroDivisionError
 
 
-def train_for_ever(fifo: Path) -> dict[str, int]:
-    with fifo.open("w") as held:
-        held.write("training\n")
-        held.flush()
-        pause()
-    return {}
+def train(folder: Path) -> NoReturn:
+    """A run that goes on until its process is ended, or for so long that nobody did."""
+    print("training", flush=True)
+    Event().wait(PATIENCE)
+    (folder / "went on").touch()
+    os._exit(1)
 
 
 def test_each_run_is_a_line_and_a_line_that_was_cut_short_is_taken_out(tmp_path: Path) -> None:
@@ -40,35 +57,30 @@ def test_each_run_is_a_line_and_a_line_that_was_cut_short_is_taken_out(tmp_path:
     assert [json.loads(line) for line in results.read_text().splitlines()] == read(results)
 
 
-def test_after_a_failure_no_further_run_is_started(tmp_path: Path) -> None:
-    results, started = tmp_path / "runs.jsonl", tmp_path / "started"
-    started.mkdir()
-    runs = [(run, started) for run in (1, 0, *range(2, 100))]
+def test_a_failure_ends_the_runs_beside_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    runs = [("train", tmp_path), ("fail", tmp_path)]
     with pytest.raises(ZeroDivisionError):
-        execute_all(runs, fail_at_zero, results, processes=1)
-    assert {"run": 1, "share": 1} in read(results)
-    assert len(list(started.iterdir())) < 100
+        execute_all(runs, train_or_fail, tmp_path / "runs.jsonl", processes=2)
+    assert not (tmp_path / "went on").exists()
 
 
 def test_processes_end_with_a_parent_that_was_killed(tmp_path: Path) -> None:
-    fifo = tmp_path / "fifo"
-    os.mkfifo(fifo)
-    program = (
+    program = tmp_path / "program.py"
+    program.write_text(
         "from pathlib import Path\n"
         "from benchmarks.parallel import execute_all\n"
-        "from tests.test_parallel_runs import train_for_ever\n"
+        "from tests.test_parallel_runs import train\n"
         "if __name__ == '__main__':\n"
-        f"    runs = [Path({str(fifo)!r})]\n"
-        f"    execute_all(runs, train_for_ever, Path({str(tmp_path / 'out')!r}), processes=1)\n"
+        f"    folder = Path({str(tmp_path)!r})\n"
+        "    execute_all([folder], train, folder / 'runs.jsonl', processes=1)\n"
     )
-    (tmp_path / "program.py").write_text(program)
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
     parent = subprocess.Popen(
-        [sys.executable, tmp_path / "program.py"],
-        env={**os.environ, "PYTHONPATH": os.getcwd()},
-        stdout=subprocess.DEVNULL,
+        [sys.executable, program], env=environment, stdout=subprocess.PIPE, text=True
     )
-    with fifo.open() as held:
-        assert held.readline() == "training\n"
-        parent.send_signal(SIGKILL)
-        assert held.read() == ""  # its end comes when nobody holds it any more
-    parent.wait()
+    assert parent.stdout is not None
+    assert any("training" in line for line in parent.stdout)
+    parent.send_signal(SIGKILL)
+    parent.communicate()  # until nobody, the worker included, can write there any more
+    assert not (tmp_path / "went on").exists()
