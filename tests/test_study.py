@@ -10,7 +10,8 @@ from benchmarks.parallel import read
 from benchmarks.statistics import Interval
 from benchmarks.study import world
 from benchmarks.study.__main__ import FIGURES, PAGE, RESULTS
-from benchmarks.study.claims import COMPARISONS
+from benchmarks.study.claims import CLAIMS
+from benchmarks.study.further import FURTHER
 from benchmarks.study.judgement import Comparison
 from benchmarks.study.report import claims_table, tables
 from benchmarks.study.runs import METHODS, SEEDS, STEPS, execute, key, runs_of
@@ -105,7 +106,7 @@ def test_every_claim_is_about_sae_s_that_are_trained() -> None:
     runs = runs_of(REGIME, seeds=2, steps=1)
     assert len({key(vars(run)) for run in runs}) == len(runs)
     trained = {(run.architecture, run.options) for run in runs if run.k == REGIME.ks[0]}
-    for claim in COMPARISONS:
+    for claim in (*CLAIMS, *FURTHER):
         for method in filter(None, (claim.of, claim.less)):
             assert (method[0], tuple(method[1].items())) in trained, claim.claim
 

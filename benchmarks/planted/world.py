@@ -49,7 +49,7 @@ class World:
     autocast = True  # at this width it is faster
 
     def __init__(self, size: Size, folder: Path, device: str = "cpu") -> None:
-        self.size, self.folder, self.device = size, folder / size.name, device
+        self.size, self.folder, self.device = size, folder / f"{size.name}-{size.pool}", device
         torch.manual_seed(FEATURES_SEED)
         # Random directions, orthogonal to nothing.
         self.features = FeatureDictionary(N_FEATURES, D_IN, bias=False, initializer=None)
@@ -91,7 +91,9 @@ class World:
         np.save(self.paths["text"], (scale * text).numpy())
         np.save(self.paths["held_out"], (scale * held_out).numpy())
         (self.folder / "factor.txt").write_text(repr(factor.item()))
-        np.save(self.paths["planted"], (factor * planted).numpy())
+        partial = self.folder / "planted.partial.npy"
+        np.save(partial, (factor * planted).numpy())
+        partial.rename(self.paths["planted"])
 
     @torch.no_grad()
     def _sample(self, n_samples: int) -> tuple[Tensor, Tensor]:
@@ -129,33 +131,27 @@ class World:
             The measures by their names. Explained variance is that of the samples;
             `real_explained_variance` that of the same text with nothing planted.
         """
-        factor = float((self.folder / "factor.txt").read_text())
-        vectors = self.features.feature_vectors
-        latents, cosines = latents_of_features(sae.W_dec, vectors)
-        sums = AbsorptionSums(self.edges)
-        residuals = {"explained_variance": 0.0, "real_explained_variance": 0.0}
-        variances = dict(residuals)
-        acts_of_all = []
+        vectors = self.features.feature_vectors.to(self.device)
+        text = torch.from_numpy(np.load(self.paths["held_out"])).to(self.device)
         torch.manual_seed(EVALUATION_SEED)
-        held_out = torch.from_numpy(np.load(self.paths["held_out"]))
-        mean = held_out.mean(dim=0)
-        for text in held_out.split(BATCH):
-            planted, feature_acts = self._sample(len(text))
-            for name, inputs in (
-                ("real_explained_variance", text),
-                ("explained_variance", text + factor * planted),
-            ):
-                acts = sae.encode(inputs)
-                residuals[name] += (inputs - sae.decode(acts)).square().sum().item()
-                variances[name] += (inputs - mean).square().sum().item()
-            sums.add(acts[:, latents], feature_acts)
+        sampled = [self._sample(len(batch)) for batch in text.split(BATCH)]
+        planted, feature_acts = (
+            torch.cat(each).to(self.device) for each in zip(*sampled, strict=True)
+        )
+        inputs = text + float((self.folder / "factor.txt").read_text()) * planted
+        latents, cosines = latents_of_features(sae.W_dec, vectors)
+        sums, acts_of_all = AbsorptionSums(self.edges), []
+        for batch, present in zip(inputs.split(BATCH), feature_acts.split(BATCH), strict=True):
+            acts = sae.encode(batch)
+            sums.add(acts[:, latents], present)
             acts_of_all.append(acts.to_sparse())
         together = co_firing(acts_of_all)
         full, partial = sums.full(), sums.partial()
         found = found_parents(self.edges, sae.W_dec, vectors)
         split = latents_per_feature(sae.W_dec, vectors)
         return {
-            **{name: 1 - residuals[name] / variances[name] for name in residuals},
+            "explained_variance": _explained_variance(sae, inputs),
+            "real_explained_variance": _explained_variance(sae, text),
             "l0": together.times_fired.sum().item() / together.n_tokens,
             "dead_latents": 1 - together.live / len(sae.W_dec),
             "cosine_with_features": cosines.mean().item(),
@@ -170,6 +166,11 @@ class World:
             "highest_jaccard": together.mean,
             "pairs_above_0.5": together.pairs[0.5],
         }
+
+
+def _explained_variance(sae: SAE[Any], inputs: Tensor) -> float:
+    residual = sum((batch - sae(batch)).square().sum().item() for batch in inputs.split(BATCH))
+    return 1 - residual / (inputs - inputs.mean(dim=0)).square().sum().item()
 
 
 def _forest() -> list[HierarchyNode]:

@@ -36,6 +36,8 @@ def main() -> None:
         execute_all(todo, execute, path, processes=arguments.processes)
     keys = {key(asdict(run)) for run in wanted}
     results = [result for result in read(path) if key(result) in keys]
+    if not results:
+        parser.error(f"--draw-only needs results. Found none in {path}.")
     found = tables(results)
     text = "\n\n".join(f"## {name.capitalize()}\n\n{table}" for name, table in found.items())
     (out / "tables.md").write_text(text + "\n", encoding="utf-8")

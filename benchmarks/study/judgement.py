@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.statistics import Interval, Result, interpolate
 
-EQUAL = 0.01  # of explained variance: what is lost below it counts as preserved
+EQUAL = 0.01  # of explained variance or a correlation: what is lost below it is preserved
 
 
 @dataclass(frozen=True)
@@ -17,14 +17,15 @@ class Comparison:
 
     Args:
         claim: In a sentence.
-        paper: The paper's figures.
+        paper: The paper's figures, if it claims that.
         metric: What is compared here.
         of: Architecture and options of the one.
         less: Those of the other; `None` where a number takes its place.
         sign: Whether the one should be higher, 1, or lower, -1; 0 for at most `EQUAL` lower.
         number: What the one is compared with where there is no other.
-        equal: A metric in which the other is to come to the same: it is then taken between
-            the strengths at which it was trained, from BatchTopK, which is strength 0, on.
+        equal: A metric in which the other is to come to the same: it is then taken on straight
+            lines between the strengths at which it was trained, from BatchTopK, which is
+            strength 0, on; where it comes there more than once, at the strongest.
     """
 
     claim: str
@@ -74,7 +75,8 @@ class Comparison:
             curve = [
                 each
                 for each in results
-                if each["architecture"] == name and (each["seed"], each["k"]) == where
+                if (each["architecture"], each["seed"], each["k"]) == (name, *where)
+                and all(option.endswith("_coefficient") for option, _ in each["options"])
             ]
             if where in target and len(curve) > 1:  # one strength is no curve
                 curve.sort(key=_strength)

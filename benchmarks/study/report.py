@@ -8,7 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks.statistics import Interval, Result
-from benchmarks.study.claims import COMPARISONS, UNTESTED
+from benchmarks.study.claims import CLAIMS, UNTESTED
+from benchmarks.study.further import FURTHER
+from benchmarks.study.judgement import Comparison
 from benchmarks.study.runs import LAMBDAS, METHODS
 from benchmarks.study.world import REGIMES, Regime
 
@@ -27,7 +29,11 @@ LABELS = {"matryoshka_batchtopk": "matryoshka", "batchtopk_c2r": "batchtopk_c2r"
 
 def tables(results: Sequence[Result]) -> dict[str, str]:
     """All tables, in Markdown, by their names."""
-    parts = {"claims": claims_table(results), "verdicts": verdicts_table(results)}
+    parts = {
+        "claims": claims_table(results),
+        "verdicts": verdicts_table(results),
+        "further": further_table(results),
+    }
     for regime in REGIMES.values():
         ours = [result for result in results if result["regime"] == regime.name]
         if ours:
@@ -43,34 +49,43 @@ def tables(results: Sequence[Result]) -> dict[str, str]:
 
 def verdicts_table(results: Sequence[Result]) -> str:
     """In how many claims each world agrees."""
-    names = [name for name in REGIMES if any(each["regime"] == name for each in results)]
     verdicts = ("agrees", "undecided", "differs")
     rows = []
-    for name in names:
+    for name in _regimes_of(results):
         ours = [result for result in results if result["regime"] == name]
-        found = [each.verdict(each.measured(ours)) for each in COMPARISONS]
+        found = [each.verdict(each.measured(ours)) for each in CLAIMS]
         rows.append([name, *(str(found.count(verdict)) for verdict in verdicts)])
     return _markdown(["", *verdicts], rows)
 
 
 def claims_table(results: Sequence[Result]) -> str:
     """Claim, the paper's figures, and for each regime ours with what it says."""
-    names = [name for name in REGIMES if any(each["regime"] == name for each in results)]
-    head = ["claim", "the paper", *names]
-    rows = []
-    for comparison in COMPARISONS:
-        row = [comparison.claim, comparison.paper]
-        for name in names:
-            ours = [result for result in results if result["regime"] == name]
-            found = comparison.measured(ours)
-            shown = f"{found.mean + comparison.number:+.3f} ± {found.half_width:.3f}"
-            row.append(f"**{comparison.verdict(found)}** {shown}")
-        rows.append(row)
+    names = _regimes_of(results)
+    rows = [[each.claim, each.paper, *_judged(each, results)] for each in CLAIMS]
     rows += [
         [claim, paper, *[f"cannot be tested here: {why}"] * len(names)]
         for claim, paper, why in UNTESTED
     ]
-    return _markdown(head, rows)
+    return _markdown(["claim", "the paper", *names], rows)
+
+
+def further_table(results: Sequence[Result]) -> str:
+    """The same of what the paper does not claim."""
+    rows = [[each.claim, *_judged(each, results)] for each in FURTHER]
+    return _markdown(["claim", *_regimes_of(results)], rows)
+
+
+def _regimes_of(results: Sequence[Result]) -> list[str]:
+    return [name for name in REGIMES if any(each["regime"] == name for each in results)]
+
+
+def _judged(comparison: Comparison, results: Sequence[Result]) -> list[str]:
+    cells = []
+    for name in _regimes_of(results):
+        found = comparison.measured([each for each in results if each["regime"] == name])
+        shown = f"{found.mean + comparison.number:+.3f} ± {found.half_width:.3f}"
+        cells.append(f"**{comparison.verdict(found)}** {shown}")
+    return cells
 
 
 def methods_table(regime: Regime, results: Sequence[Result]) -> str:
@@ -104,7 +119,9 @@ def variants_table(regime: Regime, results: Sequence[Result]) -> str:
 def _order(variant: tuple[str, tuple[tuple[str, Any], ...]]) -> tuple[Any, ...]:
     """By name and options, strengths rising."""
     name, options = variant
-    return name, [(key, value if isinstance(value, float) else 0) for key, value in options]
+    return name, [
+        (key, value if isinstance(value, int | float) else 0) for key, value in options
+    ]
 
 
 def _describe(regime: Regime, results: Sequence[Result]) -> str:

@@ -71,13 +71,17 @@ def main(
         if not arguments.only or run.method in arguments.only
     ]
     results = _results(wanted, world, folder / f"{size.name}.jsonl", arguments)
+    if not results:
+        parser.error(f"--draw-only needs results. Found none in {folder}.")
     found = tables(size, results)
     text = "\n\n".join(f"## {name}\n\n{table}" for name, table in found.items())
+    print(text)
+    of_all = not (arguments.only or arguments.training_samples)
+    if folder == out and not (of_all and seeds == parser.get_default("seeds")):
+        return  # What is drawn there is of every SAE.
     (folder / f"{size.name}.md").write_text(text + "\n", encoding="utf-8")
     figure(size, results).savefig(folder / f"{size.name}.png", dpi=110)
-    print(text)
-    in_part = arguments.quick or arguments.only or arguments.training_samples
-    if show and folder == out and not in_part and seeds == parser.get_default("seeds"):
+    if show and folder == out:
         show(size, found)
 
 
