@@ -1,16 +1,21 @@
 """The benchmark of features that are planted into a transformer's activations."""
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 import torch
 from sae_lens import StandardSAE, StandardSAEConfig
 
+from benchmarks.page import fill
+from benchmarks.parallel import read
 from benchmarks.planted import world
-from benchmarks.planted.__main__ import METHODS
+from benchmarks.planted.__main__ import METHODS, MINILM, PAGE, RESULTS, SEEDS
 from benchmarks.planted.world import SHARE, World
 from benchmarks.synth_sae_bench.claims import metrics_of
 from benchmarks.synth_sae_bench.methods import runs_of
 from benchmarks.synth_sae_bench.report import tables
+from benchmarks.synth_sae_bench.runs import key
 from benchmarks.synth_sae_bench.world import Size
 from tests.forkserver import run as run_python
 
@@ -112,6 +117,14 @@ def test_its_tables_have_what_it_measures_and_no_published_order(planted: World)
     assert "| C2R | OrtSAE | at 5 and 0.25 |" in found["questions"]
     runs = {(run.method, run.strength) for run in runs_of(TINY, seeds=1)}
     assert runs == {(each["method"], each["strength"]) for each in results}
+
+
+def test_the_page_shows_the_results_that_are_kept() -> None:
+    results = read(RESULTS / "minilm.jsonl")
+    wanted = {key(asdict(run)) for run in runs_of(MINILM, seeds=SEEDS)}
+    assert {key(result) for result in results} <= wanted
+    page = PAGE.read_text(encoding="utf-8")
+    assert fill(page, tables(MINILM, results)) == page
 
 
 def test_it_is_a_command() -> None:

@@ -14,7 +14,7 @@ from sae_lens_c2r.reporting.tables import markdown_table
 
 WHICH_ONE = "which one"
 CURVES = ("C2R", "C2R, excess gate", "OrtSAE", "OrtSAE, excess gate")
-DRAWN = ("f1", "mcc", "absorption", "parents_found", "highest_jaccard", "composition")
+DRAWN = ("f1", "mcc", "absorption", "features_found", "parents_found", "composition")
 
 
 def tables(size: Size, results: Sequence[Result]) -> dict[str, str]:
