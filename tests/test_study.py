@@ -13,8 +13,8 @@ from benchmarks.study.__main__ import FIGURES, PAGE, RESULTS
 from benchmarks.study.claims import CLAIMS
 from benchmarks.study.further import FURTHER
 from benchmarks.study.judgement import Comparison
-from benchmarks.study.report import claims_table, tables
 from benchmarks.study.runs import METHODS, SEEDS, STEPS, execute, key, runs_of
+from benchmarks.study.tables import claims_table, tables
 from benchmarks.study.world import CHILDREN, REGIMES, World
 
 REGIME = next(iter(REGIMES.values()))

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from benchmarks.page import fill
 from benchmarks.parallel import execute_all, read
-from benchmarks.study.report import over_frequency, over_lambda, tables, trade_offs
+from benchmarks.study.figures import over_frequency, over_lambda, trade_offs
 from benchmarks.study.runs import SEEDS, STEPS, execute, key, runs_of
+from benchmarks.study.tables import tables
 from benchmarks.study.world import REGIMES
 
 RESULTS = Path("benchmarks/results/study")
