@@ -39,22 +39,7 @@ def main(
         description: What `--help` says first.
         show: What puts the tables of results that are kept into pages.
     """
-    parser = ArgumentParser(description=description)
-    parser.add_argument("--size", choices=sizes, default=next(iter(sizes)))
-    parser.add_argument("--seeds", type=int, default=seeds)
-    parser.add_argument("--only", nargs="*", metavar="METHOD", help="methods, all by default")
-    parser.add_argument("--processes", type=int, default=os.cpu_count())
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--samples", type=Path, default=SAMPLES)
-    parser.add_argument("--training-samples", type=int, help="the size's own by default")
-    parser.add_argument(
-        "--quick", action="store_true", help="two seeds and hardly any training"
-    )
-    parser.add_argument(
-        "--choose-lr", action="store_true", help="only BatchTopK, by learning rate and decay"
-    )
-    parser.add_argument("--draw-only", action="store_true", help="only draw what there is")
+    parser = _parser(sizes, seeds=seeds, description=description)
     arguments = parser.parse_args()
     size = quick if arguments.quick else sizes[arguments.size]
     seeds = 2 if arguments.quick else arguments.seeds
@@ -83,6 +68,26 @@ def main(
     figure(size, results).savefig(folder / f"{size.name}.png", dpi=110)
     if show and folder == out:
         show(size, found)
+
+
+def _parser(sizes: Mapping[str, Size], *, seeds: int, description: str) -> ArgumentParser:
+    parser = ArgumentParser(description=description)
+    parser.add_argument("--size", choices=sizes, default=next(iter(sizes)))
+    parser.add_argument("--seeds", type=int, default=seeds)
+    parser.add_argument("--only", nargs="*", metavar="METHOD", help="methods, all by default")
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--samples", type=Path, default=SAMPLES)
+    parser.add_argument("--training-samples", type=int, help="the size's own by default")
+    parser.add_argument(
+        "--quick", action="store_true", help="two seeds and hardly any training"
+    )
+    parser.add_argument(
+        "--choose-lr", action="store_true", help="only BatchTopK, by learning rate and decay"
+    )
+    parser.add_argument("--draw-only", action="store_true", help="only draw what there is")
+    return parser
 
 
 def _results(
