@@ -29,6 +29,8 @@ from benchmarks.synth_sae_bench.report import (
     WHICH_ONE,
     learning_rates,
     published_table,
+    questions_table,
+    sparsities_table,
     tables,
 )
 from benchmarks.synth_sae_bench.runs import execute, key, make_sae
@@ -176,7 +178,8 @@ def test_methods_are_compared_where_they_cost_or_achieve_the_same() -> None:
     assert at_equal(results, "OrtSAE", HALFWAY, "f1")[0, 8] == pytest.approx(0.55)
     found = Question("C2R", "OrtSAE", price).measured(results, "f1")
     assert found.mean == pytest.approx(0.05)
-    assert Question("C2R", "OrtSAE", price).seeds([*results, result("BatchTopK", 0.0, 2)]) == 2
+    with_another = [*results, result("BatchTopK", 0.0, 2)]
+    assert Question("C2R", "OrtSAE", price).rests_on(with_another) == [(0, 8), (1, 8)]
     at_their_own = Question("C2R", "OrtSAE", (5, 0.25)).measured(results, "f1")
     assert at_their_own.mean == pytest.approx(0.1)
 
@@ -222,10 +225,24 @@ def test_tables_show_what_there_is_and_nothing_else() -> None:
         for each in curves(seed)
     ]
     found = tables(SIZES["2k"], results)
-    assert "| C2R | OrtSAE | at 5 and 0.25 | 2 |" in found["questions"]
+    assert "| C2R | OrtSAE | at 5 and 0.25 | 8 | 2 |" in found["questions"]
     assert "Matryoshka" not in found["questions"]
+    assert "| C2R |" not in found["sparsities"]
     assert "| 8 | C2R 5 | 2 |" in found["methods"]
     assert "published" in found
+
+
+def test_each_sparsity_is_shown_by_itself_and_all_of_them_together() -> None:
+    results = [
+        {**each, "k": k, "f1": each["f1"] + (k == 5) * (each["method"] == "C2R")}
+        for k in (5, 8)
+        for seed in (0, 1)
+        for each in curves(seed)
+    ]
+    rows = sparsities_table(results).splitlines()
+    one = "| C2R | OrtSAE | at 5 and 0.25 | {} | 2 | +0.000 ± 0.000 **undecided** | {:+.3f} ±"
+    assert [any(row.startswith(one.format(*of)) for row in rows) for of in ((5, 1.1), (8, 0.1))]
+    assert one.format("5, 8", 0.6) in questions_table(results)
 
 
 def test_the_published_order_is_that_of_one_sparsity() -> None:

@@ -148,6 +148,10 @@ class World:
         together = co_firing(acts_of_all)
         full, partial = sums.full(), sums.partial()
         found = found_parents(self.edges, sae.W_dec, vectors)
+        # A child without a latent absorbs nothing, whatever becomes of its parent's.
+        parents, children = torch.tensor(self.edges, device=self.device).unbind(dim=1)
+        of_child = (cosines[children] > 0.5) & (latents[children] != latents[parents])
+        of_child = of_child.cpu()
         split = latents_per_feature(sae.W_dec, vectors)
         return {
             "explained_variance": _explained_variance(sae, inputs),
@@ -160,7 +164,9 @@ class World:
             "absorption": full[found].nanmean().item(),
             "absorption_of_all": full.nanmean().item(),
             "partial_absorption": partial[found].nanmean().item(),
+            "absorption_by_latents": full[found & of_child].nanmean().item(),
             "parents_found": found.double().mean().item(),
+            "children_with_latent": of_child.double().mean().item(),
             "composition": composition(sae.W_dec),
             "chance_composition": chance_composition(*sae.W_dec.shape),
             "highest_jaccard": together.mean,

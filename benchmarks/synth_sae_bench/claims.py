@@ -26,13 +26,18 @@ METRICS = {
     "uniqueness": "uniqueness",
     "features_found": "features found",
     "parents_found": "parents found",
+    "children_with_latent": "children with a latent",
     "absorption": "absorption",
+    "absorption_by_latents": "absorption by those",
     "split": "latents per feature",
     "composition": "composition",
     "highest_jaccard": "highest Jaccard",
     "dead_latents": "dead latents",
 }
-LOWER_IS_BETTER = {"absorption", "split", "composition", "highest_jaccard", "dead_latents"}
+LOWER_IS_BETTER = {
+    *("absorption", "absorption_by_latents", "split"),
+    *("composition", "highest_jaccard", "dead_latents"),
+}
 
 
 def metrics_of(results: Sequence[Result]) -> list[str]:
@@ -66,12 +71,17 @@ class Question:
         """
         return difference(*self._values(results, metric))
 
-    def seeds(self, results: Sequence[Result]) -> int:
-        """On how many seeds the difference rests: of the others no curve comes to the point."""
+    def rests_on(self, results: Sequence[Result]) -> list[tuple[int, int]]:
+        """Of which seeds and sparsities the difference is.
+
+        Args:
+            results: Of one size.
+
+        Returns:
+            The pairs (seed, k): of others no curve comes to the point.
+        """
         first, second = self._values(results, PRICE)
-        return len(
-            {seed for seed, k in first if first[seed, k] - second.get((seed, k), nan) < inf}
-        )
+        return [each for each in first if first[each] - second.get(each, nan) < inf]
 
     def _values(self, results: Sequence[Result], metric: str) -> tuple[Values, Values]:
         if isinstance(self.at, Equal):
@@ -108,6 +118,7 @@ QUESTIONS = (
     Question("C2R", PLAIN, (2, 0)),
     Question("C2R", PLAIN, (5, 0)),
     Question("C2R", PLAIN, (20, 0)),
+    Question(EXCESS, PLAIN, (1, 0)),
     Question(EXCESS, PLAIN, (2, 0)),
     Question(EXCESS, PLAIN, (5, 0)),
     Question(MATRYOSHKA, PLAIN, (0, 0)),

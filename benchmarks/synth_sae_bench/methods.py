@@ -71,7 +71,7 @@ METHODS = {
             _EXCESS,
             everywhere=(5,),
         ),
-        Method("OrtSAE 0.25 + C2R", "ort_c2r", _C2R, (2, 5, 20)),
+        Method("OrtSAE 0.25 + C2R", "ort_c2r", _C2R, (2, 5, 20), everywhere=(5,)),
         Method("OrtSAE 0.25 + C2R, excess gate", "ort_c2r", _C2R, (1, 5, 10), _EXCESS),
         Method("C2R, directions only", "directions_only", _C2R, (2, 5, 20)),
         Method("C2R, activations only", "activations_only", _C2R, (2, 5, 20)),

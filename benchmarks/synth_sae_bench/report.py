@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from benchmarks.statistics import Interval, Result, interpolate
-from benchmarks.synth_sae_bench.claims import METRICS, QUESTIONS, metrics_of, verdict
+from benchmarks.synth_sae_bench.claims import METRICS, QUESTIONS, Question, metrics_of, verdict
 from benchmarks.synth_sae_bench.curves import PLAIN, strengths_of
 from benchmarks.synth_sae_bench.methods import METHODS, PUBLISHED
 from benchmarks.synth_sae_bench.wishes import wishes_table
@@ -14,6 +14,7 @@ from sae_lens_c2r.reporting.tables import markdown_table
 
 WHICH_ONE = "which one"
 CURVES = ("C2R", "C2R, excess gate", "OrtSAE", "OrtSAE, excess gate")
+BY_SPARSITY = ("explained_variance", "f1", "mcc", "absorption", "composition")
 DRAWN = ("f1", "mcc", "absorption", "features_found", "parents_found", "composition")
 
 
@@ -28,6 +29,8 @@ def tables(size: Size, results: Sequence[Result]) -> dict[str, str]:
         The tables.
     """
     found = {"questions": questions_table(results), "methods": methods_table(size, results)}
+    if len(size.ks) > 1:
+        found["sparsities"] = sparsities_table(results)
     if set(PUBLISHED) <= set(metrics_of(results)):
         found |= {
             WHICH_ONE: wishes_table(results),
@@ -37,21 +40,45 @@ def tables(size: Size, results: Sequence[Result]) -> dict[str, str]:
 
 
 def questions_table(results: Sequence[Result]) -> str:
-    """Each question with the differences that answer it, and on how many seeds they rest."""
-    metrics, rows = metrics_of(results), []
+    """Each question with the differences that answer it, and on what they rest."""
+    metrics = metrics_of(results)
+    return _answers([_answer(question, results, metrics) for question in QUESTIONS], metrics)
+
+
+def sparsities_table(results: Sequence[Result]) -> str:
+    """The questions that can be asked at more than one sparsity, at each of them."""
+    metrics = [metric for metric in metrics_of(results) if metric in BY_SPARSITY]
+    rows = []
     for question in QUESTIONS:
-        cells = []
-        for metric in metrics:
-            found = question.measured(results, metric)
-            said = verdict(found, metric)
-            shown = f"{found.mean:+.3f} ± {found.half_width:.3f}"
-            cells.append("" if said == "not measured" else f"{shown} **{said}**")
-        if any(cells):
-            about = [question.first, question.second, question.where]
-            rows.append([*about, str(question.seeds(results)), *cells])
-    return markdown_table(
-        ["of", "less", "where", "seeds", *(METRICS[metric] for metric in metrics)], rows
-    )
+        ks = sorted({k for _, k in question.rests_on(results)})
+        if len(ks) > 1:
+            for k in ks:
+                ours = [each for each in results if each["k"] == k]
+                rows.append(_answer(question, ours, metrics))
+    return _answers(rows, metrics)
+
+
+def _answer(
+    question: Question, results: Sequence[Result], metrics: Sequence[str]
+) -> list[str] | None:
+    """The row of a question, `None` where there is no answer."""
+    cells = []
+    for metric in metrics:
+        found = question.measured(results, metric)
+        said = verdict(found, metric)
+        shown = f"{found.mean:+.3f} ± {found.half_width:.3f}"
+        cells.append("" if said == "not measured" else f"{shown} **{said}**")
+    if not any(cells):
+        return None
+    pairs = question.rests_on(results)
+    seeds, ks = len({seed for seed, _ in pairs}), sorted({k for _, k in pairs})
+    about = [question.first, question.second, question.where, ", ".join(map(str, ks))]
+    return [*about, str(seeds), *cells]
+
+
+def _answers(rows: Sequence[list[str] | None], metrics: Sequence[str]) -> str:
+    head = ["of", "less", "where", "k", "seeds", *(METRICS[metric] for metric in metrics)]
+    return markdown_table(head, [row for row in rows if row])
 
 
 def learning_rates(results: Sequence[Result]) -> str:
