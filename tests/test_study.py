@@ -9,12 +9,20 @@ from benchmarks.page import fill
 from benchmarks.parallel import read
 from benchmarks.statistics import Interval
 from benchmarks.study import world
-from benchmarks.study.__main__ import FIGURES, PAGE, RESULTS
+from benchmarks.study.__main__ import FIGURES, PAGE, RESULTS, all_tables, shortest
 from benchmarks.study.claims import CLAIMS
 from benchmarks.study.further import FURTHER
 from benchmarks.study.judgement import Comparison
-from benchmarks.study.runs import METHODS, SEEDS, STEPS, execute, key, runs_of
-from benchmarks.study.tables import claims_table, tables
+from benchmarks.study.runs import (
+    METHODS,
+    SEEDS,
+    STEPS,
+    execute,
+    key,
+    longer_runs_of,
+    runs_of,
+)
+from benchmarks.study.tables import claims_table
 from benchmarks.study.world import CHILDREN, REGIMES, World
 
 REGIME = next(iter(REGIMES.values()))
@@ -123,7 +131,10 @@ def test_a_run_is_measured_and_shown(monkeypatch: pytest.MonkeyPatch) -> None:
         assert 0 <= result["absorption"] <= 1
         assert result["l0"] > 0
     assert "agrees" in claims_table(results)
-    shown = tables(results)
+    longer = [{**each, "steps": 12, "absorption": 0.75} for each in results]
+    assert shortest([*results, *longer]) == results
+    shown = all_tables([*results, *longer])
+    assert f"| {REGIME.name} | 12 | 0.750 ± 0.000 | 0.750 ± 0.000 | nan" in shown["lengths"]
     for method in METHODS:
         assert f"| {method}, k {REGIME.ks[0]} |" in shown[REGIME.name]
     for draw in FIGURES.values():
@@ -132,11 +143,17 @@ def test_a_run_is_measured_and_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_page_shows_the_results_that_are_kept() -> None:
     results = read(RESULTS / "runs.jsonl")
-    assert len(results) == sum(
-        len(runs_of(regime, seeds=len(SEEDS), steps=STEPS)) for regime in REGIMES.values()
+    first, longer = (
+        {
+            key(vars(run))
+            for regime in REGIMES.values()
+            for run in of(regime, seeds=len(SEEDS), steps=STEPS)
+        }
+        for of in (runs_of, longer_runs_of)
     )
+    assert first <= {key(result) for result in results} <= first | longer
     page = PAGE.read_text(encoding="utf-8")
-    assert fill(page, tables(results)) == page
+    assert fill(page, all_tables(results)) == page
     assert "not measured" not in page
 
 

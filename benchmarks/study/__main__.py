@@ -2,19 +2,33 @@
 
 import os
 from argparse import ArgumentParser
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.page import fill
 from benchmarks.parallel import execute_all, read
+from benchmarks.statistics import Result
 from benchmarks.study.figures import over_frequency, over_lambda, trade_offs
-from benchmarks.study.runs import SEEDS, STEPS, execute, key, runs_of
+from benchmarks.study.lengths import lengths_table
+from benchmarks.study.runs import SEEDS, STEPS, execute, key, longer_runs_of, runs_of
 from benchmarks.study.tables import tables
 from benchmarks.study.world import REGIMES
 
 RESULTS = Path("benchmarks/results/study")
 PAGE = Path("docs/four-worlds.md")
 FIGURES = {"trade_offs": trade_offs, "lambda": over_lambda, "frequency": over_frequency}
+
+
+def all_tables(results: Sequence[Result]) -> dict[str, str]:
+    """Every table of the page, by its name."""
+    return tables(shortest(results)) | {"lengths": lengths_table(results)}
+
+
+def shortest(results: Sequence[Result]) -> list[Result]:
+    """The results without those of SAEs that were trained for longer."""
+    steps = min(each["steps"] for each in results)
+    return [each for each in results if each["steps"] == steps]
 
 
 def main() -> None:
@@ -27,23 +41,29 @@ def main() -> None:
     arguments = parser.parse_args()
     regimes = list(REGIMES.values())[:1] if arguments.quick else list(REGIMES.values())
     seeds, steps = (2, STEPS // 20) if arguments.quick else (len(SEEDS), STEPS)
-    wanted = [run for regime in regimes for run in runs_of(regime, seeds=seeds, steps=steps)]
+    wanted = [
+        run
+        for of in (runs_of, longer_runs_of)
+        for regime in regimes
+        for run in of(regime, seeds=seeds, steps=steps)
+    ]
     out = arguments.out or (RESULTS / "quick" if arguments.quick else RESULTS)
     path = out / "runs.jsonl"
     if not arguments.draw_only:
         done = {key(result) for result in read(path)}
         todo = [run for run in wanted if key(asdict(run)) not in done]
-        todo.sort(key=lambda run: run.seed)  # every comparison soon has a first answer
+        # Every comparison soon has a first answer.
+        todo.sort(key=lambda run: (run.steps, run.seed))
         execute_all(todo, execute, path, processes=arguments.processes)
     keys = {key(asdict(run)) for run in wanted}
     results = [result for result in read(path) if key(result) in keys]
     if not results:
         parser.error(f"--draw-only needs results. Found none in {path}.")
-    found = tables(results)
+    found = all_tables(results)
     text = "\n\n".join(f"## {name.capitalize()}\n\n{table}" for name, table in found.items())
     (out / "tables.md").write_text(text + "\n", encoding="utf-8")
     for name, draw in FIGURES.items():
-        draw(results).savefig(out / f"{name}.png", dpi=110)
+        draw(shortest(results)).savefig(out / f"{name}.png", dpi=110)
     print(found["claims"], found["verdicts"], sep="\n\n")
     if out == RESULTS and not arguments.quick:
         PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")

@@ -94,6 +94,12 @@ class Comparison:
             return "differs" if found.mean + found.half_width < -EQUAL else "undecided"
         return {self.sign: "agrees", -self.sign: "differs", 0: "undecided"}[found.sign]
 
+    def judged(self, results: Sequence[Result]) -> str:
+        """The verdict and the difference that it rests on, in Markdown."""
+        found = self.measured(results)
+        shown = f"{found.mean + self.number:+.3f} ± {found.half_width:.3f}"
+        return f"**{self.verdict(found)}** {shown}"
+
 
 def _of(
     results: Sequence[Result], method: tuple[str, dict[str, Any]]

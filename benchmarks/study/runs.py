@@ -15,6 +15,7 @@ SEEDS = range(5)
 STEPS, BATCH_SIZE, LEARNING_RATE = 2000, 256, 3e-3
 METHODS = ("topk", "batchtopk", "matryoshka_batchtopk", "ort", "batchtopk_c2r")
 LAMBDAS = (0.1, 0.5, 1.0, 5.0, 10.0, 20.0, 50.0)  # the last two are not in the paper
+LONGER, TRAINED_LONGER = (2, 4), ("batchtopk", "batchtopk_c2r", "ort")
 ORT_COEFFICIENTS = (0.25, 1.0, 4.0, 16.0)  # the first is the paper's
 
 
@@ -55,6 +56,16 @@ def runs_of(regime: Regime, *, seeds: int, steps: int) -> list[Run]:
     wanted += [run("batchtopk_c2r", c2r_chunk_size=None)]
     return [
         Run(*each, seed, steps=steps) for seed in range(seeds) for each in dict.fromkeys(wanted)
+    ]
+
+
+def longer_runs_of(regime: Regime, *, seeds: int, steps: int) -> list[Run]:
+    """The comparisons whose absorption is shown by training length, trained for longer."""
+    return [
+        Run(regime.name, method, regime.ks[0], (), seed, steps=steps * times)
+        for times in LONGER
+        for seed in range(seeds)
+        for method in TRAINED_LONGER
     ]
 
 

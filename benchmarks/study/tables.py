@@ -50,7 +50,7 @@ def verdicts_table(results: Sequence[Result]) -> str:
         ours = [result for result in results if result["regime"] == name]
         found = [each.verdict(each.measured(ours)) for each in CLAIMS]
         rows.append([name, *(str(found.count(verdict)) for verdict in verdicts)])
-    return _markdown(["", *verdicts], rows)
+    return markdown(["", *verdicts], rows)
 
 
 def claims_table(results: Sequence[Result]) -> str:
@@ -61,13 +61,13 @@ def claims_table(results: Sequence[Result]) -> str:
         [claim, paper, *[f"cannot be tested here: {why}"] * len(names)]
         for claim, paper, why in UNTESTED
     ]
-    return _markdown(["claim", "the paper", *names], rows)
+    return markdown(["claim", "the paper", *names], rows)
 
 
 def further_table(results: Sequence[Result]) -> str:
     """The same of what the paper does not claim."""
     rows = [[each.claim, *_judged(each, results)] for each in FURTHER]
-    return _markdown(["claim", *regimes_of(results)], rows)
+    return markdown(["claim", *regimes_of(results)], rows)
 
 
 def regimes_of(results: Sequence[Result]) -> list[str]:
@@ -76,12 +76,10 @@ def regimes_of(results: Sequence[Result]) -> list[str]:
 
 
 def _judged(comparison: Comparison, results: Sequence[Result]) -> list[str]:
-    cells = []
-    for name in regimes_of(results):
-        found = comparison.measured([each for each in results if each["regime"] == name])
-        shown = f"{found.mean + comparison.number:+.3f} ± {found.half_width:.3f}"
-        cells.append(f"**{comparison.verdict(found)}** {shown}")
-    return cells
+    return [
+        comparison.judged([each for each in results if each["regime"] == name])
+        for name in regimes_of(results)
+    ]
 
 
 def methods_table(regime: Regime, results: Sequence[Result]) -> str:
@@ -90,7 +88,7 @@ def methods_table(regime: Regime, results: Sequence[Result]) -> str:
     for k in sorted(regime.ks):
         for method in METHODS:
             rows.append([f"{method}, k {k}", *_cells(results, method, k, {})])
-    return _markdown(["", *METRICS.values()], rows)
+    return markdown(["", *METRICS.values()], rows)
 
 
 def variants_table(regime: Regime, results: Sequence[Result]) -> str:
@@ -109,7 +107,7 @@ def variants_table(regime: Regime, results: Sequence[Result]) -> str:
         for name, options in sorted(seen, key=_order)
         if options or name not in METHODS
     ]
-    return _markdown([f"k {k}", *METRICS.values()], rows)
+    return markdown([f"k {k}", *METRICS.values()], rows)
 
 
 def _order(variant: tuple[str, tuple[tuple[str, Any], ...]]) -> tuple[Any, ...]:
@@ -138,6 +136,7 @@ def _cells(results: Sequence[Result], method: str, k: int, options: dict) -> lis
     return [str(Interval.of([each[metric] for each in chosen])) for metric in METRICS]
 
 
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
