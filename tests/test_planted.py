@@ -1,5 +1,6 @@
 """The benchmark of features that are planted into a transformer's activations."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
 import numpy as np
@@ -10,13 +11,22 @@ from sae_lens import StandardSAE, StandardSAEConfig
 from benchmarks.page import fill
 from benchmarks.parallel import read
 from benchmarks.planted import world
-from benchmarks.planted.__main__ import METHODS, MINILM, PAGE, RESULTS, SEEDS
+from benchmarks.planted.__main__ import (
+    FASTER,
+    METHODS,
+    MINILM,
+    PAGE,
+    RESULTS,
+    SEEDS,
+    page_tables,
+)
 from benchmarks.planted.world import SHARE, World
 from benchmarks.synth_sae_bench.claims import metrics_of
-from benchmarks.synth_sae_bench.methods import runs_of
-from benchmarks.synth_sae_bench.report import tables
+from benchmarks.synth_sae_bench.methods import runs_of, runs_to_choose_lr
+from benchmarks.synth_sae_bench.report import learning_rates, tables
 from benchmarks.synth_sae_bench.runs import key
 from benchmarks.synth_sae_bench.world import Size
+from sae_lens_c2r.analysis.hierarchy import Edge
 from tests.forkserver import run as run_python
 
 TINY = Size("tiny", (32,), 4096, 4096, evaluation=4096, methods=METHODS)
@@ -41,16 +51,15 @@ def noise(n_samples: int) -> torch.Tensor:
     return 1 + torch.randn(n_samples, len(AXES)) @ AXES
 
 
-def sae_of_features(planted: World, *, silent_beside_children: bool = False) -> StandardSAE:
+def sae_of_features(planted: World, *, absorbed: Sequence[Edge] = ()) -> StandardSAE:
     """A latent for each planted feature, read out exactly, and blind to the text.
 
-    With `silent_beside_children` a child is taken from its parent's latent twice over.
+    An absorbed child is taken from its parent's latent twice over.
     """
     vectors = planted.features.feature_vectors
     W_enc = torch.linalg.pinv(torch.cat([vectors, AXES]))[:, : len(vectors)].clone()
-    if silent_beside_children:
-        for parent, child in planted.edges:
-            W_enc[:, parent] -= 2 * W_enc[:, child]
+    for parent, child in absorbed:
+        W_enc[:, parent] -= 2 * W_enc[:, child]
     config = StandardSAEConfig(
         d_in=world.D_IN, d_sae=len(vectors), apply_b_dec_to_input=True, device="cpu"
     )
@@ -92,15 +101,31 @@ def test_a_latent_for_each_feature_absorbs_nothing_and_a_silent_one_all(
     planted: World,
 ) -> None:
     whole = planted.evaluate(sae_of_features(planted))
-    absorbed = planted.evaluate(sae_of_features(planted, silent_beside_children=True))
+    absorbed = planted.evaluate(sae_of_features(planted, absorbed=planted.edges))
     for found in (whole, absorbed):
         assert found["cosine_with_features"] == pytest.approx(1)
         assert found["features_found"] == found["parents_found"] == found["split"] == 1
+        assert found["children_with_latent"] == 1
+        assert found["absorption_by_latents"] == found["absorption"]
     assert whole["absorption"] == pytest.approx(0, abs=1e-3)
     assert absorbed["absorption"] == pytest.approx(1, abs=1e-3)
     # It has the planted features but for what the bias takes of each, and none of the text.
     assert 0.2 * SHARE < whole["explained_variance"] < 1.1 * SHARE
     assert whole["real_explained_variance"] == pytest.approx(0, abs=1e-3)
+
+
+def test_a_child_without_a_latent_tells_nothing_of_what_those_with_one_absorb(
+    planted: World,
+) -> None:
+    absorbed, without = planted.edges[::2], planted.edges[1::2]
+    sae = sae_of_features(planted, absorbed=absorbed)
+    with torch.no_grad():
+        for _, child in without:
+            sae.W_dec[child] = torch.randn(world.D_IN)
+    found = planted.evaluate(sae)
+    assert found["children_with_latent"] == 0.5
+    assert found["absorption"] == pytest.approx(0.5, abs=1e-3)
+    assert found["absorption_by_latents"] == pytest.approx(1, abs=1e-2)
 
 
 def test_its_tables_have_what_it_measures_and_no_published_order(planted: World) -> None:
@@ -119,15 +144,27 @@ def test_its_tables_have_what_it_measures_and_no_published_order(planted: World)
     assert runs == {(each["method"], each["strength"]) for each in results}
 
 
+@pytest.mark.parametrize("size", [MINILM, FASTER], ids=lambda size: size.name)
+def test_results_that_are_kept_are_of_runs_of_the_command(size: Size) -> None:
+    wanted = {key(asdict(run)) for run in runs_of(size, seeds=SEEDS)}
+    assert {key(result) for result in read(RESULTS / f"{size.name}.jsonl")} <= wanted
+
+
+def test_the_two_best_learning_rates_are_shown() -> None:
+    results = read(RESULTS / f"{MINILM.name}-learning-rates.jsonl")
+    wanted = {key(asdict(run)) for run in runs_to_choose_lr(MINILM)}
+    assert {key(each) for each in results} == wanted
+    rows = learning_rates(results).splitlines()[2:4]
+    for row, size in zip(rows, (FASTER, MINILM), strict=True):
+        assert row.startswith(f"| {size.lr:g} | {size.decay:g} |")
+
+
 def test_the_page_shows_the_results_that_are_kept() -> None:
-    results = read(RESULTS / "minilm.jsonl")
-    wanted = {key(asdict(run)) for run in runs_of(MINILM, seeds=SEEDS)}
-    assert {key(result) for result in results} <= wanted
     page = PAGE.read_text(encoding="utf-8")
-    assert fill(page, tables(MINILM, results)) == page
+    assert fill(page, page_tables()) == page
 
 
 def test_it_is_a_command() -> None:
     shown = run_python("-m", "benchmarks.planted", "--help")
     assert shown.returncode == 0
-    assert "--size {minilm}" in shown.stdout
+    assert "--size {minilm,minilm-faster}" in shown.stdout

@@ -49,7 +49,7 @@ class World:
     autocast = True  # at this width it is faster
 
     def __init__(self, size: Size, folder: Path, device: str = "cpu") -> None:
-        self.size, self.folder, self.device = size, folder / f"{size.name}-{size.pool}", device
+        self.size, self.folder, self.device = size, folder / f"minilm-{size.pool}", device
         torch.manual_seed(FEATURES_SEED)
         # Random directions, orthogonal to nothing.
         self.features = FeatureDictionary(N_FEATURES, D_IN, bias=False, initializer=None)

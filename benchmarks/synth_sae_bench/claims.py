@@ -28,7 +28,7 @@ METRICS = {
     "parents_found": "parents found",
     "children_with_latent": "children with a latent",
     "absorption": "absorption",
-    "absorption_by_latents": "absorption by those",
+    "absorption_by_latents": "absorption by children with a latent",
     "split": "latents per feature",
     "composition": "composition",
     "highest_jaccard": "highest Jaccard",
