@@ -12,15 +12,17 @@ from benchmarks.page import fill
 from benchmarks.parallel import read
 from benchmarks.planted import world
 from benchmarks.planted.__main__ import (
-    FASTER,
     METHODS,
     MINILM,
+    OTHER_SCHEDULE,
     PAGE,
     RESULTS,
     SEEDS,
     page_tables,
 )
-from benchmarks.planted.world import SHARE, World
+from benchmarks.planted.tables import between_table, same_children_table
+from benchmarks.planted.world import FOUND, SHARE, World
+from benchmarks.statistics import Interval
 from benchmarks.synth_sae_bench.claims import metrics_of
 from benchmarks.synth_sae_bench.methods import runs_of, runs_to_choose_lr
 from benchmarks.synth_sae_bench.report import learning_rates, tables
@@ -105,8 +107,8 @@ def test_a_latent_for_each_feature_absorbs_nothing_and_a_silent_one_all(
     for found in (whole, absorbed):
         assert found["cosine_with_features"] == pytest.approx(1)
         assert found["features_found"] == found["parents_found"] == found["split"] == 1
-        assert found["children_with_latent"] == 1
-        assert found["absorption_by_latents"] == found["absorption"]
+        assert found["children_found"] == 1
+        assert found["absorption_by_found_children"] == found["absorption"]
     assert whole["absorption"] == pytest.approx(0, abs=1e-3)
     assert absorbed["absorption"] == pytest.approx(1, abs=1e-3)
     # It has the planted features but for what the bias takes of each, and none of the text.
@@ -114,18 +116,53 @@ def test_a_latent_for_each_feature_absorbs_nothing_and_a_silent_one_all(
     assert whole["real_explained_variance"] == pytest.approx(0, abs=1e-3)
 
 
-def test_a_child_without_a_latent_tells_nothing_of_what_those_with_one_absorb(
-    planted: World,
+@pytest.mark.parametrize("in_its_parents_latent", [False, True])
+def test_children_that_are_not_found_tell_nothing_of_what_others_absorb(
+    planted: World, in_its_parents_latent: bool
 ) -> None:
-    absorbed, without = planted.edges[::2], planted.edges[1::2]
+    absorbed, lost = planted.edges[::2], planted.edges[1::4]  # one child of each parent
     sae = sae_of_features(planted, absorbed=absorbed)
+    vectors = planted.features.feature_vectors
     with torch.no_grad():
-        for _, child in without:
+        for parent, child in lost:
             sae.W_dec[child] = torch.randn(world.D_IN)
+            if in_its_parents_latent:
+                sae.W_dec[parent] += 0.7 * vectors[child]
+                cosine = torch.cosine_similarity(sae.W_dec[parent], vectors[child], dim=0)
+                assert cosine > FOUND
     found = planted.evaluate(sae)
-    assert found["children_with_latent"] == 0.5
-    assert found["absorption"] == pytest.approx(0.5, abs=1e-3)
-    assert found["absorption_by_latents"] == pytest.approx(1, abs=1e-2)
+    of_edges = found["absorption_of_edges"]
+    assert [each is None for each in of_edges] == [edge in lost for edge in planted.edges]
+    assert found["children_found"] == 0.75
+    assert found["absorption"] == pytest.approx(1 / 2, abs=1e-2)
+    assert found["absorption_by_found_children"] == pytest.approx(2 / 3, abs=1e-2)
+
+
+def test_the_same_children_are_compared_in_both_saes_of_a_seed() -> None:
+    def result(method: str, strength: float, seed: int, *rates: float | None) -> dict:
+        about = {"method": method, "strength": strength, "seed": seed}
+        return {**about, "absorption_of_edges": list(rates)}
+
+    results = [
+        *(result("C2R", 5, seed, 0.1 * seed, 0.0, None, 0.3) for seed in (1, 2)),
+        *(result("BatchTopK", 0.0, seed, 0.4, 0.1, 0.9, None) for seed in (1, 2)),
+    ]
+    expected = Interval.of([-0.2, -0.15])
+    row = f"| C2R 5 | 2 | {expected.mean:+.3f} ± {expected.half_width:.3f} |"
+    assert same_children_table(results).splitlines()[2:] == [row]
+
+
+def test_two_schedules_are_compared_within_a_seed() -> None:
+    first, second = (
+        [
+            {"method": "BatchTopK", "strength": 0.0, "k": 16, "seed": seed, "absorption": each}
+            for seed, each in enumerate(rates)
+        ]
+        for rates in ((0.1, 0.2), (0.4, 0.6))
+    )
+    expected = Interval.of([-0.3, -0.4])
+    row = f"| BatchTopK | {expected.mean:+.3f} ± {expected.half_width:.3f} |"
+    assert between_table(first, second).splitlines()[2:] == [row]
 
 
 def test_its_tables_have_what_it_measures_and_no_published_order(planted: World) -> None:
@@ -144,7 +181,7 @@ def test_its_tables_have_what_it_measures_and_no_published_order(planted: World)
     assert runs == {(each["method"], each["strength"]) for each in results}
 
 
-@pytest.mark.parametrize("size", [MINILM, FASTER], ids=lambda size: size.name)
+@pytest.mark.parametrize("size", [MINILM, OTHER_SCHEDULE], ids=lambda size: size.name)
 def test_results_that_are_kept_are_of_runs_of_the_command(size: Size) -> None:
     wanted = {key(asdict(run)) for run in runs_of(size, seeds=SEEDS)}
     assert {key(result) for result in read(RESULTS / f"{size.name}.jsonl")} <= wanted
@@ -155,7 +192,7 @@ def test_the_two_best_learning_rates_are_shown() -> None:
     wanted = {key(asdict(run)) for run in runs_to_choose_lr(MINILM)}
     assert {key(each) for each in results} == wanted
     rows = learning_rates(results).splitlines()[2:4]
-    for row, size in zip(rows, (FASTER, MINILM), strict=True):
+    for row, size in zip(rows, (OTHER_SCHEDULE, MINILM), strict=True):
         assert row.startswith(f"| {size.lr:g} | {size.decay:g} |")
 
 
@@ -167,4 +204,4 @@ def test_the_page_shows_the_results_that_are_kept() -> None:
 def test_it_is_a_command() -> None:
     shown = run_python("-m", "benchmarks.planted", "--help")
     assert shown.returncode == 0
-    assert "--size {minilm,minilm-faster}" in shown.stdout
+    assert "--size {minilm,minilm-other-schedule}" in shown.stdout

@@ -131,10 +131,18 @@ def test_a_run_is_measured_and_shown(monkeypatch: pytest.MonkeyPatch) -> None:
         assert 0 <= result["absorption"] <= 1
         assert result["l0"] > 0
     assert "agrees" in claims_table(results)
-    longer = [{**each, "steps": 12, "absorption": 0.75} for each in results]
+    longer = [
+        {**each, "steps": 12, "absorption": 0.75 - 0.5 * (each["architecture"] != "batchtopk")}
+        for each in results
+    ]
+    other = {**longer[0], "options": [("c2r_coefficient", 9.0)], "absorption": 9.0}
+    elsewhere = {**longer[0], "k": REGIME.ks[1], "absorption": 9.0}
     assert shortest([*results, *longer]) == results
-    shown = all_tables([*results, *longer])
-    assert f"| {REGIME.name} | 12 | 0.750 ± 0.000 | 0.750 ± 0.000 | nan" in shown["lengths"]
+    shown = all_tables([*results, *longer, other, elsewhere])
+    found = (
+        f"| {REGIME.name} | {REGIME.ks[0]} | 12 | 0.750 ± 0.000 | 0.250 ± 0.000 | nan ± nan | "
+    )
+    assert f"{found}**agrees** -0.500 ± 0.000 | **not measured**" in shown["lengths"]
     for method in METHODS:
         assert f"| {method}, k {REGIME.ks[0]} |" in shown[REGIME.name]
     for draw in FIGURES.values():
@@ -151,7 +159,9 @@ def test_the_page_shows_the_results_that_are_kept() -> None:
         }
         for of in (runs_of, longer_runs_of)
     )
-    assert first <= {key(result) for result in results} <= first | longer
+    found = [key(result) for result in results]
+    assert first <= set(found) <= first | longer
+    assert len(found) == len(set(found))
     page = PAGE.read_text(encoding="utf-8")
     assert fill(page, all_tables(results)) == page
     assert "not measured" not in page

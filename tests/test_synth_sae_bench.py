@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from benchmarks.synth_sae_bench.curves import (
 from benchmarks.synth_sae_bench.methods import METHODS, Run, runs_of, runs_to_choose_lr
 from benchmarks.synth_sae_bench.report import (
     WHICH_ONE,
+    figure,
     learning_rates,
     published_table,
     questions_table,
@@ -166,6 +167,8 @@ def curves(seed: int) -> list[dict[str, Any]]:
     """At a price of .005 C2R has an F1 of .55, OrtSAE of .50."""
     return [
         result("BatchTopK", 0.0, seed, f1=0.6),
+        result("C2R", 2, seed, f1=0.6),
+        result("OrtSAE", 0.1, seed, f1=0.6),
         result("C2R", 5, seed, explained_variance=0.79, composition=0.3, f1=0.5),
         result("OrtSAE", 0.25, seed, explained_variance=0.79, composition=0.2, f1=0.4),
     ]
@@ -180,6 +183,8 @@ def test_methods_are_compared_where_they_cost_or_achieve_the_same() -> None:
     assert found.mean == pytest.approx(0.05)
     with_another = [*results, result("BatchTopK", 0.0, 2)]
     assert Question("C2R", "OrtSAE", price).rests_on(with_another) == [(0, 8), (1, 8)]
+    one_strength = [each for each in results if each["strength"] not in (0.1, 2)]
+    assert at_equal(one_strength, "C2R", price, "f1") == {}
     at_their_own = Question("C2R", "OrtSAE", (5, 0.25)).measured(results, "f1")
     assert at_their_own.mean == pytest.approx(0.1)
 
@@ -225,7 +230,7 @@ def test_tables_show_what_there_is_and_nothing_else() -> None:
         for each in curves(seed)
     ]
     found = tables(SIZES["2k"], results)
-    assert "| C2R | OrtSAE | at 5 and 0.25 | 8 | 2 |" in found["questions"]
+    assert "| C2R | OrtSAE | at 5 and 0.25 | 2 |" in found["questions"]
     assert "Matryoshka" not in found["questions"]
     assert "| C2R |" not in found["sparsities"]
     assert "| 8 | C2R 5 | 2 |" in found["methods"]
@@ -233,16 +238,36 @@ def test_tables_show_what_there_is_and_nothing_else() -> None:
 
 
 def test_each_sparsity_is_shown_by_itself_and_all_of_them_together() -> None:
+    size = replace(SIZES["2k"], ks=(8, 5))
     results = [
         {**each, "k": k, "f1": each["f1"] + (k == 5) * (each["method"] == "C2R")}
-        for k in (5, 8)
-        for seed in (0, 1)
+        for k, seeds in ((5, (0, 1)), (8, (0, 1, 2)))
+        for seed in seeds
         for each in curves(seed)
     ]
-    rows = sparsities_table(results).splitlines()
-    one = "| C2R | OrtSAE | at 5 and 0.25 | {} | 2 | +0.000 ± 0.000 **undecided** | {:+.3f} ±"
-    assert [any(row.startswith(one.format(*of)) for row in rows) for of in ((5, 1.1), (8, 0.1))]
-    assert one.format("5, 8", 0.6) in questions_table(results)
+    rows = [row for row in sparsities_table(size, results).splitlines() if "0.25" in row]
+    about = "| C2R | OrtSAE | at 5 and 0.25 |"
+    price = "+0.000 ± 0.000 **undecided**"
+    expected = [("5 | 2", 1.1), ("8 | 3", 0.1), ("all | 2", 0.6)]
+    for row, (of, f1) in zip(rows, expected, strict=True):
+        assert row.startswith(f"{about} {of} | {price} | {f1:+.3f} ±")
+    assert f"{about} 3 | {price} | +0.100 ±" in questions_table(size, results)
+
+
+def test_a_figure_has_a_row_for_each_sparsity_and_a_line_for_each_method() -> None:
+    size = replace(SIZES["2k"], ks=(8, 5, 12))
+    results = [
+        {**each, "k": k}
+        for k, methods in ((5, {"BatchTopK", "C2R"}), (8, {"BatchTopK", "C2R", "OrtSAE"}))
+        for each in curves(0)
+        if each["method"] in methods
+    ]
+    drawn = figure(size, results)
+    assert [panel.get_ylabel() for panel in drawn.axes] == ["k = 5", "", "k = 8", ""]
+    lines = [[line.get_label() for line in panel.lines[:-1]] for panel in drawn.axes]
+    assert lines == [["C2R"]] * 2 + [["C2R", "OrtSAE"]] * 2
+    [legend] = drawn.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["C2R", "OrtSAE"]
 
 
 def test_the_published_order_is_that_of_one_sparsity() -> None:
@@ -291,7 +316,7 @@ def test_wishes_are_differences_from_batchtopk_of_the_same_seed() -> None:
         result(wish.method, wish.strength, 1, 0.5),
         result(wish.method, wish.strength, 2, 9.0),
     ]
-    assert str(Interval.of([0.1, 0.2])) in wishes_table(results)
+    assert str(Interval.of([0.1, 0.2])) in wishes_table(SIZES["2k"], results)
     assert f"`{METHODS[wish.method].architecture}`" in wish.setting
 
 

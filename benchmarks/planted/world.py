@@ -33,6 +33,7 @@ N_FEATURES = PARENTS * (1 + CHILDREN)
 # Of each parent from the most frequent to the rarest, and of a child where its parent is. No
 # two children of one parent are there at once, so that in a third of the samples there is none.
 P_PARENT, P_CHILD = (0.15, 0.02), 0.25
+FOUND = 0.5  # the cosine from which on a latent is one of a feature
 FEATURES_SEED, SAMPLES_SEED, EVALUATION_SEED = 0, 1, 1_000_000
 
 
@@ -121,7 +122,7 @@ class World:
                 yield torch.from_numpy(text[here] + planted[there])
 
     @torch.no_grad()
-    def evaluate(self, sae: SAE[Any]) -> dict[str, float]:
+    def evaluate(self, sae: SAE[Any]) -> dict[str, Any]:
         """What became of the planted features, on text that no SAE has seen.
 
         Args:
@@ -129,7 +130,9 @@ class World:
 
         Returns:
             The measures by their names. Explained variance is that of the samples;
-            `real_explained_variance` that of the same text with nothing planted.
+            `real_explained_variance` that of the same text with nothing planted;
+            `absorption_of_edges` has a rate for each parent and child that are both found, and
+            `None` for the others.
         """
         vectors = self.features.feature_vectors.to(self.device)
         text = torch.from_numpy(np.load(self.paths["held_out"])).to(self.device)
@@ -148,11 +151,12 @@ class World:
         together = co_firing(acts_of_all)
         full, partial = sums.full(), sums.partial()
         found = found_parents(self.edges, sae.W_dec, vectors)
-        # A child without a latent absorbs nothing, whatever becomes of its parent's.
-        parents, children = torch.tensor(self.edges, device=self.device).unbind(dim=1)
-        of_child = (cosines[children] > 0.5) & (latents[children] != latents[parents])
-        of_child = of_child.cpu()
-        split = latents_per_feature(sae.W_dec, vectors)
+        edges = torch.tensor(self.edges, device=self.device)
+        parents, children = edges.unbind(dim=1)
+        # One latent for both is the parent's, and the child has none.
+        child_found = (cosines[children] > FOUND) & (latents[children] != latents[parents])
+        of_found = torch.where(found & child_found.cpu(), full, torch.nan)
+        split = latents_per_feature(sae.W_dec, vectors, above=FOUND)
         return {
             "explained_variance": _explained_variance(sae, inputs),
             "real_explained_variance": _explained_variance(sae, text),
@@ -164,9 +168,12 @@ class World:
             "absorption": full[found].nanmean().item(),
             "absorption_of_all": full.nanmean().item(),
             "partial_absorption": partial[found].nanmean().item(),
-            "absorption_by_latents": full[found & of_child].nanmean().item(),
+            "absorption_by_found_children": of_found.nanmean().item(),
+            "absorption_of_edges": [
+                None if each.isnan() else round(each.item(), 6) for each in of_found
+            ],
             "parents_found": found.double().mean().item(),
-            "children_with_latent": of_child.double().mean().item(),
+            "children_found": child_found.double().mean().item(),
             "composition": composition(sae.W_dec),
             "chance_composition": chance_composition(*sae.W_dec.shape),
             "highest_jaccard": together.mean,

@@ -15,7 +15,8 @@ SEEDS = range(5)
 STEPS, BATCH_SIZE, LEARNING_RATE = 2000, 256, 3e-3
 METHODS = ("topk", "batchtopk", "matryoshka_batchtopk", "ort", "batchtopk_c2r")
 LAMBDAS = (0.1, 0.5, 1.0, 5.0, 10.0, 20.0, 50.0)  # the last two are not in the paper
-LONGER, TRAINED_LONGER = (2, 4), ("batchtopk", "batchtopk_c2r", "ort")
+LONGER = (2, 4)
+TRAINED_LONGER = {"batchtopk": "BatchTopK", "batchtopk_c2r": "C2R", "ort": "OrtSAE"}
 ORT_COEFFICIENTS = (0.25, 1.0, 4.0, 16.0)  # the first is the paper's
 
 

@@ -50,7 +50,7 @@ def verdicts_table(results: Sequence[Result]) -> str:
         ours = [result for result in results if result["regime"] == name]
         found = [each.verdict(each.measured(ours)) for each in CLAIMS]
         rows.append([name, *(str(found.count(verdict)) for verdict in verdicts)])
-    return markdown(["", *verdicts], rows)
+    return _markdown(["", *verdicts], rows)
 
 
 def claims_table(results: Sequence[Result]) -> str:
@@ -61,13 +61,13 @@ def claims_table(results: Sequence[Result]) -> str:
         [claim, paper, *[f"cannot be tested here: {why}"] * len(names)]
         for claim, paper, why in UNTESTED
     ]
-    return markdown(["claim", "the paper", *names], rows)
+    return _markdown(["claim", "the paper", *names], rows)
 
 
 def further_table(results: Sequence[Result]) -> str:
     """The same of what the paper does not claim."""
     rows = [[each.claim, *_judged(each, results)] for each in FURTHER]
-    return markdown(["claim", *regimes_of(results)], rows)
+    return _markdown(["claim", *regimes_of(results)], rows)
 
 
 def regimes_of(results: Sequence[Result]) -> list[str]:
@@ -88,7 +88,7 @@ def methods_table(regime: Regime, results: Sequence[Result]) -> str:
     for k in sorted(regime.ks):
         for method in METHODS:
             rows.append([f"{method}, k {k}", *_cells(results, method, k, {})])
-    return markdown(["", *METRICS.values()], rows)
+    return _markdown(["", *METRICS.values()], rows)
 
 
 def variants_table(regime: Regime, results: Sequence[Result]) -> str:
@@ -107,7 +107,7 @@ def variants_table(regime: Regime, results: Sequence[Result]) -> str:
         for name, options in sorted(seen, key=_order)
         if options or name not in METHODS
     ]
-    return markdown([f"k {k}", *METRICS.values()], rows)
+    return _markdown([f"k {k}", *METRICS.values()], rows)
 
 
 def _order(variant: tuple[str, tuple[tuple[str, Any], ...]]) -> tuple[Any, ...]:
@@ -136,7 +136,6 @@ def _cells(results: Sequence[Result], method: str, k: int, options: dict) -> lis
     return [str(Interval.of([each[metric] for each in chosen])) for metric in METRICS]
 
 
-def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown."""
+def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, nan
+from math import isfinite, nan
 
 from benchmarks.statistics import Interval, Result
 from benchmarks.synth_sae_bench.curves import (
@@ -26,16 +26,16 @@ METRICS = {
     "uniqueness": "uniqueness",
     "features_found": "features found",
     "parents_found": "parents found",
-    "children_with_latent": "children with a latent",
+    "children_found": "children found",
     "absorption": "absorption",
-    "absorption_by_latents": "absorption by children with a latent",
+    "absorption_by_found_children": "absorption by found children",
     "split": "latents per feature",
     "composition": "composition",
     "highest_jaccard": "highest Jaccard",
     "dead_latents": "dead latents",
 }
 LOWER_IS_BETTER = {
-    *("absorption", "absorption_by_latents", "split"),
+    *("absorption", "absorption_by_found_children", "split"),
     *("composition", "highest_jaccard", "dead_latents"),
 }
 
@@ -81,7 +81,7 @@ class Question:
             The pairs (seed, k): of others no curve comes to the point.
         """
         first, second = self._values(results, PRICE)
-        return [each for each in first if first[each] - second.get(each, nan) < inf]
+        return [each for each in first if isfinite(first[each] - second.get(each, nan))]
 
     def _values(self, results: Sequence[Result], metric: str) -> tuple[Values, Values]:
         if isinstance(self.at, Equal):
@@ -121,6 +121,7 @@ QUESTIONS = (
     Question(EXCESS, PLAIN, (1, 0)),
     Question(EXCESS, PLAIN, (2, 0)),
     Question(EXCESS, PLAIN, (5, 0)),
+    Question(EXCESS, PLAIN, (20, 0)),
     Question(MATRYOSHKA, PLAIN, (0, 0)),
     Question(f"{MATRYOSHKA} + C2R", MATRYOSHKA, (5, 0)),
     Question(f"{MATRYOSHKA} + {EXCESS}", MATRYOSHKA, (5, 0)),

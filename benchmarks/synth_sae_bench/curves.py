@@ -66,7 +66,8 @@ def at_equal(
         metric: What is asked for.
 
     Returns:
-        A value for each (seed, k), NaN where the curve does not come to the target.
+        A value for each (seed, k), NaN where the curve does not come to the target; none where
+        the method was trained at one strength only.
     """
     found = {}
     plain = {(each["seed"], each["k"]): each for each in results if each["method"] == PLAIN}
@@ -76,7 +77,7 @@ def at_equal(
             for each in results
             if each["method"] == method and (each["seed"], each["k"]) == where
         ]
-        if not ours:
+        if len(ours) < 2:  # One strength is no curve.
             continue
         curve = [start, *sorted(ours, key=lambda each: each["strength"])]
         points = [(each[equal.metric], each[metric]) for each in curve]

@@ -20,7 +20,7 @@ DRAWN = (
     "f1",
     "mcc",
     "absorption",
-    "absorption_by_latents",
+    "absorption_by_found_children",
     "features_found",
     "composition",
 )
@@ -36,40 +36,57 @@ def tables(size: Size, results: Sequence[Result]) -> dict[str, str]:
     Returns:
         The tables.
     """
-    found = {"questions": questions_table(results), "methods": methods_table(size, results)}
+    found = {
+        "questions": questions_table(size, results),
+        "methods": methods_table(size, results),
+    }
     if len(size.ks) > 1:
-        found["sparsities"] = sparsities_table(results)
+        found["sparsities"] = sparsities_table(size, results)
     if set(PUBLISHED) <= set(metrics_of(results)):
         found |= {
-            WHICH_ONE: wishes_table(results),
+            WHICH_ONE: wishes_table(size, results),
             "published": published_table(size, results),
         }
     return found
 
 
-def questions_table(results: Sequence[Result]) -> str:
-    """Each question with the differences that answer it, and on what they rest."""
+def questions_table(size: Size, results: Sequence[Result]) -> str:
+    """Each question with the differences that answer it, at the first sparsity."""
+    ours = [each for each in results if each["k"] == size.ks[0]]
     metrics = metrics_of(results)
-    return _answers([_answer(question, results, metrics) for question in QUESTIONS], metrics)
+    rows = [
+        [question.first, question.second, question.where, *answer]
+        for question in QUESTIONS
+        if (answer := _answer(question, ours, metrics))
+    ]
+    return markdown_table(["of", "less", "where", "seeds", *_named(metrics)], rows)
 
 
-def sparsities_table(results: Sequence[Result]) -> str:
-    """The questions that can be asked at more than one sparsity, at each of them."""
+def sparsities_table(size: Size, results: Sequence[Result]) -> str:
+    """The questions that can be asked at every sparsity, at each of them and at all."""
     metrics = [metric for metric in metrics_of(results) if metric in BY_SPARSITY]
     rows = []
     for question in QUESTIONS:
-        ks = sorted({k for _, k in question.rests_on(results)})
-        if len(ks) > 1:
-            for k in ks:
-                ours = [each for each in results if each["k"] == k]
-                rows.append(_answer(question, ours, metrics))
-    return _answers(rows, metrics)
+        at_each = {
+            str(k): _answer(question, [each for each in results if each["k"] == k], metrics)
+            for k in sorted(size.ks)
+        }
+        if not all(at_each.values()):
+            continue
+        pairs = question.rests_on(results)
+        whole = [seed for seed, _ in pairs if all((seed, k) in pairs for k in size.ks)]
+        at_each["all"] = _answer(
+            question, [each for each in results if each["seed"] in whole], metrics
+        )
+        about = [question.first, question.second, question.where]
+        rows += [[*about, k, *answer] for k, answer in at_each.items() if answer]
+    return markdown_table(["of", "less", "where", "k", "seeds", *_named(metrics)], rows)
 
 
 def _answer(
     question: Question, results: Sequence[Result], metrics: Sequence[str]
 ) -> list[str] | None:
-    """The row of a question, `None` where there is no answer."""
+    """On how many seeds the differences rest, and they; `None` where there are none."""
     cells = []
     for metric in metrics:
         found = question.measured(results, metric)
@@ -78,15 +95,11 @@ def _answer(
         cells.append("" if said == "not measured" else f"{shown} **{said}**")
     if not any(cells):
         return None
-    pairs = question.rests_on(results)
-    seeds, ks = len({seed for seed, _ in pairs}), sorted({k for _, k in pairs})
-    about = [question.first, question.second, question.where, ", ".join(map(str, ks))]
-    return [*about, str(seeds), *cells]
+    return [str(len({seed for seed, _ in question.rests_on(results)})), *cells]
 
 
-def _answers(rows: Sequence[list[str] | None], metrics: Sequence[str]) -> str:
-    head = ["of", "less", "where", "k", "seeds", *(METRICS[metric] for metric in metrics)]
-    return markdown_table(head, [row for row in rows if row])
+def _named(metrics: Sequence[str]) -> list[str]:
+    return [METRICS[metric] for metric in metrics]
 
 
 def learning_rates(results: Sequence[Result]) -> str:
@@ -101,8 +114,7 @@ def learning_rates(results: Sequence[Result]) -> str:
         ]
         for each in best_first
     ]
-    head = [METRICS[metric] for metric in metrics]
-    return markdown_table(["learning rate", "decay", *head], rows)
+    return markdown_table(["learning rate", "decay", *_named(metrics)], rows)
 
 
 def published_table(size: Size, results: Sequence[Result]) -> str:
@@ -150,7 +162,7 @@ def methods_table(size: Size, results: Sequence[Result]) -> str:
                         for metric in metrics
                     ]
                     rows.append([str(k), label, str(len(chosen)), *cells])
-    return markdown_table(["k", "", "seeds", *(METRICS[metric] for metric in metrics)], rows)
+    return markdown_table(["k", "", "seeds", *_named(metrics)], rows)
 
 
 def figure(size: Size, results: Sequence[Result]) -> Figure:

@@ -29,7 +29,7 @@ class KnownFeatures(Protocol):
     def batches(self, seed: int, batch_size: int) -> Iterator[Tensor]:
         """Samples for ever, in an order of the seed's own."""
 
-    def evaluate(self, sae: SAE[Any]) -> dict[str, float]:
+    def evaluate(self, sae: SAE[Any]) -> dict[str, Any]:
         """The measures of an SAE."""
 
 

@@ -7,6 +7,7 @@ from benchmarks.statistics import Interval, Result
 from benchmarks.synth_sae_bench.claims import METRICS, metrics_of
 from benchmarks.synth_sae_bench.curves import PLAIN, at_strength, difference
 from benchmarks.synth_sae_bench.methods import METHODS
+from benchmarks.synth_sae_bench.world import Size
 from sae_lens_c2r.reporting.tables import markdown_table
 
 SHOWN = {
@@ -47,18 +48,20 @@ WISHES = (
 )
 
 
-def wishes_table(results: Sequence[Result]) -> str:
-    """What comes of each wish, less what BatchTopK has.
+def wishes_table(size: Size, results: Sequence[Result]) -> str:
+    """What comes of each wish at the first sparsity, less what BatchTopK has.
 
     Args:
-        results: Of one size.
+        size: Which size.
+        results: Its results.
 
     Returns:
         The table in Markdown, with intervals over the seeds.
     """
+    ours = [each for each in results if each["k"] == size.ks[0]]
     metrics, rows = [name for name in metrics_of(results) if name in SHOWN], []
     for wish in WISHES:
-        found = [_above_plain(results, wish, metric) for metric in metrics]
+        found = [_above_plain(ours, wish, metric) for metric in metrics]
         cells = [f"{each.mean:+.3f} ± {each.half_width:.3f}" for each in found]
         rows.append([wish.wanted, wish.setting, *cells])
     return markdown_table(["you want", "train", *(METRICS[name] for name in metrics)], rows)

@@ -1,0 +1,76 @@
+"""The tables of the page about planted features."""
+
+from collections.abc import Sequence
+
+from benchmarks.statistics import Interval, Result
+from benchmarks.synth_sae_bench.claims import METRICS, metrics_of
+from benchmarks.synth_sae_bench.curves import PLAIN, at_strength, difference
+from benchmarks.synth_sae_bench.methods import METHODS
+from sae_lens_c2r.reporting.tables import markdown_table
+
+
+def same_children_table(results: Sequence[Result]) -> str:
+    """Absorption less BatchTopK's by the children that have a latent in both SAEs of a seed.
+
+    Args:
+        results: With `absorption_of_edges`, a rate for each edge whose parent and child were
+            found, `None` for others.
+
+    Returns:
+        The table in Markdown, with intervals over the seeds.
+    """
+    plain = {each["seed"]: each for each in results if each["method"] == PLAIN}
+    rows = []
+    for method, strength in dict.fromkeys(
+        (each["method"], each["strength"]) for each in _in_order(results)
+    ):
+        if method == PLAIN:
+            continue
+        ours = [
+            _in_both(each, plain[each["seed"]])
+            for each in results
+            if (each["method"], each["strength"]) == (method, strength)
+        ]
+        children = Interval.of([len(pairs) for pairs in ours])
+        less = Interval.of(
+            [sum(first - second for first, second in pairs) / len(pairs) for pairs in ours]
+        )
+        label = f"{method} {strength:g}" if METHODS[method].coefficient else method
+        rows.append(
+            [label, f"{children.mean:.0f}", f"{less.mean:+.3f} ± {less.half_width:.3f}"]
+        )
+    return markdown_table(["", "children", f"absorption by them, less {PLAIN}'s"], rows)
+
+
+def _in_order(results: Sequence[Result]) -> list[Result]:
+    names = list(METHODS)
+    return sorted(results, key=lambda each: (names.index(each["method"]), each["strength"]))
+
+
+def _in_both(first: Result, second: Result) -> list[tuple[float, float]]:
+    return [
+        (here, there)
+        for here, there in zip(
+            first["absorption_of_edges"], second["absorption_of_edges"], strict=True
+        )
+        if here is not None and there is not None
+    ]
+
+
+def between_table(first: Sequence[Result], second: Sequence[Result]) -> str:
+    """What BatchTopK has in the first results less what it has in the second.
+
+    Args:
+        first: Of one learning rate.
+        second: Of another.
+
+    Returns:
+        The table in Markdown, with intervals over the seeds.
+    """
+    metrics = metrics_of([*first, *second])
+    found = [
+        difference(*(at_strength(results, PLAIN, 0.0, metric) for results in (first, second)))
+        for metric in metrics
+    ]
+    cells = [f"{each.mean:+.3f} ± {each.half_width:.3f}" for each in found]
+    return markdown_table(["", *(METRICS[metric] for metric in metrics)], [[PLAIN, *cells]])
