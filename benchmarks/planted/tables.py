@@ -30,10 +30,15 @@ def same_children_table(results: Sequence[Result]) -> str:
             _in_both(each, plain[each["seed"]])
             for each in results
             if (each["method"], each["strength"]) == (method, strength)
+            and each["seed"] in plain
         ]
         children = Interval.of([len(pairs) for pairs in ours])
         less = Interval.of(
-            [sum(first - second for first, second in pairs) / len(pairs) for pairs in ours]
+            [
+                sum(first - second for first, second in pairs) / len(pairs)
+                for pairs in ours
+                if pairs
+            ]
         )
         label = f"{method} {strength:g}" if METHODS[method].coefficient else method
         rows.append(

@@ -41,8 +41,15 @@ LOWER_IS_BETTER = {
 
 
 def metrics_of(results: Sequence[Result]) -> list[str]:
-    """Which of the metrics all results have, in the order in which they are shown."""
-    return [metric for metric in METRICS if all(metric in each for each in results)]
+    """Which of the metrics all results have, in the order in which they are shown.
+
+    Args:
+        results: Of one size; where there are none, there are no metrics either.
+
+    Returns:
+        Keys of `METRICS`.
+    """
+    return [metric for metric in METRICS if results and all(metric in each for each in results)]
 
 
 @dataclass(frozen=True)
