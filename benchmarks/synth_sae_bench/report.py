@@ -15,7 +15,10 @@ from sae_lens_c2r.reporting.tables import markdown_table
 
 WHICH_ONE = "which one"
 CURVES = ("C2R", "C2R, excess gate", "OrtSAE", "OrtSAE, excess gate")
-BY_SPARSITY = ("explained_variance", "f1", "mcc", "absorption", "composition")
+BY_SPARSITY = (
+    *("explained_variance", "f1", "mcc", "uniqueness", "parents_found"),
+    *("absorption", "composition", "dead_latents"),
+)
 DRAWN = (
     "f1",
     "mcc",
