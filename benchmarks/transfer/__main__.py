@@ -7,6 +7,7 @@ from pathlib import Path
 from benchmarks.parallel import execute_all
 from benchmarks.transfer.data import collect_minilm_activations
 from benchmarks.transfer.report import figure, fitted_exponents, read_curves, table
+from benchmarks.transfer.rules import LAMBDAS
 from benchmarks.transfer.sweep import Run, execute, hierarchy_runs, minilm_runs, missing
 
 RESULTS = Path("benchmarks/results/transfer")
@@ -17,20 +18,23 @@ def main() -> None:
     parser = ArgumentParser(description="The experiment behind lambda that transfers.")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--draw-only", action="store_true", help="only draw what there is")
+    parser.add_argument(
+        "--gate", choices=LAMBDAS, default="relu", help="relu, the paper's, by default"
+    )
     arguments = parser.parse_args()
-    runs = RESULTS / "runs.jsonl"
+    runs, gate = RESULTS / "runs.jsonl", arguments.gate
     if not arguments.draw_only:
         for prepare, wanted in (
-            (lambda: None, hierarchy_runs()),
-            (collect_minilm_activations, minilm_runs()),
+            (lambda: None, hierarchy_runs(gate)),
+            (collect_minilm_activations, minilm_runs(gate)),
         ):
             prepare()
             todo: list[Run] = missing(wanted, runs)
             execute_all(todo, execute, runs, processes=arguments.processes)
-    curves = read_curves(runs)
+    curves = read_curves(runs, gate)
     text = f"{table(curves)}\n\n{fitted_exponents(curves)}"
-    (RESULTS / "tables.md").write_text(text + "\n", encoding="utf-8")
-    figure(curves).savefig(RESULTS / "curves.png", dpi=110)
+    (RESULTS / f"{gate}.md").write_text(text + "\n", encoding="utf-8")
+    figure(curves).savefig(RESULTS / f"{gate}.png", dpi=110)
     print(text)
 
 

@@ -11,9 +11,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from benchmarks.parallel import read
-from benchmarks.transfer.rules import Setting, factors, rules
+from benchmarks.transfer.rules import FACTORS, Setting, factors, rules
+from sae_lens_c2r.penalties.gates import Gate
 
-RULES = ("the rule", "without r", "without sqrt(k/B)", "without d", "without ln n", "none")
 METRICS = {
     "composition above chance": lambda run: run["composition"] - run["chance_composition"],
     "absorption": lambda run: run.get("absorption", math.nan),
@@ -28,13 +28,15 @@ class Curve:
     """What became of one setting as lambda grew from 0, in mean over the seeds."""
 
     setting: Setting
+    gate: Gate
     norm: float
     literal: np.ndarray  # the literal coefficients, rising
     metrics: dict[str, np.ndarray]
 
-    def lambdas(self, rule: str) -> np.ndarray:
-        """The literal coefficients by the name that a rule has for them."""
-        return self.literal / rules(self.setting, self.norm)[rule]
+    @property
+    def rules(self) -> dict[str, float]:
+        """What each rule multiplies lambda by."""
+        return rules(self.setting, self.norm, self.gate)
 
     @property
     def halfway(self) -> float:
@@ -55,15 +57,18 @@ class Curve:
         return next((c for c, v in zip(grid, smooth, strict=True) if reached(v)), math.nan)
 
 
-def read_curves(results: Path) -> list[Curve]:
-    """The runs of every setting, by rising lambda."""
+def read_curves(results: Path, gate: Gate) -> list[Curve]:
+    """The runs of every setting with a gate, by rising lambda from their own lambda 0."""
+    everything = [(Setting(**run["setting"]), run) for run in read(results)]
+    ours = {(setting, run["seed"]) for setting, run in everything if run["gate"] == gate}
     runs: dict[Setting, dict[float, list[dict]]] = defaultdict(lambda: defaultdict(list))
-    for run in read(results):
-        runs[Setting(**run["setting"])][run["lambda_"]].append(run)
-    return [_curve(setting, dict(sorted(runs[setting].items()))) for setting in sorted(runs)]
+    for setting, run in everything:
+        if (setting, run["seed"]) in ours and (run["gate"] == gate or run["lambda_"] == 0):
+            runs[setting][run["lambda_"]].append(run)
+    return [_curve(setting, gate, runs[setting]) for setting in sorted(runs)]
 
 
-def _curve(setting: Setting, by_lambda: dict[float, list[dict]]) -> Curve:
+def _curve(setting: Setting, gate: Gate, by_lambda: dict[float, list[dict]]) -> Curve:
     by_lambda = dict(sorted(by_lambda.items()))
     everything = [run for runs in by_lambda.values() for run in runs]
     norm = statistics.mean(run["norm"] for run in everything)
@@ -72,7 +77,7 @@ def _curve(setting: Setting, by_lambda: dict[float, list[dict]]) -> Curve:
         name: np.array([statistics.mean(map(metric, runs)) for runs in by_lambda.values()])
         for name, metric in METRICS.items()
     }
-    return Curve(setting, norm, np.array(literal), metrics)
+    return Curve(setting, gate, norm, np.array(literal), metrics)
 
 
 def table(curves: list[Curve]) -> str:
@@ -91,12 +96,12 @@ def table(curves: list[Curve]) -> str:
         f"| {' | '.join(columns)} |",
         "|---|---|--:|--:|--:|--:|--:|--:|",
     ]
-    for rule in RULES:
+    for rule in curves[0].rules:
         for data in sorted({curve.setting.data for curve in curves}):
             cells = []
             for point in ("halfway", "knee"):
                 found = [
-                    getattr(curve, point) / rules(curve.setting, curve.norm)[rule]
+                    getattr(curve, point) / curve.rules[rule]
                     for curve in curves
                     if curve.setting.data == data
                 ]
@@ -114,7 +119,7 @@ def fitted_exponents(curves: list[Curve]) -> str:
     lines = [
         "| at | data | " + " | ".join(f"exponent of {name}" for name in names) + " |",
         "|---|---|" + "--:|" * len(names),
-        "| the rule | | 1 | -0.5 | 0.5 | 1 |",
+        f"| the rule | | 1 | -0.5 | 0.5 | {int('d' in FACTORS[curves[0].gate])} |",
     ]
     titles = {
         "halfway": "composition halfway to chance",
@@ -129,7 +134,9 @@ def fitted_exponents(curves: list[Curve]) -> str:
                     continue
                 sizes = (curve.norm, setting.batch_size, setting.d_sae, setting.d_in)
                 rows.append([1.0, *map(math.log, sizes)])
-                targets.append(math.log(literal / factors(setting, curve.norm)["ln n"]))
+                logarithm = factors(setting, curve.norm)["ln n"]
+                known = logarithm if "ln n" in FACTORS[curve.gate] else 1.0
+                targets.append(math.log(literal / known))
             table = np.array(rows)
             fitted = np.linalg.lstsq(table, np.array(targets), rcond=None)[0][1:]
             varies = np.ptp(table[:, 1:], axis=0) > math.log(1.5)
@@ -144,16 +151,18 @@ def fitted_exponents(curves: list[Curve]) -> str:
 def figure(curves: list[Curve]) -> Figure:
     """A row for every rule, a column for every metric, a line for every setting."""
     colors = {"hierarchy": "#d95f02", "fixed hierarchy": "#e6ab02", "minilm": "#1b7a9e"}
-    fig = Figure(figsize=(11, 2.1 * len(RULES)), layout="constrained")
-    grid = fig.subplots(len(RULES), len(METRICS), squeeze=False)
-    for row, rule in zip(grid, RULES, strict=True):
+    names = list(curves[0].rules)
+    fig = Figure(figsize=(11, 2.1 * len(names)), layout="constrained")
+    grid = fig.subplots(len(names), len(METRICS), squeeze=False)
+    for row, rule in zip(grid, names, strict=True):
         for axes, metric in zip(row, METRICS, strict=True):
             for curve in curves:
                 values = curve.metrics[metric]
                 if metric == "explained variance":
                     values = values - values[0]
                 axes.plot(
-                    curve.lambdas(rule)[1:],  # a logarithmic axis has no place for 0
+                    curve.literal[1:]
+                    / curve.rules[rule],  # a logarithmic axis has no place for 0
                     values[1:],
                     color=colors[curve.setting.data],
                     linewidth=0.8,

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from sae_lens_c2r.penalties import transfer_factor
+from sae_lens_c2r.penalties.gates import Gate
 from sae_lens_c2r.penalties.scaling import (
     PAPER_BATCH_SIZE,
     PAPER_CANDIDATES,
@@ -11,7 +11,15 @@ from sae_lens_c2r.penalties.scaling import (
     PAPER_D_SAE,
 )
 
-LAMBDAS = (0.0, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 100.0)
+# The excess gate lets go of pairs where the paper's bends the decoder, and has room for more.
+LAMBDAS: dict[Gate, tuple[float, ...]] = {
+    "relu": (0.0, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 100.0),
+    "excess": (0.0, 0.1, 0.5, 2.0, 10.0, 50.0, 200.0, 1000.0),
+}
+FACTORS: dict[Gate, tuple[str, ...]] = {
+    "relu": ("r", "sqrt(k/B)", "d", "ln n"),
+    "excess": ("r", "sqrt(k/B)"),
+}
 
 
 @dataclass(frozen=True, order=True)
@@ -26,28 +34,30 @@ class Setting:
 
 
 def factors(setting: Setting, norm: float) -> dict[str, float]:
-    """The rule's factors, for inputs of the given norm; their product is the rule."""
+    """All factors that a rule may have, for inputs of the given norm."""
     candidates = min(PAPER_CANDIDATES, setting.d_sae)
     per_latent = (setting.d_sae / setting.batch_size) / (PAPER_D_SAE / PAPER_BATCH_SIZE)
-    parts = {
+    return {
         "r": norm,
         "sqrt(k/B)": math.sqrt(per_latent),
         "d": setting.d_in / PAPER_D_IN,
         "ln n": math.log(PAPER_CANDIDATES) / math.log(candidates),
     }
-    rule = norm * transfer_factor(
-        batch_size=setting.batch_size,
-        d_sae=setting.d_sae,
-        d_in=setting.d_in,
-        chunk_size=PAPER_CANDIDATES,
-    )
-    assert math.isclose(math.prod(parts.values()), rule), "not the library's rule"
-    return parts
 
 
-def rules(setting: Setting, norm: float) -> dict[str, float]:
-    """What each rule multiplies lambda by to get the literal coefficient."""
+def rules(setting: Setting, norm: float, gate: Gate) -> dict[str, float]:
+    """What each rule multiplies lambda by to get the literal coefficient.
+
+    Args:
+        setting: Where.
+        norm: The inputs' norm.
+        gate: Whose rule it is: one without each of its factors, and one with each other.
+
+    Returns:
+        The products, by the names of the rules.
+    """
     parts = factors(setting, norm)
-    whole = math.prod(parts.values())
-    without = {f"without {name}": whole / part for name, part in parts.items()}
-    return {"the rule": whole, **without, "none": 1.0}
+    whole = math.prod(parts[name] for name in FACTORS[gate])
+    without = {f"without {name}": whole / parts[name] for name in FACTORS[gate]}
+    more = {f"with {name}": whole * parts[name] for name in parts if name not in FACTORS[gate]}
+    return {"the rule": whole, **without, **more, "none": 1.0}

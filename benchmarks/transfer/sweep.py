@@ -17,23 +17,25 @@ from benchmarks.transfer.rules import LAMBDAS, Setting, rules
 from sae_lens_c2r import BatchTopKC2RTrainingSAE, BatchTopKC2RTrainingSAEConfig
 from sae_lens_c2r.analysis import chance_composition, composition
 from sae_lens_c2r.penalties import typical_norm
+from sae_lens_c2r.penalties.gates import Gate
 
 SEEDS = (0, 1, 2)
 
 
 @dataclass(frozen=True, order=True)
 class Run:
-    """One SAE: a setting, the lambda that the rule is given, a seed."""
+    """One SAE: a setting, the lambda that the rule is given, a seed, and the gate."""
 
     setting: Setting
     lambda_: float
     seed: int
+    gate: Gate = "relu"
 
 
 BATCH_SIZES, WIDTHS, DIMENSIONS = (128, 512, 1024), (128, 256, 512), (48, 96, 192)
 
 
-def hierarchy_runs() -> list[Run]:
+def hierarchy_runs(gate: Gate) -> list[Run]:
     """The middle of everything, each other value by itself, and all extremes together."""
     middle = (512, 256, 96)
     alone = [(b, 256, 96) for b in BATCH_SIZES]
@@ -45,17 +47,25 @@ def hierarchy_runs() -> list[Run]:
     settings = [Setting("hierarchy", *place) for place in places]
     # As many features whatever the width: the same in the middle, where both have 128.
     settings += [Setting("fixed hierarchy", *place) for place in places if place[1] != 256]
-    return [Run(*run) for run in product(settings, LAMBDAS, SEEDS)]
+    return _runs(settings, gate)
 
 
-def minilm_runs() -> list[Run]:
+def minilm_runs(gate: Gate) -> list[Run]:
     """The middle of everything, and each other value by itself."""
     places = [(1024, 1024, 384, scale) for scale in (1.0, 0.01, 100.0)]
     places += [(b, 1024, 384, 1.0) for b in (512, 2048)]
     places += [(1024, k, 384, 1.0) for k in (512, 2048)]
     places += [(1024, 1024, d, 1.0) for d in (96, 192)]
     settings = [Setting("minilm", *place) for place in places]
-    return [Run(*run) for run in product(settings, LAMBDAS, SEEDS)]
+    return _runs(settings, gate)
+
+
+def _runs(settings: Iterable[Setting], gate: Gate) -> list[Run]:
+    """Seed by seed. Lambda 0 is the same SAE for every gate, and trained once."""
+    return [
+        Run(setting, lambda_, seed, gate if lambda_ else "relu")
+        for seed, setting, lambda_ in product(SEEDS, settings, LAMBDAS[gate])
+    ]
 
 
 def execute(run: Run) -> dict[str, Any]:
@@ -64,7 +74,7 @@ def execute(run: Run) -> dict[str, Any]:
     setting = run.setting
     data = (MiniLM if setting.data == "minilm" else Hierarchy)(setting, run.seed)
     norm = typical_norm(next(data.batches())).item()
-    literal = run.lambda_ * rules(setting, norm)["the rule"]
+    literal = run.lambda_ * rules(setting, norm, run.gate)["the rule"]
     torch.manual_seed(run.seed)
     sae = BatchTopKC2RTrainingSAE(
         BatchTopKC2RTrainingSAEConfig(
@@ -74,6 +84,7 @@ def execute(run: Run) -> dict[str, Any]:
             topk_threshold_lr=0.05,
             c2r_coefficient=literal,
             c2r_scaling="none",
+            c2r_gate=run.gate,
         )
     )
     config = trainer_config(
@@ -107,4 +118,4 @@ def missing(runs: Iterable[Run], results: Path) -> list[Run]:
 
 def key(result: dict[str, Any]) -> tuple[Any, ...]:
     """What tells runs apart."""
-    return (*result["setting"].values(), result["lambda_"], result["seed"])
+    return (*result["setting"].values(), result["lambda_"], result["seed"], result["gate"])
