@@ -8,7 +8,7 @@ from benchmarks.parallel import execute_all
 from benchmarks.transfer.data import collect_minilm_activations
 from benchmarks.transfer.report import figure, fitted_exponents, read_curves, table
 from benchmarks.transfer.rules import LAMBDAS
-from benchmarks.transfer.sweep import Run, execute, hierarchy_runs, minilm_runs, missing
+from benchmarks.transfer.sweep import execute, hierarchy_runs, minilm_runs, missing
 
 RESULTS = Path("benchmarks/results/transfer")
 
@@ -24,13 +24,9 @@ def main() -> None:
     arguments = parser.parse_args()
     runs, gate = RESULTS / "runs.jsonl", arguments.gate
     if not arguments.draw_only:
-        for prepare, wanted in (
-            (lambda: None, hierarchy_runs(gate)),
-            (collect_minilm_activations, minilm_runs(gate)),
-        ):
-            prepare()
-            todo: list[Run] = missing(wanted, runs)
-            execute_all(todo, execute, runs, processes=arguments.processes)
+        collect_minilm_activations()
+        wanted = sorted(hierarchy_runs(gate) + minilm_runs(gate), key=lambda run: run.seed)
+        execute_all(missing(wanted, runs), execute, runs, processes=arguments.processes)
     curves = read_curves(runs, gate)
     text = f"{table(curves)}\n\n{fitted_exponents(curves)}"
     (RESULTS / f"{gate}.md").write_text(text + "\n", encoding="utf-8")

@@ -61,10 +61,10 @@ def minilm_runs(gate: Gate) -> list[Run]:
 
 
 def _runs(settings: Iterable[Setting], gate: Gate) -> list[Run]:
-    """Seed by seed. Lambda 0 is the same SAE for every gate, and trained once."""
+    """Lambda 0 is the same SAE for every gate, and trained once."""
     return [
         Run(setting, lambda_, seed, gate if lambda_ else "relu")
-        for seed, setting, lambda_ in product(SEEDS, settings, LAMBDAS[gate])
+        for setting, lambda_, seed in product(settings, LAMBDAS[gate], SEEDS)
     ]
 
 
