@@ -245,12 +245,18 @@ def test_each_sparsity_is_shown_by_itself_and_all_of_them_together() -> None:
         for seed in seeds
         for each in curves(seed)
     ]
-    rows = [row for row in sparsities_table(size, results).splitlines() if "0.25" in row]
     about = "| C2R | OrtSAE | at 5 and 0.25 |"
+
+    def rows_at(*ks: int) -> list[str]:
+        shown = sparsities_table(replace(size, ks=ks), results).splitlines()
+        return [row for row in shown if row.startswith(about)]
+
+    rows = rows_at(8, 5)
     price = "+0.000 ± 0.000 **undecided**"
     expected = [("5 | 2", 1.1), ("8 | 3", 0.1), ("all | 2", 0.6)]
     for row, (of, f1) in zip(rows, expected, strict=True):
         assert row.startswith(f"{about} {of} | {price} | {f1:+.3f} ±")
+    assert rows_at(8, 5, 12) == rows[:2]  # Nothing is said of all where one is missing.
     assert f"{about} 3 | {price} | +0.100 ±" in questions_table(size, results)
 
 
@@ -302,21 +308,22 @@ def test_the_pages_show_the_results_that_are_kept() -> None:
         assert "nan" not in found[WHICH_ONE]
 
 
-def test_wishes_are_differences_from_batchtopk_of_the_same_seed() -> None:
-    wish = WISHES[0]
+def test_wishes_are_differences_from_batchtopk_of_the_same_seed_and_sparsity() -> None:
+    wish, size = WISHES[0], SIZES["2k"]
 
-    def result(method: str, strength: float, seed: int, f1: float) -> dict[str, Any]:
-        about = {"method": method, "strength": strength, "seed": seed, "k": 8}
-        return {**about, "f1": f1}
+    def result(method: str, strength: float, seed: int, k: int, f1: float) -> dict[str, Any]:
+        about = {"method": method, "strength": strength, "seed": seed, "k": k}
+        return {**about, "f1": f1, "explained_variance": 0.0}
 
-    results = [
-        result("BatchTopK", 0.0, 0, 0.1),
-        result("BatchTopK", 0.0, 1, 0.3),
-        result(wish.method, wish.strength, 0, 0.2),
-        result(wish.method, wish.strength, 1, 0.5),
-        result(wish.method, wish.strength, 2, 9.0),
+    plain = [result("BatchTopK", 0.0, seed, k, 0.1 * k) for seed in range(3) for k in size.ks]
+    ours = [
+        result(wish.method, wish.strength, seed, k, 0.1 * k + gain)
+        for seed, gain in ((0, 0.1), (1, 0.2), (2, 9.0))
+        for k in size.ks
     ]
-    assert str(Interval.of([0.1, 0.2])) in wishes_table(SIZES["2k"], results)
+    without_one = ours[:-1]  # The last seed lacks a sparsity.
+    assert str(Interval.of([0.1, 0.2])) in wishes_table(size, [*plain, *without_one])
+    assert str(Interval.of([0.1, 0.2, 9.0])) in wishes_table(size, [*plain, *ours])
     assert f"`{METHODS[wish.method].architecture}`" in wish.setting
 
 

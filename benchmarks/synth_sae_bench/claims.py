@@ -8,6 +8,7 @@ from benchmarks.statistics import Interval, Result
 from benchmarks.synth_sae_bench.curves import (
     AT_CHANCE,
     EQUALS,
+    HALFWAY,
     PLAIN,
     PRICE,
     PRICES,
@@ -90,6 +91,20 @@ class Question:
         first, second = self._values(results, PRICE)
         return [each for each in first if isfinite(first[each] - second.get(each, nan))]
 
+    def everywhere(self, results: Sequence[Result], ks: Sequence[int]) -> list[Result]:
+        """The results of the seeds in which the difference can be taken at each sparsity.
+
+        Args:
+            results: Of one size.
+            ks: The sparsities.
+
+        Returns:
+            Some of the results, all of them where nothing is missing.
+        """
+        pairs = self.rests_on(results)
+        whole = {seed for seed, _ in pairs if all((seed, k) in pairs for k in ks)}
+        return [each for each in results if each["seed"] in whole]
+
     def _values(self, results: Sequence[Result], metric: str) -> tuple[Values, Values]:
         if isinstance(self.at, Equal):
             return (
@@ -125,17 +140,24 @@ QUESTIONS = (
     Question("C2R", PLAIN, (2, 0)),
     Question("C2R", PLAIN, (5, 0)),
     Question("C2R", PLAIN, (20, 0)),
+    Question("C2R", "C2R", (20, 5)),
     Question(EXCESS, PLAIN, (1, 0)),
     Question(EXCESS, PLAIN, (2, 0)),
     Question(EXCESS, PLAIN, (5, 0)),
     Question(EXCESS, PLAIN, (20, 0)),
+    Question(EXCESS, EXCESS, (5, 1)),
+    Question("OrtSAE", PLAIN, (0.25, 0)),
+    Question("OrtSAE", PLAIN, (1, 0)),
+    Question("OrtSAE", PLAIN, (4, 0)),
     Question(MATRYOSHKA, PLAIN, (0, 0)),
     Question(f"{MATRYOSHKA} + C2R", MATRYOSHKA, (5, 0)),
     Question(f"{MATRYOSHKA} + {EXCESS}", MATRYOSHKA, (5, 0)),
+    Question("OrtSAE 0.25 + C2R", PLAIN, (5, 0)),
+    Question("C2R", "OrtSAE", (2, 0.25)),
     Question("C2R", "OrtSAE", (5, 0.25)),
     Question("OrtSAE 0.25 + C2R", "OrtSAE", (5, 0.25)),
     *(Question("C2R", "OrtSAE", equal) for equal in EQUALS),
-    *(Question(EXCESS, "C2R", equal) for equal in PRICES),
+    *(Question(EXCESS, "C2R", equal) for equal in (*PRICES, HALFWAY, AT_CHANCE)),
     *(Question(EXCESS, "OrtSAE, excess gate", equal) for equal in PRICES),
     Question("C2R, directions only", "C2R", (5, 5)),
     Question("C2R, activations only", "C2R", (5, 5)),

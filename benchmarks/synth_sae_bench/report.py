@@ -17,7 +17,7 @@ WHICH_ONE = "which one"
 CURVES = ("C2R", "C2R, excess gate", "OrtSAE", "OrtSAE, excess gate")
 BY_SPARSITY = (
     *("explained_variance", "f1", "mcc", "uniqueness", "parents_found"),
-    *("absorption", "composition", "dead_latents"),
+    *("absorption", "composition", "highest_jaccard", "dead_latents"),
 )
 DRAWN = (
     "f1",
@@ -66,23 +66,22 @@ def questions_table(size: Size, results: Sequence[Result]) -> str:
 
 
 def sparsities_table(size: Size, results: Sequence[Result]) -> str:
-    """The questions that can be asked at every sparsity, at each of them and at all."""
+    """What can be asked beyond the first sparsity: at each of them, and in mean of all."""
     metrics = [metric for metric in metrics_of(results) if metric in BY_SPARSITY]
     rows = []
     for question in QUESTIONS:
         at_each = {
-            str(k): _answer(question, [each for each in results if each["k"] == k], metrics)
+            str(k): answer
             for k in sorted(size.ks)
+            if (answer := _answer(question, [e for e in results if e["k"] == k], metrics))
         }
-        if not all(at_each.values()):
+        if set(at_each) <= {str(size.ks[0])}:
             continue
-        pairs = question.rests_on(results)
-        whole = [seed for seed, _ in pairs if all((seed, k) in pairs for k in size.ks)]
-        at_each["all"] = _answer(
-            question, [each for each in results if each["seed"] in whole], metrics
-        )
+        everywhere = question.everywhere(results, size.ks)
+        if at_all := _answer(question, everywhere, metrics):
+            at_each["all"] = at_all
         about = [question.first, question.second, question.where]
-        rows += [[*about, k, *answer] for k, answer in at_each.items() if answer]
+        rows += [[*about, k, *answer] for k, answer in at_each.items()]
     return markdown_table(["of", "less", "where", "k", "seeds", *_named(metrics)], rows)
 
 
