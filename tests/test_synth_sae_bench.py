@@ -202,6 +202,7 @@ def test_differences_are_paired_by_seed_and_sparsity() -> None:
         ("f1", -0.1, 0.05, "behind"),
         ("absorption", -0.1, 0.05, "ahead"),
         ("f1", 0.1, 0.2, "undecided"),
+        ("composition", -0.1, 0.05, ""),
         ("f1", 0.1, math.inf, "not measured"),
         ("f1", math.nan, math.nan, "not measured"),
     ],
@@ -256,7 +257,9 @@ def test_each_sparsity_is_shown_by_itself_and_all_of_them_together() -> None:
     expected = [("5 | 2", 1.1), ("8 | 3", 0.1), ("all | 2", 0.6)]
     for row, (of, f1) in zip(rows, expected, strict=True):
         assert row.startswith(f"{about} {of} | {price} | {f1:+.3f} ±")
-    assert rows_at(8, 5, 12) == rows[:2]  # Nothing is said of all where one is missing.
+    assert rows_at(8, 5, 12) == rows[:2]  # Nothing is said of all where one is missing,
+    results += [{**each, "k": 12} for seed in (0, 1) for each in curves(seed)]
+    assert rows_at(8, 5) == rows  # nor in it of others.
     assert f"{about} 3 | {price} | +0.100 ±" in questions_table(size, results)
 
 
@@ -305,7 +308,9 @@ def test_the_pages_show_the_results_that_are_kept() -> None:
     for page, shown in {PAGE: found, README: {WHICH_ONE: found[WHICH_ONE]}}.items():
         text = page.read_text(encoding="utf-8")
         assert fill(text, shown) == text
-        assert "nan" not in found[WHICH_ONE]
+    for wish in WISHES:
+        complete = wish.question.of_complete_seeds(results, size.ks)
+        assert {each["seed"] for each in complete} == set(range(5))
 
 
 def test_wishes_are_differences_from_batchtopk_of_the_same_seed_and_sparsity() -> None:
@@ -325,6 +330,8 @@ def test_wishes_are_differences_from_batchtopk_of_the_same_seed_and_sparsity() -
     assert str(Interval.of([0.1, 0.2])) in wishes_table(size, [*plain, *without_one])
     assert str(Interval.of([0.1, 0.2, 9.0])) in wishes_table(size, [*plain, *ours])
     assert f"`{METHODS[wish.method].architecture}`" in wish.setting
+    at_first = [each for each in [*plain, *ours] if each["k"] == size.ks[0]]
+    assert len(wishes_table(size, at_first).splitlines()) == 3  # BatchTopK alone
 
 
 def test_it_is_a_command() -> None:

@@ -37,8 +37,9 @@ METRICS = {
 }
 LOWER_IS_BETTER = {
     *("absorption", "absorption_by_found_children", "split"),
-    *("composition", "highest_jaccard", "dead_latents"),
+    *("highest_jaccard", "dead_latents"),
 }
+NO_MERIT = {"composition"}  # Below the level of chance, lower is not better.
 
 
 def metrics_of(results: Sequence[Result]) -> list[str]:
@@ -91,19 +92,19 @@ class Question:
         first, second = self._values(results, PRICE)
         return [each for each in first if isfinite(first[each] - second.get(each, nan))]
 
-    def everywhere(self, results: Sequence[Result], ks: Sequence[int]) -> list[Result]:
+    def of_complete_seeds(self, results: Sequence[Result], ks: Sequence[int]) -> list[Result]:
         """The results of the seeds in which the difference can be taken at each sparsity.
 
         Args:
             results: Of one size.
-            ks: The sparsities.
+            ks: The sparsities; results of others are left out.
 
         Returns:
-            Some of the results, all of them where nothing is missing.
+            Some of the results.
         """
         pairs = self.rests_on(results)
-        whole = {seed for seed, _ in pairs if all((seed, k) in pairs for k in ks)}
-        return [each for each in results if each["seed"] in whole]
+        complete = {seed for seed, _ in pairs if all((seed, k) in pairs for k in ks)}
+        return [each for each in results if each["seed"] in complete and each["k"] in ks]
 
     def _values(self, results: Sequence[Result], metric: str) -> tuple[Values, Values]:
         if isinstance(self.at, Equal):
@@ -127,9 +128,11 @@ class Question:
 
 
 def verdict(found: Interval, metric: str) -> str:
-    """Whether the first is ahead, behind, or neither can be told."""
+    """Whether the first is ahead, behind, or neither can be told; of no merit nothing."""
     if not found.half_width < float("inf"):
         return "not measured"
+    if metric in NO_MERIT:
+        return ""
     ahead = -found.sign if metric in LOWER_IS_BETTER else found.sign
     return {1: "ahead", -1: "behind", 0: "undecided"}[ahead]
 
@@ -140,6 +143,7 @@ QUESTIONS = (
     Question("C2R", PLAIN, (2, 0)),
     Question("C2R", PLAIN, (5, 0)),
     Question("C2R", PLAIN, (20, 0)),
+    Question("C2R", "C2R", (5, 2)),
     Question("C2R", "C2R", (20, 5)),
     Question(EXCESS, PLAIN, (1, 0)),
     Question(EXCESS, PLAIN, (2, 0)),
@@ -153,6 +157,7 @@ QUESTIONS = (
     Question(f"{MATRYOSHKA} + C2R", MATRYOSHKA, (5, 0)),
     Question(f"{MATRYOSHKA} + {EXCESS}", MATRYOSHKA, (5, 0)),
     Question("OrtSAE 0.25 + C2R", PLAIN, (5, 0)),
+    Question("OrtSAE 0.25 + C2R", "C2R", (5, 5)),
     Question("C2R", "OrtSAE", (2, 0.25)),
     Question("C2R", "OrtSAE", (5, 0.25)),
     Question("OrtSAE 0.25 + C2R", "OrtSAE", (5, 0.25)),

@@ -31,6 +31,7 @@ class Method:
 
 
 _EXCESS = (("c2r_gate", "excess"),)
+_ORT = (("ort_coefficient", 0.25),)
 _C2R = "c2r_coefficient"
 _MATRYOSHKA = "matryoshka_batchtopk"
 
@@ -71,8 +72,10 @@ METHODS = {
             _EXCESS,
             everywhere=(5,),
         ),
-        Method("OrtSAE 0.25 + C2R", "ort_c2r", _C2R, (2, 5, 20), everywhere=(5,)),
-        Method("OrtSAE 0.25 + C2R, excess gate", "ort_c2r", _C2R, (1, 5, 10), _EXCESS),
+        Method("OrtSAE 0.25 + C2R", "ort_c2r", _C2R, (2, 5, 20), _ORT, everywhere=(5,)),
+        Method(
+            "OrtSAE 0.25 + C2R, excess gate", "ort_c2r", _C2R, (1, 5, 10), (*_ORT, *_EXCESS)
+        ),
         Method("C2R, directions only", "directions_only", _C2R, (2, 5, 20)),
         Method("C2R, activations only", "activations_only", _C2R, (2, 5, 20)),
         Method("JumpReLU", "jumprelu", "l0_coefficient", (1.4, 2)),

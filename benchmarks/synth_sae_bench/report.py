@@ -77,8 +77,8 @@ def sparsities_table(size: Size, results: Sequence[Result]) -> str:
         }
         if set(at_each) <= {str(size.ks[0])}:
             continue
-        everywhere = question.everywhere(results, size.ks)
-        if at_all := _answer(question, everywhere, metrics):
+        complete = question.of_complete_seeds(results, size.ks)
+        if at_all := _answer(question, complete, metrics):
             at_each["all"] = at_all
         about = [question.first, question.second, question.where]
         rows += [[*about, k, *answer] for k, answer in at_each.items()]
@@ -94,7 +94,8 @@ def _answer(
         found = question.measured(results, metric)
         said = verdict(found, metric)
         shown = f"{found.mean:+.3f} ± {found.half_width:.3f}"
-        cells.append("" if said == "not measured" else f"{shown} **{said}**")
+        shown = f"{shown} **{said}**" if said else shown
+        cells.append("" if said == "not measured" else shown)
     if not any(cells):
         return None
     return [str(len({seed for seed, _ in question.rests_on(results)})), *cells]

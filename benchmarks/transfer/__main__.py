@@ -28,6 +28,8 @@ def main() -> None:
         wanted = sorted(hierarchy_runs(gate) + minilm_runs(gate), key=lambda run: run.seed)
         execute_all(missing(wanted, runs), execute, runs, processes=arguments.processes)
     curves = read_curves(runs, gate)
+    if not curves:
+        parser.error(f"--draw-only needs results of {gate}. Found none in {runs}.")
     text = f"{table(curves)}\n\n{fitted_exponents(curves)}"
     (RESULTS / f"{gate}.md").write_text(text + "\n", encoding="utf-8")
     figure(curves).savefig(RESULTS / f"{gate}.png", dpi=110)

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from benchmarks.parallel import read
-from benchmarks.transfer.rules import FACTORS, Setting, factors, rules
+from benchmarks.transfer.rules import FACTORS, LAMBDAS, Setting, factors, rules
 from sae_lens_c2r.penalties.gates import Gate
 
 METRICS = {
@@ -34,7 +34,7 @@ class Curve:
     metrics: dict[str, np.ndarray]
 
     @property
-    def rules(self) -> dict[str, float]:
+    def multipliers(self) -> dict[str, float]:
         """What each rule multiplies lambda by."""
         return rules(self.setting, self.norm, self.gate)
 
@@ -58,12 +58,13 @@ class Curve:
 
 
 def read_curves(results: Path, gate: Gate) -> list[Curve]:
-    """The runs of every setting with a gate, by rising lambda from their own lambda 0."""
-    everything = [(Setting(**run["setting"]), run) for run in read(results)]
-    ours = {(setting, run["seed"]) for setting, run in everything if run["gate"] == gate}
+    """The runs of every setting with a gate, by rising lambda, of seeds that have every one."""
+    ours = [run for run in read(results) if run["gate"] == gate or run["lambda_"] == 0]
+    lines = Counter((Setting(**run["setting"]), run["seed"]) for run in ours)
     runs: dict[Setting, dict[float, list[dict]]] = defaultdict(lambda: defaultdict(list))
-    for setting, run in everything:
-        if (setting, run["seed"]) in ours and (run["gate"] == gate or run["lambda_"] == 0):
+    for run in ours:
+        setting = Setting(**run["setting"])
+        if lines[setting, run["seed"]] == len(LAMBDAS[gate]):
             runs[setting][run["lambda_"]].append(run)
     return [_curve(setting, gate, runs[setting]) for setting in sorted(runs)]
 
@@ -96,12 +97,12 @@ def table(curves: list[Curve]) -> str:
         f"| {' | '.join(columns)} |",
         "|---|---|--:|--:|--:|--:|--:|--:|",
     ]
-    for rule in curves[0].rules:
+    for rule in curves[0].multipliers:
         for data in sorted({curve.setting.data for curve in curves}):
             cells = []
             for point in ("halfway", "knee"):
                 found = [
-                    getattr(curve, point) / curve.rules[rule]
+                    getattr(curve, point) / curve.multipliers[rule]
                     for curve in curves
                     if curve.setting.data == data
                 ]
@@ -151,7 +152,7 @@ def fitted_exponents(curves: list[Curve]) -> str:
 def figure(curves: list[Curve]) -> Figure:
     """A row for every rule, a column for every metric, a line for every setting."""
     colors = {"hierarchy": "#d95f02", "fixed hierarchy": "#e6ab02", "minilm": "#1b7a9e"}
-    names = list(curves[0].rules)
+    names = list(curves[0].multipliers)
     fig = Figure(figsize=(11, 2.1 * len(names)), layout="constrained")
     grid = fig.subplots(len(names), len(METRICS), squeeze=False)
     for row, rule in zip(grid, names, strict=True):
@@ -162,7 +163,7 @@ def figure(curves: list[Curve]) -> Figure:
                     values = values - values[0]
                 axes.plot(
                     curve.literal[1:]
-                    / curve.rules[rule],  # a logarithmic axis has no place for 0
+                    / curve.multipliers[rule],  # a logarithmic axis has no place for 0
                     values[1:],
                     color=colors[curve.setting.data],
                     linewidth=0.8,
