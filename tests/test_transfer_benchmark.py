@@ -1,15 +1,17 @@
 """The experiment behind lambda that transfers: its runs, its rules, and what is kept of it."""
 
+import json
 import math
 from dataclasses import asdict
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
+from benchmarks.page import fill
 from benchmarks.parallel import read
-from benchmarks.transfer.__main__ import RESULTS
-from benchmarks.transfer.report import fitted_exponents, read_curves, table
+from benchmarks.transfer.__main__ import PAGE, RUNS, tables
+from benchmarks.transfer.report import read_curves
 from benchmarks.transfer.rules import FACTORS, LAMBDAS, Setting, factors, rules
 from benchmarks.transfer.sweep import Run, hierarchy_runs, key, minilm_runs, missing
 from sae_lens_c2r.penalties import transfer_factor
@@ -51,15 +53,31 @@ def test_lambda_0_is_trained_once_for_all_gates() -> None:
 
 
 def test_results_that_are_kept_are_of_runs_that_are_wanted() -> None:
-    results = read(RESULTS / "runs.jsonl")
+    results = read(RUNS)
     runs = {key(asdict(run)) for gate in GATES for run in wanted(gate)}
     assert {key(result) for result in results} <= runs
-    assert not missing(wanted("relu"), RESULTS / "runs.jsonl")
+    assert not missing(wanted("relu"), RUNS)
 
 
-@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.md")), ids=lambda path: path.stem)
-def test_tables_that_are_kept_are_of_the_results_that_are_kept(path: Path) -> None:
-    curves = read_curves(RESULTS / "runs.jsonl", path.stem)
-    assert path.read_text(encoding="utf-8") == (
-        f"{table(curves)}\n\n{fitted_exponents(curves)}\n"
-    )
+def test_the_page_shows_the_results_that_are_kept() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert fill(text, tables()) == text
+
+
+def test_a_seed_counts_once_every_lambda_of_it_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    setting = asdict(Setting("hierarchy", 128, 512, 96, 1.0))
+    measured = {"composition": 0.4, "chance_composition": 0.3, "explained_variance": 0.9}
+
+    def result(gate: Gate, lambda_: float, seed: int) -> dict[str, Any]:
+        about = {"setting": setting, "lambda_": lambda_, "seed": seed, "gate": gate}
+        return {**about, **measured, "literal_coefficient": lambda_, "norm": 1.0 + seed}
+
+    results = [result("relu", 0.0, seed) for seed in (0, 1)]
+    results += [result("excess", lambda_, 0) for lambda_ in LAMBDAS["excess"][1:]]
+    results += [result("excess", LAMBDAS["excess"][1], 1)]
+    path.write_text("\n".join(map(json.dumps, results)))
+    (curve,) = read_curves(path, "excess")
+    assert curve.norm == 1.0  # that of seed 0
+    assert [*curve.literal] == [*LAMBDAS["excess"]]
+    assert read_curves(path, "relu") == []
