@@ -332,6 +332,7 @@ def test_wishes_are_differences_from_batchtopk_of_the_same_seed_and_sparsity() -
     assert f"`{METHODS[wish.method].architecture}`" in wish.setting
     at_first = [each for each in [*plain, *ours] if each["k"] == size.ks[0]]
     assert len(wishes_table(size, at_first).splitlines()) == 3  # BatchTopK alone
+    assert len(wishes_table(size, ours).splitlines()) == 2  # nothing to compare with
 
 
 def test_it_is_a_command() -> None:

@@ -7,7 +7,7 @@ from statistics import fmean
 
 from benchmarks.statistics import Result
 from benchmarks.synth_sae_bench.claims import METRICS, Question, metrics_of
-from benchmarks.synth_sae_bench.curves import PLAIN, at_strength
+from benchmarks.synth_sae_bench.curves import PLAIN
 from benchmarks.synth_sae_bench.methods import METHODS
 from benchmarks.synth_sae_bench.world import Size
 from sae_lens_c2r.reporting.tables import markdown_table
@@ -67,15 +67,10 @@ def wishes_table(size: Size, results: Sequence[Result]) -> str:
         The table in Markdown, with intervals over the seeds; a wish that no two seeds have
         the SAEs for, at every sparsity, is left out.
     """
-    metrics = [name for name in metrics_of(results) if name in SHOWN]
-    plain = [fmean(at_strength(results, PLAIN, 0.0, name).values()) for name in metrics]
-    rows = [
-        [
-            "to compare with",
-            f"`{METHODS[PLAIN].architecture}`",
-            *(f"{value:.3f}" for value in plain),
-        ]
-    ]
+    metrics, rows = [name for name in metrics_of(results) if name in SHOWN], []
+    if plain := [each for each in results if each["method"] == PLAIN]:
+        means = (f"{fmean(each[metric] for each in plain):.3f}" for metric in metrics)
+        rows.append(["to compare with", f"`{METHODS[PLAIN].architecture}`", *means])
     for wish in WISHES:
         complete = wish.question.of_complete_seeds(results, size.ks)
         found = [wish.question.measured(complete, metric) for metric in metrics]
