@@ -161,9 +161,9 @@ def figure(curves: list[Curve]) -> Figure:
                 values = curve.metrics[metric]
                 if metric == "explained variance":
                     values = values - values[0]
+                lambdas = curve.literal / curve.multipliers[rule]
                 axes.plot(
-                    curve.literal[1:]
-                    / curve.multipliers[rule],  # a logarithmic axis has no place for 0
+                    lambdas[1:],  # a logarithmic axis has no place for 0
                     values[1:],
                     color=colors[curve.setting.data],
                     linewidth=0.8,

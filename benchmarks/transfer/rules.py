@@ -11,7 +11,7 @@ from sae_lens_c2r.penalties.scaling import (
     PAPER_D_SAE,
 )
 
-# The excess gate lets go of pairs where the paper's bends the decoder, and has room for more.
+# Wider for the excess gate, whose strength nobody knew beforehand.
 LAMBDAS: dict[Gate, tuple[float, ...]] = {
     "relu": (0.0, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 100.0),
     "excess": (0.0, 0.1, 0.5, 2.0, 10.0, 50.0, 200.0, 1000.0),
