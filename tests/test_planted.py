@@ -25,8 +25,8 @@ from benchmarks.planted.world import FOUND, SHARE, World
 from benchmarks.statistics import Interval
 from benchmarks.synth_sae_bench.claims import metrics_of
 from benchmarks.synth_sae_bench.methods import runs_of, runs_to_choose_lr
-from benchmarks.synth_sae_bench.report import learning_rates, tables
 from benchmarks.synth_sae_bench.runs import key
+from benchmarks.synth_sae_bench.tables import learning_rates, tables
 from benchmarks.synth_sae_bench.world import Size
 from sae_lens_c2r.analysis.hierarchy import Edge
 from tests.forkserver import run as run_python
@@ -168,8 +168,9 @@ def test_two_schedules_are_compared_within_a_seed() -> None:
 
 def test_its_tables_have_what_it_measures_and_no_published_order(planted: World) -> None:
     measured = planted.evaluate(sae_of_features(planted))
+    about = {"k": 32, "training_samples": TINY.training_samples}
     results = [
-        {"method": method, "strength": strength, "k": 32, "seed": seed, **measured}
+        {"method": method, "strength": strength, "seed": seed, **about, **measured}
         for method, strengths in METHODS.items()
         for strength in strengths
         for seed in (0, 1)

@@ -24,17 +24,18 @@ from benchmarks.synth_sae_bench.curves import (
     at_equal,
     difference,
 )
+from benchmarks.synth_sae_bench.figure import figure
 from benchmarks.synth_sae_bench.methods import METHODS, Run, runs_of, runs_to_choose_lr
-from benchmarks.synth_sae_bench.report import (
+from benchmarks.synth_sae_bench.runs import execute, key, make_sae
+from benchmarks.synth_sae_bench.tables import (
     WHICH_ONE,
-    figure,
     learning_rates,
+    lengths_table,
     published_table,
     questions_table,
     sparsities_table,
     tables,
 )
-from benchmarks.synth_sae_bench.runs import execute, key, make_sae
 from benchmarks.synth_sae_bench.wishes import WISHES, wishes_table
 from benchmarks.synth_sae_bench.world import SIZES, Size, World
 from sae_lens_c2r.releases.files import find_release, read_release
@@ -159,8 +160,10 @@ def test_a_line_is_followed_from_its_last_point() -> None:
 
 
 def result(method: str, strength: float, seed: int, **metrics: float) -> dict[str, Any]:
+    about = {"method": method, "strength": strength, "seed": seed, "k": 8}
     numbers = {"explained_variance": 0.8, "composition": 0.4, "chance_composition": 0.3}
-    return {"method": method, "strength": strength, "seed": seed, "k": 8, **numbers, **metrics}
+    samples = {"training_samples": SIZES["2k"].training_samples}
+    return {**about, **samples, **numbers, **metrics}
 
 
 def curves(seed: int) -> list[dict[str, Any]]:
@@ -261,6 +264,31 @@ def test_each_sparsity_is_shown_by_itself_and_all_of_them_together() -> None:
     results += [{**each, "k": 12} for seed in (0, 1) for each in curves(seed)]
     assert rows_at(8, 5) == rows  # nor in it of others.
     assert f"{about} 3 | {price} | +0.100 ±" in questions_table(size, results)
+
+
+def test_each_training_length_is_shown_by_itself_beside_what_batchtopk_has() -> None:
+    size = replace(SIZES["2k"], training_samples=400, lengths=(100,))
+    results = [
+        {**each, "training_samples": samples, "f1": each["f1"] + gain}
+        for samples, gain in ((400, 0.0), (100, -0.2))
+        for seed in (0, 1)
+        for each in curves(seed)
+        if samples == 400 or each["method"] != "OrtSAE"
+    ]
+    rows = lengths_table(size, results).splitlines()[2:]
+    assert rows[:2] == [
+        f"| BatchTopK |  |  | {samples} | 2 | 0.800 ± 0.000 | {f1} ± 0.000 | 0.400 ± 0.000 |"
+        for samples, f1 in ((100, "0.400"), (400, "0.600"))
+    ]
+    about = "| C2R | BatchTopK | at 5 |"
+    differences = [row for row in rows if row.startswith(about)]
+    for row, samples in zip(differences, (100, 400), strict=True):
+        assert row.startswith(f"{about} {samples} | 2 | -0.010 ± 0.000 **behind** | -0.100 ±")
+    assert not any("OrtSAE" in row for row in rows)
+    shown = tables(size, results)
+    assert shown["lengths"] == "\n".join(lengths_table(size, results).splitlines())
+    full = [each for each in results if each["training_samples"] == 400]
+    assert shown["questions"] == questions_table(size, full)
 
 
 def test_a_figure_has_a_row_for_each_sparsity_and_a_line_for_each_method() -> None:

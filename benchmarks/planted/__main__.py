@@ -9,7 +9,7 @@ from benchmarks.parallel import read
 from benchmarks.planted.tables import between_table, same_children_table
 from benchmarks.planted.world import World
 from benchmarks.synth_sae_bench.command import main
-from benchmarks.synth_sae_bench.report import learning_rates, tables
+from benchmarks.synth_sae_bench.tables import learning_rates, of_full_length, tables
 from benchmarks.synth_sae_bench.world import Size
 
 METHODS = {
@@ -23,7 +23,14 @@ METHODS = {
 }
 # The sparsity was chosen after 32 was tried, at which BatchTopK absorbs next to nothing.
 MINILM = Size(
-    "minilm", (16,), 1_000_000, 458_752, evaluation=40_960, batch_size=512, methods=METHODS
+    "minilm",
+    (16,),
+    1_000_000,
+    458_752,
+    evaluation=40_960,
+    batch_size=512,
+    methods=METHODS,
+    lengths=(250_000,),
 )
 # The highest explained variance of `--choose-lr`, with more than twice the dead latents.
 OTHER_SCHEDULE = replace(
@@ -32,8 +39,11 @@ OTHER_SCHEDULE = replace(
     lr=3e-3,
     decay=0.8,
     methods={"BatchTopK": (0.0,), "C2R": (5,)},
+    lengths=(),
 )
-QUICK = Size("minilm", (16,), 20_480, 16_384, evaluation=8_192, methods=METHODS)
+QUICK = Size(
+    "minilm", (16,), 20_480, 16_384, evaluation=8_192, methods=METHODS, lengths=(10_240,)
+)
 SEEDS = 3
 RESULTS, PAGE = Path("benchmarks/results/planted"), Path("docs/planted.md")
 
@@ -44,11 +54,12 @@ def page_tables() -> dict[str, str]:
         read(RESULTS / f"{name}.jsonl")
         for name in (MINILM.name, OTHER_SCHEDULE.name, f"{MINILM.name}-learning-rates")
     )
+    full = of_full_length(MINILM, ours)
     return {
         **tables(MINILM, ours),
-        "same children": same_children_table(ours),
+        "same children": same_children_table(full),
         "learning rates": learning_rates(rates),
-        "between schedules": between_table(others, ours),
+        "between schedules": between_table(others, full),
         **{
             f"{name}, other schedule": made
             for name, made in tables(OTHER_SCHEDULE, others).items()

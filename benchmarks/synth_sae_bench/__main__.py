@@ -5,12 +5,12 @@ from pathlib import Path
 
 from benchmarks.page import fill
 from benchmarks.synth_sae_bench.command import main
-from benchmarks.synth_sae_bench.report import WHICH_ONE
+from benchmarks.synth_sae_bench.tables import WHICH_ONE
 from benchmarks.synth_sae_bench.world import SIZES, Size, World
 
 RESULTS = Path("benchmarks/results/synth_sae_bench")
 PAGE, README = Path("docs/evidence.md"), Path("README.md")
-QUICK = Size("2k", (8,), 32_768, 65_536, evaluation=4_096)
+QUICK = Size("2k", (8,), 32_768, 65_536, evaluation=4_096, lengths=(16_384,))
 
 
 def show(size: Size, found: Mapping[str, str]) -> None:

@@ -137,7 +137,7 @@ def verdict(found: Interval, metric: str) -> str:
     return {1: "ahead", -1: "behind", 0: "undecided"}[ahead]
 
 
-EXCESS = "C2R, excess gate"
+EXCESS, ORT_EXCESS = "C2R, excess gate", "OrtSAE, excess gate"
 MATRYOSHKA = "Matryoshka"
 QUESTIONS = (
     Question("C2R", PLAIN, (2, 0)),
@@ -146,27 +146,37 @@ QUESTIONS = (
     Question("C2R", "C2R", (5, 2)),
     Question("C2R", "C2R", (20, 5)),
     Question(EXCESS, PLAIN, (1, 0)),
-    Question(EXCESS, PLAIN, (2, 0)),
     Question(EXCESS, PLAIN, (5, 0)),
     Question(EXCESS, PLAIN, (20, 0)),
+    Question(EXCESS, PLAIN, (60, 0)),
+    Question(EXCESS, PLAIN, (200, 0)),
     Question(EXCESS, EXCESS, (5, 1)),
     Question("OrtSAE", PLAIN, (0.25, 0)),
     Question("OrtSAE", PLAIN, (1, 0)),
     Question("OrtSAE", PLAIN, (4, 0)),
     Question(MATRYOSHKA, PLAIN, (0, 0)),
     Question(f"{MATRYOSHKA} + C2R", MATRYOSHKA, (5, 0)),
+    Question(f"{MATRYOSHKA} + C2R", MATRYOSHKA, (20, 0)),
     Question(f"{MATRYOSHKA} + {EXCESS}", MATRYOSHKA, (5, 0)),
     Question("OrtSAE 0.25 + C2R", PLAIN, (5, 0)),
     Question("OrtSAE 0.25 + C2R", "C2R", (5, 5)),
+    Question(f"OrtSAE 0.25 + {EXCESS}", PLAIN, (5, 0)),
+    Question(ORT_EXCESS, PLAIN, (0.5, 0)),
+    Question(ORT_EXCESS, PLAIN, (2, 0)),
     Question("C2R", "OrtSAE", (2, 0.25)),
     Question("C2R", "OrtSAE", (5, 0.25)),
     Question("OrtSAE 0.25 + C2R", "OrtSAE", (5, 0.25)),
     *(Question("C2R", "OrtSAE", equal) for equal in EQUALS),
+    *(Question("OrtSAE 0.25 + C2R", "C2R", equal) for equal in PRICES),
     *(Question(EXCESS, "C2R", equal) for equal in (*PRICES, HALFWAY, AT_CHANCE)),
-    *(Question(EXCESS, "OrtSAE, excess gate", equal) for equal in PRICES),
+    *(Question(EXCESS, ORT_EXCESS, equal) for equal in PRICES),
+    *(Question(ORT_EXCESS, "OrtSAE", equal) for equal in PRICES),
     Question("C2R, directions only", "C2R", (5, 5)),
     Question("C2R, activations only", "C2R", (5, 5)),
+    Question("C2R, directions only", "C2R", (20, 20)),
+    Question("C2R, activations only", "C2R", (20, 20)),
     Question("C2R, activations only", PLAIN, (5, 0)),
+    Question("C2R, activations only", PLAIN, (20, 0)),
     *(
         Question(f"C2R, {half} only", "C2R", equal)
         for half in ("directions", "activations")

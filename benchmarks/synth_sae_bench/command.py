@@ -3,15 +3,16 @@
 import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.parallel import execute_all, read
+from benchmarks.synth_sae_bench.figure import figure
 from benchmarks.synth_sae_bench.methods import Run, runs_of, runs_to_choose_lr
-from benchmarks.synth_sae_bench.report import figure, learning_rates, tables
 from benchmarks.synth_sae_bench.runs import KnownFeatures, execute, key
+from benchmarks.synth_sae_bench.tables import learning_rates, of_full_length, tables
 from benchmarks.synth_sae_bench.world import Size
 
 SAMPLES = Path(".synth-sae-bench")  # gigabytes, made again where they are missing
@@ -42,17 +43,19 @@ def main(
     parser = _parser(sizes, seeds=seeds, description=description)
     arguments = parser.parse_args()
     size = quick if arguments.quick else sizes[arguments.size]
+    if arguments.training_samples:
+        size = replace(size, training_samples=arguments.training_samples, lengths=())
     seeds = 2 if arguments.quick else arguments.seeds
     folder = arguments.out or (out / "quick" if arguments.quick else out)
     world = partial(open_world, size, arguments.samples)
     if arguments.choose_lr:
-        wanted = runs_to_choose_lr(size, training_samples=arguments.training_samples)
+        wanted = runs_to_choose_lr(size)
         path = folder / f"{size.name}-learning-rates.jsonl"
         print(learning_rates(_results(wanted, world, path, arguments)))
         return
     wanted = [
         run
-        for run in runs_of(size, seeds=seeds, training_samples=arguments.training_samples)
+        for run in runs_of(size, seeds=seeds)
         if not arguments.only or run.method in arguments.only
     ]
     results = _results(wanted, world, folder / f"{size.name}.jsonl", arguments)
@@ -65,7 +68,8 @@ def main(
     if folder == out and not (of_all and seeds == parser.get_default("seeds")):
         return  # What is drawn there is of every SAE.
     (folder / f"{size.name}.md").write_text(text + "\n", encoding="utf-8")
-    figure(size, results).savefig(folder / f"{size.name}.png", dpi=110)
+    drawn = figure(size, of_full_length(size, results))
+    drawn.savefig(folder / f"{size.name}.png", dpi=110)
     if show and folder == out:
         show(size, found)
 

@@ -1,7 +1,7 @@
 """Which SAEs are trained: every method as a curve over its strength."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.synth_sae_bench.world import Size
@@ -39,50 +39,58 @@ METHODS = {
     method.name: method
     for method in (
         Method("BatchTopK", "batchtopk", everywhere=(0.0,)),
-        Method("C2R", "batchtopk_c2r", _C2R, (0.5, 2, 5, 10, 20, 50), everywhere=(2, 5, 20)),
+        Method("C2R", "batchtopk_c2r", _C2R, (2, 5, 10, 20, 50), everywhere=(2, 5, 20)),
         Method(
             "C2R, excess gate",
             "batchtopk_c2r",
             _C2R,
-            (0.3, 1, 2, 5, 10, 20),
+            (1, 5, 20, 60, 200),
             _EXCESS,
-            everywhere=(1, 5, 10),
+            everywhere=(1, 5),
         ),
         Method(
             "OrtSAE",
             "ort",
             "ort_coefficient",
-            (0.1, 0.25, 0.5, 1, 2, 4),
+            (0.25, 0.5, 1, 2, 4),
             everywhere=(0.25, 1, 4),
         ),
         Method(
             "OrtSAE, excess gate",
             "ort",
             "ort_coefficient",
-            (0.02, 0.1, 0.5, 2),
+            (0.5, 2),
             (("ort_gate", "excess"),),
         ),
         Method("Matryoshka", _MATRYOSHKA, everywhere=(0.0,)),
-        Method("Matryoshka + C2R", f"{_MATRYOSHKA}_c2r", _C2R, (2, 5, 20), everywhere=(5,)),
+        Method("Matryoshka + C2R", f"{_MATRYOSHKA}_c2r", _C2R, (5, 20), everywhere=(5,)),
         Method(
             "Matryoshka + C2R, excess gate",
             f"{_MATRYOSHKA}_c2r",
             _C2R,
-            (1, 5, 10),
+            (5,),
             _EXCESS,
             everywhere=(5,),
         ),
-        Method("OrtSAE 0.25 + C2R", "ort_c2r", _C2R, (2, 5, 20), _ORT, everywhere=(5,)),
-        Method(
-            "OrtSAE 0.25 + C2R, excess gate", "ort_c2r", _C2R, (1, 5, 10), (*_ORT, *_EXCESS)
-        ),
-        Method("C2R, directions only", "directions_only", _C2R, (2, 5, 20)),
-        Method("C2R, activations only", "activations_only", _C2R, (2, 5, 20)),
+        Method("OrtSAE 0.25 + C2R", "ort_c2r", _C2R, (5, 20), _ORT, everywhere=(5,)),
+        Method("OrtSAE 0.25 + C2R, excess gate", "ort_c2r", _C2R, (5,), (*_ORT, *_EXCESS)),
+        Method("C2R, directions only", "directions_only", _C2R, (5, 20)),
+        Method("C2R, activations only", "activations_only", _C2R, (5, 20)),
         Method("JumpReLU", "jumprelu", "l0_coefficient", (1.4, 2)),
         Method("Standard", "standard", "l1_coefficient", (3, 4)),
         Method("Matching Pursuit", "matching_pursuit", options=(("decoder_init_norm", 1.0),)),
     )
 }
+# What is trained for other lengths as well.
+BY_LENGTH = (
+    ("BatchTopK", 0.0),
+    ("C2R", 5),
+    ("C2R, excess gate", 5),
+    ("OrtSAE", 0.25),
+    ("Matryoshka", 0.0),
+    ("C2R, directions only", 5),
+    ("C2R, activations only", 5),
+)
 # The order that the published table has them in, best first, at L0 25 (SAELens's docs).
 PUBLISHED = {
     "f1": {
@@ -140,25 +148,30 @@ class Run:
     batch_size: int = 1024
 
 
-def runs_of(size: Size, *, seeds: int, training_samples: int | None = None) -> list[Run]:
+def runs_of(size: Size, *, seeds: int) -> list[Run]:
     """Every SAE of one size, of the sparsity that most comparisons are made at first.
 
     Args:
         size: Which size.
         seeds: How many seeds.
-        training_samples: Samples that each is trained on, if not the size's own.
 
     Returns:
-        The SAEs.
+        The SAEs; those of other training lengths come last.
     """
-    samples = training_samples or size.training_samples
-    recipe = samples, size.lr, size.decay, size.batch_size
     return [
-        Run(size.name, method.name, strength, k, seed, *recipe)
-        for k in size.ks
-        for seed in range(seeds)
-        for method in METHODS.values()
-        for strength in _strengths(method, size, k)
+        *(
+            _run(size, method.name, strength, k, seed)
+            for k in size.ks
+            for seed in range(seeds)
+            for method in METHODS.values()
+            for strength in _strengths(method, size, k)
+        ),
+        *(
+            _run(replace(size, training_samples=samples), name, strength, size.ks[0], seed)
+            for samples in size.lengths
+            for seed in range(seeds)
+            for name, strength in BY_LENGTH
+        ),
     ]
 
 
@@ -168,20 +181,22 @@ def _strengths(method: Method, size: Size, k: int) -> Sequence[float]:
     return method.strengths if k == size.ks[0] else method.everywhere
 
 
-def runs_to_choose_lr(size: Size, *, training_samples: int | None = None) -> list[Run]:
+def runs_to_choose_lr(size: Size) -> list[Run]:
     """BatchTopK by learning rate and decay, at a seed that nothing else is reported of.
 
     Args:
         size: Which size.
-        training_samples: Samples that each is trained on, if not the size's own.
 
     Returns:
         The SAEs.
     """
-    samples = training_samples or size.training_samples
-    batch = size.batch_size
     return [
-        Run(size.name, "BatchTopK", 0.0, size.ks[0], CHOICE_SEED, samples, lr, decay, batch)
+        _run(replace(size, lr=lr, decay=decay), "BatchTopK", 0.0, size.ks[0], CHOICE_SEED)
         for lr in LRS
         for decay in DECAYS
     ]
+
+
+def _run(size: Size, method: str, strength: float, k: int, seed: int) -> Run:
+    recipe = size.training_samples, size.lr, size.decay, size.batch_size
+    return Run(size.name, method, strength, k, seed, *recipe)

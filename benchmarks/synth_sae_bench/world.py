@@ -41,6 +41,8 @@ class Size:
             explained variance by `--choose-lr`, for 16k the published one, for 4k not chosen.
         decay: Share of the steps over which it falls to a tenth at the end, likewise.
         methods: Names and strengths of the methods that are trained; `None` for all.
+        lengths: Other numbers of training samples, that some methods are trained on as well,
+            at the first sparsity.
     """
 
     name: str
@@ -52,12 +54,22 @@ class Size:
     lr: float = 1e-3
     decay: float = 0.2
     methods: Mapping[str, Sequence[float]] | None = None
+    lengths: tuple[int, ...] = ()
 
 
 SIZES = {
     size.name: size
     for size in (
-        Size("2k", (8, 5, 12), 4_000_000, 2_097_152, batch_size=128, lr=1e-3, decay=0.5),
+        Size(
+            "2k",
+            (8, 5, 12),
+            4_000_000,
+            2_097_152,
+            batch_size=128,
+            lr=1e-3,
+            decay=0.5,
+            lengths=(250_000, 1_000_000),
+        ),
         Size("4k", (14, 8, 21), 20_000_000, 8_388_608, batch_size=256),
         Size("16k", (25, 15, 45), 200_000_000, 50_331_648, lr=3e-4),
     )

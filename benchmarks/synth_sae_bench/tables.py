@@ -1,31 +1,19 @@
-"""The benchmark's tables and figures."""
+"""The benchmark's tables."""
 
 from collections.abc import Sequence
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
 from benchmarks.statistics import Interval, Result, interpolate
 from benchmarks.synth_sae_bench.claims import METRICS, QUESTIONS, Question, metrics_of, verdict
-from benchmarks.synth_sae_bench.curves import PLAIN, strengths_of
+from benchmarks.synth_sae_bench.curves import PLAIN
 from benchmarks.synth_sae_bench.methods import METHODS, PUBLISHED
 from benchmarks.synth_sae_bench.wishes import wishes_table
 from benchmarks.synth_sae_bench.world import Size
 from sae_lens_c2r.reporting.tables import markdown_table
 
 WHICH_ONE = "which one"
-CURVES = ("C2R", "C2R, excess gate", "OrtSAE", "OrtSAE, excess gate")
 BY_SPARSITY = (
     *("explained_variance", "f1", "mcc", "uniqueness", "parents_found"),
     *("absorption", "composition", "highest_jaccard", "dead_latents"),
-)
-DRAWN = (
-    "f1",
-    "mcc",
-    "absorption",
-    "absorption_by_found_children",
-    "features_found",
-    "composition",
 )
 
 
@@ -39,18 +27,23 @@ def tables(size: Size, results: Sequence[Result]) -> dict[str, str]:
     Returns:
         The tables.
     """
-    found = {
-        "questions": questions_table(size, results),
-        "methods": methods_table(size, results),
-    }
+    full = of_full_length(size, results)
+    found = {"questions": questions_table(size, full), "methods": methods_table(size, full)}
     if len(size.ks) > 1:
-        found["sparsities"] = sparsities_table(size, results)
-    if set(PUBLISHED) <= set(metrics_of(results)):
+        found["sparsities"] = sparsities_table(size, full)
+    if size.lengths:
+        found["lengths"] = lengths_table(size, results)
+    if set(PUBLISHED) <= set(metrics_of(full)):
         found |= {
-            WHICH_ONE: wishes_table(size, results),
-            "published": published_table(size, results),
+            WHICH_ONE: wishes_table(size, full),
+            "published": published_table(size, full),
         }
     return found
+
+
+def of_full_length(size: Size, results: Sequence[Result]) -> list[Result]:
+    """The results of SAEs that were trained on as many samples as most of their size."""
+    return [each for each in results if each["training_samples"] == size.training_samples]
 
 
 def questions_table(size: Size, results: Sequence[Result]) -> str:
@@ -83,6 +76,33 @@ def sparsities_table(size: Size, results: Sequence[Result]) -> str:
         about = [question.first, question.second, question.where]
         rows += [[*about, k, *answer] for k, answer in at_each.items()]
     return markdown_table(["of", "less", "where", "k", "seeds", *_named(metrics)], rows)
+
+
+def lengths_table(size: Size, results: Sequence[Result]) -> str:
+    """What BatchTopK has, and what can be asked, at several training lengths."""
+    metrics, rows = metrics_of(results), []
+    by_length = {
+        samples: [
+            each
+            for each in results
+            if (each["training_samples"], each["k"]) == (samples, size.ks[0])
+        ]
+        for samples in sorted({size.training_samples, *size.lengths})
+    }
+    for samples, ours in by_length.items():
+        if plain := [each for each in ours if each["method"] == PLAIN]:
+            found = (Interval.of([each[metric] for each in plain]) for metric in metrics)
+            rows.append([PLAIN, "", "", f"{samples:,}", str(len(plain)), *map(str, found)])
+    for question in QUESTIONS:
+        answers = {
+            f"{samples:,}": answer
+            for samples, ours in by_length.items()
+            if (answer := _answer(question, ours, metrics))
+        }
+        if set(answers) > {f"{size.training_samples:,}"}:
+            about = [question.first, question.second, question.where]
+            rows += [[*about, samples, *answer] for samples, answer in answers.items()]
+    return markdown_table(["of", "less", "where", "samples", "seeds", *_named(metrics)], rows)
 
 
 def _answer(
@@ -166,56 +186,3 @@ def methods_table(size: Size, results: Sequence[Result]) -> str:
                     ]
                     rows.append([str(k), label, str(len(chosen)), *cells])
     return markdown_table(["k", "", "seeds", *_named(metrics)], rows)
-
-
-def figure(size: Size, results: Sequence[Result]) -> Figure:
-    """Every method's curve over its strength: what is gained against what it costs.
-
-    Args:
-        size: Which size.
-        results: Its results.
-
-    Returns:
-        The figure, a row for each sparsity.
-    """
-    ks = [k for k in sorted(size.ks) if any(each["k"] == k for each in results)]
-    metrics = [metric for metric in DRAWN if metric in metrics_of(results)]
-    drawn = Figure(figsize=(3.4 * len(metrics), 0.4 + 3.2 * len(ks)), layout="constrained")
-    rows = drawn.subplots(len(ks), len(metrics), squeeze=False)
-    for k, panels in zip(ks, rows, strict=True):
-        shown = [each for each in results if each["k"] == k]
-        for panel, metric in zip(panels, metrics, strict=True):
-            _draw_curves(panel, shown, metric)
-        panels[0].set_ylabel(f"k = {k}")
-    legends = [panels[0].get_legend_handles_labels() for panels in rows]
-    handles, labels = max(legends, key=lambda legend: len(legend[1]))
-    drawn.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
-    return drawn
-
-
-def _draw_curves(panel: Axes, results: Sequence[Result], metric: str) -> None:
-    for name in CURVES:
-        if not strengths_of(results, name):
-            continue
-        points = [(PLAIN, 0.0), *((name, each) for each in strengths_of(results, name))]
-        x, y = (
-            [_interval(results, *point, of).mean for point in points]
-            for of in ("explained_variance", metric)
-        )
-        color = f"C{CURVES.index(name)}"
-        panel.plot(x, y, marker="o", markersize=3, linewidth=1, label=name, color=color)
-    plain = _interval(results, PLAIN, 0.0, "explained_variance").mean
-    panel.axvline(plain, color="gray", linewidth=0.8, linestyle=":")
-    panel.set(xlabel="explained variance", title=METRICS[metric])
-    panel.locator_params(axis="x", nbins=4)
-    panel.spines[["top", "right"]].set_visible(False)
-
-
-def _interval(results: Sequence[Result], method: str, strength: float, metric: str) -> Interval:
-    return Interval.of(
-        [
-            each[metric]
-            for each in results
-            if (each["method"], each["strength"]) == (method, strength)
-        ]
-    )
