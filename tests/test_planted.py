@@ -24,6 +24,7 @@ from benchmarks.planted.tables import between_table, same_children_table
 from benchmarks.planted.world import FOUND, SHARE, World
 from benchmarks.statistics import Interval
 from benchmarks.synth_sae_bench.claims import metrics_of
+from benchmarks.synth_sae_bench.methods import METHODS as ALL_METHODS
 from benchmarks.synth_sae_bench.methods import runs_of, runs_to_choose_lr
 from benchmarks.synth_sae_bench.runs import key
 from benchmarks.synth_sae_bench.tables import learning_rates, tables
@@ -181,6 +182,11 @@ def test_its_tables_have_what_it_measures_and_no_published_order(planted: World)
     assert "| C2R | OrtSAE | at 5 and 0.25 |" in found["questions"]
     runs = {(run.method, run.strength) for run in runs_of(TINY, seeds=1)}
     assert runs == {(each["method"], each["strength"]) for each in results}
+
+
+def test_its_strengths_are_some_of_those_that_are_shown() -> None:
+    for name, strengths in METHODS.items():
+        assert set(strengths) <= set(ALL_METHODS[name].strengths)
 
 
 @pytest.mark.parametrize("size", [MINILM, OTHER_SCHEDULE], ids=lambda size: size.name)

@@ -9,7 +9,10 @@ from benchmarks.parallel import read
 from benchmarks.planted.tables import between_table, same_children_table
 from benchmarks.planted.world import World
 from benchmarks.synth_sae_bench.command import main
-from benchmarks.synth_sae_bench.tables import learning_rates, of_full_length, tables
+from benchmarks.synth_sae_bench.curves import of_full_length
+from benchmarks.synth_sae_bench.methods import runs_of
+from benchmarks.synth_sae_bench.runs import results_of
+from benchmarks.synth_sae_bench.tables import learning_rates, tables
 from benchmarks.synth_sae_bench.world import Size
 
 METHODS = {
@@ -30,7 +33,7 @@ MINILM = Size(
     evaluation=40_960,
     batch_size=512,
     methods=METHODS,
-    lengths=(250_000,),
+    other_training_samples=(2_000_000,),
 )
 # The highest explained variance of `--choose-lr`, with more than twice the dead latents.
 OTHER_SCHEDULE = replace(
@@ -39,10 +42,16 @@ OTHER_SCHEDULE = replace(
     lr=3e-3,
     decay=0.8,
     methods={"BatchTopK": (0.0,), "C2R": (5,)},
-    lengths=(),
+    other_training_samples=(),
 )
 QUICK = Size(
-    "minilm", (16,), 20_480, 16_384, evaluation=8_192, methods=METHODS, lengths=(10_240,)
+    "minilm",
+    (16,),
+    20_480,
+    16_384,
+    evaluation=8_192,
+    methods=METHODS,
+    other_training_samples=(10_240,),
 )
 SEEDS = 3
 RESULTS, PAGE = Path("benchmarks/results/planted"), Path("docs/planted.md")
@@ -50,10 +59,11 @@ RESULTS, PAGE = Path("benchmarks/results/planted"), Path("docs/planted.md")
 
 def page_tables() -> dict[str, str]:
     """The tables of the results that are kept, by the names of their places in the page."""
-    ours, others, rates = (
-        read(RESULTS / f"{name}.jsonl")
-        for name in (MINILM.name, OTHER_SCHEDULE.name, f"{MINILM.name}-learning-rates")
+    ours, others = (
+        results_of(runs_of(size, seeds=SEEDS), RESULTS / f"{size.name}.jsonl")
+        for size in (MINILM, OTHER_SCHEDULE)
     )
+    rates = read(RESULTS / f"{MINILM.name}-learning-rates.jsonl")
     full = of_full_length(MINILM, ours)
     return {
         **tables(MINILM, ours),

@@ -10,7 +10,7 @@ from benchmarks.synth_sae_bench.world import SIZES, Size, World
 
 RESULTS = Path("benchmarks/results/synth_sae_bench")
 PAGE, README = Path("docs/evidence.md"), Path("README.md")
-QUICK = Size("2k", (8,), 32_768, 65_536, evaluation=4_096, lengths=(16_384,))
+QUICK = Size("2k", (8,), 32_768, 65_536, evaluation=4_096, other_training_samples=(16_384,))
 
 
 def show(size: Size, found: Mapping[str, str]) -> None:

@@ -72,7 +72,7 @@ class Question:
         """The difference in a metric, of the first less the second.
 
         Args:
-            results: Of one size.
+            results: Of one size and training length.
             metric: Which metric.
 
         Returns:
@@ -84,7 +84,7 @@ class Question:
         """Of which seeds and sparsities the difference is.
 
         Args:
-            results: Of one size.
+            results: Of one size and training length.
 
         Returns:
             The pairs (seed, k): of others no curve comes to the point.
@@ -96,7 +96,7 @@ class Question:
         """The results of the seeds in which the difference can be taken at each sparsity.
 
         Args:
-            results: Of one size.
+            results: Of one size and training length.
             ks: The sparsities; results of others are left out.
 
         Returns:
@@ -148,8 +148,6 @@ QUESTIONS = (
     Question(EXCESS, PLAIN, (1, 0)),
     Question(EXCESS, PLAIN, (5, 0)),
     Question(EXCESS, PLAIN, (20, 0)),
-    Question(EXCESS, PLAIN, (60, 0)),
-    Question(EXCESS, PLAIN, (200, 0)),
     Question(EXCESS, EXCESS, (5, 1)),
     Question("OrtSAE", PLAIN, (0.25, 0)),
     Question("OrtSAE", PLAIN, (1, 0)),
@@ -160,17 +158,18 @@ QUESTIONS = (
     Question(f"{MATRYOSHKA} + {EXCESS}", MATRYOSHKA, (5, 0)),
     Question("OrtSAE 0.25 + C2R", PLAIN, (5, 0)),
     Question("OrtSAE 0.25 + C2R", "C2R", (5, 5)),
+    Question("OrtSAE 0.25 + C2R", "C2R", (20, 20)),
     Question(f"OrtSAE 0.25 + {EXCESS}", PLAIN, (5, 0)),
     Question(ORT_EXCESS, PLAIN, (0.5, 0)),
     Question(ORT_EXCESS, PLAIN, (2, 0)),
     Question("C2R", "OrtSAE", (2, 0.25)),
     Question("C2R", "OrtSAE", (5, 0.25)),
     Question("OrtSAE 0.25 + C2R", "OrtSAE", (5, 0.25)),
+    Question(f"OrtSAE 0.25 + {EXCESS}", "OrtSAE", (5, 0.25)),
     *(Question("C2R", "OrtSAE", equal) for equal in EQUALS),
-    *(Question("OrtSAE 0.25 + C2R", "C2R", equal) for equal in PRICES),
     *(Question(EXCESS, "C2R", equal) for equal in (*PRICES, HALFWAY, AT_CHANCE)),
-    *(Question(EXCESS, ORT_EXCESS, equal) for equal in PRICES),
-    *(Question(ORT_EXCESS, "OrtSAE", equal) for equal in PRICES),
+    Question(EXCESS, ORT_EXCESS, AT_CHANCE),
+    Question(ORT_EXCESS, "OrtSAE", AT_CHANCE),
     Question("C2R, directions only", "C2R", (5, 5)),
     Question("C2R, activations only", "C2R", (5, 5)),
     Question("C2R, directions only", "C2R", (20, 20)),

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.parallel import execute_all, read
+from benchmarks.synth_sae_bench.curves import of_full_length
 from benchmarks.synth_sae_bench.figure import figure
 from benchmarks.synth_sae_bench.methods import Run, runs_of, runs_to_choose_lr
-from benchmarks.synth_sae_bench.runs import KnownFeatures, execute, key
-from benchmarks.synth_sae_bench.tables import learning_rates, of_full_length, tables
+from benchmarks.synth_sae_bench.runs import KnownFeatures, execute, key, results_of
+from benchmarks.synth_sae_bench.tables import learning_rates, tables
 from benchmarks.synth_sae_bench.world import Size
 
 SAMPLES = Path(".synth-sae-bench")  # gigabytes, made again where they are missing
@@ -44,7 +45,9 @@ def main(
     arguments = parser.parse_args()
     size = quick if arguments.quick else sizes[arguments.size]
     if arguments.training_samples:
-        size = replace(size, training_samples=arguments.training_samples, lengths=())
+        size = replace(
+            size, training_samples=arguments.training_samples, other_training_samples=()
+        )
     seeds = 2 if arguments.quick else arguments.seeds
     folder = arguments.out or (out / "quick" if arguments.quick else out)
     world = partial(open_world, size, arguments.samples)
@@ -59,7 +62,7 @@ def main(
         if not arguments.only or run.method in arguments.only
     ]
     results = _results(wanted, world, folder / f"{size.name}.jsonl", arguments)
-    if not results:
+    if not of_full_length(size, results):
         parser.error(f"--draw-only needs results. Found none in {folder}.")
     found = tables(size, results)
     text = "\n\n".join(f"## {name}\n\n{table}" for name, table in found.items())
@@ -68,8 +71,7 @@ def main(
     if folder == out and not (of_all and seeds == parser.get_default("seeds")):
         return  # What is drawn there is of every SAE.
     (folder / f"{size.name}.md").write_text(text + "\n", encoding="utf-8")
-    drawn = figure(size, of_full_length(size, results))
-    drawn.savefig(folder / f"{size.name}.png", dpi=110)
+    figure(size, results).savefig(folder / f"{size.name}.png", dpi=110)
     if show and folder == out:
         show(size, found)
 
@@ -111,5 +113,4 @@ def _results(
             path,
             processes=arguments.processes,
         )
-    keys = {key(asdict(run)) for run in wanted}
-    return [result for result in read(path) if key(result) in keys]
+    return results_of(wanted, path)

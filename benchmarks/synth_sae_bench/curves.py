@@ -6,6 +6,7 @@ from math import nan
 
 from benchmarks.statistics import Interval, Result, interpolate
 from benchmarks.synth_sae_bench.methods import METHODS
+from benchmarks.synth_sae_bench.world import Size
 
 PLAIN = "BatchTopK"
 PRICE, COMPOSITION = "explained_variance", "composition"
@@ -51,6 +52,19 @@ BELOW_CHANCE = Equal(
 EQUALS = (*PRICES, HALFWAY, AT_CHANCE, BELOW_CHANCE)
 
 
+def of_full_length(size: Size, results: Sequence[Result]) -> list[Result]:
+    """Leave out what was trained for longer or shorter.
+
+    Args:
+        size: Which size.
+        results: Its results.
+
+    Returns:
+        Those of SAEs that were trained on `size.training_samples`.
+    """
+    return [each for each in results if each["training_samples"] == size.training_samples]
+
+
 def at_equal(
     results: Sequence[Result], method: str, equal: Equal, metric: str
 ) -> dict[tuple[int, int], float]:
@@ -60,7 +74,7 @@ def at_equal(
     end: where it comes to the target more than once, the strongest point counts.
 
     Args:
-        results: Of one size.
+        results: Of one size and training length.
         method: Name of the method.
         equal: What is to be the same.
         metric: What is asked for.

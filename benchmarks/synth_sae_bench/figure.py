@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.statistics import Interval, Result
 from benchmarks.synth_sae_bench.claims import METRICS, metrics_of
-from benchmarks.synth_sae_bench.curves import PLAIN, strengths_of
+from benchmarks.synth_sae_bench.curves import PLAIN, of_full_length, strengths_of
 from benchmarks.synth_sae_bench.world import Size
 
 CURVES = ("C2R", "C2R, excess gate", "OrtSAE", "OrtSAE, excess gate")
@@ -26,11 +26,12 @@ def figure(size: Size, results: Sequence[Result]) -> Figure:
 
     Args:
         size: Which size.
-        results: Its results.
+        results: Its results, of which those of other training lengths are left out.
 
     Returns:
         The figure, a row for each sparsity.
     """
+    results = of_full_length(size, results)
     ks = [k for k in sorted(size.ks) if any(each["k"] == k for each in results)]
     metrics = [metric for metric in DRAWN if metric in metrics_of(results)]
     drawn = Figure(figsize=(3.4 * len(metrics), 0.4 + 3.2 * len(ks)), layout="constrained")

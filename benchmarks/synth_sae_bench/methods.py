@@ -1,4 +1,4 @@
-"""Which SAEs are trained: every method as a curve over its strength."""
+"""Which SAEs are trained: methods, most of them as curves over their strength."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -39,12 +39,12 @@ METHODS = {
     method.name: method
     for method in (
         Method("BatchTopK", "batchtopk", everywhere=(0.0,)),
-        Method("C2R", "batchtopk_c2r", _C2R, (2, 5, 10, 20, 50), everywhere=(2, 5, 20)),
+        Method("C2R", "batchtopk_c2r", _C2R, (0.5, 2, 5, 10, 20, 50), everywhere=(2, 5, 20)),
         Method(
             "C2R, excess gate",
             "batchtopk_c2r",
             _C2R,
-            (1, 5, 20, 60, 200),
+            (1, 5, 10, 20),
             _EXCESS,
             everywhere=(1, 5),
         ),
@@ -52,7 +52,7 @@ METHODS = {
             "OrtSAE",
             "ort",
             "ort_coefficient",
-            (0.25, 0.5, 1, 2, 4),
+            (0.1, 0.25, 0.5, 1, 2, 4),
             everywhere=(0.25, 1, 4),
         ),
         Method(
@@ -70,7 +70,6 @@ METHODS = {
             _C2R,
             (5,),
             _EXCESS,
-            everywhere=(5,),
         ),
         Method("OrtSAE 0.25 + C2R", "ort_c2r", _C2R, (5, 20), _ORT, everywhere=(5,)),
         Method("OrtSAE 0.25 + C2R, excess gate", "ort_c2r", _C2R, (5,), (*_ORT, *_EXCESS)),
@@ -81,13 +80,11 @@ METHODS = {
         Method("Matching Pursuit", "matching_pursuit", options=(("decoder_init_norm", 1.0),)),
     )
 }
-# What is trained for other lengths as well.
+# What is trained for longer or shorter as well.
 BY_LENGTH = (
     ("BatchTopK", 0.0),
     ("C2R", 5),
     ("C2R, excess gate", 5),
-    ("OrtSAE", 0.25),
-    ("Matryoshka", 0.0),
     ("C2R, directions only", 5),
     ("C2R, activations only", 5),
 )
@@ -168,9 +165,10 @@ def runs_of(size: Size, *, seeds: int) -> list[Run]:
         ),
         *(
             _run(replace(size, training_samples=samples), name, strength, size.ks[0], seed)
-            for samples in size.lengths
+            for samples in size.other_training_samples
             for seed in range(seeds)
             for name, strength in BY_LENGTH
+            if strength in _strengths(METHODS[name], size, size.ks[0])
         ),
     ]
 

@@ -1,6 +1,6 @@
 """One SAE of the benchmark: trained by SAELens's trainer, measured as anybody would load it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
@@ -10,6 +10,7 @@ from sae_lens import SAE, SAETrainer, TrainingSAE
 from sae_lens.registry import get_sae_training_class
 from torch import Tensor
 
+from benchmarks.parallel import read
 from benchmarks.synth_sae_bench.controls import CONTROLS
 from benchmarks.synth_sae_bench.methods import METHODS, Run
 from benchmarks.trainer import trainer_config
@@ -36,6 +37,12 @@ class KnownFeatures(Protocol):
 def key(run: dict[str, Any]) -> tuple[Any, ...]:
     """What tells runs apart, of a run or of its result."""
     return tuple(run[name] for name in Run.__dataclass_fields__)
+
+
+def results_of(runs: Sequence[Run], path: Path) -> list[dict[str, Any]]:
+    """What there is of the results of some runs, in a file that may have others."""
+    keys = {key(asdict(run)) for run in runs}
+    return [result for result in read(path) if key(result) in keys]
 
 
 def execute(of: tuple[Run, Callable[[str], KnownFeatures], str]) -> dict[str, Any]:

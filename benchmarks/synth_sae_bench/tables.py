@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from benchmarks.statistics import Interval, Result, interpolate
 from benchmarks.synth_sae_bench.claims import METRICS, QUESTIONS, Question, metrics_of, verdict
-from benchmarks.synth_sae_bench.curves import PLAIN
+from benchmarks.synth_sae_bench.curves import PLAIN, of_full_length
 from benchmarks.synth_sae_bench.methods import METHODS, PUBLISHED
 from benchmarks.synth_sae_bench.wishes import wishes_table
 from benchmarks.synth_sae_bench.world import Size
@@ -22,7 +22,7 @@ def tables(size: Size, results: Sequence[Result]) -> dict[str, str]:
 
     Args:
         size: Which size.
-        results: Its results.
+        results: Its results, of all training lengths.
 
     Returns:
         The tables.
@@ -31,7 +31,7 @@ def tables(size: Size, results: Sequence[Result]) -> dict[str, str]:
     found = {"questions": questions_table(size, full), "methods": methods_table(size, full)}
     if len(size.ks) > 1:
         found["sparsities"] = sparsities_table(size, full)
-    if size.lengths:
+    if size.other_training_samples:
         found["lengths"] = lengths_table(size, results)
     if set(PUBLISHED) <= set(metrics_of(full)):
         found |= {
@@ -39,11 +39,6 @@ def tables(size: Size, results: Sequence[Result]) -> dict[str, str]:
             "published": published_table(size, full),
         }
     return found
-
-
-def of_full_length(size: Size, results: Sequence[Result]) -> list[Result]:
-    """The results of SAEs that were trained on as many samples as most of their size."""
-    return [each for each in results if each["training_samples"] == size.training_samples]
 
 
 def questions_table(size: Size, results: Sequence[Result]) -> str:
@@ -79,7 +74,7 @@ def sparsities_table(size: Size, results: Sequence[Result]) -> str:
 
 
 def lengths_table(size: Size, results: Sequence[Result]) -> str:
-    """What BatchTopK has, and what can be asked, at several training lengths."""
+    """BatchTopK by training length, and the differences that can be taken at several."""
     metrics, rows = metrics_of(results), []
     by_length = {
         samples: [
@@ -87,7 +82,7 @@ def lengths_table(size: Size, results: Sequence[Result]) -> str:
             for each in results
             if (each["training_samples"], each["k"]) == (samples, size.ks[0])
         ]
-        for samples in sorted({size.training_samples, *size.lengths})
+        for samples in sorted({size.training_samples, *size.other_training_samples})
     }
     for samples, ours in by_length.items():
         if plain := [each for each in ours if each["method"] == PLAIN]:
@@ -95,13 +90,13 @@ def lengths_table(size: Size, results: Sequence[Result]) -> str:
             rows.append([PLAIN, "", "", f"{samples:,}", str(len(plain)), *map(str, found)])
     for question in QUESTIONS:
         answers = {
-            f"{samples:,}": answer
+            samples: answer
             for samples, ours in by_length.items()
             if (answer := _answer(question, ours, metrics))
         }
-        if set(answers) > {f"{size.training_samples:,}"}:
+        if set(answers) - {size.training_samples}:
             about = [question.first, question.second, question.where]
-            rows += [[*about, samples, *answer] for samples, answer in answers.items()]
+            rows += [[*about, f"{samples:,}", *answer] for samples, answer in answers.items()]
     return markdown_table(["of", "less", "where", "samples", "seeds", *_named(metrics)], rows)
 
 

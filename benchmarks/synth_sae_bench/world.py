@@ -32,7 +32,7 @@ class Size:
         name: The release's name without `synth-sae-bench-`.
         ks: Sparsities; first that of the comparisons that have but one, the mean number of
             features present among the most frequent quarter.
-        training_samples: Samples that each SAE is trained on.
+        training_samples: Samples that SAEs are trained on.
         pool: Samples that are generated, once for all SAEs; they are seen again and again.
         evaluation: Samples that are kept to evaluate with.
         batch_size: Samples to a step: the published 1,024, divided as every other count is.
@@ -41,8 +41,8 @@ class Size:
             explained variance by `--choose-lr`, for 16k the published one, for 4k not chosen.
         decay: Share of the steps over which it falls to a tenth at the end, likewise.
         methods: Names and strengths of the methods that are trained; `None` for all.
-        lengths: Other numbers of training samples, that some methods are trained on as well,
-            at the first sparsity.
+        other_training_samples: More or fewer samples, that some methods are trained on as
+            well, at the first sparsity.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Size:
     lr: float = 1e-3
     decay: float = 0.2
     methods: Mapping[str, Sequence[float]] | None = None
-    lengths: tuple[int, ...] = ()
+    other_training_samples: tuple[int, ...] = ()
 
 
 SIZES = {
@@ -68,7 +68,7 @@ SIZES = {
             batch_size=128,
             lr=1e-3,
             decay=0.5,
-            lengths=(250_000, 1_000_000),
+            other_training_samples=(1_000_000,),
         ),
         Size("4k", (14, 8, 21), 20_000_000, 8_388_608, batch_size=256),
         Size("16k", (25, 15, 45), 200_000_000, 50_331_648, lr=3e-4),
