@@ -17,7 +17,7 @@ class Method:
         name: What it is called.
         architecture: SAELens's name, or that of a control in `controls.py`.
         coefficient: The field that is varied; `None` for a point.
-        strengths: Its values, from weak to harmful.
+        strengths: Its values, rising.
         options: Other fields of the config.
         everywhere: Strengths at which the other sparsities are trained as well.
     """
