@@ -29,6 +29,7 @@ METRICS = {
     "parents_found": "parents found",
     "children_found": "children found",
     "absorption": "absorption",
+    "absorption_of_all": "absorption of all edges",
     "absorption_by_found_children": "absorption by found children",
     "split": "latents per feature",
     "composition": "composition",
@@ -36,7 +37,7 @@ METRICS = {
     "dead_latents": "dead latents",
 }
 LOWER_IS_BETTER = {
-    *("absorption", "absorption_by_found_children", "split"),
+    *("absorption", "absorption_of_all", "absorption_by_found_children", "split"),
     *("highest_jaccard", "dead_latents"),
 }
 NO_MERIT = {"composition"}  # Below the level of chance, lower is not better.
@@ -142,8 +143,10 @@ MATRYOSHKA = "Matryoshka"
 QUESTIONS = (
     Question("C2R", PLAIN, (2, 0)),
     Question("C2R", PLAIN, (5, 0)),
+    Question("C2R", PLAIN, (10, 0)),
     Question("C2R", PLAIN, (20, 0)),
     Question("C2R", "C2R", (5, 2)),
+    Question("C2R", "C2R", (10, 5)),
     Question("C2R", "C2R", (20, 5)),
     Question(EXCESS, PLAIN, (1, 0)),
     Question(EXCESS, PLAIN, (5, 0)),

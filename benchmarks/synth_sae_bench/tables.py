@@ -1,6 +1,7 @@
 """The benchmark's tables."""
 
 from collections.abc import Sequence
+from math import isfinite
 
 from benchmarks.statistics import Interval, Result, interpolate
 from benchmarks.synth_sae_bench.claims import METRICS, QUESTIONS, Question, metrics_of, verdict
@@ -13,7 +14,8 @@ from sae_lens_c2r.reporting.tables import markdown_table
 WHICH_ONE = "which one"
 BY_SPARSITY = (
     *("explained_variance", "f1", "mcc", "uniqueness", "parents_found"),
-    *("absorption", "composition", "highest_jaccard", "dead_latents"),
+    *("absorption", "absorption_of_all", "composition"),
+    *("highest_jaccard", "dead_latents"),
 )
 
 
@@ -142,16 +144,17 @@ def published_table(size: Size, results: Sequence[Result]) -> str:
         ours = [each for each in results if (each["method"], each["k"]) == (name, k)]
         if not ours:
             continue
-        cells = [str(Interval.of(_at_l0(ours, k, "l0")))]
+        l0 = _at_l0(ours, k, "l0")
+        cells = [str(sum(map(isfinite, l0))), str(Interval.of(l0))]
         for metric, published in PUBLISHED.items():
             cells += [f"{published[name]:.3f}", str(Interval.of(_at_l0(ours, k, metric)))]
         rows.append([name, *cells])
     head = [f"{METRICS[metric]}{of}" for metric in PUBLISHED for of in (", published", " here")]
-    return markdown_table(["", "L0 here", *head], rows)
+    return markdown_table(["", "seeds", "L0 here", *head], rows)
 
 
 def _at_l0(results: Sequence[Result], l0: float, metric: str) -> list[float]:
-    """A metric of one method by seeds: where its L0 is as wanted, if strength changes it."""
+    """A metric of one method by seeds where its L0 is as wanted, NaN if it comes to no such."""
     found = []
     for seed in sorted({each["seed"] for each in results}):
         ours = [each for each in results if each["seed"] == seed]

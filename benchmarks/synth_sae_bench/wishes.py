@@ -14,7 +14,7 @@ from sae_lens_c2r.reporting.tables import markdown_table
 
 SHOWN = {
     *("explained_variance", "f1", "mcc", "uniqueness", "parents_found"),
-    *("absorption", "highest_jaccard", "dead_latents"),
+    *("absorption", "absorption_of_all", "highest_jaccard", "dead_latents"),
 }
 
 
@@ -51,7 +51,7 @@ WISHES = (
     Wish("reconstruction nearly as it is", "C2R", 2),
     Wish("likewise", "OrtSAE", 0.25),
     Wish("more features found, at little cost", "C2R", 5),
-    Wish("lower absorption, fewer features in two latents", "OrtSAE 0.25 + C2R", 5),
+    Wish("likewise", "OrtSAE 0.25 + C2R", 5),
     Wish("the highest F1", "Matryoshka"),
 )
 
