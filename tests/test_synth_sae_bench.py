@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sae_lens.config import SAETrainerConfig
 
+from benchmarks import trainer
 from benchmarks.page import fill
 from benchmarks.parallel import read
 from benchmarks.statistics import Interval, interpolate
-from benchmarks.synth_sae_bench import world
+from benchmarks.synth_sae_bench import runs, world
 from benchmarks.synth_sae_bench.__main__ import PAGE, README, RESULTS
 from benchmarks.synth_sae_bench.claims import QUESTIONS, Question, verdict
 from benchmarks.synth_sae_bench.controls import ActivationsOnly, DirectionsOnly
@@ -33,7 +35,7 @@ from benchmarks.synth_sae_bench.methods import (
     runs_of,
     runs_to_choose_lr,
 )
-from benchmarks.synth_sae_bench.runs import execute, key, make_sae
+from benchmarks.synth_sae_bench.runs import execute, key, make_sae, train
 from benchmarks.synth_sae_bench.tables import (
     WHICH_ONE,
     learning_rates,
@@ -99,6 +101,7 @@ def test_small_sizes_are_the_published_one_with_every_count_divided(
     assert part.runner["batch_size"] * divisor == whole.runner["batch_size"]
     assert part.runner["batch_size"] == size.batch_size
     assert part.runner["lr"] == size.lr
+    assert part.runner.get("autocast_sae", False) == size.autocast
     steps = size.training_samples // size.batch_size
     assert part.runner["lr_decay_steps"] == int(size.decay * steps)
     for width in ("d_in", "d_sae"):
@@ -137,6 +140,22 @@ def test_a_run_is_trained_once_and_measured(tiny: World) -> None:
     assert saved.stat().st_mtime_ns == before
     assert found["method"] == "C2R"
     assert found["explained_variance"] < 1
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_a_size_says_whether_its_saes_are_trained_in_bf16(
+    autocast: bool, tiny: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs = []
+
+    def trainer_config(**options: Any) -> SAETrainerConfig:
+        configs.append(trainer.trainer_config(**options))
+        return configs[-1]
+
+    monkeypatch.setattr(runs, "trainer_config", trainer_config)
+    monkeypatch.setattr(tiny, "size", replace(TINY, autocast=autocast))
+    train(Run("tiny", "BatchTopK", 0.0, 2, 0, 2048), tiny, "cpu")
+    assert [config.autocast for config in configs] == [autocast]
 
 
 @pytest.mark.parametrize(
@@ -387,7 +406,7 @@ def test_the_pages_show_the_results_that_are_kept() -> None:
     size = SIZES["2k"]
     wanted = {key(asdict(run)) for run in runs_of(size, seeds=5)}
     results = read(RESULTS / "2k.jsonl")
-    assert {key(result) for result in results} <= wanted
+    assert {key(result) for result in results} == wanted
     found = tables(size, results)
     for page, shown in {PAGE: found, README: {WHICH_ONE: found[WHICH_ONE]}}.items():
         text = page.read_text(encoding="utf-8")
@@ -417,6 +436,28 @@ def test_wishes_are_differences_from_batchtopk_of_the_same_seed_and_sparsity() -
     at_first = [each for each in [*plain, *ours] if each["k"] == size.ks[0]]
     assert len(wishes_table(size, at_first).splitlines()) == 3  # BatchTopK alone
     assert len(wishes_table(size, ours).splitlines()) == 2  # nothing to compare with
+
+
+@pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
+def test_a_size_has_methods_and_strengths_that_are_shown(size: Size) -> None:
+    for name, strengths in (size.methods or {}).items():
+        assert set(strengths) <= set(METHODS[name].strengths)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--only", "C3R"], "--only should be some of ['BatchTopK', 'C2R', "),
+        (["--quick", "--size", "4k"], "--quick is of 2k. Found --size 4k."),
+        (["--training-samples", "4096"], "--training-samples needs --out"),
+    ],
+)
+def test_what_nothing_could_be_trained_by_is_refused_at_once(
+    arguments: list[str], said: str
+) -> None:
+    refused = run_python("-m", "benchmarks.synth_sae_bench", *arguments)
+    assert refused.returncode == 2
+    assert said in refused.stderr
 
 
 def test_it_is_a_command() -> None:

@@ -9,6 +9,7 @@ from benchmarks.parallel import read
 from benchmarks.planted.tables import between_table, same_children_table
 from benchmarks.planted.world import World
 from benchmarks.synth_sae_bench.command import main
+from benchmarks.synth_sae_bench.curves import of_full_length
 from benchmarks.synth_sae_bench.methods import runs_of
 from benchmarks.synth_sae_bench.runs import results_of
 from benchmarks.synth_sae_bench.tables import learning_rates, tables
@@ -17,15 +18,23 @@ from benchmarks.synth_sae_bench.world import Size
 METHODS = {
     "BatchTopK": (0.0,),
     "C2R": (2, 5, 20),
-    "C2R, excess gate": (1, 5, 20),
+    "C2R, excess gate": (1, 5, 20, 60, 200),
     "OrtSAE": (0.25, 1, 4),
     "Matryoshka": (0.0,),
-    "C2R, directions only": (5,),
-    "C2R, activations only": (5,),
+    "C2R, directions only": (5, 20),
+    "C2R, activations only": (5, 20),
 }
 # The sparsity was chosen after 32 was tried, at which BatchTopK absorbs next to nothing.
 MINILM = Size(
-    "minilm", (16,), 1_000_000, 458_752, evaluation=40_960, batch_size=512, methods=METHODS
+    "minilm",
+    (16,),
+    1_000_000,
+    458_752,
+    evaluation=40_960,
+    batch_size=512,
+    autocast=True,
+    methods=METHODS,
+    other_training_samples=(2_000_000,),
 )
 # The highest explained variance of `--choose-lr`, with more than twice the dead latents.
 OTHER_SCHEDULE = replace(
@@ -34,8 +43,15 @@ OTHER_SCHEDULE = replace(
     lr=3e-3,
     decay=0.8,
     methods={"BatchTopK": (0.0,), "C2R": (5,)},
+    other_training_samples=(),
 )
-QUICK = Size("minilm", (16,), 20_480, 16_384, evaluation=8_192, methods=METHODS)
+QUICK = replace(
+    MINILM,
+    training_samples=20_480,
+    pool=16_384,
+    evaluation=8_192,
+    other_training_samples=(40_960,),
+)
 SEEDS = 3
 RESULTS, PAGE = Path("benchmarks/results/planted"), Path("docs/planted.md")
 
@@ -46,12 +62,16 @@ def page_tables() -> dict[str, str]:
         results_of(runs_of(size, seeds=SEEDS), RESULTS / f"{size.name}.jsonl")
         for size in (MINILM, OTHER_SCHEDULE)
     )
+    [longer] = MINILM.other_training_samples
     rates = read(RESULTS / f"{MINILM.name}-learning-rates.jsonl")
     return {
         **tables(MINILM, ours),
-        "same children": same_children_table(ours),
+        "same children": same_children_table(MINILM, ours),
+        "same children, longer": same_children_table(
+            replace(MINILM, training_samples=longer), ours
+        ),
         "learning rates": learning_rates(rates),
-        "between schedules": between_table(others, ours),
+        "between schedules": between_table(others, of_full_length(MINILM, ours)),
         **{
             f"{name}, other schedule": made
             for name, made in tables(OTHER_SCHEDULE, others).items()

@@ -4,21 +4,24 @@ from collections.abc import Sequence
 
 from benchmarks.statistics import Interval, Result
 from benchmarks.synth_sae_bench.claims import METRICS, metrics_of
-from benchmarks.synth_sae_bench.curves import PLAIN, at_strength, difference
+from benchmarks.synth_sae_bench.curves import PLAIN, at_strength, difference, of_full_length
 from benchmarks.synth_sae_bench.methods import METHODS
+from benchmarks.synth_sae_bench.world import Size
 from sae_lens_c2r.reporting.tables import markdown_table
 
 
-def same_children_table(results: Sequence[Result]) -> str:
+def same_children_table(size: Size, results: Sequence[Result]) -> str:
     """Absorption less BatchTopK's by the children that have a latent in both SAEs of a seed.
 
     Args:
-        results: With `absorption_of_edges`, a rate for each edge whose parent and child were
-            found, `None` for others.
+        size: Which size, and with it which training length.
+        results: Its results, with `absorption_of_edges`, a rate for each edge whose parent and
+            child were found, `None` for others.
 
     Returns:
         The table in Markdown, with intervals over the seeds.
     """
+    results = of_full_length(size, results)
     plain = {each["seed"]: each for each in results if each["method"] == PLAIN}
     rows = []
     for method, strength in dict.fromkeys(
@@ -66,8 +69,8 @@ def between_table(first: Sequence[Result], second: Sequence[Result]) -> str:
     """What BatchTopK has in the first results less what it has in the second.
 
     Args:
-        first: Of one learning rate.
-        second: Of another.
+        first: Of one learning rate and training length.
+        second: Of another learning rate.
 
     Returns:
         The table in Markdown, with intervals over the seeds.

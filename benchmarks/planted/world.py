@@ -47,7 +47,6 @@ class World:
     """
 
     d_in, d_sae = D_IN, D_SAE
-    autocast = True  # at this width it is faster
 
     def __init__(self, size: Size, folder: Path, device: str = "cpu") -> None:
         self.size, self.folder, self.device = size, folder / f"minilm-{size.pool}", device

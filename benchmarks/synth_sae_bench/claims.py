@@ -151,6 +151,8 @@ QUESTIONS = (
     Question(EXCESS, PLAIN, (1, 0)),
     Question(EXCESS, PLAIN, (5, 0)),
     Question(EXCESS, PLAIN, (20, 0)),
+    Question(EXCESS, PLAIN, (60, 0)),
+    Question(EXCESS, PLAIN, (200, 0)),
     Question(EXCESS, EXCESS, (5, 1)),
     Question("OrtSAE", PLAIN, (0.25, 0)),
     Question("OrtSAE", PLAIN, (1, 0)),

@@ -44,7 +44,7 @@ METHODS = {
             "C2R, excess gate",
             "batchtopk_c2r",
             _C2R,
-            (1, 5, 10, 20),
+            (1, 5, 10, 20, 60, 200),
             _EXCESS,
             everywhere=(1, 5),
         ),
@@ -83,8 +83,10 @@ METHODS = {
 # What is trained for longer or shorter as well.
 BY_LENGTH = (
     ("BatchTopK", 0.0),
+    ("C2R", 2),
     ("C2R", 5),
     ("C2R, excess gate", 5),
+    ("OrtSAE", 0.25),
     ("C2R, directions only", 5),
     ("C2R, activations only", 5),
 )
