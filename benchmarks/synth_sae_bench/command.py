@@ -43,8 +43,16 @@ def main(
     """
     parser = _parser(sizes, seeds=seeds, description=description)
     arguments = parser.parse_args()
+    if arguments.quick and arguments.size != parser.get_default("size"):
+        parser.error(
+            f"--quick is of {parser.get_default('size')}. Found --size {arguments.size}."
+        )
     size = quick if arguments.quick else sizes[arguments.size]
     if arguments.training_samples:
+        if not arguments.out:
+            parser.error(
+                "--training-samples needs --out: what is kept is of the size's own number."
+            )
         size = replace(
             size, training_samples=arguments.training_samples, other_training_samples=()
         )
@@ -61,6 +69,9 @@ def main(
         for run in runs_of(size, seeds=seeds)
         if not arguments.only or run.method in arguments.only
     ]
+    if not wanted:
+        methods = sorted({run.method for run in runs_of(size, seeds=1)})
+        parser.error(f"--only should be some of {methods}. Found {arguments.only}.")
     results = _results(wanted, world, folder / f"{size.name}.jsonl", arguments)
     if not of_full_length(size, results):
         parser.error(f"--draw-only needs results. Found none in {folder}.")

@@ -13,16 +13,17 @@ from torch import Tensor
 from benchmarks.parallel import read
 from benchmarks.synth_sae_bench.controls import CONTROLS
 from benchmarks.synth_sae_bench.methods import METHODS, Run
+from benchmarks.synth_sae_bench.world import Size
 from benchmarks.trainer import trainer_config
 
 
 class KnownFeatures(Protocol):
     """Where features are known: what SAEs are trained on and measured by."""
 
+    size: Size
     d_in: int
     d_sae: int
     folder: Path
-    autocast: bool  # whether SAEs are trained in bf16 on a CPU, too, as on other devices
 
     def generate(self, processes: int) -> None:
         """Make what is missing of the samples, so many processes at a time."""
@@ -82,7 +83,7 @@ def train(run: Run, world: KnownFeatures, device: str) -> TrainingSAE[Any]:
         steps=steps,
         batch_size=run.batch_size,
         device=device,
-        autocast=world.autocast or device != "cpu",
+        autocast=world.size.autocast or device != "cpu",
         lr=run.lr,
         lr_end=run.lr / 10,
         lr_decay_steps=int(run.decay * steps),

@@ -38,8 +38,10 @@ class Size:
         batch_size: Samples to a step: the published 1,024, divided as every other count is.
             With 1,024 the small sizes would have too few steps for their samples.
         lr: Learning rate, chosen for BatchTopK and everybody's: for 2k the one of the highest
-            explained variance by `--choose-lr`, for 16k the published one, for 4k not chosen.
+            explained variance by `--choose-lr`, which 4k takes over, for 16k the published one.
         decay: Share of the steps over which it falls to a tenth at the end, likewise.
+        autocast: Whether SAEs are trained in bf16 on a CPU, too, as published. On other
+            devices they always are. From 1,024 latents on that is faster.
         methods: Names and strengths of the methods that are trained; `None` for all.
         other_training_samples: More or fewer samples, that some methods are trained on as
             well, at the first sparsity.
@@ -53,6 +55,7 @@ class Size:
     batch_size: int = 1024
     lr: float = 1e-3
     decay: float = 0.2
+    autocast: bool = False
     methods: Mapping[str, Sequence[float]] | None = None
     other_training_samples: tuple[int, ...] = ()
 
@@ -70,8 +73,22 @@ SIZES = {
             decay=0.5,
             other_training_samples=(1_000_000,),
         ),
-        Size("4k", (14, 8, 21), 20_000_000, 8_388_608, batch_size=256),
-        Size("16k", (25, 15, 45), 200_000_000, 50_331_648, lr=3e-4),
+        Size(
+            "4k",
+            (14,),
+            5_000_000,
+            2_097_152,
+            batch_size=256,
+            decay=0.5,
+            autocast=True,
+            methods={
+                "BatchTopK": (0.0,),
+                "C2R": (2, 5),
+                "OrtSAE": (0.25, 1),
+                "Matryoshka": (0.0,),
+            },
+        ),
+        Size("16k", (25, 15, 45), 200_000_000, 50_331_648, lr=3e-4, autocast=True),
     )
 }
 
@@ -84,8 +101,6 @@ class World:
         folder: Where features and samples are kept, and made where they are missing.
         device: Where SAEs are evaluated.
     """
-
-    autocast = False
 
     def __init__(self, size: Size, folder: Path, device: str = "cpu") -> None:
         self.size, self.folder = size, folder / size.name

@@ -87,7 +87,7 @@ def test_shipped_releases_repeat_no_default_of_sae_lens() -> None:
 
 def test_the_papers_translation_of_steps() -> None:
     """Decay over the last fifth; SynthSAEBench has its own protocol, and small its own lr."""
-    tuned = {"synth-sae-bench-2k": SIZES["2k"].decay}
+    tuned = {f"synth-sae-bench-{name}": SIZES[name].decay for name in ("2k", "4k")}
     for path in SHIPPED:
         release = read_release(path)
         if release.name == "synth-sae-bench-16k":
