@@ -43,19 +43,7 @@ def main(
     """
     parser = _parser(sizes, seeds=seeds, description=description)
     arguments = parser.parse_args()
-    if arguments.quick and arguments.size != parser.get_default("size"):
-        parser.error(
-            f"--quick is of {parser.get_default('size')}. Found --size {arguments.size}."
-        )
-    size = quick if arguments.quick else sizes[arguments.size]
-    if arguments.training_samples:
-        if not arguments.out:
-            parser.error(
-                "--training-samples needs --out: what is kept is of the size's own number."
-            )
-        size = replace(
-            size, training_samples=arguments.training_samples, other_training_samples=()
-        )
+    size = _size_of(arguments, sizes, quick, parser)
     seeds = 2 if arguments.quick else arguments.seeds
     folder = arguments.out or (out / "quick" if arguments.quick else out)
     world = partial(open_world, size, arguments.samples)
@@ -105,6 +93,22 @@ def _parser(sizes: Mapping[str, Size], *, seeds: int, description: str) -> Argum
     )
     parser.add_argument("--draw-only", action="store_true", help="only draw what there is")
     return parser
+
+
+def _size_of(
+    arguments: Namespace, sizes: Mapping[str, Size], quick: Size, parser: ArgumentParser
+) -> Size:
+    default = parser.get_default("size")
+    if arguments.quick and arguments.size != default:
+        parser.error(f"--quick is of {default}. Found --size {arguments.size}.")
+    size = quick if arguments.quick else sizes[arguments.size]
+    if not arguments.training_samples:
+        return size
+    if not arguments.out:
+        parser.error(
+            "--training-samples needs --out: what is kept is of the size's own number."
+        )
+    return replace(size, training_samples=arguments.training_samples, other_training_samples=())
 
 
 def _results(
