@@ -10,6 +10,7 @@ import math
 from argparse import ArgumentParser
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.progress import track
@@ -95,7 +96,7 @@ def compare(sizes: Sizes) -> dict[str, object]:
     return row
 
 
-def table(rows: list[dict]) -> str:
+def table(rows: list[dict[str, Any]]) -> str:
     """In Markdown."""
     lines = [
         "| latents | tokens | k | ours | naive | memory, ours | memory, naive |",

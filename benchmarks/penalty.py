@@ -15,6 +15,7 @@ from argparse import ArgumentParser
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.progress import track
@@ -183,7 +184,7 @@ def compare(sizes: Sizes, device: str, peak: float, dtype: torch.dtype) -> dict[
     }
 
 
-def table(rows: list[dict]) -> str:
+def table(rows: list[dict[str, Any]]) -> str:
     """The comparisons in Markdown."""
     columns = ["k", "C", *(f"{which}: forward, backward" for which in IMPLEMENTATIONS)]
     columns += ["naive / ours", "plain / ours"]

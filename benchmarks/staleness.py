@@ -8,6 +8,7 @@ replaced.
 import os
 import statistics
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.progress import track
@@ -43,13 +44,15 @@ def measure(search_interval: int) -> dict[str, float]:
         lr_warm_up_steps=data.steps // 12,
         lr_decay_steps=data.steps // 3,
     )
-    trainer = SAETrainer(cfg=config, sae=sae, data_provider=data.batches())
+    trainer: SAETrainer[Any, Any] = SAETrainer(
+        cfg=config, sae=sae, data_provider=data.batches()
+    )
     staleness, residual, total = [], [], []
     for batch, step in zip(data.batches(), range(data.steps), strict=False):
         output = trainer.step(batch)
         trainer.n_training_steps += 1
-        if "c2r_neighbor_staleness" in output.metrics:
-            staleness.append(float(output.metrics["c2r_neighbor_staleness"]))
+        if isinstance(lost := output.metrics.get("c2r_neighbor_staleness"), torch.Tensor):
+            staleness.append(lost.item())
         if step >= 0.9 * data.steps:
             residual.append((output.sae_in - output.sae_out).square().sum().item())
             total.append((batch - batch.mean(dim=0)).square().sum().item())

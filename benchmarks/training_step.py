@@ -82,17 +82,18 @@ class Stepper:
             options["use_sparse_activations"] = variant.sparse
             if variant.sparse and device == "cpu":  # SAELens's step has no backward pass then
                 options["rescale_acts_by_decoder_norm"] = False
-        config = config_class(
-            d_in=sizes.d_in, d_sae=sizes.d_sae, k=sizes.k, device=device, **options
-        )
-        sae = sae_class(config)
+        options |= {"d_in": sizes.d_in, "d_sae": sizes.d_sae, "k": sizes.k, "device": device}
+        sae = sae_class(config_class(**options))
         if variant.compiled:  # as SAELens's runner does for `compile_sae=True`
-            sae.training_forward_pass = torch.compile(sae.training_forward_pass)
+            compiled = torch.compile(sae.training_forward_pass)
+            sae.training_forward_pass = compiled  # type: ignore[method-assign]
         trainer_options = trainer_config(
             steps=10**6, batch_size=sizes.batch_size, device=device, autocast=variant.autocast
         )
         self.batches = batches(sizes, device)
-        self.trainer = SAETrainer(cfg=trainer_options, sae=sae, data_provider=self.batches)
+        self.trainer: SAETrainer[Any, Any] = SAETrainer(
+            cfg=trainer_options, sae=sae, data_provider=self.batches
+        )
         self.device = device
 
     def step(self, number: int) -> float:

@@ -83,7 +83,8 @@ def _measured(run: Run, way: Way, world: World, folder: Path) -> dict[str, Any]:
     release = release_of(_document(run, way, world, before))
     plan = make_plan(release, device="cpu")
     [trained] = train(plan, folder, resume=True, tell=lambda _: None) or [folder / "sae"]
-    sae, origin = SAE.load_from_disk(trained), SAE.load_from_disk(before)
+    sae: SAE[Any] = SAE.load_from_disk(trained)
+    origin: SAE[Any] = SAE.load_from_disk(before)
     found = world.evaluate(sae)
     live = sae.W_dec[_fires(sae, world)]
     names = ("composition", "chance_composition", "explained_variance", "l0", "dead_latents")

@@ -11,6 +11,7 @@ from sae_lens.registry import get_sae_training_class
 from benchmarks.study.world import REGIMES, Regime, World
 from benchmarks.trainer import trainer_config
 
+Options = tuple[tuple[str, Any], ...]
 SEEDS = range(5)
 STEPS, BATCH_SIZE, LEARNING_RATE = 2000, 256, 3e-3
 METHODS = ("topk", "batchtopk", "matryoshka_batchtopk", "ort", "batchtopk_c2r")
@@ -36,7 +37,7 @@ class Run:
     regime: str
     architecture: str
     k: int
-    options: tuple[tuple[str, Any], ...] = ()
+    options: Options = ()
     seed: int = 0
     steps: int = field(default=STEPS, kw_only=True)
 
@@ -45,7 +46,9 @@ def runs_of(regime: Regime, *, seeds: int, steps: int) -> list[Run]:
     """The paper's comparisons in one regime, each SAE once."""
     middle = regime.ks[0]
 
-    def run(architecture: str, k: int = middle, **options: Any) -> tuple[Any, ...]:
+    def run(
+        architecture: str, k: int = middle, **options: Any
+    ) -> tuple[str, str, int, Options]:
         return regime.name, architecture, k, tuple(options.items())
 
     wanted = [run(method, k) for k in regime.ks for method in METHODS]
@@ -106,5 +109,5 @@ def execute(run: Run) -> dict[str, Any]:
     SAETrainer(cfg=config, sae=sae, data_provider=world.samples(BATCH_SIZE)).fit()
     with TemporaryDirectory() as folder:
         sae.save_inference_model(folder)
-        saved = SAE.load_from_disk(folder)
+        saved: SAE[Any] = SAE.load_from_disk(folder)
     return {**asdict(run), **world.evaluate(saved)}

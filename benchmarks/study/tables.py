@@ -126,7 +126,9 @@ def _describe(regime: Regime, results: Sequence[Result]) -> str:
     )
 
 
-def _cells(results: Sequence[Result], method: str, k: int, options: dict) -> list[str]:
+def _cells(
+    results: Sequence[Result], method: str, k: int, options: dict[str, Any]
+) -> list[str]:
     chosen = [
         result
         for result in results

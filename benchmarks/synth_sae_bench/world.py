@@ -4,15 +4,12 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from sae_lens import SAE
-from sae_lens.synthetic import (
-    SyntheticModel,
-    SyntheticModelConfig,
-)
+from sae_lens.synthetic import ActivationGenerator, SyntheticModel, SyntheticModelConfig
 from torch import Tensor
 
 from benchmarks.parallel import execute_all, read
@@ -168,7 +165,8 @@ class World:
         Returns:
             The measures by their names.
         """
-        self.model.activation_generator = _Replay(self.evaluation, self.model.device)
+        replay = _Replay(self.evaluation, self.model.device)
+        self.model.activation_generator = cast(ActivationGenerator, replay)
         return feature_recovery(sae, self.model, samples=self.size.evaluation, batch_size=BATCH)
 
 

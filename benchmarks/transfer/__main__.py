@@ -10,7 +10,6 @@ from benchmarks.transfer.data import collect_minilm_activations
 from benchmarks.transfer.report import figure, fitted_exponents, read_curves, table
 from benchmarks.transfer.rules import LAMBDAS
 from benchmarks.transfer.sweep import execute, hierarchy_runs, minilm_runs, missing
-from sae_lens_c2r.penalties.gates import Gate
 
 RESULTS = Path("benchmarks/results/transfer")
 RUNS = RESULTS / "runs.jsonl"
@@ -39,9 +38,9 @@ def main() -> None:
     print("\n\n".join(f"## {gate}\n\n{text}" for gate, text in found.items()))
 
 
-def tables() -> dict[Gate, str]:
+def tables() -> dict[str, str]:
     """The tables of every gate, in Markdown, of the results that are kept."""
-    found: dict[Gate, str] = {}
+    found: dict[str, str] = {}
     for gate in LAMBDAS:
         curves = read_curves(RUNS, gate)
         shown = f"{table(curves)}\n\n{fitted_exponents(curves)}" if curves else ""

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from benchmarks.parallel import read
+from benchmarks.statistics import Result
 from benchmarks.transfer.rules import FACTORS, LAMBDAS, Setting, factors, rules
 from sae_lens_c2r.penalties.gates import Gate
 
@@ -30,8 +32,8 @@ class Curve:
     setting: Setting
     gate: Gate
     norm: float
-    literal: np.ndarray  # the literal coefficients, rising
-    metrics: dict[str, np.ndarray]
+    literal: NDArray[np.float64]  # the literal coefficients, rising
+    metrics: dict[str, NDArray[np.float64]]
 
     @property
     def multipliers(self) -> dict[str, float]:
@@ -50,7 +52,7 @@ class Curve:
         values = self.metrics["explained variance"]
         return self._first(values, lambda v: v <= values[0] - TOLERATED_LOSS)
 
-    def _first(self, values: np.ndarray, reached: Callable[[float], bool]) -> float:
+    def _first(self, values: NDArray[np.float64], reached: Callable[[float], bool]) -> float:
         """The first coefficient at which it is reached, interpolated; NaN if it never is."""
         grid = np.geomspace(self.literal[1] / 100, self.literal[-1], 5000)
         smooth = np.interp(grid, self.literal, values)
@@ -61,7 +63,7 @@ def read_curves(results: Path, gate: Gate) -> list[Curve]:
     """The runs of every setting with a gate, by rising lambda, of seeds that have every one."""
     ours = [run for run in read(results) if run["gate"] == gate or run["lambda_"] == 0]
     lines = Counter((Setting(**run["setting"]), run["seed"]) for run in ours)
-    runs: dict[Setting, dict[float, list[dict]]] = defaultdict(lambda: defaultdict(list))
+    runs: dict[Setting, dict[float, list[Result]]] = defaultdict(lambda: defaultdict(list))
     for run in ours:
         setting = Setting(**run["setting"])
         if lines[setting, run["seed"]] == len(LAMBDAS[gate]):
@@ -69,7 +71,7 @@ def read_curves(results: Path, gate: Gate) -> list[Curve]:
     return [_curve(setting, gate, runs[setting]) for setting in sorted(runs)]
 
 
-def _curve(setting: Setting, gate: Gate, by_lambda: dict[float, list[dict]]) -> Curve:
+def _curve(setting: Setting, gate: Gate, by_lambda: dict[float, list[Result]]) -> Curve:
     by_lambda = dict(sorted(by_lambda.items()))
     everything = [run for runs in by_lambda.values() for run in runs]
     norm = statistics.mean(run["norm"] for run in everything)
