@@ -17,7 +17,7 @@ from benchmarks.page import fill
 from benchmarks.parallel import read
 from benchmarks.statistics import Interval, interpolate
 from benchmarks.synth_sae_bench import runs, world
-from benchmarks.synth_sae_bench.__main__ import PAGE, README, RESULTS
+from benchmarks.synth_sae_bench.__main__ import PAGE, README, RESULTS, SEEDS, page_tables
 from benchmarks.synth_sae_bench.claims import QUESTIONS, Question, verdict
 from benchmarks.synth_sae_bench.controls import ActivationsOnly, DirectionsOnly
 from benchmarks.synth_sae_bench.curves import (
@@ -402,18 +402,26 @@ def test_learning_rates_are_shown_best_first_and_the_best_is_taken() -> None:
     assert first.startswith(f"| {size.lr:g} | {size.decay:g} |")
 
 
+@pytest.mark.parametrize("name", ["2k", "4k"])
+def test_the_results_that_are_kept_are_of_all_runs(name: str) -> None:
+    wanted = {key(asdict(run)) for run in runs_of(SIZES[name], seeds=SEEDS)}
+    assert {key(result) for result in read(RESULTS / f"{name}.jsonl")} == wanted
+
+
 def test_the_pages_show_the_results_that_are_kept() -> None:
-    size = SIZES["2k"]
-    wanted = {key(asdict(run)) for run in runs_of(size, seeds=5)}
-    results = read(RESULTS / "2k.jsonl")
-    assert {key(result) for result in results} == wanted
-    found = tables(size, results)
+    found = page_tables()
     for page, shown in {PAGE: found, README: {WHICH_ONE: found[WHICH_ONE]}}.items():
         text = page.read_text(encoding="utf-8")
         assert fill(text, shown) == text
+
+
+@pytest.mark.parametrize("name", ["2k", "4k"])
+def test_wishes_rest_on_every_seed(name: str) -> None:
+    size = SIZES[name]
+    results = of_full_length(size, read(RESULTS / f"{name}.jsonl"))
     for wish in WISHES:
-        complete = wish.question.of_complete_seeds(of_full_length(size, results), size.ks)
-        assert {each["seed"] for each in complete} == set(range(5))
+        complete = wish.question.of_complete_seeds(results, size.ks)
+        assert {each["seed"] for each in complete} == set(range(SEEDS))
 
 
 def test_wishes_are_differences_from_batchtopk_of_the_same_seed_and_sparsity() -> None:

@@ -5,23 +5,30 @@ from pathlib import Path
 
 from benchmarks.page import fill
 from benchmarks.synth_sae_bench.command import main
-from benchmarks.synth_sae_bench.tables import WHICH_ONE
+from benchmarks.synth_sae_bench.methods import runs_of
+from benchmarks.synth_sae_bench.runs import results_of
+from benchmarks.synth_sae_bench.tables import WHICH_ONE, tables
 from benchmarks.synth_sae_bench.world import SIZES, Size, World
 
 RESULTS = Path("benchmarks/results/synth_sae_bench")
 PAGE, README = Path("docs/evidence.md"), Path("README.md")
 QUICK = Size("2k", (8,), 32_768, 65_536, evaluation=4_096, other_training_samples=(16_384,))
+SEEDS = 5
+OF_4K = (WHICH_ONE, "questions", "methods")
 
 
-def show(size: Size, found: Mapping[str, str]) -> None:
-    """Put the tables of the 2k size into the pages.
+def page_tables() -> dict[str, str]:
+    """The tables of the results that are kept, by the names of their places in the page."""
+    of_2k, of_4k = (
+        tables(size, results_of(runs_of(size, seeds=SEEDS), RESULTS / f"{size.name}.jsonl"))
+        for size in (SIZES["2k"], SIZES["4k"])
+    )
+    return {**of_2k, **{f"{name}, 4k": of_4k[name] for name in OF_4K}}
 
-    Args:
-        size: Which size.
-        found: Its tables by their names.
-    """
-    if size.name != "2k":
-        return
+
+def show(_size: Size, _found: Mapping[str, str]) -> None:
+    """Put the tables that are kept of both sizes into the pages, whichever was run."""
+    found = page_tables()
     for page, parts in {PAGE: found, README: {WHICH_ONE: found[WHICH_ONE]}}.items():
         page.write_text(fill(page.read_text(encoding="utf-8"), parts), encoding="utf-8")
 
@@ -31,7 +38,7 @@ if __name__ == "__main__":
         SIZES,
         QUICK,
         World,
-        seeds=5,
+        seeds=SEEDS,
         out=RESULTS,
         description="Features that nobody here chose: SynthSAEBench.",
         show=show,

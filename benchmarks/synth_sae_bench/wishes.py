@@ -48,10 +48,9 @@ class Wish:
 
 
 WISHES = (
+    Wish("to compare with", "OrtSAE", 0.25),
     Wish("reconstruction nearly as it is", "C2R", 2),
-    Wish("likewise", "OrtSAE", 0.25),
     Wish("more features found, at little cost", "C2R", 5),
-    Wish("likewise", "OrtSAE 0.25 + C2R", 5),
     Wish("the highest F1", "Matryoshka"),
 )
 

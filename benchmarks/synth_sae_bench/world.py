@@ -81,8 +81,10 @@ SIZES = {
             methods={
                 "BatchTopK": (0.0,),
                 "C2R": (2, 5),
-                "OrtSAE": (0.25, 1),
+                "C2R, excess gate": (5,),
+                "OrtSAE": (0.1, 0.25, 1),
                 "Matryoshka": (0.0,),
+                "OrtSAE 0.25 + C2R": (5,),
             },
         ),
         Size("16k", (25, 15, 45), 200_000_000, 50_331_648, lr=3e-4, autocast=True),
