@@ -9,6 +9,7 @@ import os
 import statistics
 import subprocess
 import sys
+from argparse import ArgumentParser
 
 REPEATS = 10
 
@@ -35,6 +36,7 @@ def milliseconds(timed: str, *, before: str = "", autoload: bool = False) -> lis
 
 def main() -> None:
     """Print the table."""
+    ArgumentParser(description=__doc__).parse_args()
     rows = {
         "the plugin": milliseconds(LOAD_PLUGIN, before=IMPORT_TORCH),
         "import torch without it": milliseconds(IMPORT_TORCH),

@@ -7,6 +7,7 @@ replaced.
 
 import os
 import statistics
+from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,7 @@ def table(rows: list[dict[str, float]]) -> str:
 
 def main() -> None:
     """Measure, print the table, write it."""
+    ArgumentParser(description=__doc__).parse_args()
     os.environ["TQDM_DISABLE"] = "1"  # SAELens's bar for each SAE
     rows = [measure(interval) for interval in track(SEARCH_INTERVALS)]
     command = "python -m benchmarks.staleness"
