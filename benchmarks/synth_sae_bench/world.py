@@ -80,10 +80,11 @@ SIZES = {
             autocast=True,
             methods={
                 "BatchTopK": (0.0,),
-                "C2R": (2, 5),
-                "C2R, excess gate": (5,),
+                "C2R": (2, 5, 20),
+                "C2R, excess gate": (5, 20, 60),
                 "OrtSAE": (0.1, 0.25, 1),
                 "Matryoshka": (0.0,),
+                "Matryoshka + C2R": (5,),
                 "OrtSAE 0.25 + C2R": (5,),
             },
         ),
