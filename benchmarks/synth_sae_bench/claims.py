@@ -154,6 +154,7 @@ QUESTIONS = (
     Question(EXCESS, PLAIN, (60, 0)),
     Question(EXCESS, PLAIN, (200, 0)),
     Question(EXCESS, EXCESS, (5, 1)),
+    Question(EXCESS, "C2R", (5, 2)),
     Question(EXCESS, "C2R", (5, 5)),
     Question("OrtSAE", PLAIN, (0.25, 0)),
     Question("OrtSAE", PLAIN, (1, 0)),
