@@ -55,8 +55,8 @@ kill-table: $(VENV)/sae-bench ## Kill trainings at many moments, and continue th
 study: $(VENV)/sae-bench ## The study of the paper's claims, small
 	rm -rf $(VENV)/study && $(BIN)/python -m benchmarks.study --quick --out $(VENV)/study
 
-known-features: $(VENV)/sae-bench ## The benchmarks of known features, with hardly any training
-	for benchmark in synth_sae_bench planted; do \
+known-features: $(VENV)/sae-bench ## The benchmarks of methods, with hardly any training
+	for benchmark in synth_sae_bench planted minilm_text; do \
 	  $(BIN)/python -m benchmarks.$$benchmark --quick --out $(VENV)/$$benchmark \
 	    --samples $(VENV)/$$benchmark || exit; \
 	done

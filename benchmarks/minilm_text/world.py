@@ -1,0 +1,89 @@
+"""The demo's activations, with nothing planted into them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sae_lens import SAE
+from torch import Tensor
+
+from benchmarks.minilm import D_IN, text_activations
+from benchmarks.planted.world import explained_variance
+from benchmarks.synth_sae_bench.world import BATCH, Size
+from sae_lens_c2r.analysis import chance_composition, co_firing, composition
+
+D_SAE = 2048
+
+
+class World:
+    """The activations, as they are kept on disk.
+
+    Args:
+        size: How much of them.
+        folder: Where they are kept, and made where they are missing.
+        device: Where SAEs are evaluated.
+    """
+
+    d_in, d_sae = D_IN, D_SAE
+
+    def __init__(self, size: Size, folder: Path, device: str = "cpu") -> None:
+        self.size, self.folder, self.device = size, folder / f"{size.name}-{size.pool}", device
+        self.text, self.held_out = self.folder / "text.npy", self.folder / "held_out.npy"
+
+    def generate(self, processes: int) -> None:
+        """Collect the activations, scaled to a mean norm of √d_in, unless that was done before.
+
+        Args:
+            processes: Threads for the transformer.
+        """
+        torch.set_num_threads(processes)
+        if self.text.exists():
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        text, held_out = text_activations(self.size.pool, self.size.evaluation)
+        scale = D_IN**0.5 / text.norm(dim=1).mean()
+        np.save(self.held_out, (scale * held_out).numpy())
+        partial = self.folder / "text.partial.npy"
+        np.save(partial, (scale * text).numpy())
+        partial.rename(self.text)
+
+    def batches(self, seed: int, batch_size: int) -> Iterator[Tensor]:
+        """Tokens for ever, in another order in every pass.
+
+        Args:
+            seed: Seed of the orders.
+            batch_size: Tokens at a time.
+
+        Yields:
+            Activations, shape ``[batch_size, d_in]``.
+        """
+        text = np.load(self.text, mmap_mode="r")
+        random = np.random.default_rng(seed)
+        while True:
+            order = random.permutation(len(text))
+            for start in range(0, len(text) - batch_size + 1, batch_size):
+                yield torch.from_numpy(text[order[start : start + batch_size]])
+
+    @torch.no_grad()
+    def evaluate(self, sae: SAE[Any]) -> dict[str, Any]:
+        """What can be measured where no feature is known, on text that no SAE has seen.
+
+        Args:
+            sae: The SAE, as anybody would load it.
+
+        Returns:
+            The measures by their names.
+        """
+        inputs = torch.from_numpy(np.load(self.held_out)).to(self.device)
+        together = co_firing([sae.encode(batch).to_sparse() for batch in inputs.split(BATCH)])
+        return {
+            "explained_variance": explained_variance(sae, inputs),
+            "l0": together.times_fired.sum().item() / together.n_tokens,
+            "dead_latents": 1 - together.live / len(sae.W_dec),
+            "composition": composition(sae.W_dec),
+            "chance_composition": chance_composition(*sae.W_dec.shape),
+            "highest_jaccard": together.mean,
+            "pairs_above_0.5": together.pairs[0.5],
+        }
