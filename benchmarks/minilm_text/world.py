@@ -11,7 +11,7 @@ from torch import Tensor
 
 from benchmarks.minilm import D_IN, text_activations
 from benchmarks.planted.world import explained_variance
-from benchmarks.synth_sae_bench.world import BATCH, Size
+from benchmarks.synth_sae_bench.world import BATCH, Size, shuffled
 from sae_lens_c2r.analysis import chance_composition, co_firing, composition
 
 D_SAE = 2048
@@ -50,21 +50,8 @@ class World:
         partial.rename(self.text)
 
     def batches(self, seed: int, batch_size: int) -> Iterator[Tensor]:
-        """Tokens for ever, in another order in every pass.
-
-        Args:
-            seed: Seed of the orders.
-            batch_size: Tokens at a time.
-
-        Yields:
-            Activations, shape ``[batch_size, d_in]``.
-        """
-        text = np.load(self.text, mmap_mode="r")
-        random = np.random.default_rng(seed)
-        while True:
-            order = random.permutation(len(text))
-            for start in range(0, len(text) - batch_size + 1, batch_size):
-                yield torch.from_numpy(text[order[start : start + batch_size]])
+        """The tokens for ever, as `shuffled` has them."""
+        return shuffled(self.text, seed, batch_size)
 
     @torch.no_grad()
     def evaluate(self, sae: SAE[Any]) -> dict[str, Any]:

@@ -142,21 +142,8 @@ class World:
             torch.save(samples, self.evaluation)
 
     def batches(self, seed: int, batch_size: int) -> Iterator[Tensor]:
-        """The pool for ever, in another order for every seed and pass.
-
-        Args:
-            seed: Seed of the order.
-            batch_size: Samples at a time.
-
-        Yields:
-            Samples, shape ``[batch_size, d_in]``.
-        """
-        pool = np.load(self.pool, mmap_mode="r")
-        random = np.random.default_rng(seed)
-        while True:
-            order = random.permutation(len(pool))
-            for start in range(0, len(pool) - batch_size + 1, batch_size):
-                yield torch.from_numpy(pool[order[start : start + batch_size]])
+        """The pool for ever, as `shuffled` has it."""
+        return shuffled(self.pool, seed, batch_size)
 
     @torch.no_grad()
     def evaluate(self, sae: SAE[Any]) -> dict[str, float]:
@@ -171,6 +158,25 @@ class World:
         replay = _Replay(self.evaluation, self.model.device)
         self.model.activation_generator = cast(ActivationGenerator, replay)
         return feature_recovery(sae, self.model, samples=self.size.evaluation, batch_size=BATCH)
+
+
+def shuffled(pool: Path, seed: int, batch_size: int) -> Iterator[Tensor]:
+    """Kept samples for ever, in another order for every seed and pass.
+
+    Args:
+        pool: Where they are, one to a row.
+        seed: Seed of the order.
+        batch_size: Samples at a time.
+
+    Yields:
+        Samples, shape ``[batch_size, d_in]``.
+    """
+    samples = np.load(pool, mmap_mode="r")
+    random = np.random.default_rng(seed)
+    while True:
+        order = random.permutation(len(samples))
+        for start in range(0, len(samples) - batch_size + 1, batch_size):
+            yield torch.from_numpy(samples[order[start : start + batch_size]])
 
 
 class _Replay(torch.nn.Module):
