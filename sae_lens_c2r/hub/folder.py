@@ -9,6 +9,7 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.writing import write_bytes, write_text
 from sae_lens_c2r.hub.card.content import Content
 from sae_lens_c2r.hub.card.facts import read_facts
+from sae_lens_c2r.hub.card.readme import BEGIN, END, Readme
 from sae_lens_c2r.hub.card.render import render_planned
 from sae_lens_c2r.hub.local.prepare_upload import prepare_upload
 from sae_lens_c2r.hub.names import FACTS, README
@@ -92,8 +93,36 @@ def write_content(content: Content, out: Path) -> Path:
 
 
 def planned_card(release: Release, out: Path) -> Path:
-    """Write the card of a release that is not trained yet, to a folder or a `.md` file."""
+    """Write the card of a release that is not trained yet, to a folder or a `.md` file.
+
+    Args:
+        release: The release.
+        out: Where to. An earlier planned card of the release is written anew.
+
+    Returns:
+        The card's file.
+
+    Raises:
+        UserError: If the release is not planned, or another file is there.
+    """
     path = out if out.suffix == ".md" else out / README
+    card = render_planned(release)
+    if path.exists() and not _is_planned_card(path, like=card):
+        raise UserError(
+            f"`out` should be a new file or folder, or the planned card of {release.name}. "
+            f"Found another file, {path}, which would be lost."
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, render_planned(release))
+    write_text(path, card)
     return path
+
+
+def _is_planned_card(path: Path, *, like: str) -> bool:
+    """Whether a file is a planned card of the same title, and nobody's words around it."""
+    try:
+        found = Readme.read(path.read_text(encoding="utf-8")).body.strip()
+    except (OSError, UnicodeDecodeError):
+        return False
+    title, _, _ = Readme.read(like).body.partition(BEGIN)
+    begins = found.startswith(f"{title.strip()}\n\n{BEGIN}")
+    return begins and "**Planned.**" in found and found.endswith(END)

@@ -11,6 +11,7 @@ from sae_lens import SAE
 import sae_lens_c2r.hub
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.hub import Submission, Target, show_proposal, upload, write_card
+from sae_lens_c2r.hub.folder import planned_card
 from sae_lens_c2r.hub.proposal import Proposal
 from sae_lens_c2r.releases.files import find_release, read_release
 from tests.evaluation.planted import plant_sae
@@ -117,6 +118,29 @@ def test_a_folder_is_of_one_repository(tmp_path: Path) -> None:
     card = write_card([second], out, repo_id="me/x").read_text()
     assert "first" in card, "what was there of the same repository is lost"
     assert "second" in card
+
+
+def test_a_planned_card_takes_no_other_files_place(tmp_path: Path) -> None:
+    release, other = (
+        read_release(find_release(name)) for name in ("minilm-layer-3", "synth-sae-bench-4k")
+    )
+    card = planned_card(release, tmp_path)
+    assert card == tmp_path / "README.md"
+    written = card.read_text()
+    assert planned_card(release, tmp_path).read_text() == written
+    measured = write_card(
+        [plant_sae(tmp_path / "sae", d_in=8)], tmp_path / "measured", repo_id=release.repo_id
+    )
+    others = (b"# My project\n", f"{written}\nMine.\n".encode(), b"\xff", measured.read_bytes())
+    for content in (*others, planned_card(other, tmp_path / "other").read_bytes()):
+        card.write_bytes(content)
+        with pytest.raises(UserError) as caught:
+            planned_card(release, tmp_path)
+        assert str(caught.value) == (
+            "`out` should be a new file or folder, or the planned card of minilm-layer-3. "
+            f"Found another file, {card}, which would be lost."
+        )
+        assert card.read_bytes() == content
 
 
 def test_the_model_of_an_sae_that_was_trained_from_a_folder_can_be_named(
