@@ -1,14 +1,27 @@
 """The benchmark on a transformer's activations with nothing planted into them."""
 
+from dataclasses import asdict
+
 import pytest
 import torch
 from sae_lens import StandardSAE, StandardSAEConfig
 
 from benchmarks.minilm_text import world
-from benchmarks.minilm_text.__main__ import MINILM_TEXT
+from benchmarks.minilm_text.__main__ import (
+    MINILM_TEXT,
+    OTHER_SCHEDULE,
+    PAGE,
+    RESULTS,
+    SEEDS,
+    page_tables,
+)
 from benchmarks.minilm_text.world import World
+from benchmarks.page import fill
+from benchmarks.parallel import read
 from benchmarks.synth_sae_bench.claims import METRICS
-from benchmarks.synth_sae_bench.methods import runs_of
+from benchmarks.synth_sae_bench.methods import runs_of, runs_to_choose_lr
+from benchmarks.synth_sae_bench.runs import key
+from benchmarks.synth_sae_bench.tables import learning_rates
 from benchmarks.synth_sae_bench.world import Size
 
 TINY = Size("tiny", (32,), 4096, pool=2048, evaluation=1024)
@@ -59,12 +72,16 @@ def test_an_sae_that_copies_its_input_explains_all_of_it(text: World) -> None:
     assert found["dead_latents"] == pytest.approx(1 / config.d_sae)
     # One direction is there twice; all others are orthogonal to one another, or opposite.
     assert found["composition"] == pytest.approx(2 / config.d_sae)
+    assert found["composition_of_live"] == pytest.approx(0)
     assert 0 < found["highest_jaccard"] < 1
 
 
 def test_the_tables_have_what_is_measured(text: World) -> None:
     found = text.evaluate(StandardSAE(StandardSAEConfig(d_in=world.D_IN, d_sae=8)))
-    shown = {"explained_variance", "composition", "highest_jaccard", "dead_latents"}
+    shown = {
+        *("explained_variance", "composition", "composition_of_live"),
+        *("highest_jaccard", "dead_latents"),
+    }
     assert shown == found.keys() & METRICS.keys()
 
 
@@ -73,3 +90,22 @@ def test_the_plan_has_both_halves_at_both_lengths() -> None:
     methods = {"BatchTopK", "C2R", "C2R, directions only", "C2R, activations only"}
     for samples in (MINILM_TEXT.training_samples, *MINILM_TEXT.other_training_samples):
         assert methods <= {run.method for run in runs if run.training_samples == samples}
+
+
+def test_the_best_learning_rate_is_taken() -> None:
+    results = read(RESULTS / f"{MINILM_TEXT.name}-learning-rates.jsonl")
+    wanted = {key(asdict(run)) for run in runs_to_choose_lr(MINILM_TEXT)}
+    assert {key(each) for each in results} == wanted
+    first = learning_rates(results).splitlines()[2]
+    assert first.startswith(f"| {MINILM_TEXT.lr:g} | {MINILM_TEXT.decay:g} |")
+
+
+@pytest.mark.parametrize("size", [MINILM_TEXT, OTHER_SCHEDULE], ids=lambda size: size.name)
+def test_the_results_that_are_kept_are_those_of_the_command(size: Size) -> None:
+    wanted = {key(asdict(run)) for run in runs_of(size, seeds=SEEDS)}
+    assert {key(result) for result in read(RESULTS / f"{size.name}.jsonl")} == wanted
+
+
+def test_the_page_shows_the_results_that_are_kept() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert fill(page, page_tables()) == page

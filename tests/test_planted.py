@@ -20,7 +20,7 @@ from benchmarks.planted.__main__ import (
     SEEDS,
     page_tables,
 )
-from benchmarks.planted.tables import between_table, same_children_table
+from benchmarks.planted.tables import same_children_table
 from benchmarks.planted.world import FOUND, SHARE, World
 from benchmarks.statistics import Interval
 from benchmarks.synth_sae_bench.claims import metrics_of
@@ -155,19 +155,6 @@ def test_the_same_children_are_compared_in_both_saes_of_a_seed() -> None:
     expected = Interval.of([-0.2, -0.15])
     row = f"| C2R 5 | 1 | {expected.mean:+.3f} ± {expected.half_width:.3f} |"
     assert same_children_table(TINY, results).splitlines()[2:] == [row]
-
-
-def test_two_schedules_are_compared_within_a_seed() -> None:
-    first, second = (
-        [
-            {"method": "BatchTopK", "strength": 0.0, "k": 16, "seed": seed, "absorption": each}
-            for seed, each in enumerate(rates)
-        ]
-        for rates in ((0.1, 0.2), (0.4, 0.6))
-    )
-    expected = Interval.of([-0.3, -0.4])
-    row = f"| BatchTopK | {expected.mean:+.3f} ± {expected.half_width:.3f} |"
-    assert between_table(first, second).splitlines()[2:] == [row]
 
 
 def test_its_tables_have_what_it_measures_and_no_published_order(planted: World) -> None:

@@ -36,6 +36,7 @@ from benchmarks.synth_sae_bench.methods import (
     runs_to_choose_lr,
 )
 from benchmarks.synth_sae_bench.runs import execute, key, make_sae, train
+from benchmarks.synth_sae_bench.schedules import between_table
 from benchmarks.synth_sae_bench.tables import (
     WHICH_ONE,
     learning_rates,
@@ -261,6 +262,10 @@ def test_some_methods_are_trained_for_other_lengths_as_well() -> None:
     assert {run.training_samples for run in others} == set(size.other_training_samples)
     full = {(run.method, run.strength) for run in runs if run not in others}
     assert set(BY_LENGTH) <= full
+    some = replace(size, methods_of_other_lengths={"C2R": (5,)})
+    assert {run for run in runs_of(some, seeds=2) if run in others} == {
+        run for run in others if (run.method, run.strength) == ("C2R", 5)
+    }
     fewer = replace(size, methods={"BatchTopK": (0.0,)})
     assert {run.method for run in runs_of(fewer, seeds=2)} == {"BatchTopK"}
 
@@ -400,6 +405,19 @@ def test_learning_rates_are_shown_best_first_and_the_best_is_taken() -> None:
     }
     first = learning_rates(results).splitlines()[2]
     assert first.startswith(f"| {size.lr:g} | {size.decay:g} |")
+
+
+def test_two_schedules_are_compared_within_a_seed() -> None:
+    first, second = (
+        [
+            {"method": "BatchTopK", "strength": 0.0, "k": 16, "seed": seed, "absorption": each}
+            for seed, each in enumerate(rates)
+        ]
+        for rates in ((0.1, 0.2), (0.4, 0.6))
+    )
+    expected = Interval.of([-0.3, -0.4])
+    row = f"| BatchTopK | {expected.mean:+.3f} ± {expected.half_width:.3f} |"
+    assert between_table(first, second).splitlines()[2:] == [row]
 
 
 @pytest.mark.parametrize("name", ["2k", "4k"])

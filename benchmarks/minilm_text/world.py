@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 from sae_lens import SAE
+from sae_lens.evals import ExplainedVarianceCalculator
 from torch import Tensor
 
 from benchmarks.minilm import D_IN, text_activations
-from benchmarks.planted.world import explained_variance
 from benchmarks.synth_sae_bench.world import BATCH, Size, shuffled
 from sae_lens_c2r.analysis import chance_composition, co_firing, composition
 
@@ -29,7 +29,8 @@ class World:
     d_in, d_sae = D_IN, D_SAE
 
     def __init__(self, size: Size, folder: Path, device: str = "cpu") -> None:
-        self.size, self.folder, self.device = size, folder / f"{size.name}-{size.pool}", device
+        self.size, self.device = size, device
+        self.folder = folder / f"minilm-text-{size.pool}"
         self.text, self.held_out = self.folder / "text.npy", self.folder / "held_out.npy"
 
     def generate(self, processes: int) -> None:
@@ -64,12 +65,18 @@ class World:
             The measures by their names.
         """
         inputs = torch.from_numpy(np.load(self.held_out)).to(self.device)
-        together = co_firing([sae.encode(batch).to_sparse() for batch in inputs.split(BATCH)])
+        explained_variance, acts_of_all = ExplainedVarianceCalculator(), []
+        for batch in inputs.split(BATCH):
+            acts = sae.encode(batch)
+            explained_variance.add_batch(sae.decode(acts), batch)
+            acts_of_all.append(acts.to_sparse())
+        together = co_firing(acts_of_all)
         return {
-            "explained_variance": explained_variance(sae, inputs),
+            "explained_variance": explained_variance.compute(),
             "l0": together.times_fired.sum().item() / together.n_tokens,
             "dead_latents": 1 - together.live / len(sae.W_dec),
             "composition": composition(sae.W_dec),
+            "composition_of_live": composition(sae.W_dec[together.times_fired > 0]),
             "chance_composition": chance_composition(*sae.W_dec.shape),
             "highest_jaccard": together.mean,
             "pairs_above_0.5": together.pairs[0.5],

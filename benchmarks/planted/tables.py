@@ -1,10 +1,9 @@
-"""The tables of the page about planted features."""
+"""Absorption by the same children in two SAEs."""
 
 from collections.abc import Sequence
 
 from benchmarks.statistics import Interval, Result
-from benchmarks.synth_sae_bench.claims import METRICS, metrics_of
-from benchmarks.synth_sae_bench.curves import PLAIN, at_strength, difference, of_full_length
+from benchmarks.synth_sae_bench.curves import PLAIN, of_full_length
 from benchmarks.synth_sae_bench.methods import METHODS
 from benchmarks.synth_sae_bench.world import Size
 from sae_lens_c2r.reporting.tables import markdown_table
@@ -63,22 +62,3 @@ def _in_both(first: Result, second: Result) -> list[tuple[float, float]]:
         )
         if here is not None and there is not None
     ]
-
-
-def between_table(first: Sequence[Result], second: Sequence[Result]) -> str:
-    """What BatchTopK has in the first results less what it has in the second.
-
-    Args:
-        first: Of one learning rate and training length.
-        second: Of another learning rate.
-
-    Returns:
-        The table in Markdown, with intervals over the seeds.
-    """
-    metrics = metrics_of([*first, *second])
-    found = [
-        difference(*(at_strength(results, PLAIN, 0.0, metric) for results in (first, second)))
-        for metric in metrics
-    ]
-    cells = [f"{each.mean:+.3f} ± {each.half_width:.3f}" for each in found]
-    return markdown_table(["", *(METRICS[metric] for metric in metrics)], [[PLAIN, *cells]])

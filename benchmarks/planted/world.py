@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from sae_lens import SAE
+from sae_lens.evals import ExplainedVarianceCalculator
 from sae_lens.synthetic import (
     ActivationGenerator,
     FeatureDictionary,
@@ -157,8 +158,8 @@ class World:
         of_found = torch.where(found & child_found.cpu(), full, torch.nan)
         split = latents_per_feature(sae.W_dec, vectors, above=FOUND)
         return {
-            "explained_variance": explained_variance(sae, inputs),
-            "real_explained_variance": explained_variance(sae, text),
+            "explained_variance": _explained_variance(sae, inputs),
+            "real_explained_variance": _explained_variance(sae, text),
             "l0": together.times_fired.sum().item() / together.n_tokens,
             "dead_latents": 1 - together.live / len(sae.W_dec),
             "cosine_with_features": cosines.mean().item(),
@@ -180,18 +181,11 @@ class World:
         }
 
 
-def explained_variance(sae: SAE[Any], inputs: Tensor) -> float:
-    """The share of the inputs' variance that an SAE explains.
-
-    Args:
-        sae: The SAE.
-        inputs: Activations, shape ``[samples, d_in]``.
-
-    Returns:
-        1 for a perfect reconstruction.
-    """
-    residual = sum((batch - sae(batch)).square().sum().item() for batch in inputs.split(BATCH))
-    return 1 - residual / (inputs - inputs.mean(dim=0)).square().sum().item()
+def _explained_variance(sae: SAE[Any], inputs: Tensor) -> float:
+    found = ExplainedVarianceCalculator()
+    for batch in inputs.split(BATCH):
+        found.add_batch(sae(batch), batch)
+    return found.compute()
 
 
 def _forest() -> list[HierarchyNode]:

@@ -33,6 +33,7 @@ METRICS = {
     "absorption_by_found_children": "absorption by found children",
     "split": "latents per feature",
     "composition": "composition",
+    "composition_of_live": "composition of live latents",
     "highest_jaccard": "highest Jaccard",
     "dead_latents": "dead latents",
 }
@@ -40,7 +41,10 @@ LOWER_IS_BETTER = {
     *("absorption", "absorption_of_all", "absorption_by_found_children", "split"),
     *("highest_jaccard", "dead_latents"),
 }
-NO_MERIT = {"composition"}  # Below the level of chance, lower is not better.
+NO_MERIT = {
+    "composition",
+    "composition_of_live",
+}  # Below the level of chance, lower is not better.
 
 
 def metrics_of(results: Sequence[Result]) -> list[str]:

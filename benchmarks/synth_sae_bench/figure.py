@@ -10,7 +10,14 @@ from benchmarks.synth_sae_bench.claims import METRICS, metrics_of
 from benchmarks.synth_sae_bench.curves import PLAIN, of_full_length, strengths_of
 from benchmarks.synth_sae_bench.world import Size
 
-CURVES = ("C2R", "C2R, excess gate", "OrtSAE", "OrtSAE, excess gate")
+CURVES = (
+    "C2R",
+    "C2R, excess gate",
+    "OrtSAE",
+    "OrtSAE, excess gate",
+    "C2R, directions only",
+    "C2R, activations only",
+)
 DRAWN = (
     "f1",
     "mcc",
@@ -18,6 +25,7 @@ DRAWN = (
     "absorption_by_found_children",
     "features_found",
     "composition",
+    "highest_jaccard",
 )
 
 
@@ -43,7 +51,8 @@ def figure(size: Size, results: Sequence[Result]) -> Figure:
         panels[0].set_ylabel(f"k = {k}")
     legends = [panels[0].get_legend_handles_labels() for panels in rows]
     handles, labels = max(legends, key=lambda legend: len(legend[1]))
-    drawn.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    columns = min(len(labels), len(metrics) + 1)  # More would be wider than the panels.
+    drawn.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
     return drawn
 
 

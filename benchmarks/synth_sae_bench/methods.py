@@ -85,10 +85,13 @@ BY_LENGTH = (
     ("BatchTopK", 0.0),
     ("C2R", 2),
     ("C2R", 5),
+    ("C2R", 20),
     ("C2R, excess gate", 5),
     ("OrtSAE", 0.25),
     ("C2R, directions only", 5),
+    ("C2R, directions only", 20),
     ("C2R, activations only", 5),
+    ("C2R, activations only", 20),
 )
 # The order that the published table has them in, best first, at L0 25 (SAELens's docs).
 PUBLISHED = {
@@ -157,6 +160,7 @@ def runs_of(size: Size, *, seeds: int) -> list[Run]:
     Returns:
         The SAEs; those of other training lengths come last.
     """
+    of_other_lengths = replace(size, methods=size.methods_of_other_lengths or size.methods)
     return [
         *(
             _run(size, method.name, strength, k, seed)
@@ -170,7 +174,7 @@ def runs_of(size: Size, *, seeds: int) -> list[Run]:
             for samples in size.other_training_samples
             for seed in range(seeds)
             for name, strength in BY_LENGTH
-            if strength in _strengths(METHODS[name], size, size.ks[0])
+            if strength in _strengths(METHODS[name], of_other_lengths, size.ks[0])
         ),
     ]
 
