@@ -353,6 +353,22 @@ def test_each_training_length_is_shown_by_itself_beside_what_batchtopk_has() -> 
     assert not any("OrtSAE" in row for row in rows)
 
 
+def test_training_lengths_are_compared_on_curves_through_the_same_strengths() -> None:
+    results = [
+        {**each, "training_samples": samples}
+        for samples in (100, 400)
+        for seed in (0, 1)
+        for each in curves(seed)
+    ]
+    finer = [
+        {**result("C2R", 3, seed, composition=0.35, f1=0.1), "training_samples": 400}
+        for seed in (0, 1)
+    ]
+    expected = lengths_table(TWO_LENGTHS, results)
+    assert "| C2R | OrtSAE | composition halfway" in expected
+    assert lengths_table(TWO_LENGTHS, [*results, *finer]) == expected
+
+
 def test_other_training_lengths_are_shown_nowhere_else() -> None:
     results = of_two_lengths()
     full = [each for each in results if each["training_samples"] == 400]

@@ -33,14 +33,14 @@ MINILM = Size(
     autocast=True,
     methods=METHODS,
     other_training_samples=(2_000_000,),
-    # λ = 20 has the one length: nine more SAEs would take an hour on two cores.
     methods_of_other_lengths={
         "BatchTopK": (0.0,),
-        "C2R": (2, 5),
+        "C2R": (2, 5, 20),
         "C2R, excess gate": (5,),
-        "OrtSAE": (0.25,),
-        "C2R, directions only": (5,),
-        "C2R, activations only": (5,),
+        "OrtSAE": (0.25, 1),
+        "Matryoshka": (0.0,),
+        "C2R, directions only": (5, 20),
+        "C2R, activations only": (5, 20),
     },
 )
 # The highest explained variance of `--choose-lr`, with more than twice the dead latents.

@@ -65,6 +65,26 @@ def of_full_length(size: Size, results: Sequence[Result]) -> list[Result]:
     return [each for each in results if each["training_samples"] == size.training_samples]
 
 
+def at_every_length(results: Sequence[Result]) -> list[Result]:
+    """Leave out strengths that not every training length has.
+
+    With them a curve would be finer at one length than at another, and what is read off it
+    would differ by that, too.
+
+    Args:
+        results: Results of one size.
+
+    Returns:
+        Those of methods and strengths that were trained on each number of samples.
+    """
+    lengths_of: dict[tuple[str, float], set[int]] = {}
+    for each in results:
+        point = each["method"], each["strength"]
+        lengths_of.setdefault(point, set()).add(each["training_samples"])
+    lengths = set().union(*lengths_of.values())
+    return [each for each in results if lengths_of[each["method"], each["strength"]] == lengths]
+
+
 def at_equal(
     results: Sequence[Result], method: str, equal: Equal, metric: str
 ) -> dict[tuple[int, int], float]:

@@ -88,6 +88,8 @@ BY_LENGTH = (
     ("C2R", 20),
     ("C2R, excess gate", 5),
     ("OrtSAE", 0.25),
+    ("OrtSAE", 1),
+    ("Matryoshka", 0.0),
     ("C2R, directions only", 5),
     ("C2R, directions only", 20),
     ("C2R, activations only", 5),

@@ -5,7 +5,7 @@ from math import isfinite
 
 from benchmarks.statistics import Interval, Result, interpolate
 from benchmarks.synth_sae_bench.claims import METRICS, QUESTIONS, Question, metrics_of, verdict
-from benchmarks.synth_sae_bench.curves import PLAIN, of_full_length
+from benchmarks.synth_sae_bench.curves import PLAIN, at_every_length, of_full_length
 from benchmarks.synth_sae_bench.methods import METHODS, PUBLISHED
 from benchmarks.synth_sae_bench.wishes import wishes_table
 from benchmarks.synth_sae_bench.world import Size
@@ -78,23 +78,20 @@ def sparsities_table(size: Size, results: Sequence[Result]) -> str:
 def lengths_table(size: Size, results: Sequence[Result]) -> str:
     """BatchTopK by training length, and the differences that can be taken at several."""
     metrics, rows = metrics_of(results), []
+    ours = at_every_length([each for each in results if each["k"] == size.ks[0]])
     by_length = {
-        samples: [
-            each
-            for each in results
-            if (each["training_samples"], each["k"]) == (samples, size.ks[0])
-        ]
-        for samples in sorted({size.training_samples, *size.other_training_samples})
+        samples: [each for each in ours if each["training_samples"] == samples]
+        for samples in sorted({each["training_samples"] for each in ours})
     }
-    for samples, ours in by_length.items():
-        if plain := [each for each in ours if each["method"] == PLAIN]:
+    for samples, here in by_length.items():
+        if plain := [each for each in here if each["method"] == PLAIN]:
             found = (Interval.of([each[metric] for each in plain]) for metric in metrics)
             rows.append([PLAIN, "", "", f"{samples:,}", str(len(plain)), *map(str, found)])
     for question in QUESTIONS:
         answers = {
             samples: answer
-            for samples, ours in by_length.items()
-            if (answer := _answer(question, ours, metrics))
+            for samples, here in by_length.items()
+            if (answer := _answer(question, here, metrics))
         }
         if set(answers) - {size.training_samples}:
             about = [question.first, question.second, question.where]
