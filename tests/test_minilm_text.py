@@ -74,13 +74,15 @@ def test_an_sae_that_copies_its_input_explains_all_of_it(text: World) -> None:
     assert found["composition"] == pytest.approx(2 / config.d_sae)
     assert found["composition_of_live"] == pytest.approx(0)
     assert 0 < found["highest_jaccard"] < 1
+    # The noise is about 1: most tokens have each axis, and few have its opposite.
+    assert found["firing_with_another"] == pytest.approx(1 / 2)
 
 
 def test_the_tables_have_what_is_measured(text: World) -> None:
     found = text.evaluate(StandardSAE(StandardSAEConfig(d_in=world.D_IN, d_sae=8)))
     shown = {
         *("explained_variance", "composition", "composition_of_live"),
-        *("highest_jaccard", "dead_latents"),
+        *("highest_jaccard", "firing_with_another", "dead_latents"),
     }
     assert shown == found.keys() & METRICS.keys()
 

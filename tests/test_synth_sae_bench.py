@@ -431,9 +431,22 @@ def test_two_schedules_are_compared_within_a_seed() -> None:
         ]
         for rates in ((0.1, 0.2), (0.4, 0.6))
     )
-    expected = Interval.of([-0.3, -0.4])
-    row = f"| BatchTopK | {expected.mean:+.3f} ± {expected.half_width:.3f} |"
-    assert between_table(first, second).splitlines()[2:] == [row]
+    # C2R absorbs .1 less than BatchTopK in the first, and .2 and .4 less in the second.
+    first += [
+        {**each, "method": "C2R", "strength": 5, "absorption": each["absorption"] - 0.1}
+        for each in first
+    ]
+    second += [
+        {**each, "method": "C2R", "strength": 5, "absorption": each["absorption"] - less}
+        for each, less in zip(second, (0.2, 0.4), strict=True)
+    ]
+    only_here = {**first[0], "method": "OrtSAE", "strength": 1}
+    found = between_table([*first, only_here], second).splitlines()[2:]
+    for row, about, expected in zip(
+        found, ("BatchTopK", "C2R 5 less BatchTopK"), ([-0.3, -0.4], [0.1, 0.3]), strict=True
+    ):
+        interval = Interval.of(expected)
+        assert row == f"| {about} | {interval.mean:+.3f} ± {interval.half_width:.3f} |"
 
 
 @pytest.mark.parametrize("name", ["2k", "4k"])

@@ -15,6 +15,7 @@ from benchmarks.synth_sae_bench.world import BATCH, Size, shuffled
 from sae_lens_c2r.analysis import chance_composition, co_firing, composition
 
 D_SAE = 2048
+ALIKE = 0.5  # the Jaccard above which two latents fire together
 
 
 class World:
@@ -79,5 +80,6 @@ class World:
             "composition_of_live": composition(sae.W_dec[together.times_fired > 0]),
             "chance_composition": chance_composition(*sae.W_dec.shape),
             "highest_jaccard": together.mean,
-            "pairs_above_0.5": together.pairs[0.5],
+            "firing_with_another": (together.highest > ALIKE).sum().item()
+            / max(together.live, 1),
         }

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.page import fill
+from benchmarks.page import refill
 from benchmarks.planted.tables import same_children_table
 from benchmarks.planted.world import World
 from benchmarks.synth_sae_bench.command import main
@@ -78,7 +78,7 @@ def page_tables() -> dict[str, str]:
 
 def show(_size: Size, _found: Mapping[str, str]) -> None:
     """Put the tables of all sizes into the page."""
-    PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), page_tables()), encoding="utf-8")
+    refill(PAGE, page_tables())
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from benchmarks.statistics import Interval, Result
-from benchmarks.synth_sae_bench.curves import PLAIN, of_full_length
-from benchmarks.synth_sae_bench.methods import METHODS
+from benchmarks.synth_sae_bench.curves import PLAIN, of_full_length, points_of
+from benchmarks.synth_sae_bench.methods import label
 from benchmarks.synth_sae_bench.world import Size
 from sae_lens_c2r.reporting.tables import markdown_table
 
@@ -23,9 +23,7 @@ def same_children_table(size: Size, results: Sequence[Result]) -> str:
     results = of_full_length(size, results)
     plain = {each["seed"]: each for each in results if each["method"] == PLAIN}
     rows = []
-    for method, strength in dict.fromkeys(
-        (each["method"], each["strength"]) for each in _in_order(results)
-    ):
+    for method, strength in points_of(results):
         if method == PLAIN:
             continue
         ours = [
@@ -42,16 +40,14 @@ def same_children_table(size: Size, results: Sequence[Result]) -> str:
                 if pairs
             ]
         )
-        label = f"{method} {strength:g}" if METHODS[method].coefficient else method
         rows.append(
-            [label, f"{children.mean:.0f}", f"{less.mean:+.3f} ± {less.half_width:.3f}"]
+            [
+                label(method, strength),
+                f"{children.mean:.0f}",
+                f"{less.mean:+.3f} ± {less.half_width:.3f}",
+            ]
         )
     return markdown_table(["", "children", f"absorption by them, less {PLAIN}'s"], rows)
-
-
-def _in_order(results: Sequence[Result]) -> list[Result]:
-    names = list(METHODS)
-    return sorted(results, key=lambda each: (names.index(each["method"]), each["strength"]))
 
 
 def _in_both(first: Result, second: Result) -> list[tuple[float, float]]:

@@ -4,7 +4,7 @@ import json
 from argparse import ArgumentParser
 from pathlib import Path
 
-from benchmarks.page import fill
+from benchmarks.page import refill
 from benchmarks.parallel import execute_all, read
 from benchmarks.repair import minilm, report
 from benchmarks.repair.runs import SEEDS, STEPS, Run, execute
@@ -53,7 +53,7 @@ def main() -> None:
     (arguments.out / "tables.md").write_text(text + "\n", encoding="utf-8")
     print(text)
     if arguments.out == RESULTS and arguments.steps == STEPS:
-        PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), tables), encoding="utf-8")
+        refill(PAGE, tables)
 
 
 if __name__ == "__main__":

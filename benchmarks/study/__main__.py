@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.page import fill
+from benchmarks.page import refill
 from benchmarks.parallel import execute_all, read
 from benchmarks.statistics import Result
 from benchmarks.study.figures import over_frequency, over_lambda, trade_offs
@@ -66,7 +66,7 @@ def main() -> None:
         draw(shortest(results)).savefig(out / f"{name}.png", dpi=110)
     print(found["claims"], found["verdicts"], sep="\n\n")
     if out == RESULTS and not arguments.quick:
-        PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
+        refill(PAGE, found)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchmarks.page import fill
+from benchmarks.page import refill
 from benchmarks.synth_sae_bench.command import main
 from benchmarks.synth_sae_bench.methods import runs_of
 from benchmarks.synth_sae_bench.runs import results_of
@@ -30,7 +30,7 @@ def show(_size: Size, _found: Mapping[str, str]) -> None:
     """Put the tables that are kept of both sizes into the pages, whichever was run."""
     found = page_tables()
     for page, parts in {PAGE: found, README: {WHICH_ONE: found[WHICH_ONE]}}.items():
-        page.write_text(fill(page.read_text(encoding="utf-8"), parts), encoding="utf-8")
+        refill(page, parts)
 
 
 if __name__ == "__main__":

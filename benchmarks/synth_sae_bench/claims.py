@@ -35,11 +35,12 @@ METRICS = {
     "composition": "composition",
     "composition_of_live": "composition of live latents",
     "highest_jaccard": "highest Jaccard",
+    "firing_with_another": "firing with another",
     "dead_latents": "dead latents",
 }
 LOWER_IS_BETTER = {
     *("absorption", "absorption_of_all", "absorption_by_found_children", "split"),
-    *("highest_jaccard", "dead_latents"),
+    *("highest_jaccard", "firing_with_another", "dead_latents"),
 }
 NO_MERIT = {
     "composition",
@@ -185,6 +186,8 @@ QUESTIONS = (
     Question("C2R, activations only", "C2R", (5, 5)),
     Question("C2R, directions only", "C2R", (20, 20)),
     Question("C2R, activations only", "C2R", (20, 20)),
+    Question("C2R, directions only", PLAIN, (5, 0)),
+    Question("C2R, directions only", PLAIN, (20, 0)),
     Question("C2R, activations only", PLAIN, (5, 0)),
     Question("C2R, activations only", PLAIN, (20, 0)),
     *(

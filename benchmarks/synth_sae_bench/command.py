@@ -1,4 +1,4 @@
-"""The command of a benchmark of known features: train what is missing, then draw it all."""
+"""The command of a benchmark of methods: train what is missing, then draw it all."""
 
 import os
 from argparse import ArgumentParser, Namespace
@@ -12,7 +12,7 @@ from benchmarks.parallel import execute_all, read
 from benchmarks.synth_sae_bench.curves import of_full_length
 from benchmarks.synth_sae_bench.figure import figure
 from benchmarks.synth_sae_bench.methods import Run, runs_of, runs_to_choose_lr
-from benchmarks.synth_sae_bench.runs import KnownFeatures, execute, key, results_of
+from benchmarks.synth_sae_bench.runs import World, execute, key, results_of
 from benchmarks.synth_sae_bench.tables import learning_rates, tables
 from benchmarks.synth_sae_bench.world import Size
 
@@ -22,7 +22,7 @@ SAMPLES = Path(".synth-sae-bench")  # gigabytes, made again where they are missi
 def main(
     sizes: Mapping[str, Size],
     quick: Size,
-    open_world: Callable[..., KnownFeatures],
+    open_world: Callable[..., World],
     *,
     seeds: int,
     out: Path,
@@ -113,7 +113,7 @@ def _size_of(
 
 def _results(
     wanted: list[Run],
-    open_world: Callable[[str], KnownFeatures],
+    open_world: Callable[[str], World],
     path: Path,
     arguments: Namespace,
 ) -> list[dict[str, Any]]:

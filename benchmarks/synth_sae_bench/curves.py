@@ -65,6 +65,13 @@ def of_full_length(size: Size, results: Sequence[Result]) -> list[Result]:
     return [each for each in results if each["training_samples"] == size.training_samples]
 
 
+def points_of(results: Sequence[Result]) -> list[tuple[str, float]]:
+    """Which methods and strengths there are, in the order in which they are shown."""
+    names = list(METHODS)
+    found = {(each["method"], each["strength"]) for each in results}
+    return sorted(found, key=lambda point: (names.index(point[0]), point[1]))
+
+
 def at_every_length(results: Sequence[Result]) -> list[Result]:
     """Leave out strengths that not every training length has.
 

@@ -80,6 +80,13 @@ METHODS = {
         Method("Matching Pursuit", "matching_pursuit", options=(("decoder_init_norm", 1.0),)),
     )
 }
+
+
+def label(method: str, strength: float) -> str:
+    """A method's name, with its strength where it has one."""
+    return f"{method} {strength:g}" if METHODS[method].coefficient else method
+
+
 # What is trained for longer or shorter as well.
 BY_LENGTH = (
     ("BatchTopK", 0.0),

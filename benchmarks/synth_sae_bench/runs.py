@@ -17,8 +17,8 @@ from benchmarks.synth_sae_bench.world import Size
 from benchmarks.trainer import trainer_config
 
 
-class KnownFeatures(Protocol):
-    """Where features are known: what SAEs are trained on and measured by."""
+class World(Protocol):
+    """What SAEs are trained on, and measured by."""
 
     size: Size
     d_in: int
@@ -46,7 +46,7 @@ def results_of(runs: Sequence[Run], path: Path) -> list[dict[str, Any]]:
     return [result for result in read(path) if key(result) in keys]
 
 
-def execute(of: tuple[Run, Callable[[str], KnownFeatures], str]) -> dict[str, Any]:
+def execute(of: tuple[Run, Callable[[str], World], str]) -> dict[str, Any]:
     """Train one SAE and measure it.
 
     Args:
@@ -65,7 +65,7 @@ def execute(of: tuple[Run, Callable[[str], KnownFeatures], str]) -> dict[str, An
     return {**asdict(run), **world.evaluate(SAE.load_from_disk(saved, device=device))}
 
 
-def train(run: Run, world: KnownFeatures, device: str) -> TrainingSAE[Any]:
+def train(run: Run, world: World, device: str) -> TrainingSAE[Any]:
     """The SAE of a run, trained.
 
     Args:
@@ -92,7 +92,7 @@ def train(run: Run, world: KnownFeatures, device: str) -> TrainingSAE[Any]:
     return SAETrainer(cfg=config, sae=sae, data_provider=batches).fit()
 
 
-def make_sae(run: Run, world: KnownFeatures, device: str) -> TrainingSAE[Any]:
+def make_sae(run: Run, world: World, device: str) -> TrainingSAE[Any]:
     """The SAE of a run, untrained.
 
     Args:

@@ -6,8 +6,14 @@ from pathlib import Path
 from benchmarks.parallel import read
 from benchmarks.statistics import Result
 from benchmarks.synth_sae_bench.claims import METRICS, metrics_of
-from benchmarks.synth_sae_bench.curves import PLAIN, at_strength, difference, of_full_length
-from benchmarks.synth_sae_bench.methods import runs_of
+from benchmarks.synth_sae_bench.curves import (
+    PLAIN,
+    at_strength,
+    difference,
+    of_full_length,
+    points_of,
+)
+from benchmarks.synth_sae_bench.methods import label, runs_of
 from benchmarks.synth_sae_bench.runs import results_of
 from benchmarks.synth_sae_bench.tables import learning_rates, tables
 from benchmarks.synth_sae_bench.world import Size
@@ -41,7 +47,10 @@ def tables_of_two_schedules(
 
 
 def between_table(first: Sequence[Result], second: Sequence[Result]) -> str:
-    """What BatchTopK has in the first results less what it has in the second.
+    """What SAEs have in the first results less what they have in the second.
+
+    Of BatchTopK its measures, of others by how much they differ from BatchTopK's: whether a
+    method does the same in both, which two verdicts do not say.
 
     Args:
         first: Of one learning rate and decay.
@@ -51,9 +60,24 @@ def between_table(first: Sequence[Result], second: Sequence[Result]) -> str:
         The table in Markdown, with intervals over the seeds.
     """
     metrics = metrics_of([*first, *second])
-    found = [
-        difference(*(at_strength(results, PLAIN, 0.0, metric) for results in (first, second)))
-        for metric in metrics
-    ]
-    cells = [f"{each.mean:+.3f} ± {each.half_width:.3f}" for each in found]
-    return markdown_table(["", *(METRICS[metric] for metric in metrics)], [[PLAIN, *cells]])
+    in_both = [point for point in points_of(first) if point in points_of(second)]
+    rows = []
+    for method, strength in in_both:
+        found = [
+            difference(*(_effect(each, method, strength, metric) for each in (first, second)))
+            for metric in metrics
+        ]
+        about = PLAIN if method == PLAIN else f"{label(method, strength)} less {PLAIN}"
+        rows.append([about, *(f"{each.mean:+.3f} ± {each.half_width:.3f}" for each in found)])
+    return markdown_table(["", *(METRICS[metric] for metric in metrics)], rows)
+
+
+def _effect(
+    results: Sequence[Result], method: str, strength: float, metric: str
+) -> dict[tuple[int, int], float]:
+    """A metric of a method less BatchTopK's, by seed and sparsity; BatchTopK's own as it is."""
+    ours = at_strength(results, method, strength, metric)
+    if method == PLAIN:
+        return ours
+    plain = at_strength(results, PLAIN, 0.0, metric)
+    return {where: value - plain[where] for where, value in ours.items() if where in plain}

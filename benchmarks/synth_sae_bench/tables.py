@@ -6,7 +6,7 @@ from math import isfinite
 from benchmarks.statistics import Interval, Result, interpolate
 from benchmarks.synth_sae_bench.claims import METRICS, QUESTIONS, Question, metrics_of, verdict
 from benchmarks.synth_sae_bench.curves import PLAIN, at_every_length, of_full_length
-from benchmarks.synth_sae_bench.methods import METHODS, PUBLISHED
+from benchmarks.synth_sae_bench.methods import METHODS, PUBLISHED, label
 from benchmarks.synth_sae_bench.wishes import wishes_table
 from benchmarks.synth_sae_bench.world import Size
 from sae_lens_c2r.reporting.tables import markdown_table
@@ -174,10 +174,10 @@ def methods_table(size: Size, results: Sequence[Result]) -> str:
                     == (method.name, strength, k)
                 ]
                 if chosen:
-                    label = f"{method.name} {strength:g}" if method.coefficient else method.name
                     cells = [
                         str(Interval.of([each[metric] for each in chosen]))
                         for metric in metrics
                     ]
-                    rows.append([str(k), label, str(len(chosen)), *cells])
+                    about = [str(k), label(method.name, strength), str(len(chosen))]
+                    rows.append([*about, *cells])
     return markdown_table(["k", "", "seeds", *_named(metrics)], rows)

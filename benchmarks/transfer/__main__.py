@@ -4,7 +4,7 @@ import os
 from argparse import ArgumentParser
 from pathlib import Path
 
-from benchmarks.page import fill
+from benchmarks.page import refill
 from benchmarks.parallel import execute_all
 from benchmarks.transfer.data import collect_minilm_activations
 from benchmarks.transfer.report import figure, fitted_exponents, read_curves, table
@@ -31,7 +31,7 @@ def main() -> None:
         wanted = sorted(hierarchy_runs(gate) + minilm_runs(gate), key=lambda run: run.seed)
         execute_all(missing(wanted, RUNS), execute, RUNS, processes=arguments.processes)
     found = tables()
-    PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
+    refill(PAGE, found)
     for gate in LAMBDAS:
         if curves := read_curves(RUNS, gate):
             figure(curves).savefig(RESULTS / f"{gate}.png", dpi=110)
