@@ -33,15 +33,6 @@ MINILM = Size(
     autocast=True,
     methods=METHODS,
     other_training_samples=(2_000_000,),
-    methods_of_other_lengths={
-        "BatchTopK": (0.0,),
-        "C2R": (2, 5, 20),
-        "C2R, excess gate": (5,),
-        "OrtSAE": (0.25, 1),
-        "Matryoshka": (0.0,),
-        "C2R, directions only": (5, 20),
-        "C2R, activations only": (5, 20),
-    },
 )
 # The highest explained variance of `--choose-lr`, with more than twice the dead latents.
 OTHER_SCHEDULE = replace(

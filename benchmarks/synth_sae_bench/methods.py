@@ -169,7 +169,6 @@ def runs_of(size: Size, *, seeds: int) -> list[Run]:
     Returns:
         The SAEs; those of other training lengths come last.
     """
-    of_other_lengths = replace(size, methods=size.methods_of_other_lengths or size.methods)
     return [
         *(
             _run(size, method.name, strength, k, seed)
@@ -183,7 +182,7 @@ def runs_of(size: Size, *, seeds: int) -> list[Run]:
             for samples in size.other_training_samples
             for seed in range(seeds)
             for name, strength in BY_LENGTH
-            if strength in _strengths(METHODS[name], of_other_lengths, size.ks[0])
+            if strength in _strengths(METHODS[name], size, size.ks[0])
         ),
     ]
 

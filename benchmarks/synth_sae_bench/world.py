@@ -42,8 +42,6 @@ class Size:
         methods: Names and strengths of the methods that are trained; `None` for all.
         other_training_samples: More or fewer samples, that some methods are trained on as
             well, at the first sparsity.
-        methods_of_other_lengths: Names and strengths of these methods, where not all that
-            have other lengths at all are trained so; `None` for all of them.
     """
 
     name: str
@@ -57,7 +55,6 @@ class Size:
     autocast: bool = False
     methods: Mapping[str, Sequence[float]] | None = None
     other_training_samples: tuple[int, ...] = ()
-    methods_of_other_lengths: Mapping[str, Sequence[float]] | None = None
 
 
 SIZES = {
