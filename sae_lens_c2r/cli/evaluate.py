@@ -57,8 +57,8 @@ def evaluate(
         from sae_lens_c2r._support.stopping import stop_requests
         from sae_lens_c2r.evaluation.eval_settings import parse_settings
         from sae_lens_c2r.evaluation.evaluate import evaluate as evaluate_all
-        from sae_lens_c2r.evaluation.gathered import GATHERED
         from sae_lens_c2r.evaluation.options import Options
+        from sae_lens_c2r.evaluation.report import REPORT_FILE
         from sae_lens_c2r.evaluation.table import terminal_tables
         from sae_lens_c2r.saes.sources import find_sources
         from sae_lens_c2r.training.plan_checks import check_device
@@ -85,4 +85,4 @@ def evaluate(
             )
         if gathered.saes:
             console.print(*terminal_tables(gathered, width=console.width), sep="\n")
-            say(console, f"Everything that was measured: {out / GATHERED}")
+            say(console, f"Everything that was measured: {out / REPORT_FILE}")

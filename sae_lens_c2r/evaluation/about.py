@@ -13,7 +13,7 @@ class Asked(_Said):
     """What an evaluation is of. One that is asked the same is not run again.
 
     Args:
-        weights_sha256: Which weights, see `sae_lens_c2r.evaluation.identity`.
+        weights_sha256: Which weights, see `sae_lens_c2r.evaluation.hashing`.
         config_sha256: With which config.
         evaluation: Which evaluation.
         model: The language model; `None` for an evaluation of the weights alone.

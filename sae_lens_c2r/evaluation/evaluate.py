@@ -12,9 +12,15 @@ from typing import Any
 from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r._support.locking import locked
 from sae_lens_c2r._support.writing import write_json, write_text
-from sae_lens_c2r.evaluation.gathered import GATHERED, Gathered, gather
+from sae_lens_c2r.evaluation.catalog import WEIGHTS
 from sae_lens_c2r.evaluation.options import Options, checked_options
 from sae_lens_c2r.evaluation.processes import Processes
+from sae_lens_c2r.evaluation.report import (
+    REPORT_FILE,
+    EvaluationReport,
+    gather,
+    weights_metrics,
+)
 from sae_lens_c2r.evaluation.results import (
     LOG,
     RESULT,
@@ -24,7 +30,6 @@ from sae_lens_c2r.evaluation.results import (
 )
 from sae_lens_c2r.evaluation.table import markdown_table
 from sae_lens_c2r.evaluation.tasks import Task, model_tasks, weights_task
-from sae_lens_c2r.evaluation.weights import weights_result
 from sae_lens_c2r.inspection.measures import inspect_sae
 from sae_lens_c2r.saes.sources import Source
 
@@ -39,7 +44,7 @@ def evaluate(
     *,
     on_error: Callable[[str], None],
     tell: Callable[[str], None] = lambda _: None,
-) -> Gathered:
+) -> EvaluationReport:
     """Run what is missing, and gather everything into `evaluation.json`.
 
     Args:
@@ -68,7 +73,7 @@ def evaluate(
             _run_all(todo, options, on_error=on_error, tell=tell)
         finally:
             gathered = gather(options.out)
-            write_json(options.out / GATHERED, gathered.model_dump(mode="json"))
+            write_json(options.out / REPORT_FILE, gathered.model_dump(mode="json"))
             write_text(options.out / TABLE, markdown_table(gathered))
     return gathered
 
@@ -96,8 +101,9 @@ def _plan(source: Source, options: Options, on_error: Callable[[str], None]) -> 
     sae = source.load_for_inference(options.device)
     of_weights = weights_task(source, sae, options)
     if not is_answered(of_weights.folder, of_weights.about.asked):
-        inspection = inspect_sae(sae, source.name)
-        write_result(of_weights.folder, of_weights.about, weights_result(inspection))
+        metrics = weights_metrics(inspect_sae(sae, source.name))
+        result = {"eval_type_id": WEIGHTS, "eval_result_metrics": metrics}
+        write_result(of_weights.folder, of_weights.about, result)
     return model_tasks(of_weights, sae, options, on_error=on_error)
 
 

@@ -3,7 +3,7 @@
 from rich.table import Table
 
 from sae_lens_c2r.evaluation.catalog import COLUMNS
-from sae_lens_c2r.evaluation.gathered import EvaluatedSAE, Gathered
+from sae_lens_c2r.evaluation.report import EvaluatedSAE, EvaluationReport
 from sae_lens_c2r.reporting import tables
 
 _NOTES = {  # of columns that need one
@@ -26,7 +26,7 @@ _NOTES = {  # of columns that need one
 }
 
 
-def rows(gathered: Gathered) -> list[tuple[str, dict[str, str]]]:
+def rows(gathered: EvaluationReport) -> list[tuple[str, dict[str, str]]]:
     """The rows of the table.
 
     Returns:
@@ -51,7 +51,7 @@ def _cells(sae: EvaluatedSAE) -> dict[str, str]:
     return cells
 
 
-def terminal_tables(gathered: Gathered, *, width: int = 80) -> list[Table]:
+def terminal_tables(gathered: EvaluationReport, *, width: int = 80) -> list[Table]:
     """The table for `rich` to print.
 
     Args:
@@ -72,7 +72,7 @@ def terminal_tables(gathered: Gathered, *, width: int = 80) -> list[Table]:
     )
 
 
-def markdown_table(gathered: Gathered) -> str:
+def markdown_table(gathered: EvaluationReport) -> str:
     """The table in Markdown.
 
     Args:

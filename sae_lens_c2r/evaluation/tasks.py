@@ -16,7 +16,7 @@ from sae_lens_c2r.evaluation.catalog import KNOWN_FEATURES, SAE_LENS, WEIGHTS, f
 from sae_lens_c2r.evaluation.eval_settings import counted_settings, sae_bench_settings
 from sae_lens_c2r.evaluation.features import features_config, record_of_features
 from sae_lens_c2r.evaluation.fit import check_fit
-from sae_lens_c2r.evaluation.identity import config_sha256, fingerprint, weights_sha256
+from sae_lens_c2r.evaluation.hashing import config_sha256, fingerprint, weights_sha256
 from sae_lens_c2r.evaluation.options import Options
 from sae_lens_c2r.saes.sources import Source
 from sae_lens_c2r.training.record import RECORD, TrainingRecord

@@ -42,7 +42,7 @@ def main(task_file: str, modules: str) -> None:
 def _run(task_file: Path) -> None:
     from sae_lens_c2r._support.errors import UserError
     from sae_lens_c2r.evaluation.catalog import KNOWN_FEATURES, SAE_LENS
-    from sae_lens_c2r.evaluation.identity import config_sha256, weights_sha256
+    from sae_lens_c2r.evaluation.hashing import config_sha256, weights_sha256
     from sae_lens_c2r.evaluation.results import RESULT
     from sae_lens_c2r.evaluation.tasks import Task
 

@@ -12,7 +12,7 @@ from sae_lens_c2r._support.writing import write_json
 from sae_lens_c2r.cli.app import _repeat_option
 from sae_lens_c2r.evaluation.about import About, Asked
 from sae_lens_c2r.evaluation.catalog import COLUMNS, EVALUATIONS
-from sae_lens_c2r.evaluation.gathered import EvaluatedSAE, Gathered, gather, read_gathered
+from sae_lens_c2r.evaluation.report import EvaluatedSAE, EvaluationReport, gather, read_report
 from sae_lens_c2r.evaluation.results import is_answered, read_metrics, write_result
 from sae_lens_c2r.evaluation.table import markdown_table, rows, terminal_tables
 from tests import forkserver
@@ -78,7 +78,7 @@ def test_other_files_are_not_results(tmp_path: Path, content: str) -> None:
     with pytest.raises(UserError, match=r"should (be a result of|have a finite number)"):
         read_metrics(path, "core")
     with pytest.raises(UserError, match="written by `sae-lens-c2r evaluate`"):
-        read_gathered(path)
+        read_report(path)
 
 
 def test_a_result_answers_what_was_asked(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_everything_is_gathered_that_is_whole(tmp_path: Path) -> None:
     assert sae.evaluations["core"].source == "a/core/result.json"
     content = gathered.model_dump(mode="json")
     write_json(tmp_path / "evaluation.json", content)
-    assert read_gathered(tmp_path / "evaluation.json") == gathered
+    assert read_report(tmp_path / "evaluation.json") == gathered
     ((name, cells),) = rows(gathered)
     assert (name, cells) == ("saes/a", {"KL score": "0.970"})
     assert markdown_table(gathered).startswith("| SAE | KL score ↑ |\n| --- | --: |\n")
@@ -161,14 +161,16 @@ def test_everything_is_gathered_that_is_whole(tmp_path: Path) -> None:
     assert [str(column.header) for column in table.columns] == ["SAE", "KL\nscore\n↑"]
     write_json(tmp_path / "evaluation.json", {**content, "format": 7})
     with pytest.raises(UserError, match="`format`: Input should be 1"):
-        read_gathered(tmp_path / "evaluation.json")
+        read_report(tmp_path / "evaluation.json")
 
 
 def test_names_are_shown_as_they_are() -> None:
     def sae(name: str, weights: str) -> EvaluatedSAE:
         return EvaluatedSAE(name=name, weights_sha256=weights, config_sha256="", evaluations={})
 
-    gathered = Gathered(saes=[sae("[/k=3] a|b", "0"), sae("c", "12345678ab"), sae("c", "2")])
+    gathered = EvaluationReport(
+        saes=[sae("[/k=3] a|b", "0"), sae("c", "12345678ab"), sae("c", "2")]
+    )
     assert [name for name, _ in rows(gathered)] == ["[/k=3] a|b", "c (12345678)", "c (2)"]
     assert "| [/k=3] a\\|b |" in markdown_table(gathered)
     with Console(file=StringIO(), width=120) as console:
@@ -192,12 +194,12 @@ def test_what_was_measured_has_a_column_and_nothing_else_has() -> None:
         )
 
     saes = [sae("a", "sae_lens", quality), sae("b", "known_features", recovered)]
-    lines = markdown_table(Gathered(saes=saes)).splitlines()
+    lines = markdown_table(EvaluationReport(saes=saes)).splitlines()
     assert lines[0] == "| SAE | explained variance ↑ | L0 | MCC ↑ |"
     assert lines[2:4] == ["| a | 0.812 | 32.0 |  |", "| b | 0.500 | 3.0 | 0.750 |"]
     assert "MCC: " in lines[-1]
     assert "SCR" not in lines[-1]
-    of_core = markdown_table(Gathered(saes=[sae("c", "core", quality)]))
+    of_core = markdown_table(EvaluationReport(saes=[sae("c", "core", quality)]))
     assert "| c | 0.812 | 32.0 |" in of_core
 
 

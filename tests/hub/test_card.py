@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from sae_lens import SAE
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.evaluation.gathered import EvaluationOfSAE
+from sae_lens_c2r.evaluation.report import Evaluation as Measured
 from sae_lens_c2r.hub.card.content import Content
 from sae_lens_c2r.hub.card.facts import Evaluation, Facts, SAEFacts, Training, read_facts
 from sae_lens_c2r.hub.card.pictures import pictures
@@ -98,9 +98,9 @@ def test_only_finite_numbers_are_facts(value: Any) -> None:
     config = {"architecture": "jumprelu", "d_in": 8, "d_sae": 80}
     if not isinstance(value, float):  # which `evaluation.json` may not have, either
         with pytest.raises(ValidationError, match="composition"):
-            EvaluationOfSAE(metrics={"composition": value})
+            Measured(metrics={"composition": value})
         return
-    measured = EvaluationOfSAE(metrics={"composition": value, "x": 1.0})
+    measured = Measured(metrics={"composition": value, "x": 1.0})
     with pytest.raises(UserError, match="composition"):
         facts_of(config, weights_sha256="0", record=None, evaluations={"weights": measured})
 
@@ -182,7 +182,7 @@ def test_what_training_measured_is_on_the_card() -> None:
         {**config, "metadata": metadata},
         weights_sha256="0",
         record=record,
-        evaluations={"sae_lens": EvaluationOfSAE(metrics={"sparsity.l0": 15.0})},
+        evaluations={"sae_lens": Measured(metrics={"sparsity.l0": 15.0})},
     )
     card = render(facts(a=found))
     head = (
@@ -220,7 +220,7 @@ def test_what_training_measured_of_known_features_stays_until_it_is_evaluated() 
         in card
     )
     assert "at the end of training, on samples of the features" in card
-    later = {"known_features": EvaluationOfSAE(metrics={"mcc": 0.5})}
+    later = {"known_features": Measured(metrics={"mcc": 0.5})}
     assert facts_of(config, **of, evaluations=later).evaluations["known_features"].metrics == {
         "mcc": 0.5
     }

@@ -11,7 +11,7 @@ from sae_lens.training.activation_scaler import ActivationScaler
 from safetensors.torch import load_file, save_file
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.evaluation.identity import config_sha256, weights_sha256
+from sae_lens_c2r.evaluation.hashing import config_sha256, weights_sha256
 from sae_lens_c2r.hub.local import prepare_saes as prepare_module
 from sae_lens_c2r.hub.local.collect import collect
 from sae_lens_c2r.hub.local.prepare_upload import prepare_upload

@@ -11,7 +11,7 @@ from sae_lens import SAE
 
 from sae_lens_c2r._support.changes import parse_changes
 from sae_lens_c2r.evaluation.catalog import KNOWN_FEATURES, WEIGHTS
-from sae_lens_c2r.evaluation.gathered import GATHERED, read_gathered
+from sae_lens_c2r.evaluation.report import REPORT_FILE, read_report
 from sae_lens_c2r.hub.card.facts import Evaluation, read_facts
 from sae_lens_c2r.hub.card.render import CARDS
 from sae_lens_c2r.hub.names import FACTS
@@ -50,7 +50,7 @@ def check_ready(folder: Path, release: Release) -> None:
     specs = {spec.sae_id: spec for spec in release.saes()}
     assert facts.saes.keys() == specs.keys()
     assert digests.keys() == {f"{sae_id}/{name}" for sae_id in specs for name in FILES}
-    evaluated = {sae.trained_as: sae for sae in read_gathered(folder / GATHERED).saes}
+    evaluated = {sae.trained_as: sae for sae in read_report(folder / REPORT_FILE).saes}
     assert len(evaluated) == len(specs)
     for sae_id, sae in facts.saes.items():
         assert sae.weights_sha256 == digests[f"{sae_id}/sae_weights.safetensors"]

@@ -491,19 +491,19 @@ FAULTS = [
     ),
     Fault(
         "weights told apart by their shapes",
-        "evaluation/identity.py",
+        "evaluation/hashing.py",
         "digest.update(tensor.detach()",
         "str(tensor.detach()",
     ),
     Fault(
         "configs not told apart",
-        "evaluation/identity.py",
+        "evaluation/hashing.py",
         "json.dumps(config, sort_keys=True, default=str)",
         "json.dumps(None)",
     ),
     Fault(
         "a changed file not noticed",
-        "evaluation/identity.py",
+        "evaluation/hashing.py",
         "return sha_fileobj(file).hex()",
         "return str(path)",
     ),

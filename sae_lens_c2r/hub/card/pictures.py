@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from matplotlib.figure import Figure
 
 from sae_lens_c2r.evaluation.catalog import EXPLAINED_VARIANCE, L0, SAE_LENS, WEIGHTS
-from sae_lens_c2r.evaluation.weights import max_cosine_counts
+from sae_lens_c2r.evaluation.report import max_cosine_counts
 from sae_lens_c2r.hub.card.facts import Facts, SAEFacts
 from sae_lens_c2r.reporting.figures import (
     Distribution,

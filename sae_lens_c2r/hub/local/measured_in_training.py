@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sae_lens_c2r.evaluation.catalog import HELD_OUT, KNOWN_FEATURES, TRAINING
-from sae_lens_c2r.evaluation.gathered import EvaluationOfSAE
+from sae_lens_c2r.evaluation.report import Evaluation
 from sae_lens_c2r.training.record import TrainingRecord
 
 _OF_FEATURES = {  # SAELens's names of what `feature_recovery` measures as well
@@ -20,7 +20,7 @@ _OF_DETECTION = {"precision": "precision", "recall": "recall", "f1_score": "f1"}
 
 def measured_in_training(
     metadata: Mapping[str, Any], record: TrainingRecord | None, d_sae: int
-) -> dict[str, EvaluationOfSAE]:
+) -> dict[str, Evaluation]:
     """The evaluations of an SAE that its config and its `training.json` have.
 
     Args:
@@ -37,17 +37,17 @@ def measured_in_training(
     if record is not None:
         by = {"device": record.device, "versions": record.versions}
     if isinstance(dead, int) and not isinstance(dead, bool):
-        found[TRAINING] = EvaluationOfSAE(metrics={"dead_latents": dead}, **by)
+        found[TRAINING] = Evaluation(metrics={"dead_latents": dead}, **by)
     if record is not None and record.held_out is not None:
         said = record.held_out
         settings = {"n_tokens": said.n_tokens}
-        found[HELD_OUT] = EvaluationOfSAE(
+        found[HELD_OUT] = Evaluation(
             text=said.text, settings=settings, metrics=_finite(said.metrics), **by
         )
     if record is not None and record.evaluation is not None:
         metrics = _recovery(record.evaluation, d_sae)
         if metrics:
-            found[KNOWN_FEATURES] = EvaluationOfSAE(metrics=metrics, **by)
+            found[KNOWN_FEATURES] = Evaluation(metrics=metrics, **by)
     return found
 
 

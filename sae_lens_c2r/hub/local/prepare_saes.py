@@ -12,7 +12,7 @@ from sae_lens.constants import SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME
 from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.evaluation.gathered import EvaluationOfSAE
+from sae_lens_c2r.evaluation.report import Evaluation
 from sae_lens_c2r.hub.card.facts import SAEFacts
 from sae_lens_c2r.hub.local.check_files import check_files
 from sae_lens_c2r.hub.local.collect import LocalSAE
@@ -58,7 +58,7 @@ def prepare_saes(
     saes: Sequence[LocalSAE],
     *,
     staged: Path,
-    evaluations: Mapping[Identity, dict[str, EvaluationOfSAE]],
+    evaluations: Mapping[Identity, dict[str, Evaluation]],
     base_model: str | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> list[PreparedSAE]:
@@ -81,7 +81,7 @@ def prepare_saes(
 def _stage(
     sae: LocalSAE,
     folder: Path,
-    evaluations: Mapping[Identity, dict[str, EvaluationOfSAE]],
+    evaluations: Mapping[Identity, dict[str, Evaluation]],
     base_model: str | None,
 ) -> StagedSAE:
     redacted = redact(check_files(sae))

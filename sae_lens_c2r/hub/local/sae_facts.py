@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.reading import first_problem
-from sae_lens_c2r.evaluation.gathered import EvaluationOfSAE
+from sae_lens_c2r.evaluation.report import Evaluation as Measured
 from sae_lens_c2r.hub.card.facts import Evaluation, SAEFacts
 from sae_lens_c2r.hub.leaks import is_plain, keep_plain, refuse_secrets
 from sae_lens_c2r.hub.local.measured_in_training import measured_in_training
@@ -24,7 +24,7 @@ def facts_of(
     *,
     weights_sha256: str,
     record: TrainingRecord | None,
-    evaluations: Mapping[str, EvaluationOfSAE],
+    evaluations: Mapping[str, Measured],
     base_model: str | None = None,
 ) -> SAEFacts:
     """What is known of an SAE by its redacted config and its records: no places of here."""
@@ -63,7 +63,7 @@ def _started_from(said: RecordedStart) -> dict[str, Any]:
     return kept
 
 
-def _evaluation(said: EvaluationOfSAE) -> dict[str, Any]:
+def _evaluation(said: Measured) -> dict[str, Any]:
     """What is said of an evaluation; what it read here is told from what it read elsewhere."""
     told = said.model_dump(include=set(Evaluation.model_fields))
     for key in ("model", "text"):

@@ -1,5 +1,6 @@
 """Everything that was measured of SAEs: `evaluation.json`."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -8,8 +9,10 @@ from pydantic import BaseModel, ConfigDict, StrictFloat, StrictInt
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.reading import read_model
 from sae_lens_c2r.evaluation.results import ABOUT, RESULT, read_about, read_metrics
+from sae_lens_c2r.inspection.measures import INTERVALS, THRESHOLDS, Inspection
 
-GATHERED = "evaluation.json"
+REPORT_FILE = "evaluation.json"
+_COSINES = "max_cosines_from_"
 Number = StrictInt | StrictFloat
 
 
@@ -17,7 +20,7 @@ class _Gathered(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class EvaluationOfSAE(_Gathered):
+class Evaluation(_Gathered):
     """One evaluation of one SAE: what `About` and `Asked` say of it, and its numbers.
 
     Args:
@@ -48,10 +51,10 @@ class EvaluatedSAE(_Gathered):
     trained_as: str | None = None
     d_in: int | None = None
     d_sae: int | None = None
-    evaluations: dict[str, EvaluationOfSAE]
+    evaluations: dict[str, Evaluation]
 
 
-class Gathered(_Gathered):
+class EvaluationReport(_Gathered):
     """What `evaluation.json` holds.
 
     Args:
@@ -63,7 +66,7 @@ class Gathered(_Gathered):
     saes: list[EvaluatedSAE]
 
 
-def gather(out: Path) -> Gathered:
+def gather(out: Path) -> EvaluationReport:
     """Everything that has been computed.
 
     Args:
@@ -85,16 +88,16 @@ def gather(out: Path) -> Gathered:
             continue
         said = {**about.model_dump(), **about.asked.model_dump()}
         sae = saes.setdefault(folder.parent.name, EvaluatedSAE(**said, evaluations={}))
-        sae.evaluations[evaluation] = EvaluationOfSAE(
+        sae.evaluations[evaluation] = Evaluation(
             **said,
             source=result.relative_to(out).as_posix(),
             metrics=metrics,
             missing=missing,
         )
-    return Gathered(saes=sorted(saes.values(), key=lambda sae: sae.name))
+    return EvaluationReport(saes=sorted(saes.values(), key=lambda sae: sae.name))
 
 
-def read_gathered(path: Path) -> Gathered:
+def read_report(path: Path) -> EvaluationReport:
     """What an `evaluation.json` holds.
 
     Returns:
@@ -103,4 +106,28 @@ def read_gathered(path: Path) -> Gathered:
     Raises:
         UserError: If it is no such file, or of another format.
     """
-    return read_model(path, Gathered, written_by="`sae-lens-c2r evaluate`")
+    return read_model(path, EvaluationReport, written_by="`sae-lens-c2r evaluate`")
+
+
+def weights_metrics(inspection: Inspection) -> dict[str, float]:
+    """The metrics of an SAE's weights, as `inspect` measures them."""
+    return {
+        "composition": inspection.composition,
+        "chance_composition": inspection.chance_composition,
+        **{
+            f"pairs_above_{threshold}": pairs
+            for threshold, pairs in zip(THRESHOLDS, inspection.pairs, strict=True)
+        },
+        "zero_decoder_rows": inspection.zero_rows,
+        **{  # from this cosine to the next; the lowest includes negative ones
+            f"{_COSINES}{i / INTERVALS:.2f}": count
+            for i, count in enumerate(inspection.cosine_counts)
+        },
+    }
+
+
+def max_cosine_counts(metrics: Mapping[str, float]) -> list[float] | None:
+    """The latents by their highest cosine, as `weights_metrics` has them, if it has all."""
+    counts = [metrics.get(f"{_COSINES}{i / INTERVALS:.2f}") for i in range(INTERVALS)]
+    found = [count for count in counts if count is not None]
+    return found if len(found) == INTERVALS else None
