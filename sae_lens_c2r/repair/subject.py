@@ -7,9 +7,9 @@ from typing import Any
 from sae_lens import SAE
 from sae_lens.loading.pretrained_saes_directory import get_repo_id_and_folder_name
 from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY
-from transformer_lens.loading_from_pretrained import get_official_model_name
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.releases.language_models import hub_id
 from sae_lens_c2r.repair.options import RepairOptions
 from sae_lens_c2r.repair.read_as import READING
 from sae_lens_c2r.saes.origin import Origin, file_on_hub, find_origin
@@ -84,7 +84,7 @@ class Subject:
             UserError: If neither says one of them; it is asked for by name.
         """
         about, said = self.origin.metadata, self._recorded_model()
-        model = options.model or said.get("hub_id") or _hub_id(about.get("model_name"))
+        model = options.model or said.get("hub_id") or hub_id(about.get("model_name") or "")
         name = about.get("model_name") if not said else said.get("name")
         found = {
             "hub_id": model,
@@ -148,14 +148,3 @@ def _record_of(origin: Origin) -> TrainingRecord:
         return (path and read_record(path.parent)) or TrainingRecord()
     except UserError:  # somebody else's file of that name
         return TrainingRecord()
-
-
-def _hub_id(model_name: str | None) -> str | None:
-    """A model's name on the Hub, which TransformerLens knows of its own names."""
-    if model_name is None or "/" in model_name:
-        return model_name
-    try:
-        official = get_official_model_name(model_name)
-    except ValueError:
-        return None
-    return official if "/" in official else None

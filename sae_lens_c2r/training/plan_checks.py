@@ -11,15 +11,13 @@ from sae_lens.saes.sae import TrainingSAEConfig
 from sae_lens.synthetic import SyntheticModelConfig, SyntheticSAERunnerConfig
 from sae_lens.training.optim import get_lr_scheduler
 from sae_lens.util import str_to_dtype
-from transformer_lens.loading_from_pretrained import get_official_model_name
 
 from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r.offline.minilm import CONTEXT_SIZE
 from sae_lens_c2r.offline.source import OFFLINE_DATASET, OFFLINE_MODEL
+from sae_lens_c2r.releases.language_models import LOADERS, TRANSFORMER_LENS, official_name
 from sae_lens_c2r.releases.model import LanguageModel, ReleaseError, SyntheticModel
 
-TRANSFORMER_LENS, TRANSFORMERS = "HookedTransformer", "AutoModelForCausalLM"
-LOADERS = (TRANSFORMER_LENS, "HookedMamba", TRANSFORMERS)  # classes that SAELens knows
 NEEDS_ESTIMATE = {"expected_average_only_in", "covariance_whitening"}
 RunnerConfig = MultiSAETrainingRunnerConfig | SyntheticSAERunnerConfig[Any]
 COUNTS = (
@@ -154,19 +152,15 @@ def check_loader(source: LanguageModel, model_class_name: str) -> None:
             f"`runner.model_class_name` should be one of {', '.join(LOADERS)}. Found "
             f"{model_class_name!r}."
         )
-    if model_class_name != TRANSFORMER_LENS:
-        return
     name = source.name or source.hub_id
-    with suppress(ValueError):
-        get_official_model_name(name)
+    if model_class_name != TRANSFORMER_LENS or official_name(name):
         return
     advice = (
         "Or have `transformers` load it, by `model_class_name: AutoModelForCausalLM` under "
         "`runner`, and give `hook_name` as it names modules."
     )
-    with suppress(ValueError):
-        short = name.rpartition("/")[2]
-        get_official_model_name(short)
+    short = name.rpartition("/")[2]
+    if official_name(short):
         advice = f"Write `name: {short}` below it."
     raise ReleaseError(
         f"`language_model.{'name' if source.name else 'hub_id'}` should be a model that "

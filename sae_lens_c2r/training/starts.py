@@ -1,16 +1,15 @@
 """What an SAE of a plan starts from, where it is not from weights drawn at random."""
 
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sae_lens import SAE, TrainingSAE
 from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY
 from sae_lens.saes.sae import TrainingSAEConfig
-from transformer_lens.loading_from_pretrained import get_official_model_name
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.releases.init import Init, init_of
+from sae_lens_c2r.releases.language_models import official_name
 from sae_lens_c2r.releases.model import LanguageModel, ReleaseError, SAESpec, SyntheticModel
 from sae_lens_c2r.saes.origin import Origin, find_origin
 from sae_lens_c2r.saes.sources import Source, source_of_folder
@@ -107,7 +106,9 @@ def _check_inputs(origin: Origin, source: LanguageModel | SyntheticModel) -> Non
             )
         return
     wanted = {name.lower() for name in (source.hub_id, source.name) if name}
-    if own_model is not None and wanted.isdisjoint(_names_of(own_model)):
+    if own_model is not None and wanted.isdisjoint(
+        {own_model.lower(), (official_name(own_model) or own_model).lower()}
+    ):
         raise UserError(
             f"`language_model` should be that of the SAE, {own_model}. Found "
             f"{source.name or source.hub_id}."
@@ -116,11 +117,3 @@ def _check_inputs(origin: Origin, source: LanguageModel | SyntheticModel) -> Non
         raise UserError(
             f"`hook_name` should be that of the SAE, {own_hook}. Found {source.hook_name}."
         )
-
-
-def _names_of(model: str) -> set[str]:
-    """A model's name, and the Hub's where TransformerLens has one of its own."""
-    names = {model.lower()}
-    with suppress(ValueError):  # it is none of TransformerLens's
-        names.add(get_official_model_name(model).lower())
-    return names

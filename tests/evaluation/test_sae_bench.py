@@ -212,7 +212,7 @@ def test_what_fails_does_not_stop_the_others(planted: Planted, tmp_path: Path) -
     for about, reason in {
         "corrupt": "cannot be loaded",
         "core of saes/other-width": "inputs of the model's width, 64 in pythia-70m-deduped",
-        "scr of saes/other-hook": "should have the hook blocks.7.hook_resid_post",
+        "scr of saes/other-hook": "whose blocks are 0 to 1",
         "core of saes/no-layer": "one of TransformerLens's blocks",
         "scr of saes/whole": "LabHC/bias_in_bios",
     }.items():

@@ -891,7 +891,7 @@ FAULTS = [
     Fault(
         "rows longer than the model takes",
         "training/model_check.py",
-        "source.context_size > place.n_tokens",
+        "source.context_size > site.n_tokens",
         "False",
     ),
     Fault(
@@ -903,7 +903,7 @@ FAULTS = [
     Fault(
         "a model of another width taken",
         "training/model_check.py",
-        "config.d_in != place.width",
+        "config.d_in != site.width",
         "config.d_in < 0",
     ),
     Fault(

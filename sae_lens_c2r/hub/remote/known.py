@@ -32,13 +32,9 @@ def known_datasets(api: HfApi, names: Iterable[str]) -> list[str]:
 
 
 def _known_model(api: HfApi, name: str) -> ModelInfo | None:
-    from transformer_lens.loading_from_pretrained import get_official_model_name
+    from sae_lens_c2r.releases.language_models import official_name
 
-    try:
-        official = get_official_model_name(name)
-    except ValueError:  # none of TransformerLens's
-        official = name
-    for each in dict.fromkeys([official, name]):
+    for each in dict.fromkeys([official_name(name) or name, name]):
         if found := _found(api.model_info, each):
             return found if "/" in found.id else None
     return None

@@ -1,0 +1,141 @@
+"""Language models as SAELens loads them: their names, and the places of their activations.
+
+This is the one module that imports `transformer_lens`.
+"""
+
+import re
+import warnings
+from contextlib import suppress
+from difflib import get_close_matches
+from typing import Any, NamedTuple
+
+import torch
+from transformer_lens import HookedTransformer, HookedTransformerConfig
+from transformer_lens.loading_from_pretrained import (
+    get_official_model_name,
+    get_pretrained_model_config,
+)
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.offline.minilm import HUB_ID, model_folder
+
+TRANSFORMER_LENS, TRANSFORMERS = "HookedTransformer", "AutoModelForCausalLM"
+LOADERS = (TRANSFORMER_LENS, "HookedMamba", TRANSFORMERS)  # classes that SAELens knows
+_OF_THE_MODEL_S_WIDTH = re.compile(r"\.(hook_resid_(pre|mid|post)|hook_(attn|mlp)_out)$")
+
+
+class HookSite(NamedTuple):
+    """A place in a model; each field is `None` where it is not known without the weights.
+
+    Args:
+        width: The size of the activations there.
+        n_tokens: The most tokens in a row that the model takes.
+    """
+
+    width: int | None = None
+    n_tokens: int | None = None
+
+
+def official_name(model: str) -> str | None:
+    """TransformerLens's first name of a model; `None` if it has no such model."""
+    with suppress(ValueError):
+        return get_official_model_name(model)
+    return None
+
+
+def hub_id(model: str) -> str | None:
+    """A model's id on the Hub, which TransformerLens knows of most of its own names."""
+    official = model if "/" in model else official_name(model)
+    return official if official and "/" in official else None
+
+
+def pretrained_config(model: str, *, n_ctx: int | None = None) -> HookedTransformerConfig:
+    """TransformerLens's config of a model, which it may have to download."""
+    return get_pretrained_model_config(model, n_ctx=n_ctx)
+
+
+def hook_site(
+    model: str,
+    hook_name: str,
+    *,
+    loader: str = TRANSFORMER_LENS,
+    revision: str | None = None,
+    n_ctx: int | None = None,
+) -> HookSite:
+    """Find a place in a model, by the model's config alone.
+
+    Args:
+        model: The model, by the name that it is loaded by.
+        hook_name: The place.
+        loader: SAELens's name of the class that loads the model.
+        revision: Branch, tag or commit on the Hub.
+        n_ctx: Tokens in a row, where TransformerLens is told to take so many.
+
+    Returns:
+        What is known of the place.
+
+    Raises:
+        UserError: If the model has no such place. Whatever else is raised says why the
+            model's config cannot be loaded or read: there are many kinds.
+    """
+    if loader == TRANSFORMER_LENS:
+        return _site_of_transformer_lens(model, hook_name, n_ctx)
+    if loader == TRANSFORMERS:
+        return _site_of_transformers(model, hook_name, revision)
+    return HookSite()
+
+
+def _site_of_transformer_lens(model: str, hook_name: str, n_ctx: int | None) -> HookSite:
+    config = pretrained_config(model, n_ctx=n_ctx)
+    config.tokenizer_name = None  # it would be loaded
+    with torch.device("meta"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        hooks = list(HookedTransformer(config, move_to_device=False).hook_dict)
+    if hook_name not in hooks:
+        close = get_close_matches(hook_name, hooks, n=1) or hooks[-1:]
+        raise UserError(
+            f"`hook_name` should be one that TransformerLens has in {model}, whose blocks are "
+            f"0 to {config.n_layers - 1}, like {close[0]}. Found {hook_name}."
+        )
+    is_of_the_model_s = _OF_THE_MODEL_S_WIDTH.search(hook_name)
+    return HookSite(config.d_model if is_of_the_model_s else None, config.n_ctx)
+
+
+def _site_of_transformers(model: str, hook_name: str, revision: str | None) -> HookSite:
+    place = model
+    if model == HUB_ID and revision is None:
+        with suppress(UserError):  # the package that holds it is not there
+            place = str(model_folder())
+    config = AutoConfig.from_pretrained(  # which would ask whether a model's code may be run
+        place, revision=revision, trust_remote_code=False
+    )
+    with torch.device("meta"):
+        empty = AutoModelForCausalLM.from_config(config, trust_remote_code=False)  # type: ignore[no-untyped-call]
+    modules = dict(empty.named_modules())
+    if hook_name not in modules:
+        blocks = [each for each in modules if re.search(r"\.\d+$", each)]
+        raise UserError(
+            f"`hook_name` should be a module of {model}, like "
+            f"{blocks[-1] if blocks else list(modules)[-1]}. Found {hook_name}."
+        )
+    width = _width(empty, modules[hook_name], hook_name)
+    return HookSite(width, getattr(config, "max_position_embeddings", None))
+
+
+def _width(model: torch.nn.Module, module: torch.nn.Module, hook_name: str) -> int | None:
+    """The size of what a module gives; `None` where the model does not run without weights."""
+    outputs: list[Any] = []
+
+    def keep(_module: Any, _inputs: Any, output: Any) -> None:
+        outputs.append(output[0] if isinstance(output, tuple) else output)
+
+    module.register_forward_hook(keep)
+    with suppress(Exception), torch.no_grad():  # each model has its own reasons
+        model(torch.zeros(1, 2, dtype=torch.long, device="meta"))
+    if outputs and not isinstance(outputs[0], torch.Tensor):
+        raise UserError(
+            "`hook_name` should be a module that gives a tensor, or a tuple that begins with "
+            f"one. {hook_name} gives {type(outputs[0]).__name__}."
+        )
+    return outputs[0].shape[-1] if outputs else None
