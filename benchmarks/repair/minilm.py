@@ -21,7 +21,7 @@ from sae_lens_c2r.repair.change import MeasuredSAE
 from sae_lens_c2r.repair.options import RepairOptions
 from sae_lens_c2r.repair.release import repair_release
 from sae_lens_c2r.repair.subject import find_subject
-from sae_lens_c2r.saes.sources import source_of_folder
+from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.plan import make_plan
 from sae_lens_c2r.training.train import train
 
@@ -64,7 +64,7 @@ def _trained(way: Way, demo: Path, out: Path, rows: Dataset) -> Path:
         return demo / PLAIN
     if not way.repaired:
         return demo / REGULARIZED
-    source = source_of_folder(str(demo / PLAIN))
+    source = SAERef(folder=demo / PLAIN)
     asked = RepairOptions(tokens=1, architecture=None if way.coefficient else PLAIN)
     subject, _ = find_subject(source, asked)
     options = RepairOptions(

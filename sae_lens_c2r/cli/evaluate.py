@@ -60,7 +60,7 @@ def evaluate(
         from sae_lens_c2r.evaluation.options import Options
         from sae_lens_c2r.evaluation.report import REPORT_FILE
         from sae_lens_c2r.evaluation.table import terminal_tables
-        from sae_lens_c2r.saes.sources import find_sources
+        from sae_lens_c2r.saes.sae_ref import find_saes
         from sae_lens_c2r.training.plan_checks import check_device
 
         options = Options(
@@ -78,7 +78,7 @@ def evaluate(
         check_device(options.device)
         with stop_requests():
             gathered = evaluate_all(
-                find_sources(saes, on_error=problems.append),
+                find_saes(saes, on_error=problems.append),
                 options,
                 on_error=problems.append,
                 tell=partial(say, console),

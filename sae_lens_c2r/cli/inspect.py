@@ -64,13 +64,13 @@ def inspect(
         from sae_lens_c2r.inspection.reader import reader_of
         from sae_lens_c2r.inspection.report import report_html, terminal_tables
         from sae_lens_c2r.reporting.figures import png, svg
-        from sae_lens_c2r.saes.sources import find_sources
+        from sae_lens_c2r.saes.sae_ref import find_saes
         from sae_lens_c2r.training.plan_checks import check_device
 
         wanted = parse_latents(latents) if latents is not None else []
         device = usable_device(device)
         check_device(device)
-        sources = find_sources(saes, on_error=problems.append)
+        sources = find_saes(saes, on_error=problems.append)
         found = inspect_all(
             sources,
             device=device,

@@ -99,12 +99,12 @@ def repair(
         from sae_lens_c2r.inspection.reader import TextReader, reader_of
         from sae_lens_c2r.repair.change import change_tables
         from sae_lens_c2r.repair.repair import REPORT, Repair
-        from sae_lens_c2r.saes.sources import find_sources
+        from sae_lens_c2r.saes.sae_ref import find_saes
         from sae_lens_c2r.training.model_check import check_model
         from sae_lens_c2r.training.summary import print_plan
 
         device = usable_device(device)
-        sources = find_sources(saes, on_error=problems.append)
+        sources = find_saes(saes, on_error=problems.append)
         if problems:
             return
 

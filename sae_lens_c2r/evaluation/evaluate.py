@@ -31,7 +31,7 @@ from sae_lens_c2r.evaluation.results import (
 from sae_lens_c2r.evaluation.table import markdown_table
 from sae_lens_c2r.evaluation.tasks import Task, model_tasks, weights_task
 from sae_lens_c2r.inspection.measures import inspect_sae
-from sae_lens_c2r.saes.sources import Source
+from sae_lens_c2r.saes.sae_ref import SAERef
 
 TABLE = "evaluation.md"
 _LOCK, _WORKING = ".lock", ".working-"
@@ -39,7 +39,7 @@ _COPIED = "artifacts"  # what SAEBench writes into as well
 
 
 def evaluate(
-    sources: Sequence[Source],
+    sources: Sequence[SAERef],
     options: Options,
     *,
     on_error: Callable[[str], None],
@@ -79,7 +79,7 @@ def evaluate(
 
 
 def _plan_all(
-    sources: Sequence[Source], options: Options, on_error: Callable[[str], None]
+    sources: Sequence[SAERef], options: Options, on_error: Callable[[str], None]
 ) -> list[Task]:
     tasks: list[Task] = []
     seen: set[Any] = set()
@@ -96,7 +96,7 @@ def _plan_all(
     return tasks
 
 
-def _plan(source: Source, options: Options, on_error: Callable[[str], None]) -> list[Task]:
+def _plan(source: SAERef, options: Options, on_error: Callable[[str], None]) -> list[Task]:
     """What is to be run of an SAE, beside what its weights say, which is measured here."""
     sae = source.load_for_inference(options.device)
     of_weights = weights_task(source, sae, options)

@@ -4,12 +4,12 @@ import torch
 from sae_lens.synthetic import SyntheticModelConfig
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.saes.sources import Source
+from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.configs import synthetic_model_config
 from sae_lens_c2r.training.record import RECORD, TrainingRecord, read_record
 
 
-def record_of_features(source: Source) -> TrainingRecord | None:
+def record_of_features(source: SAERef) -> TrainingRecord | None:
     """What training recorded of an SAE of known features; `None` if it is of another kind."""
     record = read_record(source.folder) if source.folder else None
     return record if record is not None and record.features is not None else None

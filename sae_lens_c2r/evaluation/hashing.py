@@ -14,7 +14,7 @@ def weights_sha256(sae: SAE[Any]) -> str:
     """Which weights these are, whatever file they come from.
 
     Args:
-        sae: The SAE, as of `Source.load_for_inference`.
+        sae: The SAE, as of `SAERef.load_for_inference`.
 
     Returns:
         SHA-256 of the names, types, shapes and bytes of its weights.

@@ -18,7 +18,7 @@ from sae_lens_c2r.evaluation.features import features_config, record_of_features
 from sae_lens_c2r.evaluation.fit import check_fit
 from sae_lens_c2r.evaluation.hashing import config_sha256, fingerprint, weights_sha256
 from sae_lens_c2r.evaluation.options import Options
-from sae_lens_c2r.saes.sources import Source
+from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.record import RECORD, TrainingRecord
 
 _PACKAGES = (
@@ -39,7 +39,7 @@ class Task:
     """
 
     about: About
-    source: Source
+    source: SAERef
     folder: Path
 
     @property
@@ -62,7 +62,7 @@ class Task:
         return Task(about, self.source, self.folder.with_name(asked.evaluation))
 
 
-def weights_task(source: Source, sae: SAE[Any], options: Options) -> Task:
+def weights_task(source: SAERef, sae: SAE[Any], options: Options) -> Task:
     """The evaluation of the weights alone of an SAE in its inference form."""
     asked = Asked(
         weights_sha256=weights_sha256(sae),
@@ -189,7 +189,7 @@ def _fingerprints(inputs: Sequence[Any]) -> dict[str, str]:
     }
 
 
-def _folder_name(source: Source, asked: Asked) -> str:
+def _folder_name(source: SAERef, asked: Asked) -> str:
     """Of what the SAE is called, and of what tells it from all others."""
     digest = sha256(f"{source.place} {asked.weights_sha256} {asked.config_sha256}".encode())
     kept = "".join(char if char.isalnum() or char in "._-" else "_" for char in source.name)

@@ -16,7 +16,7 @@ from sae_lens_c2r.hub.names import FACTS, README
 from sae_lens_c2r.hub.remote.snapshot import Snapshot
 from sae_lens_c2r.hub.submission import SAEs, Submission
 from sae_lens_c2r.releases.model import Release
-from sae_lens_c2r.saes.sources import sae_folders
+from sae_lens_c2r.saes.sae_ref import sae_folders
 from sae_lens_c2r.training.record import read_record
 
 

@@ -11,7 +11,7 @@ from sae_lens_c2r.inspection.behavior import Behavior, observe
 from sae_lens_c2r.inspection.latents import LatentOnText, check_latents, latents_on_text
 from sae_lens_c2r.inspection.measures import Inspection, inspect_sae
 from sae_lens_c2r.inspection.reader import TextReader
-from sae_lens_c2r.saes.sources import Source
+from sae_lens_c2r.saes.sae_ref import SAERef
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Finding:
 
 
 def inspect(
-    sources: Sequence[Source],
+    sources: Sequence[SAERef],
     *,
     device: str,
     on_error: Callable[[str], None],

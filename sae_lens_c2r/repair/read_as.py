@@ -6,7 +6,7 @@ from typing import Any
 
 from sae_lens import SAE, TrainingSAE
 
-from sae_lens_c2r.saes.sources import Source
+from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.plan import Plan, runner_config
 
 # Of an SAE's metadata, what SAELens's runner is to be told again.
@@ -17,20 +17,26 @@ READING = (
 
 
 @dataclass(frozen=True)
-class ReadAs(Source):
+class ReadAs(SAERef):
     """An SAE whose config says what it is read on, whatever it says by itself."""
 
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    label: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called where it is shown."""
+        return self.label or super().name
 
     def load(self, device: str) -> SAE[Any] | TrainingSAE[Any]:
-        """The SAE, as of `Source`, with a config that says so."""
+        """The SAE, as of `SAERef`, with a config that says so."""
         sae = super().load(device)
         for key, value in self.metadata.items():
             sae.cfg.metadata[key] = value
         return sae
 
 
-def read_as_planned(source: Source, plan: Plan, sae_id: str) -> Source:
+def read_as_planned(source: SAERef, plan: Plan, sae_id: str) -> SAERef:
     """An SAE, to be read as one of a plan is trained: with the model and the tokens of that.
 
     Args:
@@ -45,4 +51,4 @@ def read_as_planned(source: Source, plan: Plan, sae_id: str) -> Source:
     read = {name: getattr(config, name) for name in (*READING, "context_size", "model_name")}
     read["hook_name"] = config.hook_names_per_sae[sae_id]
     read["hook_head_index"] = config.hook_head_indices_per_sae[sae_id]
-    return ReadAs(**vars(source), metadata=read)
+    return ReadAs(**{**vars(source), "metadata": read})

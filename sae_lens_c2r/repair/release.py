@@ -64,8 +64,8 @@ def _shared(subjects: Sequence[Subject], should: str, options: RepairOptions) ->
             if other[key] != value:
                 raise UserError(
                     f"`SAE...` should be {should}. Found `{key}` {value} of "
-                    f"{subjects[0].origin.source.name}, and {other[key]} of "
-                    f"{subject.origin.source.name}."
+                    f"{subjects[0].origin.name}, and {other[key]} of "
+                    f"{subject.origin.name}."
                 )
     return first
 

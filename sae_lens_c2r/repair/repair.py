@@ -19,10 +19,10 @@ from sae_lens_c2r.inspection.reader import TextReader
 from sae_lens_c2r.inspection.report import report_html
 from sae_lens_c2r.repair.change import Change, MeasuredSAE
 from sae_lens_c2r.repair.options import RepairOptions
-from sae_lens_c2r.repair.read_as import read_as_planned
+from sae_lens_c2r.repair.read_as import ReadAs, read_as_planned
 from sae_lens_c2r.repair.release import repair_release
 from sae_lens_c2r.repair.subject import Subject, find_subject
-from sae_lens_c2r.saes.sources import Source
+from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.plan import Plan, make_plan
 from sae_lens_c2r.training.train import train
 from sae_lens_c2r.training.work_folder import check_out
@@ -46,7 +46,7 @@ class Repair:
 
     def __init__(
         self,
-        sources: Sequence[Source],
+        sources: Sequence[SAERef],
         options: RepairOptions,
         *,
         device: str,
@@ -111,7 +111,10 @@ class Repair:
         """
         before = self.before(plan)  # what cannot be measured is found before hours of training
         train(replace(plan, dataset=dataset), out, tell=self._tell, **how)
-        repaired = {sae_id: Source(_repaired(sae_id), out / sae_id) for sae_id in self.subjects}
+        repaired = {
+            sae_id: ReadAs(folder=out / sae_id, label=_repaired(sae_id))
+            for sae_id in self.subjects
+        }
         after = self._measure(repaired, plan)
         changes = [self._change(sae_id, after[sae_id], out) for sae_id in self.subjects]
         write_json(out / RESULTS, {change.sae_id: asdict(change) for change in changes})
@@ -122,7 +125,7 @@ class Repair:
     def before(self, plan: Plan) -> Mapping[str, Finding]:
         """What was found of the SAEs as they are, on the tokens that a plan trains on."""
         if not self._before:
-            sources = {sae_id: each.origin.source for sae_id, each in self.subjects.items()}
+            sources = {sae_id: each.origin for sae_id, each in self.subjects.items()}
             self._before = self._measure(sources, plan)
         return self._before
 
@@ -136,7 +139,7 @@ class Repair:
         _, config_class = get_sae_training_class(subject.architecture)
         return hasattr(config_class, "k") and "k" not in subject.fields
 
-    def _measure(self, sources: Mapping[str, Source], plan: Plan) -> dict[str, Finding]:
+    def _measure(self, sources: Mapping[str, SAERef], plan: Plan) -> dict[str, Finding]:
         """What was found of SAEs, each read as the one of its name in a plan is trained."""
         assert plan.release.language_model is not None, "as `repair_release` wrote it"
         # One at a time: it holds the model, of which training needs one as well.
@@ -154,7 +157,7 @@ class Repair:
         return dict(zip(sources, found, strict=True))
 
     def _change(self, sae_id: str, after: Finding, out: Path) -> Change:
-        decoder = self.subjects[sae_id].origin.load().W_dec
+        decoder = self.subjects[sae_id].origin.pin()[1].W_dec
         repaired: SAE[Any] = SAE.load_from_disk(out / sae_id)
 
         def measured(found: Finding, W_dec: Any) -> MeasuredSAE:

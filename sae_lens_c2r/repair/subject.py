@@ -12,8 +12,8 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.releases.language_models import hub_id
 from sae_lens_c2r.repair.options import RepairOptions
 from sae_lens_c2r.repair.read_as import READING
-from sae_lens_c2r.saes.origin import Origin, file_on_hub, find_origin
-from sae_lens_c2r.saes.sources import Source
+from sae_lens_c2r.saes.licenses import file_on_hub
+from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.saes.training_fields import c2r_architecture, training_fields
 from sae_lens_c2r.training.record import RECORD, TrainingRecord, read_record
 
@@ -26,13 +26,15 @@ class Subject:
 
     Args:
         origin: Which.
+        metadata: What its config says of its training: model, hook, data.
         sae_id: What it is called once it is repaired.
         record: What our training recorded of it, if it was ours.
         architecture: What it is trained as.
         fields: How it was trained, as far as it says.
     """
 
-    origin: Origin
+    origin: SAERef
+    metadata: dict[str, Any]
     sae_id: str
     record: TrainingRecord
     architecture: str
@@ -41,11 +43,11 @@ class Subject:
     @property
     def init(self) -> dict[str, str]:
         """What a release says for it."""
-        source = self.origin.source
+        source = self.origin
         if source.folder is not None:
             return {"folder": str(source.folder)}
         # SAELens knows a repository by the name of its release, or else by its own.
-        key = "repo" if self.origin.repo == source.release else "release"
+        key = "repo" if source.repo == source.release else "release"
         said = {key: source.release, "sae_id": source.sae_id, "revision": source.revision}
         return {name: value for name, value in said.items() if value is not None}
 
@@ -57,7 +59,7 @@ class Subject:
             if self.origin.repo is not None:  # others may not have code of theirs run here
                 recorded.pop("dataset_trust_remote_code", None)
             return recorded
-        about = self.origin.metadata
+        about = self.metadata
         found = {name: about[name] for name in READING if about.get(name) is not None}
         if about.get("hook_head_index") is not None:
             found["hook_head_indices"] = about["hook_head_index"]
@@ -83,7 +85,7 @@ class Subject:
         Raises:
             UserError: If neither says one of them; it is asked for by name.
         """
-        about, said = self.origin.metadata, self._recorded_model()
+        about, said = self.metadata, self._recorded_model()
         model = options.model or said.get("hub_id") or hub_id(about.get("model_name") or "")
         name = about.get("model_name") if not said else said.get("name")
         found = {
@@ -99,7 +101,7 @@ class Subject:
             if not found[key] and f"language_model.{key}" not in options.changes:
                 option = named.get(key, key).replace("_", "-")
                 raise UserError(
-                    f"`{option}` should be given: {self.origin.source.name} does not say it."
+                    f"`{option}` should be given: {self.origin.name} does not say it."
                 )
         return {**found, "training_tokens": options.tokens}
 
@@ -107,7 +109,7 @@ class Subject:
         return self.record.model.model_dump(exclude_none=True)
 
 
-def find_subject(source: Source, options: RepairOptions) -> tuple[Subject, SAE[Any]]:
+def find_subject(source: SAERef, options: RepairOptions) -> tuple[Subject, SAE[Any]]:
     """Load an SAE, and read what it says.
 
     Args:
@@ -124,22 +126,24 @@ def find_subject(source: Source, options: RepairOptions) -> tuple[Subject, SAE[A
     if asked is not None and str(asked) not in SAE_TRAINING_CLASS_REGISTRY:
         known = ", ".join(sorted(SAE_TRAINING_CLASS_REGISTRY))
         raise UserError(f"`architecture` should be one of {known}. Found {asked!r}.")
-    origin, sae = find_origin(source)
+    origin, sae = source.pin()
+    metadata = dict(sae.cfg.metadata.to_dict())
     architecture = asked or c2r_architecture(sae)
     fields = training_fields(sae, architecture)
-    return Subject(origin, _id_of(source), _record_of(origin), architecture, fields), sae
+    return Subject(
+        origin, metadata, _id_of(source), _record_of(origin), architecture, fields
+    ), sae
 
 
-def _id_of(source: Source) -> str:
+def _id_of(source: SAERef) -> str:
     """What an SAE may be called in a release: its folder's name or its id, as far as it can."""
     name = source.folder.resolve().name if source.folder else str(source.sae_id)
     parts = (_NO_ID.sub("-", part).lstrip("-.") for part in name.split("/"))
     return "/".join(filter(None, parts)) or "sae"
 
 
-def _record_of(origin: Origin) -> TrainingRecord:
+def _record_of(source: SAERef) -> TrainingRecord:
     """What our training recorded of an SAE, in its folder or beside it on the Hub."""
-    source = origin.source
     if source.folder is not None:
         return read_record(source.folder) or TrainingRecord()
     repo, folder = get_repo_id_and_folder_name(source.release or "", source.sae_id or "")

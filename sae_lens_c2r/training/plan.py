@@ -1,6 +1,6 @@
 """What training a release will do: SAELens's configs, every field of which it has accepted."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from sae_lens_c2r.releases.model import (
     SAESpec,
     SyntheticModel,
 )
+from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.annealing import anneal_steps
 from sae_lens_c2r.training.configs import (
     check_shared,
@@ -37,7 +38,7 @@ from sae_lens_c2r.training.plan_checks import (
     check_optimizer,
     check_positions,
 )
-from sae_lens_c2r.training.starts import Start, find_start
+from sae_lens_c2r.training.starts import find_start
 
 OURS = {  # fields of SAELens's runner configs that a release cannot set, or sets elsewhere
     *("saes", "sae", "hook_names", "model_name", "dataset_path", "context_size"),
@@ -60,6 +61,7 @@ class Plan:
         matmul_precision: What `torch.set_float32_matmul_precision` is given; `None` for what
             torch has by default.
         starts: What those of the SAEs start from that start from another.
+        notes: What is worth knowing of these, a line each.
         k_anneal_steps: Over how many steps the k of those of the SAEs falls whose k does.
         norm_multiple: Tokens above that many times the median norm are left out; `None` for
             all tokens.
@@ -73,7 +75,8 @@ class Plan:
     runner: Mapping[str, Any]
     device: str
     matmul_precision: str | None = None
-    starts: Mapping[str, Start] = field(default_factory=dict)
+    starts: Mapping[str, SAERef] = field(default_factory=dict)
+    notes: Sequence[str] = ()
     k_anneal_steps: Mapping[str, int] = field(default_factory=dict)
     norm_multiple: float | None = None
     dataset: Dataset | None = None
@@ -134,16 +137,18 @@ def make_plan(release: Release, *, device: str, only: tuple[str, ...] = ()) -> P
     runner = dict(release.runner)
     precision = checked_precision(runner.pop(MATMUL_PRECISION, None))
     norm_multiple = checked_multiple(runner.pop(NORM_MULTIPLE, None), source)
-    found = {spec.sae_id: find_start(spec, source, device) for spec in chosen}
-    starts = {sae_id: start for sae_id, start in found.items() if start is not None}
+    saes: dict[str, TrainingSAEConfig] = {}
+    starts: dict[str, SAERef] = {}
+    notes: list[str] = []
+    for spec in chosen:
+        if spec.fields.get("init") is None:
+            saes[spec.sae_id] = sae_config(spec, device)
+        else:
+            starts[spec.sae_id], saes[spec.sae_id], own = find_start(spec, release, device)
+            notes += own
     plan = Plan(
         release,
-        saes={
-            spec.sae_id: starts[spec.sae_id].config
-            if spec.sae_id in starts
-            else sae_config(spec, device)
-            for spec in chosen
-        },
+        saes=saes,
         seeds={spec.sae_id: _seed(spec) for spec in chosen},
         runner=checked_fields(
             "runner",
@@ -155,6 +160,7 @@ def make_plan(release: Release, *, device: str, only: tuple[str, ...] = ()) -> P
         device=device,
         matmul_precision=precision,
         starts=starts,
+        notes=notes,
         norm_multiple=norm_multiple,
     )
     if plan.batch_size < 1:

@@ -11,9 +11,9 @@ from pydantic import BaseModel, ConfigDict
 
 from sae_lens_c2r._support.reading import read_model
 from sae_lens_c2r._support.versions import package_versions
+from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.plan import Plan
 from sae_lens_c2r.training.sameness import settings_of
-from sae_lens_c2r.training.starts import Start
 
 RECORD = "training.json"
 
@@ -45,28 +45,6 @@ class RecordedRelease(_Recorded):
     repo_id: str | None = None
     language_model: RecordedModel | None = None
     synthetic_model: RecordedFeatures | None = None
-
-
-class RecordedStart(_Recorded):
-    """The SAE that another one started from, as of `sae_lens_c2r.saes.origin.Origin`.
-
-    Args:
-        release: SAELens's release that it was loaded from, or the repository on the Hub; or
-        folder: where it lay.
-        sae_id: Its id there.
-        repo: The repository on the Hub.
-        revision: The commit of that.
-        sha256: Of the files that it was loaded from, by their names.
-        license: Its licence, as far as that was known.
-    """
-
-    release: str | None = None
-    folder: str | None = None
-    sae_id: str | None = None
-    repo: str | None = None
-    revision: str | None = None
-    sha256: dict[str, str] = {}
-    license: str | None = None
 
 
 class RecordedMeasures(_Recorded):
@@ -111,7 +89,7 @@ class TrainingRecord(_Recorded):
 
     release: RecordedRelease | None = None
     sae_id: str | None = None
-    started_from: RecordedStart | None = None
+    started_from: SAERef | None = None
     settings: dict[str, Any] | None = None
     trained_together: list[str] = []
     processes_per_batch: int = 1
@@ -179,7 +157,7 @@ def record_of(
     return TrainingRecord(
         release=RecordedRelease.model_validate(plan.release.model_dump(mode="json")),
         sae_id=sae_id,
-        started_from=_started_from(plan.starts[sae_id]) if sae_id in plan.starts else None,
+        started_from=plan.starts.get(sae_id),
         settings=settings_of(plan, [sae_id]),
         trained_together=together,
         processes_per_batch=processes_per_batch,
@@ -191,19 +169,6 @@ def record_of(
         matmul_precision=torch.get_float32_matmul_precision(),
         finished=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         **circumstances(plan.device),
-    )
-
-
-def _started_from(start: Start) -> RecordedStart:
-    origin, source = start.origin, start.origin.source
-    return RecordedStart(
-        release=source.release,
-        folder=str(source.folder) if source.folder else None,
-        sae_id=source.sae_id,
-        repo=origin.repo,
-        revision=source.revision,
-        sha256=origin.sha256,
-        license=origin.license,
     )
 
 

@@ -13,6 +13,7 @@ from sae_lens_c2r._support.false_alarms import no_false_alarms
 from sae_lens_c2r._support.network import needing_the_hub
 from sae_lens_c2r.offline.source import OFFLINE_DATASET, offline_source, where_model_is
 from sae_lens_c2r.releases.model import LanguageModel
+from sae_lens_c2r.saes.start_from import start_from
 from sae_lens_c2r.training.annealing import anneal_k
 from sae_lens_c2r.training.fitting import fit
 from sae_lens_c2r.training.known_features import train_on_known_features
@@ -121,7 +122,8 @@ def _make(plan: Plan, sae_id: str) -> TrainingSAE[Any]:
 def _begin(plan: Plan, sae_id: str) -> TrainingSAE[Any]:
     config = copy.deepcopy(plan.saes[sae_id])  # SAELens changes it when it has trained
     if sae_id in plan.starts:
-        return plan.starts[sae_id].begin(config)
+        _, sae = plan.starts[sae_id].pin()
+        return start_from(sae, config)
     sae_class, _ = get_sae_training_class(config.architecture())
     torch.manual_seed(plan.seeds[sae_id])
     return sae_class(config)

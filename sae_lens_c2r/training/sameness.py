@@ -20,7 +20,7 @@ def settings_of(plan: Plan, sae_ids: list[str]) -> dict[str, Any]:
         del config["device"], config["metadata"]  # where it runs, and what the run adds
     for sae_id in sae_ids:
         if sae_id in plan.starts:  # by its content, wherever it lies by now
-            saes[sae_id]["init"] = plan.starts[sae_id].origin.sha256
+            saes[sae_id]["init"] = plan.starts[sae_id].sha256
         if sae_id in plan.k_anneal_steps:
             saes[sae_id][K_ANNEAL_STEPS] = plan.k_anneal_steps[sae_id]
     source = plan.release.source.model_dump(mode="json")

@@ -6,8 +6,8 @@ from typing import Any
 
 from sae_lens.training.sae_trainer import SAETrainer
 
+from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.saes.start_from import scale_inputs
-from sae_lens_c2r.training.starts import Start
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class ScaledStarts:
         starts: What SAEs start from, by their ids.
     """
 
-    starts: Mapping[str, Start] = field(default_factory=dict)
+    starts: Mapping[str, SAERef] = field(default_factory=dict)
 
     def factor_is_estimated(self, sae_id: str, trainer: SAETrainer[Any, Any]) -> None:
         """Scale an SAE whose factor has just been estimated.

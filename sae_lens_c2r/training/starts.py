@@ -1,119 +1,146 @@
-"""What an SAE of a plan starts from, where it is not from weights drawn at random."""
+"""SAEs that start from an SAE: the key `init` of an SAE of a release."""
 
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-from sae_lens import SAE, TrainingSAE
+from pydantic import TypeAdapter, ValidationError
+from sae_lens import SAE, MultiSAETrainingRunnerConfig
+from sae_lens.constants import SAE_CFG_FILENAME
 from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY
 from sae_lens.saes.sae import TrainingSAEConfig
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.releases.init import Init, init_of
+from sae_lens_c2r._support.reading import first_problem
 from sae_lens_c2r.releases.language_models import official_name
-from sae_lens_c2r.releases.model import LanguageModel, ReleaseError, SAESpec, SyntheticModel
-from sae_lens_c2r.saes.origin import Origin, find_origin
-from sae_lens_c2r.saes.sources import Source, source_of_folder
-from sae_lens_c2r.saes.start_from import start_from, starting_weights
+from sae_lens_c2r.releases.model import (
+    LanguageModel,
+    Release,
+    ReleaseError,
+    SAESpec,
+    SyntheticModel,
+)
+from sae_lens_c2r.saes.licenses import allows_derivatives
+from sae_lens_c2r.saes.sae_ref import SAERef
+from sae_lens_c2r.saes.start_from import starting_weights
 from sae_lens_c2r.saes.training_fields import training_fields
 from sae_lens_c2r.training.configs import checked_fields, sae_config
 
 
-@dataclass(frozen=True)
-class Start:
-    """An SAE that another one starts from.
-
-    Args:
-        origin: Which SAE.
-        config: SAELens's config of what starts from it: what the release says, and else what
-            the SAE says of itself.
-        defaults: The fields on which how it is trained depends, and which neither of the two
-            says.
-    """
-
-    origin: Origin
-    config: TrainingSAEConfig
-    defaults: tuple[str, ...]
-
-    def begin(self, config: TrainingSAEConfig) -> TrainingSAE[Any]:
-        """A training SAE that does what the SAE does."""
-        return start_from(self.origin.load(), config)
-
-
 def find_start(
-    spec: SAESpec, source: LanguageModel | SyntheticModel, device: str
-) -> Start | None:
-    """What an SAE of a release starts from, once it is known that it can.
+    spec: SAESpec, release: Release, device: str
+) -> tuple[SAERef, TrainingSAEConfig, list[str]]:
+    """Load the SAE that one of a release starts from, to know that it can.
 
     Args:
-        spec: The SAE.
-        source: What it will be trained on.
-        device: Where.
+        spec: The SAE, which has an `init`.
+        release: Its release.
+        device: Where it will be trained.
 
     Returns:
-        What it starts from; `None` if it is not to start from an SAE.
+        Which SAE it starts from; SAELens's config of what starts from it: what the release
+        says, and else what the SAE says of itself; and what is worth knowing before hours of
+        training, a line each.
 
     Raises:
-        ReleaseError: If its `init` names none.
-        UserError: If that cannot be loaded, is of other inputs, or cannot be trained on.
+        ReleaseError: If its `init` names no SAE, or it cannot start from that.
+        UserError: If that cannot be loaded.
     """
-    init = init_of(spec)
-    if init is None:
-        return None
-    origin, sae = find_origin(source_of(init))
+    origin, sae = _init_of(spec).pin()
     try:
-        _check_inputs(origin, source)
-        said = _said_of(sae, spec)
-        config = sae_config(replace(spec, fields={**said, **spec.fields}), device)
+        _check_inputs(sae, release.source)
+        own = _own_fields(sae, spec)
+        config = sae_config(replace(spec, fields={**own, **spec.fields}), device)
         starting_weights(sae, config)
     except UserError as error:
-        raise ReleaseError(
-            f"{spec.sae_id} cannot start from {origin.source.name}. {error}"
-        ) from None
-    weighed = ("l0_coefficient", "l1_coefficient")
-    unsaid = (name for name in weighed if hasattr(config, name))
-    return Start(
-        origin, config, tuple(name for name in unsaid if name not in {**said, **spec.fields})
-    )
+        raise ReleaseError(f"{spec.sae_id} cannot start from {origin.name}. {error}") from None
+    return origin, config, list(_notes(spec, origin, sae, release, config, own))
 
 
-def source_of(init: Init) -> Source:
-    """Where the SAE comes from that an `init` names."""
-    if init.folder is not None:
-        return source_of_folder(init.folder)
-    release = init.release or init.repo
-    name = f"{release} {init.sae_id}"
-    return Source(name, release=release, sae_id=init.sae_id, revision=init.revision)
+def _init_of(spec: SAESpec) -> SAERef:
+    problem = None
+    try:
+        text = json.dumps(spec.fields["init"])
+        init = TypeAdapter(SAERef).validate_json(text, strict=True)
+    except ValidationError as error:
+        problem = first_problem(error).removeprefix("``: ")
+    else:
+        if bool(init.release) + bool(init.repo) + bool(init.folder) != 1:
+            problem = "One of `release`, `repo` and `folder` should be given."
+        elif bool(init.sae_id) == bool(init.folder):
+            problem = "`sae_id` should go with `release` or `repo`, not with `folder`."
+        elif init.folder and init.revision:
+            problem = "`revision` should go with `release` or `repo`."
+        elif init.license:
+            problem = "`license` should not be given: what is with the SAE says it."
+    if problem:
+        raise ReleaseError(f"`sae.init` of {spec.sae_id} should name one SAE. {problem}")
+    if init.folder and not (init.folder / SAE_CFG_FILENAME).is_file():
+        raise UserError(f"{init.folder}: should be a folder with a {SAE_CFG_FILENAME}.")
+    return init
 
 
-def _said_of(sae: SAE[Any], spec: SAESpec) -> dict[str, Any]:
+def _own_fields(sae: SAE[Any], spec: SAESpec) -> dict[str, Any]:
+    """What an SAE says of how it was trained."""
     architecture = spec.fields.get("architecture")
     if architecture not in SAE_TRAINING_CLASS_REGISTRY:
         return {}  # `sae_config` says which there are
-    said = training_fields(sae, architecture)
+    own = training_fields(sae, architecture)
     _, config_class = SAE_TRAINING_CLASS_REGISTRY[architecture]
-    if hasattr(config_class, "k") and "k" not in {**said, **spec.fields}:
+    if hasattr(config_class, "k") and "k" not in {**own, **spec.fields}:
         raise UserError("`sae.k` should be given: the SAE does not say with how many latents.")
-    return checked_fields("sae", said, config_class, strict=False)  # 32.0 of JSON may be 32
+    return checked_fields("sae", own, config_class, strict=False)  # 32.0 of JSON may be 32
 
 
-def _check_inputs(origin: Origin, source: LanguageModel | SyntheticModel) -> None:
+def _check_inputs(sae: SAE[Any], source: LanguageModel | SyntheticModel) -> None:
     """Raise where an SAE says that it encodes something else."""
-    own_model, own_hook = (origin.metadata.get(key) for key in ("model_name", "hook_name"))
+    model, hook_name = sae.cfg.metadata.model_name, sae.cfg.metadata.hook_name
     if isinstance(source, SyntheticModel):
-        if own_model is not None:
+        if model is not None:
             raise UserError(
-                f"It encodes activations of {own_model}, and not those of known features."
+                f"It encodes activations of {model}, and not those of known features."
             )
         return
     wanted = {name.lower() for name in (source.hub_id, source.name) if name}
-    if own_model is not None and wanted.isdisjoint(
-        {own_model.lower(), (official_name(own_model) or own_model).lower()}
-    ):
+    if model is not None:
+        names = {model.lower(), (official_name(model) or model).lower()}
+        if wanted.isdisjoint(names):
+            raise UserError(
+                f"`language_model` should be that of the SAE, {model}. Found "
+                f"{source.name or source.hub_id}."
+            )
+    if hook_name is not None and hook_name != source.hook_name:
         raise UserError(
-            f"`language_model` should be that of the SAE, {own_model}. Found "
-            f"{source.name or source.hub_id}."
+            f"`hook_name` should be that of the SAE, {hook_name}. Found {source.hook_name}."
         )
-    if own_hook is not None and own_hook != source.hook_name:
-        raise UserError(
-            f"`hook_name` should be that of the SAE, {own_hook}. Found {source.hook_name}."
+
+
+def _notes(
+    spec: SAESpec,
+    origin: SAERef,
+    sae: SAE[Any],
+    release: Release,
+    config: TrainingSAEConfig,
+    own: dict[str, Any],
+) -> Iterator[str]:
+    """A line on what an SAE starts from, and one for whatever may surprise."""
+    license = origin.license or "a licence that is not known"
+    yield f"{spec.sae_id} starts from {origin.name}, under {license}."
+    if not allows_derivatives(origin.license):
+        yield (
+            f"Warning: {origin.license} does not allow to publish what is made of it. "
+            "`upload` will ask for `--license`."
         )
+    inputs: dict[str, tuple[Any, Any]] = {"dtype": (sae.cfg.dtype, config.dtype)}
+    if isinstance(release.source, LanguageModel):
+        prepends = release.runner.get("prepend_bos", MultiSAETrainingRunnerConfig.prepend_bos)
+        inputs["context_size"] = (sae.cfg.metadata.context_size, release.source.context_size)
+        inputs["prepend_bos"] = (sae.cfg.metadata.prepend_bos, prepends)
+    for name, (before, now) in inputs.items():
+        if before is not None and before != now:
+            yield f"Warning: `{name}` is {now}, and was {before} when it was trained."
+    for name in ("l0_coefficient", "l1_coefficient"):
+        if hasattr(config, name) and name not in {**own, **spec.fields}:
+            value = getattr(config, name)
+            yield f"Warning: it does not say its `{name}`. It is {value}, SAELens's default."

@@ -13,7 +13,6 @@ from sae_lens_c2r.training.costs import (
 )
 from sae_lens_c2r.training.placement import place
 from sae_lens_c2r.training.plan import Plan
-from sae_lens_c2r.training.start_notes import notes_on_starts
 from sae_lens_c2r.training.teams import team_size
 
 Shares = list[tuple[list[str], int]]
@@ -46,7 +45,7 @@ def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
         size_on_disk = size(weight_bytes(config))
         about = f"{config.architecture()}, {', '.join(options)}"
         rows.append([sae_id, f"{config.d_sae:,}", size_on_disk, str(plan.seeds[sae_id]), about])
-    for note in notes_on_starts(plan):
+    for note in plan.notes:
         console.print(note, markup=False, soft_wrap=True)
     headings = ["SAE", "d_sae", "weights", "seed", "options"]
     console.print(terminal_table(headings, rows, text=(0, 4), broken=(4,)))

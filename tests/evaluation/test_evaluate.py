@@ -14,7 +14,7 @@ from sae_lens_c2r.evaluation.evaluate import evaluate
 from sae_lens_c2r.evaluation.options import Options
 from sae_lens_c2r.evaluation.processes import Processes
 from sae_lens_c2r.evaluation.tasks import Task
-from sae_lens_c2r.saes.sources import Source, find_sources
+from sae_lens_c2r.saes.sae_ref import SAERef, find_saes
 from tests.evaluation.planted import plant_sae
 
 Evaluate = Callable[..., list[str]]
@@ -54,7 +54,7 @@ def run(tmp_path: Path, requests: list[Task]) -> Evaluate:  # noqa: ARG001
             "device": "cpu",
         }
         failed: list[str] = []
-        sources = find_sources(list(map(str, paths)), on_error=failed.append)
+        sources = find_saes(list(map(str, paths)), on_error=failed.append)
         evaluate(sources, Options(**{**options, **changes}), on_error=failed.append)
         return failed
 
@@ -198,7 +198,7 @@ def test_a_folder_is_of_one_process_at_a_time(tmp_path: Path, run: Evaluate) -> 
 def test_a_task_survives_the_way_to_its_process(tmp_path: Path) -> None:
     from tests.evaluation.test_results import about
 
-    for source in (Source("a", folder=tmp_path), Source("a", release="b", sae_id="c")):
+    for source in (SAERef(folder=tmp_path), SAERef(release="b", sae_id="c")):
         task = Task(about(settings={"sizes": [1, 2]}), source, tmp_path / "core")
         task.write(tmp_path / "task.json")
         assert Task.read(tmp_path / "task.json") == task

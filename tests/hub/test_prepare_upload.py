@@ -19,8 +19,8 @@ from sae_lens_c2r.hub.remote.refusals import explained
 from sae_lens_c2r.hub.submission import Submission
 from sae_lens_c2r.releases.files import find_release, read_release
 from sae_lens_c2r.saes.probe import encodes_alike, probe_inputs
+from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.saes.saelens_alone import Encoded, encode_in_saelens_alone
-from sae_lens_c2r.saes.sources import Source
 from tests.architectures.training import make_sae
 from tests.evaluation.planted import plant_sae
 from tests.hub.test_files import SECRETS, training_sae
@@ -113,7 +113,7 @@ def test_a_checkpoints_scaling_is_folded(tmp_path: Path) -> None:
     expected = SAE.load_from_disk(tmp_path / "folded").encode(inputs)
     assert (expected > 0).any()
     torch.testing.assert_close(SAE.load_from_disk(collected.folder).encode(inputs), expected)
-    loaded = Source("a", tmp_path / "a").load_for_inference("cpu")
+    loaded = SAERef(folder=tmp_path / "a").load_for_inference("cpu")
     torch.testing.assert_close(loaded.encode(inputs), expected)
 
 
@@ -177,7 +177,7 @@ def test_a_secret_in_any_file_stops_everything(tmp_path: Path, secret: str, kind
 
 def test_what_evaluate_measured_is_found(tmp_path: Path) -> None:
     folder = plant_sae(tmp_path / "saes" / "a", d_in=8)
-    sae = Source("a", folder).load_for_inference("cpu")
+    sae = SAERef(folder=folder).load_for_inference("cpu")
     measured = {"metrics": {"composition": 0.125, "chance_composition": 0.5}}
     entry = {
         "weights_sha256": weights_sha256(sae),

@@ -19,8 +19,7 @@ from sae_lens_c2r.hub import Submission, write_card
 from sae_lens_c2r.hub.local.prepare_upload import prepare_upload
 from sae_lens_c2r.repair.options import RepairOptions
 from sae_lens_c2r.repair.subject import find_subject
-from sae_lens_c2r.saes.origin import find_origin
-from sae_lens_c2r.saes.sources import Source
+from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.saes.start_from import start_from, starting_weights
 from sae_lens_c2r.saes.training_fields import c2r_architecture, training_fields
 from sae_lens_c2r.training.train import train
@@ -80,8 +79,8 @@ def inputs(sae: SAE[Any]) -> torch.Tensor:
 
 @torch.no_grad()
 def test_gemma_scope_is_converted_as_sae_lens_loads_it(scope: str) -> None:
-    origin, sae = find_origin(Source(SCOPE, release=SCOPE, sae_id=SAE_ID))
-    assert (origin.repo, origin.source.revision) == (REPO, scope)
+    origin, sae = SAERef(release=SCOPE, sae_id=SAE_ID).pin()
+    assert (origin.repo, origin.revision) == (REPO, scope)
     assert origin.license == "cc-by-4.0"
     assert list(origin.sha256) == ["params.npz"]
     assert sae.cfg.architecture() == "jumprelu"
@@ -108,7 +107,7 @@ def test_a_release_starts_from_gemma_scope(tmp_path: Path, scope: str) -> None:
     config: Any = plan.saes["batchtopk_c2r"]
     assert (config.d_in, config.d_sae, config.k) == (6, 10, K)
     assert not config.apply_b_dec_to_input
-    assert plan.starts["batchtopk_c2r"].origin.source.revision == scope
+    assert plan.starts["batchtopk_c2r"].revision == scope
 
 
 def save(sae: SAE[Any], folder: Path) -> dict[str, bytes]:
@@ -126,12 +125,13 @@ def test_a_repository_is_read_at_its_revision(
     newest = plan_of(tmp_path, init, "batchtopk", k=K)
     older = plan_of(tmp_path, {**init, "revision": first}, "batchtopk", k=K)
     shown = older if named else newest
-    started = shown.starts["batchtopk"].origin.load()
+    _, started = shown.starts["batchtopk"].pin()
     expected = make_form("jumprelu", d_in=8, seed=0 if named else 1)
     torch.testing.assert_close(started.W_dec, expected.W_dec)
     # What the repository gets after the plan was made is not begun with.
     publish(hub_here, "org/saes", save(make_form("jumprelu", d_in=8, seed=2), tmp_path / "3"))
-    torch.testing.assert_close(shown.starts["batchtopk"].origin.load().W_dec, expected.W_dec)
+    _, started = shown.starts["batchtopk"].pin()
+    torch.testing.assert_close(started.W_dec, expected.W_dec)
     [trained] = train(shown, tmp_path / "out")
     assert (trained / "training.json").is_file()
 
@@ -146,7 +146,7 @@ def test_a_repair_reads_what_training_recorded_in_a_repository(
     files = save(make_form("jumprelu"), tmp_path / "sae")
     written = json.dumps(record) if content == "ours" else content
     publish(hub_here, "org/own", {**files, "a/training.json": written.encode()})
-    source = Source("org/own a", release="org/own", sae_id="a")
+    source = SAERef(release="org/own", sae_id="a")
     subject, _ = find_subject(source, RepairOptions(tokens=1))
     if content == "ours":
         assert subject.runner == {"lr": 9e-4, "train_batch_size_tokens": 1024}

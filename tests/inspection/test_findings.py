@@ -9,11 +9,11 @@ import torch
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.inspection import findings as findings_module
 from sae_lens_c2r.inspection.findings import inspect
-from sae_lens_c2r.saes.sources import Source
+from sae_lens_c2r.saes.sae_ref import SAERef
 from tests.inspection.planted import Words, planted_sae, text_of
 
 
-class Planted(Source):
+class Planted(SAERef):
     """An SAE that is loaded from nowhere."""
 
     def load(self, device: str) -> Any:
@@ -53,7 +53,7 @@ def look_at(
     errors: list[str] = []
     told: list[str] = []
     found = inspect(
-        [Planted(name, Path("nowhere")) for name in names],
+        [Planted(folder=Path(name)) for name in names],
         device="cpu",
         on_error=errors.append,
         reader=reader,
@@ -117,5 +117,5 @@ def test_no_sae_is_nothing_found() -> None:
 
 def test_a_program_needs_no_command(tmp_path: Path) -> None:
     planted_sae(torch.eye(4)).save_model(tmp_path / "sae")
-    (found,) = inspect([Source("x", tmp_path / "sae")], device="cpu", on_error=print)
+    (found,) = inspect([SAERef(folder=tmp_path / "sae")], device="cpu", on_error=print)
     assert found.inspection.d_sae == 4

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from sae_lens_c2r.analysis import composition
 from sae_lens_c2r.cli import main
-from sae_lens_c2r.saes.sources import Source, find_sources
+from sae_lens_c2r.saes.sae_ref import SAERef, find_saes
 from tests.architectures.training import make_sae
 from tests.strategies import ARCHITECTURES
 
@@ -56,7 +56,7 @@ def test_every_form_of_every_architecture_is_loaded(
 ) -> None:
     sae = make_sae(architecture)
     getattr(sae, form)(tmp_path / "sae")
-    loaded = Source("x", tmp_path / "sae").load("cpu")
+    loaded = SAERef(folder=tmp_path / "sae").load("cpu")
     assert composition(loaded.W_dec) == pytest.approx(composition(sae.W_dec), rel=1e-5)
 
 
@@ -92,7 +92,7 @@ def test_what_cannot_be_loaded_is_one_line_and_the_others_are_shown(
 
 def test_a_release_is_followed_by_an_id(saes: Path) -> None:
     errors: list[str] = []
-    found = find_sources(["org/repo", "an/id", str(saes), "alone"], on_error=errors.append)
+    found = find_saes(["org/repo", "an/id", str(saes), "alone"], on_error=errors.append)
     assert (found[0].release, found[0].sae_id) == ("org/repo", "an/id")
     assert [source.folder for source in found[1:]] == sorted((saes / "layer_0").iterdir())
     assert errors == ["alone: should be a folder, or a release followed by an SAE's id."]
@@ -127,7 +127,7 @@ def test_a_place_that_cannot_be_written_to_is_named_before_the_work(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("sae_lens_c2r.saes.sources.find_sources", None)
+    monkeypatch.setattr("sae_lens_c2r.saes.sae_ref.find_saes", None)
     path = tmp_path / "place" if place != "in no folder" else tmp_path / "none" / "place"
     if place == "a file":
         path.write_text("mine")

@@ -6,7 +6,7 @@ import torch
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.analysis import chance_composition
 from sae_lens_c2r.inspection.measures import INTERVALS, Inspection, inspect_sae
-from sae_lens_c2r.saes.sources import inference_form
+from sae_lens_c2r.saes.sae_ref import inference_form
 from tests.architectures.training import make_sae
 from tests.inspection.planted import inspection, planted_sae
 

@@ -255,8 +255,8 @@ GROUPS: list[tuple[str, str, list[tuple[str, str, str]]]] = [
         [
             (
                 "an origin taken that has changed since",
-                "if (found := _digests(files)) != self.sha256:",
-                "if not (found := _digests(files)):",
+                "if self.sha256 and self.sha256 != sha256:",
+                "if False:",
             ),
         ],
     ),

@@ -13,7 +13,7 @@ from sae_lens_c2r.repair.options import RepairOptions, count_of
 from sae_lens_c2r.repair.read_as import read_as_planned
 from sae_lens_c2r.repair.release import repair_release
 from sae_lens_c2r.repair.subject import find_subject
-from sae_lens_c2r.saes.sources import Source, source_of_folder
+from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.plan import make_plan
 from tests.saes.forms import make_form
 
@@ -45,7 +45,7 @@ def plant(tmp_path: Path) -> Plant:
 
 def release_of(*folders: Path, ks: dict[str, float] | None = None, **options: Any) -> Release:
     asked = RepairOptions(**{"tokens": 40_960_000, **options})
-    subjects = [find_subject(source_of_folder(str(folder)), asked)[0] for folder in folders]
+    subjects = [find_subject(SAERef(folder=folder), asked)[0] for folder in folders]
     return repair_release(subjects, ks or {}, asked)
 
 
@@ -138,11 +138,10 @@ def test_the_l0_that_was_measured_is_k_where_nothing_says_it(plant: Plant) -> No
 
 def test_an_sae_of_the_hub_is_named_as_a_release_does(plant: Plant) -> None:
     asked = RepairOptions(tokens=1)
-    subject, _ = find_subject(source_of_folder(str(plant())), asked)
+    subject, _ = find_subject(SAERef(folder=plant()), asked)
     for release, repo, key in (("scope", "google/scope", "release"), ("o/r", "o/r", "repo")):
-        source = Source("x", release=release, sae_id="layer_1/a", revision="abc")
-        origin = type(subject.origin)(source, repo, {}, None, {}, "float32")
-        init = type(subject)(origin, "a", subject.record, "topk", {}).init
+        source = SAERef(release, None, "layer_1/a", repo, "abc")
+        init = type(subject)(source, {}, "a", subject.record, "topk", {}).init
         assert init == {key: release, "sae_id": "layer_1/a", "revision": "abc"}
 
 
@@ -167,7 +166,7 @@ def test_what_is_no_number_of_tokens_is_refused(text: str) -> None:
 
 def read_metadata(folder: Path, **options: Any) -> Any:
     """What an SAE's config says once it is read as it will be trained."""
-    source = source_of_folder(str(folder))
+    source = SAERef(folder=folder)
     plan = make_plan(release_of(folder, **options), device="cpu")
     return read_as_planned(source, plan, folder.name).load("cpu").cfg.metadata
 

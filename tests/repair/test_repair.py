@@ -17,7 +17,7 @@ from sae_lens_c2r.releases.files import find_release, read_release
 from sae_lens_c2r.repair.change import Change, MeasuredSAE, change_rows
 from sae_lens_c2r.repair.options import RepairOptions
 from sae_lens_c2r.repair.repair import Repair
-from sae_lens_c2r.saes.sources import source_of_folder
+from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.plan import make_plan
 from sae_lens_c2r.training.train import train
 from tests.inspection.planted import planted_sae, text_of
@@ -92,7 +92,7 @@ def test_what_is_set_holds_for_what_is_measured_before(trained: Path, tmp_path: 
 
 
 def repair_of(*folders: Path) -> Repair:
-    sources = [source_of_folder(str(folder)) for folder in folders]
+    sources = [SAERef(folder=folder) for folder in folders]
     options = RepairOptions(tokens=1)
     return Repair(sources, options, device="cpu", reader_of=lambda _: pytest.fail("measured"))
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sae_lens_c2r.saes.probe import contributions, encodes_alike, trained_contributions
-from sae_lens_c2r.saes.sources import inference_form
+from sae_lens_c2r.saes.sae_ref import inference_form
 from tests.architectures.training import make_sae
 
 ENCODED = torch.arange(1.0, 65).repeat(16, 1).T  # 64 rows, each of a length of its own

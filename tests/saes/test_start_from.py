@@ -11,7 +11,7 @@ from sae_lens.registry import get_sae_class
 from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.saes.sources import inference_form
+from sae_lens_c2r.saes.sae_ref import inference_form
 from sae_lens_c2r.saes.start_from import scale_inputs, start_from
 from sae_lens_c2r.saes.thresholds import thresholds_of
 from sae_lens_c2r.saes.training_fields import c2r_architecture, training_fields

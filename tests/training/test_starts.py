@@ -112,7 +112,7 @@ def test_it_goes_on_as_the_backbone_without_the_penalty(
     config.c2r_coefficient = 0.0  # type: ignore[attr-defined]
     weights = [(path / WEIGHTS).read_bytes() for path in train(plan, tmp_path / "out")]
     assert weights[0] == weights[1]
-    started = SAE.load_from_disk(plan.starts["batchtopk"].origin.source.folder)  # type: ignore[arg-type]
+    started = SAE.load_from_disk(plan.starts["batchtopk"].folder)  # type: ignore[arg-type]
     assert not torch.equal(
         SAE.load_from_disk(tmp_path / "out" / "batchtopk").W_dec, started.W_dec
     )
@@ -199,8 +199,8 @@ def refused(tmp_path: Path, init: Any, architecture: str, **fields: Any) -> str:
     ("init", "says"),
     [
         ("gemma", "should name one SAE"),
-        ({}, "one of `release`, `repo` and `folder` should be given"),
-        ({"folder": "x", "repo": "a/b"}, "one of `release`, `repo` and `folder`"),
+        ({}, "One of `release`, `repo` and `folder` should be given"),
+        ({"folder": "x", "repo": "a/b"}, "One of `release`, `repo` and `folder`"),
         ({"repo": "a/b"}, "`sae_id` should go with `release` or `repo`"),
         ({"folder": "x", "sae_id": "y"}, "`sae_id` should go with"),
         ({"folder": "x", "revision": "v1"}, "`revision` should go with"),

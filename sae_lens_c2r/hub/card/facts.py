@@ -13,6 +13,7 @@ from pydantic_core import from_json
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.reading import first_problem
 from sae_lens_c2r.hub.names import FACTS, check_id
+from sae_lens_c2r.saes.sae_ref import SAERef
 
 FORMAT = 1
 Count = Annotated[int, Field(ge=0, lt=2**63)]
@@ -41,24 +42,6 @@ class Evaluation(_Strict):
     device: str | None = None
     versions: dict[str, str] = {}
     metrics: dict[str, Number]
-
-
-class StartedFrom(_Strict):
-    """The SAE that another one started from.
-
-    Args:
-        repo: Its repository on the Hub; `None` if it lay on somebody's machine.
-        sae_id: Its id there.
-        revision: The commit.
-        license: Its licence, as far as that was known.
-        sha256: Of the files that it was loaded from, by their names.
-    """
-
-    repo: str | None = None
-    sae_id: str | None = None
-    revision: str | None = None
-    license: str | None = None
-    sha256: dict[str, str] = {}
 
 
 class Training(_Strict):
@@ -96,7 +79,7 @@ class Training(_Strict):
     device: str | None = None
     versions: dict[str, str] = {}
     effective_coefficients: dict[str, Number] = {}
-    started_from: StartedFrom | None = None
+    started_from: SAERef | None = None
 
 
 class SAEFacts(_Strict):

@@ -12,8 +12,9 @@ from sae_lens_c2r.evaluation.catalog import (
     TRAINING,
     WEIGHTS,
 )
-from sae_lens_c2r.hub.card.facts import Evaluation, Facts, StartedFrom, Training
+from sae_lens_c2r.hub.card.facts import Evaluation, Facts, Training
 from sae_lens_c2r.hub.card.tables import PENALTIES, card_numbers, code, text
+from sae_lens_c2r.saes.sae_ref import SAERef
 
 _TEXTS = {"python-documentation": "the documentation of Python's standard library"}
 _OF_FEATURES = (
@@ -167,7 +168,7 @@ def _duration(seconds: float, together: int | None) -> str:
     return f"{shown} for {together} SAEs together" if together and together > 1 else shown
 
 
-def _started_from(start: StartedFrom) -> str:
+def _started_from(start: SAERef) -> str:
     """The SAE that another one started from, with what tells it from all others."""
     whose = "started from another SAE"
     if start.repo:

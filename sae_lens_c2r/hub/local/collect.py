@@ -18,7 +18,7 @@ from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r.hub.leaks import read_harmless
 from sae_lens_c2r.hub.names import check_id, refuse_nested
 from sae_lens_c2r.saes.probe import probe_inputs, trained_contributions
-from sae_lens_c2r.saes.sources import Source, inference_form, is_training_form, sae_folders
+from sae_lens_c2r.saes.sae_ref import SAERef, inference_form, is_training_form, sae_folders
 from sae_lens_c2r.training.record import RECORD, TrainingRecord, read_record
 
 _READ = (SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME, RECORD, ACTIVATION_SCALER_CFG_FILENAME)
@@ -132,7 +132,7 @@ def _collected(sae_id: str, folder: Path, converted: Path) -> LocalSAE:
     record = read_record(folder)
     if not is_training_form(folder):
         return LocalSAE(sae_id, folder, record)
-    sae = Source(str(folder), folder).load("cpu")
+    sae = SAERef(folder=folder).load("cpu")
     try:
         trained = _convert(sae, converted / sae_id)
     except (RuntimeError, SafetensorError, ValueError) as error:

@@ -12,7 +12,7 @@ from sae_lens_c2r.hub.leaks import refuse_secrets
 from sae_lens_c2r.hub.local.collect import LocalSAE
 from sae_lens_c2r.hub.submission import Submission
 from sae_lens_c2r.inspection.measures import inspect_sae
-from sae_lens_c2r.saes.sources import Source
+from sae_lens_c2r.saes.sae_ref import SAERef
 
 _FOLDER = "evaluation"
 Identity = tuple[str, str]  # of the weights, and of the config
@@ -71,7 +71,7 @@ def evaluations_of(
     sae: LocalSAE, known: Mapping[Identity, dict[str, Evaluation]]
 ) -> dict[str, Evaluation]:
     """The evaluations of an SAE; if nobody has measured its weights, they are now."""
-    loaded = Source(sae.sae_id, sae.folder).load_for_inference("cpu")
+    loaded = SAERef(folder=sae.folder).load_for_inference("cpu")
     found = known.get((weights_sha256(loaded), config_sha256(loaded.cfg)), {})
     if WEIGHTS in found:
         return found

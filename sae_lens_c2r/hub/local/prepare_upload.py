@@ -15,7 +15,7 @@ from sae_lens_c2r.hub.local.prepare_saes import PreparedSAE, prepare_saes
 from sae_lens_c2r.hub.names import check_license, check_repo_id
 from sae_lens_c2r.hub.submission import Submission
 from sae_lens_c2r.releases.model import Release
-from sae_lens_c2r.saes.origin import allows_derivatives
+from sae_lens_c2r.saes.licenses import allows_derivatives
 from sae_lens_c2r.training.record import RecordedRelease
 
 

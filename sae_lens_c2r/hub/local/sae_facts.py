@@ -14,7 +14,8 @@ from sae_lens_c2r.hub.card.facts import Evaluation, SAEFacts
 from sae_lens_c2r.hub.leaks import is_plain, keep_plain, refuse_secrets
 from sae_lens_c2r.hub.local.measured_in_training import measured_in_training
 from sae_lens_c2r.hub.names import check_id
-from sae_lens_c2r.training.record import RecordedStart, TrainingRecord
+from sae_lens_c2r.saes.sae_ref import SAERef
+from sae_lens_c2r.training.record import TrainingRecord
 
 _COEFFICIENTS = ("c2r", "ort")
 
@@ -53,9 +54,9 @@ def facts_of(
         ) from None
 
 
-def _started_from(said: RecordedStart) -> dict[str, Any]:
+def _started_from(said: SAERef) -> dict[str, Any]:
     """What is said of an SAE that another one started from: on the Hub, or only its content."""
-    kept: dict[str, Any] = keep_plain(said.model_dump(include={"license", "sha256"}))
+    kept: dict[str, Any] = keep_plain({"license": said.license, "sha256": said.sha256})
     if said.repo is not None and is_plain(said.repo):
         kept |= keep_plain({"repo": said.repo, "revision": said.revision})
         with suppress(UserError):  # it is no folder on the Hub

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sae_lens_c2r.saes.origin import allows_derivatives, find_origin
-from sae_lens_c2r.saes.sources import source_of_folder
+from sae_lens_c2r.saes.licenses import allows_derivatives
+from sae_lens_c2r.saes.sae_ref import SAERef
 from tests.saes.forms import make_form
 
 
@@ -33,9 +33,9 @@ def test_the_card_of_a_downloaded_repository_is_read(tmp_path: Path) -> None:
         (folder.parent, "---\nlicense: cc-by-nd-4.0\n---\n"),
     ):
         (path / "README.md").write_text(text)
-    origin, _ = find_origin(source_of_folder(str(folder)))
+    origin, _ = SAERef(folder=folder).pin()
     assert origin.license == "cc-by-nd-4.0"
     (folder / "README.md").write_text("Without front matter.")  # the nearest one is its own
-    assert find_origin(source_of_folder(str(folder)))[0].license is None
+    assert SAERef(folder=folder).pin()[0].license is None
     (folder / "training.json").write_text('{"release": {"license": "apache-2.0"}}')
-    assert find_origin(source_of_folder(str(folder)))[0].license == "apache-2.0"
+    assert SAERef(folder=folder).pin()[0].license == "apache-2.0"

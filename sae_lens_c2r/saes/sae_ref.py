@@ -1,0 +1,263 @@
+"""Which SAE is meant: one in a folder, in a repository on the Hub, or of SAELens's releases."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
+from unittest.mock import patch
+
+import torch
+from huggingface_hub.utils.sha import sha_fileobj
+from pydantic import ConfigDict, PlainSerializer
+from sae_lens import SAE, TrainingSAE
+from sae_lens.constants import (
+    ACTIVATION_SCALER_CFG_FILENAME,
+    SAE_CFG_FILENAME,
+    SAE_WEIGHTS_FILENAME,
+)
+from sae_lens.loading import pretrained_sae_loaders
+from sae_lens.loading.pretrained_saes_directory import get_repo_id_and_folder_name
+from sae_lens.registry import SAE_CLASS_REGISTRY, SAE_TRAINING_CLASS_REGISTRY
+from sae_lens.training.activation_scaler import ActivationScaler
+
+from sae_lens_c2r._support.errors import UserError, one_line
+from sae_lens_c2r._support.network import needing_the_hub
+from sae_lens_c2r._support.reading import read_object
+from sae_lens_c2r.saes.licenses import license_of_folder, license_on_hub
+
+_FILES = (SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME, ACTIVATION_SCALER_CFG_FILENAME)
+_DOWNLOAD = "hf_hub_download"  # by which SAELens's loaders get every file
+_SNAPSHOTS = "snapshots"  # the folder of the commits in the Hub's cache
+
+
+@dataclass(frozen=True)
+class SAERef:
+    """An SAE that can be loaded. Releases have it as `init`, records as `started_from`.
+
+    Args:
+        release: The release that SAELens loads it from, or a repository on the Hub; or
+        folder: where it lies.
+        sae_id: Its id in the release or the repository.
+        repo: The repository on the Hub.
+        revision: Branch, tag or commit of that; `None` for what the Hub has today.
+        sha256: Of the files that it was loaded from, by their names. If there are any, it
+            is to be loaded from no others.
+        license: Its licence, as far as that is known.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    release: str | None = None
+    folder: Annotated[Path, PlainSerializer(str)] | None = None
+    sae_id: str | None = None
+    repo: str | None = None
+    revision: str | None = None
+    sha256: dict[str, str] = field(default_factory=dict, hash=False)
+    license: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called where it is shown."""
+        return str(self.folder) if self.folder else f"{self.release or self.repo} {self.sae_id}"
+
+    @property
+    def place(self) -> Path | tuple[str | None, ...]:
+        """What tells it from all others."""
+        if self.folder:
+            return self.folder.resolve()
+        return (self.release or self.repo, self.sae_id, self.revision)
+
+    def load(self, device: str) -> SAE[Any] | TrainingSAE[Any]:
+        """Load it.
+
+        Args:
+            device: Where to.
+
+        Returns:
+            The SAE, in the form in which it was saved; a checkpoint of SAELens's with the
+            scaling of its inputs folded in, as SAELens does at the end of a training.
+
+        Raises:
+            UserError: If it cannot be loaded.
+        """
+        try:
+            if self.folder is None:
+                release, sae_id = self.release or self.repo or "", self.sae_id or ""
+                with _downloads(self.revision), needing_the_hub(self.name):
+                    return SAE.from_pretrained(release, sae_id, device=device)
+            if not is_training_form(self.folder):
+                return SAE.load_from_disk(self.folder, device=device)
+            trained: TrainingSAE[Any] = TrainingSAE.load_from_disk(self.folder, device=device)
+            _fold_scaling(trained, self.folder)
+            return trained
+        except Exception as error:  # SAELens, safetensors and the Hub raise many kinds
+            reason = one_line(error)
+            if self.folder is None:
+                reason += f" There is no folder {self.release or self.repo} either."
+            raise UserError(f"{self.name}: cannot be loaded. {reason}") from error
+
+    def load_for_inference(self, device: str) -> SAE[Any]:
+        """Load it in the form in which anybody uses it: without training, norms folded.
+
+        Args:
+            device: Where to.
+
+        Returns:
+            The SAE. One in its training form is turned into what SAELens saves of it.
+
+        Raises:
+            UserError: If it cannot be loaded.
+        """
+        return inference_form(self.load(device))
+
+    def pin(self) -> tuple["SAERef", SAE[Any]]:
+        """Load it, and note exactly what was loaded.
+
+        Returns:
+            The same SAE with its files' SHA-256, its commit and its licence; and the SAE in
+            its inference form, on the CPU, its decoder's norms not folded.
+
+        Raises:
+            UserError: If it cannot be loaded, or its files are not those of its SHA-256.
+        """
+        with _downloads(None) as files:
+            # Norms are not folded: what they are belongs to how it is trained on.
+            sae = inference_form(self.load("cpu"), fold=False)
+        if self.folder is not None:
+            files = [path for path in map(self.folder.joinpath, _FILES) if path.is_file()]
+        sha256 = _sha256(files)
+        if self.sha256 and self.sha256 != sha256:
+            raise UserError(f"{self.name} should be as it was. Found files {sha256}.")
+        if self.folder is not None:
+            license = self.license or license_of_folder(self.folder)
+            return replace(self, sha256=sha256, license=license), sae
+        release = self.release or self.repo or ""
+        repo, _ = get_repo_id_and_folder_name(release, self.sae_id or "")
+        commit = next(filter(None, map(_commit_of, files)), None)
+        license = self.license or license_on_hub(repo, commit)
+        pinned = SAERef(release, None, self.sae_id, repo, commit, sha256, license)
+        return pinned, sae
+
+
+def inference_form(sae: SAE[Any] | TrainingSAE[Any], *, fold: bool = True) -> SAE[Any]:
+    """An SAE as anybody uses it; in place if it is in its inference form.
+
+    Args:
+        sae: The SAE.
+        fold: Whether to fold the norms of its decoder's rows.
+
+    Returns:
+        The SAE in its inference form.
+    """
+    if isinstance(sae, TrainingSAE):
+        with TemporaryDirectory() as folder:
+            sae.save_inference_model(folder)
+            sae = SAE.load_from_disk(folder, device=str(sae.device))
+    norms = sae.W_dec.norm(dim=-1)
+    if fold and not torch.allclose(norms, torch.ones_like(norms)):
+        # SAELens refuses where folding would change which latents fire: TopK that ranks
+        # latents without their norms, and Matching Pursuit.
+        with suppress(NotImplementedError):
+            sae.fold_W_dec_norm()  # type: ignore[no-untyped-call]
+    return sae
+
+
+def find_saes(arguments: Sequence[str], *, on_error: Callable[[str], None]) -> list[SAERef]:
+    """Read which SAEs a command line names.
+
+    Args:
+        arguments: Folders, each of an SAE or of many, and pairs of a release and an id.
+        on_error: Told, in one line, of each that is neither.
+
+    Returns:
+        The other SAEs, in order, each once.
+    """
+    saes: list[SAERef] = []
+    rest = list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        if Path(argument).is_dir():
+            folders = sae_folders(Path(argument))
+            if not folders:
+                on_error(f"{argument}: should have a {SAE_CFG_FILENAME}, or folders with one.")
+            saes += [SAERef(folder=folder) for folder in folders]
+        elif rest and not Path(rest[0]).is_dir() and not Path(argument).exists():
+            saes.append(SAERef(release=argument, sae_id=rest.pop(0)))
+        else:
+            on_error(f"{argument}: should be a folder, or a release followed by an SAE's id.")
+    return list(dict.fromkeys(saes))
+
+
+def sae_folders(root: Path) -> list[Path]:
+    """The folders of SAEs in a folder, which may be one itself."""
+    folders = sorted(path.parent for path in root.rglob(SAE_CFG_FILENAME) if path.is_file())
+    # What training keeps to be resumed is in a hidden folder.
+    return [
+        folder
+        for folder in folders
+        if not any(part.startswith(".") for part in folder.relative_to(root).parts)
+    ]
+
+
+def is_training_form(folder: Path) -> bool:
+    """Whether SAELens loads what a folder holds as a `TrainingSAE`."""
+    config = read_object(folder / SAE_CFG_FILENAME)
+    architecture = config.get("architecture")
+    known = {*SAE_CLASS_REGISTRY, *SAE_TRAINING_CLASS_REGISTRY}
+    if isinstance(architecture, str) and architecture not in known:
+        raise UserError(
+            f"`architecture` in {SAE_CFG_FILENAME} should be one of SAELens's or ours: "
+            f"{', '.join(sorted(known))}. Found {architecture}."
+        )
+    return (
+        isinstance(architecture, str)
+        and architecture in SAE_TRAINING_CLASS_REGISTRY
+        and (architecture not in SAE_CLASS_REGISTRY or "decoder_init_norm" in config)
+    )
+
+
+def _fold_scaling(sae: TrainingSAE[Any], checkpoint: Path) -> None:
+    if not (checkpoint / ACTIVATION_SCALER_CFG_FILENAME).is_file():
+        return
+    scaler = ActivationScaler()
+    scaler.load(checkpoint / ACTIVATION_SCALER_CFG_FILENAME)
+    if scaler.scaling_factor is not None:
+        sae.fold_activation_norm_scaling_factor(scaler.scaling_factor)
+    if scaler.whitening is not None:
+        whitening = scaler.whitening
+        sae.fold_activation_whitening(
+            whitening.mean, whitening.matrix, whitening.inverse_matrix
+        )
+
+
+@contextmanager
+def _downloads(revision: str | None) -> Iterator[list[Path]]:
+    """Have SAELens load SAEs as of a revision, which it cannot be asked for; list the files."""
+    files: list[Path] = []
+    download = vars(pretrained_sae_loaders)[_DOWNLOAD]
+
+    def noted(*arguments: Any, **options: Any) -> str:
+        if revision is not None:
+            options["revision"] = revision
+        path: str = download(*arguments, **options)
+        files.append(Path(path))
+        return path
+
+    with patch.object(pretrained_sae_loaders, _DOWNLOAD, noted):
+        yield files
+
+
+def _commit_of(file: Path) -> str | None:
+    """The commit of a file in the Hub's cache."""
+    parts = file.parts
+    return parts[parts.index(_SNAPSHOTS) + 1] if _SNAPSHOTS in parts else None
+
+
+def _sha256(files: Iterable[Path]) -> dict[str, str]:
+    digests = {}
+    for path in files:
+        with path.open("rb") as file:
+            digests[path.name] = sha_fileobj(file).hex()
+    return digests
