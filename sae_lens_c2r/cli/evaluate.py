@@ -55,11 +55,9 @@ def evaluate(
     with error_boundary(interrupted) as problems:
         console = console_while_loading()
         from sae_lens_c2r._support.stopping import stop_requests
-        from sae_lens_c2r.evaluation.eval_settings import parse_settings
         from sae_lens_c2r.evaluation.evaluate import evaluate as evaluate_all
-        from sae_lens_c2r.evaluation.options import Options
-        from sae_lens_c2r.evaluation.report import REPORT_FILE
-        from sae_lens_c2r.evaluation.table import terminal_tables
+        from sae_lens_c2r.evaluation.report import REPORT_FILE, terminal_tables
+        from sae_lens_c2r.evaluation.settings import Options, parse_settings
         from sae_lens_c2r.saes.sae_ref import find_saes
         from sae_lens_c2r.training.plan_checks import check_device
 
@@ -72,17 +70,17 @@ def evaluate(
             data=data,
             changes=parse_settings(changes or []),
             device=usable_device(device),
-            at_once=jobs,
+            jobs=jobs,
             hours=hours,
         )
         check_device(options.device)
         with stop_requests():
-            gathered = evaluate_all(
+            report = evaluate_all(
                 find_saes(saes, on_error=problems.append),
                 options,
                 on_error=problems.append,
                 tell=partial(say, console),
             )
-        if gathered.saes:
-            console.print(*terminal_tables(gathered, width=console.width), sep="\n")
+        if report.saes:
+            console.print(*terminal_tables(report, width=console.width), sep="\n")
             say(console, f"Everything that was measured: {out / REPORT_FILE}")

@@ -1,4 +1,4 @@
-"""Which evaluations there are, and what the paper's columns are in their results."""
+"""The evaluations that there are, and the paper's columns in their results."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,13 +20,13 @@ class SAEBenchEvaluation:
     """One of SAEBench's evaluations.
 
     Args:
-        name: What the command line calls it.
+        name: Its name on the command line.
         config_class: The name of its config class.
         settings: Values of ours in place of SAEBench's defaults: those of SAEBench's own
             script for all evaluations.
         settable: The fields that can be set; `None` for all.
         folder: Its folder in SAEBench, where that is not its name.
-        type_id: What its result file calls it, where that is not its name.
+        type_id: Its name in its result file, where that is another.
         refused: Why it cannot be run.
     """
 
@@ -40,7 +40,7 @@ class SAEBenchEvaluation:
 
     @property
     def package(self) -> str:
-        """Where SAEBench has it."""
+        """The package of SAEBench's that has it."""
         return f"sae_bench.evals.{self.folder or self.name}"
 
 
@@ -94,12 +94,12 @@ class Column:
     """A column of the table.
 
     Args:
-        title: What the paper calls it.
+        title: Its name in the paper.
         heading: The same in a few letters, for a terminal.
         evaluation: Whose result it is.
         metric: The result's key.
         better: Which is better, 1 for more, -1 for less and 0 for neither.
-        shown: How its numbers are.
+        shown: The format of its numbers.
     """
 
     title: str
@@ -111,7 +111,7 @@ class Column:
 
     @property
     def arrow(self) -> str:
-        """Which is better, in a sign."""
+        """A sign for which is better."""
         return {1: " ↑", 0: "", -1: " ↓"}[self.better]
 
 
@@ -157,20 +157,13 @@ COLUMNS = (
 
 
 def type_id(name: str) -> str:
-    """What the result file of an evaluation, of SAEBench's or of ours, calls it."""
+    """The name of an evaluation, of SAEBench's or of ours, in its result file."""
     evaluation = EVALUATIONS.get(name)
     return evaluation.type_id or name if evaluation else name
 
 
 def find_evaluation(name: str) -> SAEBenchEvaluation:
-    """One of SAEBench's evaluations that can be run.
-
-    Returns:
-        The evaluation.
-
-    Raises:
-        UserError: If SAEBench has none of that name, or it cannot be run.
-    """
+    """One of SAEBench's evaluations; a UserError unless it is one that can be run."""
     evaluation = EVALUATIONS.get(name)
     if evaluation is None:
         known = ", ".join(each.name for each in EVALUATIONS.values() if not each.refused)

@@ -3,33 +3,32 @@
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
+from threading import Event
 from typing import Any
 
 from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r._support.locking import locked
 from sae_lens_c2r._support.writing import write_json, write_text
 from sae_lens_c2r.evaluation.catalog import WEIGHTS
-from sae_lens_c2r.evaluation.options import Options, checked_options
-from sae_lens_c2r.evaluation.processes import Processes
 from sae_lens_c2r.evaluation.report import (
+    ABOUT,
+    LOG,
     REPORT_FILE,
+    RESULT,
     EvaluationReport,
     gather,
+    markdown_table,
+    read_about,
+    read_metrics,
     weights_metrics,
 )
-from sae_lens_c2r.evaluation.results import (
-    LOG,
-    RESULT,
-    is_answered,
-    read_metrics,
-    write_result,
-)
-from sae_lens_c2r.evaluation.table import markdown_table
+from sae_lens_c2r.evaluation.settings import Options, checked_options
 from sae_lens_c2r.evaluation.tasks import Task, model_tasks, weights_task
+from sae_lens_c2r.evaluation.worker import INSIDE, TASK, run_worker
 from sae_lens_c2r.inspection.measures import inspect_sae
 from sae_lens_c2r.saes.sae_ref import SAERef
 
@@ -45,20 +44,7 @@ def evaluate(
     on_error: Callable[[str], None],
     tell: Callable[[str], None] = lambda _: None,
 ) -> EvaluationReport:
-    """Run what is missing, and gather everything into `evaluation.json`.
-
-    Args:
-        sources: The SAEs.
-        options: What is asked for.
-        on_error: Told, in one line, of each SAE and each evaluation that fails.
-        tell: Told of what is done.
-
-    Returns:
-        What `evaluation.json` holds.
-
-    Raises:
-        UserError: If what is asked for does not exist; nothing has been run then.
-    """
+    """Run what is missing, telling of what fails, and gather all into `evaluation.json`."""
     if not sources:
         raise UserError("There should be an SAE to evaluate.")
     options = checked_options(options)
@@ -67,26 +53,23 @@ def evaluate(
     with locked(options.out / _LOCK, otherwise=in_use):
         try:
             tasks = _plan_all(sources, options, on_error)
-            todo = [task for task in tasks if not is_answered(task.folder, task.about.asked)]
-            if len(todo) < len(tasks):
-                tell(f"{len(tasks) - len(todo)} of {len(tasks)} evaluations were done before.")
-            _run_all(todo, options, on_error=on_error, tell=tell)
+            _run_all(tasks, options, on_error=on_error, tell=tell)
         finally:
-            gathered = gather(options.out)
-            write_json(options.out / REPORT_FILE, gathered.model_dump(mode="json"))
-            write_text(options.out / TABLE, markdown_table(gathered))
-    return gathered
+            report = gather(options.out)
+            write_json(options.out / REPORT_FILE, report.model_dump(mode="json"))
+            write_text(options.out / TABLE, markdown_table(report))
+    return report
 
 
 def _plan_all(
     sources: Sequence[SAERef], options: Options, on_error: Callable[[str], None]
 ) -> list[Task]:
-    tasks: list[Task] = []
-    seen: set[Any] = set()
+    """The evaluations of all SAEs, each SAE once."""
+    places: dict[Any, SAERef] = {}
     for source in sources:
-        if source.place in seen:
-            continue
-        seen.add(source.place)
+        places.setdefault(source.place, source)
+    tasks: list[Task] = []
+    for source in places.values():
         try:
             tasks += _plan(source, options, on_error)
         except UserError as error:
@@ -97,13 +80,15 @@ def _plan_all(
 
 
 def _plan(source: SAERef, options: Options, on_error: Callable[[str], None]) -> list[Task]:
-    """What is to be run of an SAE, beside what its weights say, which is measured here."""
+    """The evaluations of an SAE beside that of its weights, which are measured here."""
     sae = source.load_for_inference(options.device)
     of_weights = weights_task(source, sae, options)
-    if not is_answered(of_weights.folder, of_weights.about.asked):
+    if not _is_answered(of_weights):
         metrics = weights_metrics(inspect_sae(sae, source.name))
+        of_weights.folder.mkdir(parents=True, exist_ok=True)
         result = {"eval_type_id": WEIGHTS, "eval_result_metrics": metrics}
-        write_result(of_weights.folder, of_weights.about, result)
+        write_json(of_weights.folder / RESULT, result)
+        _keep(of_weights, of_weights.folder / RESULT, seconds=0.0)
     return model_tasks(of_weights, sae, options, on_error=on_error)
 
 
@@ -114,84 +99,84 @@ def _run_all(
     on_error: Callable[[str], None],
     tell: Callable[[str], None],
 ) -> None:
-    processes = Processes(at_once=options.at_once, hours=options.hours)
-    failures: dict[Path, str] = {}
-    ended = 0
+    """Run those that are missing, so many at a time."""
+    todo = [task for task in tasks if not _is_answered(task)]
+    if len(todo) < len(tasks):
+        tell(f"{len(tasks) - len(todo)} of {len(tasks)} evaluations were done before.")
 
-    def run(task: Task) -> None:
+    def run(task: Task) -> list[str]:
         tell(f"{task.title}: begun. Its log is {task.folder / LOG}")
-        try:
-            reason = _run(task, options, processes)
-        except Exception as error:  # a full disk, a folder that is gone
-            reason = f"{type(error).__name__}: {one_line(error)}."
-        if reason is not None:
-            failures[task.folder] = reason
+        return _run(task, options, stop)
 
-    def done(task: Task) -> None:
-        nonlocal ended
-        ended += 1
-        if task.folder in failures:
-            on_error(f"{task.title}: {failures[task.folder]} Its log: {task.folder / LOG}")
-            tell(f"{task.title}: failed. {ended} of {len(tasks)}")
-            return
-        _, missing = read_metrics(task.folder / RESULT, task.about.asked.evaluation)
-        without = f" Not finite: {', '.join(missing)}." if missing else ""
-        tell(f"{task.title}: done. {ended} of {len(tasks)}.{without}")
-
-    processes.run_all(tasks, run, done)
-
-
-def _run(task: Task, options: Options, processes: Processes) -> str | None:
-    """Run an evaluation, and put its result into place; what went wrong, in one line."""
-    with _working_folder(task.folder) as working:
-        inside = working / "inside"
-        inside.mkdir()
-        if options.data is not None:
-            _link(options.data.resolve(), inside, leave_out=options.out.resolve())
-        task.write(working / "task.json")
-        begun = time.monotonic()
-        reason = processes.run_worker(
-            working / "task.json",
-            modules=working / "modules",
-            folder=inside,
-            log=task.folder / LOG,
-        )
-        if reason is not None:
-            return reason
-        try:
-            read_metrics(working / RESULT, task.about.asked.evaluation)
-        except UserError as error:
-            return str(error)
-        seconds = round(time.monotonic() - begun, 1)
-        about = task.about.model_copy(update={"seconds": seconds})
-        write_result(task.folder, about, working / RESULT)
-        return None
-
-
-@contextmanager
-def _working_folder(folder: Path) -> Iterator[Path]:
-    """A new folder in another one, and nothing of earlier ones, which a killed process left."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for left in folder.glob(f"{_WORKING}*"):
-        shutil.rmtree(left, ignore_errors=True)
-    working = Path(mkdtemp(prefix=_WORKING, dir=folder)).resolve()
+    stop, pool = Event(), ThreadPoolExecutor(options.jobs)
     try:
-        yield working
+        futures = {pool.submit(run, task): task for task in todo}
+        for ended, future in enumerate(as_completed(futures), start=1):
+            task, of = futures[future], f"{ended} of {len(todo)}"
+            try:
+                missing = future.result()
+            except Exception as error:  # a full disk, a folder that is gone
+                kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
+                on_error(f"{task.title}: {kind}{one_line(error)} Its log: {task.folder / LOG}")
+                tell(f"{task.title}: failed. {of}")
+            else:
+                without = f" Not finite: {', '.join(missing)}." if missing else ""
+                tell(f"{task.title}: done. {of}.{without}")
     finally:
-        shutil.rmtree(working, ignore_errors=True)
+        stop.set()
+        pool.shutdown(cancel_futures=True)
+
+
+def _run(task: Task, options: Options, stop: Event) -> list[str]:
+    """Run an evaluation, and keep its result; the keys of what is not finite in it."""
+    begun = time.monotonic()
+    task.folder.mkdir(parents=True, exist_ok=True)
+    for left in task.folder.glob(f"{_WORKING}*"):  # by a process that was killed
+        shutil.rmtree(left, ignore_errors=True)
+    with TemporaryDirectory(
+        prefix=_WORKING, dir=task.folder.resolve(), ignore_cleanup_errors=True
+    ) as folder:
+        working = Path(folder)
+        if options.data is None:
+            (working / INSIDE).mkdir()
+        else:
+            _link(options.data, working / INSIDE, leave_out=options.out.resolve())
+        write_text(working / TASK, task.model_dump_json())
+        run_worker(working, log=task.folder / LOG, hours=options.hours, stop=stop)
+        return _keep(task, working / RESULT, seconds=round(time.monotonic() - begun, 1))
+
+
+def _is_answered(task: Task) -> bool:
+    return read_about(task.folder) is not None
+
+
+def _keep(task: Task, result: Path, *, seconds: float) -> list[str]:
+    """Put a result into its folder, and forget what was asked before in its place."""
+    metrics, missing = read_metrics(result, task.name)
+    os.replace(result, task.folder / RESULT)
+    answer = {
+        "source": f"{task.home.name}/{task.folder.name}/{RESULT}",
+        "seconds": seconds,
+        "metrics": metrics,
+        "missing": missing,
+    }
+    evaluations = {task.name: task.asked.model_copy(update=answer)}
+    about = task.sae.model_copy(update={"evaluations": evaluations})
+    write_json(task.folder / ABOUT, about.model_dump(mode="json"))
+    for other in task.home.glob(f"{task.name}-*"):
+        if other.name != task.folder.name:
+            shutil.rmtree(other, ignore_errors=True)
+    return missing
 
 
 def _link(data: Path, folder: Path, *, leave_out: Path) -> None:
-    """Links to all files, in folders of their own, and copies of what is written into."""
+    """Link all files, in folders of their own, and copy those that are written into."""
+
+    def link(file: str, target: str) -> None:
+        is_written = Path(file).is_relative_to(data / _COPIED)
+        (shutil.copy2 if is_written else os.symlink)(file, target)
 
     def left_out(inside: str, names: list[str]) -> list[str]:
         return [name for name in names if Path(inside, name) == leave_out]
 
-    for entry in data.iterdir():
-        if entry == leave_out:
-            continue
-        if entry.is_dir():
-            copy = shutil.copy2 if entry.name == _COPIED else os.symlink
-            shutil.copytree(entry, folder / entry.name, copy_function=copy, ignore=left_out)
-        else:
-            (folder / entry.name).symlink_to(entry)
+    shutil.copytree(data, folder, copy_function=link, ignore=left_out)

@@ -1,4 +1,4 @@
-"""What tells one thing from another: weights, configs, files."""
+"""Hashes of weights, configs and files: an evaluation of the same ones is not run again."""
 
 import json
 from hashlib import sha256
@@ -11,14 +11,7 @@ from sae_lens import SAE, SAEConfig
 
 
 def weights_sha256(sae: SAE[Any]) -> str:
-    """Which weights these are, whatever file they come from.
-
-    Args:
-        sae: The SAE, as of `SAERef.load_for_inference`.
-
-    Returns:
-        SHA-256 of the names, types, shapes and bytes of its weights.
-    """
+    """Hash the names, types, shapes and bytes of weights, whatever file they come from."""
     digest = sha256()
     for name, tensor in sorted(sae.state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
@@ -27,11 +20,7 @@ def weights_sha256(sae: SAE[Any]) -> str:
 
 
 def config_sha256(cfg: SAEConfig) -> str:
-    """Which config this is.
-
-    Returns:
-        SHA-256 of its fields, without where it was loaded to and by which version.
-    """
+    """Hash a config without the device it was loaded to and the version that loaded it."""
     config = dict(cfg.to_dict())
     config["metadata"] = dict(config.get("metadata") or {})
     config.pop("device", None)
@@ -40,15 +29,15 @@ def config_sha256(cfg: SAEConfig) -> str:
 
 
 def fingerprint(path: Path) -> str:
-    """SHA-256 of a file's content; of the names, sizes and times of a folder's files."""
+    """Hash the content of a file, or the names, sizes and times of a folder's files."""
     if path.is_file():
         with path.open("rb") as file:
             return sha_fileobj(file).hex()
     digest = sha256()
     for inside in sorted(path.rglob("*")):
         if inside.is_file():
-            about = inside.stat()
+            stat = inside.stat()
             digest.update(
-                f"{inside.relative_to(path)} {about.st_size} {about.st_mtime_ns}\n".encode()
+                f"{inside.relative_to(path)} {stat.st_size} {stat.st_mtime_ns}\n".encode()
             )
     return digest.hexdigest()

@@ -1,197 +1,196 @@
-"""Which evaluations are asked for of an SAE, and what each of them is."""
+"""Which evaluations are asked for of an SAE, and where the result of each belongs."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
+import torch
+from pydantic import BaseModel, ConfigDict
 from sae_lens import SAE
+from sae_lens.synthetic import SyntheticModelConfig
 
-from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.errors import UserError, first_sentence
 from sae_lens_c2r._support.versions import package_versions
-from sae_lens_c2r.evaluation.about import About, Asked
-from sae_lens_c2r.evaluation.catalog import KNOWN_FEATURES, SAE_LENS, WEIGHTS, find_evaluation
-from sae_lens_c2r.evaluation.eval_settings import counted_settings, sae_bench_settings
-from sae_lens_c2r.evaluation.features import features_config, record_of_features
-from sae_lens_c2r.evaluation.fit import check_fit
+from sae_lens_c2r.evaluation.catalog import KNOWN_FEATURES, SAE_LENS, WEIGHTS
 from sae_lens_c2r.evaluation.hashing import config_sha256, fingerprint, weights_sha256
-from sae_lens_c2r.evaluation.options import Options
+from sae_lens_c2r.evaluation.report import EvaluatedSAE, Evaluation
+from sae_lens_c2r.evaluation.settings import Options, settings_of
+from sae_lens_c2r.releases.language_models import hook_site
 from sae_lens_c2r.saes.sae_ref import SAERef
-from sae_lens_c2r.training.record import RECORD, TrainingRecord
+from sae_lens_c2r.training.configs import synthetic_model_config
+from sae_lens_c2r.training.record import RECORD, TrainingRecord, read_record
 
 _PACKAGES = (
     *("sae-lens-c2r", "sae-lens", "sae-bench"),
     *("transformer-lens", "transformers", "torch"),
 )
-_NAME_LENGTH = 60
+_hook_site = lru_cache(hook_site)  # of many SAEs alike
+_NAME_LENGTH, _HASH_LENGTH = 60, 8
+_ASKED = {"model", "text", "settings", "inputs"}  # what other numbers may come from
 
 
-@dataclass(frozen=True)
-class Task:
-    """An evaluation to be run, which can be told to another process.
+class Task(BaseModel):
+    """An evaluation to be run, as the process that runs it is told of it."""
 
-    Args:
-        about: What is asked, and of which SAE.
-        source: Where the SAE comes from, from the root.
-        folder: Where its result belongs.
-    """
+    model_config = ConfigDict(frozen=True)
 
-    about: About
-    source: SAERef
-    folder: Path
+    name: str
+    sae: EvaluatedSAE  # without evaluations
+    asked: Evaluation  # without metrics
+    device: str
+    source: SAERef  # from the root
+    home: Path  # of the SAE's evaluations
 
     @property
     def title(self) -> str:
-        """What it is called where it is shown."""
-        return f"{self.about.asked.evaluation} of {self.about.name}"
+        """The evaluation's name where it is shown."""
+        return f"{self.name} of {self.sae.name}"
 
-    def write(self, path: Path) -> None:
-        """Write it for another process."""
-        path.write_bytes(TypeAdapter(Task).dump_json(self))
-
-    @classmethod
-    def read(cls, path: Path) -> "Task":
-        """What another process wrote."""
-        return TypeAdapter(Task).validate_json(path.read_bytes())
-
-    def asking(self, asked: Asked) -> "Task":
-        """Another evaluation of the same SAE, whose result belongs beside that of this one."""
-        about = self.about.model_copy(update={"asked": asked})
-        return Task(about, self.source, self.folder.with_name(asked.evaluation))
+    @property
+    def folder(self) -> Path:
+        """Folder of the result, named by the hash of all that is asked."""
+        asked = self.asked.model_dump(mode="json", include=_ASKED)
+        of_sae = [self.sae.weights_sha256, self.sae.config_sha256]
+        digest = sha256(json.dumps([*of_sae, asked], sort_keys=True).encode()).hexdigest()
+        return self.home / f"{self.name}-{digest[:_HASH_LENGTH]}"
 
 
 def weights_task(source: SAERef, sae: SAE[Any], options: Options) -> Task:
     """The evaluation of the weights alone of an SAE in its inference form."""
-    asked = Asked(
+    described = EvaluatedSAE(
         weights_sha256=weights_sha256(sae),
         config_sha256=config_sha256(sae.cfg),
-        evaluation=WEIGHTS,
-        model=None,
-        text=None,
-        settings={},
-        inputs={},
-    )
-    about = About(
-        asked=asked,
         name=source.name,
         architecture=sae.cfg.architecture(),
         trained_as=sae.cfg.metadata.training_architecture,
         d_in=sae.cfg.d_in,
         d_sae=sae.cfg.d_sae,
-        device=options.device,
-        versions=package_versions(*_PACKAGES),
-        seconds=0.0,
+        evaluations={},
     )
-    where = replace(source, folder=source.folder and source.folder.resolve())
-    return Task(about, where, options.out / _folder_name(source, asked) / WEIGHTS)
+    versions = package_versions(*_PACKAGES)
+    return Task(
+        name=WEIGHTS,
+        sae=described,
+        asked=Evaluation(device=options.device, versions=versions, metrics={}),
+        device=options.device,
+        source=replace(source, folder=source.folder and source.folder.resolve()),
+        home=options.out / _folder_name(source, described),
+    )
+
+
+def _folder_name(source: SAERef, sae: EvaluatedSAE) -> str:
+    """A name that tells an SAE from all others, however they are called."""
+    digest = sha256(f"{source.place} {sae.weights_sha256} {sae.config_sha256}".encode())
+    kept = "".join(char if char.isalnum() or char in "._-" else "_" for char in source.name)
+    name = kept[-_NAME_LENGTH:].strip("._-") or "sae"
+    return f"{name}-{digest.hexdigest()[:_HASH_LENGTH]}"
 
 
 def model_tasks(
     of_weights: Task, sae: SAE[Any], options: Options, *, on_error: Callable[[str], None]
 ) -> list[Task]:
-    """The evaluations of an SAE that need what it was trained on: a model, or known features.
-
-    Args:
-        of_weights: That of its weights.
-        sae: The SAE.
-        options: What is asked for, checked.
-        on_error: Told of each evaluation that cannot be of this SAE.
-
-    Returns:
-        Those that can.
-
-    Raises:
-        UserError: If the SAE does not say of which model and hook it is.
-    """
-    wanted = [*([SAE_LENS] if options.sae_lens else []), *options.sae_bench]
-    if not wanted:
-        return []
+    """The evaluations of an SAE with what it was trained on: a model, or known features."""
     record = record_of_features(of_weights.source)
-    if record is not None:
-        return _feature_tasks(of_weights, record, options, on_error=on_error)
-    model, hook_name = options.model or sae.cfg.metadata.model_name, sae.cfg.metadata.hook_name
-    should = {
-        "`model` should be given, or its config have a name as `metadata.model_name`": model,
-        "its config should have a name as `metadata.hook_name`": hook_name,
-    }
-    for what, value in should.items():
-        if not isinstance(value, str) or not value:
-            raise UserError(f"{of_weights.about.name}: {what}. Found {value}.")
+    own = SAE_LENS if record is None else KNOWN_FEATURES
     tasks = []
-    for name in wanted:
-        of_evaluation = _of_sae_lens if name == SAE_LENS else _of_sae_bench
+    for name in [*([own] if options.sae_lens else []), *options.sae_bench]:
+        task = of_weights.model_copy(update={"name": name})
+        changes = options.changes.get(name, {})
         try:
-            asked = of_evaluation(name, sae, model, options)
+            if record is None:
+                asked = _of_language_model(name, sae, options)
+            else:
+                asked = _of_features(name, record, of_weights.source, options)
+            asked["settings"] = settings_of(name, changes, model=asked.get("model"))
         except UserError as error:
-            on_error(f"{name} of {of_weights.about.name}: {error}")
+            on_error(f"{task.title}: {error}")
             continue
-        tasks.append(of_weights.asking(of_weights.about.asked.model_copy(update=asked)))
+        evaluation = task.asked.model_copy(update=asked)
+        tasks.append(task.model_copy(update={"asked": evaluation}))
     return tasks
 
 
-def _feature_tasks(
-    of_weights: Task,
-    record: TrainingRecord,
-    options: Options,
-    *,
-    on_error: Callable[[str], None],
-) -> list[Task]:
-    """That of an SAE of known features, which takes the place of SAELens's own."""
-    name = of_weights.about.name
-    for evaluation in options.sae_bench:
-        on_error(f"{evaluation} of {name}: it needs a language model. Found known features.")
-    if not options.sae_lens:
-        return []
+def _of_language_model(name: str, sae: SAE[Any], options: Options) -> dict[str, Any]:
+    metadata = sae.cfg.metadata
+    model = options.model or metadata.model_name
+    for key, value in {"model_name": model, "hook_name": metadata.hook_name}.items():
+        if not isinstance(value, str) or not value:
+            raise UserError(
+                f"its config should have a name as `metadata.{key}`. Found {value}."
+            )
+    text = options.text if name == SAE_LENS else None
+    if name == SAE_LENS:
+        reads = text or metadata.dataset_path
+    else:
+        reads = options.data
+        _check_fit(sae, str(model))
+    paths = [str(each) for each in (model, *options.changes.get(name, {}).values(), reads)]
+    hashes = {path: fingerprint(Path(path)) for path in paths if _is_from_root(Path(path))}
+    return {"model": model, "text": text, "inputs": hashes}
+
+
+def _is_from_root(path: Path) -> bool:
+    return path.is_absolute() and path.exists()
+
+
+def _check_fit(sae: SAE[Any], model: str) -> None:
+    """Refuse an SAE whose hook or width SAEBench would not find in a model."""
+    hook_name = sae.cfg.metadata.hook_name or ""
+    if not re.match(r"blocks\.\d+\.", hook_name):
+        raise UserError(
+            "`hook_name` of the SAE should be in one of TransformerLens's blocks, such as "
+            f"blocks.0.hook_resid_post. Found {hook_name}."
+        )
     try:
-        features_config(record, options.device)
-    except UserError as error:
-        raise UserError(f"{KNOWN_FEATURES} of {name}: {error}") from None
-    assert of_weights.source.folder is not None, "training.json lies in it"
-    asked = {
-        "evaluation": KNOWN_FEATURES,
-        "settings": counted_settings(KNOWN_FEATURES, options.changes.get(KNOWN_FEATURES, {})),
-        "inputs": {RECORD: fingerprint(of_weights.source.folder / RECORD)},
-    }
-    return [of_weights.asking(of_weights.about.asked.model_copy(update=asked))]
+        width = _hook_site(model, hook_name).width
+    except UserError:
+        raise
+    except Exception as error:  # transformers, the Hub and TransformerLens raise many kinds
+        raise UserError(
+            f"`model` should be one that TransformerLens loads. Found {model}. "
+            f"{first_sentence(error)}"
+        ) from error
+    if width is not None and sae.cfg.d_in != width:
+        raise UserError(
+            f"the SAE should have inputs of the model's width, {width} in {model}. "
+            f"Found {sae.cfg.d_in}."
+        )
 
 
-def _of_sae_lens(name: str, sae: SAE[Any], model: str, options: Options) -> dict[str, Any]:
-    changes = options.changes.get(name, {})
-    text = options.text or sae.cfg.metadata.dataset_path
-    return {
-        "evaluation": name,
-        "model": model,
-        "text": options.text,
-        "settings": counted_settings(SAE_LENS, changes),
-        "inputs": _fingerprints([model, *changes.values(), text]),
-    }
+def _of_features(
+    name: str, record: TrainingRecord, source: SAERef, options: Options
+) -> dict[str, Any]:
+    if name != KNOWN_FEATURES:
+        raise UserError("it needs a language model. Found known features.")
+    features_config(record, options.device)
+    assert source.folder is not None, "training.json lies in it"
+    return {"inputs": {RECORD: fingerprint(source.folder / RECORD)}}
 
 
-def _of_sae_bench(name: str, sae: SAE[Any], model: str, options: Options) -> dict[str, Any]:
-    changes = options.changes.get(name, {})
-    check_fit(sae, model)
-    data = options.data.resolve() if options.data else None
-    return {
-        "evaluation": name,
-        "model": model,
-        "settings": sae_bench_settings(find_evaluation(name), model, changes),
-        "inputs": _fingerprints([model, *changes.values(), data]),
-    }
+def record_of_features(source: SAERef) -> TrainingRecord | None:
+    """The record of the training of an SAE on known features; `None` if it has none."""
+    record = read_record(source.folder) if source.folder else None
+    return record if record is not None and record.features is not None else None
 
 
-def _fingerprints(inputs: Sequence[Any]) -> dict[str, str]:
-    """Of those that name a file or a folder from the root."""
-    paths = [Path(str(each)) for each in inputs if each]
-    return {
-        str(path): fingerprint(path) for path in paths if path.is_absolute() and path.exists()
-    }
-
-
-def _folder_name(source: SAERef, asked: Asked) -> str:
-    """Of what the SAE is called, and of what tells it from all others."""
-    digest = sha256(f"{source.place} {asked.weights_sha256} {asked.config_sha256}".encode())
-    kept = "".join(char if char.isalnum() or char in "._-" else "_" for char in source.name)
-    name = kept[-_NAME_LENGTH:].strip("._-") or "sae"
-    return f"{name}-{digest.hexdigest()[:8]}"
+def features_config(record: TrainingRecord, device: str) -> SyntheticModelConfig:
+    """SAELens's config of the features; a UserError if `device` would draw others of it."""
+    assert record.features is not None, "of an SAE of known features"
+    config = synthetic_model_config(record.features.config)
+    if config.seed is None:
+        raise UserError(
+            f"{RECORD} should have a seed among the features' config: without one SAELens does "
+            "not draw the same features again. Found none."
+        )
+    trained_on = torch.device((record.device or device).partition(" ")[0]).type
+    if torch.device(device).type != trained_on:
+        raise UserError(
+            f"`device` should be {trained_on}, where SAELens drew the features for training: "
+            f"elsewhere it draws others. Found {device}."
+        )
+    return config

@@ -1,70 +1,93 @@
-"""The process of one evaluation, run as a script: `worker.py TASK MODULES`.
+"""Processes of evaluations: how they are started and ended, and what one of them does.
 
-It runs in a folder of its own, in which SAEBench finds its datasets and leaves its artifacts.
-What went wrong is the last line that it prints; its status is 1.
+As a script it is one of them, `worker.py WORKING`: it runs what WORKING/task.json asks in the
+folder WORKING/inside, in which SAEBench finds its datasets and leaves its artifacts, and
+writes WORKING/result.json. What went wrong is the last line that it prints; its status is 1.
 """
 
 import os
 import shutil
 import signal
+import subprocess
 import sys
-import threading
+import time
 import traceback
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Event, Thread
 
-FAILED = "evaluation failed: "
+from sae_lens_c2r._support.errors import UserError, one_line
+
+TASK, INSIDE = "task.json", "inside"
+PROGRAM = __file__
+_FAILED = "evaluation failed: "
+_PAUSE = 0.05  # seconds until it is asked again whether a process has ended
 
 
-def main(task_file: str, modules: str) -> None:
-    """Run the evaluation.
+def run_worker(working: Path, *, log: Path, hours: float, stop: Event) -> None:
+    """Run one to its end, or until `stop`; a UserError says in one line what went wrong."""
+    latest = time.monotonic() + hours * 3600
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, PROGRAM, str(working)],
+            cwd=working / INSIDE,
+            stdin=subprocess.PIPE,  # closed when this process ends, which ends the worker
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        while process.poll() is None:
+            if time.monotonic() > latest:
+                raise UserError(f"took more than {hours:g} hours, and was ended.")
+            if stop.wait(_PAUSE):
+                raise UserError("was stopped.")
+    finally:
+        with suppress(ProcessLookupError):  # or what it started, if that is all that is left
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    if process.returncode < 0:
+        name = signal.Signals(-process.returncode).name
+        memory = ", as when memory is short" if name == "SIGKILL" else ""
+        raise UserError(f"its process was ended by {name}{memory}.")
+    if process.returncode > 0:
+        raise UserError(_reason(log))
 
-    Args:
-        task_file: What to run, written by `Task.write`. The result will lie beside it.
-        modules: A folder of its own for links to SAEBench's modules.
 
-    Raises:
-        SystemExit: With 1, if it fails.
-    """
-    from sae_lens_c2r._support.errors import UserError, one_line
+def _reason(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    reasons = [line.removeprefix(_FAILED) for line in lines if line.startswith(_FAILED)]
+    # SAEBench's core goes on after a failure, and has no other way to tell of it.
+    swallowed = [line for line in lines if "Failed to evaluate SAE" in line]
+    printed = [line for line in lines if line.strip()]
+    return (swallowed or reasons or printed or ["it printed nothing."])[-1]
 
+
+def main(working: Path) -> None:
+    """Run the evaluation of a process."""
     _end_with_the_parent()
     try:
-        _own_sae_bench(Path(modules))
-        _run(Path(task_file))
+        _own_sae_bench(working / "modules")
+        _run(working)
     except BaseException as error:  # out of memory among them
         traceback.print_exc()
         kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
-        print(f"{FAILED}{kind}{one_line(error)}", file=sys.stderr, flush=True)
+        print(f"{_FAILED}{kind}{one_line(error)}", file=sys.stderr, flush=True)
         raise SystemExit(1) from None
 
 
-def _run(task_file: Path) -> None:
-    from sae_lens_c2r._support.errors import UserError
-    from sae_lens_c2r.evaluation.catalog import KNOWN_FEATURES, SAE_LENS
+def _run(working: Path) -> None:
     from sae_lens_c2r.evaluation.hashing import config_sha256, weights_sha256
-    from sae_lens_c2r.evaluation.results import RESULT
+    from sae_lens_c2r.evaluation.runners import run_evaluation
     from sae_lens_c2r.evaluation.tasks import Task
 
-    task, result = Task.read(task_file), task_file.with_name(RESULT)
-    asked = task.about.asked
-    sae = task.source.load_for_inference(task.about.device)
+    task = Task.model_validate_json((working / TASK).read_bytes())
+    sae = task.source.load_for_inference(task.device)
     loaded = weights_sha256(sae), config_sha256(sae.cfg)
-    if loaded != (asked.weights_sha256, asked.config_sha256):
-        raise UserError(f"{task.source.name} has changed since the evaluation was planned.")
-    sae.cfg.metadata.model_name = asked.model
-    if asked.evaluation == SAE_LENS:
-        from sae_lens_c2r.evaluation.sae_lens_run import run_sae_lens
-
-        run_sae_lens(task, sae, result)
-    elif asked.evaluation == KNOWN_FEATURES:
-        from sae_lens_c2r.evaluation.features_run import run_known_features
-
-        run_known_features(task, sae, result)
-    else:
-        from sae_lens_c2r.evaluation.sae_bench_runs import run_sae_bench
-
-        shutil.move(run_sae_bench(task, sae, result.with_name("of-sae-bench")), result)
+    if loaded != (task.sae.weights_sha256, task.sae.config_sha256):
+        raise UserError(f"{task.sae.name} has changed since the evaluation was planned.")
+    run_evaluation(task, sae, working)
 
 
 def _own_sae_bench(modules: Path) -> None:
@@ -76,9 +99,8 @@ def _own_sae_bench(modules: Path) -> None:
     found = find_spec("sae_bench")
     if found is None or found.submodule_search_locations is None:
         return
-    original = Path(next(iter(found.submodule_search_locations)))
     shutil.copytree(
-        original,
+        next(iter(found.submodule_search_locations)),
         modules / "sae_bench",
         copy_function=os.symlink,
         ignore=shutil.ignore_patterns("artifacts"),
@@ -93,9 +115,9 @@ def _end_with_the_parent() -> None:
         sys.stdin.read()
         os.killpg(os.getpgrp(), signal.SIGKILL)
 
-    threading.Thread(target=wait, daemon=True).start()
+    Thread(target=wait, daemon=True).start()
 
 
 if __name__ == "__main__":
     sys.path.pop(0)  # this folder, whose modules are not to be imported from here
-    main(*sys.argv[1:])
+    main(Path(sys.argv[1]))

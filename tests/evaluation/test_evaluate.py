@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.writing import write_json
 from sae_lens_c2r.cli import main
 from sae_lens_c2r.evaluation import worker
 from sae_lens_c2r.evaluation.evaluate import evaluate
-from sae_lens_c2r.evaluation.options import Options
-from sae_lens_c2r.evaluation.processes import Processes
+from sae_lens_c2r.evaluation.settings import Options
 from sae_lens_c2r.evaluation.tasks import Task
-from sae_lens_c2r.saes.sae_ref import SAERef, find_saes
+from sae_lens_c2r.saes.sae_ref import find_saes
 from tests.evaluation.planted import plant_sae
 
 Evaluate = Callable[..., list[str]]
@@ -25,37 +25,27 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
     """What workers are told, who do nothing but answer."""
     told: list[Task] = []
 
-    def answer(_: Processes, path: Path, *, modules: Path, folder: Path, log: Path) -> None:
-        told.append(Task.read(path))
-        (folder / "artifacts").mkdir(exist_ok=True)
+    def answer(working: Path, *, log: Path, **_: object) -> None:
+        told.append(Task.model_validate_json((working / "task.json").read_bytes()))
+        inside = working / "inside"
+        (inside / "artifacts").mkdir(exist_ok=True)
         for name in ("task.json", "result.json", "artifacts/cache"):
-            (folder / name).unlink(missing_ok=True)
-            (folder / name).write_text("of the evaluation")
+            (inside / name).unlink(missing_ok=True)
+            (inside / name).write_text("of the evaluation")
         log.write_text("done")
-        assert not modules.exists()
         result = {"eval_type_id": "sae_lens", "eval_result_metrics": {"l0": 3.0}}
-        path.with_name("result.json").write_text(json.dumps(result))
+        (working / "result.json").write_text(json.dumps(result))
 
-    monkeypatch.setattr(Processes, "run_worker", answer)
+    monkeypatch.setattr("sae_lens_c2r.evaluation.evaluate.run_worker", answer)
     return told
 
 
 @pytest.fixture
 def run(tmp_path: Path, requests: list[Task]) -> Evaluate:  # noqa: ARG001
-    def run(*paths: Path, out: Path = tmp_path / "out", **changes: object) -> list[str]:
-        options = {
-            "out": out,
-            "sae_bench": [],
-            "sae_lens": True,
-            "model": None,
-            "text": None,
-            "data": None,
-            "changes": {},
-            "device": "cpu",
-        }
+    def run(*paths: Path, out: Path = tmp_path / "out", **options: object) -> list[str]:
         failed: list[str] = []
         sources = find_saes(list(map(str, paths)), on_error=failed.append)
-        evaluate(sources, Options(**{**options, **changes}), on_error=failed.append)
+        evaluate(sources, Options(out, **options), on_error=failed.append)
         return failed
 
     return run
@@ -93,10 +83,11 @@ def test_only_what_has_changed_is_run_again(
         assert not run(sae, text=str(text))
         assert len(requests) == number
     assert not run(sae, text=str(text), changes={"sae_lens": {"batch_size_prompts": 3}})
-    assert requests[-1].about.asked.settings["batch_size_prompts"] == 3
+    assert requests[-1].asked.settings["batch_size_prompts"] == 3
     shutil.copytree(sae, tmp_path / "copy")
     assert not run(sae, sae.parent / "." / "sae", tmp_path / "copy", text=str(text))
-    assert [request.source.name for request in requests[-1:]] == [str(tmp_path / "copy")]
+    assert requests[-1].source.name == str(tmp_path / "copy")
+    assert len(list((tmp_path / "out").glob("*/sae_lens-*"))) == len(names(tmp_path / "out"))
 
 
 def test_saes_of_similar_names_are_told_apart(tmp_path: Path, run: Evaluate) -> None:
@@ -104,7 +95,7 @@ def test_saes_of_similar_names_are_told_apart(tmp_path: Path, run: Evaluate) -> 
         plant_sae(tmp_path / name, d_in=8)
         for name in ("a b", "a_b", "ä/" + "x" * 80, "ö/" + "x" * 80, "[/k=3] c|d")
     ]
-    assert not run(*saes, at_once=2)
+    assert not run(*saes, jobs=2)
     assert sorted(names(tmp_path / "out")) == sorted(map(str, saes))
 
 
@@ -137,7 +128,7 @@ def test_one_line_tells_of_each_sae_that_cannot_be(tmp_path: Path, run: Evaluate
     reasons = (
         "nowhere",
         "`metadata.hook_name`",
-        "`model` should be given",
+        "`metadata.model_name`",
         "",
         "JSON",
         "finite",
@@ -166,18 +157,37 @@ def test_of_nothing_that_was_measured_there_is_no_table(
 
 
 def test_what_was_left_behind_is_cleared_and_what_is_foreign_ignored(
-    tmp_path: Path, run: Evaluate
+    tmp_path: Path, run: Evaluate, requests: list[Task]
 ) -> None:
     sae = plant_sae(tmp_path / "sae", d_in=8)
     assert not run(sae)
-    (folder,) = (tmp_path / "out").glob("*/sae_lens")
+    (folder,) = (tmp_path / "out").glob("*/sae_lens-*")
     (folder / ".working-old").mkdir()
-    (folder / "result.json").write_text('{"eval_type_id": "absorption"}')
+    (folder / "about.json").write_text("cut")
     (tmp_path / "out" / "a" / "b").mkdir(parents=True)
     (tmp_path / "out" / "a" / "b" / "about.json").write_text("nonsense")
     assert not run(sae)
+    assert len(requests) == 2
     assert not list(tmp_path.rglob(".working-*"))
     assert names(tmp_path / "out") == [str(sae)]
+
+
+def test_what_cannot_be_written_replaces_nothing(
+    tmp_path: Path, run: Evaluate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sae = plant_sae(tmp_path / "sae", d_in=8)
+    assert not run(sae)
+    before = (tmp_path / "out" / "evaluation.json").read_text()
+
+    def fail(path: Path, content: object) -> None:
+        if path.name == "about.json":
+            raise OSError("The disk is full.")
+        write_json(path, content)
+
+    monkeypatch.setattr("sae_lens_c2r.evaluation.evaluate.write_json", fail)
+    [line] = run(sae, changes={"sae_lens": {"batch_size_prompts": 3}})
+    assert "OSError: The disk is full." in line
+    assert (tmp_path / "out" / "evaluation.json").read_text() == before
 
 
 def test_a_folder_is_of_one_process_at_a_time(tmp_path: Path, run: Evaluate) -> None:
@@ -195,30 +205,21 @@ def test_a_folder_is_of_one_process_at_a_time(tmp_path: Path, run: Evaluate) -> 
         run()
 
 
-def test_a_task_survives_the_way_to_its_process(tmp_path: Path) -> None:
-    from tests.evaluation.test_results import about
-
-    for source in (SAERef(folder=tmp_path), SAERef(release="b", sae_id="c")):
-        task = Task(about(settings={"sizes": [1, 2]}), source, tmp_path / "core")
-        task.write(tmp_path / "task.json")
-        assert Task.read(tmp_path / "task.json") == task
-
-
 def test_an_sae_that_has_changed_since_is_not_evaluated(
     tmp_path: Path, run: Evaluate, requests: list[Task], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = plant_sae(tmp_path / "a", d_in=8)
     assert not run(folder)
     [task] = requests
-    task.write(tmp_path / "task.json")
+    (tmp_path / "task.json").write_text(task.model_dump_json())
     evaluated: list[Task] = []
     monkeypatch.setattr(
-        "sae_lens_c2r.evaluation.sae_lens_run.run_sae_lens",
-        lambda task, _sae, _result: evaluated.append(task),
+        "sae_lens_c2r.evaluation.runners.run_evaluation",
+        lambda task, _sae, _working: evaluated.append(task),
     )
-    worker._run(tmp_path / "task.json")
+    worker._run(tmp_path)
     assert evaluated == [task]
     plant_sae(folder, d_in=8, seed=1)
     with pytest.raises(UserError, match="has changed since the evaluation was planned"):
-        worker._run(tmp_path / "task.json")
+        worker._run(tmp_path)
     assert evaluated == [task]

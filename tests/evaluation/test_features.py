@@ -12,8 +12,7 @@ from sae_lens.synthetic import SyntheticModel
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.analysis.recovery import feature_recovery
 from sae_lens_c2r.cli import main
-from sae_lens_c2r.evaluation.eval_settings import counted_settings
-from sae_lens_c2r.evaluation.features import features_config
+from sae_lens_c2r.evaluation.tasks import features_config
 from sae_lens_c2r.hub import Submission, write_card
 from sae_lens_c2r.releases.files import read_release
 from sae_lens_c2r.training.configs import synthetic_model_config
@@ -110,9 +109,3 @@ def test_other_features_are_not_taken_for_the_trained_ones(
     )
     with pytest.raises(UserError, match=message):
         features_config(record, device)
-
-
-@pytest.mark.parametrize("wrong", [{"samples": 0}, {"samples": 1.5}, {"size": 3}])
-def test_settings_are_positive_whole_numbers(wrong: dict[str, Any]) -> None:
-    with pytest.raises(UserError, match="`--set known_features"):
-        counted_settings("known_features", wrong)

@@ -1,0 +1,205 @@
+"""Calling SAEBench, each evaluation by its own entry point, SAELens, and our own measures.
+
+The file that one of SAEBench's evaluations writes is demanded, because SAEBench goes on after
+some failures as if there were none.
+"""
+
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sae_lens import SAE, __version__
+from sae_lens.evals import get_eval_everything_config, run_evals
+from sae_lens.synthetic import SyntheticModel
+from sae_lens.training.activation_scaler import ActivationScaler
+from torch import nn
+
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.analysis import co_firing
+from sae_lens_c2r.analysis.recovery import feature_recovery
+from sae_lens_c2r.evaluation.catalog import (
+    API_KEY,
+    CO_FIRING,
+    EVALUATIONS,
+    KNOWN_FEATURES,
+    SAE_LENS,
+)
+from sae_lens_c2r.evaluation.report import RESULT
+from sae_lens_c2r.evaluation.settings import config_class_of, short_name
+from sae_lens_c2r.evaluation.tasks import Task, features_config, record_of_features
+from sae_lens_c2r.inspection.activations import encode
+from sae_lens_c2r.inspection.reader import reader_of
+from sae_lens_c2r.offline.source import OFFLINE_MODEL
+
+_MOST_TOKENS = 100_000  # of which the activations are held, for co-firing
+_NAME, _SEED = "sae", 42
+
+
+def run_evaluation(task: Task, sae: SAE[Any], working: Path) -> None:
+    """Run an evaluation of an SAE, and write its result in the form of SAEBench's files."""
+    sae.cfg.metadata.model_name = task.asked.model
+    if task.name not in (SAE_LENS, KNOWN_FEATURES):
+        shutil.move(_run_sae_bench(task, sae, working / "of-sae-bench"), working / RESULT)
+        return
+    measure = _measure_text if task.name == SAE_LENS else _measure_features
+    content = {
+        "eval_type_id": task.name,
+        "eval_config": task.asked.settings,
+        "eval_result_metrics": measure(task, sae),
+        "sae_lens_version": __version__,
+    }
+    (working / RESULT).write_text(json.dumps(content), encoding="utf-8")
+
+
+def _measure_text(task: Task, sae: SAE[Any]) -> dict[str, Any]:
+    """SAELens's own `run_evals`, for models of any class that SAELens loads, and co-firing."""
+    asked, about = task.asked, sae.cfg.metadata
+    source = asked.text or about.dataset_path
+    if not source:
+        raise UserError("`text` should be given: the SAE does not say what it was trained on.")
+    settings = asked.settings
+    rows = settings["n_eval_sparsity_variance_batches"] * settings["batch_size_prompts"]
+    n_tokens = min(rows * (about.context_size or 1), _MOST_TOKENS)
+    reader = reader_of(str(source), model=asked.model, n_tokens=n_tokens, device=task.device)
+    model = reader.model_of(sae)
+    store = reader.store_of(sae, store_batch_size_prompts=settings["batch_size_prompts"])
+    config = get_eval_everything_config(**settings)
+    # Its head is random: nobody trained all-MiniLM-L6-v2 to predict a token.
+    config.compute_kl = config.compute_ce_loss = asked.model != OFFLINE_MODEL
+    special = about.exclude_special_tokens or False
+    try:
+        metrics, _ = run_evals(
+            sae, store, model, ActivationScaler(), config, exclude_special_tokens=special
+        )
+    except StopIteration:
+        raise UserError(
+            f"`text` should fill {settings['batch_size_prompts']} rows of "
+            f"{store.context_size} tokens. {source} does not."
+        ) from None
+    acts = (acts for _, acts in encode(sae, reader.activations(sae, task.sae.name)))
+    return {**metrics, CO_FIRING: co_firing(acts).summary()}
+
+
+def _measure_features(task: Task, sae: SAE[Any]) -> dict[str, Any]:
+    """`feature_recovery` of the features that the SAE was trained on, drawn again."""
+    record = record_of_features(task.source)
+    assert record is not None, "seen when the task was planned"
+    config = features_config(record, task.device)
+    model = SyntheticModel.load_from_source(config, device=task.device)
+    settings = task.asked.settings
+    torch.manual_seed(settings["seed"])
+    return feature_recovery(
+        sae, model, samples=settings["samples"], batch_size=settings["batch_size"]
+    )
+
+
+def _run_sae_bench(task: Task, sae: SAE[Any], out: Path) -> Path:
+    """Run one of SAEBench's evaluations in the current folder; the file that it wrote."""
+    settings = task.asked.settings
+    if settings.get("llm_dtype"):
+        sae.cfg.dtype = settings["llm_dtype"]
+    out.mkdir()
+    run = _core(settings, str(out)) if task.name == "core" else _entry_point(task, str(out))
+    seed = settings.get("random_seed", _SEED)  # which SAEBench's absorption does not use
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+    run([(_NAME, sae)], device=task.device)
+    written = list(out.rglob(f"{_NAME}_custom_sae_eval_results.json"))
+    if not written:
+        raise UserError(
+            "SAEBench wrote no result: it could not evaluate the SAE, and its log says why."
+        )
+    return written[0]
+
+
+def _core(settings: dict[str, Any], out: str) -> Callable[..., Any]:
+    from sae_bench.evals.core.main import multiple_evals
+
+    options = {key: value for key, value in settings.items() if key != "model_name"}
+    options |= {  # the names that its entry point has for fields of its config
+        "dtype": options.pop("llm_dtype"),
+        "eval_batch_size_prompts": options.pop("batch_size_prompts"),
+        "compute_featurewise_density_statistics": True,
+        "compute_featurewise_weight_based_metrics": True,
+        "output_folder": out,
+        "verbose": True,
+    }
+    return partial(multiple_evals, **options)
+
+
+def _entry_point(task: Task, out: str) -> Callable[..., Any]:
+    evaluation = EVALUATIONS[task.name]
+    config = config_class_of(evaluation)(**task.asked.settings)
+    options: dict[str, Any] = {"output_path": out}
+    if task.name in ("scr", "tpp", "sparse_probing"):
+        options |= {"clean_up_activations": True, "save_activations": False}
+    elif task.name == "absorption":
+        _order_vocabulary()
+    elif task.name == "ravel":
+        config.model_name = _model_of_ravel(config.model_name)
+        _give_tuples()
+    elif task.name == "autointerp":
+        options["api_key"] = os.environ[API_KEY]
+    return partial(import_module(f"{evaluation.package}.main").run_eval, config, **options)
+
+
+def _order_vocabulary() -> None:
+    """Let absorption split words in the same order in every process.
+
+    A tokenizer gives its vocabulary in another order each time it is loaded, so that a seed
+    alone does not make two runs find the same.
+    """
+    from sae_bench.evals.absorption import common, feature_absorption, vocab
+
+    for module in (common, feature_absorption):
+        module.get_alpha_tokens = lambda tokenizer: sorted(vocab.get_alpha_tokens(tokenizer))
+
+
+def _model_of_ravel(model: str) -> str:
+    from sae_bench.evals.ravel.main import LLM_NAME_MAP
+
+    if short_name(model) not in LLM_NAME_MAP:
+        known = ", ".join(LLM_NAME_MAP)
+        raise UserError(f"SAEBench's ravel knows the models {known}. Found {model}.")
+    return short_name(model)
+
+
+def _give_tuples() -> None:
+    from sae_bench.sae_bench_utils import activation_collection
+
+    get_module = activation_collection.get_module
+    activation_collection.get_module = lambda *args: TupleOutput(get_module(*args))
+
+
+class TupleOutput:
+    """A layer whose hooks see its output in a tuple.
+
+    SAEBench's RAVEL takes a layer's output from a tuple, and puts another into it. Since
+    version 5 of transformers there is no tuple.
+
+    Args:
+        layer: The layer.
+    """
+
+    def __init__(self, layer: nn.Module) -> None:
+        self._layer = layer
+
+    def register_forward_hook(self, hook: Callable[..., Any]) -> Any:
+        """Register a hook as torch's layers do."""
+
+        def adapted(layer: nn.Module, inputs: Any, output: Any) -> Any:
+            if isinstance(output, tuple):
+                return hook(layer, inputs, output)
+            changed = hook(layer, inputs, (output,))
+            return None if changed is None else changed[0]
+
+        return self._layer.register_forward_hook(adapted)

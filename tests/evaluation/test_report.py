@@ -1,0 +1,145 @@
+"""`evaluation.json` and its table, of the files that evaluations leave."""
+
+import json
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.writing import write_json
+from sae_lens_c2r.cli.app import _repeat_option
+from sae_lens_c2r.evaluation.catalog import COLUMNS, EVALUATIONS
+from sae_lens_c2r.evaluation.report import (
+    EvaluatedSAE,
+    EvaluationReport,
+    gather,
+    markdown_table,
+    read_metrics,
+    read_report,
+    terminal_tables,
+)
+from tests import forkserver
+
+
+def sae(name: str, *, digest: str = "0", **metrics: dict[str, float]) -> EvaluatedSAE:
+    """An SAE with the metrics of its evaluations."""
+    return EvaluatedSAE(
+        name=name,
+        weights_sha256=digest,
+        config_sha256="1",
+        evaluations={key: {"metrics": value} for key, value in metrics.items()},
+    )
+
+
+def test_only_finite_numbers_are_metrics(tmp_path: Path) -> None:
+    path = tmp_path / "core.json"
+    groups = {
+        "model_behavior_preservation": {"kl_div_score": 0.97, "kl_div_with_sae": -1},
+        "misc_metrics": {"frac_alive": 1, "freq_over_1_percent": None},
+    }
+    path.write_text(json.dumps({"eval_type_id": "core", "eval_result_metrics": groups}))
+    metrics, missing = read_metrics(path, "core")
+    assert metrics == {
+        "model_behavior_preservation.kl_div_score": 0.97,
+        "misc_metrics.frac_alive": 1,
+    }
+    assert missing == ["model_behavior_preservation.kl_div_with_sae"]
+    found = {"a": float("nan"), "b": -1, "c": "", "d": 10**400}
+    path.write_text(json.dumps({"eval_type_id": "tpp", "eval_result_metrics": found}))
+    assert read_metrics(path, "tpp") == ({"b": -1}, ["a", "d"])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("", "[]", "{}", '{"eval_result_metrics": {}}', "null"),
+        '{"eval_type_id": "core", "eval_result_metrics": "x"}',
+        '{"eval_type_id": "core", "eval_result_metrics": {"a": NaN, "b": -1}}',
+        '{"eval_type_id": "scr", "eval_result_metrics": {"a": 1}}',
+    ],
+)
+def test_other_files_are_not_results(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "result.json"
+    path.write_text(content)
+    with pytest.raises(UserError, match=r"result\.json should"):
+        read_metrics(path, "core")
+    with pytest.raises(UserError, match=r"result\.json should"):
+        read_report(path)
+
+
+@pytest.mark.parametrize(
+    "wrong", ["nonsense", "{}", '"seconds": NaN', '"name": 7', '"evaluations": {"core": {}}']
+)
+def test_everything_is_gathered_that_is_whole(tmp_path: Path, wrong: str) -> None:
+    saes = [sae("saes/a", core={"x": 1.0}), sae("saes/a", weights={"composition": 0.5})]
+    for number, each in enumerate(saes):
+        (tmp_path / "a" / str(number)).mkdir(parents=True)
+        content = each.model_dump(mode="json")
+        write_json(tmp_path / "a" / str(number) / "about.json", content)
+    (tmp_path / "b" / "core").mkdir(parents=True)
+    whole = json.dumps(saes[0].model_dump(mode="json"))
+    said = wrong if '": ' not in wrong else f"{whole[:-1]}, {wrong}}}"
+    (tmp_path / "b" / "core" / "about.json").write_text(said)
+    report = gather(tmp_path)
+    assert report.saes == [sae("saes/a", core={"x": 1.0}, weights={"composition": 0.5})]
+    path = tmp_path / "evaluation.json"
+    write_json(path, report.model_dump(mode="json"))
+    assert read_report(path) == report
+    write_json(path, {**report.model_dump(mode="json"), "format": 7})
+    with pytest.raises(UserError, match="`format`"):
+        read_report(path)
+
+
+def test_names_are_shown_as_they_are() -> None:
+    names = {"[/k=3] a|b": "0", "c": "12345678ab"}
+    saes = [sae(name, digest=digest) for name, digest in names.items()]
+    report = EvaluationReport(saes=[*saes, sae("c", digest="2")])
+    shown = markdown_table(report)
+    assert all(f"| {name} |" in shown for name in ("[/k=3] a\\|b", "c (12345678)", "c (2)"))
+    with Console(file=StringIO(), width=120) as console:
+        console.print(*terminal_tables(report))
+    assert "[/k=3] a|b" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_every_column_is_of_an_evaluation() -> None:
+    for column in COLUMNS:
+        assert column.evaluation in (*EVALUATIONS, "weights", "sae_lens", "known_features")
+
+
+def test_what_was_measured_has_a_column_and_nothing_else_has() -> None:
+    quality = {"reconstruction_quality.explained_variance": 0.8125, "sparsity.l0": 31.96}
+    recovered = {"explained_variance": 0.5, "l0": 3.0, "mcc": 0.75}
+    saes = [sae("a", sae_lens=quality), sae("b", known_features=recovered)]
+    lines = markdown_table(EvaluationReport(saes=saes)).splitlines()
+    assert lines[0] == "| SAE | explained variance ↑ | L0 | MCC ↑ |"
+    assert lines[2:4] == ["| a | 0.812 | 32.0 |  |", "| b | 0.500 | 3.0 | 0.750 |"]
+    assert "MCC: " in lines[-1]
+    assert "SCR" not in lines[-1]
+    [table] = terminal_tables(EvaluationReport(saes=saes))
+    assert [str(column.header) for column in table.columns][-1] == "MCC\n↑"
+    of_core = markdown_table(EvaluationReport(saes=[sae("c", core=quality)]))
+    assert "| c | 0.812 | 32.0 |" in of_core
+
+
+def test_reading_needs_no_sae_bench() -> None:
+    program = "import sys; sys.modules['sae_bench'] = None; import sae_lens_c2r.evaluation."
+    ran = forkserver.run("-c", f"{program}evaluate", level=forkserver.LIBRARIES)
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "spread"),
+    [
+        ("evaluate a b", "evaluate a b"),
+        ("a --x core scr --model m", "a --x core --x scr --model m"),
+        ("a --x core --x scr", "a --x core --x scr"),
+        ("a --x=core scr", "a --x=core --x scr"),
+        ("--x core scr tests --y", "--x core --x scr tests --y"),
+        ("a --x", "a --x"),
+        ("a --x --model m", "a --x --model m"),
+    ],
+)
+def test_an_option_takes_several_values(arguments: str, spread: str) -> None:
+    assert _repeat_option(arguments.split(), "--x") == spread.split()
