@@ -112,7 +112,7 @@ def test_command_line_of_sae_lens_lists_our_options_with_their_help() -> None:
         "import sae_lens.saes.batchtopk_sae",
         "import sae_lens_c2r.architectures; import sae_lens",
         "import sae_lens_c2r.architectures.backbones; import sae_lens",
-        "import sae_lens_c2r.architectures.registration; import sae_lens",
+        "import sae_lens_c2r.architectures.with_c2r; import sae_lens",
         "import sae_lens_c2r.penalties, sae_lens_c2r.analysis; import sae_lens",
         "from sae_lens_c2r import BatchTopKC2RTrainingSAE; import sae_lens",
         "import sae_lens_c2r as c2r; c2r.register(); c2r.register(); import sae_lens",

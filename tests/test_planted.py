@@ -29,7 +29,7 @@ from benchmarks.synth_sae_bench.methods import runs_of, runs_to_choose_lr
 from benchmarks.synth_sae_bench.runs import key
 from benchmarks.synth_sae_bench.tables import learning_rates, tables
 from benchmarks.synth_sae_bench.world import Size
-from sae_lens_c2r.analysis.hierarchy import Edge
+from sae_lens_c2r.analysis.recovery import Edge
 from tests.forkserver import run as run_python
 
 TINY = Size("tiny", (32,), 4096, 4096, evaluation=4096, methods=METHODS)

@@ -25,7 +25,7 @@ from sae_lens_c2r.analysis import (
     latents_of_features,
     latents_per_feature,
 )
-from sae_lens_c2r.analysis.hierarchy import AbsorptionSums, found_parents, hierarchy_edges
+from sae_lens_c2r.analysis.recovery import AbsorptionSums, found_parents, hierarchy_edges
 
 D_SAE = 4096
 SHARE = 0.15  # of the variance, that is the planted features'

@@ -24,7 +24,7 @@ from sae_lens_c2r.analysis import (
     latents_of_features,
     latents_per_feature,
 )
-from sae_lens_c2r.analysis.hierarchy import AbsorptionSums, hierarchy_edges
+from sae_lens_c2r.analysis.recovery import AbsorptionSums, hierarchy_edges
 
 CHILDREN = 3
 EVALUATION_SAMPLES, BATCH = 32_768, 4096

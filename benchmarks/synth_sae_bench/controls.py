@@ -4,7 +4,7 @@ from sae_lens.saes.sae import TrainStepInput
 from torch import Tensor
 
 from sae_lens_c2r import BatchTopKC2RTrainingSAE
-from sae_lens_c2r.architectures.periodic import Measured
+from sae_lens_c2r.architectures.penalized import Measured
 
 
 class DirectionsOnly(BatchTopKC2RTrainingSAE):

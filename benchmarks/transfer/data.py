@@ -19,7 +19,7 @@ from torch import Tensor
 from benchmarks.minilm import text_activations
 from benchmarks.transfer.rules import Setting
 from sae_lens_c2r.analysis import latents_of_features
-from sae_lens_c2r.analysis.hierarchy import AbsorptionSums
+from sae_lens_c2r.analysis.recovery import AbsorptionSums
 
 N_CHILDREN, P_CHILD = 3, 0.25
 ACTIVE_PARENTS = 1.92  # of a sample, in mean

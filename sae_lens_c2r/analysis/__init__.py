@@ -1,4 +1,4 @@
-"""What can be measured of any SAE."""
+"""Measures of any SAE."""
 
 from sae_lens_c2r.analysis.absorption import AbsorptionPairs, absorption_pairs
 from sae_lens_c2r.analysis.cofiring import (
@@ -7,14 +7,15 @@ from sae_lens_c2r.analysis.cofiring import (
     co_firing,
     pair_jaccards,
 )
-from sae_lens_c2r.analysis.ground_truth import latents_of_features, latents_per_feature
 from sae_lens_c2r.analysis.similarity import (
     composition,
     count_pairs,
+    latents_of_features,
+    latents_per_feature,
     max_cosines,
     pairs_above,
 )
-from sae_lens_c2r.penalties.chance import chance_composition
+from sae_lens_c2r.penalties.gates import chance_composition
 
 __all__ = [
     "AbsorptionPairs",

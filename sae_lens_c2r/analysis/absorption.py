@@ -43,7 +43,7 @@ class AbsorptionPairs:
 
     @property
     def satisfied(self) -> Tensor:
-        """For which pairs the condition holds."""
+        """Whether the condition holds, for each pair."""
         return self.alpha >= self.thresholds
 
 
@@ -56,7 +56,7 @@ def absorption_pairs(
     least_firings: int = 10,
     least_silence: float = 0.5,
 ) -> AbsorptionPairs:
-    r"""Find absorption pairs, and what Eq. (13) compares.
+    r"""Find absorption pairs, and the two sides of Eq. (13) for each.
 
     The paper does not say how it finds its pairs. Here a latent is a *child* of the latent
     whose decoder row is the nearest to its own, the *parent*, if their cosine is high enough
@@ -117,7 +117,7 @@ def absorption_pairs(
 
 
 def _of_tokens(parent: Tensor, child: Tensor, rho: Tensor) -> dict[str, Tensor]:
-    """What is summed over the tokens, for every pair, of the activations p and c."""
+    """The terms that are summed over the tokens, for every pair, of activations p and c."""
     fires, carried = child > 0, child * rho
     feature = parent + carried
     return {

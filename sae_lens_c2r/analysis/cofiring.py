@@ -1,18 +1,24 @@
-"""Which latents fire on the same tokens: what composition, of directions alone, cannot see."""
+"""Co-firing: latents that fire on the same tokens, which composition cannot see."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
+from scipy import sparse
 from torch import Tensor
 
-from sae_lens_c2r.analysis.firing import Firing
+from sae_lens_c2r._support.checks import check_feature_acts, message
 from sae_lens_c2r.penalties.tiles import rows_per_tile
 
 JACCARDS = (0.5, 0.7, 0.9)
 _LEVELS = 20  # of firing rates that the chance level tells apart, in a factor of e
 _STEPS = 128  # of the integral over the Jaccard
+_PAIRS_AT_ONCE = 2**22  # in a block of latents
+_LEAST_BLOCKS = 8  # for half of the pairs within a block are counted twice
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,7 @@ class CoFiring:
 
 @torch.no_grad()
 def co_firing(batches: Iterable[Tensor], *, above: Sequence[float] = JACCARDS) -> CoFiring:
-    r"""How much latents fire together: the highest Jaccard of each with another.
+    r"""Measure how much latents fire together: the highest Jaccard of each with another.
 
     .. math::
         J_{ij} = \frac{|T_i \cap T_j|}{|T_i \cup T_j|}, \qquad
@@ -61,11 +67,9 @@ def co_firing(batches: Iterable[Tensor], *, above: Sequence[float] = JACCARDS) -
     fire on the same tokens, whichever way their decoder rows point: composition can fall
     while this stays. Latents that never fire are in no pair.
 
-    Exact. With N tokens and s firings on each it sorts :math:`N s^2 / 2` pairs of firings
-    where these are few, and multiplies matrices, :math:`N \cdot \mathrm{d\_sae}^2 / 2`
-    products, where many latents fire. It keeps 8 bytes for each firing, beside one batch, and
-    takes 152 MB at most for 65,536 latents and 100,000 tokens of 32 firings
-    (`python -m benchmarks.cofiring`).
+    Exact. With N tokens and s firings on each it counts :math:`N s^2 / 2` pairs of firings, by
+    products of sparse matrices, a block of latents at a time. It keeps 8 bytes for each
+    firing, beside one batch (`python -m benchmarks.cofiring` measures time and memory).
 
     Args:
         batches: The latents' activations on text, each of shape ``[tokens, d_sae]``, dense or
@@ -73,36 +77,79 @@ def co_firing(batches: Iterable[Tensor], *, above: Sequence[float] = JACCARDS) -
         above: Thresholds, from 0 to below 1, of the pairs that are counted.
 
     Returns:
-        What was found, on the CPU.
+        The co-firing, on the CPU.
 
     Raises:
         TypeError: If a batch is not a floating-point tensor.
         ValueError: If there is no batch, or one is empty or not of that shape.
     """
-    firing = Firing.of(batches)
-    times_fired = firing.times_fired
-    highest = torch.zeros(firing.d_sae, dtype=torch.float64)
+    fires, times_fired = _firings(batches)
+    d_sae, n_tokens = fires.shape
+    highest = torch.zeros(d_sae, dtype=torch.float64)
     pairs = dict.fromkeys(above, 0)
-    for left, right, together in firing.together():
+    for left, right, together in _firing_together(fires):
         jaccards = together.double() / (times_fired[left] + times_fired[right] - together)
         for latents in (left, right):
             highest.scatter_reduce_(0, latents, jaccards, "amax")
         for threshold in pairs:
             pairs[threshold] += int((jaccards > threshold).sum())
     return CoFiring(
-        n_tokens=firing.n_tokens,
+        n_tokens=n_tokens,
         times_fired=times_fired,
         highest=highest,
         pairs=pairs,
-        chance=chance_co_firing(times_fired, firing.n_tokens),
+        chance=chance_co_firing(times_fired, n_tokens),
     )
+
+
+def _firings(batches: Iterable[Tensor]) -> tuple[Any, Int[Tensor, " d_sae"]]:
+    """Every latent's firing on every token, a sparse matrix of ones, and how often it fires."""
+    found, n_tokens, d_sae = [], 0, None
+    for acts in batches:
+        _check_batch(acts, d_sae)
+        d_sae = acts.shape[1]
+        if acts.is_sparse:
+            acts = acts.detach().coalesce()
+            at = acts.indices()[:, acts.values() != 0]
+        else:
+            at = acts.detach().nonzero().T
+        tokens, latents = at.int().cpu()
+        found.append(torch.stack([latents, tokens + n_tokens]))
+        n_tokens += len(acts)
+    if d_sae is None:
+        raise ValueError(message("batches", "hold at least one batch", found))
+    at = torch.cat(found, dim=1)
+    ones = np.ones(at.shape[1], dtype=np.int32)
+    fires = sparse.csr_array((ones, tuple(at.numpy())), shape=(d_sae, n_tokens))
+    return fires, at[0].bincount(minlength=d_sae)
+
+
+def _firing_together(fires: Any) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Groups of pairs of latents, the lower one first, and on how many tokens both fire."""
+    d_sae = fires.shape[0]
+    pairs = np.minimum(fires @ fires.sum(axis=0), d_sae).cumsum()  # at most, up to a latent
+    at_once = max(1, min(_PAIRS_AT_ONCE, pairs[-1] // _LEAST_BLOCKS))
+    starts = np.flatnonzero(np.diff(pairs // at_once, prepend=-1)).tolist()
+    for first, end in pairwise([*starts, d_sae]):
+        counts = sparse.triu(fires[first:end] @ fires[first:].T, k=1, format="coo")
+        left, right = (torch.from_numpy(at).long() + first for at in (counts.row, counts.col))
+        yield left, right, torch.from_numpy(counts.data)
+
+
+def _check_batch(acts: Tensor, d_sae: int | None) -> None:
+    should = "hold tensors of shape [tokens, d_sae]"
+    if not isinstance(acts, Tensor):
+        raise TypeError(message("batches", should, acts, with_type=True))
+    if acts.ndim != 2:
+        raise ValueError(message("batches", should, tuple(acts.shape)))
+    check_feature_acts(acts, d_sae=d_sae or acts.shape[1])
 
 
 @torch.no_grad()
 def pair_jaccards(
     batches: Iterable[Tensor], pairs: Int[Tensor, "pairs 2"]
 ) -> Float[Tensor, " pairs"]:
-    """The Jaccard of the firing of given pairs of latents.
+    """Measure the Jaccard of the firing of given pairs of latents.
 
     Args:
         batches: The latents' activations on text, as in `co_firing`, dense.
@@ -122,7 +169,7 @@ def pair_jaccards(
 
 
 def chance_co_firing(times_fired: Int[Tensor, " d_sae"], n_tokens: int) -> float:
-    r"""What the mean highest Jaccard is if every latent fires independently of the others.
+    r"""Mean highest Jaccard of latents that fire independently of each other.
 
     .. math::
         \mathbb E \max_{j \neq i} J_{ij} =

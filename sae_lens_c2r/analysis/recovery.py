@@ -1,15 +1,21 @@
-"""How well an SAE recovers features that are known: SAELens's measures, and ours."""
+"""Measures of SAEs whose features are known: SAELens's, and absorption by parent and child."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from jaxtyping import Bool, Float
 from sae_lens import SAE
-from sae_lens.synthetic import SyntheticModel, eval_sae_on_synthetic_data
+from sae_lens.synthetic import HierarchyNode, SyntheticModel, eval_sae_on_synthetic_data
+from torch import Tensor
 
+from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.analysis.cofiring import co_firing
-from sae_lens_c2r.analysis.hierarchy import hierarchy_absorption
-from sae_lens_c2r.analysis.similarity import composition
-from sae_lens_c2r.penalties.chance import chance_composition
+from sae_lens_c2r.analysis.similarity import composition, latents_of_features
+from sae_lens_c2r.penalties.gates import chance_composition
+
+Edge = tuple[int, int]  # the features of a parent and of one of its children
 
 
 @torch.no_grad()
@@ -58,3 +64,131 @@ def feature_recovery(
         "partial_absorption": absorption.partial[absorption.found].nanmean().item(),
         "parents_found": absorption.found.double().mean().item(),
     }
+
+
+@dataclass(frozen=True)
+class HierarchyAbsorption:
+    """Absorption along the edges of a hierarchy.
+
+    Args:
+        edges: The pairs (parent, child) of features.
+        full: How often the parent's latent is silent for the child: `AbsorptionSums.full`.
+        partial: How much weaker it is beside the child: `AbsorptionSums.partial`.
+        found: Whether the parent has a latent of its own: one that is the nearest to it, and
+            to which no other feature is nearer. Of others the rates say little.
+    """
+
+    edges: list[Edge]
+    full: Float[Tensor, " edges"]
+    partial: Float[Tensor, " edges"]
+    found: Bool[Tensor, " edges"]
+
+
+@torch.no_grad()
+def hierarchy_absorption(
+    sae: SAE[Any], model: SyntheticModel, *, samples: int = 65_536, batch_size: int = 4096
+) -> HierarchyAbsorption:
+    """Absorption by an SAE of known features, for every parent and child of their hierarchy.
+
+    Args:
+        sae: The SAE, of any architecture.
+        model: Where the features are known. It draws from torch's random state.
+        samples: Samples to measure it on.
+        batch_size: Samples at a time.
+
+    Returns:
+        The absorption of each edge.
+
+    Raises:
+        UserError: If the model's features have no hierarchy.
+    """
+    if model.hierarchy is None:
+        raise UserError("`model` should have a hierarchy of features. Found none.")
+    edges = hierarchy_edges(model.hierarchy.roots)
+    features = model.feature_dict.feature_vectors
+    latents, _ = latents_of_features(sae.W_dec, features)
+    sums = AbsorptionSums(edges)
+    for start in range(0, samples, batch_size):
+        sae_in, feature_acts = model.sample_with_features(min(batch_size, samples - start))
+        sums.add(sae.encode(sae_in)[:, latents], feature_acts.to_dense())
+    found = found_parents(edges, sae.W_dec, features)
+    return HierarchyAbsorption(edges, sums.full(), sums.partial(), found)
+
+
+def hierarchy_edges(roots: Sequence[HierarchyNode]) -> list[Edge]:
+    """All pairs of parents and children that are features, in trees of any depth."""
+    edges = []
+    for node in roots:
+        for child in node.children:
+            if node.feature_index is not None and child.feature_index is not None:
+                edges.append((node.feature_index, child.feature_index))
+        edges += hierarchy_edges(node.children)
+    return edges
+
+
+@torch.no_grad()
+def found_parents(
+    edges: Sequence[Edge],
+    W_dec: Float[Tensor, "d_sae d_in"],
+    feature_vectors: Float[Tensor, "features d_in"],
+) -> Bool[Tensor, " edges"]:
+    """Whether the latent nearest to each edge's parent is nearer to no other feature."""
+    latents, _ = latents_of_features(W_dec, feature_vectors)
+    features_of_latents, _ = latents_of_features(feature_vectors, W_dec)
+    parents = torch.tensor([parent for parent, _ in edges], device=latents.device)
+    return (features_of_latents[latents[parents]] == parents).cpu()
+
+
+class AbsorptionSums:
+    """The sums over batches of samples that absorption is a ratio of.
+
+    An absorbing child takes its parent's place, so that the parent's latent has a hole where
+    the child is present, and nowhere else. Children imply their parents.
+
+    Args:
+        edges: The pairs (parent, child) of features.
+    """
+
+    def __init__(self, edges: Sequence[Edge]) -> None:
+        self._parents = torch.tensor([parent for parent, _ in edges], dtype=torch.long)
+        self._children = torch.tensor([child for _, child in edges], dtype=torch.long)
+        each, self._position = self._parents.unique(return_inverse=True)
+        self._n_parents = len(each)
+        zeros = torch.zeros(len(edges), dtype=torch.float64)
+        self._beside = {name: zeros.clone() for name in ("samples", "silent", "gain")}
+        self._alone = {name: zeros.clone() for name in ("samples", "silent", "gain")}
+
+    @torch.no_grad()
+    def add(
+        self,
+        latent_acts: Float[Tensor, "samples features"],
+        feature_acts: Float[Tensor, "samples features"],
+    ) -> None:
+        """Add activations of each feature's own latent, of either sign, and the true ones."""
+        acts, truth = latent_acts[:, self._parents], feature_acts[:, self._parents]
+        child = feature_acts[:, self._children] != 0
+        children = child.new_zeros(len(child), self._n_parents, dtype=torch.int32)
+        children.index_add_(1, self._position.to(child.device), child.int())
+        parent = truth != 0
+        alone = parent & (children[:, self._position] == 0)
+        gain = torch.where(parent, acts / truth, 0.0)
+        for sums, where in ((self._beside, child), (self._alone, alone)):
+            sums["samples"] += where.sum(dim=0).cpu()
+            sums["silent"] += (where & (acts == 0)).sum(dim=0).cpu()
+            sums["gain"] += (gain * where).sum(dim=0, dtype=torch.float64).cpu()
+
+    def full(self) -> Float[Tensor, " edges"]:
+        """Full absorption of each edge, from 0 to 1; NaN where there are no such samples."""
+        # The share of the samples with the child in which the parent's latent does not fire,
+        # less the share in which it does not fire on the parent alone.
+        missed = self._alone["silent"] / self._alone["samples"]
+        return (self._beside["silent"] / self._beside["samples"] - missed).clamp(min=0)
+
+    def partial(self) -> Float[Tensor, " edges"]:
+        """Partial absorption of each edge, from 0 to 1; NaN where there are no such samples."""
+        # 1 - E[z / f | child] / E[z / f | alone], with z the activation of the parent's latent
+        # and f the parent's true one: the share of a parent that its latent leaves to others
+        # where a child is present. A latent that is silent on half of these samples counts as
+        # much as one that is half as strong on all. NaN too where it is silent without them.
+        beside, alone = (sums["gain"] / sums["samples"] for sums in (self._beside, self._alone))
+        return torch.where(alone > 0, (1 - beside / alone).clamp(min=0), torch.nan)

@@ -1,4 +1,4 @@
-"""How alike the decoder's rows are: composition, and pairs above a cosine."""
+"""Cosines of decoder rows, with each other and with the directions of known features."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -43,7 +43,7 @@ def max_cosines(W_dec: Tensor) -> Float[Tensor, " d_sae"]:
 
 @torch.no_grad()
 def count_pairs(W_dec: Tensor, *, above: Sequence[float]) -> list[int]:
-    """How many unordered pairs of latents have decoder rows with a cosine over a threshold.
+    """Count the unordered pairs of latents whose decoder rows have a cosine over a threshold.
 
     Args:
         W_dec: Decoder, shape ``[d_sae, d_in]``.
@@ -85,3 +85,42 @@ def _cosines_of_pairs(W_dec: Tensor) -> Iterator[tuple[int, Tensor]]:
             tile = unit[start : start + size] @ unit[start:].T
             no_pair = torch.ones_like(tile, dtype=torch.bool).tril()
             yield start, tile.masked_fill_(no_pair, -math.inf)
+
+
+@torch.no_grad()
+def latents_of_features(
+    W_dec: Float[Tensor, "d_sae d_in"], feature_vectors: Float[Tensor, "features d_in"]
+) -> tuple[Int[Tensor, " features"], Float[Tensor, " features"]]:
+    """Find for every true feature the latent whose decoder row is the nearest.
+
+    Args:
+        W_dec: The decoder.
+        feature_vectors: The features' true directions.
+
+    Returns:
+        The latents, and their cosines with the features.
+    """
+    cosines, latents = (unit_rows(feature_vectors) @ unit_rows(W_dec).T).max(dim=1)
+    return latents, cosines
+
+
+@torch.no_grad()
+def latents_per_feature(
+    W_dec: Float[Tensor, "d_sae d_in"],
+    feature_vectors: Float[Tensor, "features d_in"],
+    *,
+    above: float = 0.5,
+) -> Int[Tensor, " features"]:
+    """Count the latents over which each true feature is split.
+
+    Args:
+        W_dec: The decoder.
+        feature_vectors: The features' true directions.
+        above: The cosine from which on a latent counts as one of the feature that it is the
+            most similar to.
+
+    Returns:
+        A count for each feature, 0 for one that was not found.
+    """
+    cosines, features = (unit_rows(W_dec) @ unit_rows(feature_vectors).T).max(dim=1)
+    return features[cosines > above].bincount(minlength=len(feature_vectors))

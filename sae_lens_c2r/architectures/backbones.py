@@ -22,7 +22,7 @@ from sae_lens.saes.topk_sae import TopKTrainingSAE, TopKTrainingSAEConfig
 
 from sae_lens_c2r.architectures.c2r import C2RConfigMixin, C2RMixin
 from sae_lens_c2r.architectures.ort import OrtTrainingSAE, OrtTrainingSAEConfig
-from sae_lens_c2r.architectures.registration import register_architecture
+from sae_lens_c2r.architectures.with_c2r import register_architecture
 
 
 @dataclass

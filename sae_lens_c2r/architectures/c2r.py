@@ -1,24 +1,29 @@
 """C2R for any SAELens training architecture: what a config and an SAE gain by it."""
 
+import math
 from dataclasses import dataclass
 from typing import Any, get_args
 
 import torch
 from sae_lens.registry import get_sae_class
-from sae_lens.saes.sae import SAEConfig, TrainStepInput
+from sae_lens.saes.sae import SAEConfig, TrainingSAEConfig, TrainStepInput
 from torch import Tensor
 
 from sae_lens_c2r._support.checks import check_choice, check_positive
-from sae_lens_c2r.architectures.penalized import PenalizedMixin
-from sae_lens_c2r.architectures.periodic import Measured, check_penalty_fields
-from sae_lens_c2r.architectures.scale import Scaling, input_norm, unit_of_latents
+from sae_lens_c2r.architectures.penalized import (
+    Measured,
+    PenalizedMixin,
+    Scaling,
+    check_penalty_fields,
+    input_norm,
+)
 from sae_lens_c2r.penalties import step_generator, transfer_factor
 from sae_lens_c2r.penalties.c2r import Pairs, penalty_of_all_pairs, penalty_of_neighbors
 from sae_lens_c2r.penalties.cosines import pair_cosines
 from sae_lens_c2r.penalties.gates import Gate, gate_threshold
 from sae_lens_c2r.penalties.norms import batch_norms
 from sae_lens_c2r.penalties.precision import at_least_float32, full_precision
-from sae_lens_c2r.penalties.processes import join_norms, total
+from sae_lens_c2r.penalties.processes import all_reduce_norms, total
 
 
 @dataclass(kw_only=True)
@@ -32,7 +37,6 @@ class C2RConfigMixin:
         c2r_start_step (int): Training steps before the penalty is applied; it is only measured until then.
         c2r_interval (int): Apply the penalty at every c2r_interval-th step, multiplied by c2r_interval; T in the paper.
         c2r_chunk_size (int | None): Latents among which a nearest neighbour is searched, drawn anew at each penalty step; C in the paper. None, on the command line the flag alone, searches the whole dictionary.
-        c2r_search_interval (int): Penalty steps that the neighbours found at the first of them serve; 1 searches at each, as the paper does. More saves time and lets them go stale, by what the metric c2r_neighbor_staleness shows; a run that is resumed between two searches begins with one.
         c2r_exponent (float): Exponent of the summed norms; 1 in the paper.
         c2r_pairs (str): 'nearest' penalizes each latent with its nearest neighbour; 'all' with every other latent of the chunk, the paper's ablation NoNNR.
         c2r_gate (str): 'relu' weights a pair by its squared rectified cosine, as the paper does; 'excess' by the square of what its cosine has above the level of chance, which is ours; 'none' does not, the paper's ablation NoRCG.
@@ -45,7 +49,6 @@ class C2RConfigMixin:
     c2r_start_step: int = 0
     c2r_interval: int = 5
     c2r_chunk_size: int | None = 8192
-    c2r_search_interval: int = 1
     c2r_exponent: float = 1.0
     c2r_pairs: Pairs = "nearest"
     c2r_gate: Gate = "relu"
@@ -80,9 +83,7 @@ class C2RMixin(PenalizedMixin):
     Every T-th step adds `c2r_loss` = T * lambda_eff * `c2r_penalty`, Eq. (26) of the paper.
     Every step shows the last values of `c2r_penalty`, of `c2r_effective_coefficient`
     (lambda_eff, without T) and of `c2r_mean_max_cosine` (mean cosine of the latents with
-    their neighbours in the chunk) among the metrics; where neighbours serve several penalty
-    steps, also `c2r_neighbor_staleness` (the mean cosine that the last ones had lost to new
-    ones when they were replaced).
+    their neighbours in the chunk) among the metrics.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -119,7 +120,7 @@ class C2RMixin(PenalizedMixin):
 
     def _norms_in_units_of_unit_rows(self, feature_acts: Tensor) -> Tensor:
         dtype = at_least_float32(feature_acts, self.W_dec)
-        norms = join_norms(batch_norms(feature_acts, dtype), self.process_group)
+        norms = all_reduce_norms(batch_norms(feature_acts, dtype), self.process_group)
         if getattr(self.cfg, "rescale_acts_by_decoder_norm", False):
             return norms  # SAELens has multiplied by the decoder norms already
         return norms * torch.linalg.vector_norm(self.W_dec, dim=-1, dtype=dtype)
@@ -140,5 +141,14 @@ class C2RMixin(PenalizedMixin):
             gate=cfg.c2r_gate,
         )
         norm = input_norm(cfg, sae_in, self.process_group)
-        unit = unit_of_latents(cfg, norm)
+        unit = _unit_of_latents(cfg, norm)
         return factor * norm ** (2 - cfg.c2r_exponent) * unit**cfg.c2r_exponent
+
+
+def _unit_of_latents(cfg: TrainingSAEConfig, norm: Tensor) -> Tensor | float:
+    """Contribution of an activation of 1 to the reconstruction that the loss sees."""
+    # SAELens compares the reconstruction with the inputs as they were, where the SAE itself
+    # brings every input to the norm sqrt(d_in) and undoes that after decoding.
+    if cfg.normalize_activations in {"layer_norm", "constant_norm_rescale"}:
+        return norm / math.sqrt(cfg.d_in)
+    return 1.0

@@ -8,10 +8,14 @@ from sae_lens.saes.sae import TrainStepInput
 from torch import Tensor
 
 from sae_lens_c2r._support.checks import check_choice
-from sae_lens_c2r.architectures.penalized import PenalizedMixin
-from sae_lens_c2r.architectures.periodic import Measured, check_penalty_fields
-from sae_lens_c2r.architectures.registration import register_architecture
-from sae_lens_c2r.architectures.scale import Scaling, input_norm
+from sae_lens_c2r.architectures.penalized import (
+    Measured,
+    PenalizedMixin,
+    Scaling,
+    check_penalty_fields,
+    input_norm,
+)
+from sae_lens_c2r.architectures.with_c2r import register_architecture
 from sae_lens_c2r.penalties.cosines import pair_cosines
 from sae_lens_c2r.penalties.gates import gate_threshold, squared_gate
 from sae_lens_c2r.penalties.orthogonality import OrtGate
@@ -30,7 +34,6 @@ class OrtTrainingSAEConfig(BatchTopKTrainingSAEConfig):
         ort_start_step (int): Training steps before the penalty is applied; it is only measured until then.
         ort_interval (int): Apply the penalty at every ort_interval-th step, multiplied by ort_interval.
         ort_chunk_size (int | None): Latents among which a nearest neighbour is searched, drawn anew at each penalty step. None, on the command line the flag alone, searches the whole dictionary.
-        ort_search_interval (int): Penalty steps that the neighbours found at the first of them serve; 1 searches at each.
         ort_gate (str): 'relu' penalizes squared rectified cosines, as OrtSAE does; 'excess' the squares of what they have above the level of chance.
         ort_scaling (str): 'transfer' multiplies the coefficient by the squared norm of the activations, as the reconstruction loss is, and rescales it for the width and the dimension as C2R's; 'none' takes it literally, for activations of unit norm.
         ort_seed (int): Seed of the chunks; with the number of the step it determines them.
@@ -41,7 +44,6 @@ class OrtTrainingSAEConfig(BatchTopKTrainingSAEConfig):
     ort_start_step: int = 0
     ort_interval: int = 5
     ort_chunk_size: int | None = 8192
-    ort_search_interval: int = 1
     ort_gate: OrtGate = "relu"
     ort_scaling: Scaling = "transfer"
     ort_seed: int = 0

@@ -1,20 +1,126 @@
-"""Training SAEs with periodic penalties among their losses and metrics."""
+"""Training SAEs with penalties of every T-th step among their losses and metrics."""
 
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from sae_lens.saes.sae import (
     TrainCoefficientConfig,
     TrainingSAE,
+    TrainingSAEConfig,
     TrainStepInput,
     TrainStepOutput,
 )
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
-from sae_lens_c2r.architectures.periodic import Measure, PeriodicPenalty
-from sae_lens_c2r.architectures.search import Found, NeighborSearch, Search
+from sae_lens_c2r._support.checks import check_chunk_size, check_integer, check_non_negative
+from sae_lens_c2r.penalties import nearest_neighbors, step_generator, typical_norm
+
+Scaling = Literal["transfer", "none"]
+
+
+def check_penalty_fields(cfg: Any, name: str) -> None:
+    """Check the fields of a config that every periodic penalty has."""
+    check_non_negative(f"{name}_coefficient", getattr(cfg, f"{name}_coefficient"))
+    check_chunk_size(f"{name}_chunk_size", getattr(cfg, f"{name}_chunk_size"))
+    for field_name, minimum in (
+        *((f"{name}_warm_up_steps", 0), (f"{name}_start_step", 0)),
+        *((f"{name}_interval", 1), (f"{name}_seed", None)),
+    ):
+        check_integer(field_name, getattr(cfg, field_name), minimum=minimum)
+
+
+def input_norm(
+    cfg: TrainingSAEConfig, sae_in: Tensor, process_group: ProcessGroup | None
+) -> Tensor:
+    """The norm r of the inputs as the reconstruction loss sees it, which is of order r^2."""
+    if cfg.normalize_activations == "layer_norm":  # the mean is added back after decoding
+        sae_in = sae_in - sae_in.mean(dim=-1, keepdim=True)
+    return typical_norm(sae_in, process_group=process_group)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A penalty at one step.
+
+    Args:
+        penalty: Its value as in its equation, without a coefficient.
+        scale: What the coefficient is multiplied by to transfer.
+        cosines: Of the latents with their neighbours in the chunk.
+    """
+
+    penalty: Tensor
+    scale: Tensor | float
+    cosines: Tensor
+
+
+Measure = Callable[[TrainStepInput, Tensor, Tensor], Measured]
+FindNeighbors = Callable[[int | None, int, int], Tensor]  # for chunk size, seed and step
+
+
+@dataclass
+class PeriodicPenalty:
+    """Eq. (26) of the paper: at every T-th step a loss T times as large.
+
+    Args:
+        name: Prefix of the fields in the config, the loss and the metrics.
+        measure: Evaluates the penalty for a step's input, activations and neighbours.
+        cfg: The config of the training SAE.
+        metrics: The last values, for every log to show.
+    """
+
+    name: str
+    measure: Measure
+    cfg: Any
+    metrics: dict[str, Tensor | float] = field(default_factory=dict)
+
+    def _option(self, name: str) -> Any:
+        return getattr(self.cfg, f"{self.name}_{name}")
+
+    @property
+    def coefficient(self) -> TrainCoefficientConfig:
+        """The coefficient, which SAELens warms up."""
+        return TrainCoefficientConfig(
+            self._option("coefficient"), self._option("warm_up_steps")
+        )
+
+    def is_due(self, step_input: TrainStepInput) -> bool:
+        """Whether a step is one of every T-th, whatever the coefficient."""
+        return bool(step_input.n_training_steps % self._option("interval") == 0)
+
+    def losses(
+        self, step_input: TrainStepInput, feature_acts: Tensor, find: FindNeighbors
+    ) -> dict[str, Tensor]:
+        """The loss of a step, T * coefficient * scale * penalty, if the step has one."""
+        step, interval = step_input.n_training_steps, self._option("interval")
+        due = self.is_due(step_input)
+        # SAELens may never log a step that has a penalty, hence the last values; a run
+        # resumed between two such steps has none at its first log, and measures.
+        if not due and not (step_input.is_logging_step and not self.metrics):
+            return {}
+        begun = step >= self._option("start_step")
+        coefficient = step_input.coefficients[self.name] if begun else 0.0
+        # With a coefficient of 0 the penalty is only measured, so that the losses, and with
+        # them the weights, stay the backbone's to the bit.
+        applied = due and coefficient > 0
+        with torch.set_grad_enabled(applied and torch.is_grad_enabled()):
+            neighbors = find(
+                self._option("chunk_size"), self._option("seed"), step - step % interval
+            )
+            measured = self.measure(step_input, feature_acts, neighbors)
+        effective = coefficient * measured.scale
+        self.metrics = {
+            f"{self.name}_penalty": measured.penalty.detach(),
+            f"{self.name}_effective_coefficient": effective,
+            f"{self.name}_mean_max_cosine": measured.cosines.detach().mean(),
+        }
+        if not applied:
+            return {}
+        return {f"{self.name}_loss": interval * effective * measured.penalty}
 
 
 class PenalizedMixin(TrainingSAE[Any]):
@@ -28,25 +134,15 @@ class PenalizedMixin(TrainingSAE[Any]):
     """
 
     penalties: list[PeriodicPenalty]
-    neighbor_search: NeighborSearch
     process_group: ProcessGroup | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.penalties = []
-        self.neighbor_search = NeighborSearch()
-        self.register_load_state_dict_post_hook(  # type: ignore[no-untyped-call]
-            lambda sae, _: sae.neighbor_search.forget()
-        )
 
     def add_penalty(self, name: str, measure: Measure) -> None:
-        """Add a penalty that the fields of the config with its name as prefix describe.
-
-        Args:
-            name: Prefix of the fields, the loss and the metrics.
-            measure: Evaluates the penalty for a step's input, activations and neighbours.
-        """
-        self.penalties.append(PeriodicPenalty.of_config(name, measure, self.cfg))
+        """Add a penalty that the fields of the config with its name as prefix describe."""
+        self.penalties.append(PeriodicPenalty(name, measure, self.cfg))
 
     def get_coefficients(self) -> dict[str, float | TrainCoefficientConfig]:
         """The backbone's coefficients and ours, warmed up and logged by SAELens."""
@@ -54,15 +150,13 @@ class PenalizedMixin(TrainingSAE[Any]):
         return {**super().get_coefficients(), **ours}  # type: ignore[safe-super]
 
     def penalty_state(self) -> dict[str, Any]:
-        """What the penalties carry from step to step: neighbours, and what logs show."""
-        metrics = {penalty.name: penalty.metrics for penalty in self.penalties}
-        return {"neighbors": self.neighbor_search.state(), "metrics": metrics}
+        """The values that logs show, which the penalties carry from step to step."""
+        return {penalty.name: penalty.metrics for penalty in self.penalties}
 
     def restore_penalties(self, state: dict[str, Any]) -> None:
         """Continue from an earlier `penalty_state`."""
-        self.neighbor_search.restore(state["neighbors"])
         for penalty in self.penalties:
-            penalty.metrics = state["metrics"][penalty.name]
+            penalty.metrics = state[penalty.name]
 
     def save_inference_model(self, path: str | Path) -> tuple[Path, Path]:
         """Save as the backbone does; the metadata keep what the coefficients came to."""
@@ -103,16 +197,22 @@ class PenalizedMixin(TrainingSAE[Any]):
     def _penalty_losses(
         self, step_input: TrainStepInput, feature_acts: Tensor
     ) -> dict[str, Tensor]:
-        self.neighbor_search.begin_step()
+        find = functools.cache(self._nearest_neighbors)  # penalties of a step share a search
         losses: dict[str, Tensor] = {}
         for penalty in self.penalties:
             # A process that logs should not wait for others that do not.
             if penalty.is_due(step_input) or self.process_group is None:
-                losses.update(penalty.losses(step_input, feature_acts, self._find))
+                losses.update(penalty.losses(step_input, feature_acts, find))
         return losses
 
-    def _find(self, search: Search, step: int) -> Found:
-        return self.neighbor_search.find(search, self.W_dec, step, self.process_group)
+    def _nearest_neighbors(self, chunk_size: int | None, seed: int, step: int) -> Tensor:
+        return nearest_neighbors(
+            self.W_dec,
+            chunk_size=chunk_size,
+            generator=step_generator(seed, step),
+            reduced_precision=True,
+            process_group=self.process_group,
+        )
 
     @torch.compiler.disable
     def _penalty_metrics(self, step_input: TrainStepInput) -> dict[str, Tensor | float]:

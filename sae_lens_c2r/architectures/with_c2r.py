@@ -1,21 +1,20 @@
-"""C2R for an architecture of anybody's, in one line."""
+"""Our names in SAELens's registry, and C2R for an architecture of anybody's, in one line."""
 
 from dataclasses import dataclass
 from types import new_class
 from typing import Any
 
-from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY
+from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY, register_sae_training_class
 from sae_lens.saes.sae import TrainingSAE, TrainingSAEConfig
 
 from sae_lens_c2r._support.checks import message
 from sae_lens_c2r.architectures.c2r import C2RConfigMixin, C2RMixin
-from sae_lens_c2r.architectures.registration import register_architecture
 
 Architecture = tuple[type[TrainingSAE[Any]], type[TrainingSAEConfig]]
 
 
 def with_c2r(backbone: str | Architecture) -> Architecture:
-    """The C2R version of a training architecture, registered as `<its name>_c2r`.
+    """Make the C2R version of a training architecture, registered as `<its name>_c2r`.
 
     It is made of the same mixins as the architectures of this package, has the backbone's
     fields and the `c2r_` ones, and saves in the backbone's own inference form.
@@ -83,3 +82,24 @@ def _mixed(mixin: type, backbone: type) -> Any:
     }
     name = qualname.rpartition(".")[2]
     return new_class(name, (mixin, backbone), {}, lambda namespace: namespace.update(body))
+
+
+def register_architecture(
+    sae_class: type[TrainingSAE[Any]], config_class: type[TrainingSAEConfig]
+) -> None:
+    """Register a training architecture by its config's name; an error if that is another's."""
+    name = config_class.architecture()
+    if name not in SAE_TRAINING_CLASS_REGISTRY:
+        register_sae_training_class(name, sae_class, config_class)
+        return
+    owner, _ = SAE_TRAINING_CLASS_REGISTRY[name]
+    if _full_name(owner) != _full_name(sae_class):
+        raise ValueError(
+            f"The architecture {name!r} of {_full_name(sae_class)} is already registered, by "
+            f"{_full_name(owner)}. It was left as it is: uninstall one of the two packages."
+        )
+    SAE_TRAINING_CLASS_REGISTRY[name] = (sae_class, config_class)  # our module, loaded again
+
+
+def _full_name(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"

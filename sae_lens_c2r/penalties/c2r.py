@@ -25,7 +25,7 @@ from sae_lens_c2r.penalties.gates import Gate, gate_threshold, squared_gate
 from sae_lens_c2r.penalties.neighbors import draw_chunks, nearest_neighbors
 from sae_lens_c2r.penalties.norms import batch_norms
 from sae_lens_c2r.penalties.precision import at_least_float32, full_precision, unit_rows
-from sae_lens_c2r.penalties.processes import join_norms
+from sae_lens_c2r.penalties.processes import all_reduce_norms
 from sae_lens_c2r.penalties.tiles import rows_per_tile
 
 Pairs = Literal["nearest", "all"]
@@ -100,7 +100,7 @@ def c2r_penalty(
         raise ValueError(message("neighbors", 'be None where `pairs = "all"`', neighbors))
     with full_precision(W_dec):
         norms = batch_norms(feature_acts, at_least_float32(feature_acts, W_dec))
-        norms = join_norms(norms, process_group)
+        norms = all_reduce_norms(norms, process_group)
         threshold = gate_threshold(gate, W_dec, chunk_size)
         if pairs == "all":
             return penalty_of_all_pairs(

@@ -24,7 +24,7 @@ def pair_cosines(
 
 
 def alone(neighbors: Int[Tensor, " d_sae"]) -> Tensor:
-    """Which latents are their own neighbours, having been alone in their chunks."""
+    """Whether each latent is its own neighbour, having been alone in its chunk."""
     return neighbors == torch.arange(len(neighbors), device=neighbors.device)
 
 

@@ -12,40 +12,25 @@ lambda is raised, the more it bends decoders that are as they should be. A pair 
 a concept in two places only by what its cosine has in excess of that.
 """
 
+import math
+from functools import cache
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from sae_lens_c2r.penalties.chance import chance_composition
+from sae_lens_c2r._support.checks import check_integer
 
 Gate = Literal["relu", "excess", "none"]
 
 
 def candidates(d_sae: int, chunk_size: int | None) -> int:
-    """The latents among which a neighbour is searched, itself included.
-
-    Args:
-        d_sae: Latents, k.
-        chunk_size: Latents to a chunk, C; `None` for all.
-
-    Returns:
-        n = min(C, k), at least 2.
-    """
+    """Number of latents among which a neighbour is searched, itself included, at least 2."""
     return max(2, d_sae if chunk_size is None else min(chunk_size, d_sae))
 
 
 def gate_threshold(gate: Gate, W_dec: Tensor, chunk_size: int | None) -> float | None:
-    """The cosine from which on a gate opens.
-
-    Args:
-        gate: Which gate.
-        W_dec: Decoder, shape ``[d_sae, d_in]``.
-        chunk_size: Latents among which a neighbour is searched; `None` for all.
-
-    Returns:
-        A cosine from 0 to 1; `None` where the gate is always open.
-    """
+    """Cosine, from 0 to 1, from which on a gate opens; `None` where it is always open."""
     if gate == "none":
         return None
     if gate == "relu":
@@ -59,3 +44,40 @@ def squared_gate(cosines: Tensor, threshold: float | None) -> Tensor:
     if threshold is None:
         return torch.ones_like(cosines)
     return (cosines - threshold).clamp(0, 1).square()
+
+
+def chance_composition(d_sae: int, d_in: int) -> float:
+    r"""Mean `composition` of random directions.
+
+    .. math::
+        \mathbb E \max_{j < k} c_j = 1 - \int_{-1}^1 F(c)^{k-1} \, dc, \qquad
+        F'(c) \propto (1 - c^2)^{(d-3)/2}
+
+    F is the distribution of the cosine of two random directions in d dimensions, and the
+    k - 1 cosines of one latent are independent. For large k and d it is a little below the
+    rule of thumb :math:`\sqrt{2 \ln k / d}`.
+
+    Args:
+        d_sae: Latents, k, at least 2.
+        d_in: Dimension of the inputs, d, at least 2.
+
+    Returns:
+        The chance level.
+
+    Raises:
+        TypeError: If a number is not an integer.
+        ValueError: If a number is below 2.
+    """
+    check_integer("d_sae", d_sae, minimum=2)
+    check_integer("d_in", d_in, minimum=2)
+    return _highest_cosine(d_sae, d_in)
+
+
+@cache  # a penalty asks at every step
+def _highest_cosine(d_sae: int, d_in: int) -> float:
+    # With c = sin(angle) the density is cos(angle)^(d-2), which is finite everywhere.
+    angle = torch.linspace(-math.pi / 2, math.pi / 2, 20001, dtype=torch.float64)
+    density = angle.cos() ** (d_in - 2)
+    cdf = torch.cumulative_trapezoid(density, angle)
+    at_most = torch.cat([cdf.new_zeros(1), cdf / cdf[-1]]) ** (d_sae - 1)
+    return 1 - torch.trapezoid(at_most * angle.cos(), angle).item()

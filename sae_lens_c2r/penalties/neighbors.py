@@ -14,7 +14,7 @@ from sae_lens_c2r._support.checks import (
     check_process_group,
 )
 from sae_lens_c2r.penalties.precision import at_least_float32, full_precision, unit_rows
-from sae_lens_c2r.penalties.processes import agree, join_shares, share_of
+from sae_lens_c2r.penalties.processes import broadcast_, join_shares, share_of
 from sae_lens_c2r.penalties.tiles import edge_of_square_tile, rows_per_tile
 
 ROWS_PER_GROUP = 16
@@ -72,7 +72,7 @@ def nearest_neighbors(
 
 
 @torch.compiler.disable  # it works in place, on tiles of one buffer
-@torch.inference_mode(False)  # what is found may serve later steps of training
+@torch.inference_mode(False)  # the result may serve training later
 def _search(
     W_dec: Float[Tensor, "d_sae d_in"],
     chunk_size: int,
@@ -107,7 +107,7 @@ def draw_chunks(
         generator = torch.Generator()
         generator.seed()
     order = torch.randperm(d_sae, generator=generator).to(device)
-    agree(order, process_group)
+    broadcast_(order, process_group)
     return order.split(chunk_size)
 
 

@@ -26,7 +26,7 @@ def unit_rows(W_dec: Float[Tensor, "d_sae d_in"]) -> Float[Tensor, "d_sae d_in"]
 def unit_rows_and_lengths(
     W_dec: Float[Tensor, "d_sae d_in"],
 ) -> tuple[Float[Tensor, "d_sae d_in"], Float[Tensor, "d_sae 1"]]:
-    """What each row is a product of; of a zero row, 0 and 1."""
+    """Unit rows and their lengths, whose products are the rows; of a zero row, 0 and 1."""
     W_dec = _widened(W_dec)
     # Brought near 1 first: the squares of very long or short rows leave the dtype's range.
     largest = W_dec.detach().abs().amax(dim=-1, keepdim=True)

@@ -1,4 +1,4 @@
-"""One batch that is split over the processes of a group: what they tell each other of it.
+"""Exchange between processes that share one batch.
 
 Every process of the group has to make the same calls, in the same order. Where no group is
 given, the batch is this process's, and nothing is sent.
@@ -15,24 +15,13 @@ from torch.distributed import ProcessGroup
 from sae_lens_c2r.penalties.norms import root
 
 
-def join_norms(
+def all_reduce_norms(
     norms: Float[Tensor, " d_sae"], process_group: ProcessGroup | None
 ) -> Float[Tensor, " d_sae"]:
-    r"""L2 norms over the joined batch, from those over each process's part of it.
-
-    .. math::
-        \|Z_{:,i}\|_2 = \Bigl( \sum_r \|Z^{(r)}_{:,i}\|_2^2 \Bigr)^{1/2}
-
-    The backward pass sums the processes' gradients, as that of a sum of their losses. Averaged
-    over the processes, as DistributedDataParallel does, gradients are the joined batch's.
-
-    Args:
-        norms: This process's norms.
-        process_group: The processes.
-
-    Returns:
-        The joined norms, the same in every process, with gradient 0 where they are 0.
-    """
+    """L2 norms over the joined batch: roots of the sums of the parts' squared norms."""
+    # The backward pass sums the processes' gradients, as that of a sum of their losses.
+    # Averaged over the processes, as DistributedDataParallel does, gradients are the joined
+    # batch's.
     if process_group is None:
         return norms
     energy: Tensor = _Sum.apply(norms.square(), process_group)  # type: ignore[no-untyped-call]
@@ -88,14 +77,14 @@ def total(number: int, process_group: ProcessGroup | None, *, device: torch.devi
     return int(sent)
 
 
-def agree(order: Int[Tensor, " d_sae"], process_group: ProcessGroup | None) -> None:
-    """Take over, in place, the order that the first process of the group has."""
+def broadcast_(values: Tensor, process_group: ProcessGroup | None) -> None:
+    """Take over, in place, the values that the first process of the group has."""
     if process_group is not None:
-        dist.broadcast(order, src=dist.get_global_rank(process_group, 0), group=process_group)
+        dist.broadcast(values, src=dist.get_global_rank(process_group, 0), group=process_group)
 
 
 def share_of(n_chunks: int, process_group: ProcessGroup | None) -> range:
-    """Which chunks of a search are this process's."""
+    """The chunks of a search that are this process's."""
     if process_group is None:
         return range(n_chunks)
     own, n_processes = dist.get_rank(process_group), dist.get_world_size(process_group)

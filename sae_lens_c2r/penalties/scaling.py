@@ -29,7 +29,7 @@ def transfer_factor(
     pairs: Pairs = "nearest",
     gate: Gate = "relu",
 ) -> float:
-    r"""What lambda is multiplied by, for inputs of norm 1, to act as it does in the paper.
+    r"""Factor of lambda, for inputs of norm 1, with which it acts as it does in the paper.
 
     .. math::
         \left( \frac{k / B}{k_0 / B_0} \right)^{a/2} \frac{c_0}{c}, \qquad
@@ -71,18 +71,7 @@ def chance_factor(
     pairs: Pairs = "nearest",
     gate: Gate = "relu",
 ) -> float:
-    r"""The part of `transfer_factor` that every gated penalty has, OrtSAE's as well.
-
-    Args:
-        d_sae: Latents, k.
-        d_in: Dimension of the inputs, d.
-        chunk_size: Latents among which a neighbour is searched, C; `None` for all.
-        pairs: The penalty's pairs.
-        gate: The penalty's gate.
-
-    Returns:
-        :math:`c_0 / c`, which is :math:`(d / d_0)(\ln n_0 / \ln n)` for the paper's gate.
-    """
+    """The part :math:`c_0 / c` of `transfer_factor`, which OrtSAE's penalty has as well."""
     papers_chance = _chance_gate(PAPER_CANDIDATES, PAPER_D_IN, pairs, gate)
     return papers_chance / _chance_gate(candidates(d_sae, chunk_size), d_in, pairs, gate)
 

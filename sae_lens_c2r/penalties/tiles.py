@@ -1,4 +1,4 @@
-"""How much is worked on at once: enough to keep the hardware busy, no more."""
+"""Sizes of the tiles that are worked on at once: enough to keep the hardware busy."""
 
 import math
 

@@ -1,6 +1,5 @@
 """The laws of co-firing: it is what plain loops over the tokens find, however they are laid."""
 
-from collections.abc import Iterator
 from itertools import combinations
 
 import pytest
@@ -9,12 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from sae_lens_c2r.analysis import CoFiring, chance_co_firing, co_firing, firing, pair_jaccards
-from sae_lens_c2r.analysis.firing import Firing
+from sae_lens_c2r.analysis import CoFiring, chance_co_firing, co_firing, cofiring, pair_jaccards
 from tests.strategies import LAYOUTS_OF_ACTS, sparse_activations
 
 LAYOUTS = sorted(LAYOUTS_OF_ACTS.keys() - {"of three dimensions"})
-KERNELS = {"by sorting": 1e-9, "by products": 1e9}
 
 
 def jaccard(left: list[float], right: list[float]) -> float:
@@ -41,15 +38,13 @@ def is_the_same(found: CoFiring, expected: CoFiring) -> None:
     )
 
 
-@pytest.fixture(params=KERNELS)
-def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Either way of counting, in the smallest tiles."""
-    monkeypatch.setattr(firing, "_PRODUCTS_PER_PAIR", KERNELS[request.param])
-    monkeypatch.setattr(firing, "_PAIRS_AT_ONCE", 3)
-    monkeypatch.setattr(firing, "_VALUES_AT_ONCE", 20)
+@pytest.fixture(params=[1, 3, 2**22])
+def pairs_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of latents of every size."""
+    monkeypatch.setattr(cofiring, "_PAIRS_AT_ONCE", request.param)
 
 
-@pytest.mark.usefixtures("kernel")
+@pytest.mark.usefixtures("pairs_at_once")
 @given(acts=sparse_activations(), above=st.lists(st.floats(0, 0.99), unique=True, max_size=3))
 def test_is_what_a_double_loop_finds(acts: Tensor, above: list[float]) -> None:
     found = co_firing([acts], above=above)
@@ -143,28 +138,6 @@ def test_nothing_that_fires_is_no_error() -> None:
     found = co_firing([torch.zeros(4, 3)])
     assert (found.mean, found.chance, found.live) == (0, 0, 0)
     assert set(found.pairs.values()) == {0}
-
-
-def test_the_way_of_counting_is_the_faster_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    used: list[str] = []
-
-    def chosen(acts: Tensor) -> str:
-        list(Firing.of([acts]).together())
-        return used.pop()
-
-    def record(name: str) -> None:
-        def kernel(*_: object) -> Iterator[object]:
-            used.append(name)
-            return iter(())
-
-        monkeypatch.setattr(Firing, name, kernel)
-
-    record("_by_sorting")
-    record("_by_products")
-    sparse = torch.zeros(50, 600)
-    sparse[:, :3] = 1.0
-    assert chosen(sparse) == "_by_sorting"
-    assert chosen(torch.ones(50, 600)) == "_by_products"
 
 
 @pytest.mark.usefixtures("unchecked_types")

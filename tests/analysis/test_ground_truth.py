@@ -7,7 +7,7 @@ from sae_lens_c2r.analysis import (
     latents_of_features,
     latents_per_feature,
 )
-from sae_lens_c2r.analysis.hierarchy import AbsorptionSums
+from sae_lens_c2r.analysis.recovery import AbsorptionSums
 
 
 def test_latents_of_features_are_the_nearest_rows() -> None:

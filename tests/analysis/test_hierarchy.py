@@ -13,7 +13,7 @@ from sae_lens.synthetic import (
 )
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.analysis.hierarchy import (
+from sae_lens_c2r.analysis.recovery import (
     AbsorptionSums,
     hierarchy_absorption,
     hierarchy_edges,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from sae_lens.saes.sae import TrainStepOutput
 
-from sae_lens_c2r import composition, orthogonality_penalty
+from sae_lens_c2r import composition, nearest_neighbors, orthogonality_penalty
+from sae_lens_c2r.architectures import penalized
 from tests.architectures.training import make_config, make_sae, make_trainer, noise, step_input
 from tests.strategies import ARCHITECTURES
 
@@ -61,6 +61,46 @@ def test_ort_and_c2r_search_the_same_chunks() -> None:
     sae = make_sae("ort_c2r", ort_chunk_size=8, c2r_chunk_size=8)
     metrics = sae.training_forward_pass(step_input(sae)).metrics
     assert metrics["ort_mean_max_cosine"] == metrics["c2r_mean_max_cosine"]
+
+
+@pytest.mark.parametrize(
+    ("options", "steps"),
+    [
+        ({}, [0, 5]),
+        ({"ort_seed": 1}, [0, 0, 5, 5]),
+        ({"ort_chunk_size": 16}, [0, 0, 5, 5]),
+        ({"ort_interval": 3}, [0, 3, 5]),
+    ],
+)
+def test_penalties_of_a_step_that_draw_the_same_chunks_share_a_search(
+    options: dict[str, int], steps: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched: list[int] = []
+
+    def record(W_dec: torch.Tensor, **asked: Any) -> torch.Tensor:
+        searched.append(step)
+        return nearest_neighbors(W_dec, **asked)
+
+    monkeypatch.setattr(penalized, "nearest_neighbors", record)
+    sae = make_sae("ort_c2r", **options)
+    for step in range(6):
+        sae.training_forward_pass(step_input(sae, step))
+    assert searched == steps
+
+
+def test_a_log_between_two_penalties_shows_the_chunks_of_the_last() -> None:
+    metrics = []
+    for step in (5, 9):
+        sae = make_sae("topk_c2r", c2r_chunk_size=16)
+        metrics.append(sae.training_forward_pass(step_input(sae, step, logging=True)).metrics)
+    assert metrics[0]["c2r_mean_max_cosine"] == metrics[1]["c2r_mean_max_cosine"]
+
+
+def test_inference_does_not_spoil_training() -> None:
+    sae = make_sae("topk_c2r")
+    with torch.inference_mode():
+        sae.training_forward_pass(step_input(sae))
+    sae.training_forward_pass(step_input(sae)).loss.backward()
 
 
 def test_before_the_start_step_a_penalty_is_only_measured() -> None:
@@ -144,33 +184,6 @@ def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(
     second.fit()
     state = resumed.state_dict()
     assert all(torch.equal(state[name], value) for name, value in whole.state_dict().items())
-
-
-@pytest.mark.parametrize("architecture", ["batchtopk_c2r", "ort_c2r", "topk_c2r"])
-def test_compiled_step_equals_eager_and_is_not_compiled_again(
-    architecture: str,
-) -> None:
-    import torch._dynamo
-
-    torch._dynamo.reset()
-    sae = make_sae(architecture, c2r_interval=3)
-    compiled = torch.compile(sae.training_forward_pass, backend="eager")
-
-    def both(step: int) -> list[TrainStepOutput]:
-        outputs = []
-        for forward in (sae.training_forward_pass, compiled):
-            if hasattr(sae, "topk_threshold"):
-                sae.topk_threshold.zero_()
-            outputs.append(forward(step_input(sae, step)))
-        return outputs
-
-    for step in range(6):
-        both(step)
-    with torch._dynamo.config.patch(error_on_recompile=True):
-        for step in range(6, 16):
-            eager, found = both(step)
-            assert found.losses.keys() == eager.losses.keys()
-            torch.testing.assert_close(found.loss, eager.loss)
 
 
 C2R_AND_ORT = [

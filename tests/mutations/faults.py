@@ -92,7 +92,7 @@ GROUPS: list[tuple[str, str, list[tuple[str, str, str]]]] = [
             ),
             (
                 "every process with chunks of its own",
-                "    agree(order, process_group)\n",
+                "    broadcast_(order, process_group)\n",
                 "",
             ),
             (
@@ -108,7 +108,7 @@ GROUPS: list[tuple[str, str, list[tuple[str, str, str]]]] = [
         [
             (
                 "factor T missing",
-                "self.interval * effective * measured",
+                ": interval * effective * measured",
                 "effective * measured",
             ),
             (

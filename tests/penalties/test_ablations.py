@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 
 from sae_lens_c2r import c2r_penalty, nearest_neighbors, orthogonality_penalty
-from sae_lens_c2r.penalties.chance import chance_composition
+from sae_lens_c2r.penalties.gates import chance_composition
 from sae_lens_c2r.penalties.tiles import BYTES_PER_TILE
 from tests import properties, reference
 from tests.penalties.test_c2r import assert_agrees

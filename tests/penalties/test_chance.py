@@ -2,7 +2,7 @@
 
 import pytest
 
-from sae_lens_c2r.penalties.chance import chance_composition
+from sae_lens_c2r.penalties.gates import chance_composition
 
 
 @pytest.mark.parametrize("d_sae", [2, 3, 10, 1000])

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sae_lens_c2r import c2r_penalty, orthogonality_penalty
-from sae_lens_c2r.penalties.chance import chance_composition
-from sae_lens_c2r.penalties.gates import gate_threshold, squared_gate
+from sae_lens_c2r.penalties.gates import chance_composition, gate_threshold, squared_gate
 from tests import properties
 from tests.strategies import Case
 

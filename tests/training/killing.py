@@ -41,7 +41,6 @@ RELEASE: dict[str, Any] = {
         "k": 4,
         "normalize_activations": "expected_average_only_in",
         "c2r_chunk_size": 100,
-        "c2r_search_interval": 3,
         "c2r_warm_up_steps": 30,
     },
     "grids": [

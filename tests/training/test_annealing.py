@@ -64,7 +64,7 @@ def release(tmp_path: Path) -> Path:
         tmp_path,
         sae={
             **{"d_in": 8, "d_sae": 32, "k": 2, "k_anneal_steps": STEPS},
-            **{"matryoshka_widths": [16, 32], "c2r_interval": 2, "c2r_search_interval": 2},
+            **{"matryoshka_widths": [16, 32], "c2r_interval": 2},
             **{"c2r_chunk_size": 20, "c2r_warm_up_steps": 7, "ort_interval": 2},
         },
         grids=[{"id": "{architecture}", "axes": {"architecture": ARCHITECTURES}}],

@@ -67,7 +67,6 @@ def test_continued_it_ends_with_the_weights_of_an_untouched_run(
         "normalize_activations": "expected_average_only_in",
         f"{penalty}_interval": 2,
         f"{penalty}_chunk_size": 20,
-        f"{penalty}_search_interval": 2,
         f"{penalty}_warm_up_steps": 9,
     }
     untouched = make_sae(architecture, **copy.deepcopy(options))
