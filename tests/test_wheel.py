@@ -57,11 +57,21 @@ def test_a_wheel_plans_a_release_by_name(installed: Path, tmp_path: Path) -> Non
     assert "244,141 steps of 2,048" in process.stdout
 
 
+RENDER = """
+import sys
+from pathlib import Path
+from sae_lens_c2r.hub.card import write_card_files
+from sae_lens_c2r.hub.facts import RepoFacts
+facts = RepoFacts.read(Path(sys.argv[1], "sae-lens-c2r.json").read_bytes())
+write_card_files(facts, Path("card"))
+"""
+
+
 def test_a_wheel_renders_a_card(installed: Path, tmp_path: Path) -> None:
-    program = "import sys; from sae_lens_c2r.cli import main; main(sys.argv[1:])"
-    command = ["-c", program, "card", "minilm-layer-3", "--out", "card.md"]
+    shipped = ROOT / "hub_cards" / "demo"
     environment = {**os.environ, "PYTHONPATH": str(installed)}
-    process = forkserver.run(*command, cwd=tmp_path, env=environment, level=LIBRARIES)
+    arguments = ("-c", RENDER, str(shipped))
+    process = forkserver.run(*arguments, cwd=tmp_path, env=environment, level=LIBRARIES)
     assert process.returncode == 0, process.stderr
-    shipped = ROOT / "hub_cards" / "minilm-layer-3.md"
-    assert (tmp_path / "card.md").read_text() == shipped.read_text()
+    card = (tmp_path / "card" / "README.md").read_text()
+    assert card == (shipped / "README.md").read_text()

@@ -18,18 +18,12 @@ from sae_lens_c2r.cli._options import (
 
 def card(
     saes: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="DIR...|RELEASE",
-            help="Folders, each of one SAE or of many; or a release that is planned.",
-        ),
+        list[Path],
+        typer.Argument(metavar="DIR...", help="Folders, each of one SAE or of many."),
     ],
-    out: Annotated[
-        Path,
-        typer.Option(
-            help="Folder for README.md and its pictures; of a release, a .md file too."
-        ),
-    ] = Path("card"),
+    out: Annotated[Path, typer.Option(help="Folder for README.md and its pictures.")] = Path(
+        "card"
+    ),
     repo_id: Annotated[
         str | None,
         typer.Option(
@@ -44,15 +38,15 @@ def card(
     """Render the card that `upload` would publish, without a network."""
     with error_boundary("Interrupted."):
         console = console_while_loading()
-        from sae_lens_c2r.hub.folder import planned_card, write_card
-        from sae_lens_c2r.hub.submission import Submission
+        from sae_lens_c2r import hub
         from sae_lens_c2r.releases.files import find_release, read_release
 
-        if len(saes) == 1 and not Path(saes[0]).is_dir():
-            path = planned_card(read_release(find_release(saes[0])), out)
-        else:
-            named = read_release(find_release(release)) if release else None
-            folders = list(map(Path, saes))
-            submission = Submission(folders, named, evaluation, license, base_model)
-            path = write_card(submission, out, repo_id=repo_id, tell=partial(say, console))
+        submission = hub.Submission(
+            saes,
+            release=read_release(find_release(release)) if release else None,
+            evaluation=evaluation,
+            license=license,
+            base_model=base_model,
+        )
+        path = hub.write_card(submission, out, repo_id=repo_id, tell=partial(say, console))
         say(console, f"Card: {path}")

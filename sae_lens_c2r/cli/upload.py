@@ -18,7 +18,7 @@ from sae_lens_c2r.cli._options import (
 )
 
 if TYPE_CHECKING:
-    from sae_lens_c2r.hub.proposal import Proposal
+    from sae_lens_c2r.hub.uploading import Proposal
 
 
 def upload(
@@ -62,30 +62,31 @@ def upload(
         console = console_while_loading()
         from huggingface_hub import HfApi
 
+        from sae_lens_c2r import hub
         from sae_lens_c2r._support.stopping import stop_requests
-        from sae_lens_c2r.hub.showing import show_proposal
-        from sae_lens_c2r.hub.submission import Submission
-        from sae_lens_c2r.hub.target import Target
-        from sae_lens_c2r.hub.uploading import upload as upload_all
         from sae_lens_c2r.releases.files import find_release, read_release
 
         def confirm(proposal: "Proposal") -> bool:
-            show_proposal(proposal, console, brief=yes)
+            hub.show_proposal(proposal, console, brief=yes)
             if dry_run:
                 console.print("Nothing was sent: this is what would be.")
                 return False
-            if yes or not proposal.difference.files:
+            if yes or not proposal.files:
                 return True
             if not sys.stdin.isatty():
                 raise UserError("`yes` should be given where nobody can be asked.")
             return typer.confirm("Send this?")
 
-        target = Target(repo_id, revision, tag=tag, create_pr=create_pr, public=public)
-        named = read_release(find_release(release)) if release else None
         with stop_requests():
-            published = upload_all(
-                Submission(saes, named, evaluation, license, base_model),
-                target,
+            published = hub.upload(
+                hub.Submission(
+                    saes,
+                    release=read_release(find_release(release)) if release else None,
+                    evaluation=evaluation,
+                    license=license,
+                    base_model=base_model,
+                ),
+                hub.Target(repo_id, revision, tag=tag, create_pr=create_pr, public=public),
                 confirm=confirm,
                 check_published=not no_verify,
                 message=commit_message,

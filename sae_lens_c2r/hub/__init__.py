@@ -4,20 +4,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sae_lens_c2r.hub.folder import write_card as write_card
-    from sae_lens_c2r.hub.remote.loading import load as load
-    from sae_lens_c2r.hub.showing import show_proposal as show_proposal
-    from sae_lens_c2r.hub.submission import Submission as Submission
-    from sae_lens_c2r.hub.target import Target as Target
+    from sae_lens_c2r.hub.card import write_card as write_card
+    from sae_lens_c2r.hub.local_saes import Submission as Submission
+    from sae_lens_c2r.hub.repository import load as load
+    from sae_lens_c2r.hub.rules import Target as Target
+    from sae_lens_c2r.hub.uploading import show_proposal as show_proposal
     from sae_lens_c2r.hub.uploading import upload as upload
 
 _MODULE_OF = {
-    "Submission": "submission",
-    "Target": "target",
-    "load": "remote.loading",
-    "show_proposal": "showing",
+    "Submission": "local_saes",
+    "Target": "rules",
+    "load": "repository",
+    "show_proposal": "uploading",
     "upload": "uploading",
-    "write_card": "folder",
+    "write_card": "card",
 }
 
 __all__ = sorted(_MODULE_OF)

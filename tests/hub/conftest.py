@@ -1,17 +1,37 @@
 """A loopback Hub for each test, and SAEs that are ready to be sent to it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 from huggingface_hub import HfApi, constants
 
-from sae_lens_c2r.hub.local.prepare_upload import PreparedUpload, prepare_upload
-from sae_lens_c2r.hub.submission import Submission
+from sae_lens_c2r.hub import uploading
+from sae_lens_c2r.hub.local_saes import LocalSAE, Submission, check_saes
+from sae_lens_c2r.hub.rules import Target
 from tests.evaluation.planted import plant_sae
 from tests.hub.server import TOKEN, LoopbackHub, serving
 
 REPO = "me/saes"
+Checked = Callable[..., list[LocalSAE]]
+
+
+def send(
+    saes: Sequence[LocalSAE],
+    api: HfApi,
+    target: Target | None = None,
+    *,
+    license: str | None = None,
+    base_model: str | None = None,
+    **options: Any,
+) -> Any:
+    """Upload SAEs that were checked before, which takes the longest of an upload."""
+    options = {"check_published": False, **options}
+    said = Submission([Path("checked")], license=license, base_model=base_model)
+    with patch.object(uploading, "check_saes", lambda *_: saes):
+        return uploading.upload(said, target or Target(REPO), api=api, **options)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -52,17 +72,16 @@ def hub_here(
 
 
 @pytest.fixture(scope="session")
-def prepared_as(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., PreparedUpload]:
-    """Gathers planted SAEs by their ids, once for all tests that want the same."""
-    known: dict[tuple[str, ...], PreparedUpload] = {}
+def checked(tmp_path_factory: pytest.TempPathFactory) -> Checked:
+    """Plants SAEs by their ids and checks them, once for all tests that want the same."""
+    known: dict[tuple[str, ...], list[LocalSAE]] = {}
 
-    def prepared(*sae_ids: str) -> PreparedUpload:
+    def check(*sae_ids: str) -> list[LocalSAE]:
         if sae_ids not in known:
-            folder = tmp_path_factory.mktemp("prepared")
+            folder = tmp_path_factory.mktemp("checked")
             for seed, sae_id in enumerate(sae_ids):
                 plant_sae(folder / "saes" / sae_id, d_in=8, seed=seed)
-            submission = Submission([folder / "saes"])
-            known[sae_ids] = prepare_upload(submission, REPO, scratch=folder / "scratch")
+            known[sae_ids] = check_saes(Submission([folder / "saes"]), folder / "scratch")
         return known[sae_ids]
 
-    return prepared
+    return check

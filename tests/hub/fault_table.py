@@ -21,14 +21,12 @@ from rich.console import Console
 from rich.table import Table
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.hub.local.prepare_upload import PreparedUpload, prepare_upload
-from sae_lens_c2r.hub.submission import Submission
-from sae_lens_c2r.hub.target import Target
-from sae_lens_c2r.hub.uploading import upload as upload_all
+from sae_lens_c2r.hub.local_saes import LocalSAE, Submission, check_saes
+from sae_lens_c2r.hub.rules import Target
 from tests.evaluation.planted import plant_sae
+from tests.hub.conftest import REPO, send
 from tests.hub.server import TOKEN, Fault, LoopbackHub, Seen, serving
 
-REPO = "me/saes"
 FAULTS = {
     **{str(status): Fault(status) for status in (401, 403, 409, 412, 429, 500, 503)},
     "500, but done": Fault(500, after=True),
@@ -36,6 +34,7 @@ FAULTS = {
     "connection cut, but done": Fault(0, after=True),
     "timeout": Fault(0),
 }
+FILES = ("cfg.json", "sae_weights.safetensors")
 # Refused, moved in between, failed, done although it seemed to fail, and never answered.
 KINDS = ("403", "412", "500", "connection cut, but done", "timeout")
 
@@ -61,27 +60,26 @@ class Row:
     commits: int
 
 
-def two_saes(folder: Path) -> PreparedUpload:
-    """Two SAEs and what is known of them, checked once for all uploads."""
+def two_saes(folder: Path) -> list[LocalSAE]:
+    """Two SAEs, checked once for all uploads."""
     for seed, sae_id in enumerate("ab"):
         plant_sae(folder / "saes" / sae_id, d_in=8, seed=seed)
-    return prepare_upload(Submission([folder / "saes"]), REPO, scratch=folder / "scratch")
+    return check_saes(Submission([folder / "saes"]), folder / "scratch")
 
 
-def state(hub: LoopbackHub, saes: PreparedUpload) -> str:
+def state(hub: LoopbackHub) -> str:
     """What there is of an upload on the branch."""
     repo = hub.repos.get(REPO)
     found = repo.history()[0].files if repo and "main" in repo.branches else {}
-    wanted = [file.path_in_repo for file in saes.content.saes]
-    there = [path in found for path in [*wanted, "README.md", "sae-lens-c2r.json"]]
+    saes = [f"{sae_id}/{name}" for sae_id in "ab" for name in FILES]
+    there = [path in found for path in [*saes, "README.md", "sae-lens-c2r.json"]]
     return "complete" if all(there) else "HALF" if any(there) else "as it was"
 
 
-def upload(hub: LoopbackHub, saes: PreparedUpload) -> str:
+def upload(hub: LoopbackHub, saes: list[LocalSAE]) -> str:
     """Upload; what is said of it."""
-    api, target = HfApi(hub.endpoint, token=TOKEN), Target(REPO, tag="v1")
     try:
-        upload_all(saes, target, api=api, check_published=False)
+        send(saes, HfApi(hub.endpoint, token=TOKEN), Target(REPO, tag="v1"))
     except UserError as error:
         return "TOLD THE TOKEN" if TOKEN in str(error) else "failed"
     return "succeeded"
@@ -104,14 +102,14 @@ def meet(name: str) -> None:
     set_client_factory(lambda: httpx2.Client(transport=transport(), **options))
 
 
-def requests_of_an_upload(saes: PreparedUpload) -> list[Seen]:
+def requests_of_an_upload(saes: list[LocalSAE]) -> list[Seen]:
     """The requests of one that meets no fault."""
     with TemporaryDirectory() as storage, serving(Path(storage)) as hub:
         assert upload(hub, saes) == "succeeded"
         return hub.log
 
 
-def rows(saes: PreparedUpload, names: Collection[str]) -> Iterator[Row]:
+def rows(saes: list[LocalSAE], names: Collection[str]) -> Iterator[Row]:
     """Every request with every one of these faults."""
     for seen in requests_of_an_upload(saes):
         for name in names:
@@ -119,7 +117,7 @@ def rows(saes: PreparedUpload, names: Collection[str]) -> Iterator[Row]:
                 meet(name)
                 hub.fault = at_request(seen.number, FAULTS[name])
                 outcome = upload(hub, saes)
-                after = state(hub, saes)
+                after = state(hub)
                 hub.fault = lambda _: None
                 upload(hub, saes)
                 repo = hub.repos[REPO]
@@ -130,7 +128,7 @@ def rows(saes: PreparedUpload, names: Collection[str]) -> Iterator[Row]:
                     name,
                     outcome,
                     after,
-                    state(hub, saes) + (", tagged" if tagged else ""),
+                    state(hub) + (", tagged" if tagged else ""),
                     titles.count("Add 2 SAEs"),
                 )
 

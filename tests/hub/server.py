@@ -28,6 +28,7 @@ API_HOST, STORAGE_HOST = "127.0.0.1", "localhost"
 TOKEN = "hf_" + "loopback" * 4  # of the user `me`, who may write
 SECRET = re.compile(rb"hf_[A-Za-z0-9]{30,}")
 LARGE = (".safetensors", ".bin", ".pt", ".png")
+LICENSES = ("apache-2.0", "mit", "cc-by-4.0", "gemma", "other")  # some of the Hub's
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -126,7 +127,7 @@ class Seen:
     @property
     def writes(self) -> bool:
         """Whether it could change anything on the Hub."""
-        return self.method not in ("GET", "HEAD")
+        return self.method not in ("GET", "HEAD") and self.path != "/api/validate-yaml"
 
 
 @dataclass(frozen=True)
@@ -199,7 +200,7 @@ class LoopbackHub:
             ("GET", r"/api/whoami-v2", self._whoami),
             ("POST", r"/api/repos/create", self._create),
             ("POST", r"/api/validate-yaml", self._validate_yaml),
-            ("GET", r"/api/models/([^/]+/[^/]+)/auth-check/write", self._auth_check),
+            ("GET", r"/api/models/([^/]+/[^/]+)/auth-check(/write)?", self._auth_check),
             ("GET", r"/api/models/([^/]+/[^/]+)/refs", self._refs),
             ("GET", r"/api/models/([^/]+/[^/]+)/tree/(.+?)", self._tree),
             ("POST", r"/api/models/([^/]+/[^/]+)/paths-info/(.+)", self._paths_info),
@@ -244,9 +245,12 @@ class LoopbackHub:
             }
         )
 
-    def _auth_check(self, seen: Seen, _query: Any, _read: Any, repo_id: str) -> Answer:
+    def _auth_check(
+        self, seen: Seen, _query: Any, _read: Any, repo_id: str, write: str | None
+    ) -> Answer:
         self._readable(seen, repo_id)
-        self._writable(seen, repo_id)
+        if write:
+            self._writable(seen, repo_id)
         return Answer()
 
     def _create(self, seen: Seen, _: Any, read: Callable[[], Any]) -> Answer:
@@ -515,6 +519,8 @@ class LoopbackHub:
         if not isinstance(said, dict):
             return ["the metadata must be an object"]
         errors = []
+        if said.get("license", "mit") not in LICENSES:
+            errors.append(f'"license" must be one of [{", ".join(LICENSES)}, ...]')
         for key in ("base_model", "datasets"):
             values = said.get(key) or []
             for value in [values] if isinstance(values, str) else values:

@@ -1,7 +1,8 @@
-"""A card says what was measured, and nothing else."""
+"""A card says what was measured, and nothing else; whose words stand around it stay."""
 
 import json
 import re
+import string
 from pathlib import Path
 from typing import Any
 
@@ -9,29 +10,36 @@ import pytest
 import sae_lens.load_model
 import yaml
 from huggingface_hub import ModelCard
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from jinja2 import Environment
 from pydantic import ValidationError
 from sae_lens import SAE
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.evaluation.report import Evaluation as Measured
-from sae_lens_c2r.hub.card.content import Content
-from sae_lens_c2r.hub.card.facts import Evaluation, Facts, SAEFacts, Training, read_facts
-from sae_lens_c2r.hub.card.pictures import pictures
-from sae_lens_c2r.hub.card.readme import Readme
-from sae_lens_c2r.hub.card.render import CARDS, TEMPLATE, render, render_planned
-from sae_lens_c2r.hub.folder import write_content
-from sae_lens_c2r.hub.local.sae_facts import facts_of
-from sae_lens_c2r.hub.names import FACTS
+from sae_lens_c2r.hub.card import (
+    BEGIN,
+    CARDS,
+    END,
+    LISTS,
+    TEMPLATE,
+    card_files,
+    merged,
+    render,
+    split_card,
+    write_card_files,
+)
+from sae_lens_c2r.hub.facts import Evaluation, RepoFacts, SAEFacts, Training, sae_facts
+from sae_lens_c2r.hub.pictures import pictures
+from sae_lens_c2r.hub.rules import FACTS, README
 from sae_lens_c2r.offline.source import OFFLINE_MODEL, where_model_is
-from sae_lens_c2r.releases.files import find_release, read_release, shipped_releases
 from sae_lens_c2r.training.record import TrainingRecord
 from tests.evaluation.planted import small_sae
 from tests.hub.server import LoopbackHub
 from tests.language_model import D_MODEL, HOOK, tiny_model
 
 RENDERED = sorted(path.parent for path in CARDS.glob(f"*/{FACTS}"))
-MINILM = read_release(find_release("minilm-layer-3"))
 COUNTS = {f"max_cosines_from_{i / 50:.2f}": float(i) for i in range(50)}
 
 
@@ -52,8 +60,8 @@ def sae(**changes: Any) -> SAEFacts:
     ).model_copy(update=changes)
 
 
-def facts(**saes: SAEFacts) -> Facts:
-    return Facts(repo_id="me/saes", saes=saes or {"a": sae()})
+def facts(**saes: SAEFacts) -> RepoFacts:
+    return RepoFacts(repo_id="me/saes", saes=saes or {"a": sae()})
 
 
 def test_the_table_has_what_was_measured() -> None:
@@ -102,7 +110,7 @@ def test_only_finite_numbers_are_facts(value: Any) -> None:
         return
     measured = Measured(metrics={"composition": value, "x": 1.0})
     with pytest.raises(UserError, match="composition"):
-        facts_of(config, weights_sha256="0", record=None, evaluations={"weights": measured})
+        sae_facts(config, weights_sha256="0", record=None, evaluations={"weights": measured})
 
 
 def test_the_hub_accepts_the_metadata(tmp_path: Path) -> None:
@@ -131,11 +139,6 @@ def test_markup_stays_text() -> None:
     assert "\n## z" not in card
     rows = [line for line in card.splitlines() if line.startswith("| `a`")]
     assert [len(re.findall(r"(?<!\\)\|", row)) for row in rows] == [7, 3]
-
-
-def test_facts_are_read_as_they_were_written() -> None:
-    known = facts(a=sae(), b=sae())
-    assert read_facts(known.to_json()) == known
 
 
 def test_later_facts_count_and_measurements_of_the_same_weights_stay() -> None:
@@ -178,7 +181,7 @@ def test_what_training_measured_is_on_the_card() -> None:
     )
     metadata = {"num_dead_features": 7, "model_name": "model-1", "hook_name": "x"}
     config = {"architecture": "topk", "d_in": 8, "d_sae": 80, "dtype": "float32"}
-    found = facts_of(
+    found = sae_facts(
         {**config, "metadata": metadata},
         weights_sha256="0",
         record=record,
@@ -209,7 +212,7 @@ def test_what_training_measured_of_known_features_stays_until_it_is_evaluated() 
     record = TrainingRecord(evaluation=said)
     config = {"architecture": "topk", "d_in": 8, "d_sae": 80, "metadata": {}}
     of = {"weights_sha256": "0", "record": record}
-    found = facts_of(config, **of, evaluations={})
+    found = sae_facts(config, **of, evaluations={})
     metrics = found.evaluations["known_features"].metrics
     assert metrics["mcc"] == 0.875
     assert metrics["f1"] == 0.375
@@ -221,7 +224,7 @@ def test_what_training_measured_of_known_features_stays_until_it_is_evaluated() 
     )
     assert "at the end of training, on samples of the features" in card
     later = {"known_features": Measured(metrics={"mcc": 0.5})}
-    assert facts_of(config, **of, evaluations=later).evaluations["known_features"].metrics == {
+    assert sae_facts(config, **of, evaluations=later).evaluations["known_features"].metrics == {
         "mcc": 0.5
     }
 
@@ -252,15 +255,6 @@ def test_an_effective_coefficient_is_explained_where_it_stands() -> None:
     [line] = [line for line in card.splitlines() if "0.0312" in line]
     assert "holds for the paper's setting. Rescaled" in line
     assert "for `a`" in line
-
-
-def test_a_card_cites_the_paper_and_says_what_it_is_for() -> None:
-    for card in (
-        render(facts(a=sae(options={"c2r_coefficient": 5.0}))),
-        render_planned(MINILM),
-    ):
-        assert "https://arxiv.org/abs/2606.30609" in card
-        assert "## Intended use" in card
 
 
 def run_code(card: str) -> dict[str, Any]:
@@ -308,28 +302,11 @@ def test_pictures_are_of_the_numbers_and_always_the_same() -> None:
     assert not pictures(facts(a=sae(evaluations={})))
 
 
-@pytest.mark.parametrize("release", shipped_releases(), ids=lambda release: release.name)
-def test_the_card_of_every_release_is_rendered(release: Any) -> None:
-    path = CARDS / f"{release.name}.md"
-    if release.status != "planned":
-        assert CARDS / release.name in RENDERED
-        assert not path.exists()
-        with pytest.raises(UserError, match=r"`status` should be planned .* Found `status = "):
-            render_planned(release)
-        return
-    card = path.read_text(encoding="utf-8")
-    assert card == render_planned(release), f"sae-lens-c2r card {release.name} --out {path}"
-    body = Readme.read(card).body
-    assert "**Planned.**" in body
-    assert "## Measurements" not in body
-    assert "model-index" not in card
-
-
 @pytest.mark.parametrize("folder", RENDERED, ids=lambda folder: folder.name)
 def test_rendered_cards_are_of_their_facts(folder: Path, tmp_path: Path) -> None:
     """What is in the repository is what anybody renders of the facts beside it."""
-    known = read_facts((folder / FACTS).read_bytes())
-    write_content(Content(known, pictures(known)), tmp_path)
+    known = RepoFacts.read((folder / FACTS).read_bytes())
+    write_card_files(known, tmp_path)
     for name in ("README.md", FACTS):
         assert (tmp_path / name).read_text() == (folder / name).read_text()
     drawn = {path.name for path in (tmp_path / "figures").iterdir()}
@@ -340,18 +317,201 @@ def test_the_demos_card_is_there() -> None:
     assert CARDS / "demo" in RENDERED
     saes = json.loads((CARDS / "demo" / FACTS).read_text())["saes"]
     assert set(saes) == {"batchtopk", "batchtopk_c2r"}
-    front = Readme.read((CARDS / "demo" / "README.md").read_text()).front
-    assert len(yaml.safe_load(front)["model-index"]) == 2
-
-
-@pytest.mark.parametrize("release", shipped_releases(), ids=lambda release: release.name)
-def test_cards_say_where_the_paper_and_its_authors_code_are(release: Any) -> None:
-    rendered = CARDS / release.name / "README.md"
-    card = rendered.read_text() if rendered.is_file() else render_planned(release)
-    assert "https://arxiv.org/abs/2606.30609" in card
-    assert "https://github.com/hr-jin/Cross-sample-Consistency-Regularization" in card
+    _, metadata, _ = split_card((CARDS / "demo" / "README.md").read_text())
+    assert len(metadata["model-index"]) == 2
 
 
 def test_the_readme_and_the_cards_cite_alike() -> None:
     citation = (CARDS / "citations.bib").read_text(encoding="utf-8")
     assert citation in (CARDS.parent / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_card_is_of_all_that_a_repository_has() -> None:
+    """Joined twice is joined once, and nothing is kept from one repository to the next."""
+    ours, theirs = facts(a=sae()), facts(b=sae())
+    alone = card_files(ours)
+    assert card_files(ours, alone.get) == alone
+    joined = card_files(ours, card_files(theirs).get)
+    assert set(RepoFacts.read(joined[FACTS]).saes) == {"a", "b"}
+    assert b"| `b` |" in joined[README]
+    assert card_files(ours) == alone
+
+
+def test_facts_do_not_depend_on_whether_they_come_from_a_file() -> None:
+    mixed = facts(b=sae(), a=sae())
+    assert list(mixed.saes) == ["a", "b"]
+    again = RepoFacts.read(mixed.to_json())
+    assert (again, again.to_json()) == (mixed, mixed.to_json())
+
+
+# Joined with what a repository has
+
+OUR_CARD = f"""---
+library_name: saelens
+license: mit
+tags:
+- sae
+model-index:
+- name: a
+  results:
+  - task: {{type: feature-extraction, name: sparse autoencoder}}
+    dataset: {{name: x, type: x}}
+    metrics:
+    - {{type: composition, value: 0.5}}
+---
+
+# saes
+
+{BEGIN}
+
+Ours.
+
+{END}
+"""
+OURS = OUR_CARD[OUR_CARD.index(BEGIN) : OUR_CARD.index(END) + len(END)]
+PROSE = st.text(string.printable, max_size=60) | st.sampled_from(
+    ["# Mine\n", "---\n", "| `a` | 0.5 |\n", "```python\nx = 1\n```\n", "<!-- note -->", "\r\n"]
+)
+KEYS = st.text(string.ascii_lowercase + "_", min_size=1, max_size=8)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(string.printable, max_size=12),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def metadata(content: str) -> dict[str, Any]:
+    return split_card(content)[1]
+
+
+def test_where_there_is_none_it_is_the_card() -> None:
+    assert merged(None, OUR_CARD) == OUR_CARD
+
+
+@given(before=PROSE, after=PROSE)
+def test_what_stands_around_our_part_stays(before: str, after: str) -> None:
+    """Whatever the words, they are there as they were; merged twice is merged once."""
+    content = f"---\nlicense: mit\n---\n{before}{OURS}{after}"
+    once = merged(content, OUR_CARD)
+    unified = once.replace("\r\n", "\n")
+    assert (before + OURS + after).replace("\r\n", "\n") in unified
+    assert merged(once, OUR_CARD) == once
+
+
+@given(body=PROSE)
+def test_a_readme_without_our_part_gets_it_at_its_end(body: str) -> None:
+    assume(not re.match(r"\s*---", body))
+    once = merged(body, OUR_CARD)
+    assert body.rstrip("\r\n") in once
+    assert OURS in once.replace("\r\n", "\n")
+    assert metadata(once)["license"] == "mit"
+    assert merged(once, OUR_CARD) == once
+
+
+def listed(value: Any) -> list[Any]:
+    """What stands where a list should: nothing, or one thing, may as well."""
+    return value if isinstance(value, list) else [value] if value else []
+
+
+@given(known=st.dictionaries(KEYS | st.just("tags"), VALUES, max_size=4))
+def test_metadata_that_is_there_stays(known: dict[str, Any]) -> None:
+    """Every key that was there keeps its value; only lists and results are joined."""
+    front = yaml.safe_dump(known, sort_keys=False)
+    assume(yaml.safe_load(front) == known)
+    once = merged(f"---\n{front}---\n# Mine\n", OUR_CARD)
+    found = metadata(once)
+    lists = {key: known[key] for key in known.keys() & LISTS}
+    assert {key: found[key] for key in known} | lists == known
+    for key, value in lists.items():
+        assert [each for each in listed(found[key]) if each in listed(value)] == listed(value)
+    assert found["model-index"] == metadata(OUR_CARD)["model-index"]
+    if known and not lists:
+        assert front.strip() in once or front.startswith("{")
+
+
+ODD = {
+    "comments": "# first\nlicense: apache-2.0 # why\n# last\n",
+    "quoted keys": "'license': apache-2.0\n\"model-index\": []\n",
+    "one line in braces": "{license: apache-2.0, mine: [1, 2]}\n",
+    "anchors": "license: &l apache-2.0\nmine: *l\n",
+    "block scalars": "license: apache-2.0\nmine: |\n  model-index:\n  - name: a\n",
+    "a list at the margin": "license: apache-2.0\nmodel-index:\n- name: b\nx: 1\n",
+    "windows": "license: apache-2.0\r\nmine: 1\r\n",
+    "a date": "license: apache-2.0\nmine: 2026-01-01\n",
+    "unicode": "license: apache-2.0\nmine: äöü 漢字\n",
+    "no end of line": "license: apache-2.0\nmine: 1",
+}
+
+
+@pytest.mark.parametrize("front", ODD.values(), ids=ODD)
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_odd_yaml_survives(front: str, mark: str) -> None:
+    newline = "\r\n" if "\r\n" in front else "\n"
+    content = f"{mark}---{newline}{front.rstrip()}{newline}---{newline}# Mine{newline}"
+    once = merged(content, OUR_CARD)
+    assert once.startswith("---")  # the Hub sees no metadata behind such a mark
+    known, found = yaml.safe_load(front + "\n"), metadata(once)
+    for key in known.keys() - {"model-index"}:
+        assert found[key] == known[key]
+    others = [entry for entry in known.get("model-index", []) if entry["name"] != "a"]
+    assert found["model-index"] == others + metadata(OUR_CARD)["model-index"]
+    assert found["license"] == "apache-2.0"
+    assert merged(once, OUR_CARD) == once
+    if newline == "\r\n":
+        assert "\n" not in once.replace("\r\n", "")
+
+
+def test_lists_grow_and_foreign_results_stay() -> None:
+    known = """---
+tags: [mine]
+base_model: org/x
+model-index:
+- name: a
+  results:
+  - task: {type: text-generation}
+    dataset: {name: y, type: y}
+    metrics:
+    - {type: mine, value: 1}
+---
+"""
+    card = OUR_CARD.replace("license: mit", "license: mit\nbase_model: org/z")
+    found = metadata(merged(known, card))
+    assert found["tags"] == ["mine", "sae"]
+    assert found["base_model"] == ["org/x", "org/z"]
+    [entry] = found["model-index"]
+    assert [result["task"]["type"] for result in entry["results"]] == [
+        "text-generation",
+        "feature-extraction",
+    ]
+
+
+def test_the_hubs_client_reads_it() -> None:
+    card = ModelCard(merged("---\nlicense: mit\nmine: 1\n---\nText\n", OUR_CARD))
+    assert card.data.to_dict()["mine"] == 1
+    assert card.data.eval_results[0].metric_value == 0.5
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("---\nlicense: [\n---\n", "should have metadata in YAML"),
+        ("---\n- a\n---\n", "should have a mapping as metadata"),
+        ("---\nd: 2024-13-45\n---\n", "should have metadata in YAML"),
+        (f"{BEGIN}\n", "Found 1 and 0"),
+        (f"{END}\n{BEGIN}\n", "Found 1 and 1"),
+        (f"{BEGIN}{END}{BEGIN}{END}", "Found 2 and 2"),
+    ],
+)
+def test_what_cannot_be_joined_with_is_refused(content: str, reason: str) -> None:
+    with pytest.raises(UserError, match=reason):
+        merged(content, OUR_CARD)
+
+
+def test_metadata_that_have_all_of_ours_are_left_as_they_are() -> None:
+    """With their comments, which are lost where anything is added."""
+    front = OUR_CARD.replace("license: mit", "# why\nlicense: mit  # so\nmine: null")
+    once = merged(front, OUR_CARD.replace("Ours.", "Ours, later."))
+    assert once == front.replace("Ours.", "Ours, later.")
+    added = merged(front, OUR_CARD.replace("- sae\n", "- sae\n- c2r\n"))
+    assert metadata(added) == {**metadata(front), "tags": ["sae", "c2r"]}
+    assert "# why" not in added

@@ -12,9 +12,9 @@ from sae_lens import SAE
 from sae_lens_c2r._support.changes import parse_changes
 from sae_lens_c2r.evaluation.catalog import KNOWN_FEATURES, WEIGHTS
 from sae_lens_c2r.evaluation.report import REPORT_FILE, read_report
-from sae_lens_c2r.hub.card.facts import Evaluation, read_facts
-from sae_lens_c2r.hub.card.render import CARDS
-from sae_lens_c2r.hub.names import FACTS
+from sae_lens_c2r.hub.card import CARDS
+from sae_lens_c2r.hub.facts import Evaluation, RepoFacts
+from sae_lens_c2r.hub.rules import FACTS
 from sae_lens_c2r.releases.files import find_release, read_release, shipped_releases
 from sae_lens_c2r.releases.model import Release
 from sae_lens_c2r.training.record import RECORD, read_record
@@ -44,7 +44,7 @@ def digests_of(folder: Path) -> dict[str, str]:
 
 def check_ready(folder: Path, release: Release) -> None:
     """Assert that a card, the digests, the evaluation and the records are of a release."""
-    facts, digests = read_facts((folder / FACTS).read_bytes()), digests_of(folder)
+    facts, digests = RepoFacts.read((folder / FACTS).read_bytes()), digests_of(folder)
     said = (facts.repo_id, facts.license, facts.description)
     assert said == (release.repo_id, release.license, release.description)
     specs = {spec.sae_id: spec for spec in release.saes()}

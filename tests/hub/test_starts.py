@@ -16,7 +16,7 @@ from sae_lens.loading.pretrained_saes_directory import (
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.hub import Submission, write_card
-from sae_lens_c2r.hub.local.prepare_upload import prepare_upload
+from sae_lens_c2r.hub.local_saes import check_saes, repo_facts
 from sae_lens_c2r.repair.options import RepairOptions
 from sae_lens_c2r.repair.subject import find_subject
 from sae_lens_c2r.saes.sae_ref import SAERef
@@ -194,7 +194,7 @@ def test_a_card_tells_no_place_of_this_machine(tmp_path: Path) -> None:
 def test_a_licence_without_derivatives_stops_an_upload(tmp_path: Path) -> None:
     saes = recorded(tmp_path, license="cc-by-nc-nd-4.0")
     with pytest.raises(UserError, match="`license` should be given for a: it started from"):
-        prepare_upload(Submission([saes]), "me/saes", scratch=tmp_path / "scratch")
+        check_saes(Submission([saes]), tmp_path / "scratch")
     given = Submission([saes], license="mit")
-    prepared = prepare_upload(given, "me/saes", scratch=tmp_path / "other")
-    assert prepared.content.facts.license == "mit"
+    facts = repo_facts(given, check_saes(given, tmp_path / "other"), "me/saes")
+    assert facts.license == "mit"

@@ -47,9 +47,9 @@ RELEASES = "tests/training/test_train.py tests/training/test_plan.py"
 RESUMED = "tests/training/test_checkpoint.py tests/training/test_killing.py"
 RANKS = "tests/training/test_ranks.py"
 STARTS = "tests/saes/test_start_from.py tests/training/test_starts.py"
-LOCAL = "tests/hub/test_files.py tests/hub/test_prepare_upload.py tests/hub/test_starts.py"
-CARDS = "tests/hub/test_card.py tests/hub/test_readme.py"
-COMMITS = "tests/hub/test_publish.py tests/hub/test_upload.py"
+LOCAL = "tests/hub/test_local_saes.py tests/hub/test_starts.py"
+CARDS = "tests/hub/test_card.py"
+COMMITS = "tests/hub/test_uploading.py"
 
 GATE = "return (cosines - threshold).clamp(0, 1).square()"
 GROUPS: list[tuple[str, str, list[tuple[str, str, str]]]] = [
@@ -303,8 +303,8 @@ GROUPS: list[tuple[str, str, list[tuple[str, str, str]]]] = [
             ),
             (
                 "an author's words overwritten",
-                "body = found.body[: begins[0].start()] + block + found.body[ends[0].end() :]",
-                "body = block",
+                "return body[: begins[0].start()] + block + body[ends[0].end() :]",
+                "return block",
             ),
         ],
     ),
@@ -321,7 +321,7 @@ GROUPS: list[tuple[str, str, list[tuple[str, str, str]]]] = [
             ("a repository made public", "private=not target.public", "private=False"),
             (
                 "the tag set whatever verification says",
-                "if found.sha256[name] != file.sha256:",
+                "if found.sha256[name] != digest:",
                 "if False:",
             ),
             ("another commit verified than was made", '{"commit": commit}', "{}"),

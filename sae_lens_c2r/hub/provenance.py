@@ -12,8 +12,8 @@ from sae_lens_c2r.evaluation.catalog import (
     TRAINING,
     WEIGHTS,
 )
-from sae_lens_c2r.hub.card.facts import Evaluation, Facts, Training
-from sae_lens_c2r.hub.card.tables import PENALTIES, card_numbers, code, text
+from sae_lens_c2r.hub.facts import Evaluation, RepoFacts, Training
+from sae_lens_c2r.hub.tables import PENALTIES, card_numbers, code, text
 from sae_lens_c2r.saes.sae_ref import SAERef
 
 _TEXTS = {"python-documentation": "the documentation of Python's standard library"}
@@ -29,8 +29,8 @@ _OF_CHILDREN = (
 _ITS_OWN = "the text that it was trained on"
 
 
-def how_measured(facts: Facts) -> Iterator[str]:
-    """How each evaluation was made, a paragraph for the SAEs that share it."""
+def how_measured(facts: RepoFacts) -> Iterator[str]:
+    """Yield how each evaluation was made, a paragraph for the SAEs that share it."""
     # The keys of the inner mappings are sets in the order in which they were filled.
     found: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
     titles: dict[str, dict[str, None]] = defaultdict(dict)
@@ -93,7 +93,7 @@ def _how_measured(name: str, evaluation: Evaluation) -> str:
 
 
 def _co_firing(metrics: Mapping[str, float]) -> str:
-    """What it is, which is ours, where it was measured beside SAELens's own."""
+    """Explain co-firing, which is ours, where it was measured beside SAELens's own."""
     if f"{CO_FIRING}.chance" not in metrics:
         return ""
     return (
@@ -105,12 +105,12 @@ def _co_firing(metrics: Mapping[str, float]) -> str:
 
 
 def _text_of(name: str) -> str:
-    """What a text is, for those that have no page on the Hub."""
+    """Name a text, also one that has no page on the Hub."""
     return _TEXTS.get(name) or text(name)
 
 
-def effective_coefficients(facts: Facts) -> Iterator[str]:
-    """What the penalties' coefficients came to, a paragraph for each penalty."""
+def effective_coefficients(facts: RepoFacts) -> Iterator[str]:
+    """Yield what the penalties' coefficients came to, a paragraph for each penalty."""
     for name, prefix in PENALTIES.items():
         found = {
             sae_id: sae.training.effective_coefficients[prefix]
@@ -128,8 +128,8 @@ def effective_coefficients(facts: Facts) -> Iterator[str]:
             )
 
 
-def how_trained(facts: Facts) -> Iterator[str]:
-    """How the SAEs were trained, a paragraph for those that share it."""
+def how_trained(facts: RepoFacts) -> Iterator[str]:
+    """Yield how the SAEs were trained, a paragraph for those that share it."""
     found: dict[str, list[str]] = {}
     for sae_id, sae in facts.saes.items():
         found.setdefault(_trained(sae.training), []).append(sae_id)
@@ -158,7 +158,6 @@ def _trained(training: Training) -> str:
 
 
 def _duration(seconds: float, together: int | None) -> str:
-    """How long a training took."""
     if seconds >= 90 * 60:
         shown = f"{seconds / 3600:.1f} hours"
     elif seconds >= 60:
@@ -169,7 +168,7 @@ def _duration(seconds: float, together: int | None) -> str:
 
 
 def _started_from(start: SAERef) -> str:
-    """The SAE that another one started from, with what tells it from all others."""
+    """Name the SAE that another one started from, with its content and its licence."""
     whose = "started from another SAE"
     if start.repo:
         repo = f"[{text(start.repo)}](https://huggingface.co/{code(start.repo)})"

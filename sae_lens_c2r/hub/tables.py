@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sae_lens_c2r.analysis.cofiring import JACCARDS
 from sae_lens_c2r.evaluation.catalog import (
@@ -17,8 +16,7 @@ from sae_lens_c2r.evaluation.catalog import (
     WEIGHTS,
     Column,
 )
-from sae_lens_c2r.hub.card.facts import Evaluation, Facts, SAEFacts
-from sae_lens_c2r.releases.model import Release
+from sae_lens_c2r.hub.facts import Evaluation, RepoFacts, SAEFacts
 from sae_lens_c2r.reporting.tables import markdown_table
 
 _NAMES = {SAE_LENS: "SAELens", "core": "SAEBench"}
@@ -57,30 +55,17 @@ CARD_COLUMNS = (
 PENALTIES = {"C2R": "c2r", "OrtSAE": "ort"}  # and the prefix of their options
 
 
-@dataclass(frozen=True)
-class CardNumber:
-    """A number of a card.
-
-    Args:
-        sae_id: Of which SAE.
-        column: In which column.
-        evaluation: Of which evaluation.
-        value: The number.
-    """
+class CardNumber(NamedTuple):
+    """A number of a card: of one SAE, in one column."""
 
     sae_id: str
     column: Column
     evaluation: Evaluation
     value: float
 
-    @property
-    def shown(self) -> str:
-        """As the table has it."""
-        return format(self.value, self.column.shown)
 
-
-def card_numbers(facts: Facts) -> Iterator[CardNumber]:
-    """The numbers of a card, SAE by SAE."""
+def card_numbers(facts: RepoFacts) -> Iterator[CardNumber]:
+    """Yield the numbers of a card, SAE by SAE."""
     for sae_id, sae in facts.saes.items():
         for column in CARD_COLUMNS:
             evaluation = sae.evaluations.get(column.evaluation)
@@ -88,8 +73,8 @@ def card_numbers(facts: Facts) -> Iterator[CardNumber]:
                 yield CardNumber(sae_id, column, evaluation, evaluation.metrics[column.metric])
 
 
-def sae_table(facts: Facts) -> str:
-    """Which SAEs there are, and what each was trained as: a table in Markdown."""
+def sae_table(facts: RepoFacts) -> str:
+    """Write, in Markdown, which SAEs there are, and what each was trained as."""
     rows = [
         [
             f"`{sae_id}`",
@@ -105,36 +90,25 @@ def sae_table(facts: Facts) -> str:
     return markdown_table(headings, rows, text=range(3))
 
 
-def planned_table(release: Release) -> str:
-    """Which SAEs a release is going to have: a table in Markdown."""
-    rows = [
-        [
-            f"`{spec.sae_id}`",
-            f"`{spec.fields['architecture']}`",
-            f"{spec.fields.get('d_sae', 0):,}",
-            text(spec.fields.get("k", "")),
-        ]
-        for spec in release.saes()
-    ]
-    return markdown_table(["SAE", "architecture", "latents", "k"], rows, text=range(2))
-
-
-def measurement_table(facts: Facts) -> str:
-    """What was measured of each SAE, in Markdown; empty if nothing was."""
-    numbers = {(each.sae_id, each.column): each.shown for each in card_numbers(facts)}
-    columns = [each for each in CARD_COLUMNS if any(each == column for _, column in numbers)]
+def measurement_table(facts: RepoFacts) -> str:
+    """Write, in Markdown, what was measured of each SAE; nothing if nothing was."""
+    shown = {
+        (each.sae_id, each.column): format(each.value, each.column.shown)
+        for each in card_numbers(facts)
+    }
+    columns = [each for each in CARD_COLUMNS if any(each == column for _, column in shown)]
     if not columns:
         return ""
     head = ["SAE", *(column.title + column.arrow for column in columns)]
     rows = [
-        [f"`{sae_id}`", *(numbers.get((sae_id, column), "") for column in columns)]
+        [f"`{sae_id}`", *(shown.get((sae_id, column), "") for column in columns)]
         for sae_id in facts.saes
     ]
     return markdown_table(head, rows)
 
 
 def text(value: Any) -> str:
-    """A value that is no markup where it stands, in a cell of a table, too."""
+    """Show a value that is no markup where it stands, in a cell of a table, too."""
     shown = f"{value:g}" if isinstance(value, float) else str(value)
     for sign in "\\`*_|[]<>":
         shown = shown.replace(sign, f"\\{sign}")
@@ -142,20 +116,20 @@ def text(value: Any) -> str:
 
 
 def code(value: Any) -> str:
-    """A value that is no markup between backticks, in a cell of a table, too."""
+    """Show a value that is no markup between backticks, in a cell of a table, too."""
     shown = re.sub(r"[`|<>]", "'", str(value))
     return printable(" ".join(shown.split()))
 
 
 def printable(text: str) -> str:
-    """The printable characters and ends of lines of a text: none that a terminal obeys."""
+    """Keep the printable characters and ends of lines: none that a terminal obeys."""
     return "".join(sign for sign in text if sign.isprintable() or sign == "\n")
 
 
 def _penalties(sae: SAEFacts) -> str:
-    parts = []
-    for name, prefix in PENALTIES.items():
-        coefficient = sae.options.get(f"{prefix}_coefficient")
-        if coefficient is not None:
-            parts.append(f"{name} {text(coefficient)}")
-    return ", ".join(parts)
+    coefficients = {
+        name: sae.options.get(f"{prefix}_coefficient") for name, prefix in PENALTIES.items()
+    }
+    return ", ".join(
+        f"{name} {text(value)}" for name, value in coefficients.items() if value is not None
+    )

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from sae_lens_c2r.evaluation.catalog import EXPLAINED_VARIANCE, L0, SAE_LENS, WEIGHTS
 from sae_lens_c2r.evaluation.report import max_cosine_counts
-from sae_lens_c2r.hub.card.facts import Facts, SAEFacts
+from sae_lens_c2r.hub.facts import RepoFacts, SAEFacts
 from sae_lens_c2r.reporting.figures import (
     Distribution,
     color_of,
@@ -19,13 +19,13 @@ _FARTHER = 1.1  # by this factor L0 differs where k does
 _COMPOSITION, _CHANCE = "composition", "chance_composition"
 
 
-def pictures(facts: Facts) -> dict[str, bytes]:
-    """PNG files by their names: those pictures of which there are numbers."""
+def pictures(facts: RepoFacts) -> dict[str, bytes]:
+    """Draw PNG files, by their names: those pictures of which there are numbers."""
     drawn = {"max_cosines.png": _max_cosines(facts), "trade_off.png": _trade_off(facts)}
     return {name: png(figure) for name, figure in drawn.items() if figure is not None}
 
 
-def _max_cosines(facts: Facts) -> Figure | None:
+def _max_cosines(facts: RepoFacts) -> Figure | None:
     kinds = _colors(facts)
     distributions: list[Distribution] = []
     labeled: set[str] = set()
@@ -43,7 +43,7 @@ def _max_cosines(facts: Facts) -> Figure | None:
     return max_cosine_figure(distributions, chance) if distributions else None
 
 
-def _trade_off(facts: Facts) -> Figure | None:
+def _trade_off(facts: RepoFacts) -> Figure | None:
     figure = Figure(figsize=(7.2, 3.0), layout="constrained")
     left, right = figure.subplots(1, 2)
     of_one_kind = (sorted(_points(facts, name)) for name in (SAE_LENS, "core"))
@@ -72,7 +72,7 @@ def _is_a_trade_off(points: list[tuple[str, float, float, float]]) -> bool:
     return any(max(found) > _FARTHER * min(found) for found in l0_of.values())
 
 
-def _points(facts: Facts, name: str) -> Iterator[tuple[str, float, float, float]]:
+def _points(facts: RepoFacts, name: str) -> Iterator[tuple[str, float, float, float]]:
     for sae in facts.saes.values():
         weights, found = sae.evaluations.get(WEIGHTS), sae.evaluations.get(name)
         metrics = {**found.metrics, **weights.metrics} if found and weights else {}
@@ -84,6 +84,6 @@ def _kind(sae: SAEFacts) -> str:
     return sae.trained_as or sae.architecture
 
 
-def _colors(facts: Facts) -> dict[str, str]:
+def _colors(facts: RepoFacts) -> dict[str, str]:
     kinds = sorted({_kind(sae) for sae in facts.saes.values()})
     return {kind: color_of(number) for number, kind in enumerate(kinds)}

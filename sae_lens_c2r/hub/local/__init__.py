@@ -1,1 +1,0 @@
-"""SAEs on this machine: found, checked, redacted, and what is known of them."""

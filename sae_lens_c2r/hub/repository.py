@@ -1,0 +1,262 @@
+"""A repository on the Hub: what it holds, what a token may do there, and one commit."""
+
+import errno
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from huggingface_hub import (
+    CommitOperationAdd,
+    HfApi,
+    ModelInfo,
+    get_session,
+    snapshot_download,
+)
+from huggingface_hub.errors import (  # type: ignore[attr-defined]
+    HfHubHTTPError,
+    HFValidationError,
+    HTTPError,
+    LocalTokenNotFoundError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+from huggingface_hub.hf_api import RepoFile
+from huggingface_hub.utils import hf_raise_for_status  # type: ignore[attr-defined]
+from huggingface_hub.utils.sha import git_hash
+from sae_lens import SAE
+from sae_lens.constants import SAE_CFG_FILENAME
+
+from sae_lens_c2r._support.errors import UserError, one_line
+from sae_lens_c2r.hub.facts import RepoFacts
+from sae_lens_c2r.hub.rules import MAIN, Target, check_id
+
+UNCHANGED = "The branch is as it was, or complete; nothing is half there."
+MOVED = 412
+PASSING = {None, 408, 409, MOVED, 429, 500, 502, 503, 504}  # None: no answer
+_BAD, _NOT_HERE = 400, {401, 403, 404}
+_LOGIN = "`hf auth login`, or HF_TOKEN with a token that may write"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What a branch of a repository holds at one commit.
+
+    Args:
+        commit: The commit; `None` if there is no such branch.
+        tree: Its files by their paths.
+        read: Reads a file by its path; `None` if there is none.
+        private: Whether the repository is; `None` if there is none.
+    """
+
+    commit: str | None = None
+    tree: Mapping[str, RepoFile] = field(default_factory=dict)
+    read: Callable[[str], bytes | None] = lambda _: None
+    private: bool | None = None
+
+    def has(self, addition: CommitOperationAdd) -> bool:
+        """Whether a file of the same content is there."""
+        found = self.tree.get(addition.path_in_repo)
+        if found is None or found.size != addition.upload_info.size:
+            return False
+        if found.lfs is not None:
+            return found.lfs.sha256 == addition.upload_info.sha256.hex()
+        with addition.as_file() as file:  # a small one
+            return found.blob_id == git_hash(file.read())
+
+
+def load(
+    repo_id: str,
+    sae_id: str,
+    *,
+    revision: str,
+    device: str = "cpu",
+    dtype: str | None = None,
+    token: str | bool | None = None,
+) -> SAE[Any]:
+    """Load an SAE from the Hub as it was at one revision, whatever has happened since.
+
+    Args:
+        repo_id: The repository, ``org/name``.
+        sae_id: The SAE's folder in it.
+        revision: A tag, a branch or, to be sure, a commit.
+        device: Where to.
+        dtype: Type of its weights; `None` for that in its config.
+        token: As of huggingface_hub.
+
+    Returns:
+        The SAE, as `SAE.from_pretrained` would load it.
+
+    Raises:
+        UserError: If there is no such SAE at that revision.
+
+    Of huggingface_hub come `RepositoryNotFoundError`, `RevisionNotFoundError` and the errors of
+    the network.
+    """
+    patterns = f"{check_id(sae_id)}/*"
+    folder = Path(
+        snapshot_download(repo_id, revision=revision, allow_patterns=patterns, token=token)
+    )
+    if not (folder / sae_id / SAE_CFG_FILENAME).is_file():
+        raise UserError(
+            f"`sae_id` should be a folder with a {SAE_CFG_FILENAME}, in {repo_id} at "
+            f"{revision}. Found {sae_id!r}."
+        )
+    return SAE.load_from_disk(folder / sae_id, device=device, dtype=dtype)
+
+
+def check_account(api: HfApi, target: Target) -> None:
+    """Raise unless the token may write to a repository, or make it."""
+    account = api.whoami()
+    token = account.get("auth", {}).get("accessToken", {})
+    if token.get("role") == "read":
+        raise UserError(
+            f"The token of {account['name']} should have the role `write`. Found `read`: make "
+            "another one in the Hub's settings, under Access Tokens."
+        )
+    try:
+        api.auth_check(target.repo_id, write=not target.create_pr)  # anybody may propose
+    except RepositoryNotFoundError:  # it is to be made
+        owner = target.repo_id.partition("/")[0]
+        places = [account["name"], *(each["name"] for each in account.get("orgs", []))]
+        if owner not in places:
+            raise UserError(
+                f"`repo-id` should be of {' or '.join(places)}, who the token is of. Found "
+                f"{target.repo_id}. An existing repository of somebody else's takes "
+                "`--create-pr`."
+            ) from None
+        scopes = token.get("fineGrained", {}).get("scoped", [])
+        if token.get("role") == "fineGrained" and not any(
+            scope.get("entity", {}).get("name") == owner
+            and "repo.write" in scope.get("permissions", [])
+            for scope in scopes
+        ):
+            raise UserError(
+                f"The token of {account['name']} is fine-grained and should have `repo.write` "
+                f"for the repositories of {owner}. It lacks that."
+            ) from None
+
+
+def check_metadata(api: HfApi, card: str) -> None:
+    """Raise unless the Hub accepts a card's metadata, which it is asked about."""
+    said = {"content": card, "repoType": "model"}
+    response = get_session().post(f"{api.endpoint}/api/validate-yaml", json=said)
+    if response.status_code == _BAD:
+        errors = "; ".join(str(each.get("message")) for each in response.json()["errors"])
+        raise UserError(f"The card's metadata should be as the Hub has them. {errors}")
+    hf_raise_for_status(response)
+
+
+def take_snapshot(api: HfApi, target: Target) -> Snapshot:
+    """Look at a branch: it holds nothing if it or the repository does not exist."""
+    repo_id = target.repo_id
+    try:
+        info = api.model_info(repo_id, revision=target.revision)
+    except RevisionNotFoundError:
+        return Snapshot(private=bool(api.model_info(repo_id).private))
+    except RepositoryNotFoundError:
+        return Snapshot()
+    entries = api.list_repo_tree(repo_id, revision=info.sha, recursive=True)
+    tree = {entry.path: entry for entry in entries if isinstance(entry, RepoFile)}
+
+    @cache
+    def read(path: str) -> bytes | None:
+        if path not in tree:
+            return None
+        with TemporaryDirectory() as folder:
+            place = api.hf_hub_download(repo_id, path, revision=info.sha, local_dir=folder)
+            return Path(place).read_bytes()
+
+    return Snapshot(info.sha, tree, read, bool(info.private))
+
+
+def make_branch(
+    api: HfApi, target: Target, before: Snapshot, tell: Callable[[str], None]
+) -> None:
+    """Make a branch, and its repository if there is none."""
+    if before.private is None:
+        tell(f"Making {target.repo_id}, {'public' if target.public else 'private'}.")
+        api.create_repo(target.repo_id, private=not target.public, exist_ok=True)
+    if target.revision != MAIN:
+        tell(f"Making the branch {target.revision}.")
+        api.create_branch(target.repo_id, branch=target.revision, exist_ok=True)
+
+
+# What the Hub calls the models and texts that SAEs are of
+
+
+def as_the_hub_knows(api: HfApi, facts: RepoFacts, tell: Callable[[str], None]) -> RepoFacts:
+    """Name those models and texts that the Hub has, as it calls them."""
+    trainings = [sae.training for sae in facts.saes.values()]
+    names = facts.base_models or [each.model for each in trainings if each.model]
+    models = set()
+    for model in (_known_model(api, name) for name in sorted(set(names))):
+        if model is None:
+            continue
+        if model.private:
+            tell(f"{model.id} is private: the card's metadata do not name it, its text does.")
+        else:
+            models.add(model.id)
+        if model.gated:
+            tell(f"{model.id} is gated: who uses its SAEs has to accept its terms on the Hub.")
+    texts = {each.dataset for each in trainings if each.dataset and "/" in each.dataset}
+    found = [_ask(api.dataset_info, name) for name in sorted(texts)]
+    datasets = [each.id for each in found if each and not each.private]
+    return facts.model_copy(update={"base_models": sorted(models), "datasets": datasets})
+
+
+def _known_model(api: HfApi, name: str) -> ModelInfo | None:
+    from sae_lens_c2r.releases.language_models import official_name
+
+    for each in dict.fromkeys([official_name(name) or name, name]):
+        if found := _ask(api.model_info, each):
+            return found if "/" in found.id else None
+    return None
+
+
+def _ask(ask: Callable[[str], Any], name: str) -> Any:
+    """Return what the Hub says; `None` if it does not have it, or not for this token."""
+    try:
+        return ask(name)
+    except HFValidationError:
+        return None
+    except HTTPError as error:
+        if status_of(error) in _NOT_HERE:
+            return None
+        raise
+
+
+# Refusals
+
+
+def status_of(error: HTTPError) -> int | None:
+    """Return what the Hub has answered; `None` if the network failed."""
+    return error.response.status_code if isinstance(error, HfHubHTTPError) else None
+
+
+def explain_hub_error(error: Exception, repo_id: str) -> str:
+    """Say what keeps somebody from the Hub, in a sentence without the token."""
+    if isinstance(error, OfflineModeIsEnabled):
+        return "The client is told to stay offline: HF_HUB_OFFLINE should not be set."
+    if isinstance(error, LocalTokenNotFoundError):
+        return f"There is no token: {_LOGIN}."
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return f"The disk is full: {error.filename or 'there is no room for what is sent'}."
+    if not isinstance(error, HTTPError):
+        return f"{type(error).__name__}: {one_line(error)}"
+    status = status_of(error)
+    if status is None:
+        return f"The Hub does not answer: is there a network? {one_line(error)}"
+    server = " ".join((getattr(error, "server_message", None) or str(error)).split())
+    reasons = {
+        401: f"There is no token, or the Hub does not accept it: {_LOGIN}.",
+        403: f"The token may not write to {repo_id}: it should have the role `write` "
+        "or, if it is fine-grained, write access to that repository or its owner.",
+        404: f"There is no {repo_id} that the token may see.",
+        MOVED: "The branch keeps moving: somebody else is uploading to it.",
+        429: "The Hub has had too many requests from here: try again in some minutes.",
+    }
+    return reasons.get(status, f"The Hub has answered {status}: {server}")

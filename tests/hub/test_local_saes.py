@@ -1,0 +1,557 @@
+"""What is found, refused and redacted here, and seen to load in plain SAELens."""
+
+import json
+import pickle
+import string
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sae_lens import SAE
+from sae_lens.registry import get_sae_training_class
+from sae_lens.training.activation_scaler import ActivationScaler
+from safetensors.torch import load_file, save_file
+
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.evaluation.hashing import config_sha256, weights_sha256
+from sae_lens_c2r.hub import local_saes
+from sae_lens_c2r.hub.local_saes import LocalSAE, Submission, check_saes, redact, repo_facts
+from sae_lens_c2r.hub.rules import FACTS, check_id, find_secrets
+from sae_lens_c2r.inspection.measures import inspect_sae
+from sae_lens_c2r.releases.files import find_release, read_release
+from sae_lens_c2r.saes.probe import encodes_alike, probe_inputs
+from sae_lens_c2r.saes.sae_ref import SAERef, find_saes
+from sae_lens_c2r.saes.saelens_alone import Encoded, encode_in_saelens_alone
+from tests.architectures.training import make_sae
+from tests.evaluation.planted import plant_sae
+from tests.hub.server import File
+from tests.strategies import ARCHITECTURES
+
+CFG, WEIGHTS = "cfg.json", "sae_weights.safetensors"
+SECRETS = {
+    "hf_" + "a1" * 17: "a Hugging Face token",
+    "sk-proj-" + "a1" * 12: "an OpenAI or Anthropic key",
+    "AKIA" + "A1" * 8: "an AWS key",
+    "ghp_" + "a1" * 18: "a GitHub token",
+    "https://me:word@example.org/": "a password in an address",
+    "-----BEGIN RSA PRIVATE KEY-----": "a private key",
+    '{"wandb_api_key": "' + "0a" * 20 + '"}': "a wandb key",
+    "xoxb-" + "1a" * 10: "a Slack token",
+    "AIza" + "a" * 35: "a Google key",
+    "glpat-" + "a1" * 10: "a GitLab token",
+    "pypi-" + "a1" * 20: "a registry's token",
+    "ASIA" + "A1" * 8: "an AWS key",
+    "eyJhbGciOiJI.eyJzdWIiOiIx": "a web token",
+    "password=hunter22": "a password",
+    "HF_TOKEN: abc12345": "a password",
+}
+PLACES = ["/home/me/x", "see /home/me", "~/x", "C:\\me", "file:/me/x", "s3:/b/x", "me@host"]
+
+
+def training_sae(architecture: str = "batchtopk_c2r", **options: Any) -> Any:
+    sae_class, config_class = get_sae_training_class(architecture)
+    torch.manual_seed(0)
+    return sae_class(config_class(d_in=8, d_sae=16, k=4, **options))
+
+
+def fires_at(sae: Any, threshold: float) -> Any:
+    """The SAE with that threshold, if it has one, and decoder norms that are to be folded."""
+    with torch.no_grad():
+        if "topk_threshold" in sae.state_dict():
+            sae.topk_threshold.fill_(threshold)
+        sae.W_dec.mul_(1.7)
+    return sae
+
+
+def check(scratch: Path, *paths: Path, **said: Any) -> list[LocalSAE]:
+    scratch.mkdir(exist_ok=True)
+    return check_saes(Submission(list(paths), **said), scratch)
+
+
+def refused(scratch: Path, *paths: Path, **said: Any) -> str:
+    with pytest.raises(UserError) as error:
+        check(scratch, *paths, **said)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def found(*paths: Path, **said: Any) -> list[LocalSAE]:
+    """The SAEs, before they are checked."""
+    return local_saes._find(Submission(list(paths), **said), paths[0].parent / "converted")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return plant_sae(tmp_path / "saes" / "layer_1" / "a", d_in=8)
+
+
+# Found
+
+
+def test_saes_go_by_their_folders(tmp_path: Path, folder: Path) -> None:
+    plant_sae(tmp_path / "saes" / "b", d_in=8)
+    plant_sae(tmp_path / "saes" / ".training" / "step-1" / "c", d_in=8)
+    (tmp_path / "saes" / "b" / "training.json").write_text('{"steps": 3}')
+    saes = found(tmp_path / "saes")
+    assert [sae.sae_id for sae in saes] == ["b", "layer_1/a"]
+    assert saes[0].record is not None
+    assert saes[0].record.steps == 3
+    assert [sae.sae_id for sae in found(folder)] == ["a"]
+    assert not (tmp_path / "converted").exists()
+
+
+NO_IDS = ["", ".", "..", "a/../b", "/a", "a/", ".git/a", "a/.git", "a\\b", "ä", "a b", "-a"]
+
+
+@pytest.mark.parametrize("sae_id", [*NO_IDS, "a" * 201, "README.md", "figures/a", FACTS])
+def test_an_id_is_a_folder_on_the_hub(sae_id: str) -> None:
+    with pytest.raises(UserError, match="An SAE's id should"):
+        check_id(sae_id)
+
+
+def test_what_cannot_be_collected(tmp_path: Path, folder: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert "There should be a folder with a cfg.json" in refused(tmp_path, tmp_path / "empty")
+    assert "should be a folder. Found" in refused(tmp_path, tmp_path / "nowhere")
+    assert "ids should differ" in refused(tmp_path, folder, folder)
+    plant_sae(folder / "inner", d_in=8)
+    assert "another one's folder" in refused(tmp_path, tmp_path / "saes")
+
+
+def cached(cache: Path, repo_id: str, sae_id: str) -> Path:
+    """An SAE as the Hub's client keeps it: a snapshot of links into the repository's blobs."""
+    repo = cache / f"models--{repo_id.replace('/', '--')}"
+    snapshot = repo / "snapshots" / ("c0ffee" * 6 + "abcd")
+    whole = plant_sae(cache / "made", d_in=8)
+    (repo / "blobs").mkdir(parents=True)
+    (snapshot / sae_id).mkdir(parents=True)
+    card = whole / "README.md"
+    card.write_text("---\nlicense: mit\n---\n")
+    for path, place in {
+        whole / CFG: f"{sae_id}/{CFG}",
+        whole / WEIGHTS: f"{sae_id}/{WEIGHTS}",
+        card: "README.md",
+    }.items():
+        content = path.read_bytes()
+        blob = repo / "blobs" / File(len(content), content).oid
+        path.rename(blob)
+        up = "../" * (place.count("/") + 2)
+        (snapshot / place).symlink_to(f"{up}blobs/{blob.name}")
+    whole.rmdir()
+    return snapshot
+
+
+def test_an_sae_in_the_cache_of_the_hub_is_one(tmp_path: Path) -> None:
+    """It is inspected, started from and published, although it is made of links."""
+    snapshot = cached(tmp_path / "hub", "org/saes", "width_80/a")
+    [sae] = check(tmp_path / "scratch", snapshot)
+    assert sae.sae_id == "width_80/a"
+    assert check(tmp_path / "other", snapshot / "width_80" / "a")[0].sha256 == sae.sha256
+    assert [addition.path_in_repo for addition in sae.additions()] == [
+        f"width_80/a/{name}" for name in (CFG, WEIGHTS)
+    ]
+    [source] = find_saes([str(snapshot)], on_error=pytest.fail)
+    loaded = source.load_for_inference("cpu")
+    assert inspect_sae(loaded, "a").d_sae == 80
+    pinned, _ = source.pin()
+    assert pinned.license == "mit"
+    assert pinned.sha256[WEIGHTS] == sae.sha256[WEIGHTS]
+
+
+def test_a_link_leads_to_nothing_else(tmp_path: Path) -> None:
+    """Neither out of the folder nor, in the cache, into another repository's blobs."""
+    outside = plant_sae(tmp_path / "outside", d_in=8)
+    linked = tmp_path / "linked" / "b"
+    linked.mkdir(parents=True)
+    for name in (CFG, WEIGHTS):
+        (linked / name).symlink_to(outside / name)
+    assert "A link should not lead out of" in refused(tmp_path, tmp_path / "linked")
+    weights = cached(tmp_path / "hub", "me/saes", "a") / "a" / WEIGHTS
+    others = cached(tmp_path / "hub", "others/saes", "a") / "a" / WEIGHTS
+    for target in (others.resolve(), outside / WEIGHTS, weights):
+        weights.unlink()
+        weights.symlink_to(target)
+        message = refused(tmp_path, weights.parent.parent)
+        assert "into the blobs of the same repository" in message
+
+
+@pytest.mark.parametrize("architecture", ["batchtopk_c2r", "topk_c2r", "ort", "batchtopk"])
+def test_the_training_form_is_converted(tmp_path: Path, architecture: str) -> None:
+    sae = training_sae(architecture)
+    if "topk_threshold" in sae.state_dict():
+        sae.topk_threshold.fill_(0.01)
+    sae.save_model(tmp_path / "checkpoint")
+    [converted] = found(tmp_path / "checkpoint")
+    [same] = local_saes._find(Submission({"checkpoint": sae}), tmp_path / "objects")
+    inputs = torch.randn(64, 8)
+    expected = SAE.load_from_disk(same.folder).encode(inputs)
+    assert (expected > 0).any()
+    torch.testing.assert_close(SAE.load_from_disk(converted.folder).encode(inputs), expected)
+    norms = load_file(converted.weights)["W_dec"].norm(dim=1)
+    if "topk" not in architecture.split("_")[0] or architecture == "batchtopk":
+        torch.testing.assert_close(norms, torch.ones(16))
+
+
+def test_a_checkpoints_scaling_is_folded(tmp_path: Path) -> None:
+    """SAELens folds it at the end of a training; a checkpoint has it beside the weights."""
+    sae = training_sae("batchtopk_c2r")
+    with torch.no_grad():
+        sae.topk_threshold.fill_(0.001)
+    sae.save_model(tmp_path / "a")
+    ActivationScaler(scaling_factor=0.25).save(str(tmp_path / "a" / "activation_scaler.json"))
+    [collected] = found(tmp_path / "a")
+    inputs = 4 * torch.randn(32, 8)
+    sae.fold_activation_norm_scaling_factor(0.25)
+    sae.save_inference_model(tmp_path / "folded")
+    expected = SAE.load_from_disk(tmp_path / "folded").encode(inputs)
+    assert (expected > 0).any()
+    torch.testing.assert_close(SAE.load_from_disk(collected.folder).encode(inputs), expected)
+    loaded = SAERef(folder=tmp_path / "a").load_for_inference("cpu")
+    torch.testing.assert_close(loaded.encode(inputs), expected)
+
+
+def test_a_release_gives_the_ids(tmp_path: Path, folder: Path) -> None:
+    release = read_release(find_release("minilm-layer-3"))
+    sae_id = "layer_3/width_24k/ort_k32"
+    (folder / "training.json").write_text(json.dumps({"sae_id": sae_id}))
+    assert [sae.sae_id for sae in found(folder, release=release)] == [sae_id]
+    (folder / "training.json").write_text('{"sae_id": "nothing"}')
+    message = refused(tmp_path, folder, release=release)
+    assert "should be one of layer_3/width_24k/batchtopk_k32" in message
+
+
+# Fit to be published
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        (CFG, "{", "should be JSON"),
+        (CFG, "[]", "should be an object"),
+        (CFG, "{}", "`architecture` should be one that SAELens loads"),
+        (CFG, '{"architecture": ["a"]}', "`architecture` should be one"),
+        (CFG, '{"architecture": "jumprelu", "d_in": "8", "d_sae": 80}', "cannot be loaded"),
+        (CFG, "[" * 99999, "should be JSON"),
+        (WEIGHTS, "", "should be a safetensors file"),
+        (WEIGHTS, "\xff" * 99, "should be a safetensors file"),
+        ("training.json", '"x"', "should be an object of JSON"),
+        ("training.json", '{"release": ["a"]}', "`release`"),
+        ("training.json", '{"release": {"license": ["mit"]}}', "`release.license`"),
+        ("evaluation.json", '{"format": 1, "saes": ["x"]}', "should be written by"),
+        ("evaluation.json", '{"format": 1, "saes": [{}]}', "`saes.0.weights_sha256`"),
+        ("evaluation.json", "[" * 99999, "should be written by"),
+    ],
+)
+def test_files_that_are_none_are_refused(
+    tmp_path: Path, folder: Path, name: str, content: str, reason: str
+) -> None:
+    (folder / name).write_text(content, encoding="latin-1")
+    assert reason in refused(tmp_path, folder)
+
+
+def test_weights_that_are_none_are_refused(tmp_path: Path, folder: Path) -> None:
+    weights = folder / WEIGHTS
+    whole, content = load_file(weights), weights.read_bytes()
+    for changed, reason in (
+        ({"W_enc": whole["W_enc"] / 0}, "finite"),
+        ({"W_dec": whole["W_dec"] * 0}, "not be 0 everywhere"),
+        ({"threshold": whole["threshold"] - 1}, "not be negative"),
+        ({"W_enc": whole["W_dec"].clone()}, "size mismatch for W_enc"),
+        ({"b_dec": whole["b_dec"].long()}, "Found I64"),
+        ({"other": torch.ones(3)}, "cannot be loaded"),
+    ):
+        save_file({**whole, **changed}, weights)
+        assert reason in refused(tmp_path, folder)
+    save_file({"W_enc": whole["W_enc"]}, weights)
+    assert "W_dec" in refused(tmp_path, folder)
+    lie = content.replace(b'"shape":[80]', b'"shape":[81]', 1)
+    assert lie != content
+    for wrong in (pickle.dumps(whole), content[:-1], content + b"x", lie):
+        weights.write_bytes(wrong)
+        assert "should be a safetensors file" in refused(tmp_path, folder)
+
+
+def test_a_header_with_words_is_refused(tmp_path: Path, folder: Path) -> None:
+    save_file(load_file(folder / WEIGHTS), folder / WEIGHTS, metadata={"host": "laptop"})
+    assert "should have no metadata in its header" in refused(tmp_path, folder)
+
+
+def test_a_threshold_has_to_let_latents_fire(tmp_path: Path, folder: Path) -> None:
+    training_sae("batchtopk_c2r").save_model(tmp_path / "new")
+    assert "should have been learned" in refused(tmp_path / "1", tmp_path / "new")
+    weights = load_file(folder / WEIGHTS)
+    weights["threshold"] += 1e9
+    save_file(weights, folder / WEIGHTS)
+    assert "is its threshold right" in refused(tmp_path / "2", folder)
+
+
+@pytest.fixture(scope="module")
+def every(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LocalSAE]:
+    """One SAE of every architecture, in memory, checked at once."""
+    saes = {name: fires_at(make_sae(name), 0.3) for name in ARCHITECTURES}
+    checked = check_saes(Submission(saes), tmp_path_factory.mktemp("scratch"))
+    return {sae.sae_id: sae for sae in checked}
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_every_architecture_is_published_as_it_was_trained(
+    every: dict[str, LocalSAE], architecture: str
+) -> None:
+    sae = every[architecture]
+    assert sae.facts.trained_as == architecture
+    assert (sae.feature_acts.to_dense() > 0).any()
+    assert sae.facts.evaluations["weights"].metrics["composition"] > 0
+
+
+def test_a_process_without_us_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another encoding than the training form's, or none at all, stops everything."""
+    fires_at(training_sae("batchtopk_c2r"), 0.3).save_model(tmp_path / "a")
+
+    def spoilt(change: Any) -> Any:
+        def encode(requests: Any, **_: Any) -> list[Encoded]:
+            return [
+                Encoded(change(each.feature_acts), each.sha256)
+                for each in encode_in_saelens_alone(requests)
+            ]
+
+        return encode
+
+    for number, (change, reason) in enumerate(
+        [
+            (lambda acts: acts * 1.01, "in its inference form as in its training form"),
+            (lambda acts: acts.roll(1, dims=1), "in its inference form as in its training"),
+            (lambda acts: acts * 0, "should have latents that fire"),
+            (lambda acts: acts / 0, "should encode as finite numbers"),
+        ]
+    ):
+        monkeypatch.setattr(local_saes, "encode_in_saelens_alone", spoilt(change))
+        assert reason in refused(tmp_path / str(number), tmp_path / "a")
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_weights_of_16_bits_are_compared_with_care(tmp_path: Path, dtype: str) -> None:
+    fires_at(training_sae("batchtopk_c2r", dtype=dtype), 0.01).save_model(tmp_path / "a")
+    [sae] = check(tmp_path / "scratch", tmp_path / "a")
+    assert (sae.feature_acts.to_dense() > 0).any()
+
+
+def test_a_probe_is_of_the_saes_own_rows(folder: Path) -> None:
+    inputs = probe_inputs(folder / WEIGHTS)
+    assert inputs.shape == (64, 8)
+    acts = SAE.load_from_disk(folder).encode(inputs)
+    assert (acts > 0).any(dim=1).sum() > 50
+    assert encodes_alike(acts, acts * (1 + 1e-5))
+    assert not encodes_alike(acts, acts * 1.01)
+    assert not encodes_alike(acts, acts[:, :-1])
+
+
+# Nothing private
+
+
+@pytest.mark.parametrize(("secret", "kind"), SECRETS.items())
+def test_a_secret_in_any_file_stops_everything(
+    tmp_path: Path, folder: Path, secret: str, kind: str
+) -> None:
+    whole = json.loads((folder / CFG).read_text())
+    weights = load_file(folder / WEIGHTS)
+    records = [
+        {"device": secret},
+        {"release": {"description": secret}},
+        {"versions": {"torch": secret}},
+        {"elsewhere": secret},
+    ]
+    for record in records:
+        (folder / "training.json").write_text(json.dumps(record))
+        message = refused(tmp_path, folder)
+        assert kind in message
+        assert secret not in message
+    (folder / "training.json").unlink()
+    whole["metadata"]["note"] = secret
+    (folder / CFG).write_text(json.dumps(whole))
+    assert kind in refused(tmp_path, folder)
+    del whole["metadata"]["note"]
+    (folder / CFG).write_text(json.dumps(whole))
+    save_file(weights, folder / WEIGHTS, metadata={"note": secret})
+    assert kind in refused(tmp_path, folder)
+
+
+@pytest.mark.parametrize(
+    ("spelled", "kind"),
+    [
+        ('"\\u0068f_a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1"', "a Hugging Face token"),
+        ('"https:\\/\\/me:secretpw@host\\/x"', "a password in an address"),
+    ],
+)
+def test_a_secret_is_found_however_json_spells_it(
+    tmp_path: Path, folder: Path, spelled: str, kind: str
+) -> None:
+    path = folder / CFG
+    path.write_text(path.read_text().replace("{", f'{{"note": {spelled}, ', 1))
+    assert f"what looks like {kind}" in refused(tmp_path, folder)
+
+
+def test_what_is_no_secret_is_none() -> None:
+    sha = "0123456789abcdef0123456789abcdef01234567"
+    harmless = f"blocks.12.hook_resid_post {sha} google/gemma-2-2b https://arxiv.org/abs/1 hf_"
+    assert not list(find_secrets(harmless))
+
+
+def test_only_what_is_needed_leaves() -> None:
+    config = training_sae().cfg
+    config.metadata.model_name = "google/gemma-2-2b"
+    config.metadata.hook_name = "blocks.12.hook_resid_post"
+    config.metadata.dataset_path = "/home/me/data"
+    config.metadata.wandb_id = "abc"
+    config.metadata.model_from_pretrained_kwargs = {
+        "revision": "main",
+        "token": "x",
+        "cache_dir": "/home/me",
+        "dtype": "C:\\me",
+    }
+    said = config.get_inference_sae_cfg_dict() | {"device": "cuda:3", "output_path": "/home/me"}
+    said["metadata"]["training_architecture_details"] = {"k": 4, "out": "/home/me"}
+    kept, removed = redact(json.loads(json.dumps(said)))
+    assert set(removed) == {
+        "output_path",
+        "metadata.dataset_path",
+        "metadata.wandb_id",
+        "metadata.model_from_pretrained_kwargs.token",
+        "metadata.model_from_pretrained_kwargs.cache_dir",
+        "metadata.model_from_pretrained_kwargs.dtype",
+        "metadata.training_architecture_details.out",
+    }
+    assert kept["device"] == "cpu"
+    assert kept["metadata"]["model_name"] == "google/gemma-2-2b"
+    assert kept["metadata"]["training_architecture_details"] == {"k": 4}
+
+
+TEXTS = st.text(string.printable, max_size=20) | st.sampled_from(
+    ["/home/me/x", "~/x", "../x", "C:\\x", "https://example.org/x", "\\\\host\\x"]
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=5,
+)
+KEYS = st.sampled_from(
+    ["model_name", "dataset_path", "hook_name", "wandb_id", "cache_dir", "token", "l0", "a/b"]
+)
+
+
+@given(
+    metadata=st.dictionaries(KEYS, VALUES),
+    options=st.dictionaries(st.sampled_from(["revision", "token", "dtype"]), VALUES),
+    foreign=st.dictionaries(st.sampled_from(["output_path", "host", "token"]), VALUES),
+)
+def test_a_redacted_config_loads_and_holds_nothing_that_was_removed(
+    metadata: dict[str, Any], options: dict[str, Any], foreign: dict[str, Any]
+) -> None:
+    said = json.loads(json.dumps(training_sae().cfg.get_inference_sae_cfg_dict()))
+    said["metadata"] |= {**metadata, "model_from_pretrained_kwargs": options}
+    kept, removed = redact({**said, **foreign})
+    config_class = SAE.get_sae_config_class_for_architecture(kept["architecture"])
+    assert config_class.from_dict(json.loads(json.dumps(kept))).d_sae == 16
+    for key in removed:
+        place: Any = kept
+        *path, last = key.split(".") if "a/b" not in key else ["metadata", "a/b"]
+        for part in path:
+            place = place[part]
+        assert last not in place
+    text = json.dumps(kept)
+    for sign in ("/home/me", "~/x", "C:\\\\x", "example.org", "host"):
+        assert sign not in text
+
+
+@pytest.mark.parametrize("place", [*PLACES, "a/b/c"])
+def test_no_place_of_this_machine_is_published(
+    tmp_path: Path, folder: Path, place: str
+) -> None:
+    config = json.loads((folder / CFG).read_text())
+    config["metadata"] |= {
+        "hook_name": place,
+        "sequence_separator_token": place,
+        "dataset_path": place,
+        "training_architecture": "batchtopk",
+        "training_architecture_details": {"k": 4, "host": "x", place: 1, "hook_name": place},
+        "model_from_pretrained_kwargs": {"revision": place},
+        "l0": float("nan"),
+    }
+    (folder / CFG).write_text(json.dumps(config))
+    record = {"device": f"cpu {place}", "versions": {place: "1", "torch": place}}
+    (folder / "training.json").write_text(json.dumps(record))
+    [sae] = check(tmp_path / "scratch", folder)
+    facts = repo_facts(Submission([folder]), [sae], "me/saes")
+    sent = sae.config.read_text() + facts.to_json()
+    assert place not in sent.replace("\\\\", "\\")
+    assert "NaN" not in sent
+    assert '"k": 4' in sent
+    assert '"host"' not in sent
+    assert f"metadata.training_architecture_details.{place}" in sae.removed
+
+
+# What is known of them
+
+
+def of_record(tmp_path: Path, folder: Path, record: Any, **said: Any) -> Any:
+    (folder / "training.json").write_text(json.dumps(record))
+    submission = Submission([folder], **said)
+    return repo_facts(submission, check_saes(submission, tmp_path / "scratch"), "me/saes")
+
+
+def test_training_is_told_without_this_machine(tmp_path: Path, folder: Path) -> None:
+    record = {
+        "release": {
+            "description": "What they are for.",
+            "license": "mit",
+            "language_model": {"hub_id": "google/gemma-2-2b", "dataset": "/home/me/texts"},
+        },
+        "samples": 2048,
+        "steps": 2,
+        "device": "cuda (NVIDIA H200)",
+        "versions": {"torch": "2.13.0"},
+        "git_revision": "abc",
+        "host": "my-machine",
+    }
+    facts = of_record(tmp_path, folder, record)
+    assert (facts.description, facts.license) == ("What they are for.", "mit")
+    assert facts.base_models == ["google/gemma-2-2b"]
+    training = facts.saes["a"].training
+    assert (training.samples, training.steps, training.model) == (2048, 2, "google/gemma-2-2b")
+    assert "/home/me" not in facts.to_json()
+    assert "my-machine" not in facts.to_json()
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        *(({"description": f"From {place} in a night."}, "no path of") for place in PLACES),
+        ({"license": "/x"}, "`license`"),
+    ],
+)
+def test_what_a_release_says_names_no_place(
+    tmp_path: Path, folder: Path, said: dict[str, str], reason: str
+) -> None:
+    with pytest.raises(UserError, match=reason):
+        of_record(tmp_path, folder, {"release": said})
+
+
+def test_what_evaluate_measured_is_found(tmp_path: Path, folder: Path) -> None:
+    sae = SAERef(folder=folder).load_for_inference("cpu")
+    measured = {"metrics": {"composition": 0.125, "chance_composition": 0.5}}
+    entry = {
+        "weights_sha256": weights_sha256(sae),
+        "config_sha256": config_sha256(sae.cfg),
+        "name": "a",
+    }
+    content = {"format": 1, "saes": [{**entry, "evaluations": {"weights": measured}}]}
+    path = tmp_path / "saes" / "evaluation" / "evaluation.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(content))
+    [checked] = check(tmp_path / "scratch", tmp_path / "saes")
+    assert checked.facts.evaluations["weights"].metrics["composition"] == 0.125
+    content["saes"][0]["evaluations"]["weights"] = {"metrics": {"composition": 0.25}}
+    (tmp_path / "saes" / "evaluation.json").write_text(json.dumps(content))
+    assert "should not disagree" in refused(tmp_path / "again", tmp_path / "saes")

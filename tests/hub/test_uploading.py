@@ -1,0 +1,771 @@
+"""An upload from end to end, against the loopback Hub: as a whole, or not at all."""
+
+import errno
+import json
+import os
+import re
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from huggingface_hub import CommitOperationAdd, HfApi, constants
+from huggingface_hub.hf_api import RepoFile
+from sae_lens import SAE
+
+import sae_lens_c2r.hub
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.hub import Submission, Target, show_proposal, upload, write_card
+from sae_lens_c2r.hub.card import BEGIN, END, split_card
+from sae_lens_c2r.hub.local_saes import check_saes
+from sae_lens_c2r.hub.repository import Snapshot, explain_hub_error, take_snapshot
+from sae_lens_c2r.hub.rules import FACTS, README
+from sae_lens_c2r.hub.uploading import Proposal, publish
+from tests import forkserver
+from tests.evaluation.planted import plant_sae
+from tests.forkserver import ROOT
+from tests.hub.conftest import REPO, Checked, send
+from tests.hub.fault_table import FAULTS, KINDS
+from tests.hub.server import STORAGE_HOST, TOKEN, Account, Fault, File, LoopbackHub, Seen
+
+exhaustive = pytest.mark.exhaustive
+WEIGHTS = "sae_weights.safetensors"
+PUBLIC = {"Submission", "Target", "load", "show_proposal", "upload", "write_card"}
+ONLINE = {"HF_HUB_DISABLE_XET": "1", "HF_HUB_OFFLINE": "0", "NO_PROXY": "*"}
+
+
+def text(hub: LoopbackHub, path: str, branch: str = "main") -> str:
+    content = hub.repos[REPO].history(branch)[0].files[path].content
+    assert content is not None
+    return content.decode()
+
+
+def metadata(hub: LoopbackHub) -> dict[str, Any]:
+    return split_card(text(hub, README))[1]
+
+
+def put(hub: LoopbackHub, path: str, content: bytes) -> None:
+    """Write a file by hand."""
+    repo = hub.repos[REPO]
+    files = {**repo.history()[0].files, path: File(len(content), content)}
+    repo.branches["main"] = repo.add(repo.history()[0], "by hand", files).oid
+
+
+def writes(hub: LoopbackHub) -> list[Seen]:
+    return [seen for seen in hub.log if seen.writes]
+
+
+def refused(saes: Any, api: HfApi, target: Target | None = None, **options: Any) -> str:
+    with pytest.raises(UserError) as error:
+        send(saes, api, target, **options)
+    assert TOKEN not in str(error.value)
+    return str(error.value)
+
+
+# From Python
+
+
+def test_public_names_are_these() -> None:
+    assert set(sae_lens_c2r.hub.__all__) == PUBLIC
+    for name in PUBLIC:  # also once their modules are imported, whose names are others
+        assert getattr(sae_lens_c2r.hub, name).__doc__
+        assert callable(getattr(sae_lens_c2r.hub, name))
+    with pytest.raises(AttributeError, match="no attribute 'uplaod'"):
+        _ = sae_lens_c2r.hub.uplaod
+
+
+def test_folders_are_sent_without_asking(hub: LoopbackHub, api: HfApi, tmp_path: Path) -> None:
+    plant_sae(tmp_path / "saes" / "a", d_in=8)
+    published = upload([tmp_path / "saes"], Target(REPO), api=api, check_published=False)
+    assert published is not None
+    files = hub.repos[REPO].commits[published.commit].files
+    assert {"a/cfg.json", f"a/{WEIGHTS}", README} <= files.keys()
+
+
+def test_saes_in_memory_are_sent_with_what_is_said_of_them(
+    hub: LoopbackHub, api: HfApi, tmp_path: Path
+) -> None:
+    sae = SAE.load_from_disk(plant_sae(tmp_path / "a", d_in=8))
+    published = upload(Submission({"x/y": sae}, license="mit"), Target(REPO), api=api)
+    assert published is not None
+    assert "x/y/cfg.json" in hub.repos[REPO].commits[published.commit].files
+    assert metadata(hub)["license"] == "mit"
+    torch.testing.assert_close(sae.W_dec, SAE.load_from_disk(tmp_path / "a").W_dec)
+
+
+def test_a_card_is_written_of_what_would_be_sent(
+    api: HfApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The card of a folder is that of an upload, which says what it would do."""
+    plant_sae(tmp_path / "saes" / "a", d_in=8)
+    said = Submission([tmp_path / "saes"], license="mit")
+    path = write_card(said, tmp_path / "card", repo_id=REPO)
+    shown: list[Proposal] = []
+
+    def refuse(proposal: Proposal) -> bool:
+        shown.append(proposal)
+        show_proposal(proposal)
+        return False
+
+    assert upload(said, Target(REPO), confirm=refuse, api=api) is None
+    sent, written = shown[0].card or "", path.read_text()
+    sent = re.sub("base_model: .*\n", "", sent)  # which the Hub was asked for
+    assert written.split("## Training")[0] == sent.split("## Training")[0]
+    made = sorted(path.name for path in (tmp_path / "card").iterdir())
+    assert made == [README, "figures", FACTS]
+    printed = capsys.readouterr().out
+    assert f"{REPO} at main: private, to be made." in printed
+    assert f"a/{WEIGHTS}" in printed
+
+
+def test_a_card_is_of_one_repository(tmp_path: Path) -> None:
+    """Of the one that is named, or that training recorded; a folder is not of two."""
+    for name in ("a", "b"):
+        folder = plant_sae(tmp_path / "saes" / name, d_in=8)
+        record = {"release": {"repo_id": "org/recorded"}}
+        (folder / "training.json").write_text(json.dumps(record))
+    out = tmp_path / "card"
+    assert "org/recorded" in write_card([tmp_path / "saes"], out).read_text()
+    (folder / "training.json").write_text(json.dumps({"release": {"repo_id": "org/other"}}))
+    with pytest.raises(UserError, match="`repo-id` should be given"):
+        write_card([tmp_path / "saes"], out)
+    held = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    with pytest.raises(UserError, match=r"`out` should be a new folder.*org/recorded in "):
+        write_card([folder], out)
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == held
+    other = plant_sae(tmp_path / "c", d_in=8, seed=1)
+    card = write_card([other], out, repo_id="org/recorded").read_text()
+    assert all(f"| `{sae_id}` |" in card for sae_id in "abc")
+
+
+def test_the_model_of_an_sae_that_was_trained_from_a_folder_can_be_named(
+    tmp_path: Path,
+) -> None:
+    folder = plant_sae(tmp_path / "a", d_in=8)
+    config = json.loads((folder / "cfg.json").read_text())
+    config["metadata"]["model_name"] = str(tmp_path / "model")
+    (folder / "cfg.json").write_text(json.dumps(config))
+    card = write_card(Submission([folder]), tmp_path / "card", repo_id=REPO).read_text()
+    assert "base_model" not in card
+    said = Submission([folder], base_model="org/model")
+    card = write_card(said, tmp_path / "other", repo_id=REPO).read_text()
+    assert "base_model: org/model" in card
+    assert 'model_name = "org/model"' in card
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("license", {"license": "no such"}),
+        ("license", {"license": "MIT"}),
+        ("base-model", {"base_model": "gpt2"}),
+        ("base-model", {"base_model": "/models/gpt2"}),
+        ("base-model", {"base_model": "a/b/c"}),
+        ("saes", {"saes": {}}),
+        ("saes", {"saes": []}),
+        ("saes", {"saes": "saes"}),
+        ("saes", {"saes": Path("saes")}),
+        ("saes", {"saes": [Path("saes"), "b"]}),
+    ],
+)
+def test_a_submission_is_looked_at_first(key: str, said: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=f"^`{key}` should be"):
+        Submission(**{"saes": [Path("saes")], **said})
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"repo_id": "saes"},
+        {"repo_id": "me/../saes"},
+        {"repo_id": "me/saes.git"},
+        {"repo_id": "a/b/c"},
+        {"repo_id": "me/säe"},
+        {"revision": "a b"},
+        {"revision": "../main"},
+        {"revision": "refs/pr/1"},
+        {"revision": "0" * 40},
+        {"tag": "HEAD"},
+        {"tag": "x.lock/y"},
+        {"tag": ""},
+        {"tag": "v1", "create_pr": True},
+    ],
+)
+def test_a_target_is_looked_at_first(names: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=r"^`(repo-id|revision|tag)` should"):
+        Target(**{"repo_id": REPO, **names})
+
+
+def test_an_unknown_error_is_a_sentence() -> None:
+    assert explain_hub_error(ValueError("x\n y"), REPO) == "ValueError: x y"
+
+
+# What is sent
+
+
+def test_saes_and_their_card_are_one_commit(
+    hub: LoopbackHub, api: HfApi, checked: Checked
+) -> None:
+    published = send(checked("a", "b/c"), api, check_published=True)
+    repo = hub.repos[REPO]
+    assert [commit.title for commit in repo.history()] == ["Add 2 SAEs", "initial commit"]
+    saes = {f"{sae_id}/{name}" for sae_id in ("a", "b/c") for name in ("cfg.json", WEIGHTS)}
+    card = {README, FACTS, "figures/max_cosines.png"}
+    assert set(repo.history()[0].files) == {".gitattributes"} | saes | card
+    assert repo.private
+    assert published.commit == repo.history()[0].oid
+    assert metadata(hub)["base_model"] == "EleutherAI/pythia-70m-deduped"
+    assert not [seen for seen in hub.log if seen.host == STORAGE_HOST and seen.authorization]
+
+
+def test_a_dry_run_writes_nothing(hub: LoopbackHub, api: HfApi, checked: Checked) -> None:
+    shown: list[Proposal] = []
+    look = {"confirm": lambda proposal: bool(shown.append(proposal))}
+    assert send(checked("a", "b/c"), api, **look) is None
+    assert hub.log
+    assert not writes(hub)
+    assert shown[0].snapshot.private is None
+    assert "+# saes" in shown[0].card_diff
+    send(checked("a", "b/c"), api)
+    hub.log.clear()
+    send(checked("d"), api, **look)
+    assert not writes(hub)
+    there = {file.path_in_repo for file in shown[1].files} & shown[1].snapshot.tree.keys()
+    assert there == {README, FACTS, "figures/max_cosines.png"}
+    assert "+| `d` |" in shown[1].card_diff
+    assert "-# saes" not in shown[1].card_diff
+
+
+def test_uploads_in_turn_come_to_rest(hub: LoopbackHub, api: HfApi, checked: Checked) -> None:
+    for sae_ids in (("a",), ("b", "c"), ("a",), ("b", "c")):
+        hub.log.clear()
+        published = send(checked(*sae_ids), api)
+    assert published.sent == 0
+    assert not writes(hub)
+    assert len(hub.repos[REPO].history()) == 3
+    assert text(hub, README).count("- **composition") == 1
+
+
+def test_weights_are_hashed_once(
+    api: HfApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the process that has SAELens alone, and not by this one."""
+    hashed: list[str] = []
+    monkeypatch.setattr(
+        "huggingface_hub.lfs.sha_fileobj", lambda file: hashed.append(file.name)
+    )
+    folder = plant_sae(tmp_path / "a", d_in=8)
+    assert upload([folder], Target(REPO), api=api, check_published=False) is not None
+    assert not hashed
+
+
+def test_a_readme_of_somebodys_is_added_to(
+    hub: LoopbackHub, api: HfApi, checked: Checked
+) -> None:
+    send(checked("a"), api)
+    before, rest = text(hub, README).split(BEGIN)
+    ours, _ = rest.split(END)
+    foreign = f"{before}# Mine\n\nBefore.\n\n{BEGIN}{ours}{END}\n\nAfter.\n"
+    put(hub, README, foreign.replace("---\n", "---\nmine: {x: [1, 'two']}\n", 1).encode())
+    send(checked("b", "c"), api)
+    card = text(hub, README)
+    assert all(f"| `{sae_id}` |" in card for sae_id in "abc")
+    before, rest = card.split(BEGIN)
+    assert metadata(hub)["mine"] == {"x": [1, "two"]}
+    assert before.endswith("# Mine\n\nBefore.\n\n")
+    assert rest.split(END)[1] == "\n\nAfter.\n"
+    assert set(json.loads(text(hub, FACTS))["saes"]) == {"a", "b", "c"}
+    assert len(metadata(hub)["model-index"]) == 3
+
+
+def test_two_uploads_at_once_share_one_card(
+    hub: LoopbackHub, api: HfApi, checked: Checked
+) -> None:
+    send(checked("a"), api)
+
+    def another(seen: Seen) -> None:
+        if "/preupload/" in seen.path:
+            hub.fault = lambda _: None
+            send(checked("b", "c"), api)
+
+    hub.fault = another
+    send(checked("d"), api)
+    assert set(json.loads(text(hub, FACTS))["saes"]) == {"a", "b", "c", "d"}
+    assert all(f"| `{sae_id}` |" in text(hub, README) for sae_id in "abcd")
+    titles = [commit.title for commit in hub.repos[REPO].history()]
+    assert titles == ["Add d", "Add 2 SAEs", "Add a", "initial commit"]
+
+
+def test_branches_tags_and_proposals(hub: LoopbackHub, api: HfApi, checked: Checked) -> None:
+    target = Target(REPO, revision="next", tag="v1", public=True)
+    published = send(checked("a"), api, target, check_published=True)
+    repo = hub.repos[REPO]
+    assert not repo.private
+    assert repo.tags == {"v1": published.commit}
+    assert repo.branches["next"] == published.commit != repo.branches["main"]
+    assert send(checked("a"), api, target).sent == 0  # the tag is where it should be
+    taken = refused(checked("b", "c"), api, Target(REPO, tag="v1"))
+    assert "`tag` should be new. Found v1" in taken
+    no_branch = refused(checked("b", "c"), api, Target(REPO, revision="v1"))
+    assert "`revision` should be a branch. Found the tag v1" in no_branch
+    assert set(repo.branches) == {"main", "next"}
+    proposed = send(checked("a"), api, Target(REPO, create_pr=True), check_published=True)
+    assert proposed.url == f"{hub.endpoint}/{REPO}/discussions/1"
+    assert list(repo.history()[0].files) == [".gitattributes"]
+
+
+def test_the_card_names_what_the_hub_has(
+    hub: LoopbackHub, api: HfApi, checked: Checked
+) -> None:
+    said: list[str] = []
+    send(checked("a"), api)
+    send(checked("b", "c"), api, base_model="google/gemma-2-2b", tell=said.append)
+    assert any("google/gemma-2-2b is gated" in line for line in said)
+    models = ["EleutherAI/pythia-70m-deduped", "google/gemma-2-2b"]
+    assert metadata(hub)["base_model"] == models
+    assert text(hub, README).count("whose own terms hold for the model") == 0  # no licence
+    hub.known_models.clear()
+    send(checked("d"), api, Target("me/others"))
+    [files] = [hub.repos["me/others"].history()[0].files]
+    assert not {"base_model", "datasets"} & split_card(files[README].content.decode())[1].keys()
+
+
+def test_the_licence_is_the_repositorys_and_one_of_the_hubs(
+    hub: LoopbackHub, api: HfApi, checked: Checked
+) -> None:
+    assert '"license" must be one of' in refused(checked("a"), api, license="mitt")
+    assert not writes(hub)
+    send(checked("a"), api, license="mit")
+    assert "license: mit" in text(hub, README)
+    assert send(checked("a"), api).sent == 0
+    message = refused(checked("b", "c"), api, license="apache-2.0")
+    assert "`license` should be that of README.md in the repository, mit" in message
+    assert "`--license mit` confirms" in message
+
+
+# Who may
+
+
+@pytest.mark.parametrize(
+    ("account", "exists", "reason"),
+    [
+        (None, False, "There is no token, or the Hub does not accept it"),
+        (Account("me", role="read"), False, "should have the role `write`. Found `read`"),
+        (Account("me", role="fineGrained"), False, "should have `repo.write` for the repos"),
+        (Account("you", ("your-lab",)), False, "`repo-id` should be of you or your-lab"),
+        (Account("me", role="read"), True, "should have the role `write`. Found `read`"),
+        (Account("me", role="fineGrained", writable=("me/x",)), True, "may not write to me/s"),
+    ],
+)
+def test_what_a_token_may_is_told_before_anything_is_read(
+    hub: LoopbackHub, api: HfApi, account: Account | None, exists: bool, reason: str
+) -> None:
+    if exists:
+        api.create_repo(REPO, private=True)
+        hub.log.clear()
+    if account is not None:
+        hub.accounts["hf_another"] = account
+    other = HfApi(hub.endpoint, token="hf_another")
+    with pytest.raises(UserError) as error:
+        upload([Path("nowhere")], Target(REPO), api=other)
+    assert reason in str(error.value)
+    assert "hf_another" not in str(error.value)
+    assert len(hub.log) <= 2
+    assert not writes(hub)
+
+
+def test_a_fine_grained_token_is_enough_for_its_repository(
+    hub: LoopbackHub, api: HfApi, checked: Checked
+) -> None:
+    send(checked("a"), api)
+    hub.accounts["hf_fine"] = Account("me", role="fineGrained", writable=(REPO,))
+    assert send(checked("b", "c"), HfApi(hub.endpoint, token="hf_fine")).sent > 0
+
+
+def test_anybody_may_propose(hub: LoopbackHub, api: HfApi, checked: Checked) -> None:
+    send(checked("a"), api, Target(REPO, public=True))
+    hub.accounts["hf_you"] = Account("you")
+    you = HfApi(hub.endpoint, token="hf_you")
+    assert send(checked("d"), you, Target(REPO, create_pr=True)).url.endswith("/discussions/1")
+
+
+# What goes wrong
+
+
+@pytest.mark.parametrize("chosen", [["--kinds"], pytest.param([], marks=exhaustive)], ids=str)
+def test_a_fault_at_any_request_leaves_nothing_half(chosen: list[str]) -> None:
+    ran = forkserver.run("-m", "tests.hub.fault_table", "--json", *chosen, cwd=ROOT)
+    assert ran.returncode == 0, ran.stderr
+    rows = json.loads(ran.stdout.splitlines()[-1])
+    assert len({row["request"] for row in rows}) > 15
+    assert {row["fault"] for row in rows} == set(KINDS if chosen else FAULTS)
+    for row in rows:
+        assert row["after"] in ("as it was", "complete"), row
+        assert (row["outcome"] == "succeeded") <= (row["after"] == "complete"), row
+        assert row["again"] == "complete, tagged", row
+        assert row["commits"] == 1, row
+    assert {row["outcome"] for row in rows} == {"succeeded", "failed"}
+
+
+def test_weights_that_change_before_they_are_sent_are_not(
+    hub: LoopbackHub, api: HfApi, tmp_path: Path
+) -> None:
+    folder = plant_sae(tmp_path / "a", d_in=8)
+    weights = folder / WEIGHTS
+    content = weights.read_bytes()
+
+    def saes() -> Any:
+        weights.write_bytes(content)
+        scratch = tmp_path / f"scratch-{len(list(tmp_path.iterdir()))}"
+        return check_saes(Submission([folder]), scratch)
+
+    def spoil(*_: Any) -> bool:
+        weights.write_bytes(content[:-4] + b"nan!")
+        return True
+
+    said = "has changed since it was checked"
+    assert said in refused(saes(), api, confirm=spoil)
+    gone = saes()
+    weights.unlink()
+    assert said in refused(gone, api)
+    assert not hub.repos.get(REPO) or len(hub.repos[REPO].history()) == 1
+    later = saes()
+    hub.fault = lambda seen: None if "/preupload/" not in seen.path else (spoil() and None)
+    message = refused(later, api)
+    assert said in message
+    assert "nothing is half there" in message
+    assert list(hub.repos[REPO].history()[0].files) == [".gitattributes"]
+
+
+def test_what_comes_back_wrong_is_told(hub: LoopbackHub, api: HfApi, checked: Checked) -> None:
+    other = checked("b", "c")[1]
+
+    def spoil(seen: Seen) -> None:
+        if "/resolve/" in seen.path and len(hub.repos[REPO].commits) == 3:
+            hub.fault = lambda _: None
+            repo = hub.repos[REPO]
+            files = dict(repo.history()[0].files)
+            size = other.weights.stat().st_size
+            files[f"a/{WEIGHTS}"] = File(size, sha256=other.sha256[WEIGHTS])
+            repo.branches["main"] = repo.add(repo.history()[0], "spoilt", files).oid
+
+    send(checked("b", "c"), api)
+    hub.fault = spoil
+    message = refused(checked("a"), api, Target(REPO, tag="v1"), check_published=True)
+    assert "has everything" in message
+    assert f"should have {WEIGHTS} with the SHA-256" in message
+    assert not hub.repos[REPO].tags
+
+
+@pytest.mark.usefixtures("api")
+def test_a_hub_that_is_not_there(checked: Checked) -> None:
+    message = refused(checked("a"), HfApi("http://127.0.0.1:9", token=TOKEN))
+    assert message.startswith("Nothing was sent. The Hub does not answer: is there a network?")
+
+
+def test_staying_offline_is_told(
+    api: HfApi, checked: Checked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert "HF_HUB_OFFLINE should not be set" in refused(checked("a"), api)
+
+
+def test_a_full_disk_is_told(
+    api: HfApi, checked: Checked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/tmp/x")
+
+    send(checked("a"), api)
+    monkeypatch.setattr(HfApi, "hf_hub_download", full)
+    assert "The disk is full: /tmp/x" in refused(checked("b", "c"), api)
+
+
+def test_an_interrupted_upload_tells_what_is_there(
+    api: HfApi, checked: Checked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, tagged = HfApi.create_commit, Target(REPO, tag="v1")
+
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    def interrupt_later(*arguments: Any, **options: Any) -> None:
+        commit(*arguments, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(HfApi, "create_commit", interrupt)
+    with pytest.raises(KeyboardInterrupt, match=f"Nothing of this upload is on {REPO} yet"):
+        send(checked("a"), api)
+    monkeypatch.setattr(HfApi, "create_commit", interrupt_later)
+    with pytest.raises(KeyboardInterrupt, match=f"{REPO} has everything"):
+        send(checked("a"), api)
+    assert send(checked("a"), api).sent == 0
+    monkeypatch.setattr(HfApi, "create_tag", interrupt)
+    with pytest.raises(KeyboardInterrupt, match=r"has everything.*not verified or tagged"):
+        send(checked("a"), api, tagged)
+
+
+def test_a_tag_that_fails_is_told(hub: LoopbackHub, api: HfApi, checked: Checked) -> None:
+    hub.fault = lambda seen: Fault(500) if "/tag/" in seen.path else None
+    target = Target(REPO, tag="v1")
+    message = refused(checked("a"), api, target)
+    assert "has everything" in message
+    assert "tag v1 may not have been set: The Hub has answered 500" in message
+    hub.fault = lambda _: None
+    send(checked("a"), api, target)
+    assert list(hub.repos[REPO].tags) == ["v1"]
+
+
+def test_a_repository_that_cannot_be_joined_with_is_left(
+    hub: LoopbackHub, api: HfApi, checked: Checked
+) -> None:
+    send(checked("b/c"), api)
+    assert "An SAE should not lie in another one's folder" in refused(checked("b"), api)
+    for content, reason in (
+        (b"---\nlicense: [\n---\n", "README.md should have metadata in YAML"),
+        (b"\xff", "should be UTF-8"),
+        (f"{BEGIN} {BEGIN} {END}".encode(), "once each"),
+        (b"---\nbase_model: gpt2-small\n---\n", '"base_model" must be the id of a model'),
+    ):
+        put(hub, README, content)
+        assert reason in refused(checked("a"), api)
+    put(hub, README, b"")
+    for content in (b"{", b"[]", b'{"format": 99}', b'{"format": 1, "saes": {"a": {}}}'):
+        put(hub, FACTS, content)
+        assert FACTS in refused(checked("a"), api)
+    assert len(hub.repos[REPO].history()) == 11
+
+
+# Several uploads, and those that are killed
+
+UPLOAD = """
+import sys
+from huggingface_hub import CommitOperationAdd, HfApi
+from sae_lens_c2r.hub.repository import take_snapshot
+from sae_lens_c2r.hub.rules import Target
+from sae_lens_c2r.hub.uploading import Proposal, publish
+endpoint, name, token = sys.argv[1:]
+api, target, content = HfApi(endpoint, token=token), Target("me/saes"), name.encode() * 99
+def propose():
+    files = [(f"{name}/{i}.safetensors", content + b"%d" % i) for i in range(3)]
+    files = [CommitOperationAdd(*file) for file in [*files, (f"{name}/cfg.json", b"{}")]]
+    return Proposal.of(target, take_snapshot(api, target), [], files)
+print(publish(api, propose(), propose, message=name, seconds=0.1))
+"""
+
+
+def start(hub: LoopbackHub, name: str) -> forkserver.Process:
+    arguments = ("-c", UPLOAD, hub.endpoint, name, TOKEN)
+    return forkserver.start(*arguments, env={**os.environ, **ONLINE})
+
+
+def finish(hub: LoopbackHub, name: str) -> str:
+    arguments = ("-c", UPLOAD, hub.endpoint, name, TOKEN)
+    ended = forkserver.run(*arguments, env={**os.environ, **ONLINE})
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def names(hub: LoopbackHub) -> set[str]:
+    """The uploads that are complete, where none is half there."""
+    files = hub.repos[REPO].history()[0].files
+    found = {path.partition("/")[0] for path in files if "/" in path}
+    for name in found:
+        assert sum(path.startswith(f"{name}/") for path in files) == 4, name
+    return found
+
+
+def test_two_uploads_at_once_are_both_there(hub: LoopbackHub) -> None:
+    finish(hub, "first")
+    waiting = threading.Barrier(2, timeout=forkserver.LIMIT)
+
+    def meet(seen: Seen) -> None:  # both have looked at the branch before either commits
+        if "/commit/" in seen.path:
+            with suppress(threading.BrokenBarrierError):
+                waiting.wait()
+            waiting.abort()  # nobody waits for a commit that is repeated
+
+    hub.fault = meet
+    both = [start(hub, name) for name in ("a", "b")]
+    for process in both:
+        assert process.wait() == 0
+    assert names(hub) == {"first", "a", "b"}
+    assert [commit.title for commit in hub.repos[REPO].history()[2:]] == [
+        "first",
+        "initial commit",
+    ]
+
+
+@pytest.mark.parametrize("number", range(10))
+def test_a_killed_upload_is_continued(hub: LoopbackHub, number: int) -> None:
+    process = start(hub, "a")
+
+    def kill(seen: Seen) -> None:
+        if seen.number == number:
+            process.kill()
+            process.wait()
+
+    hub.fault = kill
+    process.wait()
+    assert REPO not in hub.repos or names(hub) in (set(), {"a"})
+    hub.fault = lambda _: None
+    finish(hub, "a")
+    assert names(hub) == {"a"}
+    titles = [commit.title for commit in hub.repos[REPO].history()]
+    assert titles == ["a", "initial commit"]
+
+
+def bring(api: HfApi, target: Target, **files: bytes) -> Any:
+    """Publish files that are no SAE's."""
+    additions = [CommitOperationAdd(name, content) for name, content in files.items()]
+
+    def propose() -> Proposal:
+        return Proposal.of(target, take_snapshot(api, target), [], additions)
+
+    return publish(api, propose(), propose, message=" ".join(files))
+
+
+@pytest.mark.parametrize("create_pr", [False, True])
+def test_what_is_brought_follows_from_what_the_branch_has_then(
+    hub: LoopbackHub, api: HfApi, create_pr: bool
+) -> None:
+    bring(api, Target(REPO), a=b"a")
+    target, asked = Target(REPO, create_pr=create_pr), list[str | None]()
+
+    def propose() -> Proposal:
+        snapshot = take_snapshot(api, target)
+        asked.append(snapshot.commit)
+        count = str(len(snapshot.tree)).encode()
+        return Proposal.of(target, snapshot, [], [CommitOperationAdd("n", count)])
+
+    def move(seen: Seen) -> None:
+        if "/commit/" in seen.path:
+            hub.fault = lambda _: None
+            bring(api, Target(REPO), b=b"b")
+
+    first = propose()
+    hub.fault = move
+    published = publish(api, first, propose, message="n")
+    repo = hub.repos[REPO]
+    assert [repo.commits[oid].title for oid in asked if oid] == ["a", "b"]
+    assert repo.commits[published.commit].files["n"].content == b"3"
+    assert len(repo.pull_requests) == create_pr
+
+
+def test_a_snapshot_is_of_one_commit(hub: LoopbackHub, api: HfApi) -> None:
+    target = Target(REPO)
+    assert take_snapshot(api, target) == Snapshot()
+    bring(api, target, a=b"1")
+    before = take_snapshot(api, target)
+    bring(api, target, a=b"2", b=b"2")
+    assert (before.read("a"), before.read("b")) == (b"1", None)
+    assert before.commit == hub.repos[REPO].history()[1].oid
+    elsewhere = take_snapshot(api, Target(REPO, revision="next"))
+    assert (elsewhere.commit, elsewhere.private, dict(elsewhere.tree)) == (None, True, {})
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_file_is_there_if_its_content_is(large: bool) -> None:
+    def there(content: bytes) -> Snapshot:
+        file = CommitOperationAdd("a", content)
+        blob = File(len(content), content).oid
+        about: dict[str, Any] = {"size": len(content), "path": "a", "oid": blob}
+        if large:
+            digest = file.upload_info.sha256.hex()
+            about |= {"oid": "a pointer's"}
+            about["lfs"] = {"size": len(content), "oid": digest, "pointerSize": 1}
+        return Snapshot("c", {"a": RepoFile(**about)}, private=True)
+
+    mine = CommitOperationAdd("a", b"mine")
+    assert there(b"mine").has(mine)
+    assert not there(b"else").has(mine)
+    assert not there(b"longer").has(mine)
+    assert not Snapshot().has(mine)
+
+
+LARGE = """
+import resource, sys
+from pathlib import Path
+from huggingface_hub import CommitOperationAdd, HfApi
+from sae_lens_c2r.hub.repository import take_snapshot
+from sae_lens_c2r.hub.rules import Target
+from sae_lens_c2r.hub.uploading import Proposal, publish
+endpoint, token, path = sys.argv[1:]
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+api, target = HfApi(endpoint, token=token), Target("me/saes")
+def propose():
+    files = [CommitOperationAdd("a/sae_weights.safetensors", Path(path))]
+    return Proposal.of(target, take_snapshot(api, target), [], files)
+publish(api, propose(), propose, message="Large")
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+def test_a_gigabyte_is_published_within_300_mb(hub: LoopbackHub, tmp_path: Path) -> None:
+    path = tmp_path / "large.safetensors"
+    with path.open("wb") as file:
+        file.truncate(1 << 30)  # sparse: no gigabyte is written here
+    arguments = ("-c", LARGE, hub.endpoint, TOKEN, path)
+    ran = forkserver.run(*arguments, env={**os.environ, **ONLINE})
+    assert ran.returncode == 0, ran.stderr
+    unit = 1 if sys.platform == "darwin" else 1024
+    assert int(ran.stdout) * unit < 300 << 20
+    [stored] = hub.storage.iterdir()
+    assert stored.stat().st_size == 1 << 30
+    assert hub.repos[REPO].history()[0].files[f"a/{WEIGHTS}"].size == 1 << 30
+    stored.unlink()
+
+
+# The command
+
+
+def run(hub: LoopbackHub, home: Path, *arguments: str, **environment: str) -> tuple[int, str]:
+    here = {"HF_ENDPOINT": hub.endpoint, "HF_TOKEN": TOKEN, "HF_HOME": str(home)}
+    process = forkserver.run(
+        *("-m", "sae_lens_c2r", *arguments),
+        env={**os.environ, **ONLINE, **here, **environment},
+        cwd=home.parent,
+    )
+    output = process.stdout + process.stderr
+    assert TOKEN not in output
+    return process.returncode, output
+
+
+def test_the_command_from_folders_to_from_pretrained(hub: LoopbackHub, tmp_path: Path) -> None:
+    plant_sae(tmp_path / "saes" / "a", d_in=8)
+    home = tmp_path / "home"
+    status, output = run(hub, home, "upload", "saes", "--repo-id", REPO, "--dry-run")
+    assert status == 0, output
+    assert "Nothing was sent" in output
+    assert not writes(hub)
+    status, output = run(hub, home, "upload", "saes", "--repo-id", REPO)
+    assert (status, "`yes` should be given" in output) == (1, True)
+    assert not hub.repos
+    said = ("--private", "--license", "mit", "--commit-message", "Add mine")
+    command = ("upload", "saes", "--repo-id", REPO, "--yes", "--token", TOKEN, *said)
+    status, output = run(hub, home, *command, HF_TOKEN="")
+    assert status == 0, output
+    assert hub.repos[REPO].private
+    assert hub.repos[REPO].history()[0].title == "Add mine"
+    assert re.search(r"^README\.md: \d+ lines added, 0 removed\.$", output, re.MULTILINE)
+    assert "+# saes" not in output
+    assert f"Published: {hub.endpoint}/{REPO}/commit/" in output
+    assert "license: mit" in text(hub, README)
+    status, output = run(hub, home, "upload", "saes", "--repo-id", "no", "--yes")
+    assert (status, "`repo-id` should be like org/name" in output) == (1, True)
+    assert not [
+        path for path in home.rglob("*") if path.is_file() and TOKEN in path.read_text()
+    ]
+
+
+def test_xet_that_cannot_be_used_is_told(hub: LoopbackHub, tmp_path: Path) -> None:
+    plant_sae(tmp_path / "saes" / "a", d_in=8)
+    arguments = ("upload", "saes", "--repo-id", REPO, "--yes")
+    status, output = run(hub, tmp_path / "home", *arguments, HF_HUB_DISABLE_XET="0")
+    assert status == 1
+    assert "HF_HUB_DISABLE_XET=1" in output.splitlines()[-1]
+    assert "nothing is half there" in output.splitlines()[-1]
+    assert list(hub.repos[REPO].history()[0].files) == [".gitattributes"]
