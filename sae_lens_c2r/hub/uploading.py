@@ -147,7 +147,8 @@ def upload(
         UserError: If something keeps them from the Hub, with what is and is not there.
         KeyboardInterrupt: With that, too, if it was interrupted while sending.
     """
-    api, submission = api or HfApi(), Submission.of(saes)
+    api = api or HfApi()
+    submission = Submission.of(saes)
     with TemporaryDirectory(prefix="sae-lens-c2r-") as scratch:
         try:
             check_account(api, target)  # before anything is read, which may take long
