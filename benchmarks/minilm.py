@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-D_IN = 384
+D_IN, HOOK_NAME = 384, "bert.encoder.layer.3"  # of the demo
 
 
 def text_activations(n_training: int, n_held_out: int) -> tuple[Tensor, Tensor]:
@@ -19,7 +19,6 @@ def text_activations(n_training: int, n_held_out: int) -> tuple[Tensor, Tensor]:
     from sae_lens.load_model import load_model
     from transformers import AutoTokenizer
 
-    from sae_lens_c2r.demo.release import HOOK_NAME
     from sae_lens_c2r.offline import corpus
     from sae_lens_c2r.offline.minilm import CLS, PAD, SEP, model_folder
 

@@ -9,7 +9,7 @@ from benchmarks.parallel import execute_all, read
 from benchmarks.repair import minilm, report
 from benchmarks.repair.runs import SEEDS, STEPS, Run, execute
 
-RESULTS, PAGE = Path("benchmarks/results/repair"), Path("docs/repair.md")
+RESULTS, PAGE = Path("benchmarks/results/repair"), Path("docs/finetune.md")
 KNOWN, MINILM = "runs.jsonl", "minilm.json"
 
 

@@ -1,7 +1,7 @@
 """The demo's SAE of MiniLM, trained on in three ways, on text that it never saw."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +10,13 @@ from sae_lens import SAE
 from transformers import AutoTokenizer
 
 from benchmarks.repair.runs import BEFORE, WAYS, Way
-from sae_lens_c2r.demo.end_to_end import HELD_OUT_SHARE
-from sae_lens_c2r.demo.options import PLAIN, REGULARIZED
-from sae_lens_c2r.inspection.behavior import reconstruct
-from sae_lens_c2r.inspection.measures import inspect_sae
-from sae_lens_c2r.inspection.reader import TextReader
+from sae_lens_c2r.demo.demo import HELD_OUT_SHARE, PLAIN, REGULARIZED
+from sae_lens_c2r.finetune.release import TOKENS, finetuning_release, read_subject
+from sae_lens_c2r.finetune.run import row_cosines
+from sae_lens_c2r.inspection.activations import ActivationSource
+from sae_lens_c2r.inspection.measures import measure
 from sae_lens_c2r.offline import corpus
 from sae_lens_c2r.offline.minilm import CONTEXT_SIZE, model_folder
-from sae_lens_c2r.repair.change import MeasuredSAE
-from sae_lens_c2r.repair.options import RepairOptions
-from sae_lens_c2r.repair.release import repair_release
-from sae_lens_c2r.repair.subject import find_subject
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.plan import make_plan
 from sae_lens_c2r.training.train import train
@@ -31,7 +27,7 @@ def execute(demo: Path, out: Path) -> dict[str, Any]:
     rows, held_out = _text()
     model = str(model_folder())
     n_tokens = len(held_out) * CONTEXT_SIZE
-    reader = TextReader(held_out, model=model, n_tokens=n_tokens, device="cpu")
+    reader = ActivationSource(held_out, model=model, n_tokens=n_tokens, device="cpu")
     before: SAE[Any] = SAE.load_from_disk(demo / PLAIN)
     text = reader.activations(before, PLAIN)
     found = {}
@@ -41,10 +37,9 @@ def execute(demo: Path, out: Path) -> dict[str, Any]:
             path.parent.mkdir(parents=True, exist_ok=True)
             folder = _trained(way, demo, path.with_suffix(""), rows)
             sae: SAE[Any] = SAE.load_from_disk(folder)
-            measured = MeasuredSAE.of(
-                inspect_sae(sae, way.name), reconstruct(sae, text), sae.W_dec, before.W_dec
-            )
-            path.write_text(json.dumps(asdict(measured)), encoding="utf-8")
+            kept = row_cosines(sae.W_dec, before.W_dec)
+            measured = replace(measure(sae, way.name, text), kept=kept).metrics()
+            path.write_text(json.dumps(measured), encoding="utf-8")
         found[way.name] = json.loads(path.read_text(encoding="utf-8"))
     return {"held_out_tokens": len(text.activations), "ways": found}
 
@@ -64,14 +59,13 @@ def _trained(way: Way, demo: Path, out: Path, rows: Dataset) -> Path:
         return demo / PLAIN
     if not way.repaired:
         return demo / REGULARIZED
-    source = SAERef(folder=demo / PLAIN)
-    asked = RepairOptions(tokens=1, architecture=None if way.coefficient else PLAIN)
-    subject, _ = find_subject(source, asked)
-    options = RepairOptions(
-        tokens=round(way.share * (subject.record.samples or 0)),
-        architecture=asked.architecture,
-        lr=subject.runner["lr"] / way.slower,
-    )
-    plan = make_plan(repair_release([subject], {}, options), device="cpu")
+    architecture = {} if way.coefficient else {"sae.architecture": PLAIN}
+    subject = read_subject(SAERef(folder=demo / PLAIN), architecture)
+    changes = {
+        TOKENS: round(way.share * (subject.record.samples or 0)),
+        "runner.lr": subject.runner["lr"] / way.slower,
+        **architecture,
+    }
+    plan = make_plan(finetuning_release({PLAIN: subject}, changes), device="cpu")
     train(replace(plan, dataset=rows), out, resume=True)
-    return out / subject.sae_id
+    return out / PLAIN

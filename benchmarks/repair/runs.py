@@ -10,8 +10,8 @@ from sae_lens import SAE
 
 from benchmarks.study.world import REGIMES, World
 from sae_lens_c2r.analysis import chance_composition, composition
+from sae_lens_c2r.finetune.run import row_cosines
 from sae_lens_c2r.releases.files import release_of
-from sae_lens_c2r.repair.change import cosines
 from sae_lens_c2r.training.plan import make_plan
 from sae_lens_c2r.training.train import train
 
@@ -88,7 +88,7 @@ def _measured(run: Run, way: Way, world: World, folder: Path) -> dict[str, Any]:
     found = world.evaluate(sae)
     live = sae.W_dec[_fires(sae, world)]
     names = ("composition", "chance_composition", "explained_variance", "l0", "dead_latents")
-    kept = cosines(sae.W_dec, origin.W_dec) if way.repaired else torch.ones(1)
+    kept = row_cosines(sae.W_dec, origin.W_dec) if way.repaired else torch.ones(1)
     return {
         **{name: found[name] for name in (*names, "mcc", "absorption", "partial_absorption")},
         "composition_of_live": composition(live),

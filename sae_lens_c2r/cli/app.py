@@ -15,9 +15,9 @@ from sae_lens_c2r.cli._flags import Command, Group
 from sae_lens_c2r.cli.card import card
 from sae_lens_c2r.cli.demo import demo
 from sae_lens_c2r.cli.evaluate import evaluate
+from sae_lens_c2r.cli.finetune import finetune
 from sae_lens_c2r.cli.inspect import inspect
 from sae_lens_c2r.cli.registry import registry
-from sae_lens_c2r.cli.repair import repair
 from sae_lens_c2r.cli.train import train
 from sae_lens_c2r.cli.upload import upload
 
@@ -28,7 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, train, repair, inspect, evaluate, card, upload):
+for command in (demo, train, finetune, inspect, evaluate, card, upload):
     app.command(cls=Command)(command)
 app.add_typer(registry, name="registry")
 

@@ -58,11 +58,10 @@ def inspect(
         if latents is not None and text is None:
             raise UserError("`latents` should be given with `text`, on which they are shown.")
         console = console_while_loading()
-        from sae_lens_c2r.inspection.findings import inspect as inspect_all
-        from sae_lens_c2r.inspection.latents import parse_latents
-        from sae_lens_c2r.inspection.plots import cosine_figure
-        from sae_lens_c2r.inspection.reader import reader_of
-        from sae_lens_c2r.inspection.report import report_html, terminal_tables
+        from sae_lens_c2r.inspection.activations import activation_source
+        from sae_lens_c2r.inspection.comparison import inspect as inspect_all
+        from sae_lens_c2r.inspection.contexts import parse_latents
+        from sae_lens_c2r.inspection.report import cosine_figure, in_terminal, report_html
         from sae_lens_c2r.reporting.figures import png, svg
         from sae_lens_c2r.saes.sae_ref import find_saes
         from sae_lens_c2r.training.plan_checks import check_device
@@ -71,25 +70,26 @@ def inspect(
         device = usable_device(device)
         check_device(device)
         sources = find_saes(saes, on_error=problems.append)
-        found = inspect_all(
+        reports, comparison = inspect_all(
             sources,
             device=device,
             on_error=problems.append,
-            reader=reader_of(text, model=model, n_tokens=tokens, device=device)
+            text_source=activation_source(text, model=model, n_tokens=tokens, device=device)
             if text
             else None,
             latents=wanted,
             tell=partial(say, console),
         )
-        if found:
-            console.print(*terminal_tables(found, width=console.width), sep="\n")
-        if text is not None and not any(each.behavior for each in found):
+        comparisons = [comparison] if comparison else []
+        if reports:
+            console.print(*in_terminal(reports, comparisons, width=console.width), sep="\n")
+        if text is not None and not any(report.on_text for report in reports):
             return  # a report without the text would be in the way of the next attempt's
-        if found:
-            write_text(out, report_html(found))
+        if reports:
+            write_text(out, report_html(reports, comparisons, made_by="sae-lens-c2r inspect"))
             say(console, f"Report: {out}")
-        if found and figure is not None:
-            picture = cosine_figure([each.inspection for each in found])
+        if reports and figure is not None:
+            picture = cosine_figure([report.inspection for report in reports])
             content = png(picture) if figure.suffix == ".png" else f"{svg(picture)}\n".encode()
             write_bytes(figure, content)
 

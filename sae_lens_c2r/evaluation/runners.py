@@ -35,8 +35,7 @@ from sae_lens_c2r.evaluation.catalog import (
 from sae_lens_c2r.evaluation.report import RESULT
 from sae_lens_c2r.evaluation.settings import config_class_of, short_name
 from sae_lens_c2r.evaluation.tasks import Task, features_config, record_of_features
-from sae_lens_c2r.inspection.activations import encode
-from sae_lens_c2r.inspection.reader import reader_of
+from sae_lens_c2r.inspection.activations import activation_source, encode
 from sae_lens_c2r.offline.source import OFFLINE_MODEL
 
 _MOST_TOKENS = 100_000  # of which the activations are held, for co-firing
@@ -68,7 +67,9 @@ def _measure_text(task: Task, sae: SAE[Any]) -> dict[str, Any]:
     settings = asked.settings
     rows = settings["n_eval_sparsity_variance_batches"] * settings["batch_size_prompts"]
     n_tokens = min(rows * (about.context_size or 1), _MOST_TOKENS)
-    reader = reader_of(str(source), model=asked.model, n_tokens=n_tokens, device=task.device)
+    reader = activation_source(
+        str(source), model=asked.model, n_tokens=n_tokens, device=task.device
+    )
     model = reader.model_of(sae)
     store = reader.store_of(sae, store_batch_size_prompts=settings["batch_size_prompts"])
     config = get_eval_everything_config(**settings)

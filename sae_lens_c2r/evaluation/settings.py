@@ -22,7 +22,7 @@ from sae_lens_c2r.evaluation.catalog import (
     SAEBenchEvaluation,
     find_evaluation,
 )
-from sae_lens_c2r.inspection.text import read_text
+from sae_lens_c2r.inspection.activations import read_text
 from sae_lens_c2r.offline.source import OFFLINE_DATASET
 from sae_lens_c2r.training.shared_stream import EVALUATION_SEED
 

@@ -1,19 +1,22 @@
-"""Latents in context: the tokens on which they fire most, and the most redundant pairs."""
+"""Latents in context: the tokens on which they fire most, and pairs that are alike."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from sae_lens import SAE, TrainingSAE
 from torch import Tensor
 
-from sae_lens_c2r.inspection.activations import TextActivations, encode
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.words import shortened
+from sae_lens_c2r.inspection.activations import AnySAE, TextActivations, encode
 from sae_lens_c2r.penalties import nearest_neighbors
 from sae_lens_c2r.penalties.cosines import pair_cosines
 from sae_lens_c2r.penalties.precision import unit_rows
 
 LEAST_COSINE = 0.3  # at the least alike, to be called a pair
+PAIRS_SHOWN = 8
 TOP_TOKENS = 6
 _TOKENS_AROUND = 6
 
@@ -30,16 +33,21 @@ class TokenInContext:
 
 @dataclass(frozen=True)
 class Latent:
-    """A latent, as the report shows it."""
+    """A latent on a text, with its activations where it fires."""
 
     index: int
-    times_fired: int
+    activations: Float[Tensor, " fires"]
     top_tokens: list[TokenInContext]
+
+    @property
+    def times_fired(self) -> int:
+        """On how many tokens it fires."""
+        return len(self.activations)
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two latents that are nearly the same direction."""
+    """Two latents, the cosine of their decoder rows, and how often both fire."""
 
     cosine: float
     latents: tuple[Latent, Latent]
@@ -52,29 +60,49 @@ class Pair:
         return self.times_fired_together / max(either, 1)
 
 
-@torch.no_grad()
-def redundant_pairs_in_context(
-    sae: SAE[Any] | TrainingSAE[Any],
-    text: TextActivations,
-    tokenizer: Any,
-    *,
-    times_fired: Int[Tensor, " d_sae"],
-    most: int,
-) -> list[Pair]:
-    """The most alike pairs by falling cosine, with the tokens on which their latents fire."""
-    pairs = most_alike(sae.W_dec, times_fired, most)
-    columns = Columns(sae, text, tokenizer, pairs.flatten())
-    unit = unit_rows(sae.W_dec)
-    return [
-        Pair(
-            cosine=(unit[pair[0]] @ unit[pair[1]]).item(),
-            latents=(columns.latent(first), columns.latent(first + 1)),
-            times_fired_together=columns.times_fired_together(first, first + 1),
+def parse_latents(written: str) -> list[int]:
+    """The numbers of latents, joined by commas like ``3,17``, each once; or a UserError."""
+    parts = [part.strip() for part in written.split(",")]
+    if not all(re.fullmatch(r"[0-9]{1,18}", part) for part in parts):
+        shown = shortened(written, 60)
+        raise UserError(f"`latents` should be numbers of latents, like 3,17. Found {shown}.")
+    return list(dict.fromkeys(map(int, parts)))
+
+
+def check_latents(wanted: Sequence[int], d_sae: int) -> None:
+    """Raise unless an SAE has these latents."""
+    too_high = [number for number in wanted if number >= d_sae]
+    if too_high:
+        raise UserError(
+            f"`latents` should be below {d_sae:,}, the latents that there are. Found "
+            f"{', '.join(map(str, too_high))}."
         )
-        for first, pair in zip(range(0, 2 * len(pairs), 2), pairs.tolist(), strict=True)
-    ]
 
 
+def latents_in_context(
+    sae: AnySAE, text: TextActivations, latents: Sequence[int]
+) -> list[Latent]:
+    """Latents with the tokens on which they fire most, in the order that is asked for."""
+    columns = _Columns(sae, text, latents)
+    return [columns.latent(column) for column in range(len(latents))]
+
+
+@torch.no_grad()
+def pairs_in_context(
+    sae: AnySAE, text: TextActivations, pairs: Int[Tensor, "pairs 2"]
+) -> list[Pair]:
+    """Pairs of latents, in order, with the tokens on which they fire most."""
+    columns = _Columns(sae, text, pairs.flatten().tolist())
+    found = []
+    for first, pair in zip(range(0, 2 * len(pairs), 2), pairs, strict=True):
+        left, right = unit_rows(sae.W_dec[pair])
+        acts = columns.acts[:, first : first + 2] != 0
+        latents = columns.latent(first), columns.latent(first + 1)
+        found.append(Pair((left @ right).item(), latents, int(acts.all(dim=1).sum())))
+    return found
+
+
+@torch.no_grad()
 def most_alike(
     W_dec: Float[Tensor, "d_sae d_in"], times_fired: Int[Tensor, " d_sae"], most: int
 ) -> Int[Tensor, "pairs 2"]:
@@ -94,42 +122,20 @@ def most_alike(
     return torch.tensor(shown, dtype=torch.long).view(-1, 2)
 
 
-class Columns:
-    """The activations of a few latents on every token.
+class _Columns:
+    """The activations of a few latents on every token, a column for each."""
 
-    Args:
-        sae: The SAE.
-        text: What its model does on a text.
-        tokenizer: The model's tokenizer.
-        latents: The latents, one a column.
-    """
-
-    def __init__(
-        self,
-        sae: SAE[Any] | TrainingSAE[Any],
-        text: TextActivations,
-        tokenizer: Any,
-        latents: Int[Tensor, " n"],
-    ) -> None:
-        self.latents = latents.tolist()
+    def __init__(self, sae: AnySAE, text: TextActivations, latents: Sequence[int]) -> None:
+        self.latents = latents
         self.text = text
-        self.tokenizer = tokenizer
-        self.acts = torch.cat([acts[:, latents].cpu() for _, acts in encode(sae, text)])
-
-    def times_fired_together(self, left: int, right: int) -> int:
-        """On how many tokens the latents of two columns both fire."""
-        return int(((self.acts[:, left] != 0) & (self.acts[:, right] != 0)).sum())
+        chosen = torch.tensor(latents, dtype=torch.long)
+        self.acts = torch.cat([acts[:, chosen].cpu() for _, acts in encode(sae, text)])
 
     def latent(self, column: int) -> Latent:
         """The latent of a column, with the tokens of its highest activations."""
         acts = self.acts[:, column]
-        return Latent(
-            index=self.latents[column],
-            times_fired=int((acts != 0).sum()),
-            top_tokens=[
-                self._in_context(token, acts[token].item()) for token in self._top(acts)
-            ],
-        )
+        top = [self._in_context(token, acts[token].item()) for token in self._top(acts)]
+        return Latent(self.latents[column], acts[acts != 0].float(), top)
 
     def _top(self, acts: Float[Tensor, " tokens"]) -> list[int]:
         """The tokens of the highest activations, one of each row: a text may repeat itself."""
@@ -147,7 +153,6 @@ class Columns:
             ids[[column]],
             ids[column + 1 : column + 1 + _TOKENS_AROUND],
         )
-        before, at, after = (
-            self.tokenizer.decode(piece, skip_special_tokens=True) for piece in pieces
-        )
+        decode = self.text.tokenizer.decode
+        before, at, after = (decode(piece, skip_special_tokens=True) for piece in pieces)
         return TokenInContext(before, at, after, activation)

@@ -1,106 +1,179 @@
-"""What was found of SAEs, as tables in the terminal and as a self-contained `report.html`."""
+"""The measures of SAEs as tables in the terminal, and as a self-contained `report.html`."""
 
+import platform
 from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any, NamedTuple
 
+import numpy as np
+from jinja2 import Environment, StrictUndefined
+from matplotlib.figure import Figure
 from rich.table import Table
+from rich.text import Text
 
 from sae_lens_c2r._support.versions import package_versions
-from sae_lens_c2r.inspection.behavior import PAIRS_SHOWN, Behavior
-from sae_lens_c2r.inspection.contexts import LEAST_COSINE, TOP_TOKENS
-from sae_lens_c2r.inspection.findings import Finding
-from sae_lens_c2r.inspection.firing_together import (
-    HEADINGS_TOGETHER,
-    NOTE_TOGETHER,
-    cells_together,
+from sae_lens_c2r.analysis.cofiring import JACCARDS
+from sae_lens_c2r.inspection.comparison import Comparison
+from sae_lens_c2r.inspection.contexts import LEAST_COSINE, PAIRS_SHOWN, TOP_TOKENS, Latent
+from sae_lens_c2r.inspection.measures import Inspection, SAEReport
+from sae_lens_c2r.reporting.figures import (
+    COLORS,
+    Distribution,
+    color_of,
+    legend_above,
+    max_cosine_figure,
+    svg,
 )
-from sae_lens_c2r.inspection.measures import THRESHOLDS, Inspection
-from sae_lens_c2r.inspection.plots import (
-    activation_histogram,
-    consolidation,
-    cosine_distributions,
-    firing_frequencies,
-)
-from sae_lens_c2r.reporting.html import render
-from sae_lens_c2r.reporting.tables import fitting_tables
+from sae_lens_c2r.reporting.tables import explained, fitting_tables
 
-HEADINGS = [
-    "form",
-    "d_sae",
-    "d_in",
-    "composition",
-    "chance\nlevel",
-    *(f"pairs\n> {threshold}" for threshold in THRESHOLDS),
-]
-NOTE = (
-    "Composition: mean, over the latents, of the highest cosine with another latent's decoder "
-    "row. Chance level: what that is for random directions; below it, lower is not better. "
-    "Pairs: of latents with a cosine above the number."
-)
-HEADINGS_ON_TEXT = [
-    "explained\nvariance",
-    "L0",
-    "dead\nlatents",
-    "absorption\npairs",
-    "Eq. (13)\nholds",
-    "median\nA / B",
-]
-NOTE_ON_TEXT = (
-    "Dead latents fire on no token of the text. Absorption pairs: of a general latent and a "
-    "more specific one that fires in its place. Eq. (13): the share of them for which the "
-    "penalty works against that; A / B: the energies that it depends on."
-)
-METADATA = ("model_name", "hook_name", "dataset_path", "context_size", "l0")
+_METADATA = ("model_name", "hook_name", "dataset_path", "context_size", "l0")
 
 
-def cells_of_weights(inspection: Inspection) -> list[str]:
-    """The cells of an SAE in the table of weights, beside its name."""
-    return [
-        inspection.architecture,
-        f"{inspection.d_sae:,}",
-        f"{inspection.d_in:,}",
-        f"{inspection.composition:.3f}",
-        f"{inspection.chance_composition:.3f}",
-        *(f"{count:,}" for count in inspection.pairs),
-    ]
+class _Column(NamedTuple):
+    heading: str
+    key: str  # of the metrics
+    shown: str = ".3f"
+    term: str | None = None  # of the glossary
 
 
-def cells_on_text(behavior: Behavior) -> list[str]:
-    """The cells of an SAE in the table of what it does on text, beside its name."""
-    pairs = behavior.absorption
-    share = f"{pairs.satisfied.double().mean().item():.3f}" if len(pairs) else "-"
-    ratio = f"{(pairs.A / pairs.B).median().item():.2f}" if len(pairs) else "-"
-    return [
-        f"{behavior.explained_variance:.3f}",
-        f"{behavior.l0:.1f}",
-        f"{behavior.dead:,}",
-        f"{len(pairs):,}",
-        share,
-        ratio,
-    ]
+class _Table(NamedTuple):
+    title: str
+    headings: list[str]
+    rows: list[tuple[str, list[str]]]
+    note: str
 
 
-def terminal_tables(findings: Sequence[Finding], *, width: int = 80) -> list[Table]:
-    """The tables for `rich` to print.
+_COLUMNS = {  # of each table, by what stands above the names
+    "": (
+        _Column("form", "architecture", ""),
+        _Column("d_sae", "d_sae", ","),
+        _Column("d_in", "d_in", ","),
+        _Column("composition", "composition", term="composition"),
+        _Column("chance\nlevel", "chance_composition"),
+        _Column("pairs\n> 0.9", "pairs_above_0_9", ",", "pairs"),
+        _Column("pairs\n> 0.7", "pairs_above_0_7", ","),
+        _Column("cosine\nwith before", "cosine_median", term="cosine with before"),
+        _Column("1st per-\ncentile", "cosine_1st_percentile"),
+    ),
+    "on text": (
+        _Column("explained\nvariance", "explained_variance"),
+        _Column("L0", "l0", ".1f", "L0"),
+        _Column("dead\nlatents", "dead_latents", ",", "dead latents"),
+        _Column("live com-\nposition", "composition_of_live", term="live composition"),
+        _Column("chance\nlevel", "chance_of_live"),
+        _Column("tokens/s", "tokens_per_second", ",.0f", "tokens/s"),
+    ),
+    "firing together": (
+        _Column("co-firing", "co_firing.highest_jaccard", term="co-firing"),
+        _Column("chance\nlevel", "co_firing.chance"),
+        *(
+            _Column(f"pairs\n> {above}", f"co_firing.pairs_above_{above}", ",", "Jaccard pairs")
+            for above in JACCARDS
+        ),
+    ),
+    "absorption": (
+        _Column("absorption\npairs", "absorption.pairs", ",", "absorption pairs"),
+        _Column("Eq. (13)\nholds", "absorption.eq_13_holds", term="Eq. (13)"),
+        _Column("median\nA / B", "absorption.median_A_by_B", ".2f"),
+    ),
+}
+
+
+def tables_of(reports: Sequence[SAEReport]) -> list[_Table]:
+    """The tables, with the columns that any SAE has a number in, and the SAEs that have any."""
+    metrics = {report.name: report.flat_metrics() for report in reports}
+    tables = []
+    for title, all_columns in _COLUMNS.items():
+        columns = [c for c in all_columns if any(c.key in each for each in metrics.values())]
+        rows = [
+            (name, [format(each[c.key], c.shown) if c.key in each else "-" for c in columns])
+            for name, each in metrics.items()
+            if any(c.key in each for c in columns)
+        ]
+        if rows:
+            note = explained(*(c.term for c in columns if c.term))
+            tables.append(_Table(title, [c.heading for c in columns], rows, note))
+    return tables
+
+
+def in_terminal(
+    reports: Sequence[SAEReport], comparisons: Sequence[Comparison] = (), *, width: int = 80
+) -> list[Table | Text]:
+    """What `rich` is to print: tables as wide as the terminal, and sentences."""
+    shown: list[Table | Text] = []
+    for title, headings, rows, note in tables_of(reports):
+        text = (0,) if title else (0, 1)
+        cells = [[name, *row] for name, row in rows]
+        shown += fitting_tables(["SAE", *headings], cells, width=width, text=text, note=note)
+    return [*shown, *(Text(each.sentences()) for each in comparisons)]
+
+
+def report_html(
+    reports: Sequence[SAEReport],
+    comparisons: Sequence[Comparison] = (),
+    *,
+    made_by: str,
+    title: str = "SAEs, inspected",
+    intro: Sequence[str] = (),
+    curves: str | None = None,
+    load: str | None = None,
+) -> str:
+    """Render the report, which loads nothing from anywhere.
 
     Args:
-        findings: What was found.
-        width: Of the terminal. Columns without room beside the names are in further tables.
+        reports: The SAEs.
+        comparisons: Of two of them each.
+        made_by: The command.
+        title: The heading.
+        intro: Paragraphs below it.
+        curves: A picture of their training.
+        load: A folder to show how an SAE is loaded.
 
     Returns:
-        That of the weights and, if there is a text, two on that.
+        The file.
     """
-    weights = [[each.name, *cells_of_weights(each)] for each in _inspections(findings)]
-    tables = fitting_tables(["SAE", *HEADINGS], weights, width=width, text=(0, 1), note=NOTE)
-    behaviors = _behaviors(findings)
-    if behaviors:
-        on_text = [[name, *cells_on_text(each)] for name, each in behaviors.items()]
-        together = [[name, *cells_together(each.co_firing)] for name, each in behaviors.items()]
-        for headings, rows, note in (
-            (HEADINGS_ON_TEXT, on_text, NOTE_ON_TEXT),
-            (HEADINGS_TOGETHER, together, NOTE_TOGETHER),
-        ):
-            tables += fitting_tables(["SAE", *headings], rows, width=width, note=note)
-    return tables
+    on_text = [report for report in reports if report.on_text]
+    packages = package_versions("sae-lens-c2r", "sae-lens", "torch", "transformers")
+    versions = {"Python": platform.python_version(), **packages}
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    return environment.from_string(_file("report.html")).render(
+        title=title,
+        style=_file("report.css"),
+        colors=COLORS,
+        number_of={each.name: n % len(COLORS) for n, each in enumerate(reports)},
+        intro=[*intro, *_texts_read(reports)],
+        tables=tables_of(reports),
+        cosines=svg(cosine_figure([report.inspection for report in reports])),
+        curves=curves,
+        frequencies=firing_frequencies(reports) if on_text else None,
+        absorption=consolidation(reports) if on_text else None,
+        histogram=activation_histogram,
+        reports=reports,
+        on_text=on_text,
+        comparisons=comparisons,
+        compared={each.before: each for each in comparisons},
+        which_pairs=which_pairs,
+        metadata=_METADATA,
+        load=load,
+        made_by=made_by,
+        versions=", ".join(f"{package} {number}" for package, number in versions.items()),
+    )
+
+
+def _file(name: str) -> str:
+    return files("sae_lens_c2r.inspection").joinpath(name).read_text(encoding="utf-8")
+
+
+def _texts_read(reports: Sequence[SAEReport]) -> list[str]:
+    """The text that was read, and the model, in a sentence for all SAEs that share them."""
+    names: dict[str, list[str]] = {}
+    for report in reports:
+        if (found := report.on_text) is not None:
+            read = f"{found.n_tokens:,} tokens of {found.text}, read by {found.model}"
+            names.setdefault(read, []).append(report.name)
+    if len(names) == 1:
+        return [f"On text: {next(iter(names))}."]
+    return [f"On text: {read} ({', '.join(of)})." for read, of in names.items()]
 
 
 def which_pairs(n_pairs: int) -> str:
@@ -114,56 +187,56 @@ def which_pairs(n_pairs: int) -> str:
     return f"All pairs {of}: {n_pairs}. {PAIRS_SHOWN} would be shown at most."
 
 
-def report_html(findings: Sequence[Finding]) -> str:
-    """Render the report. It loads nothing from anywhere."""
-    inspections, behaviors = _inspections(findings), _behaviors(findings)
-    versions = package_versions("sae-lens-c2r", "sae-lens", "torch")
-    return render(
-        "inspection/report.html",
-        headings=HEADINGS,
-        rows=[(each.name, cells_of_weights(each)) for each in inspections],
-        note=NOTE,
-        headings_on_text=HEADINGS_ON_TEXT,
-        rows_on_text=[(name, cells_on_text(each)) for name, each in behaviors.items()],
-        note_on_text=NOTE_ON_TEXT,
-        headings_together=HEADINGS_TOGETHER,
-        rows_together=[
-            (name, cells_together(each.co_firing)) for name, each in behaviors.items()
-        ],
-        note_together=NOTE_TOGETHER,
-        inspections=inspections,
-        picture=cosine_distributions(inspections),
-        behaviors=behaviors,
-        read=_read(findings),
-        which_pairs=which_pairs,
-        latents={
-            each.inspection.name: [(of, activation_histogram(of)) for of in each.latents]
-            for each in findings
-            if each.latents
-        },
-        frequencies=firing_frequencies(behaviors) if behaviors else None,
-        consolidation=consolidation(behaviors) if behaviors else None,
-        metadata=METADATA,
-        versions=", ".join(f"{package} {number}" for package, number in versions.items()),
+def cosine_figure(inspections: Sequence[Inspection]) -> Figure:
+    """How alike the latents are: the distributions of their highest cosines."""
+    distributions = [
+        Distribution(each.name, color_of(number), each.cosine_counts)
+        for number, each in enumerate(inspections)
+    ]
+    return max_cosine_figure(distributions, [each.chance_composition for each in inspections])
+
+
+def firing_frequencies(reports: Sequence[SAEReport]) -> str:
+    """The distributions of log10 of the latents' frequencies, as SVG, without dead latents."""
+    figure = Figure(figsize=(7.2, 2.8), layout="constrained")
+    axes = figure.subplots()
+    for number, report in enumerate(reports):
+        if report.on_text is not None:
+            fires = report.on_text.frequencies[report.on_text.fires].log10().numpy()
+            line: dict[str, Any] = {"color": color_of(number), "label": report.name}
+            axes.hist(fires, bins=60, range=(-6, 0), histtype="step", **line)
+    axes.set(xlabel="log10 of the share of tokens", ylabel="latents")
+    legend_above(figure)
+    return svg(figure)
+
+
+def activation_histogram(latent: Latent) -> str:
+    """How strongly a latent fires where it does, as SVG."""
+    figure = Figure(figsize=(4.2, 1.8), layout="constrained")
+    axes = figure.subplots()
+    axes.hist(latent.activations.numpy(), bins=40, color=color_of(1))
+    axes.set(xlabel="activation, where it fires", ylabel="tokens")
+    return svg(figure)
+
+
+def consolidation(reports: Sequence[SAEReport]) -> str:
+    """The paper's two figures on Eq. (13), as SVG: above the diagonal the condition holds."""
+    figure = Figure(figsize=(7.2, 3.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for number, report in enumerate(reports):
+        if report.on_text is None:
+            continue
+        color, pairs = color_of(number), report.on_text.absorption
+        ratio = np.log((pairs.A / pairs.B).numpy())
+        finite = ratio[np.isfinite(ratio)]
+        left.hist(finite, bins=40, histtype="step", color=color, label=report.name)
+        right.scatter(
+            pairs.thresholds.numpy(), pairs.alpha.numpy(), s=4, alpha=0.5, color=color
+        )
+    right.plot([0, 1], [0, 1], color="#444", linestyle="--", linewidth=1)
+    left.set(xlabel="log(A / B)", ylabel="absorption pairs")
+    right.set(
+        xlim=(0, 1), ylim=(0, 1), xlabel="right-hand side of Eq. (13)", ylabel="leak alpha"
     )
-
-
-def _read(findings: Sequence[Finding]) -> list[str]:
-    """Which text was read, and by which model, in a sentence for all SAEs that share it."""
-    found: dict[str, list[str]] = {}
-    for each in findings:
-        if each.behavior is not None and each.text is not None:
-            said = f"{each.behavior.n_tokens:,} tokens of {each.text}, read by {each.model}"
-            found.setdefault(said, []).append(each.inspection.name)
-    if len(found) == 1:
-        return [f"On text: {next(iter(found))}."]
-    return [f"On text: {said} ({', '.join(names)})." for said, names in found.items()]
-
-
-def _inspections(findings: Sequence[Finding]) -> list[Inspection]:
-    return [finding.inspection for finding in findings]
-
-
-def _behaviors(findings: Sequence[Finding]) -> dict[str, Behavior]:
-    """What was found on text, by the names of the SAEs of which there is such."""
-    return {each.inspection.name: each.behavior for each in findings if each.behavior}
+    legend_above(figure)
+    return svg(figure)

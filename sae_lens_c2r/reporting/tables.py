@@ -7,7 +7,33 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+# A line for each measure: the words that all tables, reports and cards share.
+GLOSSARY = {
+    "composition": "mean, over the latents, of the highest cosine with another latent's "
+    "decoder row; chance level: that of random directions, below which lower is not better",
+    "pairs": "of latents with a cosine above the number",
+    "cosine with before": "of each latent's decoder row with what it was, the median and the "
+    "first percentile",
+    "L0": "latents that fire on a token, on average",
+    "dead latents": "fire on no token of the text",
+    "live composition": "composition of the latents that fire, among themselves",
+    "tokens/s": "of the SAE's own training steps",
+    "co-firing": "mean, over the latents that fire, of the highest Jaccard with another one; "
+    "chance level: that of latents that fire independently. Jaccard of two latents: of the "
+    "tokens on which either fires, the share on which both do",
+    "Jaccard pairs": "of latents with a Jaccard above the number. Composition can "
+    "fall while these stay",
+    "absorption pairs": "of a general latent and a more specific one that fires in its place",
+    "Eq. (13)": "the share of these pairs for which the penalty works against that; A / B: the "
+    "energies that it depends on",
+}
 _BETWEEN, _EDGES = 2, 1  # signs between two columns, and at a table's edges
+
+
+def explained(*terms: str) -> str:
+    """The lines of the glossary on some terms, each once, as a table's note."""
+    lines = (f"{term[0].upper()}{term[1:]}: {GLOSSARY[term]}." for term in dict.fromkeys(terms))
+    return " ".join(lines)
 
 
 def terminal_table(

@@ -33,7 +33,7 @@ def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
     """
     output = run(script, tmp_path, PATH=f"{tmp_path}:{os.environ['PATH']}")
     _, commands, options = output.splitlines()
-    assert set(commands.split()) == {"repair", "registry"}
+    assert set(commands.split()) == {"registry"}
     assert options.split() == ["--dry-run"]
 
 

@@ -19,7 +19,7 @@ PUBLISH, TRAIN, UPSTREAM = (
 )
 SMALLER = {  # what would take minutes
     "README.md": ("training_samples=500_000", "training_samples=20_000"),
-    "repair.md": ("--tokens 200000", "--tokens 4096 --measured-tokens 4096"),
+    "finetune.md": ("--tokens 200000", "--tokens 4096 --measured-tokens 4096"),
 }
 SHELL_BLOCKS = [block for page in PAGES for block in blocks_of(page) if block.language in SHELL]
 

@@ -15,10 +15,9 @@ from sae_lens.loading.pretrained_saes_directory import (
 )
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.finetune.release import read_subject
 from sae_lens_c2r.hub import Submission, write_card
 from sae_lens_c2r.hub.local_saes import check_saes, repo_facts
-from sae_lens_c2r.repair.options import RepairOptions
-from sae_lens_c2r.repair.subject import find_subject
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.saes.start_from import start_from, starting_weights
 from sae_lens_c2r.saes.training_fields import c2r_architecture, training_fields
@@ -137,7 +136,7 @@ def test_a_repository_is_read_at_its_revision(
 
 
 @pytest.mark.parametrize("content", ["ours", "[]"])
-def test_a_repair_reads_what_training_recorded_in_a_repository(
+def test_fine_tuning_reads_what_training_recorded_in_a_repository(
     tmp_path: Path, hub_here: LoopbackHub, content: str
 ) -> None:
     runner = {"lr": 9e-4, "train_batch_size_tokens": 1024, "dataset_trust_remote_code": True}
@@ -147,10 +146,10 @@ def test_a_repair_reads_what_training_recorded_in_a_repository(
     written = json.dumps(record) if content == "ours" else content
     publish(hub_here, "org/own", {**files, "a/training.json": written.encode()})
     source = SAERef(release="org/own", sae_id="a")
-    subject, _ = find_subject(source, RepairOptions(tokens=1))
+    subject = read_subject(source, {})
     if content == "ours":
         assert subject.runner == {"lr": 9e-4, "train_batch_size_tokens": 1024}
-        assert subject.normalize_activations == "none"
+        assert subject.sae()["normalize_activations"] == "none"
     else:
         assert "lr" not in subject.runner
 

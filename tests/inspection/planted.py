@@ -9,9 +9,8 @@ from torch import Tensor
 
 from sae_lens_c2r.analysis import AbsorptionPairs, CoFiring
 from sae_lens_c2r.inspection.activations import TextActivations
-from sae_lens_c2r.inspection.behavior import Behavior
 from sae_lens_c2r.inspection.contexts import Latent, Pair, TokenInContext
-from sae_lens_c2r.inspection.measures import Inspection, inspect_sae
+from sae_lens_c2r.inspection.measures import Inspection, SAEReport, TextMetrics, inspect_sae
 
 
 def planted_sae(W_dec: Tensor, *, like_inputs: bool = True) -> StandardSAE:
@@ -25,15 +24,6 @@ def planted_sae(W_dec: Tensor, *, like_inputs: bool = True) -> StandardSAE:
     return sae
 
 
-def text_of(acts: Tensor, *, tokens_of_a_row: int = 4) -> TextActivations:
-    """A text with these activations. Token number n is the word n, and 0 is a special one."""
-    n_rows = -(-len(acts) // tokens_of_a_row)
-    numbers = torch.arange(n_rows * tokens_of_a_row)
-    rows = torch.nn.functional.pad((numbers + 1).view(n_rows, -1), (1, 0), value=0)
-    places = torch.stack([numbers // tokens_of_a_row, numbers % tokens_of_a_row + 1], dim=1)
-    return TextActivations(rows, acts, places[: len(acts)])
-
-
 class Words:
     """A tokenizer whose tokens are their numbers."""
 
@@ -42,30 +32,42 @@ class Words:
         return " ".join(f"w{number}" for number in ids.tolist() if number != 0)
 
 
-def inspection(name: str = "an-sae", *, d_sae: int = 6) -> Inspection:
-    """What is found of the weights of an SAE with three pairs of latents, one of them alike."""
-    rows = torch.eye(d_sae)
+def text_of(acts: Tensor, *, tokens_of_a_row: int = 4) -> TextActivations:
+    """A text with these activations. Token number n is the word n, and 0 is a special one."""
+    n_rows = -(-len(acts) // tokens_of_a_row)
+    numbers = torch.arange(n_rows * tokens_of_a_row)
+    rows = torch.nn.functional.pad((numbers + 1).view(n_rows, -1), (1, 0), value=0)
+    places = torch.stack([numbers // tokens_of_a_row, numbers % tokens_of_a_row + 1], dim=1)
+    return TextActivations(rows, acts, places[: len(acts)], Words(), "planted", "a-model")
+
+
+def inspection(name: str = "an-sae", *, n_rows: int = 6, **changes: Any) -> Inspection:
+    """The measures of the weights of an SAE with three pairs of latents, one of them alike."""
+    rows = torch.eye(n_rows)
     rows[1, 0], rows[3, 2], rows[5, 4] = 3.0, 0.5, 0.5
-    return inspect_sae(planted_sae(rows), name)
+    return Inspection(**{**vars(inspect_sae(planted_sae(rows), name)), **changes})
 
 
-def firing(times_fired: Sequence[int], n_tokens: int) -> CoFiring:
-    """What is found of latents that fire so often, some of them together."""
+def latent(index: int, times_fired: int, *tokens: str) -> Latent:
+    """A latent that fires so often, on these tokens most."""
+    shown = [TokenInContext("the word", token, "before", 1.25) for token in tokens]
+    return Latent(index, torch.ones(times_fired), shown)
+
+
+def on_text(
+    times_fired: Sequence[int] = (6, 5, 0, 1), *, n_pairs: int = 3, **changes: Any
+) -> TextMetrics:
+    """The measures of an SAE on ten tokens, some latents of which fire together."""
     times = torch.tensor(times_fired)
     highest = torch.where(times > 0, 0.25, 0.0).double()
-    pairs = {0.5: 1234, 0.7: 56, 0.9: 7}
-    return CoFiring(n_tokens, times, highest, pairs, chance=0.0625)
-
-
-def behavior(
-    times_fired: Sequence[int] = (6, 5, 0, 1), *, n_pairs: int = 3, **changes: Any
-) -> Behavior:
-    """What is found of an SAE on ten tokens."""
-    shown = TokenInContext("the word", "<b>", "before", 1.25)
     values: dict[str, Any] = {
+        "text": "my.txt",
+        "model": "gpt2",
         "explained_variance": 0.8125,
-        "co_firing": firing(times_fired, 10),
-        "pairs": [Pair(0.93, (Latent(11, 4, [shown]), Latent(12, 3, [])), 2)],
+        "co_firing": CoFiring(10, times, highest, {0.5: 1234, 0.7: 56, 0.9: 7}, chance=0.0625),
+        "composition": 0.3456,
+        "chance_composition": 0.1234,
+        "pairs": [Pair(0.93, (latent(11, 4, "<b>"), latent(12, 3)), 2)],
         "absorption": AbsorptionPairs(
             parents=torch.arange(n_pairs),
             children=torch.arange(n_pairs) + n_pairs,
@@ -75,4 +77,9 @@ def behavior(
             alpha=torch.tensor([0.6, 0.1, 0.3])[:n_pairs].double(),
         ),
     }
-    return Behavior(**{**values, **changes})
+    return TextMetrics(**{**values, **changes})
+
+
+def report(name: str = "a", **changes: Any) -> SAEReport:
+    """The report of an SAE that was measured on a text."""
+    return SAEReport(inspection(name), **{"on_text": on_text(), **changes})

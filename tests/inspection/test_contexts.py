@@ -4,8 +4,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from sae_lens_c2r.inspection.contexts import Columns, most_alike, redundant_pairs_in_context
-from tests.inspection.planted import Words, planted_sae, text_of
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.inspection.activations import TextActivations
+from sae_lens_c2r.inspection.contexts import (
+    Latent,
+    latents_in_context,
+    most_alike,
+    pairs_in_context,
+    parse_latents,
+)
+from tests.inspection.planted import planted_sae, text_of
 
 # Latents 0 and 1 are alike, then 2 and 3; 4 is nearest to 1; 5 is opposite to 3.
 W_DEC = torch.tensor(
@@ -49,15 +57,18 @@ def test_latents_that_are_not_alike_are_no_pair() -> None:
     assert most_alike(weak, ALIVE[:4], most=8).shape == (0, 2)
 
 
+def first_latent(text: TextActivations) -> Latent:
+    d_in = text.activations.shape[1]
+    return latents_in_context(planted_sae(torch.eye(d_in)), text, [0])[0]
+
+
 def test_a_latent_is_shown_by_its_highest_activations() -> None:
     acts = torch.zeros(40, 6)
     acts[[0, 4, 8, 12, 16, 20, 24, 28], 2] = torch.tensor([3.0, 8, 1, 7, 5, 2, 6, 4])
-    columns = Columns(planted_sae(torch.eye(6)), text_of(acts), Words(), torch.tensor([5, 2]))
-    latent = columns.latent(1)
+    silent, latent = latents_in_context(planted_sae(torch.eye(6)), text_of(acts), [5, 2])
     assert (latent.index, latent.times_fired) == (2, 8)
     assert [token.activation for token in latent.top_tokens] == [8, 7, 6, 5, 4, 3]
     assert [token.token for token in latent.top_tokens][:3] == ["w5", "w13", "w25"]
-    silent = columns.latent(0)
     assert (silent.index, silent.times_fired, silent.top_tokens) == (5, 0, [])
 
 
@@ -65,21 +76,16 @@ def test_of_each_row_of_a_text_only_one_token_is_shown() -> None:
     acts = torch.zeros(12, 6)
     acts[:4, 0] = torch.tensor([1.0, 9, 8, 7])  # one row
     acts[8, 0] = 2.0
-    columns = Columns(planted_sae(torch.eye(6)), text_of(acts), Words(), torch.tensor([0]))
-    latent = columns.latent(0)
+    latent = first_latent(text_of(acts))
     assert latent.times_fired == 5
-    assert [(token.token, token.activation) for token in latent.top_tokens] == [
-        ("w2", 9),
-        ("w9", 2),
-    ]
+    shown = [(token.token, token.activation) for token in latent.top_tokens]
+    assert shown == [("w2", 9), ("w9", 2)]
 
 
 def test_a_token_stands_between_the_six_before_and_the_six_after_it() -> None:
     acts = torch.zeros(20, 6)
     acts[9, 0] = 1.0
-    text = text_of(acts, tokens_of_a_row=20)
-    columns = Columns(planted_sae(torch.eye(6)), text, Words(), torch.tensor([0]))
-    (token,) = columns.latent(0).top_tokens
+    (token,) = first_latent(text_of(acts, tokens_of_a_row=20)).top_tokens
     assert token.before == "w4 w5 w6 w7 w8 w9"
     assert (token.token, token.after) == ("w10", "w11 w12 w13 w14 w15 w16")
 
@@ -90,8 +96,7 @@ def test_a_token_stands_between_the_six_before_and_the_six_after_it() -> None:
 def test_the_context_ends_where_the_row_does(position: int, before: str, after: str) -> None:
     acts = torch.zeros(8, 6)
     acts[position, 0] = 1.0
-    columns = Columns(planted_sae(torch.eye(6)), text_of(acts), Words(), torch.tensor([0]))
-    (token,) = columns.latent(0).top_tokens
+    (token,) = first_latent(text_of(acts)).top_tokens
     assert (token.before, token.after) == (before, after)
 
 
@@ -100,7 +105,7 @@ def test_latents_that_fire_negatively_fire() -> None:
     acts[[0, 4], 0] = torch.tensor([-3.0, 2.0])
     sae = planted_sae(torch.eye(2))
     sae.encode = lambda inputs: inputs  # type: ignore[method-assign]
-    latent = Columns(sae, text_of(acts), Words(), torch.tensor([0])).latent(0)
+    (latent,) = latents_in_context(sae, text_of(acts), [0])
     assert latent.times_fired == 2
     assert [token.activation for token in latent.top_tokens] == [-3, 2]
 
@@ -110,22 +115,24 @@ def test_the_pairs_of_an_sae_have_their_cosine_and_their_tokens() -> None:
     acts[:16, 0] = 1.0
     acts[12:20, 1] = 2.0
     acts[:, 2:4] = 1.0
-    times_fired = (acts > 0).sum(dim=0)
-    pairs = redundant_pairs_in_context(
-        planted_sae(W_DEC), text_of(acts), Words(), times_fired=times_fired, most=2
-    )
+    wanted = torch.tensor([[0, 1], [2, 3]])
+    pairs = pairs_in_context(planted_sae(W_DEC), text_of(acts), wanted)
     assert [pair.cosine for pair in pairs] == pytest.approx([0.9, 0.6], abs=1e-5)
-    assert [[latent.index for latent in pair.latents] for pair in pairs] == [[0, 1], [2, 3]]
-    assert [[latent.times_fired for latent in pair.latents] for pair in pairs] == [
-        [16, 8],
-        [40, 40],
-    ]
+    assert [[latent.index for latent in pair.latents] for pair in pairs] == wanted.tolist()
+    times_fired = [[latent.times_fired for latent in pair.latents] for pair in pairs]
+    assert times_fired == [[16, 8], [40, 40]]
     assert [pair.times_fired_together for pair in pairs] == [4, 40]
     assert [pair.jaccard for pair in pairs] == [4 / 20, 1]
 
 
 def test_an_sae_without_alike_latents_has_no_pairs() -> None:
-    text = text_of(torch.ones(40, 6))
-    sae = planted_sae(torch.eye(6))
-    pairs = redundant_pairs_in_context(sae, text, Words(), times_fired=ALIVE, most=2)
-    assert pairs == []
+    text, sae = text_of(torch.ones(40, 6)), planted_sae(torch.eye(6))
+    assert pairs_in_context(sae, text, most_alike(sae.W_dec, ALIVE, most=2)) == []
+
+
+@pytest.mark.parametrize("written", ["3;4", "-1", "", "7" * 6000])
+def test_latents_are_numbers(written: str) -> None:
+    assert parse_latents("3, 17,3") == [3, 17]
+    with pytest.raises(UserError, match=r"^`latents` should be numbers of latents") as raised:
+        parse_latents(written)
+    assert len(str(raised.value)) < 150

@@ -40,7 +40,7 @@ def test_a_folder_of_saes_makes_a_table_a_report_and_a_picture(
         value = f"{composition(make_sae(name, seed=seed).W_dec):.3f}"
         assert value in shown
         assert value in html
-        assert f"<th>{saes / 'layer_0' / name}</th>" in html
+        assert f">{saes / 'layer_0' / name}</th>" in html
     assert "step-1" not in html
     assert not re.search(r'(src|href)="(?!#)', html), "the report loads something"
     assert figure.read_text().startswith("<svg")

@@ -1,30 +1,50 @@
-"""What the weights of an SAE say, without any data."""
+"""The measures of an SAE are what plain loops over its weights and over the tokens find."""
 
 import pytest
 import torch
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.analysis import chance_composition
-from sae_lens_c2r.inspection.measures import INTERVALS, Inspection, inspect_sae
+from sae_lens_c2r.inspection import activations
+from sae_lens_c2r.inspection.activations import encode
+from sae_lens_c2r.inspection.contexts import PAIRS_SHOWN
+from sae_lens_c2r.inspection.measures import (
+    INTERVALS,
+    SAEReport,
+    inspect_sae,
+    measure,
+    measure_on_text,
+)
 from sae_lens_c2r.saes.sae_ref import inference_form
-from tests.architectures.training import make_sae
-from tests.inspection.planted import inspection, planted_sae
+from tests.architectures.training import D_IN, make_sae
+from tests.inspection.planted import inspection, on_text, planted_sae, report, text_of
+from tests.strategies import ARCHITECTURES
 
 
-def with_cosines(*cosines: float) -> Inspection:
-    found = inspection()
-    return Inspection(**{**vars(found), "max_cosines": torch.tensor(cosines)})
+def random_text(n_tokens: int = 30, d_in: int = D_IN) -> torch.Tensor:
+    return torch.randn(n_tokens, d_in, generator=torch.Generator().manual_seed(0))
+
+
+def planted() -> torch.Tensor:
+    """Activations of four latents on 80 tokens: 1 fires where 0 would, 3 never."""
+    acts = torch.zeros(80, 4)
+    acts[:40, 0] = torch.linspace(1, 2, 40)
+    acts[40:60, 1] = 1.5
+    acts[::2, 2] = 1.0
+    return acts
+
+
+def decoder() -> torch.Tensor:
+    rows = torch.eye(4)
+    rows[1] = torch.tensor([0.5, 0.75**0.5, 0, 0])
+    return rows
 
 
 def test_the_numbers_are_those_of_the_decoder() -> None:
     rows = torch.tensor([[2.0, 0, 0, 0], [3, 0, 0, 0], [0, 4, 0, 0], [0, 0.75, 0.66144, 0]])
     found = inspect_sae(planted_sae(rows), "mine")
-    assert (found.name, found.architecture, found.d_in, found.d_sae) == (
-        "mine",
-        "standard",
-        4,
-        4,
-    )
+    assert (found.name, found.architecture) == ("mine", "standard")
+    assert (found.d_in, found.d_sae) == (4, 4)
     assert found.max_cosines.tolist() == pytest.approx([1, 1, 0.75, 0.75], abs=1e-5)
     assert found.composition == pytest.approx(0.875, abs=1e-5)
     assert found.chance_composition == chance_composition(4, 4)
@@ -51,12 +71,13 @@ def test_a_weight_that_is_not_finite_is_named(weight: str, value: float) -> None
 
 @pytest.mark.parametrize("shape", [(1, 4), (4, 1)])
 def test_a_decoder_without_another_row_or_direction_is_told(shape: tuple[int, int]) -> None:
-    with pytest.raises(UserError, match=r"^mine: `W_dec` should .* at least 2 .* Found \("):
+    with pytest.raises(UserError, match=r"^mine: `W_dec` should"):
         inspect_sae(planted_sae(torch.ones(shape)), "mine")
 
 
 def test_every_latent_is_in_one_interval() -> None:
-    counts = with_cosines(-0.5, 0, 0.019, 0.021, 0.5, 0.999, 1.0, 1.0000001).cosine_counts
+    cosines = torch.tensor([-0.5, 0, 0.019, 0.021, 0.5, 0.999, 1.0, 1.0000001])
+    counts = inspection(max_cosines=cosines).cosine_counts
     assert len(counts) == INTERVALS == 50
     assert {i: count for i, count in enumerate(counts) if count} == {0: 3, 1: 1, 25: 1, 49: 3}
 
@@ -68,10 +89,160 @@ def test_the_form_and_what_it_was_trained_as_are_told_apart() -> None:
     assert (found.architecture, found.trained_as) == ("jumprelu", "batchtopk_c2r")
     assert found.metadata["model_name"] == "gpt2"
     assert inspection().trained_as is None
-
-
-def test_a_training_sae_is_measured_without_its_gradients() -> None:
     found = inspect_sae(make_sae("topk_c2r"), "x")
     assert found.architecture == "topk_c2r"
     assert not found.max_cosines.requires_grad
-    assert not found.decoder_norms.requires_grad
+
+
+def test_every_token_is_counted_and_reconstructed() -> None:
+    sae = planted_sae(torch.randn(D_IN, D_IN), like_inputs=False)
+    inputs = random_text()
+    found = measure_on_text(sae, text_of(inputs))
+    times_fired = [0] * D_IN
+    residual = 0.0
+    for row in inputs:
+        acts = torch.relu(row @ sae.W_enc).detach()
+        for latent, act in enumerate(acts.tolist()):
+            times_fired[latent] += act != 0
+        output = sum(act * sae.W_dec[latent].detach() for latent, act in enumerate(acts))
+        residual += (row - output).square().sum().item()
+    total = (inputs - inputs.mean(dim=0)).square().sum().item()
+    assert found.co_firing.times_fired.tolist() == times_fired
+    assert found.n_tokens == len(inputs)
+    assert found.explained_variance == pytest.approx(1 - residual / total, rel=1e-4)
+    assert found.l0 == pytest.approx(sum(times_fired) / len(inputs))
+    expected = [times / len(inputs) for times in times_fired]
+    assert found.frequencies.tolist() == pytest.approx(expected)
+
+
+def test_latents_that_never_fire_are_dead() -> None:
+    found = on_text([3, 0, 10, 0])
+    assert (found.dead, found.l0) == (2, 1.3)
+    assert found.frequencies.tolist() == pytest.approx([0.3, 0, 1, 0])
+
+
+def test_a_perfect_reconstruction_explains_all_variance() -> None:
+    found = measure_on_text(planted_sae(torch.eye(D_IN)), text_of(random_text().abs()))
+    assert found.explained_variance == pytest.approx(1)
+    assert found.dead == 0
+
+
+@pytest.mark.parametrize("tokens_per_batch", [1, 7, 30])
+def test_batches_do_not_change_what_is_found(
+    tokens_per_batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sae = make_sae("topk_c2r")
+    text = text_of(random_text())
+    whole = measure_on_text(sae, text)
+    monkeypatch.setattr(activations, "_TOKENS_PER_BATCH", tokens_per_batch)
+    sizes = [len(inputs) for inputs, _ in encode(sae, text)]
+    assert max(sizes) == tokens_per_batch
+    assert sum(sizes) == 30
+    found = measure_on_text(sae, text)
+    assert torch.equal(found.co_firing.times_fired, whole.co_firing.times_fired)
+    assert found.explained_variance == pytest.approx(whole.explained_variance, rel=1e-5)
+    assert torch.equal(found.co_firing.highest, whole.co_firing.highest)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_any_architecture_is_measured_in_its_training_form(architecture: str) -> None:
+    sae = make_sae(architecture)
+    found = measure_on_text(sae, text_of(random_text()))
+    assert found.explained_variance < 1
+    assert found.frequencies.shape == (sae.cfg.d_sae,)
+    assert len(found.pairs) <= PAIRS_SHOWN
+
+
+def test_sparse_activations_are_those_of_the_dense_form() -> None:
+    dense, sparse = (
+        make_sae("batchtopk_c2r", use_sparse_activations=sparse) for sparse in (False, True)
+    )
+    text = text_of(random_text())
+    for (_, expected), (_, found) in zip(
+        encode(dense, text), encode(sparse, text), strict=True
+    ):
+        assert not found.is_sparse
+        torch.testing.assert_close(found, expected)
+
+
+def test_inputs_are_encoded_in_the_type_of_the_sae() -> None:
+    sae = planted_sae(torch.eye(4)).to(torch.bfloat16)
+    ((inputs, acts),) = encode(sae, text_of(random_text(8, 4)))
+    assert (inputs.dtype, acts.dtype) == (torch.bfloat16, torch.bfloat16)
+    assert not acts.requires_grad
+
+
+def test_on_text_there_are_pairs_absorption_and_what_fires_together() -> None:
+    acts = planted()
+    found = measure_on_text(planted_sae(decoder()), text_of(acts))
+    (pair,) = found.pairs
+    assert [latent.index for latent in pair.latents] == [0, 1]
+    assert [latent.times_fired for latent in pair.latents] == [40, 20]
+    assert pair.cosine == pytest.approx(0.5)
+    assert pair.times_fired_together == 0
+    assert pair.latents[0].top_tokens[0].token == "w40"
+    absorbed = found.absorption
+    assert (absorbed.parents.tolist(), absorbed.children.tolist()) == ([0], [1])
+    assert absorbed.cosines.tolist() == pytest.approx([0.5])
+    assert absorbed.A.tolist() == pytest.approx([acts[:, 0].square().sum().item()])
+    assert absorbed.B.tolist() == pytest.approx([20 * 1.5**2 * 0.75], rel=1e-5)
+    assert absorbed.alpha.tolist() == pytest.approx([1])  # the parent is silent there
+    # Of the three live latents 2 fires on half of the tokens of 0 and of 1.
+    highest = found.co_firing.highest
+    assert highest.tolist() == pytest.approx([20 / 60, 10 / 50, 20 / 60, 0])
+    assert found.co_firing.pairs == {0.5: 0, 0.7: 0, 0.9: 0}
+
+
+def test_latents_that_fire_are_told_from_those_that_do_not() -> None:
+    """The third never fires, and is the same as the first."""
+    sae = planted_sae(torch.tensor([[1.0, 0, 0], [0, 1, 0], [1, 0, 0]]))
+    found = measure(sae, "x", text_of(torch.tensor([[1.0, 0, 0], [0, 2, 0], [1, 1, 0]])))
+    metrics = found.metrics()
+    assert metrics["dead_latents"] == 1
+    assert metrics["composition"] == pytest.approx(2 / 3)
+    assert metrics["composition_of_live"] == pytest.approx(0)
+    assert metrics["chance_of_live"] == chance_composition(2, 3)
+    assert metrics["pairs_above_0_9"] == 1
+
+
+def test_the_metrics_are_those_that_were_measured() -> None:
+    assert SAEReport(inspection()).metrics() == {
+        "architecture": "standard",
+        "d_sae": 6,
+        "d_in": 6,
+        "composition": inspection().composition,
+        "chance_composition": inspection().chance_composition,
+        "pairs_above_0_9": 1,
+        "pairs_above_0_7": 1,
+    }
+    kept = torch.tensor([0.9, 1.0, 1.0])
+    assert report(tokens_per_second=7.0, kept=kept).metrics() == {
+        **SAEReport(inspection()).metrics(),
+        "explained_variance": 0.8125,
+        "l0": pytest.approx(1.2),
+        "dead_latents": 1,
+        "composition_of_live": 0.3456,
+        "chance_of_live": 0.1234,
+        "co_firing": {
+            "highest_jaccard": 0.25,
+            "chance": 0.0625,
+            "pairs_above_0.5": 1234,
+            "pairs_above_0.7": 56,
+            "pairs_above_0.9": 7,
+        },
+        "absorption": {
+            "pairs": 3,
+            "eq_13_holds": pytest.approx(2 / 3),  # alpha is above the threshold
+            "median_A_by_B": 4.0,
+        },
+        "tokens_per_second": 7.0,
+        "cosine_median": 1.0,
+        "cosine_1st_percentile": pytest.approx(0.902),
+    }
+    assert report().flat_metrics()["co_firing.chance"] == 0.0625
+
+
+def test_latents_that_are_asked_for_are_shown_one_by_one() -> None:
+    found = measure(planted_sae(decoder()), "x", text_of(planted()), latents=[3, 1])
+    assert [(latent.index, latent.times_fired) for latent in found.latents] == [(3, 0), (1, 20)]
+    assert found.latents[1].activations.tolist() == [1.5] * 20

@@ -11,7 +11,7 @@ from sae_lens.saes import JumpReLUSAE, JumpReLUSAEConfig
 from sae_lens.saes.sae import SAEMetadata
 
 from sae_lens_c2r.cli import main
-from sae_lens_c2r.inspection.reader import reader_of
+from sae_lens_c2r.inspection.activations import activation_source
 from sae_lens_c2r.offline.minilm import CLS, SEP
 from sae_lens_c2r.offline.source import OFFLINE_MODEL, where_model_is
 from tests.forkserver import run as run_python
@@ -55,7 +55,7 @@ def run(*arguments: object) -> int:
 def test_the_text_is_read_in_the_rows_that_minilm_reads(
     sae: Path, text: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
-    reader = reader_of(str(text), model=None, n_tokens=1000, device="cpu")
+    reader = activation_source(str(text), model=None, n_tokens=1000, device="cpu")
     found = reader.activations(SAE.load_from_disk(sae), "x")
     assert set(found.rows[:, 0].tolist()) == {CLS}
     assert set(found.rows[:, -1].tolist()) == {SEP}
@@ -90,8 +90,6 @@ def test_inspect_shows_the_latents_that_are_asked_for(
         (("--latents", "64", "--text", __file__), "`latents` should be below 64"),
         (("--latents", "3"), "`latents` should be given with `text`"),
         (("--latents", "3;4", "--text", "x"), "`latents` should be numbers of latents"),
-        (("--latents", "-1", "--text", "x"), "`latents` should be numbers of latents"),
-        (("--latents", "7" * 6000, "--text", "x"), f"like 3,17. Found {'7' * 59}…."),
     ],
 )
 def test_latents_are_numbers_on_a_text(

@@ -1,6 +1,7 @@
 """Models run over a text where SAEs take their inputs; what keeps them from it is one line."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,9 @@ from transformer_lens import HookedTransformer
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.cli import main
-from sae_lens_c2r.inspection import reader as reader_module
-from sae_lens_c2r.inspection.behavior import observe
-from sae_lens_c2r.inspection.reader import TextReader, reader_of
-from sae_lens_c2r.inspection.text import read_text
+from sae_lens_c2r.inspection import activations
+from sae_lens_c2r.inspection.activations import ActivationSource, activation_source, read_text
+from sae_lens_c2r.inspection.measures import measure_on_text
 from sae_lens_c2r.offline.source import OFFLINE_DATASET
 from tests.architectures.training import make_sae
 from tests.language_model import CONTEXT, D_MODEL, HOOK, TEXTS, rows_of_tokens, tiny_model
@@ -34,7 +34,7 @@ def model_of_every_name(monkeypatch: pytest.MonkeyPatch) -> None:
             raise OSError(f"{name} is not a model")
         return tiny_model()
 
-    monkeypatch.setattr(reader_module, "load_model", load)
+    monkeypatch.setattr(activations, "load_model", load)
 
 
 def save(folder: Path, **metadata: Any) -> Path:
@@ -54,8 +54,8 @@ def save(folder: Path, **metadata: Any) -> Path:
     return folder
 
 
-def reader(text: Any) -> TextReader:
-    return TextReader(text, model=None, n_tokens=1000, device="cpu")
+def reader(text: Any) -> ActivationSource:
+    return ActivationSource(text, model=None, n_tokens=1000, device="cpu")
 
 
 def test_what_is_observed_is_what_the_sae_does_on_the_models_activations(
@@ -72,7 +72,7 @@ def test_what_is_observed_is_what_the_sae_does_on_the_models_activations(
     torch.testing.assert_close(text.activations, inputs)
     assert torch.equal(text.rows, tokens)
     assert torch.equal(text.places, kept.nonzero())
-    found = observe(sae, text, read.model_of(sae).tokenizer)
+    found = measure_on_text(sae, text)
     assert found.n_tokens == len(inputs)
     assert found.l0 == pytest.approx((acts != 0).sum(dim=1).double().mean().item())
     torch.testing.assert_close(found.frequencies, (acts != 0).float().mean(dim=0))
@@ -113,7 +113,7 @@ def test_the_report_shows_it(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         assert error.startswith(f"{path}: `model` should")
     html = out.read_text()
     assert html.count("<svg") == 3
-    assert all(f"<th>{path}</th>" in html for path in wrong.values()), "lost what was found"
+    assert all(f">{path}</th>" in html for path in wrong.values()), "lost what was found"
 
 
 def test_a_text_that_is_too_short_is_refused_with_what_it_takes(tmp_path: Path) -> None:
@@ -142,11 +142,11 @@ def test_no_model_is_loaded_for_an_sae_that_reads_no_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of known features: there is neither a hook nor a row of tokens."""
-    monkeypatch.setattr(reader_module, "load_model", lambda *_, **__: pytest.fail("loaded"))
+    monkeypatch.setattr(activations, "load_model", lambda *_, **__: pytest.fail("loaded"))
     wanted = {"hook_name": "should have a hook", "context_size": "rows", "prepend_bos": "rows"}
     for name, said in wanted.items():
         sae = SAE.load_from_disk(save(tmp_path / name, **{name: None}))
-        read = TextReader(rows_of_tokens(), model="tiny", n_tokens=1000, device="cpu")
+        read = ActivationSource(rows_of_tokens(), model="tiny", n_tokens=1000, device="cpu")
         with pytest.raises(UserError, match=rf"^mine: .*{said}.*`metadata\.{name}`"):
             read.activations(sae, "mine")
 
@@ -159,7 +159,7 @@ def test_of_a_long_error_the_first_sentence_is_told(
     def fail(*_: object, **__: object) -> None:
         raise ValueError(message)
 
-    monkeypatch.setattr(reader_module, "load_model", fail)
+    monkeypatch.setattr(activations, "load_model", fail)
     sae = SAE.load_from_disk(save(tmp_path / "sae"))
     message = f"x not found. Valid official model names: {['gpt2'] * 1000}"
     with pytest.raises(UserError, match=r"on the text\. x not found\.$"):
@@ -190,7 +190,9 @@ def test_a_folder_with_what_is_no_text_is_named(
     sae = SAE.load_from_disk(save(tmp_path / "sae"))
     said = f"mine: `text` should be text that can be read. {folder}: "
     with pytest.raises(UserError) as caught:
-        reader_of(str(folder), model=None, n_tokens=1000, device="cpu").activations(sae, "mine")
+        activation_source(str(folder), model=None, n_tokens=1000, device="cpu").activations(
+            sae, "mine"
+        )
     assert str(caught.value).startswith(said)
     assert len(str(caught.value)) < len(said) + 300
 
@@ -211,10 +213,10 @@ def test_a_failure_of_the_network_is_called_one(
         raise unreachable()
 
     with monkeypatch.context() as patch:
-        patch.setattr(reader_module, "load_model", fail)
+        patch.setattr(activations, "load_model", fail)
         with pytest.raises(UserError, match=r"^x: The model tiny is not on this machine.*Hub"):
             reader(rows_of_tokens()).activations(sae, "x")
-    monkeypatch.setattr(reader_module.ActivationsStore, "from_sae", fail)
+    monkeypatch.setattr(activations.ActivationsStore, "from_sae", fail)
     with pytest.raises(UserError, match=r"^x: The text org/text is not on this machine"):
         reader("org/text").activations(sae, "x")
 
@@ -255,7 +257,7 @@ def test_a_model_is_loaded_once_for_all_places_in_it(
 ) -> None:
     loaded = []
     monkeypatch.setattr(
-        reader_module, "load_model", lambda _, name, **__: loaded.append(name) or tiny_model()
+        activations, "load_model", lambda _, name, **__: loaded.append(name) or tiny_model()
     )
     read = reader(rows_of_tokens())
     for number, hook_name in enumerate((HOOK, IN)):
@@ -269,7 +271,7 @@ def test_another_model_can_take_the_place_of_the_one_in_the_config(tmp_path: Pat
     sae = SAE.load_from_disk(save(tmp_path / "sae", model_name="no-such-model"))
     with pytest.raises(UserError, match="no-such-model is not a model"):
         reader(rows_of_tokens()).activations(sae, "x")
-    read = TextReader(rows_of_tokens(), model="tiny", n_tokens=1000, device="cpu")
+    read = ActivationSource(rows_of_tokens(), model="tiny", n_tokens=1000, device="cpu")
     assert len(read.activations(sae, "x").activations)
 
 
@@ -277,7 +279,7 @@ def test_another_model_can_take_the_place_of_the_one_in_the_config(tmp_path: Pat
 def test_no_more_tokens_are_read_than_asked_for(tmp_path: Path, n_tokens: int) -> None:
     """Special ones, which no SAE is trained on, are counted as well."""
     sae = SAE.load_from_disk(save(tmp_path / "sae", exclude_special_tokens=False))
-    read = TextReader(rows_of_tokens(70), model=None, n_tokens=n_tokens, device="cpu")
+    read = ActivationSource(rows_of_tokens(70), model=None, n_tokens=n_tokens, device="cpu")
     found = read.activations(sae, "x")
     n_read = min(n_tokens, 70 * CONTEXT)
     assert len(found.activations) == len(found.places) == n_read
@@ -297,12 +299,65 @@ def test_all_special_tokens_can_be_left_out(tmp_path: Path) -> None:
 
 def test_the_offline_text_goes_with_its_own_model() -> None:
     with pytest.raises(UserError, match=f"`text` should not be {OFFLINE_DATASET} for gpt2"):
-        reader_of(OFFLINE_DATASET, model="gpt2", n_tokens=1, device="cpu")
+        activation_source(OFFLINE_DATASET, model="gpt2", n_tokens=1, device="cpu")
 
 
 def test_a_text_of_ones_own_goes_with_any_model(tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
     path.write_text(" ".join(TEXTS))
-    read = reader_of(str(path), model="tiny", n_tokens=1000, device="cpu")
+    read = activation_source(str(path), model="tiny", n_tokens=1000, device="cpu")
     sae = SAE.load_from_disk(save(tmp_path / "sae", model_name="no-such-model"))
     assert read.activations(sae, "x").rows.shape[1] == CONTEXT
+
+
+def test_a_file_is_one_document(tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text("One line,\nand another: ü.\n", encoding="utf-8")
+    assert read_text(str(path))["text"] == ["One line,\nand another: ü.\n"]
+
+
+def test_a_jsonl_file_has_a_document_in_every_line(tmp_path: Path) -> None:
+    path = tmp_path / "texts.jsonl"
+    path.write_text('{"text": "one"}\n\n{"text": " "}\n{"id": 3, "text": "two"}\n')
+    assert read_text(str(path))["text"] == ["one", "two"]
+
+
+@pytest.mark.parametrize("name", ["org/dataset", "dataset", "org/data.set-2"])
+def test_what_is_no_file_is_the_name_of_a_dataset(name: str, tmp_path: Path) -> None:
+    assert read_text(name) == name
+    assert read_text(str(tmp_path)) == str(tmp_path)  # `datasets` reads folders
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("empty.txt", b" \n"),
+        ("empty.jsonl", b""),
+        ("other.jsonl", b'{"content": 1}\n'),
+        ("number.jsonl", b'{"text": 1}\n'),
+        ("list.jsonl", b"[1]\n"),
+        ("broken.jsonl", b"{"),
+        ("long.jsonl", b'{"content": "' + b"x" * 10_000 + b'"}'),
+        ("binary.txt", b"\xff\xfe\x00"),
+    ],
+)
+def test_a_file_without_text_is_named(name: str, content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"^`text` should") as caught:
+        read_text(str(path))
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < len(str(path)) + 200
+
+
+@pytest.mark.parametrize("name", ["/no/such/file.txt", "no.txt", "./text", "a/b/c", "no.jsonl"])
+def test_what_is_neither_a_file_nor_a_name_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match=r"^`text` should"):
+        read_text(name)
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match=r"^`text` should"):
+        read_text(str(tmp_path / "pipe"))

@@ -1,4 +1,4 @@
-"""`sae-lens-c2r repair`."""
+"""`sae-lens-c2r finetune`."""
 
 from functools import partial
 from pathlib import Path
@@ -17,12 +17,12 @@ from sae_lens_c2r.cli._options import (
 from sae_lens_c2r.cli.train import how_to_go_on
 
 
-def repair(
+def finetune(
     saes: AnySAEsArgument,
     tokens: Annotated[str, typer.Option(help="What to train on, like 5M.")],
     out: Annotated[
         Path, typer.Option(help="Folder for the SAEs, the numbers and the report.")
-    ] = Path("repaired"),
+    ] = Path("finetuned"),
     model: Annotated[
         str | None,
         typer.Option(help="The language model on the Hub.", show_default="what the SAE names"),
@@ -81,47 +81,48 @@ def repair(
     """Train SAEs that exist on with C2R, and show what that changed."""
     with error_boundary("Interrupted.", how_to_go_on=lambda: how_to_go_on(out)) as problems:
         from sae_lens_c2r._support.changes import parse_changes
-        from sae_lens_c2r.repair.options import RepairOptions, count_of
+        from sae_lens_c2r.finetune.release import TOKENS, count_of
 
-        options = RepairOptions(
-            tokens=count_of(tokens),
-            model=model,
-            hook_name=hook_name,
-            dataset=dataset,
-            context_size=context_size,
-            architecture=architecture,
-            k=k,
-            lr=lr,
-            c2r_coefficient=c2r_coefficient,
-            changes=parse_changes(changes or []),
-        )
+        given = {
+            TOKENS: count_of(tokens),
+            "language_model.hub_id": model,
+            "language_model.hook_name": hook_name,
+            "language_model.dataset": dataset,
+            "language_model.context_size": context_size,
+            "sae.architecture": architecture,
+            "sae.k": int(k) if k is not None and k.is_integer() else k,  # TopK has 32, not 32.0
+            "sae.c2r_coefficient": c2r_coefficient,
+            "runner.lr": lr,
+        }
+        wanted = {key: value for key, value in given.items() if value is not None}
+        wanted |= parse_changes(changes or [])
         console = console_while_loading()
-        from sae_lens_c2r.inspection.reader import TextReader, reader_of
-        from sae_lens_c2r.repair.change import change_tables
-        from sae_lens_c2r.repair.repair import REPORT, Repair
+        from sae_lens_c2r.finetune.run import REPORT, Finetuning
+        from sae_lens_c2r.inspection.activations import ActivationSource, activation_source
+        from sae_lens_c2r.inspection.report import in_terminal
         from sae_lens_c2r.saes.sae_ref import find_saes
         from sae_lens_c2r.training.model_check import check_model
         from sae_lens_c2r.training.summary import print_plan
 
         device = usable_device(device)
-        sources = find_saes(saes, on_error=problems.append)
+        refs = find_saes(saes, on_error=problems.append)
         if problems:
             return
 
-        def reader(of_release: str) -> TextReader:
-            return reader_of(
-                text or of_release, model=model, n_tokens=measured_tokens, device=device
+        def source_of(dataset: str) -> ActivationSource:
+            return activation_source(
+                text or dataset, model=model, n_tokens=measured_tokens, device=device
             )
 
-        told = partial(say, console)
-        repairing = Repair(sources, options, device=device, reader_of=reader, tell=told)
+        tell = partial(say, console)
+        tuning = Finetuning.of(refs, wanted, device=device, source_of=source_of, tell=tell)
         if not dry_run:
-            repairing.check_out(out, resume=resume, overwrite=overwrite)
-        plan = repairing.plan()
-        check_model(plan, told)
+            tuning.check_out(out, resume=resume, overwrite=overwrite)
+        plan = tuning.plan()
+        check_model(plan, tell)
         print_plan(plan, console)
         if dry_run:
             return
-        changed = repairing.run(plan, out, resume=resume, checkpoint_minutes=checkpoint_minutes)
-        console.print(*change_tables(changed), sep="\n")
+        shown = tuning.run(plan, out, resume=resume, checkpoint_minutes=checkpoint_minutes)
+        console.print(*in_terminal(*shown, width=console.width), sep="\n")
         say(console, f"Report: {out / REPORT}")

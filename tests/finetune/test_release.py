@@ -1,4 +1,4 @@
-"""The release that a repair makes of what SAEs say of themselves."""
+"""The release that is written of what SAEs say of themselves."""
 
 import json
 from collections.abc import Callable
@@ -8,13 +8,19 @@ from typing import Any
 import pytest
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.finetune.release import (
+    TOKENS,
+    Subject,
+    count_of,
+    finetuning_release,
+    id_of,
+    read_subject,
+)
+from sae_lens_c2r.finetune.run import read_as_planned
 from sae_lens_c2r.releases.model import Release
-from sae_lens_c2r.repair.options import RepairOptions, count_of
-from sae_lens_c2r.repair.read_as import read_as_planned
-from sae_lens_c2r.repair.release import repair_release
-from sae_lens_c2r.repair.subject import find_subject
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.plan import make_plan
+from sae_lens_c2r.training.record import TrainingRecord
 from tests.saes.forms import make_form
 
 ABOUT = {
@@ -43,10 +49,13 @@ def plant(tmp_path: Path) -> Plant:
     return planted
 
 
-def release_of(*folders: Path, ks: dict[str, float] | None = None, **options: Any) -> Release:
-    asked = RepairOptions(**{"tokens": 40_960_000, **options})
-    subjects = [find_subject(SAERef(folder=folder), asked)[0] for folder in folders]
-    return repair_release(subjects, ks or {}, asked)
+def release_of(*folders: Path, l0s: dict[str, float] | None = None, **changes: Any) -> Release:
+    """The release of SAEs; of a dotted key of a change `__` stands for the dot."""
+    wanted = {TOKENS: 40_960_000}
+    wanted |= {key.replace("__", "."): value for key, value in changes.items()}
+    refs = [SAERef(folder=folder) for folder in folders]
+    subjects = {id_of(ref): read_subject(ref, wanted) for ref in refs}
+    return finetuning_release(subjects, wanted, l0s=l0s)
 
 
 def test_an_sae_s_own_config_says_what_it_is_trained_on(plant: Plant) -> None:
@@ -95,16 +104,21 @@ def test_what_our_training_recorded_goes_before_it(plant: Plant) -> None:
 
 
 def test_what_is_asked_for_goes_before_both(plant: Plant) -> None:
-    changes = {"runner.seed": 7, "sae.c2r_chunk_size": 4}
     release = release_of(
-        plant(), dataset="org/other", lr=1e-5, k=3.0, c2r_coefficient=9.0, changes=changes
+        plant(),
+        language_model__dataset="org/other",
+        runner__lr=1e-5,
+        sae__k=3,
+        sae__c2r_coefficient=9.0,
     )
     assert release.language_model is not None
     assert release.language_model.dataset == "org/other"
-    assert (release.runner["lr"], release.runner["seed"]) == (1e-5, 7)
+    assert release.runner["lr"] == 1e-5
     [spec] = release.saes()
-    assert (spec.fields["k"], spec.fields["c2r_coefficient"]) == (3.0, 9.0)
-    assert spec.fields["c2r_chunk_size"] == 4
+    assert (spec.fields["k"], spec.fields["c2r_coefficient"]) == (3, 9.0)
+    asked = release_of(plant(), language_model__hub_id="org/model").language_model
+    assert asked is not None
+    assert (asked.hub_id, asked.name) == ("org/model", None)
 
 
 @pytest.mark.parametrize(
@@ -132,17 +146,16 @@ def test_saes_of_other_inputs_are_not_trained_together(plant: Plant) -> None:
 
 def test_the_l0_that_was_measured_is_k_where_nothing_says_it(plant: Plant) -> None:
     folder = plant(training_architecture_details=None)
-    config: Any = make_plan(release_of(folder, ks={"a": 7}), device="cpu").saes["a"]
+    config: Any = make_plan(release_of(folder, l0s={"a": 7.3}), device="cpu").saes["a"]
     assert config.k == 7
 
 
-def test_an_sae_of_the_hub_is_named_as_a_release_does(plant: Plant) -> None:
-    asked = RepairOptions(tokens=1)
-    subject, _ = find_subject(SAERef(folder=plant()), asked)
+def test_an_sae_of_the_hub_is_named_as_a_release_does() -> None:
     for release, repo, key in (("scope", "google/scope", "release"), ("o/r", "o/r", "repo")):
-        source = SAERef(release, None, "layer_1/a", repo, "abc")
-        init = type(subject)(source, {}, "a", subject.record, "topk", {}).init
-        assert init == {key: release, "sae_id": "layer_1/a", "revision": "abc"}
+        ref = SAERef(release, None, "layer_1/a", repo, "abc")
+        subject = Subject(ref, {}, TrainingRecord(), "topk", says_k=True)
+        init = {key: release, "sae_id": "layer_1/a", "revision": "abc"}
+        assert subject.sae()["init"] == init
 
 
 @pytest.mark.parametrize(
@@ -164,18 +177,20 @@ def test_what_is_no_number_of_tokens_is_refused(text: str) -> None:
         count_of(text)
 
 
-def read_metadata(folder: Path, **options: Any) -> Any:
-    """What an SAE's config says once it is read as it will be trained."""
-    source = SAERef(folder=folder)
-    plan = make_plan(release_of(folder, **options), device="cpu")
-    return read_as_planned(source, plan, folder.name).load("cpu").cfg.metadata
+def read_metadata(folder: Path, **changes: Any) -> Any:
+    """The metadata of an SAE's config once it is read as it will be trained."""
+    sae = SAERef(folder=folder).load("cpu")
+    plan = make_plan(release_of(folder, **changes), device="cpu")
+    read_as_planned(sae, plan, folder.name)
+    return sae.cfg.metadata
 
 
 def test_both_are_measured_on_what_is_trained_on(plant: Plant) -> None:
     """What was asked for, or is by itself so, holds for the SAE as it was, too."""
     folder = plant(hook_name=None, model_name=None, hook_head_index=2)
     model, hook_name = "EleutherAI/pythia-70m", "blocks.1.hook_resid_post"
-    read = read_metadata(folder, hook_name=hook_name, model=model)
+    given = {"language_model__hook_name": hook_name, "language_model__hub_id": model}
+    read = read_metadata(folder, **given)
     assert (read.model_name, read.hook_name) == (model, hook_name)
     assert (read.context_size, read.prepend_bos) == (64, True)
     assert read.exclude_special_tokens is True
@@ -183,15 +198,15 @@ def test_both_are_measured_on_what_is_trained_on(plant: Plant) -> None:
 
 
 def test_values_that_are_set_hold_for_what_is_measured_too(plant: Plant) -> None:
-    folder = plant(model_name=None, context_size=None)
     changes = {
-        "runner.model_class_name": "AutoModelForCausalLM",
-        "runner.exclude_special_tokens": False,
-        "runner.prepend_bos": False,
-        "language_model.context_size": 32,
-        "language_model.revision": "v1",
+        "runner__model_class_name": "AutoModelForCausalLM",
+        "runner__exclude_special_tokens": False,
+        "runner__prepend_bos": False,
+        "language_model__hub_id": "org/model",
+        "language_model__context_size": 32,
+        "language_model__revision": "v1",
     }
-    read = read_metadata(folder, model="org/model", changes=changes)
+    read = read_metadata(plant(model_name=None, context_size=None), **changes)
     assert (read.model_class_name, read.model_name) == ("AutoModelForCausalLM", "org/model")
     assert (read.exclude_special_tokens, read.prepend_bos) == (False, False)
     assert read.context_size == 32
@@ -200,30 +215,27 @@ def test_values_that_are_set_hold_for_what_is_measured_too(plant: Plant) -> None
 
 def test_schedules_fit_the_steps_that_are_trained(plant: Plant) -> None:
     folder = plant()
-    changes = {"runner.train_batch_size_tokens": 1024, "language_model.training_tokens": 102400}
-    runner = release_of(folder, changes=changes).runner
+    changes = {"runner__train_batch_size_tokens": 1024, TOKENS: 102400}
+    runner = release_of(folder, **changes).runner
     assert (runner["lr_warm_up_steps"], runner["lr_decay_steps"]) == (5, 20)
-    runner = release_of(folder, changes={**changes, "runner.lr_decay_steps": 7}).runner
+    runner = release_of(folder, **changes, runner__lr_decay_steps=7).runner
     assert (runner["lr_warm_up_steps"], runner["lr_decay_steps"]) == (5, 7)
-    assert "for 102,400 tokens" in release_of(folder, changes=changes).description
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("key", "value", "says"),
     [
-        ({"architecture": "foo"}, "`architecture` should be one of .*batchtopk_c2r.*'foo'"),
-        ({"changes": {"sae.architecture": "foo"}}, "`architecture` should be one of .*'foo'"),
-        ({"lr": 0.0}, "`lr` should be a finite number above 0"),
-        ({"k": 0.0}, "`k` should be a finite number above 0"),
-        ({"context_size": 0}, "`context_size` should be an integer of at least 2"),
+        ("sae__architecture", "foo", "`architecture` should be one of .*batchtopk_c2r.*'foo'"),
+        ("language_model__context_size", 1, "`language_model.context_size`"),
+        ("sae__k", 0.0, "`sae.k`"),
+        ("runner__lr", -1.0, "`runner.lr`"),
     ],
 )
 def test_values_that_cannot_be_are_refused_by_name(
-    plant: Plant, options: dict[str, Any], says: str
+    plant: Plant, key: str, value: Any, says: str
 ) -> None:
-    with pytest.raises(UserError, match=says) as raised:
-        release_of(plant(), **options)
-    assert "\n" not in str(raised.value)
+    with pytest.raises(UserError, match=says):
+        make_plan(release_of(plant(), **{key: value}), device="cpu")
 
 
 def test_any_folder_s_name_becomes_an_id(plant: Plant) -> None:

@@ -1,4 +1,4 @@
-"""`sae-lens-c2r repair`: from an SAE to the table of what C2R changed."""
+"""`sae-lens-c2r finetune`: from an SAE to the table of what C2R changed."""
 
 import json
 import shutil
@@ -11,16 +11,12 @@ from sae_lens import SAE
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.cli import main
-from sae_lens_c2r.inspection.behavior import reconstruct
-from sae_lens_c2r.inspection.measures import inspect_sae
+from sae_lens_c2r.finetune.release import TOKENS
+from sae_lens_c2r.finetune.run import Finetuning, row_cosines
 from sae_lens_c2r.releases.files import find_release, read_release
-from sae_lens_c2r.repair.change import Change, MeasuredSAE, change_rows
-from sae_lens_c2r.repair.options import RepairOptions
-from sae_lens_c2r.repair.repair import Repair
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.plan import make_plan
 from sae_lens_c2r.training.train import train
-from tests.inspection.planted import planted_sae, text_of
 from tests.training.killing import SMALL
 
 SAE_ID = "layer_3/width_256/batchtopk_k32"
@@ -28,7 +24,7 @@ SAE_ID = "layer_3/width_256/batchtopk_k32"
 
 def run(*arguments: object) -> int:
     with pytest.raises(SystemExit) as left:
-        main(["repair", *map(str, arguments), "--device", "cpu"])
+        main(["finetune", *map(str, arguments), "--device", "cpu"])
     return int(left.value.code or 0)
 
 
@@ -42,39 +38,39 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder.rename(out / "own")
 
 
-def test_an_sae_is_repaired_offline(
+def test_an_sae_is_fine_tuned_offline(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = tmp_path / "repaired"
+    out = tmp_path / "finetuned"
     command = [trained, "--tokens", "2k", "--out", out, "--measured-tokens", "500"]
     assert run(*command) == 0
-    shown = capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.split())
     assert f"own starts from {trained}, under apache-2.0." in shown
-    for title in ("composition of latents that fire", "cosine with before, median"):
-        assert title in shown
-    changed = json.loads((out / "repair.json").read_text())["own"]
-    assert f"{changed['after']['composition']:.3f}" in shown
-    assert changed["before"]["cosine_1st_percentile"] == pytest.approx(1)
-    assert 0.5 < changed["after"]["cosine_median"] < 1
+    changed = json.loads((out / "finetune.json").read_text())["own"]
+    before, after = changed["before"], changed["after"]
+    for name in ("composition", "composition_of_live", "cosine_median"):
+        assert f"{after[name]:.3f}" in shown
+    assert f"Of {changed['redundant_pairs']['pairs']} pairs of latents of own with" in shown
+    assert 0.5 < after["cosine_median"] < 1
+    assert changed["matched_latents"]["latents"] == 256 - before["dead_latents"]
     record = json.loads((out / "own" / "training.json").read_text())
     assert record["started_from"]["folder"] == str(trained)
     settings = record["settings"]
     assert settings["runner"]["lr"] == pytest.approx(1e-3 / 3)
     assert settings["saes"]["own"]["architecture"] == "batchtopk_c2r"
     assert settings["saes"]["own"]["k"] == 32
-    html = (out / "report.html").read_text()
-    assert "own, repaired" in html
+    assert "own, fine-tuned" in (out / "report.html").read_text()
     written = (out / "own" / "training.json").stat().st_mtime_ns
     assert run(*command) == 0  # what is trained is measured again
     assert (out / "own" / "training.json").stat().st_mtime_ns == written
     other = Path(shutil.copytree(trained, tmp_path / "other"))
-    kept = (out / "repair.json").read_bytes()
+    kept = (out / "finetune.json").read_bytes()
     capsys.readouterr()
     assert run(other, *command[1:]) == 1
     told = capsys.readouterr()
-    assert "`out` should have no repair.json of anything else" in told.err
+    assert "`out` should have no finetune.json of anything else" in told.err
     assert "Measuring" not in told.out
-    assert (out / "repair.json").read_bytes() == kept
+    assert (out / "finetune.json").read_bytes() == kept
 
 
 def test_what_is_set_holds_for_what_is_measured_before(trained: Path, tmp_path: Path) -> None:
@@ -86,47 +82,52 @@ def test_what_is_set_holds_for_what_is_measured_before(trained: Path, tmp_path: 
     measuring = ["--measured-tokens", "500", "--out", tmp_path / "out"]
     text = ["--dataset", "python-documentation"]
     assert run(folder, "--tokens", "1k", *measuring, *text, *settings) == 0
-    changed = json.loads((tmp_path / "out" / "repair.json").read_text())["own"]
+    changed = json.loads((tmp_path / "out" / "finetune.json").read_text())["own"]
     for name in ("l0", "explained_variance", "dead_latents"):
         assert changed["after"][name] == pytest.approx(changed["before"][name], rel=1e-3)
 
 
-def repair_of(*folders: Path) -> Repair:
-    sources = [SAERef(folder=folder) for folder in folders]
-    options = RepairOptions(tokens=1)
-    return Repair(sources, options, device="cpu", reader_of=lambda _: pytest.fail("measured"))
+def finetuning_of(*folders: Path, **changes: Any) -> Finetuning:
+    refs = [SAERef(folder=folder) for folder in folders]
+    return Finetuning.of(
+        refs,
+        {TOKENS: 1, **changes},
+        device="cpu",
+        source_of=lambda _: pytest.fail("measured"),
+        tell=lambda _: None,
+    )
 
 
 def test_what_is_wrong_with_the_place_is_told_before_any_work(
     trained: Path, tmp_path: Path
 ) -> None:
-    repair, out = repair_of(trained), tmp_path / "out"
-    repair.check_out(out)
+    tuning, out = finetuning_of(trained), tmp_path / "out"
+    tuning.check_out(out)
     assert list(out.iterdir()) == []
     (out / "report.html").write_text("Somebody's.")
     with pytest.raises(UserError, match=r"no report\.html of anything else"):
-        repair.check_out(out)
-    repair.check_out(out, overwrite=True)
-    (out / "repair.json").write_text('{"own": {}}')
+        tuning.check_out(out)
+    tuning.check_out(out, overwrite=True)
+    (out / "finetune.json").write_text('{"own": {}}')
     with pytest.raises(UserError, match=r"no report\.html of anything else"):
-        repair.check_out(out)
-    (out / "report.html").write_text("own, repaired")
-    repair.check_out(out)
+        tuning.check_out(out)
+    (out / "report.html").write_text("own, fine-tuned")
+    tuning.check_out(out)
     (out / ".training" / "step-1").mkdir(parents=True)
     with pytest.raises(UserError, match="Delete it to begin anew"):
-        repair.check_out(out)
+        tuning.check_out(out)
     shutil.rmtree(out / ".training")
     (out / "own").mkdir()
     with pytest.raises(UserError, match="no folder of an SAE without"):
-        repair.check_out(out)
+        tuning.check_out(out)
     with pytest.raises(UserError, match="should have a folder where there is"):
-        repair.check_out(out / "report.html")
+        tuning.check_out(out / "report.html")
 
 
 def test_folders_of_one_name_become_saes_of_two(trained: Path, tmp_path: Path) -> None:
     other = Path(shutil.copytree(trained, tmp_path / "own"))
-    repair = repair_of(trained, other)
-    assert [spec.sae_id for spec in repair.plan().release.saes()] == ["own", "own-2"]
+    tuning = finetuning_of(trained, other)
+    assert [spec.sae_id for spec in tuning.plan().release.saes()] == ["own", "own-2"]
 
 
 def test_what_an_sae_does_not_say_is_measured_or_asked_for(
@@ -138,7 +139,7 @@ def test_what_an_sae_does_not_say_is_measured_or_asked_for(
     del config["metadata"]["dataset_path"]
     del config["metadata"]["training_architecture_details"]
     (folder / "cfg.json").write_text(json.dumps(config))
-    command = [folder, "--tokens", "2k", "--out", tmp_path / "repaired", "--dry-run"]
+    command = [folder, "--tokens", "2k", "--out", tmp_path / "finetuned", "--dry-run"]
     assert run(*command) == 1
     assert "`dataset` should be given" in capsys.readouterr().err
     text = ["--dataset", "python-documentation", "--measured-tokens", "500"]
@@ -146,7 +147,7 @@ def test_what_an_sae_does_not_say_is_measured_or_asked_for(
     shown = capsys.readouterr().out
     assert "own does not say its L0: it is measured." in shown
     assert "under a licence that is not known" in shown
-    assert not (tmp_path / "repaired").exists()
+    assert not (tmp_path / "finetuned").exists()
 
 
 def test_without_learning_it_does_what_it_did_on_a_model(trained: Path, tmp_path: Path) -> None:
@@ -182,30 +183,7 @@ def test_what_is_wrong_is_one_line(
     assert says in capsys.readouterr().err
 
 
-def measured(sae: SAE[Any], before: SAE[Any]) -> MeasuredSAE:
-    text = text_of(torch.tensor([[1.0, 0, 0], [0, 2, 0], [1, 1, 0]]))
-    found = reconstruct(sae, text)
-    return MeasuredSAE.of(inspect_sae(sae, "x"), found, sae.W_dec, before.W_dec)
-
-
-def test_latents_that_fire_are_told_from_those_that_do_not() -> None:
-    """The third never fires, and is the same as the first."""
-    sae = planted_sae(torch.tensor([[1.0, 0, 0], [0, 1, 0], [1, 0, 0]]))
-    found = measured(sae, sae)
-    assert found.dead_latents == 1
-    assert found.composition == pytest.approx(2 / 3)
-    assert found.composition_of_live == pytest.approx(0)
-    assert found.pairs_above_0_9 == 1
-    assert found.cosine_median == found.cosine_1st_percentile == pytest.approx(1)
-
-
-def test_the_table_has_before_after_and_the_chance_level() -> None:
-    before = planted_sae(torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 1, 0]]))
-    after = planted_sae(torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 0, 1]]))
-    change = Change("x", measured(before, before), measured(after, before))
-    rows = {title: cells for title, *cells in change_rows(change)}
-    assert rows["pairs > 0.9"] == ["1", "0", ""]
-    assert rows["composition"][:2] == ["0.667", "0.000"]
-    assert float(rows["composition"][2]) > 0
-    assert rows["cosine with before, median"] == ["1.000", "1.000", ""]
-    assert rows["cosine with before, 1st percentile"][1] == "0.020"
+def test_rows_have_their_cosine_with_what_they_were() -> None:
+    before = torch.tensor([[1.0, 0], [0, 2], [3, 4]])
+    after = torch.tensor([[5.0, 0], [1, 0], [4, 3]])
+    assert row_cosines(after, before).tolist() == pytest.approx([1, 0, 0.96])

@@ -10,6 +10,8 @@ from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
 from pydoc_data.topics import topics
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -20,15 +22,28 @@ from sae_lens import SAE, SAETrainer
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.analysis import chance_composition, composition, count_pairs
 from sae_lens_c2r.cli import main
-from sae_lens_c2r.demo.curves import History
-from sae_lens_c2r.demo.end_to_end import _check_saved, _move_into, run_demo
-from sae_lens_c2r.demo.options import DemoOptions
-from sae_lens_c2r.demo.quiet import quiet_libraries
+from sae_lens_c2r.demo import demo as demo_module
+from sae_lens_c2r.demo.demo import (
+    PLAIN,
+    RECORD_EVERY,
+    REGULARIZED,
+    DemoOptions,
+    History,
+    _check_saved,
+    _move_into,
+    demo_release,
+    quiet_libraries,
+    record,
+    run_demo,
+    training_curves,
+)
 from sae_lens_c2r.offline import corpus
+from sae_lens_c2r.releases.files import find_release, read_release, shipped_releases
 from sae_lens_c2r.saes.saelens_alone import Encoded
-from tests.architectures.training import D_IN, make_sae
+from sae_lens_c2r.training.plan import Plan, make_plan
+from tests.architectures.training import BATCH, D_IN, make_sae, make_trainer, noise
 
-SAES = ("batchtopk", "batchtopk_c2r")
+SAES = (PLAIN, REGULARIZED)
 SMALL = ["demo", "--tokens", "20480", "--d-sae", "128", "--k", "8", "--device", "cpu"]
 
 
@@ -88,13 +103,13 @@ def test_says_what_it_does_and_where_everything_is(out: Path, printed: StringIO)
         assert str(path) in shown
     assert "Measured on held-out text" in shown
     tokens = json.loads((out / "results.json").read_text())["settings"]["tokens"]
-    assert f"sae-lens-c2r repair {out / 'batchtopk'} --tokens {tokens // 2}\n" in shown
+    assert f"sae-lens-c2r finetune {out / 'batchtopk'} --tokens {tokens // 2}\n" in shown
     cells = json.loads((out / "results.json").read_text())["held_out"]["batchtopk"]
     assert f"{cells['explained_variance']:.3f}" in shown
     assert f"{cells['co_firing']['highest_jaccard']:.3f}" in shown
-    twins = json.loads((out / "results.json").read_text())["twins"]
-    said = f"Of {twins['pairs']} pairs of latents of batchtopk with a cosine above 0.7"
-    assert said in " ".join(shown.split())
+    pairs = json.loads((out / "results.json").read_text())["redundant_pairs"]["pairs"]
+    sentence = f"Of {pairs} pairs of latents of batchtopk with a cosine above 0.7"
+    assert sentence in " ".join(shown.split())
 
 
 def test_the_report_has_what_the_results_have(out: Path) -> None:
@@ -103,13 +118,17 @@ def test_the_report_has_what_the_results_have(out: Path) -> None:
         assert f"<td>{metrics['explained_variance']:.3f}</td>" in html
         assert f"<td>{metrics['composition']:.3f}</td>" in html
         assert f"<td>{metrics['co_firing']['highest_jaccard']:.3f}</td>" in html
-    assert html.count("<svg") == 2
+    assert html.count("<svg") == 4
+    assert "What C2R did to an SAE" in html
+    assert "tokens of python-documentation, read by sentence-transformers/all-" in html
+    assert f'SAE.load_from_disk("{out / REGULARIZED}")' in html.replace("&#34;", '"')
     assert "--tokens 20480 --d-sae 128 --k 8 --c2r-coefficient 5 --seed 0, with Python" in html
 
 
 def test_numbers_are_those_of_the_saved_saes(out: Path) -> None:
     results = json.loads((out / "results.json").read_text())
-    assert list(results) == ["settings", "versions", "held_out", "twins"]
+    expected = ["settings", "versions", "held_out", "redundant_pairs", "matched_latents"]
+    assert list(results) == expected
     assert results["settings"]["tokens"] == 20480
     assert results["settings"]["out"] == str(out)
     assert {"Python", "sae-lens-c2r", "sae-lens", "torch", "transformers"} == set(
@@ -196,7 +215,7 @@ def test_an_interruption_in_training_leaves_the_earlier_results(
         raise KeyboardInterrupt
 
     before = (out / "report.html").read_bytes()
-    monkeypatch.setattr("sae_lens_c2r.demo.end_to_end.train", interrupted)
+    monkeypatch.setattr("sae_lens_c2r.demo.demo.train", interrupted)
     assert run(*SMALL, "--out", str(out), "--overwrite") == 130
     assert "Interrupted; nothing was written." in capsys.readouterr().err
     assert (out / "report.html").read_bytes() == before
@@ -216,7 +235,7 @@ def test_a_signal_while_training_leaves_nothing_behind(
 
         trainer.step = signalled_step
 
-    monkeypatch.setattr("sae_lens_c2r.demo.end_to_end.record", record)
+    monkeypatch.setattr("sae_lens_c2r.demo.demo.record", record)
     assert run(*SMALL, "--out", str(tmp_path / "parent" / "out")) == 130
     assert "Interrupted; nothing was written." in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
@@ -229,7 +248,7 @@ def test_what_sae_lens_raises_has_its_traceback_and_leaves_nothing_behind(
     def record(*_: object) -> None:
         raise RuntimeError("SAELens is at a loss")
 
-    monkeypatch.setattr("sae_lens_c2r.demo.end_to_end.record", record)
+    monkeypatch.setattr("sae_lens_c2r.demo.demo.record", record)
     options = DemoOptions(tmp_path / "out", tokens=20480, d_sae=128, k=8)
     with pytest.raises(RuntimeError, match="SAELens is at a loss") as raised:
         run_demo(options, Console(file=StringIO()))
@@ -260,7 +279,7 @@ def test_an_sae_that_does_not_encode_as_it_was_trained_is_refused(
             for where, inputs in requests
         ]
 
-    monkeypatch.setattr("sae_lens_c2r.demo.end_to_end.encode_in_saelens_alone", encode)
+    monkeypatch.setattr("sae_lens_c2r.demo.demo.encode_in_saelens_alone", encode)
     trained = {name: make_sae(name) for name in SAES}
     histories = {name: History(sae) for name, sae in trained.items()}
     saes = {}
@@ -291,30 +310,108 @@ def test_a_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "says"),
+    ("option", "value", "key"),
     [
-        ("--tokens", "100", "`tokens` should be an integer of at least 2048"),
-        ("--k", "129", "`k` should be at most `d_sae = 128`"),
-        ("--seed", str(2**63), "`seed` should be below 2**63"),
-        ("--k", "0", "`k` should be an integer of at least 1"),
-        (
-            "--c2r-coefficient",
-            "-1",
-            "`c2r_coefficient` should be a finite number of at least 0",
-        ),
-        (
-            "--c2r-coefficient",
-            "nan",
-            "`c2r_coefficient` should be a finite number of at least 0",
-        ),
-        ("--device", "abacus", "`device` should be a torch device that this machine has"),
+        ("--tokens", "100", "'--tokens'"),
+        ("--seed", str(2**63), "'--seed'"),
+        ("--k", "129", "`sae.k`"),
+        ("--c2r-coefficient", "-1", "`c2r_coefficient`"),
+        ("--device", "abacus", "`device`"),
     ],
 )
 def test_bad_options_are_named(
-    option: str, value: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    option: str, value: str, key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = tmp_path / "new"
-    assert run(*SMALL, "--out", str(out), option, value) == 2
-    shown = " ".join(capsys.readouterr().err.replace("│", " ").split())
-    assert says in shown
-    assert not out.exists()
+    assert run(*SMALL, "--out", str(tmp_path / "new"), option, value) in (1, 2)
+    assert key in " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def plan(**options: Any) -> Plan:
+    return make_plan(demo_release(DemoOptions(Path("out"), **options)), device="cpu")
+
+
+def test_the_options_are_what_is_trained() -> None:
+    found = plan(tokens=100_000, d_sae=256, k=7, c2r_coefficient=2.5, seed=2**63 - 1)
+    assert list(found.saes) == list(SAES)
+    assert found.steps == 49
+    assert found.seeds == dict.fromkeys(SAES, 2**63 - 1)
+    assert found.runner["seed"] == 2**63 - 1
+    for name, config in found.saes.items():
+        assert config.architecture() == name
+        assert (config.d_sae, config.k) == (256, 7)  # type: ignore[attr-defined]
+    regularized: Any = found.saes[REGULARIZED]
+    assert (regularized.c2r_coefficient, regularized.c2r_seed) == (2.5, 2**63 - 1)
+
+
+def test_both_have_the_same_options_but_for_the_penalty() -> None:
+    plain, regularized = (config.to_dict() for config in plan().saes.values())
+    differ = {key for key in regularized if plain.get(key) != regularized[key]}
+    differ -= {"metadata", "architecture"}
+    assert "c2r_coefficient" in differ
+    assert all(key.startswith("c2r_") for key in differ)
+
+
+def test_it_reads_the_model_as_the_release_of_the_same_layer_does() -> None:
+    """What was tuned for one holds for the other; and nobody publishes the demo's."""
+    known = read_release(find_release("minilm-layer-3"))
+    release = demo_release(DemoOptions(Path("out")))
+    assert release.language_model is not None
+    assert known.language_model is not None
+    for field in ("hub_id", "hook_name", "dataset", "context_size"):
+        assert getattr(release.language_model, field) == getattr(known.language_model, field)
+    for name in ("model_class_name", "prepend_bos", "exclude_special_tokens"):
+        assert release.runner[name] == known.runner[name]
+    assert release.name not in {each.name for each in shipped_releases()}
+
+
+def train(steps: int, *, recorded: bool = True) -> tuple[Any, History | None]:
+    histories: dict[str, History] = {}
+    trainer = make_trainer(make_sae("batchtopk_c2r"), steps, noise())
+    if recorded:
+        record(histories, "an-sae", trainer)
+    return trainer.fit(), histories.get("an-sae")
+
+
+def test_a_recording_has_what_the_steps_did_and_changes_nothing() -> None:
+    steps = 2 * RECORD_EVERY + 2
+    sae, history = train(steps)
+    assert history is not None
+    assert history.sae is sae
+    assert history.steps == [0, RECORD_EVERY, 2 * RECORD_EVERY]
+    assert len(history.composition) == 3
+    assert history.explained_variance[-1] > history.explained_variance[0]
+    assert history.tokens == (steps - 1) * BATCH  # the first step warms up
+    assert history.tokens_per_second == history.tokens / history.seconds > 0
+    untouched, _ = train(steps, recorded=False)
+    assert torch.equal(sae.W_dec, untouched.W_dec)
+    _, one = train(1)
+    assert one is not None
+    assert one.tokens == BATCH
+
+
+@pytest.mark.usefixtures("unchecked_types")
+def test_a_point_is_the_share_of_the_batchs_variance_that_is_reconstructed() -> None:
+    sae = make_sae("topk_c2r")
+    history = History(sae)
+    sae_in = torch.tensor([[1.0, 2.0], [3.0, 6.0]])  # total variance 1 + 1 + 4 + 4
+    history.add(7, SimpleNamespace(sae_in=sae_in, sae_out=sae_in + 0.5))  # type: ignore[arg-type]
+    assert history.steps == [7]
+    assert history.explained_variance == pytest.approx([1 - 4 * 0.25 / 10])
+    assert history.composition == [composition(sae.W_dec)]
+
+
+@pytest.mark.usefixtures("unchecked_types")
+def test_the_curves_are_drawn_of_every_sae(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo_module, "svg", lambda figure: figure)
+    sae = make_sae("topk_c2r")
+    histories = {
+        "a": History(sae, [0, 10], [0.1, 0.8], [0.2, 0.4]),
+        "b": History(sae, [0, 10, 20], [0.2, 0.7, 0.75], [0.1, 0.2, 0.2]),
+    }
+    left, right = training_curves(histories).axes  # type: ignore[attr-defined]
+    for axes, values in ((left, "explained_variance"), (right, "composition")):
+        for line, history in zip(axes.lines, histories.values(), strict=True):
+            assert list(line.get_xdata()) == history.steps
+            assert list(line.get_ydata()) == getattr(history, values)
+    assert [text.get_text() for text in left.get_legend().get_texts()] == ["a", "b"]

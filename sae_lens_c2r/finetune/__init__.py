@@ -1,0 +1,1 @@
+"""`sae-lens-c2r finetune`: an SAE that exists, trained on with C2R, before and after."""

@@ -1,0 +1,224 @@
+"""SAEs are measured one after the other, and two of the same activations are compared."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.inspection import comparison as comparison_module
+from sae_lens_c2r.inspection.comparison import (
+    Comparison,
+    Kind,
+    compare,
+    inspect,
+    kind_of,
+    matched_latents,
+)
+from sae_lens_c2r.inspection.measures import measure
+from sae_lens_c2r.saes.sae_ref import SAERef
+from tests.inspection.planted import planted_sae, text_of
+
+# Four redundant pairs, and the last latent, which is as the first, but never fires.
+PLAIN = torch.zeros(9, 9)
+for pair in range(4):
+    PLAIN[2 * pair : 2 * pair + 2, 2 * pair : 2 * pair + 2] = torch.tensor([[1, 0], [0.8, 0.6]])
+PLAIN[8, 0] = 1.0
+
+
+def turned() -> Tensor:
+    """Of the first pair one latent is left, the next two are turned apart, the last is not."""
+    rows = PLAIN.clone()
+    rows[0, :2], rows[1], rows[8] = torch.tensor([0.9, 0.3]), torch.eye(9)[8], torch.eye(9)[8]
+    for first in (2, 4):
+        columns = slice(first, first + 2)
+        rows[columns, columns] = torch.tensor([[0.9, -0.4], [0.5, 0.9]])
+    return rows
+
+
+def firing() -> Tensor:
+    """The third pair fires on one of its tokens together, the others on all of them."""
+    acts = torch.zeros(40, 9)
+    for latent in range(8):
+        acts[8 * (latent // 2) : 8 * (latent // 2) + 8, latent] = 1.0
+    acts[18:24, 5] = 0.0
+    acts[4:6, 1] = 0.5
+    return acts
+
+
+def compared(before: Tensor = PLAIN, acts: Tensor | None = None) -> Comparison:
+    text = text_of(firing() if acts is None else acts)
+    saes = planted_sae(before), planted_sae(turned())
+    first, second = (measure(sae, name, text) for sae, name in zip(saes, "ab", strict=True))
+    return compare(*saes, text, reports=(first, second))
+
+
+def test_every_redundant_pair_is_of_its_kind() -> None:
+    found = compared().redundant_pairs
+    assert found.kinds == ["merged", "apart and firing together", "apart", "still alike"]
+    assert found.before.tolist() == found.after.tolist() == [1, 1, 0.25, 1]
+
+
+def test_the_summary_and_the_sentences_count_them() -> None:
+    summary = compared().summary()
+    assert summary["redundant_pairs"] == {
+        "pairs": 4,
+        "merged": 1,
+        "apart_and_firing_together": 1,
+        "apart": 1,
+        "still_alike": 1,
+        "jaccard_before": 3.25 / 4,
+        "jaccard_of_two_after": 2.25 / 3,
+    }
+    assert summary["matched_latents"]["latents"] == 8  # that fire
+    assert summary["matched_latents"]["cosine_median"] == pytest.approx(0.914, abs=1e-3)
+    sentences = compared().sentences()
+    for part in (
+        "Of 4 pairs of latents of a with a cosine above 0.7, b has 1 merged into one latent, ",
+        "Their mean Jaccard was 0.81; where there are two latents now, it is 0.75.",
+        "Half of the 8 latents of a that fire have a cosine of at least 0.914 with",
+    ):
+        assert part in sentences
+
+
+def test_without_redundant_pairs_there_is_no_mean() -> None:
+    found = compared(torch.eye(9))
+    assert found.summary()["redundant_pairs"]["jaccard_before"] is None
+    assert found.shown == []
+    silent = compared(acts=torch.zeros(8, 9))
+    assert silent.summary()["matched_latents"] == {"latents": 0}
+    assert silent.sentences().endswith(" 0 apart, 0 still alike.")
+
+
+@pytest.mark.parametrize(
+    ("one", "cosine", "jaccard", "kind"),
+    [
+        (True, 1.0, 1.0, "merged"),
+        (False, 0.71, 1.0, "still alike"),
+        (False, 0.7, 0.51, "apart and firing together"),
+        (False, 0.7, 0.5, "apart"),
+    ],
+)
+def test_kinds_by_their_thresholds(
+    one: bool, cosine: float, jaccard: float, kind: Kind
+) -> None:
+    assert kind_of(one=one, cosine=cosine, jaccard=jaccard) == kind
+
+
+def test_a_latent_is_matched_by_the_nearest_one_that_fires() -> None:
+    before = torch.tensor([[1.0, 0, 0, 0], [2.7, 1.30767, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
+    after = torch.tensor([[0, 0, 5.0, 0], [0, 0, 0, 1], [4, 0, 0, 0], [3, 4, 0, 0]])
+    cosines, matches = matched_latents(before, after, torch.ones(4, dtype=torch.bool))
+    assert matches.tolist() == [2, 2, 0, 1]
+    assert cosines.tolist() == pytest.approx([1, 0.9, 1, 1], abs=1e-4)
+    cosines, matches = matched_latents(before, after, torch.tensor([True, True, False, True]))
+    assert matches.tolist()[:2] == [3, 3]
+    assert cosines[0].item() == pytest.approx(0.6)
+    cosines, _ = matched_latents(before, after, torch.zeros(4, dtype=torch.bool))
+    assert cosines.isfinite().all()
+
+
+def test_the_pairs_that_are_shown_have_their_matches_in_context() -> None:
+    found = {matched.pair.latents[0].index: matched for matched in compared().shown}
+    merged, together = found[0], found[2]
+    assert [latent.index for latent in merged.matches.latents] == [0, 0]
+    assert merged.kind == "merged"
+    assert merged.cosines == pytest.approx([0.949, 0.949], abs=1e-3)
+    assert [latent.index for latent in together.matches.latents] == [2, 3]
+    assert together.matches.cosine == pytest.approx(0.09 / (0.97 * 1.06) ** 0.5)
+    assert (together.matches.jaccard, together.kind) == (1, "apart and firing together")
+    assert together.matches.latents[0].top_tokens[0].token == "w9"
+    assert found[6].kind == "still alike"
+
+
+class Planted(SAERef):
+    """An SAE that is loaded from nowhere."""
+
+    def load(self, device: str) -> Any:
+        assert device == "cpu"
+        if "missing" in self.name:
+            raise UserError(f"{self.name}: cannot be loaded.")
+        sae = planted_sae(torch.eye(4))
+        if "nan" in self.name:
+            sae.W_dec.data[0, 0] = torch.nan
+        return sae
+
+
+class Source:
+    """A text that some SAEs' models cannot read."""
+
+    text = text_of(torch.ones(20, 4))
+    named_model: str | None = "a-model"
+
+    def name_of_model(self, _sae: Any) -> str:
+        if self.named_model is None:
+            raise UserError("`model` should be given.")
+        return self.named_model
+
+    def activations(self, _sae: Any, name: str) -> Any:
+        if "unread" in name:
+            raise UserError(f"{name}: `model` should have the hook x.")
+        return text_of(torch.ones(20, 4)) if "other" in name else self.text
+
+
+def look_at(*names: str, source: Any = None, latents: tuple[int, ...] = ()) -> Any:
+    errors: list[str] = []
+    told: list[str] = []
+    reports, comparison = inspect(
+        [Planted(folder=Path(name)) for name in names],
+        device="cpu",
+        on_error=errors.append,
+        text_source=source,
+        latents=latents,
+        tell=told.append,
+    )
+    return reports, comparison, errors, told
+
+
+def test_every_sae_is_announced_and_measured_in_order() -> None:
+    reports, comparison, errors, told = look_at("b", "a")
+    assert [report.name for report in reports] == ["b", "a"]
+    assert told == ["1 of 2: b", "2 of 2: a"]
+    assert (errors, comparison) == ([], None)
+    assert all(report.on_text is None for report in reports)
+    assert look_at()[:3] == ([], None, [])
+
+
+@pytest.mark.parametrize("name", ["missing", "nan"])
+def test_an_sae_that_cannot_be_measured_is_told_and_left_out(name: str) -> None:
+    reports, _, [error], told = look_at("a", name, "b")
+    assert [report.name for report in reports] == ["a", "b"]
+    assert error.startswith(f"{name}: ")
+    assert len(told) == 3
+
+
+def test_two_saes_of_the_same_activations_are_compared() -> None:
+    reports, comparison, errors, _ = look_at("a", "b", source=Source())
+    assert errors == []
+    assert [report.on_text.co_firing.times_fired.tolist() for report in reports] == [
+        [20] * 4
+    ] * 2
+    assert (comparison.before, comparison.after) == ("a", "b")
+    assert comparison.cosines.tolist() == [1] * 4
+    for names in (("a",), ("a", "b", "c"), ("a", "other"), ("a", "nan"), ("a", "unread")):
+        assert look_at(*names, source=Source())[1] is None
+
+
+def test_what_the_weights_say_is_kept_where_the_text_cannot_be_read() -> None:
+    reports, _, errors, _ = look_at("unread", "a", source=Source())
+    assert [report.on_text is None for report in reports] == [True, False]
+    assert errors == ["unread: `model` should have the hook x."]
+
+
+def test_what_an_sae_does_not_have_is_told_before_it_is_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(comparison_module, "measure", None)
+    nameless = Source()
+    nameless.named_model = None
+    assert look_at("a", source=nameless)[:3] == ([], None, ["a: `model` should be given."])
+    reports, _, [error], _ = look_at("a", source=Source(), latents=(3, 4))
+    assert reports == []
+    assert error.startswith("a: `latents` should be below 4")
