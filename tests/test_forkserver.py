@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.forkserver import FRESH, LIBRARIES, ROOT, call, start, stub
+from tests.forkserver import FRESH, ROOT, call, stub
 
 SEEN = """
 import json, os, signal, sys
@@ -69,25 +69,6 @@ def test_it_ends_like_a_new_one(program: str, status: int, says: str) -> None:
     assert says in ours[2]
 
 
-@pytest.mark.parametrize(
-    ("level", "loaded", "not_loaded"),
-    [
-        ("all", ("sae_lens_c2r.architectures", "sae_lens"), "sae_bench"),
-        ("sae_lens", ("sae_lens",), "sae_lens_c2r"),
-        (LIBRARIES, ("transformer_lens",), "sae_lens"),
-    ],
-)
-def test_it_has_imported_what_it_should(
-    level: str, loaded: tuple[str, ...], not_loaded: str
-) -> None:
-    program = f"import sys; assert {not_loaded!r} not in sys.modules; "
-    program += f"assert set({loaded!r}) <= set(sys.modules)"
-    assert start("-c", program, level=level).wait() == 0
-    by_default = {"all": {}, "sae_lens": {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}}
-    if level in by_default:
-        assert start("-c", program, env={**os.environ, **by_default[level]}).wait() == 0
-
-
 def wait_and_say(path: Path) -> None:
     path.write_text(str(os.getpid()))
     signal.pause()
@@ -121,20 +102,3 @@ def test_it_ends_with_whoever_asked_for_it(tmp_path: Path) -> None:
     asked.wait()
     while is_running(int((tmp_path / "pid").read_text())):
         time.sleep(0.02)
-
-
-def test_the_server_ends_with_its_tests(tmp_path: Path) -> None:
-    (tmp_path / "sockets").mkdir()
-    program = "import sys, pathlib, tests.forkserver.server as server; "
-    program += "server.LEVELS = {'all': lambda: None}; server.main(pathlib.Path(sys.argv[1]))"
-    server = subprocess.Popen(
-        [FRESH, "-c", program, str(tmp_path / "sockets")],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    assert server.stdout is not None
-    assert server.stdout.readline() == b"listening\n"
-    server.communicate()  # closes its input
-    assert server.returncode == 0
-    assert not (tmp_path / "sockets").exists()

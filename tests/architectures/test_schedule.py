@@ -186,41 +186,33 @@ def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(
     assert all(torch.equal(state[name], value) for name, value in whole.state_dict().items())
 
 
-C2R_AND_ORT = [
-    ("coefficient", -1.0, ValueError, "be a finite number of at least 0"),
-    ("coefficient", float("inf"), ValueError, "be a finite number of at least 0"),
-    ("coefficient", 10**400, ValueError, "be a finite number of at least 0"),
-    ("coefficient", "5", TypeError, "be a finite number of at least 0"),
-    ("warm_up_steps", -1, ValueError, "be an integer of at least 0"),
-    ("start_step", -5, ValueError, "be an integer of at least 0"),
-    ("interval", 0, ValueError, "be an integer of at least 1"),
-    ("interval", 2.5, TypeError, "be an integer of at least 1"),
-    ("chunk_size", 1, ValueError, "be an integer of at least 2"),
-    ("scaling", "auto", ValueError, "be one of 'transfer', 'none'"),
-    ("seed", 0.5, TypeError, "be an integer"),
+BAD = [
+    *(("coefficient", value, ValueError) for value in (-1.0, float("inf"), 10**400)),
+    *(("coefficient", "5", TypeError), ("warm_up_steps", -1, ValueError)),
+    *(("start_step", -5, ValueError), ("interval", 0, ValueError)),
+    *(("interval", 2.5, TypeError), ("chunk_size", 1, ValueError)),
+    *(("scaling", "auto", ValueError), ("seed", 0.5, TypeError)),
 ]
-C2R_ONLY = [
-    ("exponent", 0.0, ValueError, "be a finite number above 0"),
-    ("exponent", float("nan"), ValueError, "be a finite number above 0"),
-    ("pairs", "some", ValueError, "be one of 'nearest', 'all'"),
-    ("gate", "tanh", ValueError, "be one of 'relu', 'excess', 'none'"),
+OF_C2R = [
+    *(("exponent", 0.0, ValueError), ("exponent", float("nan"), ValueError)),
+    *(("pairs", "some", ValueError), ("gate", "tanh", ValueError)),
 ]
-ORT_ONLY = [("gate", "none", ValueError, "be one of 'relu', 'excess'")]
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "error", "says"),
+    ("option", "value", "error"),
     [
         (f"{name}_{option}", *rest)
-        for name, cases in (("c2r", C2R_AND_ORT + C2R_ONLY), ("ort", C2R_AND_ORT + ORT_ONLY))
+        for name, cases in (
+            ("c2r", BAD + OF_C2R),
+            ("ort", [*BAD, ("gate", "none", ValueError)]),
+        )
         for option, *rest in cases
     ],
 )
-def test_bad_options_are_named(option: str, value: object, error: type, says: str) -> None:
-    with pytest.raises(error) as raised:
+def test_bad_options_are_named(option: str, value: object, error: type) -> None:
+    with pytest.raises(error, match=f"Parameter `{option}` should .*Found `{option} = "):
         make_config("ort_c2r", **{option: value})
-    assert f"Parameter `{option}` should {says}" in str(raised.value)
-    assert f"Found `{option} = {value!r}`" in str(raised.value)
 
 
 def test_the_backbone_still_checks_its_own_options() -> None:

@@ -125,26 +125,16 @@ def test_a_backbone_whose_training_leaves_the_penalty_out_is_refused_by_name() -
 
 
 @pytest.mark.parametrize(
-    "backbone",
-    [5, None, TopKTrainingSAE, ("topk",), (TopKTrainingSAEConfig, TopKTrainingSAE), (SAE, int)],
-)
-def test_what_is_no_architecture_is_refused(backbone: object) -> None:
-    with pytest.raises(TypeError, match="`backbone` should be a name, or a pair of subclasses"):
-        with_c2r(backbone)
-
-
-@pytest.mark.parametrize(
-    ("backbone", "says"),
+    ("backbone", "error"),
     [
-        ("nobodys", "`backbone` should be one of 'standard'"),
-        ("topk_c2r", "should be an architecture that has no C2R yet"),
+        *((value, TypeError) for value in (5, None, TopKTrainingSAE, ("topk",), (SAE, int))),
+        ((TopKTrainingSAEConfig, TopKTrainingSAE), TypeError),
+        *((name, ValueError) for name in ("nobodys", "topk_c2r")),
     ],
 )
-def test_bad_backbones_are_named(backbone: str, says: str) -> None:
-    with pytest.raises(ValueError, match="should") as raised:
+def test_what_is_no_backbone_is_refused(backbone: object, error: type) -> None:
+    with pytest.raises(error, match="Parameter `backbone` should"):
         with_c2r(backbone)
-    assert says.replace("'standard'", "") in str(raised.value)
-    assert repr(backbone) in str(raised.value)
 
 
 def test_a_taken_name_is_refused() -> None:

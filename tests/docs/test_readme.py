@@ -1,8 +1,16 @@
-"""The README is short, and begins with what there is to see."""
+"""The README is short, begins with what there is to see, and cites as CITATION.cff does."""
 
+import re
+
+import yaml
+
+import sae_lens_c2r
 from tests.forkserver import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+PAPER = CITATION["preferred-citation"]
 
 
 def test_the_first_40_lines_end_with_the_demos_table() -> None:
@@ -14,6 +22,17 @@ def test_it_is_read_in_a_few_minutes() -> None:
     assert len(README.splitlines()) <= 120
 
 
-def test_the_paper_and_its_authors_code_are_cited() -> None:
-    assert "https://arxiv.org/abs/2606.30609" in README
-    assert "https://github.com/hr-jin/Cross-sample-Consistency-Regularization" in README
+def test_the_version_and_the_licence_are_the_packages() -> None:
+    assert CITATION["version"] == sae_lens_c2r.__version__
+    assert f'license = "{CITATION["license"]}"' in PROJECT
+    assert CITATION["repository-code"] in PROJECT
+
+
+def test_the_paper_is_the_one_that_the_readme_cites() -> None:
+    authors = [f"{each['family-names']}, {each['given-names']}" for each in PAPER["authors"]]
+    assert f"author    = {{{' and '.join(authors)}}}" in README
+    title = PAPER["title"].replace("C²R", "C$^2$R")
+    assert f"title     = {{{title}}}" in README
+    assert re.search(rf"year += \{{{PAPER['year']}\}}", README)
+    assert PAPER["url"] in README
+    assert PAPER["repository-code"] in README

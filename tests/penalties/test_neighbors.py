@@ -116,27 +116,3 @@ def test_every_device_finds_the_same(device: str) -> None:
     assert torch.equal(
         found.cpu(), nearest_neighbors(W_dec, chunk_size=64, generator=step_generator(0, 0))
     )
-
-
-@pytest.mark.usefixtures("unchecked_types")
-@pytest.mark.parametrize(
-    ("W_dec", "options", "error", "says"),
-    [
-        (torch.zeros(3), {}, ValueError, "`W_dec.shape` should have shape [d_sae, d_in]"),
-        (torch.zeros(0, 3), {}, ValueError, "Found `W_dec.shape = (0, 3)`"),
-        (torch.zeros(3, 3, dtype=torch.long), {}, TypeError, "`W_dec.dtype = torch.int64`"),
-        ([[1.0]], {}, TypeError, "`W_dec` should be a torch.Tensor"),
-        (
-            torch.zeros(3, 3),
-            {"chunk_size": 1},
-            ValueError,
-            "integer of at least 2. Found `chunk_size = 1`",
-        ),
-        (torch.zeros(3, 3), {"chunk_size": 2.0}, TypeError, "Found `chunk_size = 2.0`"),
-        (torch.zeros(3, 3), {"chunk_size": True}, TypeError, "Found `chunk_size = True`"),
-    ],
-)
-def test_bad_input_is_named(W_dec, options, error, says) -> None:
-    with pytest.raises(error) as raised:
-        nearest_neighbors(W_dec, **options)
-    assert says in str(raised.value)
