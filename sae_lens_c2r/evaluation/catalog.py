@@ -27,7 +27,6 @@ class SAEBenchEvaluation:
         settable: The fields that can be set; `None` for all.
         folder: Its folder in SAEBench, where that is not its name.
         type_id: Its name in its result file, where that is another.
-        refused: Why it cannot be run.
     """
 
     name: str
@@ -36,7 +35,6 @@ class SAEBenchEvaluation:
     settable: tuple[str, ...] | None = None
     folder: str = ""
     type_id: str = ""
-    refused: str = ""
 
     @property
     def package(self) -> str:
@@ -44,7 +42,7 @@ class SAEBenchEvaluation:
         return f"sae_bench.evals.{self.folder or self.name}"
 
 
-_EVALUATIONS = (
+_EVALUATIONS = (  # all but two, of which docs/evaluate.md tells why they cannot be run
     SAEBenchEvaluation(
         "core",
         "CoreEvalConfig",
@@ -79,12 +77,6 @@ _EVALUATIONS = (
     SAEBenchEvaluation(
         "meta_structure", "MetaStructureEvalConfig", type_id="meta_structure_decoder_variance"
     ),
-    SAEBenchEvaluation(
-        "unlearning",
-        refused="SAEBench asks for a corpus that has to be requested by hand, and leaves it "
-        "out of its own script for all evaluations.",
-    ),
-    SAEBenchEvaluation("mdl", refused="SAEBench 0.6 itself fails in it."),
 )
 EVALUATIONS = {evaluation.name: evaluation for evaluation in _EVALUATIONS}
 
@@ -120,7 +112,13 @@ _ABSORPTION = "mean.mean_absorption_fraction_score"
 # What SAELens and SAEBench both measure, by the names that they share.
 EXPLAINED_VARIANCE = "reconstruction_quality.explained_variance"
 L0 = "sparsity.l0"
-OF_FEATURES = (
+# Columns of one title are one: each SAE has the number of the first of them that it has.
+# SCR and TPP with 20 latents, as SAEBench's own figures; the paper does not say how many.
+COLUMNS = (
+    Column("explained variance", "expl.\nvar.", SAE_LENS, EXPLAINED_VARIANCE, 1),
+    Column("L0", "L0", SAE_LENS, L0, 0, ".1f"),
+    Column("explained variance", "expl.\nvar.", "core", EXPLAINED_VARIANCE, 1),
+    Column("L0", "L0", "core", L0, 0, ".1f"),
     Column("explained variance", "expl.\nvar.", KNOWN_FEATURES, "explained_variance", 1),
     Column("L0", "L0", KNOWN_FEATURES, "l0", 0, ".1f"),
     Column("features present", "fea-\ntures", KNOWN_FEATURES, "true_l0", 0, ".1f"),
@@ -133,15 +131,6 @@ OF_FEATURES = (
     Column("absorption by children", "absorp-\ntion", KNOWN_FEATURES, "absorption", -1),
     Column("parents found", "parents\nfound", KNOWN_FEATURES, "parents_found", 1),
     Column("co-firing", "co-\nfiring", KNOWN_FEATURES, "highest_jaccard", -1),
-)
-# Columns of one title are one: each SAE has the number of the first of them that it has.
-# SCR and TPP with 20 latents, as SAEBench's own figures; the paper does not say how many.
-COLUMNS = (
-    Column("explained variance", "expl.\nvar.", SAE_LENS, EXPLAINED_VARIANCE, 1),
-    Column("L0", "L0", SAE_LENS, L0, 0, ".1f"),
-    Column("explained variance", "expl.\nvar.", "core", EXPLAINED_VARIANCE, 1),
-    Column("L0", "L0", "core", L0, 0, ".1f"),
-    *OF_FEATURES,
     Column("KL score", "KL\nscore", "core", "model_behavior_preservation.kl_div_score", 1),
     Column("loss recovered", "loss\nrec.", "core", _RECOVERED, 1),
     Column("interp", "interp", "autointerp", "autointerp.autointerp_score", 1),
@@ -156,18 +145,10 @@ COLUMNS = (
 )
 
 
-def type_id(name: str) -> str:
-    """The name of an evaluation, of SAEBench's or of ours, in its result file."""
-    evaluation = EVALUATIONS.get(name)
-    return evaluation.type_id or name if evaluation else name
-
-
 def find_evaluation(name: str) -> SAEBenchEvaluation:
-    """One of SAEBench's evaluations; a UserError unless it is one that can be run."""
-    evaluation = EVALUATIONS.get(name)
-    if evaluation is None:
-        known = ", ".join(each.name for each in EVALUATIONS.values() if not each.refused)
-        raise UserError(f"`sae-bench` should be some of {known}. Found {name}.")
-    if evaluation.refused:
-        raise UserError(f"`sae-bench` should not have {name}: {evaluation.refused}")
-    return evaluation
+    """One of SAEBench's evaluations; a UserError if there is none of that name."""
+    if name not in EVALUATIONS:
+        raise UserError(
+            f"`sae-bench` should be some of {', '.join(EVALUATIONS)}. Found {name}."
+        )
+    return EVALUATIONS[name]

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.reading import read_model
-from sae_lens_c2r.evaluation.catalog import COLUMNS, Column, type_id
+from sae_lens_c2r.evaluation.catalog import COLUMNS, EVALUATIONS, Column
 from sae_lens_c2r.inspection.measures import INTERVALS, THRESHOLDS, Inspection
 from sae_lens_c2r.reporting import tables
 
@@ -135,7 +135,8 @@ def read_metrics(path: Path, evaluation: str) -> tuple[dict[str, float], list[st
         raise UserError(
             f"{path} should be a result of SAEBench's. {type(error).__name__}: {error}"
         ) from None
-    if found_id != type_id(evaluation):
+    theirs = EVALUATIONS.get(evaluation)
+    if found_id != ((theirs and theirs.type_id) or evaluation):
         raise UserError(f"{path} should be a result of {evaluation}. Found {found_id}.")
     finite: dict[str, float] = {}
     missing: list[str] = []

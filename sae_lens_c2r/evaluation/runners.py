@@ -146,8 +146,7 @@ def _entry_point(task: Task, out: str) -> Callable[..., Any]:
     elif task.name == "absorption":
         _order_vocabulary()
     elif task.name == "ravel":
-        config.model_name = _model_of_ravel(config.model_name)
-        _give_tuples()
+        _prepare_ravel(config)
     elif task.name == "autointerp":
         options["api_key"] = os.environ[API_KEY]
     return partial(import_module(f"{evaluation.package}.main").run_eval, config, **options)
@@ -165,18 +164,16 @@ def _order_vocabulary() -> None:
         module.get_alpha_tokens = lambda tokenizer: sorted(vocab.get_alpha_tokens(tokenizer))
 
 
-def _model_of_ravel(model: str) -> str:
+def _prepare_ravel(config: Any) -> None:
+    """Name the model as SAEBench's RAVEL does, and give RAVEL the tuples that it expects."""
     from sae_bench.evals.ravel.main import LLM_NAME_MAP
+    from sae_bench.sae_bench_utils import activation_collection
 
+    model = config.model_name
     if short_name(model) not in LLM_NAME_MAP:
         known = ", ".join(LLM_NAME_MAP)
         raise UserError(f"SAEBench's ravel knows the models {known}. Found {model}.")
-    return short_name(model)
-
-
-def _give_tuples() -> None:
-    from sae_bench.sae_bench_utils import activation_collection
-
+    config.model_name = short_name(model)
     get_module = activation_collection.get_module
     activation_collection.get_module = lambda *args: TupleOutput(get_module(*args))
 

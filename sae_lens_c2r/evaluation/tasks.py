@@ -104,8 +104,11 @@ def model_tasks(
         try:
             if record is None:
                 asked = _of_language_model(name, sae, options)
+            elif name == KNOWN_FEATURES and task.source.folder is not None:
+                features_config(record, options.device)
+                asked = {"inputs": {RECORD: fingerprint(task.source.folder / RECORD)}}
             else:
-                asked = _of_features(name, record, of_weights.source, options)
+                raise UserError("it needs a language model. Found known features.")
             asked["settings"] = settings_of(name, changes, model=asked.get("model"))
         except UserError as error:
             on_error(f"{task.title}: {error}")
@@ -118,24 +121,23 @@ def model_tasks(
 def _of_language_model(name: str, sae: SAE[Any], options: Options) -> dict[str, Any]:
     metadata = sae.cfg.metadata
     model = options.model or metadata.model_name
-    for key, value in {"model_name": model, "hook_name": metadata.hook_name}.items():
+    should = {
+        "`model` or `metadata.model_name`": model,
+        "`metadata.hook_name`": metadata.hook_name,
+    }
+    for key, value in should.items():
         if not isinstance(value, str) or not value:
-            raise UserError(
-                f"its config should have a name as `metadata.{key}`. Found {value}."
-            )
+            raise UserError(f"{key} should be a name. Found {value}.")
     text = options.text if name == SAE_LENS else None
     if name == SAE_LENS:
         reads = text or metadata.dataset_path
     else:
         reads = options.data
         _check_fit(sae, str(model))
-    paths = [str(each) for each in (model, *options.changes.get(name, {}).values(), reads)]
-    hashes = {path: fingerprint(Path(path)) for path in paths if _is_from_root(Path(path))}
+    named = (model, *options.changes.get(name, {}).values(), reads)
+    paths = [path for path in map(Path, map(str, named)) if path.is_absolute()]
+    hashes = {str(path): fingerprint(path) for path in paths if path.exists()}
     return {"model": model, "text": text, "inputs": hashes}
-
-
-def _is_from_root(path: Path) -> bool:
-    return path.is_absolute() and path.exists()
 
 
 def _check_fit(sae: SAE[Any], model: str) -> None:
@@ -160,16 +162,6 @@ def _check_fit(sae: SAE[Any], model: str) -> None:
             f"the SAE should have inputs of the model's width, {width} in {model}. "
             f"Found {sae.cfg.d_in}."
         )
-
-
-def _of_features(
-    name: str, record: TrainingRecord, source: SAERef, options: Options
-) -> dict[str, Any]:
-    if name != KNOWN_FEATURES:
-        raise UserError("it needs a language model. Found known features.")
-    features_config(record, options.device)
-    assert source.folder is not None, "training.json lies in it"
-    return {"inputs": {RECORD: fingerprint(source.folder / RECORD)}}
 
 
 def record_of_features(source: SAERef) -> TrainingRecord | None:

@@ -128,7 +128,7 @@ def test_one_line_tells_of_each_sae_that_cannot_be(tmp_path: Path, run: Evaluate
     reasons = (
         "nowhere",
         "`metadata.hook_name`",
-        "`metadata.model_name`",
+        "`model` or `metadata.model_name`",
         "",
         "JSON",
         "finite",

@@ -132,12 +132,10 @@ def test_reading_needs_no_sae_bench() -> None:
 @pytest.mark.parametrize(
     ("arguments", "spread"),
     [
-        ("evaluate a b", "evaluate a b"),
         ("a --x core scr --model m", "a --x core --x scr --model m"),
-        ("a --x core --x scr", "a --x core --x scr"),
         ("a --x=core scr", "a --x=core --x scr"),
         ("--x core scr tests --y", "--x core --x scr tests --y"),
-        ("a --x", "a --x"),
+        ("evaluate a --x", "evaluate a --x"),
         ("a --x --model m", "a --x --model m"),
     ],
 )
