@@ -19,7 +19,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
 
 from benchmarks.measure import synchronize, write_results
 from sae_lens_c2r._support.torchrun import take_place
@@ -33,62 +32,65 @@ WARM_UP = 4  # steps that are not timed
 def train_and_time(steps: int, device: str, results: Path) -> None:
     """What one of the processes does: train, and write down what its steps took."""
     from sae_lens_c2r.releases.files import find_release, read_release
-    from sae_lens_c2r.training.joining import joined_ranks
+    from sae_lens_c2r.training.distributed import (
+        all_gather,
+        init_distributed,
+        is_main_process,
+        on_main_process,
+        world_size,
+    )
     from sae_lens_c2r.training.plan import make_plan
-    from sae_lens_c2r.training.ranks import Ranks
     from sae_lens_c2r.training.train import train
 
-    class TimedRanks(Ranks):
-        """Ranks that time what they tell each other."""
+    begun: list[float] = []  # of steps
+    waited: list[float] = []
+    exchanged: list[float] = []
 
-        def __init__(self, ranks: Ranks) -> None:
-            super().__init__(ranks.rank, ranks.size, ranks._heartbeat)
-            # Of steps, each of which begins with the question who wants to end.
-            self.begun: list[float] = []
-            self.waited: list[float] = []
-            self.exchanged: list[float] = []
-
-        def largest(self, number: int) -> int:
-            self.begun.append(time.perf_counter())
-            self.waited.append(0.0)
-            self.exchanged.append(0.0)
-            return self._timed(lambda: super(TimedRanks, self).largest(number))
-
-        def broadcast(self, tensor: Tensor, sender: int = 0) -> None:
-            self._timed(lambda: super(TimedRanks, self).broadcast(tensor, sender))
-
-        def _timed(self, exchange: Callable[[], Any]) -> Any:
-            if self.size == 1:
-                return exchange()
+    def timed(exchange: Callable[..., Any]) -> Callable[..., Any]:
+        def wait_and_exchange(*arguments: Any, **options: Any) -> Any:
             synchronize(device)
             start = time.perf_counter()
             dist.barrier()
             together = time.perf_counter()
-            result = exchange()
+            result = exchange(*arguments, **options)
             synchronize(device)
-            self.waited[-1:] = [sum(self.waited[-1:]) + together - start]
-            self.exchanged[-1:] = [sum(self.exchanged[-1:]) + time.perf_counter() - together]
+            waited[-1:] = [sum(waited[-1:]) + together - start]
+            exchanged[-1:] = [sum(exchanged[-1:]) + time.perf_counter() - together]
             return result
+
+        return wait_and_exchange
+
+    def note_steps(_: str, trainer: Any) -> None:
+        take_step = trainer.step
+
+        def note_and_step(batch: Any) -> Any:
+            if len(begun) == trainer.n_training_steps:  # the first SAE of this process
+                begun.append(time.perf_counter())
+                waited.append(0.0)
+                exchanged.append(0.0)
+            return take_step(batch)
+
+        trainer.step = note_and_step
 
     release = read_release(find_release(RELEASE))
     batch = release.runner["train_batch_size_tokens"]
     changes = {"language_model.training_tokens": batch * steps, "runner.lr_decay_steps": 1}
-    with joined_ranks() as ranks, TemporaryDirectory() as folder:
+    with init_distributed(), TemporaryDirectory() as folder:
         plan = make_plan(read_release(find_release(RELEASE), changes=changes), device=device)
-        timed = TimedRanks(ranks)
-        out = Path(ranks.on_first(lambda: folder))
-        train(plan, out, checkpoint_minutes=0, ranks=timed, tell=lambda _: None)
-        if ranks.is_first:
-            seconds = timed.begun[-1] - timed.begun[WARM_UP]
-            n_timed = len(timed.begun) - 1 - WARM_UP
+        out = Path(on_main_process(lambda: folder))
+        if world_size() > 1:
+            dist.all_reduce, dist.broadcast = timed(dist.all_reduce), timed(dist.broadcast)
+        train(plan, out, checkpoint_minutes=0, watch=note_steps, log=lambda _: None)
+        if is_main_process():
+            seconds = begun[-1] - begun[WARM_UP]
             row = {
-                "processes": ranks.size,
-                "steps_per_second": n_timed / seconds,
-                "waiting": sum(timed.waited[WARM_UP:-1]) / seconds,
-                "exchange": sum(timed.exchanged[WARM_UP:-1]) / seconds,
+                "processes": world_size(),
+                "steps_per_second": (len(begun) - 1 - WARM_UP) / seconds,
+                "waiting": sum(waited[WARM_UP : len(begun) - 1]) / seconds,
+                "exchange": sum(exchanged[WARM_UP : len(begun) - 1]) / seconds,
             }
             results.write_text(json.dumps(row))
-        ranks.gather(None)
+        all_gather(None)
 
 
 def measure(processes: int, arguments: Namespace, folder: Path) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def _measured(run: Run, way: Way, world: World, folder: Path) -> dict[str, Any]:
     before = Path(run.out) / f"seed_{run.seed}" / "way_0" / "sae"
     release = release_of(_document(run, way, world, before))
     plan = make_plan(release, device="cpu")
-    [trained] = train(plan, folder, resume=True, tell=lambda _: None) or [folder / "sae"]
+    [trained] = train(plan, folder, resume=True, log=lambda _: None) or [folder / "sae"]
     sae: SAE[Any] = SAE.load_from_disk(trained)
     origin: SAE[Any] = SAE.load_from_disk(before)
     found = world.evaluate(sae)

@@ -43,23 +43,30 @@ def train(
         from sae_lens_c2r._support.changes import parse_changes
         from sae_lens_c2r._support.words import counted
         from sae_lens_c2r.releases.files import find_release, read_release
-        from sae_lens_c2r.training.joining import joined_ranks
+        from sae_lens_c2r.training.distributed import (
+            all_reduce_max,
+            init_distributed,
+            is_main_process,
+            on_all_ranks,
+            on_main_process,
+            world_size,
+        )
 
-        with joined_ranks() as ranks:
+        with init_distributed():
             changed = parse_changes(changes or [])
-            restarted = bool(ranks.largest(int(was_restarted())))  # on any node
-            found = ranks.each(lambda: read_release(find_release(release), changes=changed))
-            console = console_while_loading(quiet=not ranks.is_first)
+            restarted = bool(all_reduce_max(was_restarted()))  # on any node
+            found = on_all_ranks(lambda: read_release(find_release(release), changes=changed))
+            console = console_while_loading(quiet=not is_main_process())
             from sae_lens_c2r.training.model_check import check_model
             from sae_lens_c2r.training.plan import make_plan
             from sae_lens_c2r.training.summary import print_plan
             from sae_lens_c2r.training.train import train as train_plan
 
-            plan = ranks.each(
+            plan = on_all_ranks(
                 lambda: make_plan(found, device=usable_device(device), only=tuple(only or ()))
             )
-            ranks.on_first(lambda: check_model(plan, partial(say, console)))
-            print_plan(plan, console, n_ranks=ranks.size)
+            on_main_process(lambda: check_model(plan, partial(say, console)))
+            on_main_process(lambda: print_plan(plan, console, n_ranks=world_size()))
             if dry_run:
                 return
             folders = train_plan(
@@ -67,8 +74,7 @@ def train(
                 out,
                 resume=resume or restarted,
                 checkpoint_minutes=checkpoint_minutes,
-                tell=partial(say, console),
-                ranks=ranks,
+                log=partial(say, console),
             )
             say(console, f"{counted(len(folders), 'SAE')} trained, in {out}.")
 

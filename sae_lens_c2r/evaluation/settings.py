@@ -24,7 +24,7 @@ from sae_lens_c2r.evaluation.catalog import (
 )
 from sae_lens_c2r.inspection.activations import read_text
 from sae_lens_c2r.offline.source import OFFLINE_DATASET
-from sae_lens_c2r.training.shared_stream import EVALUATION_SEED
+from sae_lens_c2r.training.stream import EVALUATION_SEED
 
 _BATCH_SIZE, _DTYPE = 32, "float32"  # of models that SAEBench does not know
 _DTYPES = ("float32", "float64", "float16", "bfloat16")

@@ -27,9 +27,9 @@ from sae_lens_c2r.inspection.measures import SAEReport, measure
 from sae_lens_c2r.inspection.report import report_html
 from sae_lens_c2r.penalties.precision import unit_rows
 from sae_lens_c2r.saes.sae_ref import SAERef
+from sae_lens_c2r.training.output_dir import check_out
 from sae_lens_c2r.training.plan import Plan, make_plan, runner_config
 from sae_lens_c2r.training.train import train
-from sae_lens_c2r.training.work_folder import check_out
 
 RESULTS, REPORT = "finetune.json", "report.html"
 
@@ -101,7 +101,7 @@ class Finetuning:
             Each SAE before and after, and their comparison.
         """
         self._measure_before(plan)  # what cannot be measured is found before hours of training
-        train(replace(plan, dataset=dataset), out, tell=self.tell, **how)
+        train(replace(plan, dataset=dataset), out, log=self.tell, **how)
         source = self._source(plan)
         reports, comparisons = [], []
         results = {}

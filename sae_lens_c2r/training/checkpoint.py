@@ -20,7 +20,12 @@ from sae_lens_c2r._support.writing import (
     finish_folder,
     sync,
 )
-from sae_lens_c2r.training.ranks import ALONE, Ranks
+from sae_lens_c2r.training.distributed import (
+    all_gather,
+    is_main_process,
+    on_all_ranks,
+    on_main_process,
+)
 
 KEPT = 2
 MANIFEST = "manifest.json"
@@ -51,13 +56,12 @@ class Checkpoints:
     """The checkpoints of one training, in a folder of their own.
 
     Args:
-        folder: The folder, made when something is written.
-        ranks: The processes that write a checkpoint together; the rest is for one of them.
+        folder: The folder, made when something is written. All ranks write a checkpoint
+            together; the rest is for one of them.
     """
 
-    def __init__(self, folder: Path, ranks: Ranks = ALONE) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._ranks = ranks
 
     def write(self, step: int, about: dict[str, Any], fill: Fill) -> Path:
         """Add a checkpoint, and remove those that are too old to be of use.
@@ -75,14 +79,14 @@ class Checkpoints:
             OSError: If a rank cannot write its part; those from before are as they were.
         """
         final = self._folder / f"{_FINAL}{step:09d}"
-        partial = self._ranks.on_first(lambda: begin_folder(self._folder))
+        partial = on_main_process(lambda: begin_folder(self._folder))
         try:
-            parts = self._ranks.together(lambda: _written(partial, final, fill))
+            parts = all_gather(on_all_ranks(lambda: _written(partial, final, fill)))
             files = {name: digest for part in parts for name, digest in part.items()}
             content = {"step": step, "about": about, "files": dict(sorted(files.items()))}
-            self._ranks.on_first(lambda: self._finish(partial, final, content))
+            on_main_process(lambda: self._finish(partial, final, content))
         except BaseException:
-            if self._ranks.is_first:
+            if is_main_process():
                 shutil.rmtree(partial, ignore_errors=True)
             raise
         return final

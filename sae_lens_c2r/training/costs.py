@@ -21,9 +21,8 @@ def disk_bytes(plan: Plan) -> int:
 
 
 def checkpoint_bytes(plan: Plan) -> int:
-    """What a checkpoint takes: weights, Adam's moments, latents' counters, the buffer."""
-    each = [3 * weight_bytes(config) + 8 * config.d_sae for config in plan.saes.values()]
-    return sum(each) + _buffer_bytes(plan)
+    """What a checkpoint takes: weights, Adam's moments, latents' counters."""
+    return sum(3 * weight_bytes(each) + 8 * each.d_sae for each in plan.saes.values())
 
 
 def memory_bytes(plan: Plan, sae_ids: Iterable[str] | None = None, *, n_parts: int = 1) -> int:
@@ -46,13 +45,13 @@ def memory_bytes(plan: Plan, sae_ids: Iterable[str] | None = None, *, n_parts: i
 
 
 def _buffer_bytes(plan: Plan) -> int:
-    """SAELens's mixing buffer, and the pass of the model that comes on top of it."""
+    """The buffer that is shuffled, a part of the next, and the pass of the model on top."""
     source = plan.release.source
     if not isinstance(source, LanguageModel):
         return 0
     # A batch of the buffer is one row of text, however many rows a pass of the model takes.
     batches = plan.runner_value("n_batches_in_buffer")
-    rows = batches + plan.runner_value("store_batch_size_prompts")
+    rows = 2 * batches + plan.runner_value("store_batch_size_prompts")
     tokens = len(range(source.context_size)[slice(*plan.runner_value("seqpos_slice"))])
     d_in = next(iter(plan.saes.values())).d_in
     return rows * tokens * d_in * str_to_dtype(plan.runner_value("dtype")).itemsize

@@ -1,4 +1,4 @@
-"""Which process, or team of processes, trains which SAEs: every one about as much."""
+"""Which process, or group of processes, trains which SAEs: every one about as much."""
 
 from collections.abc import Mapping
 
@@ -24,7 +24,7 @@ def place(configs: Mapping[str, TrainingSAEConfig], n_ranks: int) -> list[list[s
 
     Args:
         configs: The SAEs' configs by their ids.
-        n_ranks: How many processes, or teams of them, there are.
+        n_ranks: How many processes, or groups of them, there are.
 
     Returns:
         The ids of each process, in the order in which they were given; none where there are

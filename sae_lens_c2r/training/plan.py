@@ -19,16 +19,16 @@ from sae_lens_c2r.releases.model import (
     SyntheticModel,
 )
 from sae_lens_c2r.saes.sae_ref import SAERef
-from sae_lens_c2r.training.annealing import anneal_steps
 from sae_lens_c2r.training.configs import (
     check_shared,
     checked_fields,
     sae_config,
     synthetic_model_config,
 )
-from sae_lens_c2r.training.matmul import MATMUL_PRECISION, checked_precision
-from sae_lens_c2r.training.norm_filter import NORM_MULTIPLE, checked_multiple
 from sae_lens_c2r.training.plan_checks import (
+    MATMUL_PRECISION,
+    NORM_MULTIPLE,
+    anneal_steps,
     check_counts,
     check_device,
     check_dtype,
@@ -37,6 +37,8 @@ from sae_lens_c2r.training.plan_checks import (
     check_loader,
     check_optimizer,
     check_positions,
+    checked_multiple,
+    checked_precision,
 )
 from sae_lens_c2r.training.starts import find_start
 

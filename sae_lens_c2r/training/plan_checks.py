@@ -1,6 +1,7 @@
 """What training would fail by, or not notice, is refused when a plan is made."""
 
 import math
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -16,8 +17,11 @@ from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r.offline.minilm import CONTEXT_SIZE
 from sae_lens_c2r.offline.source import OFFLINE_DATASET, OFFLINE_MODEL
 from sae_lens_c2r.releases.language_models import LOADERS, TRANSFORMER_LENS, official_name
-from sae_lens_c2r.releases.model import LanguageModel, ReleaseError, SyntheticModel
+from sae_lens_c2r.releases.model import LanguageModel, ReleaseError, SAESpec, SyntheticModel
+from sae_lens_c2r.training.configs import K_ANNEAL_STEPS
 
+MATMUL_PRECISION, PRECISIONS = "matmul_precision", ("highest", "high", "medium")
+NORM_MULTIPLE = "max_activation_norm_multiple"
 NEEDS_ESTIMATE = {"expected_average_only_in", "covariance_whitening"}
 RunnerConfig = MultiSAETrainingRunnerConfig | SyntheticSAERunnerConfig[Any]
 COUNTS = (
@@ -166,3 +170,57 @@ def check_loader(source: LanguageModel, model_class_name: str) -> None:
         f"`language_model.{'name' if source.name else 'hub_id'}` should be a model that "
         f"TransformerLens has. Found {name}. {advice}"
     )
+
+
+def anneal_steps(spec: SAESpec, config: TrainingSAEConfig, n_steps: int) -> int:
+    """Over how many steps the k of an SAE is to fall; 0 for a k that is the same at all steps.
+
+    Args:
+        spec: The SAE, as the release has it.
+        config: Its config.
+        n_steps: Steps of its training.
+
+    Returns:
+        The number.
+
+    Raises:
+        ReleaseError: If it is no number of steps, training would be over before, or the
+            architecture has no k.
+    """
+    if not hasattr(config, "k"):
+        if K_ANNEAL_STEPS in spec.fields.keys() - spec.shared:
+            raise ReleaseError(
+                f"`sae.{K_ANNEAL_STEPS}` should go with an architecture that has a `k`. Found "
+                f"{config.architecture()} in {spec.sae_id}."
+            )
+        return 0
+    steps = spec.fields.get(K_ANNEAL_STEPS, 0)
+    below = max(n_steps, 1)
+    if isinstance(steps, bool) or not isinstance(steps, int) or not 0 <= steps < below:
+        raise ReleaseError(
+            f"`sae.{K_ANNEAL_STEPS}` should be a number of steps below those of the training, "
+            f"{n_steps:,}. Found {steps!r}."
+        )
+    return steps
+
+
+def checked_precision(name: object) -> str | None:
+    """One of torch's names, or `None`, which leaves it to torch."""
+    if name is None or name in PRECISIONS:
+        return name and str(name)
+    raise ReleaseError(
+        f"`runner.{MATMUL_PRECISION}` should be one of {', '.join(PRECISIONS)}. Found {name!r}."
+    )
+
+
+def checked_multiple(value: object, source: LanguageModel | SyntheticModel) -> float | None:
+    """A multiple of the median norm, or `None`, with which no token is left out."""
+    if value is None:
+        return None
+    key = f"`runner.{NORM_MULTIPLE}`"
+    if not isinstance(source, LanguageModel):
+        raise ReleaseError(f"{key} should go with a `language_model`. Found {value!r}.")
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (is_number and 1 <= value <= sys.float_info.max):  # type: ignore[operator]
+        raise ReleaseError(f"{key} should be a finite number of at least 1. Found {value!r}.")
+    return value  # type: ignore[return-value]

@@ -1,125 +1,77 @@
-"""SAELens's runners, whose training can end at any step and continue there."""
+"""Training of SAEs together: from one pass of a language model, or one stream of features."""
 
 import copy
+import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+import wandb
 from sae_lens import MultiSAETrainingRunner, MultiSAETrainingRunnerConfig, TrainingSAE
+from sae_lens.config import LoggingConfig
 from sae_lens.registry import get_sae_training_class
-from sae_lens.training.multi_sae_trainer import MultiSAETrainer
+from sae_lens.synthetic import SyntheticModel, SyntheticSAERunnerConfig
+from sae_lens.synthetic.evals import SyntheticDataEvalResult, eval_sae_on_synthetic_data
+from sae_lens.synthetic.training import SyntheticActivationIterator
+from sae_lens.training.activation_scaler import ActivationScaler
+from sae_lens.training.prefetch import PrefetchingIterator
 
 from sae_lens_c2r._support.false_alarms import no_false_alarms
 from sae_lens_c2r._support.network import needing_the_hub
 from sae_lens_c2r.offline.source import OFFLINE_DATASET, offline_source, where_model_is
 from sae_lens_c2r.releases.model import LanguageModel
 from sae_lens_c2r.saes.start_from import start_from
-from sae_lens_c2r.training.annealing import anneal_k
-from sae_lens_c2r.training.fitting import fit
-from sae_lens_c2r.training.known_features import train_on_known_features
-from sae_lens_c2r.training.long_run import LongRun
+from sae_lens_c2r.training.distributed import rank, world_size
 from sae_lens_c2r.training.plan import Plan, runner_config
-from sae_lens_c2r.training.shared_stream import Batch
-from sae_lens_c2r.training.stream import ActivationStream
-from sae_lens_c2r.training.wandb_runs import one_run_a_rank
+from sae_lens_c2r.training.stream import (
+    EVALUATION_SEED,
+    FEATURES,
+    ActivationStream,
+    KnownFeatures,
+    seeded,
+)
+from sae_lens_c2r.training.trainer import Job, Trainer
 
-
-class LanguageModelRunner(MultiSAETrainingRunner):
-    """SAEs of one hook of a language model, all at once.
-
-    Args:
-        cfg: SAELens's config.
-        long_run: What saves and resumes it.
-        norm_multiple: Activations above that many times the median norm are left out.
-        overrides: As SAELens's runner takes them.
-    """
-
-    def __init__(
-        self,
-        cfg: MultiSAETrainingRunnerConfig,
-        long_run: LongRun,
-        *,
-        norm_multiple: float | None = None,
-        **overrides: Any,
-    ) -> None:
-        super().__init__(cfg, **overrides)
-        self._long_run, self._norm_multiple = long_run, norm_multiple
-        # SAELens would begin to prefetch before the stream is where the run continues.
-        self._prefetch = int(cfg.prefetch_llm_batches)
-        cfg.prefetch_llm_batches = False
-        self.activations_store.get_multi_hook_data_loader = self._batches  # type: ignore[method-assign]
-        # Evaluations read text too. What they read should not be missing from the training,
-        # and how much it is depends on the SAEs of this process.
-        self.evaluator.activations_store = copy.copy(self.activations_store)
-        again = self.evaluator.activations_store._iterate_tokenized_sequences()
-        self.evaluator.activations_store.iterable_sequences = again
-
-    def _batches(self) -> Iterator[Batch]:
-        self._stream = ActivationStream(
-            self.activations_store,
-            prefetch=self._prefetch,
-            state=self._long_run.data_state,
-            ranks=self._long_run.ranks,
-            norm_multiple=self._norm_multiple,
-        )
-        return self._stream.batches
-
-    def _run_with_interruption_handling(
-        self, trainer: MultiSAETrainer
-    ) -> dict[str, TrainingSAE[Any]]:
-        return fit(trainer, self._long_run, self._stream)
+SAEs = dict[str, TrainingSAE[Any]]
 
 
 @no_false_alarms()
 def train_together(
-    plan: Plan, sae_ids: list[str], long_run: LongRun
-) -> tuple[dict[str, TrainingSAE[Any]], dict[str, dict[str, Any]]]:
-    """Have SAELens train SAEs in one run; with known features, evaluate too.
+    plan: Plan, sae_ids: list[str], job: Job
+) -> tuple[SAEs, dict[str, dict[str, Any]]]:
+    """Train SAEs in one run; with known features, evaluate too.
 
     Args:
         plan: The plan.
         sae_ids: Which of its SAEs are this process's to train.
-        long_run: What saves and resumes the run.
+        job: What to do beside.
 
     Returns:
         The SAEs by their ids, and SAELens's evaluations, where there are any.
     """
     saes = {sae_id: _make(plan, sae_id) for sae_id in sae_ids}
     config: Any = runner_config(plan, sae_ids=sae_ids)
+    name_own_run(config.logger, group=plan.release.name)
     source = plan.release.source
     if not isinstance(source, LanguageModel):
-        one_run_a_rank(config.logger, plan, long_run.ranks)
-        return saes, train_on_known_features(config, saes, long_run)
-    one_run_a_rank(config.logger, plan, long_run.ranks)
+        return saes, train_on_known_features(config, saes, job)
     dataset = plan.dataset
     if source.dataset == OFFLINE_DATASET:
         config.model_name, dataset = offline_source(plan.dataset)
     elif not config.model_from_pretrained_kwargs.get("revision"):
         config.model_name = where_model_is(config.model_name)
-    needed = f"The model {source.name or source.hub_id} or the text {source.dataset}"
-    with needing_the_hub(needed):
-        runner = LanguageModelRunner(
-            config,
-            long_run,
-            norm_multiple=plan.norm_multiple,
-            override_saes=saes,
-            override_dataset=dataset,
-        )
-    torch.manual_seed(config.seed)  # SAELens draws the order of the data from torch's state
-    trained = runner.run()
-    for sae in trained.values():
+    with needing_the_hub(
+        f"The model {source.name or source.hub_id} or the text {source.dataset}"
+    ):
+        runner = MultiSAETrainingRunner(config, override_saes=saes, override_dataset=dataset)
+    train_on_language_model(runner, job, norm_multiple=plan.norm_multiple)
+    for sae in saes.values():
         sae.cfg.metadata.model_name = source.name or source.hub_id  # not where it lies here
-    return trained, {}
+    return saes, {}
 
 
 def _make(plan: Plan, sae_id: str) -> TrainingSAE[Any]:
-    sae = _begin(plan, sae_id)
-    if sae_id in plan.k_anneal_steps:
-        anneal_k(sae, plan.k_anneal_steps[sae_id])
-    return sae
-
-
-def _begin(plan: Plan, sae_id: str) -> TrainingSAE[Any]:
     config = copy.deepcopy(plan.saes[sae_id])  # SAELens changes it when it has trained
     if sae_id in plan.starts:
         _, sae = plan.starts[sae_id].pin()
@@ -127,3 +79,153 @@ def _begin(plan: Plan, sae_id: str) -> TrainingSAE[Any]:
     sae_class, _ = get_sae_training_class(config.architecture())
     torch.manual_seed(plan.seeds[sae_id])
     return sae_class(config)
+
+
+def train_on_language_model(
+    runner: MultiSAETrainingRunner, job: Job, *, norm_multiple: float | None = None
+) -> SAEs:
+    """Train the SAEs of SAELens's runner on its model.
+
+    Args:
+        runner: The runner, which has the model, the text and the SAEs.
+        job: What to do beside.
+        norm_multiple: Activations above that many times the median norm are left out.
+
+    Returns:
+        The SAEs by their ids.
+    """
+    cfg, store = runner.cfg, runner.activations_store
+    runner._set_sae_metadata()
+    # Evaluations read text too. What they read should not be missing from the training,
+    # and how much it is depends on the SAEs of this process.
+    runner.evaluator.activations_store = copy.copy(store)
+    again = runner.evaluator.activations_store._iterate_tokenized_sequences()
+    runner.evaluator.activations_store.iterable_sequences = again
+    state = job.resumed.about["stream"] if job.resumed else None
+    stream = ActivationStream(store, seed=cfg.seed, state=state, norm_multiple=norm_multiple)
+    with wandb_run(cfg.logger, cfg.to_dict()), _read_ahead(stream, cfg) as batches:
+        return Trainer(
+            cfg.to_sae_trainer_config(),
+            runner.saes,
+            store.hook_name,
+            batches,
+            job,
+            evaluator=runner.evaluator,
+            stream_state=stream.state,
+        ).fit()
+
+
+@contextmanager
+def _read_ahead(stream: ActivationStream, cfg: MultiSAETrainingRunnerConfig) -> Iterator[Any]:
+    """The stream, or a thread that reads it ahead, if the config wants one."""
+    # Where there are several processes, a thread and the training would talk to them at once.
+    if not cfg.prefetch_llm_batches or world_size() > 1:
+        yield stream
+        return
+    ahead = PrefetchingIterator(stream, prefetch=int(cfg.prefetch_llm_batches))
+    try:
+        yield ahead
+    finally:
+        ahead.close()
+
+
+def train_on_known_features(
+    config: SyntheticSAERunnerConfig[Any], saes: SAEs, job: Job
+) -> dict[str, dict[str, Any]]:
+    """Train SAEs on one stream of known features, and evaluate them.
+
+    Args:
+        config: SAELens's config, with any of the SAEs.
+        saes: The SAEs by their ids, which are changed.
+        job: What to do beside.
+
+    Returns:
+        SAELens's evaluation of each, unless the config wants none.
+    """
+    model = SyntheticModel.load_from_source(config.synthetic_model, device=config.device)
+    about = {**config.to_dict(), "saes": {i: sae.cfg.to_dict() for i, sae in saes.items()}}
+    features = SyntheticActivationIterator(
+        feature_dict=model.feature_dict,
+        activations_generator=model.activation_generator,
+        batch_size=config.batch_size,
+        autocast=config.autocast_data,
+    )
+    n_given = job.resumed.about["stream"]["n_batches"] if job.resumed else 0
+    evaluator = _Evaluator(model, config)
+    with wandb_run(config.logger, about):
+        Trainer(
+            config.to_sae_trainer_config(),
+            saes,
+            FEATURES,
+            KnownFeatures(features.next_batch, config.device, n_given),
+            job,
+            evaluator=evaluator if config.eval_frequency > 0 else None,
+        ).fit()
+        if not (config.eval_samples > 0 and config.run_final_eval):
+            return {}
+        results = {sae_id: evaluator.evaluate(sae) for sae_id, sae in saes.items()}
+        if config.logger.log_to_wandb:
+            for sae_id, result in results.items():
+                wandb.log(result.to_log_dict(prefix=f"{sae_id}/final/"))
+        return {sae_id: result.to_dict() for sae_id, result in results.items()}
+
+
+class _Evaluator:
+    """SAELens's evaluation against the features, of every SAE on the same samples."""
+
+    def __init__(self, model: SyntheticModel, config: SyntheticSAERunnerConfig[Any]) -> None:
+        self._model, self._config = model, config
+
+    def evaluate(
+        self, sae: TrainingSAE[Any], scaler: ActivationScaler | None = None
+    ) -> SyntheticDataEvalResult:
+        with seeded(EVALUATION_SEED, self._config.device):
+            return eval_sae_on_synthetic_data(
+                sae=sae,
+                feature_dict=self._model.feature_dict,
+                activations_generator=self._model.activation_generator,
+                num_samples=self._config.eval_samples,
+                batch_size=self._config.batch_size,
+                activation_scaler=scaler,
+            )
+
+    def __call__(
+        self,
+        saes: SAEs,
+        data_provider: Any,  # noqa: ARG002
+        activation_scalers: dict[str, ActivationScaler],
+        hook_names: dict[str, str],  # noqa: ARG002
+    ) -> dict[str, Any]:
+        """SAELens's log of several SAEs."""
+        logged = {}
+        for sae_id, sae in saes.items():
+            result = self.evaluate(sae, activation_scalers[sae_id])
+            for name, value in result.to_log_dict(prefix="synthetic/").items():
+                logged[f"{sae_id}/{name}"] = value
+        return logged
+
+
+def name_own_run(logger: LoggingConfig, *, group: str) -> None:
+    """Give each of several processes a run of its own in wandb, in one group."""
+    if world_size() == 1 or not logger.log_to_wandb:
+        return
+    os.environ.setdefault("WANDB_RUN_GROUP", logger.wandb_id or group)
+    logger.run_name = f"{logger.run_name}-rank-{rank()}"
+    if logger.wandb_id is not None:
+        logger.wandb_id = f"{logger.wandb_id}-rank-{rank()}"
+
+
+@contextmanager
+def wandb_run(logger: LoggingConfig, config: dict[str, Any]) -> Iterator[None]:
+    """While it lasts, there is a run of wandb's, if the logger wants one."""
+    if logger.log_to_wandb:
+        wandb.init(
+            project=logger.wandb_project,
+            entity=logger.wandb_entity,
+            config=config,
+            name=logger.run_name,
+            id=logger.wandb_id,
+        )
+    yield
+    if logger.log_to_wandb:
+        wandb.finish()

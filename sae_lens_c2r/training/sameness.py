@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 from sae_lens_c2r.training.configs import K_ANNEAL_STEPS
-from sae_lens_c2r.training.norm_filter import NORM_MULTIPLE
 from sae_lens_c2r.training.plan import Plan
+from sae_lens_c2r.training.plan_checks import NORM_MULTIPLE
 
 WITHOUT_EFFECT = ("logger", "prefetch_llm_batches")  # on what is trained
 

@@ -1,83 +1,41 @@
-"""Activations of a language model, in SAELens's order, from a stream that can be continued.
+"""Batches to train on: number i is a function of the settings and of i alone.
 
-SAELens keeps its mixing buffer in the local variables of a generator, and of its position in
-the text the number of rows that it has read, which is not enough where a row of text makes
-several of tokens. Here is the same stream with its state in the open.
+So it matters neither how many processes make them nor where a run was stopped. The model's
+batch i, or batch i of known features, is made by rank i modulo their number, and given to all.
 """
 
-from collections import deque
-from collections.abc import Iterator
-from contextlib import nullcontext
+import random
+import warnings
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from itertools import count, islice
 from typing import Any
 
 import torch
 from sae_lens.training.activations_store import ActivationsStore
-from sae_lens.training.prefetch import PrefetchingIterator
 from torch import Tensor
+from tqdm.auto import tqdm
 
-from sae_lens_c2r.training.random_state import random_state, restore_random
-from sae_lens_c2r.training.ranks import ALONE, Ranks
-from sae_lens_c2r.training.shared_stream import Batch, SharedActivations
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.training.distributed import broadcast, rank, world_size
 
-
-class MixingBuffer(Iterator[Tensor]):
-    """SAELens's `mixing_buffer`, batch by batch, with the buffer as an attribute.
-
-    Args:
-        activations: What is mixed, without end: tensors of shape ``[tokens, d_in]``.
-        buffer_size: Tokens in the buffer when it is shuffled.
-        batch_size: Tokens in a batch.
-        mix_fraction: Part of the buffer that is kept for the next shuffle; 0 shuffles nothing.
-        ranks: The processes that have such a buffer; rank 0 shuffles.
-    """
-
-    def __init__(
-        self,
-        activations: Iterator[Tensor],
-        *,
-        buffer_size: int,
-        batch_size: int,
-        mix_fraction: float,
-        ranks: Ranks = ALONE,
-    ) -> None:
-        self.kept: Tensor | None = None
-        self.served: Tensor | None = None
-        self._activations = activations
-        self._buffer_size = buffer_size
-        self._batch_size = batch_size
-        self._mix_fraction = mix_fraction
-        self._ranks = ranks
-
-    @torch.no_grad()
-    def __next__(self) -> Tensor:
-        while self.served is None or len(self.served) == 0:
-            new = next(self._activations)
-            self.kept = new if self.kept is None else torch.cat([self.kept, new])
-            if len(self.kept) >= self._buffer_size:
-                self._mix(self.kept)
-        batch, self.served = self.served.tensor_split([self._batch_size])
-        return batch
-
-    def _mix(self, buffer: Tensor) -> None:
-        if self._mix_fraction > 0:
-            order = torch.randperm(len(buffer))
-            self._ranks.broadcast(order)  # whatever else has drawn random numbers here
-            buffer = buffer[order]
-        n_served = len(buffer) - int(self._buffer_size * self._mix_fraction)
-        n_batches = max(1, n_served // self._batch_size)
-        self.served, self.kept = buffer.tensor_split([n_batches * self._batch_size])
+Batch = dict[str, Tensor]
+FEATURES = "features"  # stands for a hook, where there is no model
+FIRST_SEED = 1 << 31  # of the batches: no seed of somebody's weights
+EVALUATION_SEED = FIRST_SEED - 1  # of samples that nothing is trained on
 
 
 class ActivationStream(Iterator[Batch]):
-    """The stream of one of SAELens's activation stores, at its first hook.
+    """Shuffled activations of a language model at a store's first hook.
+
+    They are read a buffer at a time, as large as SAELens's mixing buffer. A part of each, drawn
+    at random, changes places with that of the buffer before it; then it is shuffled. So a batch
+    depends on two buffers, and a stream that is continued reads those two again.
 
     Args:
-        store: The store, from which nothing has been read.
-        prefetch: Batches that a thread makes ahead of those that are asked for.
-        state: Where another stream of the same text was, to continue there. Its rows of
-            tokens are read again, and not encoded again.
-        ranks: The processes that share it. Where there are several, none makes batches
-            ahead: its thread and the training would talk to the others at once.
+        store: SAELens's store, from which nothing has been read.
+        seed: Of the shuffles.
+        state: Where another stream of the same text was, to continue there.
         norm_multiple: As of `within_norm`.
     """
 
@@ -85,72 +43,175 @@ class ActivationStream(Iterator[Batch]):
         self,
         store: ActivationsStore,
         *,
-        prefetch: int = 0,
-        state: dict[str, Any] | None,
-        ranks: Ranks = ALONE,
+        seed: int,
+        state: dict[str, Any] | None = None,
         norm_multiple: float | None = None,
     ) -> None:
-        self._hook_name = store.hook_name
-        self._activations = SharedActivations(
-            store, ranks, state["rows_of_epoch"] if state else 0, norm_multiple
-        )
-        self._buffer = MixingBuffer(
-            self._activations,
-            buffer_size=store.n_batches_in_buffer * store.training_context_size,
-            batch_size=store.train_batch_size_tokens,
-            mix_fraction=store.activations_mixing_fraction,
-            ranks=ranks,
-        )
-        self._ahead: deque[Tensor] = deque()  # made by the other stream, and not taken yet
-        if state is not None:
-            self._buffer.kept = state["kept"].to(store.device)
-            self._buffer.served = state["served"].to(store.device)
-            self._ahead.extend(batch.to(store.device) for batch in state["ahead"])
-            restore_random(state["random"])
-        self._n_made = 0
-        prefetch = prefetch if ranks.size == 1 else 0
-        self._latest: deque[Tensor] = deque(maxlen=prefetch + 1)  # all that may lie ahead
-        self._prefetched = _CountedPrefetch(self, prefetch) if prefetch else None
-
-    @property
-    def batches(self) -> Iterator[Batch]:
-        """What a trainer is given: this stream, or the thread that reads it ahead."""
-        return self._prefetched or self
+        self._store, self._seed, self._norm_multiple = store, seed, norm_multiple
+        buffer_size = store.n_batches_in_buffer * store.training_context_size
+        self._n_batches = max(1, buffer_size // store.train_batch_size_tokens)
+        self._size = self._n_batches * store.train_batch_size_tokens
+        self._n_lent = int(self._size * store.activations_mixing_fraction)
+        self._row = 0  # of this epoch, behind those that were read
+        n_given, *begins = (state["n_batches"], *state["begins"]) if state else (0, 0, 0)
+        first = n_given // self._n_batches
+        self._begins = {first: tuple(begins)}  # of buffers: rows, and tokens of the next batch
+        self._batches = islice(self._shuffled(first), n_given % self._n_batches, None)
 
     def __next__(self) -> Batch:
-        batch = self._ahead.popleft() if self._ahead else next(self._buffer)
-        self._n_made += 1
-        self._latest.append(batch)
-        return {self._hook_name: batch}
+        return {self._store.hook_name: next(self._batches)}
 
-    def state(self) -> dict[str, Any]:
-        """Where the stream is, with torch's random state, which orders what is to come.
+    def state(self, n_batches: int) -> dict[str, Any]:
+        """Where the stream was after so many batches, which may be fewer than it has given."""
+        return {
+            "n_batches": n_batches,
+            "begins": self._begins[n_batches // self._n_batches],
+        }
 
-        Returns:
-            Tensors and numbers. Those of the buffer are views of one tensor, which
-            `torch.save` writes once.
-        """
-        with self._prefetched.paused() if self._prefetched else nullcontext():
-            n_taken = self._prefetched.n_taken if self._prefetched else self._n_made
-            latest = list(self._latest)
-            not_taken = latest[len(latest) - (self._n_made - n_taken) :]
-            return {
-                "rows_of_epoch": self._activations.rows_of_epoch,
-                "kept": self._buffer.kept,
-                "served": self._buffer.served,
-                "ahead": [batch.clone() for batch in [*not_taken, *self._ahead]],
-                "random": random_state(),
-            }
+    def _shuffled(self, first: int) -> Iterator[Tensor]:
+        """The batches of all buffers after the first one, which lends a part to the next."""
+        tokens = _Tokens(self._passes, *self._begins[first])
+        lent = None
+        for number in count(first):
+            self._begins[number] = (tokens.row, tokens.n_used)
+            # Buffer 0 has no more than what it lends.
+            buffer = tokens.take(self._size if number else self._n_lent)
+            seed = random.Random(f"{self._seed} {number}").getrandbits(63)
+            generator = torch.Generator().manual_seed(seed)
+            places = torch.randperm(len(buffer), generator=generator)[: self._n_lent]
+            before, lent = lent, buffer[places]
+            if before is None:
+                continue
+            buffer[places] = before
+            if self._n_lent:
+                buffer = buffer[torch.randperm(len(buffer), generator=generator)]
+            yield from buffer.split(self._store.train_batch_size_tokens)
+            del buffer, before  # as large as all that is there besides
+
+    def _passes(self, n_rows: int) -> Iterator[tuple[int, Tensor]]:
+        """Activations of one pass of the model after the other, with the rows before it."""
+        self._row = n_rows
+        self._store.iterable_sequences = self._rows(n_rows)
+        while True:
+            # Rows of tokens are cheap to read: every rank has all of them.
+            read = [(self._row, self._store.get_batch_tokens()) for _ in range(world_size())]
+            own = self._encode(read[rank()][1])
+            for maker, (n_rows, tokens) in enumerate(read):
+                acts = own
+                if maker != rank():
+                    acts = own.new_empty(int(self._kept(tokens).sum()), own.shape[1])
+                broadcast(acts, maker)
+                yield n_rows, within_norm(acts, self._norm_multiple)
+
+    def _rows(self, n_read: int) -> Generator[Tensor, None, None]:
+        """Rows of tokens, epoch after epoch, without so many of the first."""
+        while True:
+            rows = self._store._iterate_tokenized_sequences()
+            for _ in tqdm(range(n_read), desc="Reading on", leave=False, disable=not n_read):
+                next(rows)
+            self._row = n_read
+            for row in rows:
+                self._row += 1
+                yield row
+            if self._row == 0:
+                raise UserError("The text should have at least one row of tokens. Found none.")
+            warnings.warn("All of the text was read: a new epoch begins.", stacklevel=2)
+            n_read = 0
+
+    @torch.no_grad()
+    def _encode(self, tokens: Tensor) -> Tensor:
+        acts = self._store.get_multi_hook_activations(tokens)[self._store.hook_name]
+        acts = acts.to(self._store.device).reshape(-1, acts.shape[-1])
+        return acts[self._kept(tokens)]
+
+    def _kept(self, tokens: Tensor) -> Tensor:
+        """Which of the tokens are not left out, for which no activation has to be known."""
+        tokens = tokens[:, slice(*self._store.seqpos_slice)].reshape(-1).to(self._store.device)
+        excluded = self._store.exclude_special_tokens
+        if excluded is None:
+            return torch.ones_like(tokens, dtype=torch.bool)
+        return ~torch.isin(tokens, excluded)
 
 
-class _CountedPrefetch(PrefetchingIterator[Batch]):
-    """SAELens's prefetching iterator, which knows how many batches were taken of it."""
+class _Tokens:
+    """Activations of a text token by token, from behind some of a pass of the model."""
 
-    def __init__(self, source: Iterator[Batch], prefetch: int) -> None:
-        self.n_taken = 0
-        super().__init__(source, prefetch=prefetch)
+    def __init__(
+        self, passes: Callable[[int], Iterator[tuple[int, Tensor]]], row: int, n_used: int
+    ) -> None:
+        self._passes = passes(row)
+        self.row, acts = next(self._passes)
+        self.n_used, self._left = n_used, acts[n_used:]
+
+    def take(self, n_tokens: int) -> Tensor:
+        """The next so many."""
+        parts = [self._left[:0]]
+        while n_tokens:
+            if len(self._left) == 0:
+                self.row, self._left = next(self._passes)
+                self.n_used = 0
+            parts.append(self._left[:n_tokens])
+            self._left = self._left[n_tokens:]
+            self.n_used += len(parts[-1])
+            n_tokens -= len(parts[-1])
+        return torch.cat(parts)
+
+
+class KnownFeatures(Iterator[Batch]):
+    """Batches of known features, each of which has a seed of its own.
+
+    Args:
+        make: Makes a batch by torch's random state.
+        device: Where batches are made.
+        n_given: Batches that another such stream has given, to continue there.
+    """
+
+    def __init__(self, make: Callable[[], Tensor], device: str, n_given: int = 0) -> None:
+        self._make, self._device = make, device
+        self._batches = self._in_rounds(n_given)
 
     def __next__(self) -> Batch:
-        batch = super().__next__()
-        self.n_taken += 1
-        return batch
+        return {FEATURES: next(self._batches)}
+
+    def _in_rounds(self, n_given: int) -> Iterator[Tensor]:
+        for first in count(n_given, world_size()):
+            with seeded(FIRST_SEED + first + rank(), self._device):
+                own = self._make().contiguous()
+            for maker in range(world_size()):
+                batch = own if maker == rank() else torch.empty_like(own)
+                broadcast(batch, maker)
+                yield batch
+
+
+@contextmanager
+def seeded(seed: int, device: str) -> Iterator[None]:
+    """Set torch's random state by a seed, and put back after that what it was."""
+    devices = [device] if torch.device(device).type == "cuda" else []
+    with torch.random.fork_rng(devices):
+        torch.manual_seed(seed)
+        yield
+
+
+def within_norm(acts: Tensor, multiple: float | None) -> Tensor:
+    """The activations of a pass whose norm is at most a multiple of the pass's median.
+
+    Args:
+        acts: Shape ``[tokens, d_in]``.
+        multiple: The multiple; `None` for all activations.
+
+    Returns:
+        Shape ``[fewer tokens, d_in]``, in the same order.
+
+    Raises:
+        UserError: If there is NaN among them: no norm is within a median of that.
+    """
+    if multiple is None or len(acts) == 0:
+        return acts
+    norms = torch.linalg.vector_norm(acts, dim=-1, dtype=torch.float32)
+    kept = acts[norms <= multiple * norms.median()]
+    if len(kept) == 0:
+        raise UserError(
+            "The model should give activations that are numbers. Found NaN in a batch of "
+            f"{len(acts):,} tokens."
+        )
+    return kept

@@ -11,9 +11,9 @@ from sae_lens_c2r.training.costs import (
     memory_bytes,
     weight_bytes,
 )
+from sae_lens_c2r.training.data_parallel import group_size
 from sae_lens_c2r.training.placement import place
 from sae_lens_c2r.training.plan import Plan
-from sae_lens_c2r.training.teams import team_size
 
 Shares = list[tuple[list[str], int]]
 SHOWN = ("k", "c2r_coefficient", "ort_coefficient", "l1_coefficient", "l0_coefficient")
@@ -91,7 +91,7 @@ def _memory(shares: Shares) -> str:
 
 def _shares(plan: Plan, n_ranks: int) -> Shares:
     """The SAEs of each process, and the memory that it takes."""
-    n_parts = team_size(plan, n_ranks)
+    n_parts = group_size(plan, n_ranks)
     return [
         (share, memory_bytes(plan, share, n_parts=n_parts))
         for share in place(plan.saes, n_ranks // n_parts)
@@ -100,7 +100,7 @@ def _shares(plan: Plan, n_ranks: int) -> Shares:
 
 
 def _print_shares(plan: Plan, console: Console, shares: Shares, unit: str) -> None:
-    n_parts = team_size(plan, len(shares))
+    n_parts = group_size(plan, len(shares))
     if n_parts > 1:
         console.print(
             f"Each batch is split over {n_parts} processes, {plan.batch_size // n_parts:,} "

@@ -5,8 +5,11 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
+
+from tqdm.auto import tqdm
 
 from tests.forkserver import Process, call
 
@@ -36,6 +39,8 @@ def _rank(
     # Where tests run in the background of a shell, it is ignored from the start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.update(said)
+    if said["RANK"] != "0":  # `TQDM_DISABLE` works only where tqdm is yet to be imported
+        tqdm.__init__ = partialmethod(tqdm.__init__, disable=True)
     sys.stdout = open(log.with_suffix(".out"), "a", buffering=1)  # noqa: SIM115
     sys.stderr = open(log.with_suffix(".err"), "a", buffering=1)  # noqa: SIM115
     function(*arguments)

@@ -160,7 +160,7 @@ def test_nothing_is_begun_anew_over_checkpoints_that_are_all_damaged(
     release: Path, stopped: Path
 ) -> None:
     for checkpoint in checkpoints(stopped):
-        (checkpoint / "data.pt").unlink()
+        (checkpoint / IDS[0] / "trainer_state.pt").unlink()
     plan = make_plan(read_release(release), device="cpu")
     for _ in range(2):
         with pytest.raises(UserError, match=r"No checkpoint in .* is whole"):

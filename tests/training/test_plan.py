@@ -8,21 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from rich.console import Console
-from sae_lens.training.mixing_buffer import mixing_buffer
 
 from benchmarks.synth_sae_bench.world import SIZES
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.releases.files import find_release, read_release
 from sae_lens_c2r.releases.model import ReleaseError
+from sae_lens_c2r.training import runners
 from sae_lens_c2r.training.configs import K_ANNEAL_STEPS
 from sae_lens_c2r.training.costs import checkpoint_bytes, disk_bytes, memory_bytes, weight_bytes
 from sae_lens_c2r.training.placement import place
 from sae_lens_c2r.training.plan import make_plan, runner_config
-from sae_lens_c2r.training.ranks import Ranks
+from sae_lens_c2r.training.plan_checks import NORM_MULTIPLE
+from sae_lens_c2r.training.sameness import settings_of
 from sae_lens_c2r.training.summary import print_plan, size
-from sae_lens_c2r.training.wandb_runs import one_run_a_rank
 from tests.releases.test_files import RELEASE, SHIPPED, write
 
 BATCHTOPK = [{"id": "x", "sae": {"architecture": "batchtopk"}}]
@@ -61,10 +60,12 @@ def test_each_process_logs_a_run_of_its_own_in_one_group(
     plan = make_plan(release, device="cpu")
     logged = []
     monkeypatch.setenv("WANDB_RUN_GROUP", "")
-    for ranks in (Ranks(), Ranks(0, 2), Ranks(1, 2)):
+    for rank, n_ranks in ((0, 1), (0, 2), (1, 2)):
+        monkeypatch.setattr(runners, "rank", lambda rank=rank: rank)
+        monkeypatch.setattr(runners, "world_size", lambda n_ranks=n_ranks: n_ranks)
         monkeypatch.delenv("WANDB_RUN_GROUP", raising=False)
         logger = runner_config(plan, sae_ids=list(plan.saes)).logger
-        one_run_a_rank(logger, plan, ranks)
+        runners.name_own_run(logger, group=plan.release.name)
         logged.append((logger.run_name, logger.wandb_id, os.environ.get("WANDB_RUN_GROUP")))
     assert logged == [
         ("gemma", "mine", None),
@@ -110,33 +111,21 @@ def test_sizes_are_those_of_the_weights(tmp_path: Path) -> None:
     assert memory_bytes(plan) == 4 * disk_bytes(plan) + 3 * 4 * 100 * 1024
 
 
-@pytest.mark.parametrize(("n_batches", "n_prompts"), [(20, 4), (3, 32)])
-def test_the_buffer_s_size_is_the_largest_that_sae_lens_mixes(
-    monkeypatch: pytest.MonkeyPatch, n_batches: int, n_prompts: int
-) -> None:
+def test_the_buffer_counts_rows_of_the_text_and_not_passes_of_the_model() -> None:
     changes = {
         "language_model.context_size": 16,
         "runner.seqpos_slice": [1, -1],
-        "runner.n_batches_in_buffer": n_batches,
-        "runner.store_batch_size_prompts": n_prompts,
+        "runner.n_batches_in_buffer": 20,
+        "runner.store_batch_size_prompts": 4,
         "runner.train_batch_size_tokens": 10,
     }
-    plan = make_plan(
-        read_release(find_release("minilm-layer-3"), changes=changes), device="cpu"
-    )
-    (d_in,) = {config.d_in for config in plan.saes.values()}
-    sizes = []
-    order = torch.randperm
-    monkeypatch.setattr(torch, "randperm", lambda n: sizes.append(n) or order(n))
-    passes = (torch.zeros(n_prompts * 14, d_in) for _ in range(100))
-    for _ in mixing_buffer(n_batches * 14, 10, passes):
-        pass
-    largest, one_pass = max(sizes) * d_in * 4, n_prompts * 14 * d_in * 4
-    saes = sum(3 * weight_bytes(each) + 8 * each.d_sae for each in plan.saes.values())
-    assert largest <= checkpoint_bytes(plan) - saes < largest + one_pass
+    release = read_release(find_release("minilm-layer-3"), changes=changes)
+    plan = make_plan(release, device="cpu")
     acts = max(3 * 4 * 10 * each.d_sae for each in plan.saes.values())
     buffer = memory_bytes(plan) - 4 * disk_bytes(plan) - acts
-    assert buffer == checkpoint_bytes(plan) - saes
+    assert buffer == (2 * 20 + 4) * 14 * 384 * 4
+    saes = sum(3 * weight_bytes(each) + 8 * each.d_sae for each in plan.saes.values())
+    assert checkpoint_bytes(plan) == saes
 
 
 @pytest.mark.parametrize(
@@ -496,3 +485,24 @@ def test_a_plan_says_which_tokens_are_left_out_and_whose_k_falls() -> None:
         "\nk falls from d_in over the first 2,441 steps of 16 SAEs: batchtopk, batchtopk_c2r, "
         "matryoshka_batchtopk, ort.\n" in text.getvalue()
     )
+
+
+def test_the_norm_filter_is_one_of_the_settings_that_a_run_has_to_share() -> None:
+    runners = []
+    for multiple in (None, 10):
+        changes = {f"runner.{NORM_MULTIPLE}": multiple}
+        release = read_release(find_release("minilm-layer-3"), changes=changes)
+        plan = make_plan(release, device="cpu")
+        runners.append(settings_of(plan, list(plan.saes))["runner"])
+    assert NORM_MULTIPLE not in runners[0]
+    assert runners[1] == {**runners[0], NORM_MULTIPLE: 10}
+
+
+@pytest.mark.parametrize(
+    "multiple", [0.5, True, "10", float("nan"), float("inf"), 10**400, [10]]
+)
+def test_what_is_no_multiple_is_named(multiple: Any) -> None:
+    changes = {f"runner.{NORM_MULTIPLE}": multiple}
+    release = read_release(find_release("minilm-layer-3"), changes=changes)
+    with pytest.raises(ReleaseError, match="should be a finite number of at least 1"):
+        make_plan(release, device="cpu")

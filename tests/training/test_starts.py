@@ -143,7 +143,7 @@ def test_a_resumed_run_does_not_start_anew(
     with pytest.raises(KeyboardInterrupt):
         train(plan, tmp_path / "cut", checkpoint_minutes=1e-9, watch=stop_at_step)
     told: list[str] = []
-    [resumed] = train(plan, tmp_path / "cut", resume=True, tell=told.append)
+    [resumed] = train(plan, tmp_path / "cut", resume=True, log=told.append)
     assert told == ["From step 7 of 20."]
     contents = [(path / WEIGHTS).read_bytes() for path in (whole, resumed)]
     assert contents[0] == contents[1]
@@ -158,7 +158,7 @@ def test_another_origin_is_another_training(
     moved = (tmp_path / "origin").rename(tmp_path / "moved")
     told: list[str] = []
     again = plan_of(tmp_path, folder(moved), "batchtopk", k=K)
-    assert train(again, tmp_path / "out", tell=told.append) == []
+    assert train(again, tmp_path / "out", log=told.append) == []
     assert told == ["batchtopk is there already."]
     other = plan_of(tmp_path, folder(origin(seed=1)), "batchtopk", k=K)
     with pytest.raises(

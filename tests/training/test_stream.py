@@ -1,8 +1,9 @@
-"""The stream of activations: SAELens's, batch by batch, and the same after any interruption."""
+"""Batches: number i is the same whoever makes it, and wherever a stream is continued."""
 
-from collections.abc import Callable, Iterator
-from contextlib import closing, nullcontext
-from itertools import islice, repeat
+import json
+from collections.abc import Callable
+from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,45 +12,24 @@ from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
 from sae_lens.training.activations_store import ActivationsStore
-from sae_lens.training.mixing_buffer import mixing_buffer
-from sae_lens.training.prefetch import PrefetchingIterator
 from torch import Tensor
 
-from sae_lens_c2r.training.stream import ActivationStream, MixingBuffer
-from tests.language_model import CONTEXT, D_MODEL, HOOK, rows_of_tokens, texts, tiny_model
-
-
-def counting(sizes: list[int]) -> Iterator[Tensor]:
-    """Tensors of given sizes, again and again, whose every row is different."""
-    start = 0
-    for size in (size for sizes in repeat(sizes) for size in sizes):
-        yield torch.arange(start, start + size).float()[:, None]
-        start += size
-
-
-@given(
-    sizes=st.lists(st.integers(1, 40), min_size=1, max_size=4),
-    batch_size=st.integers(1, 30),
-    extra=st.integers(0, 60),
-    mix_fraction=st.sampled_from([0.0, 0.3, 0.5, 0.9, 1.0]),
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.training.distributed import (
+    all_gather,
+    init_distributed,
+    is_main_process,
+    rank,
 )
-def test_the_buffer_is_that_of_sae_lens(
-    sizes: list[int], batch_size: int, extra: int, mix_fraction: float
-) -> None:
-    options: dict[str, Any] = {"buffer_size": batch_size + extra, "batch_size": batch_size}
-    options["mix_fraction"] = mix_fraction
-    theirs = mixing_buffer(activations_loader=counting(sizes), **options)
-    ours = MixingBuffer(counting(sizes), **options)
-    torch.manual_seed(0)
-    expected = list(islice(theirs, 12))
-    torch.manual_seed(0)
-    for found, batch in zip(islice(ours, 12), expected, strict=True):
-        assert torch.equal(found, batch)
+from sae_lens_c2r.training.stream import FEATURES, ActivationStream, KnownFeatures, within_norm
+from tests.language_model import CONTEXT, D_MODEL, HOOK, rows_of_tokens, texts, tiny_model
+from tests.training.rank_processes import ends, start_ranks
+
+pytestmark = pytest.mark.filterwarnings("ignore:All of the text was read", "ignore:Dataset is")
 
 
-def make_store(data: Dataset, *, seed: int, **options: Any) -> Any:
-    """SAELens's store, and torch seeded after all that is random of its making."""
-    store = ActivationsStore.from_config_multi_hook(
+def make_store(data: Dataset, **options: Any) -> Any:
+    return ActivationsStore.from_config_multi_hook(
         **{
             "model": tiny_model(),
             "dataset": data,
@@ -68,8 +48,6 @@ def make_store(data: Dataset, *, seed: int, **options: Any) -> Any:
             **options,
         }
     )
-    torch.manual_seed(seed)
-    return store
 
 
 CASES: dict[str, tuple[Callable[[], Dataset], dict[str, Any]]] = {
@@ -85,45 +63,179 @@ CASES: dict[str, tuple[Callable[[], Dataset], dict[str, Any]]] = {
         rows_of_tokens,
         {"exclude_special_tokens": torch.tensor([0, 3, 7])},
     ),
+    "fewer rows than a pass of the model takes": (lambda: rows_of_tokens(2), {}),
+    # Tokens of many norms are above 1.1 times their median, so that batches lose some.
+    "without massive norms": (texts, {"norm_multiple": 1.1}),
 }
 
 
-@pytest.mark.filterwarnings("ignore:All samples in the training dataset", "ignore:Dataset is")
-@pytest.mark.parametrize("prefetch", [0, 1, 3])
-@pytest.mark.parametrize("case", CASES)
-def test_a_stream_is_that_of_sae_lens_and_continues(case: str, prefetch: int) -> None:
+def open_stream(case: str, state: dict[str, Any] | None = None) -> ActivationStream:
     data, options = CASES[case]
-    theirs = make_store(data(), seed=0, **options).get_multi_hook_data_loader()
-    expected = [batch[HOOK] for batch in islice(theirs, 60)]  # several epochs
-    for n_before in (1, 7, 23, 40):
-        store = make_store(data(), seed=0, **options)
-        stream = ActivationStream(store, prefetch=prefetch, state=None)
-        with reading(stream) as batches:
-            before = [next(batches)[HOOK] for _ in range(n_before)]
-            state = stream.state()
-        store = make_store(data(), seed=1, **options)
-        stream = ActivationStream(store, prefetch=prefetch, state=state)
-        with reading(stream) as batches:
-            after = [next(batches)[HOOK] for _ in range(len(expected) - n_before)]
-        for found, batch in zip([*before, *after], expected, strict=True):
-            assert torch.equal(found, batch)
+    options = dict(options)
+    multiple = options.pop("norm_multiple", None)
+    store = make_store(data(), **options)
+    return ActivationStream(store, seed=1, state=state, norm_multiple=multiple)
 
 
-def reading(stream: ActivationStream) -> Any:
-    """The stream's batches, and its thread ended after them."""
-    if isinstance(stream.batches, PrefetchingIterator):
-        return closing(stream.batches)
-    return nullcontext(stream.batches)
+def batches(stream: Any, n: int) -> list[Tensor]:
+    return [batch[HOOK] for batch in islice(stream, n)]
 
 
-def test_what_is_resumed_twice_before_it_has_taken_what_lay_ahead_continues() -> None:
-    theirs = make_store(rows_of_tokens(), seed=0).get_multi_hook_data_loader()
-    expected = [batch[HOOK] for batch in islice(theirs, 30)]
-    state, found = None, []
-    for each in range(15):
-        store = make_store(rows_of_tokens(), seed=each)
-        stream = ActivationStream(store, prefetch=4, state=state)
-        with reading(stream) as batches:
-            found += [next(batches)[HOOK] for _ in range(2)]
-            state = stream.state()
-    assert all(map(torch.equal, found, expected))
+@pytest.mark.parametrize("case", CASES)
+def test_a_stream_is_continued_from_any_batch(case: str) -> None:
+    torch.manual_seed(0)
+    stream = open_stream(case)
+    expected = batches(stream, 60)  # several epochs
+    assert all(len(batch) == 10 for batch in expected)
+    for n_before in (0, 1, 7, 23, 40):
+        torch.manual_seed(n_before)
+        state = json.loads(json.dumps(stream.state(n_before)))
+        later = open_stream(case, state)
+        assert all(map(torch.equal, batches(later, 9), expected[n_before:]))
+        again = open_stream(case, later.state(n_before + 2))
+        assert all(map(torch.equal, batches(again, 7), expected[n_before + 2 :]))
+
+
+@pytest.mark.parametrize("options", [{}, {"exclude_special_tokens": torch.tensor([0, 3, 7])}])
+def test_without_mixing_the_batches_of_an_epoch_are_those_of_sae_lens(
+    options: dict[str, Any],
+) -> None:
+    options["activations_mixing_fraction"] = 0.0
+    theirs = make_store(rows_of_tokens(), **options).get_multi_hook_data_loader()
+    ours = ActivationStream(make_store(rows_of_tokens(), **options), seed=0)
+    assert all(map(torch.equal, batches(ours, 12), batches(theirs, 12)))
+
+
+def counted(seed: int, n: int, **options: Any) -> list[list[int]]:
+    """The first batches of a text whose activations are the numbers of its tokens."""
+    rows = torch.arange(100 * CONTEXT).reshape(-1, CONTEXT)
+    store = make_store(Dataset.from_dict({"tokens": rows.tolist()}), **options)
+    store.get_multi_hook_activations = lambda tokens: {HOOK: tokens[..., None].float()}
+    return [
+        batch.flatten().int().tolist()
+        for batch in batches(ActivationStream(store, seed=seed), n)
+    ]
+
+
+@given(
+    size=st.integers(3, 30),
+    rows=st.integers(1, 12),
+    fraction=st.sampled_from([0.0, 0.3, 0.5, 0.9, 1.0]),
+)
+def test_a_buffer_lends_a_part_of_its_tokens_to_the_next(
+    size: int, rows: int, fraction: float
+) -> None:
+    options = {"train_batch_size_tokens": size, "n_batches_in_buffer": rows}
+    options["activations_mixing_fraction"] = fraction  # type: ignore[assignment]
+    n_batches = max(1, rows * CONTEXT // size)
+    buffer = n_batches * size
+    lent = int(buffer * fraction)
+    n_buffers = max(1, min(5, 700 // buffer))
+    found = counted(0, n_batches * n_buffers, **options)
+    assert all(len(batch) == size for batch in found)
+    seen: set[int] = set()
+    for number in range(n_buffers):
+        tokens = list(chain(*found[number * n_batches : (number + 1) * n_batches]))
+        end = lent + (number + 1) * buffer
+        assert all(max(0, end - 2 * buffer) <= token < end for token in tokens)
+        assert sum(token < end - buffer for token in tokens) == lent
+        assert seen.isdisjoint(tokens)
+        seen |= set(tokens)
+        assert len(seen) == (number + 1) * buffer
+    if fraction and size > 9:
+        assert counted(1, 1, **options) != found[:1]
+        assert any(batch != sorted(batch) for batch in found)
+
+
+def read_on(folder: Path, name: str, n_batches: int) -> None:
+    """Read some batches of each case in a process, from where others have stopped."""
+    with init_distributed():
+        for case in CASES:
+            kept = folder / f"{case}.json"
+            state = json.loads(kept.read_text()) if kept.exists() else None
+            stream = open_stream(case, state)
+            torch.save(batches(stream, n_batches), folder / f"{case} {name} {rank()}.pt")
+            all_gather(None)  # all have read the state
+            if is_main_process():
+                n_before = state["n_batches"] if state else 0
+                kept.write_text(json.dumps(stream.state(n_before + n_batches)))
+
+
+@pytest.mark.parametrize("sizes", [(3,), (2, 1, 3)])
+def test_any_number_of_processes_has_the_same_batches(
+    sizes: tuple[int, ...], tmp_path: Path
+) -> None:
+    n_batches = 42 // len(sizes)  # several epochs
+    for part, size in enumerate(sizes):
+        arguments = (tmp_path, str(part), n_batches)
+        assert ends(start_ranks(size, tmp_path / "logs", read_on, *arguments)) == [0] * size
+    for case in CASES:
+        alone = open_stream(case)
+        for part, size in enumerate(sizes):
+            expected = batches(alone, n_batches)
+            for number in range(size):
+                found = torch.load(tmp_path / f"{case} {part} {number}.pt")
+                assert all(map(torch.equal, found, expected)), (case, part, number)
+
+
+def test_a_text_without_a_row_is_refused() -> None:
+    store = make_store(texts(), disable_concat_sequences=True, context_size=4_000)
+    with pytest.raises(UserError, match="The text should have at least one row"):
+        next(ActivationStream(store, seed=0))
+
+
+def make() -> Tensor:
+    return torch.rand(3, 2)
+
+
+def test_known_features_depend_on_the_number_of_the_batch_alone() -> None:
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    expected = [batch[FEATURES] for batch in islice(KnownFeatures(make, "cpu"), 6)]
+    assert torch.equal(torch.get_rng_state(), before)
+    assert len({batch.sum().item() for batch in expected}) == 6
+    torch.manual_seed(1)
+    later = KnownFeatures(make, "cpu", 3)
+    assert all(torch.equal(next(later)[FEATURES], batch) for batch in expected[3:])
+
+
+@given(
+    norms=st.lists(st.floats(0, 1e4, width=32), min_size=1, max_size=20),
+    multiple=st.floats(1, 20),
+)
+def test_at_least_half_of_the_tokens_stay_in_their_order(
+    norms: list[float], multiple: float
+) -> None:
+    acts = torch.tensor(norms)[:, None] * torch.tensor([[0.6, 0.8]])
+    found = within_norm(acts, multiple)
+    lengths = torch.linalg.vector_norm(acts, dim=1)
+    kept = [i for i, each in enumerate(lengths) if each <= multiple * lengths.median()]
+    assert torch.equal(found, acts[kept])
+    assert 2 * len(found) >= len(acts)
+    assert torch.equal(within_norm(acts, None), acts)
+
+
+def test_a_pass_without_tokens_stays_one() -> None:
+    assert within_norm(torch.zeros(0, 3), 10).shape == (0, 3)
+
+
+def test_activations_that_are_no_numbers_end_what_would_go_on_without_any() -> None:
+    with pytest.raises(UserError, match=r"Found NaN in a batch of 3 tokens\."):
+        within_norm(torch.tensor([[1.0], [torch.nan], [2.0]]), 10)
+
+
+def test_massive_tokens_are_not_in_the_stream() -> None:
+    """Every third token is made 50 times as long: the stream is that of the other tokens."""
+    store = make_store(rows_of_tokens())
+    theirs = store.get_multi_hook_activations
+
+    def with_massive(tokens: Tensor) -> dict[str, Tensor]:
+        acts = theirs(tokens)[HOOK].clone()
+        acts[:, ::3] *= 50
+        return {HOOK: acts}
+
+    store.get_multi_hook_activations = with_massive
+    norms = torch.cat(batches(ActivationStream(store, seed=0, norm_multiple=10), 40)).norm(
+        dim=1
+    )
+    assert norms.max() <= 10 * norms.median()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,22 @@ from unittest.mock import patch
 import pytest
 import torch
 import torch.distributed as dist
-from sae_lens import TrainingSAE
+from sae_lens import SAETrainer, TopKTrainingSAE, TrainingSAE
+from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY, get_sae_training_class
 from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.training.joined_topk import JoinedBatchTopK, smallest_positive
-from sae_lens_c2r.training.joined_trainer import split_batches
+from sae_lens_c2r.architectures.c2r import C2RMixin
+from sae_lens_c2r.releases.files import find_release, read_release
+from sae_lens_c2r.training.costs import memory_bytes
+from sae_lens_c2r.training.data_parallel import (
+    DataParallelTrainer,
+    JoinedBatchTopK,
+    group_size,
+    is_joinable,
+    smallest_positive,
+)
+from sae_lens_c2r.training.plan import Plan, make_plan
 from tests.architectures.training import D_IN, backbone_of, make_sae, make_trainer, step_input
 from tests.process_groups import in_processes
 from tests.strategies import ARCHITECTURES
@@ -65,6 +76,15 @@ def batches() -> Iterator[Tensor]:
         yield scale * torch.randn(BATCH, D_IN, generator=generator, dtype=torch.float64)
 
 
+def split(trainer: SAETrainer[Any, Any], process_group: Any) -> DataParallelTrainer:
+    return DataParallelTrainer(
+        cfg=trainer.cfg,
+        sae=trainer.sae,
+        data_provider=trainer.data_provider,
+        process_group=process_group,
+    )
+
+
 @contextmanager
 def recorded_norms() -> Iterator[list[float]]:
     """The gradients' norms that SAELens finds where it clips them."""
@@ -90,7 +110,7 @@ def trained(
         **{"dead_feature_window": 2, "feature_sampling_window": 25, "lr_warm_up_steps": 10},
     )
     if process_group is not None:
-        split_batches(trainer, process_group)
+        trainer = split(trainer, process_group)
     trainer.activation_scaler.estimate_scaling_factor(
         D_IN, trainer.data_provider, n_batches_for_norm_estimate=4
     )
@@ -191,11 +211,10 @@ def refused(_rank: int) -> list[str]:
         make_trainer(make("topk"), 2, batches(), train_batch_size_samples=size)
         for size in (7, 8)
     )
-    split_batches(even, dist.group.WORLD)
     with pytest.raises(UserError) as at_first:
-        split_batches(odd, dist.group.WORLD)
+        split(odd, dist.group.WORLD)
     with pytest.raises(UserError) as later:
-        even.step(torch.zeros(7, D_IN, dtype=torch.float64))
+        split(even, dist.group.WORLD).step(torch.zeros(7, D_IN, dtype=torch.float64))
     return [str(at_first.value), str(later.value)]
 
 
@@ -212,7 +231,7 @@ def outside_a_step(rank: int) -> list[Any]:
     """Before and after a step, in one process that another does not wait for."""
     sae = make("matryoshka_batchtopk_c2r")
     trainer = make_trainer(sae, 2, batches(), train_batch_size_samples=BATCH)
-    split_batches(trainer, dist.group.WORLD)
+    trainer = split(trainer, dist.group.WORLD)
     generator = torch.Generator().manual_seed(rank)
     acts = torch.randn(BATCH, D_IN, generator=generator, dtype=torch.float64)
     trainer.step(acts)
@@ -226,3 +245,43 @@ def outside_a_step(rank: int) -> list[Any]:
 def test_outside_of_its_steps_an_sae_is_its_process_s_own(tmp_path: Path) -> None:
     _, second = in_processes(2, outside_a_step, folder=tmp_path)
     assert second == [4 * BATCH, None]
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    """Four SAEs, in batches of 2,048."""
+    return make_plan(read_release(find_release("minilm-layer-3")), device="cpu")
+
+
+def test_all_saes_have_as_many_processes(plan: Plan) -> None:
+    assert [group_size(plan, n) for n in (1, 2, 3, 4, 8, 16)] == [1, 1, 1, 1, 2, 4]
+    with pytest.raises(UserError, match=r"SAEs, 4, or a multiple of that\. Found 6 of them"):
+        group_size(plan, 6)
+    with pytest.raises(UserError, match=r"a multiple of 3 samples.*Found 2,048\."):
+        group_size(plan, 12)
+
+
+def test_a_process_that_has_half_of_a_batch_needs_less_memory(plan: Plan) -> None:
+    whole, half = (memory_bytes(plan, n_parts=n) for n in (1, 2))
+    width = max(config.d_sae for config in plan.saes.values())
+    assert whole - half == 3 * 4 * 1024 * width
+
+
+def test_of_architectures_of_others_it_is_not_known_what_depends_on_a_batch(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert all(is_joinable(get_sae_training_class(name)[0]) for name in ALL)
+
+    class Mine(TopKTrainingSAE):
+        pass
+
+    class MineC2R(C2RMixin, Mine):
+        pass
+
+    assert not is_joinable(MineC2R)
+    config_class = get_sae_training_class("topk")[1]
+    monkeypatch.setitem(SAE_TRAINING_CLASS_REGISTRY, "topk", (Mine, config_class))
+    mine = replace(plan, saes={"mine": config_class(d_in=4, d_sae=8, k=2)})
+    assert group_size(mine, 1) == 1
+    with pytest.raises(UserError, match=r"mine is 'topk'\. Found 2 of them"):
+        group_size(mine, 2)

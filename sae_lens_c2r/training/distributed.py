@@ -1,0 +1,228 @@
+"""The processes that train together, and what they tell each other.
+
+`torchrun` starts them and gives each a rank. One process is the case of a single rank, to
+which all of this applies: it sends nothing. Every rank has to make the same calls, in the same
+order. Where one ends, the others' next exchange fails, and `torchrun` names the one that did.
+"""
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
+from torch.distributed.rendezvous import rendezvous
+
+from sae_lens_c2r._support.errors import UserError, one_line
+from sae_lens_c2r._support.writing import begin_folder
+from sae_lens_c2r.training.sameness import difference
+
+T = TypeVar("T")
+JOINING = timedelta(minutes=10)
+TIMEOUT = timedelta(hours=1)  # of an exchange: rank 0 may read a checkpoint of 100 GB alone
+PATIENCE = 10.0  # seconds until a file that another machine has written shows up
+
+
+def rank() -> int:
+    """Which of the processes this one is."""
+    return dist.get_rank() if dist.is_initialized() else 0
+
+
+def world_size() -> int:
+    """How many processes there are."""
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def is_main_process() -> bool:
+    """Whether this is rank 0, which alone prints, locks and decides."""
+    return rank() == 0
+
+
+def all_reduce_max(number: int) -> int:
+    """The largest of the numbers that the ranks give."""
+    if world_size() == 1:
+        return number
+    largest = torch.tensor(number)
+    with _exchange():
+        dist.all_reduce(largest, dist.ReduceOp.MAX)
+    return int(largest)
+
+
+def all_gather(value: T) -> list[T]:
+    """The values that the ranks give, in their order."""
+    if world_size() == 1:
+        return [value]
+    values: list[T] = [value] * world_size()
+    with _exchange():
+        dist.all_gather_object(values, value)
+    return values
+
+
+def broadcast(tensor: Tensor, sender: int = 0) -> None:
+    """Take over, in place, the tensor of one rank; it has to be contiguous."""
+    if world_size() > 1 and tensor.numel():
+        with _exchange():
+            # As bytes: not every backend knows every type.
+            dist.broadcast(tensor.view(-1).view(torch.uint8), sender)
+
+
+@contextmanager
+def _exchange() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:  # the backends' own say which socket was closed
+        raise UserError(
+            f"Another process has ended, or does not answer. {one_line(error)}"
+        ) from error
+
+
+def on_all_ranks(part: Callable[[], T]) -> T:
+    """Have every rank do its part, and wait for those that take longer.
+
+    Args:
+        part: This rank's part.
+
+    Returns:
+        The result of this rank's part.
+
+    Raises:
+        UserError: In every rank, if one was raised in any. Rank 0 has its text, for the user;
+            that of the others is empty.
+        OSError: Likewise.
+    """
+    result, error = None, None
+    try:
+        result = part()
+    except (UserError, OSError) as raised:
+        error = raised
+    problem = None if error is None else (isinstance(error, OSError), str(error))
+    problems = all_gather(problem)
+    if error is not None and is_main_process():
+        raise error
+    for number, problem in enumerate(problems):
+        if problem is not None:
+            of_disk, text = problem
+            text = f"Rank {number}: {text}" if is_main_process() else ""
+            raise OSError(text) if of_disk else UserError(text)
+    return result  # type: ignore[return-value]
+
+
+def on_main_process(action: Callable[[], T]) -> T:
+    """The result of an action of rank 0 alone, in every rank; errors as of `on_all_ranks`."""
+    return all_gather(on_all_ranks(lambda: action() if is_main_process() else None))[0]  # type: ignore[return-value]
+
+
+def assert_same_on_all_ranks(about: dict[str, Any]) -> None:
+    """Raise a UserError unless all ranks give the same, which is JSON."""
+    first, *others = all_gather(about)
+
+    def compare() -> None:
+        for number, other in enumerate(others, 1):
+            differs = difference(first, other)
+            if differs is not None:
+                raise UserError(
+                    "All ranks should have the same plan and versions. Those of rank "
+                    f"{number} are not those of rank 0. {differs}"
+                )
+
+    on_main_process(compare)
+
+
+def check_shared_folder(folder: Path) -> None:
+    """Raise a UserError unless all ranks see what rank 0 writes into a folder."""
+    if world_size() == 1:
+        return
+    token = on_main_process(lambda: begin_folder(folder))
+    found = all_gather(_appears(token))
+
+    def check() -> None:
+        token.rmdir()
+        if not all(found):
+            raise UserError(
+                f"`out` should be a folder that all ranks share. Rank {found.index(False)} "
+                f"does not find in {folder} what rank 0 has written there."
+            )
+
+    on_main_process(check)
+
+
+def _appears(path: Path) -> bool:
+    deadline = time.monotonic() + PATIENCE
+    while not path.exists():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+@contextmanager
+def init_distributed() -> Iterator[None]:
+    """Join the processes that `torchrun` has started, if it has started this one.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        UserError: If they do not find each other; or as it was raised.
+        OSError: As it was raised.
+        KeyboardInterrupt: Likewise, in rank 0.
+        SystemExit: With the status of an error that rank 0 prints, in the others.
+    """
+    size = os.environ.get("WORLD_SIZE", "1")
+    if size == "1":
+        yield
+        return
+    _join(size)
+    try:
+        yield
+    except (UserError, OSError, KeyboardInterrupt) as error:
+        if is_main_process() or str(error):
+            raise
+        raise SystemExit(130 if isinstance(error, KeyboardInterrupt) else 1) from None
+    dist.destroy_process_group()
+
+
+def _join(world_size: str) -> None:
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    try:
+        rank, size = int(os.environ["RANK"]), int(world_size)
+        store, *_ = next(rendezvous("env://", timeout=JOINING))
+        store = PrefixStore(_name_of_this_time(store, rank, size), store)
+        dist.init_process_group(
+            backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT
+        )
+    except (KeyError, ValueError, RuntimeError) as error:
+        raise UserError(
+            f"The {world_size} processes of `WORLD_SIZE` should find each other, as those of "
+            f"`torchrun` do. {one_line(error)}"
+        ) from None
+
+
+def _name_of_this_time(store: Store, rank: int, size: int) -> str:
+    """A name that no earlier processes have used in the store, the same in all of these."""
+    # `torchrun` may keep its store when it restarts what has ended: under the names that torch
+    # uses there, some processes would find where those before them could be reached.
+    own = uuid.uuid4().hex
+    if rank > 0:
+        store.set(f"sae-lens-c2r/here/{rank}", own)
+        name = store.get(f"sae-lens-c2r/for/{own}").decode()
+        store.set(f"{name}/heard/{rank}", "")
+        return name
+    unheard, deadline = set(range(1, size)), time.monotonic() + JOINING.total_seconds()
+    while unheard:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"Rank {min(unheard)} has not come.")
+        for other in unheard:
+            if store.check([f"sae-lens-c2r/here/{other}"]):  # one from before, perhaps
+                there = store.get(f"sae-lens-c2r/here/{other}").decode()
+                store.set(f"sae-lens-c2r/for/{there}", own)
+        unheard = {other for other in unheard if not store.check([f"{own}/heard/{other}"])}
+        time.sleep(0.01)
+    return own

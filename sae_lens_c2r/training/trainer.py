@@ -1,0 +1,310 @@
+"""The training loop: SAELens's `MultiSAETrainer.fit`, to the bit, for runs that are long.
+
+Beside SAELens's steps it saves and stops between two of them, continues where another run was
+stopped, lets k fall, and estimates the scale of the activations once for all SAEs.
+"""
+
+import copy
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from sae_lens import TrainingSAE
+from sae_lens.config import SAETrainerConfig
+from sae_lens.saes.sae import TrainStepOutput
+from sae_lens.training.activation_scaler import ActivationScaler
+from sae_lens.training.multi_sae_trainer import MultiSAEEvaluatorProtocol, MultiSAETrainer
+from sae_lens.training.sae_trainer import SAETrainer
+from torch import Tensor
+from torch.distributed import ProcessGroup
+from tqdm.auto import tqdm
+
+from sae_lens_c2r._support.stopping import StopRequest
+from sae_lens_c2r.architectures.penalized import PenalizedMixin
+from sae_lens_c2r.saes.start_from import ESTIMATED, scale_inputs
+from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
+from sae_lens_c2r.training.data_parallel import DataParallelTrainer
+from sae_lens_c2r.training.distributed import all_reduce_max
+from sae_lens_c2r.training.plan_checks import NEEDS_ESTIMATE
+from sae_lens_c2r.training.stream import Batch
+
+PENALTIES = "c2r_penalties.pt"
+PROGRESS_EVERY = 10  # steps
+GO_ON, SAVE, STOP = range(3)  # what a process wishes before a step; the largest is done
+Watch = Callable[[str, SAETrainer[Any, Any]], None]
+
+
+@dataclass
+class Job:
+    """What a training does beside SAELens's steps.
+
+    Args:
+        checkpoints: Where it saves.
+        stop: Whether the process was told to end.
+        every_seconds: How often it saves, and again at the end, before what was trained is
+            put into its final form; 0 for only when told to end.
+        about: What to keep with each checkpoint.
+        resumed: The checkpoint to continue from, if any.
+        saved: The SAEs that are this process's to save; `None` for all that it trains.
+        log: Shows the user a line.
+        watch: Given the id and the trainer of each SAE before it begins.
+        scaled: The SAEs that start from others, which took inputs that were not scaled.
+        k_anneal_steps: Over how many steps the k of SAEs falls, by their ids.
+        process_group: The processes that every batch is split over; `None` for this one alone.
+    """
+
+    checkpoints: Checkpoints
+    stop: StopRequest
+    every_seconds: float = 0.0
+    about: Mapping[str, Any] = field(default_factory=dict)
+    resumed: Checkpoint | None = None
+    saved: Sequence[str] | None = None
+    log: Callable[[str], None] = print
+    watch: Watch | None = None
+    scaled: Sequence[str] = ()
+    k_anneal_steps: Mapping[str, int] = field(default_factory=dict)
+    process_group: ProcessGroup | None = None
+
+    def __post_init__(self) -> None:
+        self._begun = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Time of training, that of earlier processes included."""
+        before = self.resumed.about["seconds"] if self.resumed else 0.0
+        return float(before + time.monotonic() - self._begun)
+
+
+class Trainer(MultiSAETrainer):
+    """SAELens's trainer of several SAEs of one stream, for a job that may be interrupted.
+
+    Args:
+        cfg: SAELens's config.
+        saes: The SAEs by their ids.
+        hook: The name of their activations in the batches.
+        batches: The batches.
+        job: What to do beside.
+        evaluator: As of SAELens's trainer.
+        stream_state: Where the stream of batches was after so many of them.
+    """
+
+    def __init__(
+        self,
+        cfg: SAETrainerConfig,
+        saes: dict[str, TrainingSAE[Any]],
+        hook: str,
+        batches: Iterator[Batch],
+        job: Job,
+        *,
+        evaluator: MultiSAEEvaluatorProtocol | None = None,
+        stream_state: Callable[[int], dict[str, Any]] = lambda n_batches: {},  # noqa: ARG005
+    ) -> None:
+        super().__init__(cfg, saes, dict.fromkeys(saes, hook), batches, evaluator)
+        self._hook, self._job, self._stream_state = hook, job, stream_state
+        self._n_batches = 0  # that were taken from the stream
+        if job.process_group is not None:
+            self.trainers = {
+                sae_id: DataParallelTrainer(
+                    cfg=each.cfg,
+                    sae=each.sae,
+                    data_provider=each.data_provider,
+                    process_group=job.process_group,
+                )
+                for sae_id, each in self.trainers.items()
+            }
+
+    def fit(self) -> dict[str, TrainingSAE[Any]]:
+        """Train to the end, from the beginning or from where the job continues.
+
+        Returns:
+            The SAEs by their ids.
+
+        Raises:
+            KeyboardInterrupt: If a process was told to end; a checkpoint was written before.
+        """
+        for sae in self.saes.values():
+            sae.to(self.cfg.device)
+        if self._job.resumed is not None:
+            self.load_checkpoint(self._job.resumed.folder)
+            self._n_batches = self._job.resumed.about["stream"]["n_batches"]
+        for sae_id, trainer in self.trainers.items():
+            if self._job.watch is not None:
+                self._job.watch(sae_id, trainer)
+        self._saved_at = time.monotonic()
+        self._job.stop.deferrable = True
+
+        n_samples = self.cfg.total_training_samples
+        with tqdm(total=n_samples, initial=self.n_training_samples, desc="Training") as bar:
+            self._estimate_scaling_factors()
+            while self.n_training_samples < n_samples:
+                self._save_or_stop()
+                self._maybe_log_sparsity()
+                batch = self._next_batch()
+                outputs = {sae_id: self._step(sae_id, batch) for sae_id in self.trainers}
+                self.n_training_samples += len(batch)
+                if self.cfg.logger.log_to_wandb:
+                    self._log_train_step(outputs)
+                    self._run_and_log_evals()
+                for trainer in self.trainers.values():
+                    trainer.n_training_steps += 1
+                self.n_training_steps += 1
+                self._show_progress(bar, outputs)
+        if self._job.every_seconds:
+            self._write_checkpoint()
+        self._maybe_log_sparsity(final=True)
+        self._fold_scaling()
+        return self.saes
+
+    def _next_batch(self) -> Tensor:
+        self._n_batches += 1
+        return next(self.data_provider)[self._hook]
+
+    def _step(self, sae_id: str, batch: Tensor) -> TrainStepOutput:
+        trainer = self.trainers[sae_id]
+        n_steps = self._job.k_anneal_steps.get(sae_id, 0)
+        with _annealed_k(trainer.sae, trainer.n_training_steps, n_steps):
+            return trainer.step(batch)
+
+    @torch.no_grad()
+    def _estimate_scaling_factors(self) -> None:
+        """Estimate, once for all SAEs of a mode, how SAELens scales their activations.
+
+        SAELens keeps the batches for each SAE to go through: 19 GB in the paper's main release.
+        """
+        unscaled = ActivationScaler()
+        new = {
+            i: each for i, each in self.trainers.items() if each.activation_scaler == unscaled
+        }
+        modes = {each.sae.cfg.normalize_activations for each in new.values()} & NEEDS_ESTIMATE
+        n = self.cfg.n_batches_for_norm_estimate if modes else 0
+        batches = (self._next_batch() for _ in range(n))
+        kept = list(batches) if len(modes) > 1 else []
+        d_in = next(iter(self.saes.values())).cfg.d_in
+        for mode in sorted(modes):
+            scaler = ActivationScaler()
+            of_mode = iter(kept) if kept else batches
+            if mode == ESTIMATED:
+                scaler.estimate_scaling_factor(d_in, of_mode, n)
+            else:
+                scaler.estimate_whitening(d_in, of_mode, n)
+            for trainer in new.values():
+                if trainer.sae.cfg.normalize_activations == mode:
+                    trainer.activation_scaler = copy.copy(scaler)
+        for sae_id, trainer in new.items():
+            factor = trainer.activation_scaler.scaling_factor
+            if sae_id in self._job.scaled and factor is not None:
+                scale_inputs(trainer.sae, factor)
+                _scale_config(trainer)
+
+    def _show_progress(self, bar: Any, outputs: dict[str, TrainStepOutput]) -> None:
+        # SAELens moves its bar every 100 steps, and from 0 in a run that is resumed.
+        if self.n_training_steps % PROGRESS_EVERY == 0:
+            losses = " | ".join(f"{i}: {out.loss.item():.4f}" for i, out in outputs.items())
+            bar.set_description(f"{self.n_training_steps}| {losses}", refresh=False)
+            bar.update(self.n_training_samples - bar.n)
+
+    def _save_or_stop(self) -> None:
+        """Write a checkpoint if one is due; and end, if any process was told to."""
+        seconds = time.monotonic() - self._saved_at
+        wish = SAVE if seconds >= self._job.every_seconds > 0 else GO_ON
+        decided = all_reduce_max(STOP if self._job.stop.received else wish)
+        if decided >= SAVE:
+            self._write_checkpoint()
+            self._saved_at = time.monotonic()
+        if decided == STOP:
+            raise KeyboardInterrupt
+
+    def _write_checkpoint(self) -> None:
+        job, step = self._job, self.n_training_steps
+        if step == (job.resumed.step if job.resumed else 0):
+            return  # nothing is new
+
+        def fill(folder: Path) -> list[Path]:
+            own = self.trainers if job.saved is None else job.saved
+            for sae_id in own:
+                self._save(sae_id, folder / sae_id)
+            return [folder / sae_id for sae_id in own]
+
+        stream = {"n_batches": self._n_batches, **self._stream_state(self._n_batches)}
+        try:
+            job.checkpoints.write(
+                step, {**job.about, "seconds": job.seconds, "stream": stream}, fill
+            )
+        except OSError as error:  # no reason to stop: there may be room again next time
+            job.log(f"There is no checkpoint of step {step:,}. {error}")
+
+    def _save(self, sae_id: str, folder: Path) -> None:
+        trainer = self.trainers[sae_id]
+        trainer.sae.save_model(folder)
+        trainer.save_trainer_state(folder)
+        if isinstance(trainer.sae, PenalizedMixin):
+            torch.save(trainer.sae.penalty_state(), folder / PENALTIES)
+
+    def load_checkpoint(self, path: str | Path) -> None:
+        """Restore what SAELens's checkpoints have, and what they leave out."""
+        super().load_checkpoint(path)
+        for sae_id, trainer in self.trainers.items():
+            sae = trainer.sae
+            if isinstance(sae, PenalizedMixin):
+                state = torch.load(
+                    Path(path) / sae_id / PENALTIES, map_location=sae.W_dec.device
+                )
+                sae.restore_penalties(state)
+            if sae_id in self._job.scaled:  # the weights were saved as scaled ones
+                _scale_config(trainer)
+
+    def _fold_scaling(self) -> None:
+        """Put what the SAEs' inputs were scaled by into their weights, as SAELens does."""
+        for trainer in self.trainers.values():
+            scaler, trainer.activation_scaler = trainer.activation_scaler, ActivationScaler()
+            if scaler.scaling_factor is not None:
+                trainer.sae.fold_activation_norm_scaling_factor(scaler.scaling_factor)
+            if scaler.whitening is not None:
+                trainer.sae.fold_activation_whitening(
+                    mean=scaler.whitening.mean,
+                    whitening_matrix=scaler.whitening.matrix,
+                    unwhitening_matrix=scaler.whitening.inverse_matrix,
+                )
+            trainer.set_final_sae_metadata()
+
+
+def _scale_config(trainer: SAETrainer[Any, Any]) -> None:
+    """Scale what Matching Pursuit compares residuals with, which is no weight."""
+    factor = trainer.activation_scaler.scaling_factor
+    if factor is not None and hasattr(trainer.sae.cfg, "residual_threshold"):
+        trainer.sae.cfg.residual_threshold *= factor
+
+
+@contextmanager
+def _annealed_k(sae: TrainingSAE[Any], step: int, steps: int) -> Iterator[None]:
+    """While it lasts, an SAE has the k of a step."""
+    if steps == 0:
+        yield
+        return
+    activation: Any = sae.activation_fn
+    final, activation.k = activation.k, k_at(step, sae.cfg, steps)
+    try:
+        yield
+    finally:  # what is evaluated between two steps has the k that it comes to
+        activation.k = final
+
+
+def k_at(step: int, config: Any, steps: int) -> float:
+    """The k of a step: it falls linearly, in whole numbers, from the size of the inputs.
+
+    Args:
+        step: The number of the step.
+        config: The SAE's config, which has the k that it comes to.
+        steps: Over how many steps.
+
+    Returns:
+        The k, which is never below the one that it comes to.
+    """
+    first = min(config.d_in, config.d_sae)
+    if step >= steps or first <= config.k:
+        return config.k
+    return max(round(first + (config.k - first) * step / steps), config.k)

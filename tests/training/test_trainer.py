@@ -1,0 +1,306 @@
+"""The training loop: SAELens's own, to the bit, wherever it is stopped and continued."""
+
+import copy
+import json
+from collections.abc import Iterator
+from itertools import count, pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sae_lens import (
+    LoggingConfig,
+    MultiSAETrainingRunner,
+    MultiSAETrainingRunnerConfig,
+    SAETrainer,
+    TrainingSAE,
+)
+from sae_lens.saes.batchtopk_sae import BatchTopKTrainingSAEConfig
+from sae_lens.saes.sae import TrainStepInput
+from sae_lens.saes.topk_sae import TopKTrainingSAEConfig
+from sae_lens.training.multi_sae_trainer import MultiSAETrainer
+from safetensors.torch import load_file
+from torch import Tensor
+
+from sae_lens_c2r._support.stopping import StopRequest
+from sae_lens_c2r.cli import main
+from sae_lens_c2r.releases.files import read_release
+from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
+from sae_lens_c2r.training.plan import make_plan
+from sae_lens_c2r.training.runners import train_on_language_model
+from sae_lens_c2r.training.sameness import settings_of
+from sae_lens_c2r.training.stream import Batch
+from sae_lens_c2r.training.trainer import Job, Trainer, k_at
+from tests.architectures.training import BATCH, D_IN, make_config, make_sae, make_trainer
+from tests.language_model import CONTEXT, D_MODEL, HOOK, rows_of_tokens, tiny_model
+from tests.releases.test_files import write
+from tests.strategies import ARCHITECTURES
+
+NORM, WHITENING = "expected_average_only_in", "covariance_whitening"
+STEPS, WINDOW = 20, 6
+
+
+def batches(
+    first: int = 0, stop: StopRequest | None = None, stop_after: int | None = None
+) -> Iterator[Batch]:
+    """Batches by their numbers; the process is told to end when so many were asked for."""
+    for number in count(first):
+        if stop is not None and number + 1 == stop_after:
+            stop.received = True
+        yield {HOOK: torch.randn(BATCH, D_IN, generator=torch.Generator().manual_seed(number))}
+
+
+def settings(sae: TrainingSAE[Any], **options: Any) -> Any:
+    """SAELens's config of a short training in which everything happens."""
+    options = {
+        "dead_feature_window": 3,
+        "feature_sampling_window": WINDOW,
+        "lr_warm_up_steps": 4,
+        "lr_decay_steps": 5,
+        **options,
+    }
+    return make_trainer(sae, STEPS, iter(()), **options).cfg
+
+
+@pytest.mark.parametrize(
+    "modes", [(NORM, NORM), (WHITENING, WHITENING), (NORM, WHITENING), ("none", "none")]
+)
+def test_it_trains_as_sae_lens_does(modes: tuple[str, str], tmp_path: Path) -> None:
+    found = []
+    for ours in (False, True):
+        saes: dict[str, TrainingSAE[Any]] = {
+            str(i): make_sae("batchtopk_c2r", seed=i, normalize_activations=mode)
+            for i, mode in enumerate(modes)
+        }
+        cfg = settings(saes["0"])
+        theirs = MultiSAETrainer(cfg, saes, dict.fromkeys(saes, HOOK), batches())
+        job = Job(Checkpoints(tmp_path), StopRequest())
+        trainer = Trainer(cfg, saes, HOOK, batches(), job) if ours else theirs
+        trained = trainer.fit()
+        assert (trainer.n_training_steps, trainer.n_training_samples) == (STEPS, STEPS * BATCH)
+        found.append([(sae.state_dict(), sae.cfg.metadata.l0) for sae in trained.values()])
+    for (theirs_state, theirs_l0), (state, l0) in zip(*found, strict=True):
+        assert all(torch.equal(state[name], each) for name, each in theirs_state.items())
+        assert l0 == theirs_l0
+
+
+def test_it_logs_what_sae_lens_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logged: list[tuple[dict[str, Any], int]] = []
+    monkeypatch.setattr(
+        "sae_lens.training.multi_sae_trainer.wandb.log",
+        lambda values, step: logged.append((values, step)),
+    )
+    logger = LoggingConfig(wandb_log_frequency=2, eval_every_n_wandb_logs=2)
+    logs = []
+    for ours in (False, True):
+        saes: dict[str, TrainingSAE[Any]] = {"sae": make_sae("topk_c2r")}
+        cfg = settings(saes["sae"], logger=logger)
+        evaluate = lambda **_: {"evaluated": 1}  # noqa: E731
+        job = Job(Checkpoints(tmp_path), StopRequest())
+        trainer = MultiSAETrainer(cfg, saes, {"sae": HOOK}, batches(), evaluate)
+        if ours:
+            trainer = Trainer(cfg, saes, HOOK, batches(), job, evaluator=evaluate)
+        trainer.fit()
+        logs.append([(numbers(values), step) for values, step in logged])
+        logged.clear()
+    assert logs[0] == logs[1]
+    assert any("evaluated" in each for each, _ in logs[0])
+
+
+def numbers(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if isinstance(value, float | int)}
+
+
+@pytest.mark.filterwarnings("ignore")  # SAELens's, of so small a dataset
+def test_what_evaluations_read_is_not_missing_from_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+
+    def train(logger: LoggingConfig) -> Tensor:
+        cfg = MultiSAETrainingRunnerConfig(
+            saes={"sae": make_config("batchtopk_c2r", d_in=D_MODEL, d_sae=32, k=4)},
+            hook_names=HOOK,
+            streaming=False,
+            prepend_bos=False,
+            context_size=CONTEXT,
+            training_tokens=12 * 16,
+            train_batch_size_tokens=16,
+            store_batch_size_prompts=3,
+            n_batches_in_buffer=6,
+            n_eval_batches=1,
+            prefetch_llm_batches=2,
+            checkpoint_path=None,
+            output_path=None,
+            logger=logger,
+        )
+        model = tiny_model()  # drawn at random when it is first asked for
+        torch.manual_seed(0)
+        runner = MultiSAETrainingRunner(
+            cfg, override_dataset=rows_of_tokens(), override_model=model
+        )
+        job = Job(Checkpoints(tmp_path), StopRequest())
+        return train_on_language_model(runner, job)["sae"].W_dec
+
+    logged = LoggingConfig(wandb_log_frequency=1, eval_every_n_wandb_logs=2)
+    assert torch.equal(train(logged), train(LoggingConfig(log_to_wandb=False)))
+
+
+def run(
+    sae: TrainingSAE[Any],
+    folder: Path,
+    *,
+    resumed: Checkpoint | None = None,
+    stop_after: int | None = None,
+) -> bool:
+    """Train, and say whether it came to the end."""
+    stop = StopRequest()
+    job = Job(Checkpoints(folder), stop, resumed=resumed)
+    first = resumed.about["stream"]["n_batches"] if resumed else 0
+    stream = batches(first, stop, stop_after)
+    try:
+        Trainer(settings(sae), {"sae": sae}, HOOK, stream, job).fit()
+    except KeyboardInterrupt:
+        return False
+    return True
+
+
+@pytest.mark.filterwarnings("ignore:WARNING. You have only set one matryoshka level")
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_continued_it_ends_with_the_weights_of_an_untouched_run(
+    architecture: str, tmp_path: Path
+) -> None:
+    penalty = "ort" if architecture == "ort" else "c2r"
+    options = {
+        "normalize_activations": NORM,
+        f"{penalty}_interval": 2,
+        f"{penalty}_chunk_size": 20,
+        f"{penalty}_warm_up_steps": 9,
+    }
+    untouched = make_sae(architecture, **copy.deepcopy(options))
+    assert run(untouched, tmp_path / "untouched")
+    n_estimate = 4  # batches that SAELens takes to estimate the norm
+    for stop_at in (1, 3, WINDOW, 13):
+        folder = tmp_path / str(stop_at)
+        sae = make_sae(architecture, **copy.deepcopy(options))
+        assert not run(sae, folder, stop_after=n_estimate + stop_at)
+        resumed = Checkpoints(folder).newest(on_damage=pytest.fail)
+        assert resumed is not None
+        assert resumed.step == stop_at
+        sae = make_sae(architecture, seed=1, **copy.deepcopy(options))
+        assert run(sae, folder, resumed=resumed)
+        for name, tensor in untouched.state_dict().items():
+            assert torch.equal(sae.state_dict()[name], tensor), name
+        assert sae.cfg.metadata.l0 == untouched.cfg.metadata.l0
+
+
+ANNEALED = ["topk", "abstopk_c2r", "batchtopk_c2r", "ort", "matryoshka_batchtopk_c2r"]
+ANNEAL_STEPS = 6
+
+
+@given(
+    d_in=st.integers(1, 50),
+    d_sae=st.integers(1, 50),
+    k=st.floats(0.25, 50),
+    steps=st.integers(0, 30),
+)
+def test_k_falls_from_the_size_of_the_inputs_to_what_it_is(
+    d_in: int, d_sae: int, k: float, steps: int
+) -> None:
+    k = min(k, d_sae)
+    config = BatchTopKTrainingSAEConfig(d_in=d_in, d_sae=d_sae, k=k)
+    ks = [k_at(step, config, steps) for step in range(steps + 3)]
+    assert ks[steps:] == [k] * 3
+    assert all(before >= after for before, after in pairwise(ks))
+    assert max(ks) <= d_sae
+    if steps and min(d_in, d_sae) >= k:
+        assert ks[0] == min(d_in, d_sae)
+
+
+def test_topk_has_a_whole_number_at_every_step() -> None:
+    config = TopKTrainingSAEConfig(d_in=10, d_sae=64, k=3)
+    ks = [k_at(step, config, 4) for step in range(6)]
+    assert ks == [10, 8, 6, 5, 3, 3]
+    assert all(isinstance(k, int) for k in ks)
+
+
+def command(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as left:
+        main(["train", *map(str, arguments), "--device", "cpu"])
+    return int(left.value.code or 0)
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Path:
+    return write(
+        tmp_path,
+        sae={
+            **{"d_in": 8, "d_sae": 32, "k": 2, "k_anneal_steps": ANNEAL_STEPS},
+            **{"matryoshka_widths": [16, 32], "c2r_interval": 2},
+            **{"c2r_chunk_size": 20, "c2r_warm_up_steps": 7, "ort_interval": 2},
+        },
+        grids=[{"id": "{architecture}", "axes": {"architecture": ANNEALED}}],
+    )
+
+
+@pytest.mark.parametrize("stop_at", [3, ANNEAL_STEPS])
+def test_a_resumed_run_has_the_same_k_and_ends_with_the_same_weights(
+    release: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stop_at: int,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ks: dict[str, list[float]] = {name: [] for name in ANNEALED}
+    encode = TrainingSAE.training_forward_pass
+    log = SAETrainer.full_sparsity_window_log
+
+    def note_k(sae: TrainingSAE[Any], step_input: TrainStepInput) -> Any:
+        ks[sae.cfg.architecture()].append(sae.activation_fn.k)  # type: ignore[arg-type]
+        return encode(sae, step_input)
+
+    def check_k_between_steps(trainer: SAETrainer[Any, Any]) -> dict[str, Any]:
+        assert trainer.sae.activation_fn.k == 2
+        return log(trainer)
+
+    def stop(trainer: SAETrainer[Any, Any]) -> dict[str, Any]:
+        if trainer.n_training_steps == stop_at:
+            raise KeyboardInterrupt
+        return {}
+
+    monkeypatch.setattr(TrainingSAE, "training_forward_pass", note_k)
+    monkeypatch.setattr(SAETrainer, "full_sparsity_window_log", check_k_between_steps)
+    assert command(release, "--out", tmp_path / "untouched") == 0
+    expected = {name: list(each) for name, each in ks.items()}
+    for each in ks.values():
+        each.clear()
+    out = tmp_path / "saes"
+    with monkeypatch.context() as stopped:
+        stopped.setattr(SAETrainer, "full_sparsity_window_log", stop)
+        assert command(release, "--out", out, "--checkpoint-minutes", "1e-9") == 130
+    assert command(release, "--out", out, "--resume", "--set", "sae.k_anneal_steps=5") == 1
+    assert "k_anneal_steps = 5`, and 6 there." in capsys.readouterr().err
+    assert command(release, "--out", out, "--resume") == 0
+    for name in ANNEALED:
+        assert expected[name] == [8, 7, 6, 5, 4, 3, 2, 2, 2, 2]
+        assert ks[name] == expected[name]
+        weights = [
+            load_file(folder / name / "sae_weights.safetensors")
+            for folder in (tmp_path / "untouched", out)
+        ]
+        assert all(torch.equal(weights[1][key], tensor) for key, tensor in weights[0].items())
+        record = json.loads((out / name / "training.json").read_text())
+        assert record["settings"]["saes"][name]["k_anneal_steps"] == ANNEAL_STEPS
+        assert record["settings"]["saes"][name]["k"] == 2
+
+
+def test_it_is_one_of_the_settings_that_a_run_has_to_share(release: Path) -> None:
+    plain = make_plan(read_release(release, changes={"sae.k_anneal_steps": 0}), device="cpu")
+    assert not plain.k_anneal_steps
+    assert "k_anneal_steps" not in settings_of(plain, ["topk"])["saes"]["topk"]
+    annealed = make_plan(read_release(release), device="cpu")
+    assert settings_of(annealed, ["topk"])["saes"]["topk"]["k_anneal_steps"] == ANNEAL_STEPS
