@@ -16,7 +16,6 @@ from huggingface_hub.repocard import REGEX_YAML_BLOCK
 from huggingface_hub.repocard_data import eval_results_to_model_index
 from huggingface_hub.utils import yaml_dump  # type: ignore[attr-defined]
 
-from sae_lens_c2r._support.data import data_folder
 from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r._support.writing import write_bytes
 from sae_lens_c2r.evaluation.catalog import (
@@ -29,7 +28,7 @@ from sae_lens_c2r.evaluation.catalog import (
 from sae_lens_c2r.hub.facts import RepoFacts
 from sae_lens_c2r.hub.local_saes import LocalSAE, SAEs, Submission, check_saes, repo_facts
 from sae_lens_c2r.hub.pictures import pictures
-from sae_lens_c2r.hub.provenance import effective_coefficients, how_measured, how_trained
+from sae_lens_c2r.hub.provenance import CARDS, how_measured, how_trained
 from sae_lens_c2r.hub.rules import FACTS, FIGURES, README, refuse_nested, refuse_secrets
 from sae_lens_c2r.hub.tables import (
     PENALTIES,
@@ -41,7 +40,6 @@ from sae_lens_c2r.hub.tables import (
     sae_table,
 )
 
-CARDS = data_folder("hub_cards")
 TEMPLATE = "card.md.jinja"
 BEGIN = "<!-- sae-lens-c2r:begin. What follows is rewritten by every upload. -->"
 END = "<!-- sae-lens-c2r:end. What follows is yours, and so is what stands above. -->"
@@ -118,15 +116,7 @@ def write_card_files(facts: RepoFacts, out: Path) -> None:
 def card_files(
     facts: RepoFacts, read: Callable[[str], bytes | None] = lambda _: None
 ) -> dict[str, bytes]:
-    """Write a card of SAEs, and of all that a repository has.
-
-    Args:
-        facts: What is known of the SAEs.
-        read: Reads a file of the repository by its path; `None` if there is none.
-
-    Returns:
-        The card, what it was made of, and its pictures, by their paths.
-    """
+    """Write a card, of SAEs and of all that a repository has, with what belongs to it."""
     known, existing = read(FACTS), _text(read(README))
     facts = facts if known is None else RepoFacts.read(known).joined(facts)
     refuse_nested(facts.saes)
@@ -176,9 +166,9 @@ def render(facts: RepoFacts, figures: Iterable[str] = ()) -> str:
     with_c2r = (sae_id for sae_id, sae in saes if "c2r_coefficient" in sae.options)
     example = next(with_c2r, next(iter(facts.saes)))
     first = facts.saes[example]
-    penalties = _penalties(facts)
+    penalties, models = _penalties(facts), facts.base_models
     data = CardData(
-        base_model=_one_or_all(facts.base_models),
+        base_model=models[0] if len(models) == 1 else models or None,
         datasets=facts.datasets or None,
         library_name="saelens",
         license=facts.license,
@@ -208,9 +198,9 @@ def render(facts: RepoFacts, figures: Iterable[str] = ()) -> str:
         measurements=measurement_table(facts),
         how=_bullets(how_measured(facts)),
         pictures={Path(path).name: path for path in figures},
-        training=_bullets([*how_trained(facts), *effective_coefficients(facts)]),
+        training=_bullets(how_trained(facts)),
         license=facts.license,
-        base_models=facts.base_models,
+        base_models=models,
     )
     rendered = str(card).replace("\r\n", "\n")
     if rendered.count("<!-- sae-lens-c2r:") != 2:
@@ -220,10 +210,6 @@ def render(facts: RepoFacts, figures: Iterable[str] = ()) -> str:
 
 def _bullets(lines: Iterable[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
-
-
-def _one_or_all(names: list[str]) -> str | list[str] | None:
-    return names[0] if len(names) == 1 else names or None
 
 
 def _penalties(facts: RepoFacts) -> list[str]:
@@ -277,20 +263,7 @@ def split_card(content: str) -> tuple[str, dict[str, Any], str]:
 
 
 def merged(existing: str | None, card: str) -> str:
-    """Bring a card into the file that a repository has.
-
-    Args:
-        existing: The file's content; `None` if there is none.
-        card: The card, with its metadata and between its marks.
-
-    Returns:
-        The file: what stands outside the marks as it was, metadata that it had with their
-        values, and those that it had not added. The results of SAEs that are not ours are
-        kept. The metadata are written anew, without comments, only if any is added.
-
-    Raises:
-        UserError: If its metadata or its marks are not whole.
-    """
+    """Bring a card into the file that a repository has; other words and metadata stay."""
     if existing is None:
         return card
     (front, known, body), (_, new, ours) = split_card(existing), split_card(card)

@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -52,8 +52,7 @@ from sae_lens_c2r.training.record import RECORD, RecordedRelease, TrainingRecord
 SAEs = Sequence[Path] | Mapping[str, SAE[Any] | TrainingSAE[Any]]
 Evaluations = dict[tuple[str, str], dict[str, Evaluation]]  # by weights and config
 _READ = (SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME, RECORD, ACTIVATION_SCALER_CFG_FILENAME)
-_TYPES = ("F64", "F32", "F16", "BF16")
-_EVALUATION_FOLDER = "evaluation"
+_FOLDER = "evaluation"
 # SAELens's own and ours, which say how to use an SAE and how it was trained.
 METADATA = {
     *("sae_lens_version", "sae_lens_training_version", "training_architecture"),
@@ -123,7 +122,7 @@ class LocalSAE:
         folder: Its files as they are published: the redacted config, and the weights.
         record: What training wrote of it, if it was ours.
         trained: What its training form makes of the probe, if it had to be converted.
-        stamp: What the weights' file would change by if it was written to.
+        stamp: Of the weights' file, which changes if it is written to.
         removed: The keys that were removed from its config.
         inputs: The probe, shape ``[batch, d_in]``.
         evaluations: What was measured of it.
@@ -184,22 +183,8 @@ def _stamp(path: Path) -> tuple[int, ...]:
 def check_saes(
     submission: Submission, scratch: Path, tell: Callable[[str], None] = lambda _: None
 ) -> list[LocalSAE]:
-    """Find SAEs, and see them load, and encode as trained, in SAELens alone.
-
-    The weights are read three times: here, and twice there, to be loaded and to be hashed.
-
-    Args:
-        submission: The SAEs.
-        scratch: An empty folder for what is written on the way. It has to stay for as long as
-            the SAEs are used.
-        tell: Told of what is done.
-
-    Returns:
-        The SAEs, ready to be published, in the order of their ids.
-
-    Raises:
-        UserError: If one of them is not fit to be published.
-    """
+    """Find SAEs, and see them load, and encode as trained, in SAELens alone."""
+    # Weights are read three times: here, and twice there, to be loaded and to be hashed.
     saes = _find(submission, scratch / "converted")
     known = _known_evaluations(submission, tell)
     for number, sae in enumerate(saes, start=1):
@@ -381,11 +366,10 @@ def _check_and_stage(sae: LocalSAE, staged: Path, known: Evaluations) -> None:
 
 
 def _check_header(weights: Path, *, shown: Path) -> None:
-    """Raise unless a file is safetensors, of weights and of no words."""
+    """Raise unless a file is safetensors, with no words in it."""
     try:
         with safe_open(weights, framework="pt") as file:
             metadata = file.metadata() or {}
-            types = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError) as error:
         raise UserError(f"{shown} should be a safetensors file. {one_line(error)}") from None
     if metadata not in ({}, {"format": "pt"}):
@@ -394,11 +378,6 @@ def _check_header(weights: Path, *, shown: Path) -> None:
             f"{shown} should have no metadata in its header, which would be published. "
             f"Found {', '.join(metadata)}."
         )
-    for name, dtype in types.items():
-        if dtype not in _TYPES:
-            raise UserError(
-                f"{shown}: `{name}` should be of one of {', '.join(_TYPES)}. Found {dtype}."
-            )
 
 
 def _check_numbers(sae: SAE[Any] | TrainingSAE[Any], shown: Path, *, learned: bool) -> None:
@@ -430,16 +409,13 @@ def _learns_threshold(config: Mapping[str, Any]) -> bool:
 
 def _check_encoding(sae: LocalSAE, feature_acts: Tensor) -> None:
     """Raise unless SAELens alone encodes the probe, and as the training form does."""
-    inputs = sae.inputs
-    if feature_acts.shape != (len(inputs), feature_acts.shape[-1]):
-        raise UserError(f"{sae.sae_id} should encode a batch. Found {feature_acts.shape}.")
     if not feature_acts.isfinite().all():
         raise UserError(f"{sae.sae_id} should encode as finite numbers. Found NaN or infinity.")
     if not feature_acts.any():
         raise UserError(
             f"{sae.sae_id} should have latents that fire. Found none that does, even for the "
-            f"SAE's own decoder rows with norms of up to {inputs.norm(dim=1).max():,.0f}: is "
-            "its threshold right?"
+            f"SAE's own decoder rows with norms of up to {sae.inputs.norm(dim=1).max():,.0f}: "
+            "is its threshold right?"
         )
     if sae.trained is None:
         return
@@ -457,11 +433,7 @@ def _check_encoding(sae: LocalSAE, feature_acts: Tensor) -> None:
 
 
 def redact(config: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Keep what SAELens needs to use an SAE, and what says where it comes from.
-
-    Returns:
-        What is left of the config, and the keys that were removed, joined by dots.
-    """
+    """Keep what SAELens needs of a config, and what tells its origin; list what is removed."""
     _, config_class = SAE_CLASS_REGISTRY[config["architecture"]]
     known = {"architecture", *(field.name for field in fields(config_class))} - {"metadata"}
     removed: list[str] = []
@@ -520,27 +492,22 @@ def _known_evaluations(submission: Submission, tell: Callable[[str], None]) -> E
     """Read what `sae-lens-c2r evaluate` has measured, where it may have left that."""
     if submission.evaluation is not None:
         return _read_evaluations([submission.evaluation])
-    here = Path(_EVALUATION_FOLDER, REPORT_FILE)
+    here = Path(_FOLDER, REPORT_FILE)
     try:
         known = _read_evaluations([here] if here.is_file() else [])
     except UserError as error:
         tell(f"Not looked at: {error}")
         known = {}
-    folders = [
-        folder
+    beside = [
+        folder / REPORT_FILE
         for path in submission.folders
-        for folder in (
-            path,
-            path / _EVALUATION_FOLDER,
-            path.resolve().parent / _EVALUATION_FOLDER,
-        )
+        for folder in (path, path / _FOLDER, path.resolve().parent / _FOLDER)
     ]
-    files = [folder / REPORT_FILE for folder in folders if (folder / REPORT_FILE).is_file()]
-    beside = _read_evaluations(list(dict.fromkeys(file.resolve() for file in files)))
-    return {**known, **beside}
+    files = dict.fromkeys(file.resolve() for file in beside if file.is_file())
+    return {**known, **_read_evaluations(files)}
 
 
-def _read_evaluations(files: list[Path]) -> Evaluations:
+def _read_evaluations(files: Iterable[Path]) -> Evaluations:
     found: Evaluations = {}
     for path in files:
         refuse_secrets(path, path.read_bytes())

@@ -213,27 +213,9 @@ def publish(
     seconds: float = 1.0,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Published:
-    """Bring files to a branch in one commit, or none of them.
-
-    Large files are stored first, which changes no branch; then one commit has all of them.
-    A branch that has moved in the meantime is looked at again and not overwritten. Where the
-    answer to a commit is lost, the branch tells whether it was made.
-
-    Args:
-        api: The Hub, with the token.
-        proposal: What is to be changed.
-        propose: Looks at the branch again.
-        message: The commit's title; by itself it names what is added.
-        seconds: To wait before the first repetition; twice that before the second, and so on.
-        tell: Told of what is done.
-
-    Returns:
-        What is on the Hub.
-
-    Raises:
-        UserError: If it fails, with what is and is not on the Hub.
-        KeyboardInterrupt: With that, too.
-    """
+    """Bring files to a branch in one commit, or none of them; look at it again if it moves."""
+    # Large files are stored first, which changes no branch; then one commit has all of them.
+    # Where the answer to a commit is lost, the branch tells whether it was made.
     target, attempt = proposal.target, 1
     looked_at: Proposal | None = proposal
     while True:
@@ -276,18 +258,12 @@ def _commit(
     finally:
         for sae in proposal.saes:
             sae.refuse_changed()
+    saes = proposal.saes
+    added = f"Add {saes[0].sae_id}" if len(saes) == 1 else f"Add {len(saes)} SAEs"
     made = api.create_commit(
-        target.repo_id,
-        files,
-        commit_message=message or _by_itself(proposal.saes),
-        parent_commit=parent,
-        **where,
+        target.repo_id, files, commit_message=message or added, parent_commit=parent, **where
     )
     return Published(made.oid, made.pr_url or made.commit_url, len(files))
-
-
-def _by_itself(saes: Sequence[LocalSAE]) -> str:
-    return f"Add {saes[0].sae_id}" if len(saes) == 1 else f"Add {len(saes)} SAEs"
 
 
 def _store(
@@ -358,14 +334,7 @@ def _finish(
 
 
 def _verify(api: HfApi, target: Target, saes: Sequence[LocalSAE], commit: str) -> None:
-    """Load every SAE from the Hub in a process of its own that cannot import this package.
-
-    Its cache is empty. Unless the commit is what `SAE.from_pretrained` loads, the files are
-    downloaded, and loaded by `SAE.load_from_disk`.
-
-    Raises:
-        UserError: If one does not load, has other files, or encodes the probe otherwise.
-    """
+    """Load every SAE from the Hub, without us and with an empty cache, and compare it."""
     token = api.token if isinstance(api.token, str) else get_token()
     at = {} if target.on_main else {"commit": commit}
     with TemporaryDirectory() as home:

@@ -203,7 +203,6 @@ class LoopbackHub:
             ("GET", r"/api/models/([^/]+/[^/]+)/auth-check(/write)?", self._auth_check),
             ("GET", r"/api/models/([^/]+/[^/]+)/refs", self._refs),
             ("GET", r"/api/models/([^/]+/[^/]+)/tree/(.+?)", self._tree),
-            ("POST", r"/api/models/([^/]+/[^/]+)/paths-info/(.+)", self._paths_info),
             ("POST", r"/api/models/([^/]+/[^/]+)/preupload/(.+)", self._preupload),
             ("POST", r"/api/models/([^/]+/[^/]+)/commit/(.+)", self._commit),
             ("POST", r"/api/models/([^/]+/[^/]+)/branch/(.+)", self._branch),
@@ -317,13 +316,6 @@ class LoopbackHub:
             depth = under.count("/") + 1 if under else 0
             shown = {path for path in shown if path.count("/") == depth}
         return Answer.json([_entry(path, commit.files[path]) for path in sorted(shown)])
-
-    def _paths_info(
-        self, seen: Seen, _query: Any, read: Callable[[], Any], repo_id: str, revision: str
-    ) -> Answer:
-        _, commit = self._revision(seen, repo_id, revision)
-        wanted = [path for path in read()["paths"] if path in commit.files]
-        return Answer.json([_entry(path, commit.files[path]) for path in wanted])
 
     def _preupload(
         self,

@@ -12,8 +12,8 @@ from sae_lens import SAE
 from sae_lens_c2r._support.changes import parse_changes
 from sae_lens_c2r.evaluation.catalog import KNOWN_FEATURES, WEIGHTS
 from sae_lens_c2r.evaluation.report import REPORT_FILE, read_report
-from sae_lens_c2r.hub.card import CARDS
 from sae_lens_c2r.hub.facts import Evaluation, RepoFacts
+from sae_lens_c2r.hub.provenance import CARDS
 from sae_lens_c2r.hub.rules import FACTS
 from sae_lens_c2r.releases.files import find_release, read_release, shipped_releases
 from sae_lens_c2r.releases.model import Release
