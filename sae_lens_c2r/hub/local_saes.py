@@ -209,6 +209,7 @@ def check_saes(
 
 def repo_facts(submission: Submission, saes: Sequence[LocalSAE], repo_id: str) -> RepoFacts:
     """Gather what is known of SAEs: by the release, or where all training records agree."""
+    check_repo_id(repo_id)
     said = RecordedRelease()
     if submission.release is not None:
         said = RecordedRelease.model_validate(submission.release.model_dump(mode="json"))

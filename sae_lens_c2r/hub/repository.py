@@ -16,6 +16,7 @@ from huggingface_hub import (
     snapshot_download,
 )
 from huggingface_hub.errors import (  # type: ignore[attr-defined]
+    BadRequestError,
     HfHubHTTPError,
     HFValidationError,
     HTTPError,
@@ -37,7 +38,7 @@ from sae_lens_c2r.hub.rules import MAIN, Target, check_id
 UNCHANGED = "The branch is as it was, or complete; nothing is half there."
 MOVED = 412
 PASSING = {None, 408, 409, MOVED, 429, 500, 502, 503, 504}  # None: no answer
-_BAD, _NOT_HERE = 400, {401, 403, 404}
+_NOT_HERE = {401, 403, 404}
 _LOGIN = "`hf auth login`, or HF_TOKEN with a token that may write"
 
 
@@ -144,10 +145,13 @@ def check_metadata(api: HfApi, card: str) -> None:
     """Raise unless the Hub accepts a card's metadata, which it is asked about."""
     said = {"content": card, "repoType": "model"}
     response = get_session().post(f"{api.endpoint}/api/validate-yaml", json=said)
-    if response.status_code == _BAD:
-        errors = "; ".join(str(each.get("message")) for each in response.json()["errors"])
-        raise UserError(f"The card's metadata should be as the Hub has them. {errors}")
-    hf_raise_for_status(response)
+    try:
+        hf_raise_for_status(response)
+    except BadRequestError as error:
+        reason = " ".join((error.server_message or "").split())
+        raise UserError(
+            f"The card's metadata should be as the Hub has them. {reason}"
+        ) from None
 
 
 def take_snapshot(api: HfApi, target: Target) -> Snapshot:

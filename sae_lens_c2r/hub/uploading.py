@@ -218,30 +218,32 @@ def publish(
     # Where the answer to a commit is lost, the branch tells whether it was made.
     target, attempt = proposal.target, 1
     looked_at: Proposal | None = proposal
-    while True:
-        try:
-            looked_at = looked_at or propose()
-            if looked_at.snapshot.commit is None:
-                make_branch(api, target, looked_at.snapshot, tell)
-                looked_at = propose()
-            return _commit(api, looked_at, message, tell)
-        except HTTPError as error:
-            looked_at, status = None, status_of(error)
-            proposed = target.create_pr and status != MOVED  # or there might be two proposals
-            if proposed or attempt == _ATTEMPTS or status not in PASSING:
+    try:
+        while True:
+            try:
+                looked_at = looked_at or propose()
+                if looked_at.snapshot.commit is None:
+                    make_branch(api, target, looked_at.snapshot, tell)
+                    looked_at = propose()
+                return _commit(api, looked_at, message, tell)
+            except HTTPError as error:
+                looked_at, status = None, status_of(error)
+                # A proposal whose answer is lost may have been made: there might be two.
+                final = target.create_pr and status != MOVED
+                if final or attempt == _ATTEMPTS or status not in PASSING:
+                    reason = explain_hub_error(error, target.repo_id)
+                    raise UserError(f"{UNCHANGED} {reason} {_AGAIN}") from error
+                attempt += 1
+                why = "the branch has moved" if status == MOVED else f"{status or 'no'} answer"
+                tell(f"{why}: looking at {target.repo_id} again, {attempt} of {_ATTEMPTS}.")
+                time.sleep(0 if status == MOVED else seconds * 2 ** (attempt - 2))
+            except UserError as error:
+                raise UserError(f"{UNCHANGED} {error}") from error
+            except (OSError, ValueError) as error:  # the client refuses what the Hub would
                 reason = explain_hub_error(error, target.repo_id)
-                raise UserError(f"{UNCHANGED} {reason} {_AGAIN}") from error
-            attempt += 1
-            why = "the branch has moved" if status == MOVED else f"{status or 'no'} answer"
-            tell(f"{why}: looking at {target.repo_id} again, {attempt} of {_ATTEMPTS}.")
-            time.sleep(0 if status == MOVED else seconds * 2 ** (attempt - 2))
-        except UserError as error:
-            raise UserError(f"{UNCHANGED} {error}") from error
-        except (OSError, ValueError) as error:  # the client refuses what the Hub would
-            reason = explain_hub_error(error, target.repo_id)
-            raise UserError(f"{UNCHANGED} {reason}") from error
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(_interrupted(target.repo_id, propose)) from None
+                raise UserError(f"{UNCHANGED} {reason}") from error
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_interrupted(target.repo_id, propose)) from None
 
 
 def _commit(

@@ -485,7 +485,7 @@ def test_a_full_disk_is_told(
 
 
 def test_an_interrupted_upload_tells_what_is_there(
-    api: HfApi, checked: Checked, monkeypatch: pytest.MonkeyPatch
+    hub: LoopbackHub, api: HfApi, checked: Checked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit, tagged = HfApi.create_commit, Target(REPO, tag="v1")
 
@@ -503,6 +503,12 @@ def test_an_interrupted_upload_tells_what_is_there(
     with pytest.raises(KeyboardInterrupt, match=f"{REPO} has everything"):
         send(checked("a"), api)
     assert send(checked("a"), api).sent == 0
+    hub.fault = lambda seen: Fault(500, after=True) if "/commit/" in seen.path else None
+    monkeypatch.setattr(HfApi, "create_commit", commit)
+    monkeypatch.setattr("sae_lens_c2r.hub.uploading.time.sleep", interrupt)
+    with pytest.raises(KeyboardInterrupt, match=f"{REPO} has everything"):
+        send(checked("d"), api)  # whose answer is lost, and which waits to look again
+    hub.fault = lambda _: None
     monkeypatch.setattr(HfApi, "create_tag", interrupt)
     with pytest.raises(KeyboardInterrupt, match=r"has everything.*not verified or tagged"):
         send(checked("a"), api, tagged)
