@@ -1,4 +1,4 @@
-"""Files and folders that are there whole or not at all, whatever happens on the way."""
+"""Files and folders that one process writes, whole or not at all."""
 
 import json
 import os
@@ -9,7 +9,10 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+from filelock import FileLock, Timeout
 from safetensors import SafetensorError
+
+from sae_lens_c2r._support.errors import UserError
 
 PARTIAL = "partial-"  # how the name of a folder begins that is being written
 
@@ -88,3 +91,17 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def locked(path: Path, *, otherwise: str) -> Iterator[None]:
+    """Hold the lock of a file; a UserError that says `otherwise` if another process does."""
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise UserError(otherwise) from None
+    try:
+        yield
+    finally:
+        lock.release()

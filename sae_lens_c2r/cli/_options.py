@@ -1,9 +1,10 @@
-"""Arguments and options that several commands share."""
+"""Arguments and options that several commands share, and how help shows them."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 DeviceOption = Annotated[
     str | None, typer.Option(help="Torch device.", show_default="cuda if there is one")
@@ -57,3 +58,26 @@ def usable_device(device: str | None) -> str:
     import torch
 
     return device or ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class Command(TyperCommand):
+    """A command whose help does not say of a flag that it is a `<bool>`."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters; flags have no type to show."""
+        return _without_type(super().get_params(ctx))
+
+
+class Group(TyperGroup):
+    """A command that has commands, with such help."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters; flags have no type to show."""
+        return _without_type(super().get_params(ctx))
+
+
+def _without_type(params: list[Any]) -> list[Any]:
+    for param in params:
+        if getattr(param, "is_flag", False) and param.metavar is None:
+            param.metavar = ""
+    return params

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from sae_lens_c2r import __version__
-from sae_lens_c2r.cli._flags import Command, Group
+from sae_lens_c2r.cli._options import Command, Group
 from sae_lens_c2r.cli.card import card
 from sae_lens_c2r.cli.demo import demo
 from sae_lens_c2r.cli.evaluate import evaluate

@@ -8,8 +8,7 @@ import typer
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.writing import write_bytes, write_text
-from sae_lens_c2r.cli._console import console_while_loading, say
-from sae_lens_c2r.cli._errors import error_boundary
+from sae_lens_c2r.cli._console import console_while_loading, error_boundary, say
 from sae_lens_c2r.cli._options import (
     AnySAEsArgument,
     DeviceOption,

@@ -6,10 +6,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from sae_lens_c2r.cli._console import console_while_loading
-from sae_lens_c2r.cli._errors import error_boundary
-from sae_lens_c2r.cli._flags import Command, Group
-from sae_lens_c2r.cli._options import OverwriteOption, ReleaseArgument
+from sae_lens_c2r.cli._console import console_while_loading, error_boundary
+from sae_lens_c2r.cli._options import Command, Group, OverwriteOption, ReleaseArgument
 
 registry = typer.Typer(
     cls=Group, help="The releases that come with this package, and new ones."
@@ -88,9 +86,9 @@ def new_release(
                 f"NAME should be of a new file, or `--overwrite` be given. Found {path}."
             )
         if model is None:
-            from sae_lens_c2r.offline.minilm import HUB_ID
+            from sae_lens_c2r.offline.minilm import OFFLINE_MODEL
 
-            text = offline_release(name, HUB_ID)
+            text = offline_release(name, OFFLINE_MODEL)
         else:
             console_while_loading()
             from sae_lens_c2r.training.model_check import new_release_of

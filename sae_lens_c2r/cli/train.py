@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from sae_lens_c2r._support.torchrun import take_place, was_restarted
-from sae_lens_c2r.cli._console import console_while_loading, say
-from sae_lens_c2r.cli._errors import error_boundary
+from sae_lens_c2r.cli._console import console_while_loading, error_boundary, say
 from sae_lens_c2r.cli._options import DeviceOption, ReleaseArgument, usable_device
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.cli._console import console_while_loading, say
-from sae_lens_c2r.cli._errors import error_boundary
+from sae_lens_c2r.cli._console import console_while_loading, error_boundary, say
 from sae_lens_c2r.cli._options import (
     BaseModelOption,
     EvaluationOption,

@@ -27,9 +27,9 @@ from torch import Tensor
 from transformers import AutoTokenizer
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.installed import package_versions
 from sae_lens_c2r._support.reading import read_object
 from sae_lens_c2r._support.stopping import stop_requests
-from sae_lens_c2r._support.versions import package_versions
 from sae_lens_c2r._support.writing import write_json, write_text
 from sae_lens_c2r.analysis import composition
 from sae_lens_c2r.inspection.activations import ActivationSource
@@ -194,7 +194,11 @@ def _run(
     }
     n_tokens = len(held_out) * CONTEXT_SIZE
     source = ActivationSource(
-        held_out, model=None, n_tokens=n_tokens, device=options.device, named=corpus.NAME
+        held_out,
+        model=None,
+        n_tokens=n_tokens,
+        device=options.device,
+        named=corpus.OFFLINE_DATASET,
     )
     text = source.activations(saes[PLAIN], PLAIN)
     _check_saved(folder, saes, histories, text.activations[:_COMPARED_TOKENS])
@@ -270,7 +274,7 @@ def _record_held_out(path: Path, report: SAEReport) -> None:
     measured = ("explained_variance", "l0", "dead_latents", "co_firing.")
     metrics = {k: v for k, v in report.flat_metrics().items() if k.startswith(measured)}
     n_tokens = report.on_text.n_tokens if report.on_text else 0
-    held_out = {"text": corpus.NAME, "n_tokens": n_tokens, "metrics": metrics}
+    held_out = {"text": corpus.OFFLINE_DATASET, "n_tokens": n_tokens, "metrics": metrics}
     write_json(path, {**read_object(path), "held_out": held_out})
 
 

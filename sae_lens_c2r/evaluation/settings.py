@@ -23,7 +23,7 @@ from sae_lens_c2r.evaluation.catalog import (
     find_evaluation,
 )
 from sae_lens_c2r.inspection.activations import read_text
-from sae_lens_c2r.offline.source import OFFLINE_DATASET
+from sae_lens_c2r.offline.corpus import OFFLINE_DATASET
 from sae_lens_c2r.training.stream import EVALUATION_SEED
 
 _BATCH_SIZE, _DTYPE = 32, "float32"  # of models that SAEBench does not know

@@ -21,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError, one_line
-from sae_lens_c2r._support.versions import package_versions
+from sae_lens_c2r._support.installed import package_versions
 from sae_lens_c2r.evaluation.catalog import WEIGHTS
 from sae_lens_c2r.evaluation.hashing import config_sha256, weights_sha256
 from sae_lens_c2r.evaluation.report import REPORT_FILE, Evaluation, read_report, weights_metrics

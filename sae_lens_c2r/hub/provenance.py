@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from jinja2 import Environment, FileSystemLoader
 
-from sae_lens_c2r._support.data import data_folder
+from sae_lens_c2r._support.installed import data_folder
 from sae_lens_c2r._support.words import counted
 from sae_lens_c2r.analysis.cofiring import JACCARDS
 from sae_lens_c2r.hub.facts import RepoFacts

@@ -24,13 +24,8 @@ from sae_lens_c2r._support.false_alarms import no_false_alarms
 from sae_lens_c2r._support.network import is_of_network, needing_the_hub
 from sae_lens_c2r._support.words import shortened
 from sae_lens_c2r.offline import corpus
-from sae_lens_c2r.offline.minilm import CONTEXT_SIZE
-from sae_lens_c2r.offline.source import (
-    OFFLINE_DATASET,
-    OFFLINE_MODEL,
-    offline_source,
-    where_model_is,
-)
+from sae_lens_c2r.offline.corpus import OFFLINE_DATASET, offline_source
+from sae_lens_c2r.offline.minilm import CONTEXT_SIZE, OFFLINE_MODEL, where_model_is
 
 AnySAE = SAE[Any] | TrainingSAE[Any]
 _TOKENS_PER_BATCH = 4096

@@ -10,27 +10,23 @@ from pydoc_data.topics import topics
 from typing import Any
 
 import torch
+from datasets import Dataset
 from jaxtyping import Int
 from torch import Tensor
 
-from sae_lens_c2r.offline.minilm import CLS, CONTEXT_SIZE, SEP
+from sae_lens_c2r.offline.minilm import CLS, CONTEXT_SIZE, SEP, model_folder
 
-NAME = "python-documentation"
+OFFLINE_DATASET = "python-documentation"
 _NOT_LIBRARY = {"site-packages", "test", "tests", "idlelib", "lib2to3", "pydoc_data"}
 _SHORTEST = 40  # characters; below that a docstring is hardly a sentence
 
 
 @cache
 def documents() -> tuple[str, ...]:
-    """The language reference's topics and the standard library's docstrings, each text once.
-
-    The docstrings are read from the source files, so that nothing is imported or run: that
-    takes seconds, and is done once in a process. The texts, and with them the demo's figures,
-    differ a little from one Python to the next.
-
-    Returns:
-        The texts, in an order that does not vary.
-    """
+    """The language reference's topics and the standard library's docstrings, each text once."""
+    # The docstrings are read from the source files, so that nothing is imported or run: that
+    # takes seconds, and is done once in a process. The texts, and with them the demo's
+    # figures, differ a little from one Python to the next.
     texts = [*topics.values(), *_docstrings(Path(sysconfig.get_path("stdlib")))]
     return tuple(dict.fromkeys(text for text in texts if len(text) >= _SHORTEST))
 
@@ -54,11 +50,7 @@ def split(
 
 
 def token_rows(texts: Iterable[str], tokenizer: Any) -> Int[Tensor, "rows context"]:
-    """The texts one after the other, in rows that the model reads: [CLS], tokens, [SEP].
-
-    Returns:
-        Token ids, shape ``[rows, 128]``. Tokens that do not fill a last row are dropped.
-    """
+    """The texts in rows of token ids that the model reads: [CLS], 126 tokens, [SEP]."""
     # The tokenizer would warn of texts longer than the model's context, which we cut ourselves.
     encoded = tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
     ids = torch.tensor([token for text in encoded for token in text])
@@ -67,3 +59,18 @@ def token_rows(texts: Iterable[str], tokenizer: Any) -> Int[Tensor, "rows contex
     return torch.nn.functional.pad(
         torch.nn.functional.pad(rows, (1, 0), value=CLS), (0, 1), value=SEP
     )
+
+
+def offline_source(text: Dataset | None = None) -> tuple[str, Dataset]:
+    """The model's folder, and `text` or Python's documentation in rows of tokens."""
+    folder = str(model_folder())
+    return folder, _in_rows(documents(), folder) if text is None else text
+
+
+@cache
+def _in_rows(texts: tuple[str, ...], tokenizer: str) -> Dataset:
+    """Texts as rows of tokens, by the tokenizer in a folder."""
+    from transformers import AutoTokenizer
+
+    rows = token_rows(texts, AutoTokenizer.from_pretrained(tokenizer))
+    return Dataset.from_dict({"tokens": rows.tolist()})

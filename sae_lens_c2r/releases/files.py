@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from sae_lens_c2r._support.data import data_folder
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.installed import data_folder
 from sae_lens_c2r._support.yaml_text import as_yaml_number, read_yaml
 from sae_lens_c2r.releases.model import (
     Grid,

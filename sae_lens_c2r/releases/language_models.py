@@ -18,7 +18,7 @@ from transformer_lens.loading_from_pretrained import (
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.offline.minilm import HUB_ID, model_folder
+from sae_lens_c2r.offline.minilm import OFFLINE_MODEL, model_folder
 
 TRANSFORMER_LENS, TRANSFORMERS = "HookedTransformer", "AutoModelForCausalLM"
 LOADERS = (TRANSFORMER_LENS, "HookedMamba", TRANSFORMERS)  # classes that SAELens knows
@@ -104,7 +104,7 @@ def _site_of_transformer_lens(model: str, hook_name: str, n_ctx: int | None) -> 
 
 def _site_of_transformers(model: str, hook_name: str, revision: str | None) -> HookSite:
     place = model
-    if model == HUB_ID and revision is None:
+    if model == OFFLINE_MODEL and revision is None:
         with suppress(UserError):  # the package that holds it is not there
             place = str(model_folder())
     config = AutoConfig.from_pretrained(  # which would ask whether a model's code may be run

@@ -14,8 +14,8 @@ from sae_lens.training.optim import get_lr_scheduler
 from sae_lens.util import str_to_dtype
 
 from sae_lens_c2r._support.errors import UserError, one_line
-from sae_lens_c2r.offline.minilm import CONTEXT_SIZE
-from sae_lens_c2r.offline.source import OFFLINE_DATASET, OFFLINE_MODEL
+from sae_lens_c2r.offline.corpus import OFFLINE_DATASET
+from sae_lens_c2r.offline.minilm import CONTEXT_SIZE, OFFLINE_MODEL
 from sae_lens_c2r.releases.language_models import LOADERS, TRANSFORMER_LENS, official_name
 from sae_lens_c2r.releases.model import LanguageModel, ReleaseError, SAESpec, SyntheticModel
 from sae_lens_c2r.training.configs import K_ANNEAL_STEPS

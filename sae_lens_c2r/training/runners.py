@@ -19,7 +19,8 @@ from sae_lens.training.prefetch import PrefetchingIterator
 
 from sae_lens_c2r._support.false_alarms import no_false_alarms
 from sae_lens_c2r._support.network import needing_the_hub
-from sae_lens_c2r.offline.source import OFFLINE_DATASET, offline_source, where_model_is
+from sae_lens_c2r.offline.corpus import OFFLINE_DATASET, offline_source
+from sae_lens_c2r.offline.minilm import where_model_is
 from sae_lens_c2r.releases.model import LanguageModel
 from sae_lens_c2r.saes.start_from import start_from
 from sae_lens_c2r.training.distributed import rank, world_size

@@ -32,7 +32,7 @@ from sae_lens_c2r.hub.facts import Evaluation, RepoFacts, SAEFacts, Training, sa
 from sae_lens_c2r.hub.pictures import pictures
 from sae_lens_c2r.hub.provenance import CARDS, SENTENCES
 from sae_lens_c2r.hub.rules import FACTS, README
-from sae_lens_c2r.offline.source import OFFLINE_MODEL, where_model_is
+from sae_lens_c2r.offline.minilm import OFFLINE_MODEL, where_model_is
 from sae_lens_c2r.training.record import TrainingRecord
 from tests.evaluation.planted import small_sae
 from tests.hub.server import LoopbackHub

@@ -17,7 +17,7 @@ from sae_lens_c2r.cli import main
 from sae_lens_c2r.inspection import activations
 from sae_lens_c2r.inspection.activations import ActivationSource, activation_source, read_text
 from sae_lens_c2r.inspection.measures import measure_on_text
-from sae_lens_c2r.offline.source import OFFLINE_DATASET
+from sae_lens_c2r.offline.corpus import OFFLINE_DATASET
 from tests.architectures.training import make_sae
 from tests.language_model import CONTEXT, D_MODEL, HOOK, TEXTS, rows_of_tokens, tiny_model
 

@@ -12,8 +12,7 @@ from sae_lens.saes.sae import SAEMetadata
 
 from sae_lens_c2r.cli import main
 from sae_lens_c2r.inspection.activations import activation_source
-from sae_lens_c2r.offline.minilm import CLS, SEP
-from sae_lens_c2r.offline.source import OFFLINE_MODEL, where_model_is
+from sae_lens_c2r.offline.minilm import CLS, OFFLINE_MODEL, SEP, where_model_is
 from tests.forkserver import run as run_python
 
 WORDS = [f"The {n}th sentence says that {n} comes after {n - 1}." for n in range(1, 400)]

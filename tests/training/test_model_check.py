@@ -15,7 +15,7 @@ from transformers import AutoConfig
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.cli import main
 from sae_lens_c2r.offline import corpus
-from sae_lens_c2r.offline.source import OFFLINE_MODEL
+from sae_lens_c2r.offline.minilm import OFFLINE_MODEL
 from sae_lens_c2r.releases.files import find_release, read_release
 from sae_lens_c2r.releases.first import transformer_lens_release
 from sae_lens_c2r.releases.model import ReleaseError
