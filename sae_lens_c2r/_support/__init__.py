@@ -1,1 +1,1 @@
-"""What every part of the package may use, and what knows of none of them."""
+"""Helpers that every part of the package may use, and that know of none of them."""

@@ -8,7 +8,7 @@ _MOST = 300  # characters of an error that is not ours
 
 
 class UserError(ValueError):
-    """What keeps a command from doing what it should, in one line for its user."""
+    """An error whose text tells a user in one line why a command cannot do what it should."""
 
 
 def one_line(error: BaseException) -> str:
@@ -17,6 +17,6 @@ def one_line(error: BaseException) -> str:
 
 
 def first_sentence(error: BaseException) -> str:
-    """What an error of any library begins with: some go on to list all names that there are."""
+    """The first sentence of any library's error: some go on to list all names there are."""
     sentence = re.split(r"(?<=[.!?:]) (?=[A-Z\[])", one_line(error))[0]
     return shortened(sentence, _MOST)

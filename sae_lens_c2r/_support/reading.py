@@ -23,7 +23,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def read_model(path: Path, model: type[Model], *, written_by: str) -> Model:
-    """What a file of one of our commands says; a UserError if it is not of that kind."""
+    """Read a file of one of our commands; a UserError if it is not of that kind."""
     try:
         return model.model_validate(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, RecursionError) as error:

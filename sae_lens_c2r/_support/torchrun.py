@@ -1,4 +1,4 @@
-"""What `torchrun` tells a process, where it has started it; before torch is imported."""
+"""Settings of a process that `torchrun` has started, before torch is imported."""
 
 import logging
 import os

@@ -38,5 +38,5 @@ def verify_weights(path: Path) -> None:
 
 
 def where_model_is(name: str) -> str:
-    """What a model is loaded from: all-MiniLM-L6-v2 from its package, if that is installed."""
+    """Where a model is loaded from: all-MiniLM-L6-v2 from its package, if that is installed."""
     return str(model_folder()) if name == OFFLINE_MODEL and find_spec(PACKAGE) else name
