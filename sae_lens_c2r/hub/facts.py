@@ -1,4 +1,4 @@
-"""What a card may say of SAEs: what their files, their training and evaluations have recorded.
+"""The facts on a card: what the files, training and evaluations of SAEs have recorded.
 
 A repository keeps it as `sae-lens-c2r.json`, so that later uploads can write a card of all its
 SAEs. Nothing here is typed in by anybody, and nothing names a place on this machine.
@@ -55,7 +55,7 @@ class Evaluation(_Strict):
 
 
 class Training(_Strict):
-    """What was recorded of a training.
+    """The record of a training.
 
     Args:
         model: The language model's name on the Hub or TransformerLens's; `None` for known
@@ -85,7 +85,7 @@ class Training(_Strict):
 
 
 class SAEFacts(_Strict):
-    """What is known of one SAE.
+    """The facts about one SAE.
 
     Args:
         architecture: SAELens's name of its form.
@@ -115,7 +115,7 @@ def _in_order(saes: dict[str, SAEFacts]) -> dict[str, SAEFacts]:
 
 
 class RepoFacts(_Strict):
-    """What is known of the SAEs of a repository.
+    """The facts about the SAEs of a repository.
 
     Args:
         description: What they are for.
@@ -178,7 +178,6 @@ class RepoFacts(_Strict):
 def sae_facts(
     config: Mapping[str, Any],
     *,
-    weights_sha256: str,
     record: TrainingRecord | None,
     evaluations: Mapping[str, Measured],
     base_model: str | None = None,
@@ -187,7 +186,7 @@ def sae_facts(
     metadata = config.get("metadata") or {}
     kept = keep_plain(
         {
-            "weights_sha256": weights_sha256,
+            "weights_sha256": "",  # told by who loads it without us
             "architecture": config["architecture"],
             "trained_as": metadata.get("training_architecture"),
             "d_in": config["d_in"],

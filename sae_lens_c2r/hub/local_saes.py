@@ -125,7 +125,6 @@ class LocalSAE:
         stamp: Of the weights' file, which changes if it is written to.
         removed: The keys that were removed from its config.
         inputs: The probe, shape ``[batch, d_in]``.
-        evaluations: What was measured of it.
         sha256: Of its files, by their names, as SAELens alone has loaded them.
         feature_acts: What SAELens alone encodes the probe as, shape ``[batch, d_sae]``, sparse.
         facts: What its card says.
@@ -138,7 +137,6 @@ class LocalSAE:
     stamp: tuple[int, ...] = ()
     removed: list[str] = field(default_factory=list)
     inputs: Tensor = field(init=False)
-    evaluations: dict[str, Evaluation] = field(init=False)
     sha256: dict[str, str] = field(init=False)
     feature_acts: Tensor = field(init=False)
     facts: SAEFacts = field(init=False)
@@ -189,7 +187,7 @@ def check_saes(
     known = _known_evaluations(submission, tell)
     for number, sae in enumerate(saes, start=1):
         tell(f"Checking {sae.sae_id}, {number} of {len(saes)}.")
-        _check_and_stage(sae, scratch / "staged" / sae.sae_id, known)
+        _check_and_stage(sae, scratch / "staged" / sae.sae_id, known, submission.base_model)
     tell("Loading them in SAELens alone.")
     encoded = encode_in_saelens_alone(
         [({"folder": str(sae.folder)}, sae.inputs) for sae in saes]
@@ -197,13 +195,8 @@ def check_saes(
     for sae, found in zip(saes, encoded, strict=True):
         _check_encoding(sae, found.feature_acts)
         sae.sha256, sae.feature_acts = found.sha256, found.feature_acts.to_sparse()
-        sae.facts = sae_facts(
-            read_harmless(sae.config),
-            weights_sha256=sae.sha256[SAE_WEIGHTS_FILENAME],
-            record=sae.record,
-            evaluations=sae.evaluations,
-            base_model=submission.base_model,
-        )
+        digest = {"weights_sha256": sae.sha256[SAE_WEIGHTS_FILENAME]}
+        sae.facts = sae.facts.model_copy(update=digest)
     return saes
 
 
@@ -343,7 +336,9 @@ def _in_release(sae: LocalSAE, release: Release) -> LocalSAE:
 # Whether they are fit to be published
 
 
-def _check_and_stage(sae: LocalSAE, staged: Path, known: Evaluations) -> None:
+def _check_and_stage(
+    sae: LocalSAE, staged: Path, known: Evaluations, base_model: str | None
+) -> None:
     """Check an SAE's files, measure it, and put it in the form in which it is published."""
     weights = sae.weights.resolve()
     sae.stamp = _stamp(weights)
@@ -358,8 +353,11 @@ def _check_and_stage(sae: LocalSAE, staged: Path, known: Evaluations) -> None:
     loaded = SAERef(folder=sae.folder).load("cpu")
     _check_numbers(loaded, sae.weights, learned=_learns_threshold(config))
     sae.inputs = probe_inputs(weights)
-    sae.evaluations = _evaluations_of(inference_form(loaded), sae.sae_id, known)
+    measured = _evaluations_of(inference_form(loaded), sae.sae_id, known)
     redacted, sae.removed = redact(config)
+    sae.facts = sae_facts(
+        redacted, record=sae.record, evaluations=measured, base_model=base_model
+    )
     staged.mkdir(parents=True)
     sae.folder = staged
     sae.config.write_text(json.dumps(redacted, indent=1, allow_nan=False) + "\n", "utf-8")
@@ -435,55 +433,45 @@ def _check_encoding(sae: LocalSAE, feature_acts: Tensor) -> None:
 
 def redact(config: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Keep what SAELens needs of a config, and what tells its origin; list what is removed."""
-    _, config_class = SAE_CLASS_REGISTRY[config["architecture"]]
-    known = {"architecture", *(field.name for field in fields(config_class))} - {"metadata"}
-    removed: list[str] = []
-    others = {key: value for key, value in config.items() if key != "metadata"}
-    kept = _keep(others, known, "", removed)
-    if "device" in kept:
-        kept["device"] = "cpu"
-    metadata = config.get("metadata")
-    if isinstance(metadata, dict):
-        kept["metadata"] = _redact_metadata(metadata, removed)
-    return kept, removed
-
-
-def _redact_metadata(metadata: Mapping[str, Any], removed: list[str]) -> dict[str, Any]:
-    """Keep of the metadata what is known, and so of two mappings in it."""
-    mappings = {
-        "model_from_pretrained_kwargs": _MODEL_OPTIONS,
-        "training_architecture_details": _options_of(metadata.get("training_architecture")),
+    architecture, metadata = config["architecture"], config.get("metadata")
+    trained_as = metadata.get("training_architecture") if isinstance(metadata, dict) else None
+    known = {
+        (): {"architecture", *_fields_of(SAE_CLASS_REGISTRY, architecture)},
+        ("metadata",): METADATA,
+        ("metadata", "model_from_pretrained_kwargs"): _MODEL_OPTIONS,
+        ("metadata", "training_architecture_details"): _fields_of(
+            SAE_TRAINING_CLASS_REGISTRY, trained_as
+        ),
     }
-    plain = {key: value for key, value in metadata.items() if key not in mappings}
-    kept = _keep(plain, METADATA, "metadata.", removed)
-    for key, known in mappings.items():
-        inner = metadata.get(key)
-        if isinstance(inner, dict):
-            kept[key] = _keep(inner, known, f"metadata.{key}.", removed)
-        elif key in metadata:
-            removed.append(f"metadata.{key}")
-    return kept
+    removed: list[str] = []
+
+    def keep(values: Mapping[str, Any], path: tuple[str, ...] = ()) -> dict[str, Any]:
+        kept = {}
+        for key, value in values.items():
+            inside = (*path, key)
+            if inside in known and isinstance(value, dict):
+                kept[key] = keep(value, inside)
+            elif inside not in known and key in known[path] and _is_harmless(key, value):
+                kept[key] = value
+            else:
+                removed.append(".".join(inside))
+        return kept
+
+    kept = keep(config)
+    return ({**kept, "device": "cpu"} if "device" in kept else kept), removed
 
 
-def _options_of(architecture: Any) -> set[str]:
-    """The fields of the config that an SAE was trained with."""
-    registered = (
-        SAE_TRAINING_CLASS_REGISTRY.get(architecture) if isinstance(architecture, str) else None
-    )
-    return {field.name for field in fields(registered[1])} if registered else set()
+def _fields_of(registry: Mapping[str, Any], architecture: Any) -> set[str]:
+    """The fields of an architecture's config, if there is such an architecture."""
+    if not isinstance(architecture, str) or architecture not in registry:
+        return set()
+    return {field.name for field in fields(registry[architecture][1])}
 
 
-def _keep(
-    values: Mapping[str, Any], known: set[str], prefix: str, removed: list[str]
-) -> dict[str, Any]:
-    kept = {}
-    for key, value in values.items():
-        named = key == "neuronpedia_id" and isinstance(value, str)
-        if key in known and (is_plain(value) or (named and _NEURONPEDIA.fullmatch(value))):
-            kept[key] = value
-        else:
-            removed.append(f"{prefix}{key}")
-    return kept
+def _is_harmless(key: str, value: Any) -> bool:
+    if key == "neuronpedia_id" and isinstance(value, str) and _NEURONPEDIA.fullmatch(value):
+        return True
+    return is_plain(value)
 
 
 # What was measured of them

@@ -44,7 +44,7 @@ _LOGIN = "`hf auth login`, or HF_TOKEN with a token that may write"
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a branch of a repository holds at one commit.
+    """The files of a branch of a repository, at one commit.
 
     Args:
         commit: The commit; `None` if there is no such branch.

@@ -1,4 +1,4 @@
-"""What may go to the Hub: names that it takes, and content that gives nothing private away."""
+"""Rules for what goes to the Hub: names that it takes, and content that leaks nothing."""
 
 import json
 import math

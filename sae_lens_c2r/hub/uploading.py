@@ -45,7 +45,7 @@ _AGAIN = "Running the same again goes on: large files that were stored are not s
 
 @dataclass(frozen=True)
 class Proposal:
-    """What an upload would change. Nothing is written to find out.
+    """The changes that an upload would make. Nothing is written to find out.
 
     Args:
         target: Where it would go.
@@ -94,7 +94,7 @@ class Proposal:
 
     @property
     def card_diff(self) -> str:
-        """What would change in `README.md`, as of `diff -u`; empty if nothing would."""
+        """The change of `README.md`, as of `diff -u`; empty if there is none."""
         if self.card is None:
             return ""
         old = (self.snapshot.read(README) or b"").decode().splitlines()
@@ -104,7 +104,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Published:
-    """What is on the Hub after an upload.
+    """The state of the Hub after an upload.
 
     Args:
         commit: The branch's commit that has all files.

@@ -41,7 +41,7 @@ KINDS = ("403", "412", "500", "connection cut, but done", "timeout")
 
 @dataclass(frozen=True)
 class Row:
-    """What came of one fault.
+    """The outcome of one fault.
 
     Args:
         request: The request that met it.
@@ -68,7 +68,7 @@ def two_saes(folder: Path) -> list[LocalSAE]:
 
 
 def state(hub: LoopbackHub) -> str:
-    """What there is of an upload on the branch."""
+    """Say how much of an upload is on the branch."""
     repo = hub.repos.get(REPO)
     found = repo.history()[0].files if repo and "main" in repo.branches else {}
     saes = [f"{sae_id}/{name}" for sae_id in "ab" for name in FILES]

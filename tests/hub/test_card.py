@@ -110,7 +110,7 @@ def test_only_finite_numbers_are_facts(value: Any) -> None:
         return
     measured = Measured(metrics={"composition": value, "x": 1.0})
     with pytest.raises(UserError, match="composition"):
-        sae_facts(config, weights_sha256="0", record=None, evaluations={"weights": measured})
+        sae_facts(config, record=None, evaluations={"weights": measured})
 
 
 def test_the_hub_accepts_the_metadata(tmp_path: Path) -> None:
@@ -183,7 +183,6 @@ def test_what_training_measured_is_on_the_card() -> None:
     config = {"architecture": "topk", "d_in": 8, "d_sae": 80, "dtype": "float32"}
     found = sae_facts(
         {**config, "metadata": metadata},
-        weights_sha256="0",
         record=record,
         evaluations={"sae_lens": Measured(metrics={"sparsity.l0": 15.0})},
     )
@@ -211,7 +210,7 @@ def test_what_training_measured_of_known_features_stays_until_it_is_evaluated() 
     }
     record = TrainingRecord(evaluation=said)
     config = {"architecture": "topk", "d_in": 8, "d_sae": 80, "metadata": {}}
-    of = {"weights_sha256": "0", "record": record}
+    of = {"record": record}
     found = sae_facts(config, **of, evaluations={})
     metrics = found.evaluations["known_features"].metrics
     assert metrics["mcc"] == 0.875

@@ -1,4 +1,4 @@
-"""What is found, refused and redacted here, and seen to load in plain SAELens."""
+"""SAEs here are found, refused, redacted, and seen to load in plain SAELens."""
 
 import json
 import pickle
