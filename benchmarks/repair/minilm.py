@@ -14,7 +14,7 @@ from sae_lens_c2r.demo.demo import HELD_OUT_SHARE, PLAIN, REGULARIZED
 from sae_lens_c2r.finetune.release import TOKENS, finetuning_release, read_subject
 from sae_lens_c2r.finetune.run import row_cosines
 from sae_lens_c2r.inspection.activations import ActivationSource
-from sae_lens_c2r.inspection.measures import measure
+from sae_lens_c2r.inspection.measures import cosine_summary, measure
 from sae_lens_c2r.offline import corpus
 from sae_lens_c2r.offline.minilm import CONTEXT_SIZE, model_folder
 from sae_lens_c2r.saes.sae_ref import SAERef
@@ -37,8 +37,8 @@ def execute(demo: Path, out: Path) -> dict[str, Any]:
             path.parent.mkdir(parents=True, exist_ok=True)
             folder = _trained(way, demo, path.with_suffix(""), rows)
             sae: SAE[Any] = SAE.load_from_disk(folder)
-            kept = row_cosines(sae.W_dec, before.W_dec)
-            measured = replace(measure(sae, way.name, text), kept=kept).metrics()
+            kept = cosine_summary(row_cosines(sae.W_dec, before.W_dec))
+            measured = {**measure(sae, way.name, text).metrics(), **kept}
             path.write_text(json.dumps(measured), encoding="utf-8")
         found[way.name] = json.loads(path.read_text(encoding="utf-8"))
     return {"held_out_tokens": len(text.activations), "ways": found}

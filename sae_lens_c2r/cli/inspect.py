@@ -68,14 +68,14 @@ def inspect(
         wanted = parse_latents(latents) if latents is not None else []
         device = usable_device(device)
         check_device(device)
-        sources = find_saes(saes, on_error=problems.append)
+        source = None
+        if text:
+            source = activation_source(text, model=model, n_tokens=tokens, device=device)
         reports, comparison = inspect_all(
-            sources,
+            find_saes(saes, on_error=problems.append),
             device=device,
             on_error=problems.append,
-            text_source=activation_source(text, model=model, n_tokens=tokens, device=device)
-            if text
-            else None,
+            source=source,
             latents=wanted,
             tell=partial(say, console),
         )

@@ -55,7 +55,7 @@ _INTRO = (
     "Two sparse autoencoders of all-MiniLM-L6-v2, after its fourth block, trained from the "
     f"same weights on the same activations in the same order: SAELens's {PLAIN}, and "
     f"{REGULARIZED}, which adds the C2R penalty. The text is Python's own documentation. All "
-    "numbers and tokens in context are from documents that neither saw in training.",
+    "numbers and tokens in context are from documents that neither saw in training."
 )
 
 
@@ -75,16 +75,10 @@ class DemoOptions:
 
 @dataclass
 class History:
-    """The training of one SAE, step by step.
+    """The training of one SAE: its curves, of the training batches, and its speed.
 
-    Args:
-        sae: The SAE that is trained.
-        steps: At which its curves have a point.
-        explained_variance: At each of these, of the training batch.
-        composition: At each of these.
-        seconds: Time of its own steps, without the language model's; the first, which also
-            warms up, counts only where there is no other.
-        tokens: On which it was trained in that time.
+    The time is that of its own steps, without the language model's. The first, which also
+    warms up, counts only where there is no other.
     """
 
     sae: TrainingSAE[Any]
@@ -94,10 +88,9 @@ class History:
     seconds: float = 0.0
     tokens: int = 0
 
-    @property
-    def tokens_per_second(self) -> float:
-        """Speed of the SAE's own steps."""
-        return self.tokens / self.seconds
+    def speed(self) -> dict[str, float]:
+        """Tokens per second of the SAE's own steps."""
+        return {"tokens_per_second": self.tokens / self.seconds}
 
     @torch.no_grad()
     def add(self, step: int, output: TrainStepOutput) -> None:
@@ -208,12 +201,11 @@ def _run(
         )
     console.print("Measuring on the held-out text ...")
     plain, regularized = (
-        replace(measure(sae, name, text), tokens_per_second=histories[name].tokens_per_second)
+        replace(measure(sae, name, text), of_training=histories[name].speed())
         for name, sae in saes.items()
     )
     reports = [plain, regularized]
-    both = (plain, regularized)
-    comparison = compare(saes[PLAIN], saes[REGULARIZED], text, reports=both)
+    comparison = compare(saes[PLAIN], saes[REGULARIZED], text, reports=(plain, regularized))
     for report in reports:
         _record_held_out(folder / report.name / RECORD, report)
     write_json(folder / "results.json", _results(options, reports, comparison))

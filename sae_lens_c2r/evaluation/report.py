@@ -31,10 +31,8 @@ _NOT_A_NUMBER = -1  # what SAEBench's core writes in place of NaN
 _NOTES = {  # of columns that need one
     "explained variance": "Explained variance and L0: as SAELens computes them, or else "
     "SAEBench's core.",
-    "composition": "Composition: mean, over the latents, of the highest cosine with another "
-    "latent's decoder row; chance level: what that is for random directions.",
-    "co-firing": "Co-firing: mean, over the latents that fire, of the highest Jaccard of "
-    "their firing with another one's.",
+    "composition": tables.explained("composition"),
+    "co-firing": tables.explained("co-firing"),
     "features present": "Features: that are present, on average; dead: share of the latents.",
     "MCC": "MCC: mean cosine of features and latents, matched one to one; unique: features "
     "that some latent is the nearest to, by latents; precision, recall and F1: of latents as "

@@ -35,7 +35,8 @@ from sae_lens_c2r.evaluation.catalog import (
 from sae_lens_c2r.evaluation.report import RESULT
 from sae_lens_c2r.evaluation.settings import config_class_of, short_name
 from sae_lens_c2r.evaluation.tasks import Task, features_config, record_of_features
-from sae_lens_c2r.inspection.activations import activation_source, encode
+from sae_lens_c2r.inspection.activations import activation_source
+from sae_lens_c2r.inspection.contexts import encode
 from sae_lens_c2r.offline.minilm import OFFLINE_MODEL
 
 _MOST_TOKENS = 100_000  # of which the activations are held, for co-firing

@@ -45,21 +45,13 @@ _NEEDED = {  # of a language model, and the options that say it
 
 @dataclass(frozen=True)
 class Subject:
-    """An SAE that is to be trained on, and what it says of how it was trained.
-
-    Args:
-        ref: Which, exactly.
-        metadata: The metadata of its config: model, hook, data.
-        record: The record of its training, if it was one of ours.
-        architecture: What to train it as.
-        says_k: Whether it says with how many latents, if the architecture asks.
-    """
+    """An SAE that is to be trained on, and what it says of how it was trained."""
 
     ref: SAERef
     metadata: Mapping[str, Any]
-    record: TrainingRecord
-    architecture: str
-    says_k: bool
+    record: TrainingRecord  # an empty one, if the training was not ours
+    architecture: str  # to train it as
+    says_k: bool  # or need not
 
     @property
     def runner(self) -> dict[str, Any]:
@@ -69,17 +61,17 @@ class Subject:
             if self.ref.repo is not None:  # others may not have code of theirs run here
                 recorded.pop("dataset_trust_remote_code", None)
             return recorded
-        said = {key: self.metadata.get(key) for key in READING}
-        said["hook_head_indices"] = self.metadata.get("hook_head_index")
+        reading = {key: self.metadata.get(key) for key in READING}
+        reading["hook_head_indices"] = self.metadata.get("hook_head_index")
+        reading = {key: value for key, value in reading.items() if value is not None}
         # A BOS token's norm can be 30 times the others': few SAEs were trained on it.
-        said = {key: value for key, value in said.items() if value is not None}
-        return {"exclude_special_tokens": True, **said}
+        return {"exclude_special_tokens": True, **reading}
 
     def language_model(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """The model and the text, with the changes; a UserError if nothing says one of them."""
         recorded = self.record.model.model_dump(exclude_none=True)
         name = self.metadata.get("model_name")
-        said = {
+        own = {
             "hub_id": recorded.get("hub_id") or hub_id(name or ""),
             "name": recorded.get("name") if recorded else name,
             "revision": recorded.get("revision"),
@@ -88,15 +80,15 @@ class Subject:
             "context_size": self.metadata.get("context_size"),
         }
         given = _below("language_model", changes)
-        if "hub_id" in given or said["name"] == said["hub_id"]:
-            said["name"] = None
+        if "hub_id" in given or own["name"] == own["hub_id"]:
+            own["name"] = None
         if "hub_id" in given:
-            said["revision"] = None
-        found = {**said, **given}
+            own["revision"] = None
+        merged = {**own, **given}
         for key, option in _NEEDED.items():
-            if not found[key]:
+            if not merged[key]:
                 raise UserError(f"`{option}` should be given: {self.ref.name} does not say it.")
-        return {key: value for key, value in found.items() if value is not None}
+        return {key: value for key, value in merged.items() if value is not None}
 
     def sae(self) -> dict[str, Any]:
         """Fields of an SAE of a release that is to start from it."""
@@ -170,7 +162,6 @@ def finetuning_release(
 
     Raises:
         UserError: If the SAEs cannot be trained together, or one does not say what it is of.
-        ReleaseError: If there is no such release.
     """
     first = next(iter(subjects.values()))
     language_model = _shared_language_model(list(subjects.values()), changes)
@@ -218,7 +209,7 @@ def _runner(runner: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
     estimated = kept.get("n_batches_for_norm_estimate", _ESTIMATED_BATCHES)
     default = MultiSAETrainingRunnerConfig.train_batch_size_tokens
     size = {**kept, **_below("runner", changes)}.get("train_batch_size_tokens", default)
-    tokens = changes[TOKENS]
+    tokens = changes.get(TOKENS)
     # What they should be, if they are no such numbers, is said when a plan is made.
     if isinstance(size, int) and size > 0 and isinstance(tokens, int):
         steps = math.ceil(tokens / size)
@@ -242,11 +233,11 @@ def _below(key: str, changes: Mapping[str, Any]) -> dict[str, Any]:
 
 def count_of(text: str) -> int:
     """The number that a text like 5M, 40k or 5_000_000 says; a UserError if it says none."""
-    found = _NUMBER.fullmatch(text.strip())
+    number = _NUMBER.fullmatch(text.strip())
     count = 0
-    if found:
-        digits = found[1].replace("_", "").replace(",", "")
-        count = round(float(digits) * _UNITS[found[2].lower()])
+    if number:
+        digits = number[1].replace("_", "").replace(",", "")
+        count = round(float(digits) * _UNITS[number[2].lower()])
     if count < 1:
         raise UserError(f"`tokens` should be a number like 5M or 400k. Found {text!r}.")
     return count

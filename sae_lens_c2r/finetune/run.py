@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from datasets import Dataset
 from sae_lens import SAE
 from torch import Tensor
 
@@ -23,7 +22,7 @@ from sae_lens_c2r.finetune.release import (
 )
 from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.inspection.comparison import Comparison, compare
-from sae_lens_c2r.inspection.measures import SAEReport, measure
+from sae_lens_c2r.inspection.measures import SAEReport, cosine_summary, measure
 from sae_lens_c2r.inspection.report import report_html
 from sae_lens_c2r.penalties.precision import unit_rows
 from sae_lens_c2r.saes.sae_ref import SAERef
@@ -36,20 +35,12 @@ RESULTS, REPORT = "finetune.json", "report.html"
 
 @dataclass
 class Finetuning:
-    """The fine-tuning of SAEs.
+    """The fine-tuning of SAEs."""
 
-    Args:
-        subjects: The SAEs, by the ids that they are to have.
-        changes: Values in place of what they say, by dotted key of a release.
-        device: Where to train and to measure.
-        source_of: Opens the text to measure on, given the release's.
-        tell: Shows the user a line.
-    """
-
-    subjects: Mapping[str, Subject]
-    changes: Mapping[str, Any]
+    subjects: Mapping[str, Subject]  # by the ids that they are to have
+    changes: Mapping[str, Any]  # in place of what they say, by dotted key of a release
     device: str
-    source_of: Callable[[str], ActivationSource]
+    source_of: Callable[[str], ActivationSource]  # to measure on, given the release's text
     tell: Callable[[str], None] = print
     _before: dict[str, SAEReport] = field(default_factory=dict)
 
@@ -75,7 +66,7 @@ class Finetuning:
         check_out(self.subjects, out, resume=resume)
 
     def plan(self) -> Plan:
-        """What to train. The L0 of SAEs that do not say theirs is measured for it."""
+        """Plan the training. The L0 of SAEs that do not say theirs is measured for it."""
         unsaid = [sae_id for sae_id, subject in self.subjects.items() if not subject.says_k]
         if not unsaid or "sae.k" in self.changes:
             return self._plan({})
@@ -83,42 +74,27 @@ class Finetuning:
             self.tell(f"{sae_id} does not say its L0: it is measured.")
         # What `k` is does not matter for the tokens that they are read on.
         self._measure_before(self._plan(dict.fromkeys(unsaid, 1.0)))
-        reports = {sae_id: self._before[sae_id].on_text for sae_id in unsaid}
-        return self._plan({sae_id: found.l0 for sae_id, found in reports.items() if found})
+        return self._plan({sae_id: self._before[sae_id].metrics()["l0"] for sae_id in unsaid})
 
     def run(
-        self, plan: Plan, out: Path, *, dataset: Dataset | None = None, **how: Any
+        self, plan: Plan, out: Path, **how: Any
     ) -> tuple[list[SAEReport], list[Comparison]]:
-        """Train a plan of the release, and write what that changed.
-
-        Args:
-            plan: The plan.
-            out: Folder for the folders of the SAEs, the numbers and the report.
-            dataset: Text in place of what the release names.
-            how: As of `train`.
-
-        Returns:
-            Each SAE before and after, and their comparison.
-        """
+        """Train a plan of the release, as `train` does, and write what that changed."""
         self._measure_before(plan)  # what cannot be measured is found before hours of training
-        train(replace(plan, dataset=dataset), out, log=self.tell, **how)
+        train(plan, out, log=self.tell, **how)
         source = self._source(plan)
-        reports, comparisons = [], []
-        results = {}
+        reports, comparisons, results = [], [], {}
         for sae_id, before in self._before.items():
             sae: SAE[Any] = SAE.load_from_disk(out / sae_id, device=self.device)
             after = self._measure(sae, plan, sae_id, _finetuned(sae_id), source)
             original = self._load(sae_id)
-            after = replace(after, kept=row_cosines(sae.W_dec, original.W_dec))
-            text = source.activations(sae, sae_id)
-            comparison = compare(original, sae, text, reports=(before, after))
+            kept = cosine_summary(row_cosines(sae.W_dec, original.W_dec))
+            after = replace(after, of_training=kept)
+            text = source.activations(sae, after.name)
+            comparisons.append(compare(original, sae, text, reports=(before, after)))
             reports += [before, after]
-            comparisons.append(comparison)
-            results[sae_id] = {
-                "before": before.metrics(),
-                "after": after.metrics(),
-                **comparison.summary(),
-            }
+            metrics = {"before": before.metrics(), "after": after.metrics()}
+            results[sae_id] = {**metrics, **comparisons[-1].summary()}
         write_json(out / RESULTS, results)
         title = "SAEs, before and after fine-tuning"
         html = report_html(reports, comparisons, title=title, made_by="sae-lens-c2r finetune")

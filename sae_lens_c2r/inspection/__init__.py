@@ -1,1 +1,1 @@
-"""What can be seen of any SAE: the command `sae-lens-c2r inspect`."""
+"""Measures of any SAE, and of one beside another: the command `sae-lens-c2r inspect`."""

@@ -1,19 +1,15 @@
 """A language model's activations on a text: where an SAE's config says that it takes them."""
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 from datasets import Dataset
-from huggingface_hub.errors import HFValidationError
-from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
-from jaxtyping import Float, Int
-from sae_lens import SAE, TrainingSAE
 from sae_lens.load_model import load_model
 from sae_lens.training.activations_store import ActivationsStore
 from sae_lens.util import get_special_token_ids
@@ -23,50 +19,18 @@ from sae_lens_c2r._support.errors import UserError, first_sentence
 from sae_lens_c2r._support.false_alarms import no_false_alarms
 from sae_lens_c2r._support.network import is_of_network, needing_the_hub
 from sae_lens_c2r._support.words import shortened
+from sae_lens_c2r.inspection.contexts import AnySAE, TextActivations
 from sae_lens_c2r.offline import corpus
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASET, offline_source
 from sae_lens_c2r.offline.minilm import CONTEXT_SIZE, OFFLINE_MODEL, where_model_is
 
-AnySAE = SAE[Any] | TrainingSAE[Any]
-_TOKENS_PER_BATCH = 4096
 _ROWS_PER_BATCH = 32
 _MODEL = ("model_class_name", "model_name", "model_from_pretrained_kwargs")
 _PLACE = ("hook_name", "hook_head_index")
 _ROWS = ("context_size", "prepend_bos", "seqpos_slice", "exclude_special_tokens")
 _COLUMN = "text"  # of a dataset, unless it has rows of tokens
+_DATASET = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 _ENDINGS = (".txt", ".jsonl", ".json", ".md")  # which nobody gives a dataset
-
-
-@dataclass(frozen=True)
-class TextActivations:
-    """A model's activations on text, those of special tokens left out.
-
-    Args:
-        rows: The text, as the model read it.
-        activations: Of each token that is not left out.
-        places: Row and column of each of these in `rows`.
-        tokenizer: The model's.
-        text: The name of the text.
-        model: The name of the model.
-    """
-
-    rows: Int[Tensor, "rows context"]
-    activations: Float[Tensor, "tokens d_in"]
-    places: Int[Tensor, "tokens 2"]
-    tokenizer: Any
-    text: str
-    model: str
-
-
-@torch.no_grad()
-def encode(
-    sae: AnySAE, text: TextActivations
-) -> Iterator[tuple[Float[Tensor, "tokens d_in"], Float[Tensor, "tokens d_sae"]]]:
-    """Batches of inputs and of the latents' activations on them."""
-    for batch in text.activations.split(_TOKENS_PER_BATCH):
-        inputs = batch.to(sae.device, sae.dtype)
-        acts = sae.encode(inputs)
-        yield inputs, acts.to_dense() if acts.is_sparse else acts
 
 
 def activation_source(
@@ -272,20 +236,15 @@ def _left_out(which: bool | list[int] | None, model: Any) -> Tensor:
 
 
 def read_text(source: str) -> Dataset | str:
-    """The documents of a file, in `.jsonl` those under `text`; the name of a dataset as it is.
-
-    Args:
-        source: A file, a folder, or the name of a dataset on the Hub.
-
-    Returns:
-        What SAELens reads the text from.
-
-    Raises:
-        UserError: If it is none of them, or a file without text.
-    """
+    """The documents of a file, in `.jsonl` those under `text`; a dataset's name as it is."""
     path = Path(source)
     if not path.is_file():
-        _check_dataset(source, path)
+        may_be_dataset = _DATASET.fullmatch(source) and path.suffix not in _ENDINGS
+        if not path.is_dir() and (path.exists() or not may_be_dataset):
+            raise UserError(
+                "`text` should be a file that can be read twice, or a dataset on the Hub. "
+                f"Found {path}."
+            )
         return source
     try:
         content = path.read_text(encoding="utf-8")
@@ -302,11 +261,11 @@ def read_text(source: str) -> Dataset | str:
 
 def _text_of(line: str) -> str:
     """The text of a line of JSON."""
-    found = json.loads(line)
-    if not isinstance(found, dict) or not isinstance(found.get(_COLUMN), str):
+    document = json.loads(line)
+    if not isinstance(document, dict) or not isinstance(document.get(_COLUMN), str):
         shown = shortened(line, 40)
         raise ValueError(f'a line should be like {{"{_COLUMN}": "words"}}. Found {shown}')
-    return str(found[_COLUMN])
+    return str(document[_COLUMN])
 
 
 @contextmanager
@@ -320,19 +279,3 @@ def _reading(named: str) -> Iterator[None]:
         raise UserError(
             f"`text` should be text that can be read. {named}: {first_sentence(error)}"
         ) from error
-
-
-def _check_dataset(source: str, path: Path) -> None:
-    """Raise unless what is no file may be a dataset."""
-    if path.is_dir():
-        return
-    if path.exists():
-        raise UserError(f"`text` should be a file that can be read twice. {path} is none.")
-    try:
-        validate_repo_id(source)
-    except HFValidationError:
-        known = False
-    else:
-        known = path.suffix not in _ENDINGS
-    if not known:
-        raise UserError(f"`text` should be a file or a dataset on the Hub. There is no {path}.")

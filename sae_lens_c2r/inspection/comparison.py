@@ -1,8 +1,8 @@
 """One SAE beside another: which latents match, and what became of those that were alike."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -10,13 +10,15 @@ from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.analysis import pair_jaccards, pairs_above
-from sae_lens_c2r.inspection.activations import (
-    ActivationSource,
+from sae_lens_c2r.inspection.activations import ActivationSource
+from sae_lens_c2r.inspection.contexts import (
     AnySAE,
+    Pair,
     TextActivations,
+    check_latents,
     encode,
+    pairs_in_context,
 )
-from sae_lens_c2r.inspection.contexts import Pair, check_latents, pairs_in_context
 from sae_lens_c2r.inspection.measures import SAEReport, cosine_summary, measure
 from sae_lens_c2r.penalties.precision import unit_rows
 from sae_lens_c2r.penalties.tiles import slices_of_tiles
@@ -28,39 +30,8 @@ Kind = Literal["merged", "apart and firing together", "apart", "still alike"]
 
 
 @dataclass(frozen=True)
-class RedundantPairs:
-    """The pairs of live latents of an SAE that are alike, and what became of them in another.
-
-    Args:
-        kinds: What became of each pair.
-        before: Its Jaccard.
-        after: The Jaccard of the latents that match; 1 for one that matches both.
-    """
-
-    kinds: list[Kind]
-    before: Float[Tensor, " pairs"]
-    after: Float[Tensor, " pairs"]
-
-    def summary(self) -> dict[str, float | None]:
-        """How many pairs are of each kind, and their Jaccard; that after of two latents."""
-        two = torch.tensor([kind != "merged" for kind in self.kinds], dtype=torch.bool)
-        return {
-            "pairs": len(self.kinds),
-            **{kind.replace(" ", "_"): self.kinds.count(kind) for kind in get_args(Kind)},
-            "jaccard_before": _mean(self.before),
-            "jaccard_of_two_after": _mean(self.after[two]),
-        }
-
-
-@dataclass(frozen=True)
 class MatchedPair:
-    """A redundant pair in context, and the latents of the other SAE that match its two.
-
-    Args:
-        pair: The pair.
-        cosines: Of each of its latents with the one that matches it.
-        matches: The latents that match, as a pair; they may be one latent.
-    """
+    """A redundant pair, and the latents of another SAE that match its two; they may be one."""
 
     pair: Pair
     cosines: tuple[float, float]
@@ -68,7 +39,7 @@ class MatchedPair:
 
     @property
     def kind(self) -> Kind:
-        """What became of the two latents."""
+        """The kind of pair that the two latents became."""
         first, second = self.matches.latents
         one = first.index == second.index
         return kind_of(one=one, cosine=self.matches.cosine, jaccard=self.matches.jaccard)
@@ -76,58 +47,47 @@ class MatchedPair:
 
 @dataclass(frozen=True)
 class Comparison:
-    """An SAE beside another one, on the same text.
-
-    Args:
-        before: The name of the first.
-        after: The name of the second.
-        cosines: Of each live latent of the first with the one that matches it.
-        redundant_pairs: What became of the first one's latents that are alike.
-        shown: The most redundant pairs, in context.
-    """
+    """An SAE beside another one, on the same text."""
 
     before: str
     after: str
-    cosines: Float[Tensor, " live"]
-    redundant_pairs: RedundantPairs
-    shown: list[MatchedPair]
+    redundant_pairs: dict[str, float]  # of the first one's live latents; what became of them
+    matched_latents: dict[str, float]  # how many fire, and their cosines with their matches
+    shown: list[MatchedPair]  # the most redundant ones, in context
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, dict[str, float]]:
         """The numbers, as they are written to a file."""
-        matched: dict[str, float] = {"latents": len(self.cosines)}
-        if len(self.cosines):
-            matched |= cosine_summary(self.cosines)
-        return {"redundant_pairs": self.redundant_pairs.summary(), "matched_latents": matched}
+        return {
+            "redundant_pairs": self.redundant_pairs,
+            "matched_latents": self.matched_latents,
+        }
 
     def sentences(self) -> str:
         """The numbers, in words."""
-        pairs = self.redundant_pairs
-        n = {kind: f"{pairs.kinds.count(kind):,}" for kind in get_args(Kind)}
-        sentences = [
-            f"Of {len(pairs.kinds):,} pairs of latents of {self.before} with a cosine above "
-            f"{ALIKE}, {self.after} has {n['merged']} merged into one latent, "
-            f"{n['apart and firing together']} apart and firing together (Jaccard above "
-            f"{TOGETHER}), {n['apart']} apart, {n['still alike']} still alike."
-        ]
-        means = pairs.summary()
-        if means["jaccard_of_two_after"] is not None:
-            sentences.append(
-                f"Their mean Jaccard was {means['jaccard_before']:.2f}; where there are two "
-                f"latents now, it is {means['jaccard_of_two_after']:.2f}."
+        pairs, matched = self.redundant_pairs, self.matched_latents
+        text = (
+            f"Of {pairs['pairs']:,} pairs of latents of {self.before} with a cosine above "
+            f"{ALIKE}, {self.after} has {pairs['merged']:,} merged into one latent, "
+            f"{pairs['apart_and_firing_together']:,} apart and firing together (Jaccard above "
+            f"{TOGETHER}), {pairs['apart']:,} apart, {pairs['still_alike']:,} still alike."
+        )
+        if "jaccard_of_two_after" in pairs:
+            text += (
+                f" Their mean Jaccard was {pairs['jaccard_before']:.2f}; where there are two "
+                f"latents now, it is {pairs['jaccard_of_two_after']:.2f}."
             )
-        if len(self.cosines):
-            matched = cosine_summary(self.cosines)
-            sentences.append(
-                f"Half of the {len(self.cosines):,} latents of {self.before} that fire have a "
-                f"cosine of at least {matched['cosine_median']:.3f} with the latent of "
+        if "cosine_median" in matched:
+            text += (
+                f" Half of the {matched['latents']:,} latents of {self.before} that fire have "
+                f"a cosine of at least {matched['cosine_median']:.3f} with the latent of "
                 f"{self.after} that matches them, 99 % one of at least "
                 f"{matched['cosine_1st_percentile']:.3f}."
             )
-        return " ".join(sentences)
+        return text
 
 
 def kind_of(*, one: bool, cosine: float, jaccard: float) -> Kind:
-    """What became of two latents, of the one or the two latents that match them."""
+    """Name what two latents became, by the one or the two latents that match them."""
     if one:
         return "merged"
     if cosine > ALIKE:
@@ -143,33 +103,27 @@ def compare(
     *,
     reports: tuple[SAEReport, SAEReport],
 ) -> Comparison:
-    """Compare two SAEs of the same activations.
-
-    Args:
-        before: The first.
-        after: The second.
-        text: A text that their model has read.
-        reports: What was measured of them on it.
-
-    Returns:
-        Which latents match, and what became of the first one's redundant pairs.
-    """
+    """Compare two SAEs of the same activations, which were measured on the same text."""
     first, second = (report.on_text for report in reports)
     assert first is not None, "measured on the text"
     assert second is not None, "measured on the text"
     cosines, matches = matched_latents(before.W_dec, after.W_dec, second.fires)
-    shown = torch.tensor(
-        [[latent.index for latent in pair.latents] for pair in first.pairs], dtype=torch.long
-    ).view(-1, 2)
-    cosines_shown = [(left, right) for left, right in cosines[shown].tolist()]
-    matching = pairs_in_context(after, text, matches[shown])
-    both = zip(first.pairs, cosines_shown, matching, strict=True)
+    redundant_pairs = _redundant_pairs(before, after, text, matches, first.fires)
+    pairs = [[latent.index for latent in pair.latents] for pair in first.pairs]
+    indices = torch.tensor(pairs, dtype=torch.long).view(-1, 2)
+    matching = pairs_in_context(after, text, matches[indices])
+    live = cosines[first.fires]
     return Comparison(
         reports[0].name,
         reports[1].name,
-        cosines[first.fires],
-        _redundant_pairs(before, after, text, matches, first.fires),
-        [MatchedPair(*each) for each in both],
+        redundant_pairs,
+        {"latents": len(live), **(cosine_summary(live) if len(live) else {})},
+        [
+            MatchedPair(pair, (left, right), match)
+            for pair, (left, right), match in zip(
+                first.pairs, cosines[indices].tolist(), matching, strict=True
+            )
+        ],
     )
 
 
@@ -179,119 +133,106 @@ def matched_latents(
     after: Float[Tensor, "others d_in"],
     fires: Bool[Tensor, " others"],
 ) -> tuple[Float[Tensor, " latents"], Int[Tensor, " latents"]]:
-    """The latent of another SAE that matches each latent: the nearest one that fires.
-
-    Args:
-        before: The decoder.
-        after: The other SAE's.
-        fires: Which of the other's latents fire.
-
-    Returns:
-        The cosines of their decoder rows, and the latents that match, on the CPU.
-    """
+    """Of each latent the nearest one of another SAE that fires: the cosines, and which."""
     rows, others = unit_rows(before), unit_rows(after)
     silent = ~fires.to(others.device)
-    found = []
+    nearest_of_tiles = []
     for tile in slices_of_tiles((len(rows), len(others)), rows.dtype, rows.device):
         cosines = (rows[tile] @ others.T).masked_fill(silent, -torch.inf)
-        found.append(cosines.max(dim=1))
-    highest, nearest = (torch.cat(parts).cpu() for parts in zip(*found, strict=True))
+        nearest_of_tiles.append(cosines.max(dim=1))
+    highest, nearest = (torch.cat(parts).cpu() for parts in zip(*nearest_of_tiles, strict=True))
     return highest.float().clamp(-1, 1), nearest
 
 
-def inspect(
-    sources: Sequence[SAERef],
-    *,
-    device: str,
-    on_error: Callable[[str], None],
-    text_source: ActivationSource | None = None,
-    latents: Sequence[int] = (),
-    tell: Callable[[str], None] = lambda _: None,
-) -> tuple[list[SAEReport], Comparison | None]:
-    """Measure SAEs; one that cannot be loaded does not stop the others.
-
-    Args:
-        sources: Which.
-        device: Where.
-        on_error: Told, in one line, of each that cannot be measured, and of each that only
-            its weights can be measured of.
-        text_source: Runs their models over a text; `None` for their weights alone.
-        latents: Which to look at one by one, on the text.
-        tell: Told of each that is begun.
-
-    Returns:
-        The reports; and the comparison of the SAEs, if they are two of the same activations.
-    """
-    reports: list[SAEReport] = []
-    kept: list[tuple[AnySAE, TextActivations]] = []  # of two, to be compared
-    for number, source in enumerate(sources, start=1):
-        tell(f"{number} of {len(sources)}: {source.name}")
-        try:
-            sae = source.load(device)
-            if text_source is not None:
-                _check_asked(sae, source.name, text_source, latents)
-            text = _activations(sae, source.name, text_source, on_error)
-            reports.append(measure(sae, source.name, text, latents=latents))
-        except UserError as error:
-            on_error(str(error))
-            continue
-        if text is not None and len(sources) == 2:
-            kept.append((sae, text))
-    if len(kept) < 2 or kept[0][1] is not kept[1][1]:
-        return reports, None
-    (before, text), (after, _) = kept
-    return reports, compare(before, after, text, reports=(reports[0], reports[1]))
-
-
-def _check_asked(
-    sae: AnySAE, name: str, text_source: ActivationSource, latents: Sequence[int]
-) -> None:
-    """Raise, before anything is measured, unless an SAE has the latents, and a model."""
-    try:
-        check_latents(latents, sae.cfg.d_sae)
-        text_source.name_of_model(sae)
-    except UserError as error:
-        raise UserError(f"{name}: {error}") from None
-
-
-def _activations(
-    sae: AnySAE,
-    name: str,
-    text_source: ActivationSource | None,
-    on_error: Callable[[str], None],
-) -> TextActivations | None:
-    try:
-        return text_source.activations(sae, name) if text_source is not None else None
-    except UserError as error:
-        on_error(str(error))
-        return None
-
-
-@torch.no_grad()
 def _redundant_pairs(
     before: AnySAE,
     after: AnySAE,
     text: TextActivations,
     matches: Int[Tensor, " latents"],
     fires: Bool[Tensor, " latents"],
-) -> RedundantPairs:
+) -> dict[str, float]:
+    """Count what the pairs of live latents of an SAE that are alike became."""
     pairs = pairs_above(before.W_dec, ALIKE).cpu()
     pairs = pairs[fires[pairs].all(dim=1)]
     places = matches[pairs]
-    left, right = (unit_rows(after.W_dec[latents]) for latents in places.T)
-    cosines = (left * right).sum(dim=1)
-    jaccards = (
-        pair_jaccards(_acts(before, text), pairs),
-        pair_jaccards(_acts(after, text), places),
-    )
+    left, right = (unit_rows(after.W_dec.detach()[latents]) for latents in places.T)
+    cosines = (left * right).sum(dim=1).tolist()
+    jaccards = pair_jaccards((acts for _, acts in encode(before, text)), pairs)
+    jaccards_after = pair_jaccards((acts for _, acts in encode(after, text)), places)
     one = places[:, 0] == places[:, 1]
-    each = zip(one.tolist(), cosines.tolist(), jaccards[1].tolist(), strict=True)
-    return RedundantPairs([kind_of(one=o, cosine=c, jaccard=j) for o, c, j in each], *jaccards)
+    kinds = [
+        kind_of(one=one, cosine=cosine, jaccard=jaccard)
+        for one, cosine, jaccard in zip(
+            one.tolist(), cosines, jaccards_after.tolist(), strict=True
+        )
+    ]
+    numbers: dict[str, float] = {"pairs": len(pairs)}
+    numbers |= {kind.replace(" ", "_"): kinds.count(kind) for kind in get_args(Kind)}
+    if len(pairs):
+        numbers["jaccard_before"] = jaccards.mean().item()
+    if not one.all():
+        numbers["jaccard_of_two_after"] = jaccards_after[~one].mean().item()
+    return numbers
 
 
-def _acts(sae: AnySAE, text: TextActivations) -> Iterator[Tensor]:
-    return (acts for _, acts in encode(sae, text))
+def inspect(
+    refs: Sequence[SAERef],
+    *,
+    device: str,
+    on_error: Callable[[str], None],
+    source: ActivationSource | None = None,
+    latents: Sequence[int] = (),
+    tell: Callable[[str], None] = lambda _: None,
+) -> tuple[list[SAEReport], Comparison | None]:
+    """Measure SAEs, on a text if there is one, and compare them if they are two.
+
+    Args:
+        refs: Which.
+        device: Where.
+        on_error: Told, in one line, of each that cannot be measured, and of each that only
+            its weights can be measured of. The others are measured all the same.
+        source: Runs their models over a text; `None` for their weights alone.
+        latents: Which to look at one by one, on the text.
+        tell: Told of each that is begun.
+
+    Returns:
+        The reports; and the comparison of two SAEs of the same activations.
+    """
+    reports: list[SAEReport] = []
+    measured: list[tuple[AnySAE, TextActivations | None]] = []
+    for number, ref in enumerate(refs, start=1):
+        tell(f"{number} of {len(refs)}: {ref.name}")
+        try:
+            sae = ref.load(device)
+            text = _activations(sae, ref.name, source, latents, on_error) if source else None
+            reports.append(measure(sae, ref.name, text, latents=latents))
+        except UserError as error:
+            on_error(str(error))
+            continue
+        if len(refs) == 2:  # of more, none is kept
+            measured.append((sae, text))
+    if len(measured) == 2:
+        (before, text), (after, same_text) = measured
+        if text is not None and text is same_text:
+            return reports, compare(before, after, text, reports=(reports[0], reports[1]))
+    return reports, None
 
 
-def _mean(values: Tensor) -> float | None:
-    return values.mean().item() if len(values) else None
+def _activations(
+    sae: AnySAE,
+    name: str,
+    source: ActivationSource,
+    latents: Sequence[int],
+    on_error: Callable[[str], None],
+) -> TextActivations | None:
+    """An SAE's activations; a UserError, before any work, if it lacks what is asked for."""
+    try:
+        check_latents(latents, sae.cfg.d_sae)
+        source.name_of_model(sae)
+    except UserError as error:
+        raise UserError(f"{name}: {error}") from None
+    try:
+        return source.activations(sae, name)
+    except UserError as error:
+        on_error(str(error))
+        return None

@@ -1,24 +1,51 @@
-"""Latents in context: the tokens on which they fire most, and pairs that are alike."""
+"""An SAE on text: batches of activations, latents in context, and pairs that are alike."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
+from sae_lens import SAE, TrainingSAE
 from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.words import shortened
-from sae_lens_c2r.inspection.activations import AnySAE, TextActivations, encode
 from sae_lens_c2r.penalties import nearest_neighbors
 from sae_lens_c2r.penalties.cosines import pair_cosines
 from sae_lens_c2r.penalties.precision import unit_rows
 
+AnySAE = SAE[Any] | TrainingSAE[Any]
 LEAST_COSINE = 0.3  # at the least alike, to be called a pair
 PAIRS_SHOWN = 8
 TOP_TOKENS = 6
 _TOKENS_AROUND = 6
+_TOKENS_PER_BATCH = 4096
+
+
+@dataclass(frozen=True)
+class TextActivations:
+    """A model's activations on text, those of special tokens left out."""
+
+    rows: Int[Tensor, "rows context"]  # the text, as the model read it
+    activations: Float[Tensor, "tokens d_in"]
+    places: Int[Tensor, "tokens 2"]  # row and column of each of these in `rows`
+    tokenizer: Any
+    text: str  # its name, as the model's
+    model: str
+
+
+def encode(
+    sae: AnySAE, text: TextActivations
+) -> Iterator[tuple[Float[Tensor, "tokens d_in"], Float[Tensor, "tokens d_sae"]]]:
+    """Batches of inputs and of the latents' activations on them."""
+    for batch in text.activations.split(_TOKENS_PER_BATCH):
+        inputs = batch.to(sae.device, sae.dtype)
+        with torch.no_grad():
+            acts = sae.encode(inputs)
+            acts = acts.to_dense() if acts.is_sparse else acts
+        yield inputs, acts
 
 
 @dataclass(frozen=True)
@@ -83,6 +110,8 @@ def latents_in_context(
     sae: AnySAE, text: TextActivations, latents: Sequence[int]
 ) -> list[Latent]:
     """Latents with the tokens on which they fire most, in the order that is asked for."""
+    if not latents:
+        return []
     columns = _Columns(sae, text, latents)
     return [columns.latent(column) for column in range(len(latents))]
 
@@ -93,13 +122,13 @@ def pairs_in_context(
 ) -> list[Pair]:
     """Pairs of latents, in order, with the tokens on which they fire most."""
     columns = _Columns(sae, text, pairs.flatten().tolist())
-    found = []
+    in_context = []
     for first, pair in zip(range(0, 2 * len(pairs), 2), pairs, strict=True):
         left, right = unit_rows(sae.W_dec[pair])
         acts = columns.acts[:, first : first + 2] != 0
         latents = columns.latent(first), columns.latent(first + 1)
-        found.append(Pair((left @ right).item(), latents, int(acts.all(dim=1).sum())))
-    return found
+        in_context.append(Pair((left @ right).item(), latents, int(acts.all(dim=1).sum())))
+    return in_context
 
 
 @torch.no_grad()

@@ -1,7 +1,7 @@
 """Measures of an SAE: of its weights and, if there is a text, on that."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -12,7 +12,6 @@ from torch import Tensor
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.analysis import (
     AbsorptionPairs,
-    CoFiring,
     absorption_pairs,
     chance_composition,
     co_firing,
@@ -20,11 +19,13 @@ from sae_lens_c2r.analysis import (
     count_pairs,
     max_cosines,
 )
-from sae_lens_c2r.inspection.activations import AnySAE, TextActivations, encode
 from sae_lens_c2r.inspection.contexts import (
     PAIRS_SHOWN,
+    AnySAE,
     Latent,
     Pair,
+    TextActivations,
+    encode,
     latents_in_context,
     most_alike,
     pairs_in_context,
@@ -36,33 +37,19 @@ INTERVALS = 50  # of a distribution of maximum cosine
 
 @dataclass(frozen=True)
 class Inspection:
-    """The measures of an SAE's weights, and what its config says.
-
-    Args:
-        name: Of the SAE, where it is shown.
-        architecture: SAELens's name of its form.
-        trained_as: SAELens's name of what it was trained as, where that is known.
-        d_in: Dimension of the inputs.
-        d_sae: Latents.
-        max_cosines: Every latent's highest cosine with another one's decoder row.
-        composition: Their mean, the paper's feature composition.
-        chance_composition: Composition of random directions.
-        pairs: Pairs of latents with a cosine above each of `THRESHOLDS`.
-        decoder_norms: Lengths of the decoder's rows.
-        metadata: What SAELens wrote of its training: model, hook, data.
-    """
+    """The measures of an SAE's weights, and what its config says."""
 
     name: str
-    architecture: str
+    architecture: str  # of the form in which it is
     trained_as: str | None
     d_in: int
     d_sae: int
-    max_cosines: Tensor
+    max_cosines: Tensor  # of each latent's decoder row with another one's
     composition: float
-    chance_composition: float
-    pairs: list[int]
+    chance_composition: float  # of random directions
+    pairs: list[int]  # with a cosine above each of `THRESHOLDS`
     decoder_norms: Tensor
-    metadata: dict[str, Any]
+    metadata: dict[str, Any]  # SAELens's, of its training: model, hook, data
 
     @property
     def cosine_counts(self) -> list[int]:
@@ -78,83 +65,41 @@ class Inspection:
 
 @dataclass(frozen=True)
 class TextMetrics:
-    """The measures of an SAE on a text.
-
-    Args:
-        text: The name of the text.
-        model: The name of the model that read it.
-        explained_variance: Share of the activations' variance that is reconstructed, as
-            SAELens computes it.
-        co_firing: How much the latents fire together.
-        composition: Composition of the latents that fire, among themselves.
-        chance_composition: That of as many random directions.
-        absorption: Absorption pairs, and what the paper's Eq. (13) compares.
-        pairs: The most redundant pairs, in context.
-    """
+    """The measures of an SAE on a text that a model has read."""
 
     text: str
     model: str
-    explained_variance: float
-    co_firing: CoFiring
-    composition: float
-    chance_composition: float
+    n_tokens: int  # without special ones
+    numbers: dict[str, Any]
+    frequencies: Float[Tensor, " d_sae"]  # shares of the tokens on which each latent fires
     absorption: AbsorptionPairs
-    pairs: list[Pair]
-
-    @property
-    def n_tokens(self) -> int:
-        """Tokens of the text, without special ones."""
-        return self.co_firing.n_tokens
+    pairs: list[Pair]  # the most redundant ones, in context
 
     @property
     def fires(self) -> Tensor:
         """Whether each latent fires on any token."""
-        return self.co_firing.times_fired > 0
-
-    @property
-    def l0(self) -> float:
-        """Latents that fire, on average over the tokens."""
-        return self.co_firing.times_fired.sum().item() / self.n_tokens
-
-    @property
-    def dead(self) -> int:
-        """Latents that fire on no token."""
-        return int((~self.fires).sum())
-
-    @property
-    def frequencies(self) -> Float[Tensor, " d_sae"]:
-        """Share of the tokens on which each latent fires."""
-        return self.co_firing.times_fired / self.n_tokens
+        return self.frequencies > 0
 
 
 @dataclass(frozen=True)
 class SAEReport:
-    """All that is shown of an SAE.
-
-    Args:
-        inspection: The measures of its weights.
-        on_text: Those on a text, if there is one.
-        latents: Latents that somebody asked for, on the text.
-        tokens_per_second: Speed of the steps of its training, where that was watched.
-        kept: The cosine of each latent with what it was, where it was trained on.
-    """
+    """All that is shown of an SAE."""
 
     inspection: Inspection
     on_text: TextMetrics | None = None
-    latents: Sequence[Latent] = ()
-    tokens_per_second: float | None = None
-    kept: Float[Tensor, " d_sae"] | None = None
+    latents: Sequence[Latent] = ()  # that somebody asked for
+    of_training: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name by which it is shown."""
         return self.inspection.name
 
     def metrics(self) -> dict[str, Any]:
         """Its numbers, as they are written to a file and shown in tables."""
-        weights, on_text = self.inspection, self.on_text
+        weights = self.inspection
         above_0_9, above_0_7 = weights.pairs
-        metrics: dict[str, Any] = {
+        return {
             "architecture": weights.architecture,
             "d_sae": weights.d_sae,
             "d_in": weights.d_in,
@@ -162,40 +107,20 @@ class SAEReport:
             "chance_composition": weights.chance_composition,
             "pairs_above_0_9": above_0_9,
             "pairs_above_0_7": above_0_7,
+            **(self.on_text.numbers if self.on_text else {}),
+            **self.of_training,
         }
-        if on_text is not None:
-            metrics |= {
-                "composition_of_live": on_text.composition,
-                "chance_of_live": on_text.chance_composition,
-                "explained_variance": on_text.explained_variance,
-                "l0": on_text.l0,
-                "dead_latents": on_text.dead,
-                "co_firing": on_text.co_firing.summary(),
-                "absorption": _absorption_summary(on_text.absorption),
-            }
-        if self.tokens_per_second is not None:
-            metrics["tokens_per_second"] = self.tokens_per_second
-        if self.kept is not None:
-            metrics |= cosine_summary(self.kept)
-        return metrics
 
     def flat_metrics(self) -> dict[str, Any]:
         """Its numbers, by their keys joined by dots."""
         flat: dict[str, Any] = {}
         for key, value in self.metrics().items():
-            inner = value if isinstance(value, dict) else None
             flat |= (
-                {key: value} if inner is None else {f"{key}.{k}": v for k, v in inner.items()}
+                {f"{key}.{name}": number for name, number in value.items()}
+                if isinstance(value, dict)
+                else {key: value}
             )
         return flat
-
-
-def _absorption_summary(pairs: AbsorptionPairs) -> dict[str, float]:
-    summary: dict[str, float] = {"pairs": len(pairs)}
-    if len(pairs):
-        summary["eq_13_holds"] = pairs.satisfied.double().mean().item()
-        summary["median_A_by_B"] = (pairs.A / pairs.B).median().item()
-    return summary
 
 
 def cosine_summary(cosines: Tensor) -> dict[str, float]:
@@ -208,18 +133,7 @@ def cosine_summary(cosines: Tensor) -> dict[str, float]:
 
 @torch.no_grad()
 def inspect_sae(sae: AnySAE, name: str) -> Inspection:
-    """Measure an SAE's weights.
-
-    Args:
-        sae: Any SAE of SAELens's.
-        name: What to call it.
-
-    Returns:
-        The measures.
-
-    Raises:
-        UserError: If a weight is not finite, or the decoder has fewer than 2 rows or columns.
-    """
+    """Measure an SAE's weights; a UserError if one is not finite, or there are too few."""
     for weight, tensor in sae.state_dict().items():
         if not tensor.isfinite().all():
             raise UserError(f"{name}: `{weight}` should be finite. Found NaN or infinity.")
@@ -255,40 +169,39 @@ def measure_on_text(sae: AnySAE, text: TextActivations) -> TextMetrics:
             yield acts
 
     together = co_firing(batches())
-    live = sae.W_dec[(together.times_fired > 0).to(sae.W_dec.device)]
-    enough = len(live) > 1
-    pairs = most_alike(sae.W_dec, together.times_fired, PAIRS_SHOWN)
+    times_fired = together.times_fired
+    live = sae.W_dec[(times_fired > 0).to(sae.W_dec.device)]
+    absorption = absorption_pairs(sae.W_dec, (acts for _, acts in encode(sae, text)))
+    absorbed: dict[str, float] = {"pairs": len(absorption)}
+    if len(absorption):
+        absorbed["eq_13_holds"] = absorption.satisfied.double().mean().item()
+        absorbed["median_A_by_B"] = (absorption.A / absorption.B).median().item()
+    numbers = {
+        "explained_variance": explained_variance.compute(),
+        "l0": times_fired.sum().item() / together.n_tokens,
+        "dead_latents": int((times_fired == 0).sum()),
+        "composition_of_live": composition(live) if len(live) > 1 else 0.0,
+        "chance_of_live": chance_composition(*live.shape) if len(live) > 1 else 0.0,
+        "co_firing": together.summary(),
+        "absorption": absorbed,
+    }
     return TextMetrics(
-        text=text.text,
-        model=text.model,
-        explained_variance=explained_variance.compute(),
-        co_firing=together,
-        composition=composition(live) if enough else 0.0,
-        chance_composition=chance_composition(*live.shape) if enough else 0.0,
-        absorption=absorption_pairs(sae.W_dec, (acts for _, acts in encode(sae, text))),
-        pairs=pairs_in_context(sae, text, pairs),
+        text.text,
+        text.model,
+        together.n_tokens,
+        numbers,
+        times_fired / together.n_tokens,
+        absorption,
+        pairs_in_context(sae, text, most_alike(sae.W_dec, times_fired, PAIRS_SHOWN)),
     )
 
 
 def measure(
     sae: AnySAE, name: str, text: TextActivations | None = None, *, latents: Sequence[int] = ()
 ) -> SAEReport:
-    """Measure an SAE.
-
-    Args:
-        sae: Any SAE of SAELens's.
-        name: What to call it.
-        text: A text that its model has read; `None` to measure the weights alone.
-        latents: Latents to show one by one, on the text.
-
-    Returns:
-        The measures.
-
-    Raises:
-        UserError: If a weight is not finite, or the decoder has fewer than 2 rows or columns.
-    """
+    """Measure an SAE's weights and, if its model has read a text, the SAE on that."""
     inspection = inspect_sae(sae, name)
     if text is None:
         return SAEReport(inspection)
-    shown = latents_in_context(sae, text, latents) if latents else []
-    return SAEReport(inspection, measure_on_text(sae, text), shown)
+    on_text = measure_on_text(sae, text)
+    return SAEReport(inspection, on_text, latents_in_context(sae, text, latents))

@@ -26,6 +26,10 @@ from sae_lens_c2r.reporting.figures import (
 )
 from sae_lens_c2r.reporting.tables import explained, fitting_tables
 
+_WHICH_PAIRS = (
+    f"At most {PAIRS_SHOWN}, of latents with a cosine of at least {LEAST_COSINE}, each of "
+    f"which fires on at least {TOP_TOKENS} tokens of the text, no latent in two of them."
+)
 _METADATA = ("model_name", "hook_name", "dataset_path", "context_size", "l0")
 
 
@@ -99,7 +103,7 @@ def tables_of(reports: Sequence[SAEReport]) -> list[_Table]:
 def in_terminal(
     reports: Sequence[SAEReport], comparisons: Sequence[Comparison] = (), *, width: int = 80
 ) -> list[Table | Text]:
-    """What `rich` is to print: tables as wide as the terminal, and sentences."""
+    """Return what `rich` is to print: tables as wide as the terminal, and sentences."""
     shown: list[Table | Text] = []
     for title, headings, rows, note in tables_of(reports):
         text = (0,) if title else (0, 1)
@@ -114,24 +118,11 @@ def report_html(
     *,
     made_by: str,
     title: str = "SAEs, inspected",
-    intro: Sequence[str] = (),
+    intro: str | None = None,
     curves: str | None = None,
     load: str | None = None,
 ) -> str:
-    """Render the report, which loads nothing from anywhere.
-
-    Args:
-        reports: The SAEs.
-        comparisons: Of two of them each.
-        made_by: The command.
-        title: The heading.
-        intro: Paragraphs below it.
-        curves: A picture of their training.
-        load: A folder to show how an SAE is loaded.
-
-    Returns:
-        The file.
-    """
+    """The report, which loads nothing; with a folder to `load`, it shows how that is done."""
     on_text = [report for report in reports if report.on_text]
     packages = package_versions("sae-lens-c2r", "sae-lens", "torch", "transformers")
     versions = {"Python": platform.python_version(), **packages}
@@ -141,7 +132,7 @@ def report_html(
         style=_file("report.css"),
         colors=COLORS,
         number_of={each.name: n % len(COLORS) for n, each in enumerate(reports)},
-        intro=[*intro, *_texts_read(reports)],
+        intro=intro,
         tables=tables_of(reports),
         cosines=svg(cosine_figure([report.inspection for report in reports])),
         curves=curves,
@@ -152,7 +143,7 @@ def report_html(
         on_text=on_text,
         comparisons=comparisons,
         compared={each.before: each for each in comparisons},
-        which_pairs=which_pairs,
+        which_pairs=_WHICH_PAIRS,
         metadata=_METADATA,
         load=load,
         made_by=made_by,
@@ -162,29 +153,6 @@ def report_html(
 
 def _file(name: str) -> str:
     return files("sae_lens_c2r.inspection").joinpath(name).read_text(encoding="utf-8")
-
-
-def _texts_read(reports: Sequence[SAEReport]) -> list[str]:
-    """The text that was read, and the model, in a sentence for all SAEs that share them."""
-    names: dict[str, list[str]] = {}
-    for report in reports:
-        if (found := report.on_text) is not None:
-            read = f"{found.n_tokens:,} tokens of {found.text}, read by {found.model}"
-            names.setdefault(read, []).append(report.name)
-    if len(names) == 1:
-        return [f"On text: {next(iter(names))}."]
-    return [f"On text: {read} ({', '.join(of)})." for read, of in names.items()]
-
-
-def which_pairs(n_pairs: int) -> str:
-    """Why so many pairs are shown."""
-    of = (
-        f"of latents with a cosine of at least {LEAST_COSINE}, each of which fires on at least "
-        f"{TOP_TOKENS} tokens of the text, no latent in two of them"
-    )
-    if n_pairs == PAIRS_SHOWN:
-        return f"The {n_pairs} most alike pairs {of}."
-    return f"All pairs {of}: {n_pairs}. {PAIRS_SHOWN} would be shown at most."
 
 
 def cosine_figure(inspections: Sequence[Inspection]) -> Figure:

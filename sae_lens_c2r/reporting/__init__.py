@@ -1,1 +1,1 @@
-"""What reports share: pictures, tables, a look."""
+"""Pictures, tables and the words in them, which reports and cards share."""

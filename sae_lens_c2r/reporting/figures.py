@@ -17,15 +17,9 @@ _DPI = 160  # of a PNG
 
 @dataclass(frozen=True)
 class Distribution:
-    """How the latents of an SAE are spread over equal intervals from 0 to 1.
+    """How the latents of an SAE are spread over equal intervals from 0 to 1."""
 
-    Args:
-        label: In the legend; `None` for none.
-        color: Of its line or area.
-        counts: Latents in each interval.
-    """
-
-    label: str | None
+    label: str | None  # in the legend
     color: str
     counts: Sequence[float]
 

@@ -42,25 +42,21 @@ def terminal_table(
     *,
     text: Collection[int] = (0,),
     broken: Collection[int] = (0,),
-    title: str | None = None,
     note: str | None = None,
 ) -> Table:
-    """A table for `rich` to print.
+    """A table for `rich` to print, in the cells of which nothing is markup.
 
     Args:
         headings: Of the columns.
-        rows: Their cells, shown as they are: nothing in them is markup.
+        rows: Their cells.
         text: The columns that hold text, which stands at the left; the others hold numbers.
         broken: The columns that are broken where there is no room for them.
-        title: Above the table.
         note: Below the table.
 
     Returns:
         A renderable.
     """
     table = Table(
-        # On one line, however narrow the table is: it may be a name.
-        title=Text(title, no_wrap=True, overflow="ignore") if title else None,
         caption=note,
         caption_justify="left",
         box=SIMPLE_HEAD,
@@ -86,19 +82,7 @@ def fitting_tables(
     text: Collection[int] = (0,),
     note: str | None = None,
 ) -> list[Table]:
-    """A table as so many of a terminal's width that no name is broken.
-
-    Args:
-        headings: Of the columns.
-        rows: Their cells.
-        width: Of the terminal.
-        text: The columns that hold text.
-        note: Below the last table.
-
-    Returns:
-        Tables that each begin with the names. Only names that leave no room for a number are
-        broken.
-    """
+    """A table as so many of a terminal's width, each with the names, that no name is broken."""
     lines = [headings, *rows]
     needed = [
         max(len(part) for cells in lines for part in cells[number].split("\n")) + _BETWEEN

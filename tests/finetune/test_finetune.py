@@ -38,9 +38,29 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder.rename(out / "own")
 
 
-def test_an_sae_is_fine_tuned_offline(
+def in_the_hubs_cache(sae: Path, cache: Path) -> Path:
+    """An SAE as the Hub's cache holds it: a folder of links."""
+    folder, blobs = cache / "snapshots" / "c0ffee" / sae.name, cache / "blobs"
+    folder.mkdir(parents=True)
+    shutil.copytree(sae, blobs)
+    for blob in blobs.iterdir():
+        (folder / blob.name).symlink_to(Path("../../../blobs", blob.name))
+    return folder
+
+
+def test_an_sae_of_the_hubs_cache_is_inspected(trained: Path, tmp_path: Path) -> None:
+    cached = in_the_hubs_cache(trained, tmp_path / "models--me--saes")
+    out = tmp_path / "report.html"
+    with pytest.raises(SystemExit) as left:
+        main(["inspect", str(cached.parent), "--out", str(out), "--device", "cpu"])
+    assert left.value.code == 0
+    assert f">{cached}</th>" in out.read_text()
+
+
+def test_an_sae_of_the_hubs_cache_is_fine_tuned_offline(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    trained = in_the_hubs_cache(trained, tmp_path / "models--me--saes")
     out = tmp_path / "finetuned"
     command = [trained, "--tokens", "2k", "--out", out, "--measured-tokens", "500"]
     assert run(*command) == 0

@@ -7,9 +7,8 @@ import torch
 from sae_lens.saes import StandardSAE, StandardSAEConfig
 from torch import Tensor
 
-from sae_lens_c2r.analysis import AbsorptionPairs, CoFiring
-from sae_lens_c2r.inspection.activations import TextActivations
-from sae_lens_c2r.inspection.contexts import Latent, Pair, TokenInContext
+from sae_lens_c2r.analysis import AbsorptionPairs
+from sae_lens_c2r.inspection.contexts import Latent, Pair, TextActivations, TokenInContext
 from sae_lens_c2r.inspection.measures import Inspection, SAEReport, TextMetrics, inspect_sae
 
 
@@ -57,16 +56,25 @@ def latent(index: int, times_fired: int, *tokens: str) -> Latent:
 def on_text(
     times_fired: Sequence[int] = (6, 5, 0, 1), *, n_pairs: int = 3, **changes: Any
 ) -> TextMetrics:
-    """The measures of an SAE on ten tokens, some latents of which fire together."""
-    times = torch.tensor(times_fired)
-    highest = torch.where(times > 0, 0.25, 0.0).double()
+    """The measures of an SAE on ten tokens."""
+    together = {
+        f"pairs_above_{jaccard}": n for jaccard, n in ((0.5, 1234), (0.7, 56), (0.9, 7))
+    }
+    absorbed = {"eq_13_holds": 2 / 3, "median_A_by_B": 4.0} if n_pairs else {}
     values: dict[str, Any] = {
         "text": "my.txt",
         "model": "gpt2",
-        "explained_variance": 0.8125,
-        "co_firing": CoFiring(10, times, highest, {0.5: 1234, 0.7: 56, 0.9: 7}, chance=0.0625),
-        "composition": 0.3456,
-        "chance_composition": 0.1234,
+        "n_tokens": 10,
+        "numbers": {
+            "explained_variance": 0.8125,
+            "l0": sum(times_fired) / 10,
+            "dead_latents": times_fired.count(0),
+            "composition_of_live": 0.3456,
+            "chance_of_live": 0.1234,
+            "co_firing": {"highest_jaccard": 0.25, "chance": 0.0625, **together},
+            "absorption": {"pairs": n_pairs, **absorbed},
+        },
+        "frequencies": torch.tensor(times_fired) / 10,
         "pairs": [Pair(0.93, (latent(11, 4, "<b>"), latent(12, 3)), 2)],
         "absorption": AbsorptionPairs(
             parents=torch.arange(n_pairs),

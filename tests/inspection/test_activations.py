@@ -74,9 +74,9 @@ def test_what_is_observed_is_what_the_sae_does_on_the_models_activations(
     assert torch.equal(text.places, kept.nonzero())
     found = measure_on_text(sae, text)
     assert found.n_tokens == len(inputs)
-    assert found.l0 == pytest.approx((acts != 0).sum(dim=1).double().mean().item())
+    assert found.numbers["l0"] == pytest.approx((acts != 0).sum(dim=1).double().mean().item())
     torch.testing.assert_close(found.frequencies, (acts != 0).float().mean(dim=0))
-    assert found.dead == int((found.frequencies == 0).sum())
+    assert found.numbers["dead_latents"] == int((found.frequencies == 0).sum())
     for pair in found.pairs:
         first, second = (acts[:, latent.index] for latent in pair.latents)
         assert pair.times_fired_together == int(((first > 0) & (second > 0)).sum())

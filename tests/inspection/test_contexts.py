@@ -5,9 +5,9 @@ import torch
 from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.inspection.activations import TextActivations
 from sae_lens_c2r.inspection.contexts import (
     Latent,
+    TextActivations,
     latents_in_context,
     most_alike,
     pairs_in_context,

@@ -5,12 +5,12 @@ import torch
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.analysis import chance_composition
-from sae_lens_c2r.inspection import activations
-from sae_lens_c2r.inspection.activations import encode
-from sae_lens_c2r.inspection.contexts import PAIRS_SHOWN
+from sae_lens_c2r.inspection import contexts
+from sae_lens_c2r.inspection.contexts import PAIRS_SHOWN, encode
 from sae_lens_c2r.inspection.measures import (
     INTERVALS,
     SAEReport,
+    cosine_summary,
     inspect_sae,
     measure,
     measure_on_text,
@@ -107,24 +107,19 @@ def test_every_token_is_counted_and_reconstructed() -> None:
         output = sum(act * sae.W_dec[latent].detach() for latent, act in enumerate(acts))
         residual += (row - output).square().sum().item()
     total = (inputs - inputs.mean(dim=0)).square().sum().item()
-    assert found.co_firing.times_fired.tolist() == times_fired
     assert found.n_tokens == len(inputs)
-    assert found.explained_variance == pytest.approx(1 - residual / total, rel=1e-4)
-    assert found.l0 == pytest.approx(sum(times_fired) / len(inputs))
+    numbers = found.numbers
+    assert numbers["explained_variance"] == pytest.approx(1 - residual / total, rel=1e-4)
+    assert numbers["l0"] == pytest.approx(sum(times_fired) / len(inputs))
+    assert numbers["dead_latents"] == times_fired.count(0)
     expected = [times / len(inputs) for times in times_fired]
     assert found.frequencies.tolist() == pytest.approx(expected)
 
 
-def test_latents_that_never_fire_are_dead() -> None:
-    found = on_text([3, 0, 10, 0])
-    assert (found.dead, found.l0) == (2, 1.3)
-    assert found.frequencies.tolist() == pytest.approx([0.3, 0, 1, 0])
-
-
 def test_a_perfect_reconstruction_explains_all_variance() -> None:
     found = measure_on_text(planted_sae(torch.eye(D_IN)), text_of(random_text().abs()))
-    assert found.explained_variance == pytest.approx(1)
-    assert found.dead == 0
+    assert found.numbers["explained_variance"] == pytest.approx(1)
+    assert found.numbers["dead_latents"] == 0
 
 
 @pytest.mark.parametrize("tokens_per_batch", [1, 7, 30])
@@ -134,21 +129,22 @@ def test_batches_do_not_change_what_is_found(
     sae = make_sae("topk_c2r")
     text = text_of(random_text())
     whole = measure_on_text(sae, text)
-    monkeypatch.setattr(activations, "_TOKENS_PER_BATCH", tokens_per_batch)
+    monkeypatch.setattr(contexts, "_TOKENS_PER_BATCH", tokens_per_batch)
     sizes = [len(inputs) for inputs, _ in encode(sae, text)]
     assert max(sizes) == tokens_per_batch
     assert sum(sizes) == 30
     found = measure_on_text(sae, text)
-    assert torch.equal(found.co_firing.times_fired, whole.co_firing.times_fired)
-    assert found.explained_variance == pytest.approx(whole.explained_variance, rel=1e-5)
-    assert torch.equal(found.co_firing.highest, whole.co_firing.highest)
+    assert torch.equal(found.frequencies, whole.frequencies)
+    variance = (each.numbers.pop("explained_variance") for each in (found, whole))
+    assert next(variance) == pytest.approx(next(variance), rel=1e-5)
+    assert found.numbers == whole.numbers
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_any_architecture_is_measured_in_its_training_form(architecture: str) -> None:
     sae = make_sae(architecture)
     found = measure_on_text(sae, text_of(random_text()))
-    assert found.explained_variance < 1
+    assert found.numbers["explained_variance"] < 1
     assert found.frequencies.shape == (sae.cfg.d_sae,)
     assert len(found.pairs) <= PAIRS_SHOWN
 
@@ -187,10 +183,15 @@ def test_on_text_there_are_pairs_absorption_and_what_fires_together() -> None:
     assert absorbed.A.tolist() == pytest.approx([acts[:, 0].square().sum().item()])
     assert absorbed.B.tolist() == pytest.approx([20 * 1.5**2 * 0.75], rel=1e-5)
     assert absorbed.alpha.tolist() == pytest.approx([1])  # the parent is silent there
+    numbers = found.numbers
+    assert numbers["absorption"]["pairs"] == numbers["absorption"]["eq_13_holds"] == 1
+    assert numbers["absorption"]["median_A_by_B"] == pytest.approx(
+        (absorbed.A / absorbed.B).item()
+    )
     # Of the three live latents 2 fires on half of the tokens of 0 and of 1.
-    highest = found.co_firing.highest
-    assert highest.tolist() == pytest.approx([20 / 60, 10 / 50, 20 / 60, 0])
-    assert found.co_firing.pairs == {0.5: 0, 0.7: 0, 0.9: 0}
+    together = numbers["co_firing"]
+    assert together["highest_jaccard"] == pytest.approx((20 / 60 + 10 / 50 + 20 / 60) / 3)
+    assert together["pairs_above_0.5"] == 0
 
 
 def test_latents_that_fire_are_told_from_those_that_do_not() -> None:
@@ -215,31 +216,17 @@ def test_the_metrics_are_those_that_were_measured() -> None:
         "pairs_above_0_9": 1,
         "pairs_above_0_7": 1,
     }
-    kept = torch.tensor([0.9, 1.0, 1.0])
-    assert report(tokens_per_second=7.0, kept=kept).metrics() == {
+    whole = report(of_training={"tokens_per_second": 7.0})
+    assert whole.metrics() == {
         **SAEReport(inspection()).metrics(),
-        "explained_variance": 0.8125,
-        "l0": pytest.approx(1.2),
-        "dead_latents": 1,
-        "composition_of_live": 0.3456,
-        "chance_of_live": 0.1234,
-        "co_firing": {
-            "highest_jaccard": 0.25,
-            "chance": 0.0625,
-            "pairs_above_0.5": 1234,
-            "pairs_above_0.7": 56,
-            "pairs_above_0.9": 7,
-        },
-        "absorption": {
-            "pairs": 3,
-            "eq_13_holds": pytest.approx(2 / 3),  # alpha is above the threshold
-            "median_A_by_B": 4.0,
-        },
+        **on_text().numbers,
         "tokens_per_second": 7.0,
+    }
+    assert whole.flat_metrics()["co_firing.chance"] == 0.0625
+    assert cosine_summary(torch.tensor([0.9, 1.0, 1.0])) == {
         "cosine_median": 1.0,
         "cosine_1st_percentile": pytest.approx(0.902),
     }
-    assert report().flat_metrics()["co_firing.chance"] == 0.0625
 
 
 def test_latents_that_are_asked_for_are_shown_one_by_one() -> None:

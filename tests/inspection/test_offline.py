@@ -72,7 +72,7 @@ def test_inspect_shows_the_latents_that_are_asked_for(
     options = ("--text", text, "--tokens", 2000, "--out", out)
     assert run("inspect", sae, *options, "--latents", "3,17") == 0, capsys.readouterr().err
     html = out.read_text()
-    assert f"tokens of {text}, read by {OFFLINE_MODEL}." in html
+    assert f"tokens of {text}, read by {OFFLINE_MODEL}</dd>" in html
     for latent in (3, 17):
         assert re.search(rf"<b>latent {latent}</b> fires on \d+ tokens of \d+", html)
     assert html.count("<svg") == 5  # three of all latents, and one for each of these

@@ -12,7 +12,7 @@ from matplotlib.colors import to_hex
 from rich.console import Console
 
 from sae_lens_c2r.inspection import report as report_module
-from sae_lens_c2r.inspection.comparison import Comparison, MatchedPair, RedundantPairs
+from sae_lens_c2r.inspection.comparison import Comparison, MatchedPair
 from sae_lens_c2r.inspection.contexts import Pair
 from sae_lens_c2r.inspection.measures import SAEReport
 from sae_lens_c2r.inspection.report import in_terminal, tables_of
@@ -25,11 +25,10 @@ ONE = Pair(1.0, (latent(21, 2, *"ab"), latent(21, 2, *"ab")), 2)
 
 
 def comparison(*matches: Pair) -> Comparison:
-    pairs = RedundantPairs(
-        ["merged", "apart"], torch.tensor([0.9, 0.7]), torch.tensor([1, 0.1])
-    )
+    kinds = ("merged", "apart_and_firing_together", "apart", "still_alike")
+    pairs = {"pairs": 2, **dict.fromkeys(kinds, 1)}
     shown = [MatchedPair(ALIKE, (0.71, 0.65), each) for each in matches]
-    return Comparison("a", "b", torch.tensor([0.9, 0.8]), pairs, shown)
+    return Comparison("a", "b", pairs, {"latents": 0}, shown)
 
 
 def report_html(*reports: SAEReport, comparisons: Any = (), **options: Any) -> str:
@@ -70,7 +69,8 @@ def test_every_table_has_the_columns_that_were_measured() -> None:
 
 
 def test_speed_and_what_a_latent_was_have_a_column_where_they_are_known() -> None:
-    after = report("b", tokens_per_second=3456.5, kept=torch.tensor([0.5, 0.9, 1.0]))
+    kept = {"cosine_median": 0.9, "cosine_1st_percentile": 0.508}
+    after = report("b", of_training={"tokens_per_second": 3456.5, **kept})
     weights, metrics, *_ = tables_of([report("a"), after])
     assert [cells[-2:] for _, cells in weights.rows] == [["-", "-"], ["0.900", "0.508"]]
     assert [cells[-1] for _, cells in metrics.rows] == ["-", "3,456"]
@@ -115,13 +115,6 @@ def test_the_report_on_text_has_the_pairs_in_context() -> None:
     assert "There are no two alike latents that both fire." in nothing
 
 
-@pytest.mark.parametrize(
-    ("n_pairs", "why"), [(0, "All pairs of latents"), (3, ": 3. 8 would"), (8, "The 8 most")]
-)
-def test_the_report_says_why_it_shows_so_many_pairs(n_pairs: int, why: str) -> None:
-    assert why in report_html(report("a", on_text=on_text(pairs=[ALIKE] * n_pairs)))
-
-
 def test_a_comparison_shows_the_latents_that_match() -> None:
     before, after = report("a", on_text=on_text(pairs=[ALIKE, ALIKE])), report("b")
     found = comparison(APART, ONE)
@@ -134,14 +127,11 @@ def test_a_comparison_shows_the_latents_that_match() -> None:
     assert "<svg>curves</svg>" in html
 
 
-def test_the_report_names_the_texts_and_the_models() -> None:
-    html = report_html(report("a"), report("b"))
-    assert "<p>On text: 10 tokens of my.txt, read by gpt2.</p>" in html
-    other = report("c", on_text=on_text(model="gpt3"))
-    html = report_html(report("a"), report("b"), other)
-    assert "<p>On text: 10 tokens of my.txt, read by gpt2 (a, b).</p>" in html
-    assert "read by gpt3 (c)." in html
-    assert "On text:" not in report_html(SAEReport(inspection("a")))
+def test_the_report_names_the_text_and_the_model() -> None:
+    html = report_html(report("a"), intro="What this is.")
+    assert "<dd>10 tokens of my.txt, read by gpt2</dd>" in html
+    assert "<p>What this is.</p>" in html
+    assert "read by" not in report_html(SAEReport(inspection("a")))
 
 
 def test_a_latent_that_fires_nowhere_has_no_histogram() -> None:

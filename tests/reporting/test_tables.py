@@ -34,9 +34,9 @@ def test_a_heading_may_have_two_lines() -> None:
     assert lines[1] == "SAE  > 0.9"
 
 
-def test_title_and_note_stand_above_and_below() -> None:
-    lines = printed(terminal_table(["SAE"], [["a"]], title="Title", note="Note."), 80)
-    assert (lines[0], lines[-1]) == ("Title", "Note.")
+def test_the_note_stands_below() -> None:
+    lines = printed(terminal_table(["SAE"], [["a"]], note="Note."), 80)
+    assert lines[-1] == "Note."
 
 
 @pytest.mark.parametrize("name", ["[/k=3] a|b", "[red]x[/red]", ":smile:", "a\\[b"])
@@ -63,11 +63,6 @@ def test_the_column_that_is_broken_can_be_another() -> None:
 def test_a_table_without_rows_is_its_headings() -> None:
     assert printed(terminal_table(["SAE", "L0"], []), 80)[0] == "SAE  L0"
     assert markdown_table(["SAE", "L0"], []) == "| SAE | L0 |\n| --- | --: |"
-
-
-def test_a_title_is_on_one_line_however_narrow_the_table_is() -> None:
-    name = "layer_12/width_64k/batchtopk_c2r_k80"
-    assert printed(terminal_table(["", "L0"], [["a", "1"]], title=name), 80)[0] == name
 
 
 def test_markdown_has_a_line_for_the_headings_a_ruler_and_each_row() -> None:
