@@ -76,7 +76,7 @@ def train_and_time(steps: int, device: str, results: Path) -> None:
     batch = release.runner["train_batch_size_tokens"]
     changes = {"language_model.training_tokens": batch * steps, "runner.lr_decay_steps": 1}
     with init_distributed(), TemporaryDirectory() as folder:
-        plan = make_plan(read_release(find_release(RELEASE), changes=changes), device=device)
+        plan = make_plan(read_release(find_release(RELEASE), overrides=changes), device=device)
         out = Path(on_main_process(lambda: folder))
         if world_size() > 1:
             dist.all_reduce, dist.broadcast = timed(dist.all_reduce), timed(dist.broadcast)
@@ -108,7 +108,7 @@ def measure(processes: int, arguments: Namespace, folder: Path) -> dict[str, Any
 def estimate(processes: int) -> float:
     """How many times as fast the paper's release is on that many GPUs, on paper."""
     from sae_lens_c2r.releases.files import find_release, read_release
-    from sae_lens_c2r.training.placement import place
+    from sae_lens_c2r.training.costs import place
     from sae_lens_c2r.training.plan import make_plan
 
     plan = make_plan(read_release(find_release(PAPERS)), device="cpu")

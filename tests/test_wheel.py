@@ -67,6 +67,15 @@ write_card_files(facts, Path("card"))
 """
 
 
+def test_a_wheel_writes_a_new_release(installed: Path, tmp_path: Path) -> None:
+    program = "import sys; from sae_lens_c2r.cli import main; main(sys.argv[1:])"
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    command = ["-c", program, "registry", "new", "mine"]
+    process = forkserver.run(*command, cwd=tmp_path, env=environment, level=LIBRARIES)
+    assert process.returncode == 0, process.stderr
+    assert 'name: "mine"' in (tmp_path / "mine.yaml").read_text()
+
+
 def test_a_wheel_renders_a_card(installed: Path, tmp_path: Path) -> None:
     shipped = ROOT / "hub_cards" / "demo"
     environment = {**os.environ, "PYTHONPATH": str(installed)}

@@ -6,6 +6,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from sae_lens_c2r._support.errors import UserError
+
 
 def check_positive(name: str, value: float) -> None:
     """Raise unless `value` is a finite number above 0."""
@@ -89,6 +91,17 @@ def check_device(name: str, value: Tensor, W_dec: Tensor) -> None:
     if value.device != W_dec.device:
         should = f"be that of `W_dec`, {W_dec.device}"
         raise ValueError(message(f"{name}.device", should, str(value.device)))
+
+
+def check_torch_device(name: str) -> None:
+    """Raise a `UserError` unless torch has a device here."""
+    should = "`device` should be one that torch has here, such as cpu or cuda."
+    try:  # torch has a kind of error for each: unknown, not built in, no kernels
+        usable = torch.empty(0, device=name).device.type != "meta"
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise UserError(f"{should} Found {name!r}: {str(error).splitlines()[0]}") from None
+    if not usable:
+        raise UserError(f"{should} Found {name!r}.")
 
 
 def check_generator(generator: torch.Generator | None) -> None:

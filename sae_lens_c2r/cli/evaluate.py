@@ -53,12 +53,12 @@ def evaluate(
     interrupted = "Interrupted. The same command goes on with what is missing."
     with error_boundary(interrupted) as problems:
         console = console_while_loading()
+        from sae_lens_c2r._support.checks import check_torch_device
         from sae_lens_c2r._support.stopping import stop_requests
         from sae_lens_c2r.evaluation.evaluate import evaluate as evaluate_all
         from sae_lens_c2r.evaluation.report import REPORT_FILE, terminal_tables
         from sae_lens_c2r.evaluation.settings import Options, parse_settings
         from sae_lens_c2r.saes.sae_ref import find_saes
-        from sae_lens_c2r.training.plan_checks import check_device
 
         options = Options(
             out=out,
@@ -72,7 +72,7 @@ def evaluate(
             jobs=jobs,
             hours=hours,
         )
-        check_device(options.device)
+        check_torch_device(options.device)
         with stop_requests():
             report = evaluate_all(
                 find_saes(saes, on_error=problems.append),

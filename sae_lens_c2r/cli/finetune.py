@@ -79,7 +79,7 @@ def finetune(
 ) -> None:
     """Train SAEs that exist on with C2R, and show what that changed."""
     with error_boundary("Interrupted.", how_to_go_on=lambda: how_to_go_on(out)) as problems:
-        from sae_lens_c2r._support.changes import parse_changes
+        from sae_lens_c2r._support.yaml_text import parse_overrides
         from sae_lens_c2r.finetune.release import TOKENS, count_of
 
         given = {
@@ -94,7 +94,7 @@ def finetune(
             "runner.lr": lr,
         }
         wanted = {key: value for key, value in given.items() if value is not None}
-        wanted |= parse_changes(changes or [])
+        wanted |= parse_overrides(changes or [])
         console = console_while_loading()
         from sae_lens_c2r.finetune.run import REPORT, Finetuning
         from sae_lens_c2r.inspection.activations import ActivationSource, activation_source

@@ -57,17 +57,17 @@ def inspect(
         if latents is not None and text is None:
             raise UserError("`latents` should be given with `text`, on which they are shown.")
         console = console_while_loading()
+        from sae_lens_c2r._support.checks import check_torch_device
         from sae_lens_c2r.inspection.activations import activation_source
         from sae_lens_c2r.inspection.comparison import inspect as inspect_all
         from sae_lens_c2r.inspection.contexts import parse_latents
         from sae_lens_c2r.inspection.report import cosine_figure, in_terminal, report_html
         from sae_lens_c2r.reporting.figures import png, svg
         from sae_lens_c2r.saes.sae_ref import find_saes
-        from sae_lens_c2r.training.plan_checks import check_device
 
         wanted = parse_latents(latents) if latents is not None else []
         device = usable_device(device)
-        check_device(device)
+        check_torch_device(device)
         source = None
         if text:
             source = activation_source(text, model=model, n_tokens=tokens, device=device)

@@ -74,7 +74,7 @@ def new_release(
     with error_boundary("Interrupted."):
         from sae_lens_c2r._support.errors import UserError
         from sae_lens_c2r._support.writing import write_text
-        from sae_lens_c2r.releases.first import check_new_name, offline_release
+        from sae_lens_c2r.releases.templates import check_new_name, new_release
 
         check_new_name(name)
         folder = out or Path()
@@ -85,15 +85,9 @@ def new_release(
             raise UserError(
                 f"NAME should be of a new file, or `--overwrite` be given. Found {path}."
             )
-        if model is None:
-            from sae_lens_c2r.offline.minilm import OFFLINE_MODEL
-
-            text = offline_release(name, OFFLINE_MODEL)
-        else:
+        if model is not None:
             console_while_loading()
-            from sae_lens_c2r.training.model_check import new_release_of
-
-            text = new_release_of(name, model)
+        text = new_release(name, model)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, text)
         print(f"{path} is written. `sae-lens-c2r train {path} --dry-run` shows what it takes.")

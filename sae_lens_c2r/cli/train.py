@@ -19,7 +19,7 @@ def train(
     only: Annotated[
         list[str] | None, typer.Option(help="Id of an SAE to train; may be repeated.")
     ] = None,
-    changes: Annotated[
+    overrides: Annotated[
         list[str] | None,
         typer.Option(
             "--set", help="A value in place of the file's, sae.k=50; may be repeated."
@@ -39,8 +39,8 @@ def train(
     """Train the SAEs of a release, except those that are in the folder already."""
     take_place()
     with error_boundary("Interrupted.", how_to_go_on=lambda: how_to_go_on(out)):
-        from sae_lens_c2r._support.changes import parse_changes
         from sae_lens_c2r._support.words import counted
+        from sae_lens_c2r._support.yaml_text import parse_overrides
         from sae_lens_c2r.releases.files import find_release, read_release
         from sae_lens_c2r.training.distributed import (
             all_reduce_max,
@@ -52,9 +52,9 @@ def train(
         )
 
         with init_distributed():
-            changed = parse_changes(changes or [])
+            values = parse_overrides(overrides or [])
             restarted = bool(all_reduce_max(was_restarted()))  # on any node
-            found = on_all_ranks(lambda: read_release(find_release(release), changes=changed))
+            chosen = on_all_ranks(lambda: read_release(find_release(release), overrides=values))
             console = console_while_loading(quiet=not is_main_process())
             from sae_lens_c2r.training.model_check import check_model
             from sae_lens_c2r.training.plan import make_plan
@@ -62,7 +62,7 @@ def train(
             from sae_lens_c2r.training.train import train as train_plan
 
             plan = on_all_ranks(
-                lambda: make_plan(found, device=usable_device(device), only=tuple(only or ()))
+                lambda: make_plan(chosen, device=usable_device(device), only=tuple(only or ()))
             )
             on_main_process(lambda: check_model(plan, partial(say, console)))
             on_main_process(lambda: print_plan(plan, console, n_ranks=world_size()))

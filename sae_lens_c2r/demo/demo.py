@@ -154,7 +154,7 @@ def demo_release(options: DemoOptions) -> Release:
         "sae.c2r_seed": options.seed,
     }
     path = Path(str(files("sae_lens_c2r.demo").joinpath("minilm-demo.yaml")))
-    return read_release(path, changes=changes)
+    return read_release(path, overrides=changes)
 
 
 def run_demo(options: DemoOptions, console: Console) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 from pydantic import ConfigDict, ValidationError
 from pydantic.dataclasses import dataclass
 
-from sae_lens_c2r._support.changes import parse_changes
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.reading import first_problem
+from sae_lens_c2r._support.yaml_text import parse_overrides
 from sae_lens_c2r.evaluation.catalog import (
     API_KEY,
     EVALUATIONS,
@@ -69,7 +69,7 @@ class Options:
 def parse_settings(changes: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Read what a command line sets, `core.context_size=64`, by evaluation."""
     parsed: dict[str, dict[str, Any]] = {}
-    for key, value in parse_changes(changes, example=_EXAMPLE).items():
+    for key, value in parse_overrides(changes, example=_EXAMPLE).items():
         evaluation, _, name = key.partition(".")
         if not (evaluation and name):
             raise UserError(f"`--set` should be like {_EXAMPLE}. Found `{key}={value}`.")

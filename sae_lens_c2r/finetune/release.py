@@ -185,7 +185,7 @@ def finetuning_release(
             for sae_id, subject in subjects.items()
         ],
     }
-    return release_of(document, changes=dict(changes))
+    return release_of(document, overrides=dict(changes))
 
 
 def _shared_language_model(

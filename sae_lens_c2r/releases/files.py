@@ -1,6 +1,6 @@
 """Where the releases lie, and how one is read."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,23 +26,12 @@ _PARTS: dict[str, type[BaseModel]] = {
 
 
 def find_release(name_or_path: str | Path) -> Path:
-    """The file of a release.
-
-    Args:
-        name_or_path: A path to a YAML file, or the name of a release that we ship.
-
-    Returns:
-        Its path.
-
-    Raises:
-        ReleaseError: If there is none.
-    """
+    """The YAML file at a path, or of a release that we ship; or else a ReleaseError."""
     path = Path(name_or_path)
-    if path.is_file():
-        return path
     shipped = REGISTRY / path.with_suffix(".yaml").name
-    if shipped.is_file():
-        return shipped
+    for file in (path, shipped):
+        if file.is_file():
+            return file
     known = ", ".join(sorted(file.stem for file in REGISTRY.glob("*.yaml")))
     raise ReleaseError(
         f"A release should be a YAML file or one of {known}. Found `{name_or_path}`."
@@ -55,7 +44,7 @@ def shipped_releases() -> list[Release]:
 
 
 def directory_entry(release: Release) -> dict[str, Any]:
-    """What SAELens's directory of pretrained SAEs, `pretrained_saes.yaml`, would say.
+    """A release's entry for SAELens's directory of pretrained SAEs, `pretrained_saes.yaml`.
 
     With it the release can be proposed there; until then, and after it, its SAEs load by the
     name of their repository.
@@ -83,12 +72,12 @@ def directory_entry(release: Release) -> dict[str, Any]:
     }
 
 
-def read_release(path: Path, *, changes: dict[str, Any] | None = None) -> Release:
+def read_release(path: Path, *, overrides: Mapping[str, Any] | None = None) -> Release:
     """Read and check a release.
 
     Args:
         path: Its YAML file.
-        changes: Values to put in place of the file's, by dotted key, `sae.k`.
+        overrides: Values to put in place of the file's, by dotted key, `sae.k`.
 
     Returns:
         The release.
@@ -106,18 +95,20 @@ def read_release(path: Path, *, changes: dict[str, Any] | None = None) -> Releas
     if not isinstance(document, dict):
         found = "nothing" if document is None else f"a {type(document).__name__}"
         raise ReleaseError(f"{path}: should be a mapping of keys. Found {found}.")
-    _check_kinds(path, document)
-    return release_of(document, changes=changes, path=path)
+    return release_of(document, overrides=overrides, path=path)
 
 
 def release_of(
-    document: dict[str, Any], *, changes: dict[str, Any] | None = None, path: Path | None = None
+    document: dict[str, Any],
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    path: Path | None = None,
 ) -> Release:
     """Check a release that is in memory.
 
     Args:
-        document: What its file would say.
-        changes: Values to put in place of these, by dotted key.
+        document: The content of its file.
+        overrides: Values to put in place of these, by dotted key.
         path: Its file; by itself that of its name.
 
     Returns:
@@ -127,12 +118,16 @@ def release_of(
         ReleaseError: If it says what a release may not.
     """
     path = path or Path(f"{document.get('name')}.yaml")
-    _check_kinds(Path("--set"), changes or {})
-    for key, value in (changes or {}).items():
-        _change(document, key, value)
+    _check_kinds(path, document)
+    _check_kinds(Path("--set"), dict(overrides or {}))
+    for key, value in (overrides or {}).items():
+        _override(document, key, value)
     try:
         release = Release.model_validate(document)
-        _check_whole(release, path)
+        if release.name != path.stem:
+            raise ReleaseError(
+                f"`name` should be `{path.stem}`. Found `name = {release.name!r}`."
+            )
         release.saes()
     except ValidationError as error:
         raise ReleaseError("\n".join(_explained(path, error))) from None
@@ -141,7 +136,7 @@ def release_of(
     return release
 
 
-def _change(document: dict[str, Any], key: str, value: Any) -> None:
+def _override(document: dict[str, Any], key: str, value: Any) -> None:
     *parents, last = key.split(".")
     place = document
     for parent in parents:
@@ -175,23 +170,16 @@ def _check_kinds(path: Path, value: Any, key: str = "") -> None:
         )
 
 
-def _check_whole(release: Release, path: Path) -> None:
-    if release.name != path.stem:
-        raise ReleaseError(f"`name` should be `{path.stem}`. Found `name = {release.name!r}`.")
-    if (release.language_model is None) == (release.synthetic_model is None):
-        raise ReleaseError("one of `language_model` and `synthetic_model` should be given.")
-
-
 def _explained(path: Path, error: ValidationError) -> Iterator[str]:
     for problem in error.errors():
         key = ".".join(map(str, problem["loc"]))
-        found = (
-            "" if problem["type"] == "missing" else f" Found `{key} = {problem['input']!r}`."
-        )
-        said = problem["msg"].removeprefix("Value error, ")  # of one of our own checks
+        given = key and problem["type"] != "missing"
+        found = f" Found `{key} = {problem['input']!r}`." if given else ""
+        should = problem["msg"].removeprefix("Value error, ")  # of one of our own checks
         if problem["type"] == "extra_forbidden":
             first, *rest = problem["loc"]
             model = _PARTS[str(first)] if rest else Release
-            said = f"should be one of the keys {', '.join(model.model_fields)}"
+            should = f"should be one of the keys {', '.join(model.model_fields)}"
         meant = as_yaml_number(problem["input"], problem["type"])
-        yield f"{path}: `{key}`: {said}.{found}{meant}"
+        which = f"`{key}`: " if key else ""  # none where it is of the whole release
+        yield f"{path}: {which}{should}.{found}{meant}"

@@ -9,19 +9,25 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
-from string import Formatter
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
 
 from sae_lens_c2r._support.errors import UserError, one_line
+from sae_lens_c2r._support.words import shortened
 
-NAME_PATTERN = r"^[a-z0-9]+([.-][a-z0-9]+)*$"
+NAME_PATTERN = r"[a-z0-9]+([.-][a-z0-9]+)*"
 MOST_BYTES = 255  # of a folder's name, on any usual file system
 MOST_SAES = 1000  # six axes with 39 values each would be 3.5 billion
 _FOLDER = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*")
-_LICENSE = r"^[a-z0-9]+([.-][a-z0-9]+)*\+*$"  # as openrail++
-_REPO_ID = r"^[\w-]+/[\w.-]+$"
+_REPO_ID = r"[\w-]+/[\w.-]+"
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
@@ -29,31 +35,33 @@ class ReleaseError(UserError):
     """A release that cannot be read or planned: its text names what is wrong and where."""
 
 
-def _named_as_on_the_hub(hub_id: str) -> str:
-    if not re.fullmatch(_REPO_ID, hub_id):
-        raise ValueError(
-            "should be the model on the Hub, like openai-community/gpt2. The name that SAELens "
-            f"loads goes beside it: `name: {hub_id}`"
-        )
-    return hub_id
+def _matching(pattern: str, should: str) -> AfterValidator:
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(f"should {should}")
+        return text
+
+    return AfterValidator(check)
 
 
-def _repository(repo_id: str) -> str:
-    if not re.fullmatch(_REPO_ID, repo_id):
-        raise ValueError("should be a repository on the Hub, like your-name/my-saes")
-    return repo_id
-
-
-def _name(name: str) -> str:
-    if not re.fullmatch(NAME_PATTERN, name):
-        raise ValueError("should be of small letters and digits, with `-` or `.` between them")
-    return name
-
-
-def _license(license: str) -> str:
-    if not re.fullmatch(_LICENSE, license):
-        raise ValueError("should be one as the Hub spells it, like mit or apache-2.0")
-    return license
+_Name = Annotated[
+    str, _matching(NAME_PATTERN, "be of small letters and digits, with `-` or `.` between them")
+]
+_License = Annotated[  # as openrail++
+    str,
+    _matching(rf"{NAME_PATTERN}\+*", "be one as the Hub spells it, like mit or apache-2.0"),
+]
+_Repository = Annotated[
+    str, _matching(_REPO_ID, "be a repository on the Hub, like your-name/my-saes")
+]
+_Model = Annotated[
+    str,
+    _matching(
+        _REPO_ID,
+        "be the model on the Hub, like openai-community/gpt2, and what SAELens loads it by, "
+        "like gpt2, its `name` beside that",
+    ),
+]
 
 
 class _Strict(BaseModel):
@@ -73,7 +81,7 @@ class LanguageModel(_Strict):
         training_tokens: Tokens in all.
     """
 
-    hub_id: Annotated[str, AfterValidator(_named_as_on_the_hub)]
+    hub_id: _Model
     name: Text | None = None
     revision: Text | None = None
     hook_name: Text
@@ -140,16 +148,22 @@ class Release(_Strict):
         grids: The SAEs.
     """
 
-    name: Annotated[str, AfterValidator(_name)]
+    name: _Name
     description: Text
-    license: Annotated[str, AfterValidator(_license)] | None = None
-    repo_id: Annotated[str, AfterValidator(_repository)] | None = None
+    license: _License | None = None
+    repo_id: _Repository | None = None
     status: Literal["planned", "ready", "published"] = "planned"
     language_model: LanguageModel | None = None
     synthetic_model: SyntheticModel | None = None
     runner: dict[str, Any] = {}
     sae: dict[str, Any]
     grids: Annotated[list[Grid], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> "Release":
+        if (self.language_model is None) == (self.synthetic_model is None):
+            raise ValueError("one of `language_model` and `synthetic_model` should be given")
+        return self
 
     @property
     def source(self) -> LanguageModel | SyntheticModel:
@@ -159,30 +173,23 @@ class Release(_Strict):
         return source
 
     def saes(self) -> list[SAESpec]:
-        """Every SAE, in the order of the grids.
-
-        Returns:
-            The SAEs, with all their fields.
-
-        Raises:
-            ReleaseError: If there are too many, two have the same id, or one would lie in the
-                other's folder, or an id is no folder, is too long for one, or names a field
-                that there is not.
-        """
-        self._check_size()
+        """Every SAE, in the order of the grids; a ReleaseError if their ids are no folders."""
+        n_saes = sum(math.prod(map(len, grid.axes.values())) for grid in self.grids)
+        if n_saes > MOST_SAES:
+            raise ReleaseError(
+                f"`grids` should be of at most {MOST_SAES:,} SAEs: the values of all `axes` of "
+                f"a grid are combined. Found {n_saes:,}."
+            )
         specs = [spec for grid in self.grids for spec in self.saes_of(grid)]
         ids = [spec.sae_id for spec in specs]
         for sae_id in ids:
-            longest = max(len(part.encode()) for part in sae_id.split("/"))
-            if longest > MOST_BYTES:
+            if (
+                not _FOLDER.fullmatch(sae_id)
+                or max(len(part.encode()) for part in sae_id.split("/")) > MOST_BYTES
+            ):
                 raise ReleaseError(
-                    f"`grids.id` should be folders with names of at most {MOST_BYTES} bytes. "
-                    f"Found {longest:,} bytes in `{sae_id[:40]}...`."
-                )
-            if not _FOLDER.fullmatch(sae_id):
-                raise ReleaseError(
-                    "`grids.id` should be folders of letters, digits, `_`, `-` and `.`. "
-                    f"Found `{sae_id}`."
+                    "`grids.id` should be folders of letters, digits, `_`, `-` and `.`, with "
+                    f"names of at most {MOST_BYTES} bytes. Found `{shortened(sae_id, 300)}`."
                 )
             if ids.count(sae_id) > 1:
                 raise ReleaseError(
@@ -196,41 +203,15 @@ class Release(_Strict):
                     )
         return specs
 
-    def _check_size(self) -> None:
-        sizes = [math.prod(map(len, grid.axes.values())) for grid in self.grids]
-        if sum(sizes) > MOST_SAES:
-            raise ReleaseError(
-                f"`grids` should be of at most {MOST_SAES:,} SAEs: the values of all `axes` of "
-                f"a grid are combined. Found {sum(sizes):,}."
-            )
-
     def saes_of(self, grid: Grid) -> Iterator[SAESpec]:
-        """The SAEs of one of its grids.
-
-        Args:
-            grid: The grid.
-
-        Yields:
-            Each SAE, with all its fields.
-
-        Raises:
-            ReleaseError: If an id names a field that there is not.
-        """
+        """The SAEs of one of its grids, or a ReleaseError if an id names no field."""
         shared = frozenset({*self.sae, *grid.sae} - grid.axes.keys())
         for values in product(*grid.axes.values()):
             varied = dict(zip(grid.axes, values, strict=True))
             fields = {**self.sae, **grid.sae, **varied}
             try:
-                _check_plain(grid.id)
-                sae_id = grid.id.format_map(
-                    {**fields, "width": _thousands(fields.get("d_sae"))}
-                )
-            except KeyError as error:
-                raise ReleaseError(
-                    f"`grids.id` should name fields of the SAE. Found {{{error.args[0]}}} in "
-                    f"`{grid.id}`."
-                ) from None
-            except (AttributeError, IndexError, MemoryError, TypeError, ValueError) as error:
+                sae_id = grid.id.format_map({**fields, "width": _width(fields.get("d_sae"))})
+            except (AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
                 raise ReleaseError(
                     "`grids.id` should name fields of the SAE, in braces. Found "
                     f"`{grid.id}` ({one_line(error)})."
@@ -238,13 +219,8 @@ class Release(_Strict):
             yield SAESpec(sae_id, fields, shared)
 
 
-def _check_plain(grid_id: str) -> None:
-    for _, _, spec, conversion in Formatter().parse(grid_id):
-        if spec or conversion:  # a width may take all of the memory
-            raise ValueError("braces should hold a name alone")
-
-
-def _thousands(d_sae: object) -> str:
-    if not isinstance(d_sae, int):  # what it should be is said when a plan is made
+def _width(d_sae: object) -> str:
+    """Latents in thousands; what they should be is said when a plan is made."""
+    if not isinstance(d_sae, int):
         return "unknown"
     return f"{d_sae // 1024}k" if d_sae % 1024 == 0 else str(d_sae)

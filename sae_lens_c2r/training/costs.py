@@ -1,6 +1,6 @@
-"""What training a plan takes, in bytes: on disk and in memory."""
+"""What training a plan takes: bytes on disk and in memory, and which process does what."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from sae_lens.saes.sae import TrainingSAEConfig
 from sae_lens.util import str_to_dtype
@@ -16,26 +16,17 @@ def weight_bytes(config: TrainingSAEConfig) -> int:
 
 
 def disk_bytes(plan: Plan) -> int:
-    """What the trained SAEs will take."""
+    """Bytes that the trained SAEs will take."""
     return sum(weight_bytes(config) for config in plan.saes.values())
 
 
 def checkpoint_bytes(plan: Plan) -> int:
-    """What a checkpoint takes: weights, Adam's moments, latents' counters."""
+    """Bytes of a checkpoint: weights, Adam's moments, latents' counters."""
     return sum(3 * weight_bytes(each) + 8 * each.d_sae for each in plan.saes.values())
 
 
 def memory_bytes(plan: Plan, sae_ids: Iterable[str] | None = None, *, n_parts: int = 1) -> int:
-    """What training takes beside the model, about.
-
-    Args:
-        plan: The plan.
-        sae_ids: The SAEs that one process trains; all where there is but one.
-        n_parts: Processes that share each batch.
-
-    Returns:
-        Bytes in that process.
-    """
+    """Bytes of a process, about, beside the model; `n_parts` processes share each batch."""
     configs = [plan.saes[sae_id] for sae_id in sae_ids or plan.saes]
     # Weights, gradients and Adam's two moments; activations before, after and backwards.
     states = sum(4 * weight_bytes(config) for config in configs)
@@ -55,3 +46,36 @@ def _buffer_bytes(plan: Plan) -> int:
     tokens = len(range(source.context_size)[slice(*plan.runner_value("seqpos_slice"))])
     d_in = next(iter(plan.saes.values())).d_in
     return rows * tokens * d_in * str_to_dtype(plan.runner_value("dtype")).itemsize
+
+
+def step_cost(config: TrainingSAEConfig) -> int:
+    """Multiplications in a sample of a training step, up to a factor that all SAEs share."""
+    # Each loss of a Matryoshka sub-SAE reaches back to all of the latents that it consists of.
+    latents = 2 * config.d_sae + sum(getattr(config, "matryoshka_widths", []))
+    return config.d_in * latents
+
+
+def place(configs: Mapping[str, TrainingSAEConfig], n_ranks: int) -> list[list[str]]:
+    """Place SAEs on processes: the most costly one first, where there is least so far.
+
+    Args:
+        configs: The SAEs' configs by their ids.
+        n_ranks: How many processes, or groups of them that share each batch, there are.
+
+    Returns:
+        The ids of each process, in the order in which they were given; none where there are
+        fewer SAEs than processes.
+    """
+    order = list(configs)
+    shares: list[list[str]] = [[] for _ in range(n_ranks)]
+    costs = [0] * n_ranks
+    for sae_id in sorted(order, key=lambda sae_id: -step_cost(configs[sae_id])):
+        rank = costs.index(min(costs))
+        shares[rank].append(sae_id)
+        costs[rank] += step_cost(configs[sae_id])
+    return [sorted(share, key=order.index) for share in shares]
+
+
+def trained_by(shares: list[list[str]], rank: int) -> list[str]:
+    """The SAEs that a process trains: its own, or else one, to take part in the stream."""
+    return shares[rank] or shares[0][:1]

@@ -22,7 +22,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r._support.writing import begin_folder
-from sae_lens_c2r.training.sameness import difference
+from sae_lens_c2r.training.plan import difference
 
 T = TypeVar("T")
 JOINING = timedelta(minutes=10)

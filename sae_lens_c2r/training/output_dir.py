@@ -8,9 +8,8 @@ from pathlib import Path
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.writing import locked
 from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
-from sae_lens_c2r.training.plan import Plan
+from sae_lens_c2r.training.plan import Plan, difference
 from sae_lens_c2r.training.record import RECORD, read_record
-from sae_lens_c2r.training.sameness import difference, settings_of
 
 WORK = ".training"  # in the folder of the SAEs, while there is something to resume
 LOCK, TRACEBACK = "lock", "traceback.txt"
@@ -45,7 +44,7 @@ def unfinished(plan: Plan, out: Path, log: Callable[[str], None]) -> list[str]:
         record = read_record(out / sae_id)
         if record is None or record.settings is None:
             raise UserError(f"{out / sae_id / RECORD} should have `settings`.")
-        differs = difference(record.settings, settings_of(plan, [sae_id]))
+        differs = difference(record.settings, plan.fingerprint([sae_id]))
         if differs is not None:
             raise UserError(f"`out` should have no other {sae_id} than the plan's. {differs}")
         log(f"{sae_id} is there already.")

@@ -1,53 +1,44 @@
 """What training a release will do: SAELens's configs, every field of which it has accepted."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from datasets import Dataset
 from sae_lens import MultiSAETrainingRunnerConfig
 from sae_lens.config import LoggingConfig
 from sae_lens.saes.sae import TrainingSAEConfig
 from sae_lens.synthetic import SyntheticSAERunnerConfig
+from sae_lens.training.optim import get_lr_scheduler
 
-from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.checks import check_torch_device
+from sae_lens_c2r._support.errors import UserError, one_line
+from sae_lens_c2r.offline.corpus import OFFLINE_DATASET
+from sae_lens_c2r.offline.minilm import CONTEXT_SIZE, OFFLINE_MODEL
+from sae_lens_c2r.releases.language_models import LOADERS, TRANSFORMER_LENS, official_name
 from sae_lens_c2r.releases.model import (
     LanguageModel,
     Release,
     ReleaseError,
-    SAESpec,
     SyntheticModel,
 )
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.configs import (
+    K_ANNEAL_STEPS,
+    MATMUL_PRECISION,
+    NEEDS_ESTIMATE,
+    NORM_MULTIPLE,
     check_shared,
     checked_fields,
     sae_config,
     synthetic_model_config,
 )
-from sae_lens_c2r.training.plan_checks import (
-    MATMUL_PRECISION,
-    NORM_MULTIPLE,
-    anneal_steps,
-    check_counts,
-    check_device,
-    check_dtype,
-    check_known_features,
-    check_language_model,
-    check_loader,
-    check_optimizer,
-    check_positions,
-    checked_multiple,
-    checked_precision,
-)
 from sae_lens_c2r.training.starts import find_start
 
-OURS = {  # fields of SAELens's runner configs that a release cannot set, or sets elsewhere
-    *("saes", "sae", "hook_names", "model_name", "dataset_path", "context_size"),
-    *("training_tokens", "training_samples", "synthetic_model", "device", "evaluator"),
-    *("output_path", "save_synthetic_model", "checkpoint_path", "n_checkpoints"),
-    *("save_final_checkpoint", "resume_from_checkpoint"),
-}
+RunnerConfig = MultiSAETrainingRunnerConfig | SyntheticSAERunnerConfig[Any]
+_WITHOUT_EFFECT = ("logger", "prefetch_llm_batches")  # on what is trained
 
 
 @dataclass(frozen=True)
@@ -85,14 +76,13 @@ class Plan:
 
     def runner_value(self, name: str) -> Any:
         """A field of SAELens's runner config: the release's, or else SAELens's default."""
-        config = _runner_class(self.release.source)
-        default = next(field.default for field in fields(config) if field.name == name)
-        return self.runner.get(name, default)
+        return self.runner.get(name, getattr(_runner_class(self.release.source), name))
 
     @property
     def batch_size(self) -> int:
         """Samples of a training step."""
-        return int(self.runner_value(_batch_field(self.release.source)))
+        of_model = isinstance(self.release.source, LanguageModel)
+        return int(self.runner_value("train_batch_size_tokens" if of_model else "batch_size"))
 
     @property
     def steps(self) -> int:
@@ -108,6 +98,43 @@ class Plan:
     def samples(self) -> int:
         """Training samples of each SAE: tokens, where they come from a language model."""
         return self.steps * self.batch_size
+
+    def fingerprint(self, sae_ids: Iterable[str]) -> dict[str, Any]:
+        """What a training of some of the SAEs has to share with another to stand for it."""
+        saes = {}
+        for sae_id in sae_ids:
+            saes[sae_id] = {**self.saes[sae_id].to_dict(), "seed": self.seeds[sae_id]}
+            del saes[sae_id]["device"]  # where it runs
+            del saes[sae_id]["metadata"]  # what the run adds
+            if sae_id in self.starts:  # by its content, wherever it lies by now
+                saes[sae_id]["init"] = self.starts[sae_id].sha256
+            if sae_id in self.k_anneal_steps:
+                saes[sae_id][K_ANNEAL_STEPS] = self.k_anneal_steps[sae_id]
+        runner = {k: v for k, v in self.runner.items() if k not in _WITHOUT_EFFECT}
+        for name, value in (
+            (MATMUL_PRECISION, self.matmul_precision),
+            (NORM_MULTIPLE, self.norm_multiple),
+        ):
+            if value is not None:
+                runner[name] = value
+        source = self.release.source.model_dump(mode="json")
+        of_json: dict[str, Any] = json.loads(
+            json.dumps({"source": source, "runner": runner, "saes": saes})
+        )
+        return of_json
+
+
+def difference(held: dict[str, Any], planned: dict[str, Any], key: str = "") -> str | None:
+    """A sentence on the first value in which two fingerprints differ; `None` if none does."""
+    for name in {**planned, **held}:
+        before, now = held.get(name), planned.get(name)
+        if isinstance(before, dict) and isinstance(now, dict):
+            sentence = difference(before, now, f"{key}{name}.")
+            if sentence is not None:
+                return sentence
+        elif before != now:
+            return f"Found `{key}{name} = {now!r}`, and {before!r} there."
+    return None
 
 
 def make_plan(release: Release, *, device: str, only: tuple[str, ...] = ()) -> Plan:
@@ -127,69 +154,48 @@ def make_plan(release: Release, *, device: str, only: tuple[str, ...] = ()) -> P
         UserError: If torch does not have the device, one of `only` is not in the release, or
             an SAE cannot start from what its `init` names.
     """
-    check_device(device)
+    check_torch_device(device)
     specs = {spec.sae_id: spec for spec in release.saes()}
     if unknown := sorted(set(only) - specs.keys()):
         raise UserError(
             f"`--only` should be ids of the release: {', '.join(specs)}. Found {unknown[0]!r}."
         )
-    chosen = [specs[sae_id] for sae_id in only] or list(specs.values())
     check_shared(release)
-    source = release.source
-    runner = dict(release.runner)
-    precision = checked_precision(runner.pop(MATMUL_PRECISION, None))
-    norm_multiple = checked_multiple(runner.pop(NORM_MULTIPLE, None), source)
+    chosen = {sae_id: specs[sae_id] for sae_id in only or specs}
+    runner = checked_fields("runner", release.runner, _runner_class(release.source))
     saes: dict[str, TrainingSAEConfig] = {}
     starts: dict[str, SAERef] = {}
     notes: list[str] = []
-    for spec in chosen:
+    for sae_id, spec in chosen.items():
         if spec.fields.get("init") is None:
-            saes[spec.sae_id] = sae_config(spec, device)
+            saes[sae_id] = sae_config(spec, device)
         else:
-            starts[spec.sae_id], saes[spec.sae_id], own = find_start(spec, release, device)
-            notes += own
+            starts[sae_id], saes[sae_id], own_notes = find_start(spec, release, device)
+            notes += own_notes
     plan = Plan(
         release,
         saes=saes,
-        seeds={spec.sae_id: _seed(spec) for spec in chosen},
-        runner=checked_fields(
-            "runner",
-            runner,
-            _runner_class(source),
-            taken=OURS,
-            ours=(MATMUL_PRECISION, NORM_MULTIPLE),
-        ),
+        seeds={sae_id: spec.fields.get("seed", 0) for sae_id, spec in chosen.items()},
+        matmul_precision=runner.pop(MATMUL_PRECISION, None),
+        norm_multiple=runner.pop(NORM_MULTIPLE, None),
+        runner=runner,
         device=device,
-        matmul_precision=precision,
         starts=starts,
         notes=notes,
-        norm_multiple=norm_multiple,
+        k_anneal_steps={
+            sae_id: spec.fields[K_ANNEAL_STEPS]
+            for sae_id, spec in chosen.items()
+            if hasattr(saes[sae_id], "k") and spec.fields.get(K_ANNEAL_STEPS)
+        },
     )
-    if plan.batch_size < 1:
-        raise ReleaseError(
-            f"`runner.{_batch_field(source)}` should be at least 1. Found {plan.batch_size}."
-        )
-    if isinstance(source, LanguageModel):
-        check_language_model(source, plan.saes)
-        check_loader(source, plan.runner_value("model_class_name"))
+    _check_source(plan)
     for sae_id in plan.saes:  # made once, for SAELens to check the values
         config = runner_config(plan, sae_ids=[sae_id])
-    check_counts(config)
-    check_dtype(config)
-    check_optimizer(config)
-    if isinstance(config, MultiSAETrainingRunnerConfig):
-        check_positions(config)
-    if isinstance(source, SyntheticModel):
-        check_known_features(source)
-    annealed = {
-        spec.sae_id: anneal_steps(spec, plan.saes[spec.sae_id], plan.steps) for spec in chosen
-    }
-    return replace(plan, k_anneal_steps={i: steps for i, steps in annealed.items() if steps})
+    _check_steps(plan, config)
+    return plan
 
 
-def runner_config(
-    plan: Plan, *, sae_ids: list[str]
-) -> MultiSAETrainingRunnerConfig | SyntheticSAERunnerConfig[Any]:
+def runner_config(plan: Plan, *, sae_ids: list[str]) -> RunnerConfig:
     """SAELens's config of the runner that trains some SAEs of a plan.
 
     Args:
@@ -203,39 +209,34 @@ def runner_config(
         ReleaseError: If SAELens refuses a value.
     """
     source = plan.release.source
+    logger = replace(plan.runner.get("logger", LoggingConfig(log_to_wandb=False)))
     common: dict[str, Any] = {
         **plan.runner,
         "device": plan.device,
-        "logger": replace(plan.runner.get("logger", LoggingConfig(log_to_wandb=False))),
+        "logger": logger,
         "output_path": None,
         "checkpoint_path": None,
     }
     try:
         if isinstance(source, SyntheticModel):
-            common["logger"].run_name = common["logger"].run_name or plan.release.name
+            logger.run_name = logger.run_name or plan.release.name
             return SyntheticSAERunnerConfig(
                 synthetic_model=synthetic_model_config(source.config),
                 sae=plan.saes[sae_ids[0]],
                 training_samples=source.training_samples,
                 **common,
             )
-        saes = {sae_id: plan.saes[sae_id] for sae_id in sae_ids}
-        return _language_model_runner(source, saes=saes, **common)
+        config = MultiSAETrainingRunnerConfig(
+            saes={sae_id: plan.saes[sae_id] for sae_id in sae_ids},
+            hook_names=source.hook_name,
+            model_name=source.name or source.hub_id,
+            dataset_path=source.dataset,
+            context_size=source.context_size,
+            training_tokens=source.training_tokens,
+            **common,
+        )
     except (ArithmeticError, TypeError, ValueError, KeyError) as error:
         raise ReleaseError(f"SAELens refuses the runner's fields. {error}") from None
-
-
-def _language_model_runner(
-    source: LanguageModel, **values: Any
-) -> MultiSAETrainingRunnerConfig:
-    config = MultiSAETrainingRunnerConfig(
-        hook_names=source.hook_name,
-        model_name=source.name or source.hub_id,
-        dataset_path=source.dataset,
-        context_size=source.context_size,
-        training_tokens=source.training_tokens,
-        **values,
-    )
     if source.revision is not None:  # beside what SAELens puts there
         assert config.model_from_pretrained_kwargs is not None
         config.model_from_pretrained_kwargs["revision"] = source.revision
@@ -248,12 +249,102 @@ def _runner_class(source: LanguageModel | SyntheticModel) -> type:
     return SyntheticSAERunnerConfig
 
 
-def _batch_field(source: LanguageModel | SyntheticModel) -> str:
-    return "train_batch_size_tokens" if isinstance(source, LanguageModel) else "batch_size"
+def _check_source(plan: Plan) -> None:
+    """Raise a `ReleaseError` unless the SAEs can be trained together on what they encode."""
+    source = plan.release.source
+    if isinstance(source, SyntheticModel):
+        if source.config.get("seed") is None:
+            raise ReleaseError(
+                "`synthetic_model.config.seed` should be an integer, such as `seed: 0`, or "
+                "each process would draw features of its own. Found none."
+            )
+        return
+    modes = {config.normalize_activations for config in plan.saes.values()}
+    if modes & NEEDS_ESTIMATE and modes - NEEDS_ESTIMATE:
+        raise ReleaseError(
+            # SAELens takes the batches that it estimates from out of the shared stream.
+            "`sae.normalize_activations` should have SAELens estimate something for all SAEs "
+            f"of a language model or for none, or an SAE would depend on those beside it. "
+            f"Found {', '.join(sorted(modes))}."
+        )
+    if source.dataset == OFFLINE_DATASET:
+        if source.hub_id != OFFLINE_MODEL or source.name or source.revision:
+            raise ReleaseError(
+                f"`language_model` should be {OFFLINE_MODEL}, with no name and no revision, "
+                f"where `dataset` is {OFFLINE_DATASET}. Found {source.name or source.hub_id}."
+            )
+        if source.context_size > CONTEXT_SIZE:
+            raise ReleaseError(
+                f"`language_model.context_size` should be at most {CONTEXT_SIZE}, the tokens "
+                f"in a row of {OFFLINE_DATASET}. Found {source.context_size:,}."
+            )
+    _check_loader(source, plan.runner_value("model_class_name"))
 
 
-def _seed(spec: SAESpec) -> int:
-    seed = spec.fields.get("seed", 0)
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise ReleaseError(f"`sae.seed` should be an integer of at least 0. Found {seed!r}.")
-    return seed
+def _check_loader(source: LanguageModel, loader: str) -> None:
+    """Raise a `ReleaseError` unless what is to load a model is there, and knows it."""
+    if loader not in LOADERS:
+        raise ReleaseError(
+            f"`runner.model_class_name` should be one of {', '.join(LOADERS)}. Found "
+            f"{loader!r}."
+        )
+    name = source.name or source.hub_id
+    if loader != TRANSFORMER_LENS or official_name(name):
+        return
+    advice = (
+        "Or have `transformers` load it, by `model_class_name: AutoModelForCausalLM` under "
+        "`runner`, and give `hook_name` as it names modules."
+    )
+    short = name.rpartition("/")[2]
+    if official_name(short):
+        advice = f"Write `name: {short}` below it."
+    raise ReleaseError(
+        f"`language_model.{'name' if source.name else 'hub_id'}` should be a model that "
+        f"TransformerLens has. Found {name}. {advice}"
+    )
+
+
+def _check_steps(plan: Plan, config: RunnerConfig) -> None:
+    """Raise a `ReleaseError` unless the steps can be taken: batches, schedules, optimizer."""
+    if isinstance(config, MultiSAETrainingRunnerConfig):
+        positions = list(config.seqpos_slice)
+        try:
+            kept = range(config.context_size)[slice(*positions)]
+        except (TypeError, ValueError):
+            kept = range(0)
+        if not kept or kept.step < 1:
+            raise ReleaseError(
+                "`runner.seqpos_slice` should be `[start, end]` or `[start, end, step]`, and "
+                f"leave some of a row's {config.context_size:,} tokens. Found {positions}."
+            )
+    for sae_id, steps in plan.k_anneal_steps.items():
+        if steps >= max(plan.steps, 1):
+            raise ReleaseError(
+                f"`sae.{K_ANNEAL_STEPS}` should be below the steps of the training, "
+                f"{plan.steps:,}. Found {steps:,} in {sae_id}."
+            )
+    theirs = config.to_sae_trainer_config()
+    assert theirs.lr_end is not None, "set by SAELens's config"
+    warm_up, decay = theirs.lr_warm_up_steps, theirs.lr_decay_steps
+    if warm_up + decay > theirs.total_training_steps:
+        raise ReleaseError(
+            "`runner.lr_warm_up_steps` and `runner.lr_decay_steps` should together be at most "
+            f"the steps of the training, {theirs.total_training_steps:,}. Found {warm_up:,} "
+            f"and {decay:,}."
+        )
+    try:  # as SAELens's trainer makes them
+        betas = (theirs.adam_beta1, theirs.adam_beta2)
+        get_lr_scheduler(
+            theirs.lr_scheduler_name,
+            lr=theirs.lr,
+            optimizer=torch.optim.Adam([torch.zeros(1)], lr=theirs.lr, betas=betas),
+            warm_up_steps=warm_up,
+            decay_steps=decay,
+            training_steps=theirs.total_training_steps,
+            lr_end=theirs.lr_end,
+            num_cycles=theirs.n_restart_cycles,
+        )
+    except (ArithmeticError, AssertionError, TypeError, ValueError) as error:
+        raise ReleaseError(
+            f"SAELens cannot make an optimizer of the runner's fields. {one_line(error)}"
+        ) from None

@@ -13,7 +13,6 @@ from sae_lens_c2r._support.installed import package_versions
 from sae_lens_c2r._support.reading import read_model
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.plan import Plan
-from sae_lens_c2r.training.sameness import settings_of
 
 RECORD = "training.json"
 
@@ -158,7 +157,7 @@ def record_of(
         release=RecordedRelease.model_validate(plan.release.model_dump(mode="json")),
         sae_id=sae_id,
         started_from=plan.starts.get(sae_id),
-        settings=settings_of(plan, [sae_id]),
+        settings=plan.fingerprint([sae_id]),
         trained_together=together,
         processes_per_batch=processes_per_batch,
         steps=plan.steps,

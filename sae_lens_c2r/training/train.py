@@ -17,6 +17,8 @@ from sae_lens_c2r._support.stopping import StopRequest, stop_requests
 from sae_lens_c2r._support.words import counted
 from sae_lens_c2r._support.writing import write_folder
 from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
+from sae_lens_c2r.training.configs import NEEDS_ESTIMATE
+from sae_lens_c2r.training.costs import place, trained_by
 from sae_lens_c2r.training.data_parallel import DataParallelGroup, group_size, own_group
 from sae_lens_c2r.training.distributed import (
     all_reduce_max,
@@ -36,12 +38,9 @@ from sae_lens_c2r.training.output_dir import (
     unfinished,
     unfinished_run,
 )
-from sae_lens_c2r.training.placement import place, trained_by
-from sae_lens_c2r.training.plan import Plan
-from sae_lens_c2r.training.plan_checks import NEEDS_ESTIMATE
+from sae_lens_c2r.training.plan import Plan, difference
 from sae_lens_c2r.training.record import RECORD, TrainingRecord, circumstances, record_of
 from sae_lens_c2r.training.runners import train_together
-from sae_lens_c2r.training.sameness import difference, settings_of
 from sae_lens_c2r.training.trainer import Job, Watch
 
 
@@ -113,7 +112,7 @@ def _check_same_plan(plan: Plan, **options: Any) -> None:
     here = circumstances(plan.device)
     assert_same_on_all_ranks(
         {
-            **settings_of(plan, list(plan.saes)),
+            **plan.fingerprint(list(plan.saes)),
             "order": list(plan.saes),
             "options": options,
             "device": plan.device,
@@ -191,7 +190,7 @@ class _Training:
                 raise UserError(
                     f"The plan should include {sae_id}, which is in the checkpoint."
                 )
-        differs = difference(held, settings_of(self.plan, list(held["saes"])))
+        differs = difference(held, self.plan.fingerprint(list(held["saes"])))
         if differs is not None:
             raise UserError(f"The plan should be that of {checkpoint.folder}. {differs}")
         differs = difference(checkpoint.about["circumstances"], circumstances(self.plan.device))
@@ -210,7 +209,7 @@ class _Training:
             self.stop,
             every_seconds=self.every_seconds,
             about={
-                "settings": settings_of(self.plan, group),
+                "settings": self.plan.fingerprint(group),
                 "circumstances": circumstances(self.plan.device),
                 "processes_per_batch": n_processes,
             },

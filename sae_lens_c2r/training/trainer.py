@@ -27,9 +27,9 @@ from sae_lens_c2r._support.stopping import StopRequest
 from sae_lens_c2r.architectures.penalized import PenalizedMixin
 from sae_lens_c2r.saes.start_from import ESTIMATED, scale_inputs
 from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
+from sae_lens_c2r.training.configs import NEEDS_ESTIMATE
 from sae_lens_c2r.training.data_parallel import DataParallelTrainer
 from sae_lens_c2r.training.distributed import all_reduce_max
-from sae_lens_c2r.training.plan_checks import NEEDS_ESTIMATE
 from sae_lens_c2r.training.stream import Batch
 
 PENALTIES = "c2r_penalties.pt"

@@ -32,7 +32,7 @@ def run(*arguments: object) -> int:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small SAE of MiniLM, in a folder called `own`."""
     changes = {**SMALL, "sae.d_sae": 256, "language_model.training_tokens": 2048}
-    release = read_release(find_release("minilm-layer-3"), changes=changes)
+    release = read_release(find_release("minilm-layer-3"), overrides=changes)
     out = tmp_path_factory.mktemp("saes")
     [folder] = train(make_plan(release, device="cpu", only=(SAE_ID,)), out)
     return folder.rename(out / "own")
@@ -181,7 +181,7 @@ def test_without_learning_it_does_what_it_did_on_a_model(trained: Path, tmp_path
     }
     changes["sae"]["normalize_activations"] = "expected_average_only_in"
     del changes["sae.d_sae"]
-    release = read_release(find_release("minilm-layer-3"), changes=changes)
+    release = read_release(find_release("minilm-layer-3"), overrides=changes)
     [again] = train(make_plan(release, device="cpu"), tmp_path / "out")
     before, after = (SAE.load_from_disk(folder) for folder in (trained, again))
     inputs = 2 * torch.randn(32, 384, generator=torch.Generator().manual_seed(0))

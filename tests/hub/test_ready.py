@@ -9,7 +9,7 @@ import pytest
 import torch
 from sae_lens import SAE
 
-from sae_lens_c2r._support.changes import parse_changes
+from sae_lens_c2r._support.yaml_text import parse_overrides
 from sae_lens_c2r.evaluation.catalog import KNOWN_FEATURES, WEIGHTS
 from sae_lens_c2r.evaluation.report import REPORT_FILE, read_report
 from sae_lens_c2r.hub.facts import Evaluation, RepoFacts
@@ -98,7 +98,7 @@ def test_what_is_committed_is_of_the_release() -> None:
 
 def test_a_release_that_changed_is_not_ready() -> None:
     for change in ("runner.lr=1.0", "sae.k=7", "synthetic_model.config.seed=1"):
-        changed = read_release(find_release(READY), changes=parse_changes([change]))
+        changed = read_release(find_release(READY), overrides=parse_overrides([change]))
         with pytest.raises(AssertionError):
             check_ready(CARDS / READY, changed)
 
@@ -121,7 +121,7 @@ def test_the_commands_lead_from_nothing_to_from_pretrained(
     for name, value in {"ENDPOINT": hub_here.endpoint, "TOKEN": TOKEN}.items():
         monkeypatch.setenv(f"HF_{name}", value)
     Shell.in_folder(tmp_path).run(f"export HF_HUB_OFFLINE=0\n{script}")
-    release = read_release(find_release(READY), changes=SHORTER)
+    release = read_release(find_release(READY), overrides=SHORTER)
     check_ready(tmp_path / "hub_cards" / READY, release)
     assert release.repo_id is not None
     repo = hub_here.repos[release.repo_id]

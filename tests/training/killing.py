@@ -83,7 +83,7 @@ def child(
     sys.stdout = sys.stderr = open(out.with_suffix(".log"), "a", buffering=1)  # noqa: SIM115
     if before:
         before(*arguments)
-    plan = make_plan(read_release(release, changes=changes), device="cpu")
+    plan = make_plan(read_release(release, overrides=changes), device="cpu")
     try:
         train(plan, out, resume=True, checkpoint_minutes=minutes)
     except KeyboardInterrupt:

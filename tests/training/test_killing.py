@@ -182,7 +182,7 @@ def test_what_a_checkpoint_is_not_of_is_refused(release: Path, stopped: Path) ->
         ({}, {"only": IDS[1:]}, True, "should include layer_0/batchtopk_c2r"),
     ]
     for changes, chosen, resume, says in cases:
-        plan = make_plan(read_release(release, changes=changes), device="cpu", **chosen)
+        plan = make_plan(read_release(release, overrides=changes), device="cpu", **chosen)
         with pytest.raises(UserError, match=says):
             train(plan, stopped, resume=resume)
     assert sorted((stopped / ".training").rglob("*")) == before

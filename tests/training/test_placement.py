@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sae_lens_c2r.training.placement import place, step_cost, trained_by
+from sae_lens_c2r.training.costs import place, step_cost, trained_by
 from tests.architectures.training import make_config
 
 

@@ -15,12 +15,15 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.releases.files import find_release, read_release
 from sae_lens_c2r.releases.model import ReleaseError
 from sae_lens_c2r.training import runners
-from sae_lens_c2r.training.configs import K_ANNEAL_STEPS
-from sae_lens_c2r.training.costs import checkpoint_bytes, disk_bytes, memory_bytes, weight_bytes
-from sae_lens_c2r.training.placement import place
+from sae_lens_c2r.training.configs import K_ANNEAL_STEPS, NORM_MULTIPLE
+from sae_lens_c2r.training.costs import (
+    checkpoint_bytes,
+    disk_bytes,
+    memory_bytes,
+    place,
+    weight_bytes,
+)
 from sae_lens_c2r.training.plan import make_plan, runner_config
-from sae_lens_c2r.training.plan_checks import NORM_MULTIPLE
-from sae_lens_c2r.training.sameness import settings_of
 from sae_lens_c2r.training.summary import print_plan, size
 from tests.releases.test_files import RELEASE, SHIPPED, write
 
@@ -56,7 +59,7 @@ def test_each_process_logs_a_run_of_its_own_in_one_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     changes = {"runner.logger": {"wandb_id": "mine", "run_name": "gemma"}}
-    release = read_release(find_release("gemma-2-2b-layer-12"), changes=changes)
+    release = read_release(find_release("gemma-2-2b-layer-12"), overrides=changes)
     plan = make_plan(release, device="cpu")
     logged = []
     monkeypatch.setenv("WANDB_RUN_GROUP", "")
@@ -119,7 +122,7 @@ def test_the_buffer_counts_rows_of_the_text_and_not_passes_of_the_model() -> Non
         "runner.store_batch_size_prompts": 4,
         "runner.train_batch_size_tokens": 10,
     }
-    release = read_release(find_release("minilm-layer-3"), changes=changes)
+    release = read_release(find_release("minilm-layer-3"), overrides=changes)
     plan = make_plan(release, device="cpu")
     acts = max(3 * 4 * 10 * each.d_sae for each in plan.saes.values())
     buffer = memory_bytes(plan) - 4 * disk_bytes(plan) - acts
@@ -128,177 +131,75 @@ def test_the_buffer_counts_rows_of_the_text_and_not_passes_of_the_model() -> Non
     assert checkpoint_bytes(plan) == saes
 
 
+CONFIG, FEATURES = "synthetic_model.config", RELEASE["synthetic_model"]["config"]
+
+
 @pytest.mark.parametrize(
-    ("changed", "says"),
+    ("key", "overrides"),
     [
-        ({"sae": {"d_in": 8, "d_sae": 8, "kk": 2}}, "`sae.kk` should be a field of SAELens's"),
-        ({"sae": {"d_in": 8, "d_sae": 8, "device": "cuda"}}, "`sae.device` should be a field"),
-        (
-            {"grids": [{"id": "x", "sae": {"architecture": "topk", "k": 2000}}]},
-            "`sae.k` should be at least 1 and at most `d_sae`. Found 2000",
-        ),
-        (
-            {"grids": [{"id": "x", "sae": {"architecture": "batchtopk", "k": 0.5}}]},
-            "`sae.k` should be at least 1 and at most `d_sae`. Found 0.5.",
-        ),
         *(
-            ({"sae": {"d_in": 8, "d_sae": 8, "k": 2, name: value}, "grids": BATCHTOPK}, says)
-            for name, value, says in (
-                (
-                    "decoder_init_norm",
-                    math.nan,
-                    "`sae.decoder_init_norm` should be finite. Foun",
-                ),
-                (
-                    "decoder_init_norm",
-                    math.inf,
-                    "`sae.decoder_init_norm` should be finite. Foun",
-                ),
-                (
-                    "topk_threshold_lr",
-                    math.nan,
-                    "`sae.topk_threshold_lr` should be finite. Foun",
-                ),
-                ("topk_threshold_lr", math.inf, "`sae.topk_threshold_lr` should be finite."),
-                ("topk_threshold_lr", -0.1, "`sae.topk_threshold_lr` should be at least 0."),
+            (f"sae.{name}", {f"sae.{name}": value})
+            for name, value in (
+                *(("kk", 2), ("device", "cuda"), ("metadata", {}), ("matryoshka_widths", [4])),
+                *(("k", 0), ("k", 2000), ("k", 0.5), ("d_sae", True), ("d_sae", "256")),
+                *(("d_in", 0), ("d_sae", 0), ("seed", -1), ("seed", 0.5), ("dtype", "int8")),
+                *(("decoder_init_norm", math.nan), ("decoder_init_norm", math.inf)),
+                *(("k_anneal_steps", 10), ("k_anneal_steps", -1), ("k_anneal_steps", True)),
             )
         ),
-        (
-            {
-                "synthetic_model": {
-                    "training_samples": 9,
-                    "config": {"mean_firing_magnitudes": {"start": math.nan}},
-                }
-            },
-            "`synthetic_model.config.mean_firing_magnitudes` should be finite. Found {'start'",
+        *(
+            (f"runner.{name}", {f"runner.{name}": value})
+            for name, value in (
+                *(("batchsize", 100), ("output_path", "x"), ("n_checkpoints", 3)),
+                *(("lr", -1e-3), ("lr", math.nan), ("lr", "small"), ("autocast_sae", 1)),
+                *(("batch_size", 0), ("dead_feature_window", -1), ("lr_warm_up_steps", -1)),
+                *(("n_batches_for_norm_estimate", 0), ("lr_decay_steps", 11)),
+                *(("matmul_precision", "higher"), ("max_activation_norm_multiple", 10)),
+            )
         ),
-        (
-            {"runner": {"dead_feature_window": -1}},
-            "`runner.dead_feature_window` should be at least 1. Found -1.",
+        ("runner.logger.wandb", {"runner.logger": {"wandb": 1}}),
+        *(
+            (f"{CONFIG}.{name}", {CONFIG: {**FEATURES, name: value}})
+            for name, value in (
+                *(("features", 3), ("dtype", "float3"), ("seed", None), ("seed", "0")),
+                ("mean_firing_magnitudes", {"start": math.nan}),
+            )
         ),
-        (
-            {
-                "synthetic_model": {
-                    "training_samples": 1000,
-                    "config": {**RELEASE["synthetic_model"]["config"], "dtype": "float3"},
-                }
-            },
-            "`synthetic_model.config.dtype` should be a floating type, like bfloat16. Found",
-        ),
-        ({"runner": {"batchsize": 100}}, "`runner.batchsize` should be a field of SAELens's"),
-        ({"runner": {"batchsize": 100}}, ", matmul_precision, max_activation_norm_multiple, "),
-        ({"runner": {"output_path": "x"}}, "`runner.output_path` should be a field"),
-        ({"runner": {"n_checkpoints": 3}}, "`runner.n_checkpoints` should be a field"),
-        ({"runner": {"logger": {"wandb": 1}}}, "`runner.logger.wandb` should be a field"),
-        (
-            {"sae": {"d_in": 8, "d_sae": 8, "matryoshka_widths": [4, 8]}},
-            "TopKC2RTrainingSAEConfig or TopKTrainingSAEConfig: apply_b_dec_to_input, ",
-        ),
-        (
-            {"grids": [{"id": "x", "sae": {"architecture": "topk", "c2r_coefficient": 5}}]},
-            "`sae.c2r_coefficient` should be a field of SAELens's TopKTrainingSAEConfig: ",
-        ),
-        (
-            {
-                "grids": [
-                    {
-                        "id": "{architecture}_{c2r_coefficient}",
-                        "axes": {"architecture": ["topk", "topk_c2r"], "c2r_coefficient": [1]},
-                    }
-                ]
-            },
-            "`sae.c2r_coefficient` should be a field of SAELens's TopKTrainingSAEConfig: ",
-        ),
-        ({"sae": {"d_in": 8, "d_sae": True}}, "`sae.d_sae`: Input should be a valid integer"),
-        ({"sae": {"d_in": 8, "d_sae": "256"}}, "a valid integer. Found '256'."),
-        (
-            {"grids": [{"id": "x", "sae": {"architecture": "topk", "k": 0.5}}]},
-            "`sae.k`: Input should be a valid integer. Found 0.5.",
-        ),
-        (
-            {"runner": {"autocast_sae": 1}},
-            "`runner.autocast_sae`: Input should be a valid bool",
-        ),
-        ({"runner": {"lr": -1e-3}}, "`runner.lr` should be a finite number of at least 0."),
-        ({"runner": {"lr": float("nan")}}, "`runner.lr` should be finite. Found nan."),
-        (
-            {"runner": {"lr": "1e-5"}},
-            "`runner.lr`: Input should be a valid number. Found '1e-5'. YAML reads it as text: "
-            "write 1.0e-05.",
-        ),
-        ({"runner": {"lr": "small"}}, "should be a valid number. Found 'small'."),
-        (
-            {"runner": {"lr_scheduler_name": "foo"}},
-            "cannot make an optimizer of the runner's fields. Unsupported scheduler: foo",
-        ),
-        (
-            {"runner": {"batch_size": 100, "lr": 0, "lr_decay_steps": 5}},
-            "SAELens cannot make an optimizer of the runner's fields.",
-        ),
-        (
-            {"grids": [{"id": "x", "sae": {"architecture": "topk", "k_anneal_steps": 1000}}]},
-            "`sae.k_anneal_steps` should be a number of steps below those of the training, 10.",
-        ),
-        (
-            {
-                "sae": {"d_in": 8, "d_sae": 8},
-                "grids": [
-                    {"id": "x", "axes": {"architecture": ["jumprelu"], "k_anneal_steps": [2]}}
-                ],
-            },
-            "should go with an architecture that has a `k`. Found jumprelu in x.",
-        ),
-        (
-            {"grids": [{"id": "x", "sae": {"architecture": "standard"}}]},
-            "`sae.k` should be a field of SAELens's",
-        ),
-        (
-            {"runner": {"max_activation_norm_multiple": 10}},
-            "`runner.max_activation_norm_multiple` should go with a `language_model`.",
-        ),
-        (
-            {"grids": [{"id": "x", "axes": {"architecture": ["c2r"]}}]},
-            "`architecture` should be one of",
-        ),
-        (
-            {"grids": [{"id": "x", "sae": {"architecture": "topk_c2r", "c2r_interval": 0}}]},
-            "SAELens refuses x. Parameter `c2r_interval` should be an integer of at least 1",
-        ),
-        (
-            {"grids": [{"id": "x", "sae": {"architecture": ["topk", "topk_c2r"]}}]},
-            "`architecture` should be one of",
-        ),
-        (
-            {"synthetic_model": {"training_samples": 9, "config": {"features": 3}}},
-            "`synthetic_model.config.features` should be a field",
-        ),
-        (
-            {
-                "synthetic_model": {
-                    "training_samples": 1000,
-                    "config": {"num_features": 16, "hidden_dim": 8},
-                }
-            },
-            "`synthetic_model.config.seed` should be an integer, such as `seed: 0`",
-        ),
-        (
-            {"runner": {"batch_size": 100, "lr_warm_up_steps": 4, "lr_decay_steps": 7}},
-            "together at most the steps of the training, 10. Found 4 and 7.",
-        ),
-        (
-            {"runner": {"batch_size": 100, "lr_warm_up_steps": -1}},
-            "should be at least 0, and together",
-        ),
-        (
-            {"runner": {"n_batches_for_norm_estimate": 0}},
-            "`runner.n_batches_for_norm_estimate` should be at least 1. Found 0.",
+        *(
+            (key, {"grids": [{"id": "x", "axes": axes}], "sae": {"d_in": 8, "d_sae": 8}})
+            for key, axes in (
+                ("architecture", {"architecture": ["c2r"]}),
+                ("architecture", {"architecture": [["topk", "topk_c2r"]]}),
+                ("sae.c2r_coefficient", {"architecture": ["topk"], "c2r_coefficient": [1]}),
+                ("sae.k_anneal_steps", {"architecture": ["jumprelu"], "k_anneal_steps": [1]}),
+            )
         ),
     ],
 )
-def test_what_sae_lens_does_not_know_is_named(
-    tmp_path: Path, changed: dict[str, Any], says: str
+def test_what_training_would_fail_by_is_named(
+    tmp_path: Path, key: str, overrides: dict[str, Any]
 ) -> None:
-    release = read_release(write(tmp_path, **changed))
+    release = read_release(write(tmp_path), overrides=overrides)
+    with pytest.raises(ReleaseError) as raised:
+        make_plan(release, device="cpu")
+    assert f"`{key}" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "says"),
+    [
+        ({"sae.c2r_interval": 0, "sae.architecture": "topk_c2r"}, "`c2r_interval` should be"),
+        ({"runner.lr_scheduler_name": "foo"}, "Unsupported scheduler: foo"),
+        ({"runner.lr": 0, "runner.lr_decay_steps": 5}, "cannot make an optimizer"),
+        ({"runner.lr": "1e-5"}, "YAML reads it as text: write 1.0e-05."),
+        ({"runner.foo": 1}, ", matmul_precision, "),
+    ],
+)
+def test_what_sae_lens_says_is_told(
+    tmp_path: Path, overrides: dict[str, Any], says: str
+) -> None:
+    grids = [{"id": "{architecture}_{k}", "sae": {"architecture": "topk"}}]
+    release = read_release(write(tmp_path, grids=grids), overrides=overrides)
     with pytest.raises(ReleaseError) as raised:
         make_plan(release, device="cpu")
     assert says in str(raised.value)
@@ -332,7 +233,7 @@ def test_a_field_goes_to_the_architectures_that_have_it(tmp_path: Path) -> None:
 def test_no_message_names_what_sae_lens_keeps_for_itself() -> None:
     changes = {"runner.foo": 1}
     with pytest.raises(ReleaseError) as raised:
-        make_plan(read_release(find_release("minilm-layer-3"), changes=changes), device="cpu")
+        make_plan(read_release(find_release("minilm-layer-3"), overrides=changes), device="cpu")
     assert "train_batch_size_tokens" in str(raised.value)
     assert " _" not in str(raised.value)
 
@@ -356,7 +257,7 @@ def test_a_model_that_transformer_lens_does_not_have_is_one_line(
     changes: dict[str, Any], says: str
 ) -> None:
     changes = {f"language_model.{key}": value for key, value in changes.items()}
-    release = read_release(find_release("gemma-2-2b-layer-12"), changes=changes)
+    release = read_release(find_release("gemma-2-2b-layer-12"), overrides=changes)
     with pytest.raises(ReleaseError) as raised:
         make_plan(release, device="cpu")
     assert says in str(raised.value)
@@ -364,43 +265,30 @@ def test_a_model_that_transformer_lens_does_not_have_is_one_line(
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "says"),
+    ("key", "value"),
     [
-        ("runner.seqpos_slice", [0, 0], "leave some of a row's 128 tokens. Found [0, 0]."),
-        ("runner.seqpos_slice", [128, None], "Found [128, None]."),
-        ("runner.seqpos_slice", [None, None, -1], "Found [None, None, -1]."),
-        ("runner.seqpos_slice", [0, 9, 0], "Found [0, 9, 0]."),
-        ("runner.seqpos_slice", [], "should be `[start, end]` or `[start, end, step]`"),
-        ("runner.store_batch_size_prompts", 0, "should be at least 1. Found 0."),
-        ("runner.n_batches_in_buffer", 0, "should be at least 1. Found 0."),
-        ("runner.dtype", "float3", "a floating type, like bfloat16. Found 'float3'."),
-        ("runner.dtype", "int8", "a floating type, like bfloat16. Found 'int8'."),
-        ("language_model.context_size", 129, "at most 128, the tokens in a row of python-doc"),
+        *(("runner.seqpos_slice", each) for each in ([0, 0], [128, None], [0, 9, 0], [])),
+        ("runner.seqpos_slice", [None, None, -1]),
+        *(("runner.store_batch_size_prompts", 0), ("runner.n_batches_in_buffer", 0)),
+        *(("runner.dtype", "float3"), ("runner.dtype", "int8")),
+        ("runner.max_activation_norm_multiple", 0.5),
+        ("runner.model_class_name", "AutoModel"),
+        ("language_model.context_size", 129),
     ],
 )
-def test_text_that_training_would_fail_by_is_named(key: str, value: Any, says: str) -> None:
-    release = read_release(find_release("minilm-layer-3"), changes={key: value})
+def test_text_that_training_would_fail_by_is_named(key: str, value: Any) -> None:
+    release = read_release(find_release("minilm-layer-3"), overrides={key: value})
     with pytest.raises(ReleaseError) as raised:
         make_plan(release, device="cpu")
-    assert f"`{key}` should" in str(raised.value)
-    assert says in str(raised.value)
+    assert f"`{key}`" in str(raised.value)
 
 
 def test_steps_are_counted_in_whole_numbers() -> None:
     key = "language_model.training_tokens"
-    release = read_release(find_release("minilm-layer-3"), changes={key: 2048 * 2**60 + 1})
+    release = read_release(find_release("minilm-layer-3"), overrides={key: 2048 * 2**60 + 1})
     assert make_plan(release, device="cpu").steps == 2**60 + 1
-    release = read_release(find_release("minilm-layer-3"), changes={key: 10**400})
+    release = read_release(find_release("minilm-layer-3"), overrides={key: 10**400})
     with pytest.raises(ReleaseError, match="SAELens refuses the runner's fields"):
-        make_plan(release, device="cpu")
-
-
-def test_an_unknown_class_of_models_is_named() -> None:
-    changes = {"runner.model_class_name": "AutoModel"}
-    release = read_release(find_release("minilm-layer-3"), changes=changes)
-    with pytest.raises(
-        ReleaseError, match=r"should be one of HookedTransformer, .*'AutoModel'"
-    ):
         make_plan(release, device="cpu")
 
 
@@ -419,7 +307,7 @@ def test_an_unknown_id_is_answered_with_the_known_ones(tmp_path: Path) -> None:
 def test_the_models_revision_is_what_sae_lens_loads() -> None:
     changes = {"language_model.revision": "abc"}
     plan = make_plan(
-        read_release(find_release("gemma-2-2b-layer-12"), changes=changes), device="cpu"
+        read_release(find_release("gemma-2-2b-layer-12"), overrides=changes), device="cpu"
     )
     config = runner_config(plan, sae_ids=list(plan.saes))
     assert config.model_from_pretrained_kwargs == {  # type: ignore[union-attr]
@@ -460,7 +348,7 @@ def test_matryoshkas_sub_saes_are_the_papers() -> None:
     ],
 )
 def test_the_text_that_comes_with_its_model_is_for_no_other(changes: dict[str, str]) -> None:
-    release = read_release(find_release("minilm-layer-3"), changes=changes)
+    release = read_release(find_release("minilm-layer-3"), overrides=changes)
     with pytest.raises(ReleaseError, match="`language_model` should be sentence-transformers"):
         make_plan(release, device="cpu")
 
@@ -470,7 +358,7 @@ def test_no_sae_takes_data_away_from_another() -> None:
         {"id": "a", "sae": {"architecture": "batchtopk", "normalize_activations": "none"}},
         {"id": "b", "sae": {"architecture": "batchtopk"}},
     ]
-    release = read_release(find_release("minilm-layer-3"), changes={"grids": grids})
+    release = read_release(find_release("minilm-layer-3"), overrides={"grids": grids})
     with pytest.raises(ReleaseError, match="would depend on those beside it"):
         make_plan(release, device="cpu")
     make_plan(release, device="cpu", only=("a",))
@@ -491,9 +379,9 @@ def test_the_norm_filter_is_one_of_the_settings_that_a_run_has_to_share() -> Non
     runners = []
     for multiple in (None, 10):
         changes = {f"runner.{NORM_MULTIPLE}": multiple}
-        release = read_release(find_release("minilm-layer-3"), changes=changes)
+        release = read_release(find_release("minilm-layer-3"), overrides=changes)
         plan = make_plan(release, device="cpu")
-        runners.append(settings_of(plan, list(plan.saes))["runner"])
+        runners.append(plan.fingerprint(plan.saes)["runner"])
     assert NORM_MULTIPLE not in runners[0]
     assert runners[1] == {**runners[0], NORM_MULTIPLE: 10}
 
@@ -503,6 +391,6 @@ def test_the_norm_filter_is_one_of_the_settings_that_a_run_has_to_share() -> Non
 )
 def test_what_is_no_multiple_is_named(multiple: Any) -> None:
     changes = {f"runner.{NORM_MULTIPLE}": multiple}
-    release = read_release(find_release("minilm-layer-3"), changes=changes)
-    with pytest.raises(ReleaseError, match="should be a finite number of at least 1"):
+    release = read_release(find_release("minilm-layer-3"), overrides=changes)
+    with pytest.raises(ReleaseError, match=f"`runner.{NORM_MULTIPLE}`"):
         make_plan(release, device="cpu")

@@ -206,10 +206,7 @@ def test_a_precision_that_torch_does_not_have_is_named(
 ) -> None:
     said = ["--set", "runner.matmul_precision=tf32", "--out", tmp_path / "saes"]
     assert run(write(tmp_path), *said) == 1
-    assert (
-        "`runner.matmul_precision` should be one of highest, high, medium. Found 'tf32'."
-        in capsys.readouterr().err
-    )
+    assert "`runner.matmul_precision`" in capsys.readouterr().err
 
 
 def test_what_torchrun_restarts_is_resumed(

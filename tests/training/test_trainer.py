@@ -31,7 +31,6 @@ from sae_lens_c2r.releases.files import read_release
 from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
 from sae_lens_c2r.training.plan import make_plan
 from sae_lens_c2r.training.runners import train_on_language_model
-from sae_lens_c2r.training.sameness import settings_of
 from sae_lens_c2r.training.stream import Batch
 from sae_lens_c2r.training.trainer import Job, Trainer, k_at
 from tests.architectures.training import BATCH, D_IN, make_config, make_sae, make_trainer
@@ -299,8 +298,8 @@ def test_a_resumed_run_has_the_same_k_and_ends_with_the_same_weights(
 
 
 def test_it_is_one_of_the_settings_that_a_run_has_to_share(release: Path) -> None:
-    plain = make_plan(read_release(release, changes={"sae.k_anneal_steps": 0}), device="cpu")
+    plain = make_plan(read_release(release, overrides={"sae.k_anneal_steps": 0}), device="cpu")
     assert not plain.k_anneal_steps
-    assert "k_anneal_steps" not in settings_of(plain, ["topk"])["saes"]["topk"]
+    assert "k_anneal_steps" not in plain.fingerprint(["topk"])["saes"]["topk"]
     annealed = make_plan(read_release(release), device="cpu")
-    assert settings_of(annealed, ["topk"])["saes"]["topk"]["k_anneal_steps"] == ANNEAL_STEPS
+    assert annealed.fingerprint(["topk"])["saes"]["topk"]["k_anneal_steps"] == ANNEAL_STEPS
