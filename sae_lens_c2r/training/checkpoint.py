@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import chain, count
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -35,13 +34,7 @@ _FINAL, _DAMAGED = "step-", "damaged-"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint whose files are all as they were written.
-
-    Args:
-        folder: Where it lies.
-        step: Training steps that it has behind it.
-        about: What the writer said of it.
-    """
+    """A checkpoint whose files are as they were written, with what its writer said of it."""
 
     folder: Path
     step: int
@@ -53,31 +46,13 @@ class DamagedError(Exception):
 
 
 class Checkpoints:
-    """The checkpoints of one training, in a folder of their own.
-
-    Args:
-        folder: The folder, made when something is written. All ranks write a checkpoint
-            together; the rest is for one of them.
-    """
+    """The checkpoints of one training. All ranks write one together; the rest is for rank 0."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def write(self, step: int, about: dict[str, Any], fill: Fill) -> Path:
-        """Add a checkpoint, and remove those that are too old to be of use.
-
-        Args:
-            step: Training steps that it has behind it.
-            about: What to keep with it.
-            fill: Writes this rank's files and folders into one that all ranks write into, and
-                returns them.
-
-        Returns:
-            Its folder, which did not have that name until all of it was on the disk.
-
-        Raises:
-            OSError: If a rank cannot write its part; those from before are as they were.
-        """
+        """Add a checkpoint, of which `fill` writes this rank's part; remove those too old."""
         final = self._folder / f"{_FINAL}{step:09d}"
         partial = on_main_process(lambda: begin_folder(self._folder))
         try:
@@ -99,16 +74,12 @@ class Checkpoints:
             self._remove(folder)
 
     def newest(self, *, on_damage: Callable[[str], None]) -> Checkpoint | None:
-        """The newest checkpoint that is not damaged. Newer ones that are get another name.
-
-        Returns:
-            The checkpoint, or `None` where there is none.
-        """
+        """The newest checkpoint that is not damaged. Newer ones that are get another name."""
         for folder in reversed(self._folders()):
             try:
                 return read_checkpoint(folder)
             except DamagedError as damage:
-                aside = self._free_name(f"{_DAMAGED}{folder.name}")
+                aside = Path(mkdtemp(prefix=f"{_DAMAGED}{folder.name}-", dir=self._folder))
                 os.replace(folder, aside)
                 on_damage(f"{folder} is damaged ({damage}). It is {aside.name} now.")
         return None
@@ -132,10 +103,6 @@ class Checkpoints:
     def _folders(self) -> list[Path]:
         return sorted(self._folder.glob(f"{_FINAL}*"))
 
-    def _free_name(self, name: str) -> Path:
-        names = chain([name], (f"{name}-{number}" for number in count(2)))
-        return next(path for path in map(self._folder.joinpath, names) if not path.exists())
-
     def _damaged(self) -> list[Path]:
         return sorted(self._folder.glob(f"{_DAMAGED}*"))
 
@@ -147,14 +114,7 @@ class Checkpoints:
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
-    """Read a checkpoint and compare all of its files with what was written.
-
-    Returns:
-        The checkpoint.
-
-    Raises:
-        DamagedError: If anything differs.
-    """
+    """Read a checkpoint; a DamagedError unless all of its files are what was written."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         content = manifest["content"]

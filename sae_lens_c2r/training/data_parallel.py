@@ -12,18 +12,8 @@ from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
-from sae_lens import (
-    BatchTopKTrainingSAE,
-    GatedTrainingSAE,
-    JumpReLUTrainingSAE,
-    MatchingPursuitTrainingSAE,
-    MatryoshkaBatchTopKTrainingSAE,
-    StandardTrainingSAE,
-    TopKTrainingSAE,
-    TrainingSAE,
-)
+from sae_lens import BatchTopKTrainingSAE, TrainingSAE, saes
 from sae_lens.registry import get_sae_training_class
-from sae_lens.saes.abstopk_sae import AbsTopKTrainingSAE
 from sae_lens.saes.batchtopk_sae import BatchTopK
 from sae_lens.saes.sae import TrainStepOutput
 from sae_lens.training.sae_trainer import SAETrainer
@@ -38,14 +28,9 @@ from sae_lens_c2r.training.plan import Plan
 
 # Of these it is known what a step takes from all of a batch.
 KNOWN: set[type] = {
-    AbsTopKTrainingSAE,
-    BatchTopKTrainingSAE,
-    GatedTrainingSAE,
-    JumpReLUTrainingSAE,
-    MatchingPursuitTrainingSAE,
-    MatryoshkaBatchTopKTrainingSAE,
-    StandardTrainingSAE,
-    TopKTrainingSAE,
+    *(saes.AbsTopKTrainingSAE, saes.BatchTopKTrainingSAE, saes.GatedTrainingSAE),
+    *(saes.JumpReLUTrainingSAE, saes.MatchingPursuitTrainingSAE, saes.StandardTrainingSAE),
+    *(saes.MatryoshkaBatchTopKTrainingSAE, saes.TopKTrainingSAE),
 }
 
 
@@ -54,54 +39,34 @@ class DataParallelGroup:
     """The processes that train the same SAEs as this one: they follow each other.
 
     Args:
-        size: How many they are, the same in all groups.
+        number: Which of the groups it is.
+        count: How many groups there are.
+        size: How many processes each has.
+        is_first: Whether this is the process of the group that saves.
         process_group: The processes; `None` where there is but one.
     """
 
+    number: int
+    count: int
     size: int
+    is_first: bool
     process_group: ProcessGroup | None
-
-    @property
-    def number(self) -> int:
-        """Which of the groups it is."""
-        return rank() // self.size
-
-    @property
-    def count(self) -> int:
-        """How many groups there are."""
-        return world_size() // self.size
-
-    @property
-    def is_first(self) -> bool:
-        """Whether this is the process of the group that saves."""
-        return rank() % self.size == 0
 
 
 def own_group(size: int) -> DataParallelGroup:
     """The group of this process, of so many; all processes have to ask for theirs."""
-    if size == 1:
-        return DataParallelGroup(1, None)
-    groups = [
-        dist.new_group(list(range(first, first + size)), timeout=TIMEOUT)
-        for first in range(0, world_size(), size)
-    ]
-    return DataParallelGroup(size, groups[rank() // size])
+    number, count = rank() // size, world_size() // size
+    groups: list[ProcessGroup | None] = [None] * count
+    if size > 1:
+        groups = [
+            dist.new_group(list(range(first, first + size)), timeout=TIMEOUT)
+            for first in range(0, world_size(), size)
+        ]
+    return DataParallelGroup(number, count, size, rank() % size == 0, groups[number])
 
 
 def group_size(plan: Plan, n_ranks: int) -> int:
-    """How many processes a batch of each SAE is split over.
-
-    Args:
-        plan: The plan.
-        n_ranks: How many processes there are in all.
-
-    Returns:
-        Their number: 1 unless there are more processes than SAEs.
-
-    Raises:
-        UserError: If the SAEs cannot have equally many, or the batches no equal parts, or it
-            is not known what an SAE takes from all of a batch.
-    """
+    """How many processes a batch of each SAE is split over; a UserError if it cannot be."""
     n_saes = len(plan.saes)
     if n_ranks <= n_saes:
         return 1
@@ -142,13 +107,6 @@ class DataParallelTrainer(SAETrainer[Any, Any]):
     Every process of the group has such a trainer, with the same weights, and is given the
     same batches, whole: what SAELens estimates of them and counts of their samples is that of
     one process. So are the latents' counters after a step, and what is logged of it.
-
-    Args:
-        process_group: The processes.
-        options: As of SAELens's trainer.
-
-    Raises:
-        UserError: If the batches have no equal parts.
     """
 
     def __init__(self, *, process_group: ProcessGroup, **options: Any) -> None:
@@ -192,15 +150,7 @@ class DataParallelTrainer(SAETrainer[Any, Any]):
 
 @contextmanager
 def joined_step(sae: TrainingSAE[Any], process_group: ProcessGroup) -> Iterator[None]:
-    """While it lasts, a forward and a backward pass are those of the joined batch.
-
-    Every process of the group has the same weights, and a part of the batch that is as long
-    as any other's. After the backward pass all have the gradients of the joined batch.
-
-    Args:
-        sae: This process's SAE. It is afterwards what it was.
-        process_group: The processes.
-    """
+    """While it lasts, a forward and a backward pass are those of the joined batch."""
     with ExitStack() as stack:
         if isinstance(sae, PenalizedMixin):
             stack.enter_context(patch.object(sae, "process_group", process_group))
@@ -229,12 +179,7 @@ def joined_step(sae: TrainingSAE[Any], process_group: ProcessGroup) -> Iterator[
 
 
 class JoinedBatchTopK(nn.Module):
-    """SAELens's `BatchTopK`, which keeps k activations a sample of the joined batch.
-
-    Args:
-        k: Activations that are kept, in mean over the samples.
-        process_group: Processes that have equal parts of the batch.
-    """
+    """SAELens's `BatchTopK`, which keeps k activations a sample of the joined batch."""
 
     def __init__(self, k: float, process_group: ProcessGroup) -> None:
         super().__init__()

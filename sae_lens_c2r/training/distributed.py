@@ -49,7 +49,7 @@ def all_reduce_max(number: int) -> int:
     """The largest of the numbers that the ranks give."""
     if world_size() == 1:
         return number
-    largest = torch.tensor(number)
+    largest = torch.tensor(int(number))
     with _exchange():
         dist.all_reduce(largest, dist.ReduceOp.MAX)
     return int(largest)
@@ -84,19 +84,7 @@ def _exchange() -> Iterator[None]:
 
 
 def on_all_ranks(part: Callable[[], T]) -> T:
-    """Have every rank do its part, and wait for those that take longer.
-
-    Args:
-        part: This rank's part.
-
-    Returns:
-        The result of this rank's part.
-
-    Raises:
-        UserError: In every rank, if one was raised in any. Rank 0 has its text, for the user;
-            that of the others is empty.
-        OSError: Likewise.
-    """
+    """Have every rank do its part; a UserError or an OSError in one is one in all."""
     result, error = None, None
     try:
         result = part()
@@ -108,7 +96,7 @@ def on_all_ranks(part: Callable[[], T]) -> T:
         raise error
     for number, problem in enumerate(problems):
         if problem is not None:
-            of_disk, text = problem
+            of_disk, text = problem  # which rank 0 alone has for the user
             text = f"Rank {number}: {text}" if is_main_process() else ""
             raise OSError(text) if of_disk else UserError(text)
     return result  # type: ignore[return-value]
@@ -164,17 +152,7 @@ def _appears(path: Path) -> bool:
 
 @contextmanager
 def init_distributed() -> Iterator[None]:
-    """Join the processes that `torchrun` has started, if it has started this one.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        UserError: If they do not find each other; or as it was raised.
-        OSError: As it was raised.
-        KeyboardInterrupt: Likewise, in rank 0.
-        SystemExit: With the status of an error that rank 0 prints, in the others.
-    """
+    """Join the processes that `torchrun` has started, if it has started this one."""
     size = os.environ.get("WORLD_SIZE", "1")
     if size == "1":
         yield
@@ -183,7 +161,7 @@ def init_distributed() -> Iterator[None]:
     try:
         yield
     except (UserError, OSError, KeyboardInterrupt) as error:
-        if is_main_process() or str(error):
+        if is_main_process() or str(error):  # or rank 0 prints it
             raise
         raise SystemExit(130 if isinstance(error, KeyboardInterrupt) else 1) from None
     dist.destroy_process_group()

@@ -52,19 +52,7 @@ def unfinished(plan: Plan, out: Path, log: Callable[[str], None]) -> list[str]:
 
 
 def unfinished_run(out: Path, log: Callable[[str], None], *, resume: bool) -> Checkpoint | None:
-    """The newest checkpoint in a folder of SAEs, as if it held the unfinished ones alone.
-
-    Args:
-        out: The folder.
-        log: Told of checkpoints that are damaged.
-        resume: Whether the run may be continued.
-
-    Returns:
-        The checkpoint; `None` if there is no run that is not finished.
-
-    Raises:
-        UserError: If it is not to be continued, or cannot be.
-    """
+    """The newest checkpoint in a folder of SAEs, as if it held the unfinished ones alone."""
     checkpoints = Checkpoints(out / WORK)
     if checkpoints.is_empty:
         return None
@@ -86,17 +74,7 @@ def unfinished_run(out: Path, log: Callable[[str], None], *, resume: bool) -> Ch
 
 
 def check_out(sae_ids: Iterable[str], out: Path, *, resume: bool = False) -> None:
-    """Raise what `train` would raise of its folder, before anything is done for it.
-
-    Args:
-        sae_ids: The SAEs that are to lie there.
-        out: As of `train`.
-        resume: As of `train`.
-
-    Raises:
-        UserError: If something else lies there, or a run that is not to be resumed.
-        OSError: If it cannot be written into.
-    """
+    """Raise what `train` would raise of its folder, before anything is done for it."""
     check_places(sae_ids, out)
     with locked_out(out):
         unfinished_run(out, lambda _: None, resume=resume)

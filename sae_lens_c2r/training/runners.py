@@ -41,16 +41,7 @@ SAEs = dict[str, TrainingSAE[Any]]
 def train_together(
     plan: Plan, sae_ids: list[str], job: Job
 ) -> tuple[SAEs, dict[str, dict[str, Any]]]:
-    """Train SAEs in one run; with known features, evaluate too.
-
-    Args:
-        plan: The plan.
-        sae_ids: Which of its SAEs are this process's to train.
-        job: What to do beside.
-
-    Returns:
-        The SAEs by their ids, and SAELens's evaluations, where there are any.
-    """
+    """Train SAEs of a plan in one run; with known features, evaluate them too."""
     saes = {sae_id: _make(plan, sae_id) for sae_id in sae_ids}
     config: Any = runner_config(plan, sae_ids=sae_ids)
     name_own_run(config.logger, group=plan.release.name)
@@ -85,16 +76,7 @@ def _make(plan: Plan, sae_id: str) -> TrainingSAE[Any]:
 def train_on_language_model(
     runner: MultiSAETrainingRunner, job: Job, *, norm_multiple: float | None = None
 ) -> SAEs:
-    """Train the SAEs of SAELens's runner on its model.
-
-    Args:
-        runner: The runner, which has the model, the text and the SAEs.
-        job: What to do beside.
-        norm_multiple: Activations above that many times the median norm are left out.
-
-    Returns:
-        The SAEs by their ids.
-    """
+    """Train the SAEs of SAELens's runner on its model and text."""
     cfg, store = runner.cfg, runner.activations_store
     runner._set_sae_metadata()
     # Evaluations read text too. What they read should not be missing from the training,
@@ -133,16 +115,7 @@ def _read_ahead(stream: ActivationStream, cfg: MultiSAETrainingRunnerConfig) -> 
 def train_on_known_features(
     config: SyntheticSAERunnerConfig[Any], saes: SAEs, job: Job
 ) -> dict[str, dict[str, Any]]:
-    """Train SAEs on one stream of known features, and evaluate them.
-
-    Args:
-        config: SAELens's config, with any of the SAEs.
-        saes: The SAEs by their ids, which are changed.
-        job: What to do beside.
-
-    Returns:
-        SAELens's evaluation of each, unless the config wants none.
-    """
+    """Train SAEs on one stream of known features, and evaluate them as SAELens does."""
     model = SyntheticModel.load_from_source(config.synthetic_model, device=config.device)
     about = {**config.to_dict(), "saes": {i: sae.cfg.to_dict() for i, sae in saes.items()}}
     features = SyntheticActivationIterator(
@@ -152,7 +125,31 @@ def train_on_known_features(
         autocast=config.autocast_data,
     )
     n_given = job.resumed.about["stream"]["n_batches"] if job.resumed else 0
-    evaluator = _Evaluator(model, config)
+
+    def evaluate(
+        sae: TrainingSAE[Any], scaler: ActivationScaler | None = None
+    ) -> SyntheticDataEvalResult:
+        with seeded(EVALUATION_SEED, config.device):  # every SAE on the same samples
+            return eval_sae_on_synthetic_data(
+                sae=sae,
+                feature_dict=model.feature_dict,
+                activations_generator=model.activation_generator,
+                num_samples=config.eval_samples,
+                batch_size=config.batch_size,
+                activation_scaler=scaler,
+            )
+
+    def evaluate_all(
+        saes: SAEs, activation_scalers: dict[str, ActivationScaler], **_: Any
+    ) -> dict[str, Any]:
+        return {
+            f"{sae_id}/{name}": value
+            for sae_id, sae in saes.items()
+            for name, value in evaluate(sae, activation_scalers[sae_id])
+            .to_log_dict(prefix="synthetic/")
+            .items()
+        }
+
     with wandb_run(config.logger, about):
         Trainer(
             config.to_sae_trainer_config(),
@@ -160,50 +157,15 @@ def train_on_known_features(
             FEATURES,
             KnownFeatures(features.next_batch, config.device, n_given),
             job,
-            evaluator=evaluator if config.eval_frequency > 0 else None,
+            evaluator=evaluate_all if config.eval_frequency > 0 else None,
         ).fit()
         if not (config.eval_samples > 0 and config.run_final_eval):
             return {}
-        results = {sae_id: evaluator.evaluate(sae) for sae_id, sae in saes.items()}
+        results = {sae_id: evaluate(sae) for sae_id, sae in saes.items()}
         if config.logger.log_to_wandb:
             for sae_id, result in results.items():
                 wandb.log(result.to_log_dict(prefix=f"{sae_id}/final/"))
         return {sae_id: result.to_dict() for sae_id, result in results.items()}
-
-
-class _Evaluator:
-    """SAELens's evaluation against the features, of every SAE on the same samples."""
-
-    def __init__(self, model: SyntheticModel, config: SyntheticSAERunnerConfig[Any]) -> None:
-        self._model, self._config = model, config
-
-    def evaluate(
-        self, sae: TrainingSAE[Any], scaler: ActivationScaler | None = None
-    ) -> SyntheticDataEvalResult:
-        with seeded(EVALUATION_SEED, self._config.device):
-            return eval_sae_on_synthetic_data(
-                sae=sae,
-                feature_dict=self._model.feature_dict,
-                activations_generator=self._model.activation_generator,
-                num_samples=self._config.eval_samples,
-                batch_size=self._config.batch_size,
-                activation_scaler=scaler,
-            )
-
-    def __call__(
-        self,
-        saes: SAEs,
-        data_provider: Any,  # noqa: ARG002
-        activation_scalers: dict[str, ActivationScaler],
-        hook_names: dict[str, str],  # noqa: ARG002
-    ) -> dict[str, Any]:
-        """SAELens's log of several SAEs."""
-        logged = {}
-        for sae_id, sae in saes.items():
-            result = self.evaluate(sae, activation_scalers[sae_id])
-            for name, value in result.to_log_dict(prefix="synthetic/").items():
-                logged[f"{sae_id}/{name}"] = value
-        return logged
 
 
 def name_own_run(logger: LoggingConfig, *, group: str) -> None:

@@ -158,13 +158,7 @@ class _Tokens:
 
 
 class KnownFeatures(Iterator[Batch]):
-    """Batches of known features, each of which has a seed of its own.
-
-    Args:
-        make: Makes a batch by torch's random state.
-        device: Where batches are made.
-        n_given: Batches that another such stream has given, to continue there.
-    """
+    """Batches of known features, made by torch's random state: each has a seed of its own."""
 
     def __init__(self, make: Callable[[], Tensor], device: str, n_given: int = 0) -> None:
         self._make, self._device = make, device
@@ -193,23 +187,12 @@ def seeded(seed: int, device: str) -> Iterator[None]:
 
 
 def within_norm(acts: Tensor, multiple: float | None) -> Tensor:
-    """The activations of a pass whose norm is at most a multiple of the pass's median.
-
-    Args:
-        acts: Shape ``[tokens, d_in]``.
-        multiple: The multiple; `None` for all activations.
-
-    Returns:
-        Shape ``[fewer tokens, d_in]``, in the same order.
-
-    Raises:
-        UserError: If there is NaN among them: no norm is within a median of that.
-    """
+    """The activations of a pass whose norm is at most a multiple of the pass's median."""
     if multiple is None or len(acts) == 0:
         return acts
     norms = torch.linalg.vector_norm(acts, dim=-1, dtype=torch.float32)
     kept = acts[norms <= multiple * norms.median()]
-    if len(kept) == 0:
+    if len(kept) == 0:  # no norm is within a median that is NaN
         raise UserError(
             "The model should give activations that are numbers. Found NaN in a batch of "
             f"{len(acts):,} tokens."

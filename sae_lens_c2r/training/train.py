@@ -3,9 +3,9 @@
 import json
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 from sae_lens import TrainingSAE
 
 from sae_lens_c2r._support.errors import UserError, one_line
-from sae_lens_c2r._support.stopping import StopRequest, stop_requests
+from sae_lens_c2r._support.stopping import stop_requests
 from sae_lens_c2r._support.words import counted
 from sae_lens_c2r._support.writing import write_folder
 from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
@@ -39,7 +39,7 @@ from sae_lens_c2r.training.output_dir import (
     unfinished_run,
 )
 from sae_lens_c2r.training.plan import Plan, difference
-from sae_lens_c2r.training.record import RECORD, TrainingRecord, circumstances, record_of
+from sae_lens_c2r.training.record import RECORD, circumstances, record_of
 from sae_lens_c2r.training.runners import train_together
 from sae_lens_c2r.training.trainer import Job, Watch
 
@@ -55,30 +55,21 @@ def train(
 ) -> list[Path]:
     """Train the SAEs of a plan that are not finished yet.
 
-    They are trained at once, from one pass of the model or one stream of known features, each
-    by one of the processes, or by a group of them that shares every batch. Each is saved in
-    SAELens's inference form, under its id. Checkpoints lie in the folder `.training` beside
-    them until all is finished. Where torch's processes are initialized, all of them train
-    together: each calls this with the same.
+    They are trained at once, each by one of torch's processes, or by a group of them that
+    shares every batch; each process calls this with the same.
 
     Args:
         plan: The plan.
         out: Folder for the folders of the SAEs. One process at a time may train into it.
         resume: Whether to continue from the last checkpoint, if there is one.
-        checkpoint_minutes: Time between two checkpoints; 0 for none but that of a process
-            that is told to end.
+        checkpoint_minutes: Time between two checkpoints; 0 for only when told to end.
         log: Shows the user a line.
-        watch: Given the id and the trainer of each SAE before it begins, to record what
-            SAELens does at its steps.
+        watch: Given the id and the trainer of each SAE before it begins.
 
     Returns:
         The folders of the SAEs that were trained now.
 
     Raises:
-        UserError: If something else lies where an SAE is to be saved, an SAE of other
-            settings does, another process trains into `out`, its checkpoint is not one of
-            this plan, or SAELens fails; or if the ranks do not agree, or one of them ends.
-        OSError: If a trained SAE cannot be written; its last checkpoint is left then.
         KeyboardInterrupt: If the process was told to end; a checkpoint was written before.
     """
     work = out / WORK
@@ -93,8 +84,19 @@ def train(
         # Another process may have finished some meanwhile.
         todo = on_main_process(lambda: unfinished(plan, out, _say_nothing))
         group = own_group(group_size(plan, world_size()))
-        training = _Training(plan, out, stop, 60 * checkpoint_minutes, log, watch, group)
-        folders = training.run(todo, resume=resume)
+        job = Job(
+            Checkpoints(work),
+            stop,
+            every_seconds=60 * checkpoint_minutes,
+            log=log,
+            watch=watch,
+            scaled=list(plan.starts),
+            k_anneal_steps=plan.k_anneal_steps,
+            process_group=group.process_group,
+        )
+        on_main_process(job.checkpoints.remove_partial)
+        resumed = on_main_process(lambda: _checkpoint_of(plan, out, todo, log, resume=resume))
+        folders = _train_in_turn(plan, out, _in_turn(plan, todo, resumed), resumed, job, group)
         if is_main_process():
             for name in (LOCK, TRACEBACK):
                 (work / name).unlink(missing_ok=True)
@@ -132,135 +134,120 @@ def _matmul_precision(name: str | None) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-@dataclass(frozen=True)
-class _Training:
-    plan: Plan
-    out: Path
-    stop: StopRequest
-    every_seconds: float
-    log: Callable[[str], None]
-    watch: Watch | None
-    group: DataParallelGroup
+def _checkpoint_of(
+    plan: Plan, out: Path, todo: list[str], log: Callable[[str], None], *, resume: bool
+) -> Checkpoint | None:
+    """The checkpoint to continue from, if any; a UserError if it is of another plan."""
+    checkpoint = unfinished_run(out, log, resume=resume)
+    if checkpoint is None:
+        return None
+    held = checkpoint.about["settings"]
+    for sae_id in held["saes"]:
+        if sae_id not in todo:
+            raise UserError(f"The plan should include {sae_id}, which is in the checkpoint.")
+    differs = difference(held, plan.fingerprint(list(held["saes"])))
+    if differs is not None:
+        raise UserError(f"The plan should be that of {checkpoint.folder}. {differs}")
+    differs = difference(checkpoint.about["circumstances"], circumstances(plan.device))
+    if differs is not None:
+        log(f"Results may differ from those of an untouched run. {differs}")
+    return checkpoint
 
-    @property
-    def checkpoints(self) -> Checkpoints:
-        return Checkpoints(self.out / WORK)
 
-    def run(self, todo: list[str], *, resume: bool) -> list[Path]:
-        """Train what is to be done: what a checkpoint holds first, then the rest."""
-        on_main_process(self.checkpoints.remove_partial)
-        checkpoint = on_main_process(lambda: self._checkpoint_of(todo, resume=resume))
-        begun = [i for i in todo if checkpoint and i in checkpoint.about["settings"]["saes"]]
-        # SAELens takes the batches that it estimates from out of the shared stream.
-        groups = [begun, [], []]
-        for sae_id in (sae_id for sae_id in todo if sae_id not in begun):
-            mode = self.plan.saes[sae_id].normalize_activations
-            groups[2 if mode in NEEDS_ESTIMATE else 1].append(sae_id)
-        folders: list[Path] = []
-        start, steps_done = time.monotonic(), 0
-        for group in filter(None, groups):
-            if steps_done:
-                per_step = (time.monotonic() - start) / steps_done
-                self._log_progress(len(todo) - len(folders), per_step)
-            resumed = checkpoint if group is begun else None
-            if resumed:
-                self.log(f"From step {resumed.step:,} of {self.plan.steps:,}.")
-            steps_done += self.plan.steps - (resumed.step if resumed else 0)
-            if all_reduce_max(self.stop.received):
-                raise KeyboardInterrupt
-            folders += self._train(group, resumed)
-        return folders
+def _in_turn(plan: Plan, todo: list[str], resumed: Checkpoint | None) -> list[list[str]]:
+    """The SAEs in groups, each to be trained at once: first what a checkpoint holds."""
+    begun = list(resumed.about["settings"]["saes"]) if resumed else []
+    # SAELens takes the batches that it estimates from out of the shared stream.
+    plain: list[str] = []
+    estimated: list[str] = []
+    for sae_id in (sae_id for sae_id in todo if sae_id not in begun):
+        needs_estimate = plan.saes[sae_id].normalize_activations in NEEDS_ESTIMATE
+        (estimated if needs_estimate else plain).append(sae_id)
+    begun = [sae_id for sae_id in todo if sae_id in begun]
+    return [group for group in (begun, plain, estimated) if group]
 
-    def _log_progress(self, n_left: int, seconds_per_step: float) -> None:
-        minutes = seconds_per_step * self.plan.steps * n_left / 60
-        n_saes = len(self.plan.saes)
-        self.log(
-            f"{n_saes - n_left} of {counted(n_saes, 'SAE')} trained; about "
-            f"{counted(minutes, 'minute')} to go."
-        )
 
-    def _checkpoint_of(self, todo: list[str], *, resume: bool) -> Checkpoint | None:
-        """The checkpoint to continue from, if there is one, and it is of this plan."""
-        checkpoint = unfinished_run(self.out, self.log, resume=resume)
-        if checkpoint is None:
-            return None
-        held = checkpoint.about["settings"]
-        for sae_id in held["saes"]:
-            if sae_id not in todo:
-                raise UserError(
-                    f"The plan should include {sae_id}, which is in the checkpoint."
-                )
-        differs = difference(held, self.plan.fingerprint(list(held["saes"])))
-        if differs is not None:
-            raise UserError(f"The plan should be that of {checkpoint.folder}. {differs}")
-        differs = difference(checkpoint.about["circumstances"], circumstances(self.plan.device))
-        if differs is not None:
-            self.log(f"Results may differ from those of an untouched run. {differs}")
-        return checkpoint
+def _train_in_turn(
+    plan: Plan,
+    out: Path,
+    groups: list[list[str]],
+    resumed: Checkpoint | None,
+    job: Job,
+    parallel: DataParallelGroup,
+) -> list[Path]:
+    """Train groups of SAEs one after the other; the first one from a checkpoint, if any."""
+    folders: list[Path] = []
+    start, steps_done, n_saes = time.monotonic(), 0, len(plan.saes)
+    for group in groups:
+        if steps_done:
+            n_left = sum(map(len, groups)) - len(folders)
+            per_step = (time.monotonic() - start) / steps_done
+            job.log(
+                f"{n_saes - n_left} of {counted(n_saes, 'SAE')} trained; about "
+                f"{counted(per_step * plan.steps * n_left / 60, 'minute')} to go."
+            )
+        if resumed is not None:
+            job.log(f"From step {resumed.step:,} of {plan.steps:,}.")
+        if all_reduce_max(job.stop.received):
+            raise KeyboardInterrupt
+        folders += _train_group(plan, out, group, replace(job, resumed=resumed), parallel)
+        steps_done += plan.steps - (resumed.step if resumed else 0)
+        resumed = None
+    return folders
 
-    def _train(self, group: list[str], resumed: Checkpoint | None) -> list[Path]:
-        """Train SAEs in one run of SAELens, and save them."""
-        before = resumed.about["processes_per_batch"] if resumed else 1
-        n_processes = max(self.group.size, before)
-        shares = place({sae_id: self.plan.saes[sae_id] for sae_id in group}, self.group.count)
-        own = shares[self.group.number] if self.group.is_first else []
-        job = Job(
-            self.checkpoints,
-            self.stop,
-            every_seconds=self.every_seconds,
-            about={
-                "settings": self.plan.fingerprint(group),
-                "circumstances": circumstances(self.plan.device),
-                "processes_per_batch": n_processes,
-            },
-            resumed=resumed,
-            saved=own,
-            log=self.log,
-            watch=self.watch,
-            scaled=list(self.plan.starts),
-            k_anneal_steps=self.plan.k_anneal_steps,
-            process_group=self.group.process_group,
-        )
-        saes, evaluations = self._run(trained_by(shares, self.group.number), job)
-        seconds = job.seconds
 
-        def save() -> None:
-            for sae_id in own:
-                record = record_of(
-                    self.plan,
-                    sae_id,
-                    together=group,
-                    processes_per_batch=n_processes,
-                    seconds=seconds,
-                    evaluation=evaluations.get(sae_id),
-                )
-                self._save(saes[sae_id], record, self.out / sae_id)
+def _train_group(
+    plan: Plan, out: Path, group: list[str], job: Job, parallel: DataParallelGroup
+) -> list[Path]:
+    """Train SAEs in one run of SAELens, and save them."""
+    before = job.resumed.about["processes_per_batch"] if job.resumed else 1
+    n_processes = max(parallel.size, before)
+    shares = place({sae_id: plan.saes[sae_id] for sae_id in group}, parallel.count)
+    own = shares[parallel.number] if parallel.is_first else []
+    about = {
+        "settings": plan.fingerprint(group),
+        "circumstances": circumstances(plan.device),
+        "processes_per_batch": n_processes,
+    }
+    job = replace(job, about=about, saved=own)
+    try:
+        saes, evaluations = train_together(plan, trained_by(shares, parallel.number), job)
+    except (UserError, OSError):
+        raise
+    except Exception as error:  # SAELens, torch and transformers raise many kinds
+        path = out / WORK / TRACEBACK
+        path.write_text(traceback.format_exc(), encoding="utf-8")
+        raise UserError(
+            f"SAELens failed: {type(error).__name__}: {one_line(error)} ({path} has the "
+            "traceback)"
+        ) from error
+    seconds = job.seconds
 
-        on_all_ranks(save)
-        on_main_process(self.checkpoints.remove_all)
-        self.stop.deferrable = False
-        return [self.out / sae_id for sae_id in group]
+    def save() -> None:
+        for sae_id in own:
+            record = record_of(
+                plan,
+                sae_id,
+                together=group,
+                processes_per_batch=n_processes,
+                seconds=seconds,
+                evaluation=evaluations.get(sae_id),
+            )
+            _save(saes[sae_id], record.model_dump(), out / sae_id, beside=out / WORK)
 
-    def _run(
-        self, group: list[str], job: Job
-    ) -> tuple[dict[str, TrainingSAE[Any]], dict[str, dict[str, Any]]]:
-        try:
-            return train_together(self.plan, group, job)
-        except (UserError, OSError):
-            raise
-        except Exception as error:  # SAELens, torch and transformers raise many kinds
-            path = self.out / WORK / TRACEBACK
-            path.write_text(traceback.format_exc(), encoding="utf-8")
-            raise UserError(
-                f"SAELens failed: {type(error).__name__}: {one_line(error)} ({path} has the "
-                "traceback)"
-            ) from error
+    on_all_ranks(save)
+    on_main_process(job.checkpoints.remove_all)
+    job.stop.deferrable = False
+    return [out / sae_id for sae_id in group]
 
-    def _save(self, sae: TrainingSAE[Any], record: TrainingRecord, folder: Path) -> None:
-        def fill(partial: Path) -> None:
-            sae.save_inference_model(partial)
-            # Not by `write_json`: settings may be infinite.
-            text = json.dumps(record.model_dump(), indent=1)
-            (partial / RECORD).write_text(f"{text}\n", encoding="utf-8")
 
-        write_folder(folder, fill, beside=self.out / WORK)
+def _save(
+    sae: TrainingSAE[Any], record: Mapping[str, Any], folder: Path, *, beside: Path
+) -> None:
+    def fill(partial: Path) -> None:
+        sae.save_inference_model(partial)
+        # Not by `write_json`: settings may be infinite.
+        text = json.dumps(record, indent=1)
+        (partial / RECORD).write_text(f"{text}\n", encoding="utf-8")
+
+    write_folder(folder, fill, beside=beside)

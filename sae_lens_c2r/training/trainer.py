@@ -7,7 +7,6 @@ stopped, lets k fall, and estimates the scale of the activations once for all SA
 import copy
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,8 +44,7 @@ class Job:
     Args:
         checkpoints: Where it saves.
         stop: Whether the process was told to end.
-        every_seconds: How often it saves, and again at the end, before what was trained is
-            put into its final form; 0 for only when told to end.
+        every_seconds: How often it saves, and at the end; 0 for only when told to end.
         about: What to keep with each checkpoint.
         resumed: The checkpoint to continue from, if any.
         saved: The SAEs that are this process's to save; `None` for all that it trains.
@@ -80,17 +78,7 @@ class Job:
 
 
 class Trainer(MultiSAETrainer):
-    """SAELens's trainer of several SAEs of one stream, for a job that may be interrupted.
-
-    Args:
-        cfg: SAELens's config.
-        saes: The SAEs by their ids.
-        hook: The name of their activations in the batches.
-        batches: The batches.
-        job: What to do beside.
-        evaluator: As of SAELens's trainer.
-        stream_state: Where the stream of batches was after so many of them.
-    """
+    """SAELens's trainer of several SAEs of one stream, for a job that may be interrupted."""
 
     def __init__(
         self,
@@ -101,7 +89,7 @@ class Trainer(MultiSAETrainer):
         job: Job,
         *,
         evaluator: MultiSAEEvaluatorProtocol | None = None,
-        stream_state: Callable[[int], dict[str, Any]] = lambda n_batches: {},  # noqa: ARG005
+        stream_state: Callable[[int], dict[str, Any]] = lambda n: {"n_batches": n},
     ) -> None:
         super().__init__(cfg, saes, dict.fromkeys(saes, hook), batches, evaluator)
         self._hook, self._job, self._stream_state = hook, job, stream_state
@@ -118,14 +106,7 @@ class Trainer(MultiSAETrainer):
             }
 
     def fit(self) -> dict[str, TrainingSAE[Any]]:
-        """Train to the end, from the beginning or from where the job continues.
-
-        Returns:
-            The SAEs by their ids.
-
-        Raises:
-            KeyboardInterrupt: If a process was told to end; a checkpoint was written before.
-        """
+        """Train to the end, from the beginning or from where the job continues."""
         for sae in self.saes.values():
             sae.to(self.cfg.device)
         if self._job.resumed is not None:
@@ -165,16 +146,19 @@ class Trainer(MultiSAETrainer):
 
     def _step(self, sae_id: str, batch: Tensor) -> TrainStepOutput:
         trainer = self.trainers[sae_id]
-        n_steps = self._job.k_anneal_steps.get(sae_id, 0)
-        with _annealed_k(trainer.sae, trainer.n_training_steps, n_steps):
+        if sae_id not in self._job.k_anneal_steps:
             return trainer.step(batch)
+        activation: Any = trainer.sae.activation_fn
+        final, steps = activation.k, self._job.k_anneal_steps[sae_id]
+        activation.k = k_at(self.n_training_steps, trainer.sae.cfg, steps)
+        output = trainer.step(batch)
+        activation.k = final  # that of what is evaluated between two steps
+        return output
 
     @torch.no_grad()
     def _estimate_scaling_factors(self) -> None:
-        """Estimate, once for all SAEs of a mode, how SAELens scales their activations.
-
-        SAELens keeps the batches for each SAE to go through: 19 GB in the paper's main release.
-        """
+        """Estimate, once for all SAEs of a mode, how SAELens scales their activations."""
+        # SAELens keeps the batches for each SAE to go through: 19 GB in the paper's release.
         unscaled = ActivationScaler()
         new = {
             i: each for i, each in self.trainers.items() if each.activation_scaler == unscaled
@@ -224,21 +208,18 @@ class Trainer(MultiSAETrainer):
             return  # nothing is new
 
         def fill(folder: Path) -> list[Path]:
-            own = self.trainers if job.saved is None else job.saved
+            own = list(self.trainers) if job.saved is None else job.saved
             for sae_id in own:
-                self._save(sae_id, folder / sae_id)
+                self._save(self.trainers[sae_id], folder / sae_id)
             return [folder / sae_id for sae_id in own]
 
-        stream = {"n_batches": self._n_batches, **self._stream_state(self._n_batches)}
+        now = {"seconds": job.seconds, "stream": self._stream_state(self._n_batches)}
         try:
-            job.checkpoints.write(
-                step, {**job.about, "seconds": job.seconds, "stream": stream}, fill
-            )
+            job.checkpoints.write(step, {**job.about, **now}, fill)
         except OSError as error:  # no reason to stop: there may be room again next time
             job.log(f"There is no checkpoint of step {step:,}. {error}")
 
-    def _save(self, sae_id: str, folder: Path) -> None:
-        trainer = self.trainers[sae_id]
+    def _save(self, trainer: SAETrainer[Any, Any], folder: Path) -> None:
         trainer.sae.save_model(folder)
         trainer.save_trainer_state(folder)
         if isinstance(trainer.sae, PenalizedMixin):
@@ -279,31 +260,8 @@ def _scale_config(trainer: SAETrainer[Any, Any]) -> None:
         trainer.sae.cfg.residual_threshold *= factor
 
 
-@contextmanager
-def _annealed_k(sae: TrainingSAE[Any], step: int, steps: int) -> Iterator[None]:
-    """While it lasts, an SAE has the k of a step."""
-    if steps == 0:
-        yield
-        return
-    activation: Any = sae.activation_fn
-    final, activation.k = activation.k, k_at(step, sae.cfg, steps)
-    try:
-        yield
-    finally:  # what is evaluated between two steps has the k that it comes to
-        activation.k = final
-
-
 def k_at(step: int, config: Any, steps: int) -> float:
-    """The k of a step: it falls linearly, in whole numbers, from the size of the inputs.
-
-    Args:
-        step: The number of the step.
-        config: The SAE's config, which has the k that it comes to.
-        steps: Over how many steps.
-
-    Returns:
-        The k, which is never below the one that it comes to.
-    """
+    """The k of a step: it falls linearly, in whole numbers, from the size of the inputs."""
     first = min(config.d_in, config.d_sae)
     if step >= steps or first <= config.k:
         return config.k

@@ -42,8 +42,8 @@ def test_damaged_ones_are_put_aside_each_under_a_name_of_its_own(tmp_path: Path)
         checkpoints.write(7, {}, fill)
         (tmp_path / "step-000000007" / "sae" / "weights").write_text("other")
         assert checkpoints.newest(on_damage=told.append) is None
-    aside = ["damaged-step-000000007", "damaged-step-000000007-2"]
-    assert names(tmp_path) == aside
+    assert len(names(tmp_path)) == 2
+    assert all(name.startswith("damaged-step-000000007-") for name in names(tmp_path))
     assert all("sae/weights is not what was written" in damage for damage in told)
     assert not checkpoints.is_empty
 
