@@ -68,13 +68,13 @@ class Job:
     process_group: ProcessGroup | None = None
 
     def __post_init__(self) -> None:
-        self._begun = time.monotonic()
+        self.begun = time.monotonic()  # anew where the first step begins
 
     @property
     def seconds(self) -> float:
         """Time of training, that of earlier processes included."""
         before = self.resumed.about["seconds"] if self.resumed else 0.0
-        return float(before + time.monotonic() - self._begun)
+        return float(before + time.monotonic() - self.begun)
 
 
 class Trainer(MultiSAETrainer):
@@ -115,7 +115,7 @@ class Trainer(MultiSAETrainer):
         for sae_id, trainer in self.trainers.items():
             if self._job.watch is not None:
                 self._job.watch(sae_id, trainer)
-        self._saved_at = time.monotonic()
+        self._saved_at = self._job.begun = time.monotonic()
         self._job.stop.deferrable = True
 
         n_samples = self.cfg.total_training_samples
