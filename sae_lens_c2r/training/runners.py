@@ -140,7 +140,10 @@ def train_on_known_features(
             )
 
     def evaluate_all(
-        saes: SAEs, activation_scalers: dict[str, ActivationScaler], **_: Any
+        saes: SAEs,
+        data_provider: Any,  # noqa: ARG001
+        activation_scalers: dict[str, ActivationScaler],
+        hook_names: dict[str, str],  # noqa: ARG001
     ) -> dict[str, Any]:
         return {
             f"{sae_id}/{name}": value
