@@ -99,17 +99,7 @@ class SAERef:
             raise UserError(f"{self.name}: cannot be loaded. {reason}") from error
 
     def load_for_inference(self, device: str) -> SAE[Any]:
-        """Load it in the form in which anybody uses it: without training, norms folded.
-
-        Args:
-            device: Where to.
-
-        Returns:
-            The SAE. One in its training form is turned into what SAELens saves of it.
-
-        Raises:
-            UserError: If it cannot be loaded.
-        """
+        """Load it in the form in which anybody uses it: without training, norms folded."""
         return inference_form(self.load(device))
 
     def pin(self) -> tuple["SAERef", SAE[Any]]:
@@ -142,15 +132,7 @@ class SAERef:
 
 
 def inference_form(sae: SAE[Any] | TrainingSAE[Any], *, fold: bool = True) -> SAE[Any]:
-    """An SAE as anybody uses it; in place if it is in its inference form.
-
-    Args:
-        sae: The SAE.
-        fold: Whether to fold the norms of its decoder's rows.
-
-    Returns:
-        The SAE in its inference form.
-    """
+    """An SAE as anybody uses it, rows of its decoder folded to norm 1; it may be changed."""
     if isinstance(sae, TrainingSAE):
         with TemporaryDirectory() as folder:
             sae.save_inference_model(folder)

@@ -1,14 +1,16 @@
 """A training SAE that begins as an SAE that exists: its function, in a form that learns."""
 
+from dataclasses import fields
 from typing import Any
 
 import torch
 from sae_lens import SAE, TrainingSAE
-from sae_lens.registry import get_sae_training_class
+from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY, get_sae_training_class
 from sae_lens.saes import (
     AbsTopKTrainingSAE,
     BatchTopKTrainingSAE,
     GatedTrainingSAE,
+    JumpReLUSAE,
     JumpReLUTrainingSAE,
     MatchingPursuitTrainingSAE,
     StandardTrainingSAE,
@@ -18,7 +20,6 @@ from sae_lens.saes.sae import TrainingSAEConfig
 from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.saes.thresholds import Weights, thresholds_of, with_one_threshold
 
 # The inference forms that a training form can begin as. TopK's stand after what derives of it.
 _FORMS: dict[type, tuple[str, ...]] = {
@@ -36,6 +37,15 @@ OF_THE_FUNCTION = ("d_in", "d_sae", "reshape_activations", "k")
 OF_MATCHING_PURSUIT = ("residual_threshold", "max_iterations", "stop_on_duplicate_support")
 _BIASES = ("b_enc", "b_gate", "b_mag")  # of encoders
 ESTIMATED = "expected_average_only_in"
+_RESCALED = "rescale_acts_by_decoder_norm"
+_OF_THE_FORM = (*OF_THE_FUNCTION, *OF_MATCHING_PURSUIT, "apply_b_dec_to_input", _RESCALED)
+# Where it runs, what it is called, and what only weights that are drawn at random have.
+_NOT_TAKEN = {"device", "metadata", "decoder_init_norm", "dtype", "normalize_activations"}
+# Schedules are counted from the first step, and were over when the SAE was finished.
+_SCHEDULES = ("_warm_up_steps", "_start_step")
+_ALIKE = 1e-5  # relative: what saving in float32, and norms that are 1 but for rounding, leave
+
+Weights = dict[str, Tensor]
 
 
 def start_from(sae: SAE[Any], config: TrainingSAEConfig) -> TrainingSAE[Any]:
@@ -187,3 +197,101 @@ def _ranked_alike(weights: Weights, own: Any, config: Any) -> Weights:
         "`rescale_acts_by_decoder_norm` should be false, that of the SAE to start from, which "
         f"has decoder rows of norms from {norms.min():.3g} to {norms.max():.3g}."
     )
+
+
+def thresholds_of(sae: SAE[Any]) -> Tensor:
+    """What each latent has to exceed to fire, in float64: 0 where a ReLU is all there is."""
+    if not isinstance(sae, JumpReLUSAE):
+        return torch.zeros(sae.cfg.d_sae, dtype=torch.float64, device=sae.W_dec.device)
+    return sae.threshold.detach().double().clamp(min=0)  # below that, its ReLU decides
+
+
+def may_be_rescaled(sae: SAE[Any]) -> bool:
+    """Whether one threshold serves all latents in units of unit decoder rows."""
+    norms = sae.W_dec.detach().double().norm(dim=-1)
+    return bool((norms > 0).all()) and _are_alike(thresholds_of(sae) * norms)
+
+
+def with_one_threshold(weights: Weights, thresholds: Tensor, *, rescaled: bool) -> Weights:
+    """The weights of a BatchTopK SAE, whose latents share `topk_threshold`, or a UserError.
+
+    Args:
+        weights: `W_enc`, `b_enc`, `W_dec` and `b_dec`, in float64.
+        thresholds: What each latent has to exceed, shape ``[d_sae]``.
+        rescaled: Whether activations are taken in units of unit decoder rows. If not, a
+            latent may be scaled, and its decoder row by the inverse, until the threshold of
+            all is its own.
+
+    Returns:
+        The weights of the same function, with `topk_threshold`.
+
+    Raises:
+        UserError: If there is no such function.
+    """
+    if rescaled:
+        thresholds = thresholds * weights["W_dec"].norm(dim=-1)
+    if _are_alike(thresholds):
+        return {**weights, "topk_threshold": thresholds.median()}
+    between = f"thresholds from {thresholds.min():.3g} to {thresholds.max():.3g}"
+    if rescaled:
+        raise UserError(
+            "`rescale_acts_by_decoder_norm` should be false for an SAE whose latents have "
+            f"thresholds of their own, which it makes unequal again. Found {between}."
+        )
+    if not (thresholds > 0).all():
+        raise UserError(
+            "`architecture` should be `jumprelu` or `jumprelu_c2r` where some latents have "
+            f"the threshold 0 and others have not. Found {between}."
+        )
+    # The geometric mean: on average, latents and their decoder rows stay as large as they are.
+    shared = thresholds.log().mean().exp()
+    factors = shared / thresholds
+    return {
+        **weights,
+        "W_enc": weights["W_enc"] * factors,
+        "b_enc": weights["b_enc"] * factors,
+        "W_dec": weights["W_dec"] / factors[:, None],
+        "topk_threshold": shared,
+    }
+
+
+def _are_alike(thresholds: Tensor) -> bool:
+    return bool(thresholds.max() - thresholds.min() <= _ALIKE * thresholds.max())
+
+
+def c2r_architecture(sae: SAE[Any]) -> str:
+    """What to train an SAE as: what it was, with C2R, or else what its form can be."""
+    form = sae.cfg.architecture()
+    trained = sae.cfg.metadata.training_architecture or ""
+    for name in (trained, f"{trained}_c2r"):
+        if name.endswith("_c2r") and name in SAE_TRAINING_CLASS_REGISTRY:
+            return name
+    # What jumps and does not say how its sparsity was weighed needs no more than its L0.
+    return "batchtopk_c2r" if form == "jumprelu" else f"{form}_c2r"
+
+
+def training_fields(sae: SAE[Any], architecture: str) -> dict[str, Any]:
+    """The fields of a training config with which an SAE stays what it is.
+
+    Args:
+        sae: An SAE in its inference form.
+        architecture: What to train it as.
+
+    Returns:
+        What its form says, and what its metadata say of how it was trained, as far as the
+        architecture has such fields. `k` is missing where nothing says it.
+    """
+    _, config_class = get_sae_training_class(architecture)
+    known = {field.name for field in fields(config_class) if field.init} - _NOT_TAKEN
+    said = sae.cfg.metadata.training_architecture_details or {}
+    found = {
+        name: value
+        for name, value in said.items()
+        if name in known and not name.endswith(_SCHEDULES)
+    }
+    for name in _OF_THE_FORM:
+        if name in known and hasattr(sae.cfg, name):
+            found[name] = getattr(sae.cfg, name)
+    if _RESCALED in known and not hasattr(sae.cfg, _RESCALED):
+        found[_RESCALED] = may_be_rescaled(sae)
+    return found

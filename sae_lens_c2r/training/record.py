@@ -18,7 +18,7 @@ RECORD = "training.json"
 
 
 class _Recorded(BaseModel):
-    # Every key may be missing, and others may be there: earlier versions wrote other ones.
+    # Every key may be missing, and others may be there: anybody's file may have that name.
     model_config = ConfigDict(extra="allow", frozen=True)
 
 
@@ -117,14 +117,7 @@ class TrainingRecord(_Recorded):
 
 
 def read_record(folder: Path) -> TrainingRecord | None:
-    """What training recorded of an SAE.
-
-    Returns:
-        The record; `None` if the folder has none.
-
-    Raises:
-        UserError: If its `training.json` is not as we write it.
-    """
+    """The record in an SAE's folder; `None` if it has none, a UserError if it is not ours."""
     path = folder / RECORD
     if not path.is_file():
         return None
@@ -140,19 +133,7 @@ def record_of(
     seconds: float,
     evaluation: dict[str, Any] | None,
 ) -> TrainingRecord:
-    """The record of one SAE.
-
-    Args:
-        plan: What was trained.
-        sae_id: Which SAE of it.
-        together: The SAEs that were trained beside it, and it.
-        processes_per_batch: Processes that each batch was split over.
-        seconds: How long that took.
-        evaluation: SAELens's evaluation against known features, if there are any.
-
-    Returns:
-        The record.
-    """
+    """The record of one SAE of a plan, trained together with others in so many seconds."""
     return TrainingRecord(
         release=RecordedRelease.model_validate(plan.release.model_dump(mode="json")),
         sae_id=sae_id,

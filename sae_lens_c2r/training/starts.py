@@ -23,28 +23,21 @@ from sae_lens_c2r.releases.model import (
 )
 from sae_lens_c2r.saes.licenses import allows_derivatives
 from sae_lens_c2r.saes.sae_ref import SAERef
-from sae_lens_c2r.saes.start_from import starting_weights
-from sae_lens_c2r.saes.training_fields import training_fields
+from sae_lens_c2r.saes.start_from import starting_weights, training_fields
 from sae_lens_c2r.training.configs import checked_fields, sae_config
 
 
 def find_start(
     spec: SAESpec, release: Release, device: str
 ) -> tuple[SAERef, TrainingSAEConfig, list[str]]:
-    """Load the SAE that one of a release starts from, to know that it can.
-
-    Args:
-        spec: The SAE, which has an `init`.
-        release: Its release.
-        device: Where it will be trained.
+    """Load the SAE that one of a release starts from: which, the config, and notes.
 
     Returns:
-        Which SAE it starts from; SAELens's config of what starts from it: what the release
-        says, and else what the SAE says of itself; and what is worth knowing before hours of
-        training, a line each.
+        Which SAE it is; SAELens's config of what starts from it: what the release says, and
+        else what the SAE says of itself; and what is worth knowing before hours of training.
 
     Raises:
-        ReleaseError: If its `init` names no SAE, or it cannot start from that.
+        ReleaseError: If `init` names no SAE, or the one of the release cannot start from it.
         UserError: If that cannot be loaded.
     """
     origin, sae = _init_of(spec).pin()

@@ -19,8 +19,12 @@ from sae_lens_c2r.finetune.release import read_subject
 from sae_lens_c2r.hub import Submission, write_card
 from sae_lens_c2r.hub.local_saes import check_saes, repo_facts
 from sae_lens_c2r.saes.sae_ref import SAERef
-from sae_lens_c2r.saes.start_from import start_from, starting_weights
-from sae_lens_c2r.saes.training_fields import c2r_architecture, training_fields
+from sae_lens_c2r.saes.start_from import (
+    c2r_architecture,
+    start_from,
+    starting_weights,
+    training_fields,
+)
 from sae_lens_c2r.training.train import train
 from tests.evaluation.planted import plant_sae
 from tests.hub.server import File, LoopbackHub, Repo

@@ -12,9 +12,13 @@ from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.saes.sae_ref import inference_form
-from sae_lens_c2r.saes.start_from import scale_inputs, start_from
-from sae_lens_c2r.saes.thresholds import thresholds_of
-from sae_lens_c2r.saes.training_fields import c2r_architecture, training_fields
+from sae_lens_c2r.saes.start_from import (
+    c2r_architecture,
+    scale_inputs,
+    start_from,
+    thresholds_of,
+    training_fields,
+)
 from tests.saes.forms import FORMS, PAIRS, K, make_form, make_training_config, sizes
 from tests.strategies import seeds
 
