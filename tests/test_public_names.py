@@ -1,6 +1,8 @@
 """The names that users rely on."""
 
+import ast
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -63,3 +65,12 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 def test_a_module_imports_no_more_than_it_should(module: str, forbidden: str) -> None:
     code = f"import sys, {module}; sys.exit({forbidden!r} in sys.modules)"
     assert subprocess.run([FRESH, "-c", code]).returncode == 0
+
+
+def test_no_docstring_begins_with_what() -> None:
+    """A docstring begins with a verb, or with the thing that is returned."""
+    for path in Path(sae_lens_c2r.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                text = ast.get_docstring(node) or ""
+                assert not text.startswith("What"), f"{path.name}: {text.splitlines()[0]}"

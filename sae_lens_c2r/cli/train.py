@@ -79,7 +79,7 @@ def train(
 
 
 def how_to_go_on(out: Path) -> str:
-    """What to add where training was ended from outside: whether it left a checkpoint."""
+    """Advice where training was ended from outside, if it left a checkpoint."""
     if not any((out / ".training").glob("step-*")):
         return ""
     return " `--resume` continues from the last checkpoint."

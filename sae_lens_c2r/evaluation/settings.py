@@ -1,4 +1,4 @@
-"""What is asked for on the command line: evaluations, their settings, files."""
+"""Requests of the command line: evaluations, their settings, files."""
 
 import dataclasses
 import json
@@ -183,7 +183,7 @@ def short_name(model: str) -> str:
 
 
 def _of_model(model: str) -> dict[str, Any]:
-    """What SAEBench itself sets for a model."""
+    """The settings that SAEBench itself has for a model."""
     from sae_bench.sae_bench_utils.activation_collection import (
         LLM_NAME_TO_BATCH_SIZE,
         LLM_NAME_TO_DTYPE,

@@ -1,4 +1,4 @@
-"""What a release may say: the SAEs of one YAML file in `registry/`, and how they are trained.
+"""The model of a release: the SAEs of one YAML file in `registry/`, and how they are trained.
 
 `docs/releases.md` describes the keys. Nothing here imports SAELens: the fields of its configs
 are checked when a plan is made of a release.

@@ -17,7 +17,7 @@ def allows_derivatives(license: str | None) -> bool:
 
 
 def license_of_folder(folder: Path) -> str | None:
-    """What training recorded, or else the card of the repository that a folder lies in says."""
+    """The licence of a folder, by its training, or else by the card of its repository."""
     path = folder / _RECORD
     release = read_object(path).get("release") if path.is_file() else None
     license = release.get("license") if isinstance(release, dict) else None
@@ -30,7 +30,7 @@ def license_of_folder(folder: Path) -> str | None:
 
 
 def license_on_hub(repo: str, commit: str | None) -> str | None:
-    """What the card of a repository says."""
+    """The licence that the card of a repository says."""
     card = file_on_hub(repo, _README, commit)
     return _license_of_card(card) if card else None
 

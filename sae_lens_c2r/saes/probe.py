@@ -46,7 +46,7 @@ def probe_inputs(weights: Path) -> Tensor:
 
 @torch.no_grad()
 def trained_contributions(sae: TrainingSAE[Any], inputs: Tensor) -> Tensor:
-    """What a training SAE encodes inputs as, once it is used and no longer trained.
+    """Activations of a training SAE, once it is used and no longer trained.
 
     Args:
         sae: The SAE. One of the BatchTopK family ranks a batch while it is trained, and has

@@ -59,12 +59,12 @@ class SAERef:
 
     @property
     def name(self) -> str:
-        """What it is called where it is shown."""
+        """The name that it is shown by."""
         return str(self.folder) if self.folder else f"{self.release or self.repo} {self.sae_id}"
 
     @property
     def place(self) -> Path | tuple[str | None, ...]:
-        """What tells it from all others."""
+        """The key that tells it from all others."""
         if self.folder:
             return self.folder.resolve()
         return (self.release or self.repo, self.sae_id, self.revision)

@@ -1,4 +1,4 @@
-"""What SAELens makes of an SAE in a process that cannot import this package."""
+"""Encode by SAELens in a process that cannot import this package."""
 
 import json
 import os
@@ -20,7 +20,7 @@ _SCRIPT = Path(__file__).with_name("encode_alone.py")
 
 @dataclass(frozen=True)
 class Encoded:
-    """What came of an SAE.
+    """The outcome for an SAE.
 
     Args:
         feature_acts: What it encodes the inputs as, shape ``[batch, d_sae]``.

@@ -200,7 +200,7 @@ def _ranked_alike(weights: Weights, own: Any, config: Any) -> Weights:
 
 
 def thresholds_of(sae: SAE[Any]) -> Tensor:
-    """What each latent has to exceed to fire, in float64: 0 where a ReLU is all there is."""
+    """The threshold of each latent, in float64: 0 where a ReLU is all there is."""
     if not isinstance(sae, JumpReLUSAE):
         return torch.zeros(sae.cfg.d_sae, dtype=torch.float64, device=sae.W_dec.device)
     return sae.threshold.detach().double().clamp(min=0)  # below that, its ReLU decides
@@ -260,7 +260,7 @@ def _are_alike(thresholds: Tensor) -> bool:
 
 
 def c2r_architecture(sae: SAE[Any]) -> str:
-    """What to train an SAE as: what it was, with C2R, or else what its form can be."""
+    """The architecture to train an SAE as: what it was, with C2R, or what its form can be."""
     form = sae.cfg.architecture()
     trained = sae.cfg.metadata.training_architecture or ""
     for name in (trained, f"{trained}_c2r"):

@@ -1,4 +1,4 @@
-"""What training a plan takes: bytes on disk and in memory, and which process does what."""
+"""Bytes that training takes on disk and in memory, and the work of each process."""
 
 from collections.abc import Iterable, Mapping
 

@@ -1,4 +1,4 @@
-"""What training a release will do: SAELens's configs, every field of which it has accepted."""
+"""The plan of a release's training: SAELens's configs, every field of which it has accepted."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -100,7 +100,7 @@ class Plan:
         return self.steps * self.batch_size
 
     def fingerprint(self, sae_ids: Iterable[str]) -> dict[str, Any]:
-        """What a training of some of the SAEs has to share with another to stand for it."""
+        """The settings that a training has to share with another to stand for it."""
         saes = {}
         for sae_id in sae_ids:
             saes[sae_id] = {**self.saes[sae_id].to_dict(), "seed": self.seeds[sae_id]}

@@ -1,4 +1,4 @@
-"""What reproduces a training: `training.json`, beside the weights."""
+"""The record that reproduces a training: `training.json`, beside the weights."""
 
 import platform
 import subprocess
@@ -47,7 +47,7 @@ class RecordedRelease(_Recorded):
 
 
 class RecordedMeasures(_Recorded):
-    """What was measured of an SAE on text that was held out of its training.
+    """Measurements of an SAE on text that was held out of its training.
 
     Args:
         text: What the text is called.
@@ -153,7 +153,7 @@ def record_of(
 
 
 def circumstances(device: str) -> dict[str, Any]:
-    """What the same settings may come out differently by: versions, and the machine."""
+    """Versions and the machine, by which the same settings may come out differently."""
     packages = ("sae-lens-c2r", "sae-lens", "torch", "transformer-lens", "transformers")
     return {
         "device": _name_of_device(device),

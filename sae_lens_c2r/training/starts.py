@@ -75,7 +75,7 @@ def _init_of(spec: SAESpec) -> SAERef:
 
 
 def _own_fields(sae: SAE[Any], spec: SAESpec) -> dict[str, Any]:
-    """What an SAE says of how it was trained."""
+    """The fields in which an SAE says how it was trained."""
     architecture = spec.fields.get("architecture")
     if architecture not in SAE_TRAINING_CLASS_REGISTRY:
         return {}  # `sae_config` says which there are

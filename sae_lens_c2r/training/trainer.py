@@ -39,7 +39,7 @@ Watch = Callable[[str, SAETrainer[Any, Any]], None]
 
 @dataclass
 class Job:
-    """What a training does beside SAELens's steps.
+    """The parts of a training beside SAELens's steps.
 
     Args:
         checkpoints: Where it saves.
