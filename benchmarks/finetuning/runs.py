@@ -30,22 +30,22 @@ class Way:
         coefficient: Of C2R; `None` for BatchTopK alone.
         share: Steps, as a share of those of a training.
         slower: By what the learning rate is divided.
-        repaired: Whether it starts from an SAE that was trained.
+        finetuned: Whether it starts from an SAE that was trained.
     """
 
     name: str
     coefficient: float | None
     share: float
     slower: float = 1.0
-    repaired: bool = True
+    finetuned: bool = True
 
 
 WAYS = (
-    Way(BEFORE, None, 1.0, repaired=False),
+    Way(BEFORE, None, 1.0, finetuned=False),
     Way(MORE, None, 0.1),
     Way("10 % with C2R", 5.0, 0.1),
     Way("10 % with C2R, a third of the learning rate", 5.0, 0.1, slower=3.0),
-    Way("from scratch with C2R", 5.0, 1.1, repaired=False),
+    Way("from scratch with C2R", 5.0, 1.1, finetuned=False),
 )
 
 
@@ -88,7 +88,7 @@ def _measured(run: Run, way: Way, world: World, folder: Path) -> dict[str, Any]:
     found = world.evaluate(sae)
     live = sae.W_dec[_fires(sae, world)]
     names = ("composition", "chance_composition", "explained_variance", "l0", "dead_latents")
-    kept = row_cosines(sae.W_dec, origin.W_dec) if way.repaired else torch.ones(1)
+    kept = row_cosines(sae.W_dec, origin.W_dec) if way.finetuned else torch.ones(1)
     return {
         **{name: found[name] for name in (*names, "mcc", "absorption", "partial_absorption")},
         "composition_of_live": composition(live),
@@ -111,7 +111,7 @@ def _document(run: Run, way: Way, world: World, before: Path) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "architecture": "batchtopk" if way.coefficient is None else "batchtopk_c2r",
         # Samples that it has not seen; SAEs that are compared see the same ones.
-        "seed": run.seed + 1000 * way.repaired,
+        "seed": run.seed + 1000 * way.finetuned,
         "k": REGIME.ks[0],
         "topk_threshold_lr": 0.05,
     }
@@ -122,14 +122,14 @@ def _document(run: Run, way: Way, world: World, before: Path) -> dict[str, Any]:
         }
     fields |= (
         {"init": {"folder": str(before)}}
-        if way.repaired
+        if way.finetuned
         else {"d_in": REGIME.d_in, "d_sae": REGIME.d_sae}
     )
     return {
-        "name": "repair",
+        "name": "finetuned",
         "description": "SAEs of known features, trained on.",
         "license": "mit",
-        "repo_id": "sae-lens-c2r/repair",
+        "repo_id": "sae-lens-c2r/finetuned",
         "status": "planned",
         "synthetic_model": {
             "training_samples": steps * BATCH_SIZE,

@@ -1,9 +1,9 @@
-"""The tables of the repair: means over seeds with 95 % confidence intervals, in Markdown."""
+"""The tables of fine-tuning: means over seeds with 95 % confidence intervals, in Markdown."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.repair.runs import BEFORE, MORE, WAYS
+from benchmarks.finetuning.runs import BEFORE, MORE, WAYS
 from benchmarks.statistics import Interval
 from sae_lens_c2r.reporting.tables import markdown_table
 
@@ -64,8 +64,8 @@ def _cells(
 
 
 def _cosines(way: str, results: Sequence[Mapping[str, Any]]) -> list[str]:
-    repaired = next(each.repaired for each in WAYS if each.name == way)
-    if not repaired:  # its latents are none of those before
+    finetuned = next(each.finetuned for each in WAYS if each.name == way)
+    if not finetuned:  # its latents are none of those before
         return ["" for _ in _KEPT]
     return [str(Interval.of([each["ways"][way][name] for each in results])) for name in _KEPT]
 
@@ -78,7 +78,7 @@ def minilm(result: Mapping[str, Any] | None) -> str:
     for way in WAYS:
         numbers = result["ways"][way.name]
         cells = [_shown(numbers[name]) for name in _MINILM]
-        cosines = [f"{numbers[name]:.3f}" if way.repaired else "" for name in _KEPT]
+        cosines = [f"{numbers[name]:.3f}" if way.finetuned else "" for name in _KEPT]
         rows.append([way.name, *cells, *cosines])
     before = result["ways"][BEFORE]
     return "\n\n".join(

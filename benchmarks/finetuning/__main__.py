@@ -1,15 +1,15 @@
-"""`python -m benchmarks.repair`: train what is missing, then the tables."""
+"""`python -m benchmarks.finetuning`: train what is missing, then the tables."""
 
 import json
 from argparse import ArgumentParser
 from pathlib import Path
 
+from benchmarks.finetuning import minilm, report
+from benchmarks.finetuning.runs import SEEDS, STEPS, Run, execute
 from benchmarks.page import refill
 from benchmarks.parallel import execute_all, read
-from benchmarks.repair import minilm, report
-from benchmarks.repair.runs import SEEDS, STEPS, Run, execute
 
-RESULTS, PAGE = Path("benchmarks/results/repair"), Path("docs/finetune.md")
+RESULTS, PAGE = Path("benchmarks/results/finetuning"), Path("docs/finetune.md")
 KNOWN, MINILM = "runs.jsonl", "minilm.json"
 
 
@@ -31,7 +31,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=len(SEEDS))
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--work", type=Path, default=Path("build/repair"), help="for the SAEs")
+    parser.add_argument(
+        "--work", type=Path, default=Path("build/finetuning"), help="for the SAEs"
+    )
     parser.add_argument("--demo", type=Path, help="what `sae-lens-c2r demo` has written")
     parser.add_argument("--draw-only", action="store_true", help="only write what there is")
     arguments = parser.parse_args()

@@ -1,4 +1,4 @@
-"""The benchmark of the repair: that it is measured and shown, and that the page shows it."""
+"""The benchmark of fine-tuning: that it is measured and shown, and that the page shows it."""
 
 import json
 from pathlib import Path
@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from benchmarks.finetuning import report, runs
+from benchmarks.finetuning.__main__ import PAGE, RESULTS, tables_of
+from benchmarks.finetuning.runs import BEFORE, MORE, STEPS, WAYS, Run
 from benchmarks.page import fill
-from benchmarks.repair import report, runs
-from benchmarks.repair.__main__ import PAGE, RESULTS, tables_of
-from benchmarks.repair.runs import BEFORE, MORE, STEPS, WAYS, Run
 from benchmarks.study import world
 
 
@@ -24,9 +24,9 @@ def two(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_seed_is_measured_once(tmp_path: Path) -> None:
     run = Run(0, 20, str(tmp_path))
     result = runs.execute(run)
-    before, repaired = result["ways"].values()
+    before, finetuned = result["ways"].values()
     assert before["cosine_median"] == 1
-    assert 0.5 < repaired["cosine_median"] < 1
+    assert 0.5 < finetuned["cosine_median"] < 1
     record = json.loads((tmp_path / "seed_0/way_1/sae/training.json").read_text())
     assert record["steps"] == 2
     assert record["started_from"]["folder"] == str(tmp_path / "seed_0/way_0/sae")

@@ -9,7 +9,7 @@ from datasets import Dataset
 from sae_lens import SAE
 from transformers import AutoTokenizer
 
-from benchmarks.repair.runs import BEFORE, WAYS, Way
+from benchmarks.finetuning.runs import BEFORE, WAYS, Way
 from sae_lens_c2r.demo.demo import HELD_OUT_SHARE, PLAIN, REGULARIZED
 from sae_lens_c2r.finetune.release import TOKENS, finetuning_release, read_subject
 from sae_lens_c2r.finetune.run import row_cosines
@@ -57,7 +57,7 @@ def _trained(way: Way, demo: Path, out: Path, rows: Dataset) -> Path:
     """The folder of an SAE: the demo's, or one that is trained on now."""
     if way.name == BEFORE:
         return demo / PLAIN
-    if not way.repaired:
+    if not way.finetuned:
         return demo / REGULARIZED
     architecture = {} if way.coefficient else {"sae.architecture": PLAIN}
     subject = read_subject(SAERef(folder=demo / PLAIN), architecture)
