@@ -26,7 +26,8 @@ from sae_lens_c2r.reporting import tables
 
 REPORT_FILE = "evaluation.json"
 RESULT, ABOUT, LOG = "result.json", "about.json", "log.txt"
-_COSINES = "max_cosines_from_"
+# Latents by their highest cosine, from this one to the next; the lowest has negative ones too.
+_COSINES = [f"max_cosines_from_{i / INTERVALS:.2f}" for i in range(INTERVALS)]
 _NOT_A_NUMBER = -1  # what SAEBench's core writes in place of NaN
 _NOTES = {  # of columns that need one
     "explained variance": "Explained variance and L0: as SAELens computes them, or else "
@@ -161,26 +162,19 @@ def _flat(values: Any, *keys: str) -> Iterator[tuple[str, Any]]:
 
 def weights_metrics(inspection: Inspection) -> dict[str, float]:
     """The metrics of an SAE's weights, as `inspect` measures them."""
+    pairs = zip(THRESHOLDS, inspection.pairs, strict=True)
     return {
         "composition": inspection.composition,
         "chance_composition": inspection.chance_composition,
-        **{
-            f"pairs_above_{threshold}": pairs
-            for threshold, pairs in zip(THRESHOLDS, inspection.pairs, strict=True)
-        },
+        **{f"pairs_above_{threshold}": count for threshold, count in pairs},
         "zero_decoder_rows": inspection.zero_rows,
-        **{  # from this cosine to the next; the lowest includes negative ones
-            f"{_COSINES}{i / INTERVALS:.2f}": count
-            for i, count in enumerate(inspection.cosine_counts)
-        },
+        **dict(zip(_COSINES, inspection.cosine_counts, strict=True)),
     }
 
 
 def max_cosine_counts(metrics: Mapping[str, float]) -> list[float] | None:
     """The latents by their highest cosine, as `weights_metrics` has them, if it has all."""
-    counts = [metrics.get(f"{_COSINES}{i / INTERVALS:.2f}") for i in range(INTERVALS)]
-    found = [count for count in counts if count is not None]
-    return found if len(found) == INTERVALS else None
+    return [metrics[key] for key in _COSINES] if metrics.keys() >= set(_COSINES) else None
 
 
 def terminal_tables(report: EvaluationReport, *, width: int = 80) -> list[Table]:
@@ -205,10 +199,10 @@ def _table(report: EvaluationReport) -> tuple[list[Column], list[list[str]], str
     columns = [by_title[title] for title in by_title if any(title in each for each in cells)]
     names = [sae.name for sae in report.saes]
     rows = []
-    for sae, found in zip(report.saes, cells, strict=True):
+    for sae, of_sae in zip(report.saes, cells, strict=True):
         alone = names.count(sae.name) == 1
         name = sae.name if alone else f"{sae.name} ({sae.weights_sha256[:8]})"
-        rows.append([name, *(found.get(column.title, "") for column in columns)])
+        rows.append([name, *(of_sae.get(column.title, "") for column in columns)])
     titles = [column.title for column in columns]
     return columns, rows, " ".join(note for title, note in _NOTES.items() if title in titles)
 

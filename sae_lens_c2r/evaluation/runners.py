@@ -61,13 +61,13 @@ def run_evaluation(task: Task, sae: SAE[Any], working: Path) -> None:
 
 def _measure_text(task: Task, sae: SAE[Any]) -> dict[str, Any]:
     """SAELens's own `run_evals`, for models of any class that SAELens loads, and co-firing."""
-    asked, about = task.asked, sae.cfg.metadata
-    source = asked.text or about.dataset_path
+    asked, metadata = task.asked, sae.cfg.metadata
+    source = asked.text or metadata.dataset_path
     if not source:
         raise UserError("`text` should be given: the SAE does not say what it was trained on.")
     settings = asked.settings
     rows = settings["n_eval_sparsity_variance_batches"] * settings["batch_size_prompts"]
-    n_tokens = min(rows * (about.context_size or 1), _MOST_TOKENS)
+    n_tokens = min(rows * (metadata.context_size or 1), _MOST_TOKENS)
     reader = activation_source(
         str(source), model=asked.model, n_tokens=n_tokens, device=task.device
     )
@@ -76,7 +76,7 @@ def _measure_text(task: Task, sae: SAE[Any]) -> dict[str, Any]:
     config = get_eval_everything_config(**settings)
     # Its head is random: nobody trained all-MiniLM-L6-v2 to predict a token.
     config.compute_kl = config.compute_ce_loss = asked.model != OFFLINE_MODEL
-    special = about.exclude_special_tokens or False
+    special = metadata.exclude_special_tokens or False
     try:
         metrics, _ = run_evals(
             sae, store, model, ActivationScaler(), config, exclude_special_tokens=special

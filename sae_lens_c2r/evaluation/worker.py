@@ -96,11 +96,11 @@ def _own_sae_bench(modules: Path) -> None:
     It caches its absorption probes beside its own files, by the name of a model, and takes
     them again for another model of that name.
     """
-    found = find_spec("sae_bench")
-    if found is None or found.submodule_search_locations is None:
+    installed = find_spec("sae_bench")
+    if installed is None or installed.submodule_search_locations is None:
         return
     shutil.copytree(
-        next(iter(found.submodule_search_locations)),
+        next(iter(installed.submodule_search_locations)),
         modules / "sae_bench",
         copy_function=os.symlink,
         ignore=shutil.ignore_patterns("artifacts"),

@@ -30,7 +30,7 @@ PATIENCE = 300  # seconds
 
 @pytest.fixture(autouse=True)
 def same_environment() -> Iterator[None]:
-    """What is set for the runs' processes is not set for the tests that come after."""
+    """Keep what is set for the runs' processes from the tests that come after."""
     with patch.dict(os.environ):
         yield
 

@@ -1,4 +1,4 @@
-"""What is run, what is not run again, and what nobody else's files suffer, without SAEBench."""
+"""Evaluations are run once, in folders of their own, without SAEBench here."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ Evaluate = Callable[..., list[str]]
 
 @pytest.fixture
 def requests(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
-    """What workers are told, who do nothing but answer."""
+    """The tasks of workers, who do nothing but answer."""
     told: list[Task] = []
 
     def answer(working: Path, *, log: Path, **_: object) -> None:
