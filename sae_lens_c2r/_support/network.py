@@ -13,17 +13,7 @@ _UNREACHED = {"ConnectionError", "TransportError", "LocalEntryNotFoundError"}
 
 @contextmanager
 def needing_the_hub(what: str) -> Iterator[None]:
-    """Name the network where that is what fails.
-
-    Args:
-        what: What may have to be downloaded, "The model gpt2".
-
-    Yields:
-        Nothing.
-
-    Raises:
-        UserError: If it is not on this machine, and the Hub cannot be reached.
-    """
+    """Name the network where that is what fails."""
     try:
         yield
     except Exception as error:

@@ -26,21 +26,7 @@ def say(console: Console, line: str) -> None:
 def error_boundary(
     interrupted: str, *, how_to_go_on: Callable[[], str] = str
 ) -> Iterator[list[str]]:
-    """Print what keeps a command from doing what it should, and end it with a status.
-
-    Args:
-        interrupted: What to say where the command is interrupted by a signal, unless the
-            interruption says itself what is there and what is not.
-        how_to_go_on: What to add where something from outside ended the command: a signal, or
-            a disk that is full.
-
-    Yields:
-        A list for what goes wrong with single SAEs while the others go on. It is printed at
-        the end, a line each, and the status is 1 if there is any.
-
-    Raises:
-        Exit: With 1 after an error, with 130 after an interruption.
-    """
+    """Print what keeps a command from doing what it should, and end it with a status."""
     problems: list[str] = []
     status = 1
     try:

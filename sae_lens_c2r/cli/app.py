@@ -52,11 +52,7 @@ def _options(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command.
-
-    Args:
-        arguments: What would follow `sae-lens-c2r`; `None` reads the command line.
-    """
+    """Run the command."""
     spread = _repeat_option(sys.argv[1:] if arguments is None else arguments, "--sae-bench")
     app(spread, prog_name="sae-lens-c2r")  # of `python -m sae_lens_c2r` too
 

@@ -150,19 +150,7 @@ def finetuning_release(
     *,
     l0s: Mapping[str, float] | None = None,
 ) -> Release:
-    """Write a release of SAEs that start from SAEs.
-
-    Args:
-        subjects: The SAEs, of one model, hook and text, by the ids that they are to have.
-        changes: Values in place of what they say, by dotted key: `language_model.dataset`.
-        l0s: The L0 that was measured of those that do not say theirs.
-
-    Returns:
-        The release.
-
-    Raises:
-        UserError: If the SAEs cannot be trained together, or one does not say what it is of.
-    """
+    """Write a release of SAEs that start from SAEs."""
     first = next(iter(subjects.values()))
     language_model = _shared_language_model(list(subjects.values()), changes)
     alike = all(subject.runner == first.runner for subject in subjects.values())

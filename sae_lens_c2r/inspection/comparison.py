@@ -184,20 +184,7 @@ def inspect(
     latents: Sequence[int] = (),
     tell: Callable[[str], None] = lambda _: None,
 ) -> tuple[list[SAEReport], Comparison | None]:
-    """Measure SAEs, on a text if there is one, and compare them if they are two.
-
-    Args:
-        refs: Which.
-        device: Where.
-        on_error: Told, in one line, of each that cannot be measured, and of each that only
-            its weights can be measured of. The others are measured all the same.
-        source: Runs their models over a text; `None` for their weights alone.
-        latents: Which to look at one by one, on the text.
-        tell: Told of each that is begun.
-
-    Returns:
-        The reports; and the comparison of two SAEs of the same activations.
-    """
+    """Measure SAEs, on a text if there is one, and compare them if they are two."""
     reports: list[SAEReport] = []
     measured: list[tuple[AnySAE, TextActivations | None]] = []
     for number, ref in enumerate(refs, start=1):

@@ -44,19 +44,7 @@ def shipped_releases() -> list[Release]:
 
 
 def directory_entry(release: Release) -> dict[str, Any]:
-    """A release's entry for SAELens's directory of pretrained SAEs, `pretrained_saes.yaml`.
-
-    With it the release can be proposed there; until then, and after it, its SAEs load by the
-    name of their repository.
-
-    Returns:
-        The entry, under the release's name. What is measured, `l0` and `variance_explained`,
-        is left out: SAELens has defaults for it.
-
-    Raises:
-        ReleaseError: If it has no language model, as SAELens's directory is of models, or no
-            repository.
-    """
+    """A release's entry in SAELens's `pretrained_saes.yaml`, to be proposed there."""
     if release.language_model is None or release.repo_id is None:
         lacks = "language_model" if release.language_model is None else "repo_id"
         raise ReleaseError(
@@ -73,19 +61,7 @@ def directory_entry(release: Release) -> dict[str, Any]:
 
 
 def read_release(path: Path, *, overrides: Mapping[str, Any] | None = None) -> Release:
-    """Read and check a release.
-
-    Args:
-        path: Its YAML file.
-        overrides: Values to put in place of the file's, by dotted key, `sae.k`.
-
-    Returns:
-        The release.
-
-    Raises:
-        ReleaseError: If the file cannot be read, or says what a release may not: the text
-            names the file, the key, what it should be and what was found.
-    """
+    """Read and check a release."""
     try:
         document = read_yaml(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -104,19 +80,7 @@ def release_of(
     overrides: Mapping[str, Any] | None = None,
     path: Path | None = None,
 ) -> Release:
-    """Check a release that is in memory.
-
-    Args:
-        document: The content of its file.
-        overrides: Values to put in place of these, by dotted key.
-        path: Its file; by itself that of its name.
-
-    Returns:
-        The release.
-
-    Raises:
-        ReleaseError: If it says what a release may not.
-    """
+    """Check a release that is in memory."""
     path = path or Path(f"{document.get('name')}.yaml")
     _check_kinds(path, document)
     _check_kinds(Path("--set"), dict(overrides or {}))

@@ -63,22 +63,7 @@ def hook_site(
     revision: str | None = None,
     n_ctx: int | None = None,
 ) -> HookSite:
-    """Find a place in a model, by the model's config alone.
-
-    Args:
-        model: The model, by the name that it is loaded by.
-        hook_name: The place.
-        loader: SAELens's name of the class that loads the model.
-        revision: Branch, tag or commit on the Hub.
-        n_ctx: Tokens in a row, where TransformerLens is told to take so many.
-
-    Returns:
-        What is known of the place.
-
-    Raises:
-        UserError: If the model has no such place. Whatever else is raised says why the
-            model's config cannot be loaded or read: there are many kinds.
-    """
+    """Find a place in a model, by the model's config alone."""
     if loader == TRANSFORMER_LENS:
         return _site_of_transformer_lens(model, hook_name, n_ctx)
     if loader == TRANSFORMERS:

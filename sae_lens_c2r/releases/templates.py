@@ -23,19 +23,7 @@ def check_new_name(name: str) -> None:
 
 
 def new_release(name: str, model: str | None) -> str:
-    """Write a release in YAML.
-
-    Args:
-        name: Its name.
-        model: One of TransformerLens's models, of whose residual stream the SAEs are, in the
-            middle; or `None` for MiniLM, which trains on a CPU within minutes, offline.
-
-    Returns:
-        The text of its file.
-
-    Raises:
-        UserError: If TransformerLens has no such model, or its config cannot be loaded.
-    """
+    """Write a release in YAML."""
     if model is None:
         return _filled("minilm.yaml", name=name, hub_id=OFFLINE_MODEL)
     from sae_lens_c2r.releases.language_models import official_name, pretrained_config

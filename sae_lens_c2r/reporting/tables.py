@@ -44,18 +44,7 @@ def terminal_table(
     broken: Collection[int] = (0,),
     note: str | None = None,
 ) -> Table:
-    """A table for `rich` to print, in the cells of which nothing is markup.
-
-    Args:
-        headings: Of the columns.
-        rows: Their cells.
-        text: The columns that hold text, which stands at the left; the others hold numbers.
-        broken: The columns that are broken where there is no room for them.
-        note: Below the table.
-
-    Returns:
-        A renderable.
-    """
+    """A table for `rich` to print, in the cells of which nothing is markup."""
     table = Table(
         caption=note,
         caption_justify="left",

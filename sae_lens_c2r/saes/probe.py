@@ -19,15 +19,7 @@ _COARSE = (0.1, 16)
 
 
 def probe_inputs(weights: Path) -> Tensor:
-    """A batch that an SAE surely has something to say to: some of its own decoder's rows.
-
-    Args:
-        weights: The SAE's safetensors file, of which only those rows are read.
-
-    Returns:
-        Inputs, shape ``[64, d_in]``: ``b_dec`` and evenly spaced unit rows, of lengths that
-        are powers of 2.
-    """
+    """A batch that an SAE surely has something to say to: some of its own decoder's rows."""
     with safe_open(weights, framework="pt") as file:
         shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
         rows = file.get_slice("W_dec")
@@ -46,17 +38,8 @@ def probe_inputs(weights: Path) -> Tensor:
 
 @torch.no_grad()
 def trained_contributions(sae: TrainingSAE[Any], inputs: Tensor) -> Tensor:
-    """Activations of a training SAE, once it is used and no longer trained.
-
-    Args:
-        sae: The SAE. One of the BatchTopK family ranks a batch while it is trained, and has
-            learned a threshold to use instead.
-        inputs: The inputs, shape ``[batch, d_in]``.
-
-    Returns:
-        Each latent's activation in units of unit decoder rows, shape ``[batch, d_sae]``: they
-        are the same before and after SAELens folds the rows' norms.
-    """
+    """Activations of a training SAE, once it is used and no longer trained."""
+    # One of the BatchTopK family ranks a batch in training, and uses a threshold after it.
     if sae.dtype != torch.float32:  # as the inference form is, and without overflow
         sae = copy.deepcopy(sae).to(torch.float32)
     feature_acts, hidden_pre = sae.encode_with_hidden_pre(inputs.to(sae.device))

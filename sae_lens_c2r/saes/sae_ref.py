@@ -70,18 +70,7 @@ class SAERef:
         return (self.release or self.repo, self.sae_id, self.revision)
 
     def load(self, device: str) -> SAE[Any] | TrainingSAE[Any]:
-        """Load it.
-
-        Args:
-            device: Where to.
-
-        Returns:
-            The SAE, in the form in which it was saved; a checkpoint of SAELens's with the
-            scaling of its inputs folded in, as SAELens does at the end of a training.
-
-        Raises:
-            UserError: If it cannot be loaded.
-        """
+        """Load it."""
         try:
             if self.folder is None:
                 release, sae_id = self.release or self.repo or "", self.sae_id or ""
@@ -103,15 +92,7 @@ class SAERef:
         return inference_form(self.load(device))
 
     def pin(self) -> tuple["SAERef", SAE[Any]]:
-        """Load it, and note exactly what was loaded.
-
-        Returns:
-            The same SAE with its files' SHA-256, its commit and its licence; and the SAE in
-            its inference form, on the CPU, its decoder's norms not folded.
-
-        Raises:
-            UserError: If it cannot be loaded, or its files are not those of its SHA-256.
-        """
+        """Load it, and note exactly what was loaded."""
         with _downloads(None) as files:
             # Norms are not folded: what they are belongs to how it is trained on.
             sae = inference_form(self.load("cpu"), fold=False)
@@ -147,15 +128,7 @@ def inference_form(sae: SAE[Any] | TrainingSAE[Any], *, fold: bool = True) -> SA
 
 
 def find_saes(arguments: Sequence[str], *, on_error: Callable[[str], None]) -> list[SAERef]:
-    """Read which SAEs a command line names.
-
-    Args:
-        arguments: Folders, each of an SAE or of many, and pairs of a release and an id.
-        on_error: Told, in one line, of each that is neither.
-
-    Returns:
-        The other SAEs, in order, each once.
-    """
+    """Read which SAEs a command line names."""
     saes: list[SAERef] = []
     rest = list(arguments)
     while rest:

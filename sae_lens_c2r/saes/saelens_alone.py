@@ -36,19 +36,7 @@ def encode_in_saelens_alone(
     *,
     environment: Mapping[str, str] | None = None,
 ) -> list[Encoded]:
-    """Load SAEs in another process, with SAELens alone, and encode a batch with each.
-
-    Args:
-        requests: Where each SAE is, as `encode_alone.py` says, and inputs for it, shape
-            ``[batch, d_in]``.
-        environment: Variables of that process beside those of this one.
-
-    Returns:
-        What came of each.
-
-    Raises:
-        UserError: If SAELens alone does not load one of them, with what it says.
-    """
+    """Load SAEs in another process, with SAELens alone, and encode a batch with each."""
     with TemporaryDirectory() as scratch:
         asked = []
         for number, (where, inputs) in enumerate(requests):

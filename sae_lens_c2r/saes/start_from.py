@@ -99,10 +99,6 @@ def scale_inputs(sae: TrainingSAE[Any], factor: float) -> None:
 
     Its activations are scaled likewise. This is not what undoes SAELens's
     `fold_activation_norm_scaling_factor`, after which they keep their size.
-
-    Args:
-        sae: The SAE, changed in place.
-        factor: What the inputs are multiplied by from now on.
     """
     for name in (*_BIASES, "b_dec", "threshold", "topk_threshold"):
         value = getattr(sae, name, None)
@@ -213,21 +209,9 @@ def may_be_rescaled(sae: SAE[Any]) -> bool:
 
 
 def with_one_threshold(weights: Weights, thresholds: Tensor, *, rescaled: bool) -> Weights:
-    """The weights of a BatchTopK SAE, whose latents share `topk_threshold`, or a UserError.
-
-    Args:
-        weights: `W_enc`, `b_enc`, `W_dec` and `b_dec`, in float64.
-        thresholds: What each latent has to exceed, shape ``[d_sae]``.
-        rescaled: Whether activations are taken in units of unit decoder rows. If not, a
-            latent may be scaled, and its decoder row by the inverse, until the threshold of
-            all is its own.
-
-    Returns:
-        The weights of the same function, with `topk_threshold`.
-
-    Raises:
-        UserError: If there is no such function.
-    """
+    """The weights of a BatchTopK SAE, whose latents share `topk_threshold`, or a UserError."""
+    # Unless activations are in units of unit decoder rows, a latent may be scaled, and its
+    # decoder row by the inverse, until the threshold of all is its own.
     if rescaled:
         thresholds = thresholds * weights["W_dec"].norm(dim=-1)
     if _are_alike(thresholds):
@@ -271,16 +255,7 @@ def c2r_architecture(sae: SAE[Any]) -> str:
 
 
 def training_fields(sae: SAE[Any], architecture: str) -> dict[str, Any]:
-    """The fields of a training config with which an SAE stays what it is.
-
-    Args:
-        sae: An SAE in its inference form.
-        architecture: What to train it as.
-
-    Returns:
-        What its form says, and what its metadata say of how it was trained, as far as the
-        architecture has such fields. `k` is missing where nothing says it.
-    """
+    """The fields of a training config with which an SAE stays what it is."""
     _, config_class = get_sae_training_class(architecture)
     known = {field.name for field in fields(config_class) if field.init} - _NOT_TAKEN
     said = sae.cfg.metadata.training_architecture_details or {}

@@ -136,21 +136,7 @@ def _types(config: type) -> dict[str, Any]:
 def checked_fields(
     key: str, values: Mapping[str, Any], config: type, *, strict: bool = True
 ) -> dict[str, Any]:
-    """Values as the fields of one of SAELens's configs want them, as they are annotated.
-
-    Args:
-        key: Where they stand in the release.
-        values: The values, by the names of the fields.
-        config: SAELens's config.
-        strict: Whether a number has to be one: `"256"`, `true` and 0.5 latents are none.
-
-    Returns:
-        The values.
-
-    Raises:
-        ReleaseError: If there is no such field, or a value is not of its kind or in its
-            bounds.
-    """
+    """Values as the fields of one of SAELens's configs want them, as they are annotated."""
     types = _types(config)
     checked = {}
     for name, value in values.items():

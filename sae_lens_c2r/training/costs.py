@@ -56,16 +56,7 @@ def step_cost(config: TrainingSAEConfig) -> int:
 
 
 def place(configs: Mapping[str, TrainingSAEConfig], n_ranks: int) -> list[list[str]]:
-    """Place SAEs on processes: the most costly one first, where there is least so far.
-
-    Args:
-        configs: The SAEs' configs by their ids.
-        n_ranks: How many processes, or groups of them that share each batch, there are.
-
-    Returns:
-        The ids of each process, in the order in which they were given; none where there are
-        fewer SAEs than processes.
-    """
+    """Place SAEs on processes: the most costly one first, where there is least so far."""
     order = list(configs)
     shares: list[list[str]] = [[] for _ in range(n_ranks)]
     costs = [0] * n_ranks

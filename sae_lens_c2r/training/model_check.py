@@ -13,17 +13,7 @@ NOT_ON_THE_HUB = (RepositoryNotFoundError, RevisionNotFoundError)
 
 
 def check_model(plan: Plan, log: Callable[[str], None]) -> None:
-    """Raise unless a plan's SAEs fit to where the activations of its model are taken.
-
-    Args:
-        plan: The plan.
-        log: Told where the model's config cannot be loaded, so that this is not known.
-
-    Raises:
-        ReleaseError: If there is no such model, the activations have another size than
-            `d_in`, or a row has more tokens than the model takes.
-        UserError: If there is no such place in the model.
-    """
+    """Raise unless a plan's SAEs fit to where the activations of its model are taken."""
     source = plan.release.source
     if not isinstance(source, LanguageModel):
         return

@@ -138,22 +138,7 @@ def difference(held: dict[str, Any], planned: dict[str, Any], key: str = "") -> 
 
 
 def make_plan(release: Release, *, device: str, only: tuple[str, ...] = ()) -> Plan:
-    """Ask SAELens whether it can train a release.
-
-    Args:
-        release: The release.
-        device: Where it will be trained.
-        only: Ids of the SAEs to train; empty for all.
-
-    Returns:
-        The plan.
-
-    Raises:
-        ReleaseError: If SAELens does not know a field or an architecture, or refuses a
-            value; or if the SAEs cannot be trained together, or on this text.
-        UserError: If torch does not have the device, one of `only` is not in the release, or
-            an SAE cannot start from what its `init` names.
-    """
+    """Ask SAELens whether it can train a release."""
     check_torch_device(device)
     specs = {spec.sae_id: spec for spec in release.saes()}
     if unknown := sorted(set(only) - specs.keys()):
@@ -196,18 +181,7 @@ def make_plan(release: Release, *, device: str, only: tuple[str, ...] = ()) -> P
 
 
 def runner_config(plan: Plan, *, sae_ids: list[str]) -> RunnerConfig:
-    """SAELens's config of the runner that trains some SAEs of a plan.
-
-    Args:
-        plan: The plan.
-        sae_ids: The SAEs. Where the features are synthetic, SAELens's config has but one.
-
-    Returns:
-        The config, which saves nothing by itself, and logs what the release says.
-
-    Raises:
-        ReleaseError: If SAELens refuses a value.
-    """
+    """SAELens's config of the runner that trains some SAEs of a plan."""
     source = plan.release.source
     logger = replace(plan.runner.get("logger", LoggingConfig(log_to_wandb=False)))
     common: dict[str, Any] = {

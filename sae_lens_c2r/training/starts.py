@@ -30,16 +30,7 @@ from sae_lens_c2r.training.configs import checked_fields, sae_config
 def find_start(
     spec: SAESpec, release: Release, device: str
 ) -> tuple[SAERef, TrainingSAEConfig, list[str]]:
-    """Load the SAE that one of a release starts from: which, the config, and notes.
-
-    Returns:
-        Which SAE it is; SAELens's config of what starts from it: what the release says, and
-        else what the SAE says of itself; and what is worth knowing before hours of training.
-
-    Raises:
-        ReleaseError: If `init` names no SAE, or the one of the release cannot start from it.
-        UserError: If that cannot be loaded.
-    """
+    """Load the SAE that one of a release starts from: which, the config, and notes."""
     origin, sae = _init_of(spec).pin()
     try:
         _check_inputs(sae, release.source)

@@ -19,13 +19,7 @@ SHOWN = ("k", "c2r_coefficient", "ort_coefficient", "l1_coefficient", "l0_coeffi
 
 
 def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
-    """Print the SAEs of a plan, what they are trained on, and what that takes.
-
-    Args:
-        plan: The plan.
-        console: Where.
-        n_ranks: How many processes will train it.
-    """
+    """Print the SAEs of a plan, what they are trained on, and what that takes."""
     release, source = plan.release, plan.release.source
     console.print(f"{release.name} ({release.status}): {release.description}", markup=False)
     unit, beside = "samples", ""
