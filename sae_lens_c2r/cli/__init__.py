@@ -1,4 +1,4 @@
-"""The command `sae-lens-c2r`: a file for each of its commands."""
+"""The command `sae-lens-c2r`: its commands, by what they do."""
 
 from sae_lens_c2r.cli.app import main
 

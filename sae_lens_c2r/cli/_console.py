@@ -10,16 +10,19 @@ from rich.console import Console
 from sae_lens_c2r._support.errors import UserError
 
 
-def console_while_loading(*, quiet: bool = False) -> Console:
+class LineConsole(Console):
+    """A console that also prints lines with paths and names in them."""
+
+    def say(self, line: str) -> None:
+        """Print a line that is neither read as markup nor wrapped."""
+        self.print(line, markup=False, soft_wrap=True)
+
+
+def console_while_loading(*, quiet: bool = False) -> LineConsole:
     """A console that has said what takes the first seconds: importing SAELens."""
-    console = Console(quiet=quiet)
+    console = LineConsole(quiet=quiet)
     console.print("Loading SAELens ...")
     return console
-
-
-def say(console: Console, line: str) -> None:
-    """Print a line with paths and names in it: neither read as markup nor wrapped."""
-    console.print(line, markup=False, soft_wrap=True)
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """Arguments and options that several commands share, and how help shows them."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -26,58 +25,43 @@ AnySAEsArgument = Annotated[
 ReleaseArgument = Annotated[
     str, typer.Argument(help="A release of ours, such as minilm-layer-3, or a YAML file.")
 ]
-ReleaseOption = Annotated[
-    str | None,
-    typer.Option(
-        "--release", help="The release of the SAEs.", show_default="what training recorded"
-    ),
+ResumeOption = Annotated[
+    bool, typer.Option("--resume", help="Continue from the last checkpoint, if any.")
 ]
-EvaluationOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="What `evaluate` has measured.",
-        show_default="evaluation/evaluation.json, here or beside the folders",
-    ),
+CheckpointMinutesOption = Annotated[
+    float, typer.Option(min=0, help="Minutes between checkpoints; 0 for none.")
 ]
-BaseModelOption = Annotated[
-    str | None,
-    typer.Option(
-        help="The language model on the Hub, ORG/NAME: for SAEs that were trained from a "
-        "folder of it.",
-        show_default="what training recorded",
-    ),
-]
-LicenseOption = Annotated[
-    str | None,
-    typer.Option(help="Licence of the weights, like mit.", show_default="the release's"),
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")
 ]
 
 
 def usable_device(device: str | None) -> str:
-    """The device that is meant: where it is not said, `cuda` if there is one."""
+    """The device that is meant, `cuda` if there is one; a UserError if torch lacks it."""
     import torch
 
-    return device or ("cuda" if torch.cuda.is_available() else "cpu")
+    from sae_lens_c2r._support.checks import check_torch_device
+
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    check_torch_device(device)
+    return device
 
 
-class Command(TyperCommand):
-    """A command whose help does not say of a flag that it is a `<bool>`."""
+class _FlagsWithoutType:
+    """Help that does not say of a flag that it is a `<bool>`."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The parameters; flags have no type to show."""
-        return _without_type(super().get_params(ctx))
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            if getattr(param, "is_flag", False) and param.metavar is None:
+                param.metavar = ""
+        return params
 
 
-class Group(TyperGroup):
+class Command(_FlagsWithoutType, TyperCommand):
+    """A command with such help."""
+
+
+class Group(_FlagsWithoutType, TyperGroup):
     """A command that has commands, with such help."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """The parameters; flags have no type to show."""
-        return _without_type(super().get_params(ctx))
-
-
-def _without_type(params: list[Any]) -> list[Any]:
-    for param in params:
-        if getattr(param, "is_flag", False) and param.metavar is None:
-            param.metavar = ""
-    return params

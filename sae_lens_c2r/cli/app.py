@@ -12,14 +12,12 @@ import typer
 
 from sae_lens_c2r import __version__
 from sae_lens_c2r.cli._options import Command, Group
-from sae_lens_c2r.cli.card import card
 from sae_lens_c2r.cli.demo import demo
 from sae_lens_c2r.cli.evaluate import evaluate
-from sae_lens_c2r.cli.finetune import finetune
 from sae_lens_c2r.cli.inspect import inspect
+from sae_lens_c2r.cli.publish import card, upload
 from sae_lens_c2r.cli.registry import registry
-from sae_lens_c2r.cli.train import train
-from sae_lens_c2r.cli.upload import upload
+from sae_lens_c2r.cli.train import finetune, train
 
 app = typer.Typer(
     cls=Group,

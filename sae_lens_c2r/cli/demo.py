@@ -28,21 +28,16 @@ def demo(
     """Train BatchTopK with and without C2R on a real transformer, offline, and compare them."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     with error_boundary("Interrupted; nothing was written."):
-        _check_out(out, overwrite=overwrite)
+        if out.exists() and not out.is_dir():
+            raise UserError(f"`out` should be a folder. Found a file: {out}")
+        if not overwrite and out.is_dir() and any(out.iterdir()):
+            raise UserError(
+                f"`out` should be empty. Found files in {out}; "
+                "choose another folder, or replace the demo's files there with --overwrite."
+            )
         console = console_while_loading()
         from sae_lens_c2r.demo.demo import DemoOptions, run_demo
 
         device = usable_device(device)
         options = DemoOptions(out, tokens, d_sae, k, c2r_coefficient, seed, device, overwrite)
         run_demo(options, console)
-
-
-def _check_out(out: Path, *, overwrite: bool) -> None:
-    """Raise unless a folder is empty, is to be made or may be overwritten."""
-    if out.exists() and not out.is_dir():
-        raise UserError(f"`out` should be a folder. Found a file: {out}")
-    if not overwrite and out.is_dir() and any(out.iterdir()):
-        raise UserError(
-            f"`out` should be empty. Found files in {out}; "
-            "choose another folder, or replace the demo's files there with --overwrite."
-        )

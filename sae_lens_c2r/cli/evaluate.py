@@ -1,12 +1,11 @@
 """`sae-lens-c2r evaluate`."""
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from sae_lens_c2r.cli._console import console_while_loading, error_boundary, say
+from sae_lens_c2r.cli._console import console_while_loading, error_boundary
 from sae_lens_c2r.cli._options import AnySAEsArgument, DeviceOption, ModelOption, usable_device
 
 
@@ -53,7 +52,6 @@ def evaluate(
     interrupted = "Interrupted. The same command goes on with what is missing."
     with error_boundary(interrupted) as problems:
         console = console_while_loading()
-        from sae_lens_c2r._support.checks import check_torch_device
         from sae_lens_c2r._support.stopping import stop_requests
         from sae_lens_c2r.evaluation.evaluate import evaluate as evaluate_all
         from sae_lens_c2r.evaluation.report import REPORT_FILE, terminal_tables
@@ -72,14 +70,13 @@ def evaluate(
             jobs=jobs,
             hours=hours,
         )
-        check_torch_device(options.device)
         with stop_requests():
             report = evaluate_all(
                 find_saes(saes, on_error=problems.append),
                 options,
                 on_error=problems.append,
-                tell=partial(say, console),
+                tell=console.say,
             )
         if report.saes:
             console.print(*terminal_tables(report, width=console.width), sep="\n")
-            say(console, f"Everything that was measured: {out / REPORT_FILE}")
+            console.say(f"Everything that was measured: {out / REPORT_FILE}")

@@ -1,6 +1,5 @@
 """`sae-lens-c2r inspect`."""
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +7,7 @@ import typer
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.writing import write_bytes, write_text
-from sae_lens_c2r.cli._console import console_while_loading, error_boundary, say
+from sae_lens_c2r.cli._console import console_while_loading, error_boundary
 from sae_lens_c2r.cli._options import (
     AnySAEsArgument,
     DeviceOption,
@@ -57,7 +56,6 @@ def inspect(
         if latents is not None and text is None:
             raise UserError("`latents` should be given with `text`, on which they are shown.")
         console = console_while_loading()
-        from sae_lens_c2r._support.checks import check_torch_device
         from sae_lens_c2r.inspection.activations import activation_source
         from sae_lens_c2r.inspection.comparison import inspect as inspect_all
         from sae_lens_c2r.inspection.contexts import parse_latents
@@ -67,7 +65,6 @@ def inspect(
 
         wanted = parse_latents(latents) if latents is not None else []
         device = usable_device(device)
-        check_torch_device(device)
         source = None
         if text:
             source = activation_source(text, model=model, n_tokens=tokens, device=device)
@@ -77,7 +74,7 @@ def inspect(
             on_error=problems.append,
             source=source,
             latents=wanted,
-            tell=partial(say, console),
+            tell=console.say,
         )
         comparisons = [comparison] if comparison else []
         if reports:
@@ -86,7 +83,7 @@ def inspect(
             return  # a report without the text would be in the way of the next attempt's
         if reports:
             write_text(out, report_html(reports, comparisons, made_by="sae-lens-c2r inspect"))
-            say(console, f"Report: {out}")
+            console.say(f"Report: {out}")
         if reports and figure is not None:
             picture = cosine_figure([report.inspection for report in reports])
             content = png(picture) if figure.suffix == ".png" else f"{svg(picture)}\n".encode()

@@ -1,14 +1,22 @@
-"""`sae-lens-c2r train`."""
+"""`sae-lens-c2r train` and `sae-lens-c2r finetune`."""
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from sae_lens_c2r._support.torchrun import take_place, was_restarted
-from sae_lens_c2r.cli._console import console_while_loading, error_boundary, say
-from sae_lens_c2r.cli._options import DeviceOption, ReleaseArgument, usable_device
+from sae_lens_c2r.cli._console import console_while_loading, error_boundary
+from sae_lens_c2r.cli._options import (
+    AnySAEsArgument,
+    CheckpointMinutesOption,
+    DeviceOption,
+    DryRunOption,
+    OverwriteOption,
+    ReleaseArgument,
+    ResumeOption,
+    usable_device,
+)
 
 
 def train(
@@ -26,19 +34,13 @@ def train(
         ),
     ] = None,
     device: DeviceOption = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue from the last checkpoint, if any.")
-    ] = False,
-    checkpoint_minutes: Annotated[
-        float, typer.Option(min=0, help="Minutes between checkpoints; 0 for none.")
-    ] = 30.0,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")
-    ] = False,
+    resume: ResumeOption = False,
+    checkpoint_minutes: CheckpointMinutesOption = 30.0,
+    dry_run: DryRunOption = False,
 ) -> None:
     """Train the SAEs of a release, except those that are in the folder already."""
     take_place()
-    with error_boundary("Interrupted.", how_to_go_on=lambda: how_to_go_on(out)):
+    with error_boundary("Interrupted.", how_to_go_on=lambda: _how_to_go_on(out)):
         from sae_lens_c2r._support.words import counted
         from sae_lens_c2r._support.yaml_text import parse_overrides
         from sae_lens_c2r.releases.files import find_release, read_release
@@ -64,7 +66,7 @@ def train(
             plan = on_all_ranks(
                 lambda: make_plan(chosen, device=usable_device(device), only=tuple(only or ()))
             )
-            on_main_process(lambda: check_model(plan, partial(say, console)))
+            on_main_process(lambda: check_model(plan, console.say))
             on_main_process(lambda: print_plan(plan, console, n_ranks=world_size()))
             if dry_run:
                 return
@@ -73,12 +75,118 @@ def train(
                 out,
                 resume=resume or restarted,
                 checkpoint_minutes=checkpoint_minutes,
-                log=partial(say, console),
+                log=console.say,
             )
-            say(console, f"{counted(len(folders), 'SAE')} trained, in {out}.")
+            console.say(f"{counted(len(folders), 'SAE')} trained, in {out}.")
 
 
-def how_to_go_on(out: Path) -> str:
+def finetune(
+    saes: AnySAEsArgument,
+    tokens: Annotated[str, typer.Option(help="What to train on, like 5M.")],
+    out: Annotated[
+        Path, typer.Option(help="Folder for the SAEs, the numbers and the report.")
+    ] = Path("finetuned"),
+    model: Annotated[
+        str | None,
+        typer.Option(help="The language model on the Hub.", show_default="what the SAE names"),
+    ] = None,
+    hook_name: Annotated[
+        str | None,
+        typer.Option(help="Where activations are taken.", show_default="what the SAE names"),
+    ] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option(help="The text on the Hub.", show_default="what the SAE names"),
+    ] = None,
+    context_size: Annotated[
+        int | None, typer.Option(help="Tokens in a row.", show_default="what the SAE says")
+    ] = None,
+    architecture: Annotated[
+        str | None,
+        typer.Option(help="What to train it as.", show_default="what it was, with C2R"),
+    ] = None,
+    k: Annotated[
+        float | None,
+        typer.Option(help="Latents per token.", show_default="the SAE's, or its L0"),
+    ] = None,
+    lr: Annotated[
+        float | None,
+        typer.Option(help="Learning rate.", show_default="a third of that of its training"),
+    ] = None,
+    c2r_coefficient: Annotated[
+        float | None, typer.Option(help="Strength of the penalty.", show_default="5")
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Any other value, as of `train`; may be repeated."),
+    ] = None,
+    text: Annotated[
+        str | None,
+        typer.Option(
+            help="What to measure on, as of `inspect`.", show_default="the text of the training"
+        ),
+    ] = None,
+    measured_tokens: Annotated[
+        int, typer.Option(min=1, help="Tokens to measure on, about: at least one batch.")
+    ] = 100_000,
+    device: DeviceOption = None,
+    resume: ResumeOption = False,
+    checkpoint_minutes: CheckpointMinutesOption = 30.0,
+    overwrite: OverwriteOption = False,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Train SAEs that exist on with C2R, and show what that changed."""
+    with error_boundary("Interrupted.", how_to_go_on=lambda: _how_to_go_on(out)) as problems:
+        from sae_lens_c2r._support.yaml_text import parse_overrides
+        from sae_lens_c2r.finetune.release import TOKENS, count_of
+
+        given = {
+            TOKENS: count_of(tokens),
+            "language_model.hub_id": model,
+            "language_model.hook_name": hook_name,
+            "language_model.dataset": dataset,
+            "language_model.context_size": context_size,
+            "sae.architecture": architecture,
+            "sae.k": int(k) if k is not None and k.is_integer() else k,  # TopK has 32, not 32.0
+            "sae.c2r_coefficient": c2r_coefficient,
+            "runner.lr": lr,
+        }
+        wanted = {key: value for key, value in given.items() if value is not None}
+        wanted |= parse_overrides(changes or [])
+        console = console_while_loading()
+        from sae_lens_c2r.finetune.run import REPORT, Finetuning
+        from sae_lens_c2r.inspection.activations import ActivationSource, activation_source
+        from sae_lens_c2r.inspection.report import in_terminal
+        from sae_lens_c2r.saes.sae_ref import find_saes
+        from sae_lens_c2r.training.model_check import check_model
+        from sae_lens_c2r.training.summary import print_plan
+
+        device = usable_device(device)
+        refs = find_saes(saes, on_error=problems.append)
+        if problems:
+            return
+
+        def source_of(dataset: str) -> ActivationSource:
+            return activation_source(
+                text or dataset, model=model, n_tokens=measured_tokens, device=device
+            )
+
+        tuning = Finetuning.of(
+            refs, wanted, device=device, source_of=source_of, tell=console.say
+        )
+        if not dry_run:
+            tuning.check_out(out, resume=resume, overwrite=overwrite)
+        plan = tuning.plan()
+        check_model(plan, console.say)
+        print_plan(plan, console)
+        if dry_run:
+            return
+        shown = tuning.run(plan, out, resume=resume, checkpoint_minutes=checkpoint_minutes)
+        console.print(*in_terminal(*shown, width=console.width), sep="\n")
+        console.say(f"Report: {out / REPORT}")
+
+
+def _how_to_go_on(out: Path) -> str:
     """Advice where training was ended from outside, if it left a checkpoint."""
     if not any((out / ".training").glob("step-*")):
         return ""
