@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from sae_lens_c2r._support.installed import package_versions
+from sae_lens_c2r._support.libraries import package_versions
 
 
 def environment(device: str) -> dict[str, str | int]:

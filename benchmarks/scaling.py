@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 
 from benchmarks.measure import synchronize, write_results
-from sae_lens_c2r._support.torchrun import take_place
+from sae_lens_c2r._support.process import take_place
 
 RESULTS = Path("benchmarks/results")
 RELEASE, PAPERS = "minilm-layer-3", "gemma-2-2b-layer-12"

@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from sae_lens_c2r._support.torchrun import take_place, was_restarted
+from sae_lens_c2r._support.process import take_place, was_restarted
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sae_lens_c2r._support.writing import write_json, write_text
+from sae_lens_c2r._support.files import write_json, write_text
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:

@@ -1,10 +1,14 @@
-"""The error of which a command prints the text, and nothing else."""
+"""The error of which a command prints the text, and helpers for such sentences."""
 
 import re
-
-from sae_lens_c2r._support.words import shortened
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _MOST = 300  # characters of an error that is not ours
+
+
+# By their names: httpx, requests, datasets and the Hub's client each have some of their own.
+_UNREACHED = {"ConnectionError", "TransportError", "LocalEntryNotFoundError"}
 
 
 class UserError(ValueError):
@@ -20,3 +24,42 @@ def first_sentence(error: BaseException) -> str:
     """The first sentence of any library's error: some go on to list all names there are."""
     sentence = re.split(r"(?<=[.!?:]) (?=[A-Z\[])", one_line(error))[0]
     return shortened(sentence, _MOST)
+
+
+def counted(number: float, one: str, many: str | None = None) -> str:
+    """A number and what it is of: `1 SAE`, `2 SAEs`."""
+    shown = f"{number:,.0f}"
+    return f"{shown} {one if shown == '1' else many or one + 's'}"
+
+
+def shortened(text: str, most: int) -> str:
+    """A text of so many characters at most, of which the last one says that there were more."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+@contextmanager
+def needing_the_hub(what: str) -> Iterator[None]:
+    """Name the network where that is what fails."""
+    try:
+        yield
+    except Exception as error:
+        if not is_of_network(error):
+            raise
+        from huggingface_hub import constants
+
+        offline = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else "no network"
+        raise UserError(
+            f"{what} is not on this machine, and the Hub cannot be reached: {offline}. A "
+            "folder or a file here needs no network."
+        ) from error
+
+
+def is_of_network(error: BaseException | None) -> bool:
+    """Whether an error, or one that it came of, says that the Hub was not reached."""
+    seen: list[BaseException] = []
+    while error is not None and error not in seen:
+        if not _UNREACHED.isdisjoint(kind.__name__ for kind in type(error).__mro__):
+            return True
+        seen.append(error)
+        error = error.__cause__ or error.__context__
+    return False

@@ -52,7 +52,7 @@ def evaluate(
     interrupted = "Interrupted. The same command goes on with what is missing."
     with error_boundary(interrupted) as problems:
         console = console_while_loading()
-        from sae_lens_c2r._support.stopping import stop_requests
+        from sae_lens_c2r._support.process import stop_requests
         from sae_lens_c2r.evaluation.evaluate import evaluate as evaluate_all
         from sae_lens_c2r.evaluation.report import REPORT_FILE, terminal_tables
         from sae_lens_c2r.evaluation.settings import Options, parse_settings

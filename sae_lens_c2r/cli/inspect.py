@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.writing import write_bytes, write_text
 from sae_lens_c2r.cli._console import console_while_loading, error_boundary
 from sae_lens_c2r.cli._options import (
     AnySAEsArgument,
@@ -56,6 +55,7 @@ def inspect(
         if latents is not None and text is None:
             raise UserError("`latents` should be given with `text`, on which they are shown.")
         console = console_while_loading()
+        from sae_lens_c2r._support.files import write_bytes, write_text
         from sae_lens_c2r.inspection.activations import activation_source
         from sae_lens_c2r.inspection.comparison import inspect as inspect_all
         from sae_lens_c2r.inspection.contexts import parse_latents

@@ -110,7 +110,7 @@ def upload(
         from huggingface_hub import HfApi
 
         from sae_lens_c2r import hub
-        from sae_lens_c2r._support.stopping import stop_requests
+        from sae_lens_c2r._support.process import stop_requests
 
         def confirm(proposal: "Proposal") -> bool:
             hub.show_proposal(proposal, console, brief=yes)

@@ -73,10 +73,9 @@ def new_release(
     """Write a small release to begin with, NAME.yaml, that says what to change."""
     with error_boundary("Interrupted."):
         from sae_lens_c2r._support.errors import UserError
-        from sae_lens_c2r._support.writing import write_text
-        from sae_lens_c2r.releases.templates import check_new_name, new_release
+        from sae_lens_c2r._support.files import write_text
+        from sae_lens_c2r.releases.files import new_release
 
-        check_new_name(name)
         folder = out or Path()
         if folder.exists() and not folder.is_dir():
             raise UserError(f"`--out` should be a folder. Found the file {folder}.")

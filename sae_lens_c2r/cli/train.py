@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from sae_lens_c2r._support.torchrun import take_place, was_restarted
+from sae_lens_c2r._support.process import take_place, was_restarted
 from sae_lens_c2r.cli._console import console_while_loading, error_boundary
 from sae_lens_c2r.cli._options import (
     AnySAEsArgument,
@@ -41,7 +41,7 @@ def train(
     """Train the SAEs of a release, except those that are in the folder already."""
     take_place()
     with error_boundary("Interrupted.", how_to_go_on=lambda: _how_to_go_on(out)):
-        from sae_lens_c2r._support.words import counted
+        from sae_lens_c2r._support.errors import counted
         from sae_lens_c2r._support.yaml_text import parse_overrides
         from sae_lens_c2r.releases.files import find_release, read_release
         from sae_lens_c2r.training.distributed import (

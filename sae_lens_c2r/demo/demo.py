@@ -27,10 +27,9 @@ from torch import Tensor
 from transformers import AutoTokenizer
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.installed import package_versions
-from sae_lens_c2r._support.reading import read_object
-from sae_lens_c2r._support.stopping import stop_requests
-from sae_lens_c2r._support.writing import write_json, write_text
+from sae_lens_c2r._support.files import read_object, write_json, write_text
+from sae_lens_c2r._support.libraries import package_versions
+from sae_lens_c2r._support.process import stop_requests
 from sae_lens_c2r.analysis import composition
 from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.inspection.comparison import Comparison, compare
@@ -41,8 +40,12 @@ from sae_lens_c2r.offline.minilm import CONTEXT_SIZE, model_folder
 from sae_lens_c2r.releases.files import read_release
 from sae_lens_c2r.releases.model import Release
 from sae_lens_c2r.reporting.figures import color_of, svg
-from sae_lens_c2r.saes.probe import contributions, encodes_alike, trained_contributions
-from sae_lens_c2r.saes.saelens_alone import encode_in_saelens_alone
+from sae_lens_c2r.saes.encoding import (
+    contributions,
+    encode_in_saelens_alone,
+    encodes_alike,
+    trained_contributions,
+)
 from sae_lens_c2r.training.plan import Plan, make_plan
 from sae_lens_c2r.training.record import RECORD
 from sae_lens_c2r.training.train import train

@@ -11,7 +11,7 @@ from threading import Event
 from typing import Any
 
 from sae_lens_c2r._support.errors import UserError, one_line
-from sae_lens_c2r._support.writing import locked, write_json, write_text
+from sae_lens_c2r._support.files import locked, write_json, write_text
 from sae_lens_c2r.evaluation.catalog import WEIGHTS
 from sae_lens_c2r.evaluation.report import (
     ABOUT,

@@ -19,7 +19,7 @@ from pydantic_core import from_json
 from rich.table import Table
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.reading import read_model
+from sae_lens_c2r._support.files import read_model
 from sae_lens_c2r.evaluation.catalog import COLUMNS, EVALUATIONS, Column
 from sae_lens_c2r.inspection.measures import INTERVALS, THRESHOLDS, Inspection
 from sae_lens_c2r.reporting import tables

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, ValidationError
 from pydantic.dataclasses import dataclass
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.reading import first_problem
+from sae_lens_c2r._support.files import first_problem
 from sae_lens_c2r._support.yaml_text import parse_overrides
 from sae_lens_c2r.evaluation.catalog import (
     API_KEY,

@@ -15,7 +15,7 @@ from sae_lens import SAE
 from sae_lens.synthetic import SyntheticModelConfig
 
 from sae_lens_c2r._support.errors import UserError, first_sentence
-from sae_lens_c2r._support.installed import package_versions
+from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r.evaluation.catalog import KNOWN_FEATURES, SAE_LENS, WEIGHTS
 from sae_lens_c2r.evaluation.hashing import config_sha256, fingerprint, weights_sha256
 from sae_lens_c2r.evaluation.report import EvaluatedSAE, Evaluation

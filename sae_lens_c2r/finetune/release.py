@@ -14,8 +14,7 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.releases.files import release_of
 from sae_lens_c2r.releases.language_models import hub_id
 from sae_lens_c2r.releases.model import Release
-from sae_lens_c2r.saes.licenses import file_on_hub
-from sae_lens_c2r.saes.sae_ref import SAERef
+from sae_lens_c2r.saes.sae_ref import SAERef, file_on_hub
 from sae_lens_c2r.saes.start_from import c2r_architecture, training_fields
 from sae_lens_c2r.training.record import RECORD, TrainingRecord, read_record
 

@@ -11,8 +11,7 @@ from sae_lens import SAE
 from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.reading import read_object
-from sae_lens_c2r._support.writing import write_json, write_text
+from sae_lens_c2r._support.files import read_object, write_json, write_text
 from sae_lens_c2r.finetune.release import (
     READING,
     Subject,

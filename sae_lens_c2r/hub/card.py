@@ -17,7 +17,7 @@ from huggingface_hub.repocard_data import eval_results_to_model_index
 from huggingface_hub.utils import yaml_dump  # type: ignore[attr-defined]
 
 from sae_lens_c2r._support.errors import UserError, one_line
-from sae_lens_c2r._support.writing import write_bytes
+from sae_lens_c2r._support.files import write_bytes
 from sae_lens_c2r.evaluation.catalog import (
     HELD_OUT,
     KNOWN_FEATURES,

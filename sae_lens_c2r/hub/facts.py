@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic_core import from_json
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.reading import first_problem
+from sae_lens_c2r._support.files import first_problem
 from sae_lens_c2r.evaluation.catalog import HELD_OUT, KNOWN_FEATURES, TRAINING
 from sae_lens_c2r.evaluation.report import Evaluation as Measured
 from sae_lens_c2r.hub.rules import FACTS, check_id, is_plain, keep_plain, refuse_secrets

@@ -21,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError, one_line
-from sae_lens_c2r._support.installed import package_versions
+from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r.evaluation.catalog import WEIGHTS
 from sae_lens_c2r.evaluation.hashing import config_sha256, weights_sha256
 from sae_lens_c2r.evaluation.report import REPORT_FILE, Evaluation, read_report, weights_metrics
@@ -38,15 +38,20 @@ from sae_lens_c2r.hub.rules import (
 )
 from sae_lens_c2r.inspection.measures import inspect_sae
 from sae_lens_c2r.releases.model import Release
-from sae_lens_c2r.saes.licenses import allows_derivatives
-from sae_lens_c2r.saes.probe import (
+from sae_lens_c2r.saes.encoding import (
     contributions,
+    encode_in_saelens_alone,
     encodes_alike,
     probe_inputs,
     trained_contributions,
 )
-from sae_lens_c2r.saes.sae_ref import SAERef, inference_form, is_training_form, sae_folders
-from sae_lens_c2r.saes.saelens_alone import encode_in_saelens_alone
+from sae_lens_c2r.saes.sae_ref import (
+    SAERef,
+    allows_derivatives,
+    inference_form,
+    is_training_form,
+    sae_folders,
+)
 from sae_lens_c2r.training.record import RECORD, RecordedRelease, TrainingRecord, read_record
 
 SAEs = Sequence[Path] | Mapping[str, SAE[Any] | TrainingSAE[Any]]

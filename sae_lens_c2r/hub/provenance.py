@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from jinja2 import Environment, FileSystemLoader
 
-from sae_lens_c2r._support.installed import data_folder
-from sae_lens_c2r._support.words import counted
+from sae_lens_c2r._support.errors import counted
+from sae_lens_c2r._support.files import data_folder
 from sae_lens_c2r.analysis.cofiring import JACCARDS
 from sae_lens_c2r.hub.facts import RepoFacts
 from sae_lens_c2r.hub.tables import PENALTIES, card_numbers, code, text

@@ -13,7 +13,7 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.reading import read_object
+from sae_lens_c2r._support.files import read_object
 
 MAIN = "main"
 RESERVED = README, FACTS, FIGURES = "README.md", "sae-lens-c2r.json", "figures"  # a card's

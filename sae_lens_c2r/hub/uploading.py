@@ -14,8 +14,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 from safetensors import SafetensorError
 
-from sae_lens_c2r._support.errors import UserError, one_line
-from sae_lens_c2r._support.words import counted
+from sae_lens_c2r._support.errors import UserError, counted, one_line
 from sae_lens_c2r.hub.card import card_files
 from sae_lens_c2r.hub.facts import RepoFacts
 from sae_lens_c2r.hub.local_saes import LocalSAE, SAEs, Submission, check_saes, repo_facts
@@ -35,8 +34,7 @@ from sae_lens_c2r.hub.repository import (
 from sae_lens_c2r.hub.rules import MAIN, README, Target
 from sae_lens_c2r.hub.tables import printable
 from sae_lens_c2r.reporting.tables import fitting_tables
-from sae_lens_c2r.saes.probe import encodes_alike
-from sae_lens_c2r.saes.saelens_alone import encode_in_saelens_alone
+from sae_lens_c2r.saes.encoding import encode_in_saelens_alone, encodes_alike
 
 _FAILURES = (HTTPError, OfflineModeIsEnabled, OSError, SafetensorError, UnicodeError)
 _ATTEMPTS = 4

@@ -15,10 +15,14 @@ from sae_lens.training.activations_store import ActivationsStore
 from sae_lens.util import get_special_token_ids
 from torch import Tensor
 
-from sae_lens_c2r._support.errors import UserError, first_sentence
-from sae_lens_c2r._support.false_alarms import no_false_alarms
-from sae_lens_c2r._support.network import is_of_network, needing_the_hub
-from sae_lens_c2r._support.words import shortened
+from sae_lens_c2r._support.errors import (
+    UserError,
+    first_sentence,
+    is_of_network,
+    needing_the_hub,
+    shortened,
+)
+from sae_lens_c2r._support.libraries import no_false_alarms
 from sae_lens_c2r.inspection.contexts import AnySAE, TextActivations
 from sae_lens_c2r.offline import corpus
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASET, offline_source

@@ -10,8 +10,7 @@ from jaxtyping import Float, Int
 from sae_lens import SAE, TrainingSAE
 from torch import Tensor
 
-from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.words import shortened
+from sae_lens_c2r._support.errors import UserError, shortened
 from sae_lens_c2r.penalties import nearest_neighbors
 from sae_lens_c2r.penalties.cosines import pair_cosines
 from sae_lens_c2r.penalties.precision import unit_rows

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from rich.table import Table
 from rich.text import Text
 
-from sae_lens_c2r._support.installed import package_versions
+from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r.analysis.cofiring import JACCARDS
 from sae_lens_c2r.inspection.comparison import Comparison
 from sae_lens_c2r.inspection.contexts import LEAST_COSINE, PAIRS_SHOWN, TOP_TOKENS, Latent

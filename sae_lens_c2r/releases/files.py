@@ -1,15 +1,19 @@
-"""Where the releases lie, and how one is read."""
+"""Where the releases lie, how one is read, and one to begin with."""
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.installed import data_folder
+from sae_lens_c2r._support.errors import UserError, first_sentence
+from sae_lens_c2r._support.files import data_folder
 from sae_lens_c2r._support.yaml_text import as_yaml_number, read_yaml
+from sae_lens_c2r.offline.minilm import OFFLINE_MODEL
 from sae_lens_c2r.releases.model import (
+    NAME_PATTERN,
     Grid,
     LanguageModel,
     Release,
@@ -18,6 +22,8 @@ from sae_lens_c2r.releases.model import (
 )
 
 REGISTRY = data_folder("registry")
+# As TransformerLens has them, without the owner that they have on the Hub by now.
+_OWNERS = {"gpt2": "openai-community", "distilgpt2": "distilbert"}
 _PARTS: dict[str, type[BaseModel]] = {
     "language_model": LanguageModel,
     "synthetic_model": SyntheticModel,
@@ -147,3 +153,41 @@ def _explained(path: Path, error: ValidationError) -> Iterator[str]:
         meant = as_yaml_number(problem["input"], problem["type"])
         which = f"`{key}`: " if key else ""  # none where it is of the whole release
         yield f"{path}: {which}{should}.{found}{meant}"
+
+
+def new_release(name: str, model: str | None) -> str:
+    """Write a small release in YAML, of all-MiniLM-L6-v2 or of a model of TransformerLens's."""
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise ReleaseError(
+            "`NAME` should be of small letters and digits, with `-` or `.` between them, like "
+            f"my-first-release. Found {name!r}."
+        )
+    file, values = "minilm.yaml", {"hub_id": OFFLINE_MODEL}
+    if model is not None:
+        file, values = "transformer_lens.yaml", _values_of(model)
+    template = Path(__file__).with_name(file).read_text(encoding="utf-8")
+    return Template(template).substitute(values, name=name)
+
+
+def _values_of(model: str) -> dict[str, Any]:
+    from sae_lens_c2r.releases.language_models import official_name, pretrained_config
+
+    official = official_name(model)
+    if official is None:
+        raise UserError(f"`--model` should be one that TransformerLens has. Found {model!r}.")
+    try:
+        config = pretrained_config(model)
+    except OSError as error:
+        raise UserError(
+            f"The network did not give the config of {model}, which has the size of its "
+            f"activations. {first_sentence(error)}"
+        ) from None
+    owner = _OWNERS.get(official.partition("-")[0], "ORG")
+    return {
+        "hub_id": official if "/" in official else f"{owner}/{official}",
+        "model": model,
+        "hook_name": f"blocks.{config.n_layers // 2}.hook_resid_post",
+        "context_size": min(1024, config.n_ctx),
+        "n_tokens": config.n_ctx,
+        "d_in": config.d_model,
+    }

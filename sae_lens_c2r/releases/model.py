@@ -20,8 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from sae_lens_c2r._support.errors import UserError, one_line
-from sae_lens_c2r._support.words import shortened
+from sae_lens_c2r._support.errors import UserError, one_line, shortened
 
 NAME_PATTERN = r"[a-z0-9]+([.-][a-z0-9]+)*"
 MOST_BYTES = 255  # of a folder's name, on any usual file system

@@ -1,5 +1,6 @@
 """Which SAE is meant: one in a folder, in a repository on the Hub, or of SAELens's releases."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -9,6 +10,7 @@ from typing import Annotated, Any
 from unittest.mock import patch
 
 import torch
+from huggingface_hub import ModelCard, hf_hub_download
 from huggingface_hub.utils.sha import sha_fileobj
 from pydantic import ConfigDict, PlainSerializer
 from sae_lens import SAE, TrainingSAE
@@ -22,12 +24,12 @@ from sae_lens.loading.pretrained_saes_directory import get_repo_id_and_folder_na
 from sae_lens.registry import SAE_CLASS_REGISTRY, SAE_TRAINING_CLASS_REGISTRY
 from sae_lens.training.activation_scaler import ActivationScaler
 
-from sae_lens_c2r._support.errors import UserError, one_line
-from sae_lens_c2r._support.network import needing_the_hub
-from sae_lens_c2r._support.reading import read_object
-from sae_lens_c2r.saes.licenses import license_of_folder, license_on_hub
+from sae_lens_c2r._support.errors import UserError, needing_the_hub, one_line
+from sae_lens_c2r._support.files import read_object
 
 _FILES = (SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME, ACTIVATION_SCALER_CFG_FILENAME)
+_RECORD, _README = "training.json", "README.md"
+_NO_DERIVATIVES = re.compile(r"(?<![a-z])nd(?![a-z])|no-?deriv", re.IGNORECASE)
 _DOWNLOAD = "hf_hub_download"  # by which SAELens's loaders get every file
 _SNAPSHOTS = "snapshots"  # the folder of the commits in the Hub's cache
 
@@ -216,3 +218,44 @@ def _sha256(files: Iterable[Path]) -> dict[str, str]:
         with path.open("rb") as file:
             digests[path.name] = sha_fileobj(file).hex()
     return digests
+
+
+def allows_derivatives(license: str | None) -> bool:
+    """Whether a licence lets one publish what is made of an SAE: of Creative Commons, no ND."""
+    return _NO_DERIVATIVES.search(license or "") is None
+
+
+def license_of_folder(folder: Path) -> str | None:
+    """The licence of a folder, by its training, or else by the card of its repository."""
+    path = folder / _RECORD
+    release = read_object(path).get("release") if path.is_file() else None
+    license = release.get("license") if isinstance(release, dict) else None
+    if isinstance(license, str):
+        return license
+    places = (folder.resolve(), *folder.resolve().parents)
+    cards = (place / _README for place in places if (place / _README).is_file())
+    nearest = next(cards, None)
+    return _license_of_card(nearest) if nearest else None
+
+
+def license_on_hub(repo: str, commit: str | None) -> str | None:
+    """The licence that the card of a repository says."""
+    card = file_on_hub(repo, _README, commit)
+    return _license_of_card(card) if card else None
+
+
+def file_on_hub(repo: str, path: str, commit: str | None) -> Path | None:
+    """A file of a repository on the Hub; `None` where there is none, or no network."""
+    try:
+        return Path(hf_hub_download(repo, path, revision=commit))
+    except Exception:  # the Hub and the network raise many kinds
+        return None
+
+
+def _license_of_card(path: Path) -> str | None:
+    try:
+        card = ModelCard.load(path)
+        license, name = card.data.license, card.data.license_name
+    except Exception:  # no metadata, or none that can be read: it is told that none is known
+        return None
+    return str(name or license) if license else None

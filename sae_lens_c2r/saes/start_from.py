@@ -84,7 +84,12 @@ def starting_weights(sae: SAE[Any], config: TrainingSAEConfig) -> Weights:
     weights = _linear_weights(sae, config)
     if family is BatchTopKTrainingSAE:
         rescaled = config.rescale_acts_by_decoder_norm  # type: ignore[attr-defined]
-        _check_rows(weights["W_dec"], rescaled=rescaled)
+        n_zero = int((weights["W_dec"].norm(dim=-1) == 0).sum())
+        if rescaled and n_zero:
+            raise UserError(
+                "`rescale_acts_by_decoder_norm` should be false where decoder rows are 0: it "
+                f"divides by their norms. Found {n_zero} of them."
+            )
         return with_one_threshold(weights, thresholds_of(sae), rescaled=rescaled)
     if family is JumpReLUTrainingSAE:
         return {**weights, "threshold": thresholds_of(sae)}
@@ -142,15 +147,6 @@ def _check_config(sae: SAE[Any], config: TrainingSAEConfig) -> None:
                 f"`sae.{name}` should be {own!r}, that of the SAE to start from. Found "
                 f"{wanted!r}."
             )
-
-
-def _check_rows(W_dec: Tensor, *, rescaled: bool) -> None:
-    n_zero = int((W_dec.norm(dim=-1) == 0).sum())
-    if rescaled and n_zero:
-        raise UserError(
-            "`rescale_acts_by_decoder_norm` should be false where decoder rows are 0: it "
-            f"divides by their norms. Found {n_zero} of them."
-        )
 
 
 def _linear_weights(sae: SAE[Any], config: TrainingSAEConfig) -> Weights:

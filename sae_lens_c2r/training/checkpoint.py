@@ -12,7 +12,7 @@ from typing import Any
 
 from huggingface_hub.utils.sha import sha_fileobj
 
-from sae_lens_c2r._support.writing import (
+from sae_lens_c2r._support.files import (
     PARTIAL,
     begin_folder,
     disk_errors,

@@ -21,7 +21,7 @@ from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
 
 from sae_lens_c2r._support.errors import UserError, one_line
-from sae_lens_c2r._support.writing import begin_folder
+from sae_lens_c2r._support.files import begin_folder
 from sae_lens_c2r.training.plan import difference
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.writing import locked
+from sae_lens_c2r._support.files import locked
 from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
 from sae_lens_c2r.training.plan import Plan, difference
 from sae_lens_c2r.training.record import RECORD, read_record

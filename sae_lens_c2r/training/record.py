@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from sae_lens_c2r._support.installed import package_versions
-from sae_lens_c2r._support.reading import read_model
+from sae_lens_c2r._support.files import read_model
+from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.plan import Plan
 

@@ -17,8 +17,8 @@ from sae_lens.synthetic.training import SyntheticActivationIterator
 from sae_lens.training.activation_scaler import ActivationScaler
 from sae_lens.training.prefetch import PrefetchingIterator
 
-from sae_lens_c2r._support.false_alarms import no_false_alarms
-from sae_lens_c2r._support.network import needing_the_hub
+from sae_lens_c2r._support.errors import needing_the_hub
+from sae_lens_c2r._support.libraries import no_false_alarms
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASET, offline_source
 from sae_lens_c2r.offline.minilm import where_model_is
 from sae_lens_c2r.releases.model import LanguageModel

@@ -12,7 +12,7 @@ from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY
 from sae_lens.saes.sae import TrainingSAEConfig
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.reading import first_problem
+from sae_lens_c2r._support.files import first_problem
 from sae_lens_c2r.releases.language_models import official_name
 from sae_lens_c2r.releases.model import (
     LanguageModel,
@@ -21,8 +21,7 @@ from sae_lens_c2r.releases.model import (
     SAESpec,
     SyntheticModel,
 )
-from sae_lens_c2r.saes.licenses import allows_derivatives
-from sae_lens_c2r.saes.sae_ref import SAERef
+from sae_lens_c2r.saes.sae_ref import SAERef, allows_derivatives
 from sae_lens_c2r.saes.start_from import starting_weights, training_fields
 from sae_lens_c2r.training.configs import checked_fields, sae_config
 

@@ -2,7 +2,7 @@
 
 from rich.console import Console
 
-from sae_lens_c2r._support.words import counted
+from sae_lens_c2r._support.errors import counted
 from sae_lens_c2r.releases.model import LanguageModel
 from sae_lens_c2r.reporting.tables import terminal_table
 from sae_lens_c2r.training.costs import (

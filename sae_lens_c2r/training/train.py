@@ -12,10 +12,9 @@ from typing import Any
 import torch
 from sae_lens import TrainingSAE
 
-from sae_lens_c2r._support.errors import UserError, one_line
-from sae_lens_c2r._support.stopping import stop_requests
-from sae_lens_c2r._support.words import counted
-from sae_lens_c2r._support.writing import write_folder
+from sae_lens_c2r._support.errors import UserError, counted, one_line
+from sae_lens_c2r._support.files import write_folder
+from sae_lens_c2r._support.process import stop_requests
 from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
 from sae_lens_c2r.training.configs import NEEDS_ESTIMATE
 from sae_lens_c2r.training.costs import place, trained_by

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 from tqdm.auto import tqdm
 
-from sae_lens_c2r._support.stopping import StopRequest
+from sae_lens_c2r._support.process import StopRequest
 from sae_lens_c2r.architectures.penalized import PenalizedMixin
 from sae_lens_c2r.saes.start_from import ESTIMATED, scale_inputs
 from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints

@@ -3,7 +3,7 @@
 import pytest
 
 import sae_lens_c2r
-from sae_lens_c2r._support.words import counted
+from sae_lens_c2r._support.errors import counted
 from sae_lens_c2r.cli import main
 from sae_lens_c2r.releases.files import shipped_releases
 from sae_lens_c2r.releases.model import Release

@@ -39,7 +39,7 @@ from sae_lens_c2r.demo.demo import (
 )
 from sae_lens_c2r.offline import corpus
 from sae_lens_c2r.releases.files import find_release, read_release, shipped_releases
-from sae_lens_c2r.saes.saelens_alone import Encoded
+from sae_lens_c2r.saes.encoding import Encoded
 from sae_lens_c2r.training.plan import Plan, make_plan
 from tests.architectures.training import BATCH, D_IN, make_sae, make_trainer, noise
 

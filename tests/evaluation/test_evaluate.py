@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.writing import write_json
+from sae_lens_c2r._support.files import write_json
 from sae_lens_c2r.cli import main
 from sae_lens_c2r.evaluation import worker
 from sae_lens_c2r.evaluation.evaluate import evaluate

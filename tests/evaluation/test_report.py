@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.writing import write_json
+from sae_lens_c2r._support.files import write_json
 from sae_lens_c2r.cli.app import _repeat_option
 from sae_lens_c2r.evaluation.catalog import COLUMNS, EVALUATIONS
 from sae_lens_c2r.evaluation.report import (

@@ -22,9 +22,13 @@ from sae_lens_c2r.hub.local_saes import LocalSAE, Submission, check_saes, redact
 from sae_lens_c2r.hub.rules import FACTS, check_id, find_secrets
 from sae_lens_c2r.inspection.measures import inspect_sae
 from sae_lens_c2r.releases.files import find_release, read_release
-from sae_lens_c2r.saes.probe import encodes_alike, probe_inputs
+from sae_lens_c2r.saes.encoding import (
+    Encoded,
+    encode_in_saelens_alone,
+    encodes_alike,
+    probe_inputs,
+)
 from sae_lens_c2r.saes.sae_ref import SAERef, find_saes
-from sae_lens_c2r.saes.saelens_alone import Encoded, encode_in_saelens_alone
 from tests.architectures.training import make_sae
 from tests.evaluation.planted import plant_sae
 from tests.hub.server import File

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sae_lens_c2r.saes.probe import contributions, encodes_alike, trained_contributions
+from sae_lens_c2r.saes.encoding import contributions, encodes_alike, trained_contributions
 from sae_lens_c2r.saes.sae_ref import inference_form
 from tests.architectures.training import make_sae
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sae_lens_c2r.saes.licenses import allows_derivatives
-from sae_lens_c2r.saes.sae_ref import SAERef
+from sae_lens_c2r.saes.sae_ref import SAERef, allows_derivatives
 from tests.saes.forms import make_form
 
 

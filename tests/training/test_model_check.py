@@ -17,9 +17,8 @@ from sae_lens_c2r.cli import main
 from sae_lens_c2r.offline import corpus
 from sae_lens_c2r.offline.minilm import OFFLINE_MODEL
 from sae_lens_c2r.releases import language_models
-from sae_lens_c2r.releases.files import find_release, read_release
+from sae_lens_c2r.releases.files import find_release, new_release, read_release
 from sae_lens_c2r.releases.model import ReleaseError
-from sae_lens_c2r.releases.templates import new_release
 from sae_lens_c2r.training.model_check import check_model
 from sae_lens_c2r.training.plan import make_plan
 

@@ -25,7 +25,7 @@ from sae_lens.training.multi_sae_trainer import MultiSAETrainer
 from safetensors.torch import load_file
 from torch import Tensor
 
-from sae_lens_c2r._support.stopping import StopRequest
+from sae_lens_c2r._support.process import StopRequest
 from sae_lens_c2r.cli import main
 from sae_lens_c2r.releases.files import read_release
 from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints

@@ -1,15 +1,27 @@
-"""Warnings of SAELens's that are wrong where we call it, and are left out."""
+"""Other libraries: their versions, and false alarms of SAELens's where we call it."""
 
 import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
 
 _WARNINGS = (
     "The training dataset contains fewer samples",  # rows of a text are compared with tokens
     "To copy construct from a tensor",  # how SAELens reads its own rows
 )
 _LOGGED = "override_dataset overrides"  # `training.json` says with what
+
+
+def package_versions(*packages: str) -> dict[str, str]:
+    """The versions of packages, without those that are not installed."""
+    versions = {}
+    for package in packages:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return versions
 
 
 @contextmanager

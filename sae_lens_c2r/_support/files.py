@@ -1,4 +1,4 @@
-"""Files and folders that one process writes, whole or not at all."""
+"""Files: read with errors that name them, and written whole or not at all."""
 
 import json
 import os
@@ -7,14 +7,49 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
+from typing import Any, TypeVar
 
 from filelock import FileLock, Timeout
+from pydantic import BaseModel, ValidationError
 from safetensors import SafetensorError
 
 from sae_lens_c2r._support.errors import UserError
 
 PARTIAL = "partial-"  # how the name of a folder begins that is being written
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def data_folder(name: str) -> Path:
+    """A folder of data: inside an installed package, or at the root of a checkout."""
+    package = Path(__file__).parent.parent
+    installed = package / name
+    return installed if installed.is_dir() else package.parent / name
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The object of JSON that a file holds; a UserError if it holds none."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path} should be JSON. {error}") from None
+    if not isinstance(content, dict):
+        raise UserError(f"{path} should be an object of JSON. Found {type(content).__name__}.")
+    return content
+
+
+def read_model(path: Path, model: type[Model], *, written_by: str) -> Model:
+    """Read a file of one of our commands; a UserError if it is not of that kind."""
+    try:
+        return model.model_validate(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, RecursionError) as error:
+        reason = first_problem(error) if isinstance(error, ValidationError) else str(error)
+        raise UserError(f"{path} should be written by {written_by}. {reason}") from None
+
+
+def first_problem(error: ValidationError) -> str:
+    """The first key that is wrong, and what is wrong with its value."""
+    first = error.errors()[0]
+    return f"`{'.'.join(map(str, first['loc']))}`: {first['msg']}."
 
 
 def write_json(path: Path, content: Any) -> None:
