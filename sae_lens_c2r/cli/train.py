@@ -58,9 +58,8 @@ def train(
             restarted = bool(all_reduce_max(was_restarted()))  # on any node
             chosen = on_all_ranks(lambda: read_release(find_release(release), overrides=values))
             console = console_while_loading(quiet=not is_main_process())
-            from sae_lens_c2r.training.model_check import check_model
             from sae_lens_c2r.training.plan import make_plan
-            from sae_lens_c2r.training.summary import print_plan
+            from sae_lens_c2r.training.summary import check_model, print_plan
             from sae_lens_c2r.training.train import train as train_plan
 
             plan = on_all_ranks(
@@ -158,8 +157,7 @@ def finetune(
         from sae_lens_c2r.inspection.activations import ActivationSource, activation_source
         from sae_lens_c2r.inspection.report import in_terminal
         from sae_lens_c2r.saes.sae_ref import find_saes
-        from sae_lens_c2r.training.model_check import check_model
-        from sae_lens_c2r.training.summary import print_plan
+        from sae_lens_c2r.training.summary import check_model, print_plan
 
         device = usable_device(device)
         refs = find_saes(saes, on_error=problems.append)

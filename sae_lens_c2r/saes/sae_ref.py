@@ -104,12 +104,12 @@ class SAERef:
         if self.sha256 and self.sha256 != sha256:
             raise UserError(f"{self.name} should be as it was. Found files {sha256}.")
         if self.folder is not None:
-            license = self.license or license_of_folder(self.folder)
+            license = self.license or _license_of_folder(self.folder)
             return replace(self, sha256=sha256, license=license), sae
         release = self.release or self.repo or ""
         repo, _ = get_repo_id_and_folder_name(release, self.sae_id or "")
         commit = next(filter(None, map(_commit_of, files)), None)
-        license = self.license or license_on_hub(repo, commit)
+        license = self.license or _license_of_card(file_on_hub(repo, _README, commit))
         pinned = SAERef(release, None, self.sae_id, repo, commit, sha256, license)
         return pinned, sae
 
@@ -225,7 +225,7 @@ def allows_derivatives(license: str | None) -> bool:
     return _NO_DERIVATIVES.search(license or "") is None
 
 
-def license_of_folder(folder: Path) -> str | None:
+def _license_of_folder(folder: Path) -> str | None:
     """The licence of a folder, by its training, or else by the card of its repository."""
     path = folder / _RECORD
     release = read_object(path).get("release") if path.is_file() else None
@@ -234,14 +234,7 @@ def license_of_folder(folder: Path) -> str | None:
         return license
     places = (folder.resolve(), *folder.resolve().parents)
     cards = (place / _README for place in places if (place / _README).is_file())
-    nearest = next(cards, None)
-    return _license_of_card(nearest) if nearest else None
-
-
-def license_on_hub(repo: str, commit: str | None) -> str | None:
-    """The licence that the card of a repository says."""
-    card = file_on_hub(repo, _README, commit)
-    return _license_of_card(card) if card else None
+    return _license_of_card(next(cards, None))
 
 
 def file_on_hub(repo: str, path: str, commit: str | None) -> Path | None:
@@ -252,7 +245,9 @@ def file_on_hub(repo: str, path: str, commit: str | None) -> Path | None:
         return None
 
 
-def _license_of_card(path: Path) -> str | None:
+def _license_of_card(path: Path | None) -> str | None:
+    if path is None:
+        return None
     try:
         card = ModelCard.load(path)
         license, name = card.data.license, card.data.license_name

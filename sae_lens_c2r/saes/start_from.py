@@ -31,7 +31,6 @@ _FORMS: dict[type, tuple[str, ...]] = {
     StandardTrainingSAE: ("standard",),
     MatchingPursuitTrainingSAE: ("matching_pursuit",),
 }
-FORMS = sorted({form for forms in _FORMS.values() for form in forms})
 # Of a config, what says which function an SAE is.
 OF_THE_FUNCTION = ("d_in", "d_sae", "reshape_activations", "k")
 OF_MATCHING_PURSUIT = ("residual_threshold", "max_iterations", "stop_on_duplicate_support")
@@ -113,10 +112,8 @@ def scale_inputs(sae: TrainingSAE[Any], factor: float) -> None:
 
 def _check_form(sae: SAE[Any], config: TrainingSAEConfig, forms: tuple[str, ...]) -> None:
     form = sae.cfg.architecture()
-    if form not in FORMS:
-        raise UserError(f"An SAE to start from should be {_any_of(FORMS)}. Found {form}.")
     if form not in forms:
-        should = f"be saved as {_any_of(forms)}" if forms else "be none to start with"
+        should = f"be saved as {' or '.join(forms)}" if forms else "be none to start with"
         raise UserError(
             f"An SAE to be trained as {config.architecture()} should {should}. Found {form}."
         )
@@ -130,10 +127,6 @@ def _check_form(sae: SAE[Any], config: TrainingSAEConfig, forms: tuple[str, ...]
             f"`sae.normalize_activations` should be none or {ESTIMATED} where an SAE starts "
             f"from another. Found {config.normalize_activations!r}."
         )
-
-
-def _any_of(names: list[str] | tuple[str, ...]) -> str:
-    return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def _check_config(sae: SAE[Any], config: TrainingSAEConfig) -> None:

@@ -19,8 +19,8 @@ from sae_lens_c2r.offline.minilm import OFFLINE_MODEL
 from sae_lens_c2r.releases import language_models
 from sae_lens_c2r.releases.files import find_release, new_release, read_release
 from sae_lens_c2r.releases.model import ReleaseError
-from sae_lens_c2r.training.model_check import check_model
 from sae_lens_c2r.training.plan import make_plan
+from sae_lens_c2r.training.summary import check_model
 
 MINILM, GEMMA, QWEN = "minilm-layer-3", "gemma-2-2b-layer-12", "qwen3-8b-layer-20"
 
