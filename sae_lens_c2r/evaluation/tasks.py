@@ -149,7 +149,7 @@ def _check_fit(sae: SAE[Any], model: str) -> None:
             f"blocks.0.hook_resid_post. Found {hook_name}."
         )
     try:
-        width = _hook_site(model, hook_name).width
+        width, _ = _hook_site(model, hook_name)
     except UserError:
         raise
     except Exception as error:  # transformers, the Hub and TransformerLens raise many kinds

@@ -7,7 +7,7 @@ import re
 import warnings
 from contextlib import suppress
 from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from transformer_lens import HookedTransformer, HookedTransformerConfig
@@ -23,18 +23,8 @@ from sae_lens_c2r.offline.minilm import OFFLINE_MODEL, model_folder
 TRANSFORMER_LENS, TRANSFORMERS = "HookedTransformer", "AutoModelForCausalLM"
 LOADERS = (TRANSFORMER_LENS, "HookedMamba", TRANSFORMERS)  # classes that SAELens knows
 _OF_THE_MODEL_S_WIDTH = re.compile(r"\.(hook_resid_(pre|mid|post)|hook_(attn|mlp)_out)$")
-
-
-class HookSite(NamedTuple):
-    """A place in a model; each field is `None` where it is not known without the weights.
-
-    Args:
-        width: The size of the activations there.
-        n_tokens: The most tokens in a row that the model takes.
-    """
-
-    width: int | None = None
-    n_tokens: int | None = None
+# The width there, and the most tokens in a row; `None` where weights are needed to know it.
+HookSite = tuple[int | None, int | None]
 
 
 def official_name(model: str) -> str | None:
@@ -68,7 +58,7 @@ def hook_site(
         return _site_of_transformer_lens(model, hook_name, n_ctx)
     if loader == TRANSFORMERS:
         return _site_of_transformers(model, hook_name, revision)
-    return HookSite()
+    return None, None
 
 
 def _site_of_transformer_lens(model: str, hook_name: str, n_ctx: int | None) -> HookSite:
@@ -84,7 +74,7 @@ def _site_of_transformer_lens(model: str, hook_name: str, n_ctx: int | None) -> 
             f"0 to {config.n_layers - 1}, like {close[0]}. Found {hook_name}."
         )
     is_of_the_model_s = _OF_THE_MODEL_S_WIDTH.search(hook_name)
-    return HookSite(config.d_model if is_of_the_model_s else None, config.n_ctx)
+    return config.d_model if is_of_the_model_s else None, config.n_ctx
 
 
 def _site_of_transformers(model: str, hook_name: str, revision: str | None) -> HookSite:
@@ -105,7 +95,7 @@ def _site_of_transformers(model: str, hook_name: str, revision: str | None) -> H
             f"{blocks[-1] if blocks else list(modules)[-1]}. Found {hook_name}."
         )
     width = _width(empty, modules[hook_name], hook_name)
-    return HookSite(width, getattr(config, "max_position_embeddings", None))
+    return width, getattr(config, "max_position_embeddings", None)
 
 
 def _width(model: torch.nn.Module, module: torch.nn.Module, hook_name: str) -> int | None:

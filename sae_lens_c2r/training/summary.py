@@ -30,7 +30,7 @@ def check_model(plan: Plan, log: Callable[[str], None]) -> None:
         return
     name = source.name or source.hub_id
     try:
-        site = hook_site(
+        width, n_tokens = hook_site(
             name,
             source.hook_name,
             loader=plan.runner_value("model_class_name"),
@@ -53,15 +53,15 @@ def check_model(plan: Plan, log: Callable[[str], None]) -> None:
             f"would have been compared. {first_sentence(error)}"
         )
         return
-    if site.n_tokens is not None and source.context_size > site.n_tokens:
+    if n_tokens is not None and source.context_size > n_tokens:
         raise ReleaseError(
-            f"`language_model.context_size` should be at most {site.n_tokens:,}, the tokens "
+            f"`language_model.context_size` should be at most {n_tokens:,}, the tokens "
             f"that {name} takes. Found {source.context_size:,}."
         )
     for sae_id, config in plan.saes.items():
-        if site.width is not None and config.d_in != site.width:
+        if width is not None and config.d_in != width:
             raise ReleaseError(
-                f"`sae.d_in` should be {site.width}, as {source.hook_name} of {name} is. "
+                f"`sae.d_in` should be {width}, as {source.hook_name} of {name} is. "
                 f"Found {config.d_in} in {sae_id}."
             )
 
