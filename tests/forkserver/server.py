@@ -41,10 +41,10 @@ def import_all() -> None:
 
     import sae_lens_c2r
     from sae_lens_c2r.offline import corpus
-    from sae_lens_c2r.saes import saelens_alone
+    from sae_lens_c2r.saes import encoding
 
     torch._import_device_backends()  # an import of torch does, by default
-    script = saelens_alone._SCRIPT.stem
+    script = encoding._SCRIPT.stem
     for module in pkgutil.walk_packages(sae_lens_c2r.__path__, "sae_lens_c2r."):
         if module.name.rpartition(".")[2] not in ("__main__", script):
             importlib.import_module(module.name)
