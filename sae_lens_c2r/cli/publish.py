@@ -130,6 +130,7 @@ def upload(
                 ),
                 hub.Target(repo_id, revision, tag=tag, create_pr=create_pr, public=public),
                 confirm=confirm,
+                dry_run=dry_run,
                 check_published=not no_verify,
                 message=commit_message,
                 api=HfApi(token=token),

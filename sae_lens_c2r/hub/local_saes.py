@@ -56,6 +56,7 @@ from sae_lens_c2r.training.record import RECORD, RecordedRelease, TrainingRecord
 
 SAEs = Sequence[Path] | Mapping[str, SAE[Any] | TrainingSAE[Any]]
 Evaluations = dict[tuple[str, str], dict[str, Evaluation]]  # by weights and config
+_TYPES = ("F64", "F32", "F16", "BF16")
 _READ = (SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME, RECORD, ACTIVATION_SCALER_CFG_FILENAME)
 _FOLDER = "evaluation"
 # SAELens's own and ours, which say how to use an SAE and how it was trained.
@@ -370,10 +371,12 @@ def _check_and_stage(
 
 
 def _check_header(weights: Path, *, shown: Path) -> None:
-    """Raise unless a file is safetensors, with no words in it."""
+    """Raise unless a file is safetensors of a type of weights, with no words in it."""
     try:
         with safe_open(weights, framework="pt") as file:
             metadata = file.metadata() or {}
+            names = file.keys()
+            types = {name: file.get_slice(name).get_dtype() for name in names}
     except (OSError, SafetensorError) as error:
         raise UserError(f"{shown} should be a safetensors file. {one_line(error)}") from None
     if metadata not in ({}, {"format": "pt"}):
@@ -382,6 +385,11 @@ def _check_header(weights: Path, *, shown: Path) -> None:
             f"{shown} should have no metadata in its header, which would be published. "
             f"Found {', '.join(metadata)}."
         )
+    for name, dtype in types.items():
+        if dtype not in _TYPES:
+            raise UserError(
+                f"{shown}: `{name}` should be of one of {', '.join(_TYPES)}. Found {dtype}."
+            )
 
 
 def _check_numbers(sae: SAE[Any] | TrainingSAE[Any], shown: Path, *, learned: bool) -> None:

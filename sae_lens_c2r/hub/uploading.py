@@ -120,6 +120,7 @@ def upload(
     target: Target,
     *,
     confirm: Callable[[Proposal], bool] = lambda _: True,
+    dry_run: bool = False,
     check_published: bool = True,
     message: str | None = None,
     api: HfApi | None = None,
@@ -133,13 +134,14 @@ def upload(
         target: Where to.
         confirm: Shown what would be sent; nothing is unless it returns `True`. By itself all
             is sent.
+        dry_run: Whether to send nothing in any case; then the token need not be one that may.
         check_published: Whether to load the SAEs from the Hub without this package.
         message: Of the commit; by itself it names what is added.
         api: The Hub; by itself that of the environment.
         tell: Told of what is done.
 
     Returns:
-        What is on the Hub; `None` if `confirm` said no.
+        What is on the Hub; `None` if `confirm` said no, or after a dry run.
 
     Raises:
         UserError: If something keeps them from the Hub, with what is and is not there.
@@ -149,7 +151,8 @@ def upload(
     submission = Submission.of(saes)
     with TemporaryDirectory(prefix="sae-lens-c2r-") as scratch:
         try:
-            check_account(api, target)  # before anything is read, which may take long
+            if not dry_run:
+                check_account(api, target)  # before anything is read, which may take long
             if submission.license is not None:
                 check_metadata(api, f"---\nlicense: {submission.license}\n---\n")
             local = check_saes(submission, Path(scratch), tell)
@@ -163,7 +166,7 @@ def upload(
             _check_tags(api, proposal)
             if proposal.card is not None:
                 check_metadata(api, proposal.card)
-            if not confirm(proposal):
+            if not confirm(proposal) or dry_run:
                 return None
         except _FAILURES as error:
             reason = explain_hub_error(error, target.repo_id)

@@ -262,6 +262,7 @@ def test_weights_that_are_none_are_refused(tmp_path: Path, folder: Path) -> None
     for changed, reason in (
         ({"W_enc": whole["W_enc"] / 0}, "finite"),
         ({"W_dec": whole["W_dec"] * 0}, "not be 0 everywhere"),
+        ({"b_enc": whole["b_enc"].long()}, "`b_enc` should be of one of F64, F32"),
         ({"threshold": whole["threshold"] - 1}, "not be negative"),
         ({"W_enc": whole["W_dec"].clone()}, "size mismatch for W_enc"),
         ({"other": torch.ones(3)}, "cannot be loaded"),

@@ -239,6 +239,18 @@ def test_a_dry_run_writes_nothing(hub: LoopbackHub, api: HfApi, checked: Checked
     assert "-# saes" not in shown[1].card_diff
 
 
+def test_a_dry_run_takes_a_token_that_may_only_read(
+    hub: LoopbackHub, api: HfApi, checked: Checked
+) -> None:
+    hub.accounts["hf_reads"] = Account("me", role="read")
+    shown: list[Proposal] = []
+    look = {"confirm": lambda proposal: not shown.append(proposal), "dry_run": True}
+    reader = HfApi(api.endpoint, token="hf_reads")
+    assert send(checked("a"), reader, **look) is None
+    assert "+# saes" in shown[0].card_diff
+    assert not writes(hub)
+
+
 def test_uploads_in_turn_come_to_rest(hub: LoopbackHub, api: HfApi, checked: Checked) -> None:
     for sae_ids in (("a",), ("b", "c"), ("a",), ("b", "c")):
         hub.log.clear()
