@@ -15,16 +15,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tests.forkserver import Process, call
+from tests.releases.test_files import write
 
 RELEASE: dict[str, Any] = {
-    "name": "known",
-    "description": "Known features.",
-    "license": "mit",
-    "repo_id": "org/known",
-    "status": "planned",
     "synthetic_model": {
         "training_samples": 3_000,
         "config": {"num_features": 32, "hidden_dim": 16, "seed": 0},
@@ -59,10 +53,8 @@ SMALL = {
 SAVE_ALWAYS = 1e-9  # minutes between two checkpoints
 
 
-def write_release(folder: Path) -> Path:
-    path = folder / "known.yaml"
-    path.write_text(yaml.safe_dump(RELEASE))
-    return path
+def write_release(folder: Path, **changed: Any) -> Path:
+    return write(folder, **{**RELEASE, **changed})
 
 
 def child(

@@ -8,13 +8,18 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 from safetensors.torch import load_file
 from torch import Tensor
 
 from sae_lens_c2r.releases.files import find_release
 from tests.training import rank_processes
-from tests.training.killing import RELEASE, SMALL, checkpoints, signal_after_checkpoints
+from tests.training.killing import (
+    RELEASE,
+    SMALL,
+    checkpoints,
+    signal_after_checkpoints,
+    write_release,
+)
 from tests.training.rank_processes import ends, said, train
 from tests.training.test_ranks import STEPS, at_step, end_by
 
@@ -23,13 +28,12 @@ IDS = ["layer_0/batchtopk_c2r", "layer_0/ort_c2r"]
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    model = {**RELEASE["synthetic_model"], "training_samples": 50 * STEPS}
-    path = tmp_path_factory.mktemp("release") / "known.yaml"
-    runner = {**RELEASE["runner"], "run_final_eval": True, "eval_samples": 500}
-    sae = {**RELEASE["sae"], "k_anneal_steps": 8}
-    content = {**RELEASE, "synthetic_model": model, "runner": runner, "sae": sae}
-    path.write_text(yaml.safe_dump(content))
-    return path
+    return write_release(
+        tmp_path_factory.mktemp("release"),
+        synthetic_model={**RELEASE["synthetic_model"], "training_samples": 50 * STEPS},
+        runner={**RELEASE["runner"], "run_final_eval": True, "eval_samples": 500},
+        sae={**RELEASE["sae"], "k_anneal_steps": 8},
+    )
 
 
 @pytest.fixture(scope="module")
@@ -127,15 +131,6 @@ def test_a_process_of_a_group_that_is_killed_or_fails_ends_the_others(
         assert ends(train(2, release, out, *only, before=before)) == [1, status]
         assert ending in said(out)
         assert ends(train(2, release, out, *only)) == [0, 0]
-
-
-def test_batches_without_equal_parts_are_refused(release: Path, tmp_path: Path) -> None:
-    out = tmp_path / "saes"
-    assert ends(train(4, release, out, "--set=runner.batch_size=51")) == [1] * 4
-    assert said(out).splitlines()[-1] == (
-        "A batch should have a multiple of 2 samples, where 2 processes share it. Found 51."
-    )
-    assert not out.exists()
 
 
 def test_of_a_language_model_too_a_batch_may_be_split(tmp_path: Path) -> None:

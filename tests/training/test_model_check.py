@@ -13,23 +13,21 @@ from sae_lens import SAE
 from transformers import AutoConfig
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.cli import main
 from sae_lens_c2r.offline import corpus
 from sae_lens_c2r.offline.minilm import OFFLINE_MODEL
 from sae_lens_c2r.releases import language_models
-from sae_lens_c2r.releases.files import find_release, new_release, read_release
+from sae_lens_c2r.releases.files import new_release, read_release
 from sae_lens_c2r.releases.model import ReleaseError
-from sae_lens_c2r.training.plan import make_plan
 from sae_lens_c2r.training.summary import check_model
+from tests.releases.test_files import run
+from tests.training.test_plan import GEMMA, MINILM, plan_of
 
-MINILM, GEMMA, QWEN = "minilm-layer-3", "gemma-2-2b-layer-12", "qwen3-8b-layer-20"
+QWEN = "qwen3-8b-layer-20"
 
 
 def told(name: str, **changes: Any) -> list[str]:
-    changes = {key.replace("__", "."): value for key, value in changes.items()}
     lines: list[str] = []
-    release = read_release(find_release(name), overrides=changes)
-    check_model(make_plan(release, device="cpu"), lines.append)
+    check_model(plan_of(name, **changes), lines.append)
     return lines
 
 
@@ -38,35 +36,27 @@ def test_our_releases_fit_their_models(name: str) -> None:
     assert told(name) == []
 
 
+HOOK, SIZE = "language_model.hook_name", "language_model.context_size"
+
+
 @pytest.mark.parametrize(
-    ("name", "key", "value", "named"),
+    ("name", "changes", "named"),
     [
-        (MINILM, "sae.d_in", 380, "sae.d_in"),
-        (GEMMA, "sae.d_in", 768, "sae.d_in"),
-        *(
-            (MINILM, "language_model.hook_name", value, named)
-            for value, named in (
-                ("bert.encoder.layer.3.intermediate", "sae.d_in"),
-                ("blocks.3.hook_resid_post", "hook_name"),
-                ("bert", "hook_name"),
-            )
-        ),
-        (GEMMA, "language_model.hook_name", "blocks.26.hook_resid_post", "hook_name"),
-        (GEMMA, "language_model.hook_name", "blocks.3.hook_resid_psot", "hook_name"),
-        (GEMMA, "language_model.context_size", 100_000, "language_model.context_size"),
+        *((name, {"sae.d_in": 380}, "sae.d_in") for name in (MINILM, GEMMA)),
+        (MINILM, {HOOK: "bert.encoder.layer.3.intermediate"}, "sae.d_in"),
+        (MINILM, {HOOK: "blocks.3.hook_resid_post"}, "hook_name"),
+        (MINILM, {HOOK: "bert"}, "hook_name"),
+        (GEMMA, {HOOK: "blocks.26.hook_resid_post"}, "hook_name"),
+        (GEMMA, {HOOK: "blocks.3.hook_resid_psot"}, "hook_name"),
+        (GEMMA, {SIZE: 100_000}, SIZE),
+        (MINILM, {"language_model.dataset": "org/text", SIZE: 513}, SIZE),
     ],
 )
-def test_what_does_not_fit_is_one_line(name: str, key: str, value: Any, named: str) -> None:
+def test_what_does_not_fit_is_one_line(name: str, changes: dict[str, Any], named: str) -> None:
     with pytest.raises(UserError) as raised:
-        told(name, **{key: value})
+        told(name, **changes)
     assert f"`{named}` should" in str(raised.value)
     assert "\n" not in str(raised.value)
-
-
-def test_rows_are_at_most_as_long_as_a_model_of_the_hub_takes() -> None:
-    changes = {"language_model__dataset": "org/text", "language_model__context_size": 513}
-    with pytest.raises(ReleaseError, match=r"at most 512, the tokens that .*Found 513\."):
-        told(MINILM, **changes)
 
 
 def test_a_model_with_a_short_context_is_begun_with_it(
@@ -110,10 +100,11 @@ def test_a_model_that_the_hub_does_not_have_is_refused(monkeypatch: pytest.Monke
         told(QWEN)
 
 
-def run(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as left:
-        main([*map(str, arguments)])
-    return int(left.value.code or 0)
+def small(d_sae: int, tokens: int) -> list[str]:
+    """Changes with which a new release is trained soon."""
+    changes = [f"sae.d_sae={d_sae}", f"language_model.training_tokens={tokens}"]
+    changes += ["runner.n_batches_in_buffer=8", "runner.n_batches_for_norm_estimate=2"]
+    return [argument for change in changes for argument in ("--set", change)]
 
 
 def test_a_new_release_trains_offline(
@@ -130,11 +121,8 @@ def test_a_new_release_trains_offline(
     assert f"`sae-lens-c2r train {path} --dry-run` shows" in capsys.readouterr().out
     assert run("registry", "new", "mine", "--out", tmp_path) == 1
     assert f"Found {path}." in capsys.readouterr().err
-    small = ["language_model.training_tokens=2048", "sae.d_sae=256"]
-    small += ["runner.n_batches_in_buffer=8", "runner.n_batches_for_norm_estimate=2"]
-    changes = [argument for change in small for argument in ("--set", change)]
     out = tmp_path / "saes"
-    assert run("train", path, "--out", out, "--device", "cpu", *changes) == 0
+    assert run("train", path, "--out", out, "--device", "cpu", *small(256, 2048)) == 0
     shown = capsys.readouterr()
     assert "2 SAEs trained" in shown.out
     alarms = ("fewer samples", "copy construct", "not be reproducible")
@@ -153,11 +141,8 @@ def test_a_new_release_trains_offline_on_a_text_of_ones_own(
     lines = [json.dumps({"text": "a text of some words " * 400})] * 4
     (tmp_path / "ds" / "mine.jsonl").write_text("\n".join(lines))
     assert run("registry", "new", "mine", "--out", tmp_path) == 0
-    small = ["language_model.training_tokens=1024", "sae.d_sae=64"]
-    small += ["runner.n_batches_in_buffer=8", "runner.n_batches_for_norm_estimate=2"]
-    changes = [argument for change in small for argument in ("--set", change)]
-    command = ["train", "mine.yaml", "--out", "saes", "--only", "batchtopk_k32", *changes]
-    command += ["--device", "cpu", "--set"]
+    command = ["train", "mine.yaml", "--out", "saes", "--only", "batchtopk_k32"]
+    command += [*small(64, 1024), "--device", "cpu", "--set"]
     assert run(*command, "language_model.dataset=nobody/nothing") == 1
     error = capsys.readouterr().err.splitlines()[-1]
     said = f"The model {OFFLINE_MODEL} or the text nobody/nothing is not on this machine, and "

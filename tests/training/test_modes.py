@@ -24,6 +24,19 @@ from tests.strategies import ARCHITECTURES
 
 Logs = list[dict[str, Any]]
 STEPS, BATCH = 12, 16
+SHORT: dict[str, Any] = {  # runs of a tiny model
+    "hook_names": HOOK,
+    "streaming": False,
+    "prepend_bos": False,
+    "context_size": CONTEXT,
+    "training_tokens": STEPS * BATCH,
+    "train_batch_size_tokens": BATCH,
+    "store_batch_size_prompts": 3,
+    "n_batches_in_buffer": 6,
+    "n_eval_batches": 1,
+    "checkpoint_path": None,
+    "output_path": None,
+}
 MODES: dict[str, dict[str, Any]] = {
     "plain": {},
     "autocast": {"autocast": True},
@@ -63,25 +76,13 @@ def logs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Logs:
 def config(sae: Any, folder: Path, **mode: Any) -> LanguageModelSAERunnerConfig[Any]:
     if mode.get("use_cached_activations"):
         mode["cached_activations_path"] = str(cached_activations(folder))
+    short = {name: value for name, value in SHORT.items() if name != "hook_names"}
+    logger = LoggingConfig(
+        wandb_log_frequency=1, eval_every_n_wandb_logs=5, log_weights_to_wandb=False
+    )
+    here: dict[str, Any] = {"model_name": "tiny", "dataset_path": "", "device": "cpu"}
     return LanguageModelSAERunnerConfig(
-        sae=sae,
-        hook_name=HOOK,
-        model_name="tiny",
-        dataset_path="",
-        streaming=False,
-        context_size=CONTEXT,
-        training_tokens=STEPS * BATCH,
-        train_batch_size_tokens=BATCH,
-        store_batch_size_prompts=3,
-        n_batches_in_buffer=6,
-        device="cpu",
-        checkpoint_path=None,
-        output_path=None,
-        logger=LoggingConfig(
-            wandb_log_frequency=1, eval_every_n_wandb_logs=5, log_weights_to_wandb=False
-        ),
-        n_eval_batches=1,
-        **{"prepend_bos": False, **mode},
+        sae=sae, hook_name=HOOK, logger=logger, **{**short, **here, **mode}
     )
 
 
@@ -146,19 +147,10 @@ def test_every_log_of_several_saes_shows_the_metrics_of_each(logs: Logs) -> None
     saes = {name: make_config(name, **options) for name in ("topk_c2r", "ort_c2r", "topk")}
     cfg = MultiSAETrainingRunnerConfig(
         saes=saes,
-        hook_names=HOOK,
-        streaming=False,
-        prepend_bos=False,
-        context_size=CONTEXT,
-        training_tokens=STEPS * BATCH,
-        train_batch_size_tokens=BATCH,
-        store_batch_size_prompts=3,
-        n_batches_in_buffer=6,
         prefetch_llm_batches=True,
         autocast=True,
-        checkpoint_path=None,
-        output_path=None,
         logger=LoggingConfig(wandb_log_frequency=1),
+        **SHORT,
     )
     MultiSAETrainingRunner(
         cfg, override_dataset=rows_of_tokens(), override_model=tiny_model()

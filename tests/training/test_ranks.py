@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from sae_lens.training.sae_trainer import SAETrainer
 
 from sae_lens_c2r._support.errors import UserError
@@ -28,6 +27,7 @@ from tests.training.killing import (
     hashes,
     limit_file_size,
     signal_after_checkpoints,
+    write_release,
 )
 from tests.training.rank_processes import ends, free_port, said, train
 
@@ -43,14 +43,11 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
         **{"architecture": "matryoshka_batchtopk_c2r", "matryoshka_widths": [64, 256]},
         "seed": 1,
     }
-    changed: dict[str, Any] = {
-        **RELEASE,
-        "synthetic_model": {**RELEASE["synthetic_model"], "training_samples": 50 * STEPS},
-        "grids": [*RELEASE["grids"], {"id": IDS[2], "sae": matryoshka}],
-    }
-    path = tmp_path_factory.mktemp("release") / "known.yaml"
-    path.write_text(yaml.safe_dump(changed))
-    return path
+    return write_release(
+        tmp_path_factory.mktemp("release"),
+        synthetic_model={**RELEASE["synthetic_model"], "training_samples": 50 * STEPS},
+        grids=[*RELEASE["grids"], {"id": IDS[2], "sae": matryoshka}],
+    )
 
 
 @pytest.fixture(scope="module")
@@ -205,9 +202,9 @@ def have_a_disk_of_ones_own(out: Path, other: Path) -> None:
     )  # type: ignore[method-assign, assignment]
 
 
-def refusal(size: int, release: Path, out: Path, **options: Any) -> str:
+def refusal(size: int, release: Path, out: Path, *options: str, **before: Any) -> str:
     """The one line that all of them end with."""
-    assert ends(train(size, release, out, **options)) == [1] * size
+    assert ends(train(size, release, out, *options, **before)) == [1] * size
     [line] = [line for line in said(out).splitlines() if "should" in line]
     assert not any(out.rglob("*.safetensors"))
     return line
@@ -228,18 +225,9 @@ def test_what_cannot_be_trained_together_is_refused_by_name(
     assert (
         f"`out` should be a folder that all ranks share. Rank 1 does not find in {out}" in line
     )
-
-
-def test_more_processes_than_saes_that_are_no_multiple_are_refused(
-    release: Path, tmp_path: Path
-) -> None:
-    only = ("--only", IDS[0], "--only", IDS[1])
-    out = tmp_path / "saes"
-    assert ends(train(3, release, out, *only)) == [1, 1, 1]
-    assert said(out).splitlines()[-1] == (
-        "Processes should be at most as many as SAEs, 2, or a multiple of that. "
-        "Found 3 of them."
-    )
+    two = (f"--only={IDS[0]}", f"--only={IDS[1]}")
+    line = refusal(3, release, tmp_path / "no multiple", *two)
+    assert "Processes should be at most as many as SAEs, 2, or a multiple of that." in line
 
 
 def test_a_process_without_an_sae_of_its_own_takes_part(
@@ -252,6 +240,19 @@ def test_a_process_without_an_sae_of_its_own_takes_part(
     assert hashes(out) == untouched
 
 
+def torchrun(release: Path, out: Path, *options: str, nodes: str) -> subprocess.Popen[str]:
+    """`torchrun` itself, of workers one of which is killed once."""
+    worker = [forkserver.python(), "-m", "tests.training.rank_processes", str(out)]
+    arguments = [str(release), "--out", str(out), "--checkpoint-minutes=1e-9", *options]
+    return subprocess.Popen(
+        [*TORCHRUN, *nodes.split(), "--max-restarts=1", "--no-python", *worker, *arguments],
+        cwd=forkserver.ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
 def test_torchrun_restarts_what_was_killed_and_ends_with_the_same_weights(
     tmp_path: Path,
 ) -> None:
@@ -260,19 +261,11 @@ def test_torchrun_restarts_what_was_killed_and_ends_with_the_same_weights(
     changes = [f"--set={key}={value}" for key, value in SMALL.items()]
     one, two = tmp_path / "one", tmp_path / "two"
     assert ends(train(1, release, one, *changes, minutes=0)) == [0]
-    torchrun = [*TORCHRUN, "--nproc-per-node=2", "--max-restarts=1"]
-    torchrun += ["--rdzv-endpoint=127.0.0.1:0"]
-    worker = [forkserver.python(), "-m", "tests.training.rank_processes", str(two)]
-    arguments = [str(release), "--out", str(two), "--checkpoint-minutes=1e-9", *changes]
-    process = subprocess.run(
-        [*torchrun, "--no-python", *worker, *arguments],
-        cwd=forkserver.ROOT,
-        capture_output=True,
-        text=True,
-        timeout=forkserver.LIMIT,
-    )
-    assert process.returncode == 0, process.stderr
-    assert "From step 2 of 4." in process.stdout
+    nodes = "--nproc-per-node=2 --rdzv-endpoint=127.0.0.1:0"
+    process = torchrun(release, two, *changes, nodes=nodes)
+    told = process.communicate(timeout=forkserver.LIMIT)[0]
+    assert process.returncode == 0, told
+    assert "From step 2 of 4." in told
     assert hashes(two) == hashes(one)
 
 
@@ -281,20 +274,8 @@ def test_two_nodes_go_on_after_a_kill_and_end_with_the_same_weights(
 ) -> None:
     """Two of `torchrun`, as on machines of a cluster; only one of them sees the kill."""
     out = tmp_path / "saes"
-    torchrun = [*TORCHRUN, "--nnodes=2", "--nproc-per-node=1", "--rdzv-id=nodes"]
-    torchrun += [f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--max-restarts=1"]
-    worker = [forkserver.python(), "-m", "tests.training.rank_processes", str(out)]
-    arguments = [str(release), "--out", str(out), "--checkpoint-minutes=1e-9"]
-    nodes = [
-        subprocess.Popen(
-            [*torchrun, "--no-python", *worker, *arguments],
-            cwd=forkserver.ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for _ in range(2)
-    ]
+    where = f"--nnodes=2 --nproc-per-node=1 --rdzv-endpoint=127.0.0.1:{free_port()}"
+    nodes = [torchrun(release, out, nodes=f"{where} --rdzv-id=nodes") for _ in range(2)]
     told = "".join(node.communicate(timeout=forkserver.LIMIT)[0] for node in nodes)
     assert "exitcode: -9" in told
     assert "From step " in told

@@ -188,58 +188,59 @@ def test_training_records_what_it_started_from(
     assert started["sha256"].keys() == {"cfg.json", "sae_weights.safetensors"}
 
 
-def refused(tmp_path: Path, init: Any, architecture: str, **fields: Any) -> str:
-    with pytest.raises(UserError) as raised:
-        plan_of(tmp_path, init, architecture, **fields)
-    assert "\n" not in str(raised.value)
-    return str(raised.value)
+@pytest.mark.parametrize(
+    ("init", "key"),
+    [
+        ("gemma", ""),
+        *((init, "`repo`") for init in ({}, {"folder": "x", "repo": "a/b"})),
+        *((init, "`sae_id`") for init in ({"repo": "a/b"}, {"folder": "x", "sae_id": "y"})),
+        ({"folder": "x", "revision": "v1"}, "`revision`"),
+        ({"folder": "x", "path": "y"}, "`path`"),
+    ],
+)
+def test_an_init_that_names_no_sae_is_refused(tmp_path: Path, init: Any, key: str) -> None:
+    with pytest.raises(UserError, match=rf"^`sae\.init`.*{key}"):
+        plan_of(tmp_path, init, "batchtopk")
 
 
 @pytest.mark.parametrize(
     ("init", "says"),
     [
-        ("gemma", "should name one SAE"),
-        ({}, "One of `release`, `repo` and `folder` should be given"),
-        ({"folder": "x", "repo": "a/b"}, "One of `release`, `repo` and `folder`"),
-        ({"repo": "a/b"}, "`sae_id` should go with `release` or `repo`"),
-        ({"folder": "x", "sae_id": "y"}, "`sae_id` should go with"),
-        ({"folder": "x", "revision": "v1"}, "`revision` should go with"),
-        ({"folder": "x", "path": "y"}, "`path`"),
-        ({"folder": "nowhere"}, "nowhere: should be a folder with a cfg.json"),
+        ({"folder": "nowhere"}, "^nowhere: should be a folder with a cfg.json"),
         ({"release": "gemma-scope-2b-pt-res-canonical", "sae_id": "none"}, "cannot be loaded"),
     ],
 )
-def test_an_init_that_names_no_sae_is_refused(tmp_path: Path, init: Any, says: str) -> None:
-    assert says in refused(tmp_path, init, "batchtopk")
+def test_an_sae_that_is_not_there_is_refused(tmp_path: Path, init: Any, says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        plan_of(tmp_path, init, "batchtopk")
 
 
+def of_model(**changed: str) -> dict[str, Any]:
+    """Changes of a release, to one of a language model."""
+    source = {**LANGUAGE_MODEL, **changed}
+    return {"release": {"synthetic_model": None, "runner": {}, "language_model": source}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        (of_model(hub_id="google/gemma-2-9b"), "the SAE, gemma-2-2b. Found google/gemma-2-9b"),
+        (of_model(hook_name="blocks.2.hook_resid_post"), "blocks.1.* Found blocks.2"),
+        ({}, "gemma-2-2b, and not those of known features"),
+        ({"d_in": 9}, "`sae.d_in` should be 8"),
+        ({"k": None}, "`sae.k`"),
+    ],
+)
 def test_other_inputs_are_refused_with_both_names(
-    tmp_path: Path, origin: Callable[..., Path]
+    tmp_path: Path, origin: Callable[..., Path], fields: dict[str, Any], says: str
 ) -> None:
-    about = {"model_name": "gemma-2-2b", "hook_name": "blocks.1.hook_resid_post"}
-    where = folder(origin(metadata=about))
-    model = {"synthetic_model": None, "runner": {}, "language_model": LANGUAGE_MODEL}
-
-    def says(**changed: Any) -> str:
-        language_model = {**LANGUAGE_MODEL, **changed}
-        release = {**model, "language_model": language_model}
-        return refused(tmp_path, where, "batchtopk", k=K, release=release)
-
-    assert plan_of(tmp_path, where, "batchtopk", k=K, release=model).starts
-    assert "be that of the SAE, gemma-2-2b. Found google/gemma-2-9b" in says(
-        hub_id="google/gemma-2-9b"
-    )
-    assert (
-        "be that of the SAE, blocks.1.hook_resid_post. Found blocks.2.hook_resid_post"
-        in says(hook_name="blocks.2.hook_resid_post")
-    )
-    assert "gemma-2-2b, and not those of known features" in refused(
-        tmp_path, where, "batchtopk", k=K
-    )
-    assert "`sae.d_in` should be 8" in refused(
-        tmp_path, folder(origin()), "batchtopk", k=K, d_in=9
-    )
-    assert "`sae.k` should be given" in refused(tmp_path, folder(origin()), "batchtopk")
+    model = {"model_name": "gemma-2-2b", "hook_name": "blocks.1.hook_resid_post"}
+    where = folder(origin(metadata=() if "d_in" in fields or "k" in fields else model))
+    if "release" in fields:
+        assert plan_of(tmp_path, where, "batchtopk", k=K, **of_model()).starts
+    with pytest.raises(UserError, match=says) as raised:
+        plan_of(tmp_path, where, "batchtopk", **{"k": K, **fields})
+    assert "\n" not in str(raised.value)
 
 
 def test_what_may_surprise_is_told_before_training(
@@ -250,16 +251,13 @@ def test_what_may_surprise_is_told_before_training(
     (where / "training.json").write_text(
         json.dumps({"release": {"license": "cc-by-nc-nd-4.0"}})
     )
-    model = {"synthetic_model": None, "runner": {}, "language_model": LANGUAGE_MODEL}
-    plan = plan_of(tmp_path, folder(where), "standard_c2r", release=model)
+    plan = plan_of(tmp_path, folder(where), "standard_c2r", **of_model())
     text = StringIO()
     print_plan(plan, Console(file=text, width=200))
-    for line in (
-        f"standard_c2r starts from {where}, under cc-by-nc-nd-4.0.",
-        "Warning: cc-by-nc-nd-4.0 does not allow to publish what is made of it.",
-        "Warning: `dtype` is float32, and was bfloat16 when it was trained.",
-        "Warning: `context_size` is 64, and was 128 when it was trained.",
-        "Warning: `prepend_bos` is True, and was False when it was trained.",
-        "Warning: it does not say its `l1_coefficient`. It is 1.0, SAELens's default.",
+    assert f"standard_c2r starts from {where}, under cc-by-nc-nd-4.0." in text.getvalue()
+    for told in (
+        *("cc-by-nc-nd-4.0 does not allow", "`dtype` is float32, and was bfloat16"),
+        *("`context_size` is 64, and was 128", "`prepend_bos` is True, and was False"),
+        "it does not say its `l1_coefficient`. It is 1.0",
     ):
-        assert line in text.getvalue()
+        assert f"Warning: {told}" in text.getvalue()

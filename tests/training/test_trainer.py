@@ -26,17 +26,16 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from sae_lens_c2r._support.process import StopRequest
-from sae_lens_c2r.cli import main
-from sae_lens_c2r.releases.files import read_release
 from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
-from sae_lens_c2r.training.plan import make_plan
 from sae_lens_c2r.training.runners import train_on_language_model
 from sae_lens_c2r.training.stream import Batch
 from sae_lens_c2r.training.trainer import Job, Trainer, k_at
 from tests.architectures.training import BATCH, D_IN, make_config, make_sae, make_trainer
-from tests.language_model import CONTEXT, D_MODEL, HOOK, rows_of_tokens, tiny_model
+from tests.language_model import D_MODEL, HOOK, rows_of_tokens, tiny_model
 from tests.releases.test_files import write
 from tests.strategies import ARCHITECTURES
+from tests.training.test_modes import SHORT
+from tests.training.test_train import run as run_training
 
 NORM, WHITENING = "expected_average_only_in", "covariance_whitening"
 STEPS, WINDOW = 20, 6
@@ -123,19 +122,9 @@ def test_what_evaluations_read_is_not_missing_from_the_training(
     def train(logger: LoggingConfig) -> Tensor:
         cfg = MultiSAETrainingRunnerConfig(
             saes={"sae": make_config("batchtopk_c2r", d_in=D_MODEL, d_sae=32, k=4)},
-            hook_names=HOOK,
-            streaming=False,
-            prepend_bos=False,
-            context_size=CONTEXT,
-            training_tokens=12 * 16,
-            train_batch_size_tokens=16,
-            store_batch_size_prompts=3,
-            n_batches_in_buffer=6,
-            n_eval_batches=1,
             prefetch_llm_batches=2,
-            checkpoint_path=None,
-            output_path=None,
             logger=logger,
+            **SHORT,
         )
         model = tiny_model()  # drawn at random when it is first asked for
         torch.manual_seed(0)
@@ -227,12 +216,6 @@ def test_topk_has_a_whole_number_at_every_step() -> None:
     assert all(isinstance(k, int) for k in ks)
 
 
-def command(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as left:
-        main(["train", *map(str, arguments), "--device", "cpu"])
-    return int(left.value.code or 0)
-
-
 @pytest.fixture
 def release(tmp_path: Path) -> Path:
     return write(
@@ -273,17 +256,17 @@ def test_a_resumed_run_has_the_same_k_and_ends_with_the_same_weights(
 
     monkeypatch.setattr(TrainingSAE, "training_forward_pass", note_k)
     monkeypatch.setattr(SAETrainer, "full_sparsity_window_log", check_k_between_steps)
-    assert command(release, "--out", tmp_path / "untouched") == 0
+    assert run_training(release, "--out", tmp_path / "untouched") == 0
     expected = {name: list(each) for name, each in ks.items()}
     for each in ks.values():
         each.clear()
     out = tmp_path / "saes"
     with monkeypatch.context() as stopped:
         stopped.setattr(SAETrainer, "full_sparsity_window_log", stop)
-        assert command(release, "--out", out, "--checkpoint-minutes", "1e-9") == 130
-    assert command(release, "--out", out, "--resume", "--set", "sae.k_anneal_steps=5") == 1
+        assert run_training(release, "--out", out, "--checkpoint-minutes", "1e-9") == 130
+    assert run_training(release, "--out", out, "--resume", "--set", "sae.k_anneal_steps=5") == 1
     assert "k_anneal_steps = 5`, and 6 there." in capsys.readouterr().err
-    assert command(release, "--out", out, "--resume") == 0
+    assert run_training(release, "--out", out, "--resume") == 0
     for name in ANNEALED:
         assert expected[name] == [8, 7, 6, 5, 4, 3, 2, 2, 2, 2]
         assert ks[name] == expected[name]
@@ -295,11 +278,3 @@ def test_a_resumed_run_has_the_same_k_and_ends_with_the_same_weights(
         record = json.loads((out / name / "training.json").read_text())
         assert record["settings"]["saes"][name]["k_anneal_steps"] == ANNEAL_STEPS
         assert record["settings"]["saes"][name]["k"] == 2
-
-
-def test_it_is_one_of_the_settings_that_a_run_has_to_share(release: Path) -> None:
-    plain = make_plan(read_release(release, overrides={"sae.k_anneal_steps": 0}), device="cpu")
-    assert not plain.k_anneal_steps
-    assert "k_anneal_steps" not in plain.fingerprint(["topk"])["saes"]["topk"]
-    annealed = make_plan(read_release(release), device="cpu")
-    assert annealed.fingerprint(["topk"])["saes"]["topk"]["k_anneal_steps"] == ANNEAL_STEPS
