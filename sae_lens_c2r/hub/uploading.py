@@ -318,8 +318,13 @@ def _finish(
             tell("Loading it from the Hub, in SAELens alone.")
             _verify(api, target, proposal.saes, published.commit)
         if target.tag is not None:
-            revision = published.commit
-            api.create_tag(target.repo_id, tag=target.tag, revision=revision, exist_ok=True)
+            try:
+                api.create_tag(target.repo_id, tag=target.tag, revision=published.commit)
+            except HTTPError:  # unless it is set all the same
+                tags = api.list_repo_refs(target.repo_id).tags
+                at = {tag.name: tag.target_commit for tag in tags}
+                if at.get(target.tag) != published.commit:
+                    raise
             tell(f"Tagged {target.tag}.")
     except UserError as error:
         untagged = f" The tag {target.tag} was not set." if target.tag else ""

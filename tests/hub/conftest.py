@@ -1,5 +1,7 @@
 """A loopback Hub for each test, and SAEs that are ready to be sent to it."""
 
+import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,11 +13,37 @@ from huggingface_hub import HfApi, constants
 from sae_lens_c2r.hub import uploading
 from sae_lens_c2r.hub.local_saes import LocalSAE, Submission, check_saes
 from sae_lens_c2r.hub.rules import Target
+from tests import forkserver
 from tests.evaluation.planted import plant_sae
 from tests.hub.server import TOKEN, LoopbackHub, serving
 
 REPO = "me/saes"
+CFG, WEIGHTS, RECORD = "cfg.json", "sae_weights.safetensors", "training.json"
+ONLINE = {"HF_HUB_DISABLE_XET": "1", "HF_HUB_OFFLINE": "0", "NO_PROXY": "*"}
 Checked = Callable[..., list[LocalSAE]]
+
+
+def say(folder: Path, record: Any = None, **metadata: Any) -> Path:
+    """Write what training recorded of an SAE, or change its config's metadata."""
+    if record is not None:
+        (folder / RECORD).write_text(json.dumps(record))
+    if metadata:
+        config = json.loads((folder / CFG).read_text())
+        config["metadata"] |= metadata
+        (folder / CFG).write_text(json.dumps(config))
+    return folder
+
+
+def run_client(
+    hub: LoopbackHub, *arguments: Any, home: Path, **environment: str
+) -> tuple[int, str]:
+    """Run Python with the Hub as its own, from beside an empty cache; its status and words."""
+    here = {"HF_ENDPOINT": hub.endpoint, "HF_TOKEN": TOKEN, "HF_HOME": str(home)}
+    env = {**os.environ, **ONLINE, **here, **environment}
+    ran = forkserver.run(*arguments, env=env, cwd=home.parent)
+    output = ran.stdout + ran.stderr
+    assert TOKEN not in output
+    return ran.returncode, output
 
 
 def send(
@@ -52,7 +80,7 @@ def api(hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch) -> HfApi:
     """The client of one who may write, in this process."""
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
-    for name, value in {"HF_HUB_DISABLE_XET": "1", "NO_PROXY": "*"}.items():
+    for name, value in ONLINE.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("HF_TOKEN", raising=False)
     return HfApi(hub.endpoint, token=TOKEN)

@@ -7,6 +7,7 @@ second one that did not. `--kinds` has one fault of each kind in place of all of
 
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -24,7 +25,7 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.hub.local_saes import LocalSAE, Submission, check_saes
 from sae_lens_c2r.hub.rules import Target
 from tests.evaluation.planted import plant_sae
-from tests.hub.conftest import REPO, send
+from tests.hub.conftest import CFG, REPO, WEIGHTS, send
 from tests.hub.server import TOKEN, Fault, LoopbackHub, Seen, serving
 
 FAULTS = {
@@ -34,30 +35,20 @@ FAULTS = {
     "connection cut, but done": Fault(0, after=True),
     "timeout": Fault(0),
 }
-FILES = ("cfg.json", "sae_weights.safetensors")
 # Refused, moved in between, failed, done although it seemed to fail, and never answered.
 KINDS = ("403", "412", "500", "connection cut, but done", "timeout")
 
 
 @dataclass(frozen=True)
 class Row:
-    """The outcome of one fault.
-
-    Args:
-        request: The request that met it.
-        fault: The fault.
-        outcome: Whether the first upload said that it had succeeded.
-        after: The branch after it: as it was, or complete.
-        again: The branch after a second upload.
-        commits: Commits of ours on the branch in the end.
-    """
+    """The outcome of one fault."""
 
     request: str
     fault: str
-    outcome: str
-    after: str
-    again: str
-    commits: int
+    outcome: str  # what the first upload said
+    after: str  # the branch after it: as it was, or complete
+    again: str  # the branch after a second upload
+    commits: int  # of ours on the branch in the end
 
 
 def two_saes(folder: Path) -> list[LocalSAE]:
@@ -71,7 +62,7 @@ def state(hub: LoopbackHub) -> str:
     """Say how much of an upload is on the branch."""
     repo = hub.repos.get(REPO)
     found = repo.history()[0].files if repo and "main" in repo.branches else {}
-    saes = [f"{sae_id}/{name}" for sae_id in "ab" for name in FILES]
+    saes = [f"{sae_id}/{name}" for sae_id in "ab" for name in (CFG, WEIGHTS)]
     there = [path in found for path in [*saes, "README.md", "sae-lens-c2r.json"]]
     return "complete" if all(there) else "HALF" if any(there) else "as it was"
 
@@ -123,8 +114,9 @@ def rows(saes: list[LocalSAE], names: Collection[str]) -> Iterator[Row]:
                 repo = hub.repos[REPO]
                 titles = [commit.title for commit in repo.history()]
                 tagged = repo.tags.get("v1") == repo.history()[0].oid
+                path = re.sub("[0-9a-f]{64}", "OID", seen.path)
                 yield Row(
-                    f"{seen.number + 1}. {seen.method} {_short(seen.path)}",
+                    f"{seen.number + 1}. {seen.method} {path}",
                     name,
                     outcome,
                     after,
@@ -136,11 +128,6 @@ def rows(saes: list[LocalSAE], names: Collection[str]) -> Iterator[Row]:
 def at_request(number: int, fault: Fault) -> Callable[[Seen], Fault | None]:
     """That fault at that request, and none at others."""
     return lambda seen: fault if seen.number == number else None
-
-
-def _short(path: str) -> str:
-    parts = ["OID" if len(part) == 64 else part for part in path.split("/")]
-    return "/".join(parts)
 
 
 def main() -> None:

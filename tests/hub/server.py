@@ -10,10 +10,11 @@ import hashlib
 import json
 import math
 import re
+import shutil
 import tempfile
 import threading
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -29,24 +30,18 @@ TOKEN = "hf_" + "loopback" * 4  # of the user `me`, who may write
 SECRET = re.compile(rb"hf_[A-Za-z0-9]{30,}")
 LARGE = (".safetensors", ".bin", ".pt", ".png")
 LICENSES = ("apache-2.0", "mit", "cc-by-4.0", "gemma", "other")  # some of the Hub's
+Read = Callable[[], Any]  # of a request's body
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 @dataclass(frozen=True)
 class Account:
-    """Who a token is of, and what it may do.
-
-    Args:
-        name: The user.
-        organizations: Where the user may write, beside the user's own name.
-        role: `write`, `read` or `fineGrained`.
-        writable: Repositories that a fine-grained token may write.
-    """
+    """Who a token is of, and what it may do."""
 
     name: str
-    organizations: tuple[str, ...] = ()
-    role: str = "write"
-    writable: tuple[str, ...] = ()
+    organizations: tuple[str, ...] = ()  # where the user may write, too
+    role: str = "write"  # or `read` or `fineGrained`
+    writable: tuple[str, ...] = ()  # repositories that a fine-grained token may write
 
     def may_write(self, repo_id: str) -> bool:
         if self.role == "fineGrained":
@@ -123,6 +118,7 @@ class Seen:
     host: str
     authorization: str | None
     number: int
+    query: dict[str, str] = field(default_factory=dict)
 
     @property
     def writes(self) -> bool:
@@ -132,15 +128,10 @@ class Seen:
 
 @dataclass(frozen=True)
 class Fault:
-    """How a request fails.
+    """How a request fails."""
 
-    Args:
-        status: The status that is answered; 0 cuts the connection.
-        after: Whether what was asked for is done all the same, and only its answer is lost.
-    """
-
-    status: int
-    after: bool = False
+    status: int  # that is answered; 0 cuts the connection
+    after: bool = False  # done all the same, and only its answer is lost
 
 
 class RefusedError(Exception):
@@ -165,11 +156,7 @@ class Answer:
 
 
 class LoopbackHub:
-    """The Hub's state and what it does; `serving` puts it onto the network.
-
-    Args:
-        storage: Folder for large files.
-    """
+    """The Hub's state and what it does; `serving` puts it onto the network."""
 
     def __init__(self, storage: Path) -> None:
         self.storage = storage
@@ -191,9 +178,19 @@ class LoopbackHub:
     def endpoint(self) -> str:
         return f"http://{API_HOST}:{self.port}"
 
+    def put(self, repo_id: str, files: Mapping[str, bytes | File]) -> str:
+        """Add a commit by hand to a repository, which is public if it is new; say which."""
+        repo = self.repos.setdefault(repo_id, Repo(private=False))
+        parent = repo.find("main")
+        known = dict(parent.files) if parent else {}
+        for path, file in files.items():
+            known[path] = File(len(file), file) if isinstance(file, bytes) else file
+        repo.branches["main"] = repo.add(parent, "by hand", known).oid
+        return repo.branches["main"]
+
     # What is asked for, by method and path
 
-    def answer(self, seen: Seen, query: dict[str, str], read: Callable[[], Any]) -> Answer:
+    def answer(self, seen: Seen, read: Read) -> Answer:
         """Do what a request asks for."""
         path = unquote(seen.path)
         routes: list[tuple[str, str, Callable[..., Answer]]] = [
@@ -220,7 +217,7 @@ class LoopbackHub:
         for methods, pattern, do in routes:
             found = re.fullmatch(pattern, path)
             if found and seen.method in methods.split("|"):
-                return do(seen, query, read, *found.groups())
+                return do(seen, read, *found.groups())
         raise RefusedError(404, f"There is no {seen.method} {path}")
 
     def _whoami(self, seen: Seen, *_: Any) -> Answer:
@@ -229,30 +226,20 @@ class LoopbackHub:
             raise RefusedError(401, "Invalid username or password.")
         token: dict[str, Any] = {"role": account.role, "displayName": "loopback"}
         if account.role == "fineGrained":
-            token["fineGrained"] = {
-                "scoped": [
-                    {"entity": {"type": "model", "name": name}, "permissions": ["repo.write"]}
-                    for name in account.writable
-                ]
-            }
-        return Answer.json(
-            {
-                "type": "user",
-                "name": account.name,
-                "orgs": [{"name": name} for name in account.organizations],
-                "auth": {"type": "access_token", "accessToken": token},
-            }
-        )
+            models = [{"type": "model", "name": name} for name in account.writable]
+            may = {"permissions": ["repo.write"]}
+            token["fineGrained"] = {"scoped": [{"entity": model, **may} for model in models]}
+        owners = [{"name": name} for name in account.organizations]
+        auth = {"type": "access_token", "accessToken": token}
+        return Answer.json({"type": "user", "name": account.name, "orgs": owners, "auth": auth})
 
-    def _auth_check(
-        self, seen: Seen, _query: Any, _read: Any, repo_id: str, write: str | None
-    ) -> Answer:
+    def _auth_check(self, seen: Seen, _: Any, repo_id: str, write: str | None) -> Answer:
         self._readable(seen, repo_id)
         if write:
             self._writable(seen, repo_id)
         return Answer()
 
-    def _create(self, seen: Seen, _: Any, read: Callable[[], Any]) -> Answer:
+    def _create(self, seen: Seen, read: Read) -> Answer:
         wanted = read()
         account = self._account(seen)
         owner = wanted.get("organization") or (account.name if account else "")
@@ -268,11 +255,11 @@ class LoopbackHub:
         repo.branches["main"] = repo.add(None, "initial commit", files).oid
         return Answer.json(url)
 
-    def _validate_yaml(self, _seen: Seen, _: Any, read: Callable[[], Any]) -> Answer:
+    def _validate_yaml(self, _: Seen, read: Read) -> Answer:
         errors = [{"message": each} for each in self._card_errors(read()["content"])]
         return Answer.json({"errors": errors, "warnings": []}, 400 if errors else 200)
 
-    def _refs(self, seen: Seen, _query: Any, _read: Any, repo_id: str) -> Answer:
+    def _refs(self, seen: Seen, _: Any, repo_id: str) -> Answer:
         repo = self._readable(seen, repo_id)
 
         def refs(kind: str, of: dict[str, str]) -> list[dict[str, str]]:
@@ -284,9 +271,7 @@ class LoopbackHub:
         found = {"branches": refs("heads", repo.branches), "tags": refs("tags", repo.tags)}
         return Answer.json({**found, "converts": [], "pullRequests": []})
 
-    def _info(
-        self, seen: Seen, _query: Any, _read: Any, repo_id: str, revision: str = "main"
-    ) -> Answer:
+    def _info(self, seen: Seen, _: Any, repo_id: str, revision: str = "main") -> Answer:
         if repo_id in self.known_models and repo_id not in self.repos:
             gated = "manual" if repo_id in self.gated_models else False
             return Answer.json({"id": repo_id, "sha": "0" * 40, "siblings": [], "gated": gated})
@@ -301,43 +286,32 @@ class LoopbackHub:
         found = {"id": repo_id, "modelId": repo_id, "sha": commit.oid, "siblings": siblings}
         return Answer.json({**found, "private": repo.private, "tags": [], "downloads": 0})
 
-    def _dataset(self, _seen: Seen, _query: Any, _read: Any, repo_id: str) -> Answer:
+    def _dataset(self, _seen: Seen, _: Any, repo_id: str) -> Answer:
         if repo_id not in self.known_datasets:
             raise RefusedError(404, "Repository not found", "RepoNotFound")
         return Answer.json({"id": repo_id, "sha": "0" * 40, "siblings": []})
 
-    def _tree(
-        self, seen: Seen, query: dict[str, str], _read: Any, repo_id: str, revision: str
-    ) -> Answer:
+    def _tree(self, seen: Seen, _: Any, repo_id: str, revision: str) -> Answer:
         revision, _, under = revision.partition("/")
         _, commit = self._revision(seen, repo_id, revision)
         shown = {path for path in commit.files if path.startswith(f"{under}/" if under else "")}
-        if query.get("recursive", "false").lower() != "true":
+        if seen.query.get("recursive", "false").lower() != "true":
             depth = under.count("/") + 1 if under else 0
             shown = {path for path in shown if path.count("/") == depth}
         return Answer.json([_entry(path, commit.files[path]) for path in sorted(shown)])
 
-    def _preupload(
-        self,
-        seen: Seen,
-        query: dict[str, str],
-        read: Callable[[], Any],
-        repo_id: str,
-        revision: str,
-    ) -> Answer:
-        self._writable(seen, repo_id, create_pr="create_pr" in query)
+    def _preupload(self, seen: Seen, read: Read, repo_id: str, revision: str) -> Answer:
+        self._writable(seen, repo_id, create_pr="create_pr" in seen.query)
         _, commit = self._revision(seen, repo_id, revision)
         modes = []
         for each in read()["files"]:
             known = commit.files.get(each["path"])
             mode = "lfs" if each["path"].endswith(LARGE) else "regular"
-            oid = known.oid if known else None
-            modes.append(
-                {"path": each["path"], "uploadMode": mode, "shouldIgnore": False, "oid": oid}
-            )
+            said = {"path": each["path"], "oid": known.oid if known else None}
+            modes.append({**said, "uploadMode": mode, "shouldIgnore": False})
         return Answer.json({"files": modes})
 
-    def _batch(self, seen: Seen, _query: Any, read: Callable[[], Any], repo_id: str) -> Answer:
+    def _batch(self, seen: Seen, read: Read, repo_id: str) -> Answer:
         self._readable(seen, repo_id)
         storage = f"http://{STORAGE_HOST}:{self.port}/storage"
         objects = []
@@ -351,7 +325,7 @@ class LoopbackHub:
             objects.append(answer)
         return Answer.json({"objects": objects, "transfer": "basic"})
 
-    def _store(self, _seen: Seen, _query: Any, read: Callable[[], Any], sha256: str) -> Answer:
+    def _store(self, _: Seen, read: Read, sha256: str) -> Answer:
         received: Path = read()
         if _sha256(received) != sha256:
             received.unlink()
@@ -359,26 +333,19 @@ class LoopbackHub:
         received.replace(self.storage / sha256)
         return Answer(headers={"ETag": sha256})
 
-    def _verify(self, _seen: Seen, _query: Any, read: Callable[[], Any], sha256: str) -> Answer:
+    def _verify(self, _: Seen, read: Read, sha256: str) -> Answer:
         said = read()
         stored = self.storage / sha256
         if not stored.exists() or stored.stat().st_size != said["size"]:
             raise RefusedError(404, "The object is not there.")
         return Answer.json({})
 
-    def _stored(self, _seen: Seen, _query: Any, _read: Any, sha256: str) -> Answer:
+    def _stored(self, _seen: Seen, _: Any, sha256: str) -> Answer:
         stored = self.storage / sha256
         return Answer(stored, headers={"ETag": f'"{sha256}"'})
 
-    def _commit(
-        self,
-        seen: Seen,
-        query: dict[str, str],
-        read: Callable[[], Any],
-        repo_id: str,
-        revision: str,
-    ) -> Answer:
-        create_pr = "create_pr" in query
+    def _commit(self, seen: Seen, read: Read, repo_id: str, revision: str) -> Answer:
+        create_pr = "create_pr" in seen.query
         self._writable(seen, repo_id, create_pr=create_pr)
         lines = [json.loads(line) for line in read().splitlines() if line.strip()]
         with self.lock:
@@ -429,9 +396,7 @@ class LoopbackHub:
             if errors:
                 raise RefusedError(400, f"Invalid metadata in README.md: {'; '.join(errors)}")
 
-    def _branch(
-        self, seen: Seen, _query: Any, read: Callable[[], Any], repo_id: str, branch: str
-    ) -> Answer:
+    def _branch(self, seen: Seen, read: Read, repo_id: str, branch: str) -> Answer:
         self._writable(seen, repo_id)
         repo, start = self._revision(seen, repo_id, read().get("startingPoint") or "main")
         if branch in repo.branches:
@@ -439,9 +404,7 @@ class LoopbackHub:
         repo.branches[branch] = start.oid
         return Answer.json({})
 
-    def _tag(
-        self, seen: Seen, _query: Any, read: Callable[[], Any], repo_id: str, revision: str
-    ) -> Answer:
+    def _tag(self, seen: Seen, read: Read, repo_id: str, revision: str) -> Answer:
         self._writable(seen, repo_id)
         repo, commit = self._revision(seen, repo_id, revision)
         tag = read()["tag"]
@@ -450,9 +413,7 @@ class LoopbackHub:
         repo.tags[tag] = commit.oid
         return Answer.json({})
 
-    def _resolve(
-        self, seen: Seen, _query: Any, _read: Any, repo_id: str, revision: str, path: str
-    ) -> Answer:
+    def _resolve(self, seen: Seen, _: Any, repo_id: str, revision: str, path: str) -> Answer:
         _, commit = self._revision(seen, repo_id, revision)
         file = commit.files.get(path)
         if file is None:
@@ -561,21 +522,16 @@ class _Handler(BaseHTTPRequestHandler):
         self.body_was_read = False
         url = urlsplit(self.path)
         host = (self.headers.get("Host") or "").partition(":")[0]
-        with self.hub.lock:
-            seen = Seen(
-                self.command,
-                url.path,
-                host,
-                self.headers.get("Authorization"),
-                len(self.hub.log),
-            )
-            self.hub.log.append(seen)
         query = {key: values[-1] for key, values in parse_qs(url.query).items()}
+        who = self.headers.get("Authorization")
+        with self.hub.lock:
+            seen = Seen(self.command, url.path, host, who, len(self.hub.log), query)
+            self.hub.log.append(seen)
         fault = self.hub.fault(seen)
         if fault is not None and not fault.after:
             return self._fail(fault)
         try:
-            answer = self.hub.answer(seen, query, self._read)
+            answer = self.hub.answer(seen, self._read)
         except RefusedError as refused:
             self._skip_body()  # or the connection's next request would begin with it
             answer = Answer.json({"error": refused.message}, refused.status)
@@ -650,8 +606,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if isinstance(answer.body, Path):
             with answer.body.open("rb") as file:
-                while chunk := file.read(1 << 20):
-                    self.wfile.write(chunk)
+                shutil.copyfileobj(file, self.wfile)
         else:
             self.wfile.write(answer.body)
 
@@ -668,15 +623,7 @@ class _Server(ThreadingHTTPServer):
 
 @contextmanager
 def serving(storage: Path, *, port: int = 0) -> Iterator[LoopbackHub]:
-    """A Hub on this machine.
-
-    Args:
-        storage: Folder for large files.
-        port: Where; 0 for any that is free.
-
-    Yields:
-        The Hub, reachable at its `endpoint`.
-    """
+    """Put a Hub with this folder for large files onto a port, 0 for any that is free."""
     hub = LoopbackHub(storage)
     handler = type("Handler", (_Handler,), {"hub": hub})
     server = _Server((API_HOST, port), handler)

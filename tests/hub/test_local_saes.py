@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 import string
 from pathlib import Path
 from typing import Any
@@ -22,19 +23,14 @@ from sae_lens_c2r.hub.local_saes import LocalSAE, Submission, check_saes, redact
 from sae_lens_c2r.hub.rules import FACTS, check_id, find_secrets
 from sae_lens_c2r.inspection.measures import inspect_sae
 from sae_lens_c2r.releases.files import find_release, read_release
-from sae_lens_c2r.saes.encoding import (
-    Encoded,
-    encode_in_saelens_alone,
-    encodes_alike,
-    probe_inputs,
-)
+from sae_lens_c2r.saes.encoding import Encoded, encode_in_saelens_alone, probe_inputs
 from sae_lens_c2r.saes.sae_ref import SAERef, find_saes
 from tests.architectures.training import make_sae
 from tests.evaluation.planted import plant_sae
+from tests.hub.conftest import CFG, RECORD, WEIGHTS, say
 from tests.hub.server import File
 from tests.strategies import ARCHITECTURES
 
-CFG, WEIGHTS = "cfg.json", "sae_weights.safetensors"
 SECRETS = {
     "hf_" + "a1" * 17: "a Hugging Face token",
     "sk-proj-" + "a1" * 12: "an OpenAI or Anthropic key",
@@ -98,7 +94,7 @@ def folder(tmp_path: Path) -> Path:
 def test_saes_go_by_their_folders(tmp_path: Path, folder: Path) -> None:
     plant_sae(tmp_path / "saes" / "b", d_in=8)
     plant_sae(tmp_path / "saes" / ".training" / "step-1" / "c", d_in=8)
-    (tmp_path / "saes" / "b" / "training.json").write_text('{"steps": 3}')
+    say(tmp_path / "saes" / "b", {"steps": 3})
     saes = found(tmp_path / "saes")
     assert [sae.sae_id for sae in saes] == ["b", "layer_1/a"]
     assert saes[0].record is not None
@@ -184,9 +180,7 @@ def test_a_link_leads_to_nothing_else(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("architecture", ["batchtopk_c2r", "topk_c2r", "ort", "batchtopk"])
 def test_the_training_form_is_converted(tmp_path: Path, architecture: str) -> None:
-    sae = training_sae(architecture)
-    if "topk_threshold" in sae.state_dict():
-        sae.topk_threshold.fill_(0.01)
+    sae = fires_at(training_sae(architecture), 0.01)
     sae.save_model(tmp_path / "checkpoint")
     [converted] = found(tmp_path / "checkpoint")
     [same] = local_saes._find(Submission({"checkpoint": sae}), tmp_path / "objects")
@@ -201,9 +195,7 @@ def test_the_training_form_is_converted(tmp_path: Path, architecture: str) -> No
 
 def test_a_checkpoints_scaling_is_folded(tmp_path: Path) -> None:
     """SAELens folds it at the end of a training; a checkpoint has it beside the weights."""
-    sae = training_sae("batchtopk_c2r")
-    with torch.no_grad():
-        sae.topk_threshold.fill_(0.001)
+    sae = fires_at(training_sae("batchtopk_c2r"), 0.001)
     sae.save_model(tmp_path / "a")
     ActivationScaler(scaling_factor=0.25).save(str(tmp_path / "a" / "activation_scaler.json"))
     [collected] = found(tmp_path / "a")
@@ -220,9 +212,9 @@ def test_a_checkpoints_scaling_is_folded(tmp_path: Path) -> None:
 def test_a_release_gives_the_ids(tmp_path: Path, folder: Path) -> None:
     release = read_release(find_release("minilm-layer-3"))
     sae_id = "layer_3/width_24k/ort_k32"
-    (folder / "training.json").write_text(json.dumps({"sae_id": sae_id}))
+    say(folder, {"sae_id": sae_id})
     assert [sae.sae_id for sae in found(folder, release=release)] == [sae_id]
-    (folder / "training.json").write_text('{"sae_id": "nothing"}')
+    say(folder, {"sae_id": "nothing"})
     message = refused(tmp_path, folder, release=release)
     assert "should be one of layer_3/width_24k/batchtopk_k32" in message
 
@@ -233,20 +225,17 @@ def test_a_release_gives_the_ids(tmp_path: Path, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        (CFG, "{", "should be JSON"),
-        (CFG, "[]", "should be an object"),
-        (CFG, "{}", "`architecture` should be one that SAELens loads"),
-        (CFG, '{"architecture": ["a"]}', "`architecture` should be one"),
+        *((CFG, content, CFG) for content in ("{", "[]", "[" * 99999)),
+        (CFG, "{}", "`architecture`"),
+        (CFG, '{"architecture": ["a"]}', "`architecture`"),
         (CFG, '{"architecture": "jumprelu", "d_in": "8", "d_sae": 80}', "cannot be loaded"),
-        (CFG, "[" * 99999, "should be JSON"),
-        (WEIGHTS, "", "should be a safetensors file"),
-        (WEIGHTS, "\xff" * 99, "should be a safetensors file"),
-        ("training.json", '"x"', "should be an object of JSON"),
-        ("training.json", '{"release": ["a"]}', "`release`"),
-        ("training.json", '{"release": {"license": ["mit"]}}', "`release.license`"),
-        ("evaluation.json", '{"format": 1, "saes": ["x"]}', "should be written by"),
+        *((WEIGHTS, content, WEIGHTS) for content in ("", "\xff" * 99)),
+        (RECORD, '"x"', RECORD),
+        (RECORD, '{"release": ["a"]}', "`release`"),
+        (RECORD, '{"release": {"license": ["mit"]}}', "`release.license`"),
+        ("evaluation.json", '{"format": 1, "saes": ["x"]}', "evaluation.json"),
         ("evaluation.json", '{"format": 1, "saes": [{}]}', "`saes.0.weights_sha256`"),
-        ("evaluation.json", "[" * 99999, "should be written by"),
+        ("evaluation.json", "[" * 99999, "evaluation.json"),
     ],
 )
 def test_files_that_are_none_are_refused(
@@ -273,14 +262,11 @@ def test_weights_that_are_none_are_refused(tmp_path: Path, folder: Path) -> None
     assert "W_dec" in refused(tmp_path, folder)
     lie = content.replace(b'"shape":[80]', b'"shape":[81]', 1)
     assert lie != content
+    save_file(whole, weights, metadata={"host": "laptop"})
+    assert "should have no metadata in its header" in refused(tmp_path, folder)
     for wrong in (pickle.dumps(whole), content[:-1], content + b"x", lie):
         weights.write_bytes(wrong)
         assert "should be a safetensors file" in refused(tmp_path, folder)
-
-
-def test_a_header_with_words_is_refused(tmp_path: Path, folder: Path) -> None:
-    save_file(load_file(folder / WEIGHTS), folder / WEIGHTS, metadata={"host": "laptop"})
-    assert "should have no metadata in its header" in refused(tmp_path, folder)
 
 
 def test_a_threshold_has_to_let_latents_fire(tmp_path: Path, folder: Path) -> None:
@@ -292,46 +278,34 @@ def test_a_threshold_has_to_let_latents_fire(tmp_path: Path, folder: Path) -> No
     assert "is its threshold right" in refused(tmp_path / "2", folder)
 
 
-@pytest.fixture(scope="module")
-def every(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LocalSAE]:
-    """One SAE of every architecture, in memory, checked at once."""
+def test_every_architecture_is_published_as_it_was_trained(tmp_path: Path) -> None:
     saes = {name: fires_at(make_sae(name), 0.3) for name in ARCHITECTURES}
-    checked = check_saes(Submission(saes), tmp_path_factory.mktemp("scratch"))
-    return {sae.sae_id: sae for sae in checked}
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_every_architecture_is_published_as_it_was_trained(
-    every: dict[str, LocalSAE], architecture: str
-) -> None:
-    sae = every[architecture]
-    assert sae.facts.trained_as == architecture
-    assert (sae.feature_acts.to_dense() > 0).any()
-    assert sae.facts.evaluations["weights"].metrics["composition"] > 0
+    for sae in check_saes(Submission(saes), tmp_path):
+        assert sae.facts.trained_as == sae.sae_id
+        assert (sae.feature_acts.to_dense() > 0).any()
+        assert sae.facts.evaluations["weights"].metrics["composition"] > 0
 
 
 def test_a_process_without_us_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another encoding than the training form's, or none at all, stops everything."""
     fires_at(training_sae("batchtopk_c2r"), 0.3).save_model(tmp_path / "a")
 
-    def spoilt(change: Any) -> Any:
-        def encode(requests: Any, **_: Any) -> list[Encoded]:
-            return [
-                Encoded(change(each.feature_acts), each.sha256)
-                for each in encode_in_saelens_alone(requests)
-            ]
-
-        return encode
-
+    encode, otherwise = encode_in_saelens_alone, "in its inference form as in its training form"
     for number, (change, reason) in enumerate(
         [
-            (lambda acts: acts * 1.01, "in its inference form as in its training form"),
-            (lambda acts: acts.roll(1, dims=1), "in its inference form as in its training"),
+            (lambda acts: acts * 1.01, otherwise),
+            (lambda acts: acts.roll(1, dims=1), otherwise),
             (lambda acts: acts * 0, "should have latents that fire"),
             (lambda acts: acts / 0, "should encode as finite numbers"),
         ]
     ):
-        monkeypatch.setattr(local_saes, "encode_in_saelens_alone", spoilt(change))
+
+        def spoilt(requests: Any, change: Any = change, **_: Any) -> list[Encoded]:
+            return [
+                Encoded(change(each.feature_acts), each.sha256) for each in encode(requests)
+            ]
+
+        monkeypatch.setattr(local_saes, "encode_in_saelens_alone", spoilt)
         assert reason in refused(tmp_path / str(number), tmp_path / "a")
 
 
@@ -347,9 +321,6 @@ def test_a_probe_is_of_the_saes_own_rows(folder: Path) -> None:
     assert inputs.shape == (64, 8)
     acts = SAE.load_from_disk(folder).encode(inputs)
     assert (acts > 0).any(dim=1).sum() > 50
-    assert encodes_alike(acts, acts * (1 + 1e-5))
-    assert not encodes_alike(acts, acts * 1.01)
-    assert not encodes_alike(acts, acts[:, :-1])
 
 
 # Nothing private
@@ -359,25 +330,17 @@ def test_a_probe_is_of_the_saes_own_rows(folder: Path) -> None:
 def test_a_secret_in_any_file_stops_everything(
     tmp_path: Path, folder: Path, secret: str, kind: str
 ) -> None:
-    whole = json.loads((folder / CFG).read_text())
     weights = load_file(folder / WEIGHTS)
-    records = [
-        {"device": secret},
-        {"release": {"description": secret}},
-        {"versions": {"torch": secret}},
+    release, versions = {"description": secret}, {"torch": secret}
+    for said in (
+        *({"device": secret}, {"release": release}, {"versions": versions}),
         {"elsewhere": secret},
-    ]
-    for record in records:
-        (folder / "training.json").write_text(json.dumps(record))
-        message = refused(tmp_path, folder)
+    ):
+        message = refused(tmp_path, say(folder, said))
         assert kind in message
         assert secret not in message
-    (folder / "training.json").unlink()
-    whole["metadata"]["note"] = secret
-    (folder / CFG).write_text(json.dumps(whole))
-    assert kind in refused(tmp_path, folder)
-    del whole["metadata"]["note"]
-    (folder / CFG).write_text(json.dumps(whole))
+    assert kind in refused(tmp_path, say(folder, {}, note=secret))
+    say(folder, note="")
     save_file(weights, folder / WEIGHTS, metadata={"note": secret})
     assert kind in refused(tmp_path, folder)
 
@@ -418,15 +381,9 @@ def test_only_what_is_needed_leaves() -> None:
     said = config.get_inference_sae_cfg_dict() | {"device": "cuda:3", "output_path": "/home/me"}
     said["metadata"]["training_architecture_details"] = {"k": 4, "out": "/home/me"}
     kept, removed = redact(json.loads(json.dumps(said)))
-    assert set(removed) == {
-        "output_path",
-        "metadata.dataset_path",
-        "metadata.wandb_id",
-        "metadata.model_from_pretrained_kwargs.token",
-        "metadata.model_from_pretrained_kwargs.cache_dir",
-        "metadata.model_from_pretrained_kwargs.dtype",
-        "metadata.training_architecture_details.out",
-    }
+    options = {f"model_from_pretrained_kwargs.{key}" for key in ("token", "cache_dir", "dtype")}
+    keys = {"dataset_path", "wandb_id", "training_architecture_details.out"} | options
+    assert set(removed) == {"output_path"} | {f"metadata.{key}" for key in keys}
     assert kept["device"] == "cpu"
     assert kept["metadata"]["model_name"] == "google/gemma-2-2b"
     assert kept["metadata"]["training_architecture_details"] == {"k": 4}
@@ -473,8 +430,7 @@ def test_a_redacted_config_loads_and_holds_nothing_that_was_removed(
 def test_no_place_of_this_machine_is_published(
     tmp_path: Path, folder: Path, place: str
 ) -> None:
-    config = json.loads((folder / CFG).read_text())
-    config["metadata"] |= {
+    metadata = {
         "hook_name": place,
         "sequence_separator_token": place,
         "dataset_path": place,
@@ -483,9 +439,8 @@ def test_no_place_of_this_machine_is_published(
         "model_from_pretrained_kwargs": {"revision": place},
         "l0": float("nan"),
     }
-    (folder / CFG).write_text(json.dumps(config))
     record = {"device": f"cpu {place}", "versions": {place: "1", "torch": place}}
-    (folder / "training.json").write_text(json.dumps(record))
+    say(folder, record, **metadata)
     [sae] = check(tmp_path / "scratch", folder)
     facts = repo_facts(Submission([folder]), [sae], "me/saes")
     sent = sae.config.read_text() + facts.to_json()
@@ -500,8 +455,7 @@ def test_no_place_of_this_machine_is_published(
 
 
 def of_record(tmp_path: Path, folder: Path, record: Any, **said: Any) -> Any:
-    (folder / "training.json").write_text(json.dumps(record))
-    submission = Submission([folder], **said)
+    submission = Submission([say(folder, record)], **said)
     return repo_facts(submission, check_saes(submission, tmp_path / "scratch"), "me/saes")
 
 
@@ -524,8 +478,7 @@ def test_training_is_told_without_this_machine(tmp_path: Path, folder: Path) -> 
     assert facts.base_models == ["google/gemma-2-2b"]
     training = facts.saes["a"].training
     assert (training.samples, training.steps, training.model) == (2048, 2, "google/gemma-2-2b")
-    assert "/home/me" not in facts.to_json()
-    assert "my-machine" not in facts.to_json()
+    assert not re.search("/home/me|my-machine", facts.to_json())
 
 
 @pytest.mark.parametrize(
@@ -545,17 +498,14 @@ def test_what_a_release_says_names_no_place(
 def test_what_evaluate_measured_is_found(tmp_path: Path, folder: Path) -> None:
     sae = SAERef(folder=folder).load_for_inference("cpu")
     measured = {"metrics": {"composition": 0.125, "chance_composition": 0.5}}
-    entry = {
-        "weights_sha256": weights_sha256(sae),
-        "config_sha256": config_sha256(sae.cfg),
-        "name": "a",
-    }
-    content = {"format": 1, "saes": [{**entry, "evaluations": {"weights": measured}}]}
+    digests = {"weights_sha256": weights_sha256(sae), "config_sha256": config_sha256(sae.cfg)}
+    entry = {"name": "a", **digests, "evaluations": {"weights": measured}}
+    content = {"format": 1, "saes": [entry]}
     path = tmp_path / "saes" / "evaluation" / "evaluation.json"
     path.parent.mkdir()
     path.write_text(json.dumps(content))
     [checked] = check(tmp_path / "scratch", tmp_path / "saes")
     assert checked.facts.evaluations["weights"].metrics["composition"] == 0.125
-    content["saes"][0]["evaluations"]["weights"] = {"metrics": {"composition": 0.25}}
+    entry["evaluations"] = {"weights": {"metrics": {"composition": 0.25}}}
     (tmp_path / "saes" / "evaluation.json").write_text(json.dumps(content))
     assert "should not disagree" in refused(tmp_path / "again", tmp_path / "saes")

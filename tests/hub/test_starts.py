@@ -27,22 +27,13 @@ from sae_lens_c2r.saes.start_from import (
 )
 from sae_lens_c2r.training.train import train
 from tests.evaluation.planted import plant_sae
-from tests.hub.server import File, LoopbackHub, Repo
+from tests.hub.conftest import say
+from tests.hub.server import LoopbackHub
 from tests.saes.forms import K, make_form, make_training_config
 from tests.training.test_starts import LANGUAGE_MODEL, plan_of
 
 SCOPE, REPO = "gemma-scope-tiny", "google/gemma-scope-2b-pt-res"
 SAE_ID, PATH = "layer_1/width_16k/canonical", "layer_1/width_16k/average_l0_3"
-
-
-def publish(hub: LoopbackHub, repo_id: str, files: dict[str, bytes]) -> str:
-    """Add a commit to a public repository, and say which."""
-    repo = hub.repos.setdefault(repo_id, Repo(private=False))
-    parent = repo.commits.get(repo.branches.get("main", ""))
-    known = dict(parent.files) if parent else {}
-    known |= {path: File(len(content), content) for path, content in files.items()}
-    repo.branches["main"] = repo.add(parent, "files", known).oid
-    return repo.branches["main"]
 
 
 def npz(sae: SAE[Any]) -> bytes:
@@ -73,7 +64,7 @@ def scope(hub_here: LoopbackHub, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setitem(get_pretrained_saes_directory(), SCOPE, lookup)
     card = b"---\nlicense: cc-by-4.0\n---\n"
     sae = make_form("jumprelu", apply_b_dec_to_input=False)
-    return publish(hub_here, REPO, {f"{PATH}/params.npz": npz(sae), "README.md": card})
+    return hub_here.put(REPO, {f"{PATH}/params.npz": npz(sae), "README.md": card})
 
 
 def inputs(sae: SAE[Any]) -> torch.Tensor:
@@ -122,8 +113,8 @@ def save(sae: SAE[Any], folder: Path) -> dict[str, bytes]:
 def test_a_repository_is_read_at_its_revision(
     tmp_path: Path, hub_here: LoopbackHub, named: bool
 ) -> None:
-    first = publish(hub_here, "org/saes", save(make_form("jumprelu", d_in=8), tmp_path / "1"))
-    publish(hub_here, "org/saes", save(make_form("jumprelu", d_in=8, seed=1), tmp_path / "2"))
+    first = hub_here.put("org/saes", save(make_form("jumprelu", d_in=8), tmp_path / "1"))
+    hub_here.put("org/saes", save(make_form("jumprelu", d_in=8, seed=1), tmp_path / "2"))
     init = {"repo": "org/saes", "sae_id": "a"}
     newest = plan_of(tmp_path, init, "batchtopk", k=K)
     older = plan_of(tmp_path, {**init, "revision": first}, "batchtopk", k=K)
@@ -132,7 +123,7 @@ def test_a_repository_is_read_at_its_revision(
     expected = make_form("jumprelu", d_in=8, seed=0 if named else 1)
     torch.testing.assert_close(started.W_dec, expected.W_dec)
     # What the repository gets after the plan was made is not begun with.
-    publish(hub_here, "org/saes", save(make_form("jumprelu", d_in=8, seed=2), tmp_path / "3"))
+    hub_here.put("org/saes", save(make_form("jumprelu", d_in=8, seed=2), tmp_path / "3"))
     _, started = shown.starts["batchtopk"].pin()
     torch.testing.assert_close(started.W_dec, expected.W_dec)
     [trained] = train(shown, tmp_path / "out")
@@ -148,7 +139,7 @@ def test_fine_tuning_reads_what_training_recorded_in_a_repository(
     record = {"sae_id": "a", "settings": {"runner": runner, "saes": saes}}
     files = save(make_form("jumprelu"), tmp_path / "sae")
     written = json.dumps(record) if content == "ours" else content
-    publish(hub_here, "org/own", {**files, "a/training.json": written.encode()})
+    hub_here.put("org/own", {**files, "a/training.json": written.encode()})
     source = SAERef(release="org/own", sae_id="a")
     subject = read_subject(source, {})
     if content == "ours":
@@ -169,9 +160,8 @@ def recorded(place: Path, **changed: Any) -> Path:
         "license": "cc-by-4.0",
         **changed,
     }
-    sae = plant_sae(place / "saes" / "a", d_in=8)
     record = {"release": {"license": "mit"}, "sae_id": "a", "started_from": started}
-    (sae / "training.json").write_text(json.dumps(record))
+    say(plant_sae(place / "saes" / "a", d_in=8), record)
     return place / "saes"
 
 

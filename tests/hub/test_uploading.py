@@ -23,18 +23,16 @@ from sae_lens_c2r.hub.card import BEGIN, END, split_card
 from sae_lens_c2r.hub.local_saes import check_saes
 from sae_lens_c2r.hub.repository import Snapshot, explain_hub_error, take_snapshot
 from sae_lens_c2r.hub.rules import FACTS, README
-from sae_lens_c2r.hub.uploading import Proposal, publish
+from sae_lens_c2r.hub.uploading import Proposal
 from tests import forkserver
 from tests.evaluation.planted import plant_sae
 from tests.forkserver import ROOT
-from tests.hub.conftest import REPO, Checked, send
+from tests.hub.conftest import ONLINE, REPO, WEIGHTS, Checked, run_client, say, send
 from tests.hub.fault_table import FAULTS, KINDS
 from tests.hub.server import STORAGE_HOST, TOKEN, Account, Fault, File, LoopbackHub, Seen
 
 exhaustive = pytest.mark.exhaustive
-WEIGHTS = "sae_weights.safetensors"
 PUBLIC = {"Submission", "Target", "load", "show_proposal", "upload", "write_card"}
-ONLINE = {"HF_HUB_DISABLE_XET": "1", "HF_HUB_OFFLINE": "0", "NO_PROXY": "*"}
 
 
 def text(hub: LoopbackHub, path: str, branch: str = "main") -> str:
@@ -45,13 +43,6 @@ def text(hub: LoopbackHub, path: str, branch: str = "main") -> str:
 
 def metadata(hub: LoopbackHub) -> dict[str, Any]:
     return split_card(text(hub, README))[1]
-
-
-def put(hub: LoopbackHub, path: str, content: bytes) -> None:
-    """Write a file by hand."""
-    repo = hub.repos[REPO]
-    files = {**repo.history()[0].files, path: File(len(content), content)}
-    repo.branches["main"] = repo.add(repo.history()[0], "by hand", files).oid
 
 
 def writes(hub: LoopbackHub) -> list[Seen]:
@@ -75,14 +66,6 @@ def test_public_names_are_these() -> None:
         assert callable(getattr(sae_lens_c2r.hub, name))
     with pytest.raises(AttributeError, match="no attribute 'uplaod'"):
         _ = sae_lens_c2r.hub.uplaod
-
-
-def test_folders_are_sent_without_asking(hub: LoopbackHub, api: HfApi, tmp_path: Path) -> None:
-    plant_sae(tmp_path / "saes" / "a", d_in=8)
-    published = upload([tmp_path / "saes"], Target(REPO), api=api, check_published=False)
-    assert published is not None
-    files = hub.repos[REPO].commits[published.commit].files
-    assert {"a/cfg.json", f"a/{WEIGHTS}", README} <= files.keys()
 
 
 def test_saes_in_memory_are_sent_with_what_is_said_of_them(
@@ -125,11 +108,10 @@ def test_a_card_is_of_one_repository(tmp_path: Path) -> None:
     """Of the one that is named, or that training recorded; a folder is not of two."""
     for name in ("a", "b"):
         folder = plant_sae(tmp_path / "saes" / name, d_in=8)
-        record = {"release": {"repo_id": "org/recorded"}}
-        (folder / "training.json").write_text(json.dumps(record))
+        say(folder, {"release": {"repo_id": "org/recorded"}})
     out = tmp_path / "card"
     assert "org/recorded" in write_card([tmp_path / "saes"], out).read_text()
-    (folder / "training.json").write_text(json.dumps({"release": {"repo_id": "org/other"}}))
+    say(folder, {"release": {"repo_id": "org/other"}})
     with pytest.raises(UserError, match="`repo-id` should be given"):
         write_card([tmp_path / "saes"], out)
     held = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
@@ -144,10 +126,7 @@ def test_a_card_is_of_one_repository(tmp_path: Path) -> None:
 def test_the_model_of_an_sae_that_was_trained_from_a_folder_can_be_named(
     tmp_path: Path,
 ) -> None:
-    folder = plant_sae(tmp_path / "a", d_in=8)
-    config = json.loads((folder / "cfg.json").read_text())
-    config["metadata"]["model_name"] = str(tmp_path / "model")
-    (folder / "cfg.json").write_text(json.dumps(config))
+    folder = say(plant_sae(tmp_path / "a", d_in=8), model_name=str(tmp_path / "model"))
     card = write_card(Submission([folder]), tmp_path / "card", repo_id=REPO).read_text()
     assert "base_model" not in card
     said = Submission([folder], base_model="org/model")
@@ -157,50 +136,28 @@ def test_the_model_of_an_sae_that_was_trained_from_a_folder_can_be_named(
 
 
 @pytest.mark.parametrize(
-    ("key", "said"),
+    ("key", "values"),
     [
-        ("license", {"license": "no such"}),
-        ("license", {"license": "MIT"}),
-        ("base-model", {"base_model": "gpt2"}),
-        ("base-model", {"base_model": "/models/gpt2"}),
-        ("base-model", {"base_model": "a/b/c"}),
-        ("saes", {"saes": {}}),
-        ("saes", {"saes": []}),
-        ("saes", {"saes": "saes"}),
-        ("saes", {"saes": Path("saes")}),
-        ("saes", {"saes": [Path("saes"), "b"]}),
+        ("license", ["no such", "MIT"]),
+        ("base_model", ["gpt2", "/models/gpt2", "a/b/c"]),
+        ("saes", [{}, [], "saes", Path("saes"), [Path("saes"), "b"]]),
+        ("repo_id", ["saes", "me/../saes", "me/saes.git", "a/b/c", "me/säe"]),
+        ("revision", ["a b", "../main", "refs/pr/1", "0" * 40]),
+        ("tag", ["HEAD", "x.lock/y", ""]),
     ],
 )
-def test_a_submission_is_looked_at_first(key: str, said: dict[str, Any]) -> None:
-    with pytest.raises(UserError, match=f"^`{key}` should be"):
-        Submission(**{"saes": [Path("saes")], **said})
+def test_what_is_said_is_looked_at_first(key: str, values: list[Any]) -> None:
+    is_where = key in ("repo_id", "revision", "tag")
+    for value in values:
+        with pytest.raises(UserError, match=f"^`{key.replace('_', '-')}` should"):
+            Target(**{"repo_id": REPO, key: value}) if is_where else Submission(
+                **{"saes": [Path("saes")], key: value}
+            )
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        {"repo_id": "saes"},
-        {"repo_id": "me/../saes"},
-        {"repo_id": "me/saes.git"},
-        {"repo_id": "a/b/c"},
-        {"repo_id": "me/säe"},
-        {"revision": "a b"},
-        {"revision": "../main"},
-        {"revision": "refs/pr/1"},
-        {"revision": "0" * 40},
-        {"tag": "HEAD"},
-        {"tag": "x.lock/y"},
-        {"tag": ""},
-        {"tag": "v1", "create_pr": True},
-    ],
-)
-def test_a_target_is_looked_at_first(names: dict[str, Any]) -> None:
-    with pytest.raises(UserError, match=r"^`(repo-id|revision|tag)` should"):
-        Target(**{"repo_id": REPO, **names})
-
-
-def test_an_unknown_error_is_a_sentence() -> None:
-    assert explain_hub_error(ValueError("x\n y"), REPO) == "ValueError: x y"
+def test_a_pull_request_has_no_tag() -> None:
+    with pytest.raises(UserError, match=r"^`tag` should"):
+        Target(REPO, tag="v1", create_pr=True)
 
 
 # What is sent
@@ -281,7 +238,9 @@ def test_a_readme_of_somebodys_is_added_to(
     before, rest = text(hub, README).split(BEGIN)
     ours, _ = rest.split(END)
     foreign = f"{before}# Mine\n\nBefore.\n\n{BEGIN}{ours}{END}\n\nAfter.\n"
-    put(hub, README, foreign.replace("---\n", "---\nmine: {x: [1, 'two']}\n", 1).encode())
+    hub.put(
+        REPO, {README: foreign.replace("---\n", "---\nmine: {x: [1, 'two']}\n", 1).encode()}
+    )
     send(checked("b", "c"), api)
     card = text(hub, README)
     assert all(f"| `{sae_id}` |" in card for sae_id in "abc")
@@ -293,22 +252,27 @@ def test_a_readme_of_somebodys_is_added_to(
     assert len(metadata(hub)["model-index"]) == 3
 
 
+@pytest.mark.parametrize("create_pr", [False, True])
 def test_two_uploads_at_once_share_one_card(
-    hub: LoopbackHub, api: HfApi, checked: Checked
+    hub: LoopbackHub, api: HfApi, checked: Checked, create_pr: bool
 ) -> None:
+    """What is sent, or proposed, follows from what the branch has at its commit."""
     send(checked("a"), api)
 
     def another(seen: Seen) -> None:
-        if "/preupload/" in seen.path:
+        if "/commit/" in seen.path:
             hub.fault = lambda _: None
             send(checked("b", "c"), api)
 
     hub.fault = another
-    send(checked("d"), api)
-    assert set(json.loads(text(hub, FACTS))["saes"]) == {"a", "b", "c", "d"}
-    assert all(f"| `{sae_id}` |" in text(hub, README) for sae_id in "abcd")
-    titles = [commit.title for commit in hub.repos[REPO].history()]
-    assert titles == ["Add d", "Add 2 SAEs", "Add a", "initial commit"]
+    published = send(checked("d"), api, Target(REPO, create_pr=create_pr))
+    repo = hub.repos[REPO]
+    files = repo.commits[published.commit].files
+    assert set(json.loads(files[FACTS].content or b"")["saes"]) == {"a", "b", "c", "d"}
+    assert all(b"| `%c` |" % sae_id in (files[README].content or b"") for sae_id in b"abcd")
+    titles, ours = [commit.title for commit in repo.history()], [] if create_pr else ["Add d"]
+    assert titles == [*ours, "Add 2 SAEs", "Add a", "initial commit"]
+    assert len(repo.pull_requests) == create_pr
 
 
 def test_branches_tags_and_proposals(hub: LoopbackHub, api: HfApi, checked: Checked) -> None:
@@ -389,16 +353,12 @@ def test_what_a_token_may_is_told_before_anything_is_read(
     assert not writes(hub)
 
 
-def test_a_fine_grained_token_is_enough_for_its_repository(
+def test_a_fine_grained_token_is_enough_and_anybody_may_propose(
     hub: LoopbackHub, api: HfApi, checked: Checked
 ) -> None:
-    send(checked("a"), api)
+    send(checked("a"), api, Target(REPO, public=True))
     hub.accounts["hf_fine"] = Account("me", role="fineGrained", writable=(REPO,))
     assert send(checked("b", "c"), HfApi(hub.endpoint, token="hf_fine")).sent > 0
-
-
-def test_anybody_may_propose(hub: LoopbackHub, api: HfApi, checked: Checked) -> None:
-    send(checked("a"), api, Target(REPO, public=True))
     hub.accounts["hf_you"] = Account("you")
     you = HfApi(hub.endpoint, token="hf_you")
     assert send(checked("d"), you, Target(REPO, create_pr=True)).url.endswith("/discussions/1")
@@ -458,11 +418,8 @@ def test_what_comes_back_wrong_is_told(hub: LoopbackHub, api: HfApi, checked: Ch
     def spoil(seen: Seen) -> None:
         if "/resolve/" in seen.path and len(hub.repos[REPO].commits) == 3:
             hub.fault = lambda _: None
-            repo = hub.repos[REPO]
-            files = dict(repo.history()[0].files)
-            size = other.weights.stat().st_size
-            files[f"a/{WEIGHTS}"] = File(size, sha256=other.sha256[WEIGHTS])
-            repo.branches["main"] = repo.add(repo.history()[0], "spoilt", files).oid
+            file = File(other.weights.stat().st_size, sha256=other.sha256[WEIGHTS])
+            hub.put(REPO, {f"a/{WEIGHTS}": file})
 
     send(checked("b", "c"), api)
     hub.fault = spoil
@@ -472,28 +429,20 @@ def test_what_comes_back_wrong_is_told(hub: LoopbackHub, api: HfApi, checked: Ch
     assert not hub.repos[REPO].tags
 
 
-@pytest.mark.usefixtures("api")
-def test_a_hub_that_is_not_there(checked: Checked) -> None:
-    message = refused(checked("a"), HfApi("http://127.0.0.1:9", token=TOKEN))
-    assert message.startswith("Nothing was sent. The Hub does not answer: is there a network?")
-
-
-def test_staying_offline_is_told(
-    api: HfApi, checked: Checked, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert "HF_HUB_OFFLINE should not be set" in refused(checked("a"), api)
-
-
-def test_a_full_disk_is_told(
+def test_why_nothing_was_sent_is_told(
     api: HfApi, checked: Checked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "/tmp/x")
 
+    message = refused(checked("a"), HfApi("http://127.0.0.1:9", token=TOKEN))
+    assert message.startswith("Nothing was sent. The Hub does not answer: is there a network?")
     send(checked("a"), api)
     monkeypatch.setattr(HfApi, "hf_hub_download", full)
     assert "The disk is full: /tmp/x" in refused(checked("b", "c"), api)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert "HF_HUB_OFFLINE should not be set" in refused(checked("a"), api)
+    assert explain_hub_error(ValueError("x\n y"), REPO) == "ValueError: x y"
 
 
 def test_an_interrupted_upload_tells_what_is_there(
@@ -537,54 +486,72 @@ def test_a_tag_that_fails_is_told(hub: LoopbackHub, api: HfApi, checked: Checked
     assert list(hub.repos[REPO].tags) == ["v1"]
 
 
+def test_a_tag_that_somebody_sets_meanwhile_is_ours_or_told(
+    hub: LoopbackHub, api: HfApi, checked: Checked
+) -> None:
+    def tag(seen: Seen) -> None:
+        if "/tag/" in seen.path:
+            commits = hub.repos[REPO].history()
+            hub.repos[REPO].tags |= {"mine": commits[0].oid, "v1": commits[-1].oid}
+
+    hub.fault = tag
+    assert send(checked("a"), api, Target(REPO, tag="mine")).sent
+    del hub.repos[REPO].tags["v1"]
+    message = refused(checked("a"), api, Target(REPO, tag="v1"))
+    assert "has everything" in message
+    assert "tag v1 may not have been set: The Hub has answered 409" in message
+
+
 def test_a_repository_that_cannot_be_joined_with_is_left(
     hub: LoopbackHub, api: HfApi, checked: Checked
 ) -> None:
     send(checked("b/c"), api)
     assert "An SAE should not lie in another one's folder" in refused(checked("b"), api)
-    for content, reason in (
-        (b"---\nlicense: [\n---\n", "README.md should have metadata in YAML"),
-        (b"\xff", "should be UTF-8"),
-        (f"{BEGIN} {BEGIN} {END}".encode(), "once each"),
-        (b"---\nbase_model: gpt2-small\n---\n", '"base_model" must be the id of a model'),
+    for content, key in (
+        (b"---\nlicense: [\n---\n", README),
+        (b"\xff", README),
+        (b"---\nbase_model: gpt2-small\n---\n", "base_model"),
     ):
-        put(hub, README, content)
-        assert reason in refused(checked("a"), api)
-    put(hub, README, b"")
+        hub.put(REPO, {README: content})
+        assert key in refused(checked("a"), api)
+    hub.put(REPO, {README: b""})
     for content in (b"{", b"[]", b'{"format": 99}', b'{"format": 1, "saes": {"a": {}}}'):
-        put(hub, FACTS, content)
+        hub.put(REPO, {FACTS: content})
         assert FACTS in refused(checked("a"), api)
-    assert len(hub.repos[REPO].history()) == 11
+    assert len(hub.repos[REPO].history()) == 10
 
 
 # Several uploads, and those that are killed
 
 UPLOAD = """
-import sys
+import resource, sys
+from pathlib import Path
 from huggingface_hub import CommitOperationAdd, HfApi
 from sae_lens_c2r.hub.repository import take_snapshot
 from sae_lens_c2r.hub.rules import Target
 from sae_lens_c2r.hub.uploading import Proposal, publish
-endpoint, name, token = sys.argv[1:]
-api, target, content = HfApi(endpoint, token=token), Target("me/saes"), name.encode() * 99
+name, *large = sys.argv[1:]
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+api, target = HfApi(), Target("me/saes")
+contents = [Path(path) for path in large] or [name.encode() * 99 + b"%d" % i for i in range(3)]
 def propose():
-    files = [(f"{name}/{i}.safetensors", content + b"%d" % i) for i in range(3)]
+    files = [(f"{name}/{i}.safetensors", content) for i, content in enumerate(contents)]
     files = [CommitOperationAdd(*file) for file in [*files, (f"{name}/cfg.json", b"{}")]]
     return Proposal.of(target, take_snapshot(api, target), [], files)
-print(publish(api, propose(), propose, message=name, seconds=0.1))
+publish(api, propose(), propose, message=name, seconds=0.1)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
 def start(hub: LoopbackHub, name: str) -> forkserver.Process:
-    arguments = ("-c", UPLOAD, hub.endpoint, name, TOKEN)
-    return forkserver.start(*arguments, env={**os.environ, **ONLINE})
+    here = {"HF_ENDPOINT": hub.endpoint, "HF_TOKEN": TOKEN}
+    return forkserver.start("-c", UPLOAD, name, env={**os.environ, **ONLINE, **here})
 
 
-def finish(hub: LoopbackHub, name: str) -> str:
-    arguments = ("-c", UPLOAD, hub.endpoint, name, TOKEN)
-    ended = forkserver.run(*arguments, env={**os.environ, **ONLINE})
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
+def finish(hub: LoopbackHub, *arguments: str | Path) -> str:
+    status, output = run_client(hub, "-c", UPLOAD, *arguments, home=hub.storage.parent / "home")
+    assert status == 0, output
+    return output
 
 
 def names(hub: LoopbackHub) -> set[str]:
@@ -611,10 +578,8 @@ def test_two_uploads_at_once_are_both_there(hub: LoopbackHub) -> None:
     for process in both:
         assert process.wait() == 0
     assert names(hub) == {"first", "a", "b"}
-    assert [commit.title for commit in hub.repos[REPO].history()[2:]] == [
-        "first",
-        "initial commit",
-    ]
+    titles = [commit.title for commit in hub.repos[REPO].history()]
+    assert titles[2:] == ["first", "initial commit"]
 
 
 @pytest.mark.parametrize("number", range(10))
@@ -636,51 +601,16 @@ def test_a_killed_upload_is_continued(hub: LoopbackHub, number: int) -> None:
     assert titles == ["a", "initial commit"]
 
 
-def bring(api: HfApi, target: Target, **files: bytes) -> Any:
-    """Publish files that are no SAE's."""
-    additions = [CommitOperationAdd(name, content) for name, content in files.items()]
-
-    def propose() -> Proposal:
-        return Proposal.of(target, take_snapshot(api, target), [], additions)
-
-    return publish(api, propose(), propose, message=" ".join(files))
-
-
-@pytest.mark.parametrize("create_pr", [False, True])
-def test_what_is_brought_follows_from_what_the_branch_has_then(
-    hub: LoopbackHub, api: HfApi, create_pr: bool
-) -> None:
-    bring(api, Target(REPO), a=b"a")
-    target, asked = Target(REPO, create_pr=create_pr), list[str | None]()
-
-    def propose() -> Proposal:
-        snapshot = take_snapshot(api, target)
-        asked.append(snapshot.commit)
-        count = str(len(snapshot.tree)).encode()
-        return Proposal.of(target, snapshot, [], [CommitOperationAdd("n", count)])
-
-    def move(seen: Seen) -> None:
-        if "/commit/" in seen.path:
-            hub.fault = lambda _: None
-            bring(api, Target(REPO), b=b"b")
-
-    first = propose()
-    hub.fault = move
-    published = publish(api, first, propose, message="n")
-    repo = hub.repos[REPO]
-    assert [repo.commits[oid].title for oid in asked if oid] == ["a", "b"]
-    assert repo.commits[published.commit].files["n"].content == b"3"
-    assert len(repo.pull_requests) == create_pr
-
-
 def test_a_snapshot_is_of_one_commit(hub: LoopbackHub, api: HfApi) -> None:
     target = Target(REPO)
     assert take_snapshot(api, target) == Snapshot()
-    bring(api, target, a=b"1")
+    api.create_repo(REPO, private=True)
+    hub.put(REPO, {"a": b"1"})
     before = take_snapshot(api, target)
-    bring(api, target, a=b"2", b=b"2")
+    hub.put(REPO, {"a": b"2"})
+    hub.put(REPO, {"b": b"2"})
     assert (before.read("a"), before.read("b")) == (b"1", None)
-    assert before.commit == hub.repos[REPO].history()[1].oid
+    assert before.commit == hub.repos[REPO].history()[2].oid
     elsewhere = take_snapshot(api, Target(REPO, revision="next"))
     assert (elsewhere.commit, elsewhere.private, dict(elsewhere.tree)) == (None, True, {})
 
@@ -704,67 +634,39 @@ def test_a_file_is_there_if_its_content_is(large: bool) -> None:
     assert not Snapshot().has(mine)
 
 
-LARGE = """
-import resource, sys
-from pathlib import Path
-from huggingface_hub import CommitOperationAdd, HfApi
-from sae_lens_c2r.hub.repository import take_snapshot
-from sae_lens_c2r.hub.rules import Target
-from sae_lens_c2r.hub.uploading import Proposal, publish
-endpoint, token, path = sys.argv[1:]
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-api, target = HfApi(endpoint, token=token), Target("me/saes")
-def propose():
-    files = [CommitOperationAdd("a/sae_weights.safetensors", Path(path))]
-    return Proposal.of(target, take_snapshot(api, target), [], files)
-publish(api, propose(), propose, message="Large")
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
-"""
-
-
 def test_a_gigabyte_is_published_within_300_mb(hub: LoopbackHub, tmp_path: Path) -> None:
     path = tmp_path / "large.safetensors"
     with path.open("wb") as file:
         file.truncate(1 << 30)  # sparse: no gigabyte is written here
-    arguments = ("-c", LARGE, hub.endpoint, TOKEN, path)
-    ran = forkserver.run(*arguments, env={**os.environ, **ONLINE})
-    assert ran.returncode == 0, ran.stderr
+    grown = int(finish(hub, "a", path).split()[0])
     unit = 1 if sys.platform == "darwin" else 1024
-    assert int(ran.stdout) * unit < 300 << 20
+    assert grown * unit < 300 << 20
     [stored] = hub.storage.iterdir()
     assert stored.stat().st_size == 1 << 30
-    assert hub.repos[REPO].history()[0].files[f"a/{WEIGHTS}"].size == 1 << 30
+    assert hub.repos[REPO].history()[0].files["a/0.safetensors"].size == 1 << 30
     stored.unlink()
 
 
 # The command
 
 
-def run(hub: LoopbackHub, home: Path, *arguments: str, **environment: str) -> tuple[int, str]:
-    here = {"HF_ENDPOINT": hub.endpoint, "HF_TOKEN": TOKEN, "HF_HOME": str(home)}
-    process = forkserver.run(
-        *("-m", "sae_lens_c2r", *arguments),
-        env={**os.environ, **ONLINE, **here, **environment},
-        cwd=home.parent,
-    )
-    output = process.stdout + process.stderr
-    assert TOKEN not in output
-    return process.returncode, output
-
-
 def test_the_command_from_folders_to_from_pretrained(hub: LoopbackHub, tmp_path: Path) -> None:
     plant_sae(tmp_path / "saes" / "a", d_in=8)
     home = tmp_path / "home"
-    status, output = run(hub, home, "upload", "saes", "--repo-id", REPO, "--dry-run")
+
+    def run(*arguments: str, **environment: str) -> tuple[int, str]:
+        command = ("-m", "sae_lens_c2r", "upload", "saes", *arguments)
+        return run_client(hub, *command, home=home, **environment)
+
+    status, output = run("--repo-id", REPO, "--dry-run")
     assert status == 0, output
     assert "Nothing was sent" in output
     assert not writes(hub)
-    status, output = run(hub, home, "upload", "saes", "--repo-id", REPO)
+    status, output = run("--repo-id", REPO)
     assert (status, "`yes` should be given" in output) == (1, True)
     assert not hub.repos
     said = ("--private", "--license", "mit", "--commit-message", "Add mine")
-    command = ("upload", "saes", "--repo-id", REPO, "--yes", "--token", TOKEN, *said)
-    status, output = run(hub, home, *command, HF_TOKEN="")
+    status, output = run("--repo-id", REPO, "--yes", "--token", TOKEN, *said, HF_TOKEN="")
     assert status == 0, output
     assert hub.repos[REPO].private
     assert hub.repos[REPO].history()[0].title == "Add mine"
@@ -772,17 +674,17 @@ def test_the_command_from_folders_to_from_pretrained(hub: LoopbackHub, tmp_path:
     assert "+# saes" not in output
     assert f"Published: {hub.endpoint}/{REPO}/commit/" in output
     assert "license: mit" in text(hub, README)
-    status, output = run(hub, home, "upload", "saes", "--repo-id", "no", "--yes")
+    status, output = run("--repo-id", "no", "--yes")
     assert (status, "`repo-id` should be like org/name" in output) == (1, True)
-    assert not [
-        path for path in home.rglob("*") if path.is_file() and TOKEN in path.read_text()
-    ]
+    files = [path for path in home.rglob("*") if path.is_file()]
+    assert not any(TOKEN in path.read_text() for path in files)
 
 
 def test_xet_that_cannot_be_used_is_told(hub: LoopbackHub, tmp_path: Path) -> None:
     plant_sae(tmp_path / "saes" / "a", d_in=8)
-    arguments = ("upload", "saes", "--repo-id", REPO, "--yes")
-    status, output = run(hub, tmp_path / "home", *arguments, HF_HUB_DISABLE_XET="0")
+    command = ("-m", "sae_lens_c2r", "upload", "saes", "--repo-id", REPO, "--yes")
+    home = tmp_path / "home"
+    status, output = run_client(hub, *command, home=home, HF_HUB_DISABLE_XET="0")
     assert status == 1
     assert "HF_HUB_DISABLE_XET=1" in output.splitlines()[-1]
     assert "nothing is half there" in output.splitlines()[-1]
