@@ -2,9 +2,8 @@
 
 import json
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from sae_lens_c2r.evaluation.catalog import WEIGHTS
 from sae_lens_c2r.evaluation.hashing import config_sha256, weights_sha256
 from sae_lens_c2r.evaluation.report import REPORT_FILE, Evaluation, read_report, weights_metrics
 from sae_lens_c2r.hub.facts import RepoFacts, SAEFacts, sae_facts
+from sae_lens_c2r.hub.redaction import redact
 from sae_lens_c2r.hub.rules import (
     check_id,
     check_license,
@@ -59,20 +59,6 @@ Evaluations = dict[tuple[str, str], dict[str, Evaluation]]  # by weights and con
 _TYPES = ("F64", "F32", "F16", "BF16")
 _READ = (SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME, RECORD, ACTIVATION_SCALER_CFG_FILENAME)
 _FOLDER = "evaluation"
-# SAELens's own and ours, which say how to use an SAE and how it was trained.
-METADATA = {
-    *("sae_lens_version", "sae_lens_training_version", "training_architecture"),
-    *("model_name", "model_class_name", "dataset_path", "neuronpedia_id"),
-    *("hook_name", "hook_head_index", "context_size", "prepend_bos", "seqpos_slice"),
-    *("exclude_special_tokens", "disable_concat_sequences", "sequence_separator_token"),
-    *("c2r_effective_coefficient", "ort_effective_coefficient"),
-    *("l0", "num_dead_features", "is_transcoder", "hook_name_out", "d_out"),
-}
-_MODEL_OPTIONS = {
-    *("revision", "dtype", "torch_dtype", "attn_implementation"),
-    *("center_writing_weights", "center_unembed", "fold_ln", "fold_value_biases"),
-}
-_NEURONPEDIA = re.compile(r"[\w.-]+/[\w.-]+/[\w.-]+", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -439,52 +425,6 @@ def _check_encoding(sae: LocalSAE, feature_acts: Tensor) -> None:
             f"{sae.sae_id} should encode in its inference form as in its training form. "
             f"Found {share:.1%} of the activations alike."
         )
-
-
-# What of their configs leaves this machine: what is known to be harmless, and no more
-
-
-def redact(config: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Keep what SAELens needs of a config, and what tells its origin; list what is removed."""
-    architecture, metadata = config["architecture"], config.get("metadata")
-    trained_as = metadata.get("training_architecture") if isinstance(metadata, dict) else None
-    known = {
-        (): {"architecture", *_fields_of(SAE_CLASS_REGISTRY, architecture)},
-        ("metadata",): METADATA,
-        ("metadata", "model_from_pretrained_kwargs"): _MODEL_OPTIONS,
-        ("metadata", "training_architecture_details"): _fields_of(
-            SAE_TRAINING_CLASS_REGISTRY, trained_as
-        ),
-    }
-    removed: list[str] = []
-
-    def keep(values: Mapping[str, Any], path: tuple[str, ...] = ()) -> dict[str, Any]:
-        kept = {}
-        for key, value in values.items():
-            inside = (*path, key)
-            if inside in known and isinstance(value, dict):
-                kept[key] = keep(value, inside)
-            elif inside not in known and key in known[path] and _is_harmless(key, value):
-                kept[key] = value
-            else:
-                removed.append(".".join(inside))
-        return kept
-
-    kept = keep(config)
-    return ({**kept, "device": "cpu"} if "device" in kept else kept), removed
-
-
-def _fields_of(registry: Mapping[str, Any], architecture: Any) -> set[str]:
-    """The fields of an architecture's config, if there is such an architecture."""
-    if not isinstance(architecture, str) or architecture not in registry:
-        return set()
-    return {field.name for field in fields(registry[architecture][1])}
-
-
-def _is_harmless(key: str, value: Any) -> bool:
-    if key == "neuronpedia_id" and isinstance(value, str) and _NEURONPEDIA.fullmatch(value):
-        return True
-    return is_plain(value)
 
 
 # What was measured of them

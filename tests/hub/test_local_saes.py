@@ -19,7 +19,8 @@ from safetensors.torch import load_file, save_file
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.evaluation.hashing import config_sha256, weights_sha256
 from sae_lens_c2r.hub import local_saes
-from sae_lens_c2r.hub.local_saes import LocalSAE, Submission, check_saes, redact, repo_facts
+from sae_lens_c2r.hub.local_saes import LocalSAE, Submission, check_saes, repo_facts
+from sae_lens_c2r.hub.redaction import redact
 from sae_lens_c2r.hub.rules import FACTS, check_id, find_secrets
 from sae_lens_c2r.inspection.measures import inspect_sae
 from sae_lens_c2r.releases.files import find_release, read_release
