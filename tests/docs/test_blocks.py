@@ -14,9 +14,7 @@ from tests.docs.commands import Shell
 from tests.forkserver import ROOT
 from tests.hub.server import TOKEN, serving
 
-PUBLISH, TRAIN, UPSTREAM = (
-    ROOT / "docs" / f"{name}.md" for name in ("publish", "train", "upstream")
-)
+PUBLISH, TRAIN = (ROOT / "docs" / f"{name}.md" for name in ("publish", "train"))
 SMALLER = {  # what would take minutes
     "README.md": ("training_samples=500_000", "training_samples=20_000"),
     "finetune.md": ("--tokens 200000", "--tokens 4096 --measured-tokens 4096"),
@@ -41,7 +39,7 @@ def test_every_block_is_found_and_of_a_known_kind(page: Path) -> None:
 
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if page != UPSTREAM and to_run(page, PYTHON)],
+    [page for page in PAGES if to_run(page, PYTHON)],
     ids=lambda page: page.name,
 )
 def test_python_lines_run_one_after_the_other(page: Path, tmp_path: Path) -> None:
@@ -68,7 +66,7 @@ def test_shell_lines_run_one_after_the_other(tmp_path: Path) -> None:
 
 def upload_as_printed(shell: Shell) -> None:
     """From the demo's output to an environment without us, line by line."""
-    start, commands = to_run(PUBLISH, SHELL)
+    commands, start = to_run(PUBLISH, SHELL)
     assert start == "python -m tests.hub.server\n"
     assert f"HF_ENDPOINT=http://127.0.0.1:8899 HF_TOKEN={TOKEN}" in commands
     printed = commands.splitlines()
