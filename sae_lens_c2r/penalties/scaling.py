@@ -36,9 +36,24 @@ def transfer_factor(
         c = \frac{2 \ln n}d, \qquad n = \min(C, k)
 
     Index 0 is the paper's own setting, for which the factor is 1; there and here the penalty
-    has the same exponent, pairs and gate. What it holds constant is how much the penalty
-    shrinks a latent whose neighbours are only as close as chance makes them: see
-    ``docs/how-lambda-transfers.md``. For inputs of norm r, multiply by :math:`r^{2-a}`.
+    has the same exponent, pairs and gate. For inputs of norm r, multiply by :math:`r^{2-a}`.
+
+    What stays the same is how much the penalty shrinks a latent whose nearest neighbour is only
+    as close as chance makes it. Scale its activations z by s. Reconstruction then costs
+    :math:`(1 - s)^2 \lVert z \rVert^2 / B` more, and the penalty saves in proportion to
+    :math:`\lambda \rho^2 \lVert z \rVert / k`, so that
+
+    .. math:: 1 - s \sim \lambda \, \frac{\rho^2 B}{k \lVert z \rVert}.
+
+    The latent fires on a share :math:`L_0 / k` of the tokens with an activation of about
+    :math:`r / \sqrt{L_0}`, so :math:`\lVert z \rVert = r \sqrt{B / k}`, whatever
+    :math:`L_0` is. The highest of n cosines of random directions in d dimensions is about
+    :math:`\rho^2 = 2 \ln n / d`. Holding
+
+    .. math:: 1 - s \sim \lambda \, \frac{2 \ln n}{d} \sqrt{\frac Bk} \, \frac 1r
+
+    at its value in the paper gives the factor for a = 1; other exponents follow the same steps.
+    ``docs/how-lambda-transfers.md`` has what was measured.
 
     c is the gate that chance makes: the square of the highest of n cosines of random
     directions in d dimensions. Over all pairs it is :math:`(n - 1) / 2d`; without a gate, 1 in

@@ -16,7 +16,7 @@ from tests.hub.server import TOKEN, serving
 
 PUBLISH, TRAIN = (ROOT / "docs" / f"{name}.md" for name in ("publish", "train"))
 SMALLER = {  # what would take minutes
-    "README.md": ("training_samples=500_000", "training_samples=20_000"),
+    "README.md": ("training_tokens=200_000", "training_tokens=20_000"),
     "finetune.md": ("--tokens 200000", "--tokens 4096 --measured-tokens 4096"),
 }
 SHELL_BLOCKS = [block for page in PAGES for block in blocks_of(page) if block.language in SHELL]

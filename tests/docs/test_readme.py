@@ -13,13 +13,12 @@ CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
 PAPER = CITATION["preferred-citation"]
 
 
-def test_the_first_40_lines_end_with_the_demos_table() -> None:
-    shown = [line for line in README.splitlines() if not line.startswith("<!--")]
-    assert any(line.startswith("| `batchtopk_c2r` | 0.") for line in shown[:40])
-
-
-def test_it_is_read_in_a_few_minutes() -> None:
-    assert len(README.splitlines()) <= 120
+def test_training_and_loading_come_first() -> None:
+    before = README.split("## Does it help?")[0]
+    assert before.count('"architecture": "batchtopk_c2r"') == 2
+    assert before.count("LanguageModelSAERunnerConfig(") == 2
+    assert "SAE.load_from_disk" in before
+    assert len(before.splitlines()) <= 75
 
 
 def test_the_version_and_the_licence_are_the_packages() -> None:
