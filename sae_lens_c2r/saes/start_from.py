@@ -65,6 +65,8 @@ def start_from(sae: SAE[Any], config: TrainingSAEConfig) -> TrainingSAE[Any]:
         UserError: If the SAE is none that can be trained on, or not as this.
     """
     weights = starting_weights(sae, config)
+    if getattr(config, _RESCALED, False):
+        weights = _with_unit_encoder(weights)
     sae_class, _ = get_sae_training_class(config.architecture())
     begun = sae_class(config)
     with torch.no_grad():
@@ -182,6 +184,20 @@ def _ranked_alike(weights: Weights, own: Any, config: Any) -> Weights:
         "`rescale_acts_by_decoder_norm` should be false, that of the SAE to start from, which "
         f"has decoder rows of norms from {norms.min():.3g} to {norms.max():.3g}."
     )
+
+
+def _with_unit_encoder(weights: Weights) -> Weights:
+    """The same function with encoder columns of norm 1, and their norms in the decoder rows."""
+    # Adam's steps do not know the size of a weight. Saved with decoder rows of norm 1, latents
+    # that fire rarely have a small encoder, which the first steps would turn: many would die.
+    norms = weights["W_enc"].norm(dim=0)
+    norms = norms.where(norms > 0, 1.0)
+    return {
+        **weights,
+        "W_enc": weights["W_enc"] / norms,
+        "b_enc": weights["b_enc"] / norms,
+        "W_dec": weights["W_dec"] * norms[:, None],
+    }
 
 
 def thresholds_of(sae: SAE[Any]) -> Tensor:

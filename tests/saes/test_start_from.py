@@ -126,6 +126,16 @@ def test_batches_are_reconstructed_alike_where_k_is_the_l0(
         assert_alike(begun(factor * inputs) / factor, sae(inputs))
 
 
+@pytest.mark.parametrize(("form", "trained"), [("jumprelu", "batchtopk"), ("topk", "topk_c2r")])
+def test_no_latent_is_turned_faster_than_another_for_its_size(form: str, trained: str) -> None:
+    rescaled = {"rescale_acts_by_decoder_norm": True}
+    sae = make_form(form, seed=3, one=True, **(rescaled if form == "topk" else {}))
+    fields = {**training_fields(sae, trained), **rescaled}
+    begun = start_from(sae, make_training_config(sae, trained, **fields))
+    norms = begun.W_enc.norm(dim=0)
+    torch.testing.assert_close(norms, torch.ones_like(norms))
+
+
 def test_latents_keep_their_places() -> None:
     sae = make_form("jumprelu", seed=3)
     begun = start_from(
