@@ -294,10 +294,11 @@ def _collect(sae_id: str, folder: Path, converted: Path) -> LocalSAE:
 def _convert(sae_id: str, sae: SAE[Any] | TrainingSAE[Any], converted: Path) -> LocalSAE:
     """Write the inference form, and note what the training form makes of the probe."""
     folder = converted / sae_id
-    weights, _ = inference_form(sae, fold=isinstance(sae, TrainingSAE)).save_model(folder)
+    inference = inference_form(sae, fold=isinstance(sae, TrainingSAE))
+    inference.save_model(folder)
     trained = None
     if isinstance(sae, TrainingSAE):
-        trained = trained_contributions(sae, probe_inputs(Path(weights))).to_sparse()
+        trained = trained_contributions(sae, probe_inputs(inference)).to_sparse()
     return LocalSAE(sae_id, folder, trained=trained)
 
 
@@ -344,7 +345,7 @@ def _check_and_stage(
     _check_header(weights, shown=sae.weights)
     loaded = SAERef(folder=sae.folder).load("cpu")
     _check_numbers(loaded, sae.weights, learned=_learns_threshold(config))
-    sae.inputs = probe_inputs(weights)
+    sae.inputs = probe_inputs(loaded)
     measured = _evaluations_of(inference_form(loaded), sae.sae_id, known)
     redacted, sae.removed = redact(config)
     sae.facts = sae_facts(

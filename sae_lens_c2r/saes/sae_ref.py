@@ -1,7 +1,7 @@
 """Which SAE is meant: one in a folder, in a repository on the Hub, or of SAELens's releases."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from unittest.mock import patch
 
 import torch
-from huggingface_hub import ModelCard, hf_hub_download
+from huggingface_hub import hf_hub_download, metadata_load
 from huggingface_hub.utils.sha import sha_fileobj
 from pydantic import ConfigDict, PlainSerializer
 from sae_lens import SAE, TrainingSAE
@@ -36,57 +36,65 @@ _SNAPSHOTS = "snapshots"  # the folder of the commits in the Hub's cache
 
 @dataclass(frozen=True)
 class SAERef:
-    """An SAE that can be loaded. Releases have it as `init`, records as `started_from`.
-
-    Args:
-        release: The release that SAELens loads it from, or a repository on the Hub; or
-        folder: where it lies.
-        sae_id: Its id in the release or the repository.
-        repo: The repository on the Hub.
-        revision: Branch, tag or commit of that; `None` for what the Hub has today.
-        sha256: Of the files that it was loaded from, by their names. If there are any, it
-            is to be loaded from no others.
-        license: Its licence, as far as that is known.
-    """
+    """An SAE that can be loaded. Releases have it as `init`, records as `started_from`."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
-    release: str | None = None
-    folder: Annotated[Path, PlainSerializer(str)] | None = None
-    sae_id: str | None = None
-    repo: str | None = None
-    revision: str | None = None
+    release: str | None = None  # of SAELens's, or a repository on the Hub; or
+    folder: Annotated[Path, PlainSerializer(str)] | None = None  # where it lies
+    sae_id: str | None = None  # in the release or the repository
+    repo: str | None = None  # on the Hub
+    revision: str | None = None  # of that; `None` for what the Hub has today
+    # Of its files, by their names. If there are any, it is to be loaded from no others.
     sha256: dict[str, str] = field(default_factory=dict, hash=False)
-    license: str | None = None
+    license: str | None = None  # as far as that is known
+
+    @property
+    def source(self) -> str:
+        """The release or the repository; empty for a folder."""
+        return self.release or self.repo or ""
 
     @property
     def name(self) -> str:
         """The name that it is shown by."""
-        return str(self.folder) if self.folder else f"{self.release or self.repo} {self.sae_id}"
+        return str(self.folder) if self.folder else f"{self.source} {self.sae_id}"
 
     @property
     def place(self) -> Path | tuple[str | None, ...]:
         """The key that tells it from all others."""
         if self.folder:
             return self.folder.resolve()
-        return (self.release or self.repo, self.sae_id, self.revision)
+        return (self.source, self.sae_id, self.revision)
+
+    @property
+    def address(self) -> dict[str, str]:
+        """The key `init` of a release that starts from it, once it is pinned."""
+        if self.folder is not None:
+            return {"folder": str(self.folder)}
+        # SAELens knows a repository by the name of its release, or else by its own.
+        key = "repo" if self.repo == self.release else "release"
+        place = {key: self.source, "sae_id": self.sae_id, "revision": self.revision}
+        return {key: value for key, value in place.items() if value is not None}
 
     def load(self, device: str) -> SAE[Any] | TrainingSAE[Any]:
         """Load it."""
         try:
             if self.folder is None:
-                release, sae_id = self.release or self.repo or "", self.sae_id or ""
                 with _downloads(self.revision), needing_the_hub(self.name):
-                    return SAE.from_pretrained(release, sae_id, device=device)
+                    return SAE.from_pretrained(self.source, self.sae_id or "", device=device)
             if not is_training_form(self.folder):
                 return SAE.load_from_disk(self.folder, device=device)
             trained: TrainingSAE[Any] = TrainingSAE.load_from_disk(self.folder, device=device)
-            _fold_scaling(trained, self.folder)
+            scaling = self.folder / ACTIVATION_SCALER_CFG_FILENAME
+            if scaling.is_file():
+                scaler = ActivationScaler()
+                scaler.load(scaling)
+                fold_scaling(trained, scaler)
             return trained
         except Exception as error:  # SAELens, safetensors and the Hub raise many kinds
             reason = one_line(error)
             if self.folder is None:
-                reason += f" There is no folder {self.release or self.repo} either."
+                reason += f" There is no folder {self.source} either."
             raise UserError(f"{self.name}: cannot be loaded. {reason}") from error
 
     def load_for_inference(self, device: str) -> SAE[Any]:
@@ -98,20 +106,20 @@ class SAERef:
         with _downloads(None) as files:
             # Norms are not folded: what they are belongs to how it is trained on.
             sae = inference_form(self.load("cpu"), fold=False)
+        pinned = self
         if self.folder is not None:
             files = [path for path in map(self.folder.joinpath, _FILES) if path.is_file()]
-        sha256 = _sha256(files)
+            license = self.license or _license_of_folder(self.folder)
+        else:
+            repo, _ = get_repo_id_and_folder_name(self.source, self.sae_id or "")
+            parts = next((path.parts for path in files if _SNAPSHOTS in path.parts), None)
+            commit = parts[parts.index(_SNAPSHOTS) + 1] if parts else None
+            license = self.license or _license_of_card(file_on_hub(repo, _README, commit))
+            pinned = replace(self, release=self.source, repo=repo, revision=commit)
+        sha256 = {path.name: _sha256(path) for path in files}
         if self.sha256 and self.sha256 != sha256:
             raise UserError(f"{self.name} should be as it was. Found files {sha256}.")
-        if self.folder is not None:
-            license = self.license or _license_of_folder(self.folder)
-            return replace(self, sha256=sha256, license=license), sae
-        release = self.release or self.repo or ""
-        repo, _ = get_repo_id_and_folder_name(release, self.sae_id or "")
-        commit = next(filter(None, map(_commit_of, files)), None)
-        license = self.license or _license_of_card(file_on_hub(repo, _README, commit))
-        pinned = SAERef(release, None, self.sae_id, repo, commit, sha256, license)
-        return pinned, sae
+        return replace(pinned, sha256=sha256, license=license), sae
 
 
 def inference_form(sae: SAE[Any] | TrainingSAE[Any], *, fold: bool = True) -> SAE[Any]:
@@ -136,10 +144,10 @@ def find_saes(arguments: Sequence[str], *, on_error: Callable[[str], None]) -> l
     while rest:
         argument = rest.pop(0)
         if Path(argument).is_dir():
-            folders = sae_folders(Path(argument))
-            if not folders:
+            found = [SAERef(folder=folder) for folder in sae_folders(Path(argument))]
+            if not found:
                 on_error(f"{argument}: should have a {SAE_CFG_FILENAME}, or folders with one.")
-            saes += [SAERef(folder=folder) for folder in folders]
+            saes += found
         elif rest and not Path(rest[0]).is_dir() and not Path(argument).exists():
             saes.append(SAERef(release=argument, sae_id=rest.pop(0)))
         else:
@@ -151,35 +159,27 @@ def sae_folders(root: Path) -> list[Path]:
     """The folders of SAEs in a folder, which may be one itself."""
     folders = sorted(path.parent for path in root.rglob(SAE_CFG_FILENAME) if path.is_file())
     # What training keeps to be resumed is in a hidden folder.
-    return [
-        folder
-        for folder in folders
-        if not any(part.startswith(".") for part in folder.relative_to(root).parts)
-    ]
+    hidden = re.compile(r"(^|/)\..")
+    return [each for each in folders if not hidden.search(each.relative_to(root).as_posix())]
 
 
 def is_training_form(folder: Path) -> bool:
     """Whether SAELens loads what a folder holds as a `TrainingSAE`."""
     config = read_object(folder / SAE_CFG_FILENAME)
-    architecture = config.get("architecture")
-    known = {*SAE_CLASS_REGISTRY, *SAE_TRAINING_CLASS_REGISTRY}
-    if isinstance(architecture, str) and architecture not in known:
-        raise UserError(
-            f"`architecture` in {SAE_CFG_FILENAME} should be one of SAELens's or ours: "
-            f"{', '.join(sorted(known))}. Found {architecture}."
-        )
-    return (
-        isinstance(architecture, str)
-        and architecture in SAE_TRAINING_CLASS_REGISTRY
-        and (architecture not in SAE_CLASS_REGISTRY or "decoder_init_norm" in config)
-    )
+    architecture = str(config.get("architecture"))  # old configs have none
+    if architecture not in SAE_TRAINING_CLASS_REGISTRY:
+        if "architecture" in config and architecture not in SAE_CLASS_REGISTRY:
+            known = sorted({*SAE_CLASS_REGISTRY, *SAE_TRAINING_CLASS_REGISTRY})
+            raise UserError(
+                f"`architecture` in {SAE_CFG_FILENAME} should be one of SAELens's or ours: "
+                f"{', '.join(known)}. Found {architecture}."
+            )
+        return False
+    return architecture not in SAE_CLASS_REGISTRY or "decoder_init_norm" in config
 
 
-def _fold_scaling(sae: TrainingSAE[Any], checkpoint: Path) -> None:
-    if not (checkpoint / ACTIVATION_SCALER_CFG_FILENAME).is_file():
-        return
-    scaler = ActivationScaler()
-    scaler.load(checkpoint / ACTIVATION_SCALER_CFG_FILENAME)
+def fold_scaling(sae: TrainingSAE[Any], scaler: ActivationScaler) -> None:
+    """Put what an SAE's inputs were scaled by into its weights, as SAELens's trainer does."""
     if scaler.scaling_factor is not None:
         sae.fold_activation_norm_scaling_factor(scaler.scaling_factor)
     if scaler.whitening is not None:
@@ -206,18 +206,9 @@ def _downloads(revision: str | None) -> Iterator[list[Path]]:
         yield files
 
 
-def _commit_of(file: Path) -> str | None:
-    """The commit of a file in the Hub's cache."""
-    parts = file.parts
-    return parts[parts.index(_SNAPSHOTS) + 1] if _SNAPSHOTS in parts else None
-
-
-def _sha256(files: Iterable[Path]) -> dict[str, str]:
-    digests = {}
-    for path in files:
-        with path.open("rb") as file:
-            digests[path.name] = sha_fileobj(file).hex()
-    return digests
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return sha_fileobj(file).hex()
 
 
 def allows_derivatives(license: str | None) -> bool:
@@ -232,9 +223,18 @@ def _license_of_folder(folder: Path) -> str | None:
     license = release.get("license") if isinstance(release, dict) else None
     if isinstance(license, str):
         return license
-    places = (folder.resolve(), *folder.resolve().parents)
-    cards = (place / _README for place in places if (place / _README).is_file())
-    return _license_of_card(next(cards, None))
+    folder = folder.resolve()
+    cards = (place / _README for place in (folder, *folder.parents))
+    return _license_of_card(next(filter(Path.is_file, cards), None))
+
+
+def _license_of_card(path: Path | None) -> str | None:
+    try:
+        data = path and metadata_load(path)
+        license = data and (data.get("license_name") or data.get("license"))
+    except Exception:  # no metadata that can be read: it is told that none is known
+        return None
+    return str(license) if license else None
 
 
 def file_on_hub(repo: str, path: str, commit: str | None) -> Path | None:
@@ -243,14 +243,3 @@ def file_on_hub(repo: str, path: str, commit: str | None) -> Path | None:
         return Path(hf_hub_download(repo, path, revision=commit))
     except Exception:  # the Hub and the network raise many kinds
         return None
-
-
-def _license_of_card(path: Path | None) -> str | None:
-    if path is None:
-        return None
-    try:
-        card = ModelCard.load(path)
-        license, name = card.data.license, card.data.license_name
-    except Exception:  # no metadata, or none that can be read: it is told that none is known
-        return None
-    return str(name or license) if license else None

@@ -31,13 +31,14 @@ _FORMS: dict[type, tuple[str, ...]] = {
     StandardTrainingSAE: ("standard",),
     MatchingPursuitTrainingSAE: ("matching_pursuit",),
 }
-# Of a config, what says which function an SAE is.
-OF_THE_FUNCTION = ("d_in", "d_sae", "reshape_activations", "k")
-OF_MATCHING_PURSUIT = ("residual_threshold", "max_iterations", "stop_on_duplicate_support")
+# Of a config, what says which function an SAE is: the last three are Matching Pursuit's.
+_OF_THE_FUNCTION = (
+    *("d_in", "d_sae", "reshape_activations", "k"),
+    *("residual_threshold", "max_iterations", "stop_on_duplicate_support"),
+)
 _BIASES = ("b_enc", "b_gate", "b_mag")  # of encoders
 ESTIMATED = "expected_average_only_in"
 _RESCALED = "rescale_acts_by_decoder_norm"
-_OF_THE_FORM = (*OF_THE_FUNCTION, *OF_MATCHING_PURSUIT, "apply_b_dec_to_input", _RESCALED)
 # Where it runs, what it is called, and what only weights that are drawn at random have.
 _NOT_TAKEN = {"device", "metadata", "decoder_init_norm", "dtype", "normalize_activations"}
 # Schedules are counted from the first step, and were over when the SAE was finished.
@@ -66,12 +67,14 @@ def start_from(sae: SAE[Any], config: TrainingSAEConfig) -> TrainingSAE[Any]:
     """
     weights = starting_weights(sae, config)
     if getattr(config, _RESCALED, False):
-        weights = _with_unit_encoder(weights)
+        # Adam's steps do not know the size of a weight. Saved with decoder rows of norm 1,
+        # latents that fire rarely have a small encoder, which the first steps would turn: many
+        # would die. With encoder columns of norm 1 the function is the same.
+        norms = weights["W_enc"].norm(dim=0)
+        weights = _scaled(weights, 1 / norms.where(norms > 0, 1.0))
     sae_class, _ = get_sae_training_class(config.architecture())
     begun = sae_class(config)
-    with torch.no_grad():
-        for name, value in weights.items():
-            getattr(begun, name).copy_(value)
+    begun.load_state_dict(weights)
     return begun
 
 
@@ -80,22 +83,14 @@ def starting_weights(sae: SAE[Any], config: TrainingSAEConfig) -> Weights:
     """The weights with which `start_from` begins, in float64, or its UserError."""
     sae_class, _ = get_sae_training_class(config.architecture())
     family = next((family for family in _FORMS if issubclass(sae_class, family)), None)
-    _check_form(sae, config, _FORMS[family] if family else ())
-    _check_config(sae, config)
+    _check_configs(sae, config, _FORMS[family] if family else ())
     weights = _linear_weights(sae, config)
     if family is BatchTopKTrainingSAE:
-        rescaled = config.rescale_acts_by_decoder_norm  # type: ignore[attr-defined]
-        n_zero = int((weights["W_dec"].norm(dim=-1) == 0).sum())
-        if rescaled and n_zero:
-            raise UserError(
-                "`rescale_acts_by_decoder_norm` should be false where decoder rows are 0: it "
-                f"divides by their norms. Found {n_zero} of them."
-            )
-        return with_one_threshold(weights, thresholds_of(sae), rescaled=rescaled)
+        return _with_one_threshold(weights, thresholds_of(sae), getattr(config, _RESCALED))
     if family is JumpReLUTrainingSAE:
         return {**weights, "threshold": thresholds_of(sae)}
     if family in (TopKTrainingSAE, AbsTopKTrainingSAE):
-        return _ranked_alike(weights, sae.cfg, config)
+        return _ranked_alike(weights, getattr(sae.cfg, _RESCALED), getattr(config, _RESCALED))
     return weights
 
 
@@ -112,12 +107,13 @@ def scale_inputs(sae: TrainingSAE[Any], factor: float) -> None:
             value.mul_(factor)
 
 
-def _check_form(sae: SAE[Any], config: TrainingSAEConfig, forms: tuple[str, ...]) -> None:
+def _check_configs(sae: SAE[Any], config: TrainingSAEConfig, forms: tuple[str, ...]) -> None:
+    """Raise where an SAE cannot be trained on as a config says."""
     form = sae.cfg.architecture()
     if form not in forms:
-        should = f"be saved as {' or '.join(forms)}" if forms else "be none to start with"
         raise UserError(
-            f"An SAE to be trained as {config.architecture()} should {should}. Found {form}."
+            f"An SAE to be trained as {config.architecture()} should be saved as "
+            f"{' or '.join(forms) or 'no other'}. Found {form}."
         )
     if sae.cfg.normalize_activations != "none":
         raise UserError(
@@ -129,15 +125,10 @@ def _check_form(sae: SAE[Any], config: TrainingSAEConfig, forms: tuple[str, ...]
             f"`sae.normalize_activations` should be none or {ESTIMATED} where an SAE starts "
             f"from another. Found {config.normalize_activations!r}."
         )
-
-
-def _check_config(sae: SAE[Any], config: TrainingSAEConfig) -> None:
-    """Raise where two configs do not agree on what decides what an SAE does."""
-    for name in (*OF_THE_FUNCTION, *OF_MATCHING_PURSUIT):
-        if not (hasattr(sae.cfg, name) and hasattr(config, name)):
-            continue
-        own, wanted = getattr(sae.cfg, name), getattr(config, name)
-        if own != wanted:
+    for name in _OF_THE_FUNCTION:
+        own = getattr(sae.cfg, name, None)
+        wanted = getattr(config, name, own)
+        if hasattr(sae.cfg, name) and own != wanted:
             raise UserError(
                 f"`sae.{name}` should be {own!r}, that of the SAE to start from. Found "
                 f"{wanted!r}."
@@ -149,55 +140,41 @@ def _linear_weights(sae: SAE[Any], config: TrainingSAEConfig) -> Weights:
     weights = {name: value.double() for name, value in sae.state_dict().items()}
     weights.pop("threshold", None)
     added = float(config.apply_b_dec_to_input) - float(sae.cfg.apply_b_dec_to_input)
-    if not added:
-        return weights
-    if "W_enc" not in weights:  # Matching Pursuit has no biases, and no b_dec unless it is
-        if weights["b_dec"].any():  # subtracted of the inputs
-            raise UserError(
-                "`sae.apply_b_dec_to_input` should be "
-                f"{str(sae.cfg.apply_b_dec_to_input).lower()}, that of the SAE to start from."
-            )
-        return weights
-    shift = added * (weights["b_dec"] @ weights["W_enc"])
-    for name in _BIASES:
-        if name in weights:
+    if added and "W_enc" in weights:
+        shift = added * (weights["b_dec"] @ weights["W_enc"])
+        for name in weights.keys() & _BIASES:
             scale = weights["r_mag"].exp() if name == "b_mag" else 1.0
             weights[name] = weights[name] + scale * shift
+    elif added and weights["b_dec"].any():  # Matching Pursuit has no biases
+        raise UserError(
+            "`sae.apply_b_dec_to_input` should be "
+            f"{str(sae.cfg.apply_b_dec_to_input).lower()}, that of the SAE to start from."
+        )
     return weights
 
 
-def _ranked_alike(weights: Weights, own: Any, config: Any) -> Weights:
+def _scaled(weights: Weights, factors: Tensor) -> Weights:
+    """The weights of latents that are so many times as large, with smaller decoder rows."""
+    return {
+        **weights,
+        "W_enc": weights["W_enc"] * factors,
+        "b_enc": weights["b_enc"] * factors,
+        "W_dec": weights["W_dec"] / factors[:, None],
+    }
+
+
+def _ranked_alike(weights: Weights, was_rescaled: bool, rescaled: bool) -> Weights:
     """The weights with which TopK ranks latents as before, whether by decoder norms or not."""
     norms = weights["W_dec"].norm(dim=-1)
-    if own.rescale_acts_by_decoder_norm == config.rescale_acts_by_decoder_norm:
-        return weights
-    if own.rescale_acts_by_decoder_norm:  # the norms go into the encoder
-        return {
-            **weights,
-            "W_enc": weights["W_enc"] * norms,
-            "b_enc": weights["b_enc"] * norms,
-            "W_dec": weights["W_dec"] / norms[:, None],
-        }
-    if torch.allclose(norms, torch.ones_like(norms), rtol=0, atol=1e-6):
+    if was_rescaled and not rescaled:
+        return _scaled(weights, norms)
+    unit = torch.allclose(norms, torch.ones_like(norms), rtol=0, atol=1e-6)
+    if was_rescaled == rescaled or unit:
         return weights
     raise UserError(
         "`rescale_acts_by_decoder_norm` should be false, that of the SAE to start from, which "
         f"has decoder rows of norms from {norms.min():.3g} to {norms.max():.3g}."
     )
-
-
-def _with_unit_encoder(weights: Weights) -> Weights:
-    """The same function with encoder columns of norm 1, and their norms in the decoder rows."""
-    # Adam's steps do not know the size of a weight. Saved with decoder rows of norm 1, latents
-    # that fire rarely have a small encoder, which the first steps would turn: many would die.
-    norms = weights["W_enc"].norm(dim=0)
-    norms = norms.where(norms > 0, 1.0)
-    return {
-        **weights,
-        "W_enc": weights["W_enc"] / norms,
-        "b_enc": weights["b_enc"] / norms,
-        "W_dec": weights["W_dec"] * norms[:, None],
-    }
 
 
 def thresholds_of(sae: SAE[Any]) -> Tensor:
@@ -207,41 +184,34 @@ def thresholds_of(sae: SAE[Any]) -> Tensor:
     return sae.threshold.detach().double().clamp(min=0)  # below that, its ReLU decides
 
 
-def may_be_rescaled(sae: SAE[Any]) -> bool:
-    """Whether one threshold serves all latents in units of unit decoder rows."""
-    norms = sae.W_dec.detach().double().norm(dim=-1)
-    return bool((norms > 0).all()) and _are_alike(thresholds_of(sae) * norms)
-
-
-def with_one_threshold(weights: Weights, thresholds: Tensor, *, rescaled: bool) -> Weights:
+def _with_one_threshold(weights: Weights, thresholds: Tensor, rescaled: bool) -> Weights:
     """The weights of a BatchTopK SAE, whose latents share `topk_threshold`, or a UserError."""
-    # Unless activations are in units of unit decoder rows, a latent may be scaled, and its
-    # decoder row by the inverse, until the threshold of all is its own.
-    if rescaled:
-        thresholds = thresholds * weights["W_dec"].norm(dim=-1)
-    if _are_alike(thresholds):
-        return {**weights, "topk_threshold": thresholds.median()}
     between = f"thresholds from {thresholds.min():.3g} to {thresholds.max():.3g}"
     if rescaled:
-        raise UserError(
-            "`rescale_acts_by_decoder_norm` should be false for an SAE whose latents have "
-            f"thresholds of their own, which it makes unequal again. Found {between}."
-        )
+        norms = weights["W_dec"].norm(dim=-1)
+        if not _may_be_rescaled(thresholds, norms):
+            raise UserError(
+                "`rescale_acts_by_decoder_norm` should be false where decoder rows are 0, or "
+                "latents have thresholds of their own, which it makes unequal again. Found "
+                f"{int((norms == 0).sum())} such rows, and {between}."
+            )
+        thresholds = thresholds * norms
+    if _are_alike(thresholds):
+        return {**weights, "topk_threshold": thresholds.median()}
     if not (thresholds > 0).all():
         raise UserError(
             "`architecture` should be `jumprelu` or `jumprelu_c2r` where some latents have "
             f"the threshold 0 and others have not. Found {between}."
         )
-    # The geometric mean: on average, latents and their decoder rows stay as large as they are.
+    # A latent may be scaled, and its decoder row by the inverse, until the threshold of all is
+    # its own: the geometric mean, by which latents stay as large as they are on average.
     shared = thresholds.log().mean().exp()
-    factors = shared / thresholds
-    return {
-        **weights,
-        "W_enc": weights["W_enc"] * factors,
-        "b_enc": weights["b_enc"] * factors,
-        "W_dec": weights["W_dec"] / factors[:, None],
-        "topk_threshold": shared,
-    }
+    return {**_scaled(weights, shared / thresholds), "topk_threshold": shared}
+
+
+def _may_be_rescaled(thresholds: Tensor, norms: Tensor) -> bool:
+    """Whether one threshold serves all latents in units of unit decoder rows."""
+    return bool((norms > 0).all()) and _are_alike(thresholds * norms)
 
 
 def _are_alike(thresholds: Tensor) -> bool:
@@ -264,14 +234,11 @@ def training_fields(sae: SAE[Any], architecture: str) -> dict[str, Any]:
     _, config_class = get_sae_training_class(architecture)
     known = {field.name for field in fields(config_class) if field.init} - _NOT_TAKEN
     said = sae.cfg.metadata.training_architecture_details or {}
-    found = {
-        name: value
-        for name, value in said.items()
-        if name in known and not name.endswith(_SCHEDULES)
-    }
-    for name in _OF_THE_FORM:
-        if name in known and hasattr(sae.cfg, name):
+    found = {name: said[name] for name in said if not name.endswith(_SCHEDULES)}
+    for name in (*_OF_THE_FUNCTION, "apply_b_dec_to_input", _RESCALED):
+        if hasattr(sae.cfg, name):
             found[name] = getattr(sae.cfg, name)
     if _RESCALED in known and not hasattr(sae.cfg, _RESCALED):
-        found[_RESCALED] = may_be_rescaled(sae)
-    return found
+        norms = sae.W_dec.detach().double().norm(dim=-1)
+        found[_RESCALED] = _may_be_rescaled(thresholds_of(sae), norms)
+    return {name: value for name, value in found.items() if name in known}

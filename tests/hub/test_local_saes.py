@@ -318,9 +318,10 @@ def test_weights_of_16_bits_are_compared_with_care(tmp_path: Path, dtype: str) -
 
 
 def test_a_probe_is_of_the_saes_own_rows(folder: Path) -> None:
-    inputs = probe_inputs(folder / WEIGHTS)
+    sae = SAE.load_from_disk(folder)
+    inputs = probe_inputs(sae)
     assert inputs.shape == (64, 8)
-    acts = SAE.load_from_disk(folder).encode(inputs)
+    acts = sae.encode(inputs)
     assert (acts > 0).any(dim=1).sum() > 50
 
 
