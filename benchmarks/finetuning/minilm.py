@@ -7,18 +7,18 @@ from typing import Any
 
 from datasets import Dataset
 from sae_lens import SAE
-from transformers import AutoTokenizer
+from torch.nn.functional import cosine_similarity
 
 from benchmarks.finetuning.runs import BEFORE, WAYS, Way
 from sae_lens_c2r.demo.demo import HELD_OUT_SHARE, PLAIN, REGULARIZED
-from sae_lens_c2r.finetune.release import TOKENS, finetuning_release, read_subject
-from sae_lens_c2r.finetune.run import row_cosines
+from sae_lens_c2r.finetune.release import TOKENS, finetuning_release, read_subjects
 from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.inspection.measures import cosine_summary, measure
 from sae_lens_c2r.offline import corpus
 from sae_lens_c2r.offline.minilm import CONTEXT_SIZE, model_folder
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.plan import make_plan
+from sae_lens_c2r.training.record import read_record
 from sae_lens_c2r.training.train import train
 
 
@@ -37,20 +37,17 @@ def execute(demo: Path, out: Path) -> dict[str, Any]:
             path.parent.mkdir(parents=True, exist_ok=True)
             folder = _trained(way, demo, path.with_suffix(""), rows)
             sae: SAE[Any] = SAE.load_from_disk(folder)
-            kept = cosine_summary(row_cosines(sae.W_dec, before.W_dec))
+            kept = cosine_summary(cosine_similarity(sae.W_dec, before.W_dec))
             measured = {**measure(sae, way.name, text).metrics(), **kept}
             path.write_text(json.dumps(measured), encoding="utf-8")
         found[way.name] = json.loads(path.read_text(encoding="utf-8"))
     return {"held_out_tokens": len(text.activations), "ways": found}
 
 
-def _text() -> tuple[Dataset, Dataset]:
+def _text() -> list[Dataset]:
     """What the demo trains on, and what it holds out."""
-    tokenizer = AutoTokenizer.from_pretrained(model_folder())
     parts = corpus.split(corpus.documents(), held_out_share=HELD_OUT_SHARE, seed=0)
-    rows = [corpus.token_rows(texts, tokenizer) for texts in parts]
-    training, held_out = (Dataset.from_dict({"tokens": part.tolist()}) for part in rows)
-    return training, held_out
+    return [corpus.in_rows(tuple(texts), str(model_folder())) for texts in parts]
 
 
 def _trained(way: Way, demo: Path, out: Path, rows: Dataset) -> Path:
@@ -60,9 +57,11 @@ def _trained(way: Way, demo: Path, out: Path, rows: Dataset) -> Path:
     if not way.finetuned:
         return demo / REGULARIZED
     architecture = {} if way.coefficient else {"sae.architecture": PLAIN}
-    subject = read_subject(SAERef(folder=demo / PLAIN), architecture)
+    [subject] = read_subjects([SAERef(folder=demo / PLAIN)], architecture).values()
+    record = read_record(demo / PLAIN)
+    assert record is not None, "the demo wrote one"
     changes = {
-        TOKENS: round(way.share * (subject.record.samples or 0)),
+        TOKENS: round(way.share * (record.samples or 0)),
         "runner.lr": subject.runner["lr"] / way.slower,
         **architecture,
     }

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 from sae_lens import SAE
+from torch.nn.functional import cosine_similarity
 
 from benchmarks.study.world import REGIMES, World
 from sae_lens_c2r.analysis import chance_composition, composition
-from sae_lens_c2r.finetune.run import row_cosines
 from sae_lens_c2r.releases.files import release_of
 from sae_lens_c2r.training.plan import make_plan
 from sae_lens_c2r.training.train import train
@@ -88,7 +88,7 @@ def _measured(run: Run, way: Way, world: World, folder: Path) -> dict[str, Any]:
     found = world.evaluate(sae)
     live = sae.W_dec[_fires(sae, world)]
     names = ("composition", "chance_composition", "explained_variance", "l0", "dead_latents")
-    kept = row_cosines(sae.W_dec, origin.W_dec) if way.finetuned else torch.ones(1)
+    kept = cosine_similarity(sae.W_dec, origin.W_dec) if way.finetuned else torch.ones(1)
     return {
         **{name: found[name] for name in (*names, "mcc", "absorption", "partial_absorption")},
         "composition_of_live": composition(live),

@@ -25,6 +25,10 @@ AnySAEsArgument = Annotated[
 ReleaseArgument = Annotated[
     str, typer.Argument(help="A release of ours, such as minilm-layer-3, or a YAML file.")
 ]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="A value to change, like sae.k=50; may be repeated."),
+]
 ResumeOption = Annotated[
     bool, typer.Option("--resume", help="Continue from the last checkpoint, if any.")
 ]

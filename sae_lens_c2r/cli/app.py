@@ -61,11 +61,10 @@ def _repeat_option(arguments: Sequence[str], option: str) -> list[str]:
     follows = False
     for argument in arguments:
         if argument.startswith("-"):
-            follows = argument == option or argument.startswith(f"{option}=")
-            spread.append(argument)
-        elif follows and not Path(argument).is_dir():
-            spread += [argument] if spread[-1] == option else [option, argument]
-        else:
+            follows = argument.partition("=")[0] == option
+        elif Path(argument).is_dir():
             follows = False
-            spread.append(argument)
+        elif follows and spread[-1] != option:
+            spread.append(option)
+        spread.append(argument)
     return spread

@@ -36,8 +36,8 @@ def demo(
                 "choose another folder, or replace the demo's files there with --overwrite."
             )
         console = console_while_loading()
-        from sae_lens_c2r.demo.demo import DemoOptions, run_demo
+        from sae_lens_c2r.demo.demo import run_demo
 
-        device = usable_device(device)
-        options = DemoOptions(out, tokens, d_sae, k, c2r_coefficient, seed, device, overwrite)
-        run_demo(options, console)
+        settings: dict[str, float] = {"tokens": tokens, "d_sae": d_sae, "k": k}
+        settings |= {"c2r_coefficient": c2r_coefficient, "seed": seed}
+        run_demo(out, console, device=usable_device(device), **settings)

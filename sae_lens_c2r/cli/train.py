@@ -12,9 +12,11 @@ from sae_lens_c2r.cli._options import (
     CheckpointMinutesOption,
     DeviceOption,
     DryRunOption,
+    ModelOption,
     OverwriteOption,
     ReleaseArgument,
     ResumeOption,
+    SetOption,
     usable_device,
 )
 
@@ -27,12 +29,7 @@ def train(
     only: Annotated[
         list[str] | None, typer.Option(help="Id of an SAE to train; may be repeated.")
     ] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", help="A value in place of the file's, sae.k=50; may be repeated."
-        ),
-    ] = None,
+    overrides: SetOption = None,
     device: DeviceOption = None,
     resume: ResumeOption = False,
     checkpoint_minutes: CheckpointMinutesOption = 30.0,
@@ -85,10 +82,7 @@ def finetune(
     out: Annotated[
         Path, typer.Option(help="Folder for the SAEs, the numbers and the report.")
     ] = Path("finetuned"),
-    model: Annotated[
-        str | None,
-        typer.Option(help="The language model on the Hub.", show_default="what the SAE names"),
-    ] = None,
+    model: ModelOption = None,
     hook_name: Annotated[
         str | None,
         typer.Option(help="Where activations are taken.", show_default="what the SAE names"),
@@ -115,10 +109,7 @@ def finetune(
     c2r_coefficient: Annotated[
         float | None, typer.Option(help="Strength of the penalty.", show_default="5")
     ] = None,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Any other value, as of `train`; may be repeated."),
-    ] = None,
+    changes: SetOption = None,
     text: Annotated[
         str | None,
         typer.Option(
@@ -169,9 +160,7 @@ def finetune(
                 text or dataset, model=model, n_tokens=measured_tokens, device=device
             )
 
-        tuning = Finetuning.of(
-            refs, wanted, device=device, source_of=source_of, tell=console.say
-        )
+        tuning = Finetuning(refs, wanted, device=device, source_of=source_of, tell=console.say)
         if not dry_run:
             tuning.check_out(out, resume=resume, overwrite=overwrite)
         plan = tuning.plan()

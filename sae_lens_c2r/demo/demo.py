@@ -1,34 +1,27 @@
 """The demo from end to end: a release is trained, proved to load, and compared."""
 
-import logging
 import platform
 import shlex
 import shutil
 import time
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-import transformers
-from datasets import Dataset
 from matplotlib.figure import Figure
 from rich.console import Console
 from sae_lens import SAE, TrainingSAE
 from sae_lens.saes.sae import TrainStepOutput
 from sae_lens.training.sae_trainer import SAETrainer
 from torch import Tensor
-from transformers import AutoTokenizer
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import read_object, write_json, write_text
-from sae_lens_c2r._support.libraries import package_versions
+from sae_lens_c2r._support.libraries import no_false_alarms, package_versions
 from sae_lens_c2r._support.process import stop_requests
 from sae_lens_c2r.analysis import composition
 from sae_lens_c2r.inspection.activations import ActivationSource
@@ -62,242 +55,89 @@ _INTRO = (
 )
 
 
-@dataclass(frozen=True)
-class DemoOptions:
-    """The options of `sae-lens-c2r demo`."""
-
-    out: Path
-    tokens: int = 400_000
-    d_sae: int = 4096
-    k: int = 32
-    c2r_coefficient: float = 5.0
-    seed: int = 0
-    device: str = "cpu"
-    overwrite: bool = False
-
-
 @dataclass
 class History:
-    """The training of one SAE: its curves, of the training batches, and its speed.
-
-    The time is that of its own steps, without the language model's. The first, which also
-    warms up, counts only where there is no other.
-    """
+    """The training of one SAE: the curves of its batches, and the seconds of its own steps."""
 
     sae: TrainingSAE[Any]
-    steps: list[int] = field(default_factory=list)
-    explained_variance: list[float] = field(default_factory=list)
-    composition: list[float] = field(default_factory=list)
-    seconds: float = 0.0
-    tokens: int = 0
+    points: list[tuple[int, float, float]] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
 
-    def speed(self) -> dict[str, float]:
-        """Tokens per second of the SAE's own steps."""
-        return {"tokens_per_second": self.tokens / self.seconds}
+    def record(self, trainer: SAETrainer[Any, Any]) -> None:
+        """Have every step of a training recorded: SAELens itself logs to wandb only."""
+        step = trainer.step
+
+        def recorded_step(batch: Tensor) -> TrainStepOutput:
+            start = _now(batch.device)
+            output = step(batch)
+            self.seconds.append(_now(batch.device) - start)
+            if trainer.n_training_steps % RECORD_EVERY == 0:
+                self.add(trainer.n_training_steps, output)
+            return output
+
+        trainer.step = recorded_step  # type: ignore[method-assign]
 
     @torch.no_grad()
     def add(self, step: int, output: TrainStepOutput) -> None:
-        """Add a point to the curves."""
+        """Add a point to the curves: explained variance of the batch, and composition."""
         residual = (output.sae_in - output.sae_out).pow(2).sum()
         total = (output.sae_in - output.sae_in.mean(dim=0)).pow(2).sum()
-        self.steps.append(step)
-        self.explained_variance.append(1 - (residual / total).item())
-        self.composition.append(composition(self.sae.W_dec))
+        explained = 1 - (residual / total).item()
+        self.points.append((step, explained, composition(self.sae.W_dec)))
+
+    def speed(self, batch_size: int) -> dict[str, float]:
+        """Tokens per second of its own steps; the first one, which also warms up, left out."""
+        timed = self.seconds[1:] or self.seconds
+        return {"tokens_per_second": batch_size * len(timed) / sum(timed)}
 
 
-def record(histories: dict[str, History], sae_id: str, trainer: SAETrainer[Any, Any]) -> None:
-    """Have every step of a training recorded: SAELens itself logs to wandb only."""
-    history = histories[sae_id] = History(trainer.sae)
-    step = trainer.step
-
-    def recorded_step(batch: Tensor) -> TrainStepOutput:
-        _wait_for(batch.device)
-        start = time.perf_counter()
-        output = step(batch)
-        _wait_for(batch.device)
-        if trainer.n_training_steps == 1:
-            history.seconds, history.tokens = 0.0, 0
-        history.seconds += time.perf_counter() - start
-        history.tokens += len(batch)
-        if trainer.n_training_steps % RECORD_EVERY == 0:
-            history.add(trainer.n_training_steps, output)
-        return output
-
-    trainer.step = recorded_step  # type: ignore[method-assign]
-
-
-def _wait_for(device: torch.device) -> None:
+def _now(device: torch.device) -> float:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+    return time.perf_counter()
 
 
 def training_curves(histories: Mapping[str, History]) -> str:
     """Explained variance and composition over the steps of each training, as SVG."""
     figure = Figure(figsize=(7.2, 2.8), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    both = left, right = figure.subplots(1, 2)
     for number, (name, history) in enumerate(histories.items()):
-        color = color_of(number)
-        left.plot(history.steps, history.explained_variance, color=color, label=name)
-        right.plot(history.steps, history.composition, color=color, label=name)
+        steps, *curves = zip(*history.points, strict=True)
+        for axes, curve in zip(both, curves, strict=True):
+            axes.plot(steps, curve, color=color_of(number), label=name)
     left.set(ylim=(0, 1), xlabel="step", title="explained variance (training batch)")
     right.set(ylim=(0, None), xlabel="step", title="composition")
     left.legend(frameon=False, loc="lower right")
     return svg(figure)
 
 
-def demo_release(options: DemoOptions) -> Release:
+def demo_release(
+    *, tokens: int, d_sae: int, k: int, c2r_coefficient: float, seed: int
+) -> Release:
     """BatchTopK with and without C2R, from the same weights on the same activations."""
-    changes = {
-        "language_model.training_tokens": options.tokens,
-        "runner.seed": options.seed,
-        "sae.d_sae": options.d_sae,
-        "sae.k": options.k,
-        "sae.seed": options.seed,
-        "sae.c2r_coefficient": options.c2r_coefficient,
-        "sae.c2r_seed": options.seed,
-    }
+    changes = {"language_model.training_tokens": tokens, "sae.d_sae": d_sae, "sae.k": k}
+    changes |= dict.fromkeys(("runner.seed", "sae.seed", "sae.c2r_seed"), seed)
     path = Path(str(files("sae_lens_c2r.demo").joinpath("minilm-demo.yaml")))
-    return read_release(path, overrides=changes)
+    return read_release(path, overrides={**changes, "sae.c2r_coefficient": c2r_coefficient})
 
 
-def run_demo(options: DemoOptions, console: Console) -> None:
-    """Train both SAEs, save, reload and measure them, and write the report."""
+@no_false_alarms()
+def run_demo(out: Path, console: Console, *, device: str, **settings: Any) -> None:
+    """Train both SAEs of `demo_release`, see them load, measure them, and write the report."""
     # Everything is written beside `out` first: it never holds half a result.
-    beside = next(folder for folder in options.out.absolute().parents if folder.is_dir())
+    beside = next(folder for folder in out.absolute().parents if folder.is_dir())
     with (
         stop_requests() as request,
-        quiet_libraries(),
-        TemporaryDirectory(prefix=f".{options.out.name}-", dir=beside) as scratch,
+        TemporaryDirectory(prefix=f".{out.name}-", dir=beside) as scratch,
     ):
-        plan = make_plan(demo_release(options), device=options.device)
-        reports, comparison = _run(options, plan, Path(scratch), console)
+        plan = make_plan(demo_release(**settings), device=device)
+        reports, comparison = _run(plan, Path(scratch), out, settings, console)
         request.deferrable = True  # what was begun to be moved is moved
-        _move_into(options.out, Path(scratch))
+        move_into(out, Path(scratch))
     console.print("Measured on held-out text")
     console.print(*in_terminal(reports, [comparison], width=console.width), sep="\n")
-    _say_where_everything_is(options.out, options.tokens, console)
-
-
-def _run(
-    options: DemoOptions, plan: Plan, folder: Path, console: Console
-) -> tuple[list[SAEReport], Comparison]:
-    """Do all of it in a folder."""
-    rows, held_out = _rows(options.seed, console)
-    console.print(f"Training {PLAIN} and {REGULARIZED}, {options.tokens:,} tokens ...")
-    histories = _train(replace(plan, dataset=rows), folder)
-    saes: dict[str, SAE[Any]] = {
-        name: SAE.load_from_disk(folder / name, device=options.device) for name in histories
-    }
-    n_tokens = len(held_out) * CONTEXT_SIZE
-    source = ActivationSource(
-        held_out,
-        model=None,
-        n_tokens=n_tokens,
-        device=options.device,
-        named=corpus.OFFLINE_DATASET,
-    )
-    text = source.activations(saes[PLAIN], PLAIN)
-    _check_saved(folder, saes, histories, text.activations[:_COMPARED_TOKENS])
-    for name in saes:
-        console.print(
-            f"Saved {name}; a process without sae_lens_c2r loads it and encodes alike."
-        )
-    console.print("Measuring on the held-out text ...")
-    plain, regularized = (
-        replace(measure(sae, name, text), of_training=histories[name].speed())
-        for name, sae in saes.items()
-    )
-    reports = [plain, regularized]
-    comparison = compare(saes[PLAIN], saes[REGULARIZED], text, reports=(plain, regularized))
-    for report in reports:
-        _record_held_out(folder / report.name / RECORD, report)
-    write_json(folder / "results.json", _results(options, reports, comparison))
-    html = report_html(
-        reports,
-        [comparison],
-        made_by=f"sae-lens-c2r demo --tokens {options.tokens} --d-sae {options.d_sae} "
-        f"--k {options.k} --c2r-coefficient {options.c2r_coefficient:g} --seed {options.seed}",
-        title="What C2R did to an SAE",
-        intro=_INTRO,
-        curves=training_curves(histories),
-        load=str(options.out / REGULARIZED),
-    )
-    write_text(folder / "report.html", html)
-    return reports, comparison
-
-
-def _rows(seed: int, console: Console) -> list[Dataset]:
-    """Python's documentation in rows of tokens: to train on, and held out by the document."""
-    tokenizer = AutoTokenizer.from_pretrained(model_folder())
-    console.print("Reading Python's documentation ...")
-    parts = corpus.split(corpus.documents(), held_out_share=HELD_OUT_SHARE, seed=seed)
-    rows = [corpus.token_rows(texts, tokenizer) for texts in parts]
+    # A path is to be copied: neither read as markup nor wrapped.
     console.print(
-        f"{len(parts[0]):,} documents to train on ({rows[0].numel():,} tokens), "
-        f"{len(parts[1]):,} held out ({rows[1].numel():,} tokens)."
-    )
-    return [Dataset.from_dict({"tokens": part.tolist()}) for part in rows]
-
-
-def _train(plan: Plan, folder: Path) -> dict[str, History]:
-    histories: dict[str, History] = {}
-    try:
-        train(plan, folder, checkpoint_minutes=0, watch=partial(record, histories))
-    except UserError as error:
-        # The file that has the traceback goes with the folder.
-        raise error.__cause__ or error from None
-    return histories
-
-
-def _check_saved(
-    folder: Path, saes: Mapping[str, SAE[Any]], histories: Mapping[str, History], inputs: Tensor
-) -> None:
-    """Raise unless SAELens alone loads what was saved, and encodes as what was trained."""
-    requests = [({"folder": str(folder / name)}, inputs) for name in saes]
-    for name, alone in zip(saes, encode_in_saelens_alone(requests), strict=True):
-        expected = trained_contributions(histories[name].sae, inputs)
-        if not expected.isfinite().all():
-            raise UserError(f"{name} has activations that are not finite numbers.")
-        if not encodes_alike(contributions(alone.feature_acts, saes[name]), expected):
-            raise UserError(
-                f"{name}, as it was saved, does not encode as the trained one does."
-            )
-
-
-def _record_held_out(path: Path, report: SAEReport) -> None:
-    """Add what was measured to what training recorded: an SAE's card is made of that."""
-    measured = ("explained_variance", "l0", "dead_latents", "co_firing.")
-    metrics = {k: v for k, v in report.flat_metrics().items() if k.startswith(measured)}
-    n_tokens = report.on_text.n_tokens if report.on_text else 0
-    held_out = {"text": corpus.OFFLINE_DATASET, "n_tokens": n_tokens, "metrics": metrics}
-    write_json(path, {**read_object(path), "held_out": held_out})
-
-
-def _results(
-    options: DemoOptions, reports: Sequence[SAEReport], comparison: Comparison
-) -> dict[str, Any]:
-    """The content of `results.json`."""
-    packages = package_versions("sae-lens-c2r", "sae-lens", "torch", "transformers")
-    return {
-        "settings": {**asdict(options), "out": str(options.out)},
-        "versions": {"Python": platform.python_version(), **packages},
-        "held_out": {report.name: report.metrics() for report in reports},
-        **comparison.summary(),
-    }
-
-
-def _move_into(out: Path, scratch: Path) -> None:
-    """Put every file and folder of `scratch` into `out`, in place of what has its name."""
-    out.mkdir(parents=True, exist_ok=True)
-    for new in scratch.iterdir():
-        old = out / new.name
-        if old.is_dir():
-            shutil.rmtree(old)
-        new.replace(old)
-
-
-def _say_where_everything_is(out: Path, tokens: int, console: Console) -> None:
-    lines = [
         f"\nReport:  {out / 'report.html'}",
         f"Numbers: {out / 'results.json'}",
         f"SAEs:    {out / PLAIN}",
@@ -305,26 +145,115 @@ def _say_where_everything_is(out: Path, tokens: int, console: Console) -> None:
         "Load one, with SAELens alone:",
         f"  from sae_lens import SAE; sae = SAE.load_from_disk({str(out / REGULARIZED)!r})",
         "Pull the plain one's latents apart, in half of its training:",
-        f"  sae-lens-c2r finetune {shlex.quote(str(out / PLAIN))} --tokens {tokens // 2}",
-    ]
-    # A path is to be copied: neither read as markup nor wrapped.
-    console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+        f"  sae-lens-c2r finetune {shlex.quote(str(out / PLAIN))} "
+        f"--tokens {settings['tokens'] // 2}",
+        sep="\n",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
-@contextmanager
-def quiet_libraries() -> Iterator[None]:
-    """Leave out warnings that do not concern the demo's user: what they tell is intended.
+def _run(
+    plan: Plan, folder: Path, out: Path, settings: Mapping[str, Any], console: Console
+) -> tuple[list[SAEReport], Comparison]:
+    """Do all of it in a folder that is to be moved to `out`."""
+    model = str(model_folder())
+    console.print("Reading Python's documentation ...")
+    texts = corpus.split(
+        corpus.documents(), held_out_share=HELD_OUT_SHARE, seed=settings["seed"]
+    )
+    rows, held_out = (corpus.in_rows(tuple(part), model) for part in texts)
+    n_tokens = len(held_out) * CONTEXT_SIZE
+    console.print(
+        f"{len(texts[0]):,} documents to train on ({len(rows) * CONTEXT_SIZE:,} tokens), "
+        f"{len(texts[1]):,} held out ({n_tokens:,} tokens)."
+    )
+    console.print(f"Training {PLAIN} and {REGULARIZED}, {settings['tokens']:,} tokens ...")
+    histories: dict[str, History] = {}
 
-    MiniLM has no language-model head, and the data is handed over, not named.
-    """
-    logger, verbosity = logging.getLogger("sae_lens"), transformers.logging.get_verbosity()
-    level = logger.level
-    transformers.logging.set_verbosity(logging.ERROR)
-    logger.setLevel(logging.ERROR)
+    def watch(sae_id: str, trainer: SAETrainer[Any, Any]) -> None:
+        histories[sae_id] = History(trainer.sae)
+        histories[sae_id].record(trainer)
+
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", category=UserWarning, module="sae_lens")
-            yield
-    finally:
-        transformers.logging.set_verbosity(verbosity)
-        logger.setLevel(level)
+        train(replace(plan, dataset=rows), folder, checkpoint_minutes=0, watch=watch)
+    except UserError as error:
+        # The file that has the traceback goes with the folder.
+        raise error.__cause__ or error from None
+    saes: dict[str, SAE[Any]] = {
+        name: SAE.load_from_disk(folder / name, device=plan.device) for name in histories
+    }
+    source = ActivationSource(
+        held_out,
+        model=None,
+        n_tokens=n_tokens,
+        device=plan.device,
+        named=corpus.OFFLINE_DATASET,
+    )
+    text = source.activations(saes[PLAIN], PLAIN)
+    check_saved(folder, saes, histories, text.activations[:_COMPARED_TOKENS])
+    for name in saes:
+        console.print(
+            f"Saved {name}; a process without sae_lens_c2r loads it and encodes alike."
+        )
+    console.print("Measuring on the held-out text ...")
+    plain, regularized = (
+        replace(measure(sae, name, text), of_training=histories[name].speed(plan.batch_size))
+        for name, sae in saes.items()
+    )
+    reports = [plain, regularized]
+    comparison = compare(saes[PLAIN], saes[REGULARIZED], text, reports=(plain, regularized))
+    for report in reports:
+        # An SAE's card is made of what training recorded: what was measured belongs there.
+        measured = ("explained_variance", "l0", "dead_latents", "co_firing.")
+        metrics = {k: v for k, v in report.flat_metrics().items() if k.startswith(measured)}
+        said = {"text": text.text, "n_tokens": len(text.activations), "metrics": metrics}
+        path = folder / report.name / RECORD
+        write_json(path, {**read_object(path), "held_out": said})
+    packages = package_versions("sae-lens-c2r", "sae-lens", "torch", "transformers")
+    results = {
+        "settings": {"out": str(out), **settings, "device": plan.device},
+        "versions": {"Python": platform.python_version(), **packages},
+        "held_out": {report.name: report.metrics() for report in reports},
+        **comparison.summary(),
+    }
+    write_json(folder / "results.json", results)
+    options = " ".join(
+        f"--{name.replace('_', '-')} {str(value).removesuffix('.0')}"
+        for name, value in settings.items()
+    )
+    html = report_html(
+        reports,
+        [comparison],
+        made_by=f"sae-lens-c2r demo {options}",
+        title="What C2R did to an SAE",
+        intro=_INTRO,
+        curves=training_curves(histories),
+        load=str(out / REGULARIZED),
+    )
+    write_text(folder / "report.html", html)
+    return reports, comparison
+
+
+def check_saved(
+    folder: Path, saes: Mapping[str, SAE[Any]], histories: Mapping[str, History], inputs: Tensor
+) -> None:
+    """Raise unless SAELens alone loads what was saved, and encodes as what was trained."""
+    requests = [({"folder": str(folder / name)}, inputs) for name in saes]
+    for name, alone in zip(saes, encode_in_saelens_alone(requests), strict=True):
+        expected = trained_contributions(histories[name].sae, inputs)
+        if not encodes_alike(contributions(alone.feature_acts, saes[name]), expected):
+            raise UserError(
+                f"{name}, as it was saved, does not encode as the trained one does."
+            )
+
+
+def move_into(out: Path, scratch: Path) -> None:
+    """Put every file and folder of `scratch` into `out`, in place of what has its name."""
+    out.mkdir(parents=True, exist_ok=True)
+    for new in scratch.iterdir():
+        old = out / new.name
+        if old.is_dir():
+            shutil.rmtree(old)
+        new.replace(old)

@@ -2,11 +2,11 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sae_lens import MultiSAETrainingRunnerConfig
+from sae_lens import SAE, MultiSAETrainingRunnerConfig
 from sae_lens.loading.pretrained_saes_directory import get_repo_id_and_folder_name
 from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY, get_sae_training_class
 
@@ -15,7 +15,8 @@ from sae_lens_c2r.releases.files import release_of
 from sae_lens_c2r.releases.language_models import hub_id
 from sae_lens_c2r.releases.model import Release
 from sae_lens_c2r.saes.sae_ref import SAERef, file_on_hub
-from sae_lens_c2r.saes.start_from import c2r_architecture, training_fields
+from sae_lens_c2r.saes.start_from import ESTIMATED, c2r_architecture, training_fields
+from sae_lens_c2r.training.plan import difference
 from sae_lens_c2r.training.record import RECORD, TrainingRecord, read_record
 
 # Of an SAE's metadata, what SAELens's runner is to be told again.
@@ -34,101 +35,64 @@ _SLOWER = 3
 # Parts of all steps: Adam begins without moments.
 _SCHEDULES = {"lr_warm_up_steps": 20, "lr_decay_steps": 5}
 _ESTIMATED_BATCHES = 20  # of the stream, which is short; SAELens takes 1,000
-_NEEDED = {  # of a language model, and the options that say it
-    "hub_id": "model",
-    "hook_name": "hook-name",
-    "dataset": "dataset",
-    "context_size": "context-size",
-}
+_NEEDED = ("hub_id", "hook_name", "dataset", "context_size")  # of a language model
 
 
 @dataclass(frozen=True)
 class Subject:
-    """An SAE that is to be trained on, and what it says of how it was trained."""
+    """An SAE that is to be trained on, and what it says of its training, as a release does."""
 
     ref: SAERef
-    metadata: Mapping[str, Any]
-    record: TrainingRecord  # an empty one, if the training was not ours
-    architecture: str  # to train it as
+    language_model: Mapping[str, Any]  # but what was asked for in its place
+    runner: Mapping[str, Any]
+    sae: Mapping[str, Any]
     says_k: bool  # or need not
 
-    @property
-    def runner(self) -> dict[str, Any]:
-        """How the text was read and the SAE trained: fields of SAELens's runner."""
-        if self.record.settings is not None:
-            recorded = dict(self.record.settings.get("runner") or {})
-            if self.ref.repo is not None:  # others may not have code of theirs run here
-                recorded.pop("dataset_trust_remote_code", None)
-            return recorded
-        reading = {key: self.metadata.get(key) for key in READING}
-        reading["hook_head_indices"] = self.metadata.get("hook_head_index")
-        reading = {key: value for key, value in reading.items() if value is not None}
-        # A BOS token's norm can be 30 times the others': few SAEs were trained on it.
-        return {"exclude_special_tokens": True, **reading}
 
-    def language_model(self, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """The model and the text, with the changes; a UserError if nothing says one of them."""
-        recorded = self.record.model.model_dump(exclude_none=True)
-        name = self.metadata.get("model_name")
-        own = {
-            "hub_id": recorded.get("hub_id") or hub_id(name or ""),
-            "name": recorded.get("name") if recorded else name,
-            "revision": recorded.get("revision"),
-            "hook_name": self.metadata.get("hook_name"),
-            "dataset": recorded.get("dataset") or self.metadata.get("dataset_path"),
-            "context_size": self.metadata.get("context_size"),
-        }
-        given = _below("language_model", changes)
-        if "hub_id" in given or own["name"] == own["hub_id"]:
-            own["name"] = None
-        if "hub_id" in given:
-            own["revision"] = None
-        merged = {**own, **given}
-        for key, option in _NEEDED.items():
-            if not merged[key]:
-                raise UserError(f"`{option}` should be given: {self.ref.name} does not say it.")
-        return {key: value for key, value in merged.items() if value is not None}
-
-    def sae(self) -> dict[str, Any]:
-        """Fields of an SAE of a release that is to start from it."""
-        settings = (self.record.settings or {}).get("saes", {}).get(self.record.sae_id, {})
-        # SAELens knows a repository by the name of its release, or else by its own.
-        key = "repo" if self.ref.repo == self.ref.release else "release"
-        place = {
-            key: self.ref.release,
-            "sae_id": self.ref.sae_id,
-            "revision": self.ref.revision,
-        }
-        if self.ref.folder is not None:
-            place = {"folder": str(self.ref.folder)}
-        return {
-            "architecture": self.architecture,
-            "init": {key: value for key, value in place.items() if value is not None},
-            "normalize_activations": settings.get(
-                "normalize_activations", "expected_average_only_in"
-            ),
-        }
+def read_subjects(refs: Sequence[SAERef], changes: Mapping[str, Any]) -> dict[str, Subject]:
+    """Load SAEs, and read what they say, by the ids that they are to have."""
+    if not refs:
+        raise UserError("`SAE...` should name an SAE to train on. Found none.")
+    subjects: dict[str, Subject] = {}
+    for ref in refs:
+        name = ref.folder.resolve().name if ref.folder else str(ref.sae_id)
+        parts = (_NO_ID.sub("-", part).lstrip("-.") for part in name.split("/"))
+        name = "/".join(filter(None, parts)) or "sae"
+        ids = (name, *(f"{name}-{number}" for number in range(2, len(refs) + 1)))
+        subjects[next(each for each in ids if each not in subjects)] = _read(ref, changes)
+    return subjects
 
 
-def read_subject(ref: SAERef, changes: Mapping[str, Any]) -> Subject:
-    """Load an SAE, and read what it says; a UserError if it cannot be loaded."""
-    asked = changes.get("sae.architecture")
-    if asked is not None and str(asked) not in SAE_TRAINING_CLASS_REGISTRY:
-        known = ", ".join(sorted(SAE_TRAINING_CLASS_REGISTRY))
-        raise UserError(f"`architecture` should be one of {known}. Found {asked!r}.")
+def _read(ref: SAERef, changes: Mapping[str, Any]) -> Subject:
     pinned, sae = ref.pin()
-    architecture = asked or c2r_architecture(sae)
+    architecture = changes.get("sae.architecture") or c2r_architecture(sae)
+    if str(architecture) not in SAE_TRAINING_CLASS_REGISTRY:
+        known = ", ".join(sorted(SAE_TRAINING_CLASS_REGISTRY))
+        raise UserError(f"`architecture` should be one of {known}. Found {architecture!r}.")
     _, config_class = get_sae_training_class(architecture)
     says_k = not hasattr(config_class, "k") or "k" in training_fields(sae, architecture)
-    metadata = dict(sae.cfg.metadata.to_dict())
-    return Subject(pinned, metadata, _record_of(pinned), architecture, says_k)
+    record = _record_of(pinned)
+    settings = record.settings or {}
+    own = settings.get("saes", {}).get(record.sae_id, {})
+    fields = {
+        "architecture": architecture,
+        "init": pinned.address,
+        "normalize_activations": own.get("normalize_activations", ESTIMATED),
+    }
+    language_model = _language_model(sae, record, changes, pinned.name)
+    if record.settings is None:
+        return Subject(pinned, language_model, _reading(sae), fields, says_k)
+    runner = dict(settings.get("runner") or {})
+    if pinned.repo is not None:  # others may not have code of theirs run here
+        runner.pop("dataset_trust_remote_code", None)
+    return Subject(pinned, language_model, runner, fields, says_k)
 
 
 def _record_of(ref: SAERef) -> TrainingRecord:
     """The record of our training of an SAE, in its folder or beside it on the Hub."""
     if ref.folder is not None:
         return read_record(ref.folder) or TrainingRecord()
-    repo, folder = get_repo_id_and_folder_name(ref.release or "", ref.sae_id or "")
+    repo, folder = get_repo_id_and_folder_name(ref.source, ref.sae_id or "")
     path = file_on_hub(repo, f"{folder}/{RECORD}", ref.revision)
     try:
         return (path and read_record(path.parent)) or TrainingRecord()
@@ -136,11 +100,40 @@ def _record_of(ref: SAERef) -> TrainingRecord:
         return TrainingRecord()
 
 
-def id_of(ref: SAERef) -> str:
-    """An id that a release may have for an SAE: of its folder's name, or of its own."""
-    name = ref.folder.resolve().name if ref.folder else str(ref.sae_id)
-    parts = (_NO_ID.sub("-", part).lstrip("-.") for part in name.split("/"))
-    return "/".join(filter(None, parts)) or "sae"
+def _language_model(
+    sae: SAE[Any], record: TrainingRecord, changes: Mapping[str, Any], shown: str
+) -> dict[str, Any]:
+    """The model and the text, but for changes; a UserError if nothing says one of them."""
+    metadata, recorded = sae.cfg.metadata, record.model.model_dump(exclude_none=True)
+    own = {
+        "hub_id": recorded.get("hub_id") or hub_id(metadata.model_name or ""),
+        "name": recorded.get("name") if recorded else metadata.model_name,
+        "revision": recorded.get("revision"),
+        "hook_name": metadata.hook_name,
+        "dataset": recorded.get("dataset") or metadata.dataset_path,
+        "context_size": metadata.context_size,
+    }
+    given = {key.removeprefix("language_model.") for key in changes}
+    if "hub_id" in given:
+        own["revision"] = None
+    if "hub_id" in given or own["name"] == own["hub_id"]:
+        own["name"] = None
+    for key in _NEEDED:
+        if not (own[key] or key in given):
+            option = "model" if key == "hub_id" else key.replace("_", "-")
+            raise UserError(f"`{option}` should be given: {shown} does not say it.")
+    return {key: value for key, value in own.items() if value and key not in given}
+
+
+def _reading(sae: SAE[Any]) -> dict[str, Any]:
+    """How an SAE says that the text is read: fields of SAELens's runner."""
+    metadata = sae.cfg.metadata
+    said = {key: metadata.get(key) for key in READING}
+    said["hook_head_indices"] = metadata.hook_head_index
+    if said["exclude_special_tokens"] is None:
+        # A BOS token's norm can be 30 times the others': few SAEs were trained on it.
+        said["exclude_special_tokens"] = True
+    return {key: value for key, value in said.items() if value is not None}
 
 
 def finetuning_release(
@@ -150,11 +143,17 @@ def finetuning_release(
     l0s: Mapping[str, float] | None = None,
 ) -> Release:
     """Write a release of SAEs that start from SAEs."""
-    first = next(iter(subjects.values()))
-    language_model = _shared_language_model(list(subjects.values()), changes)
-    alike = all(subject.runner == first.runner for subject in subjects.values())
-    if not alike and "runner.lr" not in changes:
-        raise UserError("`SAE...` should have been trained alike, or be trained on in turn.")
+    first, *others = subjects.values()
+    for other in others:
+        differs = difference(dict(first.language_model), dict(other.language_model))
+        if differs is None and "runner.lr" not in changes:
+            differs = difference(dict(first.runner), dict(other.runner))
+        if differs is not None:
+            raise UserError(
+                "`SAE...` should be of one model, hook and text, and have been trained alike, "
+                f"or be trained on in turn. {other.ref.name} is not as {first.ref.name}. "
+                f"{differs}"
+            )
     licenses = {subject.ref.license or "" for subject in subjects.values()}
     license = licenses.pop().lower() if len(licenses) == 1 else ""
     ks = {sae_id: {"k": max(1, round(l0))} for sae_id, l0 in (l0s or {}).items()}
@@ -164,58 +163,31 @@ def finetuning_release(
         # The Hub's word for one that is not known, or not one.
         "license": license if license and " " not in license else "unknown",
         "repo_id": "sae-lens-c2r/finetuned",
-        "language_model": language_model,
+        "language_model": dict(first.language_model),
         "runner": _runner(first.runner, changes),
         "sae": {},
         "grids": [
-            {"id": sae_id, "sae": {**subject.sae(), **ks.get(sae_id, {})}}
+            {"id": sae_id, "sae": {**subject.sae, **ks.get(sae_id, {})}}
             for sae_id, subject in subjects.items()
         ],
     }
     return release_of(document, overrides=dict(changes))
 
 
-def _shared_language_model(
-    subjects: list[Subject], changes: Mapping[str, Any]
-) -> dict[str, Any]:
-    first, *others = [subject.language_model(changes) for subject in subjects]
-    for subject, other in zip(subjects[1:], others, strict=True):
-        for key in {**first, **other}:
-            if first.get(key) != other.get(key):
-                raise UserError(
-                    f"`SAE...` should be of one model, hook and text. Found `{key}` "
-                    f"{first.get(key)} of {subjects[0].ref.name}, and {other.get(key)} of "
-                    f"{subject.ref.name}."
-                )
-    return first
-
-
 def _runner(runner: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """How the SAEs were trained, at a lower learning rate and with schedules that fit."""
+    defaults = MultiSAETrainingRunnerConfig
     kept = {name: value for name, value in runner.items() if name not in _SCHEDULES}
-    estimated = kept.get("n_batches_for_norm_estimate", _ESTIMATED_BATCHES)
-    default = MultiSAETrainingRunnerConfig.train_batch_size_tokens
-    size = {**kept, **_below("runner", changes)}.get("train_batch_size_tokens", default)
-    tokens = changes.get(TOKENS)
+    kept["lr"] = runner.get("lr", defaults.lr) / _SLOWER
+    batches = runner.get("n_batches_for_norm_estimate", _ESTIMATED_BATCHES)
+    kept["n_batches_for_norm_estimate"] = min(_ESTIMATED_BATCHES, batches)
+    size = runner.get("train_batch_size_tokens", defaults.train_batch_size_tokens)
+    size, tokens = changes.get("runner.train_batch_size_tokens", size), changes.get(TOKENS)
     # What they should be, if they are no such numbers, is said when a plan is made.
     if isinstance(size, int) and size > 0 and isinstance(tokens, int):
         steps = math.ceil(tokens / size)
         kept |= {name: steps // part for name, part in _SCHEDULES.items()}
-    return {
-        **kept,
-        "lr": runner.get("lr", MultiSAETrainingRunnerConfig.lr) / _SLOWER,
-        "n_batches_for_norm_estimate": min(_ESTIMATED_BATCHES, estimated),
-    }
-
-
-def _below(key: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The changes below a key, without it."""
-    prefix = f"{key}."
-    return {
-        name.removeprefix(prefix): value
-        for name, value in changes.items()
-        if name.startswith(prefix)
-    }
+    return kept
 
 
 def count_of(text: str) -> int:

@@ -64,11 +64,11 @@ def token_rows(texts: Iterable[str], tokenizer: Any) -> Int[Tensor, "rows contex
 def offline_source(text: Dataset | None = None) -> tuple[str, Dataset]:
     """The model's folder, and `text` or Python's documentation in rows of tokens."""
     folder = str(model_folder())
-    return folder, _in_rows(documents(), folder) if text is None else text
+    return folder, in_rows(documents(), folder) if text is None else text
 
 
 @cache
-def _in_rows(texts: tuple[str, ...], tokenizer: str) -> Dataset:
+def in_rows(texts: tuple[str, ...], tokenizer: str) -> Dataset:
     """Texts as rows of tokens, by the tokenizer in a folder."""
     from transformers import AutoTokenizer
 

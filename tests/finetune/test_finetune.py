@@ -12,7 +12,7 @@ from sae_lens import SAE
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.cli import main
 from sae_lens_c2r.finetune.release import TOKENS
-from sae_lens_c2r.finetune.run import Finetuning, row_cosines
+from sae_lens_c2r.finetune.run import Finetuning
 from sae_lens_c2r.releases.files import find_release, read_release
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.plan import make_plan
@@ -109,7 +109,7 @@ def test_what_is_set_holds_for_what_is_measured_before(trained: Path, tmp_path: 
 
 def finetuning_of(*folders: Path, **changes: Any) -> Finetuning:
     refs = [SAERef(folder=folder) for folder in folders]
-    return Finetuning.of(
+    return Finetuning(
         refs,
         {TOKENS: 1, **changes},
         device="cpu",
@@ -201,9 +201,3 @@ def test_what_is_wrong_is_one_line(
 ) -> None:
     assert run(*arguments) == 1
     assert says in capsys.readouterr().err
-
-
-def test_rows_have_their_cosine_with_what_they_were() -> None:
-    before = torch.tensor([[1.0, 0], [0, 2], [3, 4]])
-    after = torch.tensor([[5.0, 0], [1, 0], [4, 3]])
-    assert row_cosines(after, before).tolist() == pytest.approx([1, 0, 0.96])

@@ -15,7 +15,7 @@ from sae_lens.loading.pretrained_saes_directory import (
 )
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.finetune.release import read_subject
+from sae_lens_c2r.finetune.release import read_subjects
 from sae_lens_c2r.hub import Submission, write_card
 from sae_lens_c2r.hub.local_saes import check_saes, repo_facts
 from sae_lens_c2r.saes.sae_ref import SAERef
@@ -141,10 +141,11 @@ def test_fine_tuning_reads_what_training_recorded_in_a_repository(
     written = json.dumps(record) if content == "ours" else content
     hub_here.put("org/own", {**files, "a/training.json": written.encode()})
     source = SAERef(release="org/own", sae_id="a")
-    subject = read_subject(source, {})
+    asked = {f"language_model.{key}": value for key, value in LANGUAGE_MODEL.items()}
+    [subject] = read_subjects([source], asked).values()
     if content == "ours":
         assert subject.runner == {"lr": 9e-4, "train_batch_size_tokens": 1024}
-        assert subject.sae()["normalize_activations"] == "none"
+        assert subject.sae["normalize_activations"] == "none"
     else:
         assert "lr" not in subject.runner
 
