@@ -25,14 +25,6 @@ def nearest(W_dec: Tensor, chunks: list[list[int]]) -> list[int]:
     return neighbors
 
 
-def penalty(
-    feature_acts: Tensor, W_dec: Tensor, neighbors: list[int], exponent: float
-) -> Tensor:
-    """Eq. (16), term by term."""
-    pairs = list(enumerate(neighbors))
-    return sum_over_pairs(feature_acts, W_dec, pairs, exponent) / len(neighbors)
-
-
 def sum_over_pairs(
     feature_acts: Tensor,
     W_dec: Tensor,
@@ -41,7 +33,7 @@ def sum_over_pairs(
     *,
     threshold: float | None = 0.0,
 ) -> Tensor:
-    """Both latents' norms of every pair, gated or not; a latent with itself is no pair."""
+    """Eq. (16), term by term, gated or not; a latent with itself is no pair."""
     total = feature_acts.new_zeros(())
     for i, j in pairs:
         norms = _norm(feature_acts[:, i]) + _norm(feature_acts[:, j])

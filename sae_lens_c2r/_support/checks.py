@@ -9,19 +9,13 @@ from torch import Tensor
 from sae_lens_c2r._support.errors import UserError
 
 
-def check_positive(name: str, value: float) -> None:
-    """Raise unless `value` is a finite number above 0."""
-    should = "be a finite number above 0"
-    _check_finite(name, value, should)
-    if value <= 0:
-        raise ValueError(message(name, should, value))
-
-
-def check_non_negative(name: str, value: float) -> None:
-    """Raise unless `value` is a finite number of at least 0."""
-    should = "be a finite number of at least 0"
-    _check_finite(name, value, should)
-    if value < 0:
+def check_number(name: str, value: float, *, positive: bool = False) -> None:
+    """Raise unless `value` is a finite number of at least 0, or above 0."""
+    should = "be a finite number above 0" if positive else "be a finite number of at least 0"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(message(name, should, value, with_type=True))
+    # An integer may be beyond what a float can be.
+    if not 0 <= value <= sys.float_info.max or (positive and value == 0):
         raise ValueError(message(name, should, value))
 
 
@@ -48,22 +42,20 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 
 def check_decoder(W_dec: Tensor) -> None:
     """Raise unless `W_dec` is a floating-point matrix with at least one row."""
-    _check_floating("W_dec", W_dec)
+    _check_floating("W_dec", W_dec, torch.strided)
     if W_dec.is_meta:
         raise ValueError(message("W_dec.device", "be one that holds data", str(W_dec.device)))
-    _check_layout("W_dec", W_dec, torch.strided)
     if W_dec.ndim != 2 or W_dec.numel() == 0:
         should = "have shape [d_sae, d_in], neither of them 0"
         raise ValueError(message("W_dec.shape", should, tuple(W_dec.shape)))
 
 
-def check_feature_acts(feature_acts: Tensor, *, d_sae: int) -> None:
-    """Raise unless `feature_acts` is a batch of activations of `d_sae` latents."""
-    _check_floating("feature_acts", feature_acts)
-    _check_layout("feature_acts", feature_acts, torch.strided, torch.sparse_coo)
+def check_feature_acts(feature_acts: Tensor, *, d_sae: int | None) -> None:
+    """Raise unless `feature_acts` is a batch of activations of `d_sae` latents, if given."""
+    _check_floating("feature_acts", feature_acts, torch.strided, torch.sparse_coo)
     shape = tuple(feature_acts.shape)
-    if feature_acts.ndim < 2 or shape[-1] != d_sae:
-        should = f"be [batch, {d_sae}], with a column for each row of `W_dec`"
+    if feature_acts.ndim < 2 or shape[-1] != (d_sae or shape[-1]):
+        should = f"be [batch, {d_sae or 'd_sae'}], with a column for each latent"
         raise ValueError(message("feature_acts.shape", should, shape))
     if feature_acts.is_sparse and feature_acts.sparse_dim() != feature_acts.ndim:
         should = "be dense, or sparse in every dimension"
@@ -72,14 +64,17 @@ def check_feature_acts(feature_acts: Tensor, *, d_sae: int) -> None:
         raise ValueError(message("feature_acts.shape", "hold at least one sample", shape))
 
 
-def check_neighbors(neighbors: Tensor, *, d_sae: int) -> None:
-    """Raise unless `neighbors` is a vector of `d_sae` integers."""
-    _check_tensor("neighbors", neighbors)
+def check_neighbors(neighbors: Tensor, W_dec: Tensor) -> None:
+    """Raise unless `neighbors` is a vector of indices of the rows of `W_dec`, beside it."""
+    d_sae = len(W_dec)
+    if not isinstance(neighbors, Tensor):
+        raise TypeError(message("neighbors", "be a torch.Tensor", neighbors, with_type=True))
     if neighbors.dtype != torch.long:
         raise TypeError(message("neighbors.dtype", "be torch.int64", neighbors.dtype))
     if neighbors.shape != (d_sae,):
-        should = f"be [{d_sae}], with an entry for each row of `W_dec`"
+        should = f"be [{d_sae}], with an entry for each latent"
         raise ValueError(message("neighbors.shape", should, tuple(neighbors.shape)))
+    check_device("neighbors", neighbors, W_dec)
     # On another device the look would wait for it.
     if neighbors.device.type == "cpu" and not ((neighbors >= 0) & (neighbors < d_sae)).all():
         wrong = int(neighbors[(neighbors < 0) | (neighbors >= d_sae)][0])
@@ -95,24 +90,16 @@ def check_device(name: str, value: Tensor, W_dec: Tensor) -> None:
 
 def check_torch_device(name: str) -> None:
     """Raise a `UserError` unless torch has a device here."""
-    should = "`device` should be one that torch has here, such as cpu or cuda."
+    problem = ""
     try:  # torch has a kind of error for each: unknown, not built in, no kernels
-        usable = torch.empty(0, device=name).device.type != "meta"
+        if torch.empty(0, device=name).device.type != "meta":
+            return
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise UserError(f"{should} Found {name!r}: {str(error).splitlines()[0]}") from None
-    if not usable:
-        raise UserError(f"{should} Found {name!r}.")
-
-
-def check_generator(generator: torch.Generator | None) -> None:
-    """Raise unless `generator` is None or a generator of the CPU."""
-    should = "be None or a torch.Generator of the CPU"
-    if generator is None:
-        return
-    if not isinstance(generator, torch.Generator):
-        raise TypeError(message("generator", should, generator, with_type=True))
-    if generator.device.type != "cpu":
-        raise ValueError(message("generator.device", should, generator.device))
+        problem = f": {str(error).splitlines()[0].rstrip('.')}"
+    raise UserError(
+        "`device` should be one that torch has here, such as cpu or cuda. Found "
+        f"{name!r}{problem}."
+    )
 
 
 def check_process_group(process_group: dist.ProcessGroup | None) -> None:
@@ -134,25 +121,11 @@ def message(name: str, should: str, found: object, *, with_type: bool = False) -
     return f"Parameter `{name}` should {should}. Found `{name} = {found!r}`{of_type}."
 
 
-def _check_finite(name: str, value: float, should: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(message(name, should, value, with_type=True))
-    if not -sys.float_info.max <= value <= sys.float_info.max:  # an int may be beyond it
-        raise ValueError(message(name, should, value))
-
-
-def _check_tensor(name: str, value: Tensor) -> None:
+def _check_floating(name: str, value: Tensor, *layouts: torch.layout) -> None:
     if not isinstance(value, Tensor):
         raise TypeError(message(name, "be a torch.Tensor", value, with_type=True))
-
-
-def _check_floating(name: str, value: Tensor) -> None:
-    _check_tensor(name, value)
     if not value.is_floating_point():
         raise TypeError(message(f"{name}.dtype", "be a floating-point type", value.dtype))
-
-
-def _check_layout(name: str, value: Tensor, *layouts: torch.layout) -> None:
     if value.layout not in layouts:
         should = f"be {' or '.join(map(str, layouts))}"
         raise ValueError(message(f"{name}.layout", should, value.layout))

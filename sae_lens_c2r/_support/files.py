@@ -39,11 +39,12 @@ def read_object(path: Path) -> dict[str, Any]:
 
 def read_model(path: Path, model: type[Model], *, written_by: str) -> Model:
     """Read a file of one of our commands; a UserError if it is not of that kind."""
+    content = read_object(path)
     try:
-        return model.model_validate(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, RecursionError) as error:
-        reason = first_problem(error) if isinstance(error, ValidationError) else str(error)
-        raise UserError(f"{path} should be written by {written_by}. {reason}") from None
+        return model.model_validate(content)
+    except ValidationError as error:
+        problem = first_problem(error)
+        raise UserError(f"{path} should be written by {written_by}. {problem}") from None
 
 
 def first_problem(error: ValidationError) -> str:
@@ -93,11 +94,7 @@ def begin_folder(beside: Path) -> Path:
     """A new folder in `beside`, by a name that says that it is being written."""
     beside.mkdir(parents=True, exist_ok=True)
     partial = Path(mkdtemp(prefix=PARTIAL, dir=beside))
-    try:
-        partial.chmod(beside.stat().st_mode)  # `mkdtemp` makes it the owner's alone
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
+    partial.chmod(beside.stat().st_mode)  # `mkdtemp` makes it the owner's alone
     return partial
 
 
@@ -131,12 +128,9 @@ def sync(path: Path) -> None:
 @contextmanager
 def locked(path: Path, *, otherwise: str) -> Iterator[None]:
     """Hold the lock of a file; a UserError that says `otherwise` if another process does."""
-    lock = FileLock(path)
     try:
-        lock.acquire(timeout=0)
+        lock = FileLock(path).acquire(timeout=0)
     except Timeout:
         raise UserError(otherwise) from None
-    try:
+    with lock:
         yield
-    finally:
-        lock.release()

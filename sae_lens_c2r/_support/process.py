@@ -66,11 +66,10 @@ def stop_requests() -> Iterator[StopRequest]:
             raise KeyboardInterrupt
         request.received = True
 
-    if threading.current_thread() is not threading.main_thread():
-        yield request
-        return
-    # What is ignored stays so: a program under nohup should outlive its terminal.
-    heeded = [number for number in _SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    heeded = []
+    if threading.current_thread() is threading.main_thread():
+        # What is ignored stays so: a program under nohup should outlive its terminal.
+        heeded = [number for number in _SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
     before = {number: signal.signal(number, on_signal) for number in heeded}
     try:
         yield request

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from sae_lens_c2r.penalties import nearest_neighbors
 from sae_lens_c2r.penalties.cosines import pair_cosines
-from sae_lens_c2r.penalties.tiles import rows_per_tile
+from sae_lens_c2r.penalties.tiles import slices_of_tiles
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,7 @@ def absorption_pairs(
     zeros = torch.zeros(len(children), dtype=torch.float64, device=W_dec.device)
     sums: dict[str, Tensor] = defaultdict(zeros.clone)
     for acts in batches:
-        size = rows_per_tile(len(acts), acts.dtype, acts.device)
-        for tile in torch.arange(len(children), device=W_dec.device).split(size):
+        for tile in slices_of_tiles((len(children), len(acts)), acts.dtype, acts.device):
             parent, child = (
                 acts[:, latents[tile]].clamp(min=0) * lengths[latents[tile]]
                 for latents in (parents, children)

@@ -12,7 +12,7 @@ from scipy import sparse
 from torch import Tensor
 
 from sae_lens_c2r._support.checks import check_feature_acts, message
-from sae_lens_c2r.penalties.tiles import rows_per_tile
+from sae_lens_c2r.penalties.tiles import slices_of_tiles
 
 JACCARDS = (0.5, 0.7, 0.9)
 _LEVELS = 20  # of firing rates that the chance level tells apart, in a factor of e
@@ -106,22 +106,21 @@ def _firings(batches: Iterable[Tensor]) -> tuple[Any, Int[Tensor, " d_sae"]]:
     """Every latent's firing on every token, a sparse matrix of ones, and how often it fires."""
     found, n_tokens, d_sae = [], 0, None
     for acts in batches:
-        _check_batch(acts, d_sae)
+        check_feature_acts(acts, d_sae=d_sae)
+        if acts.ndim != 2:
+            should = "hold tensors of shape [tokens, d_sae]"
+            raise ValueError(message("batches", should, tuple(acts.shape)))
         d_sae = acts.shape[1]
-        if acts.is_sparse:
-            acts = acts.detach().coalesce()
-            at = acts.indices()[:, acts.values() != 0]
-        else:
-            at = acts.detach().nonzero().T
-        tokens, latents = at.int().cpu()
+        fires = acts.detach().to_sparse().coalesce()
+        tokens, latents = fires.indices()[:, fires.values() != 0].int().cpu()
         found.append(torch.stack([latents, tokens + n_tokens]))
         n_tokens += len(acts)
     if d_sae is None:
         raise ValueError(message("batches", "hold at least one batch", found))
     at = torch.cat(found, dim=1)
     ones = np.ones(at.shape[1], dtype=np.int32)
-    fires = sparse.csr_array((ones, tuple(at.numpy())), shape=(d_sae, n_tokens))
-    return fires, at[0].bincount(minlength=d_sae)
+    matrix = sparse.csr_array((ones, tuple(at.numpy())), shape=(d_sae, n_tokens))
+    return matrix, at[0].bincount(minlength=d_sae)
 
 
 def _firing_together(fires: Any) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
@@ -134,15 +133,6 @@ def _firing_together(fires: Any) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         counts = sparse.triu(fires[first:end] @ fires[first:].T, k=1, format="coo")
         left, right = (torch.from_numpy(at).long() + first for at in (counts.row, counts.col))
         yield left, right, torch.from_numpy(counts.data)
-
-
-def _check_batch(acts: Tensor, d_sae: int | None) -> None:
-    should = "hold tensors of shape [tokens, d_sae]"
-    if not isinstance(acts, Tensor):
-        raise TypeError(message("batches", should, acts, with_type=True))
-    if acts.ndim != 2:
-        raise ValueError(message("batches", should, tuple(acts.shape)))
-    check_feature_acts(acts, d_sae=d_sae or acts.shape[1])
 
 
 @torch.no_grad()
@@ -160,8 +150,7 @@ def pair_jaccards(
     """
     both, either = torch.zeros(2, len(pairs), dtype=torch.long)
     for acts in batches:
-        size = rows_per_tile(len(acts), acts.dtype, acts.device)
-        for tile in torch.arange(len(pairs)).split(size):
+        for tile in slices_of_tiles((len(pairs), len(acts)), acts.dtype, acts.device):
             left, right = ((acts[:, latents] != 0).cpu() for latents in pairs[tile].T)
             both[tile] += (left & right).sum(dim=0)
             either[tile] += (left | right).sum(dim=0)

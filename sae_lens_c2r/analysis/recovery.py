@@ -152,11 +152,8 @@ class AbsorptionSums:
     def __init__(self, edges: Sequence[Edge]) -> None:
         self._parents = torch.tensor([parent for parent, _ in edges], dtype=torch.long)
         self._children = torch.tensor([child for _, child in edges], dtype=torch.long)
-        each, self._position = self._parents.unique(return_inverse=True)
-        self._n_parents = len(each)
-        zeros = torch.zeros(len(edges), dtype=torch.float64)
-        self._beside = {name: zeros.clone() for name in ("samples", "silent", "gain")}
-        self._alone = {name: zeros.clone() for name in ("samples", "silent", "gain")}
+        # Beside a child and alone: samples, those without the latent, sum of its gains.
+        self._sums = torch.zeros(2, 3, len(edges), dtype=torch.float64)
 
     @torch.no_grad()
     def add(
@@ -167,22 +164,21 @@ class AbsorptionSums:
         """Add activations of each feature's own latent, of either sign, and the true ones."""
         acts, truth = latent_acts[:, self._parents], feature_acts[:, self._parents]
         child = feature_acts[:, self._children] != 0
-        children = child.new_zeros(len(child), self._n_parents, dtype=torch.int32)
-        children.index_add_(1, self._position.to(child.device), child.int())
+        children = torch.zeros_like(feature_acts, dtype=torch.int32)
+        children.index_add_(1, self._parents.to(child.device), child.int())
         parent = truth != 0
-        alone = parent & (children[:, self._position] == 0)
+        alone = parent & (children[:, self._parents] == 0)
         gain = torch.where(parent, acts / truth, 0.0)
-        for sums, where in ((self._beside, child), (self._alone, alone)):
-            sums["samples"] += where.sum(dim=0).cpu()
-            sums["silent"] += (where & (acts == 0)).sum(dim=0).cpu()
-            sums["gain"] += (gain * where).sum(dim=0, dtype=torch.float64).cpu()
+        for sums, where in zip(self._sums, (child, alone), strict=True):
+            values = torch.stack([where, where & (acts == 0), gain * where])
+            sums += values.sum(dim=1, dtype=torch.float64).cpu()
 
     def full(self) -> Float[Tensor, " edges"]:
         """Full absorption of each edge, from 0 to 1; NaN where there are no such samples."""
         # The share of the samples with the child in which the parent's latent does not fire,
         # less the share in which it does not fire on the parent alone.
-        missed = self._alone["silent"] / self._alone["samples"]
-        return (self._beside["silent"] / self._beside["samples"] - missed).clamp(min=0)
+        beside, alone = self._sums[:, 1] / self._sums[:, 0]
+        return (beside - alone).clamp(min=0)
 
     def partial(self) -> Float[Tensor, " edges"]:
         """Partial absorption of each edge, from 0 to 1; NaN where there are no such samples."""
@@ -190,5 +186,5 @@ class AbsorptionSums:
         # and f the parent's true one: the share of a parent that its latent leaves to others
         # where a child is present. A latent that is silent on half of these samples counts as
         # much as one that is half as strong on all. NaN too where it is silent without them.
-        beside, alone = (sums["gain"] / sums["samples"] for sums in (self._beside, self._alone))
+        beside, alone = self._sums[:, 2] / self._sums[:, 0]
         return torch.where(alone > 0, (1 - beside / alone).clamp(min=0), torch.nan)

@@ -9,9 +9,8 @@ from torch import Tensor
 
 from sae_lens_c2r._support.checks import check_decoder
 from sae_lens_c2r.penalties import nearest_neighbors
-from sae_lens_c2r.penalties.cosines import pair_cosines
-from sae_lens_c2r.penalties.precision import full_precision, unit_rows
-from sae_lens_c2r.penalties.tiles import rows_per_tile
+from sae_lens_c2r.penalties.cosines import full_precision, pair_cosines, unit_rows
+from sae_lens_c2r.penalties.tiles import slices_of_tiles
 
 
 def composition(W_dec: Tensor) -> float:
@@ -52,7 +51,6 @@ def count_pairs(W_dec: Tensor, *, above: Sequence[float]) -> list[int]:
     Returns:
         A count for each threshold.
     """
-    check_decoder(W_dec)
     counts = [0] * len(above)
     for _, tile in _cosines_of_pairs(W_dec):
         for number, threshold in enumerate(above):
@@ -71,20 +69,19 @@ def pairs_above(W_dec: Tensor, cosine: float) -> Int[Tensor, "pairs 2"]:
     Returns:
         The pairs, on the device of `W_dec`.
     """
-    check_decoder(W_dec)
     tiles = _cosines_of_pairs(W_dec)
     return torch.cat([(tile > cosine).nonzero() + start for start, tile in tiles])
 
 
 def _cosines_of_pairs(W_dec: Tensor) -> Iterator[tuple[int, Tensor]]:
     """Tiles of cosines, from a latent on in both directions, each unordered pair once."""
+    check_decoder(W_dec)
     with full_precision(W_dec):
         unit = unit_rows(W_dec)
-        size = rows_per_tile(len(unit), unit.dtype, unit.device)
-        for start in range(0, len(unit), size):
-            tile = unit[start : start + size] @ unit[start:].T
+        for rows in slices_of_tiles((len(unit), len(unit)), unit.dtype, unit.device):
+            tile = unit[rows] @ unit[rows.start :].T
             no_pair = torch.ones_like(tile, dtype=torch.bool).tril()
-            yield start, tile.masked_fill_(no_pair, -math.inf)
+            yield rows.start, tile.masked_fill_(no_pair, -math.inf)
 
 
 @torch.no_grad()

@@ -1,29 +1,24 @@
 """C2R for any SAELens training architecture: what a config and an SAE gain by it."""
 
-import math
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from sae_lens.registry import get_sae_class
-from sae_lens.saes.sae import SAEConfig, TrainingSAEConfig, TrainStepInput
+from sae_lens.saes.sae import SAEConfig
 from torch import Tensor
 
-from sae_lens_c2r._support.checks import check_choice, check_positive
 from sae_lens_c2r.architectures.penalized import (
-    Measured,
     PenalizedMixin,
     Scaling,
-    check_penalty_fields,
-    input_norm,
+    check_penalty_options,
 )
-from sae_lens_c2r.penalties import step_generator, transfer_factor
+from sae_lens_c2r.penalties import step_generator
 from sae_lens_c2r.penalties.c2r import Pairs, penalty_of_all_pairs, penalty_of_neighbors
-from sae_lens_c2r.penalties.cosines import pair_cosines
+from sae_lens_c2r.penalties.cosines import at_least_float32
 from sae_lens_c2r.penalties.gates import Gate, gate_threshold
+from sae_lens_c2r.penalties.neighbors import draw_chunks
 from sae_lens_c2r.penalties.norms import batch_norms
-from sae_lens_c2r.penalties.precision import at_least_float32, full_precision
-from sae_lens_c2r.penalties.processes import all_reduce_norms, total
 
 
 @dataclass(kw_only=True)
@@ -57,11 +52,7 @@ class C2RConfigMixin:
 
     def __post_init__(self, *init_vars: Any) -> None:
         """Check the options, then let the backbone check its own."""
-        check_penalty_fields(self, "c2r")
-        check_positive("c2r_exponent", self.c2r_exponent)
-        check_choice("c2r_pairs", self.c2r_pairs, get_args(Pairs))
-        check_choice("c2r_gate", self.c2r_gate, get_args(Gate))
-        check_choice("c2r_scaling", self.c2r_scaling, get_args(Scaling))
+        check_penalty_options(self, "c2r")
         super().__post_init__(*init_vars)  # type: ignore[misc]  # of the config this is mixed into
 
     @classmethod
@@ -91,64 +82,20 @@ class C2RMixin(PenalizedMixin):
         self.add_penalty("c2r", self._measure_c2r)
 
     def _measure_c2r(
-        self, step_input: TrainStepInput, feature_acts: Tensor, neighbors: Tensor
-    ) -> Measured:
+        self, feature_acts: Tensor, neighbors: Tensor, cosines: Tensor, step: int
+    ) -> Tensor:
         cfg = self.cfg
+        norms = self._norms_in_units_of_unit_rows(feature_acts)
         threshold = gate_threshold(cfg.c2r_gate, self.W_dec, cfg.c2r_chunk_size)
-        with full_precision(self.W_dec):
-            norms = self._norms_in_units_of_unit_rows(feature_acts)
-            cosines = self._cosines(neighbors)
-            if cfg.c2r_pairs == "nearest":
-                penalty = penalty_of_neighbors(
-                    norms, cosines, neighbors, cfg.c2r_exponent, threshold
-                )
-            else:
-                penalty = penalty_of_all_pairs(
-                    norms,
-                    self.W_dec,
-                    cfg.c2r_chunk_size,
-                    cfg.c2r_exponent,
-                    threshold,
-                    step_generator(cfg.c2r_seed, step_input.n_training_steps),
-                    self.process_group,
-                )
-        return Measured(penalty, self._c2r_scale(step_input.sae_in), cosines)
-
-    def _cosines(self, neighbors: Tensor) -> Tensor:
-        penalized = self.cfg.c2r_pairs == "nearest" and self.cfg.c2r_gate != "none"
-        return pair_cosines(self.W_dec if penalized else self.W_dec.detach(), neighbors)
+        if cfg.c2r_pairs == "nearest":
+            return penalty_of_neighbors(norms, cosines, neighbors, cfg.c2r_exponent, threshold)
+        generator = step_generator(cfg.c2r_seed, step)
+        chunks = draw_chunks(self.W_dec, cfg.c2r_chunk_size, generator, self.process_group)
+        return penalty_of_all_pairs(norms, self.W_dec, chunks, cfg.c2r_exponent, threshold)
 
     def _norms_in_units_of_unit_rows(self, feature_acts: Tensor) -> Tensor:
         dtype = at_least_float32(feature_acts, self.W_dec)
-        norms = all_reduce_norms(batch_norms(feature_acts, dtype), self.process_group)
+        norms = batch_norms(feature_acts, dtype, self.process_group)
         if getattr(self.cfg, "rescale_acts_by_decoder_norm", False):
             return norms  # SAELens has multiplied by the decoder norms already
         return norms * torch.linalg.vector_norm(self.W_dec, dim=-1, dtype=dtype)
-
-    def _c2r_scale(self, sae_in: Tensor) -> Tensor | float:
-        cfg = self.cfg
-        if cfg.c2r_scaling == "none":
-            return 1.0
-        factor = transfer_factor(
-            batch_size=total(
-                sae_in.shape[:-1].numel(), self.process_group, device=sae_in.device
-            ),
-            d_sae=cfg.d_sae,
-            d_in=cfg.d_in,
-            chunk_size=cfg.c2r_chunk_size,
-            exponent=cfg.c2r_exponent,
-            pairs=cfg.c2r_pairs,
-            gate=cfg.c2r_gate,
-        )
-        norm = input_norm(cfg, sae_in, self.process_group)
-        unit = _unit_of_latents(cfg, norm)
-        return factor * norm ** (2 - cfg.c2r_exponent) * unit**cfg.c2r_exponent
-
-
-def _unit_of_latents(cfg: TrainingSAEConfig, norm: Tensor) -> Tensor | float:
-    """Contribution of an activation of 1 to the reconstruction that the loss sees."""
-    # SAELens compares the reconstruction with the inputs as they were, where the SAE itself
-    # brings every input to the norm sqrt(d_in) and undoes that after decoding.
-    if cfg.normalize_activations in {"layer_norm", "constant_norm_rescale"}:
-        return norm / math.sqrt(cfg.d_in)
-    return 1.0

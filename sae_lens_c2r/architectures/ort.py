@@ -1,26 +1,19 @@
 """OrtSAE: BatchTopK with the orthogonality penalty. Saved as SAELens's `jumprelu`."""
 
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 from sae_lens.saes.batchtopk_sae import BatchTopKTrainingSAE, BatchTopKTrainingSAEConfig
-from sae_lens.saes.sae import TrainStepInput
 from torch import Tensor
 
-from sae_lens_c2r._support.checks import check_choice
 from sae_lens_c2r.architectures.penalized import (
-    Measured,
     PenalizedMixin,
     Scaling,
-    check_penalty_fields,
-    input_norm,
+    check_penalty_options,
 )
 from sae_lens_c2r.architectures.with_c2r import register_architecture
-from sae_lens_c2r.penalties.cosines import pair_cosines
 from sae_lens_c2r.penalties.gates import gate_threshold, squared_gate
 from sae_lens_c2r.penalties.orthogonality import OrtGate
-from sae_lens_c2r.penalties.precision import full_precision
-from sae_lens_c2r.penalties.scaling import chance_factor
 
 
 @dataclass
@@ -50,9 +43,7 @@ class OrtTrainingSAEConfig(BatchTopKTrainingSAEConfig):
 
     def __post_init__(self) -> None:
         """Check the options, then let BatchTopK check its own."""
-        check_penalty_fields(self, "ort")
-        check_choice("ort_gate", self.ort_gate, get_args(OrtGate))
-        check_choice("ort_scaling", self.ort_scaling, get_args(Scaling))
+        check_penalty_options(self, "ort")
         super().__post_init__()  # type: ignore[no-untyped-call]
 
     @classmethod
@@ -65,8 +56,8 @@ class OrtTrainingSAE(PenalizedMixin, BatchTopKTrainingSAE):
     """A BatchTopK training SAE with the orthogonality penalty among its losses.
 
     Every T-th step adds `ort_loss` = T * coefficient * r^2 * f * `ort_penalty`, where r is the
-    norm of the inputs and f the `chance_factor`, 1 in the paper's setting. The metrics are
-    those of `C2RMixin`, with the prefix `ort_`.
+    norm of the inputs and f the `transfer_factor` of exponent 0. The metrics are those of
+    `C2RMixin`, with the prefix `ort_`.
     """
 
     cfg: OrtTrainingSAEConfig
@@ -76,25 +67,10 @@ class OrtTrainingSAE(PenalizedMixin, BatchTopKTrainingSAE):
         self.add_penalty("ort", self._measure_ort)
 
     def _measure_ort(
-        self, step_input: TrainStepInput, _feature_acts: Tensor, neighbors: Tensor
-    ) -> Measured:
-        with full_precision(self.W_dec):
-            cosines = pair_cosines(self.W_dec, neighbors)
+        self, _feature_acts: Tensor, _neighbors: Tensor, cosines: Tensor, _step: int
+    ) -> Tensor:
         threshold = gate_threshold(self.cfg.ort_gate, self.W_dec, self.cfg.ort_chunk_size)
-        penalty = squared_gate(cosines, threshold).mean()
-        return Measured(penalty, self._ort_scale(step_input.sae_in), cosines)
-
-    def _ort_scale(self, sae_in: Tensor) -> Tensor | float:
-        cfg = self.cfg
-        if cfg.ort_scaling == "none":
-            return 1.0
-        factor = chance_factor(
-            d_sae=cfg.d_sae,
-            d_in=cfg.d_in,
-            chunk_size=cfg.ort_chunk_size,
-            gate=cfg.ort_gate,
-        )
-        return factor * input_norm(cfg, sae_in, self.process_group).square()
+        return squared_gate(cosines, threshold).mean()
 
 
 register_architecture(OrtTrainingSAE, OrtTrainingSAEConfig)

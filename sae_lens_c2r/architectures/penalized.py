@@ -1,169 +1,100 @@
 """Training SAEs with penalties of every T-th step among their losses and metrics."""
 
 import functools
+import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin
 
 import torch
 from sae_lens.saes.sae import (
     TrainCoefficientConfig,
     TrainingSAE,
-    TrainingSAEConfig,
     TrainStepInput,
     TrainStepOutput,
 )
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
-from sae_lens_c2r._support.checks import check_chunk_size, check_integer, check_non_negative
-from sae_lens_c2r.penalties import nearest_neighbors, step_generator, typical_norm
+from sae_lens_c2r._support.checks import (
+    check_choice,
+    check_chunk_size,
+    check_integer,
+    check_number,
+)
+from sae_lens_c2r.penalties import (
+    nearest_neighbors,
+    step_generator,
+    transfer_factor,
+    typical_norm,
+)
+from sae_lens_c2r.penalties.cosines import pair_cosines
+from sae_lens_c2r.penalties.processes import total
 
 Scaling = Literal["transfer", "none"]
+# A penalty as in its equation, without a coefficient: of the activations, the neighbours, the
+# cosines with them and the step that drew the chunks.
+Measure = Callable[[Tensor, Tensor, Tensor, int], Tensor]
+_LEAST = {"warm_up_steps": 0, "start_step": 0, "interval": 1}
 
 
-def check_penalty_fields(cfg: Any, name: str) -> None:
-    """Check the fields of a config that every periodic penalty has."""
-    check_non_negative(f"{name}_coefficient", getattr(cfg, f"{name}_coefficient"))
-    check_chunk_size(f"{name}_chunk_size", getattr(cfg, f"{name}_chunk_size"))
-    for field_name, minimum in (
-        *((f"{name}_warm_up_steps", 0), (f"{name}_start_step", 0)),
-        *((f"{name}_interval", 1), (f"{name}_seed", None)),
-    ):
-        check_integer(field_name, getattr(cfg, field_name), minimum=minimum)
-
-
-def input_norm(
-    cfg: TrainingSAEConfig, sae_in: Tensor, process_group: ProcessGroup | None
-) -> Tensor:
-    """The norm r of the inputs as the reconstruction loss sees it, which is of order r^2."""
-    if cfg.normalize_activations == "layer_norm":  # the mean is added back after decoding
-        sae_in = sae_in - sae_in.mean(dim=-1, keepdim=True)
-    return typical_norm(sae_in, process_group=process_group)
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A penalty at one step.
-
-    Args:
-        penalty: Its value as in its equation, without a coefficient.
-        scale: What the coefficient is multiplied by to transfer.
-        cosines: Of the latents with their neighbours in the chunk.
-    """
-
-    penalty: Tensor
-    scale: Tensor | float
-    cosines: Tensor
-
-
-Measure = Callable[[TrainStepInput, Tensor, Tensor], Measured]
-FindNeighbors = Callable[[int | None, int, int], Tensor]  # for chunk size, seed and step
-
-
-@dataclass
-class PeriodicPenalty:
-    """Eq. (26) of the paper: at every T-th step a loss T times as large.
-
-    Args:
-        name: Prefix of the fields in the config, the loss and the metrics.
-        measure: Evaluates the penalty for a step's input, activations and neighbours.
-        cfg: The config of the training SAE.
-        metrics: The last values, for every log to show.
-    """
-
-    name: str
-    measure: Measure
-    cfg: Any
-    metrics: dict[str, Tensor | float] = field(default_factory=dict)
-
-    def _option(self, name: str) -> Any:
-        return getattr(self.cfg, f"{self.name}_{name}")
-
-    @property
-    def coefficient(self) -> TrainCoefficientConfig:
-        """The coefficient, which SAELens warms up."""
-        return TrainCoefficientConfig(
-            self._option("coefficient"), self._option("warm_up_steps")
-        )
-
-    def is_due(self, step_input: TrainStepInput) -> bool:
-        """Whether a step is one of every T-th, whatever the coefficient."""
-        return bool(step_input.n_training_steps % self._option("interval") == 0)
-
-    def losses(
-        self, step_input: TrainStepInput, feature_acts: Tensor, find: FindNeighbors
-    ) -> dict[str, Tensor]:
-        """The loss of a step, T * coefficient * scale * penalty, if the step has one."""
-        step, interval = step_input.n_training_steps, self._option("interval")
-        due = self.is_due(step_input)
-        # SAELens may never log a step that has a penalty, hence the last values; a run
-        # resumed between two such steps has none at its first log, and measures.
-        if not due and not (step_input.is_logging_step and not self.metrics):
-            return {}
-        begun = step >= self._option("start_step")
-        coefficient = step_input.coefficients[self.name] if begun else 0.0
-        # With a coefficient of 0 the penalty is only measured, so that the losses, and with
-        # them the weights, stay the backbone's to the bit.
-        applied = due and coefficient > 0
-        with torch.set_grad_enabled(applied and torch.is_grad_enabled()):
-            neighbors = find(
-                self._option("chunk_size"), self._option("seed"), step - step % interval
-            )
-            measured = self.measure(step_input, feature_acts, neighbors)
-        effective = coefficient * measured.scale
-        self.metrics = {
-            f"{self.name}_penalty": measured.penalty.detach(),
-            f"{self.name}_effective_coefficient": effective,
-            f"{self.name}_mean_max_cosine": measured.cosines.detach().mean(),
-        }
-        if not applied:
-            return {}
-        return {f"{self.name}_loss": interval * effective * measured.penalty}
+def check_penalty_options(cfg: Any, penalty: str) -> None:
+    """Check the fields of a config that describe a penalty: those with its name as prefix."""
+    for field in fields(cfg):
+        prefix, _, option = field.name.partition("_")
+        value = getattr(cfg, field.name)
+        if prefix != penalty:
+            continue
+        if get_origin(field.type) is Literal:
+            check_choice(field.name, value, get_args(field.type))
+        elif field.type is float:
+            check_number(field.name, value, positive=option == "exponent")
+        elif option == "chunk_size":
+            check_chunk_size(field.name, value)
+        else:
+            check_integer(field.name, value, minimum=_LEAST.get(option))
 
 
 class PenalizedMixin(TrainingSAE[Any]):
     """Adds periodic penalties to the losses of a training SAE, to stand before its base.
 
-    Classes that have a penalty call `add_penalty` when they are constructed.
+    Classes that have a penalty call `add_penalty` when they are constructed. Of each,
+    `penalty_metrics` has the last values, for every log to show.
 
     `process_group` may be set to the processes over which each batch is split, with the same
     weights in all of them: the penalties are then those of the joined batch, and gradients
     averaged over the processes are theirs.
     """
 
-    penalties: list[PeriodicPenalty]
+    penalty_metrics: dict[str, dict[str, Tensor | float]]
     process_group: ProcessGroup | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.penalties = []
+        self._measures: dict[str, Measure] = {}
+        self.penalty_metrics = {}
 
     def add_penalty(self, name: str, measure: Measure) -> None:
         """Add a penalty that the fields of the config with its name as prefix describe."""
-        self.penalties.append(PeriodicPenalty(name, measure, self.cfg))
+        self._measures[name] = measure
+        self.penalty_metrics[name] = {}
 
     def get_coefficients(self) -> dict[str, float | TrainCoefficientConfig]:
         """The backbone's coefficients and ours, warmed up and logged by SAELens."""
-        ours = {penalty.name: penalty.coefficient for penalty in self.penalties}
-        return {**super().get_coefficients(), **ours}  # type: ignore[safe-super]
-
-    def penalty_state(self) -> dict[str, Any]:
-        """The values that logs show, which the penalties carry from step to step."""
-        return {penalty.name: penalty.metrics for penalty in self.penalties}
-
-    def restore_penalties(self, state: dict[str, Any]) -> None:
-        """Continue from an earlier `penalty_state`."""
-        for penalty in self.penalties:
-            penalty.metrics = state[penalty.name]
+        coefficients = dict(super().get_coefficients())  # type: ignore[safe-super]
+        for name in self._measures:
+            coefficients[name] = TrainCoefficientConfig(
+                self._option(name, "coefficient"), self._option(name, "warm_up_steps")
+            )
+        return coefficients
 
     def save_inference_model(self, path: str | Path) -> tuple[Path, Path]:
         """Save as the backbone does; the metadata keep what the coefficients came to."""
-        for penalty in self.penalties:
-            key = f"{penalty.name}_effective_coefficient"
-            if key in penalty.metrics:
-                self.cfg.metadata[key] = float(penalty.metrics[key])
+        for name, metrics in self.penalty_metrics.items():
+            if metrics:
+                key = f"{name}_effective_coefficient"
+                self.cfg.metadata[key] = float(metrics[key])
         return super().save_inference_model(path)
 
     def calculate_aux_loss(
@@ -189,20 +120,52 @@ class PenalizedMixin(TrainingSAE[Any]):
     def training_forward_pass(self, step_input: TrainStepInput) -> TrainStepOutput:
         """The backbone's forward pass, with our metrics."""
         output = super().training_forward_pass(step_input)
-        output.metrics.update(self._penalty_metrics(step_input))
+        output.metrics.update(self._all_metrics(step_input))
         return output
+
+    def _option(self, penalty: str, option: str) -> Any:
+        return getattr(self.cfg, f"{penalty}_{option}")
+
+    def _is_due(self, name: str, step_input: TrainStepInput) -> bool:
+        return bool(step_input.n_training_steps % self._option(name, "interval") == 0)
 
     # Left out of `compile_sae`: the number of the step would recompile it at every step.
     @torch.compiler.disable
     def _penalty_losses(
         self, step_input: TrainStepInput, feature_acts: Tensor
     ) -> dict[str, Tensor]:
-        find = functools.cache(self._nearest_neighbors)  # penalties of a step share a search
-        losses: dict[str, Tensor] = {}
-        for penalty in self.penalties:
-            # A process that logs should not wait for others that do not.
-            if penalty.is_due(step_input) or self.process_group is None:
-                losses.update(penalty.losses(step_input, feature_acts, find))
+        """Eq. (26) of the paper: at every T-th step, a loss T times as large."""
+        search = functools.cache(self._nearest_neighbors)  # penalties of a step share one
+        losses = {}
+        for name, measure in self._measures.items():
+            due = self._is_due(name, step_input)
+            # SAELens may never log a step that has a penalty, hence the last values; a run
+            # resumed between two such steps has none at its first log, and measures. Not so
+            # where processes share a batch: those that do not log would not take part.
+            first_log = step_input.is_logging_step and not self.penalty_metrics[name]
+            if not due and not (first_log and self.process_group is None):
+                continue
+            step, interval = step_input.n_training_steps, self._option(name, "interval")
+            begun = step >= self._option(name, "start_step")
+            coefficient = step_input.coefficients[name] if begun else 0.0
+            # With a coefficient of 0 the penalty is only measured, so that the losses, and
+            # with them the weights, stay the backbone's to the bit.
+            applied = due and coefficient > 0
+            drawn = step - step % interval
+            with torch.set_grad_enabled(applied and torch.is_grad_enabled()):
+                neighbors = search(
+                    self._option(name, "chunk_size"), self._option(name, "seed"), drawn
+                )
+                cosines = pair_cosines(self.W_dec, neighbors)
+                penalty = measure(feature_acts, neighbors, cosines, drawn)
+            effective = coefficient * self._scale(name, step_input.sae_in)
+            self.penalty_metrics[name] = {
+                f"{name}_penalty": penalty.detach(),
+                f"{name}_effective_coefficient": effective,
+                f"{name}_mean_max_cosine": cosines.detach().mean(),
+            }
+            if applied:
+                losses[f"{name}_loss"] = interval * effective * penalty
         return losses
 
     def _nearest_neighbors(self, chunk_size: int | None, seed: int, step: int) -> Tensor:
@@ -214,14 +177,40 @@ class PenalizedMixin(TrainingSAE[Any]):
             process_group=self.process_group,
         )
 
+    def _scale(self, name: str, sae_in: Tensor) -> Tensor | float:
+        """The factor of a coefficient with which it acts on these inputs as in the paper."""
+        cfg = self.cfg
+        if self._option(name, "scaling") == "none":
+            return 1.0
+        exponent = getattr(cfg, f"{name}_exponent", 0.0)  # OrtSAE's has no activations
+        n_samples = sae_in.shape[:-1].numel()
+        factor = transfer_factor(
+            batch_size=total(n_samples, self.process_group, device=sae_in.device),
+            d_sae=cfg.d_sae,
+            d_in=cfg.d_in,
+            chunk_size=self._option(name, "chunk_size"),
+            exponent=exponent,
+            pairs=getattr(cfg, f"{name}_pairs", "nearest"),
+            gate=self._option(name, "gate"),
+        )
+        # The inputs and the latents as the reconstruction loss sees them: SAELens compares with
+        # the inputs as they were, where the SAE itself brings every input to the norm
+        # sqrt(d_in), or of layer norm also to the mean 0, and undoes that after decoding.
+        if cfg.normalize_activations == "layer_norm":
+            sae_in = sae_in - sae_in.mean(dim=-1, keepdim=True)
+        norm = typical_norm(sae_in, process_group=self.process_group)
+        rescales = cfg.normalize_activations in {"layer_norm", "constant_norm_rescale"}
+        unit = norm / math.sqrt(cfg.d_in) if rescales else 1.0
+        return factor * norm ** (2 - exponent) * unit**exponent
+
     @torch.compiler.disable
-    def _penalty_metrics(self, step_input: TrainStepInput) -> dict[str, Tensor | float]:
-        metrics: dict[str, Tensor | float] = {}
-        for penalty in self.penalties:
-            if penalty.is_due(step_input) and not penalty.metrics:
+    def _all_metrics(self, step_input: TrainStepInput) -> dict[str, Tensor | float]:
+        shown: dict[str, Tensor | float] = {}
+        for name, metrics in self.penalty_metrics.items():
+            if not metrics and self._is_due(name, step_input):
                 raise TypeError(
-                    f"{type(self).__qualname__} cannot have the penalty {penalty.name!r}: its "
+                    f"{type(self).__qualname__} cannot have the penalty {name!r}: its "
                     "training_forward_pass does not call calculate_aux_loss."
                 )
-            metrics.update(penalty.metrics)
-        return metrics
+            shown.update(metrics)
+        return shown

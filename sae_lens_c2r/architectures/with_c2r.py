@@ -51,23 +51,16 @@ def _resolve(backbone: str | Architecture) -> Architecture:
             names = ", ".join(map(repr, SAE_TRAINING_CLASS_REGISTRY))
             raise ValueError(message("backbone", f"be one of {names}", backbone))
         backbone = SAE_TRAINING_CLASS_REGISTRY[backbone]
-    if not _is_architecture(backbone):
-        should = "be a name, or a pair of subclasses of TrainingSAE and TrainingSAEConfig"
-        raise TypeError(message("backbone", should, backbone))
-    if issubclass(backbone[1], C2RConfigMixin):
-        should = "be an architecture that has no C2R yet"
-        raise ValueError(message("backbone", should, backbone[1].architecture()))
-    return backbone
-
-
-def _is_architecture(backbone: object) -> bool:
-    return (
-        isinstance(backbone, tuple)
-        and len(backbone) == 2
-        and all(isinstance(part, type) for part in backbone)
-        and issubclass(backbone[0], TrainingSAE)
-        and issubclass(backbone[1], TrainingSAEConfig)
-    )
+    match backbone:
+        case [type() as sae_class, type() as config_class] if issubclass(
+            sae_class, TrainingSAE
+        ) and issubclass(config_class, TrainingSAEConfig):
+            if issubclass(config_class, C2RConfigMixin):
+                should = "be an architecture that has no C2R yet"
+                raise ValueError(message("backbone", should, config_class.architecture()))
+            return sae_class, config_class
+    should = "be a name, or a pair of subclasses of TrainingSAE and TrainingSAEConfig"
+    raise TypeError(message("backbone", should, backbone))
 
 
 def _mixed(mixin: type, backbone: type) -> Any:

@@ -20,7 +20,7 @@ from sae_lens_c2r.inspection.contexts import (
     pairs_in_context,
 )
 from sae_lens_c2r.inspection.measures import SAEReport, cosine_summary, measure
-from sae_lens_c2r.penalties.precision import unit_rows
+from sae_lens_c2r.penalties.cosines import unit_rows
 from sae_lens_c2r.penalties.tiles import slices_of_tiles
 from sae_lens_c2r.saes.sae_ref import SAERef
 

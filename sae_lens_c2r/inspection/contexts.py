@@ -12,8 +12,7 @@ from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError, shortened
 from sae_lens_c2r.penalties import nearest_neighbors
-from sae_lens_c2r.penalties.cosines import pair_cosines
-from sae_lens_c2r.penalties.precision import unit_rows
+from sae_lens_c2r.penalties.cosines import pair_cosines, unit_rows
 
 AnySAE = SAE[Any] | TrainingSAE[Any]
 LEAST_COSINE = 0.3  # at the least alike, to be called a pair

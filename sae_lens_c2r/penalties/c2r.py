@@ -1,5 +1,6 @@
 """The C2R penalty, Eq. (16) of the paper, its two ablations, and a gate of our own."""
 
+from functools import partial
 from typing import Literal, get_args
 
 import torch
@@ -14,19 +15,22 @@ from sae_lens_c2r._support.checks import (
     check_decoder,
     check_device,
     check_feature_acts,
-    check_generator,
     check_neighbors,
-    check_positive,
+    check_number,
     check_process_group,
     message,
 )
-from sae_lens_c2r.penalties.cosines import alone, pair_cosines
+from sae_lens_c2r.penalties.cosines import (
+    alone,
+    at_least_float32,
+    full_precision,
+    pair_cosines,
+    unit_rows,
+)
 from sae_lens_c2r.penalties.gates import Gate, gate_threshold, squared_gate
 from sae_lens_c2r.penalties.neighbors import draw_chunks, nearest_neighbors
 from sae_lens_c2r.penalties.norms import batch_norms
-from sae_lens_c2r.penalties.precision import at_least_float32, full_precision, unit_rows
-from sae_lens_c2r.penalties.processes import all_reduce_norms
-from sae_lens_c2r.penalties.tiles import rows_per_tile
+from sae_lens_c2r.penalties.tiles import slices_of_tiles
 
 Pairs = Literal["nearest", "all"]
 
@@ -90,30 +94,25 @@ def c2r_penalty(
     check_decoder(W_dec)
     check_feature_acts(feature_acts, d_sae=len(W_dec))
     check_device("feature_acts", feature_acts, W_dec)
-    check_positive("exponent", exponent)
+    check_number("exponent", exponent, positive=True)
     check_chunk_size("chunk_size", chunk_size)
-    check_generator(generator)
     check_process_group(process_group)
     check_choice("pairs", pairs, get_args(Pairs))
     check_choice("gate", gate, get_args(Gate))
     if pairs == "all" and neighbors is not None:
         raise ValueError(message("neighbors", 'be None where `pairs = "all"`', neighbors))
-    with full_precision(W_dec):
-        norms = batch_norms(feature_acts, at_least_float32(feature_acts, W_dec))
-        norms = all_reduce_norms(norms, process_group)
-        threshold = gate_threshold(gate, W_dec, chunk_size)
-        if pairs == "all":
-            return penalty_of_all_pairs(
-                norms, W_dec, chunk_size, exponent, threshold, generator, process_group
-            )
-        if neighbors is None:
-            neighbors = nearest_neighbors(
-                W_dec, chunk_size=chunk_size, generator=generator, process_group=process_group
-            )
-        check_neighbors(neighbors, d_sae=len(W_dec))
-        check_device("neighbors", neighbors, W_dec)
-        cosines = pair_cosines(W_dec, neighbors)
-        return penalty_of_neighbors(norms, cosines, neighbors, exponent, threshold)
+    norms = batch_norms(feature_acts, at_least_float32(feature_acts, W_dec), process_group)
+    threshold = gate_threshold(gate, W_dec, chunk_size)
+    if pairs == "all":
+        chunks = draw_chunks(W_dec, chunk_size, generator, process_group)
+        return penalty_of_all_pairs(norms, W_dec, chunks, exponent, threshold)
+    if neighbors is None:
+        neighbors = nearest_neighbors(
+            W_dec, chunk_size=chunk_size, generator=generator, process_group=process_group
+        )
+    check_neighbors(neighbors, W_dec)
+    cosines = pair_cosines(W_dec, neighbors)
+    return penalty_of_neighbors(norms, cosines, neighbors, exponent, threshold)
 
 
 def penalty_of_neighbors(
@@ -131,32 +130,20 @@ def penalty_of_neighbors(
 def penalty_of_all_pairs(
     norms: Float[Tensor, " d_sae"],
     W_dec: Float[Tensor, "d_sae d_in"],
-    chunk_size: int | None,
+    chunks: tuple[Int[Tensor, " _chunk"], ...],
     exponent: float,
     threshold: float | None,
-    generator: torch.Generator | None,
-    process_group: ProcessGroup | None,
 ) -> Float[Tensor, ""]:
     """The ablations' sum over all pairs of every chunk, for given batch norms."""
+    # Tiles are gathered and computed again in the backward pass: kept, those of all chunks, or
+    # only the rows gathered for them, would fill the memory.
+    again = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
     unit = unit_rows(W_dec)
     total = norms.new_zeros(())
-    chunk_size = min(chunk_size or len(W_dec), len(W_dec))
-    size = rows_per_tile(chunk_size, unit.dtype, unit.device)
-    for chunk in draw_chunks(len(W_dec), chunk_size, generator, W_dec.device, process_group):
-        for start in range(0, len(chunk), size):
-            # Gathered and computed again in the backward pass: kept, the tiles of all
-            # chunks, or only the rows gathered for them, would fill the memory.
-            total = total + checkpoint(
-                _tile_of_pairs,
-                unit,
-                norms,
-                chunk,
-                slice(start, start + size),
-                exponent,
-                threshold,
-                use_reentrant=False,
-                preserve_rng_state=False,
-            )
+    for chunk in chunks:
+        shape = len(chunk), len(chunks[0])
+        for tile in slices_of_tiles(shape, unit.dtype, unit.device):
+            total = total + again(_tile_of_pairs, unit, norms, chunk, tile, exponent, threshold)
     return total / len(W_dec)
 
 
@@ -172,7 +159,8 @@ def _tile_of_pairs(
     rows = chunk[tile]
     terms = _power(norms[rows, None] + norms[chunk], exponent)
     if threshold is not None:  # without a gate no cosines are needed
-        terms = squared_gate(unit[rows] @ unit[chunk].T, threshold) * terms
+        with full_precision(unit):
+            terms = squared_gate(unit[rows] @ unit[chunk].T, threshold) * terms
     itself = torch.ones_like(terms, dtype=torch.bool).triu(tile.start).tril(tile.start)
     return terms.masked_fill(itself, 0.0).sum()
 

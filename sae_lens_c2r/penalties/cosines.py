@@ -1,4 +1,4 @@
-"""Cosines of decoder rows with their neighbours'."""
+"""Directions and cosines of decoder rows, in at least float32, inside autocast and outside."""
 
 from typing import Any
 
@@ -6,13 +6,47 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sae_lens_c2r.penalties.precision import (
-    at_least_float32,
-    unit_rows,
-    unit_rows_and_lengths,
-    within_range,
-)
 from sae_lens_c2r.penalties.tiles import slices_of_tiles
+
+
+def full_precision(tensor: Tensor) -> torch.autocast:
+    """A context in which autocast does not lower the precision on the device of `tensor`."""
+    return torch.autocast(device_type=tensor.device.type, enabled=False)
+
+
+def at_least_float32(*tensors: Tensor) -> torch.dtype:
+    """The dtype that holds all `tensors` without loss, float32 or wider."""
+    dtype = torch.float32
+    for tensor in tensors:
+        dtype = torch.promote_types(dtype, tensor.dtype)
+    return dtype
+
+
+def unit_rows(W_dec: Float[Tensor, "d_sae d_in"]) -> Float[Tensor, "d_sae d_in"]:
+    """The rows of `W_dec` scaled to norm 1; zero rows stay zero, with finite gradients."""
+    return unit_rows_and_lengths(W_dec)[0]
+
+
+def unit_rows_and_lengths(
+    W_dec: Float[Tensor, "d_sae d_in"],
+) -> tuple[Float[Tensor, "d_sae d_in"], Float[Tensor, "d_sae 1"]]:
+    """Unit rows and their lengths, whose products are the rows; of a zero row, 0 and 1."""
+    rows = W_dec.to(at_least_float32(W_dec))
+    if rows.dtype != W_dec.dtype and rows.requires_grad:  # the gradient may be beyond W_dec's
+        rows.register_hook(lambda gradient: within_range(gradient, W_dec.dtype))
+    # Brought near 1 first: the squares of very long or short rows leave the dtype's range.
+    largest = rows.detach().abs().amax(dim=-1, keepdim=True)
+    largest = torch.where(largest > 0, largest, 1.0)
+    rows = rows / largest
+    norms = torch.linalg.vector_norm(rows, dim=-1, keepdim=True)
+    norms = torch.where(norms > 0, norms, 1.0)
+    return rows / norms, norms * largest
+
+
+def within_range(gradient: Tensor, dtype: torch.dtype) -> Tensor:
+    """The gradient with no entry that `dtype` cannot hold, in its own dtype still."""
+    most = torch.finfo(dtype).max
+    return gradient.clamp(-most, most)
 
 
 def pair_cosines(

@@ -26,7 +26,7 @@ Gate = Literal["relu", "excess", "none"]
 
 def candidates(d_sae: int, chunk_size: int | None) -> int:
     """Number of latents among which a neighbour is searched, itself included, at least 2."""
-    return max(2, d_sae if chunk_size is None else min(chunk_size, d_sae))
+    return max(2, min(chunk_size or d_sae, d_sae))
 
 
 def gate_threshold(gate: Gate, W_dec: Tensor, chunk_size: int | None) -> float | None:

@@ -3,6 +3,7 @@
 import random
 
 import torch
+import torch.distributed as dist
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.distributed import ProcessGroup
@@ -10,12 +11,10 @@ from torch.distributed import ProcessGroup
 from sae_lens_c2r._support.checks import (
     check_chunk_size,
     check_decoder,
-    check_generator,
     check_process_group,
 )
-from sae_lens_c2r.penalties.precision import at_least_float32, full_precision, unit_rows
-from sae_lens_c2r.penalties.processes import broadcast_, join_shares, share_of
-from sae_lens_c2r.penalties.tiles import edge_of_square_tile, rows_per_tile
+from sae_lens_c2r.penalties.cosines import at_least_float32, full_precision, unit_rows
+from sae_lens_c2r.penalties.tiles import edge_of_square_tile, slices_of_tiles
 
 ROWS_PER_GROUP = 16
 
@@ -64,18 +63,15 @@ def nearest_neighbors(
     """
     check_decoder(W_dec)
     check_chunk_size("chunk_size", chunk_size)
-    check_generator(generator)
     check_process_group(process_group)
-    return _search(
-        W_dec.detach(), chunk_size or len(W_dec), generator, reduced_precision, process_group
-    )
+    return _search(W_dec.detach(), chunk_size, generator, reduced_precision, process_group)
 
 
 @torch.compiler.disable  # it works in place, on tiles of one buffer
 @torch.inference_mode(False)  # the result may serve training later
 def _search(
     W_dec: Float[Tensor, "d_sae d_in"],
-    chunk_size: int,
+    chunk_size: int | None,
     generator: torch.Generator | None,
     reduced_precision: bool,
     process_group: ProcessGroup | None,
@@ -84,41 +80,37 @@ def _search(
     if reduced_precision and W_dec.is_cuda and dtype == torch.float32:
         dtype = torch.bfloat16
     neighbors = torch.zeros(len(W_dec), dtype=torch.long, device=W_dec.device)
-    chunks = draw_chunks(len(W_dec), chunk_size, generator, W_dec.device, process_group)
-    with full_precision(W_dec):
-        for number in share_of(len(chunks), process_group):
-            chunk = chunks[number]
-            neighbors[chunk] = chunk[_nearest_in_chunk(_gather_unit_rows(W_dec, chunk, dtype))]
-    join_shares(neighbors, process_group)
+    own = slice(None)
+    if process_group is not None:
+        own = slice(dist.get_rank(process_group), None, dist.get_world_size(process_group))
+    for chunk in draw_chunks(W_dec, chunk_size, generator, process_group)[own]:
+        unit = W_dec.new_empty((len(chunk), W_dec.shape[1]), dtype=dtype)
+        for rows in slices_of_tiles(unit.shape, dtype, unit.device):
+            unit[rows] = unit_rows(W_dec[chunk[rows]])
+        neighbors[chunk] = chunk[_nearest_in_chunk(unit)]
+    if process_group is not None:  # the others' latents are 0
+        dist.all_reduce(neighbors, group=process_group)
     return neighbors
 
 
 def draw_chunks(
-    d_sae: int,
-    chunk_size: int,
+    W_dec: Float[Tensor, "d_sae d_in"],
+    chunk_size: int | None,
     generator: torch.Generator | None,
-    device: torch.device,
     process_group: ProcessGroup | None,
-) -> tuple[Int[Tensor, " chunk"], ...]:
+) -> tuple[Int[Tensor, " _chunk"], ...]:
     """A random partition of the latents, or all of them where they fit into one chunk."""
-    if chunk_size >= d_sae:
-        return (torch.arange(d_sae, device=device),)
+    d_sae = len(W_dec)
+    if chunk_size is None or chunk_size >= d_sae:
+        return (torch.arange(d_sae, device=W_dec.device),)
     if generator is None:
         generator = torch.Generator()
         generator.seed()
-    order = torch.randperm(d_sae, generator=generator).to(device)
-    broadcast_(order, process_group)
+    order = torch.randperm(d_sae, generator=generator).to(W_dec.device)
+    if process_group is not None:
+        first = dist.get_global_rank(process_group, 0)
+        dist.broadcast(order, src=first, group=process_group)
     return order.split(chunk_size)
-
-
-def _gather_unit_rows(
-    W_dec: Float[Tensor, "d_sae d_in"], chunk: Int[Tensor, " chunk"], dtype: torch.dtype
-) -> Float[Tensor, "chunk d_in"]:
-    unit = W_dec.new_empty((len(chunk), W_dec.shape[1]), dtype=dtype)
-    size = rows_per_tile(W_dec.shape[1], dtype, W_dec.device)
-    for rows, target in zip(chunk.split(size), unit.split(size), strict=True):
-        target.copy_(unit_rows(W_dec[rows]))
-    return unit
 
 
 def _nearest_in_chunk(unit: Float[Tensor, "chunk d_in"]) -> Int[Tensor, " chunk"]:
@@ -133,7 +125,8 @@ def _nearest_in_chunk(unit: Float[Tensor, "chunk d_in"]) -> Int[Tensor, " chunk"
             columns = slice(j, j + edge)
             left, right = unit[rows], unit[columns].T
             shape = len(left), right.shape[1]
-            cosines = torch.mm(left, right, out=buffer[: shape[0] * shape[1]].view(shape))
+            with full_precision(unit):
+                cosines = torch.mm(left, right, out=buffer[: shape[0] * shape[1]].view(shape))
             if i == j:
                 cosines.fill_diagonal_(-torch.inf)
             _keep_higher(highest[rows], nearest[rows], *cosines.max(dim=1), offset=j)

@@ -3,20 +3,38 @@
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from jaxtyping import Float
 from torch import Tensor
+from torch.distributed import ProcessGroup
 
 from sae_lens_c2r.penalties.tiles import slices_of_tiles
 
 
 def batch_norms(
-    feature_acts: Float[Tensor, "*batch d_sae"], dtype: torch.dtype
+    feature_acts: Float[Tensor, "*batch d_sae"],
+    dtype: torch.dtype,
+    process_group: ProcessGroup | None = None,
 ) -> Float[Tensor, " d_sae"]:
-    """L2 norm of each latent's activations over the batch, with gradient 0 where it is 0."""
+    """L2 norm of each latent's activations over the joined batch, with gradient 0 at 0."""
     if feature_acts.is_sparse:
-        return _batch_norms_of_sparse(feature_acts.coalesce(), dtype)
-    norms: Tensor = _BatchNorms.apply(feature_acts.flatten(0, -2), dtype)  # type: ignore[no-untyped-call]
-    return norms
+        acts = feature_acts.coalesce()
+        energy = torch.zeros(acts.shape[-1], dtype=dtype, device=acts.device)
+        squares = acts.values().to(dtype).square()
+        norms = _root(energy.index_add(0, acts.indices()[-1], squares))
+    else:
+        norms = _BatchNorms.apply(feature_acts.flatten(0, -2), dtype)  # type: ignore[no-untyped-call]
+    if process_group is None:
+        return norms
+    # The backward pass sums the processes' gradients, as that of a sum of their losses.
+    # Averaged over the processes, as DistributedDataParallel does, gradients are the joined
+    # batch's.
+    return _root(_Sum.apply(norms.square(), process_group))  # type: ignore[no-untyped-call]
+
+
+def _root(energy: Float[Tensor, " d_sae"]) -> Float[Tensor, " d_sae"]:
+    """Square roots, with gradient 0 instead of infinity at 0. A NaN stays one."""
+    return torch.where(energy == 0, 0.0, torch.where(energy == 0, 1.0, energy).sqrt())
 
 
 class _BatchNorms(torch.autograd.Function):
@@ -49,15 +67,19 @@ class _BatchNorms(torch.autograd.Function):
         return in_acts, None
 
 
-def _batch_norms_of_sparse(
-    feature_acts: Float[Tensor, "*batch d_sae"], dtype: torch.dtype
-) -> Float[Tensor, " d_sae"]:
-    latents, values = feature_acts.indices()[-1], feature_acts.values()
-    energy = torch.zeros(feature_acts.shape[-1], dtype=dtype, device=feature_acts.device)
-    energy = energy.index_add(0, latents, values.to(dtype).square())
-    return root(energy)
+class _Sum(torch.autograd.Function):
+    """The sum over the processes, in the backward pass as well."""
 
+    @staticmethod
+    def forward(addend: Tensor, process_group: ProcessGroup) -> Tensor:
+        total = addend.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total, group=process_group)
+        return total
 
-def root(energy: Float[Tensor, " d_sae"]) -> Float[Tensor, " d_sae"]:
-    """Square roots, with gradient 0 instead of infinity at 0. A NaN stays one."""
-    return torch.where(energy == 0, 0.0, torch.where(energy == 0, 1.0, energy).sqrt())
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ProcessGroup], _: Tensor) -> None:
+        ctx.process_group = inputs[1]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return _Sum.apply(gradient, ctx.process_group), None  # type: ignore[no-untyped-call]

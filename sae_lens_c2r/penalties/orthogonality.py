@@ -6,16 +6,10 @@ import torch
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
-from sae_lens_c2r._support.checks import (
-    check_choice,
-    check_decoder,
-    check_device,
-    check_neighbors,
-)
+from sae_lens_c2r._support.checks import check_choice, check_decoder, check_neighbors
 from sae_lens_c2r.penalties.cosines import pair_cosines
 from sae_lens_c2r.penalties.gates import gate_threshold, squared_gate
 from sae_lens_c2r.penalties.neighbors import nearest_neighbors
-from sae_lens_c2r.penalties.precision import full_precision
 
 OrtGate = Literal["relu", "excess"]
 
@@ -62,8 +56,6 @@ def orthogonality_penalty(
         neighbors = nearest_neighbors(
             W_dec, chunk_size=chunk_size, generator=generator, process_group=process_group
         )
-    check_neighbors(neighbors, d_sae=len(W_dec))
-    check_device("neighbors", neighbors, W_dec)
-    with full_precision(W_dec):
-        cosines = pair_cosines(W_dec, neighbors)
-        return squared_gate(cosines, gate_threshold(gate, W_dec, chunk_size)).mean()
+    check_neighbors(neighbors, W_dec)
+    threshold = gate_threshold(gate, W_dec, chunk_size)
+    return squared_gate(pair_cosines(W_dec, neighbors), threshold).mean()

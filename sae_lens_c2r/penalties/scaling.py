@@ -7,9 +7,9 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from sae_lens_c2r.penalties.c2r import Pairs
+from sae_lens_c2r.penalties.cosines import at_least_float32
 from sae_lens_c2r.penalties.gates import Gate, candidates
-from sae_lens_c2r.penalties.precision import at_least_float32
-from sae_lens_c2r.penalties.processes import join_samples
+from sae_lens_c2r.penalties.processes import gather_samples
 
 # The setting that the paper's lambda = 5 was chosen in (Section 6.2): activations of unit
 # RMS norm, Gemma-2-2B's residual stream, chunks of 8,192 latents.
@@ -65,7 +65,7 @@ def transfer_factor(
         d_sae: Latents, k.
         d_in: Dimension of the inputs, d.
         chunk_size: Latents among which a neighbour is searched, C; `None` for all.
-        exponent: The penalty's exponent, a.
+        exponent: The penalty's exponent, a; 0 for OrtSAE's, which has no activations.
         pairs: The penalty's pairs.
         gate: The penalty's gate.
 
@@ -73,22 +73,9 @@ def transfer_factor(
         The factor, above 0.
     """
     per_latent = (d_sae / batch_size) / (PAPER_D_SAE / PAPER_BATCH_SIZE)
-    return per_latent ** (exponent / 2) * chance_factor(
-        d_sae=d_sae, d_in=d_in, chunk_size=chunk_size, pairs=pairs, gate=gate
-    )
-
-
-def chance_factor(
-    *,
-    d_sae: int,
-    d_in: int,
-    chunk_size: int | None,
-    pairs: Pairs = "nearest",
-    gate: Gate = "relu",
-) -> float:
-    """The part :math:`c_0 / c` of `transfer_factor`, which OrtSAE's penalty has as well."""
     papers_chance = _chance_gate(PAPER_CANDIDATES, PAPER_D_IN, pairs, gate)
-    return papers_chance / _chance_gate(candidates(d_sae, chunk_size), d_in, pairs, gate)
+    chance = _chance_gate(candidates(d_sae, chunk_size), d_in, pairs, gate)
+    return per_latent ** (exponent / 2) * (papers_chance / chance)
 
 
 def _chance_gate(n: int, d_in: int, pairs: Pairs, gate: Gate) -> float:
@@ -114,5 +101,5 @@ def typical_norm(sae_in: Tensor, *, process_group: ProcessGroup | None = None) -
     # A mean would be driven by a few massive tokens: a BOS token's norm can be 30 times
     # the others'. Zeros, from padding or a silent generator, say nothing of the scale.
     norms = torch.linalg.vector_norm(sae_in, dim=-1, dtype=at_least_float32(sae_in))
-    norms = join_samples(norms.flatten(), process_group)
+    norms = gather_samples(norms.flatten(), process_group)
     return torch.where(norms == 0, torch.nan, norms).nanmedian().nan_to_num(0.0)

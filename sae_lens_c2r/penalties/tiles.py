@@ -8,16 +8,11 @@ import torch
 BYTES_PER_TILE = {"cpu": 4 * 2**20, "cuda": 32 * 2**20}
 
 
-def rows_per_tile(columns: int, dtype: torch.dtype, device: torch.device) -> int:
-    """Rows of a matrix with so many columns that fit into a tile, at least 1."""
-    return max(1, _values_per_tile(dtype, device) // columns)
-
-
 def slices_of_tiles(
     shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
 ) -> list[slice]:
-    """The rows of every tile of a matrix."""
-    size = rows_per_tile(shape[1], dtype, device)
+    """The rows of every tile of a matrix, at least one at a time."""
+    size = max(1, _values_per_tile(dtype, device) // shape[1])
     return [slice(start, start + size) for start in range(0, shape[0], size)]
 
 
@@ -28,5 +23,4 @@ def edge_of_square_tile(dtype: torch.dtype, device: torch.device, *, multiple_of
 
 
 def _values_per_tile(dtype: torch.dtype, device: torch.device) -> int:
-    budget = BYTES_PER_TILE.get(device.type, BYTES_PER_TILE["cpu"])
-    return budget // dtype.itemsize
+    return BYTES_PER_TILE.get(device.type, BYTES_PER_TILE["cpu"]) // dtype.itemsize

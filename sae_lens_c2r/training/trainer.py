@@ -223,7 +223,7 @@ class Trainer(MultiSAETrainer):
         trainer.sae.save_model(folder)
         trainer.save_trainer_state(folder)
         if isinstance(trainer.sae, PenalizedMixin):
-            torch.save(trainer.sae.penalty_state(), folder / PENALTIES)
+            torch.save(trainer.sae.penalty_metrics, folder / PENALTIES)
 
     def load_checkpoint(self, path: str | Path) -> None:
         """Restore what SAELens's checkpoints have, and what they leave out."""
@@ -231,10 +231,9 @@ class Trainer(MultiSAETrainer):
         for sae_id, trainer in self.trainers.items():
             sae = trainer.sae
             if isinstance(sae, PenalizedMixin):
-                state = torch.load(
+                sae.penalty_metrics = torch.load(
                     Path(path) / sae_id / PENALTIES, map_location=sae.W_dec.device
                 )
-                sae.restore_penalties(state)
             if sae_id in self._job.scaled:  # the weights were saved as scaled ones
                 _scale_config(trainer)
 

@@ -238,7 +238,7 @@ def test_what_the_coefficients_came_to_is_saved(tmp_path: Path) -> None:
 def test_an_sae_that_is_resumed_shows_what_it_has_shown() -> None:
     sae, resumed = make_sae("ort_c2r"), make_sae("ort_c2r")
     sae.training_forward_pass(step_input(sae))
-    resumed.restore_penalties(sae.penalty_state())
+    resumed.penalty_metrics = sae.penalty_metrics
     shown = [each.training_forward_pass(step_input(each, 1)).metrics for each in (sae, resumed)]
     ours = [key for key in shown[0] if key.startswith(("c2r_", "ort_"))]
     assert len(ours) == 6

@@ -2,15 +2,18 @@
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import product
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sae_lens_c2r import c2r_penalty, nearest_neighbors
+from sae_lens_c2r import c2r_penalty, nearest_neighbors, orthogonality_penalty
+from sae_lens_c2r.penalties.gates import chance_composition
 from sae_lens_c2r.penalties.tiles import BYTES_PER_TILE
 from tests import properties, reference
+from tests.penalties.test_neighbors import chunks_drawn
 from tests.strategies import Case, cases, chunk_sizes, exponents, seeds
 
 
@@ -23,38 +26,61 @@ def tile(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-def assert_agrees(
-    found: torch.Tensor, expected: torch.Tensor, size_of_terms: float = 1.0
+@pytest.mark.usefixtures("tile")
+@pytest.mark.parametrize("gate", ["relu", "excess", "none"])
+@pytest.mark.parametrize("pairs", ["nearest", "all"])
+@given(case=cases(max_d_sae=6), chunk_size=chunk_sizes, exponent=exponents, seed=seeds)
+def test_equals_the_definition_in_value_and_gradient(
+    pairs: str, gate: str, case: Case, chunk_size: int | None, exponent: float, seed: int
 ) -> None:
+    options = {"chunk_size": chunk_size, "generator": torch.Generator().manual_seed(seed)}
+    penalty = partial(c2r_penalty, pairs=pairs, gate=gate, exponent=exponent, **options)
+    found = properties.gradients(penalty, case)
+    options["generator"] = torch.Generator().manual_seed(seed)
+    terms = list(enumerate(nearest_neighbors(case.W_dec, **options).tolist()))
+    if pairs == "all":
+        chunks = chunks_drawn(case.d_sae, chunk_size, seed)
+        terms = [pair for chunk in chunks for pair in product(chunk, chunk)]
+    threshold = {"relu": 0.0, "excess": chance(case, chunk_size), "none": None}[gate]
+    acts = case.feature_acts.clone().requires_grad_()
+    W_dec = case.W_dec.clone().requires_grad_()
+    total = reference.sum_over_pairs(acts, W_dec, terms, exponent, threshold=threshold)
+    expected = total / case.d_sae
+    largest_pair = (2 * case.feature_acts.norm(dim=0).max().item()) ** exponent
+    assert_agrees(found[0], expected.detach(), largest_pair * case.d_sae)
+    if expected > 0:
+        in_acts, in_W_dec = properties.derivatives(expected, [acts, W_dec])
+        lengths = [length for length in case.W_dec.norm(dim=1).tolist() if length > 0]
+        assert_agrees(found[1], in_acts, case.d_sae)
+        shortest = min(lengths, default=1.0)
+        assert_agrees(found[2], in_W_dec, case.d_sae * largest_pair / shortest)
+
+
+def chance(case: Case, chunk_size: int | None) -> float:
+    """The cosine that chance gives a latent among those in which it looks for a neighbour."""
+    searched = max(2, min(chunk_size or case.d_sae, case.d_sae))
+    return max(0.0, chance_composition(searched, max(2, case.W_dec.shape[1])))
+
+
+def assert_agrees(found: torch.Tensor, expected: torch.Tensor, size_of_terms: float) -> None:
     """To 1e-12, relative to the largest entry or to the terms that may cancel in it."""
     scale = max(1.0, size_of_terms, expected.abs().max().item())
     torch.testing.assert_close(found / scale, expected / scale, rtol=0, atol=1e-12)
 
 
-@pytest.mark.usefixtures("tile")
-@given(case=cases(), chunk_size=chunk_sizes, exponent=exponents, seed=seeds)
-def test_equals_the_definition_in_value_and_gradient(
-    case: Case, chunk_size: int | None, exponent: float, seed: int
+@pytest.mark.parametrize("gate", ["relu", "excess"])
+@given(case=cases(), chunk_size=chunk_sizes, seed=seeds)
+def test_orthogonality_penalty_is_c2r_with_pairs_of_norm_one(
+    gate: str, case: Case, chunk_size: int | None, seed: int
 ) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    neighbors = nearest_neighbors(case.W_dec, chunk_size=chunk_size, generator=generator)
-    penalty = partial(
-        c2r_penalty,
-        exponent=exponent,
-        chunk_size=chunk_size,
-        generator=torch.Generator().manual_seed(seed),
+    halves = torch.full((1, case.d_sae), 0.5, dtype=torch.float64)
+    neighbors = nearest_neighbors(
+        case.W_dec, chunk_size=chunk_size, generator=torch.Generator().manual_seed(seed)
     )
-    found = properties.gradients(penalty, case)
-    acts = case.feature_acts.clone().requires_grad_()
-    W_dec = case.W_dec.clone().requires_grad_()
-    expected = reference.penalty(acts, W_dec, neighbors.tolist(), exponent)
-    assert_agrees(found[0], expected.detach())
-    if expected > 0:
-        grads = torch.autograd.grad(expected, (acts, W_dec), materialize_grads=True)
-        shortest = min(length for length in case.W_dec.norm(dim=1).tolist() if length > 0)
-        largest_pair = (2 * case.feature_acts.norm(dim=0).max().item()) ** exponent
-        assert_agrees(found[1], grads[0])
-        assert_agrees(found[2], grads[1], largest_pair / shortest)
+    options = {"gate": gate, "chunk_size": chunk_size, "neighbors": neighbors}
+    found = orthogonality_penalty(case.W_dec, **options)
+    torch.testing.assert_close(found, c2r_penalty(halves, case.W_dec, **options))
+    assert 0 <= found <= 1
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
@@ -113,18 +139,16 @@ def test_gate_is_the_squared_cosine() -> None:
 
 
 @pytest.mark.usefixtures("tile")
-@pytest.mark.parametrize("exponent", [1.0, 1.7])
-def test_gradcheck(exponent: float) -> None:
+@pytest.mark.parametrize(
+    ("pairs", "exponent"), [("nearest", 1.0), ("nearest", 1.7), ("all", 1.0)]
+)
+def test_gradcheck(pairs: str, exponent: float) -> None:
     torch.manual_seed(0)
     acts = torch.randn(4, 6, dtype=torch.float64, requires_grad=True)
     W_dec = torch.randn(6, 3, dtype=torch.float64, requires_grad=True)
-    neighbors = nearest_neighbors(W_dec)
-
-    def penalty(acts: torch.Tensor, W_dec: torch.Tensor) -> torch.Tensor:
-        return c2r_penalty(acts, W_dec, exponent=exponent, neighbors=neighbors)
-
+    penalty = partial(c2r_penalty, exponent=exponent, pairs=pairs)
     assert torch.autograd.gradcheck(penalty, (acts, W_dec))
-    assert torch.autograd.gradgradcheck(penalty, (acts, W_dec))
+    assert pairs == "all" or torch.autograd.gradgradcheck(penalty, (acts, W_dec))
 
 
 @pytest.mark.parametrize("pairs", ["nearest", "all"])
@@ -165,9 +189,12 @@ def test_every_device_gives_the_same(device: str) -> None:
     torch.testing.assert_close(found.cpu(), c2r_penalty(acts, W_dec))
 
 
+@pytest.mark.parametrize(("pairs", "decoders"), [("nearest", 3), ("all", 4)])
 @pytest.mark.parametrize("chunk_size", [64, None])
-def test_keeps_the_decoder_and_no_other_for_backward(
-    chunk_size: int | None,
+def test_keeps_a_few_decoders_for_backward(
+    pairs: str, decoders: int, chunk_size: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = properties.kept_for_backward("nearest", d_sae=512, d_in=8, chunk_size=chunk_size)
-    assert kept < 3 * (512 * 8 * 4)  # with what is of the size of a batch or of the latents
+    """With 32 tiles to a dictionary: neither their cosines nor the rows gathered for them."""
+    monkeypatch.setitem(BYTES_PER_TILE, "cpu", 16 * (chunk_size or 512) * 4)
+    kept = properties.kept_for_backward(pairs, d_sae=512, d_in=8, chunk_size=chunk_size)
+    assert kept < decoders * (512 * 8 * 4)

@@ -50,7 +50,6 @@ def c2r(W_dec: Any = W_DEC, feature_acts: Any = ACTS, **options: Any) -> object:
         (c2r, "exponent", {"exponent": 0}, ValueError),
         (c2r, "exponent", {"exponent": float("nan")}, ValueError),
         (c2r, "exponent", {"exponent": "1"}, TypeError),
-        (c2r, "generator", {"generator": 0}, TypeError),
         (c2r, "pairs", {"pairs": "some"}, ValueError),
         (c2r, "gate", {"gate": "tanh"}, ValueError),
         (c2r, "neighbors", {"neighbors": torch.tensor([-1, 0, 1])}, ValueError),
