@@ -5,6 +5,7 @@ imports. The libraries that SAELens imports are there, and PyTorch does at its f
 it does when it is loaded; a few processes have imported nothing at all.
 """
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from sae_lens_c2r import BatchTopKC2RTrainingSAEConfig
 from tests import forkserver
 from tests.forkserver import FRESH, LIBRARIES, Completed
 
@@ -36,6 +38,13 @@ def succeeds(code: str, *, fresh: bool = False, **environment: str) -> Completed
     assert "sae_lens_c2r" not in process.stderr
     assert "plugin" not in process.stderr
     return process
+
+
+def warned_once(process: Completed) -> str:
+    """The one warning of a process that has succeeded."""
+    assert process.returncode == 0, process.stderr
+    [warned] = [line for line in process.stderr.splitlines() if "UserWarning: The SAE" in line]
+    return warned
 
 
 SAE = "{'architecture': 'batchtopk_c2r', 'd_in': 8, 'd_sae': 16, 'k': 2, 'c2r_interval': 3}"
@@ -67,35 +76,24 @@ SAE = "{'architecture': 'batchtopk_c2r', 'd_in': 8, 'd_sae': 16, 'k': 2, 'c2r_in
             "assert sae_class(cfg.saes['a']).cfg.c2r_interval == 3",
             id="MultiSAETrainingRunnerConfig",
         ),
+        pytest.param(
+            "from sae_lens.llm_sae_training_runner import _parse_cfg_args as parse; "
+            "flags = '--architecture batchtopk_c2r --c2r_chunk_size --c2r_scaling none'; "
+            "cfg = parse(flags.split()).sae; "
+            "assert (cfg.c2r_chunk_size, cfg.c2r_scaling) == (None, 'none')",
+            id="command line",
+        ),
     ],
 )
 def test_ways_in_without_an_import_of_ours(code: str) -> None:
     succeeds(code)
 
 
-def test_command_line_of_sae_lens_takes_our_options() -> None:
-    flags = ["--architecture", "batchtopk_c2r", "--c2r_chunk_size", "--c2r_scaling", "none"]
-    code = (
-        "from sae_lens.llm_sae_training_runner import _parse_cfg_args; "
-        f"cfg = _parse_cfg_args({flags}).sae; "
-        "assert (cfg.c2r_chunk_size, cfg.c2r_scaling) == (None, 'none')"
-    )
-    succeeds(code)
-
-
 def test_command_line_of_sae_lens_lists_our_options_with_their_help() -> None:
     module = "sae_lens.llm_sae_training_runner"
     shown = run_python("-m", module, "--architecture", "batchtopk_c2r", "--help").stdout
-    for option in (
-        "coefficient",
-        "warm_up_steps",
-        "interval",
-        "chunk_size",
-        "exponent",
-        "scaling",
-        "seed",
-    ):
-        assert f"--c2r_{option} " in shown
+    for field in dataclasses.fields(BatchTopKC2RTrainingSAEConfig):
+        assert f"--{field.name} " in shown or not field.name.startswith("c2r_")
     text = " ".join(shown.split())
     assert "Strength of the penalty, lambda in the paper; 5 is its choice." in text
     assert "Seed of the chunks; with the number of the step it determines them." in text
@@ -174,10 +172,7 @@ def test_a_broken_plugin_beside_ours_is_one_warning(
 ) -> None:
     environment = plugin(tmp_path, "broken", module, "broken:register")
     process = run_python("-c", f"import sae_lens; {REGISTERED}", **environment)
-    assert process.returncode == 0, process.stderr
-    warned = [line for line in process.stderr.splitlines() if "UserWarning: The SAE" in line]
-    assert len(warned) == 1
-    assert f"`broken = broken:register` was not loaded: {cause}" in warned[0]
+    assert f"`broken = broken:register` was not loaded: {cause}" in warned_once(process)
 
 
 THIEF = """
@@ -192,25 +187,13 @@ def test_a_taken_name_is_left_alone_and_both_classes_are_named(tmp_path: Path) -
     environment = plugin(tmp_path, "thief", THIEF, "thief:register")
     owner = "sae_lens.registry.SAE_TRAINING_CLASS_REGISTRY['batchtopk_c2r'][0].__name__"
     code = f"import sae_lens; assert {owner} == 'TopKTrainingSAE'"
-    process = run_python("-c", code, **environment)
-    assert process.returncode == 0, process.stderr
-    warned = [line for line in process.stderr.splitlines() if "UserWarning: The SAE" in line]
-    assert len(warned) == 1
-    assert "sae_lens.saes.topk_sae.TopKTrainingSAE" in warned[0]
-    assert "sae_lens_c2r.architectures.backbones.BatchTopKC2RTrainingSAE" in warned[0]
+    warned = warned_once(run_python("-c", code, **environment))
+    assert "sae_lens.saes.topk_sae.TopKTrainingSAE" in warned
+    assert "sae_lens_c2r.architectures.backbones.BatchTopKC2RTrainingSAE" in warned
 
     process = run_python("-c", "import sae_lens_c2r; sae_lens_c2r.register()", **environment)
     assert process.returncode != 0
     assert "ValueError: The architecture 'batchtopk_c2r'" in process.stderr
-
-
-def test_where_warnings_are_errors_a_failure_is_printed_instead(tmp_path: Path) -> None:
-    environment = plugin(tmp_path, "broken", "raise SystemExit(3)", "broken:register")
-    (tmp_path / "wrapt.py").write_text("raise ImportError('wrapt is broken')")
-    code = "import warnings; warnings.simplefilter('error', UserWarning); import torch"
-    process = run_python("-c", code, fresh=True, **environment)
-    assert process.returncode == 0, process.stderr
-    assert process.stderr.count("ImportError: wrapt is broken") == 1
 
 
 def test_our_modules_can_be_loaded_again() -> None:
@@ -218,9 +201,16 @@ def test_our_modules_can_be_loaded_again() -> None:
     succeeds(f"import importlib, {module} as m, sae_lens; importlib.reload(m); {REGISTERED}")
 
 
-def test_without_wrapt_torch_and_sae_lens_import_with_one_warning(tmp_path: Path) -> None:
+@pytest.mark.parametrize("errors", [False, True])
+def test_without_wrapt_torch_and_sae_lens_import_with_one_warning(
+    errors: bool, tmp_path: Path
+) -> None:
+    """Where warnings are errors, it is printed instead."""
+    environment = plugin(tmp_path, "broken", "raise SystemExit(3)", "broken:register")
     (tmp_path / "wrapt.py").write_text("raise ImportError('wrapt is broken')")
     code = f"import torch, sae_lens; {NOT_REGISTERED}"
-    process = run_python("-c", code, fresh=True, PYTHONPATH=str(tmp_path))
+    if errors:
+        code = "import warnings; warnings.simplefilter('error', UserWarning); import torch"
+    process = run_python("-c", code, fresh=True, **environment)
     assert process.returncode == 0, process.stderr
     assert process.stderr.count("ImportError: wrapt is broken") == 1

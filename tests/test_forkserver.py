@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.forkserver import FRESH, ROOT, call, stub
+from tests.forkserver import FRESH, ROOT, call, python
 
 SEEN = """
 import json, os, signal, sys
@@ -29,7 +29,7 @@ def both(*arguments: object, **options: object) -> list[tuple[int, str, str]]:
             [interpreter, *map(str, arguments)],
             **{"capture_output": True, "text": True, "input": "given", **options},
         )
-        for interpreter in (stub(), FRESH)
+        for interpreter in (python(), FRESH)
     ]
     return [(each.returncode, each.stdout, each.stderr) for each in ended]
 
@@ -94,7 +94,7 @@ def test_it_is_killed(tmp_path: Path) -> None:
 def test_it_ends_with_whoever_asked_for_it(tmp_path: Path) -> None:
     program = "import tests.test_forkserver as t, pathlib; t.wait_and_say(pathlib.Path('pid'))"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    asked = subprocess.Popen([stub(), "-c", program], cwd=tmp_path, env=environment)
+    asked = subprocess.Popen([python(), "-c", program], cwd=tmp_path, env=environment)
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
         assert asked.poll() is None
         time.sleep(0.02)

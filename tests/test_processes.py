@@ -94,9 +94,9 @@ def test_the_penalty_and_its_gradients_are_those_of_the_joined_batch(
         torch.testing.assert_close(averaged, in_W_dec, rtol=1e-11, atol=1e-14, equal_nan=True)
 
 
-def searches(rank: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def searches(rank: int) -> tuple[Tensor, ...]:
     group = dist.group.WORLD
-    _, W_dec = batch()
+    parts, W_dec = batch()
     seeded = nearest_neighbors(
         W_dec, chunk_size=4, generator=step_generator(0, 0), process_group=group
     )
@@ -104,30 +104,24 @@ def searches(rank: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         W_dec, chunk_size=4, generator=step_generator(rank, 0), process_group=group
     )
     unseeded = nearest_neighbors(W_dec, chunk_size=4, process_group=group)
-    return seeded, other_seeds, unseeded, orthogonality_penalty(W_dec, process_group=group)
+    orthogonality = orthogonality_penalty(W_dec, process_group=group)
+    norm = typical_norm(parts[rank], process_group=group)
+    return seeded, other_seeds, unseeded, orthogonality, norm
 
 
 @pytest.mark.parametrize("n", [2, 3])
-def test_all_processes_get_the_search_that_they_share(n: int, tmp_path: Path) -> None:
+def test_all_processes_get_the_search_that_they_share_and_one_norm_of_the_inputs(
+    n: int, tmp_path: Path
+) -> None:
     found = in_processes(n, searches, folder=tmp_path)
-    _, W_dec = batch()
+    parts, W_dec = batch()
     alone = nearest_neighbors(W_dec, chunk_size=4, generator=step_generator(0, 0))
-    for seeded, other_seeds, unseeded, orthogonality in found:
+    for seeded, other_seeds, unseeded, orthogonality, norm in found:
         assert torch.equal(seeded, alone)
         assert torch.equal(other_seeds, alone), "not the chunks of the first process"
         assert torch.equal(unseeded, found[0][2])
         assert orthogonality == orthogonality_penalty(W_dec)
-
-
-def typical_norms(rank: int) -> Tensor:
-    parts, _ = batch()
-    return typical_norm(parts[rank], process_group=dist.group.WORLD)
-
-
-def test_the_typical_norm_is_that_of_the_joined_batch(tmp_path: Path) -> None:
-    parts, _ = batch()
-    for norm in in_processes(3, typical_norms, folder=tmp_path):
-        assert norm == typical_norm(torch.cat(parts))
+        assert norm == typical_norm(torch.cat(parts[:n]))
 
 
 def trained(rank: int | None, n: int, architecture: str) -> dict[str, Any]:

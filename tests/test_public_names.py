@@ -9,33 +9,15 @@ import pytest
 import sae_lens_c2r
 from tests.forkserver import FRESH
 
+ARCHITECTURES = (
+    *("AbsTopKC2R", "BatchTopKC2R", "GatedC2R", "JumpReLUC2R", "MatchingPursuitC2R"),
+    *("MatryoshkaBatchTopKC2R", "OrtC2R", "Ort", "StandardC2R", "TopKC2R"),
+)
 PUBLIC = {
-    "AbsTopKC2RTrainingSAE",
-    "AbsTopKC2RTrainingSAEConfig",
-    "BatchTopKC2RTrainingSAE",
-    "BatchTopKC2RTrainingSAEConfig",
-    "GatedC2RTrainingSAE",
-    "GatedC2RTrainingSAEConfig",
-    "JumpReLUC2RTrainingSAE",
-    "JumpReLUC2RTrainingSAEConfig",
-    "MatchingPursuitC2RTrainingSAE",
-    "MatchingPursuitC2RTrainingSAEConfig",
-    "MatryoshkaBatchTopKC2RTrainingSAE",
-    "MatryoshkaBatchTopKC2RTrainingSAEConfig",
-    "OrtC2RTrainingSAE",
-    "OrtC2RTrainingSAEConfig",
-    "OrtTrainingSAE",
-    "OrtTrainingSAEConfig",
-    "StandardC2RTrainingSAE",
-    "StandardC2RTrainingSAEConfig",
-    "TopKC2RTrainingSAE",
-    "TopKC2RTrainingSAEConfig",
-    "c2r_penalty",
-    "composition",
-    "nearest_neighbors",
-    "orthogonality_penalty",
-    "register",
-    "with_c2r",
+    *(f"{name}TrainingSAE" for name in ARCHITECTURES),
+    *(f"{name}TrainingSAEConfig" for name in ARCHITECTURES),
+    *("c2r_penalty", "composition", "nearest_neighbors", "orthogonality_penalty"),
+    *("register", "with_c2r"),
 }
 
 

@@ -49,12 +49,23 @@ def test_what_pypi_shows_has_no_link_into_the_checkout(installed: Path) -> None:
     assert len(links) == len(re.findall(r"\]\(", (ROOT / "README.md").read_text()))
 
 
-def test_a_wheel_plans_a_release_by_name(installed: Path, tmp_path: Path) -> None:
-    command = ["-c", FIND, str(installed), "gemma-2-2b-layer-12"]
+def run_installed(installed: Path, cwd: Path, *arguments: str) -> str:
+    """Run a program with what was installed; returns what it prints."""
     environment = {**os.environ, "PYTHONPATH": str(installed)}
-    process = forkserver.run(*command, cwd=tmp_path, env=environment, level=LIBRARIES)
+    process = forkserver.run("-c", *arguments, cwd=cwd, env=environment, level=LIBRARIES)
     assert process.returncode == 0, process.stderr
-    assert "244,141 steps of 2,048" in process.stdout
+    return process.stdout
+
+
+def test_a_wheel_plans_a_release_by_name(installed: Path, tmp_path: Path) -> None:
+    shown = run_installed(installed, tmp_path, FIND, str(installed), "gemma-2-2b-layer-12")
+    assert "244,141 steps of 2,048" in shown
+
+
+def test_a_wheel_writes_a_new_release(installed: Path, tmp_path: Path) -> None:
+    program = "import sys; from sae_lens_c2r.cli import main; main(sys.argv[1:])"
+    run_installed(installed, tmp_path, program, "registry", "new", "mine")
+    assert 'name: "mine"' in (tmp_path / "mine.yaml").read_text()
 
 
 RENDER = """
@@ -67,20 +78,8 @@ write_card_files(facts, Path("card"))
 """
 
 
-def test_a_wheel_writes_a_new_release(installed: Path, tmp_path: Path) -> None:
-    program = "import sys; from sae_lens_c2r.cli import main; main(sys.argv[1:])"
-    environment = {**os.environ, "PYTHONPATH": str(installed)}
-    command = ["-c", program, "registry", "new", "mine"]
-    process = forkserver.run(*command, cwd=tmp_path, env=environment, level=LIBRARIES)
-    assert process.returncode == 0, process.stderr
-    assert 'name: "mine"' in (tmp_path / "mine.yaml").read_text()
-
-
 def test_a_wheel_renders_a_card(installed: Path, tmp_path: Path) -> None:
     shipped = ROOT / "hub_cards" / "demo"
-    environment = {**os.environ, "PYTHONPATH": str(installed)}
-    arguments = ("-c", RENDER, str(shipped))
-    process = forkserver.run(*arguments, cwd=tmp_path, env=environment, level=LIBRARIES)
-    assert process.returncode == 0, process.stderr
+    run_installed(installed, tmp_path, RENDER, str(shipped))
     card = (tmp_path / "card" / "README.md").read_text()
     assert card == (shipped / "README.md").read_text()

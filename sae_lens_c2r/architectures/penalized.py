@@ -36,6 +36,7 @@ Scaling = Literal["transfer", "none"]
 # A penalty as in its equation, without a coefficient: of the activations, the neighbours, the
 # cosines with them and the step that drew the chunks.
 Measure = Callable[[Tensor, Tensor, Tensor, int], Tensor]
+Search = Callable[[int | None, int, int], Tensor]  # for chunk size, seed and step
 _LEAST = {"warm_up_steps": 0, "start_step": 0, "interval": 1}
 
 
@@ -137,36 +138,41 @@ class PenalizedMixin(TrainingSAE[Any]):
         """Eq. (26) of the paper: at every T-th step, a loss T times as large."""
         search = functools.cache(self._nearest_neighbors)  # penalties of a step share one
         losses = {}
-        for name, measure in self._measures.items():
-            due = self._is_due(name, step_input)
+        for name, metrics in self.penalty_metrics.items():
             # SAELens may never log a step that has a penalty, hence the last values; a run
             # resumed between two such steps has none at its first log, and measures. Not so
             # where processes share a batch: those that do not log would not take part.
-            first_log = step_input.is_logging_step and not self.penalty_metrics[name]
-            if not due and not (first_log and self.process_group is None):
-                continue
-            step, interval = step_input.n_training_steps, self._option(name, "interval")
-            begun = step >= self._option(name, "start_step")
-            coefficient = step_input.coefficients[name] if begun else 0.0
-            # With a coefficient of 0 the penalty is only measured, so that the losses, and
-            # with them the weights, stay the backbone's to the bit.
-            applied = due and coefficient > 0
-            drawn = step - step % interval
-            with torch.set_grad_enabled(applied and torch.is_grad_enabled()):
-                neighbors = search(
-                    self._option(name, "chunk_size"), self._option(name, "seed"), drawn
-                )
-                cosines = pair_cosines(self.W_dec, neighbors)
-                penalty = measure(feature_acts, neighbors, cosines, drawn)
-            effective = coefficient * self._scale(name, step_input.sae_in)
-            self.penalty_metrics[name] = {
-                f"{name}_penalty": penalty.detach(),
-                f"{name}_effective_coefficient": effective,
-                f"{name}_mean_max_cosine": cosines.detach().mean(),
-            }
-            if applied:
-                losses[f"{name}_loss"] = interval * effective * penalty
+            first_log = step_input.is_logging_step and not metrics
+            if self._is_due(name, step_input) or (first_log and self.process_group is None):
+                loss = self._evaluate(name, step_input, feature_acts, search)
+                if loss is not None:
+                    losses[f"{name}_loss"] = loss
         return losses
+
+    def _evaluate(
+        self, name: str, step_input: TrainStepInput, feature_acts: Tensor, search: Search
+    ) -> Tensor | None:
+        """The loss of a penalty, whose metrics are kept; `None` where it is only measured."""
+        step, interval = step_input.n_training_steps, self._option(name, "interval")
+        begun = step >= self._option(name, "start_step")
+        coefficient = step_input.coefficients[name] if begun else 0.0
+        # With a coefficient of 0 the penalty is only measured, so that the losses, and with
+        # them the weights, stay the backbone's to the bit.
+        applied = self._is_due(name, step_input) and coefficient > 0
+        drawn = step - step % interval
+        with torch.set_grad_enabled(applied and torch.is_grad_enabled()):
+            neighbors = search(
+                self._option(name, "chunk_size"), self._option(name, "seed"), drawn
+            )
+            cosines = pair_cosines(self.W_dec, neighbors)
+            penalty = self._measures[name](feature_acts, neighbors, cosines, drawn)
+        effective = coefficient * self._scale(name, step_input.sae_in)
+        self.penalty_metrics[name] = {
+            f"{name}_penalty": penalty.detach(),
+            f"{name}_effective_coefficient": effective,
+            f"{name}_mean_max_cosine": cosines.detach().mean(),
+        }
+        return interval * effective * penalty if applied else None
 
     def _nearest_neighbors(self, chunk_size: int | None, seed: int, step: int) -> Tensor:
         return nearest_neighbors(

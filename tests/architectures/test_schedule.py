@@ -20,14 +20,23 @@ def penalties_of(architecture: str) -> list[str]:
 
 
 @pytest.mark.parametrize("architecture", ["batchtopk_c2r", "ort"])
-def test_a_penalty_is_added_at_every_interval_th_step(architecture: str) -> None:
+def test_a_penalty_is_added_at_every_interval_th_step_and_shown_at_each(
+    architecture: str,
+) -> None:
     (name,) = penalties_of(architecture)
-    sae = make_sae(architecture, **{f"{name}_interval": 5})
+    sae = make_sae(architecture, **{f"{name}_chunk_size": 8, f"{name}_interval": 5})
     outputs = [sae.training_forward_pass(step_input(sae, step)) for step in range(12)]
     penalized = [step for step, output in enumerate(outputs) if f"{name}_loss" in output.losses]
     assert penalized == [0, 5, 10]
     for output in outputs:
         torch.testing.assert_close(output.loss, sum(output.losses.values()))
+    for metric in (f"{name}_{metric}" for metric in METRICS):
+        assert outputs[4].metrics[metric] == outputs[0].metrics[metric]
+        assert outputs[5].metrics[metric] != outputs[0].metrics[metric]
+        assert not getattr(outputs[0].metrics[metric], "requires_grad", False)
+    product = 5 * outputs[0].metrics[f"{name}_effective_coefficient"]
+    product *= outputs[0].metrics[f"{name}_penalty"]
+    torch.testing.assert_close(outputs[0].losses[f"{name}_loss"].detach(), product)
 
 
 @pytest.mark.parametrize(
@@ -136,20 +145,6 @@ def test_the_penalty_makes_the_decoder_less_redundant() -> None:
         make_trainer(sae, 100, noise()).fit()
         compositions.append(composition(sae.W_dec))
     assert compositions[1] < compositions[0]
-
-
-@pytest.mark.parametrize("architecture", ["batchtopk_c2r", "ort"])
-def test_every_step_shows_the_last_values(architecture: str) -> None:
-    (name,) = penalties_of(architecture)
-    sae = make_sae(architecture, **{f"{name}_chunk_size": 8, f"{name}_interval": 5})
-    outputs = [sae.training_forward_pass(step_input(sae, step)) for step in range(7)]
-    for metric in (f"{name}_{metric}" for metric in METRICS):
-        assert outputs[4].metrics[metric] == outputs[0].metrics[metric]
-        assert outputs[5].metrics[metric] != outputs[0].metrics[metric]
-        assert not getattr(outputs[0].metrics[metric], "requires_grad", False)
-    product = 5 * outputs[0].metrics[f"{name}_effective_coefficient"]
-    product *= outputs[0].metrics[f"{name}_penalty"]
-    torch.testing.assert_close(outputs[0].losses[f"{name}_loss"].detach(), product)
 
 
 @pytest.mark.parametrize("architecture", ["batchtopk_c2r", "ort"])

@@ -78,9 +78,6 @@ def test_regularizes_in_one_line(backbone, tmp_path: Path) -> None:
 
 def test_asked_twice_gives_the_same_classes() -> None:
     assert with_c2r("mine") == with_c2r((MineTrainingSAE, MineTrainingSAEConfig))
-
-
-def test_built_in_architectures_are_made_of_the_same_parts() -> None:
     assert with_c2r("topk") == (TopKC2RTrainingSAE, TopKC2RTrainingSAEConfig)
 
 

@@ -22,8 +22,9 @@ from benchmarks.synth_sae_bench.controls import ActivationsOnly, DirectionsOnly
 from benchmarks.synth_sae_bench.methods import METHODS, Run
 from benchmarks.synth_sae_bench.runs import execute, make_sae
 from benchmarks.synth_sae_bench.world import Size, World
+from sae_lens_c2r.penalties.cosines import pair_cosines
 from sae_lens_c2r.releases.files import find_release, read_release
-from tests.architectures.training import make_config, step_input
+from tests.architectures.training import make_config
 
 PATIENCE = 300  # seconds
 
@@ -169,9 +170,8 @@ def test_a_control_has_one_of_the_two_gradients(control, moves_decoder, moves_ac
     torch.manual_seed(0)
     sae = control(make_config("batchtopk_c2r"))
     acts = torch.rand(8, sae.cfg.d_sae, requires_grad=True)
-    given = step_input(sae)
     neighbors = sae._nearest_neighbors(None, seed=0, step=0)
-    penalty = sae._measure_c2r(given, acts, neighbors).penalty
+    penalty = sae._measure_c2r(acts, neighbors, pair_cosines(sae.W_dec, neighbors), 0)
     grads = torch.autograd.grad(penalty, [sae.W_dec, acts], allow_unused=True)
     assert [grad is not None and bool((grad != 0).any()) for grad in grads] == [
         moves_decoder,

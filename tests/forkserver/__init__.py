@@ -5,8 +5,7 @@ processes. `run` and `start` are what `subprocess` would be with `python` as its
 `call` runs a function. Where our own code starts Python by `sys.executable`, the fixture
 `forked` has it start `python()`, which does the same.
 
-With `FRESH_PROCESSES=1` in the environment `run` and `python` are those of an interpreter
-that has imported nothing. Tests of what happens at an import name `FRESH` themselves.
+Tests of what happens at an import name `FRESH`, an interpreter that has imported nothing.
 """
 
 import os
@@ -32,12 +31,10 @@ __all__ = [
     "python",
     "run",
     "start",
-    "stub",
 ]
 
 ROOT = Path(__file__).parents[2]
 FRESH = sys.executable
-ALL_FRESH = bool(os.environ.get("FRESH_PROCESSES"))
 Completed = subprocess.CompletedProcess[str]
 
 _STUB = """\
@@ -54,11 +51,13 @@ function(*arguments)
 """
 
 
+_servers: list[subprocess.Popen[bytes]] = []  # whose input ends with this process
+
+
 @cache
-def _server() -> tuple[Path, subprocess.Popen[bytes]]:
-    """The server with its folder, started by the first who asks for it."""
+def _folder() -> Path:
+    """The folder of the server, which is started by the first who asks for it."""
     folder = Path(mkdtemp(prefix="forkserver-"))
-    # Its standard input ends with this process, and the server with that.
     server = subprocess.Popen(
         [FRESH, "-m", "tests.forkserver.server", str(folder)],
         cwd=ROOT,
@@ -69,24 +68,16 @@ def _server() -> tuple[Path, subprocess.Popen[bytes]]:
     )
     assert server.stdout is not None
     assert server.stdout.readline() == b"listening\n"
+    _servers.append(server)
     stub = folder / "python"
     stub.write_text(_STUB.format(python=FRESH, root=str(ROOT), folder=str(folder)))
     stub.chmod(0o755)
-    return folder, server
-
-
-def _folder() -> Path:
-    return _server()[0]
-
-
-def stub() -> str:
-    """A command that does what `python` does, in a process of the server."""
-    return str(_folder() / "python")
+    return folder
 
 
 def python() -> str:
-    """That command, unless all processes should be fresh."""
-    return FRESH if ALL_FRESH else stub()
+    """A command that does what `python` does, in a process of the server."""
+    return str(_folder() / "python")
 
 
 def start(
@@ -123,20 +114,8 @@ def run(
     """What `python` with these arguments came to."""
     command = [str(argument) for argument in arguments]
     with TemporaryFile() as out, TemporaryFile() as errors:
-        if ALL_FRESH:
-            ended = subprocess.run(
-                [FRESH, *command],
-                env=env,
-                cwd=cwd,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=errors,
-                timeout=LIMIT,
-            )
-            status = ended.returncode
-        else:
-            files = {"stdout": out.fileno(), "stderr": errors.fileno()}
-            status = start(*command, env=env, cwd=cwd, level=level, **files).wait()
+        files = {"stdout": out.fileno(), "stderr": errors.fileno()}
+        status = start(*command, env=env, cwd=cwd, level=level, **files).wait()
         out.seek(0)
         errors.seek(0)
         return Completed(command, status, out.read().decode(), errors.read().decode())

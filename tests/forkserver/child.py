@@ -23,7 +23,6 @@ def become(request: dict[str, Any], files: list[int]) -> NoReturn:
     status = 1
     try:
         os.setsid()
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         for number, file in enumerate(files):
             os.dup2(file, number)

@@ -10,7 +10,7 @@ import importlib
 import json
 import os
 import pkgutil
-import selectors
+import select
 import shutil
 import signal
 import socket
@@ -81,73 +81,38 @@ def main(folder: Path) -> None:
 
 
 def serve(listener: socket.socket, about: dict[str, str]) -> None:
-    """Fork a process for everyone who asks, and tell them of its end."""
-    running: dict[int, socket.socket] = {}
-    ended, ends = socket.socketpair()
-    for side in (ended, ends):
-        side.setblocking(False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(ends.fileno())
-    selector = selectors.DefaultSelector()
-    for source in (sys.stdin, listener, ended):
-        selector.register(source, selectors.EVENT_READ)
+    """Fork a keeper for everyone who asks for a process."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a keeper
     while True:
-        for key, _ in selector.select():
-            if key.fileobj is sys.stdin:
-                return
-            if key.fileobj is listener:
-                connection, _ = listener.accept()
-                if pid := fork(connection, about):
-                    running[pid] = connection
-                    selector.register(connection, selectors.EVENT_READ, pid)
-            elif key.fileobj is ended:
-                ended.recv(4096)
-                tell_of_ends(running, selector)
-            elif key.data in running:  # nobody waits for it any longer
-                selector.unregister(key.fileobj)
-                os.kill(key.data, signal.SIGKILL)
-
-
-def fork(connection: socket.socket, about: dict[str, str]) -> int | None:
-    """Fork what somebody asks for, unless they have gone."""
-    _, files, _, _ = socket.recv_fds(connection, 1, 3)
-    with connection.makefile("r") as asked:
-        request = asked.readline()
-    pid = None
-    if request.endswith("\n"):
-        pid = os.fork()
-        if pid == 0:
-            signal.set_wakeup_fd(-1)
-            connection.close()
-            become(json.loads(request) | about, files)
-        tell(connection, pid)
-    for file in files:
-        os.close(file)
-    return pid
-
-
-def tell_of_ends(running: dict[int, socket.socket], selector: selectors.BaseSelector) -> None:
-    """Tell everyone whose process has ended."""
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
+        if sys.stdin in select.select([sys.stdin, listener], [], [])[0]:
             return
-        if pid == 0:
-            return
-        connection = running.pop(pid, None)
-        if connection is None:
-            continue
-        if connection in selector.get_map():
-            selector.unregister(connection)
-        tell(connection, os.waitstatus_to_exitcode(status))
+        connection, _ = listener.accept()
+        if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            try:
+                keep(connection, about)
+            finally:  # they may have gone
+                os._exit(0)
         connection.close()
 
 
-def tell(connection: socket.socket, number: int) -> None:
-    """Send a number, to whoever still listens."""
-    with suppress(OSError):
-        connection.sendall(b"%d\n" % number)
+def keep(connection: socket.socket, about: dict[str, str]) -> None:
+    """Fork what somebody asks for, tell them of its end, and kill it when they have gone."""
+    _, files, _, _ = socket.recv_fds(connection, 1, 3)
+    with connection.makefile("r") as asked:
+        request = json.loads(asked.readline())
+    pid = os.fork()
+    if pid == 0:
+        connection.close()
+        become(request | about, files)
+    for file in files:
+        os.close(file)
+    connection.sendall(b"%d\n" % pid)
+    ended = os.pidfd_open(pid)
+    if ended not in select.select([connection, ended], [], [])[0]:
+        os.kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    connection.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
 
 
 if __name__ == "__main__":
