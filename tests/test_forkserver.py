@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.forkserver import FRESH, ROOT, call, python
+from tests.forkserver import FRESH, ROOT, python
 
 SEEN = """
 import json, os, signal, sys
@@ -80,15 +80,6 @@ def is_running(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def test_it_is_killed(tmp_path: Path) -> None:
-    process = call(wait_and_say, tmp_path / "pid")
-    assert process.is_alive()
-    process.kill()
-    assert process.wait() == -signal.SIGKILL
-    assert not process.is_alive()
-    assert not is_running(process.pid)
 
 
 def test_it_ends_with_whoever_asked_for_it(tmp_path: Path) -> None:

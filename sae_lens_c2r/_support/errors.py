@@ -26,10 +26,10 @@ def first_sentence(error: BaseException) -> str:
     return shortened(sentence, _MOST)
 
 
-def counted(number: float, one: str, many: str | None = None) -> str:
+def counted(number: float, one: str) -> str:
     """A number and what it is of: `1 SAE`, `2 SAEs`."""
     shown = f"{number:,.0f}"
-    return f"{shown} {one if shown == '1' else many or one + 's'}"
+    return f"{shown} {one}" if shown == "1" else f"{shown} {one}s"
 
 
 def shortened(text: str, most: int) -> str:

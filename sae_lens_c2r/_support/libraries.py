@@ -3,7 +3,7 @@
 import logging
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 
 _WARNINGS = (
@@ -17,26 +17,24 @@ def package_versions(*packages: str) -> dict[str, str]:
     """The versions of packages, without those that are not installed."""
     versions = {}
     for package in packages:
-        try:
+        with suppress(PackageNotFoundError):
             versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
     return versions
 
 
 @contextmanager
 def no_false_alarms() -> Iterator[None]:
     """Leave out these warnings, and no other."""
+
+    def is_no_false_alarm(record: logging.LogRecord) -> bool:
+        return not record.getMessage().startswith(_LOGGED)
+
     logger = logging.getLogger("sae_lens")
-    logger.addFilter(_is_no_false_alarm)
+    logger.addFilter(is_no_false_alarm)
     try:
         with warnings.catch_warnings():
             for message in _WARNINGS:
                 warnings.filterwarnings("ignore", message, UserWarning, "sae_lens")
             yield
     finally:
-        logger.removeFilter(_is_no_false_alarm)
-
-
-def _is_no_false_alarm(record: logging.LogRecord) -> bool:
-    return not record.getMessage().startswith(_LOGGED)
+        logger.removeFilter(is_no_false_alarm)

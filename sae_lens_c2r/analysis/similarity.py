@@ -119,5 +119,5 @@ def latents_per_feature(
     Returns:
         A count for each feature, 0 for one that was not found.
     """
-    cosines, features = (unit_rows(W_dec) @ unit_rows(feature_vectors).T).max(dim=1)
+    features, cosines = latents_of_features(feature_vectors, W_dec)
     return features[cosines > above].bincount(minlength=len(feature_vectors))
