@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sae_lens_c2r.hub.card import write_card as write_card
-    from sae_lens_c2r.hub.local_saes import Submission as Submission
     from sae_lens_c2r.hub.repository import load as load
     from sae_lens_c2r.hub.rules import Target as Target
+    from sae_lens_c2r.hub.submission import Submission as Submission
     from sae_lens_c2r.hub.uploading import show_proposal as show_proposal
     from sae_lens_c2r.hub.uploading import upload as upload
 
 _MODULE_OF = {
-    "Submission": "local_saes",
+    "Submission": "submission",
     "Target": "rules",
     "load": "repository",
     "show_proposal": "uploading",

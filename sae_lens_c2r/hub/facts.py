@@ -8,156 +8,123 @@ import json
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
-from pydantic_core import from_json
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import first_problem
 from sae_lens_c2r.evaluation.catalog import HELD_OUT, KNOWN_FEATURES, TRAINING
 from sae_lens_c2r.evaluation.report import Evaluation as Measured
-from sae_lens_c2r.hub.rules import FACTS, check_id, is_plain, keep_plain, refuse_secrets
+from sae_lens_c2r.hub.rules import FACTS, check_ids, is_plain, keep_plain, refuse_secrets
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.record import TrainingRecord
 
-FORMAT = 1
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 Number = Annotated[float, Field(allow_inf_nan=False, strict=True)]
-_OF_FEATURES = {  # SAELens's names of what `feature_recovery` measures as well
+_OF_FEATURES = {  # what `feature_recovery` measures as well, by SAELens's names
     "explained_variance": "explained_variance",
     "sae_l0": "l0",
     "true_l0": "true_l0",
     "mcc": "mcc",
     "uniqueness": "uniqueness",
+    "precision": "precision",
+    "recall": "recall",
+    "f1_score": "f1",
 }
-_OF_DETECTION = {"precision": "precision", "recall": "recall", "f1_score": "f1"}
 
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class Evaluation(_Strict):
-    """One evaluation of one SAE, as `evaluation.json` has it.
+class Evaluation(Measured):
+    """One evaluation of one SAE, as `evaluation.json` has it."""
 
-    Args:
-        model: The language model; `None` for an evaluation of the weights alone.
-        text: What SAELens's own evaluation read; `None` for what the SAE was trained on.
-    """
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    model: str | None = None
-    text: str | None = None
-    settings: dict[str, Any] = {}
-    device: str | None = None
-    versions: dict[str, str] = {}
     metrics: dict[str, Number]
 
 
 class Training(_Strict):
-    """The record of a training.
+    """The record of a training."""
 
-    Args:
-        model: The language model's name on the Hub or TransformerLens's; `None` for known
-            features.
-        model_name: What SAELens loads it by, where that is another name.
-        samples: Tokens in all, or samples of known features.
-        seconds: How long it took, for all SAEs that were trained together.
-        together: How many these were.
-        effective_coefficients: What `c2r_coefficient` and `ort_coefficient` came to at the
-            last step, by `c2r` and `ort`.
-    """
-
-    model: str | None = None
-    model_name: str | None = None
+    model: str | None = None  # the language model's name on the Hub, or TransformerLens's
+    model_name: str | None = None  # what SAELens loads it by, where that is another one
     model_class: str | None = None
     hook_name: str | None = None
     dataset: str | None = None
     context_size: Count | None = None
-    samples: Count | None = None
+    samples: Count | None = None  # tokens in all, or samples of known features
     steps: Count | None = None
-    seconds: Number | None = None
-    together: Count | None = None
+    seconds: Number | None = None  # for all SAEs that were trained together
+    together: Count | None = None  # how many these were
     device: str | None = None
     versions: dict[str, str] = {}
-    effective_coefficients: dict[str, Number] = {}
+    effective_coefficients: dict[str, Number] = {}  # at the last step, of `c2r` and `ort`
     started_from: SAERef | None = None
 
 
 class SAEFacts(_Strict):
-    """The facts about one SAE.
-
-    Args:
-        architecture: SAELens's name of its form.
-        trained_as: SAELens's name of what it was trained as.
-        options: Fields that it was trained with.
-    """
+    """The facts about one SAE."""
 
     weights_sha256: str
-    architecture: str
+    architecture: str  # SAELens's name of its form, and of what it was trained as
     trained_as: str | None = None
     d_in: Count
     d_sae: Count
     dtype: str | None = None
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {}  # that it was trained with
     training: Training = Training()
     evaluations: dict[str, Evaluation] = {}
 
-    def is_the_same_as(self, other: "SAEFacts") -> bool:
-        """Whether what was measured of one SAE is true of another, used alike."""
-        of = ("weights_sha256", "architecture", "options")
-        return all(getattr(self, name) == getattr(other, name) for name in of)
+    @property
+    def kind(self) -> str:
+        """What it was trained as, as far as that is known."""
+        return self.trained_as or self.architecture
+
+    def metrics_of(self, evaluation: str) -> dict[str, float]:
+        """Return the numbers of an evaluation; none if there was none."""
+        return self.evaluations[evaluation].metrics if evaluation in self.evaluations else {}
 
 
-def _in_order(saes: dict[str, SAEFacts]) -> dict[str, SAEFacts]:
-    """Sort the SAEs as the file does, and so every card."""
-    return dict(sorted(saes.items()))
+# Sorted as the file does it, and so every card.
+_SAEs = Annotated[
+    dict[str, SAEFacts],
+    Field(min_length=1),
+    AfterValidator(lambda saes: dict(sorted(saes.items()))),
+]
 
 
 class RepoFacts(_Strict):
-    """The facts about the SAEs of a repository.
+    """The facts about the SAEs of a repository."""
 
-    Args:
-        description: What they are for.
-        license: Of their weights, as the Hub spells it.
-        base_models: The models that they encode, as the Hub calls them.
-        datasets: The texts that the Hub has.
-        saes: The SAEs by their ids.
-    """
-
-    format: int = FORMAT
+    format: Literal[1] = 1
     repo_id: str
     description: str | None = None
     license: str | None = None
-    base_models: list[str] = []
+    base_models: list[str] = []  # that they encode, as the Hub calls them
     datasets: list[str] = []
-    saes: Annotated[dict[str, SAEFacts], Field(min_length=1), AfterValidator(_in_order)]
+    saes: _SAEs
 
     @classmethod
     def read(cls, content: str | bytes) -> "RepoFacts":
         """Read what an earlier upload has left, unless it is of a later format."""
         try:
-            said = from_json(content)
-        except ValueError as error:
-            raise UserError(f"{FACTS} should be JSON. {error}") from None
-        if isinstance(said, dict) and said.get("format", FORMAT) != FORMAT:
-            raise UserError(f"{FACTS} should be of format {FORMAT}. Found {said['format']}.")
-        try:
-            facts = cls.model_validate(said)
+            return cls.model_validate_json(content)
         except ValidationError as error:
             raise UserError(
                 f"{FACTS} should be written by `sae-lens-c2r upload`. {first_problem(error)}"
             ) from None
-        for sae_id in facts.saes:
-            check_id(sae_id)
-        return facts
 
     def joined(self, later: "RepoFacts") -> "RepoFacts":
         """Join what is known of all SAEs; a later upload counts where both have one."""
         saes = {**self.saes, **later.saes}
         for sae_id, before in self.saes.items():
             now = saes[sae_id]
-            if now.is_the_same_as(before):  # what was measured still holds
+            of = ("weights_sha256", "architecture", "options")
+            if all(getattr(now, name) == getattr(before, name) for name in of):
+                # What was measured still holds.
                 evaluations = {**before.evaluations, **now.evaluations}
                 saes[sae_id] = now.model_copy(update={"evaluations": evaluations})
         return RepoFacts(
@@ -171,20 +138,20 @@ class RepoFacts(_Strict):
 
     def to_json(self) -> str:
         """Return the file's content."""
-        said = self.model_dump(mode="json", exclude_defaults=True)
-        return json.dumps({"format": self.format, **said}, indent=1, sort_keys=True) + "\n"
+        content = self.model_dump(mode="json", exclude_defaults=True)
+        return json.dumps({"format": self.format, **content}, indent=1, sort_keys=True) + "\n"
 
 
 def sae_facts(
     config: Mapping[str, Any],
     *,
-    record: TrainingRecord | None,
+    record: TrainingRecord,
     evaluations: Mapping[str, Measured],
     base_model: str | None = None,
 ) -> SAEFacts:
     """Gather what is known of an SAE by its redacted config and its records."""
     metadata = config.get("metadata") or {}
-    kept = keep_plain(
+    known = keep_plain(
         {
             "weights_sha256": "",  # told by who loads it without us
             "architecture": config["architecture"],
@@ -193,41 +160,20 @@ def sae_facts(
             "d_sae": config["d_sae"],
             "dtype": config.get("dtype"),
             "options": metadata.get("training_architecture_details") or {},
-            "training": _training(metadata, record or TrainingRecord(), base_model),
+            "training": _training(metadata, record, base_model),
         }
     )
-    if record is not None and record.started_from is not None:
-        kept["training"]["started_from"] = _started_from(record.started_from)
-    measured = {**measured_in_training(metadata, record, config["d_sae"]), **evaluations}
-    kept["evaluations"] = {name: _evaluation(each) for name, each in measured.items()}
-    refuse_secrets("what is known of an SAE", json.dumps(kept, ensure_ascii=False))
+    if record.started_from is not None:
+        known["training"]["started_from"] = _started_from(record.started_from)
+    measured = {**_measured_in_training(metadata, record, config["d_sae"]), **evaluations}
+    known["evaluations"] = {name: _evaluation(each) for name, each in measured.items()}
+    refuse_secrets("what is known of an SAE", json.dumps(known, ensure_ascii=False))
     try:
-        return SAEFacts.model_validate(kept)
+        return SAEFacts.model_validate(known)
     except ValidationError as error:
         raise UserError(
             f"What is known of an SAE should be as we write it. {first_problem(error)}"
         ) from None
-
-
-def _started_from(said: SAERef) -> dict[str, Any]:
-    """Keep where an SAE is that another one started from, if on the Hub, and its content."""
-    kept: dict[str, Any] = keep_plain({"license": said.license, "sha256": said.sha256})
-    if said.repo is not None and is_plain(said.repo):
-        kept |= keep_plain({"repo": said.repo, "revision": said.revision})
-        with suppress(UserError):  # it is no folder on the Hub
-            kept["sae_id"] = check_id(said.sae_id or "")
-    return kept
-
-
-def _evaluation(said: Measured) -> dict[str, Any]:
-    """Keep an evaluation; what it read here is told from what it read elsewhere."""
-    told = said.model_dump(include=set(Evaluation.model_fields))
-    for key in ("model", "text"):
-        if told.get(key) is not None and not is_plain(told[key]):
-            told[key] = f"a {key} that is not public"
-    # Numbers that are not finite are refused, not left out.
-    metrics = {key: value for key, value in told.pop("metrics").items() if is_plain(key)}
-    return {**keep_plain(told), "metrics": metrics}
 
 
 def _training(
@@ -250,40 +196,49 @@ def _training(
     }
 
 
-def measured_in_training(
-    metadata: Mapping[str, Any], record: TrainingRecord | None, d_sae: int
+def _started_from(start: SAERef) -> dict[str, Any]:
+    """Keep where an SAE is that another one started from, if on the Hub, and its content."""
+    kept: dict[str, Any] = keep_plain({"license": start.license, "sha256": start.sha256})
+    if start.repo is not None and is_plain(start.repo):
+        kept |= keep_plain({"repo": start.repo, "revision": start.revision})
+        with suppress(UserError):  # it is no folder on the Hub
+            check_ids([start.sae_id or ""])
+            kept["sae_id"] = start.sae_id
+    return kept
+
+
+def _evaluation(measured: Measured) -> dict[str, Any]:
+    """Keep an evaluation; what it read here is told from what it read elsewhere."""
+    # Where it is kept and how long it took is nobody's business.
+    known = measured.model_dump(exclude={"source", "inputs", "seconds", "missing"})
+    for key in ("model", "text"):
+        if known[key] is not None and not is_plain(known[key]):
+            known[key] = f"a {key} that is not public"
+    # Numbers that are not finite are refused, not left out.
+    metrics = {key: value for key, value in known.pop("metrics").items() if is_plain(key)}
+    return {**keep_plain(known), "metrics": metrics}
+
+
+def _measured_in_training(
+    metadata: Mapping[str, Any], record: TrainingRecord, d_sae: int
 ) -> dict[str, Measured]:
     """Return the evaluations, by name, that an SAE's config and its `training.json` have."""
     found = {}
-    dead = metadata.get("num_dead_features")
-    by: dict[str, Any] = {}
-    if record is not None:
-        by = {"device": record.device, "versions": record.versions}
-    if isinstance(dead, int) and not isinstance(dead, bool):
+    by: dict[str, Any] = {"device": record.device, "versions": record.versions}
+    dead, held_out = metadata.get("num_dead_features"), record.held_out
+    if type(dead) is int:
         found[TRAINING] = Measured(metrics={"dead_latents": dead}, **by)
-    if record is not None and record.held_out is not None:
-        said = record.held_out
-        settings = {"n_tokens": said.n_tokens}
-        found[HELD_OUT] = Measured(
-            text=said.text, settings=settings, metrics=_finite(said.metrics), **by
-        )
-    if record is not None and record.evaluation is not None:
-        metrics = _recovery(record.evaluation, d_sae)
-        if metrics:
-            found[KNOWN_FEATURES] = Measured(metrics=metrics, **by)
+    if held_out is not None:
+        by_text = {"text": held_out.text, "settings": {"n_tokens": held_out.n_tokens}, **by}
+        found[HELD_OUT] = Measured(metrics=_finite(held_out.metrics), **by_text)
+    recovery = record.evaluation or {}
+    recovery = {**recovery, **(recovery.get("classification") or {})}
+    metrics = {ours: recovery[name] for name, ours in _OF_FEATURES.items() if name in recovery}
+    if "dead_latents" in recovery:
+        metrics["dead_latents"] = recovery["dead_latents"] / d_sae
+    if metrics := _finite(metrics):
+        found[KNOWN_FEATURES] = Measured(metrics=metrics, **by)
     return found
-
-
-def _recovery(said: Mapping[str, Any], d_sae: int) -> dict[str, float]:
-    """Name SAELens's evaluation against known features as `feature_recovery` does."""
-    detection = said.get("classification") or {}
-    metrics = {ours: said[name] for name, ours in _OF_FEATURES.items() if name in said}
-    metrics |= {
-        ours: detection[name] for name, ours in _OF_DETECTION.items() if name in detection
-    }
-    if "dead_latents" in said:
-        metrics["dead_latents"] = said["dead_latents"] / d_sae
-    return _finite(metrics)
 
 
 def _finite(metrics: Mapping[str, Any]) -> dict[str, float]:

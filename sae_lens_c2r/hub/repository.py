@@ -1,6 +1,5 @@
-"""A repository on the Hub: what it holds, what a token may do there, and one commit."""
+"""A repository on the Hub: what it holds, what a token may do there, and its refusals."""
 
-import errno
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -8,20 +7,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from huggingface_hub import (
-    CommitOperationAdd,
-    HfApi,
-    ModelInfo,
-    get_session,
-    snapshot_download,
-)
+from huggingface_hub import CommitOperationAdd, HfApi, get_session, snapshot_download
 from huggingface_hub.errors import (  # type: ignore[attr-defined]
     BadRequestError,
     HfHubHTTPError,
     HFValidationError,
     HTTPError,
-    LocalTokenNotFoundError,
-    OfflineModeIsEnabled,
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
@@ -33,30 +24,21 @@ from sae_lens.constants import SAE_CFG_FILENAME
 
 from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r.hub.facts import RepoFacts
-from sae_lens_c2r.hub.rules import MAIN, Target, check_id
+from sae_lens_c2r.hub.rules import MAIN, Target, check_names
 
-UNCHANGED = "The branch is as it was, or complete; nothing is half there."
 MOVED = 412
 PASSING = {None, 408, 409, MOVED, 429, 500, 502, 503, 504}  # None: no answer
 _NOT_HERE = {401, 403, 404}
-_LOGIN = "`hf auth login`, or HF_TOKEN with a token that may write"
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The files of a branch of a repository, at one commit.
+    """The files of a branch of a repository, at one commit."""
 
-    Args:
-        commit: The commit; `None` if there is no such branch.
-        tree: Its files by their paths.
-        read: Reads a file by its path; `None` if there is none.
-        private: Whether the repository is; `None` if there is none.
-    """
-
-    commit: str | None = None
-    tree: Mapping[str, RepoFile] = field(default_factory=dict)
-    read: Callable[[str], bytes | None] = lambda _: None
-    private: bool | None = None
+    commit: str | None = None  # none if there is no such branch
+    tree: Mapping[str, RepoFile] = field(default_factory=dict)  # by their paths
+    read: Callable[[str], bytes | None] = lambda _: None  # a file, by its path
+    private: bool | None = None  # neither if there is no such repository
 
     def has(self, addition: CommitOperationAdd) -> bool:
         """Whether a file of the same content is there."""
@@ -97,7 +79,8 @@ def load(
     Of huggingface_hub come `RepositoryNotFoundError`, `RevisionNotFoundError` and the errors of
     the network.
     """
-    patterns = f"{check_id(sae_id)}/*"
+    check_names(sae_id=sae_id)
+    patterns = f"{sae_id}/*"
     folder = Path(
         snapshot_download(repo_id, revision=revision, allow_patterns=patterns, token=token)
     )
@@ -111,40 +94,33 @@ def load(
 
 def check_account(api: HfApi, target: Target) -> None:
     """Raise unless the token may write to a repository, or make it."""
-    account = api.whoami()
+    account, owner = api.whoami(), target.repo_id.partition("/")[0]
+    owners = [account["name"], *(each["name"] for each in account.get("orgs", []))]
     token = account.get("auth", {}).get("accessToken", {})
-    if token.get("role") == "read":
-        raise UserError(
-            f"The token of {account['name']} should have the role `write`. Found `read`: make "
-            "another one in the Hub's settings, under Access Tokens."
-        )
+    may = token.get("role") != "read"
     try:
         api.auth_check(target.repo_id, write=not target.create_pr)  # anybody may propose
     except RepositoryNotFoundError:  # it is to be made
-        owner = target.repo_id.partition("/")[0]
-        places = [account["name"], *(each["name"] for each in account.get("orgs", []))]
-        if owner not in places:
-            raise UserError(
-                f"`repo-id` should be of {' or '.join(places)}, who the token is of. Found "
-                f"{target.repo_id}. An existing repository of somebody else's takes "
-                "`--create-pr`."
-            ) from None
-        scopes = token.get("fineGrained", {}).get("scoped", [])
-        if token.get("role") == "fineGrained" and not any(
-            scope.get("entity", {}).get("name") == owner
-            and "repo.write" in scope.get("permissions", [])
-            for scope in scopes
-        ):
-            raise UserError(
-                f"The token of {account['name']} is fine-grained and should have `repo.write` "
-                f"for the repositories of {owner}. It lacks that."
-            ) from None
+        may = may and owner in owners
+        if token.get("role") == "fineGrained":
+            may = may and any(
+                scope.get("entity", {}).get("name") == owner
+                and "repo.write" in scope.get("permissions", [])
+                for scope in token.get("fineGrained", {}).get("scoped", [])
+            )
+    if not may:
+        raise UserError(
+            f"`token` should be one that may write to the repositories of {owner}: with the "
+            f"role `write`, or fine-grained with `repo.write`. Found one of "
+            f"{' and '.join(owners)} with the role `{token.get('role')}`. An existing "
+            "repository of somebody else's takes `--create-pr`."
+        )
 
 
 def check_metadata(api: HfApi, card: str) -> None:
     """Raise unless the Hub accepts a card's metadata, which it is asked about."""
-    said = {"content": card, "repoType": "model"}
-    response = get_session().post(f"{api.endpoint}/api/validate-yaml", json=said)
+    content = {"content": card, "repoType": "model"}
+    response = get_session().post(f"{api.endpoint}/api/validate-yaml", json=content)
     try:
         hf_raise_for_status(response)
     except BadRequestError as error:
@@ -189,16 +165,16 @@ def make_branch(
         api.create_branch(target.repo_id, branch=target.revision, exist_ok=True)
 
 
-# What the Hub calls the models and texts that SAEs are of
-
-
 def as_the_hub_knows(api: HfApi, facts: RepoFacts, tell: Callable[[str], None]) -> RepoFacts:
     """Name those models and texts that the Hub has, as it calls them."""
+    from sae_lens_c2r.releases.language_models import official_name
+
     trainings = [sae.training for sae in facts.saes.values()]
     names = facts.base_models or [each.model for each in trainings if each.model]
     models = set()
-    for model in (_known_model(api, name) for name in sorted(set(names))):
-        if model is None:
+    for name in sorted(set(names)):
+        model = _ask(api.model_info, official_name(name), name)
+        if model is None or "/" not in model.id:
             continue
         if model.private:
             tell(f"{model.id} is private: the card's metadata do not name it, its text does.")
@@ -212,28 +188,17 @@ def as_the_hub_knows(api: HfApi, facts: RepoFacts, tell: Callable[[str], None]) 
     return facts.model_copy(update={"base_models": sorted(models), "datasets": datasets})
 
 
-def _known_model(api: HfApi, name: str) -> ModelInfo | None:
-    from sae_lens_c2r.releases.language_models import official_name
-
-    for each in dict.fromkeys([official_name(name) or name, name]):
-        if found := _ask(api.model_info, each):
-            return found if "/" in found.id else None
+def _ask(ask: Callable[[str], Any], *names: str | None) -> Any:
+    """Return what the Hub says of the first of these names that it has for this token."""
+    for name in dict.fromkeys(filter(None, names)):
+        try:
+            return ask(name)
+        except HFValidationError:
+            continue
+        except HTTPError as error:
+            if status_of(error) not in _NOT_HERE:
+                raise
     return None
-
-
-def _ask(ask: Callable[[str], Any], name: str) -> Any:
-    """Return what the Hub says; `None` if it does not have it, or not for this token."""
-    try:
-        return ask(name)
-    except HFValidationError:
-        return None
-    except HTTPError as error:
-        if status_of(error) in _NOT_HERE:
-            return None
-        raise
-
-
-# Refusals
 
 
 def status_of(error: HTTPError) -> int | None:
@@ -243,12 +208,8 @@ def status_of(error: HTTPError) -> int | None:
 
 def explain_hub_error(error: Exception, repo_id: str) -> str:
     """Say what keeps somebody from the Hub, in a sentence without the token."""
-    if isinstance(error, OfflineModeIsEnabled):
-        return "The client is told to stay offline: HF_HUB_OFFLINE should not be set."
-    if isinstance(error, LocalTokenNotFoundError):
-        return f"There is no token: {_LOGIN}."
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        return f"The disk is full: {error.filename or 'there is no room for what is sent'}."
+    if isinstance(error, UserError):
+        return str(error)
     if not isinstance(error, HTTPError):
         return f"{type(error).__name__}: {one_line(error)}"
     status = status_of(error)
@@ -256,11 +217,10 @@ def explain_hub_error(error: Exception, repo_id: str) -> str:
         return f"The Hub does not answer: is there a network? {one_line(error)}"
     server = " ".join((getattr(error, "server_message", None) or str(error)).split())
     reasons = {
-        401: f"There is no token, or the Hub does not accept it: {_LOGIN}.",
+        401: "There is no token, or the Hub does not accept it: `hf auth login`, or HF_TOKEN "
+        "with a token that may write.",
         403: f"The token may not write to {repo_id}: it should have the role `write` "
         "or, if it is fine-grained, write access to that repository or its owner.",
-        404: f"There is no {repo_id} that the token may see.",
         MOVED: "The branch keeps moving: somebody else is uploading to it.",
-        429: "The Hub has had too many requests from here: try again in some minutes.",
     }
     return reasons.get(status, f"The Hub has answered {status}: {server}")

@@ -3,25 +3,39 @@
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub.errors import HFValidationError
-from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
+from sae_lens.registry import SAE_CLASS_REGISTRY, SAE_TRAINING_CLASS_REGISTRY
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import read_object
 
 MAIN = "main"
 RESERVED = README, FACTS, FIGURES = "README.md", "sae-lens-c2r.json", "figures"  # a card's
-_SAE_ID = re.compile(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)*", re.ASCII)
-_ID_LENGTH = 200
-_COMMIT = re.compile(r"[0-9a-f]{40}")
-_REVISION = re.compile(r"[A-Za-z0-9_](?:[\w.-]|/(?=[\w-]))*", re.ASCII)
-_LICENSE = re.compile(r"[a-z0-9][a-z0-9.+-]*")  # the Hub is asked whether there is such a one
+_REPO_ID = r"(?!.*(?:--|\.\.|\.git$))\b[\w.-]+\b/\b[\w.-]{1,96}\b", "like org/name, on the Hub"
+_REFERENCE = (
+    r"(?!(?:HEAD|[0-9a-f]{40})$|refs(?:/|$)|.*(?:\.\.|\.lock(?:/|$)|\.(?:/|$)))"
+    r"\w(?:[\w.-]|/(?=[\w-]))*",
+    "a branch or tag of git's, like v1",
+)
+_NAMES = {  # by what they name: their pattern, and what they should be
+    "repo_id": _REPO_ID,
+    "base_model": _REPO_ID,
+    "revision": _REFERENCE,
+    "tag": _REFERENCE,
+    # The Hub is asked whether there is such a one.
+    "license": (r"[a-z0-9][a-z0-9.+-]*", "one of the Hub's, like mit or apache-2.0"),
+    "sae_id": (
+        rf"(?!.{{201}}|(?i:{'|'.join(map(re.escape, RESERVED))})(?:/|$))"
+        r"\w[\w.-]*(?:/\w[\w.-]*)*",
+        "folders of letters, digits, `_`, `-` and `.`, at most 200 characters, and not begin "
+        f"with {', '.join(RESERVED)}, which a card needs",
+    ),
+}
 
 _SECRETS = {
     "a Hugging Face token": r"hf_[A-Za-z0-9]{20,}|api_org_[A-Za-z0-9]{20,}",
@@ -52,6 +66,21 @@ _PLACE = re.compile(
 _WORDS = re.compile(r"[\w.+:()\[\]{}<>|,;= -]{0,200}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_][\w.-]*/[A-Za-z0-9_][\w.-]*", re.ASCII)
 
+# Of a config's metadata, what says how to use an SAE and how it was trained.
+_METADATA = {
+    *("sae_lens_version", "sae_lens_training_version", "training_architecture"),
+    *("model_name", "model_class_name", "dataset_path", "neuronpedia_id"),
+    *("hook_name", "hook_head_index", "context_size", "prepend_bos", "seqpos_slice"),
+    *("exclude_special_tokens", "disable_concat_sequences", "sequence_separator_token"),
+    *("c2r_effective_coefficient", "ort_effective_coefficient"),
+    *("l0", "num_dead_features", "is_transcoder", "hook_name_out", "d_out"),
+}
+_MODEL_OPTIONS = {
+    *("revision", "dtype", "torch_dtype", "attn_implementation"),
+    *("center_writing_weights", "center_unembed", "fold_ln", "fold_value_biases"),
+}
+_NEURONPEDIA = re.compile(r"[\w.-]+/[\w.-]+/[\w.-]+", re.ASCII)
+
 
 @dataclass(frozen=True)
 class Target:
@@ -75,70 +104,23 @@ class Target:
     public: bool = False
 
     def __post_init__(self) -> None:
-        check_repo_id(self.repo_id)
-        _check_reference("revision", self.revision)
-        if self.tag is not None:
-            _check_reference("tag", self.tag)
+        check_names(repo_id=self.repo_id, revision=self.revision, tag=self.tag)
         if self.tag and self.create_pr:
             raise UserError("`tag` should be left out with `create-pr`: nothing is merged yet.")
 
-    @property
-    def on_main(self) -> bool:
-        """Whether the commit is what `SAE.from_pretrained` then loads."""
-        return self.revision == MAIN and not self.create_pr
+
+def check_names(**names: str | None) -> None:
+    """Raise unless the Hub takes each name that is given."""
+    for name, value in names.items():
+        pattern, should = _NAMES[name]
+        if value is not None and not re.fullmatch(pattern, value, re.ASCII):
+            raise UserError(f"`{name.replace('_', '-')}` should be {should}. Found {value!r}.")
 
 
-def check_repo_id(repo_id: str, name: str = "repo-id") -> None:
-    """Raise unless a repository's name is one of the Hub's, like ``org/name``."""
-    try:
-        validate_repo_id(repo_id)
-    except HFValidationError as error:
-        raise UserError(f"`{name}` should be like org/name. {error}") from None
-    if repo_id.count("/") != 1 or not repo_id.isascii():
-        raise UserError(f"`{name}` should be like org/name, on the Hub. Found {repo_id!r}.")
-
-
-def _check_reference(name: str, value: str) -> None:
-    """Raise unless git and the Hub allow a name for a branch or a tag."""
-    parts = value.split("/")
-    if (
-        not _REVISION.fullmatch(value)
-        or ".." in value
-        or any(part.endswith((".lock", ".")) for part in parts)
-        or parts[0] == "refs"
-        or value == "HEAD"
-        or _COMMIT.fullmatch(value)
-    ):
-        raise UserError(
-            f"`{name}` should be a branch or tag of git's, like v1. Found {value!r}."
-        )
-
-
-def check_license(license: str | None) -> None:
-    """Raise unless a licence is spelled like those of the Hub, or there is none."""
-    if license is not None and not _LICENSE.fullmatch(license):
-        raise UserError(
-            f"`license` should be one of the Hub's, like mit or apache-2.0. Found {license!r}."
-        )
-
-
-def check_id(sae_id: str) -> str:
-    """Return the id, if it may be a folder on the Hub, and is none of ours."""
-    if not _SAE_ID.fullmatch(sae_id) or len(sae_id) > _ID_LENGTH:
-        raise UserError(
-            "An SAE's id should be folders of letters, digits, `_`, `-` and `.`, at most "
-            f"{_ID_LENGTH} characters. Found {sae_id!r}."
-        )
-    if sae_id.partition("/")[0].lower() in map(str.lower, RESERVED):
-        raise UserError(
-            f"An SAE's id should not begin with {', '.join(RESERVED)}, which a card needs. "
-            f"Found {sae_id!r}."
-        )
-    return sae_id
-
-
-def refuse_nested(sae_ids: Iterable[str]) -> None:
-    """Raise where an SAE would lie in another one's folder, or in its place."""
+def check_ids(sae_ids: Collection[str]) -> None:
+    """Raise unless SAEs may lie in these folders on the Hub, none in that of another one."""
+    for sae_id in sae_ids:
+        check_names(sae_id=sae_id)
     # Sorted as paths, what lies in a folder follows it at once.
     for outer, inner in pairwise(sorted(f"{sae_id.lower()}/" for sae_id in sae_ids)):
         if inner.startswith(outer):
@@ -148,18 +130,11 @@ def refuse_nested(sae_ids: Iterable[str]) -> None:
             )
 
 
-def find_secrets(content: bytes | str) -> Iterator[str]:
-    """Yield the kind of each thing that looks like a secret, and not the secret itself."""
-    text = content if isinstance(content, str) else content.decode("utf-8", errors="replace")
+def refuse_secrets(name: str | Path, content: str) -> None:
+    """Raise where content seems to hold a secret; the error tells its kind alone."""
     for kind, pattern in _SECRETS.items():
-        if re.search(pattern, text):
-            yield kind
-
-
-def refuse_secrets(name: str | Path, content: bytes | str) -> None:
-    """Raise where the content of a file seems to hold a secret."""
-    for kind in find_secrets(content):
-        raise UserError(f"{name} should hold no secret. Found what looks like {kind}.")
+        if re.search(pattern, content):
+            raise UserError(f"{name} should hold no secret. Found what looks like {kind}.")
 
 
 def read_harmless(path: Path) -> dict[str, Any]:
@@ -172,8 +147,7 @@ def read_harmless(path: Path) -> dict[str, Any]:
 
 def refuse_places(name: str, prose: str) -> None:
     """Raise where words that are published name a place on this machine, or a person's."""
-    found = _PLACE.search(prose)
-    if found:
+    if found := _PLACE.search(prose):
         raise UserError(
             f"{name} should name no path of this machine and nobody's address. Found "
             f"{found[0].strip()!r}."
@@ -201,3 +175,46 @@ def keep_plain(value: Any) -> Any:
     if isinstance(value, list):
         return [each for each in map(keep_plain, value) if each is not None]
     return value if is_plain(value) else None
+
+
+def redact(config: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Keep what SAELens needs of a config, and what tells its origin; list what is removed."""
+    architecture, metadata = config.get("architecture"), config.get("metadata")
+    trained_as = metadata.get("training_architecture") if isinstance(metadata, dict) else None
+    fields_of_config = _fields_of(SAE_CLASS_REGISTRY, architecture)
+    if not fields_of_config:
+        raise UserError(
+            f"`architecture` should be one that SAELens loads. Found {architecture}."
+        )
+    known = {
+        (): {"architecture", *fields_of_config},
+        ("metadata",): _METADATA,
+        ("metadata", "model_from_pretrained_kwargs"): _MODEL_OPTIONS,
+        ("metadata", "training_architecture_details"): _fields_of(
+            SAE_TRAINING_CLASS_REGISTRY, trained_as
+        ),
+    }
+    removed: list[str] = []
+
+    def keep(values: Mapping[str, Any], path: tuple[str, ...] = ()) -> dict[str, Any]:
+        kept = {}
+        for key, value in values.items():
+            inside = (*path, key)
+            is_id = key == "neuronpedia_id" and bool(_NEURONPEDIA.fullmatch(str(value)))
+            if inside in known and isinstance(value, dict):
+                kept[key] = keep(value, inside)
+            elif inside not in known and key in known[path] and (is_id or is_plain(value)):
+                kept[key] = value
+            else:
+                removed.append(".".join(inside))
+        return kept
+
+    kept = keep(config)
+    return ({**kept, "device": "cpu"} if "device" in kept else kept), removed
+
+
+def _fields_of(registry: Mapping[str, Any], architecture: Any) -> set[str]:
+    """The fields of an architecture's config, if there is such an architecture."""
+    if not isinstance(architecture, str) or architecture not in registry:
+        return set()
+    return {field.name for field in fields(registry[architecture][1])}

@@ -2,26 +2,27 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import unified_diff
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from huggingface_hub import CommitOperationAdd, HfApi, constants, get_token
-from huggingface_hub.errors import HTTPError, OfflineModeIsEnabled  # type: ignore[attr-defined]
+from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
 from rich.console import Console
 from rich.syntax import Syntax
 from safetensors import SafetensorError
 
 from sae_lens_c2r._support.errors import UserError, counted, one_line
 from sae_lens_c2r.hub.card import card_files
-from sae_lens_c2r.hub.facts import RepoFacts
-from sae_lens_c2r.hub.local_saes import LocalSAE, SAEs, Submission, check_saes, repo_facts
+from sae_lens_c2r.hub.local_saes import LocalSAE, check_saes, repo_facts
+from sae_lens_c2r.hub.rendering import printable
 from sae_lens_c2r.hub.repository import (
     MOVED,
     PASSING,
-    UNCHANGED,
     Snapshot,
     as_the_hub_knows,
     check_account,
@@ -32,54 +33,33 @@ from sae_lens_c2r.hub.repository import (
     take_snapshot,
 )
 from sae_lens_c2r.hub.rules import MAIN, README, Target
-from sae_lens_c2r.hub.tables import printable
+from sae_lens_c2r.hub.submission import SAEs, Submission
 from sae_lens_c2r.reporting.tables import fitting_tables
 from sae_lens_c2r.saes.encoding import encode_in_saelens_alone, encodes_alike
 
-_FAILURES = (HTTPError, OfflineModeIsEnabled, OSError, SafetensorError, UnicodeError)
+_FAILURES = (HTTPError, OSError, SafetensorError, ValueError)  # the client has some of each
+_UNCHANGED = "The branch is as it was, or complete; nothing is half there."
 _ATTEMPTS = 4
-_AGAIN = "Running the same again goes on: large files that were stored are not sent twice."
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """The changes that an upload would make. Nothing is written to find out.
-
-    Args:
-        target: Where it would go.
-        snapshot: What is there.
-        saes: The SAEs that would be there.
-        files: Those that would be sent.
-        unchanged: How many files are there already.
-    """
+    """The changes that an upload would make. Nothing is written to find out."""
 
     target: Target
-    snapshot: Snapshot
+    snapshot: Snapshot  # what is there
     saes: Sequence[LocalSAE]
-    files: Sequence[CommitOperationAdd]
-    unchanged: int
+    wanted: Sequence[CommitOperationAdd]  # all files that are to be there
 
-    @classmethod
-    def of(
-        cls,
-        target: Target,
-        snapshot: Snapshot,
-        saes: Sequence[LocalSAE],
-        files: Sequence[CommitOperationAdd],
-    ) -> "Proposal":
-        """Compare what is to be there with what is."""
-        missing = [file for file in files if not snapshot.has(file)]
-        return cls(target, snapshot, saes, missing, len(files) - len(missing))
+    @cached_property
+    def files(self) -> list[CommitOperationAdd]:
+        """Those that would be sent: the others are there already."""
+        return [file for file in self.wanted if not self.snapshot.has(file)]
 
     @property
     def size(self) -> int:
         """Bytes of the files that would be sent."""
         return sum(file.upload_info.size for file in self.files)
-
-    @property
-    def removed(self) -> dict[str, list[str]]:
-        """The keys that were removed from the SAEs' configs, by their ids."""
-        return {sae.sae_id: sae.removed for sae in self.saes if sae.removed}
 
     @property
     def card(self) -> str | None:
@@ -102,17 +82,11 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Published:
-    """The state of the Hub after an upload.
+    """The state of the Hub after an upload."""
 
-    Args:
-        commit: The branch's commit that has all files.
-        url: Of the commit or of the pull request; `None` if nothing had to be sent.
-        sent: How many files were.
-    """
-
-    commit: str
-    url: str | None
-    sent: int
+    commit: str  # of the branch, with all files
+    url: str | None  # of the commit or of the pull request; none if nothing had to be sent
+    sent: int  # how many files were
 
 
 def upload(
@@ -149,6 +123,7 @@ def upload(
     """
     api = api or HfApi()
     submission = Submission.of(saes)
+    state = "Nothing was sent."  # what an error begins with
     with TemporaryDirectory(prefix="sae-lens-c2r-") as scratch:
         try:
             if not dry_run:
@@ -156,11 +131,15 @@ def upload(
             if submission.license is not None:
                 check_metadata(api, f"---\nlicense: {submission.license}\n---\n")
             local = check_saes(submission, Path(scratch), tell)
-            facts = as_the_hub_knows(api, repo_facts(submission, local, target.repo_id), tell)
+            known = repo_facts(submission, local, target.repo_id)
+            facts = as_the_hub_knows(api, known, tell)
 
             def propose() -> Proposal:
                 snapshot = take_snapshot(api, target)
-                return _proposal(target, snapshot, local, facts)
+                card = card_files(facts, snapshot.read)
+                files = [addition for sae in local for addition in sae.additions()]
+                files += [CommitOperationAdd(path, content) for path, content in card.items()]
+                return Proposal(target, snapshot, local, files)
 
             proposal = propose()
             _check_tags(api, proposal)
@@ -168,41 +147,28 @@ def upload(
                 check_metadata(api, proposal.card)
             if not confirm(proposal) or dry_run:
                 return None
+            state = _UNCHANGED
+            published = publish(api, proposal, propose, message=message, tell=tell)
+            done = f"{target.repo_id} has everything, in the commit {published.commit[:8]}."
+            state = f"{done} It was not verified or tagged."
+            if check_published:
+                tell("Loading it from the Hub, in SAELens alone.")
+                _verify(api, target, local, published.commit)
+            if target.tag is not None:
+                state = f"{done} But the tag {target.tag} may not have been set."
+                _set_tag(api, target.repo_id, target.tag, published.commit)
+                tell(f"Tagged {target.tag}.")
+            return published
         except _FAILURES as error:
-            reason = explain_hub_error(error, target.repo_id)
-            raise UserError(f"Nothing was sent. {reason}") from error
-        published = publish(api, proposal, propose, message=message, tell=tell)
-        _finish(api, proposal, published, check_published=check_published, tell=tell)
-    return published
-
-
-def _proposal(
-    target: Target, snapshot: Snapshot, saes: Sequence[LocalSAE], facts: RepoFacts
-) -> Proposal:
-    """Join SAEs and their card with what a branch holds."""
-    files = [addition for sae in saes for addition in sae.additions()]
-    card = card_files(facts, snapshot.read)
-    files += [CommitOperationAdd(path, content) for path, content in card.items()]
-    return Proposal.of(target, snapshot, saes, files)
-
-
-def _check_tags(api: HfApi, proposal: Proposal) -> None:
-    """Raise where the tag is taken, or the branch is a tag."""
-    target, snapshot = proposal.target, proposal.snapshot
-    if snapshot.private is None or (target.tag is None and target.revision == MAIN):
-        return
-    for tag in api.list_repo_refs(target.repo_id).tags:
-        if tag.name == target.revision:
-            raise UserError(f"`revision` should be a branch. Found the tag {tag.name}.")
-        done = not proposal.files and tag.target_commit == snapshot.commit
-        if tag.name == target.tag and not done:
-            raise UserError(
-                f"`tag` should be new. Found {target.tag} at {tag.target_commit[:8]} of "
-                f"{target.repo_id}."
-            )
-
-
-# Sending
+            raise UserError(f"{state} {explain_hub_error(error, target.repo_id)}") from error
+        except KeyboardInterrupt:
+            with suppress(HTTPError, UserError):
+                if state == _UNCHANGED:
+                    missing = propose().files
+                    nothing = f"Nothing of this upload is on {target.repo_id} yet."
+                    state = nothing if missing else f"{target.repo_id} has everything."
+            state = f"Interrupted. {state} Running the same again goes on."
+            raise KeyboardInterrupt(state) from None
 
 
 def publish(
@@ -218,61 +184,36 @@ def publish(
     # Large files are stored first, which changes no branch; then one commit has all of them.
     # Where the answer to a commit is lost, the branch tells whether it was made.
     target, attempt = proposal.target, 1
-    looked_at: Proposal | None = proposal
-    try:
-        while True:
-            try:
-                looked_at = looked_at or propose()
-                if looked_at.snapshot.commit is None:
-                    make_branch(api, target, looked_at.snapshot, tell)
-                    looked_at = propose()
-                return _commit(api, looked_at, message, tell)
-            except HTTPError as error:
-                looked_at, status = None, status_of(error)
-                # A proposal whose answer is lost may have been made: there might be two.
-                final = target.create_pr and status != MOVED
-                if final or attempt == _ATTEMPTS or status not in PASSING:
-                    reason = explain_hub_error(error, target.repo_id)
-                    raise UserError(f"{UNCHANGED} {reason} {_AGAIN}") from error
-                attempt += 1
-                why = "the branch has moved" if status == MOVED else f"{status or 'no'} answer"
-                tell(f"{why}: looking at {target.repo_id} again, {attempt} of {_ATTEMPTS}.")
-                time.sleep(0 if status == MOVED else seconds * 2 ** (attempt - 2))
-            except UserError as error:
-                raise UserError(f"{UNCHANGED} {error}") from error
-            except (OSError, ValueError) as error:  # the client refuses what the Hub would
-                reason = explain_hub_error(error, target.repo_id)
-                raise UserError(f"{UNCHANGED} {reason}") from error
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(_interrupted(target.repo_id, propose)) from None
+    while True:
+        try:
+            if attempt > 1:
+                proposal = propose()
+            if proposal.snapshot.commit is None:
+                make_branch(api, target, proposal.snapshot, tell)
+                proposal = propose()
+            return _commit(api, proposal, message, tell)
+        except HTTPError as error:
+            status = status_of(error)
+            # A proposal whose answer is lost may have been made: there might be two.
+            final = target.create_pr and status != MOVED
+            if final or attempt == _ATTEMPTS or status not in PASSING:
+                raise
+        attempt += 1
+        why = "the branch has moved" if status == MOVED else f"{status or 'no'} answer"
+        tell(f"{why}: looking at {target.repo_id} again, {attempt} of {_ATTEMPTS}.")
+        time.sleep(0 if status == MOVED else seconds * 2 ** (attempt - 2))
 
 
 def _commit(
     api: HfApi, proposal: Proposal, message: str | None, tell: Callable[[str], None]
 ) -> Published:
-    target, files, parent = proposal.target, proposal.files, proposal.snapshot.commit
+    target, files, saes = proposal.target, proposal.files, proposal.saes
+    parent = proposal.snapshot.commit
     if not files and parent is not None:
-        tell(f"{target.repo_id} has all {proposal.unchanged} files already.")
+        tell(f"{target.repo_id} has all {len(proposal.wanted)} files already.")
         return Published(parent, None, 0)
     tell(f"Sending {len(files)} files, {proposal.size / 1e6:,.1f} MB.")
     where: dict[str, Any] = {"revision": target.revision, "create_pr": target.create_pr}
-    try:
-        _store(api, target, files, where)
-    finally:
-        for sae in proposal.saes:
-            sae.refuse_changed()
-    saes = proposal.saes
-    added = f"Add {saes[0].sae_id}" if len(saes) == 1 else f"Add {len(saes)} SAEs"
-    made = api.create_commit(
-        target.repo_id, files, commit_message=message or added, parent_commit=parent, **where
-    )
-    return Published(made.oid, made.pr_url or made.commit_url, len(files))
-
-
-def _store(
-    api: HfApi, target: Target, files: Sequence[CommitOperationAdd], where: dict[str, Any]
-) -> None:
-    """Store the large files."""
     try:
         api.preupload_lfs_files(target.repo_id, files, **where)
     except HTTPError:
@@ -286,65 +227,47 @@ def _store(
             "Xet, the Hub's storage of large files, cannot be used from here: "
             f"{one_line(error)} With HF_HUB_DISABLE_XET=1 they are sent without it."
         ) from error
+    finally:
+        for sae in saes:
+            sae.refuse_changed()
+    added = f"Add {saes[0].sae_id}" if len(saes) == 1 else f"Add {len(saes)} SAEs"
+    made = api.create_commit(
+        target.repo_id, files, commit_message=message or added, parent_commit=parent, **where
+    )
+    return Published(made.oid, made.pr_url or made.commit_url, len(files))
 
 
-def _interrupted(repo_id: str, propose: Callable[[], Proposal]) -> str:
-    again = "Running the same again goes on."
-    try:
-        missing = propose().files
-    except (HTTPError, UserError):
-        return f"Interrupted. {UNCHANGED} {again}"
-    if missing:
-        return f"Interrupted. Nothing of this upload is on {repo_id} yet. {again}"
-    return f"Interrupted. {repo_id} has everything. {again}"
-
-
-# Afterwards
-
-
-def _finish(
-    api: HfApi,
-    proposal: Proposal,
-    published: Published,
-    *,
-    check_published: bool,
-    tell: Callable[[str], None],
-) -> None:
-    """Verify what was published, then tag it."""
-    target = proposal.target
-    done = f"{target.repo_id} has everything, in the commit {published.commit[:8]}."
-    try:
-        if check_published:
-            tell("Loading it from the Hub, in SAELens alone.")
-            _verify(api, target, proposal.saes, published.commit)
-        if target.tag is not None:
-            try:
-                api.create_tag(target.repo_id, tag=target.tag, revision=published.commit)
-            except HTTPError:  # unless it is set all the same
-                tags = api.list_repo_refs(target.repo_id).tags
-                at = {tag.name: tag.target_commit for tag in tags}
-                if at.get(target.tag) != published.commit:
-                    raise
-            tell(f"Tagged {target.tag}.")
-    except UserError as error:
-        untagged = f" The tag {target.tag} was not set." if target.tag else ""
-        raise UserError(f"{done}{untagged} But it was not verified: {error}") from error
-    except HTTPError as error:
+def _check_tags(api: HfApi, proposal: Proposal) -> None:
+    """Raise where the tag is taken, or the branch is a tag."""
+    target, snapshot = proposal.target, proposal.snapshot
+    tags = {} if snapshot.private is None else _tags(api, target.repo_id)
+    if target.revision in tags:
+        raise UserError(f"`revision` should be a branch. Found the tag {target.revision}.")
+    at = tags.get(target.tag)
+    if at is not None and (proposal.files or at != snapshot.commit):
         raise UserError(
-            f"{done} But the tag {target.tag} may not have been set: "
-            f"{explain_hub_error(error, target.repo_id)} Running the same again sets it."
-        ) from error
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(
-            f"Interrupted. {done} It was not verified or tagged; running the same again does "
-            "both."
-        ) from None
+            f"`tag` should be new. Found {target.tag} at {at[:8]} of {target.repo_id}."
+        )
+
+
+def _tags(api: HfApi, repo_id: str) -> dict[str | None, str]:
+    """Return the commits of a repository's tags, by their names."""
+    return {tag.name: tag.target_commit for tag in api.list_repo_refs(repo_id).tags}
+
+
+def _set_tag(api: HfApi, repo_id: str, tag: str, commit: str) -> None:
+    try:
+        api.create_tag(repo_id, tag=tag, revision=commit)
+    except HTTPError:  # unless it is set all the same
+        if _tags(api, repo_id).get(tag) != commit:
+            raise
 
 
 def _verify(api: HfApi, target: Target, saes: Sequence[LocalSAE], commit: str) -> None:
     """Load every SAE from the Hub, without us and with an empty cache, and compare it."""
     token = api.token if isinstance(api.token, str) else get_token()
-    at = {} if target.on_main else {"commit": commit}
+    is_newest = target.revision == MAIN and not target.create_pr
+    at = {} if is_newest else {"commit": commit}
     with TemporaryDirectory() as home:
         environment = {"HF_HOME": home, "HF_ENDPOINT": api.endpoint, "HF_HUB_OFFLINE": "0"}
         for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_XET_CACHE"):
@@ -370,9 +293,6 @@ def _verify(api: HfApi, target: Target, saes: Sequence[LocalSAE], commit: str) -
             raise UserError(f"{place} should encode a batch as it did here. It does not.")
 
 
-# Showing
-
-
 def show_proposal(
     proposal: Proposal, console: Console | None = None, *, brief: bool = False
 ) -> None:
@@ -385,14 +305,13 @@ def show_proposal(
     """
     console = console or Console()
     target, snapshot = proposal.target, proposal.snapshot
-    visible = target.public if snapshot.private is None else not snapshot.private
-    console.print(
-        f"{target.repo_id} at {target.revision}: {'public' if visible else 'private'}, "
-        f"{'to be made' if snapshot.private is None else 'exists'}.",
-        markup=False,
-    )
+    exists = snapshot.private is not None
+    visible = "private" if (snapshot.private if exists else not target.public) else "public"
+    made = "exists" if exists else "to be made"
+    console.print(f"{target.repo_id} at {target.revision}: {visible}, {made}.", markup=False)
+    unchanged = len(proposal.wanted) - len(proposal.files)
     if not proposal.files:
-        console.print(f"All {proposal.unchanged} files are there already.")
+        console.print(f"All {unchanged} files are there already.")
         return
     rows = [
         [
@@ -406,12 +325,11 @@ def show_proposal(
     headings = ["file", "", "bytes", "SHA-256"]
     tables = fitting_tables(headings, rows, width=console.width, text=(0, 1, 3))
     console.print(*tables, sep="\n")
-    console.print(
-        f"{proposal.size / 1e6:,.1f} MB; {proposal.unchanged} files are there already."
-    )
-    for sae_id, keys in proposal.removed.items():
-        left_out = ", ".join(map(repr, keys))
-        console.print(f"Left out of {sae_id}/cfg.json: {left_out}", markup=False)
+    console.print(f"{proposal.size / 1e6:,.1f} MB; {unchanged} files are there already.")
+    for sae in proposal.saes:
+        if sae.removed:
+            left_out = ", ".join(map(repr, sae.removed))
+            console.print(f"Left out of {sae.sae_id}/cfg.json: {left_out}", markup=False)
     if proposal.card_diff and brief:
         changes = proposal.card_diff.splitlines()[2:]  # after the names of the files
         added, removed = (sum(line.startswith(sign) for line in changes) for sign in "+-")

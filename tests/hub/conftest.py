@@ -11,8 +11,9 @@ import pytest
 from huggingface_hub import HfApi, constants
 
 from sae_lens_c2r.hub import uploading
-from sae_lens_c2r.hub.local_saes import LocalSAE, Submission, check_saes
+from sae_lens_c2r.hub.local_saes import LocalSAE, check_saes
 from sae_lens_c2r.hub.rules import Target
+from sae_lens_c2r.hub.submission import Submission
 from tests import forkserver
 from tests.evaluation.planted import plant_sae
 from tests.hub.server import TOKEN, LoopbackHub, serving

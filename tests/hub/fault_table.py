@@ -1,32 +1,29 @@
 """A fault at every request of an upload in turn: `python -m tests.hub.fault_table`.
 
-Prints, for each request and each fault, the branch after the upload that met it and after a
-second one that did not. `--kinds` has one fault of each kind in place of all of them;
-`--short` joins the faults that come to the same at a request; `--json` prints all for a test.
+Prints, for each request and each fault, what the upload that met it said, the branch after it
+and after a second one that met none, and how often the branch then has our commit.
 """
 
-import json
 import os
 import re
-import sys
 import time
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import httpx2
 from huggingface_hub import HfApi, constants, logging, set_client_factory
 from huggingface_hub.utils import disable_progress_bars
-from rich.console import Console
-from rich.table import Table
+from huggingface_hub.utils._http import default_client_factory
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.hub.local_saes import LocalSAE, Submission, check_saes
+from sae_lens_c2r.hub.local_saes import LocalSAE, check_saes
 from sae_lens_c2r.hub.rules import Target
+from sae_lens_c2r.hub.submission import Submission
 from tests.evaluation.planted import plant_sae
 from tests.hub.conftest import CFG, REPO, WEIGHTS, send
-from tests.hub.server import TOKEN, Fault, LoopbackHub, Seen, serving
+from tests.hub.server import TOKEN, Fault, LoopbackHub, serving
 
 FAULTS = {
     **{str(status): Fault(status) for status in (401, 403, 409, 412, 429, 500, 503)},
@@ -39,8 +36,7 @@ FAULTS = {
 KINDS = ("403", "412", "500", "connection cut, but done", "timeout")
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """The outcome of one fault."""
 
     request: str
@@ -49,13 +45,6 @@ class Row:
     after: str  # the branch after it: as it was, or complete
     again: str  # the branch after a second upload
     commits: int  # of ours on the branch in the end
-
-
-def two_saes(folder: Path) -> list[LocalSAE]:
-    """Two SAEs, checked once for all uploads."""
-    for seed, sae_id in enumerate("ab"):
-        plant_sae(folder / "saes" / sae_id, d_in=8, seed=seed)
-    return check_saes(Submission([folder / "saes"]), folder / "scratch")
 
 
 def state(hub: LoopbackHub) -> str:
@@ -86,48 +75,32 @@ class Transport(httpx2.HTTPTransport):
             raise httpx2.ReadTimeout(str(error), request=request) from error
 
 
-def meet(name: str) -> None:
-    """Have the client meet a fault, of which a timeout is one that takes no time."""
+def meet(hub: LoopbackHub, number: int, name: str) -> None:
+    """Have uploads meet a fault at one request; a timeout is one that takes no time."""
     transport = Transport if name == "timeout" else httpx2.HTTPTransport
     options = {"follow_redirects": True, "timeout": None}
     set_client_factory(lambda: httpx2.Client(transport=transport(), **options))
-
-
-def requests_of_an_upload(saes: list[LocalSAE]) -> list[Seen]:
-    """The requests of one that meets no fault."""
-    with TemporaryDirectory() as storage, serving(Path(storage)) as hub:
-        assert upload(hub, saes) == "succeeded"
-        return hub.log
+    hub.fault = lambda seen: FAULTS[name] if seen.number == number else None
 
 
 def rows(saes: list[LocalSAE], names: Collection[str]) -> Iterator[Row]:
-    """Every request with every one of these faults."""
-    for seen in requests_of_an_upload(saes):
+    """Every request of an upload of the SAEs `a` and `b` with every one of these faults."""
+    with TemporaryDirectory() as storage, serving(Path(storage)) as hub:
+        assert upload(hub, saes) == "succeeded"
+    for number, path in [(seen.number, f"{seen.method} {seen.path}") for seen in hub.log]:
         for name in names:
             with TemporaryDirectory() as storage, serving(Path(storage)) as hub:
-                meet(name)
-                hub.fault = at_request(seen.number, FAULTS[name])
-                outcome = upload(hub, saes)
-                after = state(hub)
+                meet(hub, number, name)
+                outcome, after = upload(hub, saes), state(hub)
                 hub.fault = lambda _: None
                 upload(hub, saes)
                 repo = hub.repos[REPO]
-                titles = [commit.title for commit in repo.history()]
-                tagged = repo.tags.get("v1") == repo.history()[0].oid
-                path = re.sub("[0-9a-f]{64}", "OID", seen.path)
-                yield Row(
-                    f"{seen.number + 1}. {seen.method} {path}",
-                    name,
-                    outcome,
-                    after,
-                    state(hub) + (", tagged" if tagged else ""),
-                    titles.count("Add 2 SAEs"),
-                )
-
-
-def at_request(number: int, fault: Fault) -> Callable[[Seen], Fault | None]:
-    """That fault at that request, and none at others."""
-    return lambda seen: fault if seen.number == number else None
+                commits = repo.history()
+                tagged = ", tagged" if repo.tags.get("v1") == commits[0].oid else ""
+                ours = [commit.title for commit in commits].count("Add 2 SAEs")
+                request = f"{number + 1}. {re.sub('[0-9a-f]{64}', 'OID', path)}"
+                yield Row(request, name, outcome, after, state(hub) + tagged, ours)
+    set_client_factory(default_client_factory)
 
 
 def main() -> None:
@@ -137,27 +110,12 @@ def main() -> None:
     disable_progress_bars()
     logging.set_verbosity_error()  # the client's own repetitions
     time.sleep = lambda _: None  # the client's pauses between repetitions
-    names = KINDS if "--kinds" in sys.argv else FAULTS
     with TemporaryDirectory() as folder:
-        found = list(rows(two_saes(Path(folder)), names))
-    if "--json" in sys.argv:
-        print(json.dumps([asdict(row) for row in found]))
-        return
-    if "--short" in sys.argv:
-        found = [*joined(found, len(names))]
-    table = Table("request", "fault", "upload", "branch after it", "after a second", "commits")
-    for row in found:
-        table.add_row(*map(str, asdict(row).values()))
-    Console(width=130).print(table)
-
-
-def joined(found: list[Row], n_faults: int) -> Iterator[Row]:
-    """The faults with the same outcome at the same request, in one row."""
-    alike: dict[Row, list[str]] = {}
-    for row in found:
-        alike.setdefault(replace(row, fault=""), []).append(row.fault)
-    for row, faults in alike.items():
-        yield replace(row, fault="all" if len(faults) == n_faults else ", ".join(faults))
+        for seed, sae_id in enumerate("ab"):
+            plant_sae(Path(folder, "saes", sae_id), d_in=8, seed=seed)
+        saes = check_saes(Submission([Path(folder, "saes")]), Path(folder, "scratch"))
+        for row in rows(saes, FAULTS):
+            print(*row, sep=" | ")
 
 
 if __name__ == "__main__":

@@ -17,20 +17,17 @@ from sae_lens import SAE
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.evaluation.report import Evaluation as Measured
-from sae_lens_c2r.hub.card import (
-    BEGIN,
-    END,
-    LISTS,
-    TEMPLATE,
-    card_files,
-    merged,
-    render,
-    split_card,
-    write_card_files,
-)
+from sae_lens_c2r.hub.card import LISTS, card_files, merged, split_card, write_card_files
 from sae_lens_c2r.hub.facts import Evaluation, RepoFacts, SAEFacts, Training, sae_facts
-from sae_lens_c2r.hub.pictures import pictures
-from sae_lens_c2r.hub.provenance import CARDS, SENTENCES
+from sae_lens_c2r.hub.rendering import (
+    BEGIN,
+    CARDS,
+    END,
+    SENTENCES,
+    TEMPLATE,
+    pictures,
+    render,
+)
 from sae_lens_c2r.hub.rules import FACTS, README
 from sae_lens_c2r.offline.minilm import OFFLINE_MODEL, where_model_is
 from sae_lens_c2r.training.record import TrainingRecord
@@ -98,7 +95,7 @@ def test_only_finite_numbers_are_facts(value: Any) -> None:
         return
     measured = Measured(metrics={"composition": value, "x": 1.0})
     with pytest.raises(UserError, match="composition"):
-        sae_facts(config, record=None, evaluations={"weights": measured})
+        sae_facts(config, record=TrainingRecord(), evaluations={"weights": measured})
 
 
 def test_the_hub_accepts_the_metadata(tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ from safetensors.torch import load_file, save_file
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.evaluation.hashing import config_sha256, weights_sha256
 from sae_lens_c2r.hub import local_saes
-from sae_lens_c2r.hub.local_saes import LocalSAE, Submission, check_saes, repo_facts
-from sae_lens_c2r.hub.redaction import redact
-from sae_lens_c2r.hub.rules import FACTS, check_id, find_secrets
+from sae_lens_c2r.hub.local_saes import LocalSAE, check_saes, repo_facts
+from sae_lens_c2r.hub.rules import FACTS, check_ids, redact, refuse_secrets
+from sae_lens_c2r.hub.submission import Submission, find_folders
 from sae_lens_c2r.inspection.measures import inspect_sae
 from sae_lens_c2r.releases.files import find_release, read_release
 from sae_lens_c2r.saes.encoding import Encoded, encode_in_saelens_alone, probe_inputs
@@ -79,9 +79,9 @@ def refused(scratch: Path, *paths: Path, **said: Any) -> str:
     return str(error.value)
 
 
-def found(*paths: Path, **said: Any) -> list[LocalSAE]:
-    """The SAEs, before they are checked."""
-    return local_saes._find(Submission(list(paths), **said), paths[0].parent / "converted")
+def found(*paths: Path, **said: Any) -> dict[str, Any]:
+    """The SAEs by their ids, before they are checked."""
+    return find_folders(Submission(list(paths), **said), paths[0].parent / "in-memory")
 
 
 @pytest.fixture
@@ -97,11 +97,10 @@ def test_saes_go_by_their_folders(tmp_path: Path, folder: Path) -> None:
     plant_sae(tmp_path / "saes" / ".training" / "step-1" / "c", d_in=8)
     say(tmp_path / "saes" / "b", {"steps": 3})
     saes = found(tmp_path / "saes")
-    assert [sae.sae_id for sae in saes] == ["b", "layer_1/a"]
-    assert saes[0].record is not None
-    assert saes[0].record.steps == 3
-    assert [sae.sae_id for sae in found(folder)] == ["a"]
-    assert not (tmp_path / "converted").exists()
+    assert list(saes) == ["b", "layer_1/a"]
+    assert saes["b"][1].steps == 3
+    assert list(found(folder)) == ["a"]
+    assert not (tmp_path / "in-memory").exists()
 
 
 NO_IDS = ["", ".", "..", "a/../b", "/a", "a/", ".git/a", "a/.git", "a\\b", "ä", "a b", "-a"]
@@ -109,8 +108,8 @@ NO_IDS = ["", ".", "..", "a/../b", "/a", "a/", ".git/a", "a/.git", "a\\b", "ä",
 
 @pytest.mark.parametrize("sae_id", [*NO_IDS, "a" * 201, "README.md", "figures/a", FACTS])
 def test_an_id_is_a_folder_on_the_hub(sae_id: str) -> None:
-    with pytest.raises(UserError, match="An SAE's id should"):
-        check_id(sae_id)
+    with pytest.raises(UserError, match="`sae-id` should be folders"):
+        check_ids([sae_id])
 
 
 def test_what_cannot_be_collected(tmp_path: Path, folder: Path) -> None:
@@ -183,13 +182,13 @@ def test_a_link_leads_to_nothing_else(tmp_path: Path) -> None:
 def test_the_training_form_is_converted(tmp_path: Path, architecture: str) -> None:
     sae = fires_at(training_sae(architecture), 0.01)
     sae.save_model(tmp_path / "checkpoint")
-    [converted] = found(tmp_path / "checkpoint")
-    [same] = local_saes._find(Submission({"checkpoint": sae}), tmp_path / "objects")
+    [converted] = check(tmp_path / "converted", tmp_path / "checkpoint")
+    [same] = check_saes(Submission({"checkpoint": sae}), tmp_path / "objects")
     inputs = torch.randn(64, 8)
     expected = SAE.load_from_disk(same.folder).encode(inputs)
     assert (expected > 0).any()
     torch.testing.assert_close(SAE.load_from_disk(converted.folder).encode(inputs), expected)
-    norms = load_file(converted.weights)["W_dec"].norm(dim=1)
+    norms = load_file(converted.folder / WEIGHTS)["W_dec"].norm(dim=1)
     if "topk" not in architecture.split("_")[0] or architecture == "batchtopk":
         torch.testing.assert_close(norms, torch.ones(16))
 
@@ -199,7 +198,7 @@ def test_a_checkpoints_scaling_is_folded(tmp_path: Path) -> None:
     sae = fires_at(training_sae("batchtopk_c2r"), 0.001)
     sae.save_model(tmp_path / "a")
     ActivationScaler(scaling_factor=0.25).save(str(tmp_path / "a" / "activation_scaler.json"))
-    [collected] = found(tmp_path / "a")
+    [collected] = check(tmp_path / "scratch", tmp_path / "a")
     inputs = 4 * torch.randn(32, 8)
     sae.fold_activation_norm_scaling_factor(0.25)
     sae.save_inference_model(tmp_path / "folded")
@@ -214,7 +213,7 @@ def test_a_release_gives_the_ids(tmp_path: Path, folder: Path) -> None:
     release = read_release(find_release("minilm-layer-3"))
     sae_id = "layer_3/width_24k/ort_k32"
     say(folder, {"sae_id": sae_id})
-    assert [sae.sae_id for sae in found(folder, release=release)] == [sae_id]
+    assert list(found(folder, release=release)) == [sae_id]
     say(folder, {"sae_id": "nothing"})
     message = refused(tmp_path, folder, release=release)
     assert "should be one of layer_3/width_24k/batchtopk_k32" in message
@@ -227,8 +226,8 @@ def test_a_release_gives_the_ids(tmp_path: Path, folder: Path) -> None:
     ("name", "content", "reason"),
     [
         *((CFG, content, CFG) for content in ("{", "[]", "[" * 99999)),
-        (CFG, "{}", "`architecture`"),
-        (CFG, '{"architecture": ["a"]}', "`architecture`"),
+        (CFG, "{}", "cannot be loaded"),
+        (CFG, '{"architecture": ["a"]}', "cannot be loaded"),
         (CFG, '{"architecture": "jumprelu", "d_in": "8", "d_sae": 80}', "cannot be loaded"),
         *((WEIGHTS, content, WEIGHTS) for content in ("", "\xff" * 99)),
         (RECORD, '"x"', RECORD),
@@ -252,7 +251,7 @@ def test_weights_that_are_none_are_refused(tmp_path: Path, folder: Path) -> None
     for changed, reason in (
         ({"W_enc": whole["W_enc"] / 0}, "finite"),
         ({"W_dec": whole["W_dec"] * 0}, "not be 0 everywhere"),
-        ({"b_enc": whole["b_enc"].long()}, "`b_enc` should be of one of F64, F32"),
+        ({"b_enc": whole["b_enc"].long()}, "Found `b_enc`: I64"),
         ({"threshold": whole["threshold"] - 1}, "not be negative"),
         ({"W_enc": whole["W_dec"].clone()}, "size mismatch for W_enc"),
         ({"other": torch.ones(3)}, "cannot be loaded"),
@@ -264,7 +263,7 @@ def test_weights_that_are_none_are_refused(tmp_path: Path, folder: Path) -> None
     lie = content.replace(b'"shape":[80]', b'"shape":[81]', 1)
     assert lie != content
     save_file(whole, weights, metadata={"host": "laptop"})
-    assert "should have no metadata in its header" in refused(tmp_path, folder)
+    assert "Found metadata `host`" in refused(tmp_path, folder)
     for wrong in (pickle.dumps(whole), content[:-1], content + b"x", lie):
         weights.write_bytes(wrong)
         assert "should be a safetensors file" in refused(tmp_path, folder)
@@ -365,7 +364,7 @@ def test_a_secret_is_found_however_json_spells_it(
 def test_what_is_no_secret_is_none() -> None:
     sha = "0123456789abcdef0123456789abcdef01234567"
     harmless = f"blocks.12.hook_resid_post {sha} google/gemma-2-2b https://arxiv.org/abs/1 hf_"
-    assert not list(find_secrets(harmless))
+    refuse_secrets("a file", harmless)
 
 
 def test_only_what_is_needed_leaves() -> None:
@@ -445,7 +444,7 @@ def test_no_place_of_this_machine_is_published(
     say(folder, record, **metadata)
     [sae] = check(tmp_path / "scratch", folder)
     facts = repo_facts(Submission([folder]), [sae], "me/saes")
-    sent = sae.config.read_text() + facts.to_json()
+    sent = (sae.folder / CFG).read_text() + facts.to_json()
     assert place not in sent.replace("\\\\", "\\")
     assert "NaN" not in sent
     assert '"k": 4' in sent

@@ -1,0 +1,154 @@
+"""SAEs that are to be published: which there are, and what was recorded beside them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sae_lens import SAE, TrainingSAE
+from sae_lens.constants import (
+    ACTIVATION_SCALER_CFG_FILENAME,
+    SAE_CFG_FILENAME,
+    SAE_WEIGHTS_FILENAME,
+)
+
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.evaluation.report import REPORT_FILE, Evaluation, read_report
+from sae_lens_c2r.hub.rules import check_ids, check_names, refuse_secrets
+from sae_lens_c2r.releases.model import Release
+from sae_lens_c2r.saes.sae_ref import allows_derivatives, sae_folders
+from sae_lens_c2r.training.record import RECORD, TrainingRecord, read_record
+
+SAEs = Sequence[Path] | Mapping[str, SAE[Any] | TrainingSAE[Any]]
+Found = dict[str, tuple[Path, TrainingRecord]]  # folders by ids, and what training recorded
+Evaluations = dict[tuple[str, str], dict[str, Evaluation]]  # by weights and config
+_READ = (SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME, RECORD, ACTIVATION_SCALER_CFG_FILENAME)
+_FOLDER = "evaluation"
+
+
+@dataclass(frozen=True)
+class Submission:
+    """SAEs to be published, and what is said of them beside their own files.
+
+    Args:
+        saes: Folders, each of one SAE or of many, or SAEs in memory by their ids.
+        release: The release that they are of; by itself what their `training.json` names.
+        evaluation: Their `evaluation.json`; by itself those beside the folders.
+        license: Of their weights, as the Hub spells it; by itself the release's.
+        base_model: The model that they encode, as the Hub calls it; by itself the release's.
+
+    Raises:
+        UserError: If there is none, or the licence or the model is not named as on the Hub.
+    """
+
+    saes: SAEs
+    release: Release | None = None
+    evaluation: Path | None = None
+    license: str | None = None
+    base_model: str | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.saes, Mapping):
+            check_ids(self.saes)
+        elif not isinstance(self.saes, Sequence) or not all(
+            isinstance(each, Path) for each in self.saes
+        ):
+            raise UserError(f"`saes` should be a list of `Path`. Found {self.saes!r}.")
+        if not self.saes:
+            raise UserError("`saes` should be folders, or SAEs by their ids. Found none.")
+        check_names(license=self.license, base_model=self.base_model)
+
+    @classmethod
+    def of(cls, saes: "Submission | SAEs") -> "Submission":
+        """Return a submission as it is, or one of SAEs of which nothing more is said."""
+        return saes if isinstance(saes, Submission) else cls(saes)
+
+
+def find_folders(submission: Submission, in_memory: Path) -> Found:
+    """Find the folder of each SAE by its id, and what training recorded there."""
+    paths: Sequence[Path] = [in_memory]
+    if isinstance(submission.saes, Mapping):
+        for sae_id, sae in submission.saes.items():
+            sae.save_model(in_memory / sae_id)
+    else:
+        paths = submission.saes
+    found: Found = {}
+    for path in paths:
+        for sae_id, folder, record in _find_in(path, submission.release):
+            if sae_id in found:
+                raise UserError(
+                    f"The SAEs' ids should differ. Found {sae_id} in {found[sae_id][0]} and in "
+                    f"{folder}."
+                )
+            start = record.started_from
+            if submission.license is None and start and not allows_derivatives(start.license):
+                raise UserError(
+                    f"`license` should be given for {sae_id}: it started from an SAE under "
+                    f"{start.license}, which does not allow to publish what is made of it. "
+                    "Have its authors allowed it?"
+                )
+            found[sae_id] = folder, record
+    if not found:
+        shown = ", ".join(map(str, paths))
+        raise UserError(f"There should be a folder with a {SAE_CFG_FILENAME}. Found {shown}.")
+    check_ids(found)
+    return found
+
+
+def _find_in(root: Path, release: Release | None) -> Iterator[tuple[str, Path, TrainingRecord]]:
+    """Yield the SAEs in a folder, named by their release or by their paths in it."""
+    if not root.is_dir():
+        raise UserError(f"An SAE should be a folder. Found {root}.")
+    places = [root.resolve()]
+    # In the Hugging Face cache a repository's snapshots are made of links into its own blobs.
+    places += [
+        place.parent / "blobs"
+        for place in (places[0], *places[0].parents)
+        if place.name == "snapshots" and place.parent.name.startswith("models--")
+    ]
+    known = [spec.sae_id for spec in release.saes()] if release else []
+    for folder in sae_folders(root):
+        for path in (folder, *(folder / name for name in _READ)):
+            try:
+                is_inside = any(path.resolve().is_relative_to(place) for place in places)
+            except (OSError, RuntimeError):  # it leads to itself
+                is_inside = False
+            if not is_inside:
+                raise UserError(
+                    f"A link should not lead out of {root}, unless from a snapshot in the "
+                    f"Hugging Face cache into the blobs of the same repository. Found {path}."
+                )
+        record = read_record(folder) or TrainingRecord()
+        refuse_secrets(folder / RECORD, record.model_dump_json())
+        inside = folder.relative_to(root)
+        sae_id = inside.as_posix() if inside.parts else root.resolve().name
+        if record.sae_id in known:
+            sae_id = record.sae_id
+        elif release and sae_id not in known:
+            raise UserError(
+                f"An SAE of {release.name} should be one of {', '.join(known)}. Found {sae_id} "
+                f"in {folder}."
+            )
+        yield sae_id, folder, record
+
+
+def known_evaluations(submission: Submission) -> Evaluations:
+    """Read what `sae-lens-c2r evaluate` has measured, where it may have left that."""
+    folders = [] if isinstance(submission.saes, Mapping) else submission.saes
+    places = [Path(_FOLDER)]
+    for folder in folders:
+        places += [folder, folder / _FOLDER, folder.resolve().parent / _FOLDER]
+    files = [path for place in places if (path := place / REPORT_FILE).is_file()]
+    known: Evaluations = {}
+    for path in {submission.evaluation} if submission.evaluation else set(files):
+        report = read_report(path)
+        refuse_secrets(path, report.model_dump_json())
+        for sae in report.saes:
+            of_sae = known.setdefault((sae.weights_sha256, sae.config_sha256), {})
+            for name, evaluation in sae.evaluations.items():
+                if of_sae.setdefault(name, evaluation).metrics != evaluation.metrics:
+                    raise UserError(
+                        f"{path} should not disagree with another {REPORT_FILE}. Found other "
+                        f"numbers of {name} for {sae.name}."
+                    )
+    return known
