@@ -45,7 +45,7 @@ END = "<!-- sae-lens-c2r:end. What follows is yours, and so is what stands above
 INDEX, TASK = "model-index", "sparse autoencoder"  # and what our results in it are of
 _COMPOSITION, _CHANCE = "composition", "chance_composition"
 _PAPER = "2606.30609"  # on arXiv
-_PENALTIES = {"C2R": "c2r", "OrtSAE": "ort"}  # and the prefix of their options
+_PENALTIES = {"C2R": "c2r_coefficient", "OrtSAE": "ort_coefficient"}
 # What SAELens and SAEBench both measure, by the names that they share.
 _SHARED = (
     ("explained variance", EXPLAINED_VARIANCE, 1, ".3f"),
@@ -98,12 +98,8 @@ def render(facts: RepoFacts, figures: Iterable[str] = ()) -> str:
     """Render the card of SAEs, with pictures by their paths."""
     saes, models = facts.saes, facts.base_models
     options = {option for sae in saes.values() for option in sae.options}
-    penalties = {
-        name: f"{prefix}_coefficient"
-        for name, prefix in _PENALTIES.items()
-        if f"{prefix}_coefficient" in options
-    }
-    with_c2r = (sae_id for sae_id, sae in saes.items() if "c2r_coefficient" in sae.options)
+    penalties = {name: option for name, option in _PENALTIES.items() if option in options}
+    with_c2r = (sae_id for sae_id, sae in saes.items() if _PENALTIES["C2R"] in sae.options)
     example = next(with_c2r, next(iter(saes)))
     numbers = list(_numbers(facts))
     data = CardData(
@@ -149,7 +145,7 @@ def _measurements(facts: RepoFacts, numbers: Iterable[_Number]) -> str:
     shown = {
         (each.sae_id, each.column): format(each.value, each.column.shown) for each in numbers
     }
-    columns = [each for each in _CARD_COLUMNS if any(each == column for _, column in shown)]
+    columns = [each for each in _CARD_COLUMNS if each in {column for _, column in shown}]
     if not columns:
         return ""
     headings = ["SAE", *(column.title + column.arrow for column in columns)]
@@ -206,13 +202,12 @@ def _how_trained(facts: RepoFacts) -> Iterator[str]:
         found[_say("trained", sae.training)].append(f"`{sae_id}`")
     for sentence, sae_ids in found.items():
         yield sentence if len(found) == 1 else f"{', '.join(sae_ids)}: {sentence}"
-    for name, prefix in _PENALTIES.items():
-        came_to = {
-            sae_id: sae.training.effective_coefficients[prefix]
+    for name, option in _PENALTIES.items():
+        coefficients = {
+            sae_id: sae.training.effective_coefficients.get(option.split("_")[0])
             for sae_id, sae in facts.saes.items()
-            if prefix in sae.training.effective_coefficients
         }
-        if came_to:
+        if came_to := {i: value for i, value in coefficients.items() if value is not None}:
             yield _say("coefficient", name, came_to)
 
 

@@ -8,7 +8,6 @@ refuses, keeps a log of all requests, and fails where it is told to. The API ans
 import base64
 import hashlib
 import json
-import math
 import re
 import shutil
 import tempfile
@@ -199,7 +198,7 @@ class LoopbackHub:
             ("POST", r"/api/validate-yaml", self._validate_yaml),
             ("GET", r"/api/models/([^/]+/[^/]+)/auth-check(/write)?", self._auth_check),
             ("GET", r"/api/models/([^/]+/[^/]+)/refs", self._refs),
-            ("GET", r"/api/models/([^/]+/[^/]+)/tree/(.+?)", self._tree),
+            ("GET", r"/api/models/([^/]+/[^/]+)/tree/([^/]+)", self._tree),
             ("POST", r"/api/models/([^/]+/[^/]+)/preupload/(.+)", self._preupload),
             ("POST", r"/api/models/([^/]+/[^/]+)/commit/(.+)", self._commit),
             ("POST", r"/api/models/([^/]+/[^/]+)/branch/(.+)", self._branch),
@@ -261,30 +260,23 @@ class LoopbackHub:
 
     def _refs(self, seen: Seen, _: Any, repo_id: str) -> Answer:
         repo = self._readable(seen, repo_id)
-
-        def refs(kind: str, of: dict[str, str]) -> list[dict[str, str]]:
-            return [
+        refs = {
+            kind: [
                 {"name": name, "ref": f"refs/{kind}/{name}", "targetCommit": oid}
                 for name, oid in of.items()
             ]
-
-        found = {"branches": refs("heads", repo.branches), "tags": refs("tags", repo.tags)}
-        return Answer.json({**found, "converts": [], "pullRequests": []})
+            for kind, of in {"branches": repo.branches, "tags": repo.tags}.items()
+        }
+        return Answer.json({**refs, "converts": [], "pullRequests": []})
 
     def _info(self, seen: Seen, _: Any, repo_id: str, revision: str = "main") -> Answer:
         if repo_id in self.known_models and repo_id not in self.repos:
             gated = "manual" if repo_id in self.gated_models else False
             return Answer.json({"id": repo_id, "sha": "0" * 40, "siblings": [], "gated": gated})
         repo, commit = self._revision(seen, repo_id, revision)
-        siblings = []
-        for path, file in commit.files.items():
-            entry = _entry(path, file)
-            said = {"rfilename": path, "size": file.size, "blobId": file.oid}
-            if "lfs" in entry:
-                said["lfs"] = {**entry["lfs"], "sha256": file.sha256}
-            siblings.append(said)
-        found = {"id": repo_id, "modelId": repo_id, "sha": commit.oid, "siblings": siblings}
-        return Answer.json({**found, "private": repo.private, "tags": [], "downloads": 0})
+        siblings = [{"rfilename": path} for path in commit.files]
+        found = {"id": repo_id, "sha": commit.oid, "siblings": siblings}
+        return Answer.json({**found, "private": repo.private})
 
     def _dataset(self, _seen: Seen, _: Any, repo_id: str) -> Answer:
         if repo_id not in self.known_datasets:
@@ -292,13 +284,9 @@ class LoopbackHub:
         return Answer.json({"id": repo_id, "sha": "0" * 40, "siblings": []})
 
     def _tree(self, seen: Seen, _: Any, repo_id: str, revision: str) -> Answer:
-        revision, _, under = revision.partition("/")
+        assert seen.query["recursive"].lower() == "true", "nobody asks for one folder"
         _, commit = self._revision(seen, repo_id, revision)
-        shown = {path for path in commit.files if path.startswith(f"{under}/" if under else "")}
-        if seen.query.get("recursive", "false").lower() != "true":
-            depth = under.count("/") + 1 if under else 0
-            shown = {path for path in shown if path.count("/") == depth}
-        return Answer.json([_entry(path, commit.files[path]) for path in sorted(shown)])
+        return Answer.json([_entry(path, file) for path, file in sorted(commit.files.items())])
 
     def _preupload(self, seen: Seen, read: Read, repo_id: str, revision: str) -> Answer:
         self._writable(seen, repo_id, create_pr="create_pr" in seen.query)
@@ -327,7 +315,9 @@ class LoopbackHub:
 
     def _store(self, _: Seen, read: Read, sha256: str) -> Answer:
         received: Path = read()
-        if _sha256(received) != sha256:
+        with received.open("rb") as file:
+            found = sha_fileobj(file).hex()
+        if found != sha256:
             received.unlink()
             raise RefusedError(400, "The content has another SHA-256.")
         received.replace(self.storage / sha256)
@@ -479,9 +469,9 @@ class LoopbackHub:
             for value in [values] if isinstance(values, str) else values:
                 if not _HUB_ID.fullmatch(str(value)):
                     errors.append(f'"{key}" must be the id of a model or dataset on the Hub')
-        if any(
-            isinstance(value, float) and not math.isfinite(value) for value in _leaves(said)
-        ):
+        try:
+            json.dumps(said, default=str, allow_nan=False)
+        except ValueError:
             errors.append("a number is not finite")
         for model in said.get("model-index") or []:
             for result in model.get("results") or [{}]:
@@ -493,24 +483,11 @@ class LoopbackHub:
         return errors
 
 
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, dict | list):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _leaves(each)
-    else:
-        yield value
-
-
 def _entry(path: str, file: File) -> dict[str, Any]:
     entry: dict[str, Any] = {"type": "file", "path": path, "size": file.size, "oid": file.oid}
     if file.sha256:
         entry["lfs"] = {"oid": file.sha256, "size": file.size, "pointerSize": 130}
     return entry
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return sha_fileobj(file).hex()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -552,12 +529,8 @@ class _Handler(BaseHTTPRequestHandler):
                     file.write(chunk)
             return Path(file.name)
         body = b"".join(self._chunks())
-        kind = self.headers.get("Content-Type") or ""
-        if "ndjson" in kind:
-            return body
-        if "form-urlencoded" in kind:
-            return parse_qs(body.decode())
-        return json.loads(body or b"{}")
+        is_lines = "ndjson" in (self.headers.get("Content-Type") or "")
+        return body if is_lines else json.loads(body or b"{}")
 
     def _chunks(self) -> Iterator[bytes]:
         if self.body_was_read:

@@ -167,18 +167,6 @@ def test_what_training_measured_counts_until_it_is_evaluated() -> None:
     assert evaluated["known_features"].metrics == {"mcc": 0.5}
 
 
-def test_a_training_took_as_long_as_it_took() -> None:
-    for seconds, together, said in (
-        (0.2, 2, "1 second for 2 SAEs together"),
-        (334.0, 2, "6 minutes for 2 SAEs together"),
-        (5399.0, 1, "90 minutes"),
-        (5400.0, 1, "1.5 hours"),
-    ):
-        training = Training(samples=1000, seconds=seconds, together=together)
-        card = render(facts(a=sae(training=training)))
-        assert f"samples of known features, {said}.\n" in card
-
-
 def run_code(card: str) -> dict[str, Any]:
     """Run the code that a card begins with."""
     [code] = re.findall(r"```python\n(.*?)```", card, re.DOTALL)

@@ -178,21 +178,6 @@ def test_a_link_leads_to_nothing_else(tmp_path: Path) -> None:
         assert "into the blobs of the same repository" in message
 
 
-@pytest.mark.parametrize("architecture", ["batchtopk_c2r", "topk_c2r", "ort", "batchtopk"])
-def test_the_training_form_is_converted(tmp_path: Path, architecture: str) -> None:
-    sae = fires_at(training_sae(architecture), 0.01)
-    sae.save_model(tmp_path / "checkpoint")
-    [converted] = check(tmp_path / "converted", tmp_path / "checkpoint")
-    [same] = check_saes(Submission({"checkpoint": sae}), tmp_path / "objects")
-    inputs = torch.randn(64, 8)
-    expected = SAE.load_from_disk(same.folder).encode(inputs)
-    assert (expected > 0).any()
-    torch.testing.assert_close(SAE.load_from_disk(converted.folder).encode(inputs), expected)
-    norms = load_file(converted.folder / WEIGHTS)["W_dec"].norm(dim=1)
-    if "topk" not in architecture.split("_")[0] or architecture == "batchtopk":
-        torch.testing.assert_close(norms, torch.ones(16))
-
-
 def test_a_checkpoints_scaling_is_folded(tmp_path: Path) -> None:
     """SAELens folds it at the end of a training; a checkpoint has it beside the weights."""
     sae = fires_at(training_sae("batchtopk_c2r"), 0.001)
@@ -327,10 +312,8 @@ def test_a_probe_is_of_the_saes_own_rows(folder: Path) -> None:
 # Nothing private
 
 
-@pytest.mark.parametrize(("secret", "kind"), SECRETS.items())
-def test_a_secret_in_any_file_stops_everything(
-    tmp_path: Path, folder: Path, secret: str, kind: str
-) -> None:
+def test_a_secret_in_any_file_stops_everything(tmp_path: Path, folder: Path) -> None:
+    secret, kind = next(iter(SECRETS.items()))
     weights = load_file(folder / WEIGHTS)
     release, versions = {"description": secret}, {"torch": secret}
     for said in (
@@ -344,6 +327,12 @@ def test_a_secret_in_any_file_stops_everything(
     say(folder, note="")
     save_file(weights, folder / WEIGHTS, metadata={"note": secret})
     assert kind in refused(tmp_path, folder)
+
+
+def test_every_kind_of_secret_is_found() -> None:
+    for secret, kind in SECRETS.items():
+        with pytest.raises(UserError, match=f"^x should hold no secret.* {kind}.$"):
+            refuse_secrets("x", secret)
 
 
 @pytest.mark.parametrize(
@@ -365,29 +354,6 @@ def test_what_is_no_secret_is_none() -> None:
     sha = "0123456789abcdef0123456789abcdef01234567"
     harmless = f"blocks.12.hook_resid_post {sha} google/gemma-2-2b https://arxiv.org/abs/1 hf_"
     refuse_secrets("a file", harmless)
-
-
-def test_only_what_is_needed_leaves() -> None:
-    config = training_sae().cfg
-    config.metadata.model_name = "google/gemma-2-2b"
-    config.metadata.hook_name = "blocks.12.hook_resid_post"
-    config.metadata.dataset_path = "/home/me/data"
-    config.metadata.wandb_id = "abc"
-    config.metadata.model_from_pretrained_kwargs = {
-        "revision": "main",
-        "token": "x",
-        "cache_dir": "/home/me",
-        "dtype": "C:\\me",
-    }
-    said = config.get_inference_sae_cfg_dict() | {"device": "cuda:3", "output_path": "/home/me"}
-    said["metadata"]["training_architecture_details"] = {"k": 4, "out": "/home/me"}
-    kept, removed = redact(json.loads(json.dumps(said)))
-    options = {f"model_from_pretrained_kwargs.{key}" for key in ("token", "cache_dir", "dtype")}
-    keys = {"dataset_path", "wandb_id", "training_architecture_details.out"} | options
-    assert set(removed) == {"output_path"} | {f"metadata.{key}" for key in keys}
-    assert kept["device"] == "cpu"
-    assert kept["metadata"]["model_name"] == "google/gemma-2-2b"
-    assert kept["metadata"]["training_architecture_details"] == {"k": 4}
 
 
 TEXTS = st.text(string.printable, max_size=20) | st.sampled_from(
@@ -413,9 +379,10 @@ def test_a_redacted_config_loads_and_holds_nothing_that_was_removed(
 ) -> None:
     said = json.loads(json.dumps(training_sae().cfg.get_inference_sae_cfg_dict()))
     said["metadata"] |= {**metadata, "model_from_pretrained_kwargs": options}
-    kept, removed = redact({**said, **foreign})
+    kept, removed = redact({**said, **foreign, "device": "cuda:3"})
     config_class = SAE.get_sae_config_class_for_architecture(kept["architecture"])
     assert config_class.from_dict(json.loads(json.dumps(kept))).d_sae == 16
+    assert kept["device"] == "cpu"
     for key in removed:
         place: Any = kept
         *path, last = key.split(".") if "a/b" not in key else ["metadata", "a/b"]

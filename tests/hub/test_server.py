@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.evaluation.planted import plant_sae
 from tests.hub.conftest import run_client
-from tests.hub.server import API_HOST, STORAGE_HOST, LoopbackHub
+from tests.hub.server import LoopbackHub
 
 START = """
 import pytest, sys, torch
@@ -31,36 +31,6 @@ def client(hub: LoopbackHub, tmp_path: Path, program: str) -> None:
     folder = plant_sae(tmp_path / "sae", d_in=8)
     status, output = run_client(hub, "-c", START + program, folder, home=tmp_path / "home")
     assert status == 0, output
-
-
-def test_what_is_committed_is_loaded_by_sae_lens(hub: LoopbackHub, tmp_path: Path) -> None:
-    program = """
-api.create_repo("me/saes", private=True)
-api.create_branch("me/saes", branch="next")
-found = commit(*SAE, card("# SAEs"), revision="next")
-again = commit(card("# More SAEs"), parent_commit=found.oid, revision="next")
-api.create_tag("me/saes", tag="v1", revision=again.oid)
-assert api.model_info("me/saes", revision="v1").private
-refs = api.list_repo_refs("me/saes")
-assert {branch.name for branch in refs.branches} == {"main", "next"}
-assert api.list_repo_files("me/saes", revision="v1") == sorted(
-    [".gitattributes", "README.md", "a/cfg.json", "a/sae_weights.safetensors"]
-)
-commit(*files("cfg.json", "sae_weights.safetensors"))
-sae = Lens.from_pretrained("me/saes", "a")
-assert torch.equal(sae.W_dec, Lens.load_from_disk(folder).W_dec)
-pull = commit(card("# Please"), create_pr=True)
-assert pull.pr_url.endswith("/1")
-"""
-    client(hub, tmp_path, program)
-    repo = hub.repos["me/saes"]
-    titles = [commit.title for commit in repo.history("next")]
-    assert titles == ["SAEs", "SAEs", "initial commit"]
-    assert repo.tags == {"v1": repo.branches["next"]}
-    to_storage = [seen for seen in hub.log if seen.host == STORAGE_HOST]
-    assert {seen.method for seen in to_storage} == {"PUT", "GET"}
-    assert not [seen for seen in to_storage if seen.authorization]
-    assert all(seen.host == API_HOST for seen in hub.log if seen.authorization)
 
 
 def test_an_sae_is_loaded_at_a_revision(hub: LoopbackHub, tmp_path: Path) -> None:
