@@ -50,7 +50,8 @@ def read_model(path: Path, model: type[Model], *, written_by: str) -> Model:
 def first_problem(error: ValidationError) -> str:
     """The first key that is wrong, and what is wrong with its value."""
     first = error.errors()[0]
-    return f"`{'.'.join(map(str, first['loc']))}`: {first['msg']}."
+    key = f"`{'.'.join(map(str, first['loc']))}`: " if first["loc"] else ""
+    return f"{key}{first['msg']}."
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -16,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError, one_line
+from sae_lens_c2r._support.files import read_object
 from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r.evaluation.catalog import WEIGHTS
 from sae_lens_c2r.evaluation.hashing import config_sha256, weights_sha256
@@ -24,7 +25,6 @@ from sae_lens_c2r.hub.facts import RepoFacts, SAEFacts, sae_facts
 from sae_lens_c2r.hub.rules import (
     check_names,
     is_plain,
-    read_harmless,
     redact,
     refuse_places,
     refuse_secrets,
@@ -164,7 +164,10 @@ def _check(
             raise UserError(f"{folder}: has no inference form. {one_line(error)}") from error
     weights = weights.resolve()
     stamp = _stamp(weights)
-    redacted, removed = redact(read_harmless(folder / SAE_CFG_FILENAME))
+    config = read_object(folder / SAE_CFG_FILENAME)
+    # As it is read, whatever signs the file spells it with.
+    refuse_secrets(folder / SAE_CFG_FILENAME, json.dumps(config, ensure_ascii=False))
+    redacted, removed = redact(config)
     _check_numbers(sae, weights)
     inputs = probe_inputs(sae)  # before its norms are folded, if they are
     form = inference_form(sae)

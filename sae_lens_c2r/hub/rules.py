@@ -1,6 +1,5 @@
 """Rules for what goes to the Hub: names that it takes, and content that leaks nothing."""
 
-import json
 import math
 import re
 from collections.abc import Collection, Mapping
@@ -12,7 +11,6 @@ from typing import Any
 from sae_lens.registry import SAE_CLASS_REGISTRY, SAE_TRAINING_CLASS_REGISTRY
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.files import read_object
 
 MAIN = "main"
 RESERVED = README, FACTS, FIGURES = "README.md", "sae-lens-c2r.json", "figures"  # a card's
@@ -135,14 +133,6 @@ def refuse_secrets(name: str | Path, content: str) -> None:
     for kind, pattern in _SECRETS.items():
         if re.search(pattern, content):
             raise UserError(f"{name} should hold no secret. Found what looks like {kind}.")
-
-
-def read_harmless(path: Path) -> dict[str, Any]:
-    """Read a file's object of JSON, unless it seems to hold a secret."""
-    content = read_object(path)
-    # As it is read, whatever signs the file spells it with.
-    refuse_secrets(path, json.dumps(content, ensure_ascii=False))
-    return content
 
 
 def refuse_places(name: str, prose: str) -> None:

@@ -134,13 +134,18 @@ def _find_in(root: Path, release: Release | None) -> Iterator[tuple[str, Path, T
 
 def known_evaluations(submission: Submission) -> Evaluations:
     """Read what `sae-lens-c2r evaluate` has measured, where it may have left that."""
-    folders = [] if isinstance(submission.saes, Mapping) else submission.saes
-    places = [Path(_FOLDER)]
-    for folder in folders:
-        places += [folder, folder / _FOLDER, folder.resolve().parent / _FOLDER]
-    files = [path for place in places if (path := place / REPORT_FILE).is_file()]
+    files = [submission.evaluation] if submission.evaluation else []
+    if not files:
+        folders = [] if isinstance(submission.saes, Mapping) else submission.saes
+        places = [
+            place
+            for folder in folders
+            for place in (folder, folder / _FOLDER, folder.resolve().parent / _FOLDER)
+        ]
+        files = [place / REPORT_FILE for place in (*places, Path(_FOLDER))]
+        files = [path for path in files if path.is_file()]
     known: Evaluations = {}
-    for path in {submission.evaluation} if submission.evaluation else set(files):
+    for path in files:
         report = read_report(path)
         refuse_secrets(path, report.model_dump_json())
         for sae in report.saes:
