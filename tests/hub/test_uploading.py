@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 import torch
 from huggingface_hub import CommitOperationAdd, HfApi, constants
+from huggingface_hub.errors import RevisionNotFoundError
 from huggingface_hub.hf_api import RepoFile
 from sae_lens import SAE
 
 import sae_lens_c2r.hub
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.hub import Submission, Target, show_proposal, upload, write_card
+from sae_lens_c2r.hub import Submission, Target, load, show_proposal, upload, write_card
 from sae_lens_c2r.hub.card import split_card
 from sae_lens_c2r.hub.local_saes import check_saes
 from sae_lens_c2r.hub.rendering import BEGIN, END
@@ -289,6 +290,27 @@ def test_branches_tags_and_proposals(hub: LoopbackHub, api: HfApi, checked: Chec
     proposed = send(checked("a"), api, Target(REPO, create_pr=True), check_published=True)
     assert proposed.url == f"{hub.endpoint}/{REPO}/discussions/1"
     assert list(repo.history()[0].files) == [".gitattributes"]
+
+
+def test_an_sae_is_loaded_at_a_revision(
+    hub_here: LoopbackHub, api: HfApi, tmp_path: Path
+) -> None:
+    """What is published later changes nothing of what a tag or a commit has."""
+    send_from = {"api": api, "check_published": False}
+    before = SAE.load_from_disk(plant_sae(tmp_path / "a", d_in=8))
+    upload({"a": before}, Target(REPO, tag="v1", public=True), **send_from)
+    after = SAE.load_from_disk(plant_sae(tmp_path / "b", d_in=8, seed=1))
+    published = upload({"a": after}, Target(REPO), **send_from)
+    assert published is not None
+    assert torch.equal(load(REPO, "a", revision=published.commit).W_dec, after.W_dec)
+    then = load(REPO, "a", revision="v1", dtype="float64")
+    assert torch.equal(then.W_dec, before.W_dec.double())
+    with pytest.raises(RevisionNotFoundError):
+        load(REPO, "a", revision="v2")
+    for sae_id in ("b", "../a"):
+        with pytest.raises(UserError, match=sae_id):
+            load(REPO, sae_id, revision="v1")
+    assert hub_here.repos[REPO].tags.keys() == {"v1"}
 
 
 def test_the_card_names_what_the_hub_has(
