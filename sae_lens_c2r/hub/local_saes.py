@@ -152,6 +152,7 @@ def _check(
 ) -> LocalSAE:
     """Check an SAE's files, measure it, and write it in the form in which it is published."""
     weights = folder / SAE_WEIGHTS_FILENAME
+    stamp = _stamp(weights)
     _check_header(weights)
     sae, trained = SAERef(folder=folder).load("cpu"), None
     if isinstance(sae, TrainingSAE):
@@ -159,11 +160,11 @@ def _check(
         try:
             sae = inference_form(training_form)
             weights, _ = map(Path, sae.save_model(folder))
+            stamp = _stamp(weights)
             trained = trained_contributions(training_form, probe_inputs(sae)).to_sparse()
         except (RuntimeError, SafetensorError, ValueError) as error:
             raise UserError(f"{folder}: has no inference form. {one_line(error)}") from error
     weights = weights.resolve()
-    stamp = _stamp(weights)
     config = read_object(folder / SAE_CFG_FILENAME)
     # As it is read, whatever signs the file spells it with.
     refuse_secrets(folder / SAE_CFG_FILENAME, json.dumps(config, ensure_ascii=False))
