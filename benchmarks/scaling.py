@@ -108,7 +108,7 @@ def measure(processes: int, arguments: Namespace, folder: Path) -> dict[str, Any
 def estimate(processes: int) -> float:
     """How many times as fast the paper's release is on that many GPUs, on paper."""
     from sae_lens_c2r.releases.files import find_release, read_release
-    from sae_lens_c2r.training.costs import place
+    from sae_lens_c2r.training.data_parallel import place
     from sae_lens_c2r.training.plan import make_plan
 
     plan = make_plan(read_release(find_release(PAPERS)), device="cpu")

@@ -16,7 +16,7 @@ from sae_lens_c2r.releases.language_models import hub_id
 from sae_lens_c2r.releases.model import Release
 from sae_lens_c2r.saes.sae_ref import SAERef, file_on_hub
 from sae_lens_c2r.saes.start_from import ESTIMATED, c2r_architecture, training_fields
-from sae_lens_c2r.training.plan import difference
+from sae_lens_c2r.training.output_dir import difference
 from sae_lens_c2r.training.record import RECORD, TrainingRecord, read_record
 
 # Of an SAE's metadata, what SAELens's runner is to be told again.

@@ -1,7 +1,8 @@
 """Where the releases lie, how one is read, and one to begin with."""
 
 import re
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -94,15 +95,13 @@ def release_of(
         _override(document, key, value)
     try:
         release = Release.model_validate(document)
-        if release.name != path.stem:
-            raise ReleaseError(
-                f"`name` should be `{path.stem}`. Found `name = {release.name!r}`."
-            )
-        release.saes()
     except ValidationError as error:
-        raise ReleaseError("\n".join(_explained(path, error))) from None
-    except ReleaseError as error:
-        raise ReleaseError(f"{path}: {error}") from None
+        lines = (f"{path}: {line}" for line in explained(error, _keys_beside))
+        raise ReleaseError("\n".join(lines)) from None
+    if release.name != path.stem:
+        raise ReleaseError(
+            f"{path}: `name` should be `{path.stem}`. Found `name = {release.name!r}`."
+        )
     return release
 
 
@@ -133,26 +132,38 @@ def _check_kinds(path: Path, value: Any, key: str = "") -> None:
     elif isinstance(value, list):
         for inner in value:
             _check_kinds(path, inner, key)
-    elif value is not None and not isinstance(value, str | bool | int | float):
+    elif isinstance(value, int | float):
+        # As the order of a norm, infinity is the maximum.
+        infinite = value == value and key.endswith("lp_norm.")
+        if not (infinite or abs(value) <= sys.float_info.max):
+            raise ReleaseError(f"{path}: `{key[:-1]}` should be finite. Found {value!r}.")
+    elif value is not None and not isinstance(value, str):
         raise ReleaseError(
             f"{path}: `{key[:-1]}` should be text, a number, true, false, null or a list or "
             f"mapping of these; quote it if it is text. Found {value!r}."
         )
 
 
-def _explained(path: Path, error: ValidationError) -> Iterator[str]:
+def explained(
+    error: ValidationError, known: Callable[[str], str], *, within: str = ""
+) -> Iterator[str]:
+    """The sentences on what is wrong with keys; `known` says what an unknown one should be."""
     for problem in error.errors():
-        key = ".".join(map(str, problem["loc"]))
-        given = key and problem["type"] != "missing"
-        found = f" Found `{key} = {problem['input']!r}`." if given else ""
+        loc, kind = problem["loc"], problem["type"]
+        if within:  # of a value of several types only its name is a key
+            loc = (within, *(loc if kind == "unexpected_keyword_argument" else loc[:1]))
+        key = ".".join(map(str, loc))
         should = problem["msg"].removeprefix("Value error, ")  # of one of our own checks
-        if problem["type"] == "extra_forbidden":
-            first, *rest = problem["loc"]
-            model = _PARTS[str(first)] if rest else Release
-            should = f"should be one of the keys {', '.join(model.model_fields)}"
-        meant = as_yaml_number(problem["input"], problem["type"])
+        if kind == "extra_forbidden":
+            should = f"should be {known(key)}"
+        found = f" Found `{key} = {problem['input']!r}`." if key and kind != "missing" else ""
         which = f"`{key}`: " if key else ""  # none where it is of the whole release
-        yield f"{path}: {which}{should}.{found}{meant}"
+        yield f"{which}{should}.{found}{as_yaml_number(problem['input'], kind)}"
+
+
+def _keys_beside(key: str) -> str:
+    first, *rest = key.split(".")
+    return f"one of the keys {', '.join((_PARTS[first] if rest else Release).model_fields)}"
 
 
 def new_release(name: str, model: str | None) -> str:

@@ -6,7 +6,6 @@ are checked when a plan is made of a release.
 
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Annotated, Any, Literal
@@ -68,100 +67,88 @@ class _Strict(BaseModel):
 
 
 class LanguageModel(_Strict):
-    """The model whose activations are encoded, and what is read from it.
-
-    Args:
-        hub_id: The model on the Hugging Face Hub.
-        name: What SAELens loads: TransformerLens's name, where that differs from the Hub's.
-        revision: Branch, tag or commit on the Hub.
-        hook_name: Where the activations are taken.
-        dataset: The text on the Hub, or the name of one of ours that needs no network.
-        context_size: Tokens in a row.
-        training_tokens: Tokens in all.
-    """
+    """The model whose activations are encoded, and what is read from it."""
 
     hub_id: _Model
-    name: Text | None = None
-    revision: Text | None = None
-    hook_name: Text
-    dataset: Text
-    context_size: int = Field(gt=1)
-    training_tokens: int = Field(gt=0)
+    name: Text | None = None  # that SAELens loads it by, where that differs from the Hub's
+    revision: Text | None = None  # branch, tag or commit on the Hub
+    hook_name: Text  # where the activations are taken
+    dataset: Text  # on the Hub, or one of ours that needs no network
+    context_size: int = Field(gt=1)  # tokens in a row
+    training_tokens: int = Field(gt=0)  # in all
 
 
 class SyntheticModel(_Strict):
-    """Known features, by SAELens's synthetic module.
+    """Known features, by SAELens's synthetic module."""
 
-    Args:
-        config: Fields of SAELens's `SyntheticModelConfig`.
-        training_samples: Samples in all.
-    """
-
-    config: dict[str, Any]
-    training_samples: int = Field(gt=0)
+    config: dict[str, Any]  # fields of SAELens's `SyntheticModelConfig`
+    training_samples: int = Field(gt=0)  # in all
 
 
 class Grid(_Strict):
-    """SAEs that differ in a few fields.
+    """SAEs that differ in a few fields."""
 
-    Args:
-        id: The folder of each on the Hub. `{field}` stands for a field of the SAE, and
-            `{width}` for `d_sae` in thousands, as in `width_64k`.
-        sae: Fields of those of them that have them, beside those of the release.
-        axes: Fields with the values that they take, in all combinations.
-    """
-
+    # The folder of each on the Hub. `{field}` stands for a field of the SAE, and `{width}` for
+    # `d_sae` in thousands, as in `width_64k`.
     id: Text
-    sae: dict[str, Any] = {}
+    sae: dict[str, Any] = {}  # fields of those of them that have them, beside the release's
+    # Fields with the values that they take, in all combinations.
     axes: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
 
 
 @dataclass(frozen=True)
 class SAESpec:
-    """One SAE of a release.
+    """One SAE of a release."""
 
-    Args:
-        sae_id: Its folder on the Hub.
-        fields: Fields of SAELens's training config, with `architecture`, and `seed`.
-        shared: Those that hold for other SAEs too, and for this one if it has such a field.
-    """
-
-    sae_id: str
-    fields: dict[str, Any]
-    shared: frozenset[str] = frozenset()
+    sae_id: str  # its folder on the Hub
+    fields: dict[str, Any]  # of SAELens's training config, with `architecture`, and `seed`
+    grid: Grid
+    shared: frozenset[str] = frozenset()  # those of others too, for this one if it has them
 
 
 class Release(_Strict):
-    """One YAML file.
+    """One YAML file."""
 
-    Args:
-        name: The name of the file, without its ending.
-        description: What the SAEs are for, in a sentence or two.
-        license: The licence of their weights, as the Hub spells it; needed to publish them.
-        repo_id: Where they are published.
-        status: `planned`; `ready`: trained and measured, to be uploaded; or `published`.
-        language_model: What they encode; or
-        synthetic_model: known features.
-        runner: Any other field of SAELens's runner config.
-        sae: Fields that those of the SAEs share that have them.
-        grids: The SAEs.
-    """
-
-    name: _Name
-    description: Text
-    license: _License | None = None
-    repo_id: _Repository | None = None
+    name: _Name  # of the file, without its ending
+    description: Text  # what the SAEs are for, in a sentence or two
+    license: _License | None = None  # of their weights, needed to publish them
+    repo_id: _Repository | None = None  # where they are published
+    # `ready`: trained and measured, to be uploaded.
     status: Literal["planned", "ready", "published"] = "planned"
-    language_model: LanguageModel | None = None
-    synthetic_model: SyntheticModel | None = None
-    runner: dict[str, Any] = {}
-    sae: dict[str, Any]
+    language_model: LanguageModel | None = None  # what they encode; or
+    synthetic_model: SyntheticModel | None = None  # known features
+    runner: dict[str, Any] = {}  # any other field of SAELens's runner config
+    sae: dict[str, Any]  # fields that those of the SAEs share that have them
     grids: Annotated[list[Grid], Field(min_length=1)]
 
     @model_validator(mode="after")
-    def _has_one_source(self) -> "Release":
+    def _can_be_told_apart(self) -> "Release":
+        """Raise unless there is one source, and each SAE has a folder of its own."""
         if (self.language_model is None) == (self.synthetic_model is None):
             raise ValueError("one of `language_model` and `synthetic_model` should be given")
+        n_saes = sum(math.prod(map(len, grid.axes.values())) for grid in self.grids)
+        if n_saes > MOST_SAES:
+            raise ValueError(
+                f"`grids` should be of at most {MOST_SAES:,} SAEs: the values of all `axes` of "
+                f"a grid are combined. Found {n_saes:,}"
+            )
+        ids = [spec.sae_id for spec in self.saes()]
+        for sae_id in ids:
+            if (
+                not _FOLDER.fullmatch(sae_id)
+                or max(len(part.encode()) for part in sae_id.split("/")) > MOST_BYTES
+            ):
+                raise ValueError(
+                    "`grids.id` should be folders of letters, digits, `_`, `-` and `.`, with "
+                    f"names of at most {MOST_BYTES} bytes. Found `{shortened(sae_id, 300)}`"
+                )
+            if ids.count(sae_id) > 1:
+                raise ValueError(f"`grids.id` should differ by SAE. Found `{sae_id}` twice")
+            if outer := [each for each in ids if sae_id.startswith(f"{each}/")]:
+                raise ValueError(
+                    "`grids.id` should not lie in the folder of another SAE. Found "
+                    f"`{sae_id}` and `{outer[0]}`"
+                )
         return self
 
     @property
@@ -172,54 +159,28 @@ class Release(_Strict):
         return source
 
     def saes(self) -> list[SAESpec]:
-        """Every SAE, in the order of the grids; a ReleaseError if their ids are no folders."""
-        n_saes = sum(math.prod(map(len, grid.axes.values())) for grid in self.grids)
-        if n_saes > MOST_SAES:
-            raise ReleaseError(
-                f"`grids` should be of at most {MOST_SAES:,} SAEs: the values of all `axes` of "
-                f"a grid are combined. Found {n_saes:,}."
-            )
-        specs = [spec for grid in self.grids for spec in self.saes_of(grid)]
-        ids = [spec.sae_id for spec in specs]
-        for sae_id in ids:
-            if (
-                not _FOLDER.fullmatch(sae_id)
-                or max(len(part.encode()) for part in sae_id.split("/")) > MOST_BYTES
-            ):
-                raise ReleaseError(
-                    "`grids.id` should be folders of letters, digits, `_`, `-` and `.`, with "
-                    f"names of at most {MOST_BYTES} bytes. Found `{shortened(sae_id, 300)}`."
-                )
-            if ids.count(sae_id) > 1:
-                raise ReleaseError(
-                    f"`grids.id` should differ from SAE to SAE. Found `{sae_id}` twice."
-                )
-            for outer in ids:
-                if sae_id.startswith(f"{outer}/"):
-                    raise ReleaseError(
-                        "`grids.id` should not lie in the folder of another SAE. Found "
-                        f"`{sae_id}` and `{outer}`."
-                    )
+        """Every SAE, in the order of the grids."""
+        specs = []
+        for grid in self.grids:
+            shared = frozenset({*self.sae, *grid.sae} - grid.axes.keys())
+            for values in product(*grid.axes.values()):
+                varied = dict(zip(grid.axes, values, strict=True))
+                fields = {**self.sae, **grid.sae, **varied}
+                d_sae, width = fields.get("d_sae"), "unknown"
+                if isinstance(d_sae, int):  # or what it should be is said when a plan is made
+                    width = f"{d_sae // 1024}k" if d_sae % 1024 == 0 else str(d_sae)
+                try:
+                    sae_id = grid.id.format_map({**fields, "width": width})
+                except (
+                    AttributeError,
+                    LookupError,
+                    MemoryError,
+                    TypeError,
+                    ValueError,
+                ) as error:
+                    raise ValueError(
+                        "`grids.id` should name fields of the SAE, in braces. Found "
+                        f"`{grid.id}` ({one_line(error)})"
+                    ) from None
+                specs.append(SAESpec(sae_id, fields, grid, shared))
         return specs
-
-    def saes_of(self, grid: Grid) -> Iterator[SAESpec]:
-        """The SAEs of one of its grids, or a ReleaseError if an id names no field."""
-        shared = frozenset({*self.sae, *grid.sae} - grid.axes.keys())
-        for values in product(*grid.axes.values()):
-            varied = dict(zip(grid.axes, values, strict=True))
-            fields = {**self.sae, **grid.sae, **varied}
-            try:
-                sae_id = grid.id.format_map({**fields, "width": _width(fields.get("d_sae"))})
-            except (AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
-                raise ReleaseError(
-                    "`grids.id` should name fields of the SAE, in braces. Found "
-                    f"`{grid.id}` ({one_line(error)})."
-                ) from None
-            yield SAESpec(sae_id, fields, shared)
-
-
-def _width(d_sae: object) -> str:
-    """Latents in thousands; what they should be is said when a plan is made."""
-    if not isinstance(d_sae, int):
-        return "unknown"
-    return f"{d_sae // 1024}k" if d_sae % 1024 == 0 else str(d_sae)

@@ -12,6 +12,7 @@ from typing import Any
 
 from huggingface_hub.utils.sha import sha_fileobj
 
+from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import (
     PARTIAL,
     begin_folder,
@@ -70,41 +71,37 @@ class Checkpoints:
         manifest = {"content": content, "sha256": _digest_of(content)}
         (partial / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
         finish_folder(partial, final)
-        for folder in self._folders()[:-KEPT]:
+        for folder in self._named(_FINAL)[:-KEPT]:
             self._remove(folder)
 
     def newest(self, *, on_damage: Callable[[str], None]) -> Checkpoint | None:
-        """The newest checkpoint that is not damaged. Newer ones that are get another name."""
-        for folder in reversed(self._folders()):
+        """The newest that is not damaged, if any was begun. Damaged ones get another name."""
+        for folder in reversed(self._named(_FINAL)):
             try:
                 return read_checkpoint(folder)
             except DamagedError as damage:
                 aside = Path(mkdtemp(prefix=f"{_DAMAGED}{folder.name}-", dir=self._folder))
                 os.replace(folder, aside)
                 on_damage(f"{folder} is damaged ({damage}). It is {aside.name} now.")
+        if self._named(_DAMAGED):
+            raise UserError(
+                f"No checkpoint in {self._folder} is whole. Delete it to begin anew."
+            )
         return None
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is none, whole or damaged."""
-        return not (self._folders() or self._damaged())
 
     def remove_all(self) -> None:
         """Remove the checkpoints, damaged ones too, and what was never finished."""
-        for folder in self._folders() + self._damaged():
+        for folder in self._named(_FINAL) + self._named(_DAMAGED):
             self._remove(folder)
         self.remove_partial()
 
     def remove_partial(self) -> None:
         """Remove what was being written when a process died."""
-        for partial in self._folder.glob(f"{PARTIAL}*"):
+        for partial in self._named(PARTIAL):
             shutil.rmtree(partial)
 
-    def _folders(self) -> list[Path]:
-        return sorted(self._folder.glob(f"{_FINAL}*"))
-
-    def _damaged(self) -> list[Path]:
-        return sorted(self._folder.glob(f"{_DAMAGED}*"))
+    def _named(self, prefix: str) -> list[Path]:
+        return sorted(self._folder.glob(f"{prefix}*"))
 
     def _remove(self, folder: Path) -> None:
         # By a rename first: what is half removed should not look like a checkpoint.

@@ -1,26 +1,31 @@
 """SAELens's configs, made of what a release says: fields that they have, values that fit."""
 
 import json
-import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Annotated, Any, Literal, get_type_hints
 
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    ValidationError,
+    create_model,
+)
 from sae_lens import MultiSAETrainingRunnerConfig
-from sae_lens.config import LoggingConfig
 from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY, get_sae_training_class
 from sae_lens.saes.sae import TrainingSAEConfig
 from sae_lens.synthetic import SyntheticModelConfig, SyntheticSAERunnerConfig
 from sae_lens.util import str_to_dtype
 
-from sae_lens_c2r._support.yaml_text import as_yaml_number
+from sae_lens_c2r.releases.files import explained
+from sae_lens_c2r.releases.language_models import LOADERS
 from sae_lens_c2r.releases.model import Release, ReleaseError, SAESpec
 
 K_ANNEAL_STEPS = "k_anneal_steps"
 MATMUL_PRECISION, NORM_MULTIPLE = "matmul_precision", "max_activation_norm_multiple"
 NEEDS_ESTIMATE = {"expected_average_only_in", "covariance_whitening"}  # of SAELens's
-_MAY_BE_INFINITE = {"lp_norm"}  # where it is the maximum
 
 
 def _floating(dtype: str) -> str:
@@ -29,34 +34,27 @@ def _floating(dtype: str) -> str:
     return dtype
 
 
-# What a field is at least, where SAELens does not check it, or only amid training.
-_LEAST: dict[str, dict[str, int]] = {
-    "sae": {
-        "d_in": 1,
-        "d_sae": 1,
-        "k": 1,
-        "topk_threshold_lr": 0,
-        "seed": 0,
-        K_ANNEAL_STEPS: 0,
-    },
-    "runner": {
-        "batch_size": 1,
-        "train_batch_size_tokens": 1,
-        "store_batch_size_prompts": 1,
-        "n_batches_in_buffer": 1,
-        "n_batches_for_norm_estimate": 1,
-        "dead_feature_window": 1,
-        NORM_MULTIPLE: 1,
-        "lr": 0,
-        "lr_warm_up_steps": 0,
-        "lr_decay_steps": 0,
-    },
+# What SAELens does not check of a field, or only amid training.
+_AT_LEAST_0 = ("topk_threshold_lr", "lr", "lr_warm_up_steps", "lr_decay_steps")
+_AT_LEAST_1 = (
+    *("d_in", "d_sae", "k", "batch_size", "train_batch_size_tokens", NORM_MULTIPLE),
+    *("store_batch_size_prompts", "n_batches_in_buffer", "n_batches_for_norm_estimate"),
+    "dead_feature_window",
+)
+_CHECKS: dict[str, Any] = {
+    **dict.fromkeys(_AT_LEAST_0, Field(ge=0)),
+    **dict.fromkeys(_AT_LEAST_1, Field(ge=1)),
+    "dtype": AfterValidator(_floating),
 }
 _PRECISION = {MATMUL_PRECISION: Literal["highest", "high", "medium", None]}
 # What a release says beside SAELens's fields. What `init` may be is `find_start`'s to say.
 _OURS: dict[type, dict[str, Any]] = {
-    TrainingSAEConfig: {"seed": int, "init": Any, K_ANNEAL_STEPS: int},
-    MultiSAETrainingRunnerConfig: {**_PRECISION, NORM_MULTIPLE: float | None},
+    TrainingSAEConfig: {"seed": NonNegativeInt, "init": Any, K_ANNEAL_STEPS: NonNegativeInt},
+    MultiSAETrainingRunnerConfig: {
+        **_PRECISION,
+        NORM_MULTIPLE: float | None,
+        "model_class_name": Literal[LOADERS],
+    },
     SyntheticSAERunnerConfig: _PRECISION,
 }
 _NOT_SET = {  # fields of SAELens's that a release cannot set, or sets elsewhere
@@ -94,21 +92,20 @@ def synthetic_model_config(values: dict[str, Any]) -> SyntheticModelConfig:
     return SyntheticModelConfig.from_dict({**defaults, **values})
 
 
-def check_shared(release: Release) -> None:
+def check_shared(release: Release, specs: Sequence[SAESpec]) -> None:
     """Raise a `ReleaseError` for a field that SAEs share, and that none of them has."""
-    _check_shared(release.sae, release.saes())
-    for grid in release.grids:
-        _check_shared(grid.sae, release.saes_of(grid))
-
-
-def _check_shared(shared: Mapping[str, Any], specs: Iterable[SAESpec]) -> None:
-    classes = {_class_of(spec) for spec in specs}
-    names = {"architecture"}.union(*map(_types, classes))
-    for name in sorted(shared.keys() - names):
-        whose = " or ".join(sorted(each.__name__ for each in classes))
-        raise ReleaseError(
-            f"`sae.{name}` should be a field of SAELens's {whose}: {', '.join(sorted(names))}."
-        )
+    grids = [
+        (grid.sae, [each for each in specs if each.grid is grid]) for grid in release.grids
+    ]
+    for shared, sharing in [(release.sae, specs), *grids]:
+        classes = {_class_of(spec) for spec in sharing}
+        names = {"architecture"}.union(*map(_types, classes))
+        for name in sorted(shared.keys() - names):
+            whose = " or ".join(sorted(each.__name__ for each in classes))
+            raise ReleaseError(
+                f"`sae.{name}` should be a field of SAELens's {whose}: "
+                f"{', '.join(sorted(names))}."
+            )
 
 
 def _class_of(spec: SAESpec) -> type[TrainingSAEConfig]:
@@ -127,10 +124,10 @@ def _types(config: type) -> dict[str, Any]:
     hints = get_type_hints(config)
     names = {each.name for each in fields(config) if each.init} - _NOT_SET
     types = {name: hints[name] for name in names if not name.startswith("_")}
-    ours = next((_OURS[each] for each in _OURS if issubclass(config, each)), {})
-    return types | {
-        name: type_ for name, type_ in ours.items() if name != K_ANNEAL_STEPS or "k" in types
-    }
+    types |= next((_OURS[each] for each in _OURS if issubclass(config, each)), {})
+    if "k" not in types:
+        types.pop(K_ANNEAL_STEPS, None)
+    return types
 
 
 def checked_fields(
@@ -138,41 +135,22 @@ def checked_fields(
 ) -> dict[str, Any]:
     """Values as the fields of one of SAELens's configs want them, as they are annotated."""
     types = _types(config)
-    checked = {}
-    for name, value in values.items():
-        if name not in types:
-            raise ReleaseError(
-                f"`{key}.{name}` should be a field of SAELens's {config.__name__}: "
-                f"{', '.join(sorted(types))}."
-            )
-        may_be_infinite = name in _MAY_BE_INFINITE and value == value
-        if not (may_be_infinite or _is_finite(value)):
-            raise ReleaseError(f"`{key}.{name}` should be finite. Found {value!r}.")
-        if isinstance(value, dict) and config is SyntheticModelConfig:
-            checked[name] = value  # of more than one kind: SAELens reads it
-            continue
-        if name == "logger" and isinstance(value, dict):
-            value = checked_fields(f"{key}.logger", value, LoggingConfig)
-        bound: Any = Field(ge=_LEAST.get(key, {}).get(name))
-        if name == "dtype":
-            bound = AfterValidator(_floating)
-        type_: Any = Annotated[types[name], bound]
-        try:
-            # As JSON, in which a list may be a tuple, and a mapping may be a config.
-            valid: Any = TypeAdapter(type_).validate_json(json.dumps(value), strict=strict)
-        except ValidationError as error:
-            problem = error.errors()[0]
-            raise ReleaseError(
-                f"`{key}.{name}`: {problem['msg'].removeprefix('Value error, ')}. Found "
-                f"{value!r}.{as_yaml_number(value, problem['type'])}"
-            ) from None
-        checked[name] = value if value == valid else valid  # 32 stays 32, and not 32.0
-    return checked
-
-
-def _is_finite(value: Any) -> bool:
+    wanted: dict[str, Any] = {}
+    for name in types.keys() & values.keys():
+        type_ = types[name]
+        if config is SyntheticModelConfig and isinstance(values[name], dict):
+            type_ = Any  # a mapping is of more than one kind: SAELens reads it
+        wanted[name] = (Annotated[type_, _CHECKS.get(name)], ...)
+    settings = ConfigDict(extra="forbid", arbitrary_types_allowed=True, protected_namespaces=())
+    model: Any = create_model(config.__name__, __config__=settings, **wanted)
     try:
-        json.dumps(value, allow_nan=False)
-    except ValueError:
-        return False
-    return not isinstance(value, int) or abs(value) <= sys.float_info.max
+        # As JSON, in which a list may be a tuple, and a mapping may be a config.
+        valid = model.model_validate_json(json.dumps(values), strict=strict)
+    except ValidationError as error:
+        known = f"a field of SAELens's {config.__name__}: {', '.join(sorted(types))}"
+        raise ReleaseError(next(explained(error, lambda _: known, within=key))) from None
+    found = {name: getattr(valid, name) for name in values}
+    # 32 stays 32, and not 32.0.
+    return {
+        name: value if value == found[name] else found[name] for name, value in values.items()
+    }

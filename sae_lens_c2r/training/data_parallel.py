@@ -4,9 +4,9 @@ Most of SAELens's losses are means over samples: with equal parts, the mean of t
 gradients is the gradient of the whole batch. What is not such a mean is exchanged.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -15,7 +15,7 @@ import torch.distributed as dist
 from sae_lens import BatchTopKTrainingSAE, TrainingSAE, saes
 from sae_lens.registry import get_sae_training_class
 from sae_lens.saes.batchtopk_sae import BatchTopK
-from sae_lens.saes.sae import TrainStepOutput
+from sae_lens.saes.sae import TrainingSAEConfig, TrainStepOutput
 from sae_lens.training.sae_trainer import SAETrainer
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
@@ -34,35 +34,13 @@ KNOWN: set[type] = {
 }
 
 
-@dataclass(frozen=True)
-class DataParallelGroup:
-    """The processes that train the same SAEs as this one: they follow each other.
-
-    Args:
-        number: Which of the groups it is.
-        count: How many groups there are.
-        size: How many processes each has.
-        is_first: Whether this is the process of the group that saves.
-        process_group: The processes; `None` where there is but one.
-    """
-
-    number: int
-    count: int
-    size: int
-    is_first: bool
-    process_group: ProcessGroup | None
-
-
-def own_group(size: int) -> DataParallelGroup:
-    """The group of this process, of so many; all processes have to ask for theirs."""
-    number, count = rank() // size, world_size() // size
-    groups: list[ProcessGroup | None] = [None] * count
-    if size > 1:
-        groups = [
-            dist.new_group(list(range(first, first + size)), timeout=TIMEOUT)
-            for first in range(0, world_size(), size)
-        ]
-    return DataParallelGroup(number, count, size, rank() % size == 0, groups[number])
+def own_group(size: int) -> ProcessGroup | None:
+    """The group of this process, of so many, if it is not alone; all processes have to ask."""
+    if size == 1:
+        return None
+    firsts = range(0, world_size(), size)
+    groups = [dist.new_group(list(range(i, i + size)), timeout=TIMEOUT) for i in firsts]
+    return groups[rank() // size]
 
 
 def group_size(plan: Plan, n_ranks: int) -> int:
@@ -90,6 +68,25 @@ def is_joinable(sae_class: type[TrainingSAE[Any]]) -> bool:
     """Whether a class is one of SAELens's, with or without penalties of ours."""
     backbone = next(cls for cls in sae_class.__mro__ if not issubclass(cls, PenalizedMixin))
     return backbone in KNOWN
+
+
+def place(configs: Mapping[str, TrainingSAEConfig], n_groups: int) -> list[list[str]]:
+    """Place SAEs on groups: the most costly one first, where there is least so far."""
+    order = list(configs)
+    shares: list[list[str]] = [[] for _ in range(n_groups)]
+    costs = [0] * n_groups
+    for sae_id in sorted(order, key=lambda sae_id: -step_cost(configs[sae_id])):
+        group = costs.index(min(costs))
+        shares[group].append(sae_id)
+        costs[group] += step_cost(configs[sae_id])
+    return [sorted(share, key=order.index) for share in shares]
+
+
+def step_cost(config: TrainingSAEConfig) -> int:
+    """Multiplications in a sample of a training step, up to a factor that all SAEs share."""
+    # Each loss of a Matryoshka sub-SAE reaches back to all of the latents that it consists of.
+    latents = 2 * config.d_sae + sum(getattr(config, "matryoshka_widths", []))
+    return config.d_in * latents
 
 
 def check_parts(batch_size: int, n_parts: int) -> None:

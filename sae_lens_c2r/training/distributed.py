@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
@@ -22,7 +22,6 @@ from torch.distributed.rendezvous import rendezvous
 
 from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r._support.files import begin_folder
-from sae_lens_c2r.training.plan import difference
 
 T = TypeVar("T")
 JOINING = timedelta(minutes=10)
@@ -107,28 +106,15 @@ def on_main_process(action: Callable[[], T]) -> T:
     return all_gather(on_all_ranks(lambda: action() if is_main_process() else None))[0]  # type: ignore[return-value]
 
 
-def assert_same_on_all_ranks(about: dict[str, Any]) -> None:
-    """Raise a UserError unless all ranks give the same, which is JSON."""
-    first, *others = all_gather(about)
-
-    def compare() -> None:
-        for number, other in enumerate(others, 1):
-            differs = difference(first, other)
-            if differs is not None:
-                raise UserError(
-                    "All ranks should have the same plan and versions. Those of rank "
-                    f"{number} are not those of rank 0. {differs}"
-                )
-
-    on_main_process(compare)
-
-
 def check_shared_folder(folder: Path) -> None:
     """Raise a UserError unless all ranks see what rank 0 writes into a folder."""
     if world_size() == 1:
         return
     token = on_main_process(lambda: begin_folder(folder))
-    found = all_gather(_appears(token))
+    deadline = time.monotonic() + PATIENCE
+    while not token.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    found = all_gather(token.exists())
 
     def check() -> None:
         token.rmdir()
@@ -139,15 +125,6 @@ def check_shared_folder(folder: Path) -> None:
             )
 
     on_main_process(check)
-
-
-def _appears(path: Path) -> bool:
-    deadline = time.monotonic() + PATIENCE
-    while not path.exists():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 @contextmanager

@@ -4,11 +4,11 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import locked
 from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
-from sae_lens_c2r.training.plan import Plan, difference
 from sae_lens_c2r.training.record import RECORD, read_record
 
 WORK = ".training"  # in the folder of the SAEs, while there is something to resume
@@ -33,18 +33,36 @@ def check_places(sae_ids: Iterable[str], out: Path) -> None:
             )
 
 
-def unfinished(plan: Plan, out: Path, log: Callable[[str], None]) -> list[str]:
+def settings_of(settings: dict[str, Any], sae_ids: Iterable[str]) -> dict[str, Any]:
+    """The part of a plan's fingerprint that is of some of its SAEs."""
+    return {**settings, "saes": {sae_id: settings["saes"][sae_id] for sae_id in sae_ids}}
+
+
+def difference(held: dict[str, Any], planned: dict[str, Any], key: str = "") -> str | None:
+    """A sentence on the first value in which two fingerprints differ; `None` if none does."""
+    for name in {**planned, **held}:
+        before, now = held.get(name), planned.get(name)
+        if isinstance(before, dict) and isinstance(now, dict):
+            sentence = difference(before, now, f"{key}{name}.")
+            if sentence is not None:
+                return sentence
+        elif before != now:
+            return f"Found `{key}{name} = {now!r}`, and {before!r} there."
+    return None
+
+
+def unfinished(settings: dict[str, Any], out: Path, log: Callable[[str], None]) -> list[str]:
     """The ids of the SAEs to train, if there is a place for them; the others are the plan's."""
-    check_places(plan.saes, out)
+    check_places(settings["saes"], out)
     todo = []
-    for sae_id in plan.saes:
+    for sae_id in settings["saes"]:
         if not is_finished(out, sae_id):
             todo.append(sae_id)
             continue
         record = read_record(out / sae_id)
         if record is None or record.settings is None:
             raise UserError(f"{out / sae_id / RECORD} should have `settings`.")
-        differs = difference(record.settings, plan.fingerprint([sae_id]))
+        differs = difference(record.settings, settings_of(settings, [sae_id]))
         if differs is not None:
             raise UserError(f"`out` should have no other {sae_id} than the plan's. {differs}")
         log(f"{sae_id} is there already.")
@@ -54,11 +72,9 @@ def unfinished(plan: Plan, out: Path, log: Callable[[str], None]) -> list[str]:
 def unfinished_run(out: Path, log: Callable[[str], None], *, resume: bool) -> Checkpoint | None:
     """The newest checkpoint in a folder of SAEs, as if it held the unfinished ones alone."""
     checkpoints = Checkpoints(out / WORK)
-    if checkpoints.is_empty:
-        return None
     checkpoint = checkpoints.newest(on_damage=log)
     if checkpoint is None:
-        raise UserError(f"No checkpoint in {out / WORK} is whole. Delete it to begin anew.")
+        return None
     held = checkpoint.about["settings"]
     left = [sae_id for sae_id in held["saes"] if not is_finished(out, sae_id)]
     if not left:  # the process died before it could remove its checkpoints
@@ -70,6 +86,31 @@ def unfinished_run(out: Path, log: Callable[[str], None], *, resume: bool) -> Ch
             f"{checkpoint.step:,}. Or delete that folder to begin anew."
         )
     held["saes"] = {sae_id: held["saes"][sae_id] for sae_id in left}
+    return checkpoint
+
+
+def checkpoint_of(
+    settings: dict[str, Any],
+    here: dict[str, Any],
+    out: Path,
+    log: Callable[[str], None],
+    *,
+    resume: bool,
+) -> Checkpoint | None:
+    """The checkpoint to continue from, if any; a UserError if it is of another plan."""
+    checkpoint = unfinished_run(out, log, resume=resume)
+    if checkpoint is None:
+        return None
+    held = checkpoint.about["settings"]
+    for sae_id in held["saes"]:
+        if sae_id not in settings["saes"]:
+            raise UserError(f"The plan should include {sae_id}, which is in the checkpoint.")
+    differs = difference(held, settings_of(settings, held["saes"]))
+    if differs is not None:
+        raise UserError(f"The plan should be that of {checkpoint.folder}. {differs}")
+    differs = difference(checkpoint.about["circumstances"], here)
+    if differs is not None:
+        log(f"Results may differ from those of an untouched run. {differs}")
     return checkpoint
 
 

@@ -5,25 +5,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
 from datasets import Dataset
-from sae_lens import MultiSAETrainingRunnerConfig
+from sae_lens import (
+    MultiSAETrainingRunnerConfig,
+    SAETrainer,
+    StandardTrainingSAE,
+    StandardTrainingSAEConfig,
+)
 from sae_lens.config import LoggingConfig
 from sae_lens.saes.sae import TrainingSAEConfig
 from sae_lens.synthetic import SyntheticSAERunnerConfig
-from sae_lens.training.optim import get_lr_scheduler
 
 from sae_lens_c2r._support.checks import check_torch_device
 from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASET
 from sae_lens_c2r.offline.minilm import CONTEXT_SIZE, OFFLINE_MODEL
-from sae_lens_c2r.releases.language_models import LOADERS, TRANSFORMER_LENS, official_name
-from sae_lens_c2r.releases.model import (
-    LanguageModel,
-    Release,
-    ReleaseError,
-    SyntheticModel,
-)
+from sae_lens_c2r.releases.language_models import TRANSFORMER_LENS, official_name
+from sae_lens_c2r.releases.model import LanguageModel, Release, ReleaseError, SyntheticModel
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.configs import (
     K_ANNEAL_STEPS,
@@ -38,45 +36,32 @@ from sae_lens_c2r.training.configs import (
 from sae_lens_c2r.training.starts import find_start
 
 RunnerConfig = MultiSAETrainingRunnerConfig | SyntheticSAERunnerConfig[Any]
+_RUNNERS = {
+    LanguageModel: MultiSAETrainingRunnerConfig,
+    SyntheticModel: SyntheticSAERunnerConfig,
+}
 _WITHOUT_EFFECT = ("logger", "prefetch_llm_batches")  # on what is trained
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A release whose every field SAELens has accepted.
-
-    Args:
-        release: The release.
-        saes: SAELens's config of every SAE, by its id.
-        seeds: What torch is seeded with before each SAE is made.
-        runner: Fields of SAELens's runner config.
-        device: Where they are trained.
-        matmul_precision: What `torch.set_float32_matmul_precision` is given; `None` for what
-            torch has by default.
-        starts: What those of the SAEs start from that start from another.
-        notes: What is worth knowing of these, a line each.
-        k_anneal_steps: Over how many steps the k of those of the SAEs falls whose k does.
-        norm_multiple: Tokens above that many times the median norm are left out; `None` for
-            all tokens.
-        dataset: Text of a language model in place of what the release names, such as a part
-            of it: a column `tokens` of rows as the model reads them.
-    """
+    """A release whose every field SAELens has accepted."""
 
     release: Release
-    saes: Mapping[str, TrainingSAEConfig]
-    seeds: Mapping[str, int]
-    runner: Mapping[str, Any]
+    saes: Mapping[str, TrainingSAEConfig]  # by the ids of the SAEs, as are those below
+    seeds: Mapping[str, int]  # what torch is seeded with before each SAE is made
+    runner: Mapping[str, Any]  # fields of SAELens's runner config
     device: str
-    matmul_precision: str | None = None
+    matmul_precision: str | None = None  # torch's default, or its name of another
     starts: Mapping[str, SAERef] = field(default_factory=dict)
-    notes: Sequence[str] = ()
+    notes: Sequence[str] = ()  # what is worth knowing of these, a line each
     k_anneal_steps: Mapping[str, int] = field(default_factory=dict)
-    norm_multiple: float | None = None
-    dataset: Dataset | None = None
+    norm_multiple: float | None = None  # of the median norm, above which tokens are left out
+    dataset: Dataset | None = None  # rows of `tokens`, in place of what the release names
 
     def runner_value(self, name: str) -> Any:
         """A field of SAELens's runner config: the release's, or else SAELens's default."""
-        return self.runner.get(name, getattr(_runner_class(self.release.source), name))
+        return self.runner.get(name, getattr(_RUNNERS[type(self.release.source)], name))
 
     @property
     def batch_size(self) -> int:
@@ -99,10 +84,10 @@ class Plan:
         """Training samples of each SAE: tokens, where they come from a language model."""
         return self.steps * self.batch_size
 
-    def fingerprint(self, sae_ids: Iterable[str]) -> dict[str, Any]:
-        """The settings that a training has to share with another to stand for it."""
+    def fingerprint(self, sae_ids: Iterable[str] | None = None) -> dict[str, Any]:
+        """The settings that a training has to share with another to stand for it, as JSON."""
         saes = {}
-        for sae_id in sae_ids:
+        for sae_id in self.saes if sae_ids is None else sae_ids:
             saes[sae_id] = {**self.saes[sae_id].to_dict(), "seed": self.seeds[sae_id]}
             del saes[sae_id]["device"]  # where it runs
             del saes[sae_id]["metadata"]  # what the run adds
@@ -111,30 +96,11 @@ class Plan:
             if sae_id in self.k_anneal_steps:
                 saes[sae_id][K_ANNEAL_STEPS] = self.k_anneal_steps[sae_id]
         runner = {k: v for k, v in self.runner.items() if k not in _WITHOUT_EFFECT}
-        for name, value in (
-            (MATMUL_PRECISION, self.matmul_precision),
-            (NORM_MULTIPLE, self.norm_multiple),
-        ):
-            if value is not None:
-                runner[name] = value
+        ours = {MATMUL_PRECISION: self.matmul_precision, NORM_MULTIPLE: self.norm_multiple}
+        runner |= {name: value for name, value in ours.items() if value is not None}
         source = self.release.source.model_dump(mode="json")
-        of_json: dict[str, Any] = json.loads(
-            json.dumps({"source": source, "runner": runner, "saes": saes})
-        )
-        return of_json
-
-
-def difference(held: dict[str, Any], planned: dict[str, Any], key: str = "") -> str | None:
-    """A sentence on the first value in which two fingerprints differ; `None` if none does."""
-    for name in {**planned, **held}:
-        before, now = held.get(name), planned.get(name)
-        if isinstance(before, dict) and isinstance(now, dict):
-            sentence = difference(before, now, f"{key}{name}.")
-            if sentence is not None:
-                return sentence
-        elif before != now:
-            return f"Found `{key}{name} = {now!r}`, and {before!r} there."
-    return None
+        settings = json.dumps({"source": source, "runner": runner, "saes": saes})
+        return dict(json.loads(settings))
 
 
 def make_plan(release: Release, *, device: str, only: tuple[str, ...] = ()) -> Plan:
@@ -145,9 +111,9 @@ def make_plan(release: Release, *, device: str, only: tuple[str, ...] = ()) -> P
         raise UserError(
             f"`--only` should be ids of the release: {', '.join(specs)}. Found {unknown[0]!r}."
         )
-    check_shared(release)
+    check_shared(release, list(specs.values()))
     chosen = {sae_id: specs[sae_id] for sae_id in only or specs}
-    runner = checked_fields("runner", release.runner, _runner_class(release.source))
+    runner = checked_fields("runner", release.runner, _RUNNERS[type(release.source)])
     saes: dict[str, TrainingSAEConfig] = {}
     starts: dict[str, SAERef] = {}
     notes: list[str] = []
@@ -217,12 +183,6 @@ def runner_config(plan: Plan, *, sae_ids: list[str]) -> RunnerConfig:
     return config
 
 
-def _runner_class(source: LanguageModel | SyntheticModel) -> type:
-    if isinstance(source, LanguageModel):
-        return MultiSAETrainingRunnerConfig
-    return SyntheticSAERunnerConfig
-
-
 def _check_source(plan: Plan) -> None:
     """Raise a `ReleaseError` unless the SAEs can be trained together on what they encode."""
     source = plan.release.source
@@ -241,41 +201,30 @@ def _check_source(plan: Plan) -> None:
             f"of a language model or for none, or an SAE would depend on those beside it. "
             f"Found {', '.join(sorted(modes))}."
         )
+    name = source.name or source.hub_id
     if source.dataset == OFFLINE_DATASET:
         if source.hub_id != OFFLINE_MODEL or source.name or source.revision:
             raise ReleaseError(
                 f"`language_model` should be {OFFLINE_MODEL}, with no name and no revision, "
-                f"where `dataset` is {OFFLINE_DATASET}. Found {source.name or source.hub_id}."
+                f"where `dataset` is {OFFLINE_DATASET}. Found {name}."
             )
         if source.context_size > CONTEXT_SIZE:
             raise ReleaseError(
                 f"`language_model.context_size` should be at most {CONTEXT_SIZE}, the tokens "
                 f"in a row of {OFFLINE_DATASET}. Found {source.context_size:,}."
             )
-    _check_loader(source, plan.runner_value("model_class_name"))
-
-
-def _check_loader(source: LanguageModel, loader: str) -> None:
-    """Raise a `ReleaseError` unless what is to load a model is there, and knows it."""
-    if loader not in LOADERS:
-        raise ReleaseError(
-            f"`runner.model_class_name` should be one of {', '.join(LOADERS)}. Found "
-            f"{loader!r}."
-        )
-    name = source.name or source.hub_id
-    if loader != TRANSFORMER_LENS or official_name(name):
-        return
-    advice = (
-        "Or have `transformers` load it, by `model_class_name: AutoModelForCausalLM` under "
-        "`runner`, and give `hook_name` as it names modules."
-    )
-    short = name.rpartition("/")[2]
-    if official_name(short):
+    if plan.runner_value("model_class_name") == TRANSFORMER_LENS and not official_name(name):
+        short = name.rpartition("/")[2]
         advice = f"Write `name: {short}` below it."
-    raise ReleaseError(
-        f"`language_model.{'name' if source.name else 'hub_id'}` should be a model that "
-        f"TransformerLens has. Found {name}. {advice}"
-    )
+        if not official_name(short):
+            advice = (
+                "Or have `transformers` load it, by `model_class_name: AutoModelForCausalLM` "
+                "under `runner`, and give `hook_name` as it names modules."
+            )
+        raise ReleaseError(
+            f"`language_model.{'name' if source.name else 'hub_id'}` should be a model that "
+            f"TransformerLens has. Found {name}. {advice}"
+        )
 
 
 def _check_steps(plan: Plan, config: RunnerConfig) -> None:
@@ -298,7 +247,6 @@ def _check_steps(plan: Plan, config: RunnerConfig) -> None:
                 f"{plan.steps:,}. Found {steps:,} in {sae_id}."
             )
     theirs = config.to_sae_trainer_config()
-    assert theirs.lr_end is not None, "set by SAELens's config"
     warm_up, decay = theirs.lr_warm_up_steps, theirs.lr_decay_steps
     if warm_up + decay > theirs.total_training_steps:
         raise ReleaseError(
@@ -306,18 +254,8 @@ def _check_steps(plan: Plan, config: RunnerConfig) -> None:
             f"the steps of the training, {theirs.total_training_steps:,}. Found {warm_up:,} "
             f"and {decay:,}."
         )
-    try:  # as SAELens's trainer makes them
-        betas = (theirs.adam_beta1, theirs.adam_beta2)
-        get_lr_scheduler(
-            theirs.lr_scheduler_name,
-            lr=theirs.lr,
-            optimizer=torch.optim.Adam([torch.zeros(1)], lr=theirs.lr, betas=betas),
-            warm_up_steps=warm_up,
-            decay_steps=decay,
-            training_steps=theirs.total_training_steps,
-            lr_end=theirs.lr_end,
-            num_cycles=theirs.n_restart_cycles,
-        )
+    try:
+        SAETrainer(theirs, StandardTrainingSAE(StandardTrainingSAEConfig(1, 1)), iter(()))
     except (ArithmeticError, AssertionError, TypeError, ValueError) as error:
         raise ReleaseError(
             f"SAELens cannot make an optimizer of the runner's fields. {one_line(error)}"

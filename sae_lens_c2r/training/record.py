@@ -1,18 +1,12 @@
 """The record that reproduces a training: `training.json`, beside the weights."""
 
-import platform
-import subprocess
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-import torch
 from pydantic import BaseModel, ConfigDict
 
 from sae_lens_c2r._support.files import read_model
-from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r.saes.sae_ref import SAERef
-from sae_lens_c2r.training.plan import Plan
 
 RECORD = "training.json"
 
@@ -47,63 +41,38 @@ class RecordedRelease(_Recorded):
 
 
 class RecordedMeasures(_Recorded):
-    """Measurements of an SAE on text that was held out of its training.
+    """Measurements of an SAE on text that was held out of its training."""
 
-    Args:
-        text: What the text is called.
-        n_tokens: How much of it there was.
-        metrics: The numbers, by their keys joined by dots.
-    """
-
-    text: str | None = None
+    text: str | None = None  # its name
     n_tokens: int | None = None
-    metrics: dict[str, float] = {}
+    metrics: dict[str, float] = {}  # by their keys joined by dots
 
 
 class TrainingRecord(_Recorded):
-    """The training of one SAE.
+    """The training of one SAE."""
 
-    Args:
-        release: The release that it is of, whole.
-        sae_id: Which SAE of the release.
-        started_from: The SAE that it started from, if it did not begin at random.
-        settings: All that another training would have to share with this one.
-        trained_together: The SAEs that were trained beside it, and it.
-        processes_per_batch: Processes that each batch was split over, so that the weights are
-            not those of one process to the bit; the most of them, where a run was continued
-            with another number.
-        steps: Training steps.
-        samples: Tokens in all, or samples of known features.
-        seconds: How long the SAEs that were trained together took.
-        samples_per_second: Samples by seconds.
-        evaluation: SAELens's evaluation against known features, if there are any.
-        held_out: What was measured on held-out text, if there was any.
-        finished: When it was, in UTC.
-        matmul_precision: Torch's name of the precision of products of float32 matrices.
-        device: Where it ran.
-        python: Python's version.
-        versions: Versions of the packages.
-        git_revision: The commit of the checkout that it ran from, if it was one.
-    """
-
-    release: RecordedRelease | None = None
+    release: RecordedRelease | None = None  # that it is of, whole
     sae_id: str | None = None
-    started_from: SAERef | None = None
-    settings: dict[str, Any] | None = None
-    trained_together: list[str] = []
+    started_from: SAERef | None = None  # if it did not begin at random
+    settings: dict[str, Any] | None = None  # all that another would have to share with this one
+    trained_together: list[str] = []  # the SAEs that were trained beside it, and it
+    # Where several processes shared each batch, weights are not those of one to the bit. The
+    # most of them, where a run was continued with another number.
     processes_per_batch: int = 1
     steps: int | None = None
-    samples: int | None = None
-    seconds: float | None = None
+    samples: int | None = None  # tokens in all, or samples of known features
+    seconds: float | None = None  # of the SAEs that were trained together
     samples_per_second: float | None = None
-    evaluation: dict[str, Any] | None = None
+    evaluation: dict[str, Any] | None = (
+        None  # SAELens's against known features, if there are any
+    )
     held_out: RecordedMeasures | None = None
-    finished: str | None = None
-    matmul_precision: str | None = None
+    finished: str | None = None  # in UTC
+    matmul_precision: str | None = None  # torch's name of that of products of float32 matrices
     device: str | None = None
     python: str | None = None
     versions: dict[str, str] = {}
-    git_revision: str | None = None
+    git_revision: str | None = None  # of the checkout that it ran from, if it was one
 
     @property
     def model(self) -> RecordedModel:
@@ -122,61 +91,3 @@ def read_record(folder: Path) -> TrainingRecord | None:
     if not path.is_file():
         return None
     return read_model(path, TrainingRecord, written_by="a training")
-
-
-def record_of(
-    plan: Plan,
-    sae_id: str,
-    *,
-    together: list[str],
-    processes_per_batch: int,
-    seconds: float,
-    evaluation: dict[str, Any] | None,
-) -> TrainingRecord:
-    """The record of one SAE of a plan, trained together with others in so many seconds."""
-    return TrainingRecord(
-        release=RecordedRelease.model_validate(plan.release.model_dump(mode="json")),
-        sae_id=sae_id,
-        started_from=plan.starts.get(sae_id),
-        settings=plan.fingerprint([sae_id]),
-        trained_together=together,
-        processes_per_batch=processes_per_batch,
-        steps=plan.steps,
-        samples=plan.samples,
-        seconds=seconds,
-        samples_per_second=plan.samples / seconds,
-        evaluation=evaluation,
-        matmul_precision=torch.get_float32_matmul_precision(),
-        finished=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        **circumstances(plan.device),
-    )
-
-
-def circumstances(device: str) -> dict[str, Any]:
-    """Versions and the machine, by which the same settings may come out differently."""
-    packages = ("sae-lens-c2r", "sae-lens", "torch", "transformer-lens", "transformers")
-    return {
-        "device": _name_of_device(device),
-        "python": platform.python_version(),
-        "versions": package_versions(*packages, "datasets"),
-        "git_revision": _git_revision(),
-    }
-
-
-def _name_of_device(device: str) -> str:
-    if torch.device(device).type == "cuda":
-        return f"{device} ({torch.cuda.get_device_name(device)})"
-    return device
-
-
-def _git_revision() -> str | None:
-    """The commit of the checkout that this code runs from, if it is one."""
-    root = Path(__file__).parent.parent.parent
-    if not (root / ".git").exists():
-        return None
-    command = ["git", "-C", str(root), "rev-parse", "HEAD"]
-    try:
-        found = subprocess.run(command, capture_output=True, text=True)
-    except OSError:  # no git here
-        return None
-    return found.stdout.strip() or None

@@ -3,13 +3,12 @@
 import copy
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from typing import Any
 
 import torch
 import wandb
-from sae_lens import MultiSAETrainingRunner, MultiSAETrainingRunnerConfig, TrainingSAE
-from sae_lens.config import LoggingConfig
+from sae_lens import MultiSAETrainingRunner, TrainingSAE
 from sae_lens.registry import get_sae_training_class
 from sae_lens.synthetic import SyntheticModel, SyntheticSAERunnerConfig
 from sae_lens.synthetic.evals import SyntheticDataEvalResult, eval_sae_on_synthetic_data
@@ -44,22 +43,23 @@ def train_together(
     """Train SAEs of a plan in one run; with known features, evaluate them too."""
     saes = {sae_id: _make(plan, sae_id) for sae_id in sae_ids}
     config: Any = runner_config(plan, sae_ids=sae_ids)
-    name_own_run(config.logger, group=plan.release.name)
-    source = plan.release.source
-    if not isinstance(source, LanguageModel):
-        return saes, train_on_known_features(config, saes, job)
-    dataset = plan.dataset
-    if source.dataset == OFFLINE_DATASET:
-        config.model_name, dataset = offline_source(plan.dataset)
-    elif not config.model_from_pretrained_kwargs.get("revision"):
-        config.model_name = where_model_is(config.model_name)
-    with needing_the_hub(
-        f"The model {source.name or source.hub_id} or the text {source.dataset}"
-    ):
-        runner = MultiSAETrainingRunner(config, override_saes=saes, override_dataset=dataset)
-    train_on_language_model(runner, job, norm_multiple=plan.norm_multiple)
+    with wandb_run(config, saes, group=plan.release.name):
+        source = plan.release.source
+        if not isinstance(source, LanguageModel):
+            return saes, train_on_known_features(config, saes, job)
+        dataset = plan.dataset
+        if source.dataset == OFFLINE_DATASET:
+            config.model_name, dataset = offline_source(plan.dataset)
+        elif not config.model_from_pretrained_kwargs.get("revision"):
+            config.model_name = where_model_is(config.model_name)
+        name = source.name or source.hub_id
+        with needing_the_hub(f"The model {name} or the text {source.dataset}"):
+            runner = MultiSAETrainingRunner(
+                config, override_saes=saes, override_dataset=dataset
+            )
+        train_on_language_model(runner, job, norm_multiple=plan.norm_multiple)
     for sae in saes.values():
-        sae.cfg.metadata.model_name = source.name or source.hub_id  # not where it lies here
+        sae.cfg.metadata.model_name = name  # not where it lies here
     return saes, {}
 
 
@@ -86,7 +86,12 @@ def train_on_language_model(
     runner.evaluator.activations_store.iterable_sequences = again
     state = job.resumed.about["stream"] if job.resumed else None
     stream = ActivationStream(store, seed=cfg.seed, state=state, norm_multiple=norm_multiple)
-    with wandb_run(cfg.logger, cfg.to_dict()), _read_ahead(stream, cfg) as batches:
+    n_ahead = int(cfg.prefetch_llm_batches)
+    ahead: Any = nullcontext(stream)
+    # Where there are several processes, a thread and the training would talk to them at once.
+    if n_ahead and world_size() == 1:
+        ahead = closing(PrefetchingIterator(stream, prefetch=n_ahead))
+    with ahead as batches:
         return Trainer(
             cfg.to_sae_trainer_config(),
             runner.saes,
@@ -98,26 +103,11 @@ def train_on_language_model(
         ).fit()
 
 
-@contextmanager
-def _read_ahead(stream: ActivationStream, cfg: MultiSAETrainingRunnerConfig) -> Iterator[Any]:
-    """The stream, or a thread that reads it ahead, if the config wants one."""
-    # Where there are several processes, a thread and the training would talk to them at once.
-    if not cfg.prefetch_llm_batches or world_size() > 1:
-        yield stream
-        return
-    ahead = PrefetchingIterator(stream, prefetch=int(cfg.prefetch_llm_batches))
-    try:
-        yield ahead
-    finally:
-        ahead.close()
-
-
 def train_on_known_features(
     config: SyntheticSAERunnerConfig[Any], saes: SAEs, job: Job
 ) -> dict[str, dict[str, Any]]:
     """Train SAEs on one stream of known features, and evaluate them as SAELens does."""
     model = SyntheticModel.load_from_source(config.synthetic_model, device=config.device)
-    about = {**config.to_dict(), "saes": {i: sae.cfg.to_dict() for i, sae in saes.items()}}
     features = SyntheticActivationIterator(
         feature_dict=model.feature_dict,
         activations_generator=model.activation_generator,
@@ -125,6 +115,7 @@ def train_on_known_features(
         autocast=config.autocast_data,
     )
     n_given = job.resumed.about["stream"]["n_batches"] if job.resumed else 0
+    batches = KnownFeatures(features.next_batch, config.device, n_given)
 
     def evaluate(
         sae: TrainingSAE[Any], scaler: ActivationScaler | None = None
@@ -140,10 +131,7 @@ def train_on_known_features(
             )
 
     def evaluate_all(
-        saes: SAEs,
-        data_provider: Any,  # noqa: ARG001
-        activation_scalers: dict[str, ActivationScaler],
-        hook_names: dict[str, str],  # noqa: ARG001
+        saes: SAEs, activation_scalers: dict[str, ActivationScaler], **_: Any
     ) -> dict[str, Any]:
         return {
             f"{sae_id}/{name}": value
@@ -153,45 +141,40 @@ def train_on_known_features(
             .items()
         }
 
-    with wandb_run(config.logger, about):
-        Trainer(
-            config.to_sae_trainer_config(),
-            saes,
-            FEATURES,
-            KnownFeatures(features.next_batch, config.device, n_given),
-            job,
-            evaluator=evaluate_all if config.eval_frequency > 0 else None,
-        ).fit()
-        if not (config.eval_samples > 0 and config.run_final_eval):
-            return {}
-        results = {sae_id: evaluate(sae) for sae_id, sae in saes.items()}
-        if config.logger.log_to_wandb:
-            for sae_id, result in results.items():
-                wandb.log(result.to_log_dict(prefix=f"{sae_id}/final/"))
-        return {sae_id: result.to_dict() for sae_id, result in results.items()}
-
-
-def name_own_run(logger: LoggingConfig, *, group: str) -> None:
-    """Give each of several processes a run of its own in wandb, in one group."""
-    if world_size() == 1 or not logger.log_to_wandb:
-        return
-    os.environ.setdefault("WANDB_RUN_GROUP", logger.wandb_id or group)
-    logger.run_name = f"{logger.run_name}-rank-{rank()}"
-    if logger.wandb_id is not None:
-        logger.wandb_id = f"{logger.wandb_id}-rank-{rank()}"
+    Trainer(
+        config.to_sae_trainer_config(),
+        saes,
+        FEATURES,
+        batches,
+        job,
+        evaluator=evaluate_all if config.eval_frequency > 0 else None,
+    ).fit()
+    if not (config.eval_samples > 0 and config.run_final_eval):
+        return {}
+    results = {sae_id: evaluate(sae) for sae_id, sae in saes.items()}
+    if config.logger.log_to_wandb:
+        for sae_id, result in results.items():
+            wandb.log(result.to_log_dict(prefix=f"{sae_id}/final/"))
+    return {sae_id: result.to_dict() for sae_id, result in results.items()}
 
 
 @contextmanager
-def wandb_run(logger: LoggingConfig, config: dict[str, Any]) -> Iterator[None]:
-    """While it lasts, there is a run of wandb's, if the logger wants one."""
-    if logger.log_to_wandb:
-        wandb.init(
-            project=logger.wandb_project,
-            entity=logger.wandb_entity,
-            config=config,
-            name=logger.run_name,
-            id=logger.wandb_id,
-        )
+def wandb_run(config: Any, saes: SAEs, *, group: str) -> Iterator[None]:
+    """While it lasts, each process has a run of wandb's, if the logger wants one."""
+    logger = config.logger
+    if not logger.log_to_wandb:
+        yield
+        return
+    name, run_id = logger.run_name, logger.wandb_id
+    if world_size() > 1:
+        os.environ.setdefault("WANDB_RUN_GROUP", run_id or group)
+        name, run_id = f"{name}-rank-{rank()}", run_id and f"{run_id}-rank-{rank()}"
+    wandb.init(
+        project=logger.wandb_project,
+        entity=logger.wandb_entity,
+        config={**config.to_dict(), "saes": {i: sae.cfg.to_dict() for i, sae in saes.items()}},
+        name=name,
+        id=run_id,
+    )
     yield
-    if logger.log_to_wandb:
-        wandb.finish()
+    wandb.finish()

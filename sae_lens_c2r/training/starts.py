@@ -42,23 +42,22 @@ def find_start(
 
 
 def _init_of(spec: SAESpec) -> SAERef:
-    problem = None
+    given = spec.fields["init"]
     try:
-        text = json.dumps(spec.fields["init"])
-        init = TypeAdapter(SAERef).validate_json(text, strict=True)
+        init = TypeAdapter(SAERef).validate_json(json.dumps(given), strict=True)
     except ValidationError as error:
         problem = first_problem(error).removeprefix("``: ")
-    else:
-        if bool(init.release) + bool(init.repo) + bool(init.folder) != 1:
-            problem = "One of `release`, `repo` and `folder` should be given."
-        elif bool(init.sae_id) == bool(init.folder):
-            problem = "`sae_id` should go with `release` or `repo`, not with `folder`."
-        elif init.folder and init.revision:
-            problem = "`revision` should go with `release` or `repo`."
-        elif init.license:
-            problem = "`license` should not be given: what is with the SAE says it."
-    if problem:
-        raise ReleaseError(f"`sae.init` of {spec.sae_id} should name one SAE. {problem}")
+        raise ReleaseError(f"`sae.init` should name an SAE. {problem}") from None
+    if (
+        sum(map(bool, (init.folder, init.release, init.repo))) != 1
+        or bool(init.sae_id) == bool(init.folder)
+        or (init.folder and init.revision)
+        or init.license  # what is with the SAE says it
+    ):
+        raise ReleaseError(
+            "`sae.init` should have a `folder`, or else a `release` or a `repo` with an "
+            f"`sae_id` and perhaps a `revision`. Found {given!r}."
+        )
     if init.folder and not (init.folder / SAE_CFG_FILENAME).is_file():
         raise UserError(f"{init.folder}: should be a folder with a {SAE_CFG_FILENAME}.")
     return init

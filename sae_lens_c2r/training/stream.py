@@ -31,21 +31,15 @@ class ActivationStream(Iterator[Batch]):
     They are read a buffer at a time, as large as SAELens's mixing buffer. A part of each, drawn
     at random, changes places with that of the buffer before it; then it is shuffled. So a batch
     depends on two buffers, and a stream that is continued reads those two again.
-
-    Args:
-        store: SAELens's store, from which nothing has been read.
-        seed: Of the shuffles.
-        state: Where another stream of the same text was, to continue there.
-        norm_multiple: As of `within_norm`.
     """
 
     def __init__(
         self,
-        store: ActivationsStore,
+        store: ActivationsStore,  # from which nothing has been read
         *,
-        seed: int,
-        state: dict[str, Any] | None = None,
-        norm_multiple: float | None = None,
+        seed: int,  # of the shuffles
+        state: dict[str, Any] | None = None,  # of another stream of the same text, to continue
+        norm_multiple: float | None = None,  # as of `within_norm`
     ) -> None:
         self._store, self._seed, self._norm_multiple = store, seed, norm_multiple
         buffer_size = store.n_batches_in_buffer * store.training_context_size

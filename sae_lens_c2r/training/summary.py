@@ -1,22 +1,17 @@
 """A plan before hours of training: beside the config of its language model, and in print."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 from rich.console import Console
+from sae_lens.saes.sae import TrainingSAEConfig
+from sae_lens.util import str_to_dtype
 
 from sae_lens_c2r._support.errors import UserError, counted, first_sentence
 from sae_lens_c2r.releases.language_models import hook_site
 from sae_lens_c2r.releases.model import LanguageModel, ReleaseError
 from sae_lens_c2r.reporting.tables import terminal_table
-from sae_lens_c2r.training.costs import (
-    checkpoint_bytes,
-    disk_bytes,
-    memory_bytes,
-    place,
-    weight_bytes,
-)
-from sae_lens_c2r.training.data_parallel import group_size
+from sae_lens_c2r.training.data_parallel import group_size, place
 from sae_lens_c2r.training.plan import Plan
 
 SHOWN = ("k", "c2r_coefficient", "ort_coefficient", "l1_coefficient", "l0_coefficient")
@@ -141,3 +136,38 @@ def size(n_bytes: int) -> str:
         if n_bytes >= factor:
             return f"{n_bytes / factor:,.1f} {unit}"
     return f"{n_bytes / 1000:,.1f} kB"
+
+
+def weight_bytes(config: TrainingSAEConfig) -> int:
+    """Size of an SAE's weights: an encoder, a decoder and their biases."""
+    numbers = 2 * config.d_in * config.d_sae + config.d_in + config.d_sae
+    return str_to_dtype(config.dtype).itemsize * numbers
+
+
+def disk_bytes(plan: Plan) -> int:
+    """Bytes that the trained SAEs will take."""
+    return sum(weight_bytes(config) for config in plan.saes.values())
+
+
+def checkpoint_bytes(plan: Plan) -> int:
+    """Bytes of a checkpoint: weights, Adam's moments, latents' counters."""
+    return sum(3 * weight_bytes(each) + 8 * each.d_sae for each in plan.saes.values())
+
+
+def memory_bytes(plan: Plan, sae_ids: Iterable[str] | None = None, *, n_parts: int = 1) -> int:
+    """Bytes of a process, about, beside the model; `n_parts` processes share each batch."""
+    configs = [plan.saes[sae_id] for sae_id in sae_ids or plan.saes]
+    # Weights, gradients and Adam's two moments; activations before, after and backwards.
+    states = sum(4 * weight_bytes(config) for config in configs)
+    n_samples = plan.batch_size // n_parts
+    acts = max(3 * 4 * n_samples * config.d_sae for config in configs)
+    source, value = plan.release.source, plan.runner_value
+    if not isinstance(source, LanguageModel):
+        return states + acts
+    # The buffer that is shuffled, a part of the next, and the pass of the model on top. A batch
+    # of the buffer is one row of text, however many rows a pass of the model takes.
+    rows = 2 * value("n_batches_in_buffer") + value("store_batch_size_prompts")
+    tokens = len(range(source.context_size)[slice(*value("seqpos_slice"))])
+    return (
+        states + acts + rows * tokens * configs[0].d_in * str_to_dtype(value("dtype")).itemsize
+    )

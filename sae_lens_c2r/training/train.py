@@ -1,11 +1,13 @@
 """Training of a plan by SAELens's trainer, one folder for every SAE."""
 
 import json
-import time
+import platform
+import subprocess
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,89 +16,109 @@ from sae_lens import TrainingSAE
 
 from sae_lens_c2r._support.errors import UserError, counted, one_line
 from sae_lens_c2r._support.files import write_folder
+from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r._support.process import stop_requests
+from sae_lens_c2r.training import distributed
 from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
 from sae_lens_c2r.training.configs import NEEDS_ESTIMATE
-from sae_lens_c2r.training.costs import place, trained_by
-from sae_lens_c2r.training.data_parallel import DataParallelGroup, group_size, own_group
-from sae_lens_c2r.training.distributed import (
-    all_reduce_max,
-    assert_same_on_all_ranks,
-    check_shared_folder,
-    is_main_process,
-    on_all_ranks,
-    on_main_process,
-    world_size,
-)
+from sae_lens_c2r.training.data_parallel import group_size, own_group, place
 from sae_lens_c2r.training.output_dir import (
     LOCK,
     TRACEBACK,
     WORK,
+    checkpoint_of,
+    difference,
     locked_out,
     remove_if_empty,
+    settings_of,
     unfinished,
-    unfinished_run,
 )
-from sae_lens_c2r.training.plan import Plan, difference
-from sae_lens_c2r.training.record import RECORD, circumstances, record_of
+from sae_lens_c2r.training.plan import Plan
+from sae_lens_c2r.training.record import RECORD, RecordedRelease, TrainingRecord
 from sae_lens_c2r.training.runners import train_together
 from sae_lens_c2r.training.trainer import Job, Watch
 
 
 def train(
     plan: Plan,
-    out: Path,
+    out: Path,  # for the SAEs' folders; one training at a time
     *,
-    resume: bool = False,
-    checkpoint_minutes: float = 30.0,
+    resume: bool = False,  # from the last checkpoint, if there is one
+    checkpoint_minutes: float = 30.0,  # between two; 0 for only when told to end
     log: Callable[[str], None] = print,
-    watch: Watch | None = None,
+    watch: Watch | None = None,  # given the id and the trainer of each SAE before it begins
 ) -> list[Path]:
-    """Train the SAEs of a plan that are not finished yet.
-
-    They are trained at once, each by one of torch's processes, or by a group of them that
-    shares every batch; each process calls this with the same.
-
-    Args:
-        plan: The plan.
-        out: Folder for the folders of the SAEs. One process at a time may train into it.
-        resume: Whether to continue from the last checkpoint, if there is one.
-        checkpoint_minutes: Time between two checkpoints; 0 for only when told to end.
-        log: Shows the user a line.
-        watch: Given the id and the trainer of each SAE before it begins.
-
-    Returns:
-        The folders of the SAEs that were trained now.
-
-    Raises:
-        KeyboardInterrupt: If the process was told to end; a checkpoint was written before.
-    """
+    """Train the SAEs of a plan that are not finished, and return their folders."""
+    # Each is trained by one of torch's processes, or by a group of them that shares every
+    # batch; all call this with the same.
     work = out / WORK
-    log = log if is_main_process() else _say_nothing
-    _check_same_plan(plan, resume=resume, checkpoint_minutes=checkpoint_minutes)
-    todo = on_main_process(lambda: unfinished(plan, out, log))
-    if not todo and not on_main_process(work.exists):
+    log = log if distributed.is_main_process() else _say_nothing
+    settings, here = plan.fingerprint(), circumstances(plan.device)
+    on_main = distributed.on_main_process
+    n_parts = on_main(lambda: group_size(plan, distributed.world_size()))
+    options = {"resume": resume, "checkpoint_minutes": checkpoint_minutes}
+    alike = {name: here[name] for name in ("python", "versions")}
+    alike |= {**settings, "order": list(plan.saes), "options": options, "device": plan.device}
+    ranks = distributed.all_gather(alike)
+    on_main(lambda: _check_alike(ranks))
+    todo = on_main(lambda: unfinished(settings, out, log))
+    if not todo and not on_main(work.exists):
         return []
-    with _matmul_precision(plan.matmul_precision), stop_requests() as stop, ExitStack() as lock:
-        on_main_process(lambda: lock.enter_context(locked_out(out)))
-        check_shared_folder(work)
+    folders: list[Path] = []
+    with stop_requests() as stop, ExitStack() as stack:
+        before = torch.get_float32_matmul_precision()
+        stack.callback(torch.set_float32_matmul_precision, before)
+        torch.set_float32_matmul_precision(plan.matmul_precision or before)
+        on_main(lambda: stack.enter_context(locked_out(out)))
+        distributed.check_shared_folder(work)
         # Another process may have finished some meanwhile.
-        todo = on_main_process(lambda: unfinished(plan, out, _say_nothing))
-        group = own_group(group_size(plan, world_size()))
-        job = Job(
-            Checkpoints(work),
-            stop,
-            every_seconds=60 * checkpoint_minutes,
-            log=log,
-            watch=watch,
-            scaled=list(plan.starts),
-            k_anneal_steps=plan.k_anneal_steps,
-            process_group=group.process_group,
-        )
-        on_main_process(job.checkpoints.remove_partial)
-        resumed = on_main_process(lambda: _checkpoint_of(plan, out, todo, log, resume=resume))
-        folders = _train_in_turn(plan, out, _in_turn(plan, todo, resumed), resumed, job, group)
-        if is_main_process():
+        todo = on_main(lambda: unfinished(settings, out, _say_nothing))
+        checkpoints = Checkpoints(work)
+        on_main(checkpoints.remove_partial)
+        resumed = on_main(lambda: checkpoint_of(settings, here, out, log, resume=resume))
+        in_turn = _in_turn(plan, todo, resumed)
+        process_group = own_group(n_parts)
+        for sae_ids in in_turn:
+            if folders:
+                n_trained = len(plan.saes) - len(todo) + len(folders)
+                log(f"{n_trained} of {counted(len(plan.saes), 'SAE')} trained.")
+            n_before = 1
+            if resumed is not None:
+                log(f"From step {resumed.step:,} of {plan.steps:,}.")
+                n_before = resumed.about["processes_per_batch"]
+            if distributed.all_reduce_max(stop.received):
+                raise KeyboardInterrupt
+            group, place_in_it = divmod(distributed.rank(), n_parts)
+            shares = place(
+                {i: plan.saes[i] for i in sae_ids}, distributed.world_size() // n_parts
+            )
+            job = Job(
+                checkpoints,
+                stop,
+                every_seconds=60 * checkpoint_minutes,
+                about={
+                    "settings": settings_of(settings, sae_ids),
+                    "circumstances": here,
+                    "processes_per_batch": max(n_parts, n_before),
+                },
+                resumed=resumed,
+                saved=[] if place_in_it else shares[group],
+                log=log,
+                watch=watch,
+                scaled=plan.starts,
+                k_anneal_steps=plan.k_anneal_steps,
+                process_group=process_group,
+            )
+            with _one_line_of_sae_lens(work / TRACEBACK):
+                # One without an SAE of its own takes part in the stream.
+                own = shares[group] or shares[0][:1]
+                saes, evaluations = train_together(plan, own, job)
+            distributed.on_all_ranks(partial(_save, plan, job, saes, evaluations, out))
+            on_main(checkpoints.remove_all)
+            stop.deferrable = False
+            folders += [out / sae_id for sae_id in sae_ids]
+            resumed = None
+        if distributed.is_main_process():
             for name in (LOCK, TRACEBACK):
                 (work / name).unlink(missing_ok=True)
     remove_if_empty(work)
@@ -107,146 +129,99 @@ def _say_nothing(_: str) -> None:
     pass
 
 
-def _check_same_plan(plan: Plan, **options: Any) -> None:
-    """Raise a UserError unless all ranks are to do the same, and there are not too many."""
-    on_main_process(lambda: group_size(plan, world_size()))
-    here = circumstances(plan.device)
-    assert_same_on_all_ranks(
-        {
-            **plan.fingerprint(list(plan.saes)),
-            "order": list(plan.saes),
-            "options": options,
-            "device": plan.device,
-            **{name: here[name] for name in ("python", "versions")},
-        }
-    )
-
-
-@contextmanager
-def _matmul_precision(name: str | None) -> Iterator[None]:
-    """Have torch multiply float32 matrices as exactly as one of its names says."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision(name or before)
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
-def _checkpoint_of(
-    plan: Plan, out: Path, todo: list[str], log: Callable[[str], None], *, resume: bool
-) -> Checkpoint | None:
-    """The checkpoint to continue from, if any; a UserError if it is of another plan."""
-    checkpoint = unfinished_run(out, log, resume=resume)
-    if checkpoint is None:
-        return None
-    held = checkpoint.about["settings"]
-    for sae_id in held["saes"]:
-        if sae_id not in todo:
-            raise UserError(f"The plan should include {sae_id}, which is in the checkpoint.")
-    differs = difference(held, plan.fingerprint(list(held["saes"])))
-    if differs is not None:
-        raise UserError(f"The plan should be that of {checkpoint.folder}. {differs}")
-    differs = difference(checkpoint.about["circumstances"], circumstances(plan.device))
-    if differs is not None:
-        log(f"Results may differ from those of an untouched run. {differs}")
-    return checkpoint
+def _check_alike(ranks: list[dict[str, Any]]) -> None:
+    for number, other in enumerate(ranks):
+        differs = difference(ranks[0], other)
+        if differs is not None:
+            raise UserError(
+                "All ranks should have the same plan and versions. Those of rank "
+                f"{number} are not those of rank 0. {differs}"
+            )
 
 
 def _in_turn(plan: Plan, todo: list[str], resumed: Checkpoint | None) -> list[list[str]]:
     """The SAEs in groups, each to be trained at once: first what a checkpoint holds."""
-    begun = list(resumed.about["settings"]["saes"]) if resumed else []
-    # SAELens takes the batches that it estimates from out of the shared stream.
-    plain: list[str] = []
-    estimated: list[str] = []
-    for sae_id in (sae_id for sae_id in todo if sae_id not in begun):
+    begun = resumed.about["settings"]["saes"] if resumed else ()
+    groups: tuple[list[str], ...] = ([], [], [])
+    for sae_id in todo:
+        # SAELens takes the batches that it estimates from out of the shared stream.
         needs_estimate = plan.saes[sae_id].normalize_activations in NEEDS_ESTIMATE
-        (estimated if needs_estimate else plain).append(sae_id)
-    begun = [sae_id for sae_id in todo if sae_id in begun]
-    return [group for group in (begun, plain, estimated) if group]
+        groups[0 if sae_id in begun else 2 if needs_estimate else 1].append(sae_id)
+    return [group for group in groups if group]
 
 
-def _train_in_turn(
-    plan: Plan,
-    out: Path,
-    groups: list[list[str]],
-    resumed: Checkpoint | None,
-    job: Job,
-    parallel: DataParallelGroup,
-) -> list[Path]:
-    """Train groups of SAEs one after the other; the first one from a checkpoint, if any."""
-    folders: list[Path] = []
-    start, steps_done, n_saes = time.monotonic(), 0, len(plan.saes)
-    for group in groups:
-        if steps_done:
-            n_left = sum(map(len, groups)) - len(folders)
-            per_step = (time.monotonic() - start) / steps_done
-            job.log(
-                f"{n_saes - n_left} of {counted(n_saes, 'SAE')} trained; about "
-                f"{counted(per_step * plan.steps * n_left / 60, 'minute')} to go."
-            )
-        if resumed is not None:
-            job.log(f"From step {resumed.step:,} of {plan.steps:,}.")
-        if all_reduce_max(job.stop.received):
-            raise KeyboardInterrupt
-        folders += _train_group(plan, out, group, replace(job, resumed=resumed), parallel)
-        steps_done += plan.steps - (resumed.step if resumed else 0)
-        resumed = None
-    return folders
-
-
-def _train_group(
-    plan: Plan, out: Path, group: list[str], job: Job, parallel: DataParallelGroup
-) -> list[Path]:
-    """Train SAEs in one run of SAELens, and save them."""
-    before = job.resumed.about["processes_per_batch"] if job.resumed else 1
-    n_processes = max(parallel.size, before)
-    shares = place({sae_id: plan.saes[sae_id] for sae_id in group}, parallel.count)
-    own = shares[parallel.number] if parallel.is_first else []
-    about = {
-        "settings": plan.fingerprint(group),
-        "circumstances": circumstances(plan.device),
-        "processes_per_batch": n_processes,
+def circumstances(device: str) -> dict[str, Any]:
+    """Versions and the machine, by which the same settings may come out differently."""
+    packages = ("sae-lens-c2r", "sae-lens", "torch", "transformer-lens", "transformers")
+    is_gpu = torch.device(device).type == "cuda"
+    return {
+        "device": f"{device} ({torch.cuda.get_device_name(device)})" if is_gpu else device,
+        "python": platform.python_version(),
+        "versions": package_versions(*packages, "datasets"),
+        "git_revision": _git_revision(),
     }
-    job = replace(job, about=about, saved=own)
+
+
+def _git_revision() -> str | None:
+    """The commit of the checkout that this code runs from, if it is one."""
+    root = Path(__file__).parent.parent.parent
+    if not (root / ".git").exists():
+        return None
+    command = ["git", "-C", str(root), "rev-parse", "HEAD"]
     try:
-        saes, evaluations = train_together(plan, trained_by(shares, parallel.number), job)
+        found = subprocess.run(command, capture_output=True, text=True)
+    except OSError:  # no git here
+        return None
+    return found.stdout.strip() or None
+
+
+@contextmanager
+def _one_line_of_sae_lens(path: Path) -> Iterator[None]:
+    """Raise as a UserError what SAELens raises, with the traceback in a file."""
+    try:
+        yield
     except (UserError, OSError):
         raise
     except Exception as error:  # SAELens, torch and transformers raise many kinds
-        path = out / WORK / TRACEBACK
         path.write_text(traceback.format_exc(), encoding="utf-8")
         raise UserError(
             f"SAELens failed: {type(error).__name__}: {one_line(error)} ({path} has the "
             "traceback)"
         ) from error
-    seconds = job.seconds
-
-    def save() -> None:
-        for sae_id in own:
-            record = record_of(
-                plan,
-                sae_id,
-                together=group,
-                processes_per_batch=n_processes,
-                seconds=seconds,
-                evaluation=evaluations.get(sae_id),
-            )
-            _save(saes[sae_id], record.model_dump(), out / sae_id, beside=out / WORK)
-
-    on_all_ranks(save)
-    on_main_process(job.checkpoints.remove_all)
-    job.stop.deferrable = False
-    return [out / sae_id for sae_id in group]
 
 
 def _save(
-    sae: TrainingSAE[Any], record: Mapping[str, Any], folder: Path, *, beside: Path
+    plan: Plan,
+    job: Job,
+    saes: dict[str, TrainingSAE[Any]],
+    evaluations: dict[str, dict[str, Any]],
+    out: Path,
 ) -> None:
-    def fill(partial: Path) -> None:
-        sae.save_inference_model(partial)
-        # Not by `write_json`: settings may be infinite.
-        text = json.dumps(record, indent=1)
-        (partial / RECORD).write_text(f"{text}\n", encoding="utf-8")
+    """Save the SAEs that are this process's to save, each with its record."""
+    seconds, settings = job.seconds, job.about["settings"]
+    for sae_id in job.saved or ():
+        record = TrainingRecord(
+            release=RecordedRelease.model_validate(plan.release.model_dump(mode="json")),
+            sae_id=sae_id,
+            started_from=plan.starts.get(sae_id),
+            settings=settings_of(settings, [sae_id]),
+            trained_together=list(settings["saes"]),
+            processes_per_batch=job.about["processes_per_batch"],
+            steps=plan.steps,
+            samples=plan.samples,
+            seconds=seconds,
+            samples_per_second=plan.samples / seconds,
+            evaluation=evaluations.get(sae_id),
+            finished=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            matmul_precision=torch.get_float32_matmul_precision(),
+            **job.about["circumstances"],
+        )
+        fill = partial(_fill, saes[sae_id], record)
+        write_folder(out / sae_id, fill, beside=out / WORK)
 
-    write_folder(folder, fill, beside=beside)
+
+def _fill(sae: TrainingSAE[Any], record: TrainingRecord, folder: Path) -> None:
+    sae.save_inference_model(folder)
+    # Not by `write_json`: settings may be infinite.
+    text = json.dumps(record.model_dump(), indent=1)
+    (folder / RECORD).write_text(f"{text}\n", encoding="utf-8")

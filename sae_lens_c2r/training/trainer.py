@@ -6,8 +6,9 @@ stopped, lets k fall, and estimates the scale of the activations once for all SA
 
 import copy
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import tee
 from pathlib import Path
 from typing import Any
 
@@ -39,33 +40,19 @@ Watch = Callable[[str, SAETrainer[Any, Any]], None]
 
 @dataclass
 class Job:
-    """The parts of a training beside SAELens's steps.
-
-    Args:
-        checkpoints: Where it saves.
-        stop: Whether the process was told to end.
-        every_seconds: How often it saves, and at the end; 0 for only when told to end.
-        about: What to keep with each checkpoint.
-        resumed: The checkpoint to continue from, if any.
-        saved: The SAEs that are this process's to save; `None` for all that it trains.
-        log: Shows the user a line.
-        watch: Given the id and the trainer of each SAE before it begins.
-        scaled: The SAEs that start from others, which took inputs that were not scaled.
-        k_anneal_steps: Over how many steps the k of SAEs falls, by their ids.
-        process_group: The processes that every batch is split over; `None` for this one alone.
-    """
+    """The parts of a training beside SAELens's steps."""
 
     checkpoints: Checkpoints
     stop: StopRequest
-    every_seconds: float = 0.0
-    about: Mapping[str, Any] = field(default_factory=dict)
+    every_seconds: float = 0.0  # it saves, and at the end; 0 for only when told to end
+    about: Mapping[str, Any] = field(default_factory=dict)  # kept with each checkpoint
     resumed: Checkpoint | None = None
-    saved: Sequence[str] | None = None
+    saved: Collection[str] | None = None  # the SAEs that this process saves; `None` for all
     log: Callable[[str], None] = print
-    watch: Watch | None = None
-    scaled: Sequence[str] = ()
+    watch: Watch | None = None  # given the id and the trainer of each SAE before it begins
+    scaled: Collection[str] = ()  # those that start from others, whose inputs were not scaled
     k_anneal_steps: Mapping[str, int] = field(default_factory=dict)
-    process_group: ProcessGroup | None = None
+    process_group: ProcessGroup | None = None  # that every batch is split over, if it is
 
     def __post_init__(self) -> None:
         self.begun = time.monotonic()  # anew where the first step begins
@@ -158,7 +145,6 @@ class Trainer(MultiSAETrainer):
     @torch.no_grad()
     def _estimate_scaling_factors(self) -> None:
         """Estimate, once for all SAEs of a mode, how SAELens scales their activations."""
-        # SAELens keeps the batches for each SAE to go through: 19 GB in the paper's release.
         unscaled = ActivationScaler()
         new = {
             i: each for i, each in self.trainers.items() if each.activation_scaler == unscaled
@@ -166,15 +152,14 @@ class Trainer(MultiSAETrainer):
         modes = {each.sae.cfg.normalize_activations for each in new.values()} & NEEDS_ESTIMATE
         n = self.cfg.n_batches_for_norm_estimate if modes else 0
         batches = (self._next_batch() for _ in range(n))
-        kept = list(batches) if len(modes) > 1 else []
         d_in = next(iter(self.saes.values())).cfg.d_in
-        for mode in sorted(modes):
+        # SAELens keeps the batches for each SAE to go through: 19 GB in the paper's release.
+        of_modes = tee(batches, len(modes)) if len(modes) > 1 else [batches]
+        for mode, of_mode in zip(sorted(modes), of_modes, strict=False):
             scaler = ActivationScaler()
-            of_mode = iter(kept) if kept else batches
-            if mode == ESTIMATED:
-                scaler.estimate_scaling_factor(d_in, of_mode, n)
-            else:
-                scaler.estimate_whitening(d_in, of_mode, n)
+            of_norm = mode == ESTIMATED
+            estimate = scaler.estimate_scaling_factor if of_norm else scaler.estimate_whitening
+            estimate(d_in, of_mode, n)
             for trainer in new.values():
                 if trainer.sae.cfg.normalize_activations == mode:
                     trainer.activation_scaler = copy.copy(scaler)

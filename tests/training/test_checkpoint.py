@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.training.checkpoint import KEPT, Checkpoints
 
 
@@ -23,7 +24,7 @@ def never(damage: str) -> None:
 
 def test_the_newest_are_kept_and_the_last_is_continued(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path / "work")
-    assert checkpoints.is_empty
+    assert checkpoints.newest(on_damage=never) is None
     for step in range(1, KEPT + 3):
         assert checkpoints.write(step, {"seconds": step}, fill).name == f"step-{step:09d}"
     assert names(tmp_path / "work") == [f"step-{step:09d}" for step in (3, 4)]
@@ -32,7 +33,6 @@ def test_the_newest_are_kept_and_the_last_is_continued(tmp_path: Path) -> None:
     assert (newest.step, newest.about) == (4, {"seconds": 4})
     assert (newest.folder / "sae" / "weights").read_text() == "weights"
     checkpoints.remove_all()
-    assert checkpoints.is_empty
     assert names(tmp_path / "work") == []
 
 
@@ -41,11 +41,11 @@ def test_damaged_ones_are_put_aside_each_under_a_name_of_its_own(tmp_path: Path)
     for _ in range(2):
         checkpoints.write(7, {}, fill)
         (tmp_path / "step-000000007" / "sae" / "weights").write_text("other")
-        assert checkpoints.newest(on_damage=told.append) is None
+        with pytest.raises(UserError, match=r"No checkpoint in .* is whole"):
+            checkpoints.newest(on_damage=told.append)
     assert len(names(tmp_path)) == 2
     assert all(name.startswith("damaged-step-000000007-") for name in names(tmp_path))
     assert all("sae/weights is not what was written" in damage for damage in told)
-    assert not checkpoints.is_empty
 
 
 def test_what_cannot_be_written_leaves_those_before_it(tmp_path: Path) -> None:

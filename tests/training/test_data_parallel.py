@@ -18,7 +18,6 @@ from torch import Tensor
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.architectures.c2r import C2RMixin
 from sae_lens_c2r.releases.files import find_release, read_release
-from sae_lens_c2r.training.costs import memory_bytes
 from sae_lens_c2r.training.data_parallel import (
     DataParallelTrainer,
     JoinedBatchTopK,
@@ -27,6 +26,7 @@ from sae_lens_c2r.training.data_parallel import (
     smallest_positive,
 )
 from sae_lens_c2r.training.plan import Plan, make_plan
+from sae_lens_c2r.training.summary import memory_bytes
 from tests.architectures.training import D_IN, backbone_of, make_sae, make_trainer, step_input
 from tests.process_groups import in_processes
 from tests.strategies import ARCHITECTURES

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sae_lens_c2r.training.costs import place, step_cost, trained_by
+from sae_lens_c2r.training.data_parallel import place, step_cost
 from tests.architectures.training import make_config
 
 
@@ -29,4 +29,3 @@ def test_every_sae_is_placed_once_in_order_and_no_process_has_too_much(
     assert all(share == sorted(share, key=int) for share in shares)
     costs = [sum(step_cost(configs[i]) for i in share) for share in shares]
     assert max(costs) - min(costs) <= max(map(step_cost, configs.values()))
-    assert all(trained_by(shares, rank) for rank in range(n_ranks))

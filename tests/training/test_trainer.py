@@ -27,7 +27,7 @@ from torch import Tensor
 
 from sae_lens_c2r._support.process import StopRequest
 from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
-from sae_lens_c2r.training.runners import train_on_language_model
+from sae_lens_c2r.training.runners import train_on_language_model, wandb_run
 from sae_lens_c2r.training.stream import Batch
 from sae_lens_c2r.training.trainer import Job, Trainer, k_at
 from tests.architectures.training import BATCH, D_IN, make_config, make_sae, make_trainer
@@ -132,7 +132,8 @@ def test_what_evaluations_read_is_not_missing_from_the_training(
             cfg, override_dataset=rows_of_tokens(), override_model=model
         )
         job = Job(Checkpoints(tmp_path), StopRequest())
-        return train_on_language_model(runner, job)["sae"].W_dec
+        with wandb_run(cfg, runner.saes, group="tests"):
+            return train_on_language_model(runner, job)["sae"].W_dec
 
     logged = LoggingConfig(wandb_log_frequency=1, eval_every_n_wandb_logs=2)
     assert torch.equal(train(logged), train(LoggingConfig(log_to_wandb=False)))
