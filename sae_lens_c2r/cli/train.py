@@ -41,29 +41,26 @@ def train(
         from sae_lens_c2r._support.errors import counted
         from sae_lens_c2r._support.yaml_text import parse_overrides
         from sae_lens_c2r.releases.files import find_release, read_release
-        from sae_lens_c2r.training.distributed import (
-            all_reduce_max,
-            init_distributed,
-            is_main_process,
-            on_all_ranks,
-            on_main_process,
-            world_size,
-        )
+        from sae_lens_c2r.training import distributed
 
-        with init_distributed():
+        with distributed.init_distributed():
             values = parse_overrides(overrides or [])
-            restarted = bool(all_reduce_max(was_restarted()))  # on any node
-            chosen = on_all_ranks(lambda: read_release(find_release(release), overrides=values))
-            console = console_while_loading(quiet=not is_main_process())
+            restarted = bool(distributed.all_reduce_max(was_restarted()))  # on any node
+            chosen = distributed.on_all_ranks(
+                lambda: read_release(find_release(release), overrides=values)
+            )
+            console = console_while_loading(quiet=not distributed.is_main_process())
             from sae_lens_c2r.training.plan import make_plan
             from sae_lens_c2r.training.summary import check_model, print_plan
             from sae_lens_c2r.training.train import train as train_plan
 
-            plan = on_all_ranks(
+            plan = distributed.on_all_ranks(
                 lambda: make_plan(chosen, device=usable_device(device), only=tuple(only or ()))
             )
-            on_main_process(lambda: check_model(plan, console.say))
-            on_main_process(lambda: print_plan(plan, console, n_ranks=world_size()))
+            distributed.on_main_process(lambda: check_model(plan, console.say))
+            distributed.on_main_process(
+                lambda: print_plan(plan, console, n_ranks=distributed.world_size())
+            )
             if dry_run:
                 return
             folders = train_plan(

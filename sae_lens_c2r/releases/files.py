@@ -71,9 +71,7 @@ def read_release(path: Path, *, overrides: Mapping[str, Any] | None = None) -> R
     """Read and check a release."""
     try:
         document = read_yaml(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ReleaseError(f"{path}: cannot be read. {error}") from None
-    except UserError as error:
+    except (OSError, ValueError) as error:
         raise ReleaseError(f"{path}: {error}") from None
     if not isinstance(document, dict):
         found = "nothing" if document is None else f"a {type(document).__name__}"

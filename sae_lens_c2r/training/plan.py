@@ -30,10 +30,10 @@ from sae_lens_c2r.training.configs import (
     NORM_MULTIPLE,
     check_shared,
     checked_fields,
+    find_start,
     sae_config,
     synthetic_model_config,
 )
-from sae_lens_c2r.training.starts import find_start
 
 RunnerConfig = MultiSAETrainingRunnerConfig | SyntheticSAERunnerConfig[Any]
 _RUNNERS = {

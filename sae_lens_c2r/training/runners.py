@@ -28,7 +28,7 @@ from sae_lens_c2r.training.stream import (
     EVALUATION_SEED,
     FEATURES,
     ActivationStream,
-    KnownFeatures,
+    known_features,
     seeded,
 )
 from sae_lens_c2r.training.trainer import Job, Trainer
@@ -115,7 +115,7 @@ def train_on_known_features(
         autocast=config.autocast_data,
     )
     n_given = job.resumed.about["stream"]["n_batches"] if job.resumed else 0
-    batches = KnownFeatures(features.next_batch, config.device, n_given)
+    batches = known_features(features.next_batch, config.device, n_given)
 
     def evaluate(
         sae: TrainingSAE[Any], scaler: ActivationScaler | None = None
@@ -141,14 +141,9 @@ def train_on_known_features(
             .items()
         }
 
-    Trainer(
-        config.to_sae_trainer_config(),
-        saes,
-        FEATURES,
-        batches,
-        job,
-        evaluator=evaluate_all if config.eval_frequency > 0 else None,
-    ).fit()
+    evaluator: Any = evaluate_all if config.eval_frequency > 0 else None
+    cfg = config.to_sae_trainer_config()
+    Trainer(cfg, saes, FEATURES, batches, job, evaluator=evaluator).fit()
     if not (config.eval_samples > 0 and config.run_final_eval):
         return {}
     results = {sae_id: evaluate(sae) for sae_id, sae in saes.items()}

@@ -151,24 +151,17 @@ class _Tokens:
         return torch.cat(parts)
 
 
-class KnownFeatures(Iterator[Batch]):
+def known_features(
+    make: Callable[[], Tensor], device: str, n_given: int = 0
+) -> Iterator[Batch]:
     """Batches of known features, made by torch's random state: each has a seed of its own."""
-
-    def __init__(self, make: Callable[[], Tensor], device: str, n_given: int = 0) -> None:
-        self._make, self._device = make, device
-        self._batches = self._in_rounds(n_given)
-
-    def __next__(self) -> Batch:
-        return {FEATURES: next(self._batches)}
-
-    def _in_rounds(self, n_given: int) -> Iterator[Tensor]:
-        for first in count(n_given, world_size()):
-            with seeded(FIRST_SEED + first + rank(), self._device):
-                own = self._make().contiguous()
-            for maker in range(world_size()):
-                batch = own if maker == rank() else torch.empty_like(own)
-                broadcast(batch, maker)
-                yield batch
+    for first in count(n_given, world_size()):
+        with seeded(FIRST_SEED + first + rank(), device):
+            own = make().contiguous()
+        for maker in range(world_size()):
+            batch = own if maker == rank() else torch.empty_like(own)
+            broadcast(batch, maker)
+            yield {FEATURES: batch}
 
 
 @contextmanager

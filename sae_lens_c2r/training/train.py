@@ -19,17 +19,16 @@ from sae_lens_c2r._support.files import write_folder
 from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r._support.process import stop_requests
 from sae_lens_c2r.training import distributed
-from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
 from sae_lens_c2r.training.configs import NEEDS_ESTIMATE
 from sae_lens_c2r.training.data_parallel import group_size, own_group, place
 from sae_lens_c2r.training.output_dir import (
-    LOCK,
     TRACEBACK,
     WORK,
+    Checkpoint,
+    Checkpoints,
     checkpoint_of,
     difference,
     locked_out,
-    remove_if_empty,
     settings_of,
     unfinished,
 )
@@ -118,10 +117,6 @@ def train(
             stop.deferrable = False
             folders += [out / sae_id for sae_id in sae_ids]
             resumed = None
-        if distributed.is_main_process():
-            for name in (LOCK, TRACEBACK):
-                (work / name).unlink(missing_ok=True)
-    remove_if_empty(work)
     return folders
 
 

@@ -26,10 +26,10 @@ from tqdm.auto import tqdm
 from sae_lens_c2r._support.process import StopRequest
 from sae_lens_c2r.architectures.penalized import PenalizedMixin
 from sae_lens_c2r.saes.start_from import ESTIMATED, scale_inputs
-from sae_lens_c2r.training.checkpoint import Checkpoint, Checkpoints
 from sae_lens_c2r.training.configs import NEEDS_ESTIMATE
 from sae_lens_c2r.training.data_parallel import DataParallelTrainer
 from sae_lens_c2r.training.distributed import all_reduce_max
+from sae_lens_c2r.training.output_dir import Checkpoint, Checkpoints
 from sae_lens_c2r.training.stream import Batch
 
 PENALTIES = "c2r_penalties.pt"
@@ -53,9 +53,7 @@ class Job:
     scaled: Collection[str] = ()  # those that start from others, whose inputs were not scaled
     k_anneal_steps: Mapping[str, int] = field(default_factory=dict)
     process_group: ProcessGroup | None = None  # that every batch is split over, if it is
-
-    def __post_init__(self) -> None:
-        self.begun = time.monotonic()  # anew where the first step begins
+    begun: float = field(default_factory=time.monotonic)  # anew at the first step
 
     @property
     def seconds(self) -> float:

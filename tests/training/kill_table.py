@@ -14,7 +14,6 @@ from rich.table import Table
 
 from tests.training.killing import (
     Left,
-    finish,
     hashes,
     kill_at_file_operations,
     kill_now_and_then,
@@ -49,7 +48,7 @@ def at_random(
     release: Path, folder: Path, kind: signal.Signals, rounds: int, seed: int
 ) -> tuple[object, ...]:
     untouched = folder / f"{kind.name}-untouched"
-    assert finish(start(release, untouched, changes=LONG, minutes=0)) == 0
+    assert start(release, untouched, changes=LONG, minutes=0).wait() == 0
     seen: Counter[str] = Counter()
     for each in range(rounds):
         out = folder / f"{kind.name}-{each}"
@@ -63,11 +62,11 @@ def at_random(
 def at_every_operation(release: Path, folder: Path) -> tuple[object, ...]:
     changes = {"synthetic_model.training_samples": 200}
     untouched = folder / "operation-none"
-    assert finish(start(release, untouched, changes=changes, minutes=0)) == 0
+    assert start(release, untouched, changes=changes, minutes=0).wait() == 0
     seen: Counter[str] = Counter()
     for out, left, wrong in kill_at_file_operations(release, folder, changes):
         add(seen, left, wrong)
-        assert finish(start(release, out, changes=changes)) == 0
+        assert start(release, out, changes=changes).wait() == 0
         seen["same"] += hashes(out) == hashes(untouched)
     return row(seen, seen["moments"])
 

@@ -8,15 +8,15 @@ import resource
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from tests.forkserver import Process, call
+from tests.forkserver import Process
 from tests.releases.test_files import write
+from tests.training.rank_processes import train
 
 RELEASE: dict[str, Any] = {
     "synthetic_model": {
@@ -57,33 +57,8 @@ def write_release(folder: Path, **changed: Any) -> Path:
     return write(folder, **{**RELEASE, **changed})
 
 
-def child(
-    release: Path,
-    out: Path,
-    changes: dict[str, Any],
-    minutes: float,
-    before: Callable[..., None] | None,
-    arguments: tuple[Any, ...],
-) -> None:
-    """What a training process does."""
-    # Where tests run in the background of a shell, it is ignored from the start.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    from sae_lens_c2r.releases.files import read_release
-    from sae_lens_c2r.training.plan import make_plan
-    from sae_lens_c2r.training.train import train
-
-    sys.stdout = sys.stderr = open(out.with_suffix(".log"), "a", buffering=1)  # noqa: SIM115
-    if before:
-        before(*arguments)
-    plan = make_plan(read_release(release, overrides=changes), device="cpu")
-    try:
-        train(plan, out, resume=True, checkpoint_minutes=minutes)
-    except KeyboardInterrupt:
-        sys.exit(130)
-
-
 def start(
-    release: Path,
+    release: str | Path,
     out: Path,
     *,
     changes: dict[str, Any] | None = None,
@@ -92,18 +67,15 @@ def start(
     arguments: tuple[Any, ...] = (),
 ) -> Process:
     """A process that trains, and continues what it finds; `before` is called in it first."""
-    return call(child, release, out, changes or {}, minutes, before, arguments)
+    options = as_options(changes or {})
+    first = {0: (before, arguments)} if before else None
+    [process] = train(1, release, out, *options, before=first, minutes=minutes)
+    return process
 
 
-def finish(process: Process) -> int:
-    return process.wait()
-
-
-def wait_for(condition: Callable[[], object], process: Process) -> None:
-    """Wait until something holds that a process brings about."""
-    while not condition():
-        assert process.is_alive()
-        time.sleep(0.02)
+def as_options(changes: dict[str, Any]) -> list[str]:
+    """Changes of a release, as the command takes them."""
+    return [f"--set={key}={json.dumps(value)}" for key, value in changes.items()]
 
 
 def hashes(out: Path) -> dict[str, str]:
@@ -155,7 +127,7 @@ class Left:
 
 def half_written(out: Path) -> list[str]:
     """What has a final name, and is not whole."""
-    from sae_lens_c2r.training.checkpoint import DamagedError, read_checkpoint
+    from sae_lens_c2r.training.output_dir import DamagedError, read_checkpoint
 
     wrong = []
     for folder in checkpoints(out):
@@ -222,7 +194,7 @@ def kill_at_file_operations(
             before=kill_at_file_operation,
             arguments=(out, number),
         )
-        if finish(process) == 0:
+        if process.wait() == 0:
             return
         yield out, Left.by(out), half_written(out)
 
@@ -292,7 +264,7 @@ def kill_now_and_then(
         process = start(
             release, out, changes=changes, before=signal_amid_work, arguments=moment
         )
-        if finish(process) == 0:
+        if process.wait() == 0:
             return
         yield Left.by(out), half_written(out)
     raise AssertionError("It does not come to an end.")

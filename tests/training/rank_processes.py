@@ -70,7 +70,7 @@ def command(before: Mapping[int, Before], arguments: list[str]) -> None:
 
 def train(
     size: int,
-    release: Path,
+    release: str | Path,
     out: Path,
     *options: object,
     before: Mapping[int, Before] | None = None,
@@ -89,6 +89,11 @@ def logs(out: Path) -> Path:
 def said(out: Path) -> str:
     """The lines that a training has printed to its users about what went wrong."""
     return "".join(path.read_text() for path in sorted(logs(out).glob("*.err")))
+
+
+def told(out: Path) -> str:
+    """All that a training has printed."""
+    return "".join(path.read_text() for path in sorted(logs(out).iterdir()))
 
 
 def ends(processes: list[Process]) -> list[int]:

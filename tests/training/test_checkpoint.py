@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.training.checkpoint import KEPT, Checkpoints
+from sae_lens_c2r.training.output_dir import KEPT, Checkpoints
 
 
 def fill(folder: Path) -> list[Path]:

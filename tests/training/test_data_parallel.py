@@ -11,6 +11,8 @@ from unittest.mock import patch
 import pytest
 import torch
 import torch.distributed as dist
+from hypothesis import given
+from hypothesis import strategies as st
 from sae_lens import SAETrainer, TopKTrainingSAE, TrainingSAE
 from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY, get_sae_training_class
 from torch import Tensor
@@ -23,11 +25,20 @@ from sae_lens_c2r.training.data_parallel import (
     JoinedBatchTopK,
     group_size,
     is_joinable,
+    place,
     smallest_positive,
+    step_cost,
 )
 from sae_lens_c2r.training.plan import Plan, make_plan
 from sae_lens_c2r.training.summary import memory_bytes
-from tests.architectures.training import D_IN, backbone_of, make_sae, make_trainer, step_input
+from tests.architectures.training import (
+    D_IN,
+    backbone_of,
+    make_config,
+    make_sae,
+    make_trainer,
+    step_input,
+)
 from tests.process_groups import in_processes
 from tests.strategies import ARCHITECTURES
 
@@ -48,7 +59,7 @@ PENALTIES = {
 }
 
 
-def make(architecture: str, thresholds: torch.dtype = torch.float64) -> TrainingSAE[Any]:
+def make(architecture: str) -> TrainingSAE[Any]:
     """An SAE of which every number is one of float64."""
     options = dict(OPTIONS.get(architecture.removesuffix("_c2r"), {}))
     for name, fields in PENALTIES.items():
@@ -61,7 +72,7 @@ def make(architecture: str, thresholds: torch.dtype = torch.float64) -> Training
         **options,
     )
     if "jumprelu" in architecture:  # SAELens keeps it in float32
-        sae.threshold = torch.nn.Parameter(sae.threshold.detach().to(thresholds))
+        sae.threshold = torch.nn.Parameter(sae.threshold.detach().double())
     for name, bias in sae.named_parameters():
         if name in {"b_enc", "b_gate"}:
             bias.data[:4] = -4  # latents that are dead at first
@@ -98,12 +109,10 @@ def recorded_norms() -> Iterator[list[float]]:
         yield norms
 
 
-def trained(
-    architecture: str, process_group: Any = None, *, thresholds: torch.dtype = torch.float64
-) -> dict[str, Any]:
+def trained(architecture: str, process_group: Any = None) -> dict[str, Any]:
     """What there is after all steps, and whether what depends on the batch had a part in it."""
     trainer = make_trainer(
-        make(architecture, thresholds),
+        make(architecture),
         STEPS,
         batches(),
         **{"total_training_samples": STEPS * BATCH, "train_batch_size_samples": BATCH},
@@ -171,20 +180,6 @@ def test_every_architecture_is_trained_as_by_one_process(
             for name in ("samples", "metadata", "dead", "clipped"):
                 assert each[name] == by_one[name], f"{name} of {architecture}"
             assert each["log"] == pytest.approx(by_one["log"], rel=1e-6)  # L0 is one of float32
-
-
-def with_thresholds_as_they_are(rank: int | None) -> dict[str, Tensor]:
-    group = None if rank is None else dist.group.WORLD
-    found: dict[str, Tensor] = trained("jumprelu_c2r", group, thresholds=torch.float32)[
-        "weights"
-    ]
-    return found
-
-
-def test_with_thresholds_of_float32_jumprelu_is_as_exact_as_they_are(tmp_path: Path) -> None:
-    alone = with_thresholds_as_they_are(None)
-    for weights in in_processes(2, with_thresholds_as_they_are, folder=tmp_path):
-        torch.testing.assert_close(weights, alone, rtol=0, atol=1e-6)
 
 
 def values_kept(rank: int) -> list[Tensor]:
@@ -285,3 +280,25 @@ def test_of_architectures_of_others_it_is_not_known_what_depends_on_a_batch(
     assert group_size(mine, 1) == 1
     with pytest.raises(UserError, match=r"mine is 'topk'\. Found 2 of them"):
         group_size(mine, 2)
+
+
+def test_matryoshka_weighs_more() -> None:
+    options: dict[str, Any] = {"d_in": 4, "d_sae": 64, "k": 2}
+    plain = make_config("batchtopk", **options)
+    wide = make_config("batchtopk", **{**options, "d_sae": 128})
+    nested = make_config("matryoshka_batchtopk", **options, matryoshka_widths=[16, 64])
+    assert step_cost(plain) < step_cost(nested) < step_cost(wide)
+    costly = {"a": plain, "b": nested, "c": plain, "d": plain}
+    assert place(costly, 2) == [["b", "d"], ["a", "c"]]
+
+
+@given(sizes=st.lists(st.integers(1, 50), min_size=1, max_size=8), n_ranks=st.integers(1, 5))
+def test_every_sae_is_placed_once_in_order_and_no_process_has_too_much(
+    sizes: list[int], n_ranks: int
+) -> None:
+    configs = {str(i): make_config("topk", d_in=2, d_sae=n, k=1) for i, n in enumerate(sizes)}
+    shares = place(configs, n_ranks)
+    assert sorted(sae_id for share in shares for sae_id in share) == sorted(configs)
+    assert all(share == sorted(share, key=int) for share in shares)
+    costs = [sum(step_cost(configs[i]) for i in share) for share in shares]
+    assert max(costs) - min(costs) <= max(map(step_cost, configs.values()))

@@ -11,11 +11,11 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from sae_lens_c2r.releases.files import find_release
 from tests.training import rank_processes
 from tests.training.killing import (
     RELEASE,
     SMALL,
+    as_options,
     checkpoints,
     signal_after_checkpoints,
     write_release,
@@ -134,8 +134,8 @@ def test_a_process_of_a_group_that_is_killed_or_fails_ends_the_others(
 
 
 def test_of_a_language_model_too_a_batch_may_be_split(tmp_path: Path) -> None:
-    release = find_release("minilm-layer-3")
-    changes = [f"--set={key}={value}" for key, value in SMALL.items()]
+    release = "minilm-layer-3"
+    changes = as_options(SMALL)
     sae_id = "layer_3/width_512/ort_c2r_k32"
     one, two = tmp_path / "one", tmp_path / "two"
     for size, out in ((1, one), (2, two)):

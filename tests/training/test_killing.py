@@ -3,19 +3,19 @@
 import json
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.releases.files import find_release, read_release
+from sae_lens_c2r.releases.files import read_release
 from sae_lens_c2r.training.plan import make_plan
 from sae_lens_c2r.training.train import train
 from tests.training.killing import (
     SMALL,
     Left,
     checkpoints,
-    finish,
     half_written,
     hashes,
     kill_after_saving,
@@ -24,9 +24,9 @@ from tests.training.killing import (
     limit_file_size,
     signal_after_checkpoints,
     start,
-    wait_for,
     write_release,
 )
+from tests.training.rank_processes import told
 
 IDS = ("layer_0/batchtopk_c2r", "layer_0/ort_c2r")
 SHORT = {"synthetic_model.training_samples": 100}
@@ -41,7 +41,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def untouched(release: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The hashes of a training that nothing happened to."""
     out = tmp_path_factory.mktemp("untouched") / "saes"
-    assert finish(start(release, out, minutes=0)) == 0
+    assert start(release, out, minutes=0).wait() == 0
     return hashes(out)
 
 
@@ -51,7 +51,7 @@ def stopped(release: Path, tmp_path: Path) -> Path:
     out = tmp_path / "saes"
     two = (out, 2, signal.SIGKILL)
     process = start(release, out, before=signal_after_checkpoints, arguments=two)
-    assert finish(process) == -signal.SIGKILL
+    assert process.wait() == -signal.SIGKILL
     assert Left.by(out) == Left(checkpoints=2, partial=0, finished=0)
     return out
 
@@ -77,12 +77,12 @@ def test_killed_at_any_operation_on_a_file_it_ends_with_the_same_weights(
 ) -> None:
     changes = {**SHORT, "grids": [{"id": IDS[0], "sae": {"architecture": "batchtopk_c2r"}}]}
     untouched = tmp_path / "untouched"
-    assert finish(start(release, untouched, changes=changes, minutes=0)) == 0
+    assert start(release, untouched, changes=changes, minutes=0).wait() == 0
     n_moments = 0
     for out, _, wrong in kill_at_file_operations(release, tmp_path, changes, every=every):
         n_moments += 1
         assert not wrong
-        assert finish(start(release, out, changes=changes)) == 0
+        assert start(release, out, changes=changes).wait() == 0
         assert hashes(out) == hashes(untouched)
     assert n_moments > 60 / every
 
@@ -91,14 +91,14 @@ def test_killed_while_it_saves_several_saes_it_ends_with_the_same_weights(
     tmp_path: Path,
 ) -> None:
     changes = SMALL
-    release = find_release("minilm-layer-3")
+    release = "minilm-layer-3"
     untouched, out = tmp_path / "untouched", tmp_path / "saes"
-    assert finish(start(release, untouched, changes=changes, minutes=0)) == 0
+    assert start(release, untouched, changes=changes, minutes=0).wait() == 0
     process = start(release, out, changes=changes, before=kill_after_saving, arguments=(2,))
-    assert finish(process) == -signal.SIGKILL
+    assert process.wait() == -signal.SIGKILL
     assert Left.by(out).finished == 2
-    assert finish(start(release, out, changes=changes)) == 0
-    assert "From step 4 of 4." in out.with_suffix(".log").read_text()
+    assert start(release, out, changes=changes).wait() == 0
+    assert "From step 4 of 4." in told(out)
     assert hashes(out) == hashes(untouched)
 
 
@@ -107,8 +107,8 @@ def test_without_room_for_a_checkpoint_it_goes_on(
 ) -> None:
     out = tmp_path / "saes"  # weights take 34 kB, the optimizer's state the double
     process = start(release, out, before=limit_file_size, arguments=(50_000,))
-    assert finish(process) == 0
-    assert "There is no checkpoint of step" in out.with_suffix(".log").read_text()
+    assert process.wait() == 0
+    assert "There is no checkpoint of step" in told(out)
     assert hashes(out) == untouched
 
 
@@ -116,12 +116,12 @@ def test_without_room_for_the_weights_it_fails_and_is_continued(
     release: Path, untouched: dict[str, str], stopped: Path
 ) -> None:
     process = start(release, stopped, before=limit_file_size, arguments=(20_000,))
-    assert finish(process) == 1
-    assert "cannot be written" in stopped.with_suffix(".log").read_text()
+    assert process.wait() == 1
+    assert "cannot be written" in told(stopped)
     left = Left.by(stopped)
     assert (left.finished, left.partial, half_written(stopped)) == (0, 0, [])
     assert left.checkpoints >= 1
-    assert finish(start(release, stopped)) == 0
+    assert start(release, stopped).wait() == 0
     assert hashes(stopped) == untouched
 
 
@@ -149,8 +149,8 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(
         (newest / "manifest.json").write_text(json.dumps(manifest))
     # One of this step was damaged before.
     (newest.parent / f"damaged-{newest.name}").mkdir()
-    assert finish(start(release, stopped)) == 0
-    said = stopped.with_suffix(".log").read_text()
+    assert start(release, stopped).wait() == 0
+    said = told(stopped)
     assert f"{newest} is damaged" in said
     assert f"From step {int(newest.name.removeprefix('step-')) - 1:,} of" in said
     assert hashes(stopped) == untouched
@@ -192,11 +192,13 @@ def test_two_processes_do_not_train_into_one_folder(release: Path, tmp_path: Pat
     out = tmp_path / "saes"
     one = (out, 1, signal.SIGSTOP)
     process = start(release, out, before=signal_after_checkpoints, arguments=one)
-    wait_for(lambda: checkpoints(out), process)
+    while not checkpoints(out):
+        assert process.is_alive()
+        time.sleep(0.02)
     with pytest.raises(UserError, match="no other process"):
         train(make_plan(read_release(release), device="cpu"), out, resume=True)
     process.kill()
-    finish(process)
+    process.wait()
 
 
 def test_a_grid_of_a_language_model_is_killed_twice_and_ends_with_the_same_weights(
@@ -207,15 +209,15 @@ def test_a_grid_of_a_language_model_is_killed_twice_and_ends_with_the_same_weigh
         "language_model.training_tokens": 16_384,
         "runner.prefetch_llm_batches": 2,
     }
-    release = find_release("minilm-layer-3")
+    release = "minilm-layer-3"
     untouched, out = tmp_path / "untouched", tmp_path / "saes"
-    assert finish(start(release, untouched, changes=changes, minutes=0)) == 0
+    assert start(release, untouched, changes=changes, minutes=0).wait() == 0
     for kind in (signal.SIGKILL, signal.SIGTERM):
         two = (out, 2, kind)
         process = start(
             release, out, changes=changes, before=signal_after_checkpoints, arguments=two
         )
-        assert finish(process) != 0
-    assert finish(start(release, out, changes=changes)) == 0
+        assert process.wait() != 0
+    assert start(release, out, changes=changes).wait() == 0
     assert len(hashes(out)) == 8
     assert hashes(out) == hashes(untouched)

@@ -15,13 +15,13 @@ from sae_lens.training.sae_trainer import SAETrainer
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.cli import main
-from sae_lens_c2r.releases.files import find_release
 from sae_lens_c2r.training import distributed, plan
 from tests import forkserver
 from tests.training import rank_processes
 from tests.training.killing import (
     RELEASE,
     SMALL,
+    as_options,
     checkpoints,
     half_written,
     hashes,
@@ -240,7 +240,9 @@ def test_a_process_without_an_sae_of_its_own_takes_part(
     assert hashes(out) == untouched
 
 
-def torchrun(release: Path, out: Path, *options: str, nodes: str) -> subprocess.Popen[str]:
+def torchrun(
+    release: str | Path, out: Path, *options: str, nodes: str
+) -> subprocess.Popen[str]:
     """`torchrun` itself, of workers one of which is killed once."""
     worker = [forkserver.python(), "-m", "tests.training.rank_processes", str(out)]
     arguments = [str(release), "--out", str(out), "--checkpoint-minutes=1e-9", *options]
@@ -257,8 +259,8 @@ def test_torchrun_restarts_what_was_killed_and_ends_with_the_same_weights(
     tmp_path: Path,
 ) -> None:
     """SAEs of a language model, by `torchrun` itself: one of its workers is killed."""
-    release = find_release("minilm-layer-3")
-    changes = [f"--set={key}={value}" for key, value in SMALL.items()]
+    release = "minilm-layer-3"
+    changes = as_options(SMALL)
     one, two = tmp_path / "one", tmp_path / "two"
     assert ends(train(1, release, one, *changes, minutes=0)) == [0]
     nodes = "--nproc-per-node=2 --rdzv-endpoint=127.0.0.1:0"

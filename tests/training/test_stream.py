@@ -21,7 +21,7 @@ from sae_lens_c2r.training.distributed import (
     is_main_process,
     rank,
 )
-from sae_lens_c2r.training.stream import FEATURES, ActivationStream, KnownFeatures, within_norm
+from sae_lens_c2r.training.stream import FEATURES, ActivationStream, known_features, within_norm
 from tests.language_model import CONTEXT, D_MODEL, HOOK, rows_of_tokens, texts, tiny_model
 from tests.training.rank_processes import ends, start_ranks
 
@@ -191,11 +191,11 @@ def make() -> Tensor:
 def test_known_features_depend_on_the_number_of_the_batch_alone() -> None:
     torch.manual_seed(0)
     before = torch.get_rng_state()
-    expected = [batch[FEATURES] for batch in islice(KnownFeatures(make, "cpu"), 6)]
+    expected = [batch[FEATURES] for batch in islice(known_features(make, "cpu"), 6)]
     assert torch.equal(torch.get_rng_state(), before)
     assert len({batch.sum().item() for batch in expected}) == 6
     torch.manual_seed(1)
-    later = KnownFeatures(make, "cpu", 3)
+    later = known_features(make, "cpu", 3)
     assert all(torch.equal(next(later)[FEATURES], batch) for batch in expected[3:])
 
 
