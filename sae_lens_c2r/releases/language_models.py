@@ -54,14 +54,10 @@ def hook_site(
     n_ctx: int | None = None,
 ) -> HookSite:
     """Find a place in a model, by the model's config alone."""
-    if loader == TRANSFORMER_LENS:
-        return _site_of_transformer_lens(model, hook_name, n_ctx)
     if loader == TRANSFORMERS:
         return _site_of_transformers(model, hook_name, revision)
-    return None, None
-
-
-def _site_of_transformer_lens(model: str, hook_name: str, n_ctx: int | None) -> HookSite:
+    if loader != TRANSFORMER_LENS:
+        return None, None
     config = pretrained_config(model, n_ctx=n_ctx)
     config.tokenizer_name = None  # it would be loaded
     with torch.device("meta"), warnings.catch_warnings():

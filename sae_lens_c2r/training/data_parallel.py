@@ -72,14 +72,11 @@ def is_joinable(sae_class: type[TrainingSAE[Any]]) -> bool:
 
 def place(configs: Mapping[str, TrainingSAEConfig], n_groups: int) -> list[list[str]]:
     """Place SAEs on groups: the most costly one first, where there is least so far."""
-    order = list(configs)
+    costs = {sae_id: step_cost(config) for sae_id, config in configs.items()}
     shares: list[list[str]] = [[] for _ in range(n_groups)]
-    costs = [0] * n_groups
-    for sae_id in sorted(order, key=lambda sae_id: -step_cost(configs[sae_id])):
-        group = costs.index(min(costs))
-        shares[group].append(sae_id)
-        costs[group] += step_cost(configs[sae_id])
-    return [sorted(share, key=order.index) for share in shares]
+    for sae_id in sorted(costs, key=costs.__getitem__, reverse=True):
+        min(shares, key=lambda share: sum(map(costs.__getitem__, share))).append(sae_id)
+    return [sorted(share, key=list(configs).index) for share in shares]
 
 
 def step_cost(config: TrainingSAEConfig) -> int:

@@ -150,13 +150,8 @@ def runner_config(plan: Plan, *, sae_ids: list[str]) -> RunnerConfig:
     """SAELens's config of the runner that trains some SAEs of a plan."""
     source = plan.release.source
     logger = replace(plan.runner.get("logger", LoggingConfig(log_to_wandb=False)))
-    common: dict[str, Any] = {
-        **plan.runner,
-        "device": plan.device,
-        "logger": logger,
-        "output_path": None,
-        "checkpoint_path": None,
-    }
+    common: dict[str, Any] = {**plan.runner, "device": plan.device, "logger": logger}
+    common |= {"output_path": None, "checkpoint_path": None}
     try:
         if isinstance(source, SyntheticModel):
             logger.run_name = logger.run_name or plan.release.name

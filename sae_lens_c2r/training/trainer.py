@@ -79,16 +79,12 @@ class Trainer(MultiSAETrainer):
         super().__init__(cfg, saes, dict.fromkeys(saes, hook), batches, evaluator)
         self._hook, self._job, self._stream_state = hook, job, stream_state
         self._n_batches = 0  # that were taken from the stream
-        if job.process_group is not None:
-            self.trainers = {
-                sae_id: DataParallelTrainer(
-                    cfg=each.cfg,
-                    sae=each.sae,
-                    data_provider=each.data_provider,
-                    process_group=job.process_group,
+        group = job.process_group
+        if group is not None:
+            for sae_id, each in self.trainers.items():
+                self.trainers[sae_id] = DataParallelTrainer(
+                    cfg=each.cfg, sae=each.sae, data_provider=iter(()), process_group=group
                 )
-                for sae_id, each in self.trainers.items()
-            }
 
     def fit(self) -> dict[str, TrainingSAE[Any]]:
         """Train to the end, from the beginning or from where the job continues."""
