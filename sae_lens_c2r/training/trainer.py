@@ -25,6 +25,7 @@ from tqdm.auto import tqdm
 
 from sae_lens_c2r._support.process import StopRequest
 from sae_lens_c2r.architectures.penalized import PenalizedMixin
+from sae_lens_c2r.saes.sae_ref import fold_scaling
 from sae_lens_c2r.saes.start_from import ESTIMATED, scale_inputs
 from sae_lens_c2r.training.configs import NEEDS_ESTIMATE
 from sae_lens_c2r.training.data_parallel import DataParallelTrainer
@@ -118,7 +119,10 @@ class Trainer(MultiSAETrainer):
         if self._job.every_seconds:
             self._write_checkpoint()
         self._maybe_log_sparsity(final=True)
-        self._fold_scaling()
+        for trainer in self.trainers.values():
+            fold_scaling(trainer.sae, trainer.activation_scaler)
+            trainer.activation_scaler = ActivationScaler()
+            trainer.set_final_sae_metadata()
         return self.saes
 
     def _next_batch(self) -> Tensor:
@@ -215,20 +219,6 @@ class Trainer(MultiSAETrainer):
                 )
             if sae_id in self._job.scaled:  # the weights were saved as scaled ones
                 _scale_config(trainer)
-
-    def _fold_scaling(self) -> None:
-        """Put what the SAEs' inputs were scaled by into their weights, as SAELens does."""
-        for trainer in self.trainers.values():
-            scaler, trainer.activation_scaler = trainer.activation_scaler, ActivationScaler()
-            if scaler.scaling_factor is not None:
-                trainer.sae.fold_activation_norm_scaling_factor(scaler.scaling_factor)
-            if scaler.whitening is not None:
-                trainer.sae.fold_activation_whitening(
-                    mean=scaler.whitening.mean,
-                    whitening_matrix=scaler.whitening.matrix,
-                    unwhitening_matrix=scaler.whitening.inverse_matrix,
-                )
-            trainer.set_final_sae_metadata()
 
 
 def _scale_config(trainer: SAETrainer[Any, Any]) -> None:
