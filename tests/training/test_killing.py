@@ -102,16 +102,6 @@ def test_killed_while_it_saves_several_saes_it_ends_with_the_same_weights(
     assert hashes(out) == hashes(untouched)
 
 
-def test_without_room_for_a_checkpoint_it_goes_on(
-    release: Path, tmp_path: Path, untouched: dict[str, str]
-) -> None:
-    out = tmp_path / "saes"  # weights take 34 kB, the optimizer's state the double
-    process = start(release, out, before=limit_file_size, arguments=(50_000,))
-    assert process.wait() == 0
-    assert "There is no checkpoint of step" in told(out)
-    assert hashes(out) == untouched
-
-
 def test_without_room_for_the_weights_it_fails_and_is_continued(
     release: Path, untouched: dict[str, str], stopped: Path
 ) -> None:
