@@ -26,6 +26,13 @@ def first_sentence(error: BaseException) -> str:
     return shortened(sentence, _MOST)
 
 
+def reason(error: BaseException) -> str:
+    """The text of our own error, on one line; of another, its type and first sentence."""
+    if isinstance(error, UserError):
+        return one_line(error)
+    return f"{type(error).__name__}: {first_sentence(error)}"
+
+
 def counted(number: float, one: str) -> str:
     """A number and what it is of: `1 SAE`, `2 SAEs`."""
     shown = f"{number:,.0f}"

@@ -36,7 +36,7 @@ def evaluate(
             show_default="they are downloaded",
         ),
     ] = None,
-    changes: Annotated[
+    overrides: Annotated[
         list[str] | None,
         typer.Option("--set", help="A setting, core.batch_size_prompts=4; may be repeated."),
     ] = None,
@@ -53,9 +53,10 @@ def evaluate(
     with error_boundary(interrupted) as problems:
         console = console_while_loading()
         from sae_lens_c2r._support.process import stop_requests
+        from sae_lens_c2r._support.yaml_text import parse_overrides
         from sae_lens_c2r.evaluation.evaluate import evaluate as evaluate_all
         from sae_lens_c2r.evaluation.report import REPORT_FILE, terminal_tables
-        from sae_lens_c2r.evaluation.settings import Options, parse_settings
+        from sae_lens_c2r.evaluation.settings import Options
         from sae_lens_c2r.saes.sae_ref import find_saes
 
         options = Options(
@@ -65,7 +66,7 @@ def evaluate(
             model=model,
             text=text,
             data=data,
-            changes=parse_settings(changes or []),
+            overrides=parse_overrides(overrides or [], example="core.context_size=64"),
             device=usable_device(device),
             jobs=jobs,
             hours=hours,

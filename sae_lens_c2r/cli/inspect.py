@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.errors import UserError, shortened
 from sae_lens_c2r.cli._console import console_while_loading, error_boundary
 from sae_lens_c2r.cli._options import (
     AnySAEsArgument,
@@ -52,23 +52,21 @@ def inspect(
             _check_place("figure", figure, overwrite=overwrite)
             if figure.suffix not in _PICTURES:
                 raise UserError(f"`figure` should end in .svg or .png. Found {figure}.")
-        if latents is not None and text is None:
+        wanted = _numbers(latents) if latents is not None else []
+        if wanted and text is None:
             raise UserError("`latents` should be given with `text`, on which they are shown.")
         console = console_while_loading()
         from sae_lens_c2r._support.files import write_bytes, write_text
-        from sae_lens_c2r.inspection.activations import activation_source
+        from sae_lens_c2r.inspection.activations import ActivationSource
         from sae_lens_c2r.inspection.comparison import inspect as inspect_all
-        from sae_lens_c2r.inspection.contexts import parse_latents
         from sae_lens_c2r.inspection.report import cosine_figure, in_terminal, report_html
         from sae_lens_c2r.reporting.figures import png, svg
         from sae_lens_c2r.saes.sae_ref import find_saes
 
-        wanted = parse_latents(latents) if latents is not None else []
-        device = usable_device(device)
-        source = None
+        device, source = usable_device(device), None
         if text:
-            source = activation_source(text, model=model, n_tokens=tokens, device=device)
-        reports, comparison = inspect_all(
+            source = ActivationSource(text, model=model, n_tokens=tokens, device=device)
+        reports, comparisons = inspect_all(
             find_saes(saes, on_error=problems.append),
             device=device,
             on_error=problems.append,
@@ -76,18 +74,28 @@ def inspect(
             latents=wanted,
             tell=console.say,
         )
-        comparisons = [comparison] if comparison else []
-        if reports:
-            console.print(*in_terminal(reports, comparisons, width=console.width), sep="\n")
+        if not reports:
+            return
+        console.print(*in_terminal(reports, comparisons, width=console.width), sep="\n")
         if text is not None and not any(report.on_text for report in reports):
             return  # a report without the text would be in the way of the next attempt's
-        if reports:
-            write_text(out, report_html(reports, comparisons, made_by="sae-lens-c2r inspect"))
-            console.say(f"Report: {out}")
-        if reports and figure is not None:
-            picture = cosine_figure([report.inspection for report in reports])
+        write_text(out, report_html(reports, comparisons, made_by="sae-lens-c2r inspect"))
+        console.say(f"Report: {out}")
+        if figure is not None:
+            picture = cosine_figure(reports)
             content = png(picture) if figure.suffix == ".png" else f"{svg(picture)}\n".encode()
             write_bytes(figure, content)
+
+
+def _numbers(latents: str) -> list[int]:
+    """The numbers of latents, joined by commas like ``3,17``, each once."""
+    parts = [part.strip() for part in latents.split(",")]
+    if not all(part.isascii() and part.isdigit() and len(part) < 18 for part in parts):
+        raise UserError(
+            "`latents` should be numbers of latents, like 3,17. Found "
+            f"{shortened(latents, 60)}."
+        )
+    return list(dict.fromkeys(map(int, parts)))
 
 
 def _check_place(name: str, path: Path, *, overwrite: bool) -> None:

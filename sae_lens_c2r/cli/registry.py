@@ -19,7 +19,7 @@ def list_releases() -> None:
     """List the releases."""
     with error_boundary("Interrupted."):
         from sae_lens_c2r.releases.files import shipped_releases
-        from sae_lens_c2r.reporting.tables import fitting_tables
+        from sae_lens_c2r.reporting.tables import terminal_tables
 
         headings = ["release", "SAEs", "status", "repository"]
         rows = [
@@ -27,7 +27,7 @@ def list_releases() -> None:
             for release in shipped_releases()
         ]
         console = Console()
-        tables = fitting_tables(headings, rows, width=console.width, text=(0, 2, 3))
+        tables = terminal_tables(headings, rows, width=console.width, text=(0, 2, 3))
         console.print(*tables, sep="\n")
 
 

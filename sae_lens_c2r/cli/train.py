@@ -142,7 +142,7 @@ def finetune(
         wanted |= parse_overrides(changes or [])
         console = console_while_loading()
         from sae_lens_c2r.finetune.run import REPORT, Finetuning
-        from sae_lens_c2r.inspection.activations import ActivationSource, activation_source
+        from sae_lens_c2r.inspection.activations import ActivationSource
         from sae_lens_c2r.inspection.report import in_terminal
         from sae_lens_c2r.saes.sae_ref import find_saes
         from sae_lens_c2r.training.summary import check_model, print_plan
@@ -153,7 +153,7 @@ def finetune(
             return
 
         def source_of(dataset: str) -> ActivationSource:
-            return activation_source(
+            return ActivationSource(
                 text or dataset, model=model, n_tokens=measured_tokens, device=device
             )
 

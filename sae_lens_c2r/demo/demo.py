@@ -26,7 +26,7 @@ from sae_lens_c2r._support.process import stop_requests
 from sae_lens_c2r.analysis import composition
 from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.inspection.comparison import Comparison, compare
-from sae_lens_c2r.inspection.measures import SAEReport, measure
+from sae_lens_c2r.inspection.measures import SAEReport, flat, measure
 from sae_lens_c2r.inspection.report import in_terminal, report_html
 from sae_lens_c2r.offline import corpus
 from sae_lens_c2r.offline.minilm import CONTEXT_SIZE, model_folder
@@ -207,7 +207,7 @@ def _run(
     for report in reports:
         # An SAE's card is made of what training recorded: what was measured belongs there.
         measured = ("explained_variance", "l0", "dead_latents", "co_firing.")
-        metrics = {k: v for k, v in report.flat_metrics().items() if k.startswith(measured)}
+        metrics = {k: v for k, v in flat(report.metrics()).items() if k.startswith(measured)}
         said = {"text": text.text, "n_tokens": len(text.activations), "metrics": metrics}
         path = folder / report.name / RECORD
         write_json(path, {**read_object(path), "held_out": said})
@@ -216,7 +216,7 @@ def _run(
         "settings": {"out": str(out), **settings, "device": plan.device},
         "versions": {"Python": platform.python_version(), **packages},
         "held_out": {report.name: report.metrics() for report in reports},
-        **comparison.summary(),
+        **comparison.numbers,
     }
     write_json(folder / "results.json", results)
     options = " ".join(

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sae_lens_c2r._support.errors import UserError
-
 SAE_LENS = "sae_lens"  # SAELens's own `run_evals`
 KNOWN_FEATURES = "known_features"  # in its place, where there is no language model
 HELD_OUT = "held_out"  # what the demo measures on text that it does not train on
@@ -17,24 +15,15 @@ API_KEY = "OPENAI_API_KEY"  # where autointerp finds its key
 
 @dataclass(frozen=True)
 class SAEBenchEvaluation:
-    """One of SAEBench's evaluations.
-
-    Args:
-        name: Its name on the command line.
-        config_class: The name of its config class.
-        settings: Values of ours in place of SAEBench's defaults: those of SAEBench's own
-            script for all evaluations.
-        settable: The fields that can be set; `None` for all.
-        folder: Its folder in SAEBench, where that is not its name.
-        type_id: Its name in its result file, where that is another.
-    """
+    """One of SAEBench's evaluations, by its name on the command line."""
 
     name: str
-    config_class: str = ""
+    config_class: str
+    # Values of ours for defaults of SAEBench's: those of its own script for all evaluations.
     settings: Mapping[str, Any] = field(default_factory=dict)
-    settable: tuple[str, ...] | None = None
-    folder: str = ""
-    type_id: str = ""
+    settable: tuple[str, ...] | None = None  # the fields that can be set; `None` for all
+    folder: str = ""  # in SAEBench, where that is not its name
+    type_id: str = ""  # its name in its result file, where that is another
 
     @property
     def package(self) -> str:
@@ -42,34 +31,20 @@ class SAEBenchEvaluation:
         return f"sae_bench.evals.{self.folder or self.name}"
 
 
+_CORE = {
+    "batch_size_prompts": 16,
+    "n_eval_reconstruction_batches": 200,
+    "n_eval_sparsity_variance_batches": 2000,
+    "exclude_special_tokens_from_reconstruction": True,
+}
+# SAEBench's `multiple_evals` takes no more, and computes everything.
+_OF_CORE = ("context_size", "dataset", "llm_dtype", *_CORE)
+_SCR_AND_TPP: dict[str, Any] = {"config_class": "ScrAndTppEvalConfig", "folder": "scr_and_tpp"}
 _EVALUATIONS = (  # all but two, of which docs/evaluate.md tells why they cannot be run
-    SAEBenchEvaluation(
-        "core",
-        "CoreEvalConfig",
-        {
-            "batch_size_prompts": 16,
-            "n_eval_reconstruction_batches": 200,
-            "n_eval_sparsity_variance_batches": 2000,
-            "exclude_special_tokens_from_reconstruction": True,
-        },
-        # SAEBench's `multiple_evals` takes no more, and computes everything.
-        settable=(
-            "batch_size_prompts",
-            "context_size",
-            "dataset",
-            "exclude_special_tokens_from_reconstruction",
-            "llm_dtype",
-            "n_eval_reconstruction_batches",
-            "n_eval_sparsity_variance_batches",
-        ),
-    ),
+    SAEBenchEvaluation("core", "CoreEvalConfig", _CORE, tuple(sorted(_OF_CORE))),
     SAEBenchEvaluation("absorption", "AbsorptionEvalConfig", type_id="absorption_first_letter"),
-    SAEBenchEvaluation(
-        "scr", "ScrAndTppEvalConfig", {"perform_scr": True}, folder="scr_and_tpp"
-    ),
-    SAEBenchEvaluation(
-        "tpp", "ScrAndTppEvalConfig", {"perform_scr": False}, folder="scr_and_tpp"
-    ),
+    SAEBenchEvaluation("scr", settings={"perform_scr": True}, **_SCR_AND_TPP),
+    SAEBenchEvaluation("tpp", settings={"perform_scr": False}, **_SCR_AND_TPP),
     SAEBenchEvaluation("sparse_probing", "SparseProbingEvalConfig"),
     SAEBenchEvaluation("sparse_probing_sae_probes", "SparseProbingSaeProbesEvalConfig"),
     SAEBenchEvaluation("ravel", "RAVELEvalConfig"),
@@ -83,23 +58,14 @@ EVALUATIONS = {evaluation.name: evaluation for evaluation in _EVALUATIONS}
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the table.
+    """A column of the table."""
 
-    Args:
-        title: Its name in the paper.
-        heading: The same in a few letters, for a terminal.
-        evaluation: Whose result it is.
-        metric: The result's key.
-        better: Which is better, 1 for more, -1 for less and 0 for neither.
-        shown: The format of its numbers.
-    """
-
-    title: str
-    heading: str
-    evaluation: str
-    metric: str
-    better: int
-    shown: str = ".3f"
+    title: str  # its name in the paper
+    heading: str  # the same in a few letters, for a terminal
+    evaluation: str  # whose result it is
+    metric: str  # the result's key
+    better: int  # 1 for more, -1 for less and 0 for neither
+    shown: str = ".3f"  # the format of its numbers
 
     @property
     def arrow(self) -> str:
@@ -143,12 +109,3 @@ COLUMNS = (
     Column("TPP", "TPP", "tpp", "tpp_metrics.tpp_threshold_20_total_metric", 1),
     Column("disentanglement", "disent.", "ravel", "ravel.disentanglement_score", 1),
 )
-
-
-def find_evaluation(name: str) -> SAEBenchEvaluation:
-    """One of SAEBench's evaluations; a UserError if there is none of that name."""
-    if name not in EVALUATIONS:
-        raise UserError(
-            f"`sae-bench` should be some of {', '.join(EVALUATIONS)}. Found {name}."
-        )
-    return EVALUATIONS[name]

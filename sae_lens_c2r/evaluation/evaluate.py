@@ -4,34 +4,30 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
-from typing import Any
 
-from sae_lens_c2r._support.errors import UserError, one_line
+from sae_lens_c2r._support.errors import UserError, reason
 from sae_lens_c2r._support.files import locked, write_json, write_text
 from sae_lens_c2r.evaluation.catalog import WEIGHTS
 from sae_lens_c2r.evaluation.report import (
     ABOUT,
     LOG,
-    REPORT_FILE,
     RESULT,
     EvaluationReport,
-    gather,
-    markdown_table,
-    read_about,
     read_metrics,
     weights_metrics,
+    write_report,
 )
 from sae_lens_c2r.evaluation.settings import Options, checked_options
-from sae_lens_c2r.evaluation.tasks import Task, model_tasks, weights_task
+from sae_lens_c2r.evaluation.tasks import Task, tasks_of
 from sae_lens_c2r.evaluation.worker import INSIDE, TASK, run_worker
-from sae_lens_c2r.inspection.measures import inspect_sae
 from sae_lens_c2r.saes.sae_ref import SAERef
 
-TABLE = "evaluation.md"
+Say = Callable[[str], None]
 _LOCK, _WORKING = ".lock", ".working-"
 _COPIED = "artifacts"  # what SAEBench writes into as well
 
@@ -40,8 +36,8 @@ def evaluate(
     sources: Sequence[SAERef],
     options: Options,
     *,
-    on_error: Callable[[str], None],
-    tell: Callable[[str], None] = lambda _: None,
+    on_error: Say,
+    tell: Say = lambda _: None,
 ) -> EvaluationReport:
     """Run what is missing, telling of what fails, and gather all into `evaluation.json`."""
     if not sources:
@@ -51,76 +47,54 @@ def evaluate(
     in_use = f"`out` should not be in use. Another process writes to {options.out}."
     with locked(options.out / _LOCK, otherwise=in_use):
         try:
-            tasks = _plan_all(sources, options, on_error)
+            tasks: list[Task] = []
+            for source in {source.place: source for source in sources}.values():
+                try:
+                    tasks += _plan(source, options, on_error)
+                except UserError as error:
+                    on_error(str(error))
+                except Exception as error:  # a config can hold anything
+                    on_error(f"{source.name}: {reason(error)}")
             _run_all(tasks, options, on_error=on_error, tell=tell)
         finally:
-            report = gather(options.out)
-            write_json(options.out / REPORT_FILE, report.model_dump(mode="json"))
-            write_text(options.out / TABLE, markdown_table(report))
+            report = write_report(options.out)
     return report
 
 
-def _plan_all(
-    sources: Sequence[SAERef], options: Options, on_error: Callable[[str], None]
-) -> list[Task]:
-    """The evaluations of all SAEs, each SAE once."""
-    places: dict[Any, SAERef] = {}
-    for source in sources:
-        places.setdefault(source.place, source)
-    tasks: list[Task] = []
-    for source in places.values():
-        try:
-            tasks += _plan(source, options, on_error)
-        except UserError as error:
-            on_error(str(error))
-        except Exception as error:  # a config can hold anything
-            on_error(f"{source.name}: {type(error).__name__}: {one_line(error)}")
-    return tasks
-
-
-def _plan(source: SAERef, options: Options, on_error: Callable[[str], None]) -> list[Task]:
+def _plan(source: SAERef, options: Options, on_error: Say) -> list[Task]:
     """The evaluations of an SAE beside that of its weights, which are measured here."""
     sae = source.load_for_inference(options.device)
-    of_weights = weights_task(source, sae, options)
-    if not _is_answered(of_weights):
-        metrics = weights_metrics(inspect_sae(sae, source.name))
+    of_weights, *tasks = tasks_of(source, sae, options, on_error=on_error)
+    if not of_weights.is_answered:
+        metrics = weights_metrics(sae, source.name)
         of_weights.folder.mkdir(parents=True, exist_ok=True)
         result = {"eval_type_id": WEIGHTS, "eval_result_metrics": metrics}
         write_json(of_weights.folder / RESULT, result)
         _keep(of_weights, of_weights.folder / RESULT, seconds=0.0)
-    return model_tasks(of_weights, sae, options, on_error=on_error)
+    return tasks
 
 
-def _run_all(
-    tasks: Sequence[Task],
-    options: Options,
-    *,
-    on_error: Callable[[str], None],
-    tell: Callable[[str], None],
-) -> None:
+def _run_all(tasks: Sequence[Task], options: Options, *, on_error: Say, tell: Say) -> None:
     """Run those that are missing, so many at a time."""
-    todo = [task for task in tasks if not _is_answered(task)]
+    todo = [task for task in tasks if not task.is_answered]
     if len(todo) < len(tasks):
         tell(f"{len(tasks) - len(todo)} of {len(tasks)} evaluations were done before.")
+    stop, pool, ended = Event(), ThreadPoolExecutor(options.jobs), count(1)
 
-    def run(task: Task) -> list[str]:
+    def run(task: Task) -> None:
         tell(f"{task.title}: begun. Its log is {task.folder / LOG}")
-        return _run(task, options, stop)
+        try:
+            missing = _run(task, options, stop)
+        except Exception as error:  # a full disk, a folder that is gone
+            if not stop.is_set():
+                on_error(f"{task.title}: {reason(error)} Its log: {task.folder / LOG}")
+                tell(f"{task.title}: failed. {next(ended)} of {len(todo)}")
+        else:
+            without = f" Not finite: {', '.join(missing)}." if missing else ""
+            tell(f"{task.title}: done. {next(ended)} of {len(todo)}.{without}")
 
-    stop, pool = Event(), ThreadPoolExecutor(options.jobs)
     try:
-        futures = {pool.submit(run, task): task for task in todo}
-        for ended, future in enumerate(as_completed(futures), start=1):
-            task, of = futures[future], f"{ended} of {len(todo)}"
-            try:
-                missing = future.result()
-            except Exception as error:  # a full disk, a folder that is gone
-                kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
-                on_error(f"{task.title}: {kind}{one_line(error)} Its log: {task.folder / LOG}")
-                tell(f"{task.title}: failed. {of}")
-            else:
-                without = f" Not finite: {', '.join(missing)}." if missing else ""
-                tell(f"{task.title}: done. {of}.{without}")
+        list(pool.map(run, todo))
     finally:
         stop.set()
         pool.shutdown(cancel_futures=True)
@@ -136,31 +110,22 @@ def _run(task: Task, options: Options, stop: Event) -> list[str]:
         prefix=_WORKING, dir=task.folder.resolve(), ignore_cleanup_errors=True
     ) as folder:
         working = Path(folder)
-        if options.data is None:
-            (working / INSIDE).mkdir()
-        else:
+        (working / INSIDE).mkdir()
+        if options.data is not None:
             _link(options.data, working / INSIDE, leave_out=options.out.resolve())
         write_text(working / TASK, task.model_dump_json())
         run_worker(working, log=task.folder / LOG, hours=options.hours, stop=stop)
         return _keep(task, working / RESULT, seconds=round(time.monotonic() - begun, 1))
 
 
-def _is_answered(task: Task) -> bool:
-    return read_about(task.folder) is not None
-
-
 def _keep(task: Task, result: Path, *, seconds: float) -> list[str]:
     """Put a result into its folder, and forget what was asked before in its place."""
     metrics, missing = read_metrics(result, task.name)
     os.replace(result, task.folder / RESULT)
-    answer = {
-        "source": f"{task.home.name}/{task.folder.name}/{RESULT}",
-        "seconds": seconds,
-        "metrics": metrics,
-        "missing": missing,
-    }
-    evaluations = {task.name: task.asked.model_copy(update=answer)}
-    about = task.sae.model_copy(update={"evaluations": evaluations})
+    source = f"{task.home.name}/{task.folder.name}/{RESULT}"
+    answer = {"source": source, "seconds": seconds, "metrics": metrics, "missing": missing}
+    evaluation = task.asked.model_copy(update=answer)
+    about = task.sae.model_copy(update={"evaluations": {task.name: evaluation}})
     write_json(task.folder / ABOUT, about.model_dump(mode="json"))
     for other in task.home.glob(f"{task.name}-*"):
         if other.name != task.folder.name:
@@ -178,4 +143,4 @@ def _link(data: Path, folder: Path, *, leave_out: Path) -> None:
     def left_out(inside: str, names: list[str]) -> list[str]:
         return [name for name in names if Path(inside, name) == leave_out]
 
-    shutil.copytree(data, folder, copy_function=link, ignore=left_out)
+    shutil.copytree(data, folder, copy_function=link, ignore=left_out, dirs_exist_ok=True)

@@ -10,21 +10,24 @@ It is gathered from these files, and can be at any time, without SAEBench:
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from pydantic import BaseModel, ConfigDict, StrictFloat, StrictInt
 from pydantic_core import from_json
 from rich.table import Table
+from sae_lens import SAE
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.files import read_model
+from sae_lens_c2r._support.files import read_model, write_json, write_text
 from sae_lens_c2r.evaluation.catalog import COLUMNS, EVALUATIONS, Column
-from sae_lens_c2r.inspection.measures import INTERVALS, THRESHOLDS, Inspection
+from sae_lens_c2r.inspection.measures import INTERVALS, THRESHOLDS, flat, measure_weights
 from sae_lens_c2r.reporting import tables
 
-REPORT_FILE = "evaluation.json"
+REPORT_FILE, TABLE = "evaluation.json", "evaluation.md"
 RESULT, ABOUT, LOG = "result.json", "about.json", "log.txt"
 # Latents by their highest cosine, from this one to the next; the lowest has negative ones too.
 _COSINES = [f"max_cosines_from_{i / INTERVALS:.2f}" for i in range(INTERVALS)]
@@ -53,31 +56,18 @@ class _Record(BaseModel):
 
 
 class Evaluation(_Record):
-    """One evaluation of one SAE.
+    """One evaluation of one SAE."""
 
-    Args:
-        source: The result file, from the folder of `evaluation.json`.
-        model: The language model; `None` for an evaluation of the weights alone.
-        text: What SAELens's own evaluation reads; `None` for what the SAE was trained on.
-        settings: The evaluation's settings, all of them.
-        inputs: Files and folders that it reads, by what names them, each with its hash.
-        device: Where it ran.
-        versions: Versions of the packages that computed it.
-        seconds: How long it took.
-        metrics: The finite numbers, by their keys joined by dots.
-        missing: The keys of those that are not finite.
-    """
-
-    source: str | None = None
-    model: str | None = None
-    text: str | None = None
-    settings: dict[str, Any] = {}
-    inputs: dict[str, str] = {}
+    source: str | None = None  # the result file, from the folder of `evaluation.json`
+    model: str | None = None  # `None` for an evaluation of the weights alone
+    text: str | None = None  # that SAELens's reads; `None` for what the SAE was trained on
+    settings: dict[str, Any] = {}  # all of them
+    inputs: dict[str, str] = {}  # the hashes of the files and folders that it reads, by name
     device: str | None = None
-    versions: dict[str, str] = {}
+    versions: dict[str, str] = {}  # of the packages that computed it
     seconds: float | None = None
-    metrics: dict[str, Number]
-    missing: list[str] = []
+    metrics: dict[str, Number]  # the finite numbers, by their keys joined by dots
+    missing: list[str] = []  # the keys of the others
 
 
 class EvaluatedSAE(_Record):
@@ -114,23 +104,40 @@ def read_about(folder: Path) -> EvaluatedSAE | None:
         return None
 
 
-def gather(out: Path) -> EvaluationReport:
-    """Join the results in a folder, without those that cannot be read."""
+def write_report(out: Path) -> EvaluationReport:
+    """Join the results in a folder, without those that cannot be read, and write them."""
     saes: dict[str, EvaluatedSAE] = {}
     for path in sorted(out.glob(f"*/*/{ABOUT}")):
         about = read_about(path.parent)
         if about is not None:
             sae = saes.setdefault(path.parent.parent.name, about)
             sae.evaluations.update(about.evaluations)
-    return EvaluationReport(saes=sorted(saes.values(), key=lambda sae: sae.name))
+    report = EvaluationReport(saes=sorted(saes.values(), key=lambda sae: sae.name))
+    write_json(out / REPORT_FILE, report.model_dump(mode="json"))
+    write_text(out / TABLE, markdown_table(report))
+    return report
+
+
+def sae_hashes(sae: SAE[Any]) -> tuple[str, str]:
+    """Hash weights and config, whatever files, device and version of SAELens they are of."""
+    weights = sha256()
+    for name, tensor in sorted(sae.state_dict().items()):
+        weights.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        weights.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
+    config = dict(sae.cfg.to_dict())
+    config["metadata"] = dict(config.get("metadata") or {})
+    config.pop("device", None)
+    config["metadata"].pop("sae_lens_version", None)
+    text = json.dumps(config, sort_keys=True, default=str)
+    return weights.hexdigest(), sha256(text.encode()).hexdigest()
 
 
 def read_metrics(path: Path, evaluation: str) -> tuple[dict[str, float], list[str]]:
     """Read a result file: its finite numbers, and the keys of the others."""
     try:
         content = json.loads(path.read_bytes())
-        metrics, found_id = content["eval_result_metrics"], content["eval_type_id"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        metrics, found_id = flat(content["eval_result_metrics"]), content["eval_type_id"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
             f"{path} should be a result of SAEBench's. {type(error).__name__}: {error}"
         ) from None
@@ -139,8 +146,8 @@ def read_metrics(path: Path, evaluation: str) -> tuple[dict[str, float], list[st
         raise UserError(f"{path} should be a result of {evaluation}. Found {found_id}.")
     finite: dict[str, float] = {}
     missing: list[str] = []
-    for key, value in _flat(metrics):
-        if isinstance(value, bool) or not isinstance(value, int | float):
+    for key, value in metrics.items():
+        if type(value) not in (int, float):
             continue  # None: not asked for
         swallowed = evaluation == "core" and value == _NOT_A_NUMBER
         if swallowed or not -sys.float_info.max <= value <= sys.float_info.max:
@@ -152,23 +159,16 @@ def read_metrics(path: Path, evaluation: str) -> tuple[dict[str, float], list[st
     return finite, missing
 
 
-def _flat(values: Any, *keys: str) -> Iterator[tuple[str, Any]]:
-    if not isinstance(values, dict):
-        yield ".".join(keys), values
-        return
-    for key, value in values.items():
-        yield from _flat(value, *keys, str(key))
-
-
-def weights_metrics(inspection: Inspection) -> dict[str, float]:
-    """The metrics of an SAE's weights, as `inspect` measures them."""
-    pairs = zip(THRESHOLDS, inspection.pairs, strict=True)
+def weights_metrics(sae: SAE[Any], name: str) -> dict[str, float]:
+    """Measure an SAE's weights, as `inspect` does."""
+    report = measure_weights(sae, name)
+    pairs = zip(THRESHOLDS, report.pairs, strict=True)
     return {
-        "composition": inspection.composition,
-        "chance_composition": inspection.chance_composition,
+        "composition": report.composition,
+        "chance_composition": report.chance_composition,
         **{f"pairs_above_{threshold}": count for threshold, count in pairs},
-        "zero_decoder_rows": inspection.zero_rows,
-        **dict(zip(_COSINES, inspection.cosine_counts, strict=True)),
+        "zero_decoder_rows": report.zero_rows,
+        **dict(zip(_COSINES, report.cosine_counts, strict=True)),
     }
 
 
@@ -181,7 +181,7 @@ def terminal_tables(report: EvaluationReport, *, width: int = 80) -> list[Table]
     """Tables for `rich` to print, so many as the columns need in a terminal of that width."""
     columns, rows, note = _table(report)
     headings = [f"{column.heading}\n{column.arrow.strip()}".rstrip() for column in columns]
-    return tables.fitting_tables(["SAE", *headings], rows, width=width, note=note)
+    return tables.terminal_tables(["SAE", *headings], rows, width=width, note=note)
 
 
 def markdown_table(report: EvaluationReport) -> str:
@@ -194,25 +194,21 @@ def markdown_table(report: EvaluationReport) -> str:
 
 def _table(report: EvaluationReport) -> tuple[list[Column], list[list[str]], str]:
     """The columns that any SAE has a number in, the rows, and the note on them."""
-    cells = [_cells(sae) for sae in report.saes]
     by_title = {column.title: column for column in COLUMNS}
-    columns = [by_title[title] for title in by_title if any(title in each for each in cells)]
     names = [sae.name for sae in report.saes]
-    rows = []
-    for sae, of_sae in zip(report.saes, cells, strict=True):
-        alone = names.count(sae.name) == 1
-        name = sae.name if alone else f"{sae.name} ({sae.weights_sha256[:8]})"
-        rows.append([name, *(of_sae.get(column.title, "") for column in columns)])
-    titles = [column.title for column in columns]
-    return columns, rows, " ".join(note for title, note in _NOTES.items() if title in titles)
-
-
-def _cells(sae: EvaluatedSAE) -> dict[str, str]:
-    """An SAE's numbers, by the titles of their columns."""
-    cells: dict[str, str] = {}
-    for column in COLUMNS:
-        evaluation = sae.evaluations.get(column.evaluation)
-        value = evaluation.metrics.get(column.metric) if evaluation else None
-        if value is not None:
-            cells.setdefault(column.title, format(value, column.shown))
-    return cells
+    all_cells = []
+    for sae in report.saes:
+        name = sae.name
+        if names.count(name) > 1:
+            name = f"{name} ({sae.weights_sha256[:8]})"
+        cells = {"SAE": name}
+        for column in COLUMNS:
+            evaluation = sae.evaluations.get(column.evaluation)
+            if evaluation and column.metric in evaluation.metrics:
+                value = evaluation.metrics[column.metric]
+                cells.setdefault(column.title, format(value, column.shown))
+        all_cells.append(cells)
+    titles = [title for title in by_title if any(title in cells for cells in all_cells)]
+    rows = [[cells.get(title, "") for title in ("SAE", *titles)] for cells in all_cells]
+    note = " ".join(note for title, note in _NOTES.items() if title in titles)
+    return [by_title[title] for title in titles], rows, note

@@ -1,12 +1,7 @@
-"""Calling SAEBench, each evaluation by its own entry point, SAELens, and our own measures.
-
-The file that one of SAEBench's evaluations writes is demanded, because SAEBench goes on after
-some failures as if there were none.
-"""
+"""Calling SAEBench, each evaluation by its own entry point, SAELens, and our own measures."""
 
 import json
 import os
-import random
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -14,13 +9,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from sae_lens import SAE, __version__
 from sae_lens.evals import get_eval_everything_config, run_evals
 from sae_lens.synthetic import SyntheticModel
 from sae_lens.training.activation_scaler import ActivationScaler
 from torch import nn
+from transformers import set_seed
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.analysis import co_firing
@@ -34,10 +29,11 @@ from sae_lens_c2r.evaluation.catalog import (
 )
 from sae_lens_c2r.evaluation.report import RESULT
 from sae_lens_c2r.evaluation.settings import config_class_of, short_name
-from sae_lens_c2r.evaluation.tasks import Task, features_config, record_of_features
-from sae_lens_c2r.inspection.activations import activation_source
+from sae_lens_c2r.evaluation.tasks import Task
+from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.inspection.contexts import encode
 from sae_lens_c2r.offline.minilm import OFFLINE_MODEL
+from sae_lens_c2r.training.configs import synthetic_model_config
 
 _MOST_TOKENS = 100_000  # of which the activations are held, for co-firing
 _NAME, _SEED = "sae", 42
@@ -68,7 +64,7 @@ def _measure_text(task: Task, sae: SAE[Any]) -> dict[str, Any]:
     settings = asked.settings
     rows = settings["n_eval_sparsity_variance_batches"] * settings["batch_size_prompts"]
     n_tokens = min(rows * (metadata.context_size or 1), _MOST_TOKENS)
-    reader = activation_source(
+    reader = ActivationSource(
         str(source), model=asked.model, n_tokens=n_tokens, device=task.device
     )
     model = reader.model_of(sae)
@@ -92,15 +88,11 @@ def _measure_text(task: Task, sae: SAE[Any]) -> dict[str, Any]:
 
 def _measure_features(task: Task, sae: SAE[Any]) -> dict[str, Any]:
     """`feature_recovery` of the features that the SAE was trained on, drawn again."""
-    record = record_of_features(task.source)
-    assert record is not None, "seen when the task was planned"
-    config = features_config(record, task.device)
+    config = synthetic_model_config(task.features or {})
     model = SyntheticModel.load_from_source(config, device=task.device)
-    settings = task.asked.settings
-    torch.manual_seed(settings["seed"])
-    return feature_recovery(
-        sae, model, samples=settings["samples"], batch_size=settings["batch_size"]
-    )
+    settings = dict(task.asked.settings)
+    torch.manual_seed(settings.pop("seed"))
+    return feature_recovery(sae, model, **settings)
 
 
 def _run_sae_bench(task: Task, sae: SAE[Any], out: Path) -> Path:
@@ -109,38 +101,33 @@ def _run_sae_bench(task: Task, sae: SAE[Any], out: Path) -> Path:
     if settings.get("llm_dtype"):
         sae.cfg.dtype = settings["llm_dtype"]
     out.mkdir()
-    run = _core(settings, str(out)) if task.name == "core" else _entry_point(task, str(out))
-    seed = settings.get("random_seed", _SEED)  # which SAEBench's absorption does not use
-    random.seed(seed)
-    np.random.seed(seed)
-    torch.manual_seed(seed)
+    run = _entry_point(task, dict(settings), str(out))
+    set_seed(settings.get("random_seed", _SEED))  # which SAEBench's absorption does not use
     run([(_NAME, sae)], device=task.device)
     written = list(out.rglob(f"{_NAME}_custom_sae_eval_results.json"))
-    if not written:
+    if not written:  # SAEBench goes on after some failures as if there were none
         raise UserError(
             "SAEBench wrote no result: it could not evaluate the SAE, and its log says why."
         )
     return written[0]
 
 
-def _core(settings: dict[str, Any], out: str) -> Callable[..., Any]:
-    from sae_bench.evals.core.main import multiple_evals
-
-    options = {key: value for key, value in settings.items() if key != "model_name"}
-    options |= {  # the names that its entry point has for fields of its config
-        "dtype": options.pop("llm_dtype"),
-        "eval_batch_size_prompts": options.pop("batch_size_prompts"),
-        "compute_featurewise_density_statistics": True,
-        "compute_featurewise_weight_based_metrics": True,
-        "output_folder": out,
-        "verbose": True,
-    }
-    return partial(multiple_evals, **options)
-
-
-def _entry_point(task: Task, out: str) -> Callable[..., Any]:
-    evaluation = EVALUATIONS[task.name]
-    config = config_class_of(evaluation)(**task.asked.settings)
+def _entry_point(task: Task, settings: dict[str, Any], out: str) -> Callable[..., Any]:
+    package = EVALUATIONS[task.name].package
+    if task.name == "core":
+        del settings["model_name"]
+        return partial(
+            import_module(f"{package}.main").multiple_evals,
+            # the names that it has for fields of its config
+            dtype=settings.pop("llm_dtype"),
+            eval_batch_size_prompts=settings.pop("batch_size_prompts"),
+            compute_featurewise_density_statistics=True,
+            compute_featurewise_weight_based_metrics=True,
+            output_folder=out,
+            verbose=True,
+            **settings,
+        )
+    config = config_class_of(task.name)(**settings)
     options: dict[str, Any] = {"output_path": out}
     if task.name in ("scr", "tpp", "sparse_probing"):
         options |= {"clean_up_activations": True, "save_activations": False}
@@ -150,7 +137,7 @@ def _entry_point(task: Task, out: str) -> Callable[..., Any]:
         _prepare_ravel(config)
     elif task.name == "autointerp":
         options["api_key"] = os.environ[API_KEY]
-    return partial(import_module(f"{evaluation.package}.main").run_eval, config, **options)
+    return partial(import_module(f"{package}.main").run_eval, config, **options)
 
 
 def _order_vocabulary() -> None:
@@ -184,9 +171,6 @@ class TupleOutput:
 
     SAEBench's RAVEL takes a layer's output from a tuple, and puts another into it. Since
     version 5 of transformers there is no tuple.
-
-    Args:
-        layer: The layer.
     """
 
     def __init__(self, layer: nn.Module) -> None:

@@ -1,7 +1,6 @@
 """Which evaluations are asked for of an SAE, and where the result of each belongs."""
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
@@ -10,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub.utils.sha import sha_fileobj
 from pydantic import BaseModel, ConfigDict
 from sae_lens import SAE
-from sae_lens.synthetic import SyntheticModelConfig
 
-from sae_lens_c2r._support.errors import UserError, first_sentence
+from sae_lens_c2r._support.errors import UserError, reason
 from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r.evaluation.catalog import KNOWN_FEATURES, SAE_LENS, WEIGHTS
-from sae_lens_c2r.evaluation.hashing import config_sha256, fingerprint, weights_sha256
-from sae_lens_c2r.evaluation.report import EvaluatedSAE, Evaluation
+from sae_lens_c2r.evaluation.report import EvaluatedSAE, Evaluation, read_about, sae_hashes
 from sae_lens_c2r.evaluation.settings import Options, settings_of
 from sae_lens_c2r.releases.language_models import hook_site
 from sae_lens_c2r.saes.sae_ref import SAERef
@@ -45,6 +43,7 @@ class Task(BaseModel):
     device: str
     source: SAERef  # from the root
     home: Path  # of the SAE's evaluations
+    features: dict[str, Any] | None = None  # SAELens's config of those it was trained on
 
     @property
     def title(self) -> str:
@@ -59,12 +58,20 @@ class Task(BaseModel):
         digest = sha256(json.dumps([*of_sae, asked], sort_keys=True).encode()).hexdigest()
         return self.home / f"{self.name}-{digest[:_HASH_LENGTH]}"
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether the folder has a result."""
+        return read_about(self.folder) is not None
 
-def weights_task(source: SAERef, sae: SAE[Any], options: Options) -> Task:
-    """The evaluation of the weights alone of an SAE in its inference form."""
+
+def tasks_of(
+    source: SAERef, sae: SAE[Any], options: Options, *, on_error: Callable[[str], None]
+) -> list[Task]:
+    """The evaluations of an SAE in its inference form, first that of its weights alone."""
+    weights_sha256, config_sha256 = sae_hashes(sae)
     described = EvaluatedSAE(
-        weights_sha256=weights_sha256(sae),
-        config_sha256=config_sha256(sae.cfg),
+        weights_sha256=weights_sha256,
+        config_sha256=config_sha256,
         name=source.name,
         architecture=sae.cfg.architecture(),
         trained_as=sae.cfg.metadata.training_architecture,
@@ -72,46 +79,38 @@ def weights_task(source: SAERef, sae: SAE[Any], options: Options) -> Task:
         d_sae=sae.cfg.d_sae,
         evaluations={},
     )
-    versions = package_versions(*_PACKAGES)
-    return Task(
-        name=WEIGHTS,
-        sae=described,
-        asked=Evaluation(device=options.device, versions=versions, metrics={}),
-        device=options.device,
-        source=replace(source, folder=source.folder and source.folder.resolve()),
-        home=options.out / _folder_name(source, described),
-    )
-
-
-def _folder_name(source: SAERef, sae: EvaluatedSAE) -> str:
-    """A name that tells an SAE from all others, however they are called."""
-    digest = sha256(f"{source.place} {sae.weights_sha256} {sae.config_sha256}".encode())
+    # A name that tells an SAE from all others, however they are called.
+    place = f"{source.place} {weights_sha256} {config_sha256}".encode()
     kept = "".join(char if char.isalnum() or char in "._-" else "_" for char in source.name)
     name = kept[-_NAME_LENGTH:].strip("._-") or "sae"
-    return f"{name}-{digest.hexdigest()[:_HASH_LENGTH]}"
-
-
-def model_tasks(
-    of_weights: Task, sae: SAE[Any], options: Options, *, on_error: Callable[[str], None]
-) -> list[Task]:
-    """The evaluations of an SAE with what it was trained on: a model, or known features."""
-    record = record_of_features(of_weights.source)
-    own = SAE_LENS if record is None else KNOWN_FEATURES
-    tasks = []
+    of_weights = Task(
+        name=WEIGHTS,
+        sae=described,
+        asked=Evaluation(
+            device=options.device, versions=package_versions(*_PACKAGES), metrics={}
+        ),
+        device=options.device,
+        source=replace(source, folder=source.folder and source.folder.resolve()),
+        home=options.out / f"{name}-{sha256(place).hexdigest()[:_HASH_LENGTH]}",
+    )
+    tasks = [of_weights]
+    record = read_record(source.folder) if source.folder else None
+    features = record.features if record else None
+    own = KNOWN_FEATURES if features else SAE_LENS
     for name in [*([own] if options.sae_lens else []), *options.sae_bench]:
         task = of_weights.model_copy(update={"name": name})
-        changes = options.changes.get(name, {})
         try:
-            if record is None:
+            if record is None or features is None:
                 asked = _of_language_model(name, sae, options)
-            elif name == KNOWN_FEATURES and task.source.folder is not None:
-                features_config(record, options.device)
-                asked = {"inputs": {RECORD: fingerprint(task.source.folder / RECORD)}}
+            elif name == KNOWN_FEATURES and source.folder:
+                check_features(record, options.device)
+                asked = {"inputs": {RECORD: _fingerprint(source.folder / RECORD)}}
+                task = task.model_copy(update={"features": features.config})
             else:
                 raise UserError("it needs a language model. Found known features.")
-            asked["settings"] = settings_of(name, changes, model=asked.get("model"))
-        except UserError as error:
-            on_error(f"{task.title}: {error}")
+            asked["settings"] = settings_of(name, options.overrides, model=asked.get("model"))
+        except Exception as error:  # transformers, the Hub and TransformerLens raise many
+            on_error(f"{task.title}: {reason(error)}")
             continue
         evaluation = task.asked.model_copy(update=asked)
         tasks.append(task.model_copy(update={"asked": evaluation}))
@@ -120,61 +119,34 @@ def model_tasks(
 
 def _of_language_model(name: str, sae: SAE[Any], options: Options) -> dict[str, Any]:
     metadata = sae.cfg.metadata
-    model = options.model or metadata.model_name
-    should = {
-        "`model` or `metadata.model_name`": model,
-        "`metadata.hook_name`": metadata.hook_name,
-    }
+    model, hook_name = options.model or metadata.model_name, metadata.hook_name
+    should = {"`model` or `metadata.model_name`": model, "`metadata.hook_name`": hook_name}
     for key, value in should.items():
         if not isinstance(value, str) or not value:
             raise UserError(f"{key} should be a name. Found {value}.")
-    text = options.text if name == SAE_LENS else None
+    text: str | None = None
+    reads: Any = options.data
     if name == SAE_LENS:
+        text = options.text
         reads = text or metadata.dataset_path
-    else:
-        reads = options.data
-        _check_fit(sae, str(model))
-    named = (model, *options.changes.get(name, {}).values(), reads)
-    paths = [path for path in map(Path, map(str, named)) if path.is_absolute()]
-    hashes = {str(path): fingerprint(path) for path in paths if path.exists()}
-    return {"model": model, "text": text, "inputs": hashes}
+    else:  # SAEBench finds no other hook and no other width
+        width, _ = _hook_site(str(model), str(hook_name))
+        if width not in (None, sae.cfg.d_in):
+            raise UserError(
+                f"the SAE should have inputs of the model's width, {width} in {model}. "
+                f"Found {sae.cfg.d_in}."
+            )
+    changed = (v for key, v in options.overrides.items() if key.startswith(f"{name}."))
+    named = (Path(str(each)) for each in (model, *changed, reads))
+    paths = [path for path in named if path.is_absolute() and path.exists()]
+    inputs = {str(path): _fingerprint(path) for path in paths}
+    return {"model": model, "text": text, "inputs": inputs}
 
 
-def _check_fit(sae: SAE[Any], model: str) -> None:
-    """Refuse an SAE whose hook or width SAEBench would not find in a model."""
-    hook_name = sae.cfg.metadata.hook_name or ""
-    if not re.match(r"blocks\.\d+\.", hook_name):
-        raise UserError(
-            "`hook_name` of the SAE should be in one of TransformerLens's blocks, such as "
-            f"blocks.0.hook_resid_post. Found {hook_name}."
-        )
-    try:
-        width, _ = _hook_site(model, hook_name)
-    except UserError:
-        raise
-    except Exception as error:  # transformers, the Hub and TransformerLens raise many kinds
-        raise UserError(
-            f"`model` should be one that TransformerLens loads. Found {model}. "
-            f"{first_sentence(error)}"
-        ) from error
-    if width is not None and sae.cfg.d_in != width:
-        raise UserError(
-            f"the SAE should have inputs of the model's width, {width} in {model}. "
-            f"Found {sae.cfg.d_in}."
-        )
-
-
-def record_of_features(source: SAERef) -> TrainingRecord | None:
-    """The record of the training of an SAE on known features; `None` if it has none."""
-    record = read_record(source.folder) if source.folder else None
-    return record if record is not None and record.features is not None else None
-
-
-def features_config(record: TrainingRecord, device: str) -> SyntheticModelConfig:
-    """SAELens's config of the features; a UserError if `device` would draw others of it."""
+def check_features(record: TrainingRecord, device: str) -> None:
+    """Refuse known features of which SAELens would draw others on a device."""
     assert record.features is not None, "of an SAE of known features"
-    config = synthetic_model_config(record.features.config)
-    if config.seed is None:
+    if synthetic_model_config(record.features.config).seed is None:
         raise UserError(
             f"{RECORD} should have a seed among the features' config: without one SAELens does "
             "not draw the same features again. Found none."
@@ -185,4 +157,16 @@ def features_config(record: TrainingRecord, device: str) -> SyntheticModelConfig
             f"`device` should be {trained_on}, where SAELens drew the features for training: "
             f"elsewhere it draws others. Found {device}."
         )
-    return config
+
+
+def _fingerprint(path: Path) -> str:
+    """Hash the content of a file, or the names, sizes and times of a folder's files."""
+    if path.is_file():
+        with path.open("rb") as file:
+            return sha_fileobj(file).hex()
+    digest = sha256()
+    for inside in sorted(path.rglob("*")):
+        if inside.is_file():
+            stat, name = inside.stat(), inside.relative_to(path)
+            digest.update(f"{name} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+    return digest.hexdigest()

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from threading import Event, Thread
 
-from sae_lens_c2r._support.errors import UserError, one_line
+from sae_lens_c2r._support.errors import UserError, reason
 
 TASK, INSIDE = "task.json", "inside"
 PROGRAM = __file__
@@ -52,10 +52,10 @@ def run_worker(working: Path, *, log: Path, hours: float, stop: Event) -> None:
         memory = ", as when memory is short" if name == "SIGKILL" else ""
         raise UserError(f"its process was ended by {name}{memory}.")
     if process.returncode > 0:
-        raise UserError(_reason(log))
+        raise UserError(_why(log))
 
 
-def _reason(log: Path) -> str:
+def _why(log: Path) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     reasons = [line.removeprefix(_FAILED) for line in lines if line.startswith(_FAILED)]
     # SAEBench's core goes on after a failure, and has no other way to tell of it.
@@ -72,20 +72,18 @@ def main(working: Path) -> None:
         _run(working)
     except BaseException as error:  # out of memory among them
         traceback.print_exc()
-        kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
-        print(f"{_FAILED}{kind}{one_line(error)}", file=sys.stderr, flush=True)
+        print(f"{_FAILED}{reason(error)}", file=sys.stderr, flush=True)
         raise SystemExit(1) from None
 
 
 def _run(working: Path) -> None:
-    from sae_lens_c2r.evaluation.hashing import config_sha256, weights_sha256
+    from sae_lens_c2r.evaluation.report import sae_hashes
     from sae_lens_c2r.evaluation.runners import run_evaluation
     from sae_lens_c2r.evaluation.tasks import Task
 
     task = Task.model_validate_json((working / TASK).read_bytes())
     sae = task.source.load_for_inference(task.device)
-    loaded = weights_sha256(sae), config_sha256(sae.cfg)
-    if loaded != (task.sae.weights_sha256, task.sae.config_sha256):
+    if sae_hashes(sae) != (task.sae.weights_sha256, task.sae.config_sha256):
         raise UserError(f"{task.sae.name} has changed since the evaluation was planned.")
     run_evaluation(task, sae, working)
 

@@ -87,7 +87,7 @@ class Finetuning:
             comparisons.append(compare(original, sae, text, reports=(before, after)))
             reports += [before, after]
             metrics = {"before": before.metrics(), "after": after.metrics()}
-            results[sae_id] = {**metrics, **comparisons[-1].summary()}
+            results[sae_id] = {**metrics, **comparisons[-1].numbers}
         write_json(out / RESULTS, results)
         title = "SAEs, before and after fine-tuning"
         html = report_html(reports, comparisons, title=title, made_by="sae-lens-c2r finetune")

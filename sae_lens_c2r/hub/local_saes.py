@@ -19,8 +19,7 @@ from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r._support.files import read_object
 from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r.evaluation.catalog import WEIGHTS
-from sae_lens_c2r.evaluation.hashing import config_sha256, weights_sha256
-from sae_lens_c2r.evaluation.report import Evaluation, weights_metrics
+from sae_lens_c2r.evaluation.report import Evaluation, sae_hashes, weights_metrics
 from sae_lens_c2r.hub.facts import RepoFacts, SAEFacts, sae_facts
 from sae_lens_c2r.hub.rules import (
     check_names,
@@ -35,7 +34,6 @@ from sae_lens_c2r.hub.submission import (
     find_folders,
     known_evaluations,
 )
-from sae_lens_c2r.inspection.measures import inspect_sae
 from sae_lens_c2r.saes.encoding import (
     Encoded,
     contributions,
@@ -172,9 +170,9 @@ def _check(
     _check_numbers(sae, weights)
     inputs = probe_inputs(sae)  # before its norms are folded, if they are
     form = inference_form(sae)
-    evaluations = known.get((weights_sha256(form), config_sha256(form.cfg)), {})
+    evaluations = known.get(sae_hashes(form), {})
     if WEIGHTS not in evaluations:
-        metrics = weights_metrics(inspect_sae(form, sae_id))
+        metrics = weights_metrics(form, sae_id)
         versions = package_versions("sae-lens-c2r", "sae-lens", "torch")
         of_weights = Evaluation(metrics=metrics, versions=versions, device="cpu")
         evaluations = {**evaluations, WEIGHTS: of_weights}

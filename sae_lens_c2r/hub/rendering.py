@@ -269,7 +269,7 @@ def _max_cosines(facts: RepoFacts, colors: _Colors) -> Figure | None:
         counts = max_cosine_counts(metrics)
         if counts and sum(counts):
             label = None if sae.kind in labels else sae.kind
-            distributions.append(Distribution(label, colors[sae.kind], counts))
+            distributions.append((label, colors[sae.kind], counts))
             labels.add(label)
             chance |= {metrics[_CHANCE]} if _CHANCE in metrics else set()
     return max_cosine_figure(distributions, chance) if distributions else None

@@ -34,7 +34,7 @@ from sae_lens_c2r.hub.repository import (
 )
 from sae_lens_c2r.hub.rules import MAIN, README, Target
 from sae_lens_c2r.hub.submission import SAEs, Submission
-from sae_lens_c2r.reporting.tables import fitting_tables
+from sae_lens_c2r.reporting.tables import terminal_tables
 from sae_lens_c2r.saes.encoding import encode_in_saelens_alone, encodes_alike
 
 _FAILURES = (HTTPError, OSError, SafetensorError, ValueError)  # the client has some of each
@@ -323,7 +323,7 @@ def show_proposal(
         for file in proposal.files
     ]
     headings = ["file", "", "bytes", "SHA-256"]
-    tables = fitting_tables(headings, rows, width=console.width, text=(0, 1, 3))
+    tables = terminal_tables(headings, rows, width=console.width, text=(0, 1, 3))
     console.print(*tables, sep="\n")
     console.print(f"{proposal.size / 1e6:,.1f} MB; {unchanged} files are there already.")
     for sae in proposal.saes:

@@ -10,82 +10,59 @@ from typing import Any
 
 import torch
 from datasets import Dataset
+from pydantic import BaseModel, ValidationError
 from sae_lens.load_model import load_model
 from sae_lens.training.activations_store import ActivationsStore
 from sae_lens.util import get_special_token_ids
-from torch import Tensor
 
 from sae_lens_c2r._support.errors import (
     UserError,
     first_sentence,
     is_of_network,
     needing_the_hub,
-    shortened,
 )
+from sae_lens_c2r._support.files import first_problem
 from sae_lens_c2r._support.libraries import no_false_alarms
 from sae_lens_c2r.inspection.contexts import AnySAE, TextActivations
-from sae_lens_c2r.offline import corpus
-from sae_lens_c2r.offline.corpus import OFFLINE_DATASET, offline_source
+from sae_lens_c2r.offline.corpus import OFFLINE_DATASET, documents, in_rows
 from sae_lens_c2r.offline.minilm import CONTEXT_SIZE, OFFLINE_MODEL, where_model_is
 
 _ROWS_PER_BATCH = 32
 _MODEL = ("model_class_name", "model_name", "model_from_pretrained_kwargs")
-_PLACE = ("hook_name", "hook_head_index")
-_ROWS = ("context_size", "prepend_bos", "seqpos_slice", "exclude_special_tokens")
+_PLACE = ("hook_name", "context_size", "prepend_bos")  # that SAELens has to know
+_OPTIONS = ("hook_head_index", "seqpos_slice", "exclude_special_tokens")
 _COLUMN = "text"  # of a dataset, unless it has rows of tokens
 _DATASET = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 _ENDINGS = (".txt", ".jsonl", ".json", ".md")  # which nobody gives a dataset
 
 
-def activation_source(
-    text: str, *, model: str | None, n_tokens: int, device: str
-) -> "ActivationSource":
-    """The source of a text that a command line names: a file, the Hub's or the offline one."""
-    options: dict[str, Any] = {"n_tokens": n_tokens, "device": device, "named": text}
-    if text != OFFLINE_DATASET:
-        return ActivationSource(read_text(text), model=model, **options)
-    if model not in (None, OFFLINE_MODEL):
-        raise UserError(
-            f"`text` should not be {OFFLINE_DATASET} for {model}: it is cut into the tokens "
-            f"of {OFFLINE_MODEL}."
-        )
-    _, dataset = offline_source()
-    return ActivationSource(dataset, model=OFFLINE_MODEL, **options)
-
-
 class ActivationSource:
-    """Runs models over one text, each once for all SAEs that ask for the same activations.
-
-    Args:
-        text: What SAELens reads the text from: a dataset, or its name on the Hub.
-        model: What to load in place of the model that an SAE's config names.
-        n_tokens: Tokens at most, special ones among them.
-        device: Where the models run.
-        named: What the text is called where it is shown.
-    """
+    """Runs models over one text, each once for all SAEs that ask for the same activations."""
 
     def __init__(
         self,
-        text: Dataset | str,
+        text: Dataset | str,  # or its name: a file, one of the Hub's, or the offline one
         *,
-        model: str | None,
-        n_tokens: int,
+        model: str | None,  # in place of the model that an SAE's config names
+        n_tokens: int,  # at most, special ones among them
         device: str,
-        named: str | None = None,
+        named: str = "a dataset",  # what a dataset is called where it is shown
     ) -> None:
-        self._text = text
+        self._text, self._named = text, named
+        if isinstance(text, str):
+            self._text, self._named = read_text(text), text
+        if text == OFFLINE_DATASET:
+            self._text = Dataset.from_dict({_COLUMN: list(documents())})
         self._model = model
         self._n_tokens = n_tokens
         self._device = device
-        self._named = named or (text if isinstance(text, str) else "a dataset")
         self._models: dict[str, Any] = {}
         self._read: dict[str, TextActivations] = {}
-        self._rows: Dataset | None = None
 
     def activations(self, sae: AnySAE, name: str) -> TextActivations:
         """The activations that an SAE encodes; a UserError with its name if there are none."""
         widths = (sae.cfg.d_in, sae.cfg.dtype, sae.cfg.normalize_activations)
-        key = _key(sae, *_MODEL, *_PLACE, *_ROWS) + json.dumps(widths)
+        key = _key(sae, *_MODEL, *_PLACE, *_OPTIONS) + json.dumps(widths)
         hook_name = sae.cfg.metadata.hook_name
         try:
             if key not in self._read:
@@ -103,21 +80,17 @@ class ActivationSource:
             ) from error
         return self._read[key]
 
-    def name_of_model(self, sae: AnySAE) -> str:
-        """The name of an SAE's model; a UserError if there is none."""
-        name = self._model or sae.cfg.metadata.model_name
-        if not isinstance(name, str) or not name:
-            raise UserError(
-                "`model` should be given: the SAE's config has no `metadata.model_name`."
-            )
-        return name
-
     def model_of(self, sae: AnySAE) -> Any:
         """The model of an SAE, in SAELens's wrapper."""
-        _check_place(sae)
+        metadata, name = sae.cfg.metadata, self._name_of_model(sae)
+        for key in _PLACE:
+            if metadata.get(key) is None:
+                raise UserError(
+                    f"`model` should be read as the SAE's config says. It has no "
+                    f"`metadata.{key}`, as SAEs of known features, which read no text."
+                )
         key = _key(sae, *_MODEL)
         if key not in self._models:
-            metadata, name = sae.cfg.metadata, self.name_of_model(sae)
             with needing_the_hub(f"The model {name}"):
                 self._models[key] = load_model(
                     metadata.model_class_name or "HookedTransformer",
@@ -130,101 +103,57 @@ class ActivationSource:
     @no_false_alarms()
     def store_of(self, sae: AnySAE, **options: Any) -> ActivationsStore:
         """SAELens's store of what an SAE encodes on the text, with options of its own."""
-        model = self.model_of(sae)
-        text = self._text_for(sae, model)
-        with needing_the_hub(f"The text {self._named}"), _reading(self._named):
-            return ActivationsStore.from_sae(
-                model,
-                sae,
-                text,
-                streaming=isinstance(text, str),
-                device=self._device,
-                **options,
-            )
-
-    def _text_for(self, sae: AnySAE, model: Any) -> Dataset | str:
-        """The text as the model reads it: MiniLM in rows of its own, between special tokens."""
-        text = self._text
-        is_minilm = self.name_of_model(sae) == OFFLINE_MODEL
-        if not is_minilm or isinstance(text, str) or _COLUMN not in text.column_names:
-            return text
-        if self._rows is None:
-            rows = corpus.token_rows(text[_COLUMN][:], model.tokenizer)
-            if not len(rows):
-                raise self._too_short(CONTEXT_SIZE - 2, model.tokenizer)
-            self._rows = Dataset.from_dict({"tokens": rows.tolist()})
-        return self._rows
+        model, text = self.model_of(sae), self._text
+        is_minilm = self._name_of_model(sae) == OFFLINE_MODEL
+        if is_minilm and isinstance(text, Dataset) and _COLUMN in text.column_names:
+            # It reads rows of its own, between special tokens.
+            text = in_rows(tuple(text[_COLUMN]), where_model_is(OFFLINE_MODEL))
+            if not len(text):
+                raise _too_short(CONTEXT_SIZE - 2)
+        options |= {"streaming": isinstance(text, str), "device": self._device}
+        with _reading(self._named):
+            return ActivationsStore.from_sae(model, sae, text, **options)
 
     @no_false_alarms()
     @torch.no_grad()
     def _run(self, sae: AnySAE) -> TextActivations:
-        model = self.model_of(sae)
         store = self.store_of(
             sae, store_batch_size_prompts=_ROWS_PER_BATCH, total_tokens=self._n_tokens
         )
-        left_out = _left_out(sae.cfg.metadata.exclude_special_tokens, model)
-        rows, activations, kept = [], [], []
-        place = slice(*store.seqpos_slice)
-        with needing_the_hub(f"The text {self._named}"):
-            for tokens, is_wanted in self._rows_of_tokens(store):
-                acts = store.get_activations(tokens).cpu()
-                rows.append(tokens[:, place].cpu())
-                kept.append(~torch.isin(rows[-1], left_out) & is_wanted[:, place])
-                activations.append(acts[kept[-1]])
+        n_rows = -(-self._n_tokens // store.context_size)
+        with _reading(self._named):
+            rows = list(islice(store.iterable_sequences, n_rows))
         if not rows:
-            raise self._too_short(store.context_size, model.tokenizer)
-        if not any(map(len, activations)):
+            raise _too_short(store.context_size)
+        tokenizer: Any = store.model.tokenizer
+        excluded = sae.cfg.metadata.exclude_special_tokens
+        special = get_special_token_ids(tokenizer) if excluded is True else excluded or []
+        tokens = torch.stack(rows)
+        kept = ~torch.isin(tokens.cpu(), torch.tensor(special, dtype=torch.long))
+        kept.view(-1)[self._n_tokens :] = False
+        kept = kept[:, slice(*store.seqpos_slice)]
+        if not kept.any():
             raise UserError(
                 "`text` should fill a row of the model's context with tokens that the SAE was "
                 f"trained on. Found none among {self._n_tokens:,}."
             )
+        batches = zip(tokens.split(_ROWS_PER_BATCH), kept.split(_ROWS_PER_BATCH), strict=True)
         return TextActivations(
-            torch.cat(rows),
-            torch.cat(activations).float(),
-            torch.cat(kept).nonzero(),
-            tokenizer=model.tokenizer,
+            tokens[:, slice(*store.seqpos_slice)].cpu(),
+            torch.cat([store.get_activations(each).cpu()[of] for each, of in batches]).float(),
+            kept.nonzero(),
+            tokenizer=tokenizer,
             text=self._named,
-            model=self.name_of_model(sae),
+            model=self._name_of_model(sae),
         )
 
-    def _rows_of_tokens(self, store: ActivationsStore) -> Iterator[tuple[Tensor, Tensor]]:
-        """Rows until there are tokens enough, or the text ends, and which tokens are wanted."""
-        left = self._n_tokens
-        while left > 0:
-            most = min(_ROWS_PER_BATCH, -(-left // store.context_size))
-            with _reading(self._named):
-                rows = list(islice(store.iterable_sequences, most))
-            if not rows:
-                return
-            tokens = torch.stack(rows)
-            yield tokens, (torch.arange(tokens.numel()) < left).view(tokens.shape)
-            left -= tokens.numel()
-
-    def _too_short(self, n_tokens: int, tokenizer: Any) -> UserError:
-        found = ""
-        if isinstance(self._text, Dataset) and _COLUMN in self._text.column_names:
-            texts = self._text[_COLUMN][:]
-            ids = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
-            found = f" Found {sum(map(len, ids)):,}."
-        return UserError(
-            f"`text` should fill a row of the model's context, {n_tokens:,} tokens.{found}"
-        )
-
-
-def _check_place(sae: AnySAE) -> None:
-    """Raise, before a model is loaded, unless an SAE says where in it, and on what rows."""
-    metadata = sae.cfg.metadata
-    if not metadata.hook_name:
-        raise UserError(
-            "the SAE's config should have a hook as `metadata.hook_name`. There is none, as in "
-            "SAEs of known features, which read no text."
-        )
-    for name in ("context_size", "prepend_bos"):
-        if metadata.get(name) is None:
+    def _name_of_model(self, sae: AnySAE) -> str:
+        name = self._model or sae.cfg.metadata.model_name
+        if not isinstance(name, str) or not name:
             raise UserError(
-                f"`model` should read rows that are known: the SAE's config has no "
-                f"`metadata.{name}`."
+                "`model` should be given: the SAE's config has no `metadata.model_name`."
             )
+        return name
 
 
 def _key(sae: AnySAE, *names: str) -> str:
@@ -233,10 +162,14 @@ def _key(sae: AnySAE, *names: str) -> str:
     return json.dumps([metadata.get(name) for name in names], default=str, sort_keys=True)
 
 
-def _left_out(which: bool | list[int] | None, model: Any) -> Tensor:
-    """The ids of special tokens that an SAE was not trained on, as SAELens's config says."""
-    ids = get_special_token_ids(model.tokenizer) if which is True else which or []
-    return torch.tensor(list(ids), dtype=torch.long)
+def _too_short(n_tokens: int) -> UserError:
+    return UserError(
+        f"`text` should fill a row of the model's context, {n_tokens:,} tokens. Found fewer."
+    )
+
+
+class _Document(BaseModel):
+    text: str
 
 
 def read_text(source: str) -> Dataset | str:
@@ -251,10 +184,13 @@ def read_text(source: str) -> Dataset | str:
             )
         return source
     try:
-        content = path.read_text(encoding="utf-8")
-        texts = [content]
+        texts = [path.read_text(encoding="utf-8")]
         if path.suffix == ".jsonl":
-            texts = [_text_of(line) for line in content.splitlines() if line.strip()]
+            lines = [line for line in texts[0].splitlines() if line.strip()]
+            texts = [_Document.model_validate_json(line).text for line in lines]
+    except ValidationError as error:
+        should = 'have lines like {"text": "words"}'
+        raise UserError(f"`text` should {should}. {path}: {first_problem(error)}") from None
     except ValueError as error:
         raise UserError(f"`text` should be a text, in UTF-8. {path}: {error}") from None
     texts = [text for text in texts if text.strip()]
@@ -263,23 +199,15 @@ def read_text(source: str) -> Dataset | str:
     return Dataset.from_dict({_COLUMN: texts})
 
 
-def _text_of(line: str) -> str:
-    """The text of a line of JSON."""
-    document = json.loads(line)
-    if not isinstance(document, dict) or not isinstance(document.get(_COLUMN), str):
-        shown = shortened(line, 40)
-        raise ValueError(f'a line should be like {{"{_COLUMN}": "words"}}. Found {shown}')
-    return str(document[_COLUMN])
-
-
 @contextmanager
 def _reading(named: str) -> Iterator[None]:
-    """Name the text where it cannot be read, for another reason than the network."""
-    try:
-        yield
-    except Exception as error:  # datasets, pyarrow and SAELens raise many kinds
-        if is_of_network(error):
-            raise
-        raise UserError(
-            f"`text` should be text that can be read. {named}: {first_sentence(error)}"
-        ) from error
+    """Name the text where it cannot be read."""
+    with needing_the_hub(f"The text {named}"):
+        try:
+            yield
+        except Exception as error:  # datasets, pyarrow and SAELens raise many kinds
+            if is_of_network(error):
+                raise
+            raise UserError(
+                f"`text` should be text that can be read. {named}: {first_sentence(error)}"
+            ) from error

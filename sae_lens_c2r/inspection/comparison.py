@@ -7,6 +7,7 @@ from typing import Literal, get_args
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.functional import cosine_similarity
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.analysis import pair_jaccards, pairs_above
@@ -15,7 +16,6 @@ from sae_lens_c2r.inspection.contexts import (
     AnySAE,
     Pair,
     TextActivations,
-    check_latents,
     encode,
     pairs_in_context,
 )
@@ -34,7 +34,7 @@ class MatchedPair:
     """A redundant pair, and the latents of another SAE that match its two; they may be one."""
 
     pair: Pair
-    cosines: tuple[float, float]
+    cosines: Sequence[float]  # of the two with their matches
     matches: Pair
 
     @property
@@ -51,20 +51,14 @@ class Comparison:
 
     before: str
     after: str
-    redundant_pairs: dict[str, float]  # of the first one's live latents; what became of them
-    matched_latents: dict[str, float]  # how many fire, and their cosines with their matches
+    # What became of `redundant_pairs` of the first one's live latents; of `matched_latents`,
+    # how many fire, and their cosines with their matches.
+    numbers: dict[str, dict[str, float]]
     shown: list[MatchedPair]  # the most redundant ones, in context
-
-    def summary(self) -> dict[str, dict[str, float]]:
-        """The numbers, as they are written to a file."""
-        return {
-            "redundant_pairs": self.redundant_pairs,
-            "matched_latents": self.matched_latents,
-        }
 
     def sentences(self) -> str:
         """The numbers, in words."""
-        pairs, matched = self.redundant_pairs, self.matched_latents
+        pairs, matched = self.numbers["redundant_pairs"], self.numbers["matched_latents"]
         text = (
             f"Of {pairs['pairs']:,} pairs of latents of {self.before} with a cosine above "
             f"{ALIKE}, {self.after} has {pairs['merged']:,} merged into one latent, "
@@ -97,34 +91,24 @@ def kind_of(*, one: bool, cosine: float, jaccard: float) -> Kind:
 
 @torch.no_grad()
 def compare(
-    before: AnySAE,
-    after: AnySAE,
-    text: TextActivations,
-    *,
-    reports: tuple[SAEReport, SAEReport],
+    before: AnySAE, after: AnySAE, text: TextActivations, *, reports: Sequence[SAEReport]
 ) -> Comparison:
     """Compare two SAEs of the same activations, which were measured on the same text."""
     first, second = (report.on_text for report in reports)
     assert first is not None, "measured on the text"
     assert second is not None, "measured on the text"
     cosines, matches = matched_latents(before.W_dec, after.W_dec, second.fires)
-    redundant_pairs = _redundant_pairs(before, after, text, matches, first.fires)
     pairs = [[latent.index for latent in pair.latents] for pair in first.pairs]
     indices = torch.tensor(pairs, dtype=torch.long).view(-1, 2)
     matching = pairs_in_context(after, text, matches[indices])
     live = cosines[first.fires]
-    return Comparison(
-        reports[0].name,
-        reports[1].name,
-        redundant_pairs,
-        {"latents": len(live), **(cosine_summary(live) if len(live) else {})},
-        [
-            MatchedPair(pair, (left, right), match)
-            for pair, (left, right), match in zip(
-                first.pairs, cosines[indices].tolist(), matching, strict=True
-            )
-        ],
-    )
+    numbers = {
+        "redundant_pairs": _redundant_pairs(before, after, text, matches, first.fires),
+        "matched_latents": {"latents": len(live), **cosine_summary(live)},
+    }
+    matched = zip(first.pairs, cosines[indices].tolist(), matching, strict=True)
+    shown = [MatchedPair(*each) for each in matched]
+    return Comparison(reports[0].name, reports[1].name, numbers, shown)
 
 
 @torch.no_grad()
@@ -155,17 +139,13 @@ def _redundant_pairs(
     pairs = pairs_above(before.W_dec, ALIKE).cpu()
     pairs = pairs[fires[pairs].all(dim=1)]
     places = matches[pairs]
-    left, right = (unit_rows(after.W_dec.detach()[latents]) for latents in places.T)
-    cosines = (left * right).sum(dim=1).tolist()
+    left, right = (after.W_dec[latents].float() for latents in places.T)
+    cosines = cosine_similarity(left, right).tolist()
     jaccards = pair_jaccards((acts for _, acts in encode(before, text)), pairs)
     jaccards_after = pair_jaccards((acts for _, acts in encode(after, text)), places)
     one = places[:, 0] == places[:, 1]
-    kinds = [
-        kind_of(one=one, cosine=cosine, jaccard=jaccard)
-        for one, cosine, jaccard in zip(
-            one.tolist(), cosines, jaccards_after.tolist(), strict=True
-        )
-    ]
+    facts = zip(one.tolist(), cosines, jaccards_after.tolist(), strict=True)
+    kinds = [kind_of(one=one, cosine=cos, jaccard=jac) for one, cos, jac in facts]
     numbers: dict[str, float] = {"pairs": len(pairs)}
     numbers |= {kind.replace(" ", "_"): kinds.count(kind) for kind in get_args(Kind)}
     if len(pairs):
@@ -183,15 +163,26 @@ def inspect(
     source: ActivationSource | None = None,
     latents: Sequence[int] = (),
     tell: Callable[[str], None] = lambda _: None,
-) -> tuple[list[SAEReport], Comparison | None]:
+) -> tuple[list[SAEReport], list[Comparison]]:
     """Measure SAEs, on a text if there is one, and compare them if they are two."""
     reports: list[SAEReport] = []
     measured: list[tuple[AnySAE, TextActivations | None]] = []
     for number, ref in enumerate(refs, start=1):
         tell(f"{number} of {len(refs)}: {ref.name}")
+        text = None
         try:
             sae = ref.load(device)
-            text = _activations(sae, ref.name, source, latents, on_error) if source else None
+            too_high = [str(number) for number in latents if number >= sae.cfg.d_sae]
+            if too_high:
+                raise UserError(
+                    f"{ref.name}: `latents` should be below {sae.cfg.d_sae:,}, the latents "
+                    f"that there are. Found {', '.join(too_high)}."
+                )
+            if source is not None:
+                try:
+                    text = source.activations(sae, ref.name)
+                except UserError as error:  # its weights are measured nonetheless
+                    on_error(str(error))
             reports.append(measure(sae, ref.name, text, latents=latents))
         except UserError as error:
             on_error(str(error))
@@ -201,25 +192,5 @@ def inspect(
     if len(measured) == 2:
         (before, text), (after, same_text) = measured
         if text is not None and text is same_text:
-            return reports, compare(before, after, text, reports=(reports[0], reports[1]))
-    return reports, None
-
-
-def _activations(
-    sae: AnySAE,
-    name: str,
-    source: ActivationSource,
-    latents: Sequence[int],
-    on_error: Callable[[str], None],
-) -> TextActivations | None:
-    """An SAE's activations; a UserError, before any work, if it lacks what is asked for."""
-    try:
-        check_latents(latents, sae.cfg.d_sae)
-        source.name_of_model(sae)
-    except UserError as error:
-        raise UserError(f"{name}: {error}") from None
-    try:
-        return source.activations(sae, name)
-    except UserError as error:
-        on_error(str(error))
-        return None
+            return reports, [compare(before, after, text, reports=reports)]
+    return reports, []

@@ -1,11 +1,12 @@
 """Measures of an SAE: of its weights and, if there is a text, on that."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from jaxtyping import Float
+from sae_lens import SAEConfig
 from sae_lens.evals import ExplainedVarianceCalculator
 from torch import Tensor
 
@@ -36,34 +37,6 @@ INTERVALS = 50  # of a distribution of maximum cosine
 
 
 @dataclass(frozen=True)
-class Inspection:
-    """The measures of an SAE's weights, and what its config says."""
-
-    name: str
-    architecture: str  # of the form in which it is
-    trained_as: str | None
-    d_in: int
-    d_sae: int
-    max_cosines: Tensor  # of each latent's decoder row with another one's
-    composition: float
-    chance_composition: float  # of random directions
-    pairs: list[int]  # with a cosine above each of `THRESHOLDS`
-    decoder_norms: Tensor
-    metadata: dict[str, Any]  # SAELens's, of its training: model, hook, data
-
-    @property
-    def cosine_counts(self) -> list[int]:
-        """Latents by their highest cosine: in equal intervals from 0 to 1, the rest below."""
-        cosines = self.max_cosines.float().clamp(0, 1)
-        return [int(count) for count in torch.histc(cosines, bins=INTERVALS, min=0, max=1)]
-
-    @property
-    def zero_rows(self) -> int:
-        """Latents whose decoder row is 0: they say nothing."""
-        return int((self.decoder_norms == 0).sum())
-
-
-@dataclass(frozen=True)
 class TextMetrics:
     """The measures of an SAE on a text that a model has read."""
 
@@ -83,79 +56,63 @@ class TextMetrics:
 
 @dataclass(frozen=True)
 class SAEReport:
-    """All that is shown of an SAE."""
+    """All that is shown of an SAE: measures of its weights and, if there is a text, on that."""
 
-    inspection: Inspection
+    name: str
+    config: SAEConfig  # of the form in which it is
+    max_cosines: Tensor  # of each latent's decoder row with another one's
+    composition: float
+    chance_composition: float  # of random directions
+    pairs: list[int]  # with a cosine above each of `THRESHOLDS`
+    decoder_norms: Tensor
     on_text: TextMetrics | None = None
     latents: Sequence[Latent] = ()  # that somebody asked for
     of_training: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def name(self) -> str:
-        """The name by which it is shown."""
-        return self.inspection.name
+    def cosine_counts(self) -> list[int]:
+        """Latents by their highest cosine: in equal intervals from 0 to 1, the rest below."""
+        cosines = self.max_cosines.float().clamp(0, 1)
+        return [int(count) for count in torch.histc(cosines, bins=INTERVALS, min=0, max=1)]
+
+    @property
+    def zero_rows(self) -> int:
+        """Latents whose decoder row is 0: they say nothing."""
+        return int((self.decoder_norms == 0).sum())
 
     def metrics(self) -> dict[str, Any]:
         """Its numbers, as they are written to a file and shown in tables."""
-        weights = self.inspection
-        above_0_9, above_0_7 = weights.pairs
+        above_0_9, above_0_7 = self.pairs
         return {
-            "architecture": weights.architecture,
-            "d_sae": weights.d_sae,
-            "d_in": weights.d_in,
-            "composition": weights.composition,
-            "chance_composition": weights.chance_composition,
+            "architecture": self.config.architecture(),
+            "d_sae": self.config.d_sae,
+            "d_in": self.config.d_in,
+            "composition": self.composition,
+            "chance_composition": self.chance_composition,
             "pairs_above_0_9": above_0_9,
             "pairs_above_0_7": above_0_7,
             **(self.on_text.numbers if self.on_text else {}),
             **self.of_training,
         }
 
-    def flat_metrics(self) -> dict[str, Any]:
-        """Its numbers, by their keys joined by dots."""
-        flat: dict[str, Any] = {}
-        for key, value in self.metrics().items():
-            flat |= (
-                {f"{key}.{name}": number for name, number in value.items()}
-                if isinstance(value, dict)
-                else {key: value}
-            )
-        return flat
+
+def flat(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested values, by their keys joined by dots."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        inner = flat(value) if isinstance(value, dict) else {"": value}
+        found |= {f"{key}.{name}" if name else key: each for name, each in inner.items()}
+    return found
 
 
 def cosine_summary(cosines: Tensor) -> dict[str, float]:
-    """The median and the first percentile of the cosines of latents with others."""
+    """The median and the first percentile of cosines of latents; nothing if there are none."""
+    if not len(cosines):
+        return {}
     return {
         "cosine_median": cosines.median().item(),
         "cosine_1st_percentile": torch.quantile(cosines, 0.01).item(),
     }
-
-
-@torch.no_grad()
-def inspect_sae(sae: AnySAE, name: str) -> Inspection:
-    """Measure an SAE's weights; a UserError if one is not finite, or there are too few."""
-    for weight, tensor in sae.state_dict().items():
-        if not tensor.isfinite().all():
-            raise UserError(f"{name}: `{weight}` should be finite. Found NaN or infinity.")
-    W_dec = sae.W_dec.detach()
-    if W_dec.ndim != 2 or min(W_dec.shape) < 2:
-        should = "be a matrix of at least 2 latents and dimensions"
-        raise UserError(f"{name}: `W_dec` should {should}. Found {tuple(W_dec.shape)}.")
-    cosines = max_cosines(W_dec)
-    metadata = dict(sae.cfg.metadata.to_dict())
-    return Inspection(
-        name=name,
-        architecture=sae.cfg.architecture(),
-        trained_as=metadata.get("training_architecture"),
-        d_in=sae.cfg.d_in,
-        d_sae=sae.cfg.d_sae,
-        max_cosines=cosines.cpu(),
-        composition=cosines.mean().item(),
-        chance_composition=chance_composition(*W_dec.shape),
-        pairs=count_pairs(W_dec, above=THRESHOLDS),
-        decoder_norms=W_dec.norm(dim=-1).cpu(),
-        metadata=metadata,
-    )
 
 
 @torch.no_grad()
@@ -196,12 +153,34 @@ def measure_on_text(sae: AnySAE, text: TextActivations) -> TextMetrics:
     )
 
 
+@torch.no_grad()
+def measure_weights(sae: AnySAE, name: str) -> SAEReport:
+    """Measure an SAE's weights; a UserError if one is not finite, or there are too few."""
+    for weight, tensor in sae.state_dict().items():
+        if not tensor.isfinite().all():
+            raise UserError(f"{name}: `{weight}` should be finite. Found NaN or infinity.")
+    W_dec = sae.W_dec.detach()
+    if W_dec.ndim != 2 or min(W_dec.shape) < 2:
+        should = "be a matrix of at least 2 latents and dimensions"
+        raise UserError(f"{name}: `W_dec` should {should}. Found {tuple(W_dec.shape)}.")
+    cosines = max_cosines(W_dec)
+    return SAEReport(
+        name=name,
+        config=sae.cfg,
+        max_cosines=cosines.cpu(),
+        composition=cosines.mean().item(),
+        chance_composition=chance_composition(*W_dec.shape),
+        pairs=count_pairs(W_dec, above=THRESHOLDS),
+        decoder_norms=W_dec.norm(dim=-1).cpu(),
+    )
+
+
 def measure(
     sae: AnySAE, name: str, text: TextActivations | None = None, *, latents: Sequence[int] = ()
 ) -> SAEReport:
     """Measure an SAE's weights and, if its model has read a text, the SAE on that."""
-    inspection = inspect_sae(sae, name)
+    report = measure_weights(sae, name)
     if text is None:
-        return SAEReport(inspection)
-    on_text = measure_on_text(sae, text)
-    return SAEReport(inspection, on_text, latents_in_context(sae, text, latents))
+        return report
+    shown = latents_in_context(sae, text, latents)
+    return replace(report, on_text=measure_on_text(sae, text), latents=shown)

@@ -15,16 +15,15 @@ from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r.analysis.cofiring import JACCARDS
 from sae_lens_c2r.inspection.comparison import Comparison
 from sae_lens_c2r.inspection.contexts import LEAST_COSINE, PAIRS_SHOWN, TOP_TOKENS, Latent
-from sae_lens_c2r.inspection.measures import Inspection, SAEReport
+from sae_lens_c2r.inspection.measures import SAEReport, flat
 from sae_lens_c2r.reporting.figures import (
     COLORS,
-    Distribution,
     color_of,
     legend_above,
     max_cosine_figure,
     svg,
 )
-from sae_lens_c2r.reporting.tables import explained, fitting_tables
+from sae_lens_c2r.reporting.tables import explained, terminal_tables
 
 _WHICH_PAIRS = (
     f"At most {PAIRS_SHOWN}, of latents with a cosine of at least {LEAST_COSINE}, each of "
@@ -85,7 +84,7 @@ _COLUMNS = {  # of each table, by what stands above the names
 
 def tables_of(reports: Sequence[SAEReport]) -> list[_Table]:
     """The tables, with the columns that any SAE has a number in, and the SAEs that have any."""
-    metrics = {report.name: report.flat_metrics() for report in reports}
+    metrics = {report.name: flat(report.metrics()) for report in reports}
     tables = []
     for title, all_columns in _COLUMNS.items():
         columns = [c for c in all_columns if any(c.key in each for each in metrics.values())]
@@ -108,46 +107,34 @@ def in_terminal(
     for title, headings, rows, note in tables_of(reports):
         text = (0,) if title else (0, 1)
         cells = [[name, *row] for name, row in rows]
-        shown += fitting_tables(["SAE", *headings], cells, width=width, text=text, note=note)
+        shown += terminal_tables(["SAE", *headings], cells, width=width, text=text, note=note)
     return [*shown, *(Text(each.sentences()) for each in comparisons)]
 
 
 def report_html(
-    reports: Sequence[SAEReport],
-    comparisons: Sequence[Comparison] = (),
-    *,
-    made_by: str,
-    title: str = "SAEs, inspected",
-    intro: str | None = None,
-    curves: str | None = None,
-    load: str | None = None,
+    reports: Sequence[SAEReport], comparisons: Sequence[Comparison] = (), **shown: str
 ) -> str:
-    """The report, which loads nothing; with a folder to `load`, it shows how that is done."""
+    """The report, `made_by` a command, with a `title`, `intro`, `curves`, what to `load`."""
     on_text = [report for report in reports if report.on_text]
     packages = package_versions("sae-lens-c2r", "sae-lens", "torch", "transformers")
     versions = {"Python": platform.python_version(), **packages}
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     return environment.from_string(_file("report.html")).render(
-        title=title,
         style=_file("report.css"),
         colors=COLORS,
         number_of={each.name: n % len(COLORS) for n, each in enumerate(reports)},
-        intro=intro,
         tables=tables_of(reports),
-        cosines=svg(cosine_figure([report.inspection for report in reports])),
-        curves=curves,
-        frequencies=firing_frequencies(reports) if on_text else None,
-        absorption=consolidation(reports) if on_text else None,
-        histogram=activation_histogram,
+        cosines=svg(cosine_figure(reports)),
+        frequencies=svg(firing_frequencies(reports)) if on_text else None,
+        absorption=svg(consolidation(reports)) if on_text else None,
+        histogram=_histogram,
         reports=reports,
         on_text=on_text,
         comparisons=comparisons,
-        compared={each.before: each for each in comparisons},
         which_pairs=_WHICH_PAIRS,
         metadata=_METADATA,
-        load=load,
-        made_by=made_by,
         versions=", ".join(f"{package} {number}" for package, number in versions.items()),
+        **shown,
     )
 
 
@@ -155,17 +142,16 @@ def _file(name: str) -> str:
     return files("sae_lens_c2r.inspection").joinpath(name).read_text(encoding="utf-8")
 
 
-def cosine_figure(inspections: Sequence[Inspection]) -> Figure:
-    """How alike the latents are: the distributions of their highest cosines."""
-    distributions = [
-        Distribution(each.name, color_of(number), each.cosine_counts)
-        for number, each in enumerate(inspections)
+def cosine_figure(reports: Sequence[SAEReport]) -> Figure:
+    """Draw how alike the latents are: the distributions of their highest cosines."""
+    counts = [
+        (each.name, color_of(number), each.cosine_counts) for number, each in enumerate(reports)
     ]
-    return max_cosine_figure(distributions, [each.chance_composition for each in inspections])
+    return max_cosine_figure(counts, [each.chance_composition for each in reports])
 
 
-def firing_frequencies(reports: Sequence[SAEReport]) -> str:
-    """The distributions of log10 of the latents' frequencies, as SVG, without dead latents."""
+def firing_frequencies(reports: Sequence[SAEReport]) -> Figure:
+    """Draw the distributions of log10 of the latents' frequencies, without dead latents."""
     figure = Figure(figsize=(7.2, 2.8), layout="constrained")
     axes = figure.subplots()
     for number, report in enumerate(reports):
@@ -175,11 +161,11 @@ def firing_frequencies(reports: Sequence[SAEReport]) -> str:
             axes.hist(fires, bins=60, range=(-6, 0), histtype="step", **line)
     axes.set(xlabel="log10 of the share of tokens", ylabel="latents")
     legend_above(figure)
-    return svg(figure)
+    return figure
 
 
-def activation_histogram(latent: Latent) -> str:
-    """How strongly a latent fires where it does, as SVG."""
+def _histogram(latent: Latent) -> str:
+    """Draw how strongly a latent fires where it does, as SVG."""
     figure = Figure(figsize=(4.2, 1.8), layout="constrained")
     axes = figure.subplots()
     axes.hist(latent.activations.numpy(), bins=40, color=color_of(1))
@@ -187,8 +173,8 @@ def activation_histogram(latent: Latent) -> str:
     return svg(figure)
 
 
-def consolidation(reports: Sequence[SAEReport]) -> str:
-    """The paper's two figures on Eq. (13), as SVG: above the diagonal the condition holds."""
+def consolidation(reports: Sequence[SAEReport]) -> Figure:
+    """Draw the paper's two figures on Eq. (13): above the diagonal the condition holds."""
     figure = Figure(figsize=(7.2, 3.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     for number, report in enumerate(reports):
@@ -198,13 +184,11 @@ def consolidation(reports: Sequence[SAEReport]) -> str:
         ratio = np.log((pairs.A / pairs.B).numpy())
         finite = ratio[np.isfinite(ratio)]
         left.hist(finite, bins=40, histtype="step", color=color, label=report.name)
-        right.scatter(
-            pairs.thresholds.numpy(), pairs.alpha.numpy(), s=4, alpha=0.5, color=color
-        )
+        points = pairs.thresholds.numpy(), pairs.alpha.numpy()
+        right.scatter(*points, s=4, alpha=0.5, color=color)
     right.plot([0, 1], [0, 1], color="#444", linestyle="--", linewidth=1)
     left.set(xlabel="log(A / B)", ylabel="absorption pairs")
-    right.set(
-        xlim=(0, 1), ylim=(0, 1), xlabel="right-hand side of Eq. (13)", ylabel="leak alpha"
-    )
+    right.set(xlim=(0, 1), ylim=(0, 1))
+    right.set(xlabel="right-hand side of Eq. (13)", ylabel="leak alpha")
     legend_above(figure)
-    return svg(figure)
+    return figure

@@ -1,7 +1,6 @@
 """Pictures that several reports share, as SVG or as PNG."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
 
@@ -13,15 +12,8 @@ _FILLED_AT_MOST = 3  # more distributions over each other are easier to read as 
 _SHORT_LABEL = 45  # signs of a label that leaves room for another one beside it
 _LINE_HEIGHT = 0.22  # inches
 _DPI = 160  # of a PNG
-
-
-@dataclass(frozen=True)
-class Distribution:
-    """How the latents of an SAE are spread over equal intervals from 0 to 1."""
-
-    label: str | None  # in the legend
-    color: str
-    counts: Sequence[float]
+# How an SAE's latents are spread over equal intervals from 0 to 1: label, color, counts.
+Distribution = tuple[str | None, str, Sequence[float]]
 
 
 def color_of(number: int) -> str:
@@ -36,13 +28,12 @@ def max_cosine_figure(
     figure = Figure(figsize=(7.2, 3.0), layout="constrained")
     axes = figure.subplots()
     filled = len(distributions) <= _FILLED_AT_MOST
-    for each in distributions:
-        n_intervals, n_latents = len(each.counts), sum(each.counts)
+    for label, color, counts in distributions:
         axes.stairs(
-            [count / n_latents for count in each.counts],
-            [number / n_intervals for number in range(n_intervals + 1)],
-            color=each.color,
-            label=each.label,
+            [count / sum(counts) for count in counts],
+            [number / len(counts) for number in range(len(counts) + 1)],
+            color=color,
+            label=label,
             fill=filled,
             alpha=0.6 if filled else 1.0,
         )

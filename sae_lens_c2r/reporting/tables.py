@@ -1,5 +1,6 @@
 """Tables, for a terminal and in Markdown. The first column names what a row is about."""
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 from typing import Literal
 
@@ -36,61 +37,45 @@ def explained(*terms: str) -> str:
     return " ".join(lines)
 
 
-def terminal_table(
-    headings: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    *,
-    text: Collection[int] = (0,),
-    broken: Collection[int] = (0,),
-    note: str | None = None,
-) -> Table:
-    """A table for `rich` to print, in the cells of which nothing is markup."""
-    table = Table(
-        caption=note,
-        caption_justify="left",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),  # fits a terminal of 80 columns
-    )
-    for number, heading in enumerate(headings):
-        justify: Literal["left", "right"] = "left" if number in text else "right"
-        if number in broken:
-            table.add_column(heading, justify=justify, overflow="fold")
-        else:
-            table.add_column(heading, justify=justify, no_wrap=True)
-    for cells in rows:
-        table.add_row(*map(Text, cells))
-    return table
-
-
-def fitting_tables(
+def terminal_tables(
     headings: Sequence[str],
     rows: Sequence[Sequence[str]],
     *,
-    width: int,
+    width: float = math.inf,
     text: Collection[int] = (0,),
+    broken: int = 0,
     note: str | None = None,
 ) -> list[Table]:
-    """A table as so many of a terminal's width, each with the names, that no name is broken."""
-    lines = [headings, *rows]
+    """A table for `rich`, without markup, in parts as wide as `width`, each with the names."""
     needed = [
-        max(len(part) for cells in lines for part in cells[number].split("\n")) + _BETWEEN
-        for number in range(len(headings))
+        max(len(line) for cell in column for line in cell.split("\n")) + _BETWEEN
+        for column in zip(headings, *rows, strict=True)
     ]
-    groups: list[list[int]] = [[]]
+    parts = [[0]]
     for number in range(1, len(headings)):
-        if groups[-1] and sum(needed[n] for n in (0, *groups[-1], number)) + _EDGES > width:
-            groups.append([])
-        groups[-1].append(number)
-    return [
-        terminal_table(
-            [headings[number] for number in (0, *group)],
-            [[cells[number] for number in (0, *group)] for cells in rows],
-            text=[place for place, number in enumerate((0, *group)) if number in text],
-            note=note if group is groups[-1] else None,
+        part = parts[-1]
+        if len(part) > 1 and sum(needed[n] for n in (*part, number)) + _EDGES > width:
+            parts.append([0])
+        parts[-1].append(number)
+    tables = []
+    for part in parts:
+        table = Table(
+            caption=note if part is parts[-1] else None,
+            caption_justify="left",
+            box=SIMPLE_HEAD,
+            pad_edge=False,
+            padding=(0, 1, 0, 0),  # fits a terminal of 80 columns
         )
-        for group in groups
-    ]
+        for number in part:
+            justify: Literal["left", "right"] = "left" if number in text else "right"
+            if number == broken:  # no other column is
+                table.add_column(headings[number], justify=justify, overflow="fold")
+            else:
+                table.add_column(headings[number], justify=justify, no_wrap=True)
+        for cells in rows:
+            table.add_row(*(Text(cells[number]) for number in part))
+        tables.append(table)
+    return tables
 
 
 def markdown_table(

@@ -10,7 +10,7 @@ from sae_lens.util import str_to_dtype
 from sae_lens_c2r._support.errors import UserError, counted, first_sentence
 from sae_lens_c2r.releases.language_models import hook_site
 from sae_lens_c2r.releases.model import LanguageModel, ReleaseError
-from sae_lens_c2r.reporting.tables import terminal_table
+from sae_lens_c2r.reporting.tables import terminal_tables
 from sae_lens_c2r.training.data_parallel import group_size, place
 from sae_lens_c2r.training.plan import Plan
 
@@ -85,7 +85,7 @@ def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
         about = f"{config.architecture()}, {', '.join(options)}"
         rows.append([sae_id, f"{config.d_sae:,}", weights, seed, about])
     headings = ["SAE", "d_sae", "weights", "seed", "options"]
-    console.print(terminal_table(headings, rows, text=(0, 4), broken=(4,)))
+    console.print(*terminal_tables(headings, rows, text=(0, 4), broken=4))
     n_parts = group_size(plan, n_ranks)
     shares = [
         (share, memory_bytes(plan, share, n_parts=n_parts))
@@ -110,7 +110,7 @@ def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
             [str(rank), str(len(share)), size(memory), ", ".join(share)]
             for rank, (share, memory) in enumerate(shares)
         ]
-        console.print(terminal_table(headings, rows, text=(3,), broken=(3,)))
+        console.print(*terminal_tables(headings, rows, text=(3,), broken=3))
 
 
 def _print_options(plan: Plan, console: Console) -> None:

@@ -68,21 +68,16 @@ def plant_model(home: Path) -> None:
     commit = "0" * 40
     for name in (MODEL, RAVEL_MODEL):
         repository = home / "hub" / f"models--EleutherAI--{name}"
-        folder = repository / "snapshots" / commit
-        model.save_pretrained(folder)
-        fast.save_pretrained(folder)
+        model.save_pretrained(repository / "snapshots" / commit)
+        fast.save_pretrained(repository / "snapshots" / commit)
         (repository / "refs").mkdir(parents=True)
         (repository / "refs" / "main").write_text(commit)
-    _plant_ravel(home, model, fast)
-
-
-def _plant_ravel(home: Path, model: GPTNeoXForCausalLM, tokenizer: PreTrainedTokenizerFast):
     templates = {"Country": "%s has", "Continent": "%s letter :"}
 
     def answer(prompt: str) -> str:
-        tokens = torch.tensor([tokenizer.encode(prompt)])
+        tokens = torch.tensor([fast.encode(prompt)])
         generated = model.generate(tokens, max_new_tokens=1, do_sample=False)
-        return tokenizer.decode(generated[0, -1:])
+        return fast.decode(generated[0, -1:])
 
     cities = {
         city: {attribute: answer(template % city) for attribute, template in templates.items()}
@@ -104,12 +99,8 @@ def letter_directions() -> torch.Tensor:
     return torch.linalg.qr(torch.randn(D_MODEL, 26, generator=_generator()))[0].T
 
 
-def plant_datasets(folder: Path) -> Path:
-    """Write biographies under the name that SAEBench downloads, and a text.
-
-    Returns:
-        The folder of the text.
-    """
+def plant_datasets(folder: Path) -> None:
+    """Write biographies under the name that SAEBench downloads, and a text in a folder."""
     rng = random.Random(0)
 
     def words(letters: str, n: int = 12) -> list[str]:
@@ -133,13 +124,11 @@ def plant_datasets(folder: Path) -> Path:
     text.mkdir()
     lines = [{"text": " ".join(words(LETTERS, 300))} for _ in range(40)]
     _write_lines(text / "train.jsonl", lines)
-    return text
 
 
 def plant_sae(folder: Path, *, seed: int = 0, d_in: int = D_MODEL, hook: str = HOOK) -> Path:
     """Save an SAE whose first latents are the letters."""
-    sae = small_sae(seed=seed, d_in=d_in, hook=hook)
-    sae.save_model(folder)
+    small_sae(seed=seed, d_in=d_in, hook=hook).save_model(folder)
     return folder
 
 

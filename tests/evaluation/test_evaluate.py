@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import write_json
@@ -82,7 +83,7 @@ def test_only_what_has_changed_is_run_again(
         change()
         assert not run(sae, text=str(text))
         assert len(requests) == number
-    assert not run(sae, text=str(text), changes={"sae_lens": {"batch_size_prompts": 3}})
+    assert not run(sae, text=str(text), overrides={"sae_lens.batch_size_prompts": 3})
     assert requests[-1].asked.settings["batch_size_prompts"] == 3
     shutil.copytree(sae, tmp_path / "copy")
     assert not run(sae, sae.parent / "." / "sae", tmp_path / "copy", text=str(text))
@@ -114,33 +115,29 @@ def test_nothing_of_anybody_s_is_written_to(tmp_path: Path, run: Evaluate) -> No
 
 
 def test_one_line_tells_of_each_sae_that_cannot_be(tmp_path: Path, run: Evaluate) -> None:
-    saes = {
-        name: plant_sae(tmp_path / name, d_in=8)
-        for name in ("hook", "model", "broken", "list", "nan", "whole")
+    reasons = {
+        "hook": "`metadata.hook_name`",
+        "model": "`model` or `metadata.model_name`",
+        "broken": "JSON",
+        "list": "",
+        "nan": "finite",
+        "whole": None,
     }
+    saes = {name: plant_sae(tmp_path / name, d_in=8) for name in reasons}
     change_config(saes["hook"], hook_name=5)
     change_config(saes["model"], model_name=None)
     (saes["broken"] / "cfg.json").write_text("{")
     (saes["list"] / "cfg.json").write_text("[]")
     weights = (saes["nan"] / "sae_weights.safetensors").read_bytes()
     (saes["nan"] / "sae_weights.safetensors").write_bytes(weights[:-4] + b"\0\0\xc0\x7f")
-    failed = run(*saes.values(), tmp_path / "nowhere")
-    reasons = (
-        "nowhere",
-        "`metadata.hook_name`",
-        "`model` or `metadata.model_name`",
-        "",
-        "JSON",
-        "finite",
-    )
-    assert len(failed) == len(reasons)
-    for reason in reasons:
-        assert [line for line in failed if reason in line and "\n" not in line], reason
-    assert names(tmp_path / "out") == [
-        str(saes["hook"]),
-        str(saes["model"]),
-        str(saes["whole"]),
-    ]
+    nowhere, *failed = run(tmp_path / "nowhere", *saes.values())
+    assert str(tmp_path / "nowhere") in nowhere
+    for (name, reason), line in zip(list(reasons.items())[:-1], failed, strict=True):
+        assert str(saes[name]) in line
+        assert reason in line
+        assert "\n" not in line
+    measured = [str(saes[name]) for name in ("hook", "model", "whole")]
+    assert names(tmp_path / "out") == measured
 
 
 def test_of_nothing_that_was_measured_there_is_no_table(
@@ -185,41 +182,27 @@ def test_what_cannot_be_written_replaces_nothing(
         write_json(path, content)
 
     monkeypatch.setattr("sae_lens_c2r.evaluation.evaluate.write_json", fail)
-    [line] = run(sae, changes={"sae_lens": {"batch_size_prompts": 3}})
+    [line] = run(sae, overrides={"sae_lens.batch_size_prompts": 3})
     assert "OSError: The disk is full." in line
     assert (tmp_path / "out" / "evaluation.json").read_text() == before
 
 
 def test_a_folder_is_of_one_process_at_a_time(tmp_path: Path, run: Evaluate) -> None:
-    from filelock import FileLock
-
     sae = plant_sae(tmp_path / "sae", d_in=8)
     (tmp_path / "out").mkdir()
     with FileLock(tmp_path / "out" / ".lock"), pytest.raises(UserError, match="in use"):
         run(sae)
     assert not run(sae)
-    (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="`out` should be a folder"):
-        run(sae, out=tmp_path / "file")
     with pytest.raises(UserError, match="There should be an SAE"):
         run()
 
 
 def test_an_sae_that_has_changed_since_is_not_evaluated(
-    tmp_path: Path, run: Evaluate, requests: list[Task], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, run: Evaluate, requests: list[Task]
 ) -> None:
     folder = plant_sae(tmp_path / "a", d_in=8)
     assert not run(folder)
-    [task] = requests
-    (tmp_path / "task.json").write_text(task.model_dump_json())
-    evaluated: list[Task] = []
-    monkeypatch.setattr(
-        "sae_lens_c2r.evaluation.runners.run_evaluation",
-        lambda task, _sae, _working: evaluated.append(task),
-    )
-    worker._run(tmp_path)
-    assert evaluated == [task]
+    (tmp_path / "task.json").write_text(requests[0].model_dump_json())
     plant_sae(folder, d_in=8, seed=1)
     with pytest.raises(UserError, match="has changed since the evaluation was planned"):
         worker._run(tmp_path)
-    assert evaluated == [task]

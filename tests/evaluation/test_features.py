@@ -12,7 +12,7 @@ from sae_lens.synthetic import SyntheticModel
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.analysis.recovery import feature_recovery
 from sae_lens_c2r.cli import main
-from sae_lens_c2r.evaluation.tasks import features_config
+from sae_lens_c2r.evaluation.tasks import check_features
 from sae_lens_c2r.hub import Submission, write_card
 from sae_lens_c2r.releases.files import read_release
 from sae_lens_c2r.training.configs import synthetic_model_config
@@ -108,4 +108,4 @@ def test_other_features_are_not_taken_for_the_trained_ones(
         {"release": {"synthetic_model": {"config": config}}, "device": trained_on}
     )
     with pytest.raises(UserError, match=message):
-        features_config(record, device)
+        check_features(record, device)

@@ -2,9 +2,9 @@
 
 import json
 import os
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -16,11 +16,49 @@ pytest.importorskip("sae_bench")
 
 BIOGRAPHIES = '["LabHC/bias_in_bios_class_set1"]'
 PAIRS = '{"LabHC/bias_in_bios_class_set1": [["professor", "nurse"]]}'
-EVALUATIONS = ("core", "absorption", "scr", "tpp", "sparse_probing")
+SCR_AND_TPP = (
+    f"dataset_names={BIOGRAPHIES}",
+    "train_set_size=64",
+    "test_set_size=32",
+    "context_length=32",
+    "n_values=[2, 20]",
+    "probe_epochs=5",
+)
+SETTINGS = {  # small ones
+    "core": (
+        "context_size=32",
+        "n_eval_reconstruction_batches=2",
+        "n_eval_sparsity_variance_batches=2",
+    ),
+    "absorption": ("k_sparse_probe_num_epochs=5",),
+    "scr": (*SCR_AND_TPP, f"column1_vals_lookup={PAIRS}"),
+    "tpp": SCR_AND_TPP,
+    "sparse_probing": (
+        f"dataset_names={BIOGRAPHIES}",
+        "probe_train_set_size=64",
+        "probe_test_set_size=32",
+        "context_length=32",
+    ),
+    "ravel": (
+        'entity_attribute_selection={"city": ["Country", "Continent"]}',
+        "num_pairs_per_attribute=40",
+        "llm_batch_size=8",
+        "llm_dtype=float32",
+        "n_generated_tokens=1",
+        "top_n_entities=40",
+    ),
+    "autointerp": (
+        "total_tokens=2000",
+        "n_latents=2",
+        "llm_context_size=32",
+        "dead_latent_threshold=1",
+    ),
+    "sae_lens": ("n_eval_reconstruction_batches=2", "n_eval_sparsity_variance_batches=2"),
+}
+EVALUATIONS = tuple(SETTINGS)[:5]
 
 
-@dataclass(frozen=True)
-class Planted:
+class Planted(NamedTuple):
     """Where what SAEBench would download lies."""
 
     folder: Path
@@ -34,32 +72,8 @@ class Planted:
         return self.folder / "data" / "text"
 
     def settings(self, *evaluations: str) -> list[str]:
-        """Small ones."""
-        scr_and_tpp = (
-            f"dataset_names={BIOGRAPHIES}",
-            "train_set_size=64",
-            "test_set_size=32",
-            "context_length=32",
-            "n_values=[2, 20]",
-            "probe_epochs=5",
-        )
-        wanted = [
-            f"core.dataset={self.text}",
-            "core.context_size=32",
-            "core.n_eval_reconstruction_batches=2",
-            "core.n_eval_sparsity_variance_batches=2",
-            "absorption.k_sparse_probe_num_epochs=5",
-            *(f"scr.{setting}" for setting in scr_and_tpp),
-            f"scr.column1_vals_lookup={PAIRS}",
-            *(f"tpp.{setting}" for setting in scr_and_tpp),
-            f"sparse_probing.dataset_names={BIOGRAPHIES}",
-            "sparse_probing.probe_train_set_size=64",
-            "sparse_probing.probe_test_set_size=32",
-            "sparse_probing.context_length=32",
-            "sae_lens.n_eval_reconstruction_batches=2",
-            "sae_lens.n_eval_sparsity_variance_batches=2",
-        ]
-        chosen = [each for each in wanted if each.partition(".")[0] in evaluations]
+        chosen = [f"{name}.{each}" for name in evaluations for each in SETTINGS[name]]
+        chosen += [f"core.dataset={self.text}"] * ("core" in evaluations)
         return [argument for setting in chosen for argument in ("--set", setting)]
 
     def evaluate(
@@ -172,22 +186,13 @@ def test_numbers_are_sae_bench_s_own(planted: Planted, tmp_path: Path) -> None:
 
 
 def test_ravel_runs_on_today_s_transformers(planted: Planted, tmp_path: Path) -> None:
-    small = {
-        "entity_attribute_selection": '{"city": ["Country", "Continent"]}',
-        "num_pairs_per_attribute": 40,
-        "llm_batch_size": 8,
-        "llm_dtype": "float32",
-        "n_generated_tokens": 1,
-        "top_n_entities": 40,
-    }
     prompts = planted.folder / "home" / "ravel"
     before = sorted(prompts.rglob("*"))
     ran = planted.evaluate(
         tmp_path / "out",
         planted.folder / "sae",
         *("--no-sae-lens", "--sae-bench", "ravel", "--model", f"EleutherAI/{RAVEL_MODEL}"),
-        *("--data", prompts),
-        *(arg for key, value in small.items() for arg in ("--set", f"ravel.{key}={value}")),
+        *("--data", prompts, *planted.settings("ravel")),
     )
     assert ran.returncode == 0, ran.stderr
     metrics = measured(tmp_path / "out")["ravel"]["metrics"]
@@ -196,36 +201,34 @@ def test_ravel_runs_on_today_s_transformers(planted: Planted, tmp_path: Path) ->
 
 
 def test_what_fails_does_not_stop_the_others(planted: Planted, tmp_path: Path) -> None:
-    corrupt = plant_sae(tmp_path / "saes" / "corrupt")
+    saes = tmp_path / "saes"
+    corrupt = plant_sae(saes / "corrupt")
     (corrupt / "sae_weights.safetensors").write_bytes(b"not safetensors")
-    plant_sae(tmp_path / "saes" / "other-width", d_in=32)
-    plant_sae(tmp_path / "saes" / "other-hook", hook="blocks.7.hook_resid_post")
-    plant_sae(tmp_path / "saes" / "no-layer", hook="encoder.layer.0")
-    plant_sae(tmp_path / "saes" / "whole")
+    plant_sae(saes / "other-width", d_in=32)
+    plant_sae(saes / "other-hook", hook="blocks.7.hook_resid_post")
+    plant_sae(saes / "no-layer", hook="encoder.layer.0")
+    plant_sae(saes / "whole")
     ran = planted.evaluate(
         tmp_path / "out",
-        tmp_path / "saes",
+        saes,
         *("--no-sae-lens", "--model", MODEL, "--sae-bench", "core", "scr"),
         *("--data", tmp_path, *planted.settings("core", "scr")),  # without biographies
     )
     assert ran.returncode == 1
     errors = ran.stderr.strip().splitlines()
-    for about, reason in {
-        "corrupt": "cannot be loaded",
-        "core of saes/other-width": "inputs of the model's width, 64 in pythia-70m-deduped",
-        "scr of saes/other-hook": "whose blocks are 0 to 1",
-        "core of saes/no-layer": "one of TransformerLens's blocks",
-        "scr of saes/whole": "LabHC/bias_in_bios",
+    for start, reason in {
+        f"{saes}/corrupt: ": "cannot be loaded",
+        f"core of {saes}/other-width: ": "should have inputs of the model's width, 64 in",
+        f"scr of {saes}/other-hook: ": "whose blocks are 0 to 1",
+        f"core of {saes}/no-layer: ": "whose blocks are 0 to 1",
+        f"scr of {saes}/whole: ": "LabHC/bias_in_bios",
     }.items():
-        name = about.replace("saes", str(tmp_path / "saes"))
-        assert [line for line in errors if name in line and reason in line], (about, errors)
+        assert [e for e in errors if e.startswith(start) and reason in e], (start, errors)
     assert len(errors) == 8
-    by_name = {
-        Path(sae["name"]).name: sae["evaluations"]
-        for sae in json.loads((tmp_path / "out" / "evaluation.json").read_text())["saes"]
-    }
-    assert set(by_name["whole"]) == {"weights", "core"}
-    assert set(by_name["other-width"]) == {"weights"}
+    report = json.loads((tmp_path / "out" / "evaluation.json").read_text())
+    by_name = {Path(sae["name"]).name: set(sae["evaluations"]) for sae in report["saes"]}
+    assert by_name["whole"] == {"weights", "core"}
+    assert by_name["other-width"] == {"weights"}
 
 
 def test_a_failure_that_core_swallows_is_told(planted: Planted, tmp_path: Path) -> None:
@@ -245,21 +248,10 @@ def test_the_key_is_asked_for_and_kept_nowhere(planted: Planted, tmp_path: Path)
     arguments = (
         planted.folder / "sae",
         *("--no-sae-lens", "--model", MODEL, "--sae-bench", "autointerp"),
-        *(
-            "--data",
-            planted.folder / "data",
-            "--set",
-            f"autointerp.dataset_name={planted.text}",
-        ),
-        *("--set", "autointerp.total_tokens=2000", "--set", "autointerp.n_latents=2"),
-        *("--set", "autointerp.llm_context_size=32"),
-        *("--set", "autointerp.dead_latent_threshold=1"),
+        *("--data", planted.folder / "data", *planted.settings("autointerp")),
+        *("--set", f"autointerp.dataset_name={planted.text}"),
     )
-    without = planted.evaluate(tmp_path / "out", *arguments, OPENAI_API_KEY="")
-    assert without.returncode == 1
-    assert "it needs a key in OPENAI_API_KEY" in without.stderr
-    key = "sk-this-is-a-secret"
-    nowhere = "http://127.0.0.1:9"
+    key, nowhere = "sk-this-is-a-secret", "http://127.0.0.1:9"
     ran = planted.evaluate(
         tmp_path / "out", *arguments, OPENAI_API_KEY=key, OPENAI_BASE_URL=nowhere
     )

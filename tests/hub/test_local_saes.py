@@ -17,12 +17,12 @@ from sae_lens.training.activation_scaler import ActivationScaler
 from safetensors.torch import load_file, save_file
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.evaluation.hashing import config_sha256, weights_sha256
+from sae_lens_c2r.evaluation.report import sae_hashes
 from sae_lens_c2r.hub import local_saes
 from sae_lens_c2r.hub.local_saes import LocalSAE, check_saes, repo_facts
 from sae_lens_c2r.hub.rules import FACTS, check_ids, redact, refuse_secrets
 from sae_lens_c2r.hub.submission import Submission, find_folders
-from sae_lens_c2r.inspection.measures import inspect_sae
+from sae_lens_c2r.inspection.measures import measure
 from sae_lens_c2r.releases.files import find_release, read_release
 from sae_lens_c2r.saes.encoding import Encoded, encode_in_saelens_alone, probe_inputs
 from sae_lens_c2r.saes.sae_ref import SAERef, find_saes
@@ -155,7 +155,7 @@ def test_an_sae_in_the_cache_of_the_hub_is_one(tmp_path: Path) -> None:
     ]
     [source] = find_saes([str(snapshot)], on_error=pytest.fail)
     loaded = source.load_for_inference("cpu")
-    assert inspect_sae(loaded, "a").d_sae == 80
+    assert measure(loaded, "a").config.d_sae == 80
     pinned, _ = source.pin()
     assert pinned.license == "mit"
     assert pinned.sha256[WEIGHTS] == sae.sha256[WEIGHTS]
@@ -466,7 +466,7 @@ def test_what_a_release_says_names_no_place(
 def test_what_evaluate_measured_is_found(tmp_path: Path, folder: Path) -> None:
     sae = SAERef(folder=folder).load_for_inference("cpu")
     measured = {"metrics": {"composition": 0.125, "chance_composition": 0.5}}
-    digests = {"weights_sha256": weights_sha256(sae), "config_sha256": config_sha256(sae.cfg)}
+    digests = dict(zip(("weights_sha256", "config_sha256"), sae_hashes(sae), strict=True))
     entry = {"name": "a", **digests, "evaluations": {"weights": measured}}
     content = {"format": 1, "saes": [entry]}
     path = tmp_path / "saes" / "evaluation" / "evaluation.json"

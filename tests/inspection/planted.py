@@ -1,6 +1,7 @@
 """An SAE whose latents do what a test says, and a text for it, without a language model."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from sae_lens_c2r.analysis import AbsorptionPairs
 from sae_lens_c2r.inspection.contexts import Latent, Pair, TextActivations, TokenInContext
-from sae_lens_c2r.inspection.measures import Inspection, SAEReport, TextMetrics, inspect_sae
+from sae_lens_c2r.inspection.measures import SAEReport, TextMetrics, measure
 
 
 def planted_sae(W_dec: Tensor, *, like_inputs: bool = True) -> StandardSAE:
@@ -40,26 +41,24 @@ def text_of(acts: Tensor, *, tokens_of_a_row: int = 4) -> TextActivations:
     return TextActivations(rows, acts, places[: len(acts)], Words(), "planted", "a-model")
 
 
-def inspection(name: str = "an-sae", *, n_rows: int = 6, **changes: Any) -> Inspection:
+def weights(name: str = "an-sae", *, n_rows: int = 6, **changes: Any) -> SAEReport:
     """The measures of the weights of an SAE with three pairs of latents, one of them alike."""
     rows = torch.eye(n_rows)
     rows[1, 0], rows[3, 2], rows[5, 4] = 3.0, 0.5, 0.5
-    return Inspection(**{**vars(inspect_sae(planted_sae(rows), name)), **changes})
+    return replace(measure(planted_sae(rows), name), **changes)
 
 
-def latent(index: int, times_fired: int, *tokens: str) -> Latent:
-    """A latent that fires so often, on these tokens most."""
+def latent(index: int, fires: range, *tokens: str) -> Latent:
+    """A latent that fires on the tokens of these numbers, and is shown on some words."""
     shown = [TokenInContext("the word", token, "before", 1.25) for token in tokens]
-    return Latent(index, torch.ones(times_fired), shown)
+    return Latent(index, torch.tensor(fires).long(), torch.ones(len(fires)), shown)
 
 
 def on_text(
     times_fired: Sequence[int] = (6, 5, 0, 1), *, n_pairs: int = 3, **changes: Any
 ) -> TextMetrics:
     """The measures of an SAE on ten tokens."""
-    together = {
-        f"pairs_above_{jaccard}": n for jaccard, n in ((0.5, 1234), (0.7, 56), (0.9, 7))
-    }
+    together = {"pairs_above_0.5": 1234, "pairs_above_0.7": 56, "pairs_above_0.9": 7}
     absorbed = {"eq_13_holds": 2 / 3, "median_A_by_B": 4.0} if n_pairs else {}
     values: dict[str, Any] = {
         "text": "my.txt",
@@ -75,7 +74,7 @@ def on_text(
             "absorption": {"pairs": n_pairs, **absorbed},
         },
         "frequencies": torch.tensor(times_fired) / 10,
-        "pairs": [Pair(0.93, (latent(11, 4, "<b>"), latent(12, 3)), 2)],
+        "pairs": [Pair(0.93, (latent(11, range(4), "<b>"), latent(12, range(2, 5))))],
         "absorption": AbsorptionPairs(
             parents=torch.arange(n_pairs),
             children=torch.arange(n_pairs) + n_pairs,
@@ -90,4 +89,4 @@ def on_text(
 
 def report(name: str = "a", **changes: Any) -> SAEReport:
     """The report of an SAE that was measured on a text."""
-    return SAEReport(inspection(name), **{"on_text": on_text(), **changes})
+    return weights(name, **{"on_text": on_text(), **changes})

@@ -9,15 +9,14 @@ from sae_lens_c2r.inspection import contexts
 from sae_lens_c2r.inspection.contexts import PAIRS_SHOWN, encode
 from sae_lens_c2r.inspection.measures import (
     INTERVALS,
-    SAEReport,
     cosine_summary,
-    inspect_sae,
+    flat,
     measure,
     measure_on_text,
 )
 from sae_lens_c2r.saes.sae_ref import inference_form
 from tests.architectures.training import D_IN, make_sae
-from tests.inspection.planted import inspection, on_text, planted_sae, report, text_of
+from tests.inspection.planted import on_text, planted_sae, report, text_of, weights
 from tests.strategies import ARCHITECTURES
 
 
@@ -42,22 +41,21 @@ def decoder() -> torch.Tensor:
 
 def test_the_numbers_are_those_of_the_decoder() -> None:
     rows = torch.tensor([[2.0, 0, 0, 0], [3, 0, 0, 0], [0, 4, 0, 0], [0, 0.75, 0.66144, 0]])
-    found = inspect_sae(planted_sae(rows), "mine")
-    assert (found.name, found.architecture) == ("mine", "standard")
-    assert (found.d_in, found.d_sae) == (4, 4)
-    assert found.max_cosines.tolist() == pytest.approx([1, 1, 0.75, 0.75], abs=1e-5)
-    assert found.composition == pytest.approx(0.875, abs=1e-5)
-    assert found.chance_composition == chance_composition(4, 4)
-    assert found.pairs == [1, 2]
-    assert found.decoder_norms.tolist() == pytest.approx([2, 3, 4, 1], abs=1e-5)
-
-
-def test_rows_of_zero_are_counted_and_alike_to_nothing() -> None:
-    rows = torch.eye(4)
-    rows[2] = 0
-    found = inspect_sae(planted_sae(rows), "mine")
-    assert (found.zero_rows, found.pairs) == (1, [0, 0])
-    assert inspection().zero_rows == 0
+    rows = torch.cat([rows, torch.zeros(1, 4)])  # alike to nothing
+    found = measure(planted_sae(rows), "mine")
+    assert (found.name, found.on_text, found.zero_rows) == ("mine", None, 1)
+    assert found.max_cosines.tolist() == pytest.approx([1, 1, 0.75, 0.75, 0], abs=1e-5)
+    assert found.decoder_norms.tolist() == pytest.approx([2, 3, 4, 1, 0], abs=1e-5)
+    assert found.metrics() == {
+        "architecture": "standard",
+        "d_sae": 5,
+        "d_in": 4,
+        "composition": pytest.approx(0.7, abs=1e-5),
+        "chance_composition": chance_composition(5, 4),
+        "pairs_above_0_9": 1,
+        "pairs_above_0_7": 2,
+    }
+    assert weights().zero_rows == 0
 
 
 @pytest.mark.parametrize("weight", ["W_dec", "W_enc", "b_enc"])
@@ -66,32 +64,31 @@ def test_a_weight_that_is_not_finite_is_named(weight: str, value: float) -> None
     sae = planted_sae(torch.eye(4))
     getattr(sae, weight).data.flatten()[1] = value
     with pytest.raises(UserError, match=f"^mine: `{weight}` should be finite"):
-        inspect_sae(sae, "mine")
+        measure(sae, "mine")
 
 
 @pytest.mark.parametrize("shape", [(1, 4), (4, 1)])
 def test_a_decoder_without_another_row_or_direction_is_told(shape: tuple[int, int]) -> None:
     with pytest.raises(UserError, match=r"^mine: `W_dec` should"):
-        inspect_sae(planted_sae(torch.ones(shape)), "mine")
+        measure(planted_sae(torch.ones(shape)), "mine")
 
 
 def test_every_latent_is_in_one_interval() -> None:
     cosines = torch.tensor([-0.5, 0, 0.019, 0.021, 0.5, 0.999, 1.0, 1.0000001])
-    counts = inspection(max_cosines=cosines).cosine_counts
+    counts = weights(max_cosines=cosines).cosine_counts
     assert len(counts) == INTERVALS == 50
     assert {i: count for i, count in enumerate(counts) if count} == {0: 3, 1: 1, 25: 1, 49: 3}
 
 
-def test_the_form_and_what_it_was_trained_as_are_told_apart() -> None:
+def test_a_training_form_is_measured_as_it_is() -> None:
     trained = make_sae("batchtopk_c2r")
-    trained.cfg.metadata.model_name = "gpt2"
-    found = inspect_sae(inference_form(trained), "x")
-    assert (found.architecture, found.trained_as) == ("jumprelu", "batchtopk_c2r")
-    assert found.metadata["model_name"] == "gpt2"
-    assert inspection().trained_as is None
-    found = inspect_sae(make_sae("topk_c2r"), "x")
-    assert found.architecture == "topk_c2r"
-    assert not found.max_cosines.requires_grad
+    found = measure(inference_form(trained), "x").config
+    assert (found.architecture(), found.metadata.training_architecture) == (
+        "jumprelu",
+        "batchtopk_c2r",
+    )
+    assert measure(trained, "x").config.architecture() == "batchtopk_c2r"
+    assert not measure(trained, "x").max_cosines.requires_grad
 
 
 def test_every_token_is_counted_and_reconstructed() -> None:
@@ -114,12 +111,6 @@ def test_every_token_is_counted_and_reconstructed() -> None:
     assert numbers["dead_latents"] == times_fired.count(0)
     expected = [times / len(inputs) for times in times_fired]
     assert found.frequencies.tolist() == pytest.approx(expected)
-
-
-def test_a_perfect_reconstruction_explains_all_variance() -> None:
-    found = measure_on_text(planted_sae(torch.eye(D_IN)), text_of(random_text().abs()))
-    assert found.numbers["explained_variance"] == pytest.approx(1)
-    assert found.numbers["dead_latents"] == 0
 
 
 @pytest.mark.parametrize("tokens_per_batch", [1, 7, 30])
@@ -170,26 +161,23 @@ def test_inputs_are_encoded_in_the_type_of_the_sae() -> None:
 
 def test_on_text_there_are_pairs_absorption_and_what_fires_together() -> None:
     acts = planted()
-    found = measure_on_text(planted_sae(decoder()), text_of(acts))
-    (pair,) = found.pairs
+    found = measure(planted_sae(decoder()), "x", text_of(acts), latents=[3, 1])
+    assert [(latent.index, len(latent.tokens)) for latent in found.latents] == [(3, 0), (1, 20)]
+    assert found.latents[1].activations.tolist() == [1.5] * 20
+    assert found.on_text is not None
+    (pair,) = found.on_text.pairs
     assert [latent.index for latent in pair.latents] == [0, 1]
-    assert [latent.times_fired for latent in pair.latents] == [40, 20]
     assert pair.cosine == pytest.approx(0.5)
-    assert pair.times_fired_together == 0
     assert pair.latents[0].top_tokens[0].token == "w40"
-    absorbed = found.absorption
+    absorbed = found.on_text.absorption
     assert (absorbed.parents.tolist(), absorbed.children.tolist()) == ([0], [1])
-    assert absorbed.cosines.tolist() == pytest.approx([0.5])
-    assert absorbed.A.tolist() == pytest.approx([acts[:, 0].square().sum().item()])
-    assert absorbed.B.tolist() == pytest.approx([20 * 1.5**2 * 0.75], rel=1e-5)
-    assert absorbed.alpha.tolist() == pytest.approx([1])  # the parent is silent there
-    numbers = found.numbers
-    assert numbers["absorption"]["pairs"] == numbers["absorption"]["eq_13_holds"] == 1
-    assert numbers["absorption"]["median_A_by_B"] == pytest.approx(
-        (absorbed.A / absorbed.B).item()
-    )
+    assert found.on_text.numbers["absorption"] == {
+        "pairs": 1,
+        "eq_13_holds": 1,
+        "median_A_by_B": pytest.approx((absorbed.A / absorbed.B).item()),
+    }
     # Of the three live latents 2 fires on half of the tokens of 0 and of 1.
-    together = numbers["co_firing"]
+    together = found.on_text.numbers["co_firing"]
     assert together["highest_jaccard"] == pytest.approx((20 / 60 + 10 / 50 + 20 / 60) / 3)
     assert together["pairs_above_0.5"] == 0
 
@@ -207,29 +195,10 @@ def test_latents_that_fire_are_told_from_those_that_do_not() -> None:
 
 
 def test_the_metrics_are_those_that_were_measured() -> None:
-    assert SAEReport(inspection()).metrics() == {
-        "architecture": "standard",
-        "d_sae": 6,
-        "d_in": 6,
-        "composition": inspection().composition,
-        "chance_composition": inspection().chance_composition,
-        "pairs_above_0_9": 1,
-        "pairs_above_0_7": 1,
-    }
-    whole = report(of_training={"tokens_per_second": 7.0})
-    assert whole.metrics() == {
-        **SAEReport(inspection()).metrics(),
-        **on_text().numbers,
-        "tokens_per_second": 7.0,
-    }
-    assert whole.flat_metrics()["co_firing.chance"] == 0.0625
+    whole = report(of_training={"tokens_per_second": 7.0}).metrics()
+    assert whole == {**weights().metrics(), **on_text().numbers, "tokens_per_second": 7.0}
+    assert flat(whole)["co_firing.chance"] == 0.0625
     assert cosine_summary(torch.tensor([0.9, 1.0, 1.0])) == {
         "cosine_median": 1.0,
         "cosine_1st_percentile": pytest.approx(0.902),
     }
-
-
-def test_latents_that_are_asked_for_are_shown_one_by_one() -> None:
-    found = measure(planted_sae(decoder()), "x", text_of(planted()), latents=[3, 1])
-    assert [(latent.index, latent.times_fired) for latent in found.latents] == [(3, 0), (1, 20)]
-    assert found.latents[1].activations.tolist() == [1.5] * 20

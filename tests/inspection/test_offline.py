@@ -11,7 +11,7 @@ from sae_lens.saes import JumpReLUSAE, JumpReLUSAEConfig
 from sae_lens.saes.sae import SAEMetadata
 
 from sae_lens_c2r.cli import main
-from sae_lens_c2r.inspection.activations import activation_source
+from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.offline.minilm import CLS, OFFLINE_MODEL, SEP, where_model_is
 from tests.forkserver import run as run_python
 
@@ -54,7 +54,7 @@ def run(*arguments: object) -> int:
 def test_the_text_is_read_in_the_rows_that_minilm_reads(
     sae: Path, text: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
-    reader = activation_source(str(text), model=None, n_tokens=1000, device="cpu")
+    reader = ActivationSource(str(text), model=None, n_tokens=1000, device="cpu")
     found = reader.activations(SAE.load_from_disk(sae), "x")
     assert set(found.rows[:, 0].tolist()) == {CLS}
     assert set(found.rows[:, -1].tolist()) == {SEP}
@@ -68,46 +68,35 @@ def test_the_text_is_read_in_the_rows_that_minilm_reads(
 def test_inspect_shows_the_latents_that_are_asked_for(
     sae: Path, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = tmp_path / "report.html"
-    options = ("--text", text, "--tokens", 2000, "--out", out)
-    assert run("inspect", sae, *options, "--latents", "3,17") == 0, capsys.readouterr().err
+    short, out = tmp_path / "short.txt", tmp_path / "report.html"
+    short.write_text("two words")
+    options = ("--tokens", 2000, "--out", out, "--figure", tmp_path / "figure.svg")
+    # What was refused is not in the way of what is right.
+    for wrong, said in {
+        (
+            "--text",
+            short,
+        ): f"{sae}: `text` should fill a row of the model's context, 126 tokens",
+        ("--text", text, "--latents", "3,64"): f"{sae}: `latents` should be below 64, the "
+        "latents that there are. Found 64.",
+        ("--latents", "3"): "`latents` should be given with `text`",
+        **{
+            ("--latents", each, "--text", "x"): "`latents` should be numbers of latents"
+            for each in ("3;4", "-1", "", "7" * 200)
+        },
+    }.items():
+        assert run("inspect", sae, *options, *wrong) == 1
+        error = capsys.readouterr().err.splitlines()[-1]
+        assert error.startswith(said)
+        assert len(error) < len(str(sae)) + 150
+        assert not list(tmp_path.glob("*.html")) + list(tmp_path.glob("*.svg"))
+    right = ("--text", text, "--latents", "3, 17,3")
+    assert run("inspect", sae, *options, *right) == 0, capsys.readouterr().err
     html = out.read_text()
     assert f"tokens of {text}, read by {OFFLINE_MODEL}</dd>" in html
     for latent in (3, 17):
         assert re.search(rf"<b>latent {latent}</b> fires on \d+ tokens of \d+", html)
     assert html.count("<svg") == 5  # three of all latents, and one for each of these
-    capsys.readouterr()
-    assert run("inspect", sae, *options, "--overwrite", "--latents", "3,64") == 1
-    assert capsys.readouterr().err == (
-        f"{sae}: `latents` should be below 64, the latents that there are. Found 64.\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--latents", "64", "--text", __file__), "`latents` should be below 64"),
-        (("--latents", "3"), "`latents` should be given with `text`"),
-        (("--latents", "3;4", "--text", "x"), "`latents` should be numbers of latents"),
-    ],
-)
-def test_latents_are_numbers_on_a_text(
-    sae: Path, options: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("inspect", sae, "--out", sae.parent / "report.html", *options) == 1
-    assert message in capsys.readouterr().err
-
-
-def test_what_was_refused_is_not_in_the_way_of_what_is_right(
-    sae: Path, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    short, out = tmp_path / "short.txt", tmp_path / "report.html"
-    short.write_text("two words")
-    options = ("--tokens", 500, "--out", out, "--figure", tmp_path / "figure.svg")
-    for wrong in (("--text", short), ("--text", text, "--latents", "64")):
-        assert run("inspect", sae, *options, *wrong) == 1
-        assert not list(tmp_path.glob("*.html")) + list(tmp_path.glob("*.svg"))
-    assert run("inspect", sae, *options, "--text", text) == 0, capsys.readouterr().err
 
 
 def test_evaluate_reads_it_as_well(sae: Path, text: Path, tmp_path: Path) -> None:

@@ -6,27 +6,20 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from sae_lens_c2r.reporting.figures import (
-    COLORS,
-    Distribution,
-    color_of,
-    max_cosine_figure,
-    png,
-    svg,
-)
+from sae_lens_c2r.reporting.figures import COLORS, color_of, max_cosine_figure, png, svg
 
 SHARES = {"a": [1.0, 0.0, 3.0, 0.0], "b": [0.0, 20.0, 0.0, 0.0]}
 
 
 def figure(n_saes: int = 2, chance_levels: tuple[float, ...] = (0.2,)) -> Figure:
     names = [*SHARES, *"cdefghijk"][:n_saes]
-    return max_cosine_figure(
-        [
-            Distribution(name, color_of(number), SHARES.get(name, [1.0, 1.0]))
-            for number, name in enumerate(names)
-        ],
-        chance_levels,
-    )
+    counts = [SHARES.get(name, [1.0, 1.0]) for name in names]
+    colors = [color_of(number) for number in range(n_saes)]
+    return max_cosine_figure(list(zip(names, colors, counts, strict=True)), chance_levels)
+
+
+def labels(drawn: Figure) -> list[str]:
+    return [text.get_text() for text in drawn.legends[0].get_texts()]
 
 
 def test_every_distribution_is_drawn_as_shares_of_its_latents() -> None:
@@ -36,6 +29,7 @@ def test_every_distribution_is_drawn_as_shares_of_its_latents() -> None:
     assert list(second.values) == [0, 1, 0, 0]
     assert list(first.edges) == [0, 0.25, 0.5, 0.75, 1]
     assert [to_hex(patch.get_facecolor()) for patch in axes.patches] == list(COLORS[:2])
+    assert color_of(len(COLORS)) == COLORS[0]
 
 
 @pytest.mark.parametrize(("n_saes", "filled"), [(1, True), (3, True), (4, False)])
@@ -49,14 +43,9 @@ def test_the_legend_has_each_label_and_the_chance_level_once() -> None:
     drawn = figure(chance_levels=(0.3, 0.2, 0.3))
     (axes,) = drawn.axes
     assert sorted(line.get_xdata()[0] for line in axes.lines) == [0.2, 0.3]
-    shown = [text.get_text() for text in axes.figure.legends[0].get_texts()]
-    assert sorted(shown) == ["a", "b", "random directions"]
-
-
-def test_a_distribution_without_a_label_is_not_in_the_legend() -> None:
-    distributions = [Distribution("kind", "#000000", [1]), Distribution(None, "#000000", [1])]
-    (axes,) = max_cosine_figure(distributions, []).axes
-    assert [text.get_text() for text in axes.figure.legends[0].get_texts()] == ["kind"]
+    assert sorted(labels(drawn)) == ["a", "b", "random directions"]
+    unlabeled = max_cosine_figure([("kind", "#000000", [1]), (None, "#000000", [1])], [])
+    assert labels(unlabeled) == ["kind"]
 
 
 def test_svg_is_an_element_with_its_text_as_text() -> None:
@@ -80,18 +69,12 @@ def test_png_names_no_software_and_no_date() -> None:
     assert b"date" not in content.lower()
 
 
-def test_colors_begin_again_after_the_last() -> None:
-    assert [color_of(number) for number in range(len(COLORS))] == list(COLORS)
-    assert color_of(len(COLORS)) == COLORS[0]
-
-
-@pytest.mark.parametrize("labels", [["a", "b"], ["saes/" + "long/" * 12, "b", "c"]])
-def test_the_legend_is_over_nothing_that_is_drawn(labels: list[str]) -> None:
-    each = [Distribution(label, color_of(0), [1.0] * 10) for label in labels]
-    figure = max_cosine_figure(each, [0.5])
+@pytest.mark.parametrize("names", [["a", "b"], ["saes/" + "long/" * 12, "b", "c"]])
+def test_the_legend_is_over_nothing_that_is_drawn(names: list[str]) -> None:
+    figure = max_cosine_figure([(name, color_of(0), [1.0] * 10) for name in names], [0.5])
     png(figure)  # which lays it out
     [legend], [axes] = figure.legends, figure.axes
     below = axes.get_window_extent().y1 - legend.get_window_extent().y0
     assert below < 1  # a pixel
     assert axes.get_legend() is None
-    assert [text.get_text() for text in legend.get_texts()] == [*labels, "random directions"]
+    assert labels(figure) == [*names, "random directions"]

@@ -1,68 +1,47 @@
 """Tables show every cell as it is, in a terminal and in Markdown."""
 
 from io import StringIO
+from typing import Any
 
 import pytest
 from rich.console import Console
-from rich.table import Table
 
-from sae_lens_c2r.reporting.tables import fitting_tables, markdown_table, terminal_table
+from sae_lens_c2r.reporting.tables import markdown_table, terminal_tables
 
 
-def printed(table: Table, width: int) -> list[str]:
+def printed(*table: Any, width: int = 80, **options: Any) -> list[str]:
     console = Console(file=StringIO(), width=width)
-    console.print(table)
+    console.print(*terminal_tables(*table, width=width, **options), sep="\n")
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert all(len(line) <= width for line in lines)
     return [line.strip() for line in lines if line.strip()]
 
 
 def test_text_stands_at_the_left_and_numbers_at_the_right() -> None:
-    lines = printed(
-        terminal_table(
-            ["SAE", "L0", "form"], [["a", "1", "x"], ["bb", "22", "yy"]], text=(0, 2)
-        ),
-        80,
-    )
-    assert lines[0] == "SAE  L0  form"
-    assert lines[2:] == ["a     1  x", "bb   22  yy"]
-
-
-def test_a_heading_may_have_two_lines() -> None:
-    lines = printed(terminal_table(["SAE", "pairs\n> 0.9"], [["a", "1,234"]]), 80)
-    assert lines[0] == "pairs"
-    assert lines[1] == "SAE  > 0.9"
-
-
-def test_the_note_stands_below() -> None:
-    lines = printed(terminal_table(["SAE"], [["a"]], note="Note."), 80)
-    assert lines[-1] == "Note."
+    rows = [["a", "1", "x"], ["bb", "22", "yy"]]
+    lines = printed(["SAE", "pairs\n> 0.9", "form"], rows, text=(0, 2), note="Note.")
+    assert lines[:2] == ["pairs", "SAE  > 0.9  form"]
+    assert lines[3:] == ["a        1  x", "bb      22  yy", "Note."]
+    assert printed(["SAE", "L0"], [])[0] == "SAE  L0"
 
 
 @pytest.mark.parametrize("name", ["[/k=3] a|b", "[red]x[/red]", ":smile:", "a\\[b"])
 def test_nothing_in_a_cell_is_markup(name: str) -> None:
-    lines = printed(terminal_table(["SAE"], [[name]]), 80)
-    assert lines[-1] == name
+    assert printed(["SAE"], [[name]])[-1] == name
 
 
 def test_a_long_name_is_broken_and_no_number_is_cut() -> None:
     name = "/a/very/long/path/" * 6
-    lines = printed(terminal_table(["SAE", "L0"], [[name, "12,345.678"]]), 40)
-    rows = lines[2:]
+    rows = printed(["SAE", "L0"], [[name, "12,345.678"]], width=40)[2:]
     assert "".join(row.split()[0] for row in rows) == name
     assert rows[0].endswith("12,345.678")
 
 
 def test_the_column_that_is_broken_can_be_another() -> None:
     rows = [["an-identifier-to-be-copied", "one option, and another option"]]
-    lines = printed(terminal_table(["SAE", "options"], rows, text=(0, 1), broken=(1,)), 44)
+    lines = printed(["SAE", "options"], rows, width=44, text=(0, 1), broken=1)
     assert lines[2].startswith("an-identifier-to-be-copied  one option")
     assert len(lines) > 3
-
-
-def test_a_table_without_rows_is_its_headings() -> None:
-    assert printed(terminal_table(["SAE", "L0"], []), 80)[0] == "SAE  L0"
-    assert markdown_table(["SAE", "L0"], []) == "| SAE | L0 |\n| --- | --: |"
 
 
 def test_markdown_has_a_line_for_the_headings_a_ruler_and_each_row() -> None:
@@ -78,11 +57,9 @@ def test_markdown_has_a_line_for_the_headings_a_ruler_and_each_row() -> None:
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
 def test_columns_without_room_are_in_further_tables(width: int) -> None:
     name, numbers = "width_1k/batchtopk_c2r_k32", [f"0.{n}23" for n in range(9)]
-    headings = ["SAE", *(f"column\n{n}" for n in range(9))]
-    tables = fitting_tables(headings, [[name, *numbers]], width=width, note="Note.")
-    found = [line.split() for table in tables for line in printed(table, width)]
+    table = ["SAE", *(f"column\n{n}" for n in range(9))], [[name, *numbers]]
+    found = [line.split() for line in printed(*table, width=width, note="Note.")]
     rows = [line for line in found if line[0] == name]
     assert [cell for row in rows for cell in row[1:]] == numbers
-    assert len(rows) == len(tables)
-    assert (len(tables) == 1) is (width == 200)
+    assert (len(rows) == 1) is (width == 200)
     assert found[-1] == ["Note."]
