@@ -80,7 +80,7 @@ class SAEFacts(_Strict):
 
     @property
     def kind(self) -> str:
-        """What it was trained as, as far as that is known."""
+        """The architecture that it was trained as, as far as that is known."""
         return self.trained_as or self.architecture
 
     def metrics_of(self, evaluation: str) -> dict[str, float]:
