@@ -73,7 +73,7 @@ def encodes_alike(
 
 
 class Encoded(NamedTuple):
-    """What an SAE encodes a batch as, and the SHA-256 of its files by their names."""
+    """The encoding of a batch by an SAE, and the SHA-256 of its files by their names."""
 
     feature_acts: Tensor
     sha256: dict[str, str]
