@@ -53,12 +53,13 @@ kill-table: $(VENV)/sae-bench ## Kill trainings at many moments, and continue th
 	$(BIN)/python -m tests.training.kill_table --rounds 3
 
 study: $(VENV)/sae-bench ## The study of the paper's claims, small
-	rm -rf $(VENV)/study && $(BIN)/python -m benchmarks.study --quick --out $(VENV)/study
+	rm -rf $(VENV)/study
+	$(BIN)/python -m benchmarks four_worlds --quick --out $(VENV)/study --data $(VENV)/study
 
 known-features: $(VENV)/sae-bench ## The benchmarks of methods, with hardly any training
-	for benchmark in synth_sae_bench planted minilm_text; do \
-	  $(BIN)/python -m benchmarks.$$benchmark --quick --out $(VENV)/$$benchmark \
-	    --samples $(VENV)/$$benchmark || exit; \
+	for world in synth_sae_bench planted minilm_text finetuning; do \
+	  $(BIN)/python -m benchmarks $$world --quick --out $(VENV)/$$world \
+	    --data $(VENV)/$$world || exit; \
 	done
 
 # SAEBench asks for torchvision, which it does not use and which breaks a CPU build of torch.

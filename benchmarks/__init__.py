@@ -1,1 +1,1 @@
-"""What every timing and memory figure in the README was measured with."""
+"""What an SAE of each method, strength and seed comes to in worlds, and what penalties cost."""

@@ -69,7 +69,7 @@ def co_firing(batches: Iterable[Tensor], *, above: Sequence[float] = JACCARDS) -
 
     Exact. With N tokens and s firings on each it counts :math:`N s^2 / 2` pairs of firings, by
     products of sparse matrices, a block of latents at a time. It keeps 8 bytes for each
-    firing, beside one batch (`python -m benchmarks.cofiring` measures time and memory).
+    firing, beside one batch.
 
     Args:
         batches: The latents' activations on text, each of shape ``[tokens, d_sae]``, dense or

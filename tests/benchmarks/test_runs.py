@@ -2,10 +2,10 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from signal import SIGKILL
 from threading import Event
@@ -16,33 +16,49 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.parallel import execute_all, read
-from benchmarks.synth_sae_bench import world
-from benchmarks.synth_sae_bench.controls import ActivationsOnly, DirectionsOnly
-from benchmarks.synth_sae_bench.methods import METHODS, Run
-from benchmarks.synth_sae_bench.runs import execute, make_sae
-from benchmarks.synth_sae_bench.world import Size, World
+from benchmarks import experiment, worlds
+from benchmarks.__main__ import main
+from benchmarks.experiment import (
+    METHODS,
+    Run,
+    Size,
+    execute,
+    execute_all,
+    make_sae,
+    read,
+)
+from benchmarks.halves import ActivationsOnly, DirectionsOnly
+from benchmarks.worlds import synth_sae_bench
+from benchmarks.worlds.finetuning import BEFORE, Finetuning
+from benchmarks.worlds.finetuning import sizes as finetuning_sizes
 from sae_lens_c2r.penalties.cosines import pair_cosines
-from sae_lens_c2r.releases.files import find_release, read_release
 from tests.architectures.training import make_config
 
-PATIENCE = 300  # seconds
+README = Path("benchmarks/README.md")
 
 
 @pytest.fixture(autouse=True)
 def same_environment() -> Iterator[None]:
     """Keep what is set for the runs' processes from the tests that come after."""
+    threads = torch.get_num_threads()
     with patch.dict(os.environ):
         yield
+    torch.set_num_threads(threads)
 
 
-def double(run: int) -> dict[str, int]:
-    return {"run": run, "doubled": 2 * run}
+def in_this_process(tasks, execute, path: Path, **_: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        file.writelines(json.dumps(execute(task)) + "\n" for task in tasks)
 
 
-def train_or_fail(of: tuple[str, Path]) -> NoReturn:
+def double(number: int) -> dict[str, int]:
+    return {"run": number, "doubled": 2 * number}
+
+
+def train_or_fail(task: tuple[str, Path]) -> NoReturn:
     """Opening the pipe waits for the other end: the one fails while the other trains."""
-    what, folder = of
+    what, folder = task
     if what == "train":
         with (folder / "pipe").open("w"):
             train(folder)
@@ -51,28 +67,28 @@ def train_or_fail(of: tuple[str, Path]) -> NoReturn:
 
 
 def train(folder: Path) -> NoReturn:
-    """A run that goes on until its process is ended, or for so long that nobody did."""
+    """Go on until this process is ended, or for so long that nobody did."""
     print("training", flush=True)
-    Event().wait(PATIENCE)
+    Event().wait(300)
     (folder / "went on").touch()
     os._exit(1)
 
 
 def test_each_run_is_a_line_and_a_line_that_was_cut_short_is_taken_out(tmp_path: Path) -> None:
-    results = tmp_path / "folder" / "runs.jsonl"
-    execute_all([1, 2, 3], double, results, processes=2)
-    assert sorted(each["doubled"] for each in read(results)) == [2, 4, 6]
-    with results.open("a") as file:
+    path = tmp_path / "folder" / "runs.jsonl"
+    execute_all([1, 2, 3], double, path, jobs=2)
+    assert sorted(each["doubled"] for each in read(path)) == [2, 4, 6]
+    with path.open("a") as file:
         file.write('{"run": 4, "dou')
-    assert sorted(each["run"] for each in read(results)) == [1, 2, 3]
-    assert [json.loads(line) for line in results.read_text().splitlines()] == read(results)
+    assert sorted(each["run"] for each in read(path)) == [1, 2, 3]
+    assert [json.loads(line) for line in path.read_text().splitlines()] == read(path)
 
 
 def test_a_failure_ends_the_runs_beside_it(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    runs = [("train", tmp_path), ("fail", tmp_path)]
+    tasks = [("train", tmp_path), ("fail", tmp_path)]
     with pytest.raises(ZeroDivisionError):
-        execute_all(runs, train_or_fail, tmp_path / "runs.jsonl", processes=2)
+        execute_all(tasks, train_or_fail, tmp_path / "runs.jsonl", jobs=2)
     assert not (tmp_path / "went on").exists()
 
 
@@ -80,11 +96,11 @@ def test_processes_end_with_a_parent_that_was_killed(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
         "from pathlib import Path\n"
-        "from benchmarks.parallel import execute_all\n"
+        "from benchmarks.experiment import execute_all\n"
         "from tests.benchmarks.test_runs import train\n"
         "if __name__ == '__main__':\n"
         f"    folder = Path({str(tmp_path)!r})\n"
-        "    execute_all([folder], train, folder / 'runs.jsonl', processes=1)\n"
+        "    execute_all([folder], train, folder / 'runs.jsonl', jobs=1)\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.getcwd()}
     parent = subprocess.Popen(
@@ -97,83 +113,110 @@ def test_processes_end_with_a_parent_that_was_killed(tmp_path: Path) -> None:
     assert not (tmp_path / "went on").exists()
 
 
-TINY = Size("tiny", (2,), 2048, 4096, evaluation=4096)
+def test_the_world_of_the_readme_is_trained_once_and_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [code] = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(code.splitlines()) <= 60
+    (tmp_path / "toy.py").write_text(code)
+    monkeypatch.setattr(worlds, "__path__", [*worlds.__path__, str(tmp_path)])
+    monkeypatch.setattr(experiment, "execute_all", in_this_process)
+    out, data = tmp_path / "out", tmp_path / "data"
+    command = ["toy", "--quick", "--out", str(out), "--data", str(data)]
+    main([*command, "--only", "C2R"])
+    [weights, _] = data.rglob("sae_weights.safetensors")
+    before = weights.stat().st_mtime_ns
+    main(command)
+    rows = read(out / "runs.jsonl")
+    assert [(row["method"], row["seed"], row["world_seed"]) for row in rows] == [
+        *(("C2R", 0, 0), ("C2R", 1, 1), ("BatchTopK", 0, 0), ("BatchTopK", 1, 1))
+    ]
+    assert weights.stat().st_mtime_ns == before
+    assert "| C2R | BatchTopK | at 5 | 2 |" in (out / "quick.md").read_text()
+    assert {path.name for path in out.glob("*.png")} == {"quick.png", "quick-forest.png"}
+    with pytest.raises(SystemExit):
+        main([*command, "--draw-only", "--out", str(tmp_path / "nothing")])
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> World:
-    """A world of few features, made as the others are."""
-    release = read_release(find_release("synth-sae-bench-2k"))
-    config = {**release.synthetic_model.config, "num_features": 64, "hidden_dim": 16}
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SynthSAEBench of few features."""
+    [quick] = synth_sae_bench.SIZES["quick"]
+    size = Size(quick.world, [2], 1024, 128, {"C2R": [5]}, pool=4096, evaluation=4096)
+    monkeypatch.setitem(synth_sae_bench.SIZES, "quick", [size])
+    release = synth_sae_bench.read_release(synth_sae_bench.find_release("synth-sae-bench-2k"))
+    model = release.synthetic_model
+    config = {**model.config, "num_features": 64, "hidden_dim": 16}
     config["hierarchy"] = {**config["hierarchy"], "total_root_nodes": 2, "max_depth": 1}
     config["orthogonalization"] = {"num_steps": 2, "lr": 3e-4}
-    small = release.model_copy(
-        update={
-            "synthetic_model": release.synthetic_model.model_copy(update={"config": config}),
-            "sae": {"d_in": 16, "d_sae": 32},
-        }
+    small = {
+        "synthetic_model": model.model_copy(update={"config": config}),
+        "sae": {"d_in": 16, "d_sae": 32},
+    }
+    monkeypatch.setattr(
+        synth_sae_bench, "read_release", lambda _: release.model_copy(update=small)
     )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(world, "find_release", str)
-        patch.setattr(world, "read_release", lambda _: small)
-        patch.setattr(world, "CHUNK", 4096)
-        patch.setattr(world, "execute_all", in_this_process)
-        found = World(TINY, tmp_path_factory.mktemp("samples"))
-        found.generate(processes=1)
-        yield found
 
 
-def in_this_process(runs, execute, _path: Path, **_: object) -> None:
-    for run in runs:
-        execute(run)
+@pytest.mark.usefixtures("tiny")
+def test_every_seed_has_a_world_of_its_own_and_samples_in_its_order(tmp_path: Path) -> None:
+    runs = [run for size in synth_sae_bench.SIZES["quick"] for run in size.runs()]
+    first, second = (synth_sae_bench.open_world(run, tmp_path) for run in runs[:2])
+    for world in (first, second):
+        world.prepare(jobs=1)
+    one, other = (world.load().feature_dict.feature_vectors for world in (first, second))
+    assert not torch.allclose(one, other)
+    assert not np.array_equal(np.load(first.pool), np.load(second.pool))
+    again = synth_sae_bench.open_world(runs[0], tmp_path / "again")
+    again.prepare(jobs=1)
+    assert np.array_equal(np.load(first.pool), np.load(again.pool))
+    batches = [next(first.batches(seed, 4096)) for seed in (0, 0, 1)]
+    assert torch.equal(batches[0], batches[1])
+    assert not torch.equal(batches[0], batches[2])
+    assert np.array_equal(np.sort(batches[2], axis=0), np.sort(np.load(first.pool), axis=0))
+    row = execute((runs[1], tmp_path, "cpu"))
+    assert (row["seed"], row["world_seed"]) == (1, 1)
+    assert row["explained_variance"] < 1
 
 
-def test_samples_are_the_same_ones_in_another_order_for_every_seed(tiny: World) -> None:
-    pool = np.load(tiny.pool)
-    first, again, other = (next(tiny.batches(seed, 4096)) for seed in (0, 0, 1))
-    assert torch.equal(first, again)
-    assert not torch.equal(first, other)
-    assert np.array_equal(np.sort(first.numpy(), axis=0), np.sort(pool, axis=0))
-    assert np.isfinite(pool).all()
-    assert (pool.std(axis=0) > 0).all()
-
-
+@pytest.mark.usefixtures("tiny")
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_makes_an_sae_of_its_own_strength(method: str, tiny: World) -> None:
-    strength = METHODS[method].strengths[-1]
-    sae = make_sae(Run("tiny", method, strength, 2, 0, 2048), tiny, "cpu")
-    if METHODS[method].coefficient:
-        assert getattr(sae.cfg, METHODS[method].coefficient) == strength
-    for field, value in METHODS[method].options:
-        assert getattr(sae.cfg, field) == value
+def test_every_method_makes_an_sae_of_its_own_strength(method: str, tmp_path: Path) -> None:
+    about, [size] = METHODS[method], synth_sae_bench.SIZES["quick"]
+    run = Run(size.world, method, 3.5, 2, 0, 0, 1024, 128, 1e-3, 0.2)
+    sae = make_sae(run, synth_sae_bench.open_world(run, tmp_path), "cpu")
+    expected = {**about.options, **({about.coefficient: 3.5} if about.coefficient else {})}
+    assert {name: getattr(sae.cfg, name) for name in expected} == expected
 
 
-def test_a_run_is_trained_once_and_measured(tiny: World) -> None:
-    run = Run("tiny", "C2R", 5, 2, 0, 2048)
-    torch.set_num_threads(1)
-    open_world = partial(World, TINY, tiny.folder.parent)
-    found = execute((run, open_world, "cpu"))
-    saved = next((tiny.folder / "saes").rglob("sae_weights.safetensors"))
-    before = saved.stat().st_mtime_ns
-    again = execute((run, open_world, "cpu"))
-    assert json.dumps(again) == json.dumps(found)  # of few samples absorption may be NaN
-    assert saved.stat().st_mtime_ns == before
-    assert found["method"] == "C2R"
-    assert found["explained_variance"] < 1
+def test_fine_tuning_starts_from_the_sae_before_on_samples_that_it_has_not_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchmarks.worlds.four_worlds.EVALUATION_SAMPLES", 4096)
+    seeds = []
+    monkeypatch.setattr(
+        Finetuning,
+        "batches",
+        lambda world, seed, size, batches=Finetuning.batches: (
+            seeds.append(seed) or batches(world, seed, size)
+        ),
+    )
+    [before, finetuned] = finetuning_sizes(20, 1, [BEFORE, "10 % with C2R"])
+    row = execute((finetuned.runs()[0], tmp_path, "cpu"))
+    assert seeds[:2] == [0, 1000]
+    assert 0.5 < row["cosine_median"] < 1
+    assert row["samples"] == 2 * 256
+    assert execute((before.runs()[0], tmp_path, "cpu"))["cosine_median"] == 1
+    assert seeds[2:] == [54321, 54321]  # it is there already
 
 
-@pytest.mark.parametrize(
-    ("control", "moves_decoder", "moves_acts"),
-    [(DirectionsOnly, True, False), (ActivationsOnly, False, True)],
-)
-def test_a_control_has_one_of_the_two_gradients(control, moves_decoder, moves_acts) -> None:
+@pytest.mark.parametrize("half", [DirectionsOnly, ActivationsOnly])
+def test_a_half_has_one_of_the_two_gradients(half) -> None:
     torch.manual_seed(0)
-    sae = control(make_config("batchtopk_c2r"))
+    sae = half(make_config("batchtopk_c2r"))
     acts = torch.rand(8, sae.cfg.d_sae, requires_grad=True)
     neighbors = sae._nearest_neighbors(None, seed=0, step=0)
     penalty = sae._measure_c2r(acts, neighbors, pair_cosines(sae.W_dec, neighbors), 0)
     grads = torch.autograd.grad(penalty, [sae.W_dec, acts], allow_unused=True)
-    assert [grad is not None and bool((grad != 0).any()) for grad in grads] == [
-        moves_decoder,
-        moves_acts,
-    ]
+    moved = [grad is not None and bool((grad != 0).any()) for grad in grads]
+    assert moved == [half is DirectionsOnly, half is ActivationsOnly]

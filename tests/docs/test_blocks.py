@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.experiment import world_module
 from sae_lens_c2r.cli import main
 from tests import forkserver
 from tests.docs.blocks import NEEDS, PAGES, PYTHON, SHELL, SHOWN, Block, blocks_of, to_run
@@ -95,6 +96,9 @@ def test_shell_lines_name_what_there_is(block: Block) -> None:
             subprocess.run(["make", "-n", target[1]], cwd=ROOT, check=True, capture_output=True)
         if module := re.search(r"python -m ((?:benchmarks|tests)\.\S+)", command):
             assert find_spec(module[1]), command
+        if world := re.search(r"python -m benchmarks (\S+)(?: --size (\S+))?", command):
+            sizes = world_module(world[1]).SIZES
+            assert world[2] is None or world[2] in sizes, command
 
 
 def test_a_dry_run_prints_what_is_printed(

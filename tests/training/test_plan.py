@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 from sae_lens import LoggingConfig
 
-from benchmarks.synth_sae_bench.world import SIZES
+from benchmarks.worlds.synth_sae_bench import KEPT_WORLD, SIZES
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.releases.files import find_release, read_release
 from sae_lens_c2r.releases.model import ReleaseError
@@ -103,9 +103,33 @@ def test_shipped_releases_repeat_no_default_of_sae_lens() -> None:
                     assert getattr(defaults, name) != value, f"{path.stem}: {name}"
 
 
+@pytest.mark.parametrize(("name", "divisor"), [("4k", 4), ("2k", 8)])
+def test_small_sizes_are_the_published_one_with_every_count_divided(
+    name: str, divisor: int
+) -> None:
+    whole, part = (read_release(find_release(f"synth-sae-bench-{n}")) for n in ("16k", name))
+    config = dict(whole.synthetic_model.config)
+    assert config["seed"] == KEPT_WORLD
+    roots = config["hierarchy"]["total_root_nodes"] // divisor
+    config["hierarchy"] = {**config["hierarchy"], "total_root_nodes": roots}
+    counts = ("num_features", "hidden_dim")
+    divided = {count: config[count] // divisor for count in counts}
+    assert part.synthetic_model.config == {**config, **divided}
+    assert [part.sae[width] * divisor for width in ("d_in", "d_sae")] == [
+        whole.sae[width] for width in ("d_in", "d_sae")
+    ]
+    assert part.runner["batch_size"] * divisor == whole.runner["batch_size"]
+    [size] = SIZES[name]
+    assert (part.sae["k"], part.synthetic_model.training_samples) == (size.ks[0], size.samples)
+    of_size = {"batch_size": size.batch_size, "lr": size.lr, "autocast_sae": size.autocast}
+    assert of_size.items() <= {"autocast_sae": False, **part.runner}.items()
+    decay = size.decay * (size.samples // size.batch_size)
+    assert part.runner["lr_decay_steps"] == int(decay)
+
+
 def test_the_papers_translation_of_steps() -> None:
     """Decay over the last fifth; SynthSAEBench has its own protocol, and small its own lr."""
-    tuned = {f"synth-sae-bench-{name}": SIZES[name].decay for name in ("2k", "4k")}
+    tuned = {f"synth-sae-bench-{name}": SIZES[name][0].decay for name in ("2k", "4k")}
     for path in SHIPPED:
         plan = plan_of(path)
         release = plan.release

@@ -1,0 +1,196 @@
+"""Comparisons of methods over rows: intervals, differences within a seed, and verdicts."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import isfinite, nan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from benchmarks.experiment import METHODS, PLAIN, read_yaml
+
+PRICE, CHANCE = "explained_variance", "chance_composition"
+SEED_AND_K = ["seed", "k"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A measure, as questions.yaml says it."""
+
+    label: str
+    better: int = 1
+    smallest: float = 0.01
+    by_sparsity: bool = False
+    drawn: bool = False
+    headline: bool = False
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean with half the width of its 95 % confidence interval, by Student's t."""
+
+    mean: float
+    half_width: float
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> "Interval":
+        """Return the interval of some values, NaNs left out; of one value it is infinite."""
+        finite = np.array([value for value in values if not np.isnan(value)])
+        if len(finite) == 0:
+            return cls(nan, nan)
+        if len(finite) == 1:
+            return cls(float(finite[0]), float("inf"))
+        error = finite.std(ddof=1) / np.sqrt(len(finite))
+        return cls(float(finite.mean()), float(error * stats.t.ppf(0.975, len(finite) - 1)))
+
+    @property
+    def signed(self) -> str:
+        """The interval of a difference, in a table."""
+        return f"{self.mean:+.3f} ± {self.half_width:.3f}"
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3f} ± {self.half_width:.3f}"
+
+
+def verdict(found: Interval, expected: int, smallest: float = 0.0) -> str:
+    """Judge by its interval whether a difference has a sign, 1 or -1, or 0 for no loss."""
+    if not isfinite(found.half_width):
+        return "not measured"
+    if expected == 0:
+        if found.mean - found.half_width >= -smallest:
+            return "yes"
+        return "no" if found.mean + found.half_width < -smallest else "undecided"
+    if abs(found.mean) < smallest:
+        return "too small"
+    if abs(found.mean) <= found.half_width:
+        return "undecided"
+    return "yes" if found.mean * expected > 0 else "no"
+
+
+def interpolate(points: Iterable[tuple[float, Any]], target: float) -> Any:
+    """Return y of a line through (x, y) at the last place with an x, NaN if there is none."""
+    for (x0, y0), (x1, y1) in reversed(list(pairwise(points))):
+        if min(x0, x1) <= target <= max(x0, x1):
+            share = 0.0 if x1 == x0 else (target - x0) / (x1 - x0)
+            return y0 + share * (y1 - y0)
+    return nan
+
+
+def at_strength(
+    rows: pd.DataFrame, method: str, strength: float, metrics: Sequence[str]
+) -> pd.DataFrame:
+    """Return metrics of a method at a strength, by seed and sparsity."""
+    ours = rows[(rows.method == method) & (rows.strength == strength)]
+    return ours.set_index(SEED_AND_K)[list(metrics)]
+
+
+@dataclass(frozen=True)
+class Equal:
+    """What methods are compared at, as questions.yaml says it."""
+
+    metric: str
+    of: Sequence[Any] = (PLAIN, 0)
+    own: float = 1.0
+    chance: float = 0.0
+    plus: float = 0.0
+
+    def target(self, rows: pd.DataFrame) -> pd.Series:
+        """Return what the metric should be, for each seed and sparsity."""
+        method, strength = self.of
+        found = at_strength(rows, method, strength, [self.metric, CHANCE])
+        return self.own * found[self.metric] + self.chance * found[CHANCE] + self.plus
+
+
+def at_equal(
+    rows: pd.DataFrame, method: str, equal: Equal, metrics: Sequence[str]
+) -> pd.DataFrame:
+    """Return metrics of a method where it comes to the same as others, by seed and sparsity.
+
+    The curve begins at BatchTopK, the method at strength 0, and is followed from its strong
+    end. Where it does not come to the target, or is of one strength only, there are NaNs.
+    """
+    targets = equal.target(rows)
+    found = np.full((len(targets), len(metrics)), nan)
+    starts = rows[rows.method == PLAIN].set_index(SEED_AND_K)
+    for where, curve in rows[rows.method == method].sort_values("strength").groupby(SEED_AND_K):
+        if where in starts.index and where in targets.index and len(curve) > 1:
+            start = starts.loc[where]
+            x = [start[equal.metric], *curve[equal.metric]]
+            y = np.vstack([start[list(metrics)].astype(float), curve[list(metrics)]])
+            place = targets.index.get_loc(where)
+            found[place] = interpolate(zip(x, y, strict=True), targets[where])
+    return pd.DataFrame(found, index=targets.index, columns=list(metrics))
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """One method less another."""
+
+    first: str
+    second: str
+    at: Sequence[float | str]  # where each of them is: a strength, or a key of `EQUALS`
+
+    def by_seed_and_k(self, rows: pd.DataFrame, metrics: Sequence[str]) -> pd.DataFrame:
+        """Return the differences in some metrics, those of rows of one training length."""
+        first, second = (
+            at_equal(rows, method, EQUALS[at], metrics)
+            if isinstance(at, str)
+            else at_strength(rows, method, at, metrics)
+            for method, at in zip((self.first, self.second), self.at, strict=True)
+        )
+        return first - second
+
+    def of_complete_seeds(self, rows: pd.DataFrame, ks: Sequence[float]) -> pd.DataFrame:
+        """Return the rows of the seeds in which the difference is known at each sparsity."""
+        known = list(self.by_seed_and_k(rows, [PRICE]).dropna().index)
+        complete = {seed for seed, _ in known if all((seed, k) in known for k in ks)}
+        return rows[rows.seed.isin(complete) & rows.k.isin(ks)]
+
+    @property
+    def words(self) -> tuple[str, str, str]:
+        """The methods and where they are compared, in a table."""
+        strengths = [f"{at:g}" for at in self.at if at and not isinstance(at, str)]
+        where = f"at {' and '.join(strengths)}" if strengths else "as they are"
+        return self.first, self.second, self.at[0] if isinstance(self.at[0], str) else where
+
+
+def over_seeds(values: pd.DataFrame) -> dict[str, Interval]:
+    """Return the mean over the sparsities of each column, an interval over the seeds."""
+    means = values.groupby(level="seed").mean()
+    return {metric: Interval.of(means[metric]) for metric in values.columns}
+
+
+def intervals(values: pd.DataFrame) -> list[str]:
+    """Return the mean of each column with its interval, in a table."""
+    return [str(Interval.of(values[name])) for name in values]
+
+
+_QUESTIONS = read_yaml(Path(__file__).with_name("questions.yaml"))
+METRICS = {name: Metric(**about) for name, about in _QUESTIONS["metrics"].items()}
+EQUALS = {name: Equal(**about) for name, about in _QUESTIONS["equals"].items()}
+CONTRASTS = [Contrast(*each) for each in _QUESTIONS["contrasts"]]
+HEADLINES = [Contrast(*each) for each in _QUESTIONS["headlines"]]
+
+
+def metrics_of(*parts: pd.DataFrame) -> list[str]:
+    """Return the metrics that all of some rows have, in the order in which they are shown."""
+    return [
+        metric
+        for metric in METRICS
+        if all(metric in rows and rows[metric].notna().any() for rows in parts)
+    ]
+
+
+def points_of(rows: pd.DataFrame) -> list[tuple[str, float]]:
+    """Return which methods and strengths there are, in the order in which they are shown."""
+    found = set(zip(rows.method, rows.strength, strict=True))
+    return sorted(found, key=lambda point: (list(METHODS).index(point[0]), point[1]))
+
+
+def label(method: str, strength: float) -> str:
+    """Return a method's name, with its strength where it has one."""
+    return f"{method} {strength:g}" if METHODS[method].coefficient else method

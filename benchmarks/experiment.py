@@ -1,0 +1,324 @@
+"""Which SAEs are trained, how one is trained and measured, and the rows that are kept."""
+
+import json
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import suppress
+from dataclasses import asdict, astuple, dataclass, field, fields, replace
+from importlib import import_module
+from itertools import chain
+from multiprocessing import active_children, get_context, parent_process
+from pathlib import Path
+from threading import Thread
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+import yaml
+from matplotlib.figure import Figure
+from rich.progress import track
+from sae_lens import SAE, LoggingConfig, SAETrainer, TrainingSAE
+from sae_lens.config import SAETrainerConfig
+from sae_lens.registry import get_sae_training_class
+from torch import Tensor
+
+from benchmarks.halves import HALVES
+
+LRS, DECAYS = (3e-4, 1e-3, 3e-3), (0.2, 0.5, 0.8)
+CHOICE_SEED = 1000  # of the SAEs that learning rate and decay are chosen by
+PLAIN = "BatchTopK"
+Task = TypeVar("Task")
+Row = Mapping[str, Any]
+Strengths = Mapping[str, Sequence[float]]  # of methods, by their names
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to train SAEs."""
+
+    architecture: str
+    coefficient: str | None = None  # the config's field that a strength is the value of
+    options: Mapping[str, Any] = field(default_factory=dict)
+    curve: bool = False  # whether figures show what comes of its strength
+
+
+def read_yaml(path: Path) -> Any:
+    """Read the data beside a file of Python."""
+    return yaml.safe_load(path.with_suffix(".yaml").read_text(encoding="utf-8"))
+
+
+_DATA = read_yaml(Path(__file__).with_name("methods.yaml"))
+METHODS = {name: Method(**about) for name, about in _DATA["methods"].items()}
+TRAINER: Row = _DATA["trainer"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One SAE. The fields are the key of its row."""
+
+    world: str  # name of the world's file, and of what it is there: `synth_sae_bench/2k`
+    method: str
+    strength: float  # value of the method's coefficient, or 0
+    k: float  # sparsity
+    seed: int  # of the weights and of the samples' order
+    world_seed: int  # of what is drawn of the world: features, frequencies, samples
+    samples: int  # that it is trained on
+    batch_size: int
+    lr: float  # falls to a tenth at the end
+    decay: float  # the share of the steps over which it falls
+
+    @property
+    def steps(self) -> int:
+        """Steps of the training."""
+        return self.samples // self.batch_size
+
+
+KEY = [each.name for each in fields(Run)]
+
+
+@dataclass(frozen=True)
+class Size:
+    """A set of SAEs: a world, methods with their strengths, sparsities and seeds."""
+
+    world: str  # this and what has no comment as of `Run`
+    ks: Sequence[float]  # first that of the comparisons that have but one
+    samples: int
+    batch_size: int
+    methods: Strengths  # at the first sparsity
+    everywhere: Strengths = field(default_factory=dict)  # at the other sparsities
+    by_length: Strengths = field(default_factory=dict)  # on `other_samples`, more or fewer
+    other_samples: Sequence[int] = ()
+    lr: float = 1e-3
+    decay: float = 0.2
+    seeds: int = 5
+    world_seed: int | None = None  # that of all seeds; `None` draws a world for each
+    pool: int = 0  # samples that are drawn, once for all SAEs
+    evaluation: int = 65_536  # samples that are kept to evaluate with
+    autocast: bool = False  # in bf16 on a CPU, too
+    of_interest: bool = False  # whether differences that are too small have no verdict
+
+    @property
+    def name(self) -> str:
+        """Name without the world's file."""
+        return self.world.partition("/")[2]
+
+    def runs(self) -> list[Run]:
+        """Return every SAE; those of other training lengths come last."""
+        main, *others = self.ks
+        trained = {
+            (main, self.samples): self.methods,
+            **{(k, self.samples): self.everywhere for k in others},
+            **{(main, samples): self.by_length for samples in self.other_samples},
+        }
+        return [
+            self._run(method, strength, k, seed, samples)
+            for (k, samples), methods in trained.items()
+            for seed in range(self.seeds)
+            for method, strengths in methods.items()
+            for strength in strengths
+        ]
+
+    def runs_to_choose_lr(self) -> list[Run]:
+        """Return BatchTopK by learning rate and decay, of a seed that is reported nowhere."""
+        run = self._run(PLAIN, 0.0, self.ks[0], CHOICE_SEED, self.samples)
+        return [replace(run, lr=lr, decay=decay) for lr in LRS for decay in DECAYS]
+
+    def _run(self, method: str, strength: float, k: float, seed: int, samples: int) -> Run:
+        world_seed = seed if self.world_seed is None else self.world_seed
+        about = (samples, self.batch_size, self.lr, self.decay)
+        return Run(self.world, method, strength, k, seed, world_seed, *about)
+
+
+class World(ABC):
+    """What the SAE of a run is trained on, and measured by."""
+
+    d_in: int
+    d_sae: int
+    sae_options: Row = MappingProxyType({})  # of a config, for architectures that have them
+    trainer_options: Row = MappingProxyType({})  # of a config, beyond those that a run says
+
+    def prepare(self, jobs: int) -> None:  # noqa: B027
+        """Draw what all SAEs share, in so many processes, unless that was done before."""
+
+    @abstractmethod
+    def batches(self, seed: int, batch_size: int) -> Iterator[Tensor]:
+        """Yield samples, shape ``[batch_size, d_in]``, for ever, in an order of the seed's."""
+
+    @abstractmethod
+    def evaluate(self, sae: SAE[Any]) -> Row:
+        """Measure an SAE, as anybody would load it."""
+
+    def train(self, run: Run, folder: Path, device: str) -> None:
+        """Train the SAE of a run, and save it in the form in which anybody would load it."""
+        torch.manual_seed(run.seed)
+        fit(make_sae(run, self, device), run, self, run.seed).save_inference_model(folder)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What is drawn from rows."""
+
+    tables: Mapping[str, Mapping[str, str]]  # in Markdown, by file and by heading
+    figures: Callable[[], Mapping[str, Figure]] = dict  # by file
+    places: Mapping[Path, Mapping[str, str]] = field(default_factory=dict)  # by page and mark
+
+
+def world_module(world: str) -> Any:
+    """Import the file of a world, or of a run's `world`."""
+    return import_module(f"benchmarks.worlds.{world.partition('/')[0]}")
+
+
+def read_sizes(path: Path) -> dict[str, list[Size]]:
+    """Read the `SIZES` of a world's file from the YAML beside it."""
+    sizes = read_yaml(path)["sizes"]
+    return {name: [Size(f"{path.stem}/{name}", **about)] for name, about in sizes.items()}
+
+
+def size_of(world: str) -> Size:
+    """Return the size that a run's `world` names."""
+    sizes = chain.from_iterable(world_module(world).SIZES.values())
+    return next(size for size in sizes if size.world == world)
+
+
+def train_all(runs: Sequence[Run], path: Path, *, data: Path, device: str, jobs: int) -> None:
+    """Train and measure the SAEs that have no row yet, and append their rows to a file."""
+    done = {tuple(row[name] for name in KEY) for row in read(path)}
+    todo = [run for run in runs if astuple(run) not in done]
+    for run in {(run.world, run.world_seed): run for run in todo}.values():
+        world_module(run.world).open_world(run, data, "cpu").prepare(jobs)
+    todo.sort(key=lambda run: (run.samples, run.seed))  # Every comparison soon has an answer.
+    execute_all([(run, data, device) for run in todo], execute, path, jobs=jobs)
+
+
+def execute(task: tuple[Run, Path, str]) -> Row:
+    """Train one SAE, unless it is saved already, and return its row."""
+    run, data, device = task
+    if device == "cpu":
+        torch.set_num_threads(1)
+    world = world_module(run.world).open_world(run, data, device)
+    return {**asdict(run), **world.evaluate(trained(run, world, data, device))}
+
+
+def trained(run: Run, world: World, data: Path, device: str) -> SAE[Any]:
+    """Load the SAE of a run, and train it first if need be."""
+    saved = data / "saes" / "-".join(map(str, astuple(run))).replace("/", "-")
+    if not saved.exists():
+        partial = saved.with_name(f"{saved.name}.{os.getpid()}")
+        world.train(run, partial, device)
+        with suppress(OSError):  # Another process may have been faster.
+            partial.rename(saved)
+    return SAE.load_from_disk(saved, device=device)
+
+
+def make_sae(run: Run, world: World, device: str) -> TrainingSAE[Any]:
+    """Make the SAE of a run, untrained."""
+    method = METHODS[run.method]
+    name = method.architecture
+    sae_class, config_class = get_sae_training_class(
+        "batchtopk_c2r" if name in HALVES else name
+    )
+    options: Row = {
+        "k": run.k,
+        "max_iterations": run.k,
+        "matryoshka_widths": [world.d_sae // part for part in (32, 8, 2, 1)],
+        **world.sae_options,
+    }
+    known = config_class.__dataclass_fields__
+    options = {name: value for name, value in options.items() if name in known}
+    if method.coefficient is not None:
+        options.setdefault(method.coefficient, run.strength)
+    shape = {"d_in": world.d_in, "d_sae": world.d_sae, "device": device}
+    return HALVES.get(name, sae_class)(config_class(**{**shape, **options, **method.options}))
+
+
+def fit(sae: TrainingSAE[Any], run: Run, world: World, seed: int) -> TrainingSAE[Any]:
+    """Train an SAE as a run says, on the world's samples in the order of a seed."""
+    device = str(sae.device)
+    config = trainer_config(
+        steps=run.steps,
+        batch_size=run.batch_size,
+        device=device,
+        lr=run.lr,
+        lr_end=run.lr / 10,
+        lr_decay_steps=int(run.decay * run.steps),
+        autocast=size_of(run.world).autocast or device != "cpu",
+        **world.trainer_options,
+    )
+    batches = (batch.to(device) for batch in world.batches(seed, run.batch_size))
+    return SAETrainer(cfg=config, sae=sae, data_provider=batches).fit()
+
+
+def trainer_config(*, steps: int, batch_size: int, **options: Any) -> SAETrainerConfig:
+    """Return a config of SAELens's trainer, which logs nothing and saves nothing."""
+    of_training = {
+        "total_training_samples": steps * batch_size,
+        "train_batch_size_samples": batch_size,
+        "logger": LoggingConfig(log_to_wandb=False),
+    }
+    return SAETrainerConfig(**{**TRAINER, **of_training, **options})
+
+
+def shuffled(seed: int, batch_size: int, *pools: Path) -> Iterator[Tensor]:
+    """Yield sums of samples of pools for ever, in another order for every seed and pass."""
+    samples = [np.load(pool, mmap_mode="r") for pool in pools]
+    random = np.random.default_rng(seed)
+    while True:
+        orders = [random.permutation(len(each)) for each in samples]
+        for start in range(0, len(samples[-1]) - batch_size + 1, batch_size):
+            chosen = (order[start : start + batch_size] for order in orders)
+            parts = [each[rows] for each, rows in zip(samples, chosen, strict=True)]
+            yield torch.from_numpy(sum(parts[1:], start=parts[0]))
+
+
+def read(path: Path) -> list[Row]:
+    """Read the rows so far. A last line that the end of its process cut short is taken out."""
+    text = path.read_text() if path.exists() else ""
+    whole, newline, cut = text.rpartition("\n")
+    if cut:
+        path.write_text(whole + newline)
+    return [json.loads(line) for line in whole.splitlines()]
+
+
+def execute_all(
+    tasks: Sequence[Task], execute: Callable[[Task], Row], path: Path, *, jobs: int
+) -> None:
+    """Execute the tasks in parallel, each by one thread, and append what each returns.
+
+    After a failure, or an interrupt, the tasks that have not ended are given up.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ["TQDM_DISABLE"] = "1"  # SAELens's bar for each of them
+    # glibc would give large activations back, and have them cleared again, at every step.
+    for threshold in ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"):
+        os.environ[threshold] = "8000000000"
+    spawn = get_context("spawn")
+    with (
+        ProcessPoolExecutor(jobs, spawn, initializer=_end_with_parent) as pool,
+        path.open("a") as file,
+    ):
+        futures = [pool.submit(execute, task) for task in tasks]
+        try:
+            for future in track(as_completed(futures), "Training SAEs", len(futures)):
+                file.write(json.dumps(future.result()) + "\n")
+                file.flush()
+        except BaseException:
+            # Leaving the pool would wait for tasks of which none is written down any more.
+            for worker in active_children():
+                worker.terminate()
+            raise
+
+
+def _end_with_parent() -> None:
+    """See to it that this process ends when its parent does, however that came to its end."""
+
+    def wait() -> None:
+        parent = parent_process()
+        assert parent is not None
+        parent.join()
+        os._exit(1)
+
+    Thread(target=wait, daemon=True).start()

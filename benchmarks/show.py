@@ -1,0 +1,84 @@
+"""Figures, and the pages that tables and figures are put into."""
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from benchmarks.compare import METRICS, Interval
+
+_PLACE = re.compile(r"(<!-- begin (.+?) -->\n).*?(\n<!-- end \2 -->)", re.DOTALL)
+
+
+def lines_figure(points: pd.DataFrame, xlabel: str, *, log: bool = False) -> Figure:
+    """Draw lines through means of `x` and `y`, with their intervals as bars."""
+    # `row` and `column` name the panel. Values of one `point` of a `line` are averaged. Lines
+    # of one name are told apart by their `group`.
+    rows, columns = list(points.row.unique()), list(points.column.unique())
+    size = (3.2 * len(columns), 0.5 + 2.7 * len(rows))
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(len(rows), len(columns), squeeze=False, sharey=False)
+    colors = {line: f"C{number}" for number, line in enumerate(points.line.unique())}
+    drawn = {}
+    lines = ["row", "column", "line", *(["group"] if "group" in points else [])]
+    for (row, column, line, *_), here in points.dropna(subset="y").groupby(lines, sort=False):
+        panel = axes[rows.index(row), columns.index(column)]
+        groups = here.groupby("point")
+        x, y = ([Interval.of(of) for _, of in groups[name]] for name in ("x", "y"))
+        drawn[line] = panel.errorbar(
+            [each.mean for each in x],
+            [each.mean for each in y],
+            xerr=np.nan_to_num([each.half_width for each in x], posinf=0.0),
+            yerr=np.nan_to_num([each.half_width for each in y], posinf=0.0),
+            color=colors[line],
+            marker="o",
+            markersize=3,
+            linewidth=1,
+        )
+        panel.set(title=column if row == rows[0] else "", xlabel=xlabel)
+        panel.set_ylabel(row if column == columns[0] else "")
+        panel.set_xscale("log" if log else "linear")
+        panel.spines[["top", "right"]].set_visible(False)
+    n = min(len(drawn), len(columns) + 1)  # More would be wider than the panels.
+    handles, names = list(drawn.values()), list(drawn)
+    figure.legend(handles, names, loc="outside lower center", ncols=n, frameon=False)
+    return figure
+
+
+def forest_plot(differences: Mapping[str, Mapping[str, Interval]]) -> Figure:
+    """Draw differences with their intervals: a row for each, a column for each metric."""
+    names, metrics = list(differences), list(next(iter(differences.values())))
+    size = (1 + 2.2 * len(metrics), 0.8 + 0.35 * len(names))
+    figure = Figure(figsize=size, layout="constrained")
+    panels = figure.subplots(1, len(metrics), squeeze=False, sharey=True)[0]
+    for panel, metric in zip(panels, metrics, strict=True):
+        about, found = METRICS[metric], [differences[name][metric] for name in names]
+        # Those that lie in the band are too small to be of interest.
+        panel.axvspan(-about.smallest, about.smallest, color="0.9")
+        panel.axvline(0, color="gray", linewidth=0.8)
+        means, bars = [each.mean for each in found], [each.half_width for each in found]
+        panel.errorbar(means, range(len(names)), xerr=bars, fmt="o", markersize=4)
+        better = {1: "higher is better", -1: "lower is better", 0: ""}[about.better]
+        panel.set(title=about.label, xlabel=better)
+        panel.set_yticks(range(len(names)), names)
+        panel.spines[["top", "right"]].set_visible(False)
+    panels[0].invert_yaxis()
+    return figure
+
+
+def page_of(tables: Mapping[str, str]) -> str:
+    """Return a page of tables below their names."""
+    parts = (f"## {name[0].upper()}{name[1:]}\n\n{table}\n" for name, table in tables.items())
+    return "\n".join(parts)
+
+
+def fill(page: str, tables: Mapping[str, str]) -> str:
+    """Replace what is between the marks of each table, `<!-- begin NAME -->` and `end`."""
+    marked = {name for _, name, _ in _PLACE.findall(page)}
+    if marked != set(tables):
+        raise ValueError(
+            f"The page should have marks for {sorted(tables)}. Found {sorted(marked)}."
+        )
+    return _PLACE.sub(lambda part: part[1] + tables[part[2]] + part[3], page)

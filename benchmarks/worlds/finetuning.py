@@ -1,0 +1,157 @@
+"""Fine-tuning of SAEs that exist, against the same steps without C2R and from scratch.
+
+On hierarchies of known features, over seeds. The rows of the demo's SAE of MiniLM were measured
+with what is now `sae-lens-c2r finetune`, which prints the same of any SAE.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from sae_lens import SAE
+from torch.nn.functional import cosine_similarity
+
+from benchmarks.compare import intervals
+from benchmarks.experiment import Drawn, Row, Run, Size, fit, make_sae, read_yaml, trained
+from benchmarks.worlds.four_worlds import ALL, FourWorlds
+from sae_lens_c2r.analysis import chance_composition, composition
+from sae_lens_c2r.inspection.measures import cosine_summary
+from sae_lens_c2r.reporting.tables import markdown_table
+from sae_lens_c2r.saes.start_from import start_from
+
+KNOWN, DEMO = "finetuning/known features", "finetuning/demo"
+# Beyond the seeds of trainings, so that SAEs are fine-tuned on samples that they have not seen.
+# The rows that are kept are of before that: they saw the first 200 batches of their training.
+UNSEEN = 1000
+
+
+@dataclass(frozen=True)
+class Way:
+    """How an SAE comes about, as finetuning.yaml says it."""
+
+    strength: float
+    share: float
+    slower: float = 1.0
+    finetuned: bool = False
+
+
+DATA = read_yaml(Path(__file__))
+WAYS = {name: Way(**about) for name, about in DATA["ways"].items()}
+BEFORE, MORE, *_ = WAYS
+OF_KNOWN, OF_DEMO, KEPT = (DATA[name] for name in ("known features", "the demo's SAE", "kept"))
+
+
+def sizes(steps: int, seeds: int, ways: Iterable[str] = WAYS) -> list[Size]:
+    """Return the SAEs of ways, after so many steps of the SAE before."""
+    found = []
+    for name in ways:
+        way, methods = WAYS[name], {name: [WAYS[name].strength]}
+        about: dict[str, Any] = {"lr": 3e-3 / way.slower, "seeds": seeds}
+        found.append(Size(KNOWN, [6], round(way.share * steps) * 256, 256, methods, **about))
+    return found
+
+
+SIZES = {"known features": sizes(2000, 5), "quick": sizes(20, 2)}
+
+
+class Finetuning(FourWorlds):
+    """Hierarchies of known features, and SAEs of them that are trained on."""
+
+    def __init__(self, run: Run, data: Path, device: str) -> None:
+        super().__init__(replace(run, world=ALL[0].world), data, device)
+        self.run, self.data, self.device, self.way = run, data, device, WAYS[run.method]
+        self.steps_before = round(run.steps / self.way.share)
+        window = {"dead_feature_window": self.steps_before // 10}  # as before
+        self.trainer_options = {**self.trainer_options, **window}
+
+    @cached_property
+    def before(self) -> SAE[Any]:
+        """The SAE before, trained if need be."""
+        [size] = sizes(self.steps_before, self.run.seed + 1, [BEFORE])
+        *_, run = size.runs()
+        return trained(run, Finetuning(run, self.data, self.device), self.data, self.device)
+
+    def train(self, run: Run, folder: Path, device: str) -> None:
+        """Train the SAE of a way."""
+        torch.manual_seed(run.seed)
+        method = "C2R" if self.way.strength else "BatchTopK"
+        sae, seed = make_sae(replace(run, method=method), self, device), run.seed
+        if self.way.finetuned:
+            sae, seed = start_from(self.before, sae.cfg), run.seed + UNSEEN
+        fit(sae, run, self, seed).save_inference_model(folder)
+
+    @torch.no_grad()
+    def evaluate(self, sae: SAE[Any]) -> Row:
+        """Measure what four worlds do, and what is left of the SAE before."""
+        live = sae.W_dec[(sae.encode(next(self.batches(54321, 16_384))) > 0).any(dim=0)]
+        kept = torch.ones(1)
+        if self.way.finetuned:
+            kept = cosine_similarity(sae.W_dec, self.before.W_dec)
+        return {
+            **super().evaluate(sae),
+            "composition_of_live": composition(live),
+            "chance_of_live": chance_composition(*live.shape),
+            **cosine_summary(kept),
+        }
+
+
+open_world = Finetuning
+
+
+def known_table(rows: pd.DataFrame) -> str:
+    """Return the table of known features, and differences to two of its rows by seed."""
+    found = {name: rows[rows.method == name].set_index("seed") for name in WAYS}
+    metrics = list(OF_KNOWN)
+    table = [
+        [
+            name,
+            *intervals(found[name][metrics]),
+            *_if_kept(name, intervals(found[name][list(KEPT)])),
+        ]
+        for name in WAYS
+    ]
+    parts = [markdown_table(["", *OF_KNOWN.values(), *KEPT.values()], table)]
+    for base in (BEFORE, MORE):
+        gaps = {
+            name: found[name][metrics] - found[base][metrics]
+            for name in WAYS
+            if name not in (BEFORE, base)
+        }
+        table = [[name, *intervals(gap)] for name, gap in gaps.items()]
+        head = ["", *OF_KNOWN.values()]
+        parts += [f"Less “{base}”, seed by seed:", markdown_table(head, table)]
+    chance = found[BEFORE].chance_composition.mean()
+    parts.append(f"{len(found[BEFORE])} seeds; chance level of composition {chance:.3f}.")
+    return "\n\n".join(parts)
+
+
+def demo_table(rows: pd.DataFrame) -> str:
+    """Return the table of the demo's SAE."""
+    by_way, table = rows.set_index("method"), []
+    for name in WAYS:
+        row = by_way.loc[name]
+        cells = [f"{row[each]:,.{0 if each in DATA['counts'] else 3}f}" for each in OF_DEMO]
+        table.append([name, *cells, *_if_kept(name, [f"{row[each]:.3f}" for each in KEPT])])
+    before = by_way.loc[BEFORE]
+    about = (
+        f"One SAE, {before.held_out_tokens:,.0f} tokens that it was not trained on; chance "
+        f"level of composition {before.chance_composition:.3f}."
+    )
+    return markdown_table(["", *OF_DEMO.values(), *KEPT.values()], table) + f"\n\n{about}"
+
+
+def _if_kept(way: str, cells: list[str]) -> list[str]:
+    """Return the cells of an SAE whose latents are those of the SAE before, or empty ones."""
+    return cells if WAYS[way].finetuned else ["" for _ in cells]
+
+
+def draw(rows: pd.DataFrame) -> Drawn:
+    """Draw the tables, and put them into the page."""
+    shown = {"known features": known_table(rows[rows.world == KNOWN])}
+    if len(of_demo := rows[rows.world == DEMO]):
+        shown["the demo's SAE"] = demo_table(of_demo)
+    return Drawn({"tables": shown}, places={Path("docs/finetune.md"): shown})

@@ -1,0 +1,120 @@
+"""A real model's activations, and what can be measured where no feature is known."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from sae_lens import SAE
+from sae_lens.evals import ExplainedVarianceCalculator
+from torch import Tensor
+
+from benchmarks.experiment import Drawn, Row, Run, World, read_sizes, shuffled, size_of
+from benchmarks.report import draw_schedules
+from sae_lens_c2r.analysis import CoFiring, chance_composition, co_firing, composition
+
+BATCH = 4096
+ALIKE = 0.5  # the Jaccard above which two latents fire together
+SIZES = read_sizes(Path(__file__))
+D_IN, HOOK_NAME = 384, "bert.encoder.layer.3"  # of the demo
+
+
+def text_activations(n_training: int, n_held_out: int) -> tuple[Tensor, Tensor]:
+    """Run the demo's transformer over its text, and return activations of both parts of it."""
+    from sae_lens.load_model import load_model
+    from transformers import AutoTokenizer
+
+    from sae_lens_c2r.offline import corpus
+    from sae_lens_c2r.offline.minilm import CLS, PAD, SEP, model_folder
+
+    folder = str(model_folder())
+    model = load_model("AutoModelForCausalLM", folder, device="cpu", hook_names=[HOOK_NAME])
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+
+    @torch.no_grad()
+    def activations_of(rows: Tensor, at_most: int) -> Tensor:
+        batches, n_tokens = [], 0
+        for batch in rows.split(32):
+            # Naming a layer to stop at has SAELens's wrapper stop at the hook.
+            _, cache = model.run_with_cache(batch, names_filter=[HOOK_NAME], stop_at_layer=-1)
+            batches.append(cache[HOOK_NAME][~torch.isin(batch, torch.tensor([PAD, CLS, SEP]))])
+            n_tokens += len(batches[-1])
+            if n_tokens >= at_most:
+                break
+        return torch.cat(batches)[:at_most].clone()
+
+    training, held_out = corpus.split(corpus.documents(), held_out_share=0.1, seed=0)
+    return (
+        activations_of(corpus.token_rows(training, tokenizer), n_training),
+        activations_of(corpus.token_rows(held_out, tokenizer), n_held_out),
+    )
+
+
+class MiniLMText(World):
+    """The demo's activations, scaled to a mean norm of √d_in, as they are kept on disk."""
+
+    d_in, d_sae = D_IN, 2048
+
+    def __init__(self, run: Run, data: Path, device: str = "cpu") -> None:
+        self.run, self.size, self.device = run, size_of(run.world), device
+        self.folder = data / f"minilm-{self.size.pool}"
+        self.text, self.held_out = self.folder / "text.npy", self.folder / "held_out.npy"
+
+    def prepare(self, jobs: int) -> None:
+        """Collect the activations, unless that was done before."""
+        torch.set_num_threads(jobs)
+        if self.text.exists():
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        text, held_out = text_activations(self.size.pool, self.size.evaluation)
+        scale = D_IN**0.5 / text.norm(dim=1).mean()
+        np.save(self.held_out, (scale * held_out).numpy())
+        partial = self.folder / "text.partial.npy"
+        np.save(partial, (scale * text).numpy())
+        partial.rename(self.text)
+
+    def batches(self, seed: int, batch_size: int) -> Iterator[Tensor]:
+        """Yield the tokens for ever, in another order for every seed and pass."""
+        return shuffled(seed, batch_size, self.text)
+
+    @torch.no_grad()
+    def evaluate(self, sae: SAE[Any]) -> Row:
+        """Measure what can be where no feature is known, on text that no SAE has seen."""
+        inputs = torch.from_numpy(np.load(self.held_out)).to(self.device)
+        together = co_firing(sae.encode(batch).to_sparse() for batch in inputs.split(BATCH))
+        alike = (together.highest > ALIKE).sum().item()
+        return {
+            "explained_variance": explained_variance(sae, inputs),
+            **firing_measures(sae, together),
+            "composition_of_live": composition(sae.W_dec[together.times_fired > 0]),
+            "firing_with_another": alike / max(together.live, 1),
+        }
+
+
+def explained_variance(sae: SAE[Any], inputs: Tensor) -> float:
+    """Return the explained variance of some inputs."""
+    found = ExplainedVarianceCalculator()
+    for batch in inputs.split(BATCH):
+        found.add_batch(sae(batch), batch)
+    return found.compute()
+
+
+def firing_measures(sae: SAE[Any], together: CoFiring) -> Row:
+    """Return what any SAE has: how latents fire, and how alike they are."""
+    return {
+        "l0": together.times_fired.sum().item() / together.n_tokens,
+        "dead_latents": 1 - together.live / len(sae.W_dec),
+        "composition": composition(sae.W_dec),
+        "chance_composition": chance_composition(*sae.W_dec.shape),
+        "highest_jaccard": together.mean,
+    }
+
+
+def draw(rows: pd.DataFrame) -> Drawn:
+    """Draw both schedules, and put their tables into the page."""
+    return draw_schedules(rows, SIZES, Path("docs/minilm-text.md"))
+
+
+open_world = MiniLMText

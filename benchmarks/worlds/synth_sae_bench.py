@@ -1,0 +1,168 @@
+"""SynthSAEBench (arXiv:2602.14687): known features that nobody here chose."""
+
+from collections.abc import Iterator
+from itertools import cycle
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from rich.progress import track
+from sae_lens import SAE
+from sae_lens.synthetic import SyntheticModel, SyntheticModelConfig
+from torch import Tensor
+
+from benchmarks.compare import METRICS, Contrast, Interval, interpolate, metrics_of, over_seeds
+from benchmarks.experiment import (
+    METHODS,
+    PLAIN,
+    Drawn,
+    Row,
+    Run,
+    Size,
+    World,
+    read_sizes,
+    read_yaml,
+    shuffled,
+    size_of,
+)
+from benchmarks.report import draw_sizes, of_full_length
+from sae_lens_c2r.analysis.recovery import feature_recovery
+from sae_lens_c2r.releases.files import find_release, read_release
+from sae_lens_c2r.reporting.tables import markdown_table
+
+BATCH = 4096
+CHUNK = 65_536  # samples that are generated from a seed of their own
+EVALUATION_SEED = 1_000_000
+KEPT_WORLD = 42  # the seed of the releases' features
+SIZES = read_sizes(Path(__file__))
+DATA = read_yaml(Path(__file__))
+
+
+class SynthSAEBench(World):
+    """The features of one size, as they are kept on disk with their samples."""
+
+    def __init__(self, run: Run, data: Path, device: str = "cpu") -> None:
+        self.run, self.size = run, size_of(run.world)
+        published = self.size.name if self.size.name in ("4k", "16k") else "2k"
+        release = read_release(find_release(f"synth-sae-bench-{published}"))
+        assert release.synthetic_model is not None
+        self.d_in, self.d_sae = release.sae["d_in"], release.sae["d_sae"]
+        self.config = {**release.synthetic_model.config, "seed": run.world_seed}
+        self.folder = data / f"synth-sae-bench-{published}-{run.world_seed}"
+        self.device = device
+        self.pool = self.folder / f"pool-{self.size.pool}.npy"
+        self.evaluation = self.folder / f"evaluation-{self.size.evaluation}.pt"
+        # Worlds are apart in their samples, too. Those of the kept one begin at 0.
+        self.first_seed = (run.world_seed - KEPT_WORLD) * 2 * EVALUATION_SEED
+
+    def load(self) -> SyntheticModel:
+        """Load the features, and make them first where they are missing."""
+        if not (self.folder / "model").exists():
+            partial = self.folder / "model.partial"
+            config = SyntheticModelConfig.from_dict(self.config)
+            SyntheticModel(config, device=self.device).save(partial)
+            partial.rename(self.folder / "model")
+        return SyntheticModel.load_from_disk(self.folder / "model", device=self.device)
+
+    def prepare(self, jobs: int) -> None:
+        """Generate what is missing of the samples, to train on and to evaluate with."""
+        torch.set_num_threads(jobs)
+        model = self.load()
+        if not self.pool.exists():
+            partial, shape = self.folder / "pool.partial", (self.size.pool, self.d_in)
+            pool = np.lib.format.open_memmap(partial, "w+", dtype="float32", shape=shape)
+            for start in track(range(0, len(pool), BATCH), "Generating samples"):
+                if start % CHUNK == 0:
+                    torch.manual_seed(self.first_seed + start // CHUNK)
+                pool[start : start + BATCH] = model.sample(BATCH)
+            partial.rename(self.pool)
+        if not self.evaluation.exists():
+            torch.manual_seed(self.first_seed + EVALUATION_SEED)
+            n, draw_samples = self.size.evaluation // BATCH, model.activation_generator.sample
+            samples = [draw_samples(BATCH).to_dense().to_sparse().cpu() for _ in range(n)]
+            torch.save(samples, self.evaluation)
+
+    def batches(self, seed: int, batch_size: int) -> Iterator[Tensor]:
+        """Yield the pool for ever, in another order for every seed and pass."""
+        return shuffled(seed, batch_size, self.pool)
+
+    @torch.no_grad()
+    def evaluate(self, sae: SAE[Any]) -> Row:
+        """Measure what SAELens measures of an SAE of known features, and absorption."""
+        model, kept = self.load(), cycle(torch.load(self.evaluation))
+        # The same samples for every SAE, in place of fresh ones.
+        model.activation_generator.sample = lambda _: next(kept).to(self.device).to_dense()  # type: ignore
+        return feature_recovery(sae, model, samples=self.size.evaluation, batch_size=BATCH)
+
+
+def which_one(rows: pd.DataFrame, size: Size) -> str:
+    """Return what BatchTopK has, and what each wish brings beyond it at all sparsities."""
+    metrics = [metric for metric in metrics_of(rows) if metric in DATA["shown"]]
+    plain = (f"{mean:.3f}" for mean in rows[rows.method == PLAIN][metrics].mean())
+    table = [["to compare with", f"`{METHODS[PLAIN].architecture}`", *plain]]
+    for wanted, name, strength in DATA["wishes"]:
+        contrast = Contrast(name, PLAIN, [strength, 0])
+        complete = contrast.of_complete_seeds(rows, size.ks)
+        found = over_seeds(contrast.by_seed_and_k(complete, metrics)).values()
+        if all(isfinite(each.half_width) for each in found):
+            method = METHODS[name]
+            fields = {method.coefficient: strength} if method.coefficient else {}
+            options = (
+                f"`{key}={value!r}`" for key, value in {**fields, **method.options}.items()
+            )
+            setting = ", ".join([f"`{method.architecture}`", *options])
+            table.append([wanted, setting, *(each.signed for each in found)])
+    head = ["you want", "train", *(METRICS[metric].label for metric in metrics)]
+    return markdown_table(head, table)
+
+
+def published_table(rows: pd.DataFrame, size: Size) -> str:
+    """Return SAELens's architectures in the published order, on their curves where L0 is k."""
+    k, table, metrics = size.ks[0], [], ["l0", *DATA["published"]]
+    for name in DATA["published"]["f1"]:
+        ours = rows[(rows.method == name) & (rows.k == k)]
+        found = {seed: _at_l0(here, k, metrics) for seed, here in ours.groupby("seed")}
+        if found:
+            at_k = pd.DataFrame(found, index=metrics).T
+            cells = [str(at_k.l0.notna().sum()), str(Interval.of(at_k.l0))]
+            for metric, published in DATA["published"].items():
+                cells += [f"{published[name]:.3f}", str(Interval.of(at_k[metric]))]
+            table.append([name, *cells])
+    head = [
+        f"{METRICS[metric].label}{of}"
+        for metric in DATA["published"]
+        for of in (", published", " here")
+    ]
+    return markdown_table(["", "seeds", "L0 here", *head], table)
+
+
+def _at_l0(rows: pd.DataFrame, l0: float, metrics: list[str]) -> Any:
+    """Return metrics of a method's curve where its L0 is as wanted, NaN if it is nowhere."""
+    curve = rows.sort_values("strength")
+    points = list(zip(curve.l0, curve[metrics].to_numpy(), strict=True))
+    return interpolate(points, l0) if len(points) > 1 else points[0][1]
+
+
+def draw(rows: pd.DataFrame) -> Drawn:
+    """Draw every size that there are rows of; the pages show 2k and 4k."""
+    drawn = draw_sizes(rows, SIZES)
+    tables = {}
+    for name, found in drawn.tables.items():
+        [size] = SIZES[name]
+        full = of_full_length(rows, size)
+        more = {"which one": which_one(full, size), "published": published_table(full, size)}
+        tables[name] = {**found, **more}
+    places = {}
+    if {"2k", "4k"} <= set(tables):
+        of_4k = {f"{name}, 4k": tables["4k"][name] for name in DATA["shown of 4k"]}
+        places = {
+            Path("docs/evidence.md"): {**tables["2k"], **of_4k},
+            Path("README.md"): {"which one": tables["2k"]["which one"]},
+        }
+    return Drawn(tables, drawn.figures, places)
+
+
+open_world = SynthSAEBench

@@ -1,0 +1,332 @@
+"""Does lambda transfer? The experiment behind `c2r_scaling="transfer"`.
+
+A run knows only its literal coefficient: so it serves the rule, that without each factor, and
+none.
+"""
+
+import math
+import sys
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import product, starmap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.figure import Figure
+from sae_lens import SAE
+from torch import Tensor
+
+from benchmarks.experiment import Drawn, Row, Run, Size, World, read_yaml
+from benchmarks.show import lines_figure
+from benchmarks.worlds.minilm_text import explained_variance, text_activations
+from benchmarks.worlds.planted import Forest
+from sae_lens_c2r.analysis import chance_composition, composition, latents_of_features
+from sae_lens_c2r.analysis.recovery import AbsorptionSums
+from sae_lens_c2r.penalties import scaling, typical_norm
+from sae_lens_c2r.reporting.tables import markdown_table
+
+DATA = read_yaml(Path(__file__))
+METHODS: dict[str, str] = DATA["methods"]
+LAMBDAS: dict[str, list[float]] = DATA["lambdas"]
+FACTORS: dict[str, list[str]] = DATA["factors"]
+POINTS: dict[str, str] = DATA["points"]
+FIXED, MINILM = "fixed hierarchy", "minilm"
+N_CHILDREN, P_CHILD = 3, 0.25
+ACTIVE_PARENTS = 1.92  # of a sample, in mean
+FIXED_FEATURES = 128
+STEPS, MINILM_TOKENS = 500, 200_000  # of hierarchies, and of MiniLM
+TOLERATED_LOSS = 0.01  # of explained variance: what is lost beyond it, the knee lies before
+COMPOSITION, EXPLAINED = "composition above chance", "explained variance"
+
+
+@dataclass(frozen=True, order=True)
+class Setting:
+    """What lambda should not depend on."""
+
+    data: str
+    batch_size: int
+    d_sae: int
+    d_in: int
+    scale: float
+
+    def size(self, gate: str) -> Size:
+        """Return the SAEs of a gate. Lambda 0 is the same SAE for every gate."""
+        minilm, lambdas = self.data == MINILM, {METHODS[gate]: LAMBDAS[gate]}
+        if gate != "relu":
+            lambdas = {METHODS["relu"]: [0.0], METHODS[gate]: LAMBDAS[gate][1:]}
+        steps = math.ceil(MINILM_TOKENS / self.batch_size) if minilm else STEPS
+        k = 32.0 if minilm else ACTIVE_PARENTS * (1 + N_CHILDREN * P_CHILD)
+        about = f"{self.d_sae} latents, {self.d_in} dimensions, scale {self.scale:g}"
+        return Size(
+            f"transfer/{self.data}, {about}",
+            (k,),
+            steps * self.batch_size,
+            self.batch_size,
+            lambdas,
+            lr=1e-3 if minilm else 3e-3,
+            decay=1 / 3,
+            seeds=3,
+            world_seed=0 if minilm else None,
+        )
+
+
+SETTINGS = {
+    (each.size("relu").world, each.batch_size): each
+    for each in starmap(Setting, DATA["settings"])
+}
+SIZES = {gate: [each.size(gate) for each in SETTINGS.values()] for gate in LAMBDAS} | {
+    "quick": [replace(each.size("relu"), seeds=1) for each in list(SETTINGS.values())[:3]]
+}
+
+
+def factors(setting: Setting, norm: float) -> dict[str, float]:
+    """Return all factors that a rule may have, for inputs of a norm."""
+    candidates = min(scaling.PAPER_CANDIDATES, setting.d_sae)
+    per_latent = (setting.d_sae / setting.batch_size) / (
+        scaling.PAPER_D_SAE / scaling.PAPER_BATCH_SIZE
+    )
+    return {
+        "r": norm,
+        "sqrt(k/B)": math.sqrt(per_latent),
+        "d": setting.d_in / scaling.PAPER_D_IN,
+        "ln n": math.log(scaling.PAPER_CANDIDATES) / math.log(candidates),
+    }
+
+
+def rules(setting: Setting, norm: float, gate: str) -> dict[str, float]:
+    """Return what a gate's rule, and each that is like it, multiplies lambda by."""
+    parts = factors(setting, norm)
+    whole = math.prod(parts[name] for name in FACTORS[gate])
+    without = {f"without {name}": whole / parts[name] for name in FACTORS[gate]}
+    more = {f"with {name}": whole * parts[name] for name in parts if name not in FACTORS[gate]}
+    return {"the rule": whole, **without, **more, "none": 1.0}
+
+
+class Transfer(World):
+    """Inputs of a setting, and lambda as the rule gives it for them."""
+
+    @abstractmethod
+    def measures(self, sae: SAE[Any]) -> Row:
+        """Measure what only these inputs tell."""
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.setting = run, SETTINGS[run.world, run.batch_size]
+        self.d_in, self.d_sae = self.setting.d_in, self.setting.d_sae
+        warm_up = run.steps // 12
+        self.trainer_options = {"lr_warm_up_steps": warm_up, "dead_feature_window": 200}
+
+    def find_literal(self) -> None:
+        """Find the inputs' norm and the literal coefficient, by a first batch."""
+        [gate] = (gate for gate, method in METHODS.items() if method == self.run.method)
+        batch = next(self.batches(self.run.seed, self.run.batch_size))
+        self.norm = typical_norm(batch).item()
+        self.literal = self.run.strength * rules(self.setting, self.norm, gate)["the rule"]
+        scaled = {"c2r_coefficient": self.literal, "c2r_scaling": "none"}
+        self.sae_options = {"topk_threshold_lr": 0.05, **scaled}
+
+    @torch.no_grad()
+    def evaluate(self, sae: SAE[Any]) -> Row:
+        """Measure composition, explained variance, and absorption if features are known."""
+        return {
+            "literal_coefficient": self.literal,
+            "norm": self.norm,
+            "composition": composition(sae.W_dec),
+            "chance_composition": chance_composition(self.d_sae, self.d_in),
+            **self.measures(sae),
+        }
+
+
+class Hierarchy(Transfer):
+    """Features in trees, in superposition: half as many as latents, or always as many."""
+
+    # Their directions are random, so that a latent that has found its feature is as close to
+    # its nearest neighbour as chance makes it: the case that the rule is derived for.
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run)
+        torch.manual_seed(run.world_seed)
+        n_features = FIXED_FEATURES if self.setting.data == FIXED else self.d_sae // 2
+        parents = range(0, n_features, 1 + N_CHILDREN)
+        edges = [(p, p + child) for p in parents for child in range(1, 1 + N_CHILDREN)]
+        probabilities = torch.full((n_features,), P_CHILD)
+        probabilities[list(parents)] = ACTIVE_PARENTS / len(parents)
+        self.forest = Forest(edges, probabilities, self.d_in, exclusive=False)
+        self.find_literal()
+
+    def batches(self, seed: int, batch_size: int) -> Iterator[Tensor]:  # noqa: ARG002
+        """Yield fresh samples for ever, which go on in torch's random state."""
+        while True:
+            yield self.setting.scale * self.forest.sample(batch_size)[0]
+
+    def measures(self, sae: SAE[Any]) -> Row:
+        """Measure explained variance, and absorption in mean over the edges."""
+        torch.manual_seed(12345)
+        samples, feature_acts = self.forest.sample(16384)
+        inputs, vectors = self.setting.scale * samples, self.forest.features.feature_vectors
+        latents, cosines = latents_of_features(sae.W_dec, vectors)
+        absorption = AbsorptionSums(self.forest.edges)
+        absorption.add(sae.encode(inputs)[:, latents], feature_acts)
+        return {
+            "explained_variance": explained_variance(sae, inputs),
+            "absorption": absorption.full().mean().item(),
+            "mean_max_cosine_with_features": cosines.mean().item(),
+        }
+
+
+class MiniLM(Transfer):
+    """The demo's activations, collected once; fewer dimensions are their principal ones."""
+
+    def __init__(self, run: Run, data: Path) -> None:
+        super().__init__(run)
+        self.path = data / "minilm-transfer.pt"
+        if self.path.exists():  # as it does once it was prepared
+            activations, scale = _activations(self.path, self.d_in), self.setting.scale
+            self.training, self.held_out = (scale * each for each in activations)
+            self.find_literal()
+
+    def prepare(self, jobs: int) -> None:
+        """Run the transformer over the demo's text, unless that was done before."""
+        torch.set_num_threads(jobs)
+        if not self.path.exists():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            torch.save(text_activations(MINILM_TOKENS, sys.maxsize), self.path)
+
+    def batches(self, seed: int, batch_size: int) -> Iterator[Tensor]:
+        """Yield shuffled tokens, again and again."""
+        generator = torch.Generator().manual_seed(seed)
+        while True:
+            order = torch.randperm(len(self.training), generator=generator)
+            yield from (self.training[batch] for batch in order.split(batch_size)[:-1])
+
+    def measures(self, sae: SAE[Any]) -> Row:
+        """Measure explained variance of held-out tokens."""
+        return {"explained_variance": explained_variance(sae, self.held_out)}
+
+
+@cache
+def _activations(path: Path, d_in: int) -> tuple[Tensor, Tensor]:
+    training, held_out = torch.load(path, weights_only=True)
+    if d_in == training.shape[1]:
+        return training, held_out
+    _, axes = torch.linalg.eigh(training.T.cov())  # by rising variance
+    return training @ axes[:, -d_in:], held_out @ axes[:, -d_in:]
+
+
+def open_world(run: Run, data: Path, _device: str) -> World:
+    """Return the world of a run."""
+    return MiniLM(run, data) if f"/{MINILM}" in run.world else Hierarchy(run)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What became of one setting as lambda grew from 0, in mean over the seeds."""
+
+    setting: Setting
+    norm: float
+    multipliers: dict[str, float]  # what each rule multiplies lambda by
+    means: pd.DataFrame  # a row for each lambda, rising
+
+    def literal_at(self, point: str) -> float:
+        """Return the literal coefficient at one of `POINTS`, NaN if it is never reached."""
+        metric = COMPOSITION if point == "halfway" else EXPLAINED
+        values, literal = self.means[metric].to_numpy(), self.means.literal_coefficient
+        target = values[0] / 2 if point == "halfway" else values[0] - TOLERATED_LOSS
+        grid = np.geomspace(literal.iloc[1] / 100, literal.iloc[-1], 5000)
+        down = grid[np.interp(grid, literal, values) <= target]
+        return down[0] if len(down) else math.nan
+
+
+def curves_of(rows: pd.DataFrame, gate: str) -> list[Curve]:
+    """Return the curves of a gate, of seeds that have every lambda."""
+    ours = rows[(rows.method == METHODS[gate]) | (rows.strength == 0)]
+    place = ["world", "batch_size"]
+    whole = ours.groupby([*place, "seed"]).strength.transform("size") == len(LAMBDAS[gate])
+    above_chance = ours.composition - ours.chance_composition
+    ours = ours.assign(**{COMPOSITION: above_chance, EXPLAINED: ours.explained_variance})
+    curves = []
+    for where, here in ours[whole].groupby(place):
+        means = here.groupby("strength").mean(numeric_only=True)
+        means["literal_coefficient"] = here.groupby("strength").literal_coefficient.first()
+        setting, norm = SETTINGS[where], here.norm.mean()
+        curves.append(Curve(setting, norm, rules(setting, norm, gate), means))
+    return sorted(curves, key=lambda curve: curve.setting)
+
+
+def by_data(curves: Sequence[Curve]) -> dict[str, list[Curve]]:
+    """Return the curves of each kind of data."""
+    kinds = sorted({curve.setting.data for curve in curves})
+    return {kind: [curve for curve in curves if curve.setting.data == kind] for kind in kinds}
+
+
+def turns_table(curves: Sequence[Curve]) -> str:
+    """Return for every rule where the curves turn, and how far apart they do."""
+    table = []
+    for rule, (data, ours) in product(curves[0].multipliers, by_data(curves).items()):
+        cells = []
+        for point in POINTS:
+            found = [each.literal_at(point) / each.multipliers[rule] for each in ours]
+            logs = np.log10(pd.Series(found).dropna())
+            middle = f"{10 ** logs.mean():.2g}" if len(logs) else ""
+            spread = f"{logs.std():.2f}" if len(logs) > 1 else ""
+            cells += [middle, spread, f"{len(logs)} of {len(found)}"]
+        table.append([rule, data, *cells])
+    head = ["lambda by", "data", f"{POINTS['halfway']} at", "spread, decades"]
+    head += ["settings that get there", f"{POINTS['knee']} at", "spread, decades"]
+    return markdown_table([*head, "settings that lose it"], table, text=(0, 1))
+
+
+def exponents_table(curves: Sequence[Curve], gate: str) -> str:
+    """Return the literal coefficient as a product of powers, by least squares."""
+    table = [["the rule", "", "1", "-0.5", "0.5", str(int("d" in FACTORS[gate]))]]
+    for (point, title), (data, ours) in product(POINTS.items(), by_data(curves).items()):
+        sizes, targets = [], []
+        for each in ours:
+            at, literal = each.setting, each.literal_at(point)
+            if not math.isnan(literal):
+                sizes.append([math.e, each.norm, at.batch_size, at.d_sae, at.d_in])
+                known = factors(at, each.norm)["ln n"] if "ln n" in FACTORS[gate] else 1.0
+                targets.append(literal / known)
+        if not targets:
+            continue
+        fitted = np.linalg.lstsq(np.log(sizes), np.log(targets), rcond=None)[0][1:]
+        varies = np.ptp(np.log(sizes)[:, 1:], axis=0) > math.log(1.5)
+        exponents = np.where(varies, np.char.mod("%.2f", fitted), "")
+        table.append([title, data, *map(str, exponents)])
+    head = ["at", "data", *(f"exponent of {name}" for name in ("r", "B", "k", "d"))]
+    return markdown_table(head, table, text=(0, 1))
+
+
+def figure(curves: Sequence[Curve]) -> Figure:
+    """Draw a row for every rule, a column for every metric, a line for every setting."""
+    parts = []
+    for rule, curve in product(curves[0].multipliers, curves):
+        # A logarithmic axis has no place for lambda 0, from which explained variance changes.
+        change = curve.means[EXPLAINED] - curve.means[EXPLAINED].iloc[0]
+        x = curve.means.literal_coefficient / curve.multipliers[rule]
+        about = {"row": rule, "line": curve.setting.data, "group": str(curve.setting)}
+        means = curve.means.assign(x=x, point=x, **about, **{f"{EXPLAINED}, change": change})
+        parts.append(means.iloc[1:])
+    metrics = [COMPOSITION, "absorption", f"{EXPLAINED}, change"]
+    where = ["row", "line", "group", "point", "x"]
+    return lines_figure(
+        pd.concat(parts).melt(where, metrics, "column", "y"), "lambda", log=True
+    )
+
+
+def draw(rows: pd.DataFrame) -> Drawn:
+    """Draw every gate."""
+    found = {gate: curves for gate in LAMBDAS if (curves := curves_of(rows, gate))}
+    tables = {
+        gate: f"{turns_table(curves)}\n\n{exponents_table(curves, gate)}"
+        for gate, curves in found.items()
+    }
+
+    def figures() -> dict[str, Figure]:
+        return {gate: figure(curves) for gate, curves in found.items()}
+
+    return Drawn({"tables": tables}, figures, {Path("docs/how-lambda-transfers.md"): tables})
