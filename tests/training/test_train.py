@@ -107,7 +107,9 @@ def test_what_is_in_the_way_is_named_before_training(
         found.write_text("mine")
     before = sorted(tmp_path.rglob("*"))
     assert run(release := write(tmp_path), "--out", out) == 1
-    assert str(found) in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert str(found) in shown
+    assert ("without training.json" in shown) == (way == "a folder")
     assert sorted(path for path in tmp_path.rglob("*") if path != release) == before
 
 
