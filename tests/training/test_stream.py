@@ -159,7 +159,7 @@ def read_on(folder: Path, name: str, n_batches: int) -> None:
             if is_main_process():
                 n_before = state["n_batches"] if state else 0
                 kept.write_text(json.dumps(stream.state(n_before + n_batches)))
-        known = KnownFeatures(make, "cpu", int(name) * n_batches)
+        known = known_features(make, "cpu", int(name) * n_batches)
         features = [batch[FEATURES] for batch in islice(known, n_batches)]
         torch.save(features, folder / f"{FEATURES} {name} {rank()}.pt")
 
@@ -172,7 +172,7 @@ def test_any_number_of_processes_has_the_same_batches(
     for part, size in enumerate(sizes):
         arguments = (tmp_path, str(part), n_batches)
         assert ends(start_ranks(size, tmp_path / "logs", read_on, *arguments)) == [0] * size
-    known = (batch[FEATURES] for batch in KnownFeatures(make, "cpu"))
+    known = (batch[FEATURES] for batch in known_features(make, "cpu"))
     for case in [*CASES, FEATURES]:
         alone = None if case == FEATURES else open_stream(case)
         for part, size in enumerate(sizes):
