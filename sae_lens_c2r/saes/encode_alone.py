@@ -19,17 +19,18 @@ from sae_lens import SAE  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 
 for request in json.load(sys.stdin):
-    if "folder" in request:
-        folder = Path(request["folder"])
-    else:
-        repo_id, sae_id, commit = request["repo_id"], request["sae_id"], request.get("commit")
+    repo_id, sae_id, commit = (request.get(key) for key in ("repo_id", "sae_id", "commit"))
+    is_newest = repo_id is not None and commit is None
+    if is_newest:  # as anybody does, before its files are looked at, which may change
+        sae: SAE[Any] = SAE.from_pretrained(repo_id, sae_id, dtype="float32")
+    if repo_id is not None:
         patterns = f"{sae_id}/*"
         folder = Path(snapshot_download(repo_id, revision=commit, allow_patterns=patterns))
         folder /= sae_id
-    if "folder" in request or commit:
-        sae: SAE[Any] = SAE.load_from_disk(folder, dtype="float32")
-    else:  # as anybody does
-        sae = SAE.from_pretrained(repo_id, sae_id, dtype="float32")
+    else:
+        folder = Path(request["folder"])
+    if not is_newest:
+        sae = SAE.load_from_disk(folder, dtype="float32")
     digests = {}
     for name in ("cfg.json", "sae_weights.safetensors"):
         with (folder / name).open("rb") as file:
