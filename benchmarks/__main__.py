@@ -11,7 +11,7 @@ import pandas as pd
 from benchmarks import worlds
 from benchmarks.experiment import read, train_all, world_module
 from benchmarks.report import learning_rates_table
-from benchmarks.show import fill, page_of
+from benchmarks.show import page_of
 
 RESULTS = Path("benchmarks/results")
 DATA = Path(".benchmarks")  # gigabytes of samples and SAEs, made again where they are missing
@@ -64,9 +64,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(page_of(tables))
     for name, figure in drawn.figures().items():
         figure.savefig(out / f"{name}.png", dpi=110)
-    if out == results:
-        for page, tables in drawn.places.items():
-            page.write_text(fill(page.read_text(encoding="utf-8"), tables), encoding="utf-8")
 
 
 if __name__ == "__main__":

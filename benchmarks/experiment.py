@@ -163,7 +163,6 @@ class Drawn:
 
     tables: Mapping[str, Mapping[str, str]]  # in Markdown, by file and by heading
     figures: Callable[[], Mapping[str, Figure]] = dict  # by file
-    places: Mapping[Path, Mapping[str, str]] = field(default_factory=dict)  # by page and mark
 
 
 def world_module(world: str) -> Any:

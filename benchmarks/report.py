@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import isfinite
-from pathlib import Path
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -208,9 +207,7 @@ def draw_sizes(rows: pd.DataFrame, sizes: Mapping[str, Sequence[Size]]) -> Drawn
     return Drawn(tables, partial(figures, rows, sizes))
 
 
-def draw_schedules(
-    rows: pd.DataFrame, sizes: Mapping[str, Sequence[Size]], page: Path
-) -> Drawn:
+def draw_schedules(rows: pd.DataFrame, sizes: Mapping[str, Sequence[Size]]) -> Drawn:
     """Draw sizes of which the second is the first at another learning rate and decay."""
     drawn = draw_sizes(rows, sizes)
     (name, [size]), (other_name, [other]), *_ = sizes.items()
@@ -218,12 +215,8 @@ def draw_schedules(
         return drawn
     chosen_by = rows[(rows.world == size.world) & (rows.seed == CHOICE_SEED)]
     full, full_other = of_full_length(rows, size), of_full_length(rows, other)
-    shown = {
-        **drawn.tables[name],
+    more = {
         "learning rates": learning_rates_table(chosen_by),
         "between schedules": between_table(full_other, full),
-        **{
-            f"{table}, other schedule": text for table, text in drawn.tables[other_name].items()
-        },
     }
-    return replace(drawn, places={page: shown})
+    return replace(drawn, tables={**drawn.tables, name: {**drawn.tables[name], **more}})

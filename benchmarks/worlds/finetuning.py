@@ -25,7 +25,6 @@ from sae_lens_c2r.saes.start_from import start_from
 
 KNOWN, DEMO = "finetuning/known features", "finetuning/demo"
 # Beyond the seeds of trainings, so that SAEs are fine-tuned on samples that they have not seen.
-# The rows that are kept are of before that: they saw the first 200 batches of their training.
 UNSEEN = 1000
 
 
@@ -150,8 +149,8 @@ def _if_kept(way: str, cells: list[str]) -> list[str]:
 
 
 def draw(rows: pd.DataFrame) -> Drawn:
-    """Draw the tables, and put them into the page."""
+    """Draw the tables."""
     shown = {"known features": known_table(rows[rows.world == KNOWN])}
     if len(of_demo := rows[rows.world == DEMO]):
         shown["the demo's SAE"] = demo_table(of_demo)
-    return Drawn({"tables": shown}, places={Path("docs/finetune.md"): shown})
+    return Drawn({"tables": shown})

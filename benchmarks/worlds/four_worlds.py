@@ -261,10 +261,10 @@ def figures(rows: pd.DataFrame) -> dict[str, Figure]:
 
 
 def draw(rows: pd.DataFrame) -> Drawn:
-    """Draw all tables and figures, and put the tables into their page."""
+    """Draw all tables and figures."""
     shown = tables(rows)
     drawn = partial(figures, rows[rows.samples == rows.samples.min()])
-    return Drawn({"tables": shown}, drawn, {Path("docs/four-worlds.md"): shown})
+    return Drawn({"tables": shown}, drawn)
 
 
 open_world = FourWorlds

@@ -113,8 +113,8 @@ def firing_measures(sae: SAE[Any], together: CoFiring) -> Row:
 
 
 def draw(rows: pd.DataFrame) -> Drawn:
-    """Draw both schedules, and put their tables into the page."""
-    return draw_schedules(rows, SIZES, Path("docs/minilm-text.md"))
+    """Draw both schedules."""
+    return draw_schedules(rows, SIZES)
 
 
 open_world = MiniLMText

@@ -19,7 +19,6 @@ from sae_lens_c2r.analysis import co_firing, latents_of_features, latents_per_fe
 from sae_lens_c2r.analysis.recovery import AbsorptionSums, Edge, found_parents
 from sae_lens_c2r.reporting.tables import markdown_table
 
-PAGE = Path("docs/planted.md")
 SHARE = 0.15  # of the variance, that is the planted features'
 PARENTS, CHILDREN = 48, 4
 # Of each parent from the most frequent to the rarest, and of a child where its parent is. No
@@ -161,18 +160,18 @@ def same_children_table(rows: pd.DataFrame) -> str:
 
 
 def draw(rows: pd.DataFrame) -> Drawn:
-    """Draw both schedules, and put their tables into the page."""
-    drawn = draw_schedules(rows, SIZES, PAGE)
-    if PAGE not in drawn.places:
-        return drawn
+    """Draw both schedules, and absorption by children that two methods have found."""
+    drawn = draw_schedules(rows, SIZES)
     [size] = SIZES["minilm"]
+    if size.name not in drawn.tables:
+        return drawn
     longer = replace(size, samples=size.other_samples[0])
-    shown = {
-        **drawn.places[PAGE],
+    more = {
         "same children": same_children_table(of_full_length(rows, size)),
         "same children, longer": same_children_table(of_full_length(rows, longer)),
     }
-    return replace(drawn, places={PAGE: shown})
+    tables = {**drawn.tables, size.name: {**drawn.tables[size.name], **more}}
+    return replace(drawn, tables=tables)
 
 
 open_world = Planted

@@ -147,7 +147,7 @@ def _at_l0(rows: pd.DataFrame, l0: float, metrics: list[str]) -> Any:
 
 
 def draw(rows: pd.DataFrame) -> Drawn:
-    """Draw every size that there are rows of; the pages show 2k and 4k."""
+    """Draw every size that there are rows of."""
     drawn = draw_sizes(rows, SIZES)
     tables = {}
     for name, found in drawn.tables.items():
@@ -155,14 +155,7 @@ def draw(rows: pd.DataFrame) -> Drawn:
         full = of_full_length(rows, size)
         more = {"which one": which_one(full, size), "published": published_table(full, size)}
         tables[name] = {**found, **more}
-    places = {}
-    if {"2k", "4k"} <= set(tables):
-        of_4k = {f"{name}, 4k": tables["4k"][name] for name in DATA["shown of 4k"]}
-        places = {
-            Path("docs/evidence.md"): {**tables["2k"], **of_4k},
-            Path("README.md"): {"which one": tables["2k"]["which one"]},
-        }
-    return Drawn(tables, drawn.figures, places)
+    return Drawn(tables, drawn.figures)
 
 
 open_world = SynthSAEBench

@@ -329,4 +329,4 @@ def draw(rows: pd.DataFrame) -> Drawn:
     def figures() -> dict[str, Figure]:
         return {gate: figure(curves) for gate, curves in found.items()}
 
-    return Drawn({"tables": tables}, figures, {Path("docs/how-lambda-transfers.md"): tables})
+    return Drawn({"tables": tables}, figures)

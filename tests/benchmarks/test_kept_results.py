@@ -8,6 +8,7 @@ from typing import Any, get_args
 import pandas as pd
 import pytest
 
+from benchmarks import evidence
 from benchmarks.__main__ import RESULTS
 from benchmarks.experiment import CHOICE_SEED, KEY, read, world_module
 from benchmarks.report import learning_rates_table
@@ -76,15 +77,29 @@ def test_the_transfer_of_lambda_is_swept_for_every_gate_that_has_a_rule() -> Non
 
 
 @pytest.mark.parametrize("world", WORLDS)
-def test_the_pages_show_the_rows_that_are_kept(world: str) -> None:
+def test_the_tables_show_the_rows_that_are_kept(world: str) -> None:
     drawn = world_module(world).draw(rows_of(world))
-    assert drawn.places
-    for page, tables in drawn.places.items():
-        text = page.read_text(encoding="utf-8")
-        assert fill(text, tables) == text
     for name, tables in drawn.tables.items():
         shown = (RESULTS / world / f"{name}.md").read_text(encoding="utf-8")
         assert all(table in shown for table in tables.values())
+
+
+def test_the_pages_show_the_rows_that_are_kept() -> None:
+    for page, tables in evidence.places().items():
+        text = page.read_text(encoding="utf-8")
+        assert fill(text, tables) == text
+    for name in evidence.figures():
+        assert (evidence.DOCS / f"{name}.svg").is_file()
+
+
+def test_what_a_headline_rests_on() -> None:
+    """The hierarchies of the page of evidence, counted in another way."""
+    rows = rows_of("transfer")
+    ours = rows[(rows.method == "C2R") & rows.world.str.contains("hierarchy")]
+    found = ours.pivot_table("absorption", ["world", "batch_size"], "strength")
+    absorbs, lower = found[0.0] >= 0.05, found[5.0] < found[0.0]
+    assert (len(found), lower.sum(), absorbs.sum(), (lower & absorbs).sum()) == (27, 22, 12, 12)
+    assert (1 - found[5.0] / found[0.0])[absorbs].median() == pytest.approx(0.6, abs=0.005)
 
 
 def test_a_page_has_a_place_for_every_table() -> None:

@@ -1,10 +1,11 @@
-"""The README is short, begins with what there is to see, and cites as CITATION.cff does."""
+"""The README begins with how to train, pages are short, and it cites as CITATION.cff does."""
 
 import re
 
 import yaml
 
 import sae_lens_c2r
+from tests.docs.blocks import PAGES
 from tests.forkserver import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -19,6 +20,14 @@ def test_training_and_loading_come_first() -> None:
     assert before.count("LanguageModelSAERunnerConfig(") == 2
     assert "SAE.load_from_disk" in before
     assert len(before.splitlines()) <= 75
+
+
+def test_pages_are_read_in_a_few_minutes() -> None:
+    words = {page.name: len(page.read_text(encoding="utf-8").split()) for page in PAGES}
+    assert words.pop("README.md") <= 900
+    words.pop("CONTRIBUTING.md")
+    assert sum(words.values()) <= 14_000
+    assert max(words.values()) <= 2_500
 
 
 def test_the_version_and_the_licence_are_the_packages() -> None:
