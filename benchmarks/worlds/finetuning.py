@@ -1,7 +1,6 @@
 """Fine-tuning of SAEs that exist, against the same steps without C2R and from scratch.
 
-On hierarchies of known features, over seeds. The rows of the demo's SAE of MiniLM were measured
-with what is now `sae-lens-c2r finetune`, which prints the same of any SAE.
+On hierarchies of known features, over seeds: `sae-lens-c2r finetune` prints the same of any SAE.
 """
 
 from collections.abc import Iterable
@@ -23,7 +22,7 @@ from sae_lens_c2r.inspection.measures import cosine_summary
 from sae_lens_c2r.reporting.tables import markdown_table
 from sae_lens_c2r.saes.start_from import start_from
 
-KNOWN, DEMO = "finetuning/known features", "finetuning/demo"
+KNOWN = "finetuning/known features"
 # Beyond the seeds of trainings, so that SAEs are fine-tuned on samples that they have not seen.
 UNSEEN = 1000
 
@@ -41,7 +40,7 @@ class Way:
 DATA = read_yaml(Path(__file__))
 WAYS = {name: Way(**about) for name, about in DATA["ways"].items()}
 BEFORE, MORE, *_ = WAYS
-OF_KNOWN, OF_DEMO, KEPT = (DATA[name] for name in ("known features", "the demo's SAE", "kept"))
+OF_KNOWN, KEPT = DATA["known features"], DATA["kept"]
 
 
 def sizes(steps: int, seeds: int, ways: Iterable[str] = WAYS) -> list[Size]:
@@ -128,21 +127,6 @@ def known_table(rows: pd.DataFrame) -> str:
     return "\n\n".join(parts)
 
 
-def demo_table(rows: pd.DataFrame) -> str:
-    """Return the table of the demo's SAE."""
-    by_way, table = rows.set_index("method"), []
-    for name in WAYS:
-        row = by_way.loc[name]
-        cells = [f"{row[each]:,.{0 if each in DATA['counts'] else 3}f}" for each in OF_DEMO]
-        table.append([name, *cells, *_if_kept(name, [f"{row[each]:.3f}" for each in KEPT])])
-    before = by_way.loc[BEFORE]
-    about = (
-        f"One SAE, {before.held_out_tokens:,.0f} tokens that it was not trained on; chance "
-        f"level of composition {before.chance_composition:.3f}."
-    )
-    return markdown_table(["", *OF_DEMO.values(), *KEPT.values()], table) + f"\n\n{about}"
-
-
 def _if_kept(way: str, cells: list[str]) -> list[str]:
     """Return the cells of an SAE whose latents are those of the SAE before, or empty ones."""
     return cells if WAYS[way].finetuned else ["" for _ in cells]
@@ -150,7 +134,4 @@ def _if_kept(way: str, cells: list[str]) -> list[str]:
 
 def draw(rows: pd.DataFrame) -> Drawn:
     """Draw the tables."""
-    shown = {"known features": known_table(rows[rows.world == KNOWN])}
-    if len(of_demo := rows[rows.world == DEMO]):
-        shown["the demo's SAE"] = demo_table(of_demo)
-    return Drawn({"tables": shown})
+    return Drawn({"tables": {"known features": known_table(rows[rows.world == KNOWN])}})
