@@ -1,6 +1,7 @@
 """Fine-tuning of SAEs that exist, against the same steps without C2R and from scratch.
 
-On hierarchies of known features, over seeds: `sae-lens-c2r finetune` prints the same of any SAE.
+On hierarchies of known features, over seeds.
+`sae-lens-c2r finetune` prints the same of any SAE.
 """
 
 from collections.abc import Iterable
