@@ -5,7 +5,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -55,16 +55,14 @@ _INTRO = (
 )
 
 
-@dataclass
 class History:
     """The training of one SAE: the curves of its batches, and the seconds of its own steps."""
 
-    sae: TrainingSAE[Any]
-    points: list[tuple[int, float, float]] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-
-    def record(self, trainer: SAETrainer[Any, Any]) -> None:
+    def __init__(self, trainer: SAETrainer[Any, Any]) -> None:
         """Have every step of a training recorded: SAELens itself logs to wandb only."""
+        self.sae: TrainingSAE[Any] = trainer.sae
+        self.points: list[tuple[int, float, float]] = []
+        self.seconds: list[float] = []
         step = trainer.step
 
         def recorded_step(batch: Tensor) -> TrainStepOutput:
@@ -173,8 +171,7 @@ def _run(
     histories: dict[str, History] = {}
 
     def watch(sae_id: str, trainer: SAETrainer[Any, Any]) -> None:
-        histories[sae_id] = History(trainer.sae)
-        histories[sae_id].record(trainer)
+        histories[sae_id] = History(trainer)
 
     try:
         train(replace(plan, dataset=rows), folder, checkpoint_minutes=0, watch=watch)

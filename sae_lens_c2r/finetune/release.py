@@ -43,9 +43,9 @@ class Subject:
     """An SAE that is to be trained on, and what it says of its training, as a release does."""
 
     ref: SAERef
-    language_model: Mapping[str, Any]  # but what was asked for in its place
-    runner: Mapping[str, Any]
-    sae: Mapping[str, Any]
+    language_model: dict[str, Any]  # but what was asked for in its place
+    runner: dict[str, Any]
+    sae: dict[str, Any]
     says_k: bool  # or need not
 
 
@@ -79,12 +79,10 @@ def _read(ref: SAERef, changes: Mapping[str, Any]) -> Subject:
         "init": pinned.address,
         "normalize_activations": own.get("normalize_activations", ESTIMATED),
     }
-    language_model = _language_model(sae, record, changes, pinned.name)
-    if record.settings is None:
-        return Subject(pinned, language_model, _reading(sae), fields, says_k)
-    runner = dict(settings.get("runner") or {})
+    runner = _reading(sae) if record.settings is None else dict(settings.get("runner") or {})
     if pinned.repo is not None:  # others may not have code of theirs run here
         runner.pop("dataset_trust_remote_code", None)
+    language_model = _language_model(sae, record, changes, pinned.name)
     return Subject(pinned, language_model, runner, fields, says_k)
 
 
@@ -136,40 +134,31 @@ def _reading(sae: SAE[Any]) -> dict[str, Any]:
     return {key: value for key, value in said.items() if value is not None}
 
 
-def finetuning_release(
-    subjects: Mapping[str, Subject],
-    changes: Mapping[str, Any],
-    *,
-    l0s: Mapping[str, float] | None = None,
-) -> Release:
+def finetuning_release(subjects: Mapping[str, Subject], changes: Mapping[str, Any]) -> Release:
     """Write a release of SAEs that start from SAEs."""
     first, *others = subjects.values()
     for other in others:
-        differs = difference(dict(first.language_model), dict(other.language_model))
+        differs = difference(first.language_model, other.language_model)
         if differs is None and "runner.lr" not in changes:
-            differs = difference(dict(first.runner), dict(other.runner))
+            differs = difference(first.runner, other.runner)
         if differs is not None:
             raise UserError(
                 "`SAE...` should be of one model, hook and text, and have been trained alike, "
                 f"or be trained on in turn. {other.ref.name} is not as {first.ref.name}. "
                 f"{differs}"
             )
-    licenses = {subject.ref.license or "" for subject in subjects.values()}
-    license = licenses.pop().lower() if len(licenses) == 1 else ""
-    ks = {sae_id: {"k": max(1, round(l0))} for sae_id, l0 in (l0s or {}).items()}
+    licenses = {(subject.ref.license or "").lower() for subject in subjects.values()}
+    license = licenses.pop() if len(licenses) == 1 else ""
     document = {
         "name": "finetuned",
         "description": "SAEs that were trained before, trained on with C2R.",
         # The Hub's word for one that is not known, or not one.
         "license": license if license and " " not in license else "unknown",
         "repo_id": "sae-lens-c2r/finetuned",
-        "language_model": dict(first.language_model),
+        "language_model": {**first.language_model},
         "runner": _runner(first.runner, changes),
         "sae": {},
-        "grids": [
-            {"id": sae_id, "sae": {**subject.sae, **ks.get(sae_id, {})}}
-            for sae_id, subject in subjects.items()
-        ],
+        "grids": [{"id": sae_id, "sae": {**each.sae}} for sae_id, each in subjects.items()],
     }
     return release_of(document, overrides=dict(changes))
 

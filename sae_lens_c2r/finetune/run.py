@@ -60,13 +60,15 @@ class Finetuning:
     def plan(self) -> Plan:
         """Plan the training. The L0 of SAEs that do not say theirs is measured for it."""
         unsaid = [sae_id for sae_id, each in self._subjects.items() if not each.says_k]
-        if not unsaid or "sae.k" in self._changes:
-            return self._plan({})
-        for sae_id in unsaid:
-            self._tell(f"{sae_id} does not say its L0: it is measured.")
-        # What `k` is does not matter for the tokens that they are read on.
-        self._measure_before(self._plan(dict.fromkeys(unsaid, 1.0)))
-        return self._plan({sae_id: self._before[sae_id].metrics()["l0"] for sae_id in unsaid})
+        if unsaid and "sae.k" not in self._changes:
+            for sae_id in unsaid:
+                self._tell(f"{sae_id} does not say its L0: it is measured.")
+                self._subjects[sae_id].sae["k"] = 1  # whatever it is, the tokens are the same
+            self._measure_before(self._plan())
+            for sae_id in unsaid:
+                l0 = self._before[sae_id].metrics()["l0"]
+                self._subjects[sae_id].sae["k"] = max(1, round(l0))
+        return self._plan()
 
     def run(
         self, plan: Plan, out: Path, **how: Any
@@ -94,9 +96,8 @@ class Finetuning:
         write_text(out / REPORT, html)
         return reports, comparisons
 
-    def _plan(self, l0s: Mapping[str, float]) -> Plan:
-        release = finetuning_release(self._subjects, self._changes, l0s=l0s)
-        return make_plan(release, device=self._device)
+    def _plan(self) -> Plan:
+        return make_plan(finetuning_release(self._subjects, self._changes), device=self._device)
 
     def _source(self, plan: Plan) -> ActivationSource:
         """The text. One for each time: it holds the model, of which training needs one, too."""

@@ -173,7 +173,7 @@ def test_a_failure_leaves_nothing_behind(
 def test_a_signal_while_training_leaves_the_earlier_results_and_nothing_else(
     out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def record(_: History, trainer: SAETrainer) -> None:
+    def record(trainer: SAETrainer) -> None:
         step = trainer.step
 
         def signalled_step(batch: object) -> object:
@@ -183,7 +183,7 @@ def test_a_signal_while_training_leaves_the_earlier_results_and_nothing_else(
         trainer.step = signalled_step
 
     before = (out / "report.html").read_bytes()
-    monkeypatch.setattr(History, "record", record)
+    monkeypatch.setattr(demo_module, "History", record)
     assert run(*SMALL, "--out", str(out), "--overwrite") == 130
     assert "Interrupted; nothing was written." in capsys.readouterr().err
     assert (out / "report.html").read_bytes() == before
@@ -197,7 +197,7 @@ def test_what_sae_lens_raises_has_its_traceback_and_leaves_nothing_behind(
     def record(*_: object) -> None:
         raise RuntimeError("SAELens is at a loss")
 
-    monkeypatch.setattr(History, "record", record)
+    monkeypatch.setattr(demo_module, "History", record)
     console = Console(file=StringIO())
     with pytest.raises(RuntimeError, match="SAELens is at a loss") as raised:
         run_demo(tmp_path / "out", console, device="cpu", **{**OPTIONS, "d_sae": 128, "k": 8})
@@ -227,11 +227,11 @@ def test_an_sae_that_does_not_encode_as_it_was_trained_is_refused(
         return [Encoded(sae.encode(inputs).detach(), {}) for sae in saes]
 
     monkeypatch.setattr("sae_lens_c2r.demo.demo.encode_in_saelens_alone", encode)
-    histories, saes, inputs = {}, {}, 5 * torch.randn(64, D_IN)
-    for name in SAES:
-        histories[name] = History(make_sae(name))
-        histories[name].sae.topk_threshold.fill_(0.5)
-        histories[name].sae.save_inference_model(tmp_path / name)
+    histories = {name: History(make_trainer(make_sae(name), 1, noise())) for name in SAES}
+    saes, inputs = {}, 5 * torch.randn(64, D_IN)
+    for name, history in histories.items():
+        history.sae.topk_threshold.fill_(0.5)
+        history.sae.save_inference_model(tmp_path / name)
         saes[name] = SAE.load_from_disk(tmp_path / name)
     check_saved(tmp_path, saes, histories, inputs)
     histories[REGULARIZED].sae.W_enc.data[:, ::2] += 0.1
@@ -293,35 +293,33 @@ def test_it_reads_the_model_as_the_release_of_the_same_layer_does() -> None:
     assert release.name not in {each.name for each in shipped_releases()}
 
 
-def train(steps: int, *, recorded: bool = True) -> tuple[Any, History]:
+def history_of(steps: int = 1) -> tuple[History, SAETrainer]:
     trainer = make_trainer(make_sae("batchtopk_c2r"), steps, noise())
-    history = History(trainer.sae)
-    if recorded:
-        history.record(trainer)
-    return trainer.fit(), history
+    return History(trainer), trainer
 
 
 def test_a_recording_has_what_the_steps_did_and_changes_nothing() -> None:
     steps = 2 * RECORD_EVERY + 2
-    sae, history = train(steps)
-    assert history.sae is sae
+    history, trainer = history_of(steps)
+    assert trainer.fit() is history.sae
     recorded, explained_variance, _ = zip(*history.points, strict=True)
     assert recorded == (0, RECORD_EVERY, 2 * RECORD_EVERY)
     assert explained_variance[-1] > explained_variance[0]
     assert len(history.seconds) == steps
-    untouched, _ = train(steps, recorded=False)
-    assert torch.equal(sae.W_dec, untouched.W_dec)
+    untouched = make_trainer(make_sae("batchtopk_c2r"), steps, noise()).fit()
+    assert torch.equal(history.sae.W_dec, untouched.W_dec)
 
 
 def test_the_first_step_which_warms_up_is_timed_only_where_it_is_alone() -> None:
+    history, _ = history_of()
     for seconds, expected in (([9.0, 1.0, 3.0], 50), ([4.0], 25)):
-        history = History(make_sae("topk_c2r"), seconds=seconds)
+        history.seconds = seconds
         assert history.speed(100) == {"tokens_per_second": expected}
 
 
 @pytest.mark.usefixtures("unchecked_types")
 def test_a_point_is_the_share_of_the_batchs_variance_that_is_reconstructed() -> None:
-    history = History(make_sae("topk_c2r"))
+    history, _ = history_of()
     sae_in = torch.tensor([[1.0, 2.0], [3.0, 6.0]])  # total variance 1 + 1 + 4 + 4
     history.add(7, SimpleNamespace(sae_in=sae_in, sae_out=sae_in + 0.5))  # type: ignore[arg-type]
     [(step, explained_variance, found)] = history.points
@@ -332,10 +330,11 @@ def test_a_point_is_the_share_of_the_batchs_variance_that_is_reconstructed() -> 
 @pytest.mark.usefixtures("unchecked_types")
 def test_the_curves_are_drawn_of_every_sae(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo_module, "svg", lambda figure: figure)
-    points = {"a": [(0, 0.1, 0.2), (10, 0.8, 0.4)], "b": [(0, 0.2, 0.1), (20, 0.7, 0.2)]}
-    histories = {name: History(make_sae("topk_c2r"), points[name]) for name in points}
+    histories = {name: history_of()[0] for name in "ab"}
+    histories["a"].points = [(0, 0.1, 0.2), (10, 0.8, 0.4)]
+    histories["b"].points = [(0, 0.2, 0.1), (20, 0.7, 0.2)]
     for axes, place in zip(training_curves(histories).axes, (1, 2), strict=True):  # type: ignore[attr-defined]
-        for line, drawn in zip(axes.lines, points.values(), strict=True):
-            expected = [(point[0], point[place]) for point in drawn]
+        for line, history in zip(axes.lines, histories.values(), strict=True):
+            expected = [(point[0], point[place]) for point in history.points]
             assert list(map(tuple, line.get_xydata())) == expected
         assert [line.get_label() for line in axes.lines] == ["a", "b"]

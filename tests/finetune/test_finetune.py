@@ -1,6 +1,7 @@
 """`sae-lens-c2r finetune`: from an SAE to the table of what C2R changed."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,8 @@ def test_what_an_sae_does_not_say_is_measured_or_asked_for(
     assert run(*command, *text) == 0
     shown = capsys.readouterr().out
     assert "own does not say its L0: it is measured." in shown
+    [k] = re.findall(r"\bk (\d+),", shown)
+    assert 1 < int(k) < 256  # it was hardly trained
     assert "under a licence that is not known" in shown
     assert not (tmp_path / "finetuned").exists()
 

@@ -41,12 +41,12 @@ def plant(tmp_path: Path) -> Plant:
     return planted
 
 
-def release_of(*folders: Path, l0s: dict[str, float] | None = None, **changes: Any) -> Release:
+def release_of(*folders: Path, **changes: Any) -> Release:
     """The release of SAEs; of a dotted key of a change `__` stands for the dot."""
     wanted = {TOKENS: 40_960_000}
     wanted |= {key.replace("__", "."): value for key, value in changes.items()}
     refs = [SAERef(folder=folder) for folder in folders]
-    return finetuning_release(read_subjects(refs, wanted), wanted, l0s=l0s)
+    return finetuning_release(read_subjects(refs, wanted), wanted)
 
 
 def test_an_sae_s_own_config_says_what_it_is_trained_on(plant: Plant) -> None:
@@ -125,12 +125,6 @@ def test_saes_of_other_inputs_are_not_trained_together(plant: Plant) -> None:
     with pytest.raises(UserError, match=r"Found `hook_name = 'blocks\.2.*and 'blocks\.1"):
         release_of(plant(), other)
     assert [spec.sae_id for spec in release_of(plant(), plant("c")).saes()] == ["a", "c"]
-
-
-def test_the_l0_that_was_measured_is_k_where_nothing_says_it(plant: Plant) -> None:
-    folder = plant(training_architecture_details=None)
-    config: Any = make_plan(release_of(folder, l0s={"a": 7.3}), device="cpu").saes["a"]
-    assert config.k == 7
 
 
 def test_an_sae_of_the_hub_is_named_as_a_release_does() -> None:
