@@ -6,12 +6,11 @@ Heavy modules are imported by the command that needs them: `--help` answers at o
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from sae_lens_c2r import __version__
-from sae_lens_c2r.cli._options import Command, Group
+from sae_lens_c2r.cli._shared import Command, Group, option
 from sae_lens_c2r.cli.demo import demo
 from sae_lens_c2r.cli.evaluate import evaluate
 from sae_lens_c2r.cli.inspect import inspect
@@ -39,12 +38,9 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version."
-        ),
-    ] = False,
+    version: bool = option(
+        False, "Print the version.", "--version", callback=_print_version, is_eager=True
+    ),
 ) -> None:
     pass
 

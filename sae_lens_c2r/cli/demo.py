@@ -2,28 +2,27 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.cli._console import console_while_loading, error_boundary
-from sae_lens_c2r.cli._options import DeviceOption, OverwriteOption, usable_device
+from sae_lens_c2r.cli._shared import (
+    DEVICE,
+    OVERWRITE,
+    console_while_loading,
+    error_boundary,
+    option,
+    usable_device,
+)
 
 
 def demo(
-    out: Annotated[
-        Path, typer.Option(help="Folder for the SAEs, the numbers and the report.")
-    ] = Path("demo-output"),
-    tokens: Annotated[int, typer.Option(min=2048, help="Tokens of training.")] = 400_000,
-    d_sae: Annotated[int, typer.Option(help="Latents of each SAE.")] = 4096,
-    k: Annotated[int, typer.Option(help="Latents active per token, on average.")] = 32,
-    c2r_coefficient: Annotated[float, typer.Option(help="Strength of the C2R penalty.")] = 5.0,
-    seed: Annotated[
-        int, typer.Option(min=0, max=2**63 - 1, help="Seed of the weights and of the data.")
-    ] = 0,
-    device: DeviceOption = None,
-    overwrite: OverwriteOption = False,
+    out: Path = option(Path("demo-output"), "Folder for the SAEs, the numbers and the report."),
+    tokens: int = option(400_000, "Tokens of training.", min=2048),
+    d_sae: int = option(4096, "Latents of each SAE."),
+    k: int = option(32, "Latents active per token, on average."),
+    c2r_coefficient: float = option(5.0, "Strength of the C2R penalty."),
+    seed: int = option(0, "Seed of the weights and of the data.", min=0, max=2**63 - 1),
+    device: str | None = DEVICE,
+    overwrite: bool = OVERWRITE,
 ) -> None:
     """Train BatchTopK with and without C2R on a real transformer, offline, and compare them."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")

@@ -1,49 +1,46 @@
 """`sae-lens-c2r evaluate`."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from sae_lens_c2r.cli._console import console_while_loading, error_boundary
-from sae_lens_c2r.cli._options import AnySAEsArgument, DeviceOption, ModelOption, usable_device
+from sae_lens_c2r.cli._shared import (
+    DEVICE,
+    MODEL,
+    SAES,
+    console_while_loading,
+    error_boundary,
+    option,
+    usable_device,
+)
 
 
 def evaluate(
-    saes: AnySAEsArgument,
-    sae_bench: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="SAEBench's evaluations: core absorption scr tpp sparse_probing "
-            "sparse_probing_sae_probes ravel autointerp meta_structure."
-        ),
-    ] = None,
-    sae_lens: Annotated[bool, typer.Option(help="Run SAELens's own evaluation too.")] = True,
-    model: ModelOption = None,
-    text: Annotated[
-        str | None,
-        typer.Option(
-            help="What SAELens's evaluation reads: a file, a dataset on the Hub, or "
-            "python-documentation.",
-            show_default="what the SAE was trained on",
-        ),
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder with SAEBench's datasets by their names on the Hub, for machines "
-            "without network.",
-            show_default="they are downloaded",
-        ),
-    ] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="A setting, core.batch_size_prompts=4; may be repeated."),
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("evaluation"),
-    jobs: Annotated[int, typer.Option(min=1, help="Evaluations at a time.")] = 1,
-    hours: Annotated[float, typer.Option(min=0, help="How long one may take.")] = 24,
-    device: DeviceOption = None,
+    saes: list[str] = SAES,
+    sae_bench: list[str] | None = option(
+        None,
+        "SAEBench's evaluations: core absorption scr tpp sparse_probing "
+        "sparse_probing_sae_probes ravel autointerp meta_structure.",
+    ),
+    sae_lens: bool = option(True, "Run SAELens's own evaluation too."),
+    model: str | None = MODEL,
+    text: str | None = option(
+        None,
+        "What SAELens's evaluation reads: a file, a dataset on the Hub, or "
+        "python-documentation.",
+        unset="what the SAE was trained on",
+    ),
+    data: Path | None = option(
+        None,
+        "Folder with SAEBench's datasets by their names on the Hub, for machines "
+        "without network.",
+        unset="they are downloaded",
+    ),
+    overrides: list[str] | None = option(
+        None, "A setting, core.batch_size_prompts=4; may be repeated.", "--set"
+    ),
+    out: Path = option(Path("evaluation"), "Folder for the results."),
+    jobs: int = option(1, "Evaluations at a time.", min=1),
+    hours: float = option(24, "How long one may take.", min=0),
+    device: str | None = DEVICE,
 ) -> None:
     """Run SAEBench's and SAELens's evaluations of any SAEs; those in --out are kept.
 

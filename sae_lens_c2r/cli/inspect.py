@@ -1,17 +1,16 @@
 """`sae-lens-c2r inspect`."""
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from sae_lens_c2r._support.errors import UserError, shortened
-from sae_lens_c2r.cli._console import console_while_loading, error_boundary
-from sae_lens_c2r.cli._options import (
-    AnySAEsArgument,
-    DeviceOption,
-    ModelOption,
-    OverwriteOption,
+from sae_lens_c2r.cli._shared import (
+    DEVICE,
+    MODEL,
+    OVERWRITE,
+    SAES,
+    console_while_loading,
+    error_boundary,
+    option,
     usable_device,
 )
 
@@ -19,31 +18,24 @@ _PICTURES = (".svg", ".png")
 
 
 def inspect(
-    saes: AnySAEsArgument,
-    out: Annotated[Path, typer.Option(help="The report.")] = Path("report.html"),
-    figure: Annotated[
-        Path | None,
-        typer.Option(help="The picture alone, a .svg or .png file.", show_default="none"),
-    ] = None,
-    text: Annotated[
-        str | None,
-        typer.Option(
-            help="Text to run the SAEs' model on: a file, a dataset on the Hub, or "
-            "python-documentation, which comes with all-MiniLM-L6-v2.",
-            show_default="the weights alone are looked at",
-        ),
-    ] = None,
-    model: ModelOption = None,
-    tokens: Annotated[int, typer.Option(min=1, help="Tokens of the text, at most.")] = 100_000,
-    latents: Annotated[
-        str | None,
-        typer.Option(
-            help="Latents to show in context, one by one, like 3,17. Needs a text.",
-            show_default="the most redundant pairs alone",
-        ),
-    ] = None,
-    device: DeviceOption = None,
-    overwrite: OverwriteOption = False,
+    saes: list[str] = SAES,
+    out: Path = option(Path("report.html"), "The report."),
+    figure: Path | None = option(None, "The picture alone, a .svg or .png file.", unset="none"),
+    text: str | None = option(
+        None,
+        "Text to run the SAEs' model on: a file, a dataset on the Hub, or "
+        "python-documentation, which comes with all-MiniLM-L6-v2.",
+        unset="the weights alone are looked at",
+    ),
+    model: str | None = MODEL,
+    tokens: int = option(100_000, "Tokens of the text, at most.", min=1),
+    latents: str | None = option(
+        None,
+        "Latents to show in context, one by one, like 3,17. Needs a text.",
+        unset="the most redundant pairs alone",
+    ),
+    device: str | None = DEVICE,
+    overwrite: bool = OVERWRITE,
 ) -> None:
     """Measure any SAELens SAEs, and write a report to look at."""
     with error_boundary("Interrupted.") as problems:

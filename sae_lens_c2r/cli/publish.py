@@ -2,62 +2,42 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.cli._console import console_while_loading, error_boundary
+from sae_lens_c2r.cli._shared import console_while_loading, error_boundary, option
 
 if TYPE_CHECKING:
     from sae_lens_c2r.hub import Submission
     from sae_lens_c2r.hub.uploading import Proposal
 
-_FoldersArgument = Annotated[
-    list[Path], typer.Argument(metavar="DIR...", help="Folders, each of one SAE or of many.")
-]
-_ReleaseOption = Annotated[
-    str | None,
-    typer.Option(
-        "--release", help="The release of the SAEs.", show_default="what training recorded"
-    ),
-]
-_EvaluationOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="What `evaluate` has measured.",
-        show_default="evaluation/evaluation.json, here or beside the folders",
-    ),
-]
-_BaseModelOption = Annotated[
-    str | None,
-    typer.Option(
-        help="The language model on the Hub, ORG/NAME: for SAEs that were trained from a "
-        "folder of it.",
-        show_default="what training recorded",
-    ),
-]
-_LicenseOption = Annotated[
-    str | None,
-    typer.Option(help="Licence of the weights, like mit.", show_default="the release's"),
-]
+_FOLDERS = typer.Argument(..., metavar="DIR...", help="Folders, each of one SAE or of many.")
+_RELEASE = option(None, "The release of the SAEs.", "--release", unset="what training recorded")
+_EVALUATION = option(
+    None,
+    "What `evaluate` has measured.",
+    unset="evaluation/evaluation.json, here or beside the folders",
+)
+_BASE_MODEL = option(
+    None,
+    "The language model on the Hub, ORG/NAME: for SAEs that were trained from a folder of it.",
+    unset="what training recorded",
+)
+_LICENSE = option(None, "Licence of the weights, like mit.", unset="the release's")
 
 
 def card(
-    saes: _FoldersArgument,
-    out: Annotated[Path, typer.Option(help="Folder for README.md and its pictures.")] = Path(
-        "card"
+    saes: list[Path] = _FOLDERS,
+    out: Path = option(Path("card"), "Folder for README.md and its pictures."),
+    repo_id: str | None = option(
+        None, "Repository on the Hub.", unset="the release's, as training recorded it"
     ),
-    repo_id: Annotated[
-        str | None,
-        typer.Option(
-            help="Repository on the Hub.", show_default="the release's, as training recorded it"
-        ),
-    ] = None,
-    release: _ReleaseOption = None,
-    evaluation: _EvaluationOption = None,
-    license: _LicenseOption = None,
-    base_model: _BaseModelOption = None,
+    release: str | None = _RELEASE,
+    evaluation: Path | None = _EVALUATION,
+    license: str | None = _LICENSE,
+    base_model: str | None = _BASE_MODEL,
 ) -> None:
     """Render the card that `upload` would publish, without a network."""
     with error_boundary("Interrupted."):
@@ -72,37 +52,23 @@ def card(
 
 
 def upload(
-    saes: _FoldersArgument,
-    repo_id: Annotated[str, typer.Option(help="Repository on the Hub, ORG/NAME.")],
-    release: _ReleaseOption = None,
-    evaluation: _EvaluationOption = None,
-    license: _LicenseOption = None,
-    base_model: _BaseModelOption = None,
-    revision: Annotated[str, typer.Option(help="Branch, made if there is none.")] = "main",
-    tag: Annotated[
-        str | None, typer.Option(help="Tag for the commit.", show_default="none")
-    ] = None,
-    create_pr: Annotated[
-        bool, typer.Option("--create-pr", help="Propose the commit as a pull request.")
-    ] = False,
-    public: Annotated[
-        bool, typer.Option("--public/--private", help="What a new repository is.")
-    ] = False,
-    commit_message: Annotated[
-        str | None,
-        typer.Option(help="Message of the commit.", show_default="what is added"),
-    ] = None,
-    token: Annotated[
-        str | None,
-        typer.Option(help="Token of the Hub's.", show_default="that of `hf auth login`"),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be sent, and send nothing.")
-    ] = False,
-    no_verify: Annotated[
-        bool, typer.Option("--no-verify", help="Do not load the SAEs from the Hub afterwards.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before sending.")] = False,
+    saes: list[Path] = _FOLDERS,
+    repo_id: str = option(..., "Repository on the Hub, ORG/NAME."),
+    release: str | None = _RELEASE,
+    evaluation: Path | None = _EVALUATION,
+    license: str | None = _LICENSE,
+    base_model: str | None = _BASE_MODEL,
+    revision: str = option("main", "Branch, made if there is none."),
+    tag: str | None = option(None, "Tag for the commit.", unset="none"),
+    create_pr: bool = option(False, "Propose the commit as a pull request.", "--create-pr"),
+    public: bool = option(False, "What a new repository is.", "--public/--private"),
+    commit_message: str | None = option(None, "Message of the commit.", unset="what is added"),
+    token: str | None = option(None, "Token of the Hub's.", unset="that of `hf auth login`"),
+    dry_run: bool = option(False, "Show what would be sent, and send nothing.", "--dry-run"),
+    no_verify: bool = option(
+        False, "Do not load the SAEs from the Hub afterwards.", "--no-verify"
+    ),
+    yes: bool = option(False, "Do not ask before sending.", "--yes"),
 ) -> None:
     """Publish SAEs on the Hugging Face Hub with a card of what was measured, in one commit."""
     with error_boundary("Interrupted. Nothing was sent."):

@@ -1,13 +1,19 @@
 """`sae-lens-c2r registry`: the releases that come with this package, and new ones."""
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from sae_lens_c2r.cli._console import console_while_loading, error_boundary
-from sae_lens_c2r.cli._options import Command, Group, OverwriteOption, ReleaseArgument
+from sae_lens_c2r.cli._shared import (
+    OVERWRITE,
+    RELEASE,
+    Command,
+    Group,
+    console_while_loading,
+    error_boundary,
+    option,
+)
 
 registry = typer.Typer(
     cls=Group, help="The releases that come with this package, and new ones."
@@ -32,7 +38,7 @@ def list_releases() -> None:
 
 
 @registry.command("show", cls=Command)
-def show_release(release: ReleaseArgument) -> None:
+def show_release(release: str = RELEASE) -> None:
     """Print what a release trains."""
     with error_boundary("Interrupted."):
         from sae_lens_c2r.releases.files import find_release, read_release
@@ -44,7 +50,7 @@ def show_release(release: ReleaseArgument) -> None:
 
 
 @registry.command("export", cls=Command)
-def export_release(release: ReleaseArgument) -> None:
+def export_release(release: str = RELEASE) -> None:
     """Print the release's entry for SAELens's directory, pretrained_saes.yaml."""
     with error_boundary("Interrupted."):
         import yaml
@@ -57,18 +63,14 @@ def export_release(release: ReleaseArgument) -> None:
 
 @registry.command("new", cls=Command)
 def new_release(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name, like my-saes.")],
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="A model of TransformerLens's, like gpt2 or google/gemma-2-2b.",
-            show_default="all-MiniLM-L6-v2, which trains offline",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The file's folder.", show_default="this one")
-    ] = None,
-    overwrite: OverwriteOption = False,
+    name: str = typer.Argument(..., metavar="NAME", help="Its name, like my-saes."),
+    model: str | None = option(
+        None,
+        "A model of TransformerLens's, like gpt2 or google/gemma-2-2b.",
+        unset="all-MiniLM-L6-v2, which trains offline",
+    ),
+    out: Path | None = option(None, "The file's folder.", unset="this one"),
+    overwrite: bool = OVERWRITE,
 ) -> None:
     """Write a small release to begin with, NAME.yaml, that says what to change."""
     with error_boundary("Interrupted."):

@@ -1,39 +1,34 @@
 """`sae-lens-c2r train` and `sae-lens-c2r finetune`."""
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from sae_lens_c2r._support.process import take_place, was_restarted
-from sae_lens_c2r.cli._console import console_while_loading, error_boundary
-from sae_lens_c2r.cli._options import (
-    AnySAEsArgument,
-    CheckpointMinutesOption,
-    DeviceOption,
-    DryRunOption,
-    ModelOption,
-    OverwriteOption,
-    ReleaseArgument,
-    ResumeOption,
-    SetOption,
+from sae_lens_c2r.cli._shared import (
+    CHECKPOINT_MINUTES,
+    DEVICE,
+    DRY_RUN,
+    MODEL,
+    OVERWRITE,
+    RELEASE,
+    RESUME,
+    SAES,
+    SET,
+    console_while_loading,
+    error_boundary,
+    option,
     usable_device,
 )
 
 
 def train(
-    release: ReleaseArgument,
-    out: Annotated[Path, typer.Option(help="Folder for the folders of the SAEs.")] = Path(
-        "saes"
-    ),
-    only: Annotated[
-        list[str] | None, typer.Option(help="Id of an SAE to train; may be repeated.")
-    ] = None,
-    overrides: SetOption = None,
-    device: DeviceOption = None,
-    resume: ResumeOption = False,
-    checkpoint_minutes: CheckpointMinutesOption = 30.0,
-    dry_run: DryRunOption = False,
+    release: str = RELEASE,
+    out: Path = option(Path("saes"), "Folder for the folders of the SAEs."),
+    only: list[str] | None = option(None, "Id of an SAE to train; may be repeated."),
+    overrides: list[str] | None = SET,
+    device: str | None = DEVICE,
+    resume: bool = RESUME,
+    checkpoint_minutes: float = CHECKPOINT_MINUTES,
+    dry_run: bool = DRY_RUN,
 ) -> None:
     """Train the SAEs of a release, except those that are in the folder already."""
     take_place()
@@ -74,53 +69,33 @@ def train(
 
 
 def finetune(
-    saes: AnySAEsArgument,
-    tokens: Annotated[str, typer.Option(help="What to train on, like 5M.")],
-    out: Annotated[
-        Path, typer.Option(help="Folder for the SAEs, the numbers and the report.")
-    ] = Path("finetuned"),
-    model: ModelOption = None,
-    hook_name: Annotated[
-        str | None,
-        typer.Option(help="Where activations are taken.", show_default="what the SAE names"),
-    ] = None,
-    dataset: Annotated[
-        str | None,
-        typer.Option(help="The text on the Hub.", show_default="what the SAE names"),
-    ] = None,
-    context_size: Annotated[
-        int | None, typer.Option(help="Tokens in a row.", show_default="what the SAE says")
-    ] = None,
-    architecture: Annotated[
-        str | None,
-        typer.Option(help="What to train it as.", show_default="what it was, with C2R"),
-    ] = None,
-    k: Annotated[
-        float | None,
-        typer.Option(help="Latents per token.", show_default="the SAE's, or its L0"),
-    ] = None,
-    lr: Annotated[
-        float | None,
-        typer.Option(help="Learning rate.", show_default="a third of that of its training"),
-    ] = None,
-    c2r_coefficient: Annotated[
-        float | None, typer.Option(help="Strength of the penalty.", show_default="5")
-    ] = None,
-    changes: SetOption = None,
-    text: Annotated[
-        str | None,
-        typer.Option(
-            help="What to measure on, as of `inspect`.", show_default="the text of the training"
-        ),
-    ] = None,
-    measured_tokens: Annotated[
-        int, typer.Option(min=1, help="Tokens to measure on, about: at least one batch.")
-    ] = 100_000,
-    device: DeviceOption = None,
-    resume: ResumeOption = False,
-    checkpoint_minutes: CheckpointMinutesOption = 30.0,
-    overwrite: OverwriteOption = False,
-    dry_run: DryRunOption = False,
+    saes: list[str] = SAES,
+    tokens: str = option(..., "What to train on, like 5M."),
+    out: Path = option(Path("finetuned"), "Folder for the SAEs, the numbers and the report."),
+    model: str | None = MODEL,
+    hook_name: str | None = option(
+        None, "Where activations are taken.", unset="what the SAE names"
+    ),
+    dataset: str | None = option(None, "The text on the Hub.", unset="what the SAE names"),
+    context_size: int | None = option(None, "Tokens in a row.", unset="what the SAE says"),
+    architecture: str | None = option(
+        None, "What to train it as.", unset="what it was, with C2R"
+    ),
+    k: float | None = option(None, "Latents per token.", unset="the SAE's, or its L0"),
+    lr: float | None = option(None, "Learning rate.", unset="a third of that of its training"),
+    c2r_coefficient: float | None = option(None, "Strength of the penalty.", unset="5"),
+    changes: list[str] | None = SET,
+    text: str | None = option(
+        None, "What to measure on, as of `inspect`.", unset="the text of the training"
+    ),
+    measured_tokens: int = option(
+        100_000, "Tokens to measure on, about: at least one batch.", min=1
+    ),
+    device: str | None = DEVICE,
+    resume: bool = RESUME,
+    checkpoint_minutes: float = CHECKPOINT_MINUTES,
+    overwrite: bool = OVERWRITE,
+    dry_run: bool = DRY_RUN,
 ) -> None:
     """Train SAEs that exist on with C2R, and show what that changed."""
     with error_boundary("Interrupted.", how_to_go_on=lambda: _how_to_go_on(out)) as problems:

@@ -4,7 +4,7 @@ import pytest
 import typer
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.cli._console import error_boundary
+from sae_lens_c2r.cli._shared import error_boundary
 
 
 def ended(error: BaseException | None, *problems: str) -> int:

@@ -1,0 +1,99 @@
+"""The options, the output and the one place for errors that commands share."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from rich.console import Console
+from typer.core import TyperCommand, TyperGroup
+
+from sae_lens_c2r._support.errors import UserError
+
+
+def option(default: Any, help: str, *names: str, unset: str | bool = True, **more: Any) -> Any:
+    """Describe an option; help shows `unset`, if given, in place of its default."""
+    return typer.Option(default, *names, help=help, show_default=unset, **more)
+
+
+DEVICE = option(None, "Torch device.", unset="cuda if there is one")
+OVERWRITE = option(False, "Replace what an earlier run has written.", "--overwrite")
+MODEL = option(None, "The language model.", unset="what the SAE's config names")
+SAES = typer.Argument(
+    ...,
+    metavar="SAE...",
+    help="A folder of one SAE or of many, or a release followed by an SAE's id.",
+)
+RELEASE = typer.Argument(..., help="A release of ours, such as minilm-layer-3, or a YAML file.")
+SET = option(None, "A value to change, like sae.k=50; may be repeated.", "--set")
+RESUME = option(False, "Continue from the last checkpoint, if any.", "--resume")
+CHECKPOINT_MINUTES = option(30.0, "Minutes between checkpoints; 0 for none.", min=0)
+DRY_RUN = option(False, "Print what would be done, and do nothing.", "--dry-run")
+
+
+def usable_device(device: str | None) -> str:
+    """The device that is meant, `cuda` if there is one; a UserError if torch lacks it."""
+    import torch
+
+    from sae_lens_c2r._support.checks import check_torch_device
+
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    check_torch_device(device)
+    return device
+
+
+class _FlagsWithoutType:
+    """Help that does not say of a flag that it is a `<bool>`."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters; flags have no type to show."""
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            if getattr(param, "is_flag", False) and param.metavar is None:
+                param.metavar = ""
+        return params
+
+
+class Command(_FlagsWithoutType, TyperCommand):
+    """A command with such help."""
+
+
+class Group(_FlagsWithoutType, TyperGroup):
+    """A command that has commands, with such help."""
+
+
+class LineConsole(Console):
+    """A console that also prints lines with paths and names in them."""
+
+    def say(self, line: str) -> None:
+        """Print a line that is neither read as markup nor wrapped."""
+        self.print(line, markup=False, soft_wrap=True)
+
+
+def console_while_loading(*, quiet: bool = False) -> LineConsole:
+    """A console that has said what takes the first seconds: importing SAELens."""
+    console = LineConsole(quiet=quiet)
+    console.print("Loading SAELens ...")
+    return console
+
+
+@contextmanager
+def error_boundary(
+    interrupted: str, *, how_to_go_on: Callable[[], str] = str
+) -> Iterator[list[str]]:
+    """Print what keeps a command from doing what it should, and end it with a status."""
+    problems: list[str] = []
+    status = 1
+    try:
+        yield problems
+    except UserError as error:
+        problems.append(str(error))
+    except OSError as error:
+        problems.append(f"{error}{how_to_go_on()}")
+    except KeyboardInterrupt as interruption:
+        problems.append(f"{str(interruption) or interrupted}{how_to_go_on()}")
+        status = 130
+    if problems:
+        print("\n".join(problems), file=sys.stderr)
+        raise typer.Exit(status)
