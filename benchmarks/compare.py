@@ -26,7 +26,6 @@ class Metric:
     smallest: float = 0.01
     by_sparsity: bool = False
     drawn: bool = False
-    headline: bool = False
 
 
 @dataclass(frozen=True)
@@ -173,7 +172,6 @@ _QUESTIONS = read_yaml(Path(__file__).with_name("questions.yaml"))
 METRICS = {name: Metric(**about) for name, about in _QUESTIONS["metrics"].items()}
 EQUALS = {name: Equal(**about) for name, about in _QUESTIONS["equals"].items()}
 CONTRASTS = [Contrast(*each) for each in _QUESTIONS["contrasts"]]
-HEADLINES = [Contrast(*each) for each in _QUESTIONS["headlines"]]
 
 
 def metrics_of(*parts: pd.DataFrame) -> list[str]:

@@ -5,7 +5,7 @@ those of two more pages, and writes the numbers of its first figure to `results/
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 from scipy import stats
 
-from benchmarks.compare import EQUALS, Interval, at_equal, at_strength, label
-from benchmarks.experiment import CHOICE_SEED, METHODS, PLAIN, read
+from benchmarks.compare import Contrast, Interval, at_strength, label, over_seeds, points_of
+from benchmarks.experiment import CHOICE_SEED, PLAIN, read
 from benchmarks.show import fill, lines_figure
-from benchmarks.worlds.transfer import POINTS as TURNS
-from benchmarks.worlds.transfer import by_data, curves_of
+from benchmarks.worlds import transfer
+from benchmarks.worlds.transfer import by_data, curves_of, turns
 from sae_lens_c2r.reporting.figures import svg
 from sae_lens_c2r.reporting.tables import markdown_table
 
@@ -38,7 +38,7 @@ DATA = {  # data sets, by the rows of a world at a training length
 POINTS = {("C2R", 5.0): "C0", ("OrtSAE", 0.25): "C1", ("Matryoshka", 0.0): "C2"}
 FOUND, PERCENT = "F1, or features found", "unexplained variance, %"
 COLUMNS = {  # what is shown, by the measures of rows
-    PERCENT: "unexplained",
+    PERCENT: "percent",
     FOUND: "found",
     "MCC": "mcc",
     "absorption": "absorption",
@@ -46,13 +46,15 @@ COLUMNS = {  # what is shown, by the measures of rows
     "dead latents": "dead_latents",
     "composition": "composition",
 }
+MEASURES = ["unexplained", *list(COLUMNS.values())[1:]]
 FIVE = [name for name in COLUMNS if name not in ("MCC", "composition")]
-SMALLEST = {**dict.fromkeys(COLUMNS, 0.01), "lost": 0.005, PERCENT: 2.5}
+SMALLEST = {**dict.fromkeys(COLUMNS.values(), 0.01), "unexplained": 0.005, "percent": 2.5}
 SMALLEST["composition"] = float("inf")  # below the level of chance, lower is not better
 FARTHEST = 40  # percent of the unexplained variance that the figure shows
 NARROW = "\N{NARROW NO-BREAK SPACE}"
 Differences = Mapping[str, Interval]
 Point = tuple[str, float]  # a method at a strength
+ByData = Mapping[str, Mapping[Point, Differences]]
 
 
 def rows_of(world: str, samples: int) -> pd.DataFrame:
@@ -60,51 +62,39 @@ def rows_of(world: str, samples: int) -> pd.DataFrame:
     kept = pd.DataFrame(read(RESULTS / world.partition("/")[0] / "runs.jsonl"))
     rows = kept[(kept.world == world) & (kept.samples == samples) & (kept.seed != CHOICE_SEED)]
     rows = rows.assign(unexplained=1 - rows.explained_variance)
-    found = "f1" if "f1" in rows else "features_found"
-    return rows.assign(found=rows[found] if found in rows else float("nan"))
+    rows["found"] = rows.get("f1", rows.get("features_found"))
+    return rows.reindex(columns=rows.columns.union(MEASURES))
 
 
-def less(first: pd.DataFrame, second: pd.DataFrame) -> Differences:
-    """Return what one method has less another, over seeds; of the unexplained, in percent."""
-    ours, theirs = first.align(second, join="inner", axis=0)
-    ours, theirs = (each.groupby("seed").mean() for each in (ours, theirs))
-    found = ours - theirs
-    lost = Interval.of(found["unexplained"])
-    found["unexplained"] *= 100 / theirs["unexplained"]
-    found = found if len(found) > 2 else found * float("nan")  # of two seeds none is told
-    return {"lost": lost} | {name: Interval.of(found[of]) for name, of in COLUMNS.items()}
+def differences(rows: pd.DataFrame, contrast: Contrast) -> Differences:
+    """Return differences over seeds; of the unexplained, in percent of BatchTopK's, too."""
+    gaps = contrast.by_seed_and_k(rows, MEASURES).astype(float).dropna(how="all")
+    plain = at_strength(rows, PLAIN, 0, MEASURES).loc[gaps.index].groupby("seed").mean()
+    gaps = gaps.groupby("seed").mean()
+    gaps["percent"] = 100 * gaps.unexplained / plain.unexplained
+    return over_seeds(gaps if len(gaps) > 2 else gaps * float("nan"))  # of two none is told
 
 
-def measured(rows: pd.DataFrame, method: str, strength: float) -> pd.DataFrame:
-    """Return the measures of a method at a strength, NaN where a data set has none."""
-    there = rows.reindex(columns=[*rows, *set(COLUMNS.values()) - set(rows)])
-    return at_strength(there, method, strength, list(COLUMNS.values())).astype(float)
-
-
-def against_plain(rows: pd.DataFrame, method: str, strength: float) -> Differences | None:
-    """Return a method less BatchTopK, or `None` if it was not trained there."""
-    ours = measured(rows, method, strength)
-    return less(ours, measured(rows, PLAIN, 0)) if len(ours) else None
-
-
-def at_equal_cost(rows: pd.DataFrame) -> Differences:
-    """Return C2R 5 less OrtSAE, at the strength that explains as much of the variance."""
-    there = rows.reindex(columns=[*rows, *set(COLUMNS.values()) - set(rows)])
-    equal = EQUALS["the explained_variance of C2R 5"]
-    other = at_equal(there, "OrtSAE", equal, list(COLUMNS.values())).dropna(how="all")
-    return less(measured(rows, "C2R", 5.0), other.astype(float))
+def from_plain(rows: pd.DataFrame, points: Iterable[Point]) -> dict[Point, Differences]:
+    """Return the differences from BatchTopK of those points that were trained."""
+    return {
+        (method, strength): differences(rows, Contrast(method, PLAIN, [strength, 0]))
+        for method, strength in points
+        if (method, strength) in points_of(rows)
+    }
 
 
 def cell(differences: Differences, column: str) -> str:
     """Return a difference for a table, bold where it is told from 0 and of interest."""
-    found, judged = differences[column], differences["lost" if column == PERCENT else column]
+    found = differences[COLUMNS[column]]
+    by = "unexplained" if column == PERCENT else COLUMNS[column]
     if not found.half_width < float("inf"):
         return ""
     digits = 1 if column == PERCENT else 3
     text = f"{found.mean:+.{digits}f} ± {found.half_width:.{digits}f}"
     text = re.sub(r"\b0(?=\.\d{3})", "", text).replace(" ", NARROW)
-    smallest = SMALLEST["lost" if column == PERCENT else column]
-    return f"**{text}**" if abs(judged.mean) > max(judged.half_width, smallest) else text
+    judged = differences[by]
+    return f"**{text}**" if abs(judged.mean) > max(judged.half_width, SMALLEST[by]) else text
 
 
 def table(lines: Mapping[Any, Differences], *head: str, without: Sequence[str] = ()) -> str:
@@ -115,18 +105,19 @@ def table(lines: Mapping[Any, Differences], *head: str, without: Sequence[str] =
     return markdown_table([*head, *columns], body)
 
 
-def forest(found: Mapping[str, Mapping[Point, Differences]]) -> Figure:
+def forest(found: ByData) -> Figure:
     """Draw the differences from BatchTopK: a row for each data set, a panel for a measure."""
     figure = Figure(figsize=(7.4, 7.6), layout="constrained")
     grid = figure.subplots(2, 3, sharey=True)
     for panel, column in zip(grid.flat, FIVE, strict=False):
-        panel.axvspan(-SMALLEST[column], SMALLEST[column], color="0.9")
+        smallest = SMALLEST[COLUMNS[column]]
+        panel.axvspan(-smallest, smallest, color="0.9")
         panel.axvline(0, color="0.4", linewidth=0.8)
         for offset, (point, color) in enumerate(POINTS.items()):
             shown = [
-                (row + 0.25 * (offset - 1), here[point][column])
+                (row + 0.25 * (offset - 1), here[point][COLUMNS[column]])
                 for row, here in enumerate(found.values())
-                if point in here and here[point][column].half_width < float("inf")
+                if point in here and here[point][COLUMNS[column]].half_width < float("inf")
             ]
             panel.errorbar(
                 [each.mean for _, each in shown],
@@ -180,16 +171,14 @@ def hierarchies() -> Figure:
     return figure
 
 
-def p_values(found: Differences, seeds: int) -> list[float]:
-    """Return the p values of a figure's differences over so many seeds, by Student's t."""
-    known = [found[name] for name in FIVE if found[name].half_width < float("inf")]
-    critical = stats.t.ppf(0.975, seeds - 1)
-    t = [critical * abs(each.mean) / each.half_width for each in known]
-    return list(2 * stats.t.sf(t, seeds - 1))
-
-
-def corrected(p: Sequence[float]) -> str:
+def corrected(found: ByData, seeds: Mapping[str, int]) -> str:
     """Return how many differences are told from 0, by themselves and among so many."""
+    p = []
+    for name, here in found.items():
+        shown = (here[point][COLUMNS[of]] for point in POINTS if point in here for of in FIVE)
+        for each in (each for each in shown if each.half_width < float("inf")):
+            t = stats.t.ppf(0.975, seeds[name] - 1) * abs(each.mean) / each.half_width
+            p.append(2 * stats.t.sf(t, seeds[name] - 1))
     count, ascending = len(p), np.sort(p)
     holm = np.maximum.accumulate(ascending * np.arange(count, 0, -1)) < 0.05
     return (
@@ -202,17 +191,13 @@ def corrected(p: Sequence[float]) -> str:
 def rule_table() -> str:
     """Return where curves over lambda turn by each rule, and how far apart, in decades."""
     kinds = by_data(curves_of(pd.DataFrame(read(RESULTS / "transfer" / "runs.jsonl")), "relu"))
-    places = [(point, data) for point in TURNS for data in ("hierarchy", "minilm")]
+    places = [(point, data) for point in transfer.POINTS for data in ("hierarchy", "minilm")]
     table = []
     for rule in kinds["minilm"][0].multipliers:
-        cells = []
-        for point, data in places:
-            found = [each.literal_at(point) / each.multipliers[rule] for each in kinds[data]]
-            logs = np.log10(found)
-            middle = float(f"{10 ** np.nanmean(logs):.2g}")
-            cells.append(f"{middle:g} ({np.nanstd(logs, ddof=1):.2f})")
+        found = [turns(kinds[data], rule, point) for point, data in places]
+        cells = (f"{float(f'{10 ** at.mean():.2g}'):g} ({at.std():.2f})" for at in found)
         table.append([rule, *cells])
-    head = (f"{TURNS[point]}, {data}" for point, data in places)
+    head = (f"{transfer.POINTS[point]}, {data}" for point, data in places)
     return markdown_table(["λ by", *head], table)
 
 
@@ -220,40 +205,21 @@ def finetuning_table() -> str:
     """Return what fine-tuning comes to on known features."""
     rows = pd.DataFrame(read(RESULTS / "finetuning" / "runs.jsonl"))
     rows = rows[rows.world.str.endswith("known features")]
-    columns = {
-        "composition": "composition",
-        "explained variance": "explained_variance",
-        "absorption": "absorption",
-        "dead latents": "dead_latents",
-    }
-    lines = [
-        [name, *(f"{here[of].mean():.3f}" for of in columns.values())]
-        for name, here in rows.groupby("method", sort=False)
-    ]
-    return markdown_table(["", *columns], lines)
-
-
-def differences(data: Mapping[str, pd.DataFrame]) -> dict[str, dict[Point, Differences]]:
-    """Return every data set's differences from BatchTopK."""
-    points = [*POINTS, ("C2R", 2.0), ("C2R", 20.0), ("OrtSAE", 1.0)]
-    found = {
-        name: {at: against_plain(rows, *at) for at in points} for name, rows in data.items()
-    }
-    return {
-        name: {point: each for point, each in here.items() if each is not None}
-        for name, here in found.items()
-    }
+    names = ["composition", "explained_variance", "absorption", "dead_latents"]
+    means = rows.groupby("method", sort=False)[names].mean()
+    lines = [[way, *map("{:.3f}".format, here)] for way, here in means.T.items()]
+    return markdown_table(["", *(name.replace("_", " ") for name in names)], lines)
 
 
 def figures() -> dict[str, Figure]:
     """Return the figures of the page of evidence, by their files."""
     data = {name: rows_of(*where) for name, where in DATA.items()}
-    synth, planted = data["SynthSAEBench"], data["planted, 2M tokens"]
+    synth, of_synth = data["SynthSAEBench"], {"F1": "found", "MCC": "mcc"}
     of_planted = {"absorption": "absorption", "features found": "found"}
     return {
-        "evidence": forest(differences(data)),
-        "evidence-synth": curves(synth[synth.k == 8], {"F1": "found", "MCC": "mcc"}),
-        "evidence-planted": curves(planted, of_planted),
+        "evidence": forest({name: from_plain(rows, POINTS) for name, rows in data.items()}),
+        "evidence-synth": curves(synth[synth.k == 8], of_synth),
+        "evidence-planted": curves(data["planted, 2M tokens"], of_planted),
         "evidence-hierarchies": hierarchies(),
     }
 
@@ -261,37 +227,29 @@ def figures() -> dict[str, Figure]:
 def places() -> dict[Path, dict[str, str]]:
     """Return the tables of marked places, by page and mark."""
     data = {name: rows_of(*where) for name, where in DATA.items()}
-    found, synth = differences(data), data["SynthSAEBench"]
-    synth = synth[synth.k == 8]
-    methods = [*POINTS, ("C2R", 2.0), ("C2R", 20.0), ("OrtSAE", 1.0), ("JumpReLU", 1.4)]
-    p = [
-        value
-        for name, here in found.items()
-        for point in POINTS
-        if point in here
-        for value in p_values(here[point], data[name].seed.nunique())
-    ]
-    of_synth = {
-        (label(*point),): each
-        for point in sorted(
-            methods, key=lambda point: (list(METHODS).index(point[0]), point[1])
-        )
-        if (each := against_plain(synth, *point))
-    }
+    seeds = {name: rows.seed.nunique() for name, rows in data.items()}
+    points = [*POINTS, ("C2R", 2.0), ("C2R", 20.0), ("OrtSAE", 1.0)]
+    found = {name: from_plain(rows, points) for name, rows in data.items()}
+    synth = data["SynthSAEBench"]
+    synth, shown = synth[synth.k == 8], {*points, ("JumpReLU", 1.4)}
+    in_order = [point for point in points_of(synth) if point in shown]
+    of_synth = {(label(*at),): each for at, each in from_plain(synth, in_order).items()}
     strengths = {
         (name, f"{strength:g}"): here["C2R", strength]
         for name, here in found.items()
         for strength in (2.0, 5.0, 20.0)
         if {("C2R", 2.0), ("C2R", 20.0)} <= set(here)
     }
-    equal = {(name,): at_equal_cost(rows) for name, rows in data.items()}
+    at_equal_cost = Contrast("C2R", "OrtSAE", [5.0, "the explained_variance of C2R 5"])
+    equal = {(name,): differences(rows, at_equal_cost) for name, rows in data.items()}
+    equal = {name: each for name, each in equal.items() if cell(each, FOUND)}
     equal = {name: each for name, each in equal.items() if cell(each, FOUND)}
     everything = {
         (name, label(*point)): each for name in found for point, each in found[name].items()
     }
     return {
         DOCS / "evidence.md": {
-            "corrected": corrected(p),
+            "corrected": corrected(found, seeds),
             "synth": table(of_synth, "method", without=["composition"]),
             "equal cost": table(equal, "data", without=[PERCENT, "composition"]),
             "strengths": table(strengths, "data", "λ", without=["MCC", "composition"]),

@@ -161,7 +161,7 @@ class World(ABC):
 class Drawn:
     """What is drawn from rows."""
 
-    tables: Mapping[str, Mapping[str, str]]  # in Markdown, by file and by heading
+    tables: dict[str, dict[str, str]]  # in Markdown, by file and by heading
     figures: Callable[[], Mapping[str, Figure]] = dict  # by file
 
 

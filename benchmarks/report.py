@@ -1,20 +1,15 @@
 """Tables of methods and their differences, of one size of a world, and at another schedule."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
-from math import isfinite
 
 import pandas as pd
 from matplotlib.figure import Figure
 
 from benchmarks.compare import (
     CONTRASTS,
-    HEADLINES,
     METRICS,
     PRICE,
     Contrast,
-    Interval,
     at_strength,
     intervals,
     label,
@@ -24,7 +19,7 @@ from benchmarks.compare import (
     verdict,
 )
 from benchmarks.experiment import CHOICE_SEED, METHODS, PLAIN, Drawn, Size
-from benchmarks.show import forest_plot, lines_figure
+from benchmarks.show import lines_figure
 from sae_lens_c2r.reporting.tables import markdown_table
 
 WORDS = {"yes": " **ahead**", "no": " **behind**", "undecided": " **undecided**"}
@@ -161,16 +156,6 @@ def between_table(first: pd.DataFrame, second: pd.DataFrame) -> str:
     return _table([""], metrics, table)
 
 
-def headline_differences(rows: pd.DataFrame) -> dict[str, dict[str, Interval]]:
-    """Return the headlines that are known in two seeds, by their names."""
-    metrics, found = [each for each in metrics_of(rows) if METRICS[each].headline], {}
-    for each in HEADLINES:
-        differences = over_seeds(each.by_seed_and_k(rows, metrics))
-        if differences and isfinite(differences[PRICE].half_width):
-            found[f"{label(each.first, float(each.at[0]))} less {each.second}"] = differences
-    return found
-
-
 def curves(rows: pd.DataFrame) -> Figure:
     """Draw every method's curve over its strength: what is gained against what it costs."""
     found = []
@@ -185,26 +170,14 @@ def curves(rows: pd.DataFrame) -> Figure:
     return lines_figure(points.sort_values("k", kind="stable"), METRICS[PRICE].label)
 
 
-def figures(rows: pd.DataFrame, sizes: Mapping[str, Sequence[Size]]) -> dict[str, Figure]:
-    """Return the curves of every size that has rows, and its headlines as a forest plot."""
-    found = {}
-    for name, [size] in sizes.items():
-        full = of_full_length(rows, size)
-        if len(full):
-            found[name] = curves(full)
-        if headlines := headline_differences(full):
-            found[f"{name}-forest"] = forest_plot(headlines)
-    return found
-
-
 def draw_sizes(rows: pd.DataFrame, sizes: Mapping[str, Sequence[Size]]) -> Drawn:
     """Draw every size that there are rows of."""
-    tables = {
-        name: method_tables(rows, size)
-        for name, [size] in sizes.items()
-        if len(of_full_length(rows, size))
-    }
-    return Drawn(tables, partial(figures, rows, sizes))
+    full = {name: of_full_length(rows, size) for name, [size] in sizes.items()}
+    known = {name: ours for name, ours in full.items() if len(ours)}
+    return Drawn(
+        {name: method_tables(rows, *sizes[name]) for name in known},
+        lambda: {name: curves(ours) for name, ours in known.items()},
+    )
 
 
 def draw_schedules(rows: pd.DataFrame, sizes: Mapping[str, Sequence[Size]]) -> Drawn:
@@ -215,8 +188,6 @@ def draw_schedules(rows: pd.DataFrame, sizes: Mapping[str, Sequence[Size]]) -> D
         return drawn
     chosen_by = rows[(rows.world == size.world) & (rows.seed == CHOICE_SEED)]
     full, full_other = of_full_length(rows, size), of_full_length(rows, other)
-    more = {
-        "learning rates": learning_rates_table(chosen_by),
-        "between schedules": between_table(full_other, full),
-    }
-    return replace(drawn, tables={**drawn.tables, name: {**drawn.tables[name], **more}})
+    drawn.tables[name]["learning rates"] = learning_rates_table(chosen_by)
+    drawn.tables[name]["between schedules"] = between_table(full_other, full)
+    return drawn

@@ -107,13 +107,11 @@ def main() -> None:
             subprocess.run([sys.executable, *command], check=True, env=environment)
             rows.append(json.load(results))
     head = ["processes", "steps a second", "waiting for each other", "exchange"]
-    shown = (
-        ("processes", "d"),
-        ("steps_per_second", ".2f"),
-        ("waiting", ".1%"),
-        ("exchange", ".1%"),
-    )
-    cells = [[format(row[name], spec) for name, spec in shown] for row in rows]
+    cells = [
+        [f"{row['processes']}", f"{row['steps_per_second']:.2f}"]
+        + [f"{row[part]:.1%}" for part in ("waiting", "exchange")]
+        for row in rows
+    ]
     table = markdown_table(head, cells, text=())
     options.size = options.device
     keep(options, "scaling", rows, table)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from benchmarks.compare import METRICS, Interval
+from benchmarks.compare import Interval
 
 _PLACE = re.compile(r"(<!-- begin (.+?) -->\n).*?(\n<!-- end \2 -->)", re.DOTALL)
 
@@ -44,27 +44,6 @@ def lines_figure(points: pd.DataFrame, xlabel: str, *, log: bool = False) -> Fig
     n = min(len(drawn), len(columns) + 1)  # More would be wider than the panels.
     handles, names = list(drawn.values()), list(drawn)
     figure.legend(handles, names, loc="outside lower center", ncols=n, frameon=False)
-    return figure
-
-
-def forest_plot(differences: Mapping[str, Mapping[str, Interval]]) -> Figure:
-    """Draw differences with their intervals: a row for each, a column for each metric."""
-    names, metrics = list(differences), list(next(iter(differences.values())))
-    size = (1 + 2.2 * len(metrics), 0.8 + 0.35 * len(names))
-    figure = Figure(figsize=size, layout="constrained")
-    panels = figure.subplots(1, len(metrics), squeeze=False, sharey=True)[0]
-    for panel, metric in zip(panels, metrics, strict=True):
-        about, found = METRICS[metric], [differences[name][metric] for name in names]
-        # Those that lie in the band are too small to be of interest.
-        panel.axvspan(-about.smallest, about.smallest, color="0.9")
-        panel.axvline(0, color="gray", linewidth=0.8)
-        means, bars = [each.mean for each in found], [each.half_width for each in found]
-        panel.errorbar(means, range(len(names)), xerr=bars, fmt="o", markersize=4)
-        better = {1: "higher is better", -1: "lower is better", 0: ""}[about.better]
-        panel.set(title=about.label, xlabel=better)
-        panel.set_yticks(range(len(names)), names)
-        panel.spines[["top", "right"]].set_visible(False)
-    panels[0].invert_yaxis()
     return figure
 
 

@@ -105,14 +105,11 @@ def known_table(rows: pd.DataFrame) -> str:
     """Return the table of known features, and differences to two of its rows by seed."""
     found = {name: rows[rows.method == name].set_index("seed") for name in WAYS}
     metrics = list(OF_KNOWN)
-    table = [
-        [
-            name,
-            *intervals(found[name][metrics]),
-            *_if_kept(name, intervals(found[name][list(KEPT)])),
-        ]
-        for name in WAYS
-    ]
+    table = []
+    for name, way in WAYS.items():
+        # Only of an SAE that was trained on are the latents those of the SAE before.
+        of_kept = intervals(found[name][list(KEPT)]) if way.finetuned else [""] * len(KEPT)
+        table.append([name, *intervals(found[name][metrics]), *of_kept])
     parts = [markdown_table(["", *OF_KNOWN.values(), *KEPT.values()], table)]
     for base in (BEFORE, MORE):
         gaps = {
@@ -126,11 +123,6 @@ def known_table(rows: pd.DataFrame) -> str:
     chance = found[BEFORE].chance_composition.mean()
     parts.append(f"{len(found[BEFORE])} seeds; chance level of composition {chance:.3f}.")
     return "\n\n".join(parts)
-
-
-def _if_kept(way: str, cells: list[str]) -> list[str]:
-    """Return the cells of an SAE whose latents are those of the SAE before, or empty ones."""
-    return cells if WAYS[way].finetuned else ["" for _ in cells]
 
 
 def draw(rows: pd.DataFrame) -> Drawn:

@@ -1,6 +1,6 @@
 """Four worlds of known features in trees, and in each of them the paper's claims."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -10,20 +10,17 @@ from typing import Any
 
 import pandas as pd
 import torch
-from matplotlib.figure import Figure
 from sae_lens import SAE, synthetic
 from scipy import stats
 from torch import Tensor
 
 from benchmarks.compare import Contrast, Interval, at_strength, intervals, over_seeds, verdict
 from benchmarks.experiment import METHODS, Drawn, Row, Run, Size, World, read_yaml
-from benchmarks.show import lines_figure
 from sae_lens_c2r import analysis
 from sae_lens_c2r.analysis.recovery import AbsorptionSums, hierarchy_edges
 from sae_lens_c2r.reporting.tables import markdown_table
 
 EVALUATION_SAMPLES, BATCH = 32_768, 4096
-FREQUENCY_GROUPS = 5
 EQUAL = 0.01  # of explained variance or a correlation: what is lost below it is preserved
 DATA = read_yaml(Path(__file__))
 WORLDS, SAES, METRICS = DATA["worlds"], DATA["saes"], DATA["metrics"]
@@ -76,8 +73,7 @@ class FourWorlds(World):
         own = acts[:, latents].clamp(min=0)
         absorption = AbsorptionSums(self.edges)
         absorption.add(own, feature_acts)
-        full, partial = absorption.full(), absorption.partial()
-        frequencies, rates = self._absorption_of_parents(feature_acts, full)
+        full = absorption.full()
         split = analysis.latents_per_feature(sae.W_dec, features.feature_vectors)
         pairs = analysis.absorption_pairs(sae.W_dec, acts.split(BATCH))
         return {
@@ -85,40 +81,29 @@ class FourWorlds(World):
             "l0": found.sae_l0,
             "dead_latents": found.dead_latents / sae.cfg.d_sae,
             "mcc": found.mcc,
-            "uniqueness": found.uniqueness,
-            "precision": found.classification.precision,
-            "recall": found.classification.recall,
             "f1": found.classification.f1_score,
             "composition": analysis.composition(sae.W_dec),
             "chance_composition": analysis.chance_composition(*sae.W_dec.shape),
             "absorption": full.nanmean().item(),
-            "partial_absorption": partial.nanmean().item(),
-            "absorption_by_frequency": [
-                fifth.nanmean().item() for fifth in rates.tensor_split(FREQUENCY_GROUPS)
-            ],
-            "pearson": _correlation(stats.pearsonr, frequencies, rates),
-            "spearman": _correlation(stats.spearmanr, frequencies, rates),
+            "partial_absorption": absorption.partial().nanmean().item(),
+            "pearson": self._correlation_with_frequency(feature_acts, full),
             "split": split[split > 0].double().mean().item(),
             "features_found": (split > 0).double().mean().item(),
-            "condition_pairs": len(pairs),
             "condition_satisfied": pairs.satisfied.double().mean().item(),
             "median_A_over_B": (pairs.A / pairs.B).median().item() if len(pairs) else nan,
         }
 
-    def _absorption_of_parents(self, feature_acts: Tensor, rates: Tensor) -> list[Tensor]:
-        """Return frequencies of the parents, rising, and each one's absorption."""
+    def _correlation_with_frequency(self, feature_acts: Tensor, rates: Tensor) -> float:
+        """Return how absorption goes with the parent's frequency, NaN if it never varies."""
         parents = torch.tensor([parent for parent, _ in self.edges])
         each = parents.unique()
         frequencies = feature_acts[:, each].bool().double().mean(dim=0)
         absorbed = torch.stack([rates[parents == parent].nanmean() for parent in each])
-        return [values[frequencies.argsort()] for values in (frequencies, absorbed)]
-
-
-def _correlation(of: Callable[..., Any], frequencies: Tensor, rates: Tensor) -> float:
-    known = ~rates.isnan()
-    if known.sum() < 3 or rates[known].unique().numel() < 2:
-        return nan  # it is of nothing that varies
-    return float(of(frequencies[known].numpy(), rates[known].numpy()).statistic)
+        known = ~absorbed.isnan()
+        if known.sum() < 3 or absorbed[known].unique().numel() < 2:
+            return nan
+        found = stats.pearsonr(frequencies[known].numpy(), absorbed[known].numpy())
+        return float(found.statistic)
 
 
 @dataclass(frozen=True)
@@ -133,28 +118,22 @@ class Claim:
     number: float = 0.0
     paper: str = ""
 
-    def measured(self, rows: pd.DataFrame) -> Interval:
-        """Return the difference in one world, each seed's in mean over the sparsities."""
+    def measured(self, rows: pd.DataFrame) -> tuple[str, Interval]:
+        """Return the verdict, and the difference in one world that it rests on."""
         (method, strength), metrics = self.of, [self.metric]
         if self.less is None:
             values = at_strength(rows, method, strength, metrics) - self.number
         else:
             other, at = self.less
             values = Contrast(method, other, (strength, at)).by_seed_and_k(rows, metrics)
-        return over_seeds(values)[self.metric]
-
-    def verdict(self, rows: pd.DataFrame) -> str:
-        """Return what the difference says of the claim."""
-        smallest = EQUAL if self.expected == 0 else 0.0
-        said = verdict(self.measured(rows), self.expected, smallest)
-        return {"yes": "agrees", "no": "differs"}.get(said, said)
+        found = over_seeds(values)[self.metric]
+        said = verdict(found, self.expected, EQUAL if self.expected == 0 else 0.0)
+        return {"yes": "agrees", "no": "differs"}.get(said, said), found
 
     def judged(self, rows: pd.DataFrame) -> str:
-        """Return the verdict and the difference that it rests on, in Markdown."""
-        found = self.measured(rows)
-        return (
-            f"**{self.verdict(rows)}** {replace(found, mean=found.mean + self.number).signed}"
-        )
+        """Return the verdict and the difference, in Markdown."""
+        said, found = self.measured(rows)
+        return f"**{said}** {replace(found, mean=found.mean + self.number).signed}"
 
 
 CLAIMS, FURTHER = ([Claim(**each) for each in DATA[part]] for part in ("claims", "further"))
@@ -170,7 +149,9 @@ def tables(rows: pd.DataFrame) -> dict[str, str]:
         for claim, paper, why in DATA["untested"]
     ]
     further = [[each.claim, *map(each.judged, short.values())] for each in FURTHER]
-    found = {name: [claim.verdict(ours) for claim in CLAIMS] for name, ours in short.items()}
+    found = {
+        name: [claim.measured(ours)[0] for claim in CLAIMS] for name, ours in short.items()
+    }
     counts = [
         [name, *(str(said.count(each)) for each in words)] for name, said in found.items()
     ]
@@ -235,36 +216,9 @@ def lengths_table(by_name: dict[str, pd.DataFrame]) -> str:
     return markdown_table(head, table)
 
 
-def figures(rows: pd.DataFrame) -> dict[str, Figure]:
-    """Draw the trade-off of each method, the course of lambda, and absorption by frequency."""
-    rows = rows.assign(
-        x=rows.explained_variance, point=rows.k, world=rows.world.str.partition("/")[2]
-    )
-    main = rows[[MAIN.get(run.method) == run.strength for run in rows.itertuples()]]
-    main = main.assign(column=main.world, line=main.method)
-    where = ["column", "line", "point", "x"]
-    trade_offs = main.melt(where, ["absorption", "composition"], "row", "y")
-    first_k = rows.world.map(lambda world: WORLDS[world]["ks"][0])
-    swept = rows[(rows.method == "C2R") & (rows.k == first_k)]
-    swept = swept.assign(line=swept.world, point=swept.strength, x=swept.strength, row="")
-    metrics = ["explained_variance", "composition", "absorption"]
-    over_lambda = swept.melt(["row", "line", "point", "x"], metrics, "column", "y")
-    fifths = main.explode("absorption_by_frequency")
-    fifths["point"] = fifths["x"] = fifths.groupby(level=0).cumcount() + 1
-    fifths["y"] = fifths.absorption_by_frequency.astype(float)
-    by_seed = fifths.groupby([*where, "seed"], as_index=False, sort=False).y.mean()
-    return {
-        "trade_offs": lines_figure(trade_offs, "explained variance"),
-        "lambda": lines_figure(over_lambda, "lambda", log=True),
-        "frequency": lines_figure(by_seed.assign(row="absorption"), "fifth, rare to frequent"),
-    }
-
-
 def draw(rows: pd.DataFrame) -> Drawn:
-    """Draw all tables and figures."""
-    shown = tables(rows)
-    drawn = partial(figures, rows[rows.samples == rows.samples.min()])
-    return Drawn({"tables": shown}, drawn)
+    """Draw all tables."""
+    return Drawn({"tables": tables(rows)})
 
 
 open_world = FourWorlds

@@ -116,7 +116,7 @@ class Planted(MiniLMText):
             sums.add(acts[:, latents], present)
             acts_of_all.append(acts.to_sparse())
         together = co_firing(acts_of_all)
-        full, partial = sums.full(), sums.partial()
+        full = sums.full()
         found = found_parents(self.edges, sae.W_dec, vectors)
         edges = torch.tensor(self.edges, device=self.device)
         parents, children = edges.unbind(dim=1)
@@ -128,19 +128,16 @@ class Planted(MiniLMText):
             "explained_variance": explained_variance(sae, inputs),
             "real_explained_variance": explained_variance(sae, text),  # with nothing planted
             **firing_measures(sae, together),
-            "cosine_with_features": cosines.mean().item(),
             "features_found": (split > 0).double().mean().item(),
             "split": split[split > 0].double().mean().item(),
             "absorption": full[found].nanmean().item(),
             "absorption_of_all": full.nanmean().item(),
-            "partial_absorption": partial[found].nanmean().item(),
             "absorption_by_found_children": of_found.nanmean().item(),
             "absorption_of_edges": [  # `None` but where both were found
                 None if each.isnan() else round(each.item(), 6) for each in of_found
             ],
             "parents_found": found.double().mean().item(),
             "children_found": child_found.double().mean().item(),
-            "pairs_above_0.5": together.pairs[0.5],
         }
 
 
@@ -163,15 +160,11 @@ def draw(rows: pd.DataFrame) -> Drawn:
     """Draw both schedules, and absorption by children that two methods have found."""
     drawn = draw_schedules(rows, SIZES)
     [size] = SIZES["minilm"]
-    if size.name not in drawn.tables:
-        return drawn
-    longer = replace(size, samples=size.other_samples[0])
-    more = {
-        "same children": same_children_table(of_full_length(rows, size)),
-        "same children, longer": same_children_table(of_full_length(rows, longer)),
-    }
-    tables = {**drawn.tables, size.name: {**drawn.tables[size.name], **more}}
-    return replace(drawn, tables=tables)
+    if size.name in drawn.tables:
+        longer, tables = replace(size, samples=size.other_samples[0]), drawn.tables[size.name]
+        tables["same children"] = same_children_table(of_full_length(rows, size))
+        tables["same children, longer"] = same_children_table(of_full_length(rows, longer))
+    return drawn
 
 
 open_world = Planted

@@ -149,13 +149,12 @@ def _at_l0(rows: pd.DataFrame, l0: float, metrics: list[str]) -> Any:
 def draw(rows: pd.DataFrame) -> Drawn:
     """Draw every size that there are rows of."""
     drawn = draw_sizes(rows, SIZES)
-    tables = {}
-    for name, found in drawn.tables.items():
+    for name, tables in drawn.tables.items():
         [size] = SIZES[name]
         full = of_full_length(rows, size)
-        more = {"which one": which_one(full, size), "published": published_table(full, size)}
-        tables[name] = {**found, **more}
-    return Drawn(tables, drawn.figures)
+        tables["which one"] = which_one(full, size)
+        tables["published"] = published_table(full, size)
+    return drawn
 
 
 open_world = SynthSAEBench

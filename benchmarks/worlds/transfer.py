@@ -6,7 +6,6 @@ none.
 
 import math
 import sys
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -87,12 +86,11 @@ SIZES = {gate: [each.size(gate) for each in SETTINGS.values()] for gate in LAMBD
 def factors(setting: Setting, norm: float) -> dict[str, float]:
     """Return all factors that a rule may have, for inputs of a norm."""
     candidates = min(scaling.PAPER_CANDIDATES, setting.d_sae)
-    per_latent = (setting.d_sae / setting.batch_size) / (
-        scaling.PAPER_D_SAE / scaling.PAPER_BATCH_SIZE
-    )
+    per_latent = setting.d_sae / setting.batch_size
+    papers = scaling.PAPER_D_SAE / scaling.PAPER_BATCH_SIZE
     return {
         "r": norm,
-        "sqrt(k/B)": math.sqrt(per_latent),
+        "sqrt(k/B)": math.sqrt(per_latent / papers),
         "d": setting.d_in / scaling.PAPER_D_IN,
         "ln n": math.log(scaling.PAPER_CANDIDATES) / math.log(candidates),
     }
@@ -110,10 +108,6 @@ def rules(setting: Setting, norm: float, gate: str) -> dict[str, float]:
 class Transfer(World):
     """Inputs of a setting, and lambda as the rule gives it for them."""
 
-    @abstractmethod
-    def measures(self, sae: SAE[Any]) -> Row:
-        """Measure what only these inputs tell."""
-
     def __init__(self, run: Run) -> None:
         self.run, self.setting = run, SETTINGS[run.world, run.batch_size]
         self.d_in, self.d_sae = self.setting.d_in, self.setting.d_sae
@@ -129,15 +123,14 @@ class Transfer(World):
         scaled = {"c2r_coefficient": self.literal, "c2r_scaling": "none"}
         self.sae_options = {"topk_threshold_lr": 0.05, **scaled}
 
-    @torch.no_grad()
-    def evaluate(self, sae: SAE[Any]) -> Row:
-        """Measure composition, explained variance, and absorption if features are known."""
+    def measures(self, sae: SAE[Any], inputs: Tensor) -> Row:
+        """Measure composition, and the explained variance of inputs."""
         return {
             "literal_coefficient": self.literal,
             "norm": self.norm,
             "composition": composition(sae.W_dec),
             "chance_composition": chance_composition(self.d_sae, self.d_in),
-            **self.measures(sae),
+            "explained_variance": explained_variance(sae, inputs),
         }
 
 
@@ -163,18 +156,18 @@ class Hierarchy(Transfer):
         while True:
             yield self.setting.scale * self.forest.sample(batch_size)[0]
 
-    def measures(self, sae: SAE[Any]) -> Row:
-        """Measure explained variance, and absorption in mean over the edges."""
+    @torch.no_grad()
+    def evaluate(self, sae: SAE[Any]) -> Row:
+        """Measure an SAE, and absorption in mean over the edges."""
         torch.manual_seed(12345)
         samples, feature_acts = self.forest.sample(16384)
         inputs, vectors = self.setting.scale * samples, self.forest.features.feature_vectors
-        latents, cosines = latents_of_features(sae.W_dec, vectors)
+        latents, _ = latents_of_features(sae.W_dec, vectors)
         absorption = AbsorptionSums(self.forest.edges)
         absorption.add(sae.encode(inputs)[:, latents], feature_acts)
         return {
-            "explained_variance": explained_variance(sae, inputs),
+            **self.measures(sae, inputs),
             "absorption": absorption.full().mean().item(),
-            "mean_max_cosine_with_features": cosines.mean().item(),
         }
 
 
@@ -203,9 +196,10 @@ class MiniLM(Transfer):
             order = torch.randperm(len(self.training), generator=generator)
             yield from (self.training[batch] for batch in order.split(batch_size)[:-1])
 
-    def measures(self, sae: SAE[Any]) -> Row:
-        """Measure explained variance of held-out tokens."""
-        return {"explained_variance": explained_variance(sae, self.held_out)}
+    @torch.no_grad()
+    def evaluate(self, sae: SAE[Any]) -> Row:
+        """Measure an SAE on held-out tokens."""
+        return self.measures(sae, self.held_out)
 
 
 @cache
@@ -257,6 +251,12 @@ def curves_of(rows: pd.DataFrame, gate: str) -> list[Curve]:
     return sorted(curves, key=lambda curve: curve.setting)
 
 
+def turns(curves: Sequence[Curve], rule: str, point: str) -> pd.Series:
+    """Return where curves come to a point by a rule, those that do, as logarithms to 10."""
+    found = [each.literal_at(point) / each.multipliers[rule] for each in curves]
+    return np.log10(pd.Series(found).dropna())
+
+
 def by_data(curves: Sequence[Curve]) -> dict[str, list[Curve]]:
     """Return the curves of each kind of data."""
     kinds = sorted({curve.setting.data for curve in curves})
@@ -269,11 +269,10 @@ def turns_table(curves: Sequence[Curve]) -> str:
     for rule, (data, ours) in product(curves[0].multipliers, by_data(curves).items()):
         cells = []
         for point in POINTS:
-            found = [each.literal_at(point) / each.multipliers[rule] for each in ours]
-            logs = np.log10(pd.Series(found).dropna())
+            logs = turns(ours, rule, point)
             middle = f"{10 ** logs.mean():.2g}" if len(logs) else ""
             spread = f"{logs.std():.2f}" if len(logs) > 1 else ""
-            cells += [middle, spread, f"{len(logs)} of {len(found)}"]
+            cells += [middle, spread, f"{len(logs)} of {len(ours)}"]
         table.append([rule, data, *cells])
     head = ["lambda by", "data", f"{POINTS['halfway']} at", "spread, decades"]
     head += ["settings that get there", f"{POINTS['knee']} at", "spread, decades"]
