@@ -77,8 +77,10 @@ def config(sae: Any, folder: Path, **mode: Any) -> LanguageModelSAERunnerConfig[
     if mode.get("use_cached_activations"):
         mode["cached_activations_path"] = str(cached_activations(folder))
     short = {name: value for name, value in SHORT.items() if name != "hook_names"}
+    # SAELens evaluates on the text that a thread may be reading ahead: who is first is chance.
+    every = 10**9 if mode.get("prefetch_llm_batches") else 5
     logger = LoggingConfig(
-        wandb_log_frequency=1, eval_every_n_wandb_logs=5, log_weights_to_wandb=False
+        wandb_log_frequency=1, eval_every_n_wandb_logs=every, log_weights_to_wandb=False
     )
     here: dict[str, Any] = {"model_name": "tiny", "dataset_path": "", "device": "cpu"}
     return LanguageModelSAERunnerConfig(
