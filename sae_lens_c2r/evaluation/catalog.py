@@ -73,11 +73,11 @@ class Column:
         return {1: " ↑", 0: "", -1: " ↓"}[self.better]
 
 
-_RECOVERED = "model_performance_preservation.ce_loss_score"
 _ABSORPTION = "mean.mean_absorption_fraction_score"
 # What SAELens and SAEBench both measure, by the names that they share.
 EXPLAINED_VARIANCE = "reconstruction_quality.explained_variance"
 L0 = "sparsity.l0"
+RECOVERED = "model_performance_preservation.ce_loss_score"
 # Columns of one title are one: each SAE has the number of the first of them that it has.
 # SCR and TPP with 20 latents, as SAEBench's own figures; the paper does not say how many.
 COLUMNS = (
@@ -98,7 +98,7 @@ COLUMNS = (
     Column("parents found", "parents\nfound", KNOWN_FEATURES, "parents_found", 1),
     Column("co-firing", "co-\nfiring", KNOWN_FEATURES, "highest_jaccard", -1),
     Column("KL score", "KL\nscore", "core", "model_behavior_preservation.kl_div_score", 1),
-    Column("loss recovered", "loss\nrec.", "core", _RECOVERED, 1),
+    Column("loss recovered", "loss\nrec.", "core", RECOVERED, 1),
     Column("interp", "interp", "autointerp", "autointerp.autointerp_score", 1),
     Column("composition", "compo-\nsition", WEIGHTS, "composition", -1),
     Column("chance level", "chance\nlevel", WEIGHTS, "chance_composition", 0),

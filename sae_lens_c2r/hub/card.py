@@ -5,7 +5,6 @@ Our part stands between two marks; every other word of the file is somebody's, a
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,7 +18,7 @@ from sae_lens_c2r._support.files import write_bytes
 from sae_lens_c2r.hub.facts import RepoFacts
 from sae_lens_c2r.hub.local_saes import check_saes, repo_facts
 from sae_lens_c2r.hub.rendering import BEGIN, END, INDEX, TASK, pictures, render
-from sae_lens_c2r.hub.rules import FACTS, FIGURES, README, check_ids, refuse_secrets
+from sae_lens_c2r.hub.rules import FACTS, README, check_ids, refuse_secrets
 from sae_lens_c2r.hub.submission import SAEs, Submission
 
 _BEGIN, _END = (re.compile(f"<!-- sae-lens-c2r:{mark}\\b.*?-->") for mark in ("begin", "end"))
@@ -94,16 +93,12 @@ def card_files(
                 f"`--license {license}` confirms. Found {facts.license}."
             )
         facts = facts.model_copy(update={"license": license})
-    drawn = {f"{FIGURES}/{name}": content for name, content in _drawn(facts.to_json()).items()}
-    written = {README: merged(existing, render(facts, drawn)), FACTS: facts.to_json()}
+    known_now = facts.to_json()
+    drawn = pictures(known_now)
+    written = {README: merged(existing, render(facts, drawn)), FACTS: known_now}
     for name, text in written.items():
         refuse_secrets(name, text)
     return {**{name: text.encode() for name, text in written.items()}, **drawn}
-
-
-@lru_cache(maxsize=2)  # a branch is looked at more than once
-def _drawn(facts: str) -> dict[str, bytes]:
-    return pictures(RepoFacts.read(facts))
 
 
 def split_card(content: str) -> tuple[str, dict[str, Any], str]:

@@ -18,7 +18,7 @@ from sae_lens_c2r.evaluation.catalog import HELD_OUT, KNOWN_FEATURES, TRAINING
 from sae_lens_c2r.evaluation.report import Evaluation as Measured
 from sae_lens_c2r.hub.rules import FACTS, check_ids, is_plain, keep_plain, refuse_secrets
 from sae_lens_c2r.saes.sae_ref import SAERef
-from sae_lens_c2r.training.record import TrainingRecord
+from sae_lens_c2r.training.record import RecordedMeasures, TrainingRecord
 
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 Number = Annotated[float, Field(allow_inf_nan=False, strict=True)]
@@ -210,12 +210,12 @@ def _started_from(start: SAERef) -> dict[str, Any]:
 def _evaluation(measured: Measured) -> dict[str, Any]:
     """Keep an evaluation; what it read here is told from what it read elsewhere."""
     # Where it is kept and how long it took is nobody's business.
-    known = measured.model_dump(exclude={"source", "inputs", "seconds", "missing"})
+    known = measured.model_dump(include={"model", "text", "settings", "device", "versions"})
     for key in ("model", "text"):
-        if known[key] is not None and not is_plain(known[key]):
+        if not is_plain(known[key]):
             known[key] = f"a {key} that is not public"
     # Numbers that are not finite are refused, not left out.
-    metrics = {key: value for key, value in known.pop("metrics").items() if is_plain(key)}
+    metrics = {key: value for key, value in measured.metrics.items() if is_plain(key)}
     return {**keep_plain(known), "metrics": metrics}
 
 
@@ -223,22 +223,20 @@ def _measured_in_training(
     metadata: Mapping[str, Any], record: TrainingRecord, d_sae: int
 ) -> dict[str, Measured]:
     """Return the evaluations, by name, that an SAE's config and its `training.json` have."""
-    found = {}
-    by: dict[str, Any] = {"device": record.device, "versions": record.versions}
-    dead, held_out = metadata.get("num_dead_features"), record.held_out
-    if type(dead) is int:
-        found[TRAINING] = Measured(metrics={"dead_latents": dead}, **by)
-    if held_out is not None:
-        by_text = {"text": held_out.text, "settings": {"n_tokens": held_out.n_tokens}, **by}
-        found[HELD_OUT] = Measured(metrics=_finite(held_out.metrics), **by_text)
     recovery = record.evaluation or {}
     recovery = {**recovery, **(recovery.get("classification") or {})}
-    metrics = {ours: recovery[name] for name, ours in _OF_FEATURES.items() if name in recovery}
-    if "dead_latents" in recovery:
-        metrics["dead_latents"] = recovery["dead_latents"] / d_sae
-    if metrics := _finite(metrics):
-        found[KNOWN_FEATURES] = Measured(metrics=metrics, **by)
-    return found
+    of_features = {ours: recovery.get(name) for name, ours in _OF_FEATURES.items()}
+    of_features["dead_latents"] = recovery.get("dead_latents", math.nan) / d_sae
+    held_out = record.held_out or RecordedMeasures()
+    text: dict[str, Any] = {"text": held_out.text, "settings": {"n_tokens": held_out.n_tokens}}
+    by: dict[str, Any] = {"device": record.device, "versions": record.versions}
+    dead = {"dead_latents": metadata.get("num_dead_features")}
+    measured = {
+        TRAINING: Measured(metrics=_finite(dead), **by),
+        HELD_OUT: Measured(metrics=_finite(held_out.metrics), **text, **by),
+        KNOWN_FEATURES: Measured(metrics=_finite(of_features), **by),
+    }
+    return {name: each for name, each in measured.items() if each.metrics}
 
 
 def _finite(metrics: Mapping[str, Any]) -> dict[str, float]:
@@ -246,5 +244,5 @@ def _finite(metrics: Mapping[str, Any]) -> dict[str, float]:
     return {
         key: value
         for key, value in metrics.items()
-        if isinstance(value, int | float) and math.isfinite(value)
+        if type(value) in (int, float) and math.isfinite(value)
     }

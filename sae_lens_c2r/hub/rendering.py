@@ -2,9 +2,10 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
 
 from huggingface_hub import CardData, EvalResult
 from huggingface_hub.repocard_data import eval_results_to_model_index
@@ -21,6 +22,7 @@ from sae_lens_c2r.evaluation.catalog import (
     HELD_OUT,
     KNOWN_FEATURES,
     L0,
+    RECOVERED,
     SAE_LENS,
     TRAINING,
     WEIGHTS,
@@ -28,6 +30,7 @@ from sae_lens_c2r.evaluation.catalog import (
 )
 from sae_lens_c2r.evaluation.report import max_cosine_counts
 from sae_lens_c2r.hub.facts import Evaluation, RepoFacts
+from sae_lens_c2r.hub.rules import FIGURES
 from sae_lens_c2r.inspection.measures import THRESHOLDS
 from sae_lens_c2r.reporting.figures import (
     Distribution,
@@ -36,7 +39,6 @@ from sae_lens_c2r.reporting.figures import (
     max_cosine_figure,
     png,
 )
-from sae_lens_c2r.reporting.tables import markdown_table
 
 CARDS = data_folder("hub_cards")
 TEMPLATE, SENTENCES = "card.md.jinja", "sentences.jinja"
@@ -47,13 +49,7 @@ _COMPOSITION, _CHANCE = "composition", "chance_composition"
 _PAPER = "2606.30609"  # on arXiv
 _PENALTIES = {"C2R": "c2r_coefficient", "OrtSAE": "ort_coefficient"}
 # What SAELens and SAEBench both measure, by the names that they share.
-_SHARED = (
-    ("explained variance", EXPLAINED_VARIANCE, 1, ".3f"),
-    ("L0", L0, 0, ".1f"),
-    ("loss recovered", "model_performance_preservation.ce_loss_score", 1, ".3f"),
-)
-# The chance level of composition stands where it is said how that was measured.
-_ELSEWHERE = (_CHANCE, *(metric for _, metric, _, _ in _SHARED))
+_SHARED = {EXPLAINED_VARIANCE, L0, RECOVERED}
 _COUNT, _PAIRS = ",.0f", f"{CO_FIRING}.pairs_above"
 _CARD_COLUMNS = (
     Column("explained variance (held out)", "", HELD_OUT, "explained_variance", 1),
@@ -61,11 +57,13 @@ _CARD_COLUMNS = (
     Column("dead latents (held out)", "", HELD_OUT, "dead_latents", -1, _COUNT),
     Column("co-firing (held out)", "", HELD_OUT, f"{CO_FIRING}.highest_jaccard", -1),
     *(
-        Column(f"{title} ({name})", "", evaluation, metric, better, shown)
+        replace(column, title=f"{column.title} ({name})", evaluation=evaluation)
         for evaluation, name in {SAE_LENS: "SAELens", "core": "SAEBench"}.items()
-        for title, metric, better, shown in _SHARED
+        for column in COLUMNS
+        if column.evaluation == "core" and column.metric in _SHARED
     ),
-    *(column for column in COLUMNS if column.metric not in _ELSEWHERE),
+    # The chance level of composition stands where it is said how that was measured.
+    *(column for column in COLUMNS if column.metric not in {_CHANCE, *_SHARED}),
     Column("dead latents (training)", "", TRAINING, "dead_latents", -1, _COUNT),
     Column("pairs > 0.9", "", WEIGHTS, "pairs_above_0.9", -1, _COUNT),
     Column("pairs > 0.7", "", WEIGHTS, "pairs_above_0.7", -1, _COUNT),
@@ -83,15 +81,8 @@ _DATA = {  # the names of what was measured on, in the metadata
 }
 _FARTHER = 1.1  # by this factor L0 differs where k does
 _Colors = Mapping[str, str]  # by what SAEs were trained as
-
-
-class _Number(NamedTuple):
-    """A number of a card: of one SAE, in one column."""
-
-    sae_id: str
-    column: Column
-    evaluation: Evaluation
-    value: float
+# A number of a card: the SAE's id, its column, and the evaluation that has it.
+_Number = tuple[str, Column, Evaluation]
 
 
 def render(facts: RepoFacts, figures: Iterable[str] = ()) -> str:
@@ -101,7 +92,14 @@ def render(facts: RepoFacts, figures: Iterable[str] = ()) -> str:
     penalties = {name: option for name, option in _PENALTIES.items() if option in options}
     with_c2r = (sae_id for sae_id, sae in saes.items() if _PENALTIES["C2R"] in sae.options)
     example = next(with_c2r, next(iter(saes)))
-    numbers = list(_numbers(facts))
+    numbers = [
+        (sae_id, column, evaluation)
+        for sae_id, sae in saes.items()
+        for column in _CARD_COLUMNS
+        if (evaluation := sae.evaluations.get(column.evaluation))
+        and column.metric in evaluation.metrics
+    ]
+    cells = {(i, of): format(each.metrics[of.metric], of.shown) for i, of, each in numbers}
     data = CardData(
         base_model=models[0] if len(models) == 1 else models or None,
         datasets=facts.datasets or None,
@@ -116,10 +114,11 @@ def render(facts: RepoFacts, figures: Iterable[str] = ()) -> str:
         example=example,
         first=saes[example],
         penalties=penalties,
-        measurements=_measurements(facts, numbers),
+        columns=[column for column in _CARD_COLUMNS if column in {of for _, of in cells}],
+        cells=cells,
         measured=_how_measured(numbers),
         trained=_how_trained(facts),
-        pictures={Path(path).name: path for path in figures},
+        figures=figures,
         begin=BEGIN,
         end=END,
         paper=_PAPER,
@@ -131,84 +130,55 @@ def render(facts: RepoFacts, figures: Iterable[str] = ()) -> str:
     return re.sub(r"\n{3,}", "\n\n", card).rstrip() + "\n"
 
 
-def _numbers(facts: RepoFacts) -> Iterator[_Number]:
-    """Yield the numbers of a card, SAE by SAE."""
-    for sae_id, sae in facts.saes.items():
-        for column in _CARD_COLUMNS:
-            value = sae.metrics_of(column.evaluation).get(column.metric)
-            if value is not None:
-                yield _Number(sae_id, column, sae.evaluations[column.evaluation], value)
-
-
-def _measurements(facts: RepoFacts, numbers: Iterable[_Number]) -> str:
-    """Write, in Markdown, what was measured of each SAE; nothing if nothing was."""
-    shown = {
-        (each.sae_id, each.column): format(each.value, each.column.shown) for each in numbers
-    }
-    columns = [each for each in _CARD_COLUMNS if each in {column for _, column in shown}]
-    if not columns:
-        return ""
-    headings = ["SAE", *(column.title + column.arrow for column in columns)]
-    rows = [
-        [f"`{sae_id}`", *(shown.get((sae_id, column), "") for column in columns)]
-        for sae_id in facts.saes
-    ]
-    return markdown_table(headings, rows)
-
-
-def _model_index(numbers: Iterable[_Number]) -> list[dict[str, Any]]:
+def _model_index(numbers: Sequence[_Number]) -> list[dict[str, Any]]:
     results: dict[str, list[EvalResult]] = defaultdict(list)
-    for number in numbers:
-        evaluation = number.column.evaluation
-        data = _DATA.get(evaluation) or f"SAEBench {evaluation}"
-        if evaluation == SAE_LENS:
-            data = number.evaluation.text or _DATA[TRAINING]
-        title = number.column.title
+    for sae_id, column, evaluation in numbers:
+        data = _DATA.get(column.evaluation) or f"SAEBench {column.evaluation}"
+        if column.evaluation == SAE_LENS:
+            data = evaluation.text or _DATA[TRAINING]
         result = EvalResult(
             task_type="feature-extraction",
             task_name=TASK,
             dataset_type=re.sub(r"[^\w./-]+", "-", data),
             dataset_name=data,
-            metric_type=re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_"),
-            metric_name=title,
-            metric_value=number.value,
+            metric_type=re.sub(r"[^a-z0-9]+", "_", column.title.lower()).strip("_"),
+            metric_name=column.title,
+            metric_value=evaluation.metrics[column.metric],
         )
-        results[number.sae_id].append(result)
+        results[sae_id].append(result)
     return [eval_results_to_model_index(sae_id, of)[0] for sae_id, of in results.items()]
 
 
 # Sentences
 
 
-def _how_measured(numbers: Iterable[_Number]) -> Iterator[str]:
+def _how_measured(numbers: Sequence[_Number]) -> Iterator[str]:
     """Yield how each evaluation was made, a paragraph for the SAEs that share it."""
-    # The keys of the inner mappings are sets in the order in which they were filled.
-    found: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
-    titles: dict[str, dict[str, None]] = defaultdict(dict)
-    for number in numbers:
-        name = number.column.evaluation
-        found[name, _say("measured", name, number.evaluation)][number.sae_id] = None
-        titles[name][number.column.title] = None
-    for (name, sentence), sae_ids in sorted(found.items()):
-        alone = sum(other == name for other, _ in found) == 1
-        whose = "" if alone else f" ({', '.join(f'`{sae_id}`' for sae_id in sae_ids)})"
-        yield f"**{', '.join(titles[name])}**{whose}: {sentence}"
+    for name in sorted({column.evaluation for _, column, _ in numbers}):
+        of = [number for number in numbers if number[1].evaluation == name]
+        titles = ", ".join(dict.fromkeys(column.title for _, column, _ in of))
+        said = ((sae_id, _say("measured", name, evaluation)) for sae_id, _, evaluation in of)
+        for sentence, whose in sorted(_shared(said)):
+            yield f"**{titles}**{whose and f' ({whose})'}: {sentence}"
 
 
 def _how_trained(facts: RepoFacts) -> Iterator[str]:
     """Yield how the SAEs were trained, a paragraph for those that share it."""
-    found: dict[str, list[str]] = defaultdict(list)
-    for sae_id, sae in facts.saes.items():
-        found[_say("trained", sae.training)].append(f"`{sae_id}`")
-    for sentence, sae_ids in found.items():
-        yield sentence if len(found) == 1 else f"{', '.join(sae_ids)}: {sentence}"
+    said = ((sae_id, _say("trained", sae.training)) for sae_id, sae in facts.saes.items())
+    for sentence, whose in _shared(said):
+        yield f"{whose}: {sentence}" if whose else sentence
     for name, option in _PENALTIES.items():
-        coefficients = {
-            sae_id: sae.training.effective_coefficients.get(option.split("_")[0])
-            for sae_id, sae in facts.saes.items()
-        }
-        if came_to := {i: value for i, value in coefficients.items() if value is not None}:
-            yield _say("coefficient", name, came_to)
+        if coefficients := _say("coefficients", name, option.partition("_")[0], facts.saes):
+            yield coefficients
+
+
+def _shared(said: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return each sentence once, and the SAEs that it is said of if others are there."""
+    # The keys of the inner mappings are sets in the order in which they were filled.
+    found: dict[str, dict[str, None]] = defaultdict(dict)
+    for sae_id, sentence in said:
+        found[sentence][f"`{sae_id}`"] = None
+    return [(each, ", ".join(of) if len(found) > 1 else "") for each, of in found.items()]
 
 
 def _say(sentence: str, *values: object) -> str:
@@ -249,28 +219,28 @@ _LANGUAGE.globals.update(cosines=THRESHOLDS, jaccards=JACCARDS)
 # Pictures
 
 
-def pictures(facts: RepoFacts) -> dict[str, bytes]:
-    """Draw PNG files, by their names: those pictures of which there are numbers."""
+@lru_cache(maxsize=2)  # a branch is looked at more than once
+def pictures(content: str) -> dict[str, bytes]:
+    """Draw PNG files, by their paths, of facts in JSON: those of which there are numbers."""
+    facts = RepoFacts.read(content)
     kinds = sorted({sae.kind for sae in facts.saes.values()})
     colors = {kind: color_of(number) for number, kind in enumerate(kinds)}
     drawn = {
-        "max_cosines.png": _max_cosines(facts, colors),
-        "trade_off.png": _trade_off(facts, colors),
+        f"{FIGURES}/max_cosines.png": _max_cosines(facts, colors),
+        f"{FIGURES}/trade_off.png": _trade_off(facts, colors),
     }
-    return {name: png(figure) for name, figure in drawn.items() if figure is not None}
+    return {path: png(figure) for path, figure in drawn.items() if figure is not None}
 
 
 def _max_cosines(facts: RepoFacts, colors: _Colors) -> Figure | None:
     distributions: list[Distribution] = []
-    labels: set[str | None] = set()
     chance = set()
     for sae in facts.saes.values():
         metrics = sae.metrics_of(WEIGHTS)
         counts = max_cosine_counts(metrics)
         if counts and sum(counts):
-            label = None if sae.kind in labels else sae.kind
-            distributions.append((label, colors[sae.kind], counts))
-            labels.add(label)
+            is_first = sae.kind not in {label for label, _, _ in distributions}
+            distributions.append((sae.kind if is_first else None, colors[sae.kind], counts))
             chance |= {metrics[_CHANCE]} if _CHANCE in metrics else set()
     return max_cosine_figure(distributions, chance) if distributions else None
 
@@ -284,15 +254,14 @@ def _trade_off(facts: RepoFacts, colors: _Colors) -> Figure | None:
     else:
         return None
     figure = Figure(figsize=(7.2, 3.0), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    for kind, of_kind in points.items():
-        l0, variance, composition = zip(*of_kind, strict=True)
-        left.plot(l0, variance, "o-", color=colors[kind], label=kind)
-        right.plot(l0, composition, "o-", color=colors[kind])
-    # From 0, so that a small difference looks small.
     widest = 1.15 * max(of_kind[-1][0] for of_kind in points.values())
-    left.set(xlabel="L0", ylabel="explained variance", xlim=(0, widest), ylim=(0, 1))
-    right.set(xlabel="L0", ylabel="composition", xlim=(0, widest), ylim=(0, 1))
+    measures = ("explained variance", "composition")
+    for number, axes in enumerate(figure.subplots(1, 2)):
+        for kind, of_kind in points.items():
+            l0, *values = zip(*of_kind, strict=True)
+            axes.plot(l0, values[number], "o-", color=colors[kind], label=kind)
+        # From 0, so that a small difference looks small.
+        axes.set(xlabel="L0", ylabel=measures[number], xlim=(0, widest), ylim=(0, 1))
     legend_above(figure)
     return figure
 
