@@ -1,8 +1,8 @@
 """An upload from end to end: check, propose, ask, commit, verify, tag."""
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from difflib import unified_diff
 from functools import cached_property
@@ -121,11 +121,9 @@ def upload(
         UserError: If something keeps them from the Hub, with what is and is not there.
         KeyboardInterrupt: With that, too, if it was interrupted while sending.
     """
-    api = api or HfApi()
-    submission = Submission.of(saes)
-    state = "Nothing was sent."  # what an error begins with
+    api, submission = api or HfApi(), Submission.of(saes)
     with TemporaryDirectory(prefix="sae-lens-c2r-") as scratch:
-        try:
+        with _telling(target, "Nothing was sent."):
             if not dry_run:
                 check_account(api, target)  # before anything is read, which may take long
             if submission.license is not None:
@@ -147,28 +145,37 @@ def upload(
                 check_metadata(api, proposal.card)
             if not confirm(proposal) or dry_run:
                 return None
-            state = _UNCHANGED
+        with _telling(target, _UNCHANGED, propose):
             published = publish(api, proposal, propose, message=message, tell=tell)
-            done = f"{target.repo_id} has everything, in the commit {published.commit[:8]}."
-            state = f"{done} It was not verified or tagged."
+        done = f"{target.repo_id} has everything, in the commit {published.commit[:8]}."
+        with _telling(target, f"{done} It was not verified or tagged."):
             if check_published:
                 tell("Loading it from the Hub, in SAELens alone.")
                 _verify(api, target, local, published.commit)
+        with _telling(target, f"{done} But the tag {target.tag} may not have been set."):
             if target.tag is not None:
-                state = f"{done} But the tag {target.tag} may not have been set."
                 _set_tag(api, target.repo_id, target.tag, published.commit)
                 tell(f"Tagged {target.tag}.")
-            return published
-        except _FAILURES as error:
-            raise UserError(f"{state} {explain_hub_error(error, target.repo_id)}") from error
-        except KeyboardInterrupt:
-            with suppress(HTTPError, UserError):
-                if state == _UNCHANGED:
-                    missing = propose().files
-                    nothing = f"Nothing of this upload is on {target.repo_id} yet."
-                    state = nothing if missing else f"{target.repo_id} has everything."
-            state = f"Interrupted. {state} Running the same again goes on."
-            raise KeyboardInterrupt(state) from None
+    return published
+
+
+@contextmanager
+def _telling(
+    target: Target, state: str, propose: Callable[[], Proposal] | None = None
+) -> Iterator[None]:
+    """Begin an error's text with what is on the Hub; look there if it is interrupted."""
+    try:
+        yield
+    except _FAILURES as error:
+        raise UserError(f"{state} {explain_hub_error(error, target.repo_id)}") from error
+    except KeyboardInterrupt:
+        with suppress(HTTPError, UserError):
+            if propose is not None and propose().files:
+                state = f"Nothing of this upload is on {target.repo_id} yet."
+            elif propose is not None:
+                state = f"{target.repo_id} has everything."
+        state = f"Interrupted. {state} Running the same again goes on."
+        raise KeyboardInterrupt(state) from None
 
 
 def publish(
