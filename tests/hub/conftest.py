@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -47,20 +48,17 @@ def run_client(
     return ran.returncode, output
 
 
-def send(
-    saes: Sequence[LocalSAE],
-    api: HfApi,
-    target: Target | None = None,
-    *,
-    license: str | None = None,
-    base_model: str | None = None,
-    **options: Any,
-) -> Any:
+def send(saes: Sequence[LocalSAE], api: HfApi, **options: Any) -> Any:
     """Upload SAEs that were checked before, which takes the longest of an upload."""
-    options = {"check_published": False, **options}
-    said = Submission([Path("checked")], license=license, base_model=base_model)
+
+    def taken(kind: Any) -> dict[str, Any]:
+        names = {field.name for field in fields(kind)} & options.keys()
+        return {name: options.pop(name) for name in names}
+
+    target = Target(**{"repo_id": REPO, **taken(Target)})
+    said = Submission([Path("checked")], **taken(Submission))
     with patch.object(uploading, "check_saes", lambda *_: saes):
-        return uploading.upload(said, target or Target(REPO), api=api, **options)
+        return uploading.upload(said, target, api=api, **{"check_published": False, **options})
 
 
 @pytest.fixture(scope="module", autouse=True)

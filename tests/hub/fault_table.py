@@ -19,7 +19,6 @@ from huggingface_hub.utils._http import default_client_factory
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.hub.local_saes import LocalSAE, check_saes
-from sae_lens_c2r.hub.rules import Target
 from sae_lens_c2r.hub.submission import Submission
 from tests.evaluation.planted import plant_sae
 from tests.hub.conftest import CFG, REPO, WEIGHTS, send
@@ -59,7 +58,7 @@ def state(hub: LoopbackHub) -> str:
 def upload(hub: LoopbackHub, saes: list[LocalSAE]) -> str:
     """Upload; what is said of it."""
     try:
-        send(saes, HfApi(hub.endpoint, token=TOKEN), Target(REPO, tag="v1"))
+        send(saes, HfApi(hub.endpoint, token=TOKEN), tag="v1")
     except UserError as error:
         return "TOLD THE TOKEN" if TOKEN in str(error) else "failed"
     return "succeeded"

@@ -22,6 +22,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import yaml
+from huggingface_hub import ModelCard
 from huggingface_hub.utils.sha import sha_fileobj
 
 API_HOST, STORAGE_HOST = "127.0.0.1", "localhost"
@@ -92,12 +93,10 @@ class Repo:
         return self.commits.get(oid)
 
     def add(self, parent: Commit | None, title: str, files: dict[str, File]) -> Commit:
-        said = json.dumps([parent and parent.oid, title, len(self.commits)])
-        said += "".join(f"{path} {file.oid}" for path, file in sorted(files.items()))
-        oid = hashlib.sha1(said.encode()).hexdigest()
-        commit = Commit(oid, parent and parent.oid, title, files)
-        self.commits[oid] = commit
-        return commit
+        said = parent and parent.oid, title, len(self.commits), sorted(files.items())
+        oid = hashlib.sha1(repr(said).encode()).hexdigest()
+        self.commits[oid] = Commit(oid, parent and parent.oid, title, files)
+        return self.commits[oid]
 
     def history(self, branch: str = "main") -> list[Commit]:
         """The commits of a branch, the newest first."""
@@ -204,8 +203,7 @@ class LoopbackHub:
             ("POST", r"/api/models/([^/]+/[^/]+)/branch/(.+)", self._branch),
             ("POST", r"/api/models/([^/]+/[^/]+)/tag/(.+)", self._tag),
             ("GET", r"/api/models/([^/]+/[^/]+)/revision/(.+)", self._info),
-            ("GET", r"/api/models/([^/]+/[^/]+)", self._info),
-            ("GET", r"/api/models/([^/]+)", self._info),
+            ("GET", r"/api/models/([^/]+(?:/[^/]+)?)", self._info),
             ("GET", r"/api/datasets/([^/]+/[^/]+)", self._dataset),
             ("POST", r"/([^/]+/[^/]+)\.git/info/lfs/objects/batch", self._batch),
             ("PUT", r"/storage/([0-9a-f]{64})", self._store),
@@ -247,8 +245,7 @@ class LoopbackHub:
         url = {"url": f"{self.endpoint}/{repo_id}", "name": repo_id}
         if repo_id in self.repos:
             return Answer.json({**url, "error": "You already created this model repo"}, 409)
-        private = wanted.get("private", wanted.get("visibility") == "private")
-        repo = self.repos[repo_id] = Repo(bool(private))
+        repo = self.repos[repo_id] = Repo(private=wanted.get("visibility") == "private")
         attributes = b"*.safetensors filter=lfs diff=lfs merge=lfs -text\n"
         files = {".gitattributes": File(len(attributes), attributes)}
         repo.branches["main"] = repo.add(None, "initial commit", files).oid
@@ -260,14 +257,11 @@ class LoopbackHub:
 
     def _refs(self, seen: Seen, _: Any, repo_id: str) -> Answer:
         repo = self._readable(seen, repo_id)
-        refs = {
-            kind: [
-                {"name": name, "ref": f"refs/{kind}/{name}", "targetCommit": oid}
-                for name, oid in of.items()
-            ]
-            for kind, of in {"branches": repo.branches, "tags": repo.tags}.items()
-        }
-        return Answer.json({**refs, "converts": [], "pullRequests": []})
+        tags = [
+            {"name": name, "ref": f"refs/tags/{name}", "targetCommit": oid}
+            for name, oid in repo.tags.items()
+        ]
+        return Answer.json({"tags": tags, "branches": [], "converts": []})
 
     def _info(self, seen: Seen, _: Any, repo_id: str, revision: str = "main") -> Answer:
         if repo_id in self.known_models and repo_id not in self.repos:
@@ -286,17 +280,22 @@ class LoopbackHub:
     def _tree(self, seen: Seen, _: Any, repo_id: str, revision: str) -> Answer:
         assert seen.query["recursive"].lower() == "true", "nobody asks for one folder"
         _, commit = self._revision(seen, repo_id, revision)
-        return Answer.json([_entry(path, file) for path, file in sorted(commit.files.items())])
+        entries = []
+        for path, file in sorted(commit.files.items()):
+            entry = {"type": "file", "path": path, "size": file.size, "oid": file.oid}
+            large = {"oid": file.sha256, "size": file.size, "pointerSize": 130}
+            entries.append({**entry, "lfs": large} if file.sha256 else entry)
+        return Answer.json(entries)
 
     def _preupload(self, seen: Seen, read: Read, repo_id: str, revision: str) -> Answer:
         self._writable(seen, repo_id, create_pr="create_pr" in seen.query)
         _, commit = self._revision(seen, repo_id, revision)
         modes = []
-        for each in read()["files"]:
-            known = commit.files.get(each["path"])
-            mode = "lfs" if each["path"].endswith(LARGE) else "regular"
-            said = {"path": each["path"], "oid": known.oid if known else None}
-            modes.append({**said, "uploadMode": mode, "shouldIgnore": False})
+        for path in (each["path"] for each in read()["files"]):
+            oid = commit.files[path].oid if path in commit.files else None
+            mode = "lfs" if path.endswith(LARGE) else "regular"
+            said = {"path": path, "oid": oid, "uploadMode": mode, "shouldIgnore": False}
+            modes.append(said)
         return Answer.json({"files": modes})
 
     def _batch(self, seen: Seen, read: Read, repo_id: str) -> Answer:
@@ -367,24 +366,18 @@ class LoopbackHub:
         if key == "file":
             content = base64.b64decode(value["content"])
             files[path] = File(len(content), content)
-        elif key == "lfsFile":
-            if not (self.storage / value["oid"]).exists():
-                raise RefusedError(400, f"The large file {path} was not uploaded.")
+        elif key == "lfsFile" and (self.storage / value["oid"]).exists():
             files[path] = File(value["size"], sha256=value["oid"])
-        elif key == "deletedFile":
-            files.pop(path, None)
         else:
-            raise RefusedError(400, f"Unknown operation: {key}")
+            raise RefusedError(400, f"{path} was not uploaded, or is not to be: {key}")
 
     def _check(self, files: dict[str, File]) -> None:
         for path, file in files.items():
             if file.content is not None and SECRET.search(file.content):
                 raise RefusedError(400, f"{path} holds a valid token. Remove it first.")
         readme = files.get("README.md")
-        if readme is not None and readme.content is not None:
-            errors = self._card_errors(readme.content.decode())
-            if errors:
-                raise RefusedError(400, f"Invalid metadata in README.md: {'; '.join(errors)}")
+        if readme and (errors := self._card_errors((readme.content or b"").decode())):
+            raise RefusedError(400, f"Invalid metadata in README.md: {'; '.join(errors)}")
 
     def _branch(self, seen: Seen, read: Read, repo_id: str, branch: str) -> Answer:
         self._writable(seen, repo_id)
@@ -452,15 +445,10 @@ class LoopbackHub:
         return repo, commit
 
     def _card_errors(self, content: str) -> list[str]:
-        found = re.match(r"---\r?\n(.*?)\r?\n---", content, re.DOTALL)
-        if not found:
-            return []
-        try:
-            said = yaml.safe_load(found[1]) or {}
-        except yaml.YAMLError as error:
-            return [f"not YAML: {' '.join(str(error).split())}"]
-        if not isinstance(said, dict):
-            return ["the metadata must be an object"]
+        try:  # YAML of which every result has a task, a dataset and a metric
+            said = ModelCard(content).data.to_dict()
+        except (ValueError, yaml.YAMLError) as error:
+            return [" ".join(str(error).split())]
         errors = []
         if said.get("license", "mit") not in LICENSES:
             errors.append(f'"license" must be one of [{", ".join(LICENSES)}, ...]')
@@ -473,21 +461,7 @@ class LoopbackHub:
             json.dumps(said, default=str, allow_nan=False)
         except ValueError:
             errors.append("a number is not finite")
-        for model in said.get("model-index") or []:
-            for result in model.get("results") or [{}]:
-                metrics = result.get("metrics") or [{}]
-                whole = all("type" in metric and "value" in metric for metric in metrics)
-                known = result.get("task", {}).get("type") and result.get("dataset", {})
-                if not (whole and known and {"type", "name"} <= set(result["dataset"])):
-                    errors.append('"model-index" lacks a task, a dataset or a metric')
         return errors
-
-
-def _entry(path: str, file: File) -> dict[str, Any]:
-    entry: dict[str, Any] = {"type": "file", "path": path, "size": file.size, "oid": file.oid}
-    if file.sha256:
-        entry["lfs"] = {"oid": file.sha256, "size": file.size, "pointerSize": 130}
-    return entry
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -1,6 +1,7 @@
 """SAEs here are found, refused, redacted, and seen to load in plain SAELens."""
 
 import json
+import os
 import pickle
 import re
 import string
@@ -125,22 +126,13 @@ def cached(cache: Path, repo_id: str, sae_id: str) -> Path:
     """An SAE as the Hub's client keeps it: a snapshot of links into the repository's blobs."""
     repo = cache / f"models--{repo_id.replace('/', '--')}"
     snapshot = repo / "snapshots" / ("c0ffee" * 6 + "abcd")
-    whole = plant_sae(cache / "made", d_in=8)
-    (repo / "blobs").mkdir(parents=True)
-    (snapshot / sae_id).mkdir(parents=True)
-    card = whole / "README.md"
-    card.write_text("---\nlicense: mit\n---\n")
-    for path, place in {
-        whole / CFG: f"{sae_id}/{CFG}",
-        whole / WEIGHTS: f"{sae_id}/{WEIGHTS}",
-        card: "README.md",
-    }.items():
+    plant_sae(snapshot / sae_id, d_in=8)
+    (snapshot / "README.md").write_text("---\nlicense: mit\n---\n")
+    (repo / "blobs").mkdir()
+    for path in (snapshot / "README.md", *(snapshot / sae_id).iterdir()):
         content = path.read_bytes()
-        blob = repo / "blobs" / File(len(content), content).oid
-        path.rename(blob)
-        up = "../" * (place.count("/") + 2)
-        (snapshot / place).symlink_to(f"{up}blobs/{blob.name}")
-    whole.rmdir()
+        blob = path.rename(repo / "blobs" / File(len(content), content).oid)
+        path.symlink_to(os.path.relpath(blob, path.parent))
     return snapshot
 
 

@@ -5,6 +5,8 @@ import os
 import re
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +28,13 @@ from sae_lens_c2r.hub.rules import FACTS, README
 from sae_lens_c2r.hub.uploading import Proposal
 from tests import forkserver
 from tests.evaluation.planted import plant_sae
-from tests.hub.conftest import ONLINE, REPO, WEIGHTS, Checked, run_client, say, send
+from tests.hub.conftest import ONLINE, REPO, WEIGHTS, Checked, run_client, say
+from tests.hub.conftest import send as send_checked
 from tests.hub.fault_table import FAULTS, KINDS, rows
 from tests.hub.server import STORAGE_HOST, TOKEN, Account, Fault, File, LoopbackHub, Seen
 
 exhaustive = pytest.mark.exhaustive
+Call = Callable[..., Any]
 PUBLIC = {"Submission", "Target", "load", "show_proposal", "upload", "write_card"}
 
 
@@ -48,9 +52,20 @@ def writes(hub: LoopbackHub) -> list[Seen]:
     return [seen for seen in hub.log if seen.writes]
 
 
-def refused(saes: Any, api: HfApi, target: Target | None = None, **options: Any) -> str:
+@pytest.fixture
+def send(api: HfApi, checked: Checked) -> Call:
+    """Uploads SAEs by their ids, or those that were checked."""
+
+    def send(*saes: Any, api: HfApi = api, **options: Any) -> Any:
+        known = checked(*saes) if isinstance(saes[0], str) else saes
+        return send_checked(known, api, **options)
+
+    return send
+
+
+def refused(send: Call, *saes: Any, **options: Any) -> str:
     with pytest.raises(UserError) as error:
-        send(saes, api, target, **options)
+        send(*saes, **options)
     assert TOKEN not in str(error.value)
     return str(error.value)
 
@@ -68,11 +83,17 @@ def test_public_names_are_these() -> None:
 
 
 def test_saes_in_memory_are_sent_with_what_is_said_of_them(
-    hub: LoopbackHub, api: HfApi, tmp_path: Path
+    hub: LoopbackHub, api: HfApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Weights are hashed once, by the process that has SAELens alone, and not by this one."""
+    hashed: list[str] = []
+    monkeypatch.setattr(
+        "huggingface_hub.lfs.sha_fileobj", lambda file: hashed.append(file.name)
+    )
     sae = SAE.load_from_disk(plant_sae(tmp_path / "a", d_in=8))
     published = upload(Submission({"x/y": sae}, license="mit"), Target(REPO), api=api)
     assert published is not None
+    assert not hashed
     assert "x/y/cfg.json" in hub.repos[REPO].commits[published.commit].files
     assert metadata(hub)["license"] == "mit"
     torch.testing.assert_close(sae.W_dec, SAE.load_from_disk(tmp_path / "a").W_dec)
@@ -152,20 +173,15 @@ def test_what_is_said_is_looked_at_first(key: str, values: list[Any]) -> None:
             Target(**{"repo_id": REPO, key: value}) if is_where else Submission(
                 **{"saes": [Path("saes")], key: value}
             )
-
-
-def test_a_pull_request_has_no_tag() -> None:
-    with pytest.raises(UserError, match=r"^`tag` should"):
+    with pytest.raises(UserError, match=r"^`tag` should"):  # nothing is merged yet
         Target(REPO, tag="v1", create_pr=True)
 
 
 # What is sent
 
 
-def test_saes_and_their_card_are_one_commit(
-    hub: LoopbackHub, api: HfApi, checked: Checked
-) -> None:
-    published = send(checked("a", "b/c"), api, check_published=True)
+def test_saes_and_their_card_are_one_commit(hub: LoopbackHub, send: Call) -> None:
+    published = send("a", "b/c", check_published=True)
     repo = hub.repos[REPO]
     assert [commit.title for commit in repo.history()] == ["Add 2 SAEs", "initial commit"]
     saes = {f"{sae_id}/{name}" for sae_id in ("a", "b/c") for name in ("cfg.json", WEIGHTS)}
@@ -177,17 +193,21 @@ def test_saes_and_their_card_are_one_commit(
     assert not [seen for seen in hub.log if seen.host == STORAGE_HOST and seen.authorization]
 
 
-def test_a_dry_run_writes_nothing(hub: LoopbackHub, api: HfApi, checked: Checked) -> None:
+def test_a_dry_run_writes_nothing(hub: LoopbackHub, api: HfApi, send: Call) -> None:
     shown: list[Proposal] = []
     look = {"confirm": lambda proposal: bool(shown.append(proposal))}
-    assert send(checked("a", "b/c"), api, **look) is None
+    assert send("a", "b/c", **look) is None
     assert hub.log
     assert not writes(hub)
     assert shown[0].snapshot.private is None
     assert "+# saes" in shown[0].card_diff
-    send(checked("a", "b/c"), api)
+    send("a", "b/c")
     hub.log.clear()
-    send(checked("d"), api, **look)
+    # A token that may only read is enough, whatever is confirmed.
+    hub.accounts["hf_reads"] = Account("me", role="read")
+    reader = HfApi(api.endpoint, token="hf_reads")
+    look = {"confirm": lambda proposal: not shown.append(proposal), "dry_run": True}
+    assert send("d", api=reader, **look) is None
     assert not writes(hub)
     there = {file.path_in_repo for file in shown[1].files} & shown[1].snapshot.tree.keys()
     assert there == {README, FACTS, "figures/max_cosines.png"}
@@ -195,52 +215,25 @@ def test_a_dry_run_writes_nothing(hub: LoopbackHub, api: HfApi, checked: Checked
     assert "-# saes" not in shown[1].card_diff
 
 
-def test_a_dry_run_takes_a_token_that_may_only_read(
-    hub: LoopbackHub, api: HfApi, checked: Checked
-) -> None:
-    hub.accounts["hf_reads"] = Account("me", role="read")
-    shown: list[Proposal] = []
-    look = {"confirm": lambda proposal: not shown.append(proposal), "dry_run": True}
-    reader = HfApi(api.endpoint, token="hf_reads")
-    assert send(checked("a"), reader, **look) is None
-    assert "+# saes" in shown[0].card_diff
-    assert not writes(hub)
-
-
-def test_uploads_in_turn_come_to_rest(hub: LoopbackHub, api: HfApi, checked: Checked) -> None:
+def test_uploads_in_turn_come_to_rest(hub: LoopbackHub, send: Call) -> None:
     for sae_ids in (("a",), ("b", "c"), ("a",), ("b", "c")):
         hub.log.clear()
-        published = send(checked(*sae_ids), api)
+        published = send(*sae_ids)
     assert published.sent == 0
     assert not writes(hub)
     assert len(hub.repos[REPO].history()) == 3
     assert text(hub, README).count("- **composition") == 1
 
 
-def test_weights_are_hashed_once(
-    api: HfApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By the process that has SAELens alone, and not by this one."""
-    hashed: list[str] = []
-    monkeypatch.setattr(
-        "huggingface_hub.lfs.sha_fileobj", lambda file: hashed.append(file.name)
-    )
-    folder = plant_sae(tmp_path / "a", d_in=8)
-    assert upload([folder], Target(REPO), api=api, check_published=False) is not None
-    assert not hashed
-
-
-def test_a_readme_of_somebodys_is_added_to(
-    hub: LoopbackHub, api: HfApi, checked: Checked
-) -> None:
-    send(checked("a"), api)
+def test_a_readme_of_somebodys_is_added_to(hub: LoopbackHub, send: Call) -> None:
+    send("a")
     before, rest = text(hub, README).split(BEGIN)
     ours, _ = rest.split(END)
     foreign = f"{before}# Mine\n\nBefore.\n\n{BEGIN}{ours}{END}\n\nAfter.\n"
     hub.put(
         REPO, {README: foreign.replace("---\n", "---\nmine: {x: [1, 'two']}\n", 1).encode()}
     )
-    send(checked("b", "c"), api)
+    send("b", "c")
     card = text(hub, README)
     assert all(f"| `{sae_id}` |" in card for sae_id in "abc")
     before, rest = card.split(BEGIN)
@@ -253,18 +246,18 @@ def test_a_readme_of_somebodys_is_added_to(
 
 @pytest.mark.parametrize("create_pr", [False, True])
 def test_two_uploads_at_once_share_one_card(
-    hub: LoopbackHub, api: HfApi, checked: Checked, create_pr: bool
+    hub: LoopbackHub, send: Call, create_pr: bool
 ) -> None:
     """What is sent, or proposed, follows from what the branch has at its commit."""
-    send(checked("a"), api)
+    send("a")
 
     def another(seen: Seen) -> None:
         if "/commit/" in seen.path:
             hub.fault = lambda _: None
-            send(checked("b", "c"), api)
+            send("b", "c")
 
     hub.fault = another
-    published = send(checked("d"), api, Target(REPO, create_pr=create_pr))
+    published = send("d", create_pr=create_pr)
     repo = hub.repos[REPO]
     files = repo.commits[published.commit].files
     assert set(json.loads(files[FACTS].content or b"")["saes"]) == {"a", "b", "c", "d"}
@@ -274,20 +267,20 @@ def test_two_uploads_at_once_share_one_card(
     assert len(repo.pull_requests) == create_pr
 
 
-def test_branches_tags_and_proposals(hub: LoopbackHub, api: HfApi, checked: Checked) -> None:
-    target = Target(REPO, revision="next", tag="v1", public=True)
-    published = send(checked("a"), api, target, check_published=True)
+def test_branches_tags_and_proposals(hub: LoopbackHub, send: Call) -> None:
+    target = {"revision": "next", "tag": "v1", "public": True}
+    published = send("a", **target, check_published=True)
     repo = hub.repos[REPO]
     assert not repo.private
     assert repo.tags == {"v1": published.commit}
     assert repo.branches["next"] == published.commit != repo.branches["main"]
-    assert send(checked("a"), api, target).sent == 0  # the tag is where it should be
-    taken = refused(checked("b", "c"), api, Target(REPO, tag="v1"))
+    assert send("a", **target).sent == 0  # the tag is where it should be
+    taken = refused(send, "b", "c", tag="v1")
     assert "`tag` should be new. Found v1" in taken
-    no_branch = refused(checked("b", "c"), api, Target(REPO, revision="v1"))
+    no_branch = refused(send, "b", "c", revision="v1")
     assert "`revision` should be a branch. Found the tag v1" in no_branch
     assert set(repo.branches) == {"main", "next"}
-    proposed = send(checked("a"), api, Target(REPO, create_pr=True), check_published=True)
+    proposed = send("a", create_pr=True, check_published=True)
     assert proposed.url == f"{hub.endpoint}/{REPO}/discussions/1"
     assert list(repo.history()[0].files) == [".gitattributes"]
 
@@ -313,31 +306,29 @@ def test_an_sae_is_loaded_at_a_revision(
     assert hub_here.repos[REPO].tags.keys() == {"v1"}
 
 
-def test_the_card_names_what_the_hub_has(
-    hub: LoopbackHub, api: HfApi, checked: Checked
-) -> None:
+def test_the_card_names_what_the_hub_has(hub: LoopbackHub, send: Call) -> None:
     said: list[str] = []
-    send(checked("a"), api)
-    send(checked("b", "c"), api, base_model="google/gemma-2-2b", tell=said.append)
+    send("a")
+    send("b", "c", base_model="google/gemma-2-2b", tell=said.append)
     assert any("google/gemma-2-2b is gated" in line for line in said)
     models = ["EleutherAI/pythia-70m-deduped", "google/gemma-2-2b"]
     assert metadata(hub)["base_model"] == models
     assert text(hub, README).count("whose own terms hold for the model") == 0  # no licence
     hub.known_models.clear()
-    send(checked("d"), api, Target("me/others"))
+    send("d", repo_id="me/others")
     [files] = [hub.repos["me/others"].history()[0].files]
     assert not {"base_model", "datasets"} & split_card(files[README].content.decode())[1].keys()
 
 
 def test_the_licence_is_the_repositorys_and_one_of_the_hubs(
-    hub: LoopbackHub, api: HfApi, checked: Checked
+    hub: LoopbackHub, send: Call
 ) -> None:
-    assert '"license" must be one of' in refused(checked("a"), api, license="mitt")
+    assert '"license" must be one of' in refused(send, "a", license="mitt")
     assert not writes(hub)
-    send(checked("a"), api, license="mit")
+    send("a", license="mit")
     assert "license: mit" in text(hub, README)
-    assert send(checked("a"), api).sent == 0
-    message = refused(checked("b", "c"), api, license="apache-2.0")
+    assert send("a").sent == 0
+    message = refused(send, "b", "c", license="apache-2.0")
     assert "`license` should be that of README.md in the repository, mit" in message
     assert "`--license mit` confirms" in message
 
@@ -374,14 +365,14 @@ def test_what_a_token_may_is_told_before_anything_is_read(
 
 
 def test_a_fine_grained_token_is_enough_and_anybody_may_propose(
-    hub: LoopbackHub, api: HfApi, checked: Checked
+    hub: LoopbackHub, send: Call
 ) -> None:
-    send(checked("a"), api, Target(REPO, public=True))
+    send("a", public=True)
     hub.accounts["hf_fine"] = Account("me", role="fineGrained", writable=(REPO,))
-    assert send(checked("b", "c"), HfApi(hub.endpoint, token="hf_fine")).sent > 0
+    assert send("b", "c", api=HfApi(hub.endpoint, token="hf_fine")).sent > 0
     hub.accounts["hf_you"] = Account("you")
     you = HfApi(hub.endpoint, token="hf_you")
-    assert send(checked("d"), you, Target(REPO, create_pr=True)).url.endswith("/discussions/1")
+    assert send("d", api=you, create_pr=True).url.endswith("/discussions/1")
 
 
 # What goes wrong
@@ -404,7 +395,7 @@ def test_a_fault_at_any_request_leaves_nothing_half(
 
 
 def test_weights_that_change_before_they_are_sent_are_not(
-    hub: LoopbackHub, api: HfApi, tmp_path: Path
+    hub: LoopbackHub, send: Call, tmp_path: Path
 ) -> None:
     folder = plant_sae(tmp_path / "a", d_in=8)
     weights = folder / WEIGHTS
@@ -420,20 +411,20 @@ def test_weights_that_change_before_they_are_sent_are_not(
         return True
 
     said = "has changed since it was checked"
-    assert said in refused(saes(), api, confirm=spoil)
+    assert said in refused(send, *saes(), confirm=spoil)
     gone = saes()
     weights.unlink()
-    assert said in refused(gone, api)
+    assert said in refused(send, *gone)
     assert not hub.repos.get(REPO) or len(hub.repos[REPO].history()) == 1
     later = saes()
     hub.fault = lambda seen: None if "/preupload/" not in seen.path else (spoil() and None)
-    message = refused(later, api)
+    message = refused(send, *later)
     assert said in message
     assert "nothing is half there" in message
     assert list(hub.repos[REPO].history()[0].files) == [".gitattributes"]
 
 
-def test_what_comes_back_wrong_is_told(hub: LoopbackHub, api: HfApi, checked: Checked) -> None:
+def test_what_comes_back_wrong_is_told(hub: LoopbackHub, checked: Checked, send: Call) -> None:
     other = checked("b", "c")[1]
 
     def spoil(seen: Seen) -> None:
@@ -443,28 +434,26 @@ def test_what_comes_back_wrong_is_told(hub: LoopbackHub, api: HfApi, checked: Ch
             file = File(size, sha256=other.sha256[WEIGHTS])
             hub.put(REPO, {f"a/{WEIGHTS}": file})
 
-    send(checked("b", "c"), api)
+    send("b", "c")
     hub.fault = spoil
-    message = refused(checked("a"), api, Target(REPO, tag="v1"), check_published=True)
+    message = refused(send, "a", tag="v1", check_published=True)
     assert "has everything" in message
     assert f"should have {WEIGHTS} with the SHA-256" in message
     assert not hub.repos[REPO].tags
 
 
-def test_why_nothing_was_sent_is_told(
-    api: HfApi, checked: Checked, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    message = refused(checked("a"), HfApi("http://127.0.0.1:9", token=TOKEN))
+def test_why_nothing_was_sent_is_told(send: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    message = refused(send, "a", api=HfApi("http://127.0.0.1:9", token=TOKEN))
     assert message.startswith("Nothing was sent. The Hub does not answer: is there a network?")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert "unset the `HF_HUB_OFFLINE`" in refused(checked("a"), api)
+    assert "unset the `HF_HUB_OFFLINE`" in refused(send, "a")
     assert explain_hub_error(ValueError("x\n y"), REPO) == "ValueError: x y"
 
 
 def test_an_interrupted_upload_tells_what_is_there(
-    hub: LoopbackHub, api: HfApi, checked: Checked, monkeypatch: pytest.MonkeyPatch
+    hub: LoopbackHub, send: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit, tagged = HfApi.create_commit, Target(REPO, tag="v1")
+    commit = HfApi.create_commit
 
     def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
@@ -475,65 +464,62 @@ def test_an_interrupted_upload_tells_what_is_there(
 
     monkeypatch.setattr(HfApi, "create_commit", interrupt)
     with pytest.raises(KeyboardInterrupt, match=f"Nothing of this upload is on {REPO} yet"):
-        send(checked("a"), api)
+        send("a")
     monkeypatch.setattr(HfApi, "create_commit", interrupt_later)
     with pytest.raises(KeyboardInterrupt, match=f"{REPO} has everything"):
-        send(checked("a"), api)
-    assert send(checked("a"), api).sent == 0
+        send("a")
+    assert send("a").sent == 0
     hub.fault = lambda seen: Fault(500, after=True) if "/commit/" in seen.path else None
     monkeypatch.setattr(HfApi, "create_commit", commit)
     monkeypatch.setattr("sae_lens_c2r.hub.uploading.time.sleep", interrupt)
     with pytest.raises(KeyboardInterrupt, match=f"{REPO} has everything"):
-        send(checked("d"), api)  # whose answer is lost, and which waits to look again
+        send("d")  # whose answer is lost, and which waits to look again
     hub.fault = lambda _: None
     monkeypatch.setattr(HfApi, "create_tag", interrupt)
     with pytest.raises(KeyboardInterrupt, match=r"has everything.*tag v1 may not have"):
-        send(checked("a"), api, tagged)
+        send("a", tag="v1")
 
 
-def test_a_tag_that_fails_is_told(hub: LoopbackHub, api: HfApi, checked: Checked) -> None:
-    hub.fault = lambda seen: Fault(500) if "/tag/" in seen.path else None
-    target = Target(REPO, tag="v1")
-    message = refused(checked("a"), api, target)
-    assert "has everything" in message
-    assert "tag v1 may not have been set. The Hub has answered 500" in message
-    hub.fault = lambda _: None
-    send(checked("a"), api, target)
-    assert list(hub.repos[REPO].tags) == ["v1"]
-
-
-def test_a_tag_that_somebody_sets_meanwhile_is_ours_or_told(
-    hub: LoopbackHub, api: HfApi, checked: Checked
+def test_a_tag_that_fails_or_that_somebody_sets_meanwhile_is_told(
+    hub: LoopbackHub, send: Call
 ) -> None:
+    """Unless it is set where it should be."""
+
     def tag(seen: Seen) -> None:
         if "/tag/" in seen.path:
             commits = hub.repos[REPO].history()
             hub.repos[REPO].tags |= {"mine": commits[0].oid, "v1": commits[-1].oid}
 
+    def fail(seen: Seen) -> Fault | None:
+        return Fault(500) if "/tag/" in seen.path else None
+
     hub.fault = tag
-    assert send(checked("a"), api, Target(REPO, tag="mine")).sent
-    del hub.repos[REPO].tags["v1"]
-    message = refused(checked("a"), api, Target(REPO, tag="v1"))
-    assert "has everything" in message
-    assert "tag v1 may not have been set. The Hub has answered 409" in message
+    assert send("a", tag="mine").sent
+    for fault, status in {tag: 409, fail: 500}.items():
+        del hub.repos[REPO].tags["v1"]
+        hub.fault = fault
+        message = refused(send, "a", tag="v1")
+        assert "has everything" in message
+        assert f"tag v1 may not have been set. The Hub has answered {status}" in message
+    hub.fault = lambda _: None
+    send("a", tag="v1")
+    assert set(hub.repos[REPO].tags) == {"mine", "v1"}
 
 
-def test_a_repository_that_cannot_be_joined_with_is_left(
-    hub: LoopbackHub, api: HfApi, checked: Checked
-) -> None:
-    send(checked("b/c"), api)
-    assert "An SAE should not lie in another one's folder" in refused(checked("b"), api)
+def test_a_repository_that_cannot_be_joined_with_is_left(hub: LoopbackHub, send: Call) -> None:
+    send("b/c")
+    assert "An SAE should not lie in another one's folder" in refused(send, "b")
     for content, key in (
         (b"---\nlicense: [\n---\n", README),
         (b"\xff", README),
         (b"---\nbase_model: gpt2-small\n---\n", "base_model"),
     ):
         hub.put(REPO, {README: content})
-        assert key in refused(checked("a"), api)
+        assert key in refused(send, "a")
     hub.put(REPO, {README: b""})
     for content in (b"{", b"[]", b'{"format": 99}', b'{"format": 1, "saes": {"a": {}}}'):
         hub.put(REPO, {FACTS: content})
-        assert FACTS in refused(checked("a"), api)
+        assert FACTS in refused(send, "a")
     assert len(hub.repos[REPO].history()) == 10
 
 
@@ -633,14 +619,17 @@ def test_a_gigabyte_is_published_within_300_mb(hub: LoopbackHub, tmp_path: Path)
 # The command
 
 
-def test_the_command_from_folders_to_from_pretrained(hub: LoopbackHub, tmp_path: Path) -> None:
+@pytest.fixture
+def run(hub: LoopbackHub, tmp_path: Path) -> Call:
+    """Runs the command with one SAE; its status and words."""
     plant_sae(tmp_path / "saes" / "a", d_in=8)
-    home = tmp_path / "home"
+    command = ("-m", "sae_lens_c2r", "upload", "saes")
+    return partial(run_client, hub, *command, home=tmp_path / "home")
 
-    def run(*arguments: str, **environment: str) -> tuple[int, str]:
-        command = ("-m", "sae_lens_c2r", "upload", "saes", *arguments)
-        return run_client(hub, *command, home=home, **environment)
 
+def test_the_command_from_folders_to_from_pretrained(
+    hub: LoopbackHub, tmp_path: Path, run: Call
+) -> None:
     status, output = run("--repo-id", REPO, "--dry-run")
     assert status == 0, output
     assert "Nothing was sent" in output
@@ -659,15 +648,12 @@ def test_the_command_from_folders_to_from_pretrained(hub: LoopbackHub, tmp_path:
     assert "license: mit" in text(hub, README)
     status, output = run("--repo-id", "no", "--yes")
     assert (status, "`repo-id` should be like org/name" in output) == (1, True)
-    files = [path for path in home.rglob("*") if path.is_file()]
+    files = [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
     assert not any(TOKEN in path.read_text() for path in files)
 
 
-def test_xet_that_cannot_be_used_is_told(hub: LoopbackHub, tmp_path: Path) -> None:
-    plant_sae(tmp_path / "saes" / "a", d_in=8)
-    command = ("-m", "sae_lens_c2r", "upload", "saes", "--repo-id", REPO, "--yes")
-    home = tmp_path / "home"
-    status, output = run_client(hub, *command, home=home, HF_HUB_DISABLE_XET="0")
+def test_xet_that_cannot_be_used_is_told(hub: LoopbackHub, run: Call) -> None:
+    status, output = run("--repo-id", REPO, "--yes", HF_HUB_DISABLE_XET="0")
     assert status == 1
     assert "HF_HUB_DISABLE_XET=1" in output.splitlines()[-1]
     assert "nothing is half there" in output.splitlines()[-1]
