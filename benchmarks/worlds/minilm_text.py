@@ -27,7 +27,7 @@ def text_activations(n_training: int, n_held_out: int) -> tuple[Tensor, Tensor]:
     from transformers import AutoTokenizer
 
     from sae_lens_c2r.offline import corpus
-    from sae_lens_c2r.offline.minilm import CLS, PAD, SEP, model_folder
+    from sae_lens_c2r.offline.models import CLS, PAD, SEP, model_folder
 
     folder = str(model_folder())
     model = load_model("AutoModelForCausalLM", folder, device="cpu", hook_names=[HOOK_NAME])

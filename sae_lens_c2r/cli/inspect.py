@@ -24,7 +24,7 @@ def inspect(
     text: str | None = option(
         None,
         "Text to run the SAEs' model on: a file, a dataset on the Hub, or "
-        "python-documentation, which comes with all-MiniLM-L6-v2.",
+        "python-documentation, which needs no network.",
         unset="the weights alone are looked at",
     ),
     model: str | None = MODEL,

@@ -66,7 +66,8 @@ def new_release(
     name: str = typer.Argument(..., metavar="NAME", help="Its name, like my-saes."),
     model: str | None = option(
         None,
-        "A model of TransformerLens's, like gpt2 or google/gemma-2-2b.",
+        "A model of TransformerLens's, like gpt2 or google/gemma-2-2b, or "
+        "HuggingFaceTB/SmolLM2-135M-Instruct, which trains offline as well.",
         unset="all-MiniLM-L6-v2, which trains offline",
     ),
     out: Path | None = option(None, "The file's folder.", unset="this one"),

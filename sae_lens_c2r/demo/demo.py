@@ -29,7 +29,7 @@ from sae_lens_c2r.inspection.comparison import Comparison, compare
 from sae_lens_c2r.inspection.measures import SAEReport, flat, measure
 from sae_lens_c2r.inspection.report import in_terminal, report_html
 from sae_lens_c2r.offline import corpus
-from sae_lens_c2r.offline.minilm import CONTEXT_SIZE, model_folder
+from sae_lens_c2r.offline.models import MINILM, model_folder
 from sae_lens_c2r.releases.files import read_release
 from sae_lens_c2r.releases.model import Release
 from sae_lens_c2r.reporting.figures import color_of, svg
@@ -162,9 +162,9 @@ def _run(
         corpus.documents(), held_out_share=HELD_OUT_SHARE, seed=settings["seed"]
     )
     rows, held_out = (corpus.in_rows(tuple(part), model) for part in texts)
-    n_tokens = len(held_out) * CONTEXT_SIZE
+    n_train, n_tokens = (len(each) * MINILM.context_size for each in (rows, held_out))
     console.print(
-        f"{len(texts[0]):,} documents to train on ({len(rows) * CONTEXT_SIZE:,} tokens), "
+        f"{len(texts[0]):,} documents to train on ({n_train:,} tokens), "
         f"{len(texts[1]):,} held out ({n_tokens:,} tokens)."
     )
     console.print(f"Training {PLAIN} and {REGULARIZED}, {settings['tokens']:,} tokens ...")

@@ -32,7 +32,7 @@ from sae_lens_c2r.evaluation.settings import config_class_of, short_name
 from sae_lens_c2r.evaluation.tasks import Task
 from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.inspection.contexts import encode
-from sae_lens_c2r.offline.minilm import OFFLINE_MODEL
+from sae_lens_c2r.offline.models import MINILM
 from sae_lens_c2r.training.configs import synthetic_model_config
 
 _MOST_TOKENS = 100_000  # of which the activations are held, for co-firing
@@ -71,7 +71,7 @@ def _measure_text(task: Task, sae: SAE[Any]) -> dict[str, Any]:
     store = reader.store_of(sae, store_batch_size_prompts=settings["batch_size_prompts"])
     config = get_eval_everything_config(**settings)
     # Its head is random: nobody trained all-MiniLM-L6-v2 to predict a token.
-    config.compute_kl = config.compute_ce_loss = asked.model != OFFLINE_MODEL
+    config.compute_kl = config.compute_ce_loss = asked.model != MINILM.hub_id
     special = metadata.exclude_special_tokens or False
     try:
         metrics, _ = run_evals(

@@ -25,12 +25,13 @@ from sae_lens_c2r._support.files import first_problem
 from sae_lens_c2r._support.libraries import no_false_alarms
 from sae_lens_c2r.inspection.contexts import AnySAE, TextActivations
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASET, documents, in_rows
-from sae_lens_c2r.offline.minilm import CONTEXT_SIZE, OFFLINE_MODEL, where_model_is
+from sae_lens_c2r.offline.models import MINILM, where_model_is
 
 _ROWS_PER_BATCH = 32
 _MODEL = ("model_class_name", "model_name", "model_from_pretrained_kwargs")
 _PLACE = ("hook_name", "context_size", "prepend_bos")  # that SAELens has to know
 _OPTIONS = ("hook_head_index", "seqpos_slice", "exclude_special_tokens")
+_JOINED = ("sequence_separator_token", "disable_concat_sequences")  # that it does not ask for
 _COLUMN = "text"  # of a dataset, unless it has rows of tokens
 _DATASET = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 _ENDINGS = (".txt", ".jsonl", ".json", ".md")  # which nobody gives a dataset
@@ -62,7 +63,7 @@ class ActivationSource:
     def activations(self, sae: AnySAE, name: str) -> TextActivations:
         """The activations that an SAE encodes; a UserError with its name if there are none."""
         widths = (sae.cfg.d_in, sae.cfg.dtype, sae.cfg.normalize_activations)
-        key = _key(sae, *_MODEL, *_PLACE, *_OPTIONS) + json.dumps(widths)
+        key = _key(sae, *_MODEL, *_PLACE, *_OPTIONS, *_JOINED) + json.dumps(widths)
         hook_name = sae.cfg.metadata.hook_name
         try:
             if key not in self._read:
@@ -104,12 +105,14 @@ class ActivationSource:
     def store_of(self, sae: AnySAE, **options: Any) -> ActivationsStore:
         """SAELens's store of what an SAE encodes on the text, with options of its own."""
         model, text = self.model_of(sae), self._text
-        is_minilm = self._name_of_model(sae) == OFFLINE_MODEL
+        is_minilm = self._name_of_model(sae) == MINILM.hub_id
         if is_minilm and isinstance(text, Dataset) and _COLUMN in text.column_names:
             # It reads rows of its own, between special tokens.
-            text = in_rows(tuple(text[_COLUMN]), where_model_is(OFFLINE_MODEL))
+            text = in_rows(tuple(text[_COLUMN]), where_model_is(MINILM.hub_id))
             if not len(text):
-                raise _too_short(CONTEXT_SIZE - 2)
+                raise _too_short(MINILM.context_size - 2)
+        metadata = sae.cfg.metadata
+        options |= {key: metadata[key] for key in _JOINED if key in metadata}
         options |= {"streaming": isinstance(text, str), "device": self._device}
         with _reading(self._named):
             return ActivationsStore.from_sae(model, sae, text, **options)

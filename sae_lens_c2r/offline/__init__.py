@@ -1,1 +1,1 @@
-"""A transformer and a text that need no network: MiniLM, and Python's documentation."""
+"""Two transformers and a text that need no network: MiniLM, SmolLM2, Python's documentation."""

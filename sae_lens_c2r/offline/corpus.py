@@ -14,7 +14,7 @@ from datasets import Dataset
 from jaxtyping import Int
 from torch import Tensor
 
-from sae_lens_c2r.offline.minilm import CLS, CONTEXT_SIZE, SEP, model_folder
+from sae_lens_c2r.offline.models import CLS, MINILM, SEP, OfflineModel, model_folder
 
 OFFLINE_DATASET = "python-documentation"
 _NOT_LIBRARY = {"site-packages", "test", "tests", "idlelib", "lib2to3", "pydoc_data"}
@@ -50,21 +50,27 @@ def split(
 
 
 def token_rows(texts: Iterable[str], tokenizer: Any) -> Int[Tensor, "rows context"]:
-    """The texts in rows of token ids that the model reads: [CLS], 126 tokens, [SEP]."""
+    """The texts in rows of token ids that MiniLM reads: [CLS], 126 tokens, [SEP]."""
     # The tokenizer would warn of texts longer than the model's context, which we cut ourselves.
     encoded = tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
     ids = torch.tensor([token for text in encoded for token in text])
-    per_row = CONTEXT_SIZE - 2
+    per_row = MINILM.context_size - 2
     rows = ids[: len(ids) // per_row * per_row].view(-1, per_row)
     return torch.nn.functional.pad(
         torch.nn.functional.pad(rows, (1, 0), value=CLS), (0, 1), value=SEP
     )
 
 
-def offline_source(text: Dataset | None = None) -> tuple[str, Dataset]:
-    """The model's folder, and `text` or Python's documentation in rows of tokens."""
-    folder = str(model_folder())
-    return folder, in_rows(documents(), folder) if text is None else text
+def offline_source(
+    text: Dataset | None = None, *, model: OfflineModel = MINILM
+) -> tuple[str, Dataset]:
+    """The model's folder, and `text` or Python's documentation, in rows of MiniLM's tokens."""
+    folder = str(model_folder(model))
+    if text is None and model is MINILM:
+        text = in_rows(documents(), folder)
+    elif text is None:  # a causal model reads documents, which SAELens joins
+        text = Dataset.from_dict({"text": list(documents())})
+    return folder, text
 
 
 @cache

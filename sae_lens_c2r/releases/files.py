@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from sae_lens_c2r._support.errors import UserError, first_sentence
 from sae_lens_c2r._support.files import data_folder
 from sae_lens_c2r._support.yaml_text import as_yaml_number, read_yaml
-from sae_lens_c2r.offline.minilm import OFFLINE_MODEL
+from sae_lens_c2r.offline.models import MINILM, MODELS, SMOLLM2
 from sae_lens_c2r.releases.model import (
     NAME_PATTERN,
     Grid,
@@ -25,6 +25,7 @@ from sae_lens_c2r.releases.model import (
 REGISTRY = data_folder("registry")
 # As TransformerLens has them, without the owner that they have on the Hub by now.
 _OWNERS = {"gpt2": "openai-community", "distilgpt2": "distilbert"}
+_TEMPLATES = {MINILM.hub_id: "minilm.yaml", SMOLLM2.hub_id: "smollm2.yaml"}
 _PARTS: dict[str, type[BaseModel]] = {
     "language_model": LanguageModel,
     "synthetic_model": SyntheticModel,
@@ -165,14 +166,18 @@ def _keys_beside(key: str) -> str:
 
 
 def new_release(name: str, model: str | None) -> str:
-    """Write a small release in YAML, of all-MiniLM-L6-v2 or of a model of TransformerLens's."""
+    """Write a small release in YAML, of a model that is offline or one of TransformerLens's."""
     if not re.fullmatch(NAME_PATTERN, name):
         raise ReleaseError(
             "`NAME` should be of small letters and digits, with `-` or `.` between them, like "
             f"my-first-release. Found {name!r}."
         )
-    file, values = "minilm.yaml", {"hub_id": OFFLINE_MODEL}
-    if model is not None:
+    model = model or MINILM.hub_id
+    if model in _TEMPLATES:
+        offline = MODELS[model]
+        values = {"hub_id": model, "pip": offline.pip, "n_tokens": offline.context_size}
+        file = _TEMPLATES[model]
+    else:
         file, values = "transformer_lens.yaml", _values_of(model)
     template = Path(__file__).with_name(file).read_text(encoding="utf-8")
     return Template(template).substitute(values, name=name)

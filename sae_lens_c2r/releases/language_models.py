@@ -18,7 +18,7 @@ from transformer_lens.loading_from_pretrained import (
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.offline.minilm import OFFLINE_MODEL, model_folder
+from sae_lens_c2r.offline.models import where_model_is
 
 TRANSFORMER_LENS, TRANSFORMERS = "HookedTransformer", "AutoModelForCausalLM"
 LOADERS = (TRANSFORMER_LENS, "HookedMamba", TRANSFORMERS)  # classes that SAELens knows
@@ -74,10 +74,7 @@ def hook_site(
 
 
 def _site_of_transformers(model: str, hook_name: str, revision: str | None) -> HookSite:
-    place = model
-    if model == OFFLINE_MODEL and revision is None:
-        with suppress(UserError):  # the package that holds it is not there
-            place = str(model_folder())
+    place = model if revision else where_model_is(model)
     config = AutoConfig.from_pretrained(  # which would ask whether a model's code may be run
         place, revision=revision, trust_remote_code=False
     )

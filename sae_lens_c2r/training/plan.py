@@ -19,7 +19,7 @@ from sae_lens.synthetic import SyntheticSAERunnerConfig
 from sae_lens_c2r._support.checks import check_torch_device
 from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASET
-from sae_lens_c2r.offline.minilm import CONTEXT_SIZE, OFFLINE_MODEL
+from sae_lens_c2r.offline.models import MODELS
 from sae_lens_c2r.releases.language_models import TRANSFORMER_LENS, official_name
 from sae_lens_c2r.releases.model import LanguageModel, Release, ReleaseError, SyntheticModel
 from sae_lens_c2r.saes.sae_ref import SAERef
@@ -198,15 +198,16 @@ def _check_source(plan: Plan) -> None:
         )
     name = source.name or source.hub_id
     if source.dataset == OFFLINE_DATASET:
-        if source.hub_id != OFFLINE_MODEL or source.name or source.revision:
+        model = MODELS.get(source.hub_id)
+        if model is None or source.name or source.revision:
             raise ReleaseError(
-                f"`language_model` should be {OFFLINE_MODEL}, with no name and no revision, "
-                f"where `dataset` is {OFFLINE_DATASET}. Found {name}."
+                f"`language_model` should be {' or '.join(MODELS)}, with no name and no "
+                f"revision, where `dataset` is {OFFLINE_DATASET}. Found {name}."
             )
-        if source.context_size > CONTEXT_SIZE:
+        if source.context_size > model.context_size:
             raise ReleaseError(
-                f"`language_model.context_size` should be at most {CONTEXT_SIZE}, the tokens "
-                f"in a row of {OFFLINE_DATASET}. Found {source.context_size:,}."
+                f"`language_model.context_size` should be at most {model.context_size:,}, the "
+                f"tokens in a row of {OFFLINE_DATASET}. Found {source.context_size:,}."
             )
     if plan.runner_value("model_class_name") == TRANSFORMER_LENS and not official_name(name):
         short = name.rpartition("/")[2]

@@ -29,7 +29,7 @@ from sae_lens_c2r.hub.rendering import (
     render,
 )
 from sae_lens_c2r.hub.rules import FACTS, README
-from sae_lens_c2r.offline.minilm import OFFLINE_MODEL, where_model_is
+from sae_lens_c2r.offline.models import MINILM, where_model_is
 from sae_lens_c2r.training.record import TrainingRecord
 from tests.evaluation.planted import small_sae
 from tests.hub.server import LoopbackHub
@@ -181,7 +181,7 @@ def test_the_code_of_a_card_runs(
     kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = {
-        "MiniLM": (OFFLINE_MODEL, "AutoModelForCausalLM", "bert.encoder.layer.3", 384),
+        "MiniLM": (MINILM.hub_id, "AutoModelForCausalLM", "bert.encoder.layer.3", 384),
         "a transformer": ("tiny", None, HOOK, D_MODEL),
         "no model": (None, None, None, 8),
     }

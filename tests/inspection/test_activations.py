@@ -224,6 +224,13 @@ def test_all_special_tokens_can_be_left_out(tmp_path: Path) -> None:
     assert len(source(rows).activations(kept, "x").places) == CONTEXT
 
 
+def test_documents_are_joined_as_the_sae_says(tmp_path: Path) -> None:
+    two = Dataset.from_dict({"text": ["one two", "three four five six seven eight"]})
+    for said, joined in (({}, False), ({"sequence_separator_token": 5}, True)):
+        sae = load(tmp_path / str(joined), **said)
+        assert (5 in source(two).activations(sae, "x").rows) == joined
+
+
 @pytest.mark.parametrize("text", ["text.txt", OFFLINE_DATASET])
 def test_any_model_reads_any_text_in_place_of_the_one_in_the_config(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -12,7 +12,7 @@ from sae_lens.saes.sae import SAEMetadata
 
 from sae_lens_c2r.cli import main
 from sae_lens_c2r.inspection.activations import ActivationSource
-from sae_lens_c2r.offline.minilm import CLS, OFFLINE_MODEL, SEP, where_model_is
+from sae_lens_c2r.offline.models import CLS, MINILM, SEP, where_model_is
 from tests.forkserver import run as run_python
 
 WORDS = [f"The {n}th sentence says that {n} comes after {n - 1}." for n in range(1, 400)]
@@ -23,7 +23,7 @@ def sae(tmp_path: Path) -> Path:
     """An SAE as one of MiniLM's is saved, with its model by the name on the Hub."""
     torch.manual_seed(0)
     metadata = SAEMetadata(
-        model_name=OFFLINE_MODEL,
+        model_name=MINILM.hub_id,
         model_class_name="AutoModelForCausalLM",
         hook_name="bert.encoder.layer.3",
         context_size=128,
@@ -93,7 +93,7 @@ def test_inspect_shows_the_latents_that_are_asked_for(
     right = ("--text", text, "--latents", "3, 17,3")
     assert run("inspect", sae, *options, *right) == 0, capsys.readouterr().err
     html = out.read_text()
-    assert f"tokens of {text}, read by {OFFLINE_MODEL}</dd>" in html
+    assert f"tokens of {text}, read by {MINILM.hub_id}</dd>" in html
     for latent in (3, 17):
         assert re.search(rf"<b>latent {latent}</b> fires on \d+ tokens of \d+", html)
     assert html.count("<svg") == 5  # three of all latents, and one for each of these

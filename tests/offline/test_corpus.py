@@ -3,7 +3,7 @@
 import torch
 
 from sae_lens_c2r.offline import corpus
-from sae_lens_c2r.offline.minilm import CLS, SEP
+from sae_lens_c2r.offline.models import CLS, SEP
 
 
 class WordTokenizer:

