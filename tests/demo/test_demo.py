@@ -243,7 +243,10 @@ def test_an_sae_that_does_not_encode_as_it_was_trained_is_refused(
     ("option", "value", "key"),
     [
         ("--tokens", "100", "'--tokens'"),
+        ("--seed", str(2**63), "'--seed'"),
+        ("--seed", "-1", "'--seed'"),
         ("--k", "129", "`sae.k`"),
+        ("--c2r-coefficient", "-1", "`c2r_coefficient`"),
         ("--device", "abacus", "`device`"),
     ],
 )
