@@ -4,14 +4,8 @@ import os
 from pathlib import Path
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.cli._shared import (
-    DEVICE,
-    OVERWRITE,
-    console_while_loading,
-    error_boundary,
-    option,
-    usable_device,
-)
+from sae_lens_c2r.cli import _shared as shared
+from sae_lens_c2r.cli._shared import console_while_loading, error_boundary, option
 
 
 def demo(
@@ -21,8 +15,8 @@ def demo(
     k: int = option(32, "Latents active per token, on average."),
     c2r_coefficient: float = option(5.0, "Strength of the C2R penalty."),
     seed: int = option(0, "Seed of the weights and of the data.", min=0, max=2**63 - 1),
-    device: str | None = DEVICE,
-    overwrite: bool = OVERWRITE,
+    device: str | None = shared.DEVICE,
+    overwrite: bool = shared.OVERWRITE,
 ) -> None:
     """Train BatchTopK with and without C2R on a real transformer, offline, and compare them."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -39,4 +33,4 @@ def demo(
 
         settings: dict[str, float] = {"tokens": tokens, "d_sae": d_sae, "k": k}
         settings |= {"c2r_coefficient": c2r_coefficient, "seed": seed}
-        run_demo(out, console, device=usable_device(device), **settings)
+        run_demo(out, console, device=shared.usable_device(device), **settings)

@@ -2,26 +2,19 @@
 
 from pathlib import Path
 
-from sae_lens_c2r.cli._shared import (
-    DEVICE,
-    MODEL,
-    SAES,
-    console_while_loading,
-    error_boundary,
-    option,
-    usable_device,
-)
+from sae_lens_c2r.cli import _shared as shared
+from sae_lens_c2r.cli._shared import console_while_loading, error_boundary, option
 
 
 def evaluate(
-    saes: list[str] = SAES,
+    saes: list[str] = shared.SAES,
     sae_bench: list[str] | None = option(
         None,
         "SAEBench's evaluations: core absorption scr tpp sparse_probing "
         "sparse_probing_sae_probes ravel autointerp meta_structure.",
     ),
     sae_lens: bool = option(True, "Run SAELens's own evaluation too."),
-    model: str | None = MODEL,
+    model: str | None = shared.MODEL,
     text: str | None = option(
         None,
         "What SAELens's evaluation reads: a file, a dataset on the Hub, or "
@@ -40,7 +33,7 @@ def evaluate(
     out: Path = option(Path("evaluation"), "Folder for the results."),
     jobs: int = option(1, "Evaluations at a time.", min=1),
     hours: float = option(24, "How long one may take.", min=0),
-    device: str | None = DEVICE,
+    device: str | None = shared.DEVICE,
 ) -> None:
     """Run SAEBench's and SAELens's evaluations of any SAEs; those in --out are kept.
 
@@ -64,7 +57,7 @@ def evaluate(
             text=text,
             data=data,
             overrides=parse_overrides(overrides or [], example="core.context_size=64"),
-            device=usable_device(device),
+            device=shared.usable_device(device),
             jobs=jobs,
             hours=hours,
         )

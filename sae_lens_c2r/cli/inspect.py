@@ -3,22 +3,14 @@
 from pathlib import Path
 
 from sae_lens_c2r._support.errors import UserError, shortened
-from sae_lens_c2r.cli._shared import (
-    DEVICE,
-    MODEL,
-    OVERWRITE,
-    SAES,
-    console_while_loading,
-    error_boundary,
-    option,
-    usable_device,
-)
+from sae_lens_c2r.cli import _shared as shared
+from sae_lens_c2r.cli._shared import console_while_loading, error_boundary, option
 
 _PICTURES = (".svg", ".png")
 
 
 def inspect(
-    saes: list[str] = SAES,
+    saes: list[str] = shared.SAES,
     out: Path = option(Path("report.html"), "The report."),
     figure: Path | None = option(None, "The picture alone, a .svg or .png file.", unset="none"),
     text: str | None = option(
@@ -27,15 +19,15 @@ def inspect(
         "python-documentation, which needs no network.",
         unset="the weights alone are looked at",
     ),
-    model: str | None = MODEL,
+    model: str | None = shared.MODEL,
     tokens: int = option(100_000, "Tokens of the text, at most.", min=1),
     latents: str | None = option(
         None,
         "Latents to show in context, one by one, like 3,17. Needs a text.",
         unset="the most redundant pairs alone",
     ),
-    device: str | None = DEVICE,
-    overwrite: bool = OVERWRITE,
+    device: str | None = shared.DEVICE,
+    overwrite: bool = shared.OVERWRITE,
 ) -> None:
     """Measure any SAELens SAEs, and write a report to look at."""
     with error_boundary("Interrupted.") as problems:
@@ -55,7 +47,7 @@ def inspect(
         from sae_lens_c2r.reporting.figures import png, svg
         from sae_lens_c2r.saes.sae_ref import find_saes
 
-        device, source = usable_device(device), None
+        device, source = shared.usable_device(device), None
         if text:
             source = ActivationSource(text, model=model, n_tokens=tokens, device=device)
         reports, comparisons = inspect_all(

@@ -5,22 +5,15 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from sae_lens_c2r.cli._shared import (
-    OVERWRITE,
-    RELEASE,
-    Command,
-    Group,
-    console_while_loading,
-    error_boundary,
-    option,
-)
+from sae_lens_c2r.cli import _shared as shared
+from sae_lens_c2r.cli._shared import console_while_loading, error_boundary, option
 
 registry = typer.Typer(
-    cls=Group, help="The releases that come with this package, and new ones."
+    cls=shared.Group, help="The releases that come with this package, and new ones."
 )
 
 
-@registry.command("list", cls=Command)
+@registry.command("list", cls=shared.Command)
 def list_releases() -> None:
     """List the releases."""
     with error_boundary("Interrupted."):
@@ -37,8 +30,8 @@ def list_releases() -> None:
         console.print(*tables, sep="\n")
 
 
-@registry.command("show", cls=Command)
-def show_release(release: str = RELEASE) -> None:
+@registry.command("show", cls=shared.Command)
+def show_release(release: str = shared.RELEASE) -> None:
     """Print what a release trains."""
     with error_boundary("Interrupted."):
         from sae_lens_c2r.releases.files import find_release, read_release
@@ -49,8 +42,8 @@ def show_release(release: str = RELEASE) -> None:
         print(*(f"# {spec.sae_id}" for spec in saes), sep="\n")
 
 
-@registry.command("export", cls=Command)
-def export_release(release: str = RELEASE) -> None:
+@registry.command("export", cls=shared.Command)
+def export_release(release: str = shared.RELEASE) -> None:
     """Print the release's entry for SAELens's directory, pretrained_saes.yaml."""
     with error_boundary("Interrupted."):
         import yaml
@@ -61,7 +54,7 @@ def export_release(release: str = RELEASE) -> None:
         print(yaml.safe_dump(entry, sort_keys=False), end="")
 
 
-@registry.command("new", cls=Command)
+@registry.command("new", cls=shared.Command)
 def new_release(
     name: str = typer.Argument(..., metavar="NAME", help="Its name, like my-saes."),
     model: str | None = option(
@@ -71,7 +64,7 @@ def new_release(
         unset="all-MiniLM-L6-v2, which trains offline",
     ),
     out: Path | None = option(None, "The file's folder.", unset="this one"),
-    overwrite: bool = OVERWRITE,
+    overwrite: bool = shared.OVERWRITE,
 ) -> None:
     """Write a small release to begin with, NAME.yaml, that says what to change."""
     with error_boundary("Interrupted."):
