@@ -3,32 +3,19 @@
 from pathlib import Path
 
 from sae_lens_c2r._support.process import take_place, was_restarted
-from sae_lens_c2r.cli._shared import (
-    CHECKPOINT_MINUTES,
-    DEVICE,
-    DRY_RUN,
-    MODEL,
-    OVERWRITE,
-    RELEASE,
-    RESUME,
-    SAES,
-    SET,
-    console_while_loading,
-    error_boundary,
-    option,
-    usable_device,
-)
+from sae_lens_c2r.cli import _shared as shared
+from sae_lens_c2r.cli._shared import console_while_loading, error_boundary, option
 
 
 def train(
-    release: str = RELEASE,
+    release: str = shared.RELEASE,
     out: Path = option(Path("saes"), "Folder for the folders of the SAEs."),
     only: list[str] | None = option(None, "Id of an SAE to train; may be repeated."),
-    overrides: list[str] | None = SET,
-    device: str | None = DEVICE,
-    resume: bool = RESUME,
-    checkpoint_minutes: float = CHECKPOINT_MINUTES,
-    dry_run: bool = DRY_RUN,
+    overrides: list[str] | None = shared.SET,
+    device: str | None = shared.DEVICE,
+    resume: bool = shared.RESUME,
+    checkpoint_minutes: float = shared.CHECKPOINT_MINUTES,
+    dry_run: bool = shared.DRY_RUN,
 ) -> None:
     """Train the SAEs of a release, except those that are in the folder already."""
     take_place()
@@ -50,7 +37,9 @@ def train(
             from sae_lens_c2r.training.train import train as train_plan
 
             plan = distributed.on_all_ranks(
-                lambda: make_plan(chosen, device=usable_device(device), only=tuple(only or ()))
+                lambda: make_plan(
+                    chosen, device=shared.usable_device(device), only=tuple(only or ())
+                )
             )
             distributed.on_main_process(lambda: check_model(plan, console.say))
             distributed.on_main_process(
@@ -69,10 +58,10 @@ def train(
 
 
 def finetune(
-    saes: list[str] = SAES,
+    saes: list[str] = shared.SAES,
     tokens: str = option(..., "What to train on, like 5M."),
     out: Path = option(Path("finetuned"), "Folder for the SAEs, the numbers and the report."),
-    model: str | None = MODEL,
+    model: str | None = shared.MODEL,
     hook_name: str | None = option(
         None, "Where activations are taken.", unset="what the SAE names"
     ),
@@ -84,18 +73,18 @@ def finetune(
     k: float | None = option(None, "Latents per token.", unset="the SAE's, or its L0"),
     lr: float | None = option(None, "Learning rate.", unset="a third of that of its training"),
     c2r_coefficient: float | None = option(None, "Strength of the penalty.", unset="5"),
-    changes: list[str] | None = SET,
+    changes: list[str] | None = shared.SET,
     text: str | None = option(
         None, "What to measure on, as of `inspect`.", unset="the text of the training"
     ),
     measured_tokens: int = option(
         100_000, "Tokens to measure on, about: at least one batch.", min=1
     ),
-    device: str | None = DEVICE,
-    resume: bool = RESUME,
-    checkpoint_minutes: float = CHECKPOINT_MINUTES,
-    overwrite: bool = OVERWRITE,
-    dry_run: bool = DRY_RUN,
+    device: str | None = shared.DEVICE,
+    resume: bool = shared.RESUME,
+    checkpoint_minutes: float = shared.CHECKPOINT_MINUTES,
+    overwrite: bool = shared.OVERWRITE,
+    dry_run: bool = shared.DRY_RUN,
 ) -> None:
     """Train SAEs that exist on with C2R, and show what that changed."""
     with error_boundary("Interrupted.", how_to_go_on=lambda: _how_to_go_on(out)) as problems:
@@ -117,22 +106,17 @@ def finetune(
         wanted |= parse_overrides(changes or [])
         console = console_while_loading()
         from sae_lens_c2r.finetune.run import REPORT, Finetuning
-        from sae_lens_c2r.inspection.activations import ActivationSource
         from sae_lens_c2r.inspection.report import in_terminal
         from sae_lens_c2r.saes.sae_ref import find_saes
         from sae_lens_c2r.training.summary import check_model, print_plan
 
-        device = usable_device(device)
+        device = shared.usable_device(device)
         refs = find_saes(saes, on_error=problems.append)
         if problems:
             return
-
-        def source_of(dataset: str) -> ActivationSource:
-            return ActivationSource(
-                text or dataset, model=model, n_tokens=measured_tokens, device=device
-            )
-
-        tuning = Finetuning(refs, wanted, device=device, source_of=source_of, tell=console.say)
+        tuning = Finetuning(
+            refs, wanted, device=device, text=text, n_tokens=measured_tokens, tell=console.say
+        )
         if not dry_run:
             tuning.check_out(out, resume=resume, overwrite=overwrite)
         plan = tuning.plan()

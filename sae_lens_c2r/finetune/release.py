@@ -43,7 +43,7 @@ class Subject:
     """An SAE that is to be trained on, and what it says of its training, as a release does."""
 
     ref: SAERef
-    language_model: dict[str, Any]  # but what was asked for in its place
+    language_model: dict[str, Any]  # or what was asked for in its place
     runner: dict[str, Any]
     sae: dict[str, Any]
     says_k: bool  # or need not
@@ -101,7 +101,7 @@ def _record_of(ref: SAERef) -> TrainingRecord:
 def _language_model(
     sae: SAE[Any], record: TrainingRecord, changes: Mapping[str, Any], shown: str
 ) -> dict[str, Any]:
-    """The model and the text, but for changes; a UserError if nothing says one of them."""
+    """The model and the text, with changes; a UserError if nothing says one of them."""
     metadata, recorded = sae.cfg.metadata, record.model.model_dump(exclude_none=True)
     own = {
         "hub_id": recorded.get("hub_id") or hub_id(metadata.model_name or ""),
@@ -111,7 +111,9 @@ def _language_model(
         "dataset": recorded.get("dataset") or metadata.dataset_path,
         "context_size": metadata.context_size,
     }
-    given = {key.removeprefix("language_model.") for key in changes}
+    prefix = "language_model."
+    keys = [key.removeprefix(prefix) for key in changes if key.startswith(prefix)]
+    given = {key: changes[f"{prefix}{key}"] for key in keys}
     if "hub_id" in given:
         own["revision"] = None
     if "hub_id" in given or own["name"] == own["hub_id"]:
@@ -120,7 +122,7 @@ def _language_model(
         if not (own[key] or key in given):
             option = "model" if key == "hub_id" else key.replace("_", "-")
             raise UserError(f"`{option}` should be given: {shown} does not say it.")
-    return {key: value for key, value in own.items() if value and key not in given}
+    return {key: value for key, value in own.items() if value} | given
 
 
 def _reading(sae: SAE[Any]) -> dict[str, Any]:

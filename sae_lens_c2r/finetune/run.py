@@ -33,12 +33,14 @@ class Finetuning:
         changes: Mapping[str, Any],
         *,
         device: str,
-        source_of: Callable[[str], ActivationSource],  # to measure on, given the release's text
+        text: str | None = None,  # to measure on, in place of what is trained on
+        n_tokens: int = 100_000,  # of it
         tell: Callable[[str], None] = print,
     ) -> None:
         self._subjects = read_subjects(saes, changes)
-        self._changes, self._device = changes, device
-        self._source_of, self._tell = source_of, tell
+        self._changes, self._device, self._tell = changes, device, tell
+        first, *_ = self._subjects.values()  # the others have the same text
+        self._text, self._n_tokens = text or first.language_model["dataset"], n_tokens
         self._before: dict[str, SAEReport] = {}
 
     def check_out(self, out: Path, *, resume: bool = False, overwrite: bool = False) -> None:
@@ -76,16 +78,16 @@ class Finetuning:
         """Train a plan of the release, as `train` does, and write what that changed."""
         self._measure_before(plan)  # what cannot be measured is found before hours of training
         train(plan, out, log=self._tell, **how)
-        source = self._source(plan)
+        source = self._source()
         reports: list[SAEReport] = []
         comparisons, results = [], {}
         for sae_id, before in self._before.items():
             original, name = self._load(sae_id), _TUNED.format(sae_id)
             sae: SAE[Any] = SAE.load_from_disk(out / sae_id, device=self._device)
-            after = self._measure(sae, plan, sae_id, name, source)
-            kept = cosine_similarity(sae.W_dec.float(), original.W_dec.float())
-            after = replace(after, of_training=cosine_summary(kept))
+            self._tell(f"Measuring {name}")
             text = source.activations(sae, name)
+            kept = cosine_similarity(sae.W_dec.float(), original.W_dec.float())
+            after = replace(measure(sae, name, text), of_training=cosine_summary(kept))
             comparisons.append(compare(original, sae, text, reports=(before, after)))
             reports += [before, after]
             metrics = {"before": before.metrics(), "after": after.metrics()}
@@ -99,32 +101,29 @@ class Finetuning:
     def _plan(self) -> Plan:
         return make_plan(finetuning_release(self._subjects, self._changes), device=self._device)
 
-    def _source(self, plan: Plan) -> ActivationSource:
+    def _source(self) -> ActivationSource:
         """The text. One for each time: it holds the model, of which training needs one, too."""
-        assert plan.release.language_model is not None, "as `finetuning_release` wrote it"
-        return self._source_of(plan.release.language_model.dataset)
+        return ActivationSource(
+            self._text, model=None, n_tokens=self._n_tokens, device=self._device
+        )
 
     def _load(self, sae_id: str) -> SAE[Any]:
         return self._subjects[sae_id].ref.pin()[1].to(self._device)
 
     def _measure_before(self, plan: Plan) -> None:
-        if not self._before:
-            source = self._source(plan)
-            for sae_id in self._subjects:
-                sae = self._load(sae_id)
-                self._before[sae_id] = self._measure(sae, plan, sae_id, sae_id, source)
-
-    def _measure(
-        self, sae: SAE[Any], plan: Plan, sae_id: str, name: str, source: ActivationSource
-    ) -> SAEReport:
-        """Measure an SAE on the tokens that a plan trains on, whatever it says of itself."""
-        self._tell(f"Measuring {name}")
-        read_as_planned(sae, plan, sae_id)
-        return measure(sae, name, source.activations(sae, name))
+        """Measure SAEs on the tokens that a plan trains on, whatever they say of themselves."""
+        if self._before:
+            return
+        source = self._source()
+        for sae_id in self._subjects:
+            sae = self._load(sae_id)
+            read_as_planned(sae, plan, sae_id)
+            self._tell(f"Measuring {sae_id}")
+            self._before[sae_id] = measure(sae, sae_id, source.activations(sae, sae_id))
 
 
 def read_as_planned(sae: SAE[Any], plan: Plan, sae_id: str) -> None:
-    """Have an SAE read, where it is measured, the model and the tokens of a plan."""
+    """Have an SAE read the model and the tokens of a plan, as it will once it is trained."""
     config: Any = runner_config(plan, sae_ids=[sae_id])
     for key in (*READING, "context_size", "model_name"):
         sae.cfg.metadata[key] = getattr(config, key)

@@ -14,6 +14,7 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.cli import main
 from sae_lens_c2r.finetune.release import TOKENS
 from sae_lens_c2r.finetune.run import Finetuning
+from sae_lens_c2r.inspection.measures import SAEReport, measure
 from sae_lens_c2r.releases.files import find_release, read_release
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.plan import make_plan
@@ -110,13 +111,8 @@ def test_what_is_set_holds_for_what_is_measured_before(trained: Path, tmp_path: 
 
 def finetuning_of(*folders: Path, **changes: Any) -> Finetuning:
     refs = [SAERef(folder=folder) for folder in folders]
-    return Finetuning(
-        refs,
-        {TOKENS: 1, **changes},
-        device="cpu",
-        source_of=lambda _: pytest.fail("measured"),
-        tell=lambda _: None,
-    )
+    wanted = {TOKENS: 1, **changes}  # and nothing to measure on: it should not be needed
+    return Finetuning(refs, wanted, device="cpu", text="missing.txt", tell=lambda _: None)
 
 
 def test_what_is_wrong_with_the_place_is_told_before_any_work(
@@ -152,8 +148,18 @@ def test_folders_of_one_name_become_saes_of_two(trained: Path, tmp_path: Path) -
 
 
 def test_what_an_sae_does_not_say_is_measured_or_asked_for(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    reports: list[SAEReport] = []
+
+    def noted(*arguments: Any) -> SAEReport:
+        reports.append(measure(*arguments))
+        return reports[-1]
+
+    monkeypatch.setattr("sae_lens_c2r.finetune.run.measure", noted)
     folder = Path(shutil.copytree(trained, tmp_path / "own"))
     (folder / "training.json").unlink()
     config = json.loads((folder / "cfg.json").read_text())
@@ -167,7 +173,8 @@ def test_what_an_sae_does_not_say_is_measured_or_asked_for(
     assert run(*command, *text) == 0
     shown = capsys.readouterr().out
     assert "own does not say its L0: it is measured." in shown
-    [k] = re.findall(r"\bk (\d+),", shown)
+    [k], [report] = re.findall(r"\bk (\d+),", shown), reports
+    assert int(k) == max(1, round(report.metrics()["l0"]))
     assert 1 < int(k) < 256  # it was hardly trained
     assert "under a licence that is not known" in shown
     assert not (tmp_path / "finetuned").exists()
