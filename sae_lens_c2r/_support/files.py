@@ -10,6 +10,7 @@ from tempfile import mkdtemp
 from typing import Any, TypeVar
 
 from filelock import FileLock, Timeout
+from huggingface_hub.utils.sha import sha_fileobj
 from pydantic import BaseModel, ValidationError
 from safetensors import SafetensorError
 
@@ -115,6 +116,12 @@ def disk_errors(final: Path) -> Iterator[None]:
         yield
     except (RuntimeError, SafetensorError) as error:
         raise OSError(f"{final} cannot be written. {error}") from error
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's content, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return sha_fileobj(file).hex()
 
 
 def sync(path: Path) -> None:

@@ -39,26 +39,17 @@ def was_restarted() -> bool:
 
 @dataclass
 class StopRequest:
-    """Whether the process was told to end.
+    """Whether the process was told to end."""
 
-    Args:
-        deferrable: Whether there is something to finish first.
-        received: Whether it was told while there was.
-    """
-
-    deferrable: bool = False
-    received: bool = False
+    deferrable: bool = False  # there is something to finish first
+    received: bool = False  # while there was
 
 
 @contextmanager
 def stop_requests() -> Iterator[StopRequest]:
-    """Collect SIGINT, SIGTERM and SIGHUP, which raise KeyboardInterrupt where not deferrable.
-
-    A second SIGINT does in any case: somebody at a keyboard does not want to wait.
-
-    Yields:
-        What was received. Other threads than the main one receive nothing.
-    """
+    """Collect signals to end, which raise KeyboardInterrupt where not deferrable."""
+    # A second SIGINT does in any case: somebody at a keyboard does not want to wait. Other
+    # threads than the main one receive nothing.
     request = StopRequest()
 
     def on_signal(number: int, _: FrameType | None) -> None:

@@ -129,7 +129,8 @@ def run_demo(out: Path, console: Console, *, device: str, **settings: Any) -> No
         TemporaryDirectory(prefix=f".{out.name}-", dir=beside) as scratch,
     ):
         plan = make_plan(demo_release(**settings), device=device)
-        reports, comparison = _run(plan, Path(scratch), out, settings, console)
+        reports, comparison, curves = _run(plan, Path(scratch), settings, console)
+        _write(Path(scratch), out, reports, comparison, curves, device=device, **settings)
         request.deferrable = True  # what was begun to be moved is moved
         move_into(out, Path(scratch))
     console.print("Measured on held-out text")
@@ -153,9 +154,9 @@ def run_demo(out: Path, console: Console, *, device: str, **settings: Any) -> No
 
 
 def _run(
-    plan: Plan, folder: Path, out: Path, settings: Mapping[str, Any], console: Console
-) -> tuple[list[SAEReport], Comparison]:
-    """Do all of it in a folder that is to be moved to `out`."""
+    plan: Plan, folder: Path, settings: Mapping[str, Any], console: Console
+) -> tuple[list[SAEReport], Comparison, str]:
+    """Train the SAEs into a folder, and measure and compare them; the last are the curves."""
     model = str(model_folder())
     console.print("Reading Python's documentation ...")
     texts = corpus.split(
@@ -195,22 +196,36 @@ def _run(
             f"Saved {name}; a process without sae_lens_c2r loads it and encodes alike."
         )
     console.print("Measuring on the held-out text ...")
-    plain, regularized = (
+    reports = [
         replace(measure(sae, name, text), of_training=histories[name].speed(plan.batch_size))
         for name, sae in saes.items()
-    )
-    reports = [plain, regularized]
-    comparison = compare(saes[PLAIN], saes[REGULARIZED], text, reports=(plain, regularized))
+    ]
+    comparison = compare(saes[PLAIN], saes[REGULARIZED], text, reports=reports)
+    return reports, comparison, training_curves(histories)
+
+
+def _write(
+    folder: Path,
+    out: Path,
+    reports: list[SAEReport],
+    comparison: Comparison,
+    curves: str,
+    *,
+    device: str,
+    **settings: Any,
+) -> None:
+    """Write what was measured into a folder that is to be moved to `out`."""
     for report in reports:
         # An SAE's card is made of what training recorded: what was measured belongs there.
         measured = ("explained_variance", "l0", "dead_latents", "co_firing.")
         metrics = {k: v for k, v in flat(report.metrics()).items() if k.startswith(measured)}
-        said = {"text": text.text, "n_tokens": len(text.activations), "metrics": metrics}
+        assert report.on_text is not None, "measured on the held-out text"
+        said = {"text": report.on_text.text, "n_tokens": report.on_text.n_tokens}
         path = folder / report.name / RECORD
-        write_json(path, {**read_object(path), "held_out": said})
+        write_json(path, {**read_object(path), "held_out": {**said, "metrics": metrics}})
     packages = package_versions("sae-lens-c2r", "sae-lens", "torch", "transformers")
     results = {
-        "settings": {"out": str(out), **settings, "device": plan.device},
+        "settings": {"out": str(out), **settings, "device": device},
         "versions": {"Python": platform.python_version(), **packages},
         "held_out": {report.name: report.metrics() for report in reports},
         **comparison.numbers,
@@ -226,11 +241,10 @@ def _run(
         made_by=f"sae-lens-c2r demo {options}",
         title="What C2R did to an SAE",
         intro=_INTRO,
-        curves=training_curves(histories),
+        curves=curves,
         load=str(out / REGULARIZED),
     )
     write_text(folder / "report.html", html)
-    return reports, comparison
 
 
 def check_saved(

@@ -11,7 +11,6 @@ from unittest.mock import patch
 
 import torch
 from huggingface_hub import hf_hub_download, metadata_load
-from huggingface_hub.utils.sha import sha_fileobj
 from pydantic import ConfigDict, PlainSerializer
 from sae_lens import SAE, TrainingSAE
 from sae_lens.constants import (
@@ -25,7 +24,7 @@ from sae_lens.registry import SAE_CLASS_REGISTRY, SAE_TRAINING_CLASS_REGISTRY
 from sae_lens.training.activation_scaler import ActivationScaler
 
 from sae_lens_c2r._support.errors import UserError, needing_the_hub, one_line
-from sae_lens_c2r._support.files import read_object
+from sae_lens_c2r._support.files import read_object, sha256_of
 
 _FILES = (SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME, ACTIVATION_SCALER_CFG_FILENAME)
 _RECORD, _README = "training.json", "README.md"
@@ -116,7 +115,7 @@ class SAERef:
             commit = parts[parts.index(_SNAPSHOTS) + 1] if parts else None
             license = self.license or _license_of_card(file_on_hub(repo, _README, commit))
             pinned = replace(self, release=self.source, repo=repo, revision=commit)
-        sha256 = {path.name: _sha256(path) for path in files}
+        sha256 = {path.name: sha256_of(path) for path in files}
         if self.sha256 and self.sha256 != sha256:
             raise UserError(f"{self.name} should be as it was. Found files {sha256}.")
         return replace(pinned, sha256=sha256, license=license), sae
@@ -204,11 +203,6 @@ def _downloads(revision: str | None) -> Iterator[list[Path]]:
 
     with patch.object(pretrained_sae_loaders, _DOWNLOAD, noted):
         yield files
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return sha_fileobj(file).hex()
 
 
 def allows_derivatives(license: str | None) -> bool:

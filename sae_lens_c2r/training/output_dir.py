@@ -14,8 +14,6 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from huggingface_hub.utils.sha import sha_fileobj
-
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import (
     PARTIAL,
@@ -23,6 +21,7 @@ from sae_lens_c2r._support.files import (
     disk_errors,
     finish_folder,
     locked,
+    sha256_of,
     sync,
 )
 from sae_lens_c2r.training.distributed import (
@@ -131,7 +130,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         path = folder / name
         if not path.is_file():
             raise DamagedError(f"{name} is missing")
-        if _digest(path) != digest:
+        if sha256_of(path) != digest:
             raise DamagedError(f"{name} is not what was written")
     return Checkpoint(folder, content["step"], content["about"])
 
@@ -144,13 +143,8 @@ def _written(folder: Path, final: Path, fill: Fill) -> dict[str, str]:
     for path in (path for top in written for path in [top, *top.rglob("*")]):
         if path.is_file():
             sync(path)  # here: another machine knows nothing of what this one has yet to write
-            digests[path.relative_to(folder).as_posix()] = _digest(path)
+            digests[path.relative_to(folder).as_posix()] = sha256_of(path)
     return digests
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return sha_fileobj(file).hex()
 
 
 def _digest_of(content: dict[str, Any]) -> str:
