@@ -13,7 +13,7 @@ from sae_lens_c2r import c2r_penalty, nearest_neighbors
 from sae_lens_c2r.penalties import step_generator
 from sae_lens_c2r.penalties.cosines import pair_cosines, unit_rows
 from sae_lens_c2r.penalties.norms import batch_norms
-from tests.architectures.training import make_sae, step_input
+from tests.architectures.training import make_sae, penalties_of, step_input
 from tests.properties import Penalty, gradients, is_finite_and_not_negative
 from tests.strategies import (
     ARCHITECTURES,
@@ -80,7 +80,7 @@ def penalty_of(
     own = {"coefficient": 1.0, "interval": 1, "scaling": "none", "chunk_size": chunk_size}
     if name != "ort":
         own["exponent"] = exponent
-    prefix = "ort" if name == "ort" else "c2r"
+    *_, prefix = penalties_of(name)
     options = {f"{prefix}_{option}": value for option, value in own.items()}
 
     def penalty(feature_acts: Tensor, W_dec: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch._dynamo.testing import CompileCounter
 
-from tests.architectures.training import make_sae, make_trainer, noise
+from tests.architectures.training import make_sae, make_trainer, noise, penalties_of
 from tests.strategies import ARCHITECTURES
 
 INTERVAL = 3
@@ -19,7 +19,7 @@ def test_nothing_is_compiled_after_the_first_penalty(
 ) -> None:
     caplog.set_level(logging.ERROR, logger="torch._dynamo")
     torch._dynamo.reset()
-    penalty = "ort" if architecture == "ort" else "c2r"
+    *_, penalty = penalties_of(architecture)
     options = {f"{penalty}_interval": INTERVAL, f"{penalty}_warm_up_steps": 3 * INTERVAL}
     steps = 4 * INTERVAL
     compiled, eager = (make_sae(architecture, **options) for _ in range(2))

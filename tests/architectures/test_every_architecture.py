@@ -13,19 +13,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sae_lens import SAE, TrainingSAE
-from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY, get_sae_training_class
+from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY
 from safetensors.torch import load_file, save_file
 
 from tests import forkserver, properties
 from tests.architectures.training import (
     D_IN,
     backbone_of,
-    coefficients,
     hierarchy,
-    make_config,
     make_sae,
     make_trainer,
     noise,
+    penalties_of,
     step_input,
 )
 from tests.strategies import ARCHITECTURES, WITH_C2R, c2r_options
@@ -47,11 +46,9 @@ INFERENCE_FORM = {
 }
 
 
-def penalties(losses: dict[str, torch.Tensor]) -> list[str]:
-    """The names of our losses, of which every architecture has one."""
-    found = [name for name in ("c2r_loss", "ort_loss") if name in losses]
-    assert found
-    return found
+def losses_of(architecture: str) -> list[str]:
+    """The names of our losses that an architecture has."""
+    return [f"{name}_loss" for name in penalties_of(architecture)]
 
 
 def test_no_registered_architecture_is_missing_here() -> None:
@@ -83,17 +80,11 @@ def test_loss_of_a_step_is_that_of_the_equations(
 
 @EVERY
 def test_coefficient_0_trains_the_backbone_to_the_bit(architecture: str) -> None:
-    backbone = backbone_of(architecture)
-    _, config_class = get_sae_training_class(backbone)
-    own = {"d_in": D_IN, "d_sae": 64, **copy.deepcopy(ARCHITECTURES[architecture])}
-    penalty = "ort" if architecture == "ort" else "c2r"
+    *_, penalty = penalties_of(architecture)
+    saes = {backbone_of(architecture): {}, architecture: {f"{penalty}_coefficient": 0.0}}
     trained = []
-    for name, config in (
-        (backbone, config_class(**copy.deepcopy(own))),
-        (architecture, make_config(architecture, **{f"{penalty}_coefficient": 0.0})),
-    ):
-        torch.manual_seed(3)
-        sae = get_sae_training_class(name)[0](config)
+    for name, options in saes.items():
+        sae = make_sae(name, seed=3, **options)
         make_trainer(sae, 12, noise(), dead_feature_window=3).fit()
         trained.append(sae.state_dict())
     assert trained[0].keys() == trained[1].keys()
@@ -112,7 +103,7 @@ def test_penalty_is_the_same_after_folding_the_decoder_norms(architecture: str) 
     folded.fold_W_dec_norm()
     losses = sae.training_forward_pass(step_input(sae)).losses
     folded_losses = folded.training_forward_pass(step_input(folded)).losses
-    for name in penalties(losses):
+    for name in losses_of(architecture):
         torch.testing.assert_close(losses[name], folded_losses[name])
 
 
@@ -135,7 +126,7 @@ def test_autocast_leaves_the_penalties_in_full_precision(architecture: str) -> N
     with torch.autocast("cpu", dtype=torch.bfloat16):
         inside = sae.training_forward_pass(step_input(sae))
     outside = sae._penalty_losses(step_input(sae), inside.feature_acts)
-    assert outside.keys() == set(penalties(inside.losses))
+    assert outside.keys() == set(losses_of(architecture))
     for name, loss in outside.items():
         assert inside.losses[name].dtype == torch.float32
         assert torch.equal(inside.losses[name], loss)
@@ -157,7 +148,7 @@ def test_losses_grow_alike_with_the_scale_of_the_inputs(
     large = step_input(sae, sae_in=100 * small.sae_in)
     small_losses = sae.training_forward_pass(small).losses
     large_losses = sae.training_forward_pass(large).losses
-    for name in ["mse_loss", *penalties(small_losses)]:
+    for name in ["mse_loss", *losses_of(architecture)]:
         torch.testing.assert_close(
             large_losses[name], 1e4 * small_losses[name], rtol=1e-3, atol=0
         )
@@ -165,13 +156,8 @@ def test_losses_grow_alike_with_the_scale_of_the_inputs(
 
 def why_not(architecture: str, mode: str) -> type[Exception] | None:
     """What is raised when an architecture trains in a mode, if it cannot."""
-    sae_class, config_class = get_sae_training_class(architecture)
-    own = next(
-        own for name, own in ARCHITECTURES.items() if architecture in {name, backbone_of(name)}
-    )
-    options = {"d_in": D_IN, "d_sae": 64, "normalize_activations": mode, **copy.deepcopy(own)}
     try:
-        make_trainer(sae_class(config_class(**options)), 8, noise()).fit()
+        make_trainer(make_sae(architecture, normalize_activations=mode), 8, noise()).fit()
     except (ValueError, AttributeError) as error:
         return type(error)
     return None
@@ -307,7 +293,7 @@ def test_saved_sae_loads_without_us_encodes_alike_and_remembers_how_it_was_train
     assert_close(encoded[path], inference_acts(sae, sae_in))
     metadata = json.loads((folder / "inference" / "cfg.json").read_text())["metadata"]
     assert metadata["training_architecture"] == architecture
-    for penalty in {"c2r", "ort"} & coefficients(sae).keys():
+    for penalty in penalties_of(architecture):
         assert f"{penalty}_coefficient" in metadata["training_architecture_details"]
 
 
@@ -320,7 +306,7 @@ def test_every_log_shows_the_metrics(architecture: str) -> None:
         output = trainer.step(next(batches))
         trainer.n_training_steps += 1
     logged = trainer.build_train_step_log_dict(output, n_training_samples=0)
-    for penalty in {"c2r", "ort"} & coefficients(sae).keys():
+    for penalty in penalties_of(architecture):
         for metric in ("penalty", "effective_coefficient", "mean_max_cosine"):
             assert f"metrics/{penalty}_{metric}" in logged
         assert f"details/{penalty}_coefficient" in logged
@@ -339,7 +325,7 @@ def test_normalization_by_the_sae_changes_no_loss_where_it_changes_no_direction(
     for normalize in ("none", mode):
         sae = make_sae(architecture, normalize_activations=normalize)
         losses.append(sae.training_forward_pass(step_input(sae, sae_in=sae_in)).losses)
-    for name in penalties(losses[0]):
+    for name in losses_of(architecture):
         rtol = 0.05 if mode == "layer_norm" else 1e-4  # it divides by an unbiased deviation
         torch.testing.assert_close(losses[1][name], losses[0][name], rtol=rtol, atol=0)
 

@@ -9,14 +9,17 @@ import torch
 
 from sae_lens_c2r import composition, nearest_neighbors, orthogonality_penalty
 from sae_lens_c2r.architectures import penalized
-from tests.architectures.training import make_config, make_sae, make_trainer, noise, step_input
+from tests.architectures.training import (
+    make_config,
+    make_sae,
+    make_trainer,
+    noise,
+    penalties_of,
+    step_input,
+)
 from tests.strategies import ARCHITECTURES
 
 METRICS = ("penalty", "effective_coefficient", "mean_max_cosine")
-
-
-def penalties_of(architecture: str) -> list[str]:
-    return {"ort": ["ort"], "ort_c2r": ["ort", "c2r"]}.get(architecture, ["c2r"])
 
 
 @pytest.mark.parametrize("architecture", ["batchtopk_c2r", "ort"])
@@ -97,12 +100,20 @@ def test_penalties_of_a_step_that_draw_the_same_chunks_share_a_search(
     assert searched == steps
 
 
-def test_a_log_between_two_penalties_shows_the_chunks_of_the_last() -> None:
-    metrics = []
+@pytest.mark.parametrize("architecture", ["batchtopk_c2r", "ort"])
+def test_a_run_resumed_between_two_penalties_shows_the_last_at_its_first_log(
+    architecture: str,
+) -> None:
+    (name,) = penalties_of(architecture)
+    outputs = []
     for step in (5, 9):
-        sae = make_sae("topk_c2r", c2r_chunk_size=16)
-        metrics.append(sae.training_forward_pass(step_input(sae, step, logging=True)).metrics)
-    assert metrics[0]["c2r_mean_max_cosine"] == metrics[1]["c2r_mean_max_cosine"]
+        sae = make_sae(architecture, **{f"{name}_chunk_size": 16})
+        outputs.append(sae.training_forward_pass(step_input(sae, step, logging=True)))
+    last, resumed = outputs
+    assert {f"{name}_{metric}" for metric in METRICS} <= resumed.metrics.keys()
+    assert f"{name}_loss" not in resumed.losses
+    of_chunks = f"{name}_mean_max_cosine"
+    assert resumed.metrics[of_chunks] == last.metrics[of_chunks]
 
 
 def test_inference_does_not_spoil_training() -> None:
@@ -145,17 +156,6 @@ def test_the_penalty_makes_the_decoder_less_redundant() -> None:
         make_trainer(sae, 100, noise()).fit()
         compositions.append(composition(sae.W_dec))
     assert compositions[1] < compositions[0]
-
-
-@pytest.mark.parametrize("architecture", ["batchtopk_c2r", "ort"])
-def test_a_run_resumed_between_two_penalties_has_values_at_its_first_log(
-    architecture: str,
-) -> None:
-    (name,) = penalties_of(architecture)
-    sae = make_sae(architecture)
-    output = sae.training_forward_pass(step_input(sae, 9, logging=True))
-    assert {f"{name}_{metric}" for metric in METRICS} <= output.metrics.keys()
-    assert f"{name}_loss" not in output.losses
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

@@ -25,6 +25,11 @@ def backbone_of(architecture: str) -> str:
     return "batchtopk" if architecture == "ort" else architecture.removesuffix("_c2r")
 
 
+def penalties_of(architecture: str) -> list[str]:
+    """The penalties that an architecture has, the last of which its backbone lacks."""
+    return {"ort": ["ort"], "ort_c2r": ["ort", "c2r"]}.get(architecture, ["c2r"])
+
+
 def make_config(architecture: str, **options: Any) -> TrainingSAEConfig:
     """A config of ours, or of a backbone, with the options that it cannot do without."""
     _, config_class = get_sae_training_class(architecture)

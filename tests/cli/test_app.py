@@ -4,30 +4,30 @@ import pytest
 
 import sae_lens_c2r
 from sae_lens_c2r._support.errors import counted
-from sae_lens_c2r.cli import main
 from sae_lens_c2r.releases.files import shipped_releases
 from sae_lens_c2r.releases.model import Release
+from tests.command import run
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exit_code:
-        main(["--version"])
-    assert exit_code.value.code == 0
+    assert run("--version") == 0
     assert capsys.readouterr().out == f"sae-lens-c2r {sae_lens_c2r.__version__}\n"
 
 
-@pytest.mark.parametrize("command", [[], ["inspect"], ["registry", "show"]])
-def test_help_is_asked_for_in_two_ways(
-    command: list[str], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    "command", ["", "inspect", "train", "upload", "registry show", "registry new"]
+)
+def test_help_is_asked_for_in_two_ways_and_does_not_call_a_flag_a_bool(
+    command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shown = []
     for option in ("-h", "--help"):
-        with pytest.raises(SystemExit) as left:
-            main([*command, option])
-        assert left.value.code == 0
+        assert run(*command.split(), option) == 0
         shown.append(capsys.readouterr().out)
     assert shown[0] == shown[1]
     assert "Usage" in shown[0]
+    assert "--help" in shown[0]
+    assert "bool" not in shown[0]
 
 
 @pytest.mark.parametrize("release", shipped_releases(), ids=lambda release: release.name)
@@ -35,8 +35,7 @@ def test_ids_are_not_broken_in_80_columns(
     release: Release, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    with pytest.raises(SystemExit):
-        main(["registry", "list"])
+    assert run("registry", "list") == 0
     shown = capsys.readouterr().out
     assert f" {release.name} " in shown
     assert f" {release.repo_id} " in shown
@@ -46,11 +45,7 @@ def test_ids_are_not_broken_in_80_columns(
 @pytest.mark.parametrize(
     ("number", "said"),
     [
-        (0, "0 SAEs"),
-        (0.9, "1 SAE"),
-        (1, "1 SAE"),
-        (1.2, "1 SAE"),
-        (2, "2 SAEs"),
+        *((0, "0 SAEs"), (0.9, "1 SAE"), (1, "1 SAE"), (1.2, "1 SAE"), (2, "2 SAEs")),
         (1234, "1,234 SAEs"),
     ],
 )
@@ -59,18 +54,6 @@ def test_a_noun_is_of_its_number(number: float, said: str) -> None:
 
 
 def test_without_a_command_it_shows_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main([])
+    run()
     output = capsys.readouterr()
     assert "demo" in output.out + output.err
-
-
-@pytest.mark.parametrize("command", [[], ["train"], ["upload"], ["registry", "new"]])
-def test_help_does_not_call_a_flag_a_bool(
-    command: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        main([*command, "--help"])
-    shown = capsys.readouterr().out
-    assert "--help" in shown
-    assert "bool" not in shown

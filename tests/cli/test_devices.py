@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sae_lens_c2r.cli import main
 from tests.architectures.training import make_sae
+from tests.command import run
 
 
 @pytest.mark.parametrize("command", ["inspect", "evaluate"])
@@ -15,8 +15,7 @@ def test_a_device_that_torch_does_not_have_is_named(
 ) -> None:
     make_sae("topk_c2r").save_inference_model(tmp_path / "sae")
     out = tmp_path / "out"
-    with pytest.raises(SystemExit, match="1"):
-        main([command, str(tmp_path / "sae"), "--out", str(out), "--device", device])
+    assert run(command, tmp_path / "sae", "--out", out, "--device", device) == 1
     said = " ".join(capsys.readouterr().err.split())
     assert "`device` should be one that torch has here, such as cpu or cuda. Found" in said
     assert not out.exists()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sae_lens_c2r.cli import main
+from tests.command import run
 from tests.releases.test_files import write
 
 
@@ -32,10 +32,7 @@ def test_it_says_how_to_go_on_where_there_is_a_checkpoint(
         raise error
 
     monkeypatch.setattr("sae_lens_c2r.training.train.train", end)
-    with pytest.raises(SystemExit) as exit_code:
-        main(
-            ["train", str(write(tmp_path)), "--out", str(tmp_path / "saes"), "--device", "cpu"]
-        )
-    assert exit_code.value.code == status
+    out = tmp_path / "saes"
+    assert run("train", write(tmp_path), "--out", out, "--device", "cpu") == status
     advice = " `--resume` continues from the last checkpoint." if has_checkpoint else ""
     assert capsys.readouterr().err.endswith(f"{says}{advice}\n")

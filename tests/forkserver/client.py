@@ -20,21 +20,11 @@ def ask(
     *,
     env: dict[str, str],
     cwd: str,
-    files: tuple[int, int, int],
-    level: str | None = None,
+    files: tuple[int, int, int],  # its standard input, output and error
+    level: str | None = None,  # how much it has imported
 ) -> "Process":
-    """Have a process started.
-
-    Args:
-        folder: That of the server.
-        arguments: Those of `python`.
-        env: Its environment.
-        cwd: Its working directory.
-        files: Its standard input, output and error.
-        level: How much it has imported; by default as much as its environment would have an
-            import of SAELens bring.
-    """
-    if level is None:
+    """Have a process of the server in a folder started."""
+    if level is None:  # as much as its environment would have an import of SAELens bring
         autoload = env.get("TORCH_DEVICE_BACKEND_AUTOLOAD") != "0"
         level = ALL if autoload else WITHOUT_US
     connection = socket.socket(socket.AF_UNIX)
@@ -69,11 +59,7 @@ class Process:
                 os.kill(self.pid, kind)
 
     def wait(self, timeout: float = LIMIT) -> int:
-        """Wait for its end.
-
-        Returns:
-            Its status; that of a signal is negative.
-        """
+        """Wait for its end, and return its status; that of a signal is negative."""
         try:
             with self._waiting:
                 return self._wait(timeout)

@@ -38,19 +38,10 @@ def make_form(
     d_in: int = 6,
     d_sae: int = 10,
     seed: int = 0,
-    one: bool = False,
+    one: bool = False,  # threshold for all latents, in units of unit decoder rows
     **fields: Any,
 ) -> SAE[Any]:
-    """An SAE in an inference form.
-
-    Args:
-        form: SAELens's name of it.
-        d_in: Dimension of the inputs.
-        d_sae: Latents.
-        seed: Of its weights.
-        one: Whether all latents have one threshold in units of unit decoder rows.
-        fields: Other fields of its config.
-    """
+    """An SAE in an inference form, by SAELens's name of it, with other fields of its config."""
     sae_class, config_class = get_sae_class(form)
     sae = sae_class(config_class(d_in=d_in, d_sae=d_sae, **{**FORMS[form], **fields}))
     generator = torch.Generator().manual_seed(seed)
