@@ -2,7 +2,6 @@
 
 import copy
 import json
-import os
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -14,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sae_lens import SAE, TrainingSAE
 from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY
-from safetensors.torch import load_file, save_file
 
-from tests import forkserver, properties
+from sae_lens_c2r.saes.encoding import encode_in_saelens_alone
+from tests import properties
 from tests.architectures.training import (
     D_IN,
     backbone_of,
@@ -249,49 +248,28 @@ def test_trains_for_200_steps_on_a_hierarchy_and_is_restored(
     assert all(torch.equal(state[name], value) for name, value in sae.named_parameters())
 
 
-LOAD_ALL = """
-import sys
-sys.modules["sae_lens_c2r"] = None
-from safetensors.torch import load_file, save_file
-from sae_lens import SAE
-inputs = load_file(sys.argv[1])["sae_in"]
-acts = {}
-for folder in sys.argv[3:]:
-    sae = SAE.load_from_disk(folder)
-    acts[folder] = sae.encode(inputs).detach().contiguous()
-    acts[folder + ":" + sae.cfg.architecture()] = sae(inputs).detach().contiguous()
-save_file(acts, sys.argv[2])
-"""
-
-
 @pytest.fixture(scope="module")
 def encoded_without_us(
-    trained: Trained, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    trained: Trained,
+    forked: None,  # noqa: ARG001
+) -> dict[str, torch.Tensor]:
     """What a process without this package makes of every saved SAE."""
-    folder = tmp_path_factory.mktemp("encoded")
-    sae_in = next(hierarchy(seed=7))
-    save_file({"sae_in": sae_in}, folder / "in.safetensors")
-    saved = [str(path / "inference") for _, path in trained.values()]
-    files = [str(folder / name) for name in ("in.safetensors", "out.safetensors")]
-    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-    ran = forkserver.run("-c", LOAD_ALL, *files, *saved, env=environment)
-    assert ran.returncode == 0, ran.stderr
-    return sae_in, load_file(files[1])
+    folders = [str(folder / "inference") for _, folder in trained.values()]
+    requests = [({"folder": folder}, next(hierarchy(seed=7))) for folder in folders]
+    acts = [each.feature_acts for each in encode_in_saelens_alone(requests)]
+    return dict(zip(trained, acts, strict=True))
 
 
 @EVERY
 def test_saved_sae_loads_without_us_encodes_alike_and_remembers_how_it_was_trained(
-    architecture: str,
-    trained: Trained,
-    encoded_without_us: tuple[torch.Tensor, dict[str, torch.Tensor]],
+    architecture: str, trained: Trained, encoded_without_us: dict[str, torch.Tensor]
 ) -> None:
     sae, folder = trained[architecture]
-    sae_in, encoded = encoded_without_us
-    path = str(folder / "inference")
-    assert f"{path}:{INFERENCE_FORM[architecture]}" in encoded
-    assert_close(encoded[path], inference_acts(sae, sae_in))
-    metadata = json.loads((folder / "inference" / "cfg.json").read_text())["metadata"]
+    expected = inference_acts(sae, next(hierarchy(seed=7)))
+    assert_close(encoded_without_us[architecture], expected)
+    config = json.loads((folder / "inference" / "cfg.json").read_text())
+    assert config["architecture"] == INFERENCE_FORM[architecture]
+    metadata = config["metadata"]
     assert metadata["training_architecture"] == architecture
     for penalty in penalties_of(architecture):
         assert f"{penalty}_coefficient" in metadata["training_architecture_details"]
