@@ -1,6 +1,7 @@
-"""The names that users rely on."""
+"""The names that users rely on, and what is imported for them."""
 
 import ast
+import re
 import subprocess
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 import sae_lens_c2r
 from tests.forkserver import FRESH
 
+PACKAGE = Path(sae_lens_c2r.__file__).parent
 ARCHITECTURES = (
     *("AbsTopKC2R", "BatchTopKC2R", "GatedC2R", "JumpReLUC2R", "MatchingPursuitC2R"),
     *("MatryoshkaBatchTopKC2R", "OrtC2R", "Ort", "StandardC2R", "TopKC2R"),
@@ -49,9 +51,16 @@ def test_a_module_imports_no_more_than_it_should(module: str, forbidden: str) ->
     assert subprocess.run([FRESH, "-c", code]).returncode == 0
 
 
+def test_one_module_imports_transformer_lens() -> None:
+    """Its version 4 has moved what SAELens and this package use of it."""
+    its_import = re.compile(r"^\s*(from|import) transformer_lens\b", re.MULTILINE)
+    files = [path for path in PACKAGE.rglob("*.py") if its_import.search(path.read_text())]
+    assert files == [PACKAGE / "releases" / "language_models.py"]
+
+
 def test_no_docstring_begins_with_what() -> None:
     """A docstring begins with a verb, or with the thing that is returned."""
-    for path in Path(sae_lens_c2r.__file__).parent.rglob("*.py"):
+    for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_bytes())):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
                 text = ast.get_docstring(node) or ""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from sae_lens import LoggingConfig, SAETrainer, TrainingSAE
+from sae_lens import SAETrainer, TrainingSAE
 from sae_lens.config import SAETrainerConfig
 from sae_lens.registry import get_sae_training_class
 from sae_lens.saes.sae import TrainCoefficientConfig, TrainingSAEConfig, TrainStepInput
@@ -108,26 +108,9 @@ def make_trainer(
 ) -> SAETrainer[Any, Any]:
     """SAELens's trainer for so many steps in all."""
     settings: dict[str, Any] = {
-        "n_checkpoints": 0,
-        "checkpoint_path": None,
-        "save_final_checkpoint": False,
-        "total_training_samples": steps * BATCH,
-        "device": "cpu",
-        "autocast": False,
-        "lr": 1e-2,
-        "lr_end": 1e-2,
-        "lr_scheduler_name": "constant",
-        "lr_warm_up_steps": 0,
-        "adam_beta1": 0.9,
-        "adam_beta2": 0.999,
-        "lr_decay_steps": 0,
-        "n_restart_cycles": 1,
-        "train_batch_size_samples": BATCH,
-        "dead_feature_window": 1000,
-        "feature_sampling_window": 1000,
-        "n_batches_for_norm_estimate": 4,
-        "logger": LoggingConfig(log_to_wandb=False),
+        **{"total_training_samples": steps * BATCH, "train_batch_size_samples": BATCH},
+        **{"lr": 1e-2, "lr_end": 1e-2},
+        **{"feature_sampling_window": 1000, "n_batches_for_norm_estimate": 4},
+        **options,
     }
-    return SAETrainer(
-        cfg=SAETrainerConfig(**{**settings, **options}), sae=sae, data_provider=batches
-    )
+    return SAETrainer(cfg=SAETrainerConfig(**settings), sae=sae, data_provider=batches)
