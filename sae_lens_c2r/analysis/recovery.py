@@ -144,14 +144,10 @@ class AbsorptionSums:
 
     An absorbing child takes its parent's place, so that the parent's latent has a hole where
     the child is present, and nowhere else. Children imply their parents.
-
-    Args:
-        edges: The pairs (parent, child) of features.
     """
 
     def __init__(self, edges: Sequence[Edge]) -> None:
-        self._parents = torch.tensor([parent for parent, _ in edges], dtype=torch.long)
-        self._children = torch.tensor([child for _, child in edges], dtype=torch.long)
+        self._parents, self._children = torch.tensor(edges, dtype=torch.long).view(-1, 2).T
         # Beside a child and alone: samples, those without the latent, sum of its gains.
         self._sums = torch.zeros(2, 3, len(edges), dtype=torch.float64)
 

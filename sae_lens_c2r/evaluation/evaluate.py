@@ -22,7 +22,7 @@ from sae_lens_c2r.evaluation.report import (
     weights_metrics,
     write_report,
 )
-from sae_lens_c2r.evaluation.settings import Options, checked_options
+from sae_lens_c2r.evaluation.settings import Options
 from sae_lens_c2r.evaluation.tasks import Task, tasks_of
 from sae_lens_c2r.evaluation.worker import INSIDE, TASK, run_worker
 from sae_lens_c2r.saes.sae_ref import SAERef
@@ -42,7 +42,6 @@ def evaluate(
     """Run what is missing, telling of what fails, and gather all into `evaluation.json`."""
     if not sources:
         raise UserError("There should be an SAE to evaluate.")
-    options = checked_options(options)
     options.out.mkdir(parents=True, exist_ok=True)
     in_use = f"`out` should not be in use. Another process writes to {options.out}."
     with locked(options.out / _LOCK, otherwise=in_use):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, StrictFloat, StrictInt
+from pydantic import BaseModel, StrictFloat, StrictInt
 from pydantic_core import from_json
 from rich.table import Table
 from sae_lens import SAE
@@ -24,7 +24,7 @@ from sae_lens import SAE
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import read_model, write_json, write_text
 from sae_lens_c2r.evaluation.catalog import COLUMNS, EVALUATIONS, Column
-from sae_lens_c2r.inspection.measures import INTERVALS, THRESHOLDS, flat, measure_weights
+from sae_lens_c2r.inspection.measures import INTERVALS, flat, measure
 from sae_lens_c2r.reporting import tables
 
 REPORT_FILE, TABLE = "evaluation.json", "evaluation.md"
@@ -32,30 +32,10 @@ RESULT, ABOUT, LOG = "result.json", "about.json", "log.txt"
 # Latents by their highest cosine, from this one to the next; the lowest has negative ones too.
 _COSINES = [f"max_cosines_from_{i / INTERVALS:.2f}" for i in range(INTERVALS)]
 _NOT_A_NUMBER = -1  # what SAEBench's core writes in place of NaN
-_NOTES = {  # of columns that need one
-    "explained variance": "Explained variance and L0: as SAELens computes them, or else "
-    "SAEBench's core.",
-    "composition": tables.explained("composition"),
-    "co-firing": tables.explained("co-firing"),
-    "features present": "Features: that are present, on average; dead: share of the latents.",
-    "MCC": "MCC: mean cosine of features and latents, matched one to one; unique: features "
-    "that some latent is the nearest to, by latents; precision, recall and F1: of latents as "
-    "detectors of these.",
-    "absorption by children": "Absorption: how much more often a parent's latent is silent "
-    "beside a child than without, of the parents that were found, which have a latent of "
-    "their own.",
-    "absorption": "Absorption: mean absorption fraction.",
-    "SCR": "SCR: with 20 latents.",
-    "TPP": "TPP: with 20 latents.",
-}
 Number = StrictInt | StrictFloat
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class Evaluation(_Record):
+class Evaluation(BaseModel, frozen=True):
     """One evaluation of one SAE."""
 
     source: str | None = None  # the result file, from the folder of `evaluation.json`
@@ -70,7 +50,7 @@ class Evaluation(_Record):
     missing: list[str] = []  # the keys of the others
 
 
-class EvaluatedSAE(_Record):
+class EvaluatedSAE(BaseModel, frozen=True):
     """One SAE, with the hashes of its weights and its config, and its evaluations by name."""
 
     weights_sha256: str
@@ -83,7 +63,7 @@ class EvaluatedSAE(_Record):
     evaluations: dict[str, Evaluation]
 
 
-class EvaluationReport(_Record):
+class EvaluationReport(BaseModel, frozen=True):
     """The content of `evaluation.json`: its format, and the SAEs by name."""
 
     format: Literal[1] = 1
@@ -161,12 +141,12 @@ def read_metrics(path: Path, evaluation: str) -> tuple[dict[str, float], list[st
 
 def weights_metrics(sae: SAE[Any], name: str) -> dict[str, float]:
     """Measure an SAE's weights, as `inspect` does."""
-    report = measure_weights(sae, name)
-    pairs = zip(THRESHOLDS, report.pairs, strict=True)
+    report = measure(sae, name)
     return {
-        "composition": report.composition,
-        "chance_composition": report.chance_composition,
-        **{f"pairs_above_{threshold}": count for threshold, count in pairs},
+        "composition": report.numbers["composition"],
+        "chance_composition": report.numbers["chance_composition"],
+        "pairs_above_0.9": report.numbers["pairs_above_0_9"],
+        "pairs_above_0.7": report.numbers["pairs_above_0_7"],
         "zero_decoder_rows": report.zero_rows,
         **dict(zip(_COSINES, report.cosine_counts, strict=True)),
     }
@@ -198,10 +178,8 @@ def _table(report: EvaluationReport) -> tuple[list[Column], list[list[str]], str
     names = [sae.name for sae in report.saes]
     all_cells = []
     for sae in report.saes:
-        name = sae.name
-        if names.count(name) > 1:
-            name = f"{name} ({sae.weights_sha256[:8]})"
-        cells = {"SAE": name}
+        is_alone = names.count(sae.name) == 1
+        cells = {"SAE": sae.name if is_alone else f"{sae.name} ({sae.weights_sha256[:8]})"}
         for column in COLUMNS:
             evaluation = sae.evaluations.get(column.evaluation)
             if evaluation and column.metric in evaluation.metrics:
@@ -210,5 +188,5 @@ def _table(report: EvaluationReport) -> tuple[list[Column], list[list[str]], str
         all_cells.append(cells)
     titles = [title for title in by_title if any(title in cells for cells in all_cells)]
     rows = [[cells.get(title, "") for title in ("SAE", *titles)] for cells in all_cells]
-    note = " ".join(note for title, note in _NOTES.items() if title in titles)
+    note = tables.explained(*(title for title in titles if title in tables.GLOSSARY))
     return [by_title[title] for title in titles], rows, note

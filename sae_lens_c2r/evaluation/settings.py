@@ -39,9 +39,9 @@ class _KnownFeaturesSettings:
 _OURS = {SAE_LENS: _SAELensSettings, KNOWN_FEATURES: _KnownFeaturesSettings}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class Options:
-    """Options of `sae-lens-c2r evaluate`, whose help says what each is."""
+    """Options of `sae-lens-c2r evaluate`, whose help says what each is; paths from the root."""
 
     out: Path
     sae_bench: Sequence[str] = ()
@@ -55,33 +55,32 @@ class Options:
     jobs: int = 1
     hours: float = 24
 
-
-def checked_options(options: Options) -> Options:
-    """The options with paths from the root, if whatever SAE can be asked for them."""
-    wanted = [*(_OURS if options.sae_lens else ()), *options.sae_bench]
-    for name in wanted:
-        settings_of(name, options.overrides, model=options.model)
-    for key in options.overrides:
-        name, _, field = key.partition(".")
-        if name not in wanted or not field:
-            raise UserError(
-                f"`--set {key}` should be like core.context_size=64, of an evaluation that is "
-                f"run. These are: {', '.join(wanted) or 'none'}."
-            )
-    if options.hours <= 0:
-        raise UserError(f"`hours` should be positive. Found {options.hours:g}.")
-    if "autointerp" in options.sae_bench and not os.environ.get(API_KEY):
-        raise UserError(f"autointerp asks a language model: it needs a key in {API_KEY}.")
-    if options.data is not None:
-        if not options.data.is_dir():
-            raise UserError(f"`data` should be a folder. Found {options.data}.")
-        if options.data.resolve().is_relative_to(options.out.resolve()):
-            raise UserError(f"`data` should not lie in `out`. Found {options.data}.")
-    if options.text is not None:
-        read_text(options.text)
-    overrides = {key: _from_root(value) for key, value in options.overrides.items()}
-    model, text, data = map(_from_root, (options.model, options.text, options.data))
-    return dataclasses.replace(options, model=model, text=text, data=data, overrides=overrides)
+    def __post_init__(self) -> None:
+        """Raise unless they can be asked for of whatever SAE."""
+        wanted = [*(_OURS if self.sae_lens else ()), *self.sae_bench]
+        for name in wanted:
+            settings_of(name, self.overrides, model=self.model)
+        for key in self.overrides:
+            name, _, field = key.partition(".")
+            if name not in wanted or not field:
+                raise UserError(
+                    f"`--set {key}` should be like core.context_size=64, of an evaluation that "
+                    f"is run. These are: {', '.join(wanted) or 'none'}."
+                )
+        if self.hours <= 0:
+            raise UserError(f"`hours` should be positive. Found {self.hours:g}.")
+        if "autointerp" in self.sae_bench and not os.environ.get(API_KEY):
+            raise UserError(f"autointerp asks a language model: it needs a key in {API_KEY}.")
+        if self.data is not None:
+            if not self.data.is_dir():
+                raise UserError(f"`data` should be a folder. Found {self.data}.")
+            if self.data.resolve().is_relative_to(self.out.resolve()):
+                raise UserError(f"`data` should not lie in `out`. Found {self.data}.")
+        if self.text is not None:
+            read_text(self.text)
+        self.overrides = {key: _from_root(value) for key, value in self.overrides.items()}
+        self.model, self.text = _from_root(self.model), _from_root(self.text)
+        self.data = _from_root(self.data)
 
 
 def _from_root(value: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from huggingface_hub.utils.sha import sha_fileobj
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 from sae_lens import SAE
 
 from sae_lens_c2r._support.errors import UserError, reason
@@ -32,10 +32,8 @@ _NAME_LENGTH, _HASH_LENGTH = 60, 8
 _ASKED = {"model", "text", "settings", "inputs"}  # what other numbers may come from
 
 
-class Task(BaseModel):
+class Task(BaseModel, frozen=True):
     """An evaluation to be run, as the process that runs it is told of it."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     sae: EvaluatedSAE  # without evaluations

@@ -38,7 +38,7 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class Evaluation(Measured):
+class Evaluation(Measured, frozen=True):
     """One evaluation of one SAE, as `evaluation.json` has it."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -37,28 +38,25 @@ _DATASET = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 _ENDINGS = (".txt", ".jsonl", ".json", ".md")  # which nobody gives a dataset
 
 
+@dataclass
 class ActivationSource:
     """Runs models over one text, each once for all SAEs that ask for the same activations."""
 
-    def __init__(
-        self,
-        text: Dataset | str,  # or its name: a file, one of the Hub's, or the offline one
-        *,
-        model: str | None,  # in place of the model that an SAE's config names
-        n_tokens: int,  # at most, special ones among them
-        device: str,
-        named: str = "a dataset",  # what a dataset is called where it is shown
-    ) -> None:
-        self._text, self._named = text, named
-        if isinstance(text, str):
-            self._text, self._named = read_text(text), text
-        if text == OFFLINE_DATASET:
-            self._text = Dataset.from_dict({_COLUMN: list(documents())})
-        self._model = model
-        self._n_tokens = n_tokens
-        self._device = device
-        self._models: dict[str, Any] = {}
-        self._read: dict[str, TextActivations] = {}
+    text: Dataset | str  # or its name: a file, one of the Hub's, or the offline one
+    _: KW_ONLY
+    model: str | None  # in place of the model that an SAE's config names
+    n_tokens: int  # at most, special ones among them
+    device: str
+    named: str = "a dataset"  # what a dataset is called where it is shown
+    _models: dict[str, Any] = field(default_factory=dict, init=False)
+    _read: dict[str, TextActivations] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        """Read the text, if it is one of this machine's."""
+        if isinstance(self.text, str):
+            self.named, self.text = self.text, read_text(self.text)
+        if self.text == OFFLINE_DATASET:
+            self.text = Dataset.from_dict({_COLUMN: list(documents())})
 
     def activations(self, sae: AnySAE, name: str) -> TextActivations:
         """The activations that an SAE encodes; a UserError with its name if there are none."""
@@ -84,10 +82,11 @@ class ActivationSource:
     def model_of(self, sae: AnySAE) -> Any:
         """The model of an SAE, in SAELens's wrapper."""
         metadata, name = sae.cfg.metadata, self._name_of_model(sae)
-        for key in _PLACE:
-            if metadata.get(key) is None:
+        known = {**metadata.to_dict(), "model_name": name}
+        for key in ("model_name", *_PLACE):
+            if known.get(key) is None:
                 raise UserError(
-                    f"`model` should be read as the SAE's config says. It has no "
+                    "`model` should be known, and read as the SAE's config says. It has no "
                     f"`metadata.{key}`, as SAEs of known features, which read no text."
                 )
         key = _key(sae, *_MODEL)
@@ -96,7 +95,7 @@ class ActivationSource:
                 self._models[key] = load_model(
                     metadata.model_class_name or "HookedTransformer",
                     where_model_is(name),
-                    device=self._device,
+                    device=self.device,
                     model_from_pretrained_kwargs=metadata.model_from_pretrained_kwargs or {},
                 )
         return self._models[key]
@@ -104,7 +103,7 @@ class ActivationSource:
     @no_false_alarms()
     def store_of(self, sae: AnySAE, **options: Any) -> ActivationsStore:
         """SAELens's store of what an SAE encodes on the text, with options of its own."""
-        model, text = self.model_of(sae), self._text
+        model, text = self.model_of(sae), self.text
         is_minilm = self._name_of_model(sae) == MINILM.hub_id
         if is_minilm and isinstance(text, Dataset) and _COLUMN in text.column_names:
             # It reads rows of its own, between special tokens.
@@ -113,18 +112,18 @@ class ActivationSource:
                 raise _too_short(MINILM.context_size - 2)
         metadata = sae.cfg.metadata
         options |= {key: metadata[key] for key in _JOINED if key in metadata}
-        options |= {"streaming": isinstance(text, str), "device": self._device}
-        with _reading(self._named):
+        options |= {"streaming": isinstance(text, str), "device": self.device}
+        with _reading(self.named):
             return ActivationsStore.from_sae(model, sae, text, **options)
 
     @no_false_alarms()
     @torch.no_grad()
     def _run(self, sae: AnySAE) -> TextActivations:
         store = self.store_of(
-            sae, store_batch_size_prompts=_ROWS_PER_BATCH, total_tokens=self._n_tokens
+            sae, store_batch_size_prompts=_ROWS_PER_BATCH, total_tokens=self.n_tokens
         )
-        n_rows = -(-self._n_tokens // store.context_size)
-        with _reading(self._named):
+        n_rows = -(-self.n_tokens // store.context_size)
+        with _reading(self.named):
             rows = list(islice(store.iterable_sequences, n_rows))
         if not rows:
             raise _too_short(store.context_size)
@@ -133,12 +132,12 @@ class ActivationSource:
         special = get_special_token_ids(tokenizer) if excluded is True else excluded or []
         tokens = torch.stack(rows)
         kept = ~torch.isin(tokens.cpu(), torch.tensor(special, dtype=torch.long))
-        kept.view(-1)[self._n_tokens :] = False
+        kept.view(-1)[self.n_tokens :] = False
         kept = kept[:, slice(*store.seqpos_slice)]
         if not kept.any():
             raise UserError(
                 "`text` should fill a row of the model's context with tokens that the SAE was "
-                f"trained on. Found none among {self._n_tokens:,}."
+                f"trained on. Found none among {self.n_tokens:,}."
             )
         batches = zip(tokens.split(_ROWS_PER_BATCH), kept.split(_ROWS_PER_BATCH), strict=True)
         return TextActivations(
@@ -146,17 +145,12 @@ class ActivationSource:
             torch.cat([store.get_activations(each).cpu()[of] for each, of in batches]).float(),
             kept.nonzero(),
             tokenizer=tokenizer,
-            text=self._named,
+            text=self.named,
             model=self._name_of_model(sae),
         )
 
-    def _name_of_model(self, sae: AnySAE) -> str:
-        name = self._model or sae.cfg.metadata.model_name
-        if not isinstance(name, str) or not name:
-            raise UserError(
-                "`model` should be given: the SAE's config has no `metadata.model_name`."
-            )
-        return name
+    def _name_of_model(self, sae: AnySAE) -> Any:
+        return self.model or sae.cfg.metadata.model_name
 
 
 def _key(sae: AnySAE, *names: str) -> str:

@@ -1,7 +1,7 @@
 """Measures of an SAE: of its weights and, if there is a text, on that."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -60,10 +60,8 @@ class SAEReport:
 
     name: str
     config: SAEConfig  # of the form in which it is
+    numbers: dict[str, Any]  # of the weights
     max_cosines: Tensor  # of each latent's decoder row with another one's
-    composition: float
-    chance_composition: float  # of random directions
-    pairs: list[int]  # with a cosine above each of `THRESHOLDS`
     decoder_norms: Tensor
     on_text: TextMetrics | None = None
     latents: Sequence[Latent] = ()  # that somebody asked for
@@ -82,18 +80,8 @@ class SAEReport:
 
     def metrics(self) -> dict[str, Any]:
         """Its numbers, as they are written to a file and shown in tables."""
-        above_0_9, above_0_7 = self.pairs
-        return {
-            "architecture": self.config.architecture(),
-            "d_sae": self.config.d_sae,
-            "d_in": self.config.d_in,
-            "composition": self.composition,
-            "chance_composition": self.chance_composition,
-            "pairs_above_0_9": above_0_9,
-            "pairs_above_0_7": above_0_7,
-            **(self.on_text.numbers if self.on_text else {}),
-            **self.of_training,
-        }
+        on_text = self.on_text.numbers if self.on_text else {}
+        return {**self.numbers, **on_text, **self.of_training}
 
 
 def flat(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -154,8 +142,10 @@ def measure_on_text(sae: AnySAE, text: TextActivations) -> TextMetrics:
 
 
 @torch.no_grad()
-def measure_weights(sae: AnySAE, name: str) -> SAEReport:
-    """Measure an SAE's weights; a UserError if one is not finite, or there are too few."""
+def measure(
+    sae: AnySAE, name: str, text: TextActivations | None = None, *, latents: Sequence[int] = ()
+) -> SAEReport:
+    """Measure an SAE's weights, which should be finite, and the SAE on text if there is one."""
     for weight, tensor in sae.state_dict().items():
         if not tensor.isfinite().all():
             raise UserError(f"{name}: `{weight}` should be finite. Found NaN or infinity.")
@@ -164,23 +154,21 @@ def measure_weights(sae: AnySAE, name: str) -> SAEReport:
         should = "be a matrix of at least 2 latents and dimensions"
         raise UserError(f"{name}: `W_dec` should {should}. Found {tuple(W_dec.shape)}.")
     cosines = max_cosines(W_dec)
+    above_0_9, above_0_7 = count_pairs(W_dec, above=THRESHOLDS)
     return SAEReport(
         name=name,
         config=sae.cfg,
+        numbers={
+            "architecture": sae.cfg.architecture(),
+            "d_sae": sae.cfg.d_sae,
+            "d_in": sae.cfg.d_in,
+            "composition": cosines.mean().item(),
+            "chance_composition": chance_composition(*W_dec.shape),
+            "pairs_above_0_9": above_0_9,
+            "pairs_above_0_7": above_0_7,
+        },
         max_cosines=cosines.cpu(),
-        composition=cosines.mean().item(),
-        chance_composition=chance_composition(*W_dec.shape),
-        pairs=count_pairs(W_dec, above=THRESHOLDS),
         decoder_norms=W_dec.norm(dim=-1).cpu(),
+        on_text=measure_on_text(sae, text) if text else None,
+        latents=latents_in_context(sae, text, latents) if text else (),
     )
-
-
-def measure(
-    sae: AnySAE, name: str, text: TextActivations | None = None, *, latents: Sequence[int] = ()
-) -> SAEReport:
-    """Measure an SAE's weights and, if its model has read a text, the SAE on that."""
-    report = measure_weights(sae, name)
-    if text is None:
-        return report
-    shown = latents_in_context(sae, text, latents)
-    return replace(report, on_text=measure_on_text(sae, text), latents=shown)

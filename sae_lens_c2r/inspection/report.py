@@ -147,7 +147,7 @@ def cosine_figure(reports: Sequence[SAEReport]) -> Figure:
     counts = [
         (each.name, color_of(number), each.cosine_counts) for number, each in enumerate(reports)
     ]
-    return max_cosine_figure(counts, [each.chance_composition for each in reports])
+    return max_cosine_figure(counts, [each.numbers["chance_composition"] for each in reports])
 
 
 def firing_frequencies(reports: Sequence[SAEReport]) -> Figure:

@@ -27,6 +27,17 @@ GLOSSARY = {
     "absorption pairs": "of a general latent and a more specific one that fires in its place",
     "Eq. (13)": "the share of these pairs for which the penalty works against that; A / B: the "
     "energies that it depends on",
+    "explained variance": "as SAELens computes it, or else SAEBench's core",
+    "features present": "on average",
+    "share dead": "of the latents, on the samples",
+    "MCC": "mean cosine of features and latents, matched one to one",
+    "uniqueness": "features that some latent is the nearest to, by latents",
+    "F1": "with precision and recall, of latents as detectors of features",
+    "absorption by children": "how much more often a parent's latent is silent beside a child "
+    "than without, of the parents that were found, which have a latent of their own",
+    "absorption": "mean absorption fraction",
+    "SCR": "with 20 latents",
+    "TPP": "with 20 latents",
 }
 _BETWEEN, _EDGES = 2, 1  # signs between two columns, and at a table's edges
 

@@ -39,7 +39,9 @@ def report_html(*reports: SAEReport, comparisons: Any = (), **options: Any) -> s
 
 
 def test_every_table_has_the_columns_that_were_measured() -> None:
-    large = weights("a", composition=0.12345, chance_composition=0.2, pairs=[7, 1234])
+    large = weights("a")
+    counts = {"pairs_above_0_9": 7, "pairs_above_0_7": 1234}
+    large.numbers.update(composition=0.12345, chance_composition=0.2, **counts)
     [(title, headings, [(name, cells)], note)] = tables_of([large])
     assert (title, name) == ("", "a")
     assert cells == ["standard", "6", "6", "0.123", "0.200", "7", "1,234"]
@@ -113,13 +115,16 @@ def test_the_report_on_text_has_the_pairs_in_context() -> None:
         assert part in html
     nothing = report_html(report("a", on_text=on_text(pairs=[])))
     assert "There are no two alike latents that both fire." in nothing
+    # A latent that fires nowhere has no histogram.
+    html = report_html(report("a", latents=[latent(5, range(0)), latent(6, TWO)]))
+    assert "<b>latent 5</b> fires on 0 tokens of 10" in html
+    assert html.count("<svg") == 4
 
 
-def test_a_comparison_shows_the_latents_that_match() -> None:
+def test_a_comparison_shows_the_latents_that_match_and_loads_nothing() -> None:
     before, after = report("a", on_text=on_text(pairs=[ALIKE, ALIKE])), report("b")
-    html = report_html(
-        before, after, comparisons=[comparison(APART, ONE)], curves="<svg>curves</svg>"
-    )
+    shown = {"curves": "<svg>curves</svg>", "load": "out/b"}
+    html = report_html(before, after, comparisons=[comparison(APART, ONE)], **shown)
     for part in (
         "Of 2 pairs of latents of a with a cosine above 0.7",
         "two latents of cosine <b>0.04</b>, Jaccard <b>1.00</b>: apart and firing",
@@ -127,26 +132,15 @@ def test_a_comparison_shows_the_latents_that_match() -> None:
         "latent 21, cosine 0.71 with the one above",
         "latent 22, cosine 0.65 with the one above",
         "<svg>curves</svg>",
+        "&lt;script&gt;alert(1)",
+        'load_from_disk("out/b")',
     ):
         assert part in html
-
-
-def test_a_latent_that_fires_nowhere_has_no_histogram() -> None:
-    html = report_html(report("a", latents=[latent(5, range(0)), latent(6, TWO)]))
-    assert "<b>latent 5</b> fires on 0 tokens of 10" in html
-    assert html.count("<svg") == 4
-
-
-def test_everything_that_is_wide_scrolls_and_nothing_is_loaded() -> None:
-    before = report("a", on_text=on_text(pairs=[ALIKE]))
-    html = report_html(before, report("b"), comparisons=[comparison(APART)], load="out/b")
-    for tag in ("<table>", "<svg"):
+    assert "<script" not in html
+    assert not re.search(r'(src|href)="(?!#)', html.replace("xlink:href", "href"))
+    for tag in ("<table>", "<svg"):  # whatever is wide scrolls
         for part in html.split(tag)[:-1]:
             assert part.endswith('<div class="wide">'), part[-80:]
-    assert "<script" not in html
-    assert "&lt;script&gt;alert(1)" in html
-    assert 'load_from_disk("out/b")' in html
-    assert not re.search(r'(src|href)="(?!#)', html.replace("xlink:href", "href"))
 
 
 def labels(axes: Axes) -> list[str]:
