@@ -130,9 +130,7 @@ def independent(times_fired: Tensor, n_tokens: int, seed: int) -> Tensor:
     ("least", "most", "n_tokens"),
     [(1, 10, 2000), (1, 100, 2000), (50, 50, 2000), (5, 300, 4000)],
 )
-def test_independent_latents_have_the_chance_level(
-    least: int, most: int, n_tokens: int
-) -> None:
+def test_independence_gives_the_chance_level(least: int, most: int, n_tokens: int) -> None:
     generator = torch.Generator().manual_seed(0)
     times_fired = torch.randint(least, most + 1, (300,), generator=generator)
     found = [co_firing([independent(times_fired, n_tokens, seed)]) for seed in range(3)]

@@ -29,9 +29,7 @@ def test_composition_is_the_mean_of_the_highest_cosines(case: Case) -> None:
 
 
 @given(case=cases(), above=st.lists(st.floats(-0.95, 0.95), min_size=1, max_size=3))
-def test_every_unordered_pair_above_a_threshold_is_counted_once(
-    case: Case, above: list[float]
-) -> None:
+def test_every_pair_above_a_threshold_is_counted_once(case: Case, above: list[float]) -> None:
     cosines = [
         reference.cosine(case.W_dec[i], case.W_dec[j]).item()
         for i in range(case.d_sae)
@@ -43,15 +41,13 @@ def test_every_unordered_pair_above_a_threshold_is_counted_once(
         assert surely <= count <= perhaps
 
 
-@pytest.mark.parametrize("rows_of_a_tile", [1, 7, 99])
-def test_tiles_do_not_change_the_count(
-    rows_of_a_tile: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("rows", [1, 7, 99])
+def test_tiles_do_not_change_the_count(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     W_dec = torch.randn(100, 6, dtype=torch.float64)
     above = [-1.0, 0.0, 0.5, 0.8]
     whole = count_pairs(W_dec, above=above)
     assert whole[0] == 100 * 99 / 2
-    bytes_of_a_tile = rows_of_a_tile * len(W_dec) * W_dec.itemsize
+    bytes_of_a_tile = rows * len(W_dec) * W_dec.itemsize
     monkeypatch.setitem(BYTES_PER_TILE, "cpu", bytes_of_a_tile)
     assert count_pairs(W_dec, above=above) == whole
     found = pairs_above(W_dec, 0.5)

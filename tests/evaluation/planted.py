@@ -9,6 +9,7 @@ import random
 import string
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import torch
 from sae_lens import SAE
@@ -96,7 +97,8 @@ def plant_model(home: Path) -> None:
 
 def letter_directions() -> torch.Tensor:
     """A direction for each letter, orthogonal to the others."""
-    return torch.linalg.qr(torch.randn(D_MODEL, 26, generator=_generator()))[0].T
+    generator = torch.Generator().manual_seed(0)
+    return torch.linalg.qr(torch.randn(D_MODEL, 26, generator=generator))[0].T
 
 
 def plant_datasets(folder: Path) -> None:
@@ -110,15 +112,12 @@ def plant_datasets(folder: Path) -> None:
     biographies.mkdir(parents=True)
     for split, n in (("train", 40), ("test", 20)):
         lines = []
-        for number, profession in enumerate((*CLASSES, *SCR_CLASSES)):
-            for gender in (0, 1):
-                for _ in range(n):
-                    letters = LETTERS[number] * 3 + "yz"[gender] * 2 + LETTERS[10:20]
-                    text = " ".join(words(LETTERS[number], 4) + words("yz"[gender], 4))
-                    text += " " + " ".join(words(letters, 8))
-                    lines.append(
-                        {"hard_text": text, "profession": profession, "gender": gender}
-                    )
+        professions = enumerate((*CLASSES, *SCR_CLASSES))
+        for (number, profession), gender, _ in product(professions, (0, 1), range(n)):
+            letters = LETTERS[number] * 3 + "yz"[gender] * 2 + LETTERS[10:20]
+            text = words(LETTERS[number], 4) + words("yz"[gender], 4) + words(letters, 8)
+            who = {"profession": profession, "gender": gender}
+            lines.append({"hard_text": " ".join(text), **who})
         _write_lines(biographies / f"{split}.jsonl", lines)
     text = folder / "text"
     text.mkdir()
@@ -126,14 +125,14 @@ def plant_datasets(folder: Path) -> None:
     _write_lines(text / "train.jsonl", lines)
 
 
-def plant_sae(folder: Path, *, seed: int = 0, d_in: int = D_MODEL, hook: str = HOOK) -> Path:
+def plant_sae(folder: Path, **options: Any) -> Path:
     """Save an SAE whose first latents are the letters."""
-    small_sae(seed=seed, d_in=d_in, hook=hook).save_model(folder)
+    small_sae(**options).save_model(folder)
     return folder
 
 
 def small_sae(*, seed: int = 0, d_in: int = D_MODEL, hook: str = HOOK) -> SAE:
-    generator = _generator(seed + 1)
+    generator = torch.Generator().manual_seed(seed + 1)
     decoder = torch.randn(D_SAE, d_in, generator=generator)
     if d_in == D_MODEL:
         decoder[:26] = letter_directions()
@@ -150,10 +149,6 @@ def small_sae(*, seed: int = 0, d_in: int = D_MODEL, hook: str = HOOK) -> SAE:
     sae.W_enc.data = decoder.T.clone().contiguous()
     sae.threshold.data = torch.full((D_SAE,), 0.8)
     return sae
-
-
-def _generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def _write_lines(path: Path, lines: list[dict]) -> None:

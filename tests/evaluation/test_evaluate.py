@@ -9,16 +9,27 @@ import pytest
 from filelock import FileLock
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.files import write_json
-from sae_lens_c2r.cli import main
+from sae_lens_c2r._support.files import read_object, write_json
 from sae_lens_c2r.evaluation import worker
 from sae_lens_c2r.evaluation.evaluate import evaluate
+from sae_lens_c2r.evaluation.report import read_report
 from sae_lens_c2r.evaluation.settings import Options
 from sae_lens_c2r.evaluation.tasks import Task
 from sae_lens_c2r.saes.sae_ref import find_saes
+from tests.command import run_command
 from tests.evaluation.planted import plant_sae
 
 Evaluate = Callable[..., list[str]]
+
+
+@pytest.fixture
+def sae(tmp_path: Path) -> Path:
+    return plant_sae(tmp_path / "sae", d_in=8)
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out"
 
 
 @pytest.fixture
@@ -42,8 +53,8 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
 
 
 @pytest.fixture
-def run(tmp_path: Path, requests: list[Task]) -> Evaluate:  # noqa: ARG001
-    def run(*paths: Path, out: Path = tmp_path / "out", **options: object) -> list[str]:
+def run(out: Path, requests: list[Task]) -> Evaluate:  # noqa: ARG001
+    def run(*paths: Path, out: Path = out, **options: object) -> list[str]:
         failed: list[str] = []
         sources = find_saes(list(map(str, paths)), on_error=failed.append)
         evaluate(sources, Options(out, **options), on_error=failed.append)
@@ -52,27 +63,23 @@ def run(tmp_path: Path, requests: list[Task]) -> Evaluate:  # noqa: ARG001
     return run
 
 
-def change_config(folder: Path, **changes: object) -> None:
-    config = json.loads((folder / "cfg.json").read_text())
-    for key, value in changes.items():
-        place = config if key in config else config["metadata"]
-        place[key] = value
-    (folder / "cfg.json").write_text(json.dumps(config))
+def change_metadata(folder: Path, **changes: object) -> None:
+    config = read_object(folder / "cfg.json")
+    write_json(folder / "cfg.json", {**config, "metadata": {**config["metadata"], **changes}})
 
 
 def names(out: Path) -> list[str]:
-    return [sae["name"] for sae in json.loads((out / "evaluation.json").read_text())["saes"]]
+    return [sae.name for sae in read_report(out / "evaluation.json").saes]
 
 
 def test_only_what_has_changed_is_run_again(
-    tmp_path: Path, run: Evaluate, requests: list[Task]
+    tmp_path: Path, sae: Path, out: Path, run: Evaluate, requests: list[Task]
 ) -> None:
-    sae = plant_sae(tmp_path / "sae", d_in=8)
     text = tmp_path / "text.txt"
     text.write_text("one text")
     changes: list[Callable[[], object]] = [
-        lambda: change_config(sae, hook_name="blocks.1.hook_resid_post"),
-        lambda: change_config(sae, context_size=16),
+        lambda: change_metadata(sae, hook_name="blocks.1.hook_resid_post"),
+        lambda: change_metadata(sae, context_size=16),
         lambda: plant_sae(sae, d_in=8, seed=3),
         lambda: text.write_text("another text"),
     ]
@@ -88,25 +95,27 @@ def test_only_what_has_changed_is_run_again(
     shutil.copytree(sae, tmp_path / "copy")
     assert not run(sae, sae.parent / "." / "sae", tmp_path / "copy", text=str(text))
     assert requests[-1].source.name == str(tmp_path / "copy")
-    assert len(list((tmp_path / "out").glob("*/sae_lens-*"))) == len(names(tmp_path / "out"))
+    assert len(list(out.glob("*/sae_lens-*"))) == len(names(out))
+    # The first was planned for other weights.
+    (tmp_path / "task.json").write_text(requests[0].model_dump_json())
+    with pytest.raises(UserError, match="has changed since the evaluation was planned"):
+        worker._run(tmp_path)
 
 
-def test_saes_of_similar_names_are_told_apart(tmp_path: Path, run: Evaluate) -> None:
-    saes = [
-        plant_sae(tmp_path / name, d_in=8)
-        for name in ("a b", "a_b", "ä/" + "x" * 80, "ö/" + "x" * 80, "[/k=3] c|d")
-    ]
+def test_saes_of_similar_names_are_told_apart(tmp_path: Path, out: Path, run: Evaluate) -> None:
+    similar = ("a b", "a_b", "ä/" + "x" * 80, "ö/" + "x" * 80, "[/k=3] c|d")
+    saes = [plant_sae(tmp_path / name, d_in=8) for name in similar]
     assert not run(*saes, jobs=2)
-    assert sorted(names(tmp_path / "out")) == sorted(map(str, saes))
+    assert sorted(names(out)) == sorted(map(str, saes))
 
 
-def test_nothing_of_anybody_s_is_written_to(tmp_path: Path, run: Evaluate) -> None:
-    sae, data = plant_sae(tmp_path / "sae", d_in=8), tmp_path / "data"
+def test_nothing_of_anybody_s_is_written_to(tmp_path: Path, sae: Path, run: Evaluate) -> None:
+    data = tmp_path / "data"
     (data / "artifacts").mkdir(parents=True)
     for name in ("task.json", "result.json", "random.py", "artifacts/cache"):
         (data / name).write_text("precious")
     assert not run(sae, data=data, out=data / "out")
-    assert not run(sae, data=data, out=tmp_path / "out")
+    assert not run(sae, data=data)
     mine = [path for path in data.rglob("*") if path.is_file() and "out" not in path.parts]
     assert {path.read_text() for path in mine} == {"precious"}
     assert not list(tmp_path.rglob(".working-*"))
@@ -114,7 +123,7 @@ def test_nothing_of_anybody_s_is_written_to(tmp_path: Path, run: Evaluate) -> No
         run(sae, data=data, out=data)
 
 
-def test_one_line_tells_of_each_sae_that_cannot_be(tmp_path: Path, run: Evaluate) -> None:
+def test_each_sae_that_cannot_be_is_one_line(tmp_path: Path, out: Path, run: Evaluate) -> None:
     reasons = {
         "hook": "`metadata.hook_name`",
         "model": "`model` or `metadata.model_name`",
@@ -124,8 +133,8 @@ def test_one_line_tells_of_each_sae_that_cannot_be(tmp_path: Path, run: Evaluate
         "whole": None,
     }
     saes = {name: plant_sae(tmp_path / name, d_in=8) for name in reasons}
-    change_config(saes["hook"], hook_name=5)
-    change_config(saes["model"], model_name=None)
+    change_metadata(saes["hook"], hook_name=5)
+    change_metadata(saes["model"], model_name=None)
     (saes["broken"] / "cfg.json").write_text("{")
     (saes["list"] / "cfg.json").write_text("[]")
     weights = (saes["nan"] / "sae_weights.safetensors").read_bytes()
@@ -137,44 +146,39 @@ def test_one_line_tells_of_each_sae_that_cannot_be(tmp_path: Path, run: Evaluate
         assert reason in line
         assert "\n" not in line
     measured = [str(saes[name]) for name in ("hook", "model", "whole")]
-    assert names(tmp_path / "out") == measured
+    assert names(out) == measured
+    # Of nothing that was measured there is no table.
+    elsewhere = ("--out", tmp_path / "elsewhere", "--device", "cpu")
+    ran = run_command("evaluate", saes["broken"], *elsewhere)
+    assert (ran.returncode, ran.stdout) == (1, "Loading SAELens ...\n")
+    assert ran.stderr.startswith(f"{saes['broken']}: ")
 
 
-def test_of_nothing_that_was_measured_there_is_no_table(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_folder_is_of_one_process_and_what_is_left_or_foreign_in_it_is_no_harm(
+    tmp_path: Path, sae: Path, out: Path, run: Evaluate, requests: list[Task]
 ) -> None:
-    sae = plant_sae(tmp_path / "sae", d_in=8)
-    (sae / "cfg.json").write_text("{")
-    with pytest.raises(SystemExit) as left:
-        main(["evaluate", str(sae), "--out", str(tmp_path / "out"), "--device", "cpu"])
-    assert left.value.code == 1
-    shown = capsys.readouterr()
-    assert shown.out.splitlines() == ["Loading SAELens ..."]
-    assert shown.err.startswith(f"{sae}: ")
-
-
-def test_what_was_left_behind_is_cleared_and_what_is_foreign_ignored(
-    tmp_path: Path, run: Evaluate, requests: list[Task]
-) -> None:
-    sae = plant_sae(tmp_path / "sae", d_in=8)
+    out.mkdir()
+    with FileLock(out / ".lock"), pytest.raises(UserError, match="in use"):
+        run(sae)
+    with pytest.raises(UserError, match="There should be an SAE"):
+        run()
     assert not run(sae)
-    (folder,) = (tmp_path / "out").glob("*/sae_lens-*")
+    (folder,) = out.glob("*/sae_lens-*")
     (folder / ".working-old").mkdir()
     (folder / "about.json").write_text("cut")
-    (tmp_path / "out" / "a" / "b").mkdir(parents=True)
-    (tmp_path / "out" / "a" / "b" / "about.json").write_text("nonsense")
+    (out / "a" / "b").mkdir(parents=True)
+    (out / "a" / "b" / "about.json").write_text("nonsense")
     assert not run(sae)
     assert len(requests) == 2
     assert not list(tmp_path.rglob(".working-*"))
-    assert names(tmp_path / "out") == [str(sae)]
+    assert names(out) == [str(sae)]
 
 
 def test_what_cannot_be_written_replaces_nothing(
-    tmp_path: Path, run: Evaluate, monkeypatch: pytest.MonkeyPatch
+    sae: Path, out: Path, run: Evaluate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sae = plant_sae(tmp_path / "sae", d_in=8)
     assert not run(sae)
-    before = (tmp_path / "out" / "evaluation.json").read_text()
+    before = (out / "evaluation.json").read_text()
 
     def fail(path: Path, content: object) -> None:
         if path.name == "about.json":
@@ -184,25 +188,4 @@ def test_what_cannot_be_written_replaces_nothing(
     monkeypatch.setattr("sae_lens_c2r.evaluation.evaluate.write_json", fail)
     [line] = run(sae, overrides={"sae_lens.batch_size_prompts": 3})
     assert "OSError: The disk is full." in line
-    assert (tmp_path / "out" / "evaluation.json").read_text() == before
-
-
-def test_a_folder_is_of_one_process_at_a_time(tmp_path: Path, run: Evaluate) -> None:
-    sae = plant_sae(tmp_path / "sae", d_in=8)
-    (tmp_path / "out").mkdir()
-    with FileLock(tmp_path / "out" / ".lock"), pytest.raises(UserError, match="in use"):
-        run(sae)
-    assert not run(sae)
-    with pytest.raises(UserError, match="There should be an SAE"):
-        run()
-
-
-def test_an_sae_that_has_changed_since_is_not_evaluated(
-    tmp_path: Path, run: Evaluate, requests: list[Task]
-) -> None:
-    folder = plant_sae(tmp_path / "a", d_in=8)
-    assert not run(folder)
-    (tmp_path / "task.json").write_text(requests[0].model_dump_json())
-    plant_sae(folder, d_in=8, seed=1)
-    with pytest.raises(UserError, match="has changed since the evaluation was planned"):
-        worker._run(tmp_path)
+    assert (out / "evaluation.json").read_text() == before

@@ -11,7 +11,6 @@ from sae_lens.synthetic import SyntheticModel
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.analysis.recovery import feature_recovery
-from sae_lens_c2r.cli import main
 from sae_lens_c2r.evaluation.tasks import check_features
 from sae_lens_c2r.hub import Submission, write_card
 from sae_lens_c2r.releases.files import read_release
@@ -19,6 +18,7 @@ from sae_lens_c2r.training.configs import synthetic_model_config
 from sae_lens_c2r.training.plan import make_plan
 from sae_lens_c2r.training.record import TrainingRecord
 from sae_lens_c2r.training.train import train
+from tests.command import run_command
 from tests.releases.test_files import write
 
 HIERARCHY = {"total_root_nodes": 2, "branching_factor": 3, "max_depth": 1}
@@ -42,19 +42,12 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "saes"
 
 
-def evaluate(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as left:
-        main(["evaluate", *map(str, arguments)])
-    return int(left.value.code or 0)
-
-
-def test_training_json_is_all_that_it_needs(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_training_json_is_all_that_it_needs(trained: Path, tmp_path: Path) -> None:
     out = tmp_path / "evaluation"
-    assert evaluate(trained, "--out", out, *SETTINGS) == 0, capsys.readouterr()
-    shown = capsys.readouterr().out
-    assert all(word in shown for word in ("expl.", "MCC", "recall", "parents"))
+    ran, again = (run_command("evaluate", trained, "--out", out, *SETTINGS) for _ in range(2))
+    assert (ran.returncode, again.returncode) == (0, 0), ran.stderr + again.stderr
+    assert all(word in ran.stdout for word in ("expl.", "MCC", "recall", "parents"))
+    assert "were done before" in again.stdout
     for sae in json.loads((out / "evaluation.json").read_text())["saes"]:
         found = sae["evaluations"]["known_features"]
         torch.manual_seed(SEED)
@@ -68,26 +61,20 @@ def test_training_json_is_all_that_it_needs(
         assert measured == pytest.approx(expected, nan_ok=True)
         assert found["inputs"].keys() == {"training.json"}  # and no place of this machine
         assert {"mcc", "f1", "absorption", "chance_composition"} <= measured.keys()
-    assert evaluate(trained, "--out", out, *SETTINGS) == 0
-    assert "were done before" in capsys.readouterr().out
-    card = write_card(
-        Submission([trained], evaluation=out / "evaluation.json"),
-        tmp_path / "card",
-        repo_id="me/saes",
-    ).read_text()
+    submission = Submission([trained], evaluation=out / "evaluation.json")
+    card = write_card(submission, tmp_path / "card", repo_id="me/saes").read_text()
     titles = ["explained variance ↑", "L0", "MCC ↑", "F1 ↑"]
     assert all(f"| {title} |" in card for title in titles)
     assert f"`eval_sae_on_synthetic_data` on {SAMPLES} samples, from the seed {SEED}," in card
     assert "name: known features" in card
 
 
-def test_sae_bench_needs_a_language_model(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sae_bench_needs_a_language_model(trained: Path, tmp_path: Path) -> None:
     pytest.importorskip("sae_bench")
     arguments = ("--sae-bench", "core", "--no-sae-lens", "--model", "gpt2")
-    assert evaluate(trained, "--out", tmp_path / "out", *arguments) == 1
-    lines = capsys.readouterr().err.splitlines()
+    ran = run_command("evaluate", trained, "--out", tmp_path / "out", *arguments)
+    assert ran.returncode == 1
+    lines = ran.stderr.splitlines()
     said = [f"core of {sae}: it needs a language model." for sae in sorted(trained.glob("b*"))]
     assert [line.partition(" Found")[0] for line in lines if line.startswith("core of")] == said
 
@@ -100,9 +87,7 @@ def test_sae_bench_needs_a_language_model(
         ({"device": "cpu"}, "cuda", "`device` should be cpu"),
     ],
 )
-def test_other_features_are_not_taken_for_the_trained_ones(
-    changes: dict[str, Any], device: str, message: str
-) -> None:
+def test_other_features_are_refused(changes: dict[str, Any], device: str, message: str) -> None:
     config, trained_on = changes.get("config", CONFIG), changes.get("device")
     record = TrainingRecord.model_validate(
         {"release": {"synthetic_model": {"config": config}}, "device": trained_on}

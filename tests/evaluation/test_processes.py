@@ -37,7 +37,7 @@ def put_double(folder: Path, body: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("body", "hours", "expected"),
+    ("body", "hours", "said"),
     [
         ("", 1, None),
         ("import os; os.kill(os.getpid(), 9)", 1, "by SIGKILL, as when memory is short."),
@@ -49,11 +49,7 @@ def put_double(folder: Path, body: str) -> str:
     ids=["ends_well", "is_killed", "says_why", "is_out_of_memory", "never_ends", "is_stopped"],
 )
 def test_one_line_says_what_went_wrong(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    body: str,
-    hours: float,
-    expected: str | None,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, hours: float, said: str | None
 ) -> None:
     monkeypatch.setattr(worker, "PROGRAM", put_double(tmp_path, body))
     stop, reason = Event(), None
@@ -63,7 +59,7 @@ def test_one_line_says_what_went_wrong(
         run_worker(tmp_path, log=tmp_path / "log", hours=hours or 1, stop=stop)
     except UserError as error:
         reason = str(error)
-    assert reason == expected or (expected and reason.endswith(expected))
+    assert reason == said or (said and reason.endswith(said))
 
 
 PARENT = """

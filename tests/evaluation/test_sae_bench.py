@@ -4,96 +4,78 @@ import json
 import os
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from sae_lens_c2r.cli import main
 from tests import forkserver
+from tests.command import run_command
 from tests.evaluation.planted import MODEL, RAVEL_MODEL, plant_datasets, plant_model, plant_sae
 
 pytest.importorskip("sae_bench")
 
-BIOGRAPHIES = '["LabHC/bias_in_bios_class_set1"]'
-PAIRS = '{"LabHC/bias_in_bios_class_set1": [["professor", "nurse"]]}'
-SCR_AND_TPP = (
-    f"dataset_names={BIOGRAPHIES}",
-    "train_set_size=64",
-    "test_set_size=32",
-    "context_length=32",
-    "n_values=[2, 20]",
-    "probe_epochs=5",
-)
+TEXT = "data/text"
+EVALUATIONS = ("core", "absorption", "scr", "tpp", "sparse_probing")
+PROFESSIONS = "LabHC/bias_in_bios_class_set1"
+BATCHES = "n_eval_reconstruction_batches=2 n_eval_sparsity_variance_batches=2"
+BIOGRAPHIES = f'dataset_names=["{PROFESSIONS}"] context_length=32'
+SIZES = "train_set_size=64 test_set_size=32 n_values=[2,20] probe_epochs=5"
 SETTINGS = {  # small ones
-    "core": (
-        "context_size=32",
-        "n_eval_reconstruction_batches=2",
-        "n_eval_sparsity_variance_batches=2",
-    ),
-    "absorption": ("k_sparse_probe_num_epochs=5",),
-    "scr": (*SCR_AND_TPP, f"column1_vals_lookup={PAIRS}"),
-    "tpp": SCR_AND_TPP,
-    "sparse_probing": (
-        f"dataset_names={BIOGRAPHIES}",
-        "probe_train_set_size=64",
-        "probe_test_set_size=32",
-        "context_length=32",
-    ),
-    "ravel": (
-        'entity_attribute_selection={"city": ["Country", "Continent"]}',
-        "num_pairs_per_attribute=40",
-        "llm_batch_size=8",
-        "llm_dtype=float32",
-        "n_generated_tokens=1",
-        "top_n_entities=40",
-    ),
-    "autointerp": (
-        "total_tokens=2000",
-        "n_latents=2",
-        "llm_context_size=32",
-        "dead_latent_threshold=1",
-    ),
-    "sae_lens": ("n_eval_reconstruction_batches=2", "n_eval_sparsity_variance_batches=2"),
+    "sae_lens": BATCHES,
+    "core": f"{BATCHES} context_size=32",
+    "absorption": "k_sparse_probe_num_epochs=5",
+    "scr": f"{BIOGRAPHIES} {SIZES} "
+    f'column1_vals_lookup={{"{PROFESSIONS}":[["professor","nurse"]]}}',
+    "tpp": f"{BIOGRAPHIES} {SIZES}",
+    "sparse_probing": f"{BIOGRAPHIES} probe_train_set_size=64 probe_test_set_size=32",
+    "ravel": 'entity_attribute_selection={"city":["Country","Continent"]} top_n_entities=40 '
+    "num_pairs_per_attribute=40 n_generated_tokens=1 llm_batch_size=8 llm_dtype=float32",
+    "autointerp": "total_tokens=2000 n_latents=2 llm_context_size=32 dead_latent_threshold=1",
 }
-EVALUATIONS = tuple(SETTINGS)[:5]
-
-
-class Planted(NamedTuple):
-    """Where what SAEBench would download lies."""
-
-    folder: Path
-
-    @property
-    def environment(self) -> dict[str, str]:
-        return {**os.environ, "HF_HOME": str(self.folder / "home")}
-
-    @property
-    def text(self) -> Path:
-        return self.folder / "data" / "text"
-
-    def settings(self, *evaluations: str) -> list[str]:
-        chosen = [f"{name}.{each}" for name in evaluations for each in SETTINGS[name]]
-        chosen += [f"core.dataset={self.text}"] * ("core" in evaluations)
-        return [argument for setting in chosen for argument in ("--set", setting)]
-
-    def evaluate(
-        self, out: Path, *arguments: str | Path, **variables: str
-    ) -> forkserver.Completed:
-        command = ("-m", "sae_lens_c2r", "evaluate", *arguments, "--out", out)
-        return forkserver.run(*command, env={**self.environment, **variables})
 
 
 @pytest.fixture(scope="session")
-def planted(tmp_path_factory: pytest.TempPathFactory) -> Planted:
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of what SAEBench would download."""
     folder = tmp_path_factory.mktemp("planted")
     plant_model(folder / "home")
     plant_datasets(folder / "data")
     plant_sae(folder / "sae")
-    return Planted(folder)
+    return folder
 
 
-def measured(out: Path, sae: int = 0) -> dict:
-    return json.loads((out / "evaluation.json").read_text())["saes"][sae]["evaluations"]
+def run_python(
+    planted: Path, *arguments: object, cwd: Path | None = None, **variables: str
+) -> forkserver.Completed:
+    environment = {**os.environ, "HF_HOME": str(planted / "home"), **variables}
+    return forkserver.run(*arguments, cwd=cwd, env=environment)
+
+
+def evaluate(
+    planted: Path,
+    out: Path,
+    *evaluations: str,
+    saes: str | Path = "sae",
+    model: str = MODEL,
+    data: str | Path = "data",
+    also: tuple[object, ...] = (),
+    **variables: str,
+) -> forkserver.Completed:
+    settings = [f"{of}.{each}" for of in evaluations for each in SETTINGS[of].split()]
+    settings += [f"core.dataset={planted / TEXT}"] * ("core" in evaluations)
+    return run_python(
+        planted,
+        *("-m", "sae_lens_c2r", "evaluate", planted / saes, "--out", out),
+        *("--sae-bench", *(name for name in evaluations if name != "sae_lens")),
+        *["--no-sae-lens"] * ("sae_lens" not in evaluations),
+        *("--model", model, "--data", planted / data),
+        *(argument for setting in settings for argument in ("--set", setting)),
+        *also,
+        **variables,
+    )
+
+
+def measured(out: Path) -> dict:
+    return json.loads((out / "evaluation.json").read_text())["saes"][0]["evaluations"]
 
 
 DIRECTLY = """
@@ -136,21 +118,16 @@ def files_of_sae_bench() -> list[Path]:
     return sorted(path for path in Path(folder).rglob("*") if path.suffix != ".pyc")
 
 
-def test_numbers_are_sae_bench_s_own(planted: Planted, tmp_path: Path) -> None:
-    before = files_of_sae_bench()
-    ran = planted.evaluate(
-        tmp_path / "out",
-        planted.folder / "sae",
-        *("--sae-bench", *EVALUATIONS),
-        *("--text", planted.text / "train.jsonl", "--data", planted.folder / "data"),
-        *("--model", MODEL, "--jobs", "2", *planted.settings("sae_lens", *EVALUATIONS)),
-    )
+def test_numbers_are_sae_bench_s_own(planted: Path, tmp_path: Path) -> None:
+    before, out = files_of_sae_bench(), tmp_path / "out"
+    text = ("--text", planted / TEXT / "train.jsonl", "--jobs", 2)
+    ran = evaluate(planted, out, "sae_lens", *EVALUATIONS, also=text)
     assert ran.returncode == 0, ran.stderr
-    found = measured(tmp_path / "out")
+    found = measured(out)
     assert set(found) == {"weights", "sae_lens", *EVALUATIONS}
     for name, evaluation in found.items():
         assert evaluation["metrics"], name
-        assert (tmp_path / "out" / evaluation["source"]).is_file()
+        assert (out / evaluation["source"]).is_file()
         assert evaluation["versions"]["sae-bench"]
     assert found["core"]["settings"]["n_eval_reconstruction_batches"] == 2
     together = found["sae_lens"]["metrics"]["co_firing.highest_jaccard"]
@@ -161,9 +138,8 @@ def test_numbers_are_sae_bench_s_own(planted: Planted, tmp_path: Path) -> None:
 
     directly = tmp_path / "directly"
     directly.mkdir()
-    program = DIRECTLY.replace("MODEL", MODEL)
-    arguments = ("-c", program, planted.folder / "sae", planted.text)
-    alone = forkserver.run(*arguments, cwd=directly, env=planted.environment)
+    program = ("-c", DIRECTLY.replace("MODEL", MODEL))
+    alone = run_python(planted, *program, planted / "sae", planted / TEXT, cwd=directly)
     assert alone.returncode == 0, alone.stderr
     for name in ("core", "absorption"):
         theirs = json.loads((directly / name / "sae_custom_sae_eval_results.json").read_text())
@@ -172,35 +148,25 @@ def test_numbers_are_sae_bench_s_own(planted: Planted, tmp_path: Path) -> None:
                 ours = found[name]["metrics"].get(f"{group}.{metric}")
                 assert ours == (None if value == -1 else value), metric
 
-    again = planted.evaluate(
-        tmp_path / "out",
-        planted.folder / "sae",
-        *("--sae-bench", *EVALUATIONS, "--no-sae-lens", "--model", MODEL),
-        *("--data", planted.folder / "data", *planted.settings(*EVALUATIONS)),
-        *("--set", "core.context_size=16"),
-    )
+    again = evaluate(planted, out, *EVALUATIONS, also=("--set", "core.context_size=16"))
     assert again.returncode == 0, again.stderr
     assert "4 of 5 evaluations were done before." in again.stdout
-    assert measured(tmp_path / "out")["core"]["settings"]["context_size"] == 16
-    assert measured(tmp_path / "out")["scr"] == found["scr"]
+    assert measured(out)["core"]["settings"]["context_size"] == 16
+    assert measured(out)["scr"] == found["scr"]
 
 
-def test_ravel_runs_on_today_s_transformers(planted: Planted, tmp_path: Path) -> None:
-    prompts = planted.folder / "home" / "ravel"
+def test_ravel_runs_on_today_s_transformers(planted: Path, tmp_path: Path) -> None:
+    prompts = planted / "home" / "ravel"
     before = sorted(prompts.rglob("*"))
-    ran = planted.evaluate(
-        tmp_path / "out",
-        planted.folder / "sae",
-        *("--no-sae-lens", "--sae-bench", "ravel", "--model", f"EleutherAI/{RAVEL_MODEL}"),
-        *("--data", prompts, *planted.settings("ravel")),
-    )
+    model = f"EleutherAI/{RAVEL_MODEL}"
+    ran = evaluate(planted, tmp_path / "out", "ravel", model=model, data=prompts)
     assert ran.returncode == 0, ran.stderr
     metrics = measured(tmp_path / "out")["ravel"]["metrics"]
     assert 0 <= metrics["ravel.disentanglement_score"] <= 1
     assert sorted(prompts.rglob("*")) == before
 
 
-def test_what_fails_does_not_stop_the_others(planted: Planted, tmp_path: Path) -> None:
+def test_what_fails_does_not_stop_the_others(planted: Path, tmp_path: Path) -> None:
     saes = tmp_path / "saes"
     corrupt = plant_sae(saes / "corrupt")
     (corrupt / "sae_weights.safetensors").write_bytes(b"not safetensors")
@@ -208,12 +174,8 @@ def test_what_fails_does_not_stop_the_others(planted: Planted, tmp_path: Path) -
     plant_sae(saes / "other-hook", hook="blocks.7.hook_resid_post")
     plant_sae(saes / "no-layer", hook="encoder.layer.0")
     plant_sae(saes / "whole")
-    ran = planted.evaluate(
-        tmp_path / "out",
-        saes,
-        *("--no-sae-lens", "--model", MODEL, "--sae-bench", "core", "scr"),
-        *("--data", tmp_path, *planted.settings("core", "scr")),  # without biographies
-    )
+    elsewhere = tmp_path  # without biographies
+    ran = evaluate(planted, tmp_path / "out", "core", "scr", saes=saes, data=elsewhere)
     assert ran.returncode == 1
     errors = ran.stderr.strip().splitlines()
     for start, reason in {
@@ -231,31 +193,21 @@ def test_what_fails_does_not_stop_the_others(planted: Planted, tmp_path: Path) -
     assert by_name["other-width"] == {"weights"}
 
 
-def test_a_failure_that_core_swallows_is_told(planted: Planted, tmp_path: Path) -> None:
-    ran = planted.evaluate(
-        tmp_path / "out",
-        planted.folder / "sae",
-        *("--no-sae-lens", "--model", MODEL, "--sae-bench", "core", *planted.settings("core")),
-        *("--set", "core.context_size=100000"),
-    )
-    assert ran.returncode == 1
-    (line,) = ran.stderr.strip().splitlines()
-    assert line.startswith("core of")
-    assert "context" in line
-
-
-def test_the_key_is_asked_for_and_kept_nowhere(planted: Planted, tmp_path: Path) -> None:
-    arguments = (
-        planted.folder / "sae",
-        *("--no-sae-lens", "--model", MODEL, "--sae-bench", "autointerp"),
-        *("--data", planted.folder / "data", *planted.settings("autointerp")),
-        *("--set", f"autointerp.dataset_name={planted.text}"),
-    )
+def test_a_swallowed_failure_is_told_and_no_key_kept(planted: Path, tmp_path: Path) -> None:
     key, nowhere = "sk-this-is-a-secret", "http://127.0.0.1:9"
-    ran = planted.evaluate(
-        tmp_path / "out", *arguments, OPENAI_API_KEY=key, OPENAI_BASE_URL=nowhere
+    too_long = ("--set", "core.context_size=100000")
+    ran = evaluate(
+        planted,
+        *(tmp_path / "out", "core", "autointerp"),
+        also=("--set", f"autointerp.dataset_name={planted / TEXT}", *too_long),
+        OPENAI_API_KEY=key,
+        OPENAI_BASE_URL=nowhere,
     )
     assert ran.returncode == 1
+    of_autointerp, of_core = sorted(ran.stderr.strip().splitlines())
+    assert of_autointerp.startswith("autointerp of")
+    assert of_core.startswith("core of")
+    assert "context" in of_core
     written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     assert written
     assert not [text for text in written if key.encode() in text]
@@ -286,14 +238,11 @@ def test_the_key_is_asked_for_and_kept_nowhere(planted: Planted, tmp_path: Path)
         ("--text nothing.txt", "`text`"),
     ],
 )
-def test_what_does_not_exist_is_told_before_anything_runs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: str, key: str
-) -> None:
+def test_what_is_wrong_is_told_first(tmp_path: Path, arguments: str, key: str) -> None:
     sae, out = plant_sae(tmp_path / "sae", d_in=8), tmp_path / "out"
-    command = ["evaluate", str(sae), "--model", MODEL, *arguments.split(), "--out", str(out)]
-    with pytest.raises(SystemExit) as left:
-        main(command)
-    assert left.value.code == 1
-    (line,) = capsys.readouterr().err.strip().splitlines()
+    model = ("--model", MODEL)
+    ran = run_command("evaluate", sae, *model, *arguments.split(), "--out", out)
+    assert ran.returncode == 1
+    (line,) = ran.stderr.strip().splitlines()
     assert key in line
     assert not out.exists()

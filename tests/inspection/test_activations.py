@@ -13,11 +13,11 @@ from sae_lens import SAE
 from transformer_lens import HookedTransformer
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.cli import main
 from sae_lens_c2r.inspection import activations
 from sae_lens_c2r.inspection.activations import ActivationSource, read_text
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASET
 from tests.architectures.training import make_sae
+from tests.command import run_command
 from tests.language_model import CONTEXT, D_MODEL, HOOK, TEXTS, rows_of_tokens, tiny_model
 
 IN = "blocks.0.hook_resid_pre"  # before the model's only block
@@ -75,30 +75,28 @@ def test_what_is_read_are_the_models_activations(tmp_path: Path) -> None:
     assert torch.equal(inside.rows, tokens[:, 2:-1])
 
 
-def test_the_report_shows_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_shows_it(tmp_path: Path) -> None:
     text = tmp_path / "text.jsonl"
     text.write_text("".join(json.dumps({"text": each}) + "\n" for each in TEXTS))
-    wrong = {
-        "no-model": save(tmp_path / "no-model", model_name="none"),
-        "no-hook": save(tmp_path / "no-hook", hook_name="blocks.7.hook_resid_post"),
-        "width": save(tmp_path / "width", d_in=5),
-        "no-context": save(tmp_path / "no-context", context_size=None),
-    }
+    wrong = [
+        save(tmp_path / "no-model", model_name="none"),
+        save(tmp_path / "no-hook", hook_name="blocks.7.hook_resid_post"),
+        save(tmp_path / "width", d_in=5),
+        save(tmp_path / "no-context", context_size=None),
+    ]
     out = tmp_path / "report.html"
-    arguments = ["inspect", str(save(tmp_path / "sae")), *map(str, wrong.values())]
-    arguments += ["--text", str(text), "--out", str(out), "--device", "cpu"]
-    with pytest.raises(SystemExit) as left:
-        main(arguments)
-    assert left.value.code == 1
-    shown = capsys.readouterr()
-    assert "explained" in shown.out
-    errors = shown.err.splitlines()
+    saes = (save(tmp_path / "sae"), *wrong)
+    options = ("--text", text, "--out", out, "--device", "cpu")
+    ran = run_command("inspect", *saes, *options)
+    assert ran.returncode == 1
+    assert "explained" in ran.stdout
+    errors = ran.stderr.splitlines()
     assert len(errors) == len(wrong)
-    for error, path in zip(errors, wrong.values(), strict=True):
+    for error, path in zip(errors, wrong, strict=True):
         assert error.startswith(f"{path}: `model` should")
     html = out.read_text()
     assert html.count("<svg") == 3
-    assert all(f">{path}</th>" in html for path in wrong.values()), "lost what was found"
+    assert all(f">{path}</th>" in html for path in wrong), "lost what was found"
 
 
 def test_a_text_that_is_too_short_is_refused_with_what_it_takes(tmp_path: Path) -> None:
@@ -124,22 +122,30 @@ def test_no_model_is_loaded_for_an_sae_that_says_too_little(
         source().activations(sae, "mine")
 
 
-def test_of_a_long_error_the_first_sentence_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+NETWORK = OSError("We couldn't connect")  # as transformers raises it
+NETWORK.__cause__ = LocalEntryNotFoundError("not in the cache")
+
+
+@pytest.mark.parametrize(
+    ("failing", "error", "said"),
+    [
+        # TransformerLens lists every model that it knows.
+        ("load_model", ValueError(f"x not found. Known: {['gpt2'] * 1000}"), r"x not found\.$"),
+        ("load_model", ValueError("x" * 5000), r"on the text\. x+…$"),
+        ("load_model", NETWORK, r"^x: The model tiny is not on this machine.*Hub"),
+        ("ActivationsStore.from_sae", NETWORK, r"^x: The text org/text is not on this machine"),
+    ],
+    ids=["long", "without an end", "model", "text"],
+)
+def test_what_libraries_raise_is_told_in_a_sentence_that_names_the_network(
+    failing: str, error: Exception, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """TransformerLens's lists every model that it knows."""
-
     def fail(*_: object, **__: object) -> None:
-        raise ValueError(message)
+        raise error
 
-    monkeypatch.setattr(activations, "load_model", fail)
-    sae = load(tmp_path / "sae")
-    message = f"x not found. Valid official model names: {['gpt2'] * 1000}"
-    with pytest.raises(UserError, match=r"on the text\. x not found\.$"):
-        source().activations(sae, "mine")
-    message = "x" * 5000
-    with pytest.raises(UserError, match=r"x…$") as caught:
-        source().activations(sae, "mine")
+    monkeypatch.setattr(f"sae_lens_c2r.inspection.activations.{failing}", fail)
+    with pytest.raises(UserError, match=said) as caught:
+        source("org/text").activations(load(tmp_path / "sae"), "x")
     assert len(str(caught.value)) < 500
 
 
@@ -152,9 +158,7 @@ def test_of_a_long_error_the_first_sentence_is_told(
     ],
     ids=["the second broken", "no UTF-8", "no text"],
 )
-def test_a_folder_with_what_is_no_text_is_named(
-    files: dict[str, bytes], tmp_path: Path
-) -> None:
+def test_a_folder_without_text_is_named(files: dict[str, bytes], tmp_path: Path) -> None:
     folder = tmp_path / "texts"
     folder.mkdir()
     for name, content in files.items():
@@ -166,25 +170,7 @@ def test_a_folder_with_what_is_no_text_is_named(
     assert len(str(caught.value)) < len(said) + 300
 
 
-def test_a_failure_of_the_network_is_called_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sae = load(tmp_path / "sae")
-
-    def fail(*_: object, **__: object) -> None:
-        """As transformers does where it cannot download."""
-        raise OSError("We couldn't connect") from LocalEntryNotFoundError("not in the cache")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(activations, "load_model", fail)
-        with pytest.raises(UserError, match=r"^x: The model tiny is not on this machine.*Hub"):
-            source().activations(sae, "x")
-    monkeypatch.setattr(activations.ActivationsStore, "from_sae", fail)
-    with pytest.raises(UserError, match=r"^x: The text org/text is not on this machine"):
-        source("org/text").activations(sae, "x")
-
-
-def test_a_model_is_loaded_once_and_runs_once_for_saes_of_the_same_inputs(
+def test_a_model_runs_once_for_the_same_inputs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded = []
@@ -250,12 +236,9 @@ def test_a_file_is_one_document_and_a_line_of_jsonl_is_one(tmp_path: Path) -> No
     assert read_text(str(path))["text"] == ["One line,\nand another: ü.\n"]
     lines.write_text('{"text": "one"}\n\n{"text": " "}\n{"id": 3, "text": "two"}\n')
     assert read_text(str(lines))["text"] == ["one", "two"]
-
-
-@pytest.mark.parametrize("name", ["org/dataset", "dataset", "org/data.set-2"])
-def test_what_is_no_file_is_the_name_of_a_dataset(name: str, tmp_path: Path) -> None:
-    assert read_text(name) == name
-    assert read_text(str(tmp_path)) == str(tmp_path)  # `datasets` reads folders
+    # What is no file is the name of a dataset; `datasets` reads folders.
+    for name in ("org/dataset", "dataset", "org/data.set-2", str(tmp_path)):
+        assert read_text(name) == name
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,8 @@ import torch
 from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.inspection import comparison as comparison_module
 from sae_lens_c2r.inspection.comparison import (
     Comparison,
-    Kind,
     compare,
     inspect,
     kind_of,
@@ -86,19 +84,14 @@ def test_without_redundant_pairs_there_is_no_mean() -> None:
     assert silent.sentences().endswith(" 0 apart, 0 still alike.")
 
 
-@pytest.mark.parametrize(
-    ("one", "cosine", "jaccard", "kind"),
-    [
-        (True, 1.0, 1.0, "merged"),
-        (False, 0.71, 1.0, "still alike"),
-        (False, 0.7, 0.51, "apart and firing together"),
-        (False, 0.7, 0.5, "apart"),
-    ],
-)
-def test_kinds_by_their_thresholds(
-    one: bool, cosine: float, jaccard: float, kind: Kind
-) -> None:
-    assert kind_of(one=one, cosine=cosine, jaccard=jaccard) == kind
+def test_kinds_by_thresholds() -> None:
+    for kind, (one, cosine, jaccard) in {
+        "merged": (True, 1.0, 1.0),
+        "still alike": (False, 0.71, 1.0),
+        "apart and firing together": (False, 0.7, 0.51),
+        "apart": (False, 0.7, 0.5),
+    }.items():
+        assert kind_of(one=one, cosine=cosine, jaccard=jaccard) == kind
 
 
 def test_a_latent_is_matched_by_the_nearest_one_that_fires() -> None:
@@ -155,16 +148,10 @@ def look_at(*names: str, source: Any = None, latents: tuple[int, ...] = ()) -> A
     errors: list[str] = []
     told: list[str] = []
     refs = [Planted(folder=Path(name)) for name in names]
-    reports, comparisons = inspect(
-        refs,
-        device="cpu",
-        on_error=errors.append,
-        source=source,
-        latents=latents,
-        tell=told.append,
-    )
+    how: dict[str, Any] = {"device": "cpu", "source": source, "latents": latents}
+    reports, found = inspect(refs, on_error=errors.append, tell=told.append, **how)
     assert told == [f"{n} of {len(names)}: {name}" for n, name in enumerate(names, start=1)]
-    return reports, comparisons, errors
+    return reports, found, errors
 
 
 @pytest.mark.parametrize("name", ["missing", "nan"])
@@ -187,16 +174,12 @@ def test_two_saes_of_the_same_activations_are_compared() -> None:
         assert look_at(*names, source=Source())[1] == []
 
 
-def test_what_the_weights_say_is_kept_where_the_text_cannot_be_read() -> None:
+def test_what_an_sae_lacks_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     reports, _, errors = look_at("unread", "a", source=Source())
+    # The weights are measured nonetheless.
     assert [report.on_text is None for report in reports] == [True, False]
     assert errors == ["unread: `model` should have the hook x."]
-
-
-def test_latents_that_an_sae_does_not_have_are_told_before_it_is_measured(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(comparison_module, "measure", None)
+    monkeypatch.setattr("sae_lens_c2r.inspection.comparison.measure", None)
     reports, _, [error] = look_at("a", source=Source(), latents=(3, 4))
     assert reports == []
     assert error.startswith("a: `latents` should be below 4")

@@ -81,7 +81,7 @@ def test_of_each_row_of_a_text_only_one_token_is_shown() -> None:
         (3, 4, "w1 w2 w3", ""),
     ],
 )
-def test_a_token_stands_between_six_others_as_far_as_its_row_goes(
+def test_a_token_stands_between_others(
     position: int, per_row: int, before: str, after: str
 ) -> None:
     acts = torch.zeros(20, 6)

@@ -24,21 +24,6 @@ def random_text(n_tokens: int = 30, d_in: int = D_IN) -> torch.Tensor:
     return torch.randn(n_tokens, d_in, generator=torch.Generator().manual_seed(0))
 
 
-def planted() -> torch.Tensor:
-    """Activations of four latents on 80 tokens: 1 fires where 0 would, 3 never."""
-    acts = torch.zeros(80, 4)
-    acts[:40, 0] = torch.linspace(1, 2, 40)
-    acts[40:60, 1] = 1.5
-    acts[::2, 2] = 1.0
-    return acts
-
-
-def decoder() -> torch.Tensor:
-    rows = torch.eye(4)
-    rows[1] = torch.tensor([0.5, 0.75**0.5, 0, 0])
-    return rows
-
-
 def test_the_numbers_are_those_of_the_decoder() -> None:
     rows = torch.tensor([[2.0, 0, 0, 0], [3, 0, 0, 0], [0, 4, 0, 0], [0, 0.75, 0.66144, 0]])
     rows = torch.cat([rows, torch.zeros(1, 4)])  # alike to nothing
@@ -60,17 +45,14 @@ def test_the_numbers_are_those_of_the_decoder() -> None:
 
 @pytest.mark.parametrize("weight", ["W_dec", "W_enc", "b_enc"])
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
-def test_a_weight_that_is_not_finite_is_named(weight: str, value: float) -> None:
+def test_what_cannot_be_measured_is_named(weight: str, value: float) -> None:
     sae = planted_sae(torch.eye(4))
     getattr(sae, weight).data.flatten()[1] = value
     with pytest.raises(UserError, match=f"^mine: `{weight}` should be finite"):
         measure(sae, "mine")
-
-
-@pytest.mark.parametrize("shape", [(1, 4), (4, 1)])
-def test_a_decoder_without_another_row_or_direction_is_told(shape: tuple[int, int]) -> None:
-    with pytest.raises(UserError, match=r"^mine: `W_dec` should"):
-        measure(planted_sae(torch.ones(shape)), "mine")
+    for shape in ((1, 4), (4, 1)):  # without another row or direction
+        with pytest.raises(UserError, match=r"^mine: `W_dec` should"):
+            measure(planted_sae(torch.ones(shape)), "mine")
 
 
 def test_every_latent_is_in_one_interval() -> None:
@@ -82,18 +64,22 @@ def test_every_latent_is_in_one_interval() -> None:
 
 def test_a_training_form_is_measured_as_it_is() -> None:
     trained = make_sae("batchtopk_c2r")
-    found = measure(inference_form(trained), "x").config
-    assert (found.architecture(), found.metadata.training_architecture) == (
-        "jumprelu",
-        "batchtopk_c2r",
-    )
-    assert measure(trained, "x").config.architecture() == "batchtopk_c2r"
-    assert not measure(trained, "x").max_cosines.requires_grad
+    config, found = measure(inference_form(trained), "x").config, measure(trained, "x")
+    assert config.architecture() == "jumprelu"
+    assert config.metadata.training_architecture == "batchtopk_c2r"
+    assert found.config.architecture() == "batchtopk_c2r"
+    assert not found.max_cosines.requires_grad
 
 
-def test_every_token_is_counted_and_reconstructed() -> None:
-    sae = planted_sae(torch.randn(D_IN, D_IN), like_inputs=False)
-    inputs = random_text()
+@pytest.mark.parametrize("tokens_per_batch", [1, 7, 30])
+def test_every_token_is_counted_and_reconstructed_however_they_are_batched(
+    tokens_per_batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sae, inputs = planted_sae(torch.randn(D_IN, D_IN), like_inputs=False), random_text()
+    whole = measure_on_text(sae, text_of(inputs)).numbers
+    monkeypatch.setattr(contexts, "_TOKENS_PER_BATCH", tokens_per_batch)
+    sizes = [len(batch) for batch, _ in encode(sae, text_of(inputs))]
+    assert (max(sizes), sum(sizes)) == (tokens_per_batch, len(inputs))
     found = measure_on_text(sae, text_of(inputs))
     times_fired = [0] * D_IN
     residual = 0.0
@@ -105,30 +91,13 @@ def test_every_token_is_counted_and_reconstructed() -> None:
         residual += (row - output).square().sum().item()
     total = (inputs - inputs.mean(dim=0)).square().sum().item()
     assert found.n_tokens == len(inputs)
-    numbers = found.numbers
-    assert numbers["explained_variance"] == pytest.approx(1 - residual / total, rel=1e-4)
-    assert numbers["l0"] == pytest.approx(sum(times_fired) / len(inputs))
-    assert numbers["dead_latents"] == times_fired.count(0)
-    expected = [times / len(inputs) for times in times_fired]
-    assert found.frequencies.tolist() == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("tokens_per_batch", [1, 7, 30])
-def test_batches_do_not_change_what_is_found(
-    tokens_per_batch: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sae = make_sae("topk_c2r")
-    text = text_of(random_text())
-    whole = measure_on_text(sae, text)
-    monkeypatch.setattr(contexts, "_TOKENS_PER_BATCH", tokens_per_batch)
-    sizes = [len(inputs) for inputs, _ in encode(sae, text)]
-    assert max(sizes) == tokens_per_batch
-    assert sum(sizes) == 30
-    found = measure_on_text(sae, text)
-    assert torch.equal(found.frequencies, whole.frequencies)
-    variance = (each.numbers.pop("explained_variance") for each in (found, whole))
-    assert next(variance) == pytest.approx(next(variance), rel=1e-5)
-    assert found.numbers == whole.numbers
+    assert found.frequencies.tolist() == pytest.approx([n / len(inputs) for n in times_fired])
+    assert found.numbers == {
+        **whole,
+        "explained_variance": pytest.approx(1 - residual / total, rel=1e-4),
+        "l0": pytest.approx(sum(times_fired) / len(inputs)),
+        "dead_latents": times_fired.count(0),
+    }
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -140,30 +109,29 @@ def test_any_architecture_is_measured_in_its_training_form(architecture: str) ->
     assert len(found.pairs) <= PAIRS_SHOWN
 
 
-def test_sparse_activations_are_those_of_the_dense_form() -> None:
-    dense, sparse = (
+def test_activations_are_dense_and_of_the_type_of_the_sae() -> None:
+    text = text_of(random_text())
+    both = (
         make_sae("batchtopk_c2r", use_sparse_activations=sparse) for sparse in (False, True)
     )
-    text = text_of(random_text())
-    for (_, expected), (_, found) in zip(
-        encode(dense, text), encode(sparse, text), strict=True
-    ):
+    for (_, expected), (_, found) in zip(*(encode(sae, text) for sae in both), strict=True):
         assert not found.is_sparse
         torch.testing.assert_close(found, expected)
-
-
-def test_inputs_are_encoded_in_the_type_of_the_sae() -> None:
-    sae = planted_sae(torch.eye(4)).to(torch.bfloat16)
-    ((inputs, acts),) = encode(sae, text_of(random_text(8, 4)))
+    sae = planted_sae(torch.eye(D_IN)).to(torch.bfloat16)
+    ((inputs, acts),) = encode(sae, text)
     assert (inputs.dtype, acts.dtype) == (torch.bfloat16, torch.bfloat16)
     assert not acts.requires_grad
 
 
 def test_on_text_there_are_pairs_absorption_and_what_fires_together() -> None:
-    acts = planted()
-    found = measure(planted_sae(decoder()), "x", text_of(acts), latents=[3, 1])
-    assert [(latent.index, len(latent.tokens)) for latent in found.latents] == [(3, 0), (1, 20)]
-    assert found.latents[1].activations.tolist() == [1.5] * 20
+    rows, acts = torch.eye(4), torch.zeros(80, 4)
+    rows[1] = torch.tensor([0.5, 0.75**0.5, 0, 0])
+    acts[:40, 0] = torch.linspace(1, 2, 40)
+    acts[40:60, 1] = 1.5  # where latent 0 would fire
+    acts[::2, 2] = 1.0
+    found = measure(planted_sae(rows), "x", text_of(acts), latents=[3, 1])
+    shown = [(latent.index, latent.activations.tolist()) for latent in found.latents]
+    assert shown == [(3, []), (1, [1.5] * 20)]
     assert found.on_text is not None
     (pair,) = found.on_text.pairs
     assert [latent.index for latent in pair.latents] == [0, 1]

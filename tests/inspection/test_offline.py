@@ -5,15 +5,14 @@ import re
 from pathlib import Path
 
 import pytest
-import torch
 from sae_lens import SAE
-from sae_lens.saes import JumpReLUSAE, JumpReLUSAEConfig
 from sae_lens.saes.sae import SAEMetadata
 
-from sae_lens_c2r.cli import main
 from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.offline.models import CLS, MINILM, SEP, where_model_is
+from tests.command import run_command
 from tests.forkserver import run as run_python
+from tests.saes.forms import make_form
 
 WORDS = [f"The {n}th sentence says that {n} comes after {n - 1}." for n in range(1, 400)]
 
@@ -21,7 +20,6 @@ WORDS = [f"The {n}th sentence says that {n} comes after {n - 1}." for n in range
 @pytest.fixture
 def sae(tmp_path: Path) -> Path:
     """An SAE as one of MiniLM's is saved, with its model by the name on the Hub."""
-    torch.manual_seed(0)
     metadata = SAEMetadata(
         model_name=MINILM.hub_id,
         model_class_name="AutoModelForCausalLM",
@@ -31,9 +29,7 @@ def sae(tmp_path: Path) -> Path:
         exclude_special_tokens=[0, CLS, SEP],
         dataset_path="nobody/nothing",
     )
-    sae = JumpReLUSAE(JumpReLUSAEConfig(d_in=384, d_sae=64, metadata=metadata))
-    sae.W_dec.data = torch.nn.functional.normalize(torch.randn(64, 384), dim=1)
-    sae.W_enc.data = sae.W_dec.data.T.contiguous()
+    sae = make_form("jumprelu", d_in=384, d_sae=64, metadata=metadata)
     sae.save_model(tmp_path / "sae")
     return tmp_path / "sae"
 
@@ -43,12 +39,6 @@ def text(tmp_path: Path) -> Path:
     path = tmp_path / "my.txt"
     path.write_text(" ".join(WORDS))
     return path
-
-
-def run(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as left:
-        main([*map(str, arguments), "--device", "cpu"])
-    return int(left.value.code or 0)
 
 
 def test_the_text_is_read_in_the_rows_that_minilm_reads(
@@ -65,33 +55,29 @@ def test_the_text_is_read_in_the_rows_that_minilm_reads(
     assert "copy construct" not in said
 
 
-def test_inspect_shows_the_latents_that_are_asked_for(
-    sae: Path, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_inspect_shows_latents_by_number(sae: Path, text: Path, tmp_path: Path) -> None:
     short, out = tmp_path / "short.txt", tmp_path / "report.html"
     short.write_text("two words")
-    options = ("--tokens", 2000, "--out", out, "--figure", tmp_path / "figure.svg")
+    inspect = ("inspect", sae, "--tokens", 2000, "--device", "cpu")
+    inspect = (*inspect, "--out", out, "--figure", tmp_path / "figure.svg")
     # What was refused is not in the way of what is right.
-    for wrong, said in {
-        (
-            "--text",
-            short,
-        ): f"{sae}: `text` should fill a row of the model's context, 126 tokens",
-        ("--text", text, "--latents", "3,64"): f"{sae}: `latents` should be below 64, the "
-        "latents that there are. Found 64.",
-        ("--latents", "3"): "`latents` should be given with `text`",
-        **{
-            ("--latents", each, "--text", "x"): "`latents` should be numbers of latents"
+    for wrong, said in [
+        (("--text", short), f"{sae}: `text` should fill a row of the model's context, 126"),
+        (("--text", text, "--latents", "3,64"), f"{sae}: `latents` should be below 64"),
+        (("--latents", "3"), "`latents` should be given with `text`"),
+        *(
+            (("--latents", each, "--text", "x"), "`latents` should be numbers of latents")
             for each in ("3;4", "-1", "", "7" * 200)
-        },
-    }.items():
-        assert run("inspect", sae, *options, *wrong) == 1
-        error = capsys.readouterr().err.splitlines()[-1]
+        ),
+    ]:
+        ran = run_command(*inspect, *wrong)
+        assert ran.returncode == 1
+        error = ran.stderr.splitlines()[-1]
         assert error.startswith(said)
         assert len(error) < len(str(sae)) + 150
         assert not list(tmp_path.glob("*.html")) + list(tmp_path.glob("*.svg"))
-    right = ("--text", text, "--latents", "3, 17,3")
-    assert run("inspect", sae, *options, *right) == 0, capsys.readouterr().err
+    ran = run_command(*inspect, "--text", text, "--latents", "3, 17,3")
+    assert ran.returncode == 0, ran.stderr
     html = out.read_text()
     assert f"tokens of {text}, read by {MINILM.hub_id}</dd>" in html
     for latent in (3, 17):
