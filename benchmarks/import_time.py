@@ -7,25 +7,29 @@ load it: the difference of two whole imports of torch is smaller than their nois
 import os
 import subprocess
 import sys
+from argparse import Namespace
+from statistics import median
 
-from torch.utils.benchmark import Measurement, TaskSpec
+from benchmarks.measure import main
 
-REPEATS = 10
 LOAD_PLUGIN = "from sae_lens_c2r.discovery import install; install()"
 TIMED = "import time; {}; start = time.perf_counter(); {}; print(time.perf_counter() - start)"
 
 
-def main() -> None:
-    """Print how long imports take."""
-    timed = {LOAD_PLUGIN: ("import torch", "0"), "import torch": ("pass", "1")}
+def measure(options: Namespace) -> list[dict[str, object]]:
+    """Return how long imports take."""
+    timed, rows = {LOAD_PLUGIN: ("import torch", "0"), "import torch": ("pass", "1")}, []
     for statement, (before, autoload) in timed.items():
         environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": autoload}
         command = [sys.executable, "-c", TIMED.format(before, statement)]
-        times = [
-            float(subprocess.check_output(command, env=environment)) for _ in range(REPEATS)
-        ]
-        print(Measurement(1, times, TaskSpec(statement, before)))
+        outputs = (
+            subprocess.check_output(command, env=environment)
+            for _ in range(2 if options.quick else 10)
+        )
+        ms = sorted(1e3 * float(output) for output in outputs)
+        rows.append({"statement": statement, "median_ms": median(ms), "ms": ms})
+    return rows
 
 
 if __name__ == "__main__":
-    main()
+    main("import_time", __doc__, measure)

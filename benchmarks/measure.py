@@ -1,9 +1,10 @@
-"""Times, memory and the machine that they were measured on."""
+"""Times, memory and the machine that they were measured on, by one command line."""
 
 import json
 import os
 import platform
 import re
+import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from itertools import accumulate
@@ -11,21 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.benchmark import Timer
 
 from sae_lens_c2r._support.libraries import package_versions
+from sae_lens_c2r.reporting.tables import markdown_table
 
-
-def options_of(description: str | None) -> Namespace:
-    """Read the command line."""
-    parser = ArgumentParser(description=description)
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--quick", action="store_true", help="only something small, on a CPU")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
-    options = parser.parse_args()
-    options.size = "quick" if options.quick else options.device
-    return options
+TIMINGS = yaml.safe_load(Path(__file__).with_name("timings.yaml").read_text(encoding="utf-8"))
 
 
 def timer(call: Callable[[], object]) -> Timer:
@@ -50,8 +44,23 @@ def peak_bytes(call: Callable[[], object], device: str) -> int:
     return max(accumulate((change for _, change in changes), initial=0))
 
 
-def keep(options: Namespace, name: str, rows: list[Any], table: str) -> None:
-    """Print a table, and keep it with its figures and what they depend on."""
+def main(
+    name: str, description: str | None, measure: Callable[[Namespace], list[Any]], **more: int
+) -> None:
+    """Measure as a command line says; keep the rows and their table, which is printed."""
+    parser = ArgumentParser(description=description)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    parser.add_argument("--device", choices=["cpu", "cuda"], default=device)
+    parser.add_argument("--quick", action="store_true", help="only something small")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    for option, default in more.items():
+        parser.add_argument(f"--{option}", type=int, default=default)
+    options = parser.parse_args()
+    options.size = "quick" if options.quick else options.device
+    rows, columns = measure(options), TIMINGS[name]["columns"]
+    table = markdown_table(
+        list(columns), [[cell.format(**row) for cell in columns.values()] for row in rows]
+    )
     info = Path("/proc/cpuinfo")
     named = re.search(r"model name\s*: (.+)", info.read_text() if info.exists() else "")
     about = {
@@ -63,7 +72,7 @@ def keep(options: Namespace, name: str, rows: list[Any], table: str) -> None:
     }
     if options.device == "cuda":
         about |= {"gpu": torch.cuda.get_device_name(), "cuda": str(torch.version.cuda)}
-    command = f"python -m benchmarks.{name} --device {options.device}"
+    command = " ".join([f"python -m benchmarks.{name}", *sys.argv[1:]])
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / f"{name}-{options.size}"
     result = {"command": command, "environment": about, "rows": rows}

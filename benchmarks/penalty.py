@@ -5,20 +5,19 @@ beyond the inputs and, in the backward pass, beyond the gradients that both retu
 """
 
 import math
+from argparse import Namespace
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 from rich.progress import track
 from torch import Tensor
 
-from benchmarks.experiment import Row, read_yaml
-from benchmarks.measure import keep, options_of, peak_bytes, timer
+from benchmarks.experiment import Row
+from benchmarks.measure import TIMINGS, main, peak_bytes, timer
 from sae_lens_c2r import c2r_penalty, nearest_neighbors
 from sae_lens_c2r.penalties import step_generator
-from sae_lens_c2r.reporting.tables import markdown_table
 
-DATA = read_yaml(Path(__file__).with_name("timings.yaml"))["penalty"]
+DATA = TIMINGS["penalty"]
 
 
 def naive_penalty(feature_acts: Tensor, W_dec: Tensor, chunks: tuple[Tensor, ...]) -> Tensor:
@@ -44,9 +43,9 @@ def measures(penalty: Callable[[], Tensor], acts: Tensor, W_dec: Tensor) -> dict
     backward = timer(lambda: torch.autograd.grad(kept[0], inputs, retain_graph=True))
     return {
         "value": kept[0].item(),
-        "forward_s": forward.blocked_autorange(min_run_time=1).median,
-        "backward_s": backward.blocked_autorange(min_run_time=1).median,
-        "extra_bytes": max(at_forward, at_both - sum(tensor.nbytes for tensor in inputs)),
+        "forward_ms": 1e3 * forward.blocked_autorange(min_run_time=1).median,
+        "backward_ms": 1e3 * backward.blocked_autorange(min_run_time=1).median,
+        "extra_MiB": max(at_forward, at_both - sum(each.nbytes for each in inputs)) / 2**20,
     }
 
 
@@ -69,36 +68,20 @@ def compare(size: str, d_sae: int, chunk_size: int | None, device: str) -> Row:
     ours = measures(penalty, acts, W_dec)
     naive = measures(lambda: naive_penalty(acts, W_dec, chunks), acts, W_dec)
     assert math.isclose(ours["value"], naive["value"], rel_tol=0.01), "not the same penalty"
-    about = {"d_sae": d_sae, "d_in": d_in, "batch_size": batch_size, "chunk_size": chunk_size}
-    return {**about, "naive": naive, "ours": ours}
+    taken, own = (each["forward_ms"] + each["backward_ms"] for each in (naive, ours))
+    chunk = "all" if chunk_size is None else f"{chunk_size:,}"
+    about = {"d_sae": d_sae, "d_in": d_in, "batch_size": batch_size, "chunk": chunk}
+    return {**about, "naive": naive, "ours": ours, "naive_over_ours": taken / own}
 
 
-def main() -> None:
-    """Measure all sizes, and keep the table."""
-    options = options_of(__doc__)
+def measure(options: Namespace) -> list[Row]:
+    """Return the rows of all sizes."""
     if options.device == "cuda":
         torch.set_float32_matmul_precision("high")
-    cases = track(DATA["cases"][options.size])
     size, device = options.size, options.device
-    rows = [compare(size, d_sae, chunk_size, device) for d_sae, chunk_size in cases]
-    table = []
-    for row in rows:
-        both = row["naive"], row["ours"]
-        naive, ours = (each["forward_s"] + each["backward_s"] for each in both)
-        times = [f"{1e3 * e['forward_s']:,.0f}, {1e3 * e['backward_s']:,.0f} ms" for e in both]
-        table.append(
-            [
-                f"{row['d_sae']:,}",
-                "all" if row["chunk_size"] is None else f"{row['chunk_size']:,}",
-                *times,
-                f"{naive / ours:.1f}",
-                *(f"{each['extra_bytes'] / 2**20:,.0f} MiB" for each in both),
-            ]
-        )
-    head = ["latents", "chunk", "naive: forward, backward", "ours: forward, backward"]
-    head += ["naive / ours", "extra memory, naive", "extra memory, ours"]
-    keep(options, "penalty", rows, markdown_table(head, table, text=()))
+    cases = track(DATA["cases"][size])
+    return [compare(size, d_sae, chunk_size, device) for d_sae, chunk_size in cases]
 
 
 if __name__ == "__main__":
-    main()
+    main("penalty", __doc__, measure)

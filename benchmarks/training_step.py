@@ -4,23 +4,22 @@ SAELens's trainer takes steps with a backbone and, in turn with it, with its C2R
 penalty at every T-th step, the mean step takes (with it + (T - 1) without) / T.
 """
 
+from argparse import Namespace
 from collections.abc import Callable
 from itertools import product, repeat
-from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
 from rich.progress import track
 from sae_lens import SAETrainer
 from sae_lens.registry import get_sae_training_class
-from torch.utils.benchmark import Measurement
 
-from benchmarks.experiment import Row, read_yaml, trainer_config
-from benchmarks.measure import keep, options_of, timer
-from sae_lens_c2r.reporting.tables import markdown_table
+from benchmarks.experiment import Row, trainer_config
+from benchmarks.measure import TIMINGS, main, timer
 
 INTERVALS = (1, 5, 20)
-DATA = read_yaml(Path(__file__).with_name("timings.yaml"))["training_step"]
+DATA = TIMINGS["training_step"]
 
 
 def stepper(
@@ -61,42 +60,27 @@ def compare(variant: Row, chunk_size: int | None, size: str, device: str) -> Row
         "with": timer(lambda: regularized(0)),
         "without": timer(lambda: regularized(1)),
     }
-    rounds = [[each.timeit(1) for each in timers.values()] for _ in range(DATA["rounds"][size])]
-    merged = [Measurement.merge(times)[0] for times in zip(*rounds, strict=True)]
-    medians = dict(zip(timers, (each.median for each in merged), strict=True))
-    overhead = {
-        T: (medians["with"] + (T - 1) * medians["without"]) / T / medians["plain"]
-        for T in INTERVALS
-    }
-    return {**variant, **about, "seconds": medians, "step_over_plain": overhead}
+    rounds = [
+        {kind: 1e3 * each.timeit(1).median for kind, each in timers.items()}
+        for _ in range(DATA["rounds"][size])
+    ]
+    ms = {kind: median(times[kind] for times in rounds) for kind in timers}
+    overhead = {T: (ms["with"] + (T - 1) * ms["without"]) / T / ms["plain"] for T in INTERVALS}
+    chunk = "all" if chunk_size is None else f"{chunk_size:,}"
+    return {**variant, "chunk": chunk, "ms": ms, "step_over_plain": overhead}
 
 
-def main() -> None:
-    """Measure all variants, and keep the table."""
-    options = options_of(__doc__)
+def measure(options: Namespace) -> list[Row]:
+    """Return the rows of all variants."""
+    size, device = options.size, options.device
+    chosen = product(DATA["kinds"], DATA["modes"][size], DATA["autocast"][size])
     variants = [
         {"backbone": backbone, "layout": layout, "mode": mode, "autocast": autocast}
-        for (backbone, layout), mode, autocast in product(
-            DATA["kinds"], DATA["modes"][options.size], DATA["autocast"][options.size]
-        )
+        for (backbone, layout), mode, autocast in chosen
     ]
     cases = track(list(product(variants, DATA["chunk_sizes"])))
-    size, device = options.size, options.device
-    rows = [compare(variant, chunk_size, size, device) for variant, chunk_size in cases]
-    table = [
-        [
-            f"{row['backbone']}, {row['layout']}, {row['mode']}"
-            + (", autocast" if row["autocast"] else ""),
-            "all" if row["c2r_chunk_size"] is None else f"{row['c2r_chunk_size']:,}",
-            *(f"{1e3 * row['seconds'][kind]:,.1f} ms" for kind in ("plain", "with")),
-            *(f"{row['step_over_plain'][T]:.3f}" for T in INTERVALS),
-        ]
-        for row in rows
-    ]
-    head = ["backbone", "neighbours among", "step without C2R", "penalty step"]
-    head += [f"T = {T}" for T in INTERVALS]
-    keep(options, "training_step", rows, markdown_table(head, table))
+    return [compare(variant, chunk_size, size, device) for variant, chunk_size in cases]
 
 
 if __name__ == "__main__":
-    main()
+    main("training_step", __doc__, measure)
