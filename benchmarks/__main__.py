@@ -10,8 +10,7 @@ import pandas as pd
 
 from benchmarks import worlds
 from benchmarks.experiment import read, train_all, world_module
-from benchmarks.report import learning_rates_table
-from benchmarks.show import page_of
+from benchmarks.report import learning_rates_table, page_of
 
 RESULTS = Path("benchmarks/results")
 DATA = Path(".benchmarks")  # gigabytes of samples and SAEs, made again where they are missing

@@ -143,11 +143,12 @@ class Contrast:
         )
         return first - second
 
-    def of_complete_seeds(self, rows: pd.DataFrame, ks: Sequence[float]) -> pd.DataFrame:
-        """Return the rows of the seeds in which the difference is known at each sparsity."""
-        known = list(self.by_seed_and_k(rows, [PRICE]).dropna().index)
-        complete = {seed for seed, _ in known if all((seed, k) in known for k in ks)}
-        return rows[rows.seed.isin(complete) & rows.k.isin(ks)]
+    def by_complete_seed(
+        self, rows: pd.DataFrame, ks: Sequence[float], metrics: Sequence[str]
+    ) -> pd.DataFrame:
+        """Return the differences of those seeds in which they are known at each sparsity."""
+        known = self.by_seed_and_k(rows[rows.k.isin(ks)], metrics).dropna(subset=[PRICE])
+        return known[known.groupby(level="seed")[PRICE].transform("size") == len(ks)]
 
     @property
     def words(self) -> tuple[str, str, str]:

@@ -6,6 +6,7 @@ those of two more pages, and writes the numbers of its first figure to `results/
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from scipy import stats
 
 from benchmarks.compare import Contrast, Interval, at_strength, label, over_seeds, points_of
 from benchmarks.experiment import CHOICE_SEED, PLAIN, read
-from benchmarks.show import fill, lines_figure
+from benchmarks.report import curves, fill
 from benchmarks.worlds import transfer
 from benchmarks.worlds.transfer import by_data, curves_of, turns
 from sae_lens_c2r.reporting.figures import svg
@@ -57,9 +58,15 @@ Point = tuple[str, float]  # a method at a strength
 ByData = Mapping[str, Mapping[Point, Differences]]
 
 
+@cache
+def rows_kept(world: str) -> pd.DataFrame:
+    """Return all rows that a world's file has."""
+    return pd.DataFrame(read(RESULTS / world / "runs.jsonl"))
+
+
 def rows_of(world: str, samples: int) -> pd.DataFrame:
     """Return the rows of a data set, with `unexplained` variance, and with what is `found`."""
-    kept = pd.DataFrame(read(RESULTS / world.partition("/")[0] / "runs.jsonl"))
+    kept = rows_kept(world.partition("/")[0])
     rows = kept[(kept.world == world) & (kept.samples == samples) & (kept.seed != CHOICE_SEED)]
     rows = rows.assign(unexplained=1 - rows.explained_variance)
     rows["found"] = rows.get("f1", rows.get("features_found"))
@@ -144,23 +151,15 @@ def forest(found: ByData) -> Figure:
     return figure
 
 
-def curves(rows: pd.DataFrame, ys: Mapping[str, str]) -> Figure:
+def over_unexplained(rows: pd.DataFrame, ys: Mapping[str, str]) -> Figure:
     """Draw what methods bring over what they leave unexplained, a panel for each measure."""
-    points = []
-    for method in ("C2R", "OrtSAE", "Matryoshka", "JumpReLU", PLAIN):
-        line = rows[(rows.method == method)]
-        start = rows[(rows.method == PLAIN) & (method in {"C2R", "OrtSAE"})]
-        of = pd.concat([start, line]).sort_values("strength")
-        about = {"row": "", "line": method, "point": of.strength, "x": of.unexplained}
-        points += [
-            pd.DataFrame({**about, "column": name, "y": of[y]}) for name, y in ys.items()
-        ]
-    return lines_figure(pd.concat(points), "unexplained variance")
+    methods = ("C2R", "OrtSAE", "Matryoshka", "JumpReLU", PLAIN)
+    return curves(rows.assign(row="", x=rows.unexplained), methods, ys, "unexplained variance")
 
 
 def hierarchies() -> Figure:
     """Draw absorption with C2R over absorption without it, a point for each hierarchy."""
-    rows = pd.DataFrame(read(RESULTS / "transfer" / "runs.jsonl"))
+    rows = rows_kept("transfer")
     ours = rows[(rows.method == "C2R") & rows.world.str.contains("hierarchy")]
     found = ours.groupby(["world", "batch_size", "strength"]).absorption.mean().unstack()
     figure = Figure(figsize=(4.6, 4.2), layout="constrained")
@@ -190,7 +189,7 @@ def corrected(found: ByData, seeds: Mapping[str, int]) -> str:
 
 def rule_table() -> str:
     """Return where curves over lambda turn by each rule, and how far apart, in decades."""
-    kinds = by_data(curves_of(pd.DataFrame(read(RESULTS / "transfer" / "runs.jsonl")), "relu"))
+    kinds = by_data(curves_of(rows_kept("transfer"), "relu"))
     places = [(point, data) for point in transfer.POINTS for data in ("hierarchy", "minilm")]
     table = []
     for rule in kinds["minilm"][0].multipliers:
@@ -203,7 +202,7 @@ def rule_table() -> str:
 
 def finetuning_table() -> str:
     """Return what fine-tuning comes to on known features."""
-    rows = pd.DataFrame(read(RESULTS / "finetuning" / "runs.jsonl"))
+    rows = rows_kept("finetuning")
     rows = rows[rows.world.str.endswith("known features")]
     names = ["composition", "explained_variance", "absorption", "dead_latents"]
     means = rows.groupby("method", sort=False)[names].mean()
@@ -214,12 +213,12 @@ def finetuning_table() -> str:
 def figures() -> dict[str, Figure]:
     """Return the figures of the page of evidence, by their files."""
     data = {name: rows_of(*where) for name, where in DATA.items()}
-    synth, of_synth = data["SynthSAEBench"], {"F1": "found", "MCC": "mcc"}
-    of_planted = {"absorption": "absorption", "features found": "found"}
+    synth, of_synth = data["SynthSAEBench"], {"found": "F1", "mcc": "MCC"}
+    of_planted = {"absorption": "absorption", "found": "features found"}
     return {
         "evidence": forest({name: from_plain(rows, POINTS) for name, rows in data.items()}),
-        "evidence-synth": curves(synth[synth.k == 8], of_synth),
-        "evidence-planted": curves(data["planted, 2M tokens"], of_planted),
+        "evidence-synth": over_unexplained(synth[synth.k == 8], of_synth),
+        "evidence-planted": over_unexplained(data["planted, 2M tokens"], of_planted),
         "evidence-hierarchies": hierarchies(),
     }
 
@@ -242,7 +241,6 @@ def places() -> dict[Path, dict[str, str]]:
     }
     at_equal_cost = Contrast("C2R", "OrtSAE", [5.0, "the explained_variance of C2R 5"])
     equal = {(name,): differences(rows, at_equal_cost) for name, rows in data.items()}
-    equal = {name: each for name, each in equal.items() if cell(each, FOUND)}
     equal = {name: each for name, each in equal.items() if cell(each, FOUND)}
     everything = {
         (name, label(*point)): each for name in found for point, each in found[name].items()

@@ -140,8 +140,8 @@ class World(ABC):
     sae_options: Row = MappingProxyType({})  # of a config, for architectures that have them
     trainer_options: Row = MappingProxyType({})  # of a config, beyond those that a run says
 
-    def prepare(self, jobs: int) -> None:  # noqa: B027
-        """Draw what all SAEs share, in so many processes, unless that was done before."""
+    def prepare(self) -> None:  # noqa: B027
+        """Draw what all SAEs share, unless that was done before."""
 
     @abstractmethod
     def batches(self, seed: int, batch_size: int) -> Iterator[Tensor]:
@@ -186,8 +186,9 @@ def train_all(runs: Sequence[Run], path: Path, *, data: Path, device: str, jobs:
     """Train and measure the SAEs that have no row yet, and append their rows to a file."""
     done = {tuple(row[name] for name in KEY) for row in read(path)}
     todo = [run for run in runs if astuple(run) not in done]
+    torch.set_num_threads(jobs)
     for run in {(run.world, run.world_seed): run for run in todo}.values():
-        world_module(run.world).open_world(run, data, "cpu").prepare(jobs)
+        world_module(run.world).open_world(run, data, "cpu").prepare()
     todo.sort(key=lambda run: (run.samples, run.seed))  # Every comparison soon has an answer.
     execute_all([(run, data, device) for run in todo], execute, path, jobs=jobs)
 
@@ -204,12 +205,18 @@ def execute(task: tuple[Run, Path, str]) -> Row:
 def trained(run: Run, world: World, data: Path, device: str) -> SAE[Any]:
     """Load the SAE of a run, and train it first if need be."""
     saved = data / "saes" / "-".join(map(str, astuple(run))).replace("/", "-")
-    if not saved.exists():
-        partial = saved.with_name(f"{saved.name}.{os.getpid()}")
-        world.train(run, partial, device)
-        with suppress(OSError):  # Another process may have been faster.
-            partial.rename(saved)
+    make_once(saved, lambda partial: world.train(run, partial, device))
     return SAE.load_from_disk(saved, device=device)
+
+
+def make_once(path: Path, make: Callable[[Path], object]) -> None:
+    """Make a file or a folder that is missing, by another name until it is whole."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f"partial-{os.getpid()}-{path.name}")
+        make(partial)
+        with suppress(OSError):  # Another process may have been faster.
+            partial.rename(path)
 
 
 def make_sae(run: Run, world: World, device: str) -> TrainingSAE[Any]:

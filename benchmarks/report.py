@@ -1,7 +1,9 @@
-"""Tables of methods and their differences, of one size of a world, and at another schedule."""
+"""The tables and figures that worlds share, and the pages that they are put into."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -10,6 +12,7 @@ from benchmarks.compare import (
     METRICS,
     PRICE,
     Contrast,
+    Interval,
     at_strength,
     intervals,
     label,
@@ -19,20 +22,15 @@ from benchmarks.compare import (
     verdict,
 )
 from benchmarks.experiment import CHOICE_SEED, METHODS, PLAIN, Drawn, Size
-from benchmarks.show import lines_figure
 from sae_lens_c2r.reporting.tables import markdown_table
 
 WORDS = {"yes": " **ahead**", "no": " **behind**", "undecided": " **undecided**"}
-
-
-def of_size(rows: pd.DataFrame, size: Size) -> pd.DataFrame:
-    """Return the rows of a size, of all training lengths."""
-    return rows[(rows.world == size.world) & (rows.seed != CHOICE_SEED)]
+_PLACE = re.compile(r"(<!-- begin (.+?) -->\n).*?(\n<!-- end \2 -->)", re.DOTALL)
 
 
 def of_full_length(rows: pd.DataFrame, size: Size) -> pd.DataFrame:
     """Return the rows of a size without those that were trained for longer or shorter."""
-    ours = of_size(rows, size)
+    ours = rows[(rows.world == size.world) & (rows.seed != CHOICE_SEED)]
     return ours[ours.samples == size.samples]
 
 
@@ -49,8 +47,8 @@ def method_tables(rows: pd.DataFrame, size: Size) -> dict[str, str]:
 
 def questions_table(rows: pd.DataFrame, size: Size) -> str:
     """Return each question with the differences that answer it, at the first sparsity."""
-    ours, metrics = rows[rows.k == size.ks[0]], metrics_of(rows)
-    answers = ((each, _answer(each, ours, metrics, size)) for each in CONTRASTS)
+    metrics, ks = metrics_of(rows), size.ks[:1]
+    answers = ((each, _answer(each, rows, ks, metrics, size)) for each in CONTRASTS)
     table = [[*each.words, *answer] for each, answer in answers if answer]
     return _table(["of", "less", "where", "seeds"], metrics, table)
 
@@ -58,53 +56,55 @@ def questions_table(rows: pd.DataFrame, size: Size) -> str:
 def sparsities_table(rows: pd.DataFrame, size: Size) -> str:
     """Return what can be asked at more sparsities than the first, and in mean of them all."""
     metrics = [metric for metric in metrics_of(rows) if METRICS[metric].by_sparsity]
-    by_k = {f"{k:g}": here for k, here in rows.groupby("k")}
-    table = []
-    for each in CONTRASTS:
-        parts = {**by_k, "all": each.of_complete_seeds(rows, size.ks)}
-        table += _answers(each, parts, f"{size.ks[0]:g}", metrics, size)
-    return _table(["of", "less", "where", "k", "seeds"], metrics, table)
+    by_k = {f"{k:g}": (rows, [k]) for k in sorted(rows.k.unique())}
+    parts = {**by_k, "all": (rows, size.ks)}
+    return _parts_table("k", parts, f"{size.ks[0]:g}", metrics, size)
 
 
 def lengths_table(rows: pd.DataFrame, size: Size) -> str:
     """Return what can be asked of more than one training length, at the first sparsity."""
     # With strengths that not every length has, a curve would be finer at one than at another.
-    ours = of_size(rows, size)
-    metrics, rows = metrics_of(ours), ours[ours.k == size.ks[0]]
+    rows = rows[(rows.world == size.world) & (rows.seed != CHOICE_SEED)]
+    metrics, ks, rows = metrics_of(rows), size.ks[:1], rows[rows.k == size.ks[0]]
     lengths = rows.groupby(["method", "strength"]).samples.transform("nunique")
     groups = rows[lengths == rows.samples.nunique()].groupby("samples")
-    parts, table = {f"{samples:,}": here for samples, here in groups}, []
-    for samples, here in parts.items():
+    parts, first = {f"{samples:,}": (here, ks) for samples, here in groups}, []
+    for samples, (here, _) in parts.items():
         plain = here[here.method == PLAIN]
-        table.append([PLAIN, "", "", samples, str(len(plain)), *intervals(plain[metrics])])
-    for each in CONTRASTS:
-        table += _answers(each, parts, f"{size.samples:,}", metrics, size)
-    return _table(["of", "less", "where", "samples", "seeds"], metrics, table)
+        first.append([PLAIN, "", "", samples, str(len(plain)), *intervals(plain[metrics])])
+    return _parts_table("samples", parts, f"{size.samples:,}", metrics, size, first)
 
 
-def _answers(
-    question: Contrast,
-    parts: Mapping[str, pd.DataFrame],
+def _parts_table(
+    by: str,
+    parts: Mapping[str, tuple[pd.DataFrame, Sequence[float]]],  # rows, and which sparsities
     main: str,
     metrics: Sequence[str],
     size: Size,
-) -> list[list[str]]:
-    """Return the answers by parts of the rows, none where only the main part has one."""
-    found = {
-        part: answer
-        for part, rows in parts.items()
-        if (answer := _answer(question, rows, metrics, size))
-    }
-    if set(found) <= {main, "all"}:
-        return []
-    return [[*question.words, part, *answer] for part, answer in found.items()]
+    first: Sequence[list[str]] = (),
+) -> str:
+    """Return the answers that other parts of the rows than the main one have, too."""
+    table = [*first]
+    for each in CONTRASTS:
+        found = {
+            part: answer
+            for part, (rows, ks) in parts.items()
+            if (answer := _answer(each, rows, ks, metrics, size))
+        }
+        if not set(found) <= {main, "all"}:
+            table += [[*each.words, part, *answer] for part, answer in found.items()]
+    return _table(["of", "less", "where", by, "seeds"], metrics, table)
 
 
 def _answer(
-    question: Contrast, rows: pd.DataFrame, metrics: Sequence[str], size: Size
+    question: Contrast,
+    rows: pd.DataFrame,
+    ks: Sequence[float],
+    metrics: Sequence[str],
+    size: Size,
 ) -> list[str] | None:
     """Return on how many seeds the differences rest, and they; `None` if there are none."""
-    differences = question.by_seed_and_k(rows, metrics)
+    differences = question.by_complete_seed(rows, ks, metrics)
     found, cells = over_seeds(differences), []
     for metric in metrics:
         about = METRICS[metric]
@@ -113,7 +113,7 @@ def _answer(
         )
         shown = found[metric].signed + (WORDS.get(said, "") if about.better else "")
         cells.append("" if said == "not measured" else shown)
-    seeds = differences[PRICE].dropna().index.get_level_values("seed")
+    seeds = differences.index.get_level_values("seed")
     return [str(seeds.nunique()), *cells] if any(cells) else None
 
 
@@ -156,18 +156,24 @@ def between_table(first: pd.DataFrame, second: pd.DataFrame) -> str:
     return _table([""], metrics, table)
 
 
-def curves(rows: pd.DataFrame) -> Figure:
-    """Draw every method's curve over its strength: what is gained against what it costs."""
-    found = []
-    for method, ours in rows.groupby("method", sort=False):
-        if METHODS[method].curve:
-            curve = pd.concat([rows[rows.method == PLAIN], ours])
-            found.append(curve.assign(line=method, point=curve.strength, x=curve[PRICE]))
-    metrics = [metric for metric in metrics_of(rows) if METRICS[metric].drawn]
-    points = pd.concat(found).melt(["k", "line", "point", "x"], metrics, "column", "y")
-    points["row"] = points.k.map("k = {:g}".format)
-    points["column"] = points.column.map(lambda metric: METRICS[metric].label)
-    return lines_figure(points.sort_values("k", kind="stable"), METRICS[PRICE].label)
+def curves(
+    rows: pd.DataFrame, methods: Iterable[str], ys: Mapping[str, str], xlabel: str
+) -> Figure:
+    """Draw methods over `x` by their strengths; those that have a curve begin at BatchTopK."""
+    lines = []
+    for method in methods:
+        shown = {method, PLAIN} if METHODS[method].curve else {method}
+        lines.append(rows[rows.method.isin(shown)].assign(line=method))
+    points = pd.concat(lines).sort_values("k", kind="stable")
+    return lines_figure(points.assign(point=points.strength), ys, xlabel)
+
+
+def curves_of_size(rows: pd.DataFrame) -> Figure:
+    """Draw what every curve gains against what it costs."""
+    methods = [method for method in rows.method.unique() if METHODS[method].curve]
+    ys = {each: METRICS[each].label for each in metrics_of(rows) if METRICS[each].drawn}
+    rows = rows.assign(row=rows.k.map("k = {:g}".format), x=rows[PRICE])
+    return curves(rows, methods, ys, METRICS[PRICE].label)
 
 
 def draw_sizes(rows: pd.DataFrame, sizes: Mapping[str, Sequence[Size]]) -> Drawn:
@@ -176,7 +182,7 @@ def draw_sizes(rows: pd.DataFrame, sizes: Mapping[str, Sequence[Size]]) -> Drawn
     known = {name: ours for name, ours in full.items() if len(ours)}
     return Drawn(
         {name: method_tables(rows, *sizes[name]) for name in known},
-        lambda: {name: curves(ours) for name, ours in known.items()},
+        lambda: {name: curves_of_size(ours) for name, ours in known.items()},
     )
 
 
@@ -191,3 +197,58 @@ def draw_schedules(rows: pd.DataFrame, sizes: Mapping[str, Sequence[Size]]) -> D
     drawn.tables[name]["learning rates"] = learning_rates_table(chosen_by)
     drawn.tables[name]["between schedules"] = between_table(full_other, full)
     return drawn
+
+
+def lines_figure(
+    points: pd.DataFrame, ys: Mapping[str, str], xlabel: str, *, log: bool = False
+) -> Figure:
+    """Draw lines through means of `x` and each of `ys`, with their intervals as bars."""
+    # `row` and the label of a y name the panel. Values of one `point` of a `line` are averaged.
+    # Lines of one name are told apart by their `group`.
+    lines = ["row", "column", "line", *(["group"] if "group" in points else [])]
+    about = [name for name in (*lines, "point", "x") if name != "column"]
+    points = points.rename(columns=ys).melt(about, list(ys.values()), "column", "y")
+    rows, columns = list(points.row.unique()), list(points.column.unique())
+    size = (3.2 * len(columns), 0.5 + 2.7 * len(rows))
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(len(rows), len(columns), squeeze=False, sharey=False)
+    colors = {line: f"C{number}" for number, line in enumerate(points.line.unique())}
+    drawn = {}
+    for (row, column, line, *_), here in points.dropna(subset="y").groupby(lines, sort=False):
+        panel = axes[rows.index(row), columns.index(column)]
+        groups = here.groupby("point")
+        x, y = ([Interval.of(of) for _, of in groups[name]] for name in ("x", "y"))
+        drawn[line] = panel.errorbar(
+            [each.mean for each in x],
+            [each.mean for each in y],
+            xerr=np.nan_to_num([each.half_width for each in x], posinf=0.0),
+            yerr=np.nan_to_num([each.half_width for each in y], posinf=0.0),
+            color=colors[line],
+            marker="o",
+            markersize=3,
+            linewidth=1,
+        )
+        panel.set(title=column if row == rows[0] else "", xlabel=xlabel)
+        panel.set_ylabel(row if column == columns[0] else "")
+        panel.set_xscale("log" if log else "linear")
+        panel.spines[["top", "right"]].set_visible(False)
+    n = min(len(drawn), len(columns) + 1)  # More would be wider than the panels.
+    handles, names = list(drawn.values()), list(drawn)
+    figure.legend(handles, names, loc="outside lower center", ncols=n, frameon=False)
+    return figure
+
+
+def page_of(tables: Mapping[str, str]) -> str:
+    """Return a page of tables below their names."""
+    parts = (f"## {name[0].upper()}{name[1:]}\n\n{table}\n" for name, table in tables.items())
+    return "\n".join(parts)
+
+
+def fill(page: str, tables: Mapping[str, str]) -> str:
+    """Replace what is between the marks of each table, `<!-- begin NAME -->` and `end`."""
+    marked = {name for _, name, _ in _PLACE.findall(page)}
+    if marked != set(tables):
+        raise ValueError(
+            f"The page should have marks for {sorted(tables)}. Found {sorted(marked)}."
+        )
+    return _PLACE.sub(lambda part: part[1] + tables[part[2]] + part[3], page)

@@ -139,8 +139,8 @@ class Claim:
 CLAIMS, FURTHER = ([Claim(**each) for each in DATA[part]] for part in ("claims", "further"))
 
 
-def tables(rows: pd.DataFrame) -> dict[str, str]:
-    """Return all tables by their names: those of one training length, and of all lengths."""
+def draw(rows: pd.DataFrame) -> Drawn:
+    """Draw all tables: those of one training length, and of all lengths."""
     short = by_world(rows[rows.samples == rows.samples.min()])
     words = ("agrees", "undecided", "differs")
     claims = [[each.claim, each.paper, *map(each.judged, short.values())] for each in CLAIMS]
@@ -155,13 +155,14 @@ def tables(rows: pd.DataFrame) -> dict[str, str]:
     counts = [
         [name, *(str(said.count(each)) for each in words)] for name, said in found.items()
     ]
-    return {
+    tables = {
         "claims": text_table(["claim", "the paper", *short], claims),
         "verdicts": text_table(["", *words], counts),
         "further": text_table(["claim", *short], further),
         **{name: world_tables(name, ours) for name, ours in short.items()},
         "lengths": lengths_table(by_world(rows)),
     }
+    return Drawn({"tables": tables})
 
 
 def by_world(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -214,11 +215,6 @@ def lengths_table(by_name: dict[str, pd.DataFrame]) -> str:
             table.append([name, str(k), f"{samples // SAES['batch_size']:,}", *cells])
     head = ["", "k", "steps", *LENGTHS, *(claim.claim for claim in judged)]
     return markdown_table(head, table)
-
-
-def draw(rows: pd.DataFrame) -> Drawn:
-    """Draw all tables."""
-    return Drawn({"tables": tables(rows)})
 
 
 open_world = FourWorlds

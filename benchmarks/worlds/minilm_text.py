@@ -1,17 +1,17 @@
 """A real model's activations, and what can be measured where no feature is known."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from sae_lens import SAE
 from sae_lens.evals import ExplainedVarianceCalculator
 from torch import Tensor
 
-from benchmarks.experiment import Drawn, Row, Run, World, read_sizes, shuffled, size_of
+from benchmarks.experiment import Row, Run, World, make_once, read_sizes, shuffled, size_of
 from benchmarks.report import draw_schedules
 from sae_lens_c2r.analysis import CoFiring, chance_composition, co_firing, composition
 
@@ -62,18 +62,15 @@ class MiniLMText(World):
         self.folder = data / f"minilm-{self.size.pool}"
         self.text, self.held_out = self.folder / "text.npy", self.folder / "held_out.npy"
 
-    def prepare(self, jobs: int) -> None:
+    def prepare(self) -> None:
         """Collect the activations, unless that was done before."""
-        torch.set_num_threads(jobs)
-        if self.text.exists():
-            return
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_once(self.text, self._collect)
+
+    def _collect(self, path: Path) -> None:
         text, held_out = text_activations(self.size.pool, self.size.evaluation)
         scale = D_IN**0.5 / text.norm(dim=1).mean()
         np.save(self.held_out, (scale * held_out).numpy())
-        partial = self.folder / "text.partial.npy"
-        np.save(partial, (scale * text).numpy())
-        partial.rename(self.text)
+        np.save(path, (scale * text).numpy())
 
     def batches(self, seed: int, batch_size: int) -> Iterator[Tensor]:
         """Yield the tokens for ever, in another order for every seed and pass."""
@@ -112,9 +109,4 @@ def firing_measures(sae: SAE[Any], together: CoFiring) -> Row:
     }
 
 
-def draw(rows: pd.DataFrame) -> Drawn:
-    """Draw both schedules."""
-    return draw_schedules(rows, SIZES)
-
-
-open_world = MiniLMText
+draw, open_world = partial(draw_schedules, sizes=SIZES), MiniLMText

@@ -12,7 +12,7 @@ from sae_lens import SAE, synthetic
 from torch import Tensor
 
 from benchmarks.compare import Interval, label, points_of
-from benchmarks.experiment import PLAIN, Drawn, Row, Run, read_sizes, shuffled
+from benchmarks.experiment import PLAIN, Drawn, Row, Run, make_once, read_sizes, shuffled
 from benchmarks.report import draw_schedules, of_full_length
 from benchmarks.worlds.minilm_text import BATCH, MiniLMText, explained_variance, firing_measures
 from sae_lens_c2r.analysis import co_firing, latents_of_features, latents_per_feature
@@ -76,23 +76,22 @@ class Planted(MiniLMText):
         self.planted = self.folder / f"planted-{run.world_seed}.npy"
         self.factor = self.planted.with_suffix(".txt")
 
-    def prepare(self, jobs: int) -> None:
+    def prepare(self) -> None:
         """Collect the activations and plant the features, unless that was done before.
 
         Both are kept apart, so that in every pass other features are at other tokens.
         """
-        super().prepare(jobs)
-        if self.planted.exists():
-            return
+        super().prepare()
+        make_once(self.planted, self._plant)
+
+    def _plant(self, path: Path) -> None:
         text = torch.from_numpy(np.load(self.text))
         torch.manual_seed(SAMPLES_SEED + self.run.world_seed)
         planted = torch.cat([self.forest.sample(BATCH)[0] for _ in range(len(text) // BATCH)])
         of_text, of_planted = (each.var(dim=0).sum() for each in (text, planted))
         factor = (SHARE / (1 - SHARE) * of_text / of_planted).sqrt()
         self.factor.write_text(repr(factor.item()))
-        partial = self.folder / "planted.partial.npy"
-        np.save(partial, (factor * planted).numpy())
-        partial.rename(self.planted)
+        np.save(path, (factor * planted).numpy())
 
     def batches(self, seed: int, batch_size: int) -> Iterator[Tensor]:
         """Yield tokens with planted features, each in an order of its own for every pass."""

@@ -23,6 +23,7 @@ from benchmarks.experiment import (
     Run,
     Size,
     World,
+    make_once,
     read_sizes,
     read_yaml,
     shuffled,
@@ -60,30 +61,30 @@ class SynthSAEBench(World):
 
     def load(self) -> SyntheticModel:
         """Load the features, and make them first where they are missing."""
-        if not (self.folder / "model").exists():
-            partial = self.folder / "model.partial"
-            config = SyntheticModelConfig.from_dict(self.config)
-            SyntheticModel(config, device=self.device).save(partial)
-            partial.rename(self.folder / "model")
-        return SyntheticModel.load_from_disk(self.folder / "model", device=self.device)
+        config, path = SyntheticModelConfig.from_dict(self.config), self.folder / "model"
+        make_once(path, lambda to: SyntheticModel(config, device=self.device).save(to))
+        return SyntheticModel.load_from_disk(path, device=self.device)
 
-    def prepare(self, jobs: int) -> None:
+    def prepare(self) -> None:
         """Generate what is missing of the samples, to train on and to evaluate with."""
-        torch.set_num_threads(jobs)
         model = self.load()
-        if not self.pool.exists():
-            partial, shape = self.folder / "pool.partial", (self.size.pool, self.d_in)
-            pool = np.lib.format.open_memmap(partial, "w+", dtype="float32", shape=shape)
+
+        def generate_pool(path: Path) -> None:
+            shape = (self.size.pool, self.d_in)
+            pool = np.lib.format.open_memmap(path, "w+", dtype="float32", shape=shape)
             for start in track(range(0, len(pool), BATCH), "Generating samples"):
                 if start % CHUNK == 0:
                     torch.manual_seed(self.first_seed + start // CHUNK)
                 pool[start : start + BATCH] = model.sample(BATCH)
-            partial.rename(self.pool)
-        if not self.evaluation.exists():
+
+        def generate_evaluation(path: Path) -> None:
             torch.manual_seed(self.first_seed + EVALUATION_SEED)
             n, draw_samples = self.size.evaluation // BATCH, model.activation_generator.sample
             samples = [draw_samples(BATCH).to_dense().to_sparse().cpu() for _ in range(n)]
-            torch.save(samples, self.evaluation)
+            torch.save(samples, path)
+
+        make_once(self.pool, generate_pool)
+        make_once(self.evaluation, generate_evaluation)
 
     def batches(self, seed: int, batch_size: int) -> Iterator[Tensor]:
         """Yield the pool for ever, in another order for every seed and pass."""
@@ -105,8 +106,7 @@ def which_one(rows: pd.DataFrame, size: Size) -> str:
     table = [["to compare with", f"`{METHODS[PLAIN].architecture}`", *plain]]
     for wanted, name, strength in DATA["wishes"]:
         contrast = Contrast(name, PLAIN, [strength, 0])
-        complete = contrast.of_complete_seeds(rows, size.ks)
-        found = over_seeds(contrast.by_seed_and_k(complete, metrics)).values()
+        found = over_seeds(contrast.by_complete_seed(rows, size.ks, metrics)).values()
         if all(isfinite(each.half_width) for each in found):
             method = METHODS[name]
             fields = {method.coefficient: strength} if method.coefficient else {}

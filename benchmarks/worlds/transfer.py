@@ -20,8 +20,8 @@ from matplotlib.figure import Figure
 from sae_lens import SAE
 from torch import Tensor
 
-from benchmarks.experiment import Drawn, Row, Run, Size, World, read_yaml
-from benchmarks.show import lines_figure
+from benchmarks.experiment import Drawn, Row, Run, Size, World, make_once, read_yaml
+from benchmarks.report import lines_figure
 from benchmarks.worlds.minilm_text import explained_variance, text_activations
 from benchmarks.worlds.planted import Forest
 from sae_lens_c2r.analysis import chance_composition, composition, latents_of_features
@@ -182,12 +182,12 @@ class MiniLM(Transfer):
             self.training, self.held_out = (scale * each for each in activations)
             self.find_literal()
 
-    def prepare(self, jobs: int) -> None:
+    def prepare(self) -> None:
         """Run the transformer over the demo's text, unless that was done before."""
-        torch.set_num_threads(jobs)
-        if not self.path.exists():
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            torch.save(text_activations(MINILM_TOKENS, sys.maxsize), self.path)
+        make_once(
+            self.path,
+            lambda path: torch.save(text_activations(MINILM_TOKENS, sys.maxsize), path),
+        )
 
     def batches(self, seed: int, batch_size: int) -> Iterator[Tensor]:
         """Yield shuffled tokens, again and again."""
@@ -310,11 +310,8 @@ def figure(curves: Sequence[Curve]) -> Figure:
         about = {"row": rule, "line": curve.setting.data, "group": str(curve.setting)}
         means = curve.means.assign(x=x, point=x, **about, **{f"{EXPLAINED}, change": change})
         parts.append(means.iloc[1:])
-    metrics = [COMPOSITION, "absorption", f"{EXPLAINED}, change"]
-    where = ["row", "line", "group", "point", "x"]
-    return lines_figure(
-        pd.concat(parts).melt(where, metrics, "column", "y"), "lambda", log=True
-    )
+    ys = (COMPOSITION, "absorption", f"{EXPLAINED}, change")
+    return lines_figure(pd.concat(parts), {y: y for y in ys}, "lambda", log=True)
 
 
 def draw(rows: pd.DataFrame) -> Drawn:
@@ -324,8 +321,4 @@ def draw(rows: pd.DataFrame) -> Drawn:
         gate: f"{turns_table(curves)}\n\n{exponents_table(curves, gate)}"
         for gate, curves in found.items()
     }
-
-    def figures() -> dict[str, Figure]:
-        return {gate: figure(curves) for gate, curves in found.items()}
-
-    return Drawn({"tables": tables}, figures)
+    return Drawn({"tables": tables}, lambda: {gate: figure(of) for gate, of in found.items()})

@@ -1,7 +1,6 @@
 """Intervals, lines between points, and how methods are compared and judged."""
 
 import math
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -37,36 +36,27 @@ def test_a_difference_is_judged_by_its_interval(
     assert verdict(Interval(mean, half_width), expected, smallest) == said
 
 
-def row(
-    method: str, strength: float, seed: int, k: int = 8, **metrics: float
-) -> dict[str, Any]:
-    about = {"method": method, "strength": strength, "seed": seed, "k": k}
-    numbers = {"explained_variance": 0.8, "composition": 0.4, "chance_composition": 0.3}
-    return {**about, **numbers, **metrics}
-
-
-def curves(seed: int) -> list[dict[str, Any]]:
+def curves(*seeds: int, k: int = 8) -> pd.DataFrame:
     """At a price of .005 C2R has an F1 of .55, OrtSAE of .50."""
-    return [
-        row("BatchTopK", 0.0, seed, f1=0.6),
-        row("C2R", 2, seed, f1=0.6),
-        row("OrtSAE", 0.1, seed, f1=0.6),
-        row("C2R", 5, seed, explained_variance=0.79, composition=0.3, f1=0.5),
-        row("OrtSAE", 0.25, seed, explained_variance=0.79, composition=0.2, f1=0.4),
-    ]
+    names = ["method", "strength", "explained_variance", "composition", "f1"]
+    lines = [("BatchTopK", 0, 0.8, 0.4, 0.6), ("C2R", 2, 0.8, 0.4, 0.6)]
+    lines += [("C2R", 5, 0.79, 0.3, 0.5), ("OrtSAE", 0.1, 0.8, 0.4, 0.6)]
+    found = pd.DataFrame([*lines, ("OrtSAE", 0.25, 0.79, 0.2, 0.4)], columns=names)
+    found = found.assign(chance_composition=0.3, k=k)
+    return pd.concat(found.assign(seed=seed) for seed in seeds)
 
 
 def test_methods_are_compared_where_they_cost_or_achieve_the_same() -> None:
-    rows = pd.DataFrame([*curves(0), *curves(1)])
+    rows = curves(0, 1)
     at_price = at_equal(rows, "C2R", EQUALS[PRICE], ["f1"]).f1
     assert at_price.to_dict() == pytest.approx({(0, 8): 0.55, (1, 8): 0.55})
     assert at_equal(rows, "OrtSAE", EQUALS[HALFWAY], ["f1"]).f1[0, 8] == pytest.approx(0.55)
     contrast = Contrast("C2R", "OrtSAE", [PRICE, PRICE])
-    beside = [row("BatchTopK", 0.0, 2), *({**each, "k": 5} for each in curves(0))]
-    more = pd.concat([rows, pd.DataFrame(beside)])
+    more = pd.concat([rows, curves(2)[:1], curves(0, k=5)])
     gaps = contrast.by_seed_and_k(more, ["f1"])
     assert over_seeds(gaps)["f1"].mean == pytest.approx(0.05)
-    assert set(contrast.of_complete_seeds(more, [8]).seed) == {0, 1}
-    assert set(contrast.of_complete_seeds(more, [8, 5]).seed) == {0}
+    for ks, seeds in (([8], {0, 1}), ([8, 5], {0})):
+        found = contrast.by_complete_seed(more, ks, ["explained_variance"])
+        assert set(found.index) == {(seed, k) for seed in seeds for k in ks}
     one_strength = rows[~rows.strength.isin([0.1, 2])]
     assert at_equal(one_strength, "C2R", EQUALS[PRICE], ["f1"]).f1.isna().all()

@@ -3,14 +3,13 @@
 import json
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
-from signal import SIGKILL
 from threading import Event
 from typing import NoReturn
-from unittest.mock import patch
+from unittest.mock import Mock, create_autospec, patch
 
 import numpy as np
 import pytest
@@ -24,6 +23,7 @@ from benchmarks.worlds import synth_sae_bench
 from benchmarks.worlds.finetuning import BEFORE, Finetuning
 from benchmarks.worlds.finetuning import sizes as finetuning_sizes
 from sae_lens_c2r.penalties.cosines import pair_cosines
+from sae_lens_c2r.releases.files import read_release
 from tests.architectures.training import make_config
 
 README = Path("benchmarks/README.md")
@@ -44,32 +44,20 @@ def in_this_process(tasks, execute, path: Path, **_: int) -> None:
         file.writelines(json.dumps(execute(task)) + "\n" for task in tasks)
 
 
-def double(number: int) -> dict[str, int]:
-    return {"run": number, "doubled": 2 * number}
-
-
 def train_or_fail(task: tuple[str, Path]) -> NoReturn:
     """Opening the pipe waits for the other end: the one fails while the other trains."""
     what, folder = task
-    if what == "train":
-        with (folder / "pipe").open("w"):
-            train(folder)
-    with (folder / "pipe").open():
-        raise ZeroDivisionError
-
-
-def train(folder: Path) -> NoReturn:
-    """Go on until this process is ended, or for so long that nobody did."""
-    print("training", flush=True)
-    Event().wait(300)
-    (folder / "went on").touch()
-    os._exit(1)
+    with (folder / "pipe").open("w" if what == "train" else "r"):
+        if what == "fail":
+            raise ZeroDivisionError
+        Event().wait(300)  # until this process is ended, or for so long that nobody did
+        (folder / "went on").touch()
+        os._exit(1)
 
 
 def test_each_run_is_a_line_and_a_line_that_was_cut_short_is_taken_out(tmp_path: Path) -> None:
     path = tmp_path / "folder" / "runs.jsonl"
-    execute_all([1, 2, 3], double, path, jobs=2)
-    assert sorted(each["doubled"] for each in read(path)) == [2, 4, 6]
+    execute_all([{"run": number} for number in (1, 2, 3)], dict, path, jobs=2)
     with path.open("a") as file:
         file.write('{"run": 4, "dou')
     assert sorted(each["run"] for each in read(path)) == [1, 2, 3]
@@ -85,23 +73,15 @@ def test_a_failure_ends_the_runs_beside_it(tmp_path: Path) -> None:
 
 
 def test_processes_end_with_a_parent_that_was_killed(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(
-        "from pathlib import Path\n"
-        "from benchmarks.experiment import execute_all\n"
-        "from tests.benchmarks.test_runs import train\n"
-        "if __name__ == '__main__':\n"
-        f"    folder = Path({str(tmp_path)!r})\n"
-        "    execute_all([folder], train, folder / 'runs.jsonl', jobs=1)\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
-    parent = subprocess.Popen(
-        [sys.executable, program], env=environment, stdout=subprocess.PIPE, text=True
-    )
-    assert parent.stdout is not None
-    assert any("training" in line for line in parent.stdout)
-    parent.send_signal(SIGKILL)
-    parent.communicate()  # until nobody, the worker included, can write there any more
+    os.mkfifo(tmp_path / "pipe")
+    arguments = ([("train", tmp_path)], train_or_fail, tmp_path / "runs.jsonl")
+    target = partial(execute_all, *arguments, jobs=1)
+    parent = get_context("spawn").Process(target=target)
+    parent.start()
+    with (tmp_path / "pipe").open() as pipe:  # as soon as its process trains
+        parent.kill()
+        pipe.read()  # until that process has ended, too
+    parent.join()
     assert not (tmp_path / "went on").exists()
 
 
@@ -130,37 +110,27 @@ def test_the_world_of_the_readme_is_trained_once_and_drawn(
         main([*command, "--draw-only", "--out", str(tmp_path / "nothing")])
 
 
-@pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SynthSAEBench of few features."""
-    [quick] = synth_sae_bench.SIZES["quick"]
-    size = Size(quick.world, [2], 1024, 128, {"C2R": [5]}, pool=4096, evaluation=4096)
+def test_every_seed_has_a_world_of_its_own_and_samples_in_its_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = synth_sae_bench.SIZES["quick"][0].world
+    size = Size(size, [2], 1024, 128, {"C2R": [5]}, pool=4096, evaluation=4096)
     monkeypatch.setitem(synth_sae_bench.SIZES, "quick", [size])
-    release = synth_sae_bench.read_release(synth_sae_bench.find_release("synth-sae-bench-2k"))
-    model = release.synthetic_model
-    config = {**model.config, "num_features": 64, "hidden_dim": 16}
-    config["hierarchy"] = {**config["hierarchy"], "total_root_nodes": 2, "max_depth": 1}
-    config["orthogonalization"] = {"num_steps": 2, "lr": 3e-4}
-    small = {
-        "synthetic_model": model.model_copy(update={"config": config}),
-        "sae": {"d_in": 16, "d_sae": 32},
-    }
-    monkeypatch.setattr(
-        synth_sae_bench, "read_release", lambda _: release.model_copy(update=small)
-    )
-
-
-@pytest.mark.usefixtures("tiny")
-def test_every_seed_has_a_world_of_its_own_and_samples_in_its_order(tmp_path: Path) -> None:
-    runs = [run for size in synth_sae_bench.SIZES["quick"] for run in size.runs()]
+    config = {"num_features": 64, "hidden_dim": 16, "orthogonalization.num_steps": 2}
+    config |= {"hierarchy.total_root_nodes": 2, "hierarchy.max_depth": 1}
+    small = {f"synthetic_model.config.{key}": value for key, value in config.items()}
+    small |= {"sae.d_in": 16, "sae.d_sae": 32}
+    few_features = partial(read_release, overrides=small)
+    monkeypatch.setattr(synth_sae_bench, "read_release", few_features)
+    runs = size.runs()
     first, second = (synth_sae_bench.open_world(run, tmp_path) for run in runs[:2])
     for world in (first, second):
-        world.prepare(jobs=1)
+        world.prepare()
     one, other = (world.load().feature_dict.feature_vectors for world in (first, second))
     assert not torch.allclose(one, other)
     assert not np.array_equal(np.load(first.pool), np.load(second.pool))
     again = synth_sae_bench.open_world(runs[0], tmp_path / "again")
-    again.prepare(jobs=1)
+    again.prepare()
     assert np.array_equal(np.load(first.pool), np.load(again.pool))
     batches = [next(first.batches(seed, 4096)) for seed in (0, 0, 1)]
     assert torch.equal(batches[0], batches[1])
@@ -171,12 +141,10 @@ def test_every_seed_has_a_world_of_its_own_and_samples_in_its_order(tmp_path: Pa
     assert row["explained_variance"] < 1
 
 
-@pytest.mark.usefixtures("tiny")
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_makes_an_sae_of_its_own_strength(method: str, tmp_path: Path) -> None:
-    about, [size] = METHODS[method], synth_sae_bench.SIZES["quick"]
-    run = Run(size.world, method, 3.5, 2, 0, 0, 1024, 128, 1e-3, 0.2)
-    sae = make_sae(run, synth_sae_bench.open_world(run, tmp_path), "cpu")
+def test_every_method_makes_an_sae_of_its_own_strength(method: str) -> None:
+    about, world = METHODS[method], Mock(d_in=16, d_sae=32, sae_options={})
+    sae = make_sae(Run("", method, 3.5, 2, 0, 0, 1024, 128, 1e-3, 0.2), world, "cpu")
     expected = {**about.options, **({about.coefficient: 3.5} if about.coefficient else {})}
     assert {name: getattr(sae.cfg, name) for name in expected} == expected
 
@@ -185,20 +153,15 @@ def test_fine_tuning_starts_from_the_sae_before_on_samples_that_it_has_not_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("benchmarks.worlds.four_worlds.EVALUATION_SAMPLES", 4096)
-    seeds, batches = [], Finetuning.batches
-
-    def noted(world, seed, size):
-        seeds.append(seed)
-        return batches(world, seed, size)
-
-    monkeypatch.setattr(Finetuning, "batches", noted)
+    batches = create_autospec(Finetuning.batches, side_effect=Finetuning.batches)
+    monkeypatch.setattr(Finetuning, "batches", batches)
     [before, finetuned] = finetuning_sizes(20, 1, [BEFORE, "10 % with C2R"])
     row = execute((finetuned.runs()[0], tmp_path, "cpu"))
-    assert seeds[:2] == [0, 1000]
     assert 0.5 < row["cosine_median"] < 1
     assert row["samples"] == 2 * 256
     assert execute((before.runs()[0], tmp_path, "cpu"))["cosine_median"] == 1
-    assert seeds[2:] == [54321, 54321]  # it is there already
+    seeds = [called.args[1] for called in batches.call_args_list]
+    assert seeds == [0, 1000, 54321, 54321]  # the one before is there already
 
 
 @pytest.mark.parametrize("half", [DirectionsOnly, ActivationsOnly])

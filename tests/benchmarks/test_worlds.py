@@ -27,7 +27,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Planted:
         patch.setattr(minilm_text, "text_activations", lambda *counts: map(noise, counts))
         [size] = planted.SIZES["quick"]
         found = Planted(size.runs()[0], tmp_path_factory.mktemp("samples"))
-        found.prepare(jobs=1)
+        found.prepare()
     return found
 
 
