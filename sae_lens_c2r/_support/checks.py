@@ -1,6 +1,7 @@
 """Checks of arguments. Every message names the parameter, what it should be, what was found."""
 
 import sys
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -9,9 +10,15 @@ from torch import Tensor
 from sae_lens_c2r._support.errors import UserError
 
 
+def plain(value: Any) -> Any:
+    """A scalar of numpy or torch as Python's number; anything else as it is."""
+    return value.item() if getattr(value, "shape", None) == () else value
+
+
 def check_number(name: str, value: float, *, positive: bool = False) -> None:
     """Raise unless `value` is a finite number of at least 0, or above 0."""
     should = "be a finite number above 0" if positive else "be a finite number of at least 0"
+    value = plain(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(message(name, should, value, with_type=True))
     # An integer may be beyond what a float can be.
@@ -22,6 +29,7 @@ def check_number(name: str, value: float, *, positive: bool = False) -> None:
 def check_integer(name: str, value: int, *, minimum: int | None = None) -> None:
     """Raise unless `value` is an integer of at least `minimum`."""
     should = "be an integer" if minimum is None else f"be an integer of at least {minimum}"
+    value = plain(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(message(name, should, value, with_type=True))
     if minimum is not None and value < minimum:

@@ -27,6 +27,17 @@ def data_folder(name: str) -> Path:
     return installed if installed.is_dir() else package.parent / name
 
 
+def check_writable(folder: Path) -> None:
+    """Raise a UserError unless a folder can be written to, or made."""
+    places = (folder.absolute(), *folder.absolute().parents)
+    existing = next(place for place in places if place.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        raise UserError(
+            f"`--out` should be a folder that can be written to. Found {existing}, which is "
+            f"{'read-only' if existing.is_dir() else 'no folder'}."
+        )
+
+
 def read_object(path: Path) -> dict[str, Any]:
     """The object of JSON that a file holds; a UserError if it holds none."""
     try:

@@ -13,6 +13,8 @@ from types import FrameType
 _SIGNALS = [
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 ]
+_ACKNOWLEDGEMENT = b"\nStopping after this step; Ctrl-C again to stop now.\n"
+_last_signal = signal.SIGINT
 
 
 def take_place() -> None:
@@ -37,6 +39,11 @@ def was_restarted() -> bool:
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
 
 
+def status_when_interrupted() -> int:
+    """The exit status that shells give a process ended by the signal received last."""
+    return 128 + _last_signal
+
+
 @dataclass
 class StopRequest:
     """Whether the process was told to end."""
@@ -48,14 +55,18 @@ class StopRequest:
 @contextmanager
 def stop_requests() -> Iterator[StopRequest]:
     """Collect signals to end, which raise KeyboardInterrupt where not deferrable."""
-    # A second SIGINT does in any case: somebody at a keyboard does not want to wait. Other
-    # threads than the main one receive nothing.
+    # The first SIGINT is acknowledged at once, a second one raises in any case: somebody at a
+    # keyboard does not want to wait. Other threads than the main one receive nothing.
     request = StopRequest()
 
     def on_signal(number: int, _: FrameType | None) -> None:
+        global _last_signal
+        _last_signal = signal.Signals(number)
         if not request.deferrable or (request.received and number == signal.SIGINT):
             raise KeyboardInterrupt
         request.received = True
+        if number == signal.SIGINT and os.environ.get("RANK", "0") == "0":
+            os.write(2, _ACKNOWLEDGEMENT)  # `print` may be what the signal has interrupted
 
     heeded = []
     if threading.current_thread() is threading.main_thread():

@@ -1,6 +1,6 @@
 """YAML that somebody wrote: read with errors in one line, and none of it twice."""
 
-import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,8 +8,6 @@ import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode
 
 from sae_lens_c2r._support.errors import UserError, one_line
-
-_MOST_EXACT = 2**53  # of whole numbers that are floating
 
 
 class _Loader(yaml.SafeLoader):
@@ -35,6 +33,11 @@ class _Loader(yaml.SafeLoader):
                 )
             lines[name] = line
         return super().construct_mapping(node, deep=deep)
+
+
+# YAML 1.1 would read 1e-4 as text.
+_SCIENTIFIC = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$")
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _SCIENTIFIC, list("-+0123456789"))
 
 
 def read_yaml(text: str) -> Any:
@@ -64,16 +67,3 @@ def parse_overrides(overrides: Sequence[str], *, example: str = "sae.k=50") -> d
                 f"`--set {override}` should have a value in YAML. {error}"
             ) from None
     return parsed
-
-
-def as_yaml_number(value: object, problem: str) -> str:
-    """A sentence on how to write a number that YAML reads as text; empty if none is meant."""
-    try:
-        number = float(value) if isinstance(value, str) else math.nan
-    except ValueError:
-        return ""
-    if not math.isfinite(number) or not problem.startswith(("int", "float")):
-        return ""
-    whole = number.is_integer() and abs(number) < _MOST_EXACT
-    written = f"{int(number):_}" if whole else yaml.safe_dump(number).split()[0]
-    return f" YAML reads it as text: write {written}."

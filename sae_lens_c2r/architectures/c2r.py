@@ -10,6 +10,7 @@ from torch import Tensor
 
 from sae_lens_c2r.architectures.penalized import (
     PenalizedMixin,
+    PenaltyConfigMixin,
     Scaling,
     check_penalty_options,
 )
@@ -22,7 +23,7 @@ from sae_lens_c2r.penalties.norms import batch_norms
 
 
 @dataclass(kw_only=True)
-class C2RConfigMixin:
+class C2RConfigMixin(PenaltyConfigMixin):
     """
     Configuration of the C2R penalty, to stand before a training config among its bases.
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from sae_lens_c2r.architectures.penalized import (
     PenalizedMixin,
+    PenaltyConfigMixin,
     Scaling,
     check_penalty_options,
 )
@@ -17,7 +18,7 @@ from sae_lens_c2r.penalties.orthogonality import OrtGate
 
 
 @dataclass
-class OrtTrainingSAEConfig(BatchTopKTrainingSAEConfig):
+class OrtTrainingSAEConfig(PenaltyConfigMixin, BatchTopKTrainingSAEConfig):
     """
     Configuration of `ort`: BatchTopK's fields and those of the orthogonality penalty.
 

@@ -4,6 +4,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import fields
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -22,6 +23,8 @@ from sae_lens_c2r._support.checks import (
     check_chunk_size,
     check_integer,
     check_number,
+    message,
+    plain,
 )
 from sae_lens_c2r.penalties import (
     nearest_neighbors,
@@ -44,9 +47,10 @@ def check_penalty_options(cfg: Any, penalty: str) -> None:
     """Check the fields of a config that describe a penalty: those with its name as prefix."""
     for field in fields(cfg):
         prefix, _, option = field.name.partition("_")
-        value = getattr(cfg, field.name)
         if prefix != penalty:
             continue
+        value = plain(getattr(cfg, field.name))
+        setattr(cfg, field.name, value)  # what is saved is JSON
         if get_origin(field.type) is Literal:
             check_choice(field.name, value, get_args(field.type))
         elif field.type is float:
@@ -55,6 +59,21 @@ def check_penalty_options(cfg: Any, penalty: str) -> None:
             check_chunk_size(field.name, value)
         else:
             check_integer(field.name, value, minimum=_LEAST.get(option))
+
+
+class PenaltyConfigMixin:
+    """Refuses misspelt options of a penalty, to stand before a training config."""
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any]) -> Any:
+        """Read a config as SAELens does, which would drop a field with a misspelt name."""
+        names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
+        for key in config_dict.keys() - set(names):
+            if key.startswith(("c2r_", "ort_")):
+                close = get_close_matches(key, names, n=1, cutoff=0)
+                should = f"be a field of {cls.__name__}, such as `{close[0]}`"
+                raise ValueError(message(key, should, config_dict[key]))
+        return super().from_dict(config_dict)  # type: ignore[misc]
 
 
 class PenalizedMixin(TrainingSAE[Any]):

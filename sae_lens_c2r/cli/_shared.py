@@ -10,6 +10,7 @@ from rich.console import Console
 from typer.core import TyperCommand, TyperGroup
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.process import status_when_interrupted
 
 
 def option(default: Any, help: str, *names: str, unset: str | bool = True, **more: Any) -> Any:
@@ -28,7 +29,7 @@ SAES = typer.Argument(
 RELEASE = typer.Argument(..., help="A release of ours, such as minilm-layer-3, or a YAML file.")
 SET = option(None, "A value to change, like sae.k=50; may be repeated.", "--set")
 RESUME = option(False, "Continue from the last checkpoint, if any.", "--resume")
-CHECKPOINT_MINUTES = option(30.0, "Minutes between checkpoints; 0 for none.", min=0)
+CHECKPOINT_MINUTES = option(30.0, "Minutes between checkpoints; 0 for only the last.", min=0)
 DRY_RUN = option(False, "Print what would be done, and do nothing.", "--dry-run")
 
 
@@ -93,7 +94,7 @@ def error_boundary(
         problems.append(f"{error}{how_to_go_on()}")
     except KeyboardInterrupt as interruption:
         problems.append(f"{str(interruption) or interrupted}{how_to_go_on()}")
-        status = 130
+        status = status_when_interrupted()
     if problems:
         print("\n".join(problems), file=sys.stderr)
         raise typer.Exit(status)

@@ -72,6 +72,7 @@ def new_release(
         from sae_lens_c2r._support.files import write_text
         from sae_lens_c2r.releases.files import new_release
 
+        name = name.removesuffix(".yaml")
         folder = out or Path()
         if folder.exists() and not folder.is_dir():
             raise UserError(f"`--out` should be a folder. Found the file {folder}.")

@@ -21,11 +21,13 @@ def train(
     take_place()
     with error_boundary("Interrupted.", how_to_go_on=lambda: _how_to_go_on(out)):
         from sae_lens_c2r._support.errors import counted
+        from sae_lens_c2r._support.files import check_writable
         from sae_lens_c2r._support.yaml_text import parse_overrides
         from sae_lens_c2r.releases.files import find_release, read_release
         from sae_lens_c2r.training import distributed
 
         with distributed.init_distributed():
+            distributed.on_main_process(lambda: check_writable(out))
             values = parse_overrides(overrides or [])
             restarted = bool(distributed.all_reduce_max(was_restarted()))  # on any node
             chosen = distributed.on_all_ranks(

@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -11,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from sae_lens_c2r._support.errors import UserError, first_sentence
 from sae_lens_c2r._support.files import data_folder
-from sae_lens_c2r._support.yaml_text import as_yaml_number, read_yaml
+from sae_lens_c2r._support.yaml_text import read_yaml
 from sae_lens_c2r.offline.models import MINILM, MODELS, SMOLLM2
 from sae_lens_c2r.releases.model import (
     NAME_PATTERN,
@@ -40,9 +41,11 @@ def find_release(name_or_path: str | Path) -> Path:
     for file in (path, shipped):
         if file.is_file():
             return file
-    known = ", ".join(sorted(file.stem for file in REGISTRY.glob("*.yaml")))
+    known = sorted(file.stem for file in REGISTRY.glob("*.yaml"))
+    close = get_close_matches(path.stem, known, n=1)
     raise ReleaseError(
-        f"A release should be a YAML file or one of {known}. Found `{name_or_path}`."
+        f"A release should be a YAML file or one of {', '.join(known)}. There is no "
+        f"`{name_or_path}`.{f' Did you mean {close[0]}?' if close else ''}"
     )
 
 
@@ -157,7 +160,7 @@ def explained(
             should = f"should be {known(key)}"
         found = f" Found `{key} = {problem['input']!r}`." if key and kind != "missing" else ""
         which = f"`{key}`: " if key else ""  # none where it is of the whole release
-        yield f"{which}{should}.{found}{as_yaml_number(problem['input'], kind)}"
+        yield f"{which}{should}.{found}"
 
 
 def _keys_beside(key: str) -> str:
@@ -172,6 +175,8 @@ def new_release(name: str, model: str | None) -> str:
             "`NAME` should be of small letters and digits, with `-` or `.` between them, like "
             f"my-first-release. Found {name!r}."
         )
+    if (REGISTRY / f"{name}.yaml").exists():
+        raise ReleaseError(f"`NAME` should not be that of a release of ours. Found {name!r}.")
     model = model or MINILM.hub_id
     if model in _TEMPLATES:
         offline = MODELS[model]

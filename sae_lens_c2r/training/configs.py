@@ -47,7 +47,7 @@ def _floating(dtype: str) -> str:
 
 
 # What SAELens does not check of a field, or only amid training.
-_AT_LEAST_0 = ("topk_threshold_lr", "lr", "lr_warm_up_steps", "lr_decay_steps")
+_AT_LEAST_0 = ("topk_threshold_lr", "lr", "lr_warm_up_steps", "lr_decay_steps", "eval_samples")
 _AT_LEAST_1 = (
     *("d_in", "d_sae", "k", "batch_size", "train_batch_size_tokens", NORM_MULTIPLE),
     *("store_batch_size_prompts", "n_batches_in_buffer", "n_batches_for_norm_estimate"),
@@ -56,6 +56,7 @@ _AT_LEAST_1 = (
 _CHECKS: dict[str, Any] = {
     **dict.fromkeys(_AT_LEAST_0, Field(ge=0)),
     **dict.fromkeys(_AT_LEAST_1, Field(ge=1)),
+    "decoder_init_norm": Field(gt=0),
     "dtype": AfterValidator(_floating),
 }
 _PRECISION = {MATMUL_PRECISION: Literal["highest", "high", "medium", None]}

@@ -1,7 +1,7 @@
 """The plan of a release's training: SAELens's configs, every field of which it has accepted."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -132,7 +132,6 @@ def make_plan(release: Release, *, device: str, only: tuple[str, ...] = ()) -> P
         runner=runner,
         device=device,
         starts=starts,
-        notes=notes,
         k_anneal_steps={
             sae_id: spec.fields[K_ANNEAL_STEPS]
             for sae_id, spec in chosen.items()
@@ -143,7 +142,7 @@ def make_plan(release: Release, *, device: str, only: tuple[str, ...] = ()) -> P
     for sae_id in plan.saes:  # made once, for SAELens to check the values
         config = runner_config(plan, sae_ids=[sae_id])
     _check_steps(plan, config)
-    return plan
+    return replace(plan, notes=[*notes, *_unfinished_warm_ups(plan)])
 
 
 def runner_config(plan: Plan, *, sae_ids: list[str]) -> RunnerConfig:
@@ -187,6 +186,12 @@ def _check_source(plan: Plan) -> None:
                 "`synthetic_model.config.seed` should be an integer, such as `seed: 0`, or "
                 "each process would draw features of its own. Found none."
             )
+        for sae_id, config in plan.saes.items():
+            if config.d_in != source.config.get("hidden_dim", config.d_in):
+                raise ReleaseError(
+                    "`sae.d_in` should be the `hidden_dim` of the known features, "
+                    f"{source.config['hidden_dim']}. Found {config.d_in} in {sae_id}."
+                )
         return
     modes = {config.normalize_activations for config in plan.saes.values()}
     if modes & NEEDS_ESTIMATE and modes - NEEDS_ESTIMATE:
@@ -223,6 +228,17 @@ def _check_source(plan: Plan) -> None:
         )
 
 
+def _unfinished_warm_ups(plan: Plan) -> Iterator[str]:
+    """A warning for each coefficient that the training ends before it has reached."""
+    for sae_id, config in plan.saes.items():
+        for name in ("c2r_warm_up_steps", "ort_warm_up_steps"):
+            if (steps := getattr(config, name, 0)) > plan.steps:
+                yield (
+                    f"Warning: `sae.{name}` is {steps:,}, and the training has {plan.steps:,} "
+                    f"steps. {sae_id} never comes to its whole coefficient."
+                )
+
+
 def _check_steps(plan: Plan, config: RunnerConfig) -> None:
     """Raise a `ReleaseError` unless the steps can be taken: batches, schedules, optimizer."""
     if isinstance(config, MultiSAETrainingRunnerConfig):
@@ -242,6 +258,13 @@ def _check_steps(plan: Plan, config: RunnerConfig) -> None:
                 f"`sae.{K_ANNEAL_STEPS}` should be below the steps of the training, "
                 f"{plan.steps:,}. Found {steps:,} in {sae_id}."
             )
+    for sae_id, each in plan.saes.items():
+        for name in ("c2r_start_step", "ort_start_step"):
+            if getattr(each, name, 0) >= max(plan.steps, 1):
+                raise ReleaseError(
+                    f"`sae.{name}` should be below the steps of the training, "
+                    f"{plan.steps:,}. Found {getattr(each, name):,} in {sae_id}."
+                )
     theirs = config.to_sae_trainer_config()
     warm_up, decay = theirs.lr_warm_up_steps, theirs.lr_decay_steps
     if warm_up + decay > theirs.total_training_steps:

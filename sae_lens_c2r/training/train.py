@@ -43,7 +43,7 @@ def train(
     out: Path,  # for the SAEs' folders; one training at a time
     *,
     resume: bool = False,  # from the last checkpoint, if there is one
-    checkpoint_minutes: float = 30.0,  # between two; 0 for only when told to end
+    checkpoint_minutes: float = 30.0,  # between two; 0 for one at the end only
     log: Callable[[str], None] = print,
     watch: Watch | None = None,  # given the id and the trainer of each SAE before it begins
 ) -> list[Path]:
@@ -114,7 +114,6 @@ def train(
                 saes, evaluations = train_together(plan, own, job)
             distributed.on_all_ranks(partial(_save, plan, job, saes, evaluations, out))
             on_main(checkpoints.remove_all)
-            stop.deferrable = False
             folders += [out / sae_id for sae_id in sae_ids]
             resumed = None
     return folders

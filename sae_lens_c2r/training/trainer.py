@@ -45,7 +45,7 @@ class Job:
 
     checkpoints: Checkpoints
     stop: StopRequest
-    every_seconds: float = 0.0  # it saves, and at the end; 0 for only when told to end
+    every_seconds: float = 0.0  # it saves; 0 for only at the end
     about: Mapping[str, Any] = field(default_factory=dict)  # kept with each checkpoint
     resumed: Checkpoint | None = None
     saved: Collection[str] | None = None  # the SAEs that this process saves; `None` for all
@@ -116,8 +116,10 @@ class Trainer(MultiSAETrainer):
                     trainer.n_training_steps += 1
                 self.n_training_steps += 1
                 self._show_progress(bar, outputs)
-        if self._job.every_seconds:
-            self._write_checkpoint()
+        self._write_checkpoint()
+        self._job.stop.deferrable = False  # what follows begins again from this checkpoint
+        if all_reduce_max(self._job.stop.received):
+            raise KeyboardInterrupt
         self._maybe_log_sparsity(final=True)
         for trainer in self.trainers.values():
             fold_scaling(trainer.sae, trainer.activation_scaler)

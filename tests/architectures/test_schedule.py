@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -208,6 +209,26 @@ OF_C2R = [
 def test_bad_options_are_named(option: str, value: object, error: type) -> None:
     with pytest.raises(error, match=f"Parameter `{option}` should .*Found `{option} = "):
         make_config("ort_c2r", **{option: value})
+
+
+@pytest.mark.parametrize("misspelt", ["c2r_coeficient", "ort_gat"])
+@pytest.mark.parametrize("architecture", ["batchtopk_c2r", "ort", "ort_c2r"])
+def test_a_misspelt_field_is_refused_with_the_nearest_name(
+    architecture: str, misspelt: str
+) -> None:
+    config = make_config(architecture)
+    values = {**config.to_dict(), "of_another_package": 1}
+    assert type(config).from_dict(values) == config
+    close = {"c2r_coeficient": "_coefficient", "ort_gat": "_gate"}[misspelt]
+    with pytest.raises(ValueError, match=f"`{misspelt}` .* `(c2r|ort){close}`"):
+        type(config).from_dict({**values, misspelt: 3})
+
+
+@pytest.mark.parametrize("scalar", [np.float32, torch.tensor])
+def test_scalars_of_numpy_and_torch_are_kept_as_numbers(scalar: Any) -> None:
+    config = make_config("ort_c2r", c2r_coefficient=scalar(2.5), ort_interval=np.int64(3))
+    kept = json.loads(json.dumps(config.to_dict()))
+    assert (kept["c2r_coefficient"], kept["ort_interval"]) == (2.5, 3)
 
 
 def test_the_backbone_still_checks_its_own_options() -> None:

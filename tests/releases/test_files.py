@@ -158,6 +158,14 @@ def test_what_publishing_needs_training_does_not(tmp_path: Path) -> None:
     assert (release.license, release.repo_id, release.status) == (None, None, "planned")
 
 
+@pytest.mark.parametrize("text", ["1e-4", "1E-4", "+1.e-4", "0.1e-3"])
+def test_numbers_may_be_written_as_python_does(text: str) -> None:
+    assert parse_overrides([f"runner.lr={text}", "runner.name=e-4"]) == {
+        "runner.lr": 1e-4,
+        "runner.name": "e-4",
+    }
+
+
 @pytest.mark.parametrize("change", ["sae.k", "=3", "", "sae.k=[1"])
 def test_a_change_without_a_key_and_a_value_is_refused_in_one_line(change: str) -> None:
     with pytest.raises(UserError) as raised:
@@ -201,7 +209,7 @@ def test_releases_are_listed_and_shown(capsys: pytest.CaptureFixture[str]) -> No
         assert run("registry", *arguments) == 0
         output = capsys.readouterr().out
         assert all(each in output for each in shown)
-    assert run("registry", "show", "nothing") == 1
+    assert run("registry", "show", "minilm-layer-4.yaml") == 1
     error = capsys.readouterr().err
-    assert "Found `nothing`" in error
+    assert "no `minilm-layer-4.yaml`. Did you mean minilm-layer-3?" in error
     assert "gemma-2-2b-layer-12" in error

@@ -215,6 +215,19 @@ def kill_after_saving(number: int) -> None:
     train.write_folder = write_and_count
 
 
+def signal_in_final_evaluation(kind: int) -> None:
+    """Have this process get a signal before it evaluates its first SAE."""
+    from sae_lens_c2r.training import runners
+
+    evaluate = runners.eval_sae_on_synthetic_data
+
+    def signal_and_evaluate(*arguments: Any, **options: Any) -> Any:
+        os.kill(os.getpid(), kind)
+        return evaluate(*arguments, **options)
+
+    runners.eval_sae_on_synthetic_data = signal_and_evaluate
+
+
 def limit_file_size(n_bytes: int) -> None:
     """Have this process fail to write more to a file, as on a disk that is full."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, n_bytes))

@@ -23,6 +23,7 @@ from tests.training.killing import (
     kill_now_and_then,
     limit_file_size,
     signal_after_checkpoints,
+    signal_in_final_evaluation,
     start,
     write_release,
 )
@@ -100,6 +101,27 @@ def test_killed_while_it_saves_several_saes_it_ends_with_the_same_weights(
     assert start(release, out, changes=changes).wait() == 0
     assert "From step 4 of 4." in told(out)
     assert hashes(out) == hashes(untouched)
+
+
+@pytest.mark.parametrize(("kind", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_during_the_final_evaluation_ends_it_and_it_is_continued(
+    release: Path, tmp_path: Path, untouched: dict[str, str], kind: int, status: int
+) -> None:
+    out = tmp_path / "saes"
+    changes = {"runner.run_final_eval": True, "runner.eval_samples": 100}
+    begun = start(
+        release,
+        out,
+        changes=changes,
+        minutes=0,
+        before=signal_in_final_evaluation,
+        arguments=(kind,),
+    )
+    assert begun.wait() == status
+    assert Left.by(out) == Left(checkpoints=1, partial=0, finished=0)
+    assert start(release, out, changes=changes, minutes=0).wait() == 0
+    assert "From step 60 of 60." in told(out)
+    assert hashes(out) == untouched
 
 
 def test_without_room_for_the_weights_it_fails_and_is_continued(

@@ -118,7 +118,7 @@ def test_a_new_release_trains_offline(
     assert run("registry", "new", "mine", "--out", tmp_path) == 0
     path = tmp_path / "mine.yaml"
     assert f"`sae-lens-c2r train {path} --dry-run` shows" in capsys.readouterr().out
-    assert run("registry", "new", "mine", "--out", tmp_path) == 1
+    assert run("registry", "new", "mine.yaml", "--out", tmp_path) == 1
     assert f"Found {path}." in capsys.readouterr().err
     out = tmp_path / "saes"
     assert run("train", path, "--out", out, "--device", "cpu", *small(256, 2048)) == 0
@@ -196,6 +196,8 @@ def test_a_name_that_no_release_may_have_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("registry", "new", "My SAEs", "--out", tmp_path) == 1
+    for name in ("minilm-layer-3", "minilm-layer-3.yaml"):
+        assert run("registry", "new", name, "--out", tmp_path) == 1
     assert "should be of small letters and digits" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "mine.yaml").touch()

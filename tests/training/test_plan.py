@@ -145,6 +145,19 @@ def test_the_papers_translation_of_steps() -> None:
             assert plan.norm_multiple == 10
 
 
+@pytest.mark.parametrize("penalty", ["c2r", "ort"])
+def test_a_schedule_that_the_training_does_not_come_to_is_told(
+    tmp_path: Path, penalty: str
+) -> None:
+    release = write(tmp_path, grids=[{"id": "a", "sae": {"architecture": "ort_c2r"}}])
+    start, warm_up = f"sae.{penalty}_start_step", f"sae.{penalty}_warm_up_steps"
+    assert plan_of(release, **{start: 9, warm_up: 10}).notes == []
+    with pytest.raises(ReleaseError, match=f"`{start}` should be below .* 10. Found 10 in a"):
+        plan_of(release, **{start: 10})
+    [note] = plan_of(release, **{warm_up: 11}).notes
+    assert note.startswith(f"Warning: `{warm_up}` is 11")
+
+
 def test_sizes_are_those_of_the_weights(tmp_path: Path) -> None:
     plan = plan_of(write(tmp_path), "width_1k/topk_k2")
     assert plan.steps == 10
@@ -180,6 +193,7 @@ WRONG = [
             *(("d_in", 0), ("d_in", "abc")),
             *(("seed", -1), ("seed", 0.5), ("seed", "abc"), ("dtype", "int8")),
             *(("decoder_init_norm", math.nan), ("decoder_init_norm", math.inf)),
+            *(("decoder_init_norm", -1.0), ("d_in", 9)),
             *(("k_anneal_steps", 10), ("k_anneal_steps", -1), ("k_anneal_steps", True)),
         )
     ),
@@ -192,6 +206,7 @@ WRONG = [
             *(("n_batches_for_norm_estimate", 0), ("lr_decay_steps", 11), ("logger", 5)),
             *(("matmul_precision", "higher"), ("max_activation_norm_multiple", 10)),
             *(("training_samples", 5), ("synthetic_model", 5), ("evaluator", "x")),
+            ("eval_samples", -1),
         )
     ),
     ("runner.logger.wandb", {"runner.logger": {"wandb": 1}}),
@@ -260,7 +275,6 @@ def test_what_training_would_fail_by_is_named(
         ({"runner.lr_scheduler_name": "foo"}, "Unsupported scheduler: foo"),
         ({"runner.adam_beta1": 5}, "Invalid beta parameter"),
         ({"runner.lr": 0, "runner.lr_decay_steps": 5}, "cannot make an optimizer"),
-        ({"runner.lr": "1e-5"}, "YAML reads it as text: write 1.0e-05."),
         ({"runner.foo": 1}, ", matmul_precision, "),
     ],
 )

@@ -24,6 +24,10 @@ def test_a_dry_run_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert run(path, "--out", tmp_path / "saes", "--dry-run") == 0
     assert "10 steps of 100" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == [path]
+    assert run(path, "--out", path / "saes", "--dry-run") == 1
+    assert f"`--out` should be a folder that can be written to. Found {path}" in (
+        capsys.readouterr().err
+    )
 
 
 def test_known_features_are_trained_on_and_what_is_finished_is_left(tmp_path: Path) -> None:
