@@ -158,21 +158,21 @@ def _how_measured(numbers: Sequence[_Number]) -> Iterator[str]:
         of = [number for number in numbers if number[1].evaluation == name]
         titles = ", ".join(dict.fromkeys(column.title for _, column, _ in of))
         said = ((sae_id, _say("measured", name, evaluation)) for sae_id, _, evaluation in of)
-        for sentence, whose in sorted(_shared(said)):
+        for sentence, whose in sorted(_by_sentence(said)):
             yield f"**{titles}**{whose and f' ({whose})'}: {sentence}"
 
 
 def _how_trained(facts: RepoFacts) -> Iterator[str]:
     """Yield how the SAEs were trained, a paragraph for those that share it."""
     said = ((sae_id, _say("trained", sae.training)) for sae_id, sae in facts.saes.items())
-    for sentence, whose in _shared(said):
+    for sentence, whose in _by_sentence(said):
         yield f"{whose}: {sentence}" if whose else sentence
     for name, option in _PENALTIES.items():
         if coefficients := _say("coefficients", name, option.partition("_")[0], facts.saes):
             yield coefficients
 
 
-def _shared(said: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+def _by_sentence(said: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return each sentence once, and the SAEs that it is said of if others are there."""
     # The keys of the inner mappings are sets in the order in which they were filled.
     found: dict[str, dict[str, None]] = defaultdict(dict)

@@ -43,11 +43,13 @@ class Account:
     role: str = "write"  # or `read` or `fineGrained`
     writable: tuple[str, ...] = ()  # repositories that a fine-grained token may write
 
+    def owns(self, repo_id: str) -> bool:
+        return repo_id.partition("/")[0] in (self.name, *self.organizations)
+
     def may_write(self, repo_id: str) -> bool:
         if self.role == "fineGrained":
             return repo_id in self.writable
-        owner = repo_id.partition("/")[0]
-        return self.role == "write" and owner in (self.name, *self.organizations)
+        return self.role == "write" and self.owns(repo_id)
 
 
 @dataclass(frozen=True)
@@ -84,13 +86,10 @@ class Repo:
     commits: dict[str, Commit] = field(default_factory=dict)
     branches: dict[str, str] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
-    pull_requests: dict[int, str] = field(default_factory=dict)
+    pull_requests: list[str] = field(default_factory=list)
 
     def find(self, revision: str) -> Commit | None:
-        number = re.fullmatch(r"refs/pr/(\d+)", revision)
-        oid = self.pull_requests.get(int(number[1])) if number else None
-        oid = oid or self.branches.get(revision) or self.tags.get(revision) or revision
-        return self.commits.get(oid)
+        return self.commits.get({**self.tags, **self.branches}.get(revision, revision))
 
     def add(self, parent: Commit | None, title: str, files: dict[str, File]) -> Commit:
         said = parent and parent.oid, title, len(self.commits), sorted(files.items())
@@ -209,7 +208,7 @@ class LoopbackHub:
             ("PUT", r"/storage/([0-9a-f]{64})", self._store),
             ("POST", r"/verify/([0-9a-f]{64})", self._verify),
             ("GET", r"/storage/([0-9a-f]{64})", self._stored),
-            ("HEAD|GET", r"/([^/]+/[^/]+)/resolve/([^/]+|refs/pr/\d+)/(.+)", self._resolve),
+            ("HEAD|GET", r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", self._resolve),
         ]
         for methods, pattern, do in routes:
             found = re.fullmatch(pattern, path)
@@ -352,8 +351,8 @@ class LoopbackHub:
             answer = {"commitUrl": f"{self.endpoint}/{repo_id}/commit/{commit.oid}"}
             answer["commitOid"] = commit.oid
             if create_pr:
-                number = len(repo.pull_requests) + 1
-                repo.pull_requests[number] = commit.oid
+                repo.pull_requests.append(commit.oid)
+                number = len(repo.pull_requests)
                 answer["pullRequestUrl"] = f"{self.endpoint}/{repo_id}/discussions/{number}"
             else:
                 repo.branches[revision] = commit.oid
@@ -421,9 +420,7 @@ class LoopbackHub:
 
     def _readable(self, seen: Seen, repo_id: str) -> Repo:
         account, repo = self._account(seen), self.repos.get(repo_id)
-        owner = repo_id.partition("/")[0]
-        mine = account is not None and owner in (account.name, *account.organizations)
-        if repo is None or (repo.private and not mine):
+        if repo is None or (repo.private and not (account and account.owns(repo_id))):
             status = 401 if account is None else 404
             raise RefusedError(status, "Repository not found", "RepoNotFound")
         return repo
