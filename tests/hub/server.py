@@ -507,12 +507,6 @@ class _Handler(BaseHTTPRequestHandler):
         if self.body_was_read:
             return
         self.body_was_read = True
-        if self.headers.get("Transfer-Encoding") == "chunked":
-            while size := int(self.rfile.readline().split(b";")[0], 16):
-                yield self.rfile.read(size)
-                self.rfile.readline()
-            self.rfile.readline()
-            return
         left = int(self.headers.get("Content-Length") or 0)
         while left:
             chunk = self.rfile.read(min(left, 1 << 20))

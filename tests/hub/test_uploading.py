@@ -309,12 +309,16 @@ def test_an_sae_is_loaded_at_a_revision(
 def test_the_card_names_what_the_hub_has(hub: LoopbackHub, send: Call) -> None:
     said: list[str] = []
     send("a")
+    assert "datasets" not in metadata(hub)
+    hub.known_datasets.add("nobody/nothing")  # that all were trained on
     send("b", "c", base_model="google/gemma-2-2b", tell=said.append)
     assert any("google/gemma-2-2b is gated" in line for line in said)
     models = ["EleutherAI/pythia-70m-deduped", "google/gemma-2-2b"]
     assert metadata(hub)["base_model"] == models
+    assert metadata(hub)["datasets"] == ["nobody/nothing"]
     assert text(hub, README).count("whose own terms hold for the model") == 0  # no licence
     hub.known_models.clear()
+    hub.known_datasets.clear()
     send("d", repo_id="me/others")
     [files] = [hub.repos["me/others"].history()[0].files]
     assert not {"base_model", "datasets"} & split_card(files[README].content.decode())[1].keys()
