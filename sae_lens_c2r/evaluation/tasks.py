@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub.utils.sha import sha_fileobj
 from pydantic import BaseModel
 from sae_lens import SAE
 
 from sae_lens_c2r._support.errors import UserError, reason
+from sae_lens_c2r._support.files import sha256_of
 from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r.evaluation.catalog import KNOWN_FEATURES, SAE_LENS, WEIGHTS
 from sae_lens_c2r.evaluation.report import EvaluatedSAE, Evaluation, read_about, sae_hashes
@@ -160,8 +160,7 @@ def check_features(record: TrainingRecord, device: str) -> None:
 def _fingerprint(path: Path) -> str:
     """Hash the content of a file, or the names, sizes and times of a folder's files."""
     if path.is_file():
-        with path.open("rb") as file:
-            return sha_fileobj(file).hex()
+        return sha256_of(path)
     digest = sha256()
     for inside in sorted(path.rglob("*")):
         if inside.is_file():
