@@ -11,7 +11,7 @@ from sae_lens_c2r.cli._shared import console_while_loading, error_boundary, opti
 def demo(
     out: Path = option(Path("demo-output"), "Folder for the SAEs, the numbers and the report."),
     tokens: int = option(400_000, "Tokens of training.", min=2048),
-    d_sae: int = option(4096, "Latents of each SAE."),
+    d_sae: int = option(2048, "Latents of each SAE."),
     k: int = option(32, "Latents active per token, on average."),
     c2r_coefficient: float = option(5.0, "Strength of the C2R penalty."),
     seed: int = option(0, "Seed of the weights and of the data.", min=0, max=2**63 - 1),

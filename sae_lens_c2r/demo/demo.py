@@ -47,6 +47,7 @@ PLAIN, REGULARIZED = "batchtopk", "batchtopk_c2r"
 HELD_OUT_SHARE = 0.1
 RECORD_EVERY = 10  # steps
 _COMPARED_TOKENS = 64
+_DECAY = 5 * 512  # tokens for each step of it: over the last fifth, in batches of 512
 _INTRO = (
     "Two sparse autoencoders of all-MiniLM-L6-v2, after its fourth block, trained from the "
     f"same weights on the same activations in the same order: SAELens's {PLAIN}, and "
@@ -115,6 +116,7 @@ def demo_release(
     """BatchTopK with and without C2R, from the same weights on the same activations."""
     changes = {"language_model.training_tokens": tokens, "sae.d_sae": d_sae, "sae.k": k}
     changes |= dict.fromkeys(("runner.seed", "sae.seed", "sae.c2r_seed"), seed)
+    changes["runner.lr_decay_steps"] = tokens // _DECAY
     path = Path(str(files("sae_lens_c2r.demo").joinpath("minilm-demo.yaml")))
     return read_release(path, overrides={**changes, "sae.c2r_coefficient": c2r_coefficient})
 

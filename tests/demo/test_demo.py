@@ -40,7 +40,7 @@ from tests.command import run
 
 SAES = (PLAIN, REGULARIZED)
 OPTIONS: dict[str, Any] = {
-    **{"tokens": 20480, "d_sae": 4096, "k": 32, "c2r_coefficient": 5.0, "seed": 0}
+    **{"tokens": 20480, "d_sae": 2048, "k": 32, "c2r_coefficient": 5.0, "seed": 0}
 }
 SMALL = ["demo", "--tokens", "20480", "--d-sae", "128", "--k", "8", "--device", "cpu"]
 
@@ -127,7 +127,7 @@ def test_training_is_recorded_as_by_train_with_what_a_card_needs(out: Path) -> N
     measured = json.loads((out / "results.json").read_text())["held_out"]
     for name in SAES:
         record = json.loads((out / name / "training.json").read_text())
-        assert (record["sae_id"], record["steps"], record["samples"]) == (name, 10, 20480)
+        assert (record["sae_id"], record["steps"], record["samples"]) == (name, 40, 20480)
         assert record["trained_together"] == list(SAES)
         assert record["release"]["license"] == "apache-2.0"
         hub_id = record["release"]["language_model"]["hub_id"]
@@ -259,7 +259,7 @@ def plan(**options: Any) -> Plan:
 def test_the_options_are_what_is_trained() -> None:
     found = plan(tokens=100_000, d_sae=256, k=7, c2r_coefficient=2.5, seed=2**63 - 1)
     assert list(found.saes) == list(SAES)
-    assert found.steps == 49
+    assert (found.steps, found.runner["lr_decay_steps"]) == (196, 39)
     assert found.seeds == dict.fromkeys(SAES, 2**63 - 1)
     assert found.runner["seed"] == 2**63 - 1
     for name, config in found.saes.items():
