@@ -81,7 +81,7 @@ def console_while_loading(*, quiet: bool = False) -> LineConsole:
 
 @contextmanager
 def error_boundary(
-    interrupted: str, *, how_to_go_on: Callable[[], str] = str
+    interrupted: str = "Interrupted.", *, how_to_go_on: Callable[[], str] = str
 ) -> Iterator[list[str]]:
     """Print what keeps a command from doing what it should, and end it with a status."""
     problems: list[str] = []

@@ -30,7 +30,7 @@ def inspect(
     overwrite: bool = shared.OVERWRITE,
 ) -> None:
     """Measure any SAELens SAEs, and write a report to look at."""
-    with error_boundary("Interrupted.") as problems:
+    with error_boundary() as problems:
         _check_place("out", out, overwrite=overwrite)
         if figure is not None:
             _check_place("figure", figure, overwrite=overwrite)

@@ -40,7 +40,7 @@ def card(
     base_model: str | None = _BASE_MODEL,
 ) -> None:
     """Render the card that `upload` would publish, without a network."""
-    with error_boundary("Interrupted."):
+    with error_boundary():
         console = console_while_loading()
         from sae_lens_c2r import hub
 

@@ -16,7 +16,7 @@ registry = typer.Typer(
 @registry.command("list", cls=shared.Command)
 def list_releases() -> None:
     """List the releases."""
-    with error_boundary("Interrupted."):
+    with error_boundary():
         from sae_lens_c2r.releases.files import shipped_releases
         from sae_lens_c2r.reporting.tables import terminal_tables
 
@@ -33,7 +33,7 @@ def list_releases() -> None:
 @registry.command("show", cls=shared.Command)
 def show_release(release: str = shared.RELEASE) -> None:
     """Print what a release trains."""
-    with error_boundary("Interrupted."):
+    with error_boundary():
         from sae_lens_c2r.releases.files import find_release, read_release
 
         path = find_release(release)
@@ -45,7 +45,7 @@ def show_release(release: str = shared.RELEASE) -> None:
 @registry.command("export", cls=shared.Command)
 def export_release(release: str = shared.RELEASE) -> None:
     """Print the release's entry for SAELens's directory, pretrained_saes.yaml."""
-    with error_boundary("Interrupted."):
+    with error_boundary():
         import yaml
 
         from sae_lens_c2r.releases.files import directory_entry, find_release, read_release
@@ -67,7 +67,7 @@ def new_release(
     overwrite: bool = shared.OVERWRITE,
 ) -> None:
     """Write a small release to begin with, NAME.yaml, that says what to change."""
-    with error_boundary("Interrupted."):
+    with error_boundary():
         from sae_lens_c2r._support.errors import UserError
         from sae_lens_c2r._support.files import write_text
         from sae_lens_c2r.releases.files import new_release

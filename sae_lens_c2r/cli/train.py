@@ -19,7 +19,7 @@ def train(
 ) -> None:
     """Train the SAEs of a release, except those that are in the folder already."""
     take_place()
-    with error_boundary("Interrupted.", how_to_go_on=lambda: _how_to_go_on(out)):
+    with error_boundary(how_to_go_on=lambda: _how_to_go_on(out)):
         from sae_lens_c2r._support.errors import counted
         from sae_lens_c2r._support.files import check_writable
         from sae_lens_c2r._support.yaml_text import parse_overrides
@@ -89,7 +89,7 @@ def finetune(
     dry_run: bool = shared.DRY_RUN,
 ) -> None:
     """Train SAEs that exist on with C2R, and show what that changed."""
-    with error_boundary("Interrupted.", how_to_go_on=lambda: _how_to_go_on(out)) as problems:
+    with error_boundary(how_to_go_on=lambda: _how_to_go_on(out)) as problems:
         from sae_lens_c2r._support.yaml_text import parse_overrides
         from sae_lens_c2r.finetune.release import TOKENS, count_of
 

@@ -131,7 +131,7 @@ def run_demo(out: Path, console: Console, *, device: str, **settings: Any) -> No
         TemporaryDirectory(prefix=f".{out.name}-", dir=beside) as scratch,
     ):
         plan = make_plan(demo_release(**settings), device=device)
-        reports, comparison, curves = _run(plan, Path(scratch), settings, console)
+        reports, comparison, curves = _train_and_measure(plan, Path(scratch), settings, console)
         _write(Path(scratch), out, reports, comparison, curves, device=device, **settings)
         request.deferrable = True  # what was begun to be moved is moved
         move_into(out, Path(scratch))
@@ -155,7 +155,7 @@ def run_demo(out: Path, console: Console, *, device: str, **settings: Any) -> No
     )
 
 
-def _run(
+def _train_and_measure(
     plan: Plan, folder: Path, settings: Mapping[str, Any], console: Console
 ) -> tuple[list[SAEReport], Comparison, str]:
     """Train the SAEs into a folder, and measure and compare them; the last are the curves."""
