@@ -77,7 +77,8 @@ def config(sae: Any, folder: Path, **mode: Any) -> LanguageModelSAERunnerConfig[
     if mode.get("use_cached_activations"):
         mode["cached_activations_path"] = str(cached_activations(folder))
     short = {name: value for name, value in SHORT.items() if name != "hook_names"}
-    # SAELens evaluates on the text that a thread may be reading ahead: who is first is chance.
+    # SAELens's evaluations take rows of the text that it trains on. How many rows its thread
+    # has read ahead by then is chance, and so is which rows the training goes without.
     every = 10**9 if mode.get("prefetch_llm_batches") else 5
     logger = LoggingConfig(
         wandb_log_frequency=1, eval_every_n_wandb_logs=every, log_weights_to_wandb=False
@@ -111,12 +112,10 @@ def cached_activations(folder: Path) -> Path:
 
 def train(sae: Any, folder: Path, mode: str) -> Tensor:
     """The decoder after training."""
-    torch.manual_seed(0)
     data = texts() if mode == "texts" else rows_of_tokens()
-    cfg = config(sae, folder, **MODES[mode])
-    runner = LanguageModelSAETrainingRunner(
-        cfg, override_dataset=data, override_model=tiny_model()
-    )
+    cfg, model = config(sae, folder, **MODES[mode]), tiny_model()
+    torch.manual_seed(0)  # after the model, which is drawn when it is first asked for
+    runner = LanguageModelSAETrainingRunner(cfg, override_dataset=data, override_model=model)
     torch.manual_seed(1)
     return runner.run().W_dec.detach()
 
@@ -151,7 +150,7 @@ def test_every_log_of_several_saes_shows_the_metrics_of_each(logs: Logs) -> None
         saes=saes,
         prefetch_llm_batches=True,
         autocast=True,
-        logger=LoggingConfig(wandb_log_frequency=1),
+        logger=LoggingConfig(wandb_log_frequency=1, eval_every_n_wandb_logs=5),
         **SHORT,
     )
     MultiSAETrainingRunner(
@@ -159,6 +158,7 @@ def test_every_log_of_several_saes_shows_the_metrics_of_each(logs: Logs) -> None
     ).run()
     steps = [logged for logged in logs if "topk/losses/overall_loss" in logged]
     assert len(steps) == STEPS
+    assert any("topk/model_performance_preservation" in logged for logged in logs)
     for logged in steps:
         assert logged["topk_c2r/metrics/c2r_penalty"] >= 0
         assert logged["ort_c2r/metrics/c2r_penalty"] >= 0
