@@ -21,8 +21,10 @@ from tests.releases.test_files import write
 from tests.saes.forms import TRAINED_AS, K, make_form
 
 D_IN, D_SAE = 8, 24
+AS_C2R = {form: f"{form}_c2r" for form in TRAINED_AS} | {"jumprelu": "batchtopk_c2r"}
 WEIGHTS = "sae_weights.safetensors"
 ESTIMATED = "expected_average_only_in"
+RUNNER = {"batch_size": 50, "run_final_eval": False, "n_batches_for_norm_estimate": 3}
 LANGUAGE_MODEL = {
     "hub_id": "google/gemma-2-2b",
     "hook_name": "blocks.1.hook_resid_post",
@@ -51,18 +53,12 @@ def plan_of(
     tmp_path: Path,
     init: Any,
     *architectures: str,
-    runner: dict[str, Any] | None = None,
     release: dict[str, Any] | None = None,
     **fields: Any,
 ) -> Plan:
     """A release of an SAE for each architecture, all of which start from one SAE."""
     changed = {
-        "runner": {
-            "batch_size": 50,
-            "run_final_eval": False,
-            "n_batches_for_norm_estimate": 3,
-            **(runner or {}),
-        },
+        "runner": RUNNER,
         "sae": {"init": init, **fields},
         "grids": [{"id": "{architecture}", "axes": {"architecture": list(architectures)}}],
         **(release or {}),
@@ -86,8 +82,8 @@ def test_without_learning_it_stays_what_it_starts_from(
     plan = plan_of(
         tmp_path,
         folder(where),
-        f"{'batchtopk' if form == 'jumprelu' else form}_c2r",
-        runner={"lr": 0.0, "lr_end": 0.0},
+        AS_C2R[form],
+        release={"runner": {**RUNNER, "lr": 0.0, "lr_end": 0.0}},
         normalize_activations=normalized,
         **fields,
     )
@@ -123,11 +119,9 @@ def test_a_resumed_run_does_not_start_anew(
     tmp_path: Path, form: str, origin: Callable[..., Path]
 ) -> None:
     """To the bit, with inputs that are scaled by an estimate at the first step alone."""
-    fields = {"k": K} if form == "jumprelu" else {}
-    trained_as = "batchtopk_c2r" if form == "jumprelu" else f"{form}_c2r"
-    plan = plan_of(
-        tmp_path, folder(origin(form)), trained_as, normalize_activations=ESTIMATED, **fields
-    )
+    fields: dict[str, Any] = {"k": K} if form == "jumprelu" else {}
+    fields["normalize_activations"] = ESTIMATED
+    plan = plan_of(tmp_path, folder(origin(form)), AS_C2R[form], **fields)
 
     def stop_at_step(_: str, trainer: SAETrainer[Any, Any]) -> None:
         step = trainer.step
@@ -151,20 +145,25 @@ def test_a_resumed_run_does_not_start_anew(
     assert configs[0] == configs[1]
 
 
-def test_another_origin_is_another_training(
+def test_what_it_started_from_is_recorded_and_another_is_another_training(
     tmp_path: Path, origin: Callable[..., Path]
 ) -> None:
-    train(plan_of(tmp_path, folder(origin()), "batchtopk", k=K), tmp_path / "out")
-    moved = (tmp_path / "origin").rename(tmp_path / "moved")
+    where, out = origin(), tmp_path / "out"
+    (where / "training.json").write_text(json.dumps({"release": {"license": "apache-2.0"}}))
+    [trained] = train(plan_of(tmp_path, folder(where), "batchtopk", k=K), out)
+    started = json.loads((trained / "training.json").read_text())["started_from"]
+    assert (started["folder"], started["license"]) == (str(where), "apache-2.0")
+    assert started["sha256"].keys() == {"cfg.json", WEIGHTS}
+    moved = where.rename(tmp_path / "moved")
     told: list[str] = []
     again = plan_of(tmp_path, folder(moved), "batchtopk", k=K)
-    assert train(again, tmp_path / "out", log=told.append) == []
+    assert train(again, out, log=told.append) == []
     assert told == ["batchtopk is there already."]
     other = plan_of(tmp_path, folder(origin(seed=1)), "batchtopk", k=K)
     with pytest.raises(
         UserError, match=r"no other batchtopk than the plan's.*init\.sae_weights"
     ):
-        train(other, tmp_path / "out")
+        train(other, out)
 
 
 def test_an_origin_that_changes_before_it_is_begun_with_is_refused(
@@ -176,41 +175,24 @@ def test_an_origin_that_changes_before_it_is_begun_with_is_refused(
         train(plan, tmp_path / "out")
 
 
-def test_training_records_what_it_started_from(
-    tmp_path: Path, origin: Callable[..., Path]
-) -> None:
-    where = origin()
-    (where / "training.json").write_text(json.dumps({"release": {"license": "apache-2.0"}}))
-    [trained] = train(plan_of(tmp_path, folder(where), "batchtopk", k=K), tmp_path / "out")
-    started = json.loads((trained / "training.json").read_text())["started_from"]
-    assert started["folder"] == str(where)
-    assert started["license"] == "apache-2.0"
-    assert started["sha256"].keys() == {"cfg.json", "sae_weights.safetensors"}
-
-
-@pytest.mark.parametrize(
-    ("init", "key"),
-    [
-        ("gemma", ""),
-        *((init, "`repo`") for init in ({}, {"folder": "x", "repo": "a/b"})),
-        *((init, "`sae_id`") for init in ({"repo": "a/b"}, {"folder": "x", "sae_id": "y"})),
-        ({"folder": "x", "revision": "v1"}, "`revision`"),
-        ({"folder": "x", "path": "y"}, "`path`"),
-    ],
-)
-def test_an_init_that_names_no_sae_is_refused(tmp_path: Path, init: Any, key: str) -> None:
-    with pytest.raises(UserError, match=rf"^`sae\.init`.*{key}"):
-        plan_of(tmp_path, init, "batchtopk")
-
-
 @pytest.mark.parametrize(
     ("init", "says"),
     [
+        ("gemma", "^`sae.init`"),
+        *((init, "^`sae.init`.*`repo`") for init in ({}, {"folder": "x", "repo": "a/b"})),
+        *(
+            (init, "^`sae.init`.*`sae_id`")
+            for init in ({"repo": "a/b"}, {"folder": "x", "sae_id": "y"})
+        ),
+        ({"folder": "x", "revision": "v1"}, "^`sae.init`.*`revision`"),
+        ({"folder": "x", "path": "y"}, "^`sae.init`.*`path`"),
         ({"folder": "nowhere"}, "^nowhere: should be a folder with a cfg.json"),
         ({"release": "gemma-scope-2b-pt-res-canonical", "sae_id": "none"}, "cannot be loaded"),
     ],
 )
-def test_an_sae_that_is_not_there_is_refused(tmp_path: Path, init: Any, says: str) -> None:
+def test_an_init_that_names_no_sae_that_is_there_is_refused(
+    tmp_path: Path, init: Any, says: str
+) -> None:
     with pytest.raises(UserError, match=says):
         plan_of(tmp_path, init, "batchtopk")
 

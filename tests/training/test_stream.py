@@ -15,15 +15,9 @@ from sae_lens.training.activations_store import ActivationsStore
 from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.training.distributed import (
-    all_gather,
-    init_distributed,
-    is_main_process,
-    rank,
-)
 from sae_lens_c2r.training.stream import FEATURES, ActivationStream, known_features, within_norm
 from tests.language_model import CONTEXT, D_MODEL, HOOK, rows_of_tokens, texts, tiny_model
-from tests.training.rank_processes import ends, start_ranks
+from tests.process_groups import in_processes
 
 pytestmark = pytest.mark.filterwarnings("ignore:All of the text was read", "ignore:Dataset is")
 
@@ -147,39 +141,33 @@ def test_a_buffer_lends_a_part_of_its_tokens_to_the_next(
         assert any(batch != sorted(batch) for batch in found)
 
 
-def read_on(folder: Path, name: str, n_batches: int) -> None:
-    """Read some batches of each case in a process, from where others have stopped."""
-    with init_distributed():
-        for case in CASES:
-            kept = folder / f"{case}.json"
-            state = json.loads(kept.read_text()) if kept.exists() else None
-            stream = open_stream(case, state)
-            torch.save(batches(stream, n_batches), folder / f"{case} {name} {rank()}.pt")
-            all_gather(None)  # all have read the state
-            if is_main_process():
-                n_before = state["n_batches"] if state else 0
-                kept.write_text(json.dumps(stream.state(n_before + n_batches)))
-        known = known_features(make, "cpu", int(name) * n_batches)
-        features = [batch[FEATURES] for batch in islice(known, n_batches)]
-        torch.save(features, folder / f"{FEATURES} {name} {rank()}.pt")
+def read_on(_rank: int, states: dict[str, Any], part: int, n: int) -> dict[str, Any]:
+    """Batches of each case, from where others have stopped, and where that is by now."""
+    streams = {case: open_stream(case, states.get(case)) for case in CASES}
+    found: dict[str, Any] = {case: batches(stream, n) for case, stream in streams.items()}
+    known = islice(known_features(make, "cpu", part * n), n)
+    found[FEATURES] = [batch[FEATURES] for batch in known]
+    return {**found, "states": {i: each.state((part + 1) * n) for i, each in streams.items()}}
 
 
 @pytest.mark.parametrize("sizes", [(3,), (2, 1, 3)])
 def test_any_number_of_processes_has_the_same_batches(
     sizes: tuple[int, ...], tmp_path: Path
 ) -> None:
-    n_batches = 42 // len(sizes)  # several epochs
-    for part, size in enumerate(sizes):
-        arguments = (tmp_path, str(part), n_batches)
-        assert ends(start_ranks(size, tmp_path / "logs", read_on, *arguments)) == [0] * size
+    n = 42 // len(sizes)  # several epochs
     known = (batch[FEATURES] for batch in known_features(make, "cpu"))
-    for case in [*CASES, FEATURES]:
-        alone = None if case == FEATURES else open_stream(case)
-        for part, size in enumerate(sizes):
-            expected = batches(alone, n_batches) if alone else list(islice(known, n_batches))
-            for number in range(size):
-                found = torch.load(tmp_path / f"{case} {part} {number}.pt")
-                assert all(map(torch.equal, found, expected)), (case, part, number)
+    expected = {case: batches(open_stream(case), 42) for case in CASES}
+    expected[FEATURES] = list(islice(known, 42))
+    states: dict[str, Any] = {}
+    for part, size in enumerate(sizes):
+        (tmp_path / str(part)).mkdir()
+        found = in_processes(size, read_on, states, part, n, folder=tmp_path / str(part))
+        for number, each in enumerate(found):
+            for case in expected:
+                own = expected[case][part * n : (part + 1) * n]
+                assert len(each[case]) == n
+                assert all(map(torch.equal, each[case], own)), (case, part, number)
+        states = json.loads(json.dumps(found[0]["states"]))
 
 
 def test_a_text_without_a_row_is_refused() -> None:
@@ -219,11 +207,8 @@ def test_at_least_half_of_the_tokens_stay_in_their_order(
     assert torch.equal(within_norm(acts, None), acts)
 
 
-def test_a_pass_without_tokens_stays_one() -> None:
+def test_a_pass_without_tokens_stays_one_and_one_of_nan_alone_is_refused() -> None:
     assert within_norm(torch.zeros(0, 3), 10).shape == (0, 3)
-
-
-def test_activations_that_are_no_numbers_end_what_would_go_on_without_any() -> None:
     with pytest.raises(UserError, match=r"Found NaN in a batch of 3 tokens\."):
         within_norm(torch.tensor([[1.0], [torch.nan], [2.0]]), 10)
 

@@ -62,49 +62,40 @@ def settings(sae: TrainingSAE[Any], **options: Any) -> Any:
     return make_trainer(sae, STEPS, iter(()), **options).cfg
 
 
+@pytest.mark.parametrize("logs", [True, False])
 @pytest.mark.parametrize(
     "modes", [(NORM, NORM), (WHITENING, WHITENING), (NORM, WHITENING), ("none", "none")]
 )
-def test_it_trains_as_sae_lens_does(modes: tuple[str, str], tmp_path: Path) -> None:
+def test_it_trains_and_logs_as_sae_lens_does(
+    modes: tuple[str, str], logs: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged: list[tuple[dict[str, Any], int]] = []
+    monkeypatch.setattr(
+        "sae_lens.training.multi_sae_trainer.wandb.log",
+        lambda values, step: logged.append((numbers(values), step)),
+    )
+    logger = LoggingConfig(log_to_wandb=logs, wandb_log_frequency=2, eval_every_n_wandb_logs=2)
+    evaluate = lambda **_: {"evaluated": 1}  # noqa: E731
     found = []
     for ours in (False, True):
         saes: dict[str, TrainingSAE[Any]] = {
             str(i): make_sae("batchtopk_c2r", seed=i, normalize_activations=mode)
             for i, mode in enumerate(modes)
         }
-        cfg = settings(saes["0"])
-        theirs = MultiSAETrainer(cfg, saes, dict.fromkeys(saes, HOOK), batches())
-        job = Job(Checkpoints(tmp_path), StopRequest())
-        trainer = Trainer(cfg, saes, HOOK, batches(), job) if ours else theirs
+        cfg = settings(saes["0"], logger=logger)
+        trainer = MultiSAETrainer(cfg, saes, dict.fromkeys(saes, HOOK), batches(), evaluate)
+        if ours:
+            job = Job(Checkpoints(tmp_path), StopRequest())
+            trainer = Trainer(cfg, saes, HOOK, batches(), job, evaluator=evaluate)
         trained = trainer.fit()
         assert (trainer.n_training_steps, trainer.n_training_samples) == (STEPS, STEPS * BATCH)
         found.append([(sae.state_dict(), sae.cfg.metadata.l0) for sae in trained.values()])
     for (theirs_state, theirs_l0), (state, l0) in zip(*found, strict=True):
         assert all(torch.equal(state[name], each) for name, each in theirs_state.items())
         assert l0 == theirs_l0
-
-
-def test_it_logs_what_sae_lens_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    logged: list[tuple[dict[str, Any], int]] = []
-    monkeypatch.setattr(
-        "sae_lens.training.multi_sae_trainer.wandb.log",
-        lambda values, step: logged.append((values, step)),
-    )
-    logger = LoggingConfig(wandb_log_frequency=2, eval_every_n_wandb_logs=2)
-    logs = []
-    for ours in (False, True):
-        saes: dict[str, TrainingSAE[Any]] = {"sae": make_sae("topk_c2r")}
-        cfg = settings(saes["sae"], logger=logger)
-        evaluate = lambda **_: {"evaluated": 1}  # noqa: E731
-        job = Job(Checkpoints(tmp_path), StopRequest())
-        trainer = MultiSAETrainer(cfg, saes, {"sae": HOOK}, batches(), evaluate)
-        if ours:
-            trainer = Trainer(cfg, saes, HOOK, batches(), job, evaluator=evaluate)
-        trainer.fit()
-        logs.append([(numbers(values), step) for values, step in logged])
-        logged.clear()
-    assert logs[0] == logs[1]
-    assert any("evaluated" in each for each, _ in logs[0])
+    half = len(logged) // 2
+    assert logged[:half] == logged[half:]
+    assert any("evaluated" in values for values, _ in logged) == logs
 
 
 def numbers(values: dict[str, Any]) -> dict[str, Any]:
@@ -210,27 +201,20 @@ def test_k_falls_from_the_size_of_the_inputs_to_what_it_is(
         assert ks[0] == min(d_in, d_sae)
 
 
-@pytest.fixture
-def release(tmp_path: Path) -> Path:
-    return write(
-        tmp_path,
-        sae={
-            **{"d_in": 8, "d_sae": 32, "k": 2, "k_anneal_steps": ANNEAL_STEPS},
-            **{"matryoshka_widths": [16, 32], "c2r_interval": 2},
-            **{"c2r_chunk_size": 20, "c2r_warm_up_steps": 7, "ort_interval": 2},
-        },
-        grids=[{"id": "{architecture}", "axes": {"architecture": ANNEALED}}],
-    )
-
-
 @pytest.mark.parametrize("stop_at", [3, ANNEAL_STEPS])
 def test_a_resumed_run_has_the_same_k_and_ends_with_the_same_weights(
-    release: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     stop_at: int,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    sae = {
+        **{"d_in": 8, "d_sae": 32, "k": 2, "k_anneal_steps": ANNEAL_STEPS},
+        **{"matryoshka_widths": [16, 32], "c2r_interval": 2},
+        **{"c2r_chunk_size": 20, "c2r_warm_up_steps": 7, "ort_interval": 2},
+    }
+    grids = [{"id": "{architecture}", "axes": {"architecture": ANNEALED}}]
+    release = write(tmp_path, sae=sae, grids=grids)
     ks: dict[str, list[float]] = {name: [] for name in ANNEALED}
     encode = TrainingSAE.training_forward_pass
     log = SAETrainer.full_sparsity_window_log
