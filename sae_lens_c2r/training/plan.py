@@ -1,7 +1,7 @@
 """The plan of a release's training: SAELens's configs, every field of which it has accepted."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -84,11 +84,11 @@ class Plan:
         """Training samples of each SAE: tokens, where they come from a language model."""
         return self.steps * self.batch_size
 
-    def fingerprint(self, sae_ids: Iterable[str] | None = None) -> dict[str, Any]:
+    def fingerprint(self) -> dict[str, Any]:
         """The settings that a training has to share with another to stand for it, as JSON."""
         saes = {}
-        for sae_id in self.saes if sae_ids is None else sae_ids:
-            saes[sae_id] = {**self.saes[sae_id].to_dict(), "seed": self.seeds[sae_id]}
+        for sae_id, config in self.saes.items():
+            saes[sae_id] = {**config.to_dict(), "seed": self.seeds[sae_id]}
             del saes[sae_id]["device"]  # where it runs
             del saes[sae_id]["metadata"]  # what the run adds
             if sae_id in self.starts:  # by its content, wherever it lies by now

@@ -1,11 +1,16 @@
-"""Training of a plan by SAELens's trainer, one folder for every SAE."""
+"""Training of a plan by SAELens's trainer, one folder for every SAE.
+
+Each SAE is trained by one of torch's processes, or by a group of them that shares every batch.
+All of them call `train` with the same.
+"""
 
 import json
 import platform
 import subprocess
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -14,7 +19,7 @@ from typing import Any
 import torch
 from sae_lens import TrainingSAE
 
-from sae_lens_c2r._support.errors import UserError, counted, one_line
+from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r._support.files import write_folder
 from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r._support.process import stop_requests
@@ -48,22 +53,16 @@ def train(
     watch: Watch | None = None,  # given the id and the trainer of each SAE before it begins
 ) -> list[Path]:
     """Train the SAEs of a plan that are not finished, and return their folders."""
-    # Each is trained by one of torch's processes, or by a group of them that shares every
-    # batch; all call this with the same.
-    work = out / WORK
-    log = log if distributed.is_main_process() else _say_nothing
+    work, on_main = out / WORK, distributed.on_main_process
+    log = log if distributed.is_main_process() else lambda _: None
     settings, here = plan.fingerprint(), circumstances(plan.device)
-    on_main = distributed.on_main_process
     n_parts = on_main(lambda: group_size(plan, distributed.world_size()))
     options = {"resume": resume, "checkpoint_minutes": checkpoint_minutes}
-    alike = {name: here[name] for name in ("python", "versions")}
-    alike |= {**settings, "order": list(plan.saes), "options": options, "device": plan.device}
-    ranks = distributed.all_gather(alike)
-    on_main(lambda: _check_alike(ranks))
+    alike = {"order": list(plan.saes), "options": options, "device": plan.device}
+    _check_alike({**settings, **alike, **{key: here[key] for key in ("python", "versions")}})
     todo = on_main(lambda: unfinished(settings, out, log))
     if not todo and not on_main(work.exists):
         return []
-    folders: list[Path] = []
     with stop_requests() as stop, ExitStack() as stack:
         before = torch.get_float32_matmul_precision()
         stack.callback(torch.set_float32_matmul_precision, before)
@@ -71,66 +70,64 @@ def train(
         on_main(lambda: stack.enter_context(locked_out(out)))
         distributed.check_shared_folder(work)
         # Another process may have finished some meanwhile.
-        todo = on_main(lambda: unfinished(settings, out, _say_nothing))
-        checkpoints = Checkpoints(work)
-        on_main(checkpoints.remove_partial)
-        resumed = on_main(lambda: checkpoint_of(settings, here, out, log, resume=resume))
-        in_turn = _in_turn(plan, todo, resumed)
-        process_group = own_group(n_parts)
-        for sae_ids in in_turn:
-            if folders:
-                n_trained = len(plan.saes) - len(todo) + len(folders)
-                log(f"{n_trained} of {counted(len(plan.saes), 'SAE')} trained.")
-            n_before = 1
-            if resumed is not None:
-                log(f"From step {resumed.step:,} of {plan.steps:,}.")
-                n_before = resumed.about["processes_per_batch"]
-            if distributed.all_reduce_max(stop.received):
-                raise KeyboardInterrupt
-            group, place_in_it = divmod(distributed.rank(), n_parts)
-            shares = place(
-                {i: plan.saes[i] for i in sae_ids}, distributed.world_size() // n_parts
-            )
-            job = Job(
-                checkpoints,
-                stop,
-                every_seconds=60 * checkpoint_minutes,
-                about={
-                    "settings": settings_of(settings, sae_ids),
-                    "circumstances": here,
-                    "processes_per_batch": max(n_parts, n_before),
-                },
-                resumed=resumed,
-                saved=[] if place_in_it else shares[group],
-                log=log,
-                watch=watch,
-                scaled=plan.starts,
-                k_anneal_steps=plan.k_anneal_steps,
-                process_group=process_group,
-            )
-            with _one_line_of_sae_lens(work / TRACEBACK):
-                # One without an SAE of its own takes part in the stream.
-                own = shares[group] or shares[0][:1]
-                saes, evaluations = train_together(plan, own, job)
-            distributed.on_all_ranks(partial(_save, plan, job, saes, evaluations, out))
-            on_main(checkpoints.remove_all)
-            folders += [out / sae_id for sae_id in sae_ids]
-            resumed = None
-    return folders
+        todo = on_main(lambda: unfinished(settings, out, lambda _: None))
+        job = Job(
+            Checkpoints(work),
+            stop,
+            every_seconds=60 * checkpoint_minutes,
+            about={"settings": settings, "circumstances": here, "processes_per_batch": n_parts},
+            log=log,
+            watch=watch,
+            scaled=plan.starts,
+            k_anneal_steps=plan.k_anneal_steps,
+            process_group=own_group(n_parts),
+        )
+        on_main(job.checkpoints.remove_partial)
+        job.resumed = on_main(lambda: checkpoint_of(settings, here, out, log, resume=resume))
+        in_turn = _in_turn(plan, todo, job.resumed)
+        for number, sae_ids in enumerate(in_turn):
+            if number:
+                n_left = sum(map(len, in_turn[number:]))
+                log(f"{len(plan.saes) - n_left} of {len(plan.saes)} SAEs trained.")
+                job.resumed = None
+            _train_at_once(plan, sae_ids, job, out)
+    return [out / sae_id for sae_ids in in_turn for sae_id in sae_ids]
 
 
-def _say_nothing(_: str) -> None:
-    pass
+def _train_at_once(plan: Plan, sae_ids: list[str], job: Job, out: Path) -> None:
+    """Train SAEs in one run and save them, those of this process here."""
+    n_parts = n_most = job.about["processes_per_batch"]
+    if job.resumed is not None:
+        job.log(f"From step {job.resumed.step:,} of {plan.steps:,}.")
+        n_most = max(n_parts, job.resumed.about["processes_per_batch"])
+    if distributed.all_reduce_max(job.stop.received):
+        raise KeyboardInterrupt
+    group, place_in_it = divmod(distributed.rank(), n_parts)
+    shares = place({i: plan.saes[i] for i in sae_ids}, distributed.world_size() // n_parts)
+    settings = settings_of(job.about["settings"], sae_ids)
+    about = {**job.about, "settings": settings, "processes_per_batch": n_most}
+    job = replace(job, about=about, saved=[] if place_in_it else shares[group])
+    with _one_line_of_sae_lens(out / WORK / TRACEBACK):
+        # One without an SAE of its own takes part in the stream.
+        saes, evaluations = train_together(plan, shares[group] or shares[0][:1], job)
+    distributed.on_all_ranks(partial(_save, plan, job, saes, evaluations, out))
+    distributed.on_main_process(job.checkpoints.remove_all)
 
 
-def _check_alike(ranks: list[dict[str, Any]]) -> None:
-    for number, other in enumerate(ranks):
-        differs = difference(ranks[0], other)
-        if differs is not None:
-            raise UserError(
-                "All ranks should have the same plan and versions. Those of rank "
-                f"{number} are not those of rank 0. {differs}"
-            )
+def _check_alike(own: dict[str, Any]) -> None:
+    """Raise a UserError unless all ranks have the same."""
+    ranks = distributed.all_gather(own)
+
+    def check() -> None:
+        for number, other in enumerate(ranks):
+            differs = difference(ranks[0], other)
+            if differs is not None:
+                raise UserError(
+                    "All ranks should have the same plan and versions. Those of rank "
+                    f"{number} are not those of rank 0. {differs}"
+                )
+
+    distributed.on_main_process(check)
 
 
 def _in_turn(plan: Plan, todo: list[str], resumed: Checkpoint | None) -> list[list[str]]:
@@ -158,15 +155,13 @@ def circumstances(device: str) -> dict[str, Any]:
 
 def _git_revision() -> str | None:
     """The commit of the checkout that this code runs from, if it is one."""
-    root = Path(__file__).parent.parent.parent
+    root = Path(__file__).parents[2]
     if not (root / ".git").exists():
         return None
     command = ["git", "-C", str(root), "rev-parse", "HEAD"]
-    try:
-        found = subprocess.run(command, capture_output=True, text=True)
-    except OSError:  # no git here
-        return None
-    return found.stdout.strip() or None
+    with suppress(OSError):  # no git here
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip() or None
+    return None
 
 
 @contextmanager

@@ -1,22 +1,19 @@
 """Plans: every release that we ship is one that SAELens can train."""
 
 import math
-import os
+from datetime import date
 from io import StringIO
 from itertools import accumulate
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from rich.console import Console
-from sae_lens import LoggingConfig
 
 from benchmarks.worlds.synth_sae_bench import KEPT_WORLD, SIZES
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.releases.files import find_release, read_release
 from sae_lens_c2r.releases.model import ReleaseError
-from sae_lens_c2r.training import runners
 from sae_lens_c2r.training.configs import K_ANNEAL_STEPS, NORM_MULTIPLE
 from sae_lens_c2r.training.data_parallel import place
 from sae_lens_c2r.training.plan import Plan, make_plan, runner_config
@@ -40,67 +37,48 @@ def plan_of(release: str | Path, *only: str, **overrides: Any) -> Plan:
     return make_plan(read, device="cpu", only=only)
 
 
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_shipped_releases_are_found_by_name_and_can_be_planned(path: Path) -> None:
-    assert find_release(path.stem) == path
-    plan = plan_of(path)
-    assert plan.steps > 1000
+@pytest.fixture(scope="module", params=SHIPPED, ids=lambda path: path.stem)
+def shipped(request: pytest.FixtureRequest) -> Plan:
+    """The plan of a release, found by its name."""
+    assert find_release(request.param.stem) == request.param
+    return plan_of(request.param.stem)
+
+
+def printed(plan: Plan, **options: int) -> str:
     text = StringIO()
-    print_plan(plan, Console(file=text, width=200))
-    for sae_id in plan.saes:
-        assert sae_id in text.getvalue()
-    assert f"{plan.steps:,} steps of {plan.batch_size:,}" in text.getvalue()
+    print_plan(plan, Console(file=text, width=400), **options)
+    return text.getvalue()
+
+
+def test_shipped_releases_can_be_planned(shipped: Plan) -> None:
+    assert shipped.steps > 1000
+    text = printed(shipped)
+    assert all(sae_id in text for sae_id in shipped.saes)
+    assert f"{shipped.steps:,} steps of {shipped.batch_size:,}" in text
 
 
 def test_a_summary_for_several_processes_says_what_each_trains_and_takes() -> None:
     plan = plan_of(GEMMA)
-    text = StringIO()
-    print_plan(plan, Console(file=text, width=400), n_ranks=8)
+    text = printed(plan, n_ranks=8)
+    assert "\nTokens whose norm is above 10 times the median are left out.\n" in text
+    assert "k falls from d_in over the first 2,441 steps of 16 SAEs: batchtopk, " in text
     shares = place(plan.saes, 8)
-    lines = [line.strip().split(maxsplit=4) for line in text.getvalue().splitlines()[-9:-1]]
+    lines = [line.strip().split(maxsplit=4) for line in text.splitlines()[-9:-1]]
     for rank, (share, line) in enumerate(zip(shares, lines, strict=True)):
         memory = size(memory_bytes(plan, share)).split()
         assert line == [str(rank), str(len(share)), *memory, ", ".join(share)]
     most = max(memory_bytes(plan, share) for share in shares)
-    assert f"About {size(most)} of memory a process beside the model" in text.getvalue()
+    assert f"About {size(most)} of memory a process beside the model" in text
     assert most < memory_bytes(plan) / 5
 
 
-def test_each_process_logs_a_run_of_its_own_in_one_group(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    logger = LoggingConfig(wandb_id="mine", run_name="gemma")
-    config = SimpleNamespace(logger=logger, to_dict=dict)
-    logged = []
-
-    def note(*, name: str, id: str, **_: object) -> None:
-        logged.append((name, id, os.environ.get("WANDB_RUN_GROUP")))
-
-    monkeypatch.setattr(runners.wandb, "init", note)
-    monkeypatch.setattr(runners.wandb, "finish", lambda: None)
-    monkeypatch.setenv("WANDB_RUN_GROUP", "")
-    for rank, n_ranks in ((0, 1), (0, 2), (1, 2)):
-        monkeypatch.setattr(runners, "rank", lambda rank=rank: rank)
-        monkeypatch.setattr(runners, "world_size", lambda n_ranks=n_ranks: n_ranks)
-        monkeypatch.delenv("WANDB_RUN_GROUP", raising=False)
-        with runners.wandb_run(config, {}, group="release"):
-            pass
-    assert logged == [
-        ("gemma", "mine", None),
-        ("gemma-rank-0", "mine-rank-0", "mine"),
-        ("gemma-rank-1", "mine-rank-1", "mine"),
-    ]
-
-
-def test_shipped_releases_repeat_no_default_of_sae_lens() -> None:
-    for path in SHIPPED:
-        plan = plan_of(path)
-        for spec in plan.release.saes():
-            defaults = type(plan.saes[spec.sae_id])(d_in=1, d_sae=1)
-            for name, value in {**plan.release.sae, **spec.fields}.items():
-                # The first ones are of the ids, the last one is not SAELens's.
-                if name not in ("architecture", "seed", "k", "c2r_coefficient", K_ANNEAL_STEPS):
-                    assert getattr(defaults, name) != value, f"{path.stem}: {name}"
+def test_shipped_releases_repeat_no_default_of_sae_lens(shipped: Plan) -> None:
+    for spec in shipped.release.saes():
+        defaults = type(shipped.saes[spec.sae_id])(d_in=1, d_sae=1)
+        for name, value in {**shipped.release.sae, **spec.fields}.items():
+            # The first ones are of the ids, the last one is not SAELens's.
+            if name not in ("architecture", "seed", "k", "c2r_coefficient", K_ANNEAL_STEPS):
+                assert getattr(defaults, name) != value, name
 
 
 @pytest.mark.parametrize(("name", "divisor"), [("4k", 4), ("2k", 8)])
@@ -127,22 +105,32 @@ def test_small_sizes_are_the_published_one_with_every_count_divided(
     assert part.runner["lr_decay_steps"] == int(decay)
 
 
-def test_the_papers_translation_of_steps() -> None:
+def test_the_papers_translation_of_steps(shipped: Plan) -> None:
     """Decay over the last fifth; SynthSAEBench has its own protocol, and small its own lr."""
+    release, annealed = shipped.release, shipped.k_anneal_steps
+    if release.name == "synth-sae-bench-16k":
+        assert "lr_decay_steps" not in release.runner
+        return
     tuned = {f"synth-sae-bench-{name}": SIZES[name][0].decay for name in ("2k", "4k")}
-    for path in SHIPPED:
-        plan = plan_of(path)
-        release = plan.release
-        if release.name == "synth-sae-bench-16k":
-            assert "lr_decay_steps" not in release.runner
-            continue
-        decay = tuned.get(release.name, 0.2)
-        assert release.runner["lr_decay_steps"] == pytest.approx(decay * plan.steps, abs=2)
-        annealed = plan.k_anneal_steps
-        assert set(annealed.values()) <= {plan.steps // 100}, path.stem
-        if release.name == GEMMA:
-            assert len(annealed) == len(plan.saes) - 4  # all but TopK
-            assert plan.norm_multiple == 10
+    decay = tuned.get(release.name, 0.2)
+    assert release.runner["lr_decay_steps"] == pytest.approx(decay * shipped.steps, abs=2)
+    assert set(annealed.values()) <= {shipped.steps // 100}
+    if release.name == GEMMA:
+        assert len(annealed) == len(shipped.saes) - 4  # all but TopK
+        assert shipped.norm_multiple == 10
+
+
+def test_matryoshkas_sub_saes_are_the_papers(shipped: Plan) -> None:
+    """1/32, 1/8, 1/4 and 1/2 of the latents, and all; of the main release, the code's."""
+    for config in shipped.saes.values():
+        if config.architecture() == "matryoshka_batchtopk":
+            published = shipped.release.name == "synth-sae-bench-16k"
+            parts = (32, 8, 2, 1) if published else (32, 8, 4, 2, 1)
+            widths = [config.d_sae // part for part in parts]
+            if shipped.release.name == GEMMA:
+                groups = [config.d_sae // part for part in (32, 16, 8, 4)]
+                widths = [*accumulate(groups), config.d_sae]
+            assert config.matryoshka_widths == widths
 
 
 @pytest.mark.parametrize("penalty", ["c2r", "ort"])
@@ -188,7 +176,7 @@ WRONG = [
         (f"sae.{name}", {f"sae.{name}": value})
         for name, value in (
             *(("kk", 2), ("device", "cuda"), ("metadata", {}), ("matryoshka_widths", [4])),
-            *(("k", value) for value in (0, 2000, 0.5, None)),
+            *(("k", value) for value in (0, 2000, 0.5, None, date(2026, 1, 1))),
             *(("d_sae", value) for value in (True, "256", 0, 1.5, None)),
             *(("d_in", 0), ("d_in", "abc")),
             *(("seed", -1), ("seed", 0.5), ("seed", "abc"), ("dtype", "int8")),
@@ -210,6 +198,7 @@ WRONG = [
         )
     ),
     ("runner.logger.wandb", {"runner.logger": {"wandb": 1}}),
+    ("runner.logger", {"runner.logger.log_to_wandb": "maybe"}),
     *(
         (f"{CONFIG}.{name}", {CONFIG: {**FEATURES, name: value}})
         for name, value in (
@@ -337,20 +326,6 @@ def test_logging_is_the_releases_to_choose(tmp_path: Path) -> None:
     assert config.logger.wandb_project == "mine"
 
 
-def test_matryoshkas_sub_saes_are_the_papers() -> None:
-    """1/32, 1/8, 1/4 and 1/2 of the latents, and all; of the main release, the code's."""
-    for path in SHIPPED:
-        for config in plan_of(path).saes.values():
-            if config.architecture() == "matryoshka_batchtopk":
-                published = path.stem == "synth-sae-bench-16k"
-                parts = (32, 8, 2, 1) if published else (32, 8, 4, 2, 1)
-                widths = [config.d_sae // part for part in parts]
-                if path.stem == GEMMA:
-                    groups = [config.d_sae // part for part in (32, 16, 8, 4)]
-                    widths = [*accumulate(groups), config.d_sae]
-                assert config.matryoshka_widths == widths, path.stem
-
-
 def test_no_sae_takes_data_away_from_another() -> None:
     grids = [
         {"id": "a", "sae": {"architecture": "batchtopk", "normalize_activations": "none"}},
@@ -366,10 +341,10 @@ def test_our_own_keys_are_settings_that_a_run_has_to_share(tmp_path: Path) -> No
     runners = []
     for multiple in (None, 10):
         plan = plan_of(MINILM, **{MULTIPLE: multiple})
-        runners.append(plan.fingerprint(plan.saes)["runner"])
+        runners.append(plan.fingerprint()["runner"])
     assert NORM_MULTIPLE not in runners[0]
     assert runners[1] == {**runners[0], NORM_MULTIPLE: 10}
     only = "width_1k/topk_k2"
     for steps, expected in ((0, None), (6, 6)):
         annealed = plan_of(write(tmp_path), sae__k_anneal_steps=steps)
-        assert annealed.fingerprint([only])["saes"][only].get(K_ANNEAL_STEPS) == expected
+        assert annealed.fingerprint()["saes"][only].get(K_ANNEAL_STEPS) == expected

@@ -8,14 +8,16 @@ import sys
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from sae_lens import LoggingConfig
 from sae_lens.training.sae_trainer import SAETrainer
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.cli import main
-from sae_lens_c2r.training import distributed, plan
+from sae_lens_c2r.training import distributed, plan, runners
 from tests import forkserver
 from tests.training import rank_processes
 from tests.training.killing import (
@@ -309,3 +311,29 @@ def test_a_number_of_processes_that_is_none_is_refused(
     with pytest.raises(SystemExit):
         main(["train", str(release), "--dry-run"])
     assert "The two processes of `WORLD_SIZE` should find each other" in capsys.readouterr().err
+
+
+def test_each_process_logs_a_run_of_its_own_in_one_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    logger = LoggingConfig(wandb_id="mine", run_name="gemma")
+    config = SimpleNamespace(logger=logger, to_dict=dict)
+    logged = []
+
+    def note(*, name: str, id: str, **_: object) -> None:
+        logged.append((name, id, os.environ.get("WANDB_RUN_GROUP")))
+
+    monkeypatch.setattr(runners.wandb, "init", note)
+    monkeypatch.setattr(runners.wandb, "finish", lambda: None)
+    monkeypatch.setenv("WANDB_RUN_GROUP", "")
+    for rank, n_ranks in ((0, 1), (0, 2), (1, 2)):
+        monkeypatch.setattr(runners, "rank", lambda rank=rank: rank)
+        monkeypatch.setattr(runners, "world_size", lambda n_ranks=n_ranks: n_ranks)
+        monkeypatch.delenv("WANDB_RUN_GROUP", raising=False)
+        with runners.wandb_run(config, {}, group="release"):
+            pass
+    assert logged == [
+        ("gemma", "mine", None),
+        ("gemma-rank-0", "mine-rank-0", "mine"),
+        ("gemma-rank-1", "mine-rank-1", "mine"),
+    ]
