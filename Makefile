@@ -10,7 +10,7 @@ OLDEST := sae-lens==6.54.10 jaxtyping==0.3.0 jinja2==3.1.0 matplotlib==3.8.0 ric
   typer==0.16.0 wrapt==1.15.0
 
 .PHONY: demo test test-all test-exhaustive test-thorough test-oldest test-newest mutations kill-table \
-  study known-features sae-bench docs workflows clean
+  study known-features sae-bench constraints docs workflows clean
 
 demo: $(VENV)/installed ## BatchTopK with and without C2R on a real transformer, offline
 	$(BIN)/sae-lens-c2r demo --overwrite
@@ -72,6 +72,11 @@ $(VENV)/sae-bench: $(VENV)/installed
 	  collectibles loguru openai scikit-learn seaborn tabulate zstandard
 	$(BIN)/pip install --no-deps -c $(CONSTRAINTS) sae-bench sae-probes
 	touch $@
+
+constraints: pyproject.toml .ci/constraints.in ## The versions that are tested, for every Python
+	uv pip compile --universal --python-version 3.10 --quiet --no-annotate \
+	  --custom-compile-command 'make constraints' --output-file constraints.txt \
+	  pyproject.toml --extra dev --extra docs .ci/constraints.in
 
 docs: $(VENV)/installed ## The documentation as a site, in site/
 	$(BIN)/mkdocs build --strict

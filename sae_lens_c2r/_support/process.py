@@ -14,7 +14,6 @@ _SIGNALS = [
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 ]
 _ACKNOWLEDGEMENT = b"\nStopping after this step; Ctrl-C again to stop now.\n"
-_last_signal = signal.SIGINT
 
 
 def take_place() -> None:
@@ -39,9 +38,12 @@ def was_restarted() -> bool:
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
 
 
-def status_when_interrupted() -> int:
-    """The exit status that shells give a process ended by the signal received last."""
-    return 128 + _last_signal
+class Interrupted(KeyboardInterrupt):
+    """What a signal has ended, with the exit status by which shells tell which one it was."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.status = 128 + number
 
 
 @dataclass
@@ -49,7 +51,7 @@ class StopRequest:
     """Whether the process was told to end."""
 
     deferrable: bool = False  # there is something to finish first
-    received: bool = False  # while there was
+    received: int = 0  # the signal that came while there was
 
 
 @contextmanager
@@ -60,11 +62,9 @@ def stop_requests() -> Iterator[StopRequest]:
     request = StopRequest()
 
     def on_signal(number: int, _: FrameType | None) -> None:
-        global _last_signal
-        _last_signal = signal.Signals(number)
         if not request.deferrable or (request.received and number == signal.SIGINT):
-            raise KeyboardInterrupt
-        request.received = True
+            raise Interrupted(number)
+        request.received = number
         if number == signal.SIGINT and os.environ.get("RANK", "0") == "0":
             os.write(2, _ACKNOWLEDGEMENT)  # `print` may be what the signal has interrupted
 

@@ -10,7 +10,6 @@ from rich.console import Console
 from typer.core import TyperCommand, TyperGroup
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.process import status_when_interrupted
 
 
 def option(default: Any, help: str, *names: str, unset: str | bool = True, **more: Any) -> Any:
@@ -94,7 +93,7 @@ def error_boundary(
         problems.append(f"{error}{how_to_go_on()}")
     except KeyboardInterrupt as interruption:
         problems.append(f"{str(interruption) or interrupted}{how_to_go_on()}")
-        status = status_when_interrupted()
+        status = getattr(interruption, "status", 130)
     if problems:
         print("\n".join(problems), file=sys.stderr)
         raise typer.Exit(status)

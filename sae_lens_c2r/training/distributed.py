@@ -22,7 +22,6 @@ from torch.distributed.rendezvous import rendezvous
 
 from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r._support.files import begin_folder
-from sae_lens_c2r._support.process import status_when_interrupted
 
 T = TypeVar("T")
 JOINING = timedelta(minutes=10)
@@ -141,8 +140,8 @@ def init_distributed() -> Iterator[None]:
     except (UserError, OSError, KeyboardInterrupt) as error:
         if is_main_process() or str(error):  # or rank 0 prints it
             raise
-        interrupted = isinstance(error, KeyboardInterrupt)
-        raise SystemExit(status_when_interrupted() if interrupted else 1) from None
+        otherwise = 130 if isinstance(error, KeyboardInterrupt) else 1
+        raise SystemExit(getattr(error, "status", otherwise)) from None
     dist.destroy_process_group()
 
 

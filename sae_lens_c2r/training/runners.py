@@ -15,6 +15,7 @@ from sae_lens.synthetic.evals import SyntheticDataEvalResult, eval_sae_on_synthe
 from sae_lens.synthetic.training import SyntheticActivationIterator
 from sae_lens.training.activation_scaler import ActivationScaler
 from sae_lens.training.prefetch import PrefetchingIterator
+from tqdm.auto import tqdm
 
 from sae_lens_c2r._support.errors import needing_the_hub
 from sae_lens_c2r._support.libraries import no_false_alarms
@@ -34,6 +35,7 @@ from sae_lens_c2r.training.stream import (
 from sae_lens_c2r.training.trainer import Job, Trainer
 
 SAEs = dict[str, TrainingSAE[Any]]
+EVALUATION_BATCH = 4096  # a quarter of the time that the batches of a training would take
 
 
 @no_false_alarms()
@@ -128,7 +130,7 @@ def train_on_known_features(
                 feature_dict=model.feature_dict,
                 activations_generator=model.activation_generator,
                 num_samples=config.eval_samples,
-                batch_size=config.batch_size,
+                batch_size=max(config.batch_size, EVALUATION_BATCH),
                 activation_scaler=scaler,
             )
 
@@ -148,7 +150,8 @@ def train_on_known_features(
     Trainer(cfg, saes, FEATURES, batches, job, evaluator=evaluator).fit()
     if not (config.eval_samples > 0 and config.run_final_eval):
         return {}
-    results = {sae_id: evaluate(sae) for sae_id, sae in saes.items()}
+    bar = tqdm(saes.items(), desc="Evaluating", unit="SAE")
+    results = {sae_id: evaluate(sae) for sae_id, sae in bar}
     if config.logger.log_to_wandb:
         for sae_id, result in results.items():
             wandb.log(result.to_log_dict(prefix=f"{sae_id}/final/"))

@@ -22,7 +22,7 @@ from sae_lens import TrainingSAE
 from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r._support.files import write_folder
 from sae_lens_c2r._support.libraries import package_versions
-from sae_lens_c2r._support.process import stop_requests
+from sae_lens_c2r._support.process import Interrupted, stop_requests
 from sae_lens_c2r.training import distributed
 from sae_lens_c2r.training.configs import NEEDS_ESTIMATE
 from sae_lens_c2r.training.data_parallel import group_size, own_group, place
@@ -100,8 +100,8 @@ def _train_at_once(plan: Plan, sae_ids: list[str], job: Job, out: Path) -> None:
     if job.resumed is not None:
         job.log(f"From step {job.resumed.step:,} of {plan.steps:,}.")
         n_most = max(n_parts, job.resumed.about["processes_per_batch"])
-    if distributed.all_reduce_max(job.stop.received):
-        raise KeyboardInterrupt
+    if number := distributed.all_reduce_max(job.stop.received):
+        raise Interrupted(number)
     group, place_in_it = divmod(distributed.rank(), n_parts)
     shares = place({i: plan.saes[i] for i in sae_ids}, distributed.world_size() // n_parts)
     settings = settings_of(job.about["settings"], sae_ids)

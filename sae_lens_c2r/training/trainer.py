@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 from tqdm.auto import tqdm
 
-from sae_lens_c2r._support.process import StopRequest
+from sae_lens_c2r._support.process import Interrupted, StopRequest
 from sae_lens_c2r.architectures.penalized import PenalizedMixin
 from sae_lens_c2r.saes.sae_ref import fold_scaling
 from sae_lens_c2r.saes.start_from import ESTIMATED, scale_inputs
@@ -118,8 +118,8 @@ class Trainer(MultiSAETrainer):
                 self._show_progress(bar, outputs)
         self._write_checkpoint()
         self._job.stop.deferrable = False  # what follows begins again from this checkpoint
-        if all_reduce_max(self._job.stop.received):
-            raise KeyboardInterrupt
+        if number := all_reduce_max(self._job.stop.received):
+            raise Interrupted(number)
         self._maybe_log_sparsity(final=True)
         for trainer in self.trainers.values():
             fold_scaling(trainer.sae, trainer.activation_scaler)
@@ -185,7 +185,7 @@ class Trainer(MultiSAETrainer):
             self._write_checkpoint()
             self._saved_at = time.monotonic()
         if decided == STOP:
-            raise KeyboardInterrupt
+            raise Interrupted(all_reduce_max(self._job.stop.received))
 
     def _write_checkpoint(self) -> None:
         job, step = self._job, self.n_training_steps

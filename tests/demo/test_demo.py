@@ -178,7 +178,7 @@ def test_a_signal_while_training_leaves_the_earlier_results_and_nothing_else(
 
     before = (out / "report.html").read_bytes()
     monkeypatch.setattr(demo_module, "History", record)
-    assert run(*SMALL, "--out", out, "--overwrite") == 130
+    assert run(*SMALL, "--out", out, "--overwrite") == 143
     assert "Interrupted; nothing was written." in capsys.readouterr().err
     assert (out / "report.html").read_bytes() == before
     assert [path for path in out.parent.iterdir() if path.name.startswith(f".{out.name}")] == []

@@ -103,7 +103,7 @@ def test_stopped_with_four_it_is_continued_with_one_and_then_with_two(
     out = tmp_path / "saes"
     stopping = {0: (signal_after_checkpoints, (out, 3, signal.SIGTERM))}
     for size in (4, 1):
-        assert ends(train(size, release, out, before=stopping)) == [130] * size
+        assert ends(train(size, release, out, before=stopping)) == [143] * size
         assert all((checkpoints(out)[-1] / sae_id).is_dir() for sae_id in IDS)
     assert ends(train(2, release, out)) == [0, 0]
     for sae_id in IDS:

@@ -91,7 +91,7 @@ def test_stopped_with_two_it_is_continued_with_one_and_then_with_three(
     out = tmp_path / "saes"
     stopping = {0: after_checkpoints(out, 3, signal.SIGTERM)}
     for size in (2, 1):
-        assert ends(train(size, release, out, before=stopping)) == [130] * size
+        assert ends(train(size, release, out, before=stopping)) == [143] * size
         assert "Interrupted. `--resume` continues from the last checkpoint." in said(out)
         assert not half_written(out)
         assert all((checkpoints(out)[-1] / sae_id).is_dir() for sae_id in IDS)
