@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from sae_lens_c2r import discovery
 
 if TYPE_CHECKING:
+    from sae_lens_c2r.analysis import chance_composition as chance_composition
     from sae_lens_c2r.analysis import composition as composition
+    from sae_lens_c2r.analysis import hierarchy_absorption as hierarchy_absorption
     from sae_lens_c2r.architectures import *  # noqa: F403
     from sae_lens_c2r.discovery import register as register
     from sae_lens_c2r.penalties import c2r_penalty as c2r_penalty
@@ -25,7 +27,7 @@ _ARCHITECTURES = (  # of each there are an SAE class and a config class
     *("MatryoshkaBatchTopKC2R", "OrtC2R", "Ort", "StandardC2R", "TopKC2R"),
 )
 _NAMES = {
-    "analysis": ["composition"],
+    "analysis": ["chance_composition", "composition", "hierarchy_absorption"],
     "architectures": [
         *(f"{name}TrainingSAE" for name in _ARCHITECTURES),
         *(f"{name}TrainingSAEConfig" for name in _ARCHITECTURES),

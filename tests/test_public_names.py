@@ -19,7 +19,7 @@ PUBLIC = {
     *(f"{name}TrainingSAE" for name in ARCHITECTURES),
     *(f"{name}TrainingSAEConfig" for name in ARCHITECTURES),
     *("c2r_penalty", "composition", "nearest_neighbors", "orthogonality_penalty"),
-    *("register", "with_c2r"),
+    *("chance_composition", "hierarchy_absorption", "register", "with_c2r"),
 }
 
 

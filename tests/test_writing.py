@@ -6,8 +6,10 @@ import threading
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
-from sae_lens_c2r._support.files import write_json, write_text
+from sae_lens_c2r._support.files import write_folder, write_json, write_text
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
@@ -16,6 +18,15 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     write_text(path, "zwei ü")
     assert path.read_text(encoding="utf-8") == "zwei ü"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_s_files_are_readable_by_whom_the_umask_says(tmp_path: Path) -> None:
+    def fill(folder: Path) -> None:
+        save_file({"W": torch.ones(2)}, folder / "weights.safetensors")
+
+    tmp_path.chmod(0o750)
+    write_folder(tmp_path / "sae", fill, beside=tmp_path)
+    assert stat.S_IMODE((tmp_path / "sae" / "weights.safetensors").stat().st_mode) == 0o640
 
 
 def test_what_fails_leaves_what_was_there_and_nothing_else(

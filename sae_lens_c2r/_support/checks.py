@@ -63,7 +63,7 @@ def check_feature_acts(feature_acts: Tensor, *, d_sae: int | None) -> None:
     _check_floating("feature_acts", feature_acts, torch.strided, torch.sparse_coo)
     shape = tuple(feature_acts.shape)
     if feature_acts.ndim < 2 or shape[-1] != (d_sae or shape[-1]):
-        should = f"be [batch, {d_sae or 'd_sae'}], with a column for each latent"
+        should = f"be [batch, {d_sae or 'd_sae'}], with a column for each row of `W_dec`"
         raise ValueError(message("feature_acts.shape", should, shape))
     if feature_acts.is_sparse and feature_acts.sparse_dim() != feature_acts.ndim:
         should = "be dense, or sparse in every dimension"

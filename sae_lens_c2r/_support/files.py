@@ -114,6 +114,8 @@ def begin_folder(beside: Path) -> Path:
 def finish_folder(partial: Path, final: Path) -> None:
     """Bring what was written to the disk, and give it its final name."""
     for path in [*partial.rglob("*"), partial]:
+        if path.is_file():  # safetensors makes what it writes the owner's alone
+            path.chmod(partial.stat().st_mode & 0o666)
         sync(path)
     final.parent.mkdir(parents=True, exist_ok=True)
     os.replace(partial, final)

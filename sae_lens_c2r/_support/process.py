@@ -39,7 +39,7 @@ def was_restarted() -> bool:
 
 
 class Interrupted(KeyboardInterrupt):
-    """What a signal has ended, with the exit status by which shells tell which one it was."""
+    """The end that a signal has brought, with the exit status that tells shells which one."""
 
     def __init__(self, number: int) -> None:
         super().__init__()

@@ -7,6 +7,7 @@ from sae_lens_c2r.analysis.cofiring import (
     co_firing,
     pair_jaccards,
 )
+from sae_lens_c2r.analysis.recovery import hierarchy_absorption
 from sae_lens_c2r.analysis.similarity import (
     composition,
     count_pairs,
@@ -26,6 +27,7 @@ __all__ = [
     "co_firing",
     "composition",
     "count_pairs",
+    "hierarchy_absorption",
     "latents_of_features",
     "latents_per_feature",
     "max_cosines",

@@ -1,5 +1,6 @@
 """The options, the output and the one place for errors that commands share."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,10 +12,19 @@ from typer.core import TyperCommand, TyperGroup
 
 from sae_lens_c2r._support.errors import UserError
 
+_WHOLE_LINES = 10_000  # columns of a pipe, in which nothing should be wrapped
+
 
 def option(default: Any, help: str, *names: str, unset: str | bool = True, **more: Any) -> Any:
     """Describe an option; help shows `unset`, if given, in place of its default."""
     return typer.Option(default, *names, help=help, show_default=unset, **more)
+
+
+def _releases() -> list[str]:
+    """Name the releases of ours, which a shell completes."""
+    from sae_lens_c2r.releases.files import REGISTRY
+
+    return [path.stem for path in REGISTRY.glob("*.yaml")]
 
 
 DEVICE = option(None, "Torch device.", unset="cuda if there is one")
@@ -25,7 +35,13 @@ SAES = typer.Argument(
     metavar="SAE...",
     help="A folder of one SAE or of many, or a release followed by an SAE's id.",
 )
-RELEASE = typer.Argument(..., help="A release of ours, such as minilm-layer-3, or a YAML file.")
+
+
+RELEASE = typer.Argument(
+    ...,
+    help="A release of ours, such as minilm-layer-3, or a YAML file.",
+    autocompletion=_releases,
+)
 SET = option(None, "A value to change, like sae.k=50; may be repeated.", "--set")
 RESUME = option(False, "Continue from the last checkpoint, if any.", "--resume")
 CHECKPOINT_MINUTES = option(30.0, "Minutes between checkpoints; 0 for only the last.", min=0)
@@ -66,6 +82,11 @@ class Group(_FlagsWithoutType, TyperGroup):
 class LineConsole(Console):
     """A console that also prints lines with paths and names in them."""
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        if not self.is_terminal and "COLUMNS" not in os.environ:
+            self.width = _WHOLE_LINES
+
     def say(self, line: str) -> None:
         """Print a line that is neither read as markup nor wrapped."""
         self.print(line, markup=False, soft_wrap=True)
@@ -87,6 +108,8 @@ def error_boundary(
     status = 1
     try:
         yield problems
+    except BrokenPipeError:
+        raise  # which click ends quietly: whoever read the output has enough of it
     except UserError as error:
         problems.append(str(error))
     except OSError as error:

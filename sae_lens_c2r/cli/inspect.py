@@ -35,10 +35,10 @@ def inspect(
         if figure is not None:
             _check_place("figure", figure, overwrite=overwrite)
             if figure.suffix not in _PICTURES:
-                raise UserError(f"`figure` should end in .svg or .png. Found {figure}.")
+                raise UserError(f"`--figure` should end in .svg or .png. Found {figure}.")
         wanted = _numbers(latents) if latents is not None else []
         if wanted and text is None:
-            raise UserError("`latents` should be given with `text`, on which they are shown.")
+            raise UserError("`--latents` should be given with `--text`, to be shown on.")
         console = console_while_loading()
         from sae_lens_c2r._support.files import write_bytes, write_text
         from sae_lens_c2r.inspection.activations import ActivationSource
@@ -76,7 +76,7 @@ def _numbers(latents: str) -> list[int]:
     parts = [part.strip() for part in latents.split(",")]
     if not all(part.isascii() and part.isdigit() and len(part) < 18 for part in parts):
         raise UserError(
-            "`latents` should be numbers of latents, like 3,17. Found "
+            "`--latents` should be numbers of latents, like 3,17. Found "
             f"{shortened(latents, 60)}."
         )
     return list(dict.fromkeys(map(int, parts)))
@@ -85,6 +85,6 @@ def _numbers(latents: str) -> list[int]:
 def _check_place(name: str, path: Path, *, overwrite: bool) -> None:
     """Raise, before any work is done, unless a file may be written."""
     if path.is_dir() or not path.parent.is_dir():
-        raise UserError(f"`{name}` should be a file in a folder that exists. Found {path}.")
+        raise UserError(f"`--{name}` should be a file in a folder that exists. Found {path}.")
     if path.exists() and not overwrite:
-        raise UserError(f"`{name}` should not exist, or `--overwrite` be given. Found {path}.")
+        raise UserError(f"`--{name}` should be new, or `--overwrite` be given. Found {path}.")

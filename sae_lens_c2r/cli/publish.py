@@ -86,7 +86,7 @@ def upload(
             if yes or not proposal.files:
                 return True
             if not sys.stdin.isatty():
-                raise UserError("`yes` should be given where nobody can be asked.")
+                raise UserError("`--yes` should be given where nobody can be asked.")
             return typer.confirm("Send this?")
 
         with stop_requests():

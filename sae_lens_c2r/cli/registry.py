@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import typer
-from rich.console import Console
 
 from sae_lens_c2r.cli import _shared as shared
-from sae_lens_c2r.cli._shared import console_while_loading, error_boundary, option
+from sae_lens_c2r.cli._shared import LineConsole, console_while_loading, error_boundary, option
 
 registry = typer.Typer(
     cls=shared.Group, help="The releases that come with this package, and new ones."
@@ -25,7 +24,7 @@ def list_releases() -> None:
             [release.name, str(len(release.saes())), release.status, release.repo_id or ""]
             for release in shipped_releases()
         ]
-        console = Console()
+        console = LineConsole()
         tables = terminal_tables(headings, rows, width=console.width, text=(0, 2, 3))
         console.print(*tables, sep="\n")
 

@@ -1,5 +1,9 @@
 """The command line itself."""
 
+import os
+import subprocess
+from functools import partial
+
 import pytest
 
 import sae_lens_c2r
@@ -7,6 +11,7 @@ from sae_lens_c2r._support.errors import counted
 from sae_lens_c2r.releases.files import shipped_releases
 from sae_lens_c2r.releases.model import Release
 from tests.command import run
+from tests.forkserver import FRESH
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -40,6 +45,22 @@ def test_ids_are_not_broken_in_80_columns(
     assert f" {release.name} " in shown
     assert f" {release.repo_id} " in shown
     assert all(len(line) <= 80 for line in shown.splitlines())
+
+
+def test_a_pipe_has_whole_lines_and_may_be_closed() -> None:
+    command = f"{FRESH} -m sae_lens_c2r registry"
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}  # has no box to draw a line by
+    environment.pop("COLUMNS", None)
+    shell = partial(subprocess.run, shell=True, env=environment, capture_output=True, text=True)
+    listed = shell(f"{command} list")
+    assert (listed.returncode, listed.stderr) == (0, "")
+    for release in shipped_releases():
+        assert any(
+            release.name in line and f"sae-lens-c2r/{release.name}" in line
+            for line in listed.stdout.splitlines()
+        )
+    closed = shell(f"bash -c 'set -o pipefail; {command} show minilm-layer-3 | true'")
+    assert closed.stderr == ""
 
 
 @pytest.mark.parametrize(

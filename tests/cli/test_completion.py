@@ -30,11 +30,13 @@ def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
     script += """_sae_lens_c2r_completion sae-lens-c2r; echo "${COMPREPLY[@]}"; }
     complete_line sae-lens-c2r re
     complete_line sae-lens-c2r upload --dry
+    complete_line sae-lens-c2r train minilm
     """
     output = run(script, tmp_path, PATH=f"{tmp_path}:{os.environ['PATH']}")
-    _, commands, options = output.splitlines()
+    _, commands, options, releases = output.splitlines()
     assert set(commands.split()) == {"registry"}
     assert options.split() == ["--dry-run"]
+    assert releases.split() == ["minilm-layer-3"]
 
 
 def test_python_m_is_the_command(tmp_path: Path) -> None:

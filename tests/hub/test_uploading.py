@@ -639,7 +639,7 @@ def test_the_command_from_folders_to_from_pretrained(
     assert "Nothing was sent" in output
     assert not writes(hub)
     status, output = run("--repo-id", REPO)
-    assert (status, "`yes` should be given" in output) == (1, True)
+    assert (status, "`--yes` should be given" in output) == (1, True)
     assert not hub.repos
     said = ("--private", "--license", "mit", "--commit-message", "Add mine")
     status, output = run("--repo-id", REPO, "--yes", "--token", TOKEN, *said, HF_TOKEN="")

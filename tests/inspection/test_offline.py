@@ -64,9 +64,9 @@ def test_inspect_shows_latents_by_number(sae: Path, text: Path, tmp_path: Path) 
     for wrong, said in [
         (("--text", short), f"{sae}: `text` should fill a row of the model's context, 126"),
         (("--text", text, "--latents", "3,64"), f"{sae}: `latents` should be below 64"),
-        (("--latents", "3"), "`latents` should be given with `text`"),
+        (("--latents", "3"), "`--latents` should be given with `--text`"),
         *(
-            (("--latents", each, "--text", "x"), "`latents` should be numbers of latents")
+            (("--latents", each, "--text", "x"), "`--latents` should be numbers of latents")
             for each in ("3;4", "-1", "", "7" * 200)
         ),
     ]:
