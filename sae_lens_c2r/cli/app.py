@@ -5,6 +5,7 @@ Heavy modules are imported by the command that needs them: `--help` answers at o
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
 
@@ -49,8 +50,9 @@ def _options(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # a latin-1 terminal has no lambda
-            stream.reconfigure(errors="replace")
+        if isinstance(stream, TextIOWrapper):
+            with suppress(OSError):  # where another file was put in its place
+                stream.reconfigure(errors="replace")  # a latin-1 terminal has no lambda
     spread = _repeat_option(sys.argv[1:] if arguments is None else arguments, "--sae-bench")
     app(spread, prog_name="sae-lens-c2r")  # of `python -m sae_lens_c2r` too
 

@@ -18,8 +18,9 @@ from sae_lens_c2r._support.files import write_bytes
 from sae_lens_c2r.hub.facts import RepoFacts
 from sae_lens_c2r.hub.local_saes import check_saes, repo_facts
 from sae_lens_c2r.hub.rendering import BEGIN, END, INDEX, TASK, pictures, render
-from sae_lens_c2r.hub.rules import FACTS, README, check_ids, refuse_secrets
+from sae_lens_c2r.hub.rules import refuse_secrets
 from sae_lens_c2r.hub.submission import SAEs, Submission
+from sae_lens_c2r.releases.model import FACTS, README, check_ids
 
 _BEGIN, _END = (re.compile(f"<!-- sae-lens-c2r:{mark}\\b.*?-->") for mark in ("begin", "end"))
 LISTS = ("base_model", "datasets", "tags")  # metadata which others add to
@@ -51,7 +52,8 @@ def write_card(
     """
     submission = Submission.of(saes)
     with TemporaryDirectory(prefix="sae-lens-c2r-") as scratch:
-        facts = repo_facts(submission, check_saes(submission, Path(scratch), tell), repo_id)
+        local = check_saes(submission, Path(scratch), tell)
+        facts = repo_facts(submission, local, repo_id, tell)
     path = out / FACTS
     found = RepoFacts.read(path.read_bytes()).repo_id if path.is_file() else facts.repo_id
     if found != facts.repo_id:

@@ -16,7 +16,8 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import first_problem
 from sae_lens_c2r.evaluation.catalog import HELD_OUT, KNOWN_FEATURES, TRAINING
 from sae_lens_c2r.evaluation.report import Evaluation as Measured
-from sae_lens_c2r.hub.rules import FACTS, check_ids, is_plain, keep_plain, refuse_secrets
+from sae_lens_c2r.hub.rules import is_plain, keep_plain, refuse_secrets
+from sae_lens_c2r.releases.model import FACTS, check_ids
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.record import RecordedMeasures, TrainingRecord
 

@@ -113,7 +113,10 @@ def check_saes(
 
 
 def repo_facts(
-    submission: Submission, saes: Sequence[LocalSAE], repo_id: str | None
+    submission: Submission,
+    saes: Sequence[LocalSAE],
+    repo_id: str | None,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> RepoFacts:
     """Gather what is known of SAEs: by the release, or where all training records agree."""
     releases = [submission.release or sae.record.release for sae in saes]
@@ -128,6 +131,8 @@ def repo_facts(
         raise UserError("`repo-id` should be given, like org/name, where there is no release.")
     description = agreed(releases, "description")
     license = submission.license or agreed(releases, "license")
+    if license is None:
+        tell("Warning: without a licence nobody may use the SAEs. `--license` gives one.")
     model = submission.base_model or agreed(models, "hub_id")
     check_names(repo_id=repo_id, license=license)
     refuse_places("The release's description", description or "")

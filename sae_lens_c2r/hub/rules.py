@@ -2,18 +2,17 @@
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from sae_lens.registry import SAE_CLASS_REGISTRY, SAE_TRAINING_CLASS_REGISTRY
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.releases.model import SAE_ID
 
 MAIN = "main"
-RESERVED = README, FACTS, FIGURES = "README.md", "sae-lens-c2r.json", "figures"  # a card's
 _REPO_ID = r"(?!.*(?:--|\.\.|\.git$))\b[\w.-]+\b/\b[\w.-]{1,96}\b", "like org/name, on the Hub"
 _REFERENCE = (
     r"(?!(?:HEAD|[0-9a-f]{40})$|refs(?:/|$)|.*(?:\.\.|\.lock(?:/|$)|\.(?:/|$)))"
@@ -27,12 +26,7 @@ _NAMES = {  # by what they name: their pattern, and what they should be
     "tag": _REFERENCE,
     # The Hub is asked whether there is such a one.
     "license": (r"[a-z0-9][a-z0-9.+-]*", "one of the Hub's, like mit or apache-2.0"),
-    "sae_id": (
-        rf"(?!.{{201}}|(?i:{'|'.join(map(re.escape, RESERVED))})(?:/|$))"
-        r"\w[\w.-]*(?:/\w[\w.-]*)*",
-        "folders of letters, digits, `_`, `-` and `.`, at most 200 characters, and not begin "
-        f"with {', '.join(RESERVED)}, which a card needs",
-    ),
+    "sae_id": SAE_ID,
 }
 
 _SECRETS = {
@@ -113,19 +107,6 @@ def check_names(**names: str | None) -> None:
         pattern, should = _NAMES[name]
         if value is not None and not re.fullmatch(pattern, value, re.ASCII):
             raise UserError(f"`{name.replace('_', '-')}` should be {should}. Found {value!r}.")
-
-
-def check_ids(sae_ids: Collection[str]) -> None:
-    """Raise unless SAEs may lie in these folders on the Hub, none in that of another one."""
-    for sae_id in sae_ids:
-        check_names(sae_id=sae_id)
-    # Sorted as paths, what lies in a folder follows it at once.
-    for outer, inner in pairwise(sorted(f"{sae_id.lower()}/" for sae_id in sae_ids)):
-        if inner.startswith(outer):
-            raise UserError(
-                f"An SAE should not lie in another one's folder. Found {inner[:-1]} and "
-                f"{outer[:-1]}."
-            )
 
 
 def refuse_secrets(name: str | Path, content: str) -> None:

@@ -14,8 +14,8 @@ from sae_lens.constants import (
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.evaluation.report import REPORT_FILE, Evaluation, read_report
-from sae_lens_c2r.hub.rules import check_ids, check_names, refuse_secrets
-from sae_lens_c2r.releases.model import Release
+from sae_lens_c2r.hub.rules import check_names, refuse_secrets
+from sae_lens_c2r.releases.model import Release, check_ids
 from sae_lens_c2r.saes.sae_ref import allows_derivatives, sae_folders
 from sae_lens_c2r.training.record import RECORD, TrainingRecord, read_record
 

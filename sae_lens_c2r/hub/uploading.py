@@ -32,8 +32,9 @@ from sae_lens_c2r.hub.repository import (
     status_of,
     take_snapshot,
 )
-from sae_lens_c2r.hub.rules import MAIN, README, Target
+from sae_lens_c2r.hub.rules import MAIN, Target
 from sae_lens_c2r.hub.submission import SAEs, Submission
+from sae_lens_c2r.releases.model import README
 from sae_lens_c2r.reporting.tables import terminal_tables
 from sae_lens_c2r.saes.encoding import encode_in_saelens_alone, encodes_alike
 
@@ -129,7 +130,7 @@ def upload(
             if submission.license is not None:
                 check_metadata(api, f"---\nlicense: {submission.license}\n---\n")
             local = check_saes(submission, Path(scratch), tell)
-            known = repo_facts(submission, local, target.repo_id)
+            known = repo_facts(submission, local, target.repo_id, tell)
             facts = as_the_hub_knows(api, known, tell)
 
             def propose() -> Proposal:

@@ -6,8 +6,9 @@ are checked when a plan is made of a release.
 
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -22,15 +23,36 @@ from pydantic import (
 from sae_lens_c2r._support.errors import UserError, one_line, shortened
 
 NAME_PATTERN = r"[a-z0-9]+([.-][a-z0-9]+)*"
-MOST_BYTES = 255  # of a folder's name, on any usual file system
 MOST_SAES = 1000  # six axes with 39 values each would be 3.5 billion
-_FOLDER = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*")
+README, FACTS, FIGURES = _OF_A_CARD = "README.md", "sae-lens-c2r.json", "figures"
+SAE_ID = (  # its pattern, and what it should be: the SAE's folder on the disk and on the Hub
+    rf"(?!.{{201}}|(?i:{'|'.join(map(re.escape, _OF_A_CARD))})(?:/|$))"
+    r"\w[\w.-]*(?:/\w[\w.-]*)*",
+    "folders of letters, digits, `_`, `-` and `.`, at most 200 characters, and not begin "
+    f"with {', '.join(_OF_A_CARD)}, which a card needs",
+)
 _REPO_ID = r"[\w-]+/[\w.-]+"
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
 class ReleaseError(UserError):
     """A release that cannot be read or planned: its text names what is wrong and where."""
+
+
+def check_ids(sae_ids: Iterable[str]) -> None:
+    """Raise unless SAEs may lie in these folders, none in that of another one."""
+    sae_ids = list(sae_ids)
+    pattern, should = SAE_ID
+    for sae_id in sae_ids:
+        if not re.fullmatch(pattern, sae_id, re.ASCII):
+            raise UserError(f"`sae-id` should be {should}. Found {shortened(sae_id, 300)!r}.")
+    # Sorted as paths, what lies in a folder follows it at once.
+    for outer, inner in pairwise(sorted(f"{sae_id.lower()}/" for sae_id in sae_ids)):
+        if inner.startswith(outer):
+            raise UserError(
+                f"An SAE should not lie in another one's folder. Found {inner[:-1]} and "
+                f"{outer[:-1]}."
+            )
 
 
 def _matching(pattern: str, should: str) -> AfterValidator:
@@ -133,22 +155,11 @@ class Release(_Strict):
                 f"a grid are combined. Found {n_saes:,}"
             )
         ids = [spec.sae_id for spec in self.saes()]
-        for sae_id in ids:
-            if (
-                not _FOLDER.fullmatch(sae_id)
-                or max(len(part.encode()) for part in sae_id.split("/")) > MOST_BYTES
-            ):
-                raise ValueError(
-                    "`grids.id` should be folders of letters, digits, `_`, `-` and `.`, with "
-                    f"names of at most {MOST_BYTES} bytes. Found `{shortened(sae_id, 300)}`"
-                )
-            if ids.count(sae_id) > 1:
-                raise ValueError(f"`grids.id` should differ by SAE. Found `{sae_id}` twice")
-            if outer := [each for each in ids if sae_id.startswith(f"{each}/")]:
-                raise ValueError(
-                    "`grids.id` should not lie in the folder of another SAE. Found "
-                    f"`{sae_id}` and `{outer[0]}`"
-                )
+        try:
+            check_ids(ids)
+        except UserError as error:
+            problem = str(error).removesuffix(".")
+            raise ValueError(f"`grids.id` should make an id for every SAE. {problem}") from None
         return self
 
     @property

@@ -28,8 +28,8 @@ from sae_lens_c2r.hub.rendering import (
     pictures,
     render,
 )
-from sae_lens_c2r.hub.rules import FACTS, README
 from sae_lens_c2r.offline.models import MINILM, where_model_is
+from sae_lens_c2r.releases.model import FACTS, README
 from sae_lens_c2r.training.record import TrainingRecord
 from tests.evaluation.planted import small_sae
 from tests.hub.server import LoopbackHub

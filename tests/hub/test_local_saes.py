@@ -21,10 +21,11 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.evaluation.report import sae_hashes
 from sae_lens_c2r.hub import local_saes
 from sae_lens_c2r.hub.local_saes import LocalSAE, check_saes, repo_facts
-from sae_lens_c2r.hub.rules import FACTS, check_ids, redact, refuse_secrets
+from sae_lens_c2r.hub.rules import redact, refuse_secrets
 from sae_lens_c2r.hub.submission import Submission, find_folders
 from sae_lens_c2r.inspection.measures import measure
 from sae_lens_c2r.releases.files import find_release, read_release
+from sae_lens_c2r.releases.model import FACTS, check_ids
 from sae_lens_c2r.saes.encoding import Encoded, encode_in_saelens_alone, probe_inputs
 from sae_lens_c2r.saes.sae_ref import SAERef, find_saes
 from tests.architectures.training import make_sae
@@ -402,7 +403,9 @@ def test_no_place_of_this_machine_is_published(
     record = {"device": f"cpu {place}", "versions": {place: "1", "torch": place}}
     say(folder, record, **metadata)
     [sae] = check(tmp_path / "scratch", folder)
-    facts = repo_facts(Submission([folder]), [sae], "me/saes")
+    told: list[str] = []
+    facts = repo_facts(Submission([folder]), [sae], "me/saes", told.append)
+    assert [line.partition(" nobody")[0] for line in told] == ["Warning: without a licence"]
     sent = (sae.folder / CFG).read_text() + facts.to_json()
     assert place not in sent.replace("\\\\", "\\")
     assert "NaN" not in sent

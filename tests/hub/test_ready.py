@@ -14,9 +14,8 @@ from sae_lens_c2r.evaluation.catalog import KNOWN_FEATURES, WEIGHTS
 from sae_lens_c2r.evaluation.report import REPORT_FILE, read_report
 from sae_lens_c2r.hub.facts import RepoFacts
 from sae_lens_c2r.hub.rendering import CARDS
-from sae_lens_c2r.hub.rules import FACTS
 from sae_lens_c2r.releases.files import find_release, read_release, shipped_releases
-from sae_lens_c2r.releases.model import Release
+from sae_lens_c2r.releases.model import FACTS, Release
 from sae_lens_c2r.training.record import RECORD, read_record
 from tests.docs.blocks import blocks_of
 from tests.docs.commands import Shell

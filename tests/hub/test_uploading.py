@@ -24,8 +24,8 @@ from sae_lens_c2r.hub.card import split_card
 from sae_lens_c2r.hub.local_saes import check_saes
 from sae_lens_c2r.hub.rendering import BEGIN, END
 from sae_lens_c2r.hub.repository import Snapshot, explain_hub_error
-from sae_lens_c2r.hub.rules import FACTS, README
 from sae_lens_c2r.hub.uploading import Proposal
+from sae_lens_c2r.releases.model import FACTS, README
 from tests import forkserver
 from tests.evaluation.planted import plant_sae
 from tests.hub.conftest import ONLINE, REPO, WEIGHTS, Checked, run_client, say
