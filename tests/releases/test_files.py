@@ -92,6 +92,7 @@ MANY = {f"axis_{number}": list(range(39)) for number in range(6)}
         ("language_model.hub_id", {**NO_FEATURES, "language_model": {"hub_id": "gpt2"}}),
         ("language_model", NO_FEATURES),
         ("grids", {"grids": []}),
+        ("grids.0", {"grids": [5]}),
         ("grids", {"grids": [{"id": "x", "axes": MANY}]}),  # said before there are any
         *(
             ("grids.id", {"grids": [{"id": name, "sae": {"architecture": "topk"}}]})

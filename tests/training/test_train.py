@@ -167,10 +167,14 @@ def test_what_sae_lens_raises_is_one_line_and_its_traceback_is_kept(
     def fail(_trainer: SAETrainer[Any, Any], _batch: torch.Tensor) -> None:
         raise ValueError("It cannot\ndo that.")
 
+    command = [write(tmp_path), "--out", tmp_path / "saes", "--only", IDS[0]]
+    assert run(*command, "--set", "runner.feature_sampling_window=0") == 1
+    assert "SAELens failed: ZeroDivisionError" in capsys.readouterr().err
     monkeypatch.setattr(SAETrainer, "step", fail)
-    assert run(write(tmp_path), "--out", tmp_path / "saes", "--only", IDS[0]) == 1
+    assert run(*command) == 1
     assert "SAELens failed: ValueError: It cannot do that. (" in capsys.readouterr().err
     assert "Traceback" in (tmp_path / "saes" / ".training" / "traceback.txt").read_text()
+    assert not (tmp_path / "saes" / IDS[0]).exists()
     monkeypatch.undo()
-    assert run(write(tmp_path), "--out", tmp_path / "saes", "--only", IDS[0]) == 0
+    assert run(*command) == 0
     assert not (tmp_path / "saes" / ".training").exists()
