@@ -12,16 +12,19 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 from rich.table import Table
 
+from tests.releases.test_files import write
 from tests.training.killing import (
+    RELEASE,
     Left,
+    as_options,
     hashes,
     kill_at_file_operations,
     kill_now_and_then,
-    start,
-    write_release,
 )
+from tests.training.rank_processes import train
 
-LONG = {"synthetic_model.training_samples": 20_000, "sae.c2r_warm_up_steps": 150}
+LONG = as_options({"synthetic_model.training_samples": 20_000, "sae.c2r_warm_up_steps": 150})
+SHORT = as_options({"synthetic_model.training_samples": 200, "sae.k_anneal_steps": 2})
 COLUMNS = ("moments", "with a checkpoint", "amid writing", "half-written", "same bytes")
 
 
@@ -35,7 +38,7 @@ def main() -> None:
         table.add_column(column, justify="right")
     with TemporaryDirectory() as name:
         folder = Path(name)
-        release = write_release(folder)
+        release = write(folder, **RELEASE)
         for kind in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
             seen = at_random(release, folder, kind, options.rounds, options.seed)
             table.add_row(f"{kind.name}, at random", *map(str, seen))
@@ -48,25 +51,26 @@ def at_random(
     release: Path, folder: Path, kind: signal.Signals, rounds: int, seed: int
 ) -> tuple[object, ...]:
     untouched = folder / f"{kind.name}-untouched"
-    assert start(release, untouched, changes=LONG, minutes=0).wait() == 0
+    assert train(1, release, untouched, *LONG, minutes=0) == [0]
     seen: Counter[str] = Counter()
     for each in range(rounds):
         out = folder / f"{kind.name}-{each}"
-        moments = {"seed": seed + each, "longest": 2_000_000}
-        for left, wrong in kill_now_and_then(release, out, kind, changes=LONG, **moments):
+        killing = kill_now_and_then(
+            release, out, kind, *LONG, seed=seed + each, longest=2_000_000
+        )
+        for left, wrong in killing:
             add(seen, left, wrong)
         seen["same"] += hashes(out) == hashes(untouched)
     return row(seen, rounds)
 
 
 def at_every_operation(release: Path, folder: Path) -> tuple[object, ...]:
-    changes = {"synthetic_model.training_samples": 200}
     untouched = folder / "operation-none"
-    assert start(release, untouched, changes=changes, minutes=0).wait() == 0
+    assert train(1, release, untouched, *SHORT, minutes=0) == [0]
     seen: Counter[str] = Counter()
-    for out, left, wrong in kill_at_file_operations(release, folder, changes):
+    for out, left, wrong in kill_at_file_operations(release, folder, *SHORT):
         add(seen, left, wrong)
-        assert start(release, out, changes=changes).wait() == 0
+        assert train(1, release, out, *SHORT) == [0]
         seen["same"] += hashes(out) == hashes(untouched)
     return row(seen, seen["moments"])
 

@@ -14,13 +14,14 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from tests.forkserver import Process
-from tests.releases.test_files import write
-from tests.training.rank_processes import train
+from tests.training.rank_processes import Before, train
 
+STEPS = 24
+IDS = [f"layer_0/{name}" for name in ("batchtopk_c2r", "ort_c2r", "matryoshka")]
+# Known features, and an SAE for each of three processes, one by another seed.
 RELEASE: dict[str, Any] = {
     "synthetic_model": {
-        "training_samples": 3_000,
+        "training_samples": 50 * STEPS,
         "config": {"num_features": 32, "hidden_dim": 16, "seed": 0},
     },
     "runner": {
@@ -33,16 +34,28 @@ RELEASE: dict[str, Any] = {
         "d_in": 16,
         "d_sae": 256,
         "k": 4,
+        "k_anneal_steps": 8,
         "normalize_activations": "expected_average_only_in",
         "c2r_chunk_size": 100,
-        "c2r_warm_up_steps": 30,
+        "c2r_warm_up_steps": 12,
     },
     "grids": [
-        {"id": "layer_0/{architecture}", "axes": {"architecture": ["batchtopk_c2r", "ort_c2r"]}}
+        {
+            "id": "layer_0/{architecture}",
+            "axes": {"architecture": ["batchtopk_c2r", "ort_c2r"]},
+        },
+        {
+            "id": IDS[2],
+            "sae": {
+                "architecture": "matryoshka_batchtopk_c2r",
+                "matryoshka_widths": [64, 256],
+                "seed": 1,
+            },
+        },
     ],
 }
-# Makes `minilm-layer-3` small.
-SMALL = {
+MINILM = "minilm-layer-3"
+SMALL = {  # makes it small: 4 steps
     "language_model.training_tokens": 4096,
     "runner.lr_decay_steps": 1,
     "runner.train_batch_size_tokens": 1024,
@@ -50,27 +63,6 @@ SMALL = {
     "runner.n_batches_for_norm_estimate": 2,
     "sae.d_sae": 512,
 }
-SAVE_ALWAYS = 1e-9  # minutes between two checkpoints
-
-
-def write_release(folder: Path, **changed: Any) -> Path:
-    return write(folder, **{**RELEASE, **changed})
-
-
-def start(
-    release: str | Path,
-    out: Path,
-    *,
-    changes: dict[str, Any] | None = None,
-    minutes: float = SAVE_ALWAYS,
-    before: Callable[..., None] | None = None,
-    arguments: tuple[Any, ...] = (),
-) -> Process:
-    """A process that trains, and continues what it finds; `before` is called in it first."""
-    options = as_options(changes or {})
-    first = {0: (before, arguments)} if before else None
-    [process] = train(1, release, out, *options, before=first, minutes=minutes)
-    return process
 
 
 def as_options(changes: dict[str, Any]) -> list[str]:
@@ -166,6 +158,10 @@ def kill_at_file_operation(out: Path, number: int) -> None:
     at_operations(out, heed)
 
 
+def after_checkpoints(out: Path, number: int, kind: int) -> Before:
+    return signal_after_checkpoints, (out, number, kind)
+
+
 def signal_after_checkpoints(out: Path, number: int, kind: int) -> None:
     """Have this process get a signal once, when so many checkpoints have their final names."""
     n_named = 0
@@ -182,19 +178,13 @@ def signal_after_checkpoints(out: Path, number: int, kind: int) -> None:
 
 
 def kill_at_file_operations(
-    release: Path, folder: Path, changes: dict[str, Any], *, every: int = 1
+    release: Path, folder: Path, *options: str, every: int = 1
 ) -> Iterator[tuple[Path, Left, list[str]]]:
     """Trainings that were each killed at a later operation; what is left of them."""
     for number in count(1, every):
         out = folder / f"operation-{number}"
-        process = start(
-            release,
-            out,
-            changes=changes,
-            before=kill_at_file_operation,
-            arguments=(out, number),
-        )
-        if process.wait() == 0:
+        before = {0: (kill_at_file_operation, (out, number))}
+        if train(1, release, out, *options, before=before) == [0]:
             return
         yield out, Left.by(out), half_written(out)
 
@@ -252,32 +242,18 @@ def signal_amid_work(kind: int, number: int, seconds: float) -> None:
 
 
 def kill_now_and_then(
-    release: Path,
-    out: Path,
-    kind: int,
-    *,
-    seed: int,
-    changes: dict[str, Any] | None = None,
-    longest: int = 600_000,
+    release: Path, out: Path, kind: int, *options: str, seed: int, longest: int = 650_000
 ) -> Iterator[tuple[Left, list[str]]]:
     """Train to the end with a signal after every few moments; what is left each time.
 
-    Args:
-        release: What to train.
-        out: Where.
-        kind: The signal.
-        seed: Of the moments.
-        changes: Changes of the release.
-        longest: Calls and returns between two signals at most: about 40,000 are those of a
-            training that begins, and 20,000 those of a step with its checkpoint.
+    About 400,000 calls and returns are those of a training that begins, with its first step,
+    and 60,000 those of each further step with its checkpoint: with a `longest` below that of
+    the beginning, one that is killed at once would never come further.
     """
     rng = random.Random(seed)
     for _ in range(1000):
         moment = (kind, rng.randrange(1, longest), rng.uniform(0, 0.01))
-        process = start(
-            release, out, changes=changes, before=signal_amid_work, arguments=moment
-        )
-        if process.wait() == 0:
+        if train(1, release, out, *options, before={0: (signal_amid_work, moment)}) == [0]:
             return
         yield Left.by(out), half_written(out)
     raise AssertionError("It does not come to an end.")

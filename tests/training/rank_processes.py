@@ -34,7 +34,7 @@ def environment(rank: int, size: int, port: int) -> dict[str, str]:
 
 
 def _rank(
-    said: Mapping[str, str], log: Path, function: Callable[..., None], arguments: Any
+    said: Mapping[str, str], log: Path, before: Mapping[int, Before], arguments: list[str]
 ) -> None:
     # Where tests run in the background of a shell, it is ignored from the start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -43,19 +43,7 @@ def _rank(
         tqdm.__init__ = partialmethod(tqdm.__init__, disable=True)
     sys.stdout = open(log.with_suffix(".out"), "a", buffering=1)  # noqa: SIM115
     sys.stderr = open(log.with_suffix(".err"), "a", buffering=1)  # noqa: SIM115
-    function(*arguments)
-
-
-def start_ranks(
-    size: int, folder: Path, function: Callable[..., None], *arguments: Any
-) -> list[Process]:
-    """Processes that call a function together; what each prints lies in `folder`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    port = free_port()
-    return [
-        call(_rank, environment(rank, size, port), folder / f"rank-{rank}", function, arguments)
-        for rank in range(size)
-    ]
+    command(before, arguments)
 
 
 def command(before: Mapping[int, Before], arguments: list[str]) -> None:
@@ -68,7 +56,7 @@ def command(before: Mapping[int, Before], arguments: list[str]) -> None:
     main(["train", *arguments, "--device", "cpu"])
 
 
-def train(
+def start(
     size: int,
     release: str | Path,
     out: Path,
@@ -76,13 +64,26 @@ def train(
     before: Mapping[int, Before] | None = None,
     minutes: float = 1e-9,
 ) -> list[Process]:
-    """Processes that train a release; what each prints lies beside `out`, as `logs`."""
+    """Processes that train a release, and continue what they find."""
+    logs(out).mkdir(exist_ok=True)
     arguments = [str(release), "--out", str(out), "--resume"]
     arguments += ["--checkpoint-minutes", str(minutes), *map(str, options)]
-    return start_ranks(size, logs(out), command, before or {}, arguments)
+    port, before = free_port(), before or {}
+    return [
+        call(
+            _rank, environment(rank, size, port), logs(out) / f"rank-{rank}", before, arguments
+        )
+        for rank in range(size)
+    ]
+
+
+def train(*arguments: Any, **options: Any) -> list[int]:
+    """How the processes of `start` end."""
+    return [process.wait() for process in start(*arguments, **options)]
 
 
 def logs(out: Path) -> Path:
+    """Where each process prints to."""
     return out.with_name(f"{out.name}-logs")
 
 
@@ -94,11 +95,6 @@ def said(out: Path) -> str:
 def told(out: Path) -> str:
     """All that a training has printed."""
     return "".join(path.read_text() for path in sorted(logs(out).iterdir()))
-
-
-def ends(processes: list[Process]) -> list[int]:
-    """How they end."""
-    return [process.wait() for process in processes]
 
 
 if __name__ == "__main__":  # by `torchrun`: is killed the first time, not after a restart

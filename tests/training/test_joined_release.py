@@ -13,39 +13,27 @@ from torch import Tensor
 
 from tests.training import rank_processes
 from tests.training.killing import (
-    RELEASE,
+    IDS,
+    MINILM,
     SMALL,
+    STEPS,
+    after_checkpoints,
     as_options,
     checkpoints,
-    signal_after_checkpoints,
-    write_release,
 )
-from tests.training.rank_processes import ends, said, train
-from tests.training.test_ranks import STEPS, at_step, end_by
+from tests.training.rank_processes import said, train
+from tests.training.test_ranks import at_step, end_by
 
-IDS = ["layer_0/batchtopk_c2r", "layer_0/ort_c2r"]
-
-
-@pytest.fixture(scope="module")
-def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_release(
-        tmp_path_factory.mktemp("release"),
-        synthetic_model={**RELEASE["synthetic_model"], "training_samples": 50 * STEPS},
-        runner={**RELEASE["runner"], "run_final_eval": True, "eval_samples": 500},
-        sae={**RELEASE["sae"], "k_anneal_steps": 8},
-    )
-
-
-@pytest.fixture(scope="module")
-def alone(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What one process trains."""
-    out = tmp_path_factory.mktemp("alone") / "saes"
-    assert ends(train(1, release, out, minutes=0)) == [0]
-    return out
+EVALUATED = ["--set=runner.run_final_eval=true", "--set=runner.eval_samples=500"]
+ONE, TWO = ([*EVALUATED, *(f"--only={sae_id}" for sae_id in IDS[:n])] for n in (1, 2))
 
 
 def weights(folder: Path) -> dict[str, Tensor]:
     return load_file(folder / "sae_weights.safetensors")
+
+
+def assert_close(folder: Path, other: Path) -> None:
+    torch.testing.assert_close(weights(folder), weights(other), rtol=1e-4, atol=1e-5)
 
 
 def record(folder: Path) -> dict[str, Any]:
@@ -71,14 +59,13 @@ def keep_hashes() -> None:
 
 
 def test_a_batch_split_over_processes_trains_the_same_sae_up_to_rounding(
-    release: Path, alone: Path, tmp_path: Path
+    release: Path, tmp_path: Path
 ) -> None:
-    out = tmp_path / "saes"
+    out, alone = tmp_path / "saes", tmp_path / "alone"
     before = dict.fromkeys(range(2), (keep_hashes, ()))
-    assert ends(train(2, release, out, "--only", IDS[0], before=before)) == [0, 0]
-    torch.testing.assert_close(
-        weights(out / IDS[0]), weights(alone / IDS[0]), rtol=1e-4, atol=1e-5
-    )
+    assert train(1, release, alone, *ONE, minutes=0) == [0]
+    assert train(2, release, out, *ONE, before=before) == [0, 0]
+    assert_close(out / IDS[0], alone / IDS[0])
     assert any(  # or it was not split
         not torch.equal(weight, weights(alone / IDS[0])[name])
         for name, weight in weights(out / IDS[0]).items()
@@ -98,18 +85,16 @@ def test_a_batch_split_over_processes_trains_the_same_sae_up_to_rounding(
 
 
 def test_stopped_with_four_it_is_continued_with_one_and_then_with_two(
-    release: Path, alone: Path, tmp_path: Path
+    release: Path, untouched: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "saes"
-    stopping = {0: (signal_after_checkpoints, (out, 3, signal.SIGTERM))}
     for size in (4, 1):
-        assert ends(train(size, release, out, before=stopping)) == [143] * size
-        assert all((checkpoints(out)[-1] / sae_id).is_dir() for sae_id in IDS)
-    assert ends(train(2, release, out)) == [0, 0]
-    for sae_id in IDS:
-        torch.testing.assert_close(
-            weights(out / sae_id), weights(alone / sae_id), rtol=1e-4, atol=1e-5
-        )
+        before = {0: after_checkpoints(out, 3, signal.SIGTERM)}
+        assert train(size, release, out, *TWO, before=before) == [143] * size
+        assert all((checkpoints(out)[-1] / sae_id).is_dir() for sae_id in IDS[:2])
+    assert train(2, release, out, *TWO) == [0, 0]
+    for sae_id in IDS[:2]:
+        assert_close(out / sae_id, untouched / sae_id)
         assert record(out / sae_id)["processes_per_batch"] == 2
 
 
@@ -121,27 +106,21 @@ def fail_in_torch() -> None:
 def test_a_process_of_a_group_that_is_killed_or_fails_ends_the_others(
     release: Path, tmp_path: Path
 ) -> None:
-    only = ("--only", IDS[0])
     for action, status, ending in [
         ((end_by, signal.SIGKILL), -9, "Connection "),
         ((fail_in_torch,), 1, "SAELens failed: RuntimeError: The size of"),
     ]:
         out = tmp_path / str(status)
         before = {1: (at_step, (9, *action))}
-        assert ends(train(2, release, out, *only, before=before)) == [1, status]
+        assert train(2, release, out, *ONE, before=before) == [1, status]
         assert ending in said(out)
-        assert ends(train(2, release, out, *only)) == [0, 0]
+        assert train(2, release, out, *ONE) == [0, 0]
 
 
-def test_of_a_language_model_too_a_batch_may_be_split(tmp_path: Path) -> None:
-    release = "minilm-layer-3"
-    changes = as_options(SMALL)
+def test_of_a_language_model_too_a_batch_may_be_split(tmp_path: Path, of_model: Path) -> None:
     sae_id = "layer_3/width_512/ort_c2r_k32"
-    one, two = tmp_path / "one", tmp_path / "two"
-    for size, out in ((1, one), (2, two)):
-        ended = ends(train(size, release, out, *changes, "--only", sae_id, minutes=0))
-        assert ended == [0] * size
-    torch.testing.assert_close(
-        weights(two / sae_id), weights(one / sae_id), rtol=1e-4, atol=1e-5
-    )
-    assert record(two / sae_id)["processes_per_batch"] == 2
+    out = tmp_path / "saes"
+    options = [*as_options(SMALL), "--only", sae_id]
+    assert train(2, MINILM, out, *options, minutes=0) == [0, 0]
+    assert_close(out / sae_id, of_model / sae_id)
+    assert record(out / sae_id)["processes_per_batch"] == 2

@@ -10,11 +10,17 @@ import pytest
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.releases.files import read_release
+from sae_lens_c2r.training.output_dir import KEPT, Checkpoints
 from sae_lens_c2r.training.plan import make_plan
-from sae_lens_c2r.training.train import train
+from sae_lens_c2r.training.train import train as train_plan
 from tests.training.killing import (
+    IDS,
+    MINILM,
     SMALL,
+    STEPS,
     Left,
+    after_checkpoints,
+    as_options,
     checkpoints,
     half_written,
     hashes,
@@ -22,44 +28,72 @@ from tests.training.killing import (
     kill_at_file_operations,
     kill_now_and_then,
     limit_file_size,
-    signal_after_checkpoints,
     signal_in_final_evaluation,
-    start,
-    write_release,
 )
-from tests.training.rank_processes import told
-
-IDS = ("layer_0/batchtopk_c2r", "layer_0/ort_c2r")
-SHORT = {"synthetic_model.training_samples": 100}
-
-
-@pytest.fixture(scope="module")
-def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_release(tmp_path_factory.mktemp("release"))
-
-
-@pytest.fixture(scope="module")
-def untouched(release: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The hashes of a training that nothing happened to."""
-    out = tmp_path_factory.mktemp("untouched") / "saes"
-    assert start(release, out, minutes=0).wait() == 0
-    return hashes(out)
+from tests.training.rank_processes import start, told, train
 
 
 @pytest.fixture
 def stopped(release: Path, tmp_path: Path) -> Path:
     """A training that was killed when it had two checkpoints."""
     out = tmp_path / "saes"
-    two = (out, 2, signal.SIGKILL)
-    process = start(release, out, before=signal_after_checkpoints, arguments=two)
-    assert process.wait() == -signal.SIGKILL
+    assert train(1, release, out, before={0: after_checkpoints(out, 2, signal.SIGKILL)}) == [-9]
     assert Left.by(out) == Left(checkpoints=2, partial=0, finished=0)
     return out
 
 
+def fill(folder: Path) -> list[Path]:
+    (folder / "sae").mkdir()
+    (folder / "sae" / "weights").write_text("weights")
+    return [folder / "sae"]
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_the_newest_are_kept_and_the_last_is_continued(tmp_path: Path) -> None:
+    kept = Checkpoints(tmp_path / "work")
+    assert kept.newest(on_damage=pytest.fail) is None
+    for step in range(1, KEPT + 3):
+        assert kept.write(step, {"seconds": step}, fill).name == f"step-{step:09d}"
+    assert names(tmp_path / "work") == [f"step-{step:09d}" for step in (3, 4)]
+    newest = kept.newest(on_damage=pytest.fail)
+    assert newest is not None
+    assert (newest.step, newest.about) == (4, {"seconds": 4})
+    assert (newest.folder / "sae" / "weights").read_text() == "weights"
+    kept.remove_all()
+    assert names(tmp_path / "work") == []
+
+
+def test_damaged_ones_are_put_aside_each_under_a_name_of_its_own(tmp_path: Path) -> None:
+    kept, damages = Checkpoints(tmp_path), []
+    for _ in range(2):
+        kept.write(7, {}, fill)
+        (tmp_path / "step-000000007" / "sae" / "weights").write_text("other")
+        with pytest.raises(UserError, match=r"No checkpoint in .* is whole"):
+            kept.newest(on_damage=damages.append)
+    assert len(names(tmp_path)) == 2
+    assert all(name.startswith("damaged-step-000000007-") for name in names(tmp_path))
+    assert all("sae/weights is not what was written" in damage for damage in damages)
+
+
+def test_what_cannot_be_written_leaves_those_before_it(tmp_path: Path) -> None:
+    kept = Checkpoints(tmp_path)
+    kept.write(1, {}, fill)
+
+    def fail(folder: Path) -> list[Path]:
+        fill(folder)
+        raise RuntimeError("torch is at a loss")
+
+    with pytest.raises(OSError, match=r"cannot be written\. torch is at a loss"):
+        kept.write(2, {}, fail)
+    assert names(tmp_path) == ["step-000000001"]
+
+
 @pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_killed_at_random_moments_it_ends_with_the_same_weights(
-    release: Path, tmp_path: Path, untouched: dict[str, str], kind: int
+    release: Path, tmp_path: Path, untouched: Path, kind: int
 ) -> None:
     n_killed = 0
     out = tmp_path / "saes"
@@ -68,7 +102,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_weights(
         assert left.partial == 0 or kind == signal.SIGKILL
         n_killed += 1
     assert n_killed >= 3
-    assert hashes(out) == untouched
+    assert hashes(out) == hashes(untouched)
     assert not (out / ".training").exists()
 
 
@@ -76,72 +110,61 @@ def test_killed_at_random_moments_it_ends_with_the_same_weights(
 def test_killed_at_any_operation_on_a_file_it_ends_with_the_same_weights(
     release: Path, tmp_path: Path, every: int
 ) -> None:
-    changes = {**SHORT, "grids": [{"id": IDS[0], "sae": {"architecture": "batchtopk_c2r"}}]}
+    short = {"synthetic_model.training_samples": 100, "sae.k_anneal_steps": 1}
+    options = [*as_options(short), "--only", IDS[0]]
     untouched = tmp_path / "untouched"
-    assert start(release, untouched, changes=changes, minutes=0).wait() == 0
+    assert train(1, release, untouched, *options, minutes=0) == [0]
     n_moments = 0
-    for out, _, wrong in kill_at_file_operations(release, tmp_path, changes, every=every):
+    for out, _, wrong in kill_at_file_operations(release, tmp_path, *options, every=every):
         n_moments += 1
         assert not wrong
-        assert start(release, out, changes=changes).wait() == 0
+        assert train(1, release, out, *options) == [0]
         assert hashes(out) == hashes(untouched)
     assert n_moments > 60 / every
 
 
 def test_killed_while_it_saves_several_saes_it_ends_with_the_same_weights(
-    tmp_path: Path,
+    tmp_path: Path, of_model: Path
 ) -> None:
-    changes = SMALL
-    release = "minilm-layer-3"
-    untouched, out = tmp_path / "untouched", tmp_path / "saes"
-    assert start(release, untouched, changes=changes, minutes=0).wait() == 0
-    process = start(release, out, changes=changes, before=kill_after_saving, arguments=(2,))
-    assert process.wait() == -signal.SIGKILL
+    out, options = tmp_path / "saes", as_options(SMALL)
+    assert train(1, MINILM, out, *options, before={0: (kill_after_saving, (2,))}) == [-9]
     assert Left.by(out).finished == 2
-    assert start(release, out, changes=changes).wait() == 0
+    assert train(1, MINILM, out, *options) == [0]
     assert "From step 4 of 4." in told(out)
-    assert hashes(out) == hashes(untouched)
+    assert hashes(out) == hashes(of_model)
 
 
 @pytest.mark.parametrize(("kind", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_during_the_final_evaluation_ends_it_and_it_is_continued(
-    release: Path, tmp_path: Path, untouched: dict[str, str], kind: int, status: int
+    release: Path, tmp_path: Path, untouched: Path, kind: int, status: int
 ) -> None:
     out = tmp_path / "saes"
-    changes = {"runner.run_final_eval": True, "runner.eval_samples": 100}
-    begun = start(
-        release,
-        out,
-        changes=changes,
-        minutes=0,
-        before=signal_in_final_evaluation,
-        arguments=(kind,),
-    )
-    assert begun.wait() == status
+    options = as_options({"runner.run_final_eval": True, "runner.eval_samples": 100})
+    before = {0: (signal_in_final_evaluation, (kind,))}
+    assert train(1, release, out, *options, before=before, minutes=0) == [status]
     assert Left.by(out) == Left(checkpoints=1, partial=0, finished=0)
-    assert start(release, out, changes=changes, minutes=0).wait() == 0
-    assert "From step 60 of 60." in told(out)
-    assert hashes(out) == untouched
+    assert train(1, release, out, *options, minutes=0) == [0]
+    assert f"From step {STEPS} of {STEPS}." in told(out)
+    assert hashes(out) == hashes(untouched)
 
 
 def test_without_room_for_the_weights_it_fails_and_is_continued(
-    release: Path, untouched: dict[str, str], stopped: Path
+    release: Path, untouched: Path, stopped: Path
 ) -> None:
-    process = start(release, stopped, before=limit_file_size, arguments=(20_000,))
-    assert process.wait() == 1
+    assert train(1, release, stopped, before={0: (limit_file_size, (20_000,))}) == [1]
     assert "cannot be written" in told(stopped)
     left = Left.by(stopped)
     assert (left.finished, left.partial, half_written(stopped)) == (0, 0, [])
     assert left.checkpoints >= 1
-    assert start(release, stopped).wait() == 0
-    assert hashes(stopped) == untouched
+    assert train(1, release, stopped) == [0]
+    assert hashes(stopped) == hashes(untouched)
 
 
 @pytest.mark.parametrize(
     "damage", ["cut", "changed", "removed", "no manifest", "other manifest"]
 )
 def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(
-    release: Path, untouched: dict[str, str], stopped: Path, damage: str
+    release: Path, untouched: Path, stopped: Path, damage: str
 ) -> None:
     newest = checkpoints(stopped)[-1]
     victim = newest / IDS[0] / "trainer_state.pt"
@@ -161,11 +184,11 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(
         (newest / "manifest.json").write_text(json.dumps(manifest))
     # One of this step was damaged before.
     (newest.parent / f"damaged-{newest.name}").mkdir()
-    assert start(release, stopped).wait() == 0
+    assert train(1, release, stopped) == [0]
     said = told(stopped)
     assert f"{newest} is damaged" in said
     assert f"From step {int(newest.name.removeprefix('step-')) - 1:,} of" in said
-    assert hashes(stopped) == untouched
+    assert hashes(stopped) == hashes(untouched)
 
 
 def test_nothing_is_begun_anew_over_checkpoints_that_are_all_damaged(
@@ -176,7 +199,7 @@ def test_nothing_is_begun_anew_over_checkpoints_that_are_all_damaged(
     plan = make_plan(read_release(release), device="cpu")
     for _ in range(2):
         with pytest.raises(UserError, match=r"No checkpoint in .* is whole"):
-            train(plan, stopped, resume=True)
+            train_plan(plan, stopped, resume=True)
 
 
 def test_what_a_checkpoint_is_not_of_is_refused(release: Path, stopped: Path) -> None:
@@ -186,29 +209,28 @@ def test_what_a_checkpoint_is_not_of_is_refused(release: Path, stopped: Path) ->
         ({"sae.k": 5}, {}, True, r"`saes.layer_0/batchtopk_c2r.k = 5`, and 4 there"),
         ({"runner.lr": 1.0}, {}, True, r"`runner.lr = 1.0`, and None there"),
         (
-            {"synthetic_model.training_samples": 90},
+            {"synthetic_model.training_samples": 450},
             {},
             True,
-            r"`source.training_samples = 90`, and 3000 there",
+            r"`source.training_samples = 450`, and 1200 there",
         ),
         ({}, {"only": IDS[1:]}, True, "should include layer_0/batchtopk_c2r"),
     ]
     for changes, chosen, resume, says in cases:
         plan = make_plan(read_release(release, overrides=changes), device="cpu", **chosen)
         with pytest.raises(UserError, match=says):
-            train(plan, stopped, resume=resume)
+            train_plan(plan, stopped, resume=resume)
     assert sorted((stopped / ".training").rglob("*")) == before
 
 
 def test_two_processes_do_not_train_into_one_folder(release: Path, tmp_path: Path) -> None:
     out = tmp_path / "saes"
-    one = (out, 1, signal.SIGSTOP)
-    process = start(release, out, before=signal_after_checkpoints, arguments=one)
+    [process] = start(1, release, out, before={0: after_checkpoints(out, 1, signal.SIGSTOP)})
     while not checkpoints(out):
         assert process.is_alive()
         time.sleep(0.02)
     with pytest.raises(UserError, match="no other process"):
-        train(make_plan(read_release(release), device="cpu"), out, resume=True)
+        train_plan(make_plan(read_release(release), device="cpu"), out, resume=True)
     process.kill()
     process.wait()
 
@@ -216,20 +238,14 @@ def test_two_processes_do_not_train_into_one_folder(release: Path, tmp_path: Pat
 def test_a_grid_of_a_language_model_is_killed_twice_and_ends_with_the_same_weights(
     tmp_path: Path,
 ) -> None:
-    changes = {
-        **SMALL,
-        "language_model.training_tokens": 16_384,
-        "runner.prefetch_llm_batches": 2,
-    }
-    release = "minilm-layer-3"
+    """More than one buffer of activations, and text that is read ahead."""
+    longer = {"language_model.training_tokens": 16_384, "runner.prefetch_llm_batches": 2}
+    options = as_options({**SMALL, **longer})
     untouched, out = tmp_path / "untouched", tmp_path / "saes"
-    assert start(release, untouched, changes=changes, minutes=0).wait() == 0
-    for kind in (signal.SIGKILL, signal.SIGTERM):
-        two = (out, 2, kind)
-        process = start(
-            release, out, changes=changes, before=signal_after_checkpoints, arguments=two
-        )
-        assert process.wait() != 0
-    assert start(release, out, changes=changes).wait() == 0
+    assert train(1, MINILM, untouched, *options, minutes=0) == [0]
+    for kind, status in ((signal.SIGKILL, -9), (signal.SIGTERM, 143)):
+        before = {0: after_checkpoints(out, 2, kind)}
+        assert train(1, MINILM, out, *options, before=before) == [status]
+    assert train(1, MINILM, out, *options) == [0]
     assert len(hashes(out)) == 8
     assert hashes(out) == hashes(untouched)

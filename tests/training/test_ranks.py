@@ -21,58 +21,28 @@ from sae_lens_c2r.training import distributed, plan, runners
 from tests import forkserver
 from tests.training import rank_processes
 from tests.training.killing import (
-    RELEASE,
+    IDS,
+    MINILM,
     SMALL,
+    after_checkpoints,
     as_options,
     checkpoints,
     half_written,
     hashes,
     limit_file_size,
-    signal_after_checkpoints,
-    write_release,
 )
-from tests.training.rank_processes import ends, free_port, said, train
+from tests.training.rank_processes import free_port, said, start, train
 
-IDS = [f"layer_0/{name}" for name in ("batchtopk_c2r", "ort_c2r", "matryoshka")]
-STEPS = 24
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--rdzv-backend=c10d"]
-
-
-@pytest.fixture(scope="module")
-def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Known features, and an SAE for each of three processes, one by another seed."""
-    matryoshka = {
-        **{"architecture": "matryoshka_batchtopk_c2r", "matryoshka_widths": [64, 256]},
-        "seed": 1,
-    }
-    return write_release(
-        tmp_path_factory.mktemp("release"),
-        synthetic_model={**RELEASE["synthetic_model"], "training_samples": 50 * STEPS},
-        grids=[*RELEASE["grids"], {"id": IDS[2], "sae": matryoshka}],
-    )
-
-
-@pytest.fixture(scope="module")
-def untouched(release: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The hashes of what one process trains."""
-    out = tmp_path_factory.mktemp("untouched") / "saes"
-    assert ends(train(1, release, out, minutes=0)) == [0]
-    found = hashes(out)
-    assert len(found) == 2 * len(IDS)
-    return found
-
-
-def after_checkpoints(out: Path, number: int, kind: int) -> rank_processes.Before:
-    return signal_after_checkpoints, (out, number, kind)
 
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_any_number_of_processes_trains_the_same_weights(
-    release: Path, tmp_path: Path, untouched: dict[str, str], size: int
+    release: Path, tmp_path: Path, untouched: Path, size: int
 ) -> None:
     out = tmp_path / "saes"
-    assert ends(train(size, release, out, minutes=0)) == [0] * size
-    assert hashes(out) == untouched
+    assert train(size, release, out, minutes=0) == [0] * size
+    assert hashes(out) == hashes(untouched)
     assert not (out / ".training").exists()
     printed = [path.read_text() for path in sorted(rank_processes.logs(out).glob("*.out"))]
     assert "3 SAEs trained" in printed[0]
@@ -85,26 +55,24 @@ def test_any_number_of_processes_trains_the_same_weights(
 
 
 def test_stopped_with_two_it_is_continued_with_one_and_then_with_three(
-    release: Path, tmp_path: Path, untouched: dict[str, str]
+    release: Path, tmp_path: Path, untouched: Path
 ) -> None:
     """A signal to any of them stops all at the same step, with a checkpoint of it."""
     out = tmp_path / "saes"
-    stopping = {0: after_checkpoints(out, 3, signal.SIGTERM)}
     for size in (2, 1):
-        assert ends(train(size, release, out, before=stopping)) == [143] * size
+        before = {0: after_checkpoints(out, 3, signal.SIGTERM)}
+        assert train(size, release, out, before=before) == [143] * size
         assert "Interrupted. `--resume` continues from the last checkpoint." in said(out)
         assert not half_written(out)
         assert all((checkpoints(out)[-1] / sae_id).is_dir() for sae_id in IDS)
-    assert ends(train(3, release, out)) == [0, 0, 0]
-    assert hashes(out) == untouched
+    assert train(3, release, out) == [0, 0, 0]
+    assert hashes(out) == hashes(untouched)
 
 
 def test_a_signal_to_the_last_process_stops_them_all(release: Path, tmp_path: Path) -> None:
     out = tmp_path / "saes"
-    processes = train(
-        2, release, out, before={1: (at_step, (5, end_by, signal.SIGINT))}, minutes=0
-    )
-    assert ends(processes) == [130, 130]
+    before = {1: (at_step, (5, end_by, signal.SIGINT))}
+    assert train(2, release, out, before=before, minutes=0) == [130, 130]
     assert [path.name for path in checkpoints(out)] == ["step-000000005"]
 
 
@@ -133,16 +101,18 @@ def fail() -> None:
 
 @pytest.mark.parametrize("killed", [0, 2])
 def test_a_process_that_is_killed_is_named_in_one_line_and_the_rest_end(
-    release: Path, tmp_path: Path, untouched: dict[str, str], killed: int
+    release: Path, tmp_path: Path, untouched: Path, killed: int
 ) -> None:
     out = tmp_path / "saes"
-    processes = train(3, release, out, before={killed: (at_step, (9, end_by, signal.SIGKILL))})
-    assert ends(processes) == [-9 if rank == killed else 1 for rank in range(3)]
+    before = {killed: (at_step, (9, end_by, signal.SIGKILL))}
+    assert train(3, release, out, before=before) == [
+        -9 if rank == killed else 1 for rank in range(3)
+    ]
     lines = [line for line in said(out).splitlines() if "Another process has ended" in line]
     assert len(lines) == 2
     assert not half_written(out)
-    assert ends(train(2, release, out)) == [0, 0]
-    assert hashes(out) == untouched
+    assert train(2, release, out) == [0, 0]
+    assert hashes(out) == hashes(untouched)
 
 
 def be_impatient() -> None:
@@ -157,8 +127,8 @@ def hang_at_step(step: int) -> None:
 def test_a_process_that_hangs_ends_the_others(release: Path, tmp_path: Path) -> None:
     out = tmp_path / "saes"
     before = {0: (be_impatient, ()), 1: (hang_at_step, (3,)), 2: (be_impatient, ())}
-    first, hanging, last = train(3, release, out, before=before, minutes=0)
-    assert ends([first, last]) == [1, 1]
+    first, hanging, last = start(3, release, out, before=before, minutes=0)
+    assert [first.wait(), last.wait()] == [1, 1]
     assert hanging.is_alive()
     hanging.kill()
     hanging.wait()
@@ -168,19 +138,18 @@ def test_a_process_that_hangs_ends_the_others(release: Path, tmp_path: Path) -> 
 
 def test_what_fails_in_one_process_ends_all_of_them(release: Path, tmp_path: Path) -> None:
     out = tmp_path / "saes"
-    assert ends(train(2, release, out, before={1: (at_step, (3, fail))}, minutes=0)) == [1, 1]
+    assert train(2, release, out, before={1: (at_step, (3, fail))}, minutes=0) == [1, 1]
     assert "SAELens failed: ValueError: no more steps" in said(out)
 
 
 def test_without_room_for_one_part_there_is_no_checkpoint_and_it_goes_on(
-    release: Path, tmp_path: Path, untouched: dict[str, str]
+    release: Path, tmp_path: Path, untouched: Path
 ) -> None:
     out = tmp_path / "saes"
-    processes = train(2, release, out, before={1: (limit_file_size, (50_000,))})
-    assert ends(processes) == [0, 0]
+    assert train(2, release, out, before={1: (limit_file_size, (50_000,))}) == [0, 0]
     printed = (rank_processes.logs(out) / "rank-0.out").read_text()
     assert "There is no checkpoint of step 1. Rank 1: " in printed
-    assert hashes(out) == untouched
+    assert hashes(out) == hashes(untouched)
 
 
 def change_release(path: Path, text: str) -> None:
@@ -204,9 +173,16 @@ def have_a_disk_of_ones_own(out: Path, other: Path) -> None:
     )  # type: ignore[method-assign, assignment]
 
 
+def refuse_the_plan() -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise UserError("There should be no such plan.")
+
+    plan.make_plan = refuse
+
+
 def refusal(size: int, release: Path, out: Path, *options: str, **before: Any) -> str:
     """The one line that all of them end with."""
-    assert ends(train(size, release, out, *options, **before)) == [1] * size
+    assert train(size, release, out, *options, **before) == [1] * size
     [line] = [line for line in said(out).splitlines() if "should" in line]
     assert not any(out.rglob("*.safetensors"))
     return line
@@ -230,16 +206,19 @@ def test_what_cannot_be_trained_together_is_refused_by_name(
     two = (f"--only={IDS[0]}", f"--only={IDS[1]}")
     line = refusal(3, release, tmp_path / "no multiple", *two)
     assert "Processes should be at most as many as SAEs, 2, or a multiple of that." in line
+    # `torchrun` ends all when one has ended: the one that refuses waits until it is said.
+    line = refusal(2, release, tmp_path / "one", before={1: (refuse_the_plan, ())})
+    assert line == "Rank 1: There should be no such plan."
 
 
 def test_a_process_without_an_sae_of_its_own_takes_part(
-    release: Path, tmp_path: Path, untouched: dict[str, str]
+    release: Path, tmp_path: Path, untouched: Path
 ) -> None:
     """Where SAEs have to be trained one group after the other, or most are there already."""
     out = tmp_path / "saes"
-    assert ends(train(1, release, out, "--only", IDS[0], minutes=0)) == [0]
-    assert ends(train(3, release, out, minutes=0)) == [0, 0, 0]
-    assert hashes(out) == untouched
+    assert train(1, release, out, "--only", IDS[0], minutes=0) == [0]
+    assert train(3, release, out, minutes=0) == [0, 0, 0]
+    assert hashes(out) == hashes(untouched)
 
 
 def torchrun(
@@ -258,23 +237,20 @@ def torchrun(
 
 
 def test_torchrun_restarts_what_was_killed_and_ends_with_the_same_weights(
-    tmp_path: Path,
+    tmp_path: Path, of_model: Path
 ) -> None:
     """SAEs of a language model, by `torchrun` itself: one of its workers is killed."""
-    release = "minilm-layer-3"
-    changes = as_options(SMALL)
-    one, two = tmp_path / "one", tmp_path / "two"
-    assert ends(train(1, release, one, *changes, minutes=0)) == [0]
+    out = tmp_path / "saes"
     nodes = "--nproc-per-node=2 --rdzv-endpoint=127.0.0.1:0"
-    process = torchrun(release, two, *changes, nodes=nodes)
+    process = torchrun(MINILM, out, *as_options(SMALL), nodes=nodes)
     told = process.communicate(timeout=forkserver.LIMIT)[0]
     assert process.returncode == 0, told
     assert "From step 2 of 4." in told
-    assert hashes(two) == hashes(one)
+    assert hashes(out) == hashes(of_model)
 
 
 def test_two_nodes_go_on_after_a_kill_and_end_with_the_same_weights(
-    release: Path, tmp_path: Path, untouched: dict[str, str]
+    release: Path, tmp_path: Path, untouched: Path
 ) -> None:
     """Two of `torchrun`, as on machines of a cluster; only one of them sees the kill."""
     out = tmp_path / "saes"
@@ -284,23 +260,7 @@ def test_two_nodes_go_on_after_a_kill_and_end_with_the_same_weights(
     assert "exitcode: -9" in told
     assert "From step " in told
     assert "exitcode: -6" not in told
-    assert hashes(out) == untouched
-
-
-def test_a_rank_that_refuses_waits_for_the_one_that_says_so(
-    release: Path, tmp_path: Path
-) -> None:
-    """`torchrun` ends all when one has ended, before the first may have said why."""
-    out = tmp_path / "saes"
-    assert ends(train(2, release, out, before={1: (refuse_the_plan, ())})) == [1, 1]
-    assert said(out).splitlines()[-1] == "Rank 1: no such plan"
-
-
-def refuse_the_plan() -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise UserError("no such plan")
-
-    plan.make_plan = refuse
+    assert hashes(out) == hashes(untouched)
 
 
 def test_a_number_of_processes_that_is_none_is_refused(

@@ -10,7 +10,7 @@ from sae_lens import SAE, SAETrainer
 
 from tests.releases import test_files
 from tests.releases.test_files import write
-from tests.training.killing import SMALL, as_options
+from tests.training.killing import MINILM, SMALL, as_options
 
 IDS = [f"width_1k/{architecture}_k{k}" for architecture in ("topk", "topk_c2r") for k in (2, 3)]
 
@@ -60,24 +60,23 @@ def test_settings_may_be_infinite(tmp_path: Path) -> None:
     assert torch.isfinite(SAE.load_from_disk(tmp_path / "saes" / "x").W_dec).all()
 
 
-def test_a_language_model_feeds_all_its_saes_at_once(tmp_path: Path) -> None:
-    changes = as_options(SMALL)
-    first, second, third = (tmp_path / name for name in ("first", "second", "third"))
-    assert run("minilm-layer-3", "--out", first, *changes) == 0
-    folders = sorted((first / "layer_3" / "width_512").iterdir())
+def test_a_language_model_feeds_all_its_saes_at_once(tmp_path: Path, of_model: Path) -> None:
+    folders = sorted((of_model / "layer_3" / "width_512").iterdir())
     assert len(folders) == 4
     for folder in folders:
         sae = SAE.load_from_disk(folder)
         assert sae.cfg.metadata.model_name == "sentence-transformers/all-MiniLM-L6-v2"
         assert len(json.loads((folder / "training.json").read_text())["trained_together"]) == 4
     only = "layer_3/width_512/batchtopk_c2r_k32"
-    assert run("minilm-layer-3", "--out", second, *changes, "--only", only) == 0
-    weights = [SAE.load_from_disk(out / only).W_dec for out in (first, second)]
-    assert torch.equal(*weights), "an SAE depends on those that are trained beside it"
-    order = ("--set", "runner.seed=1")
-    assert run("minilm-layer-3", "--out", third, *changes, *order, "--only", only) == 0
-    other = SAE.load_from_disk(third / only).W_dec
-    assert not torch.equal(weights[0], other), "the order of the data is not the release's"
+    command = [MINILM, *as_options(SMALL), "--only", only, "--out"]
+    assert run(*command, tmp_path / "alone") == 0
+    assert run(*command, tmp_path / "other", "--set", "runner.seed=1") == 0
+    together, alone, other = (
+        SAE.load_from_disk(out / only).W_dec
+        for out in (of_model, tmp_path / "alone", tmp_path / "other")
+    )
+    assert torch.equal(together, alone), "an SAE depends on those that are trained beside it"
+    assert not torch.equal(alone, other), "the order of the data is not the release's"
 
 
 def test_a_finished_sae_of_other_settings_is_not_taken_for_the_plans(
@@ -118,17 +117,14 @@ def test_what_is_in_the_way_is_named_before_training(
 
 
 def test_what_is_not_ours_stays_where_checkpoints_were(tmp_path: Path) -> None:
-    notes = tmp_path / "saes" / ".training" / "notes.txt"
+    """And the samples are those that were trained on, which fill the last batch."""
+    out, samples = tmp_path / "saes", "synthetic_model.training_samples=130"
+    notes = out / ".training" / "notes.txt"
     notes.parent.mkdir(parents=True)
     notes.write_text("mine")
-    assert run(write(tmp_path), "--out", tmp_path / "saes", "--only", IDS[0]) == 0
+    assert run(write(tmp_path), "--out", out, "--only", IDS[0], "--set", samples) == 0
     assert [path.name for path in notes.parent.iterdir()] == ["notes.txt"]
-
-
-def test_samples_are_those_that_were_trained_on(tmp_path: Path) -> None:
-    samples = ["--set", "synthetic_model.training_samples=130"]
-    assert run(write(tmp_path), "--out", tmp_path / "saes", "--only", IDS[0], *samples) == 0
-    record = json.loads((tmp_path / "saes" / IDS[0] / "training.json").read_text())
+    record = json.loads((out / IDS[0] / "training.json").read_text())
     assert (record["steps"], record["samples"]) == (2, 200)
 
 
