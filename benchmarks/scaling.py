@@ -9,6 +9,7 @@ exchange's share.
 import os
 import time
 from argparse import Namespace
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,6 +18,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from benchmarks.measure import main
 from sae_lens_c2r._support.process import take_place
@@ -28,7 +30,7 @@ WARM_UP = 4  # steps that are not timed
 def timed(
     exchange: Callable[..., Any], device: str, times: list[tuple[float, float, float]]
 ) -> Callable[..., Any]:
-    """Return an exchange that notes when it began, when all were there, and when it ended."""
+    """Return an exchange that notes when it began, how long it waited, and how long it took."""
 
     def now() -> float:
         if device == "cuda":
@@ -40,7 +42,7 @@ def timed(
         dist.barrier()
         together = now()
         result = exchange(*arguments, **options)
-        times.append((start, together, now()))
+        times.append((start, together - start, now() - together))
         return result
 
     return wait_and_exchange
@@ -54,19 +56,9 @@ def train_and_time(steps: int, device: str, out: Path) -> dict[str, float]:
     from sae_lens_c2r.training.plan import make_plan
     from sae_lens_c2r.training.train import train
 
-    begun: list[float] = []  # of steps
+    ends: defaultdict[Any, list[float]] = defaultdict(list)  # of the steps of each optimizer
     exchanges: list[tuple[float, float, float]] = []
-
-    def note_steps(_: str, trainer: Any) -> None:
-        take_step = trainer.step
-
-        def note_and_step(batch: Any) -> Any:
-            if len(begun) == trainer.n_training_steps:  # the first SAE of this process
-                begun.append(time.perf_counter())
-            return take_step(batch)
-
-        trainer.step = note_and_step
-
+    register_optimizer_step_post_hook(lambda of, *_: ends[of].append(time.perf_counter()))
     path = find_release(RELEASE)
     batch = read_release(path).runner["train_batch_size_tokens"]
     changes = {"language_model.training_tokens": batch * steps, "runner.lr_decay_steps": 1}
@@ -76,16 +68,15 @@ def train_and_time(steps: int, device: str, out: Path) -> dict[str, float]:
             dist.all_reduce = timed(dist.all_reduce, device, exchanges)
             dist.broadcast = timed(dist.broadcast, device, exchanges)
         plan = make_plan(read_release(path, overrides=changes), device=device)
-        train(plan, out, checkpoint_minutes=0, watch=note_steps, log=lambda _: None)
-    start, end = begun[WARM_UP], begun[-1]
-    waits = [
-        (together - at, to - together) for at, together, to in exchanges if start <= at < end
-    ]
+        train(plan, out, checkpoint_minutes=0, log=lambda _: None)
+    first, *_ = ends.values()  # the first SAE of this process
+    start, end = first[WARM_UP - 1], first[-1]
+    noted = [each for each in exchanges if start <= each[0] < end]
     return {
         "processes": n_processes,
-        "steps_per_second": (len(begun) - 1 - WARM_UP) / (end - start),
-        "waiting": sum(waited for waited, _ in waits) / (end - start),
-        "exchange": sum(exchanged for _, exchanged in waits) / (end - start),
+        "steps_per_second": (len(first) - WARM_UP) / (end - start),
+        "waiting": sum(waited for _, waited, _ in noted) / (end - start),
+        "exchange": sum(exchanged for _, _, exchanged in noted) / (end - start),
     }
 
 
