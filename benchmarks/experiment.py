@@ -25,7 +25,7 @@ from sae_lens.config import SAETrainerConfig
 from sae_lens.registry import get_sae_training_class
 from torch import Tensor
 
-from benchmarks.halves import HALVES
+import benchmarks.halves  # noqa: F401  # registers its architectures
 
 LRS, DECAYS = (3e-4, 1e-3, 3e-3), (0.2, 0.5, 0.8)
 CHOICE_SEED = 1000  # of the SAEs that learning rate and decay are chosen by
@@ -222,10 +222,7 @@ def make_once(path: Path, make: Callable[[Path], object]) -> None:
 def make_sae(run: Run, world: World, device: str) -> TrainingSAE[Any]:
     """Make the SAE of a run, untrained."""
     method = METHODS[run.method]
-    name = method.architecture
-    sae_class, config_class = get_sae_training_class(
-        "batchtopk_c2r" if name in HALVES else name
-    )
+    sae_class, config_class = get_sae_training_class(method.architecture)
     options: Row = {
         "k": run.k,
         "max_iterations": run.k,
@@ -237,7 +234,7 @@ def make_sae(run: Run, world: World, device: str) -> TrainingSAE[Any]:
     if method.coefficient is not None:
         options.setdefault(method.coefficient, run.strength)
     shape = {"d_in": world.d_in, "d_sae": world.d_sae, "device": device}
-    return HALVES.get(name, sae_class)(config_class(**{**shape, **options, **method.options}))
+    return sae_class(config_class(**{**shape, **options, **method.options}))
 
 
 def fit(sae: TrainingSAE[Any], run: Run, world: World, seed: int) -> TrainingSAE[Any]:

@@ -1,8 +1,9 @@
 """C2R with one of its two gradients: which half of it does what."""
 
+from sae_lens.registry import register_sae_training_class
 from torch import Tensor
 
-from sae_lens_c2r import BatchTopKC2RTrainingSAE
+from sae_lens_c2r import BatchTopKC2RTrainingSAE, BatchTopKC2RTrainingSAEConfig
 
 
 class DirectionsOnly(BatchTopKC2RTrainingSAE):
@@ -23,4 +24,5 @@ class ActivationsOnly(BatchTopKC2RTrainingSAE):
         return super()._measure_c2r(feature_acts, neighbors, cosines.detach(), step)
 
 
-HALVES = {"directions_only": DirectionsOnly, "activations_only": ActivationsOnly}
+register_sae_training_class("directions_only", DirectionsOnly, BatchTopKC2RTrainingSAEConfig)
+register_sae_training_class("activations_only", ActivationsOnly, BatchTopKC2RTrainingSAEConfig)
