@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from benchmarks.compare import Contrast, Interval, at_strength, label, over_seeds, points_of
-from benchmarks.experiment import CHOICE_SEED, PLAIN, read
+from benchmarks.experiment import CHOICE_SEED, PLAIN, read, read_yaml
 from benchmarks.report import curves, fill
 from benchmarks.worlds import transfer
 from benchmarks.worlds.transfer import by_data, curves_of, turns
@@ -24,33 +24,10 @@ from sae_lens_c2r.reporting.figures import svg
 from sae_lens_c2r.reporting.tables import markdown_table
 
 DOCS, RESULTS = Path("docs"), Path("benchmarks/results")
-DATA = {  # data sets, by the rows of a world at a training length
-    "SynthSAEBench": ("synth_sae_bench/2k", 4_000_000),
-    "SynthSAEBench, twice the size": ("synth_sae_bench/4k", 5_000_000),
-    "more latents than features": ("four_worlds/more latents than features", 512_000),
-    "fewer latents than features": ("four_worlds/fewer latents than features", 512_000),
-    "hardly any superposition": ("four_worlds/hardly any superposition", 512_000),
-    "a latent for each feature": ("four_worlds/a latent for each feature", 512_000),
-    "planted, 1M tokens": ("planted/minilm", 1_000_000),
-    "planted, 2M tokens": ("planted/minilm", 2_000_000),
-    "MiniLM": ("minilm_text/minilm-text", 1_600_000),
-    "MiniLM, other schedule": ("minilm_text/minilm-text-other-schedule", 1_600_000),
-}
-POINTS = {("C2R", 5.0): "C0", ("OrtSAE", 0.25): "C1", ("Matryoshka", 0.0): "C2"}
-FOUND, PERCENT = "F1, or features found", "unexplained variance, %"
-COLUMNS = {  # what is shown, by the measures of rows
-    PERCENT: "percent",
-    FOUND: "found",
-    "MCC": "mcc",
-    "absorption": "absorption",
-    "co-firing": "highest_jaccard",
-    "dead latents": "dead_latents",
-    "composition": "composition",
-}
-MEASURES = ["unexplained", *list(COLUMNS.values())[1:]]
-FIVE = [name for name in COLUMNS if name not in ("MCC", "composition")]
-SMALLEST = {**dict.fromkeys(COLUMNS.values(), 0.01), "unexplained": 0.005, "percent": 2.5}
-SMALLEST["composition"] = float("inf")  # below the level of chance, lower is not better
+SHOWN = read_yaml(Path(__file__))
+DATA, COLUMNS, SMALLEST = SHOWN["data"], SHOWN["columns"], SHOWN["smallest"]
+MEASURES = ["unexplained", *list(COLUMNS)[1:]]
+POINTS = [("C2R", 5.0), ("OrtSAE", 0.25), ("Matryoshka", 0.0)]  # of the figure
 FARTHEST = 40  # percent of the unexplained variance that the figure shows
 NARROW = "\N{NARROW NO-BREAK SPACE}"
 Differences = Mapping[str, Interval]
@@ -91,13 +68,12 @@ def from_plain(rows: pd.DataFrame, points: Iterable[Point]) -> dict[Point, Diffe
     }
 
 
-def cell(differences: Differences, column: str) -> str:
+def cell(differences: Differences, measure: str) -> str:
     """Return a difference for a table, bold where it is told from 0 and of interest."""
-    found = differences[COLUMNS[column]]
-    by = "unexplained" if column == PERCENT else COLUMNS[column]
+    found = differences[measure]
     if not found.half_width < float("inf"):
         return ""
-    digits = 1 if column == PERCENT else 3
+    by, digits = ("unexplained", 1) if measure == "percent" else (measure, 3)
     text = f"{found.mean:+.{digits}f} ± {found.half_width:.{digits}f}"
     text = re.sub(r"\b0(?=\.\d{3})", "", text).replace(" ", NARROW)
     judged = differences[by]
@@ -107,40 +83,38 @@ def cell(differences: Differences, column: str) -> str:
 def table(lines: Mapping[Any, Differences], *head: str, without: Sequence[str] = ()) -> str:
     """Return a table of differences: a line for each tuple, a column for what any has."""
     known = (name for name in COLUMNS if any(cell(each, name) for each in lines.values()))
-    columns = [name for name in known if name not in without]
-    body = [[*about, *(cell(each, n) for n in columns)] for about, each in lines.items()]
-    return markdown_table([*head, *columns], body)
+    shown = [name for name in known if name not in without]
+    body = [[*about, *(cell(each, name) for name in shown)] for about, each in lines.items()]
+    return markdown_table([*head, *(COLUMNS[name] for name in shown)], body)
 
 
 def forest(found: ByData) -> Figure:
     """Draw the differences from BatchTopK: a row for each data set, a panel for a measure."""
     figure = Figure(figsize=(7.4, 7.6), layout="constrained")
     grid = figure.subplots(2, 3, sharey=True)
-    for panel, column in zip(grid.flat, FIVE, strict=False):
-        smallest = SMALLEST[COLUMNS[column]]
-        panel.axvspan(-smallest, smallest, color="0.9")
+    for panel, measure in zip(grid.flat, SHOWN["figure"], strict=False):
+        panel.axvspan(-SMALLEST[measure], SMALLEST[measure], color="0.9")
         panel.axvline(0, color="0.4", linewidth=0.8)
-        for offset, (point, color) in enumerate(POINTS.items()):
+        for number, point in enumerate(POINTS):
             shown = [
-                (row + 0.25 * (offset - 1), here[point][COLUMNS[column]])
+                (row + 0.25 * (number - 1), here[point][measure])
                 for row, here in enumerate(found.values())
-                if point in here and here[point][COLUMNS[column]].half_width < float("inf")
+                if point in here and here[point][measure].half_width < float("inf")
             ]
             panel.errorbar(
                 [each.mean for _, each in shown],
                 [row for row, _ in shown],
                 xerr=[each.half_width for _, each in shown],
-                fmt="o",
-                color=color,
+                fmt=f"oC{number}",
                 markersize=4,
                 linewidth=1.2,
                 label=label(*point),
             )
-            for row, each in shown if column == PERCENT else ():
+            for row, each in shown if measure == "percent" else ():
                 if each.mean > FARTHEST:
-                    panel.plot(FARTHEST, row, ">", color=color, markersize=5, clip_on=False)
-        panel.set_title(column, fontsize=10)
-        panel.set_xlabel("higher is better" if column == FOUND else "lower is better")
+                    panel.plot(FARTHEST, row, f">C{number}", markersize=5, clip_on=False)
+        panel.set_title(COLUMNS[measure], fontsize=10)
+        panel.set_xlabel("higher is better" if measure == "found" else "lower is better")
         panel.locator_params(axis="x", nbins=5)
         panel.grid(axis="y", color="0.93")
     grid[0, 0].set_xlim(-30, FARTHEST)
@@ -174,8 +148,9 @@ def corrected(found: ByData, seeds: Mapping[str, int]) -> str:
     """Return how many differences are told from 0, by themselves and among so many."""
     p = []
     for name, here in found.items():
-        shown = (here[point][COLUMNS[of]] for point in POINTS if point in here for of in FIVE)
-        for each in (each for each in shown if each.half_width < float("inf")):
+        shown = (here[point] for point in POINTS if point in here)
+        known = (each[measure] for each in shown for measure in SHOWN["figure"])
+        for each in (each for each in known if each.half_width < float("inf")):
             t = stats.t.ppf(0.975, seeds[name] - 1) * abs(each.mean) / each.half_width
             p.append(2 * stats.t.sf(t, seeds[name] - 1))
     count, ascending = len(p), np.sort(p)
@@ -203,7 +178,6 @@ def rule_table() -> str:
 def finetuning_table() -> str:
     """Return what fine-tuning comes to on known features."""
     rows = rows_kept("finetuning")
-    rows = rows[rows.world.str.endswith("known features")]
     names = ["composition", "explained_variance", "absorption", "dead_latents"]
     means = rows.groupby("method", sort=False)[names].mean()
     lines = [[way, *map("{:.3f}".format, here)] for way, here in means.T.items()]
@@ -241,7 +215,7 @@ def places() -> dict[Path, dict[str, str]]:
     }
     at_equal_cost = Contrast("C2R", "OrtSAE", [5.0, "the explained_variance of C2R 5"])
     equal = {(name,): differences(rows, at_equal_cost) for name, rows in data.items()}
-    equal = {name: each for name, each in equal.items() if cell(each, FOUND)}
+    equal = {name: each for name, each in equal.items() if cell(each, "found")}
     everything = {
         (name, label(*point)): each for name in found for point, each in found[name].items()
     }
@@ -249,8 +223,8 @@ def places() -> dict[Path, dict[str, str]]:
         DOCS / "evidence.md": {
             "corrected": corrected(found, seeds),
             "synth": table(of_synth, "method", without=["composition"]),
-            "equal cost": table(equal, "data", without=[PERCENT, "composition"]),
-            "strengths": table(strengths, "data", "λ", without=["MCC", "composition"]),
+            "equal cost": table(equal, "data", without=["percent", "composition"]),
+            "strengths": table(strengths, "data", "λ", without=["mcc", "composition"]),
         },
         DOCS / "how-lambda-transfers.md": {"rule": rule_table()},
         DOCS / "finetune.md": {"known features": finetuning_table()},
