@@ -149,12 +149,10 @@ def draw(rows: pd.DataFrame) -> Drawn:
         for claim, paper, why in DATA["untested"]
     ]
     further = [[each.claim, *map(each.judged, short.values())] for each in FURTHER]
-    found = {
-        name: [claim.measured(ours)[0] for claim in CLAIMS] for name, ours in short.items()
-    }
-    counts = [
-        [name, *(str(said.count(each)) for each in words)] for name, said in found.items()
-    ]
+    counts = []
+    for name, ours in short.items():
+        said = [claim.measured(ours)[0] for claim in CLAIMS]
+        counts.append([name, *(str(said.count(each)) for each in words)])
     tables = {
         "claims": text_table(["claim", "the paper", *short], claims),
         "verdicts": text_table(["", *words], counts),
@@ -173,11 +171,8 @@ def by_world(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 def world_tables(name: str, rows: pd.DataFrame) -> str:
     """Return what one world is, its methods at all sparsities, and all else at the first."""
-    about, chance = WORLDS[name], rows.chance_composition.iloc[0]
-    described = (
-        f"{about['n_features']} features in {about['d_in']} dimensions, {about['d_sae']} "
-        f"latents. Chance level of composition: {chance:.3f}."
-    )
+    about, names = WORLDS[name], METRICS.values()
+    described = DATA["described"].format(**about, chance=rows.chance_composition.iloc[0])
 
     def cells(k: float, method: str, strength: float) -> list[str]:
         return intervals(at_strength(rows[rows.k == k], method, strength, list(METRICS)))
@@ -194,13 +189,8 @@ def world_tables(name: str, rows: pd.DataFrame) -> str:
             options = {of.coefficient: strength} if method in MAIN else of.options
             said = [of.architecture, *(f"{name} {value}" for name, value in options.items())]
             others.append([", ".join(said), *cells(k, method, strength)])
-    return "\n\n".join(
-        [
-            described,
-            text_table(["", *METRICS.values()], methods),
-            text_table([f"k {k}", *METRICS.values()], others),
-        ]
-    )
+    tables = [text_table(["", *names], methods), text_table([f"k {k}", *names], others)]
+    return "\n\n".join([described, *tables])
 
 
 def lengths_table(by_name: dict[str, pd.DataFrame]) -> str:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import product, starmap
+from itertools import groupby, product, starmap
 from pathlib import Path
 from typing import Any
 
@@ -258,9 +258,8 @@ def turns(curves: Sequence[Curve], rule: str, point: str) -> pd.Series:
 
 
 def by_data(curves: Sequence[Curve]) -> dict[str, list[Curve]]:
-    """Return the curves of each kind of data."""
-    kinds = sorted({curve.setting.data for curve in curves})
-    return {kind: [curve for curve in curves if curve.setting.data == kind] for kind in kinds}
+    """Return the curves, which come in order, of each kind of data."""
+    return {kind: list(of) for kind, of in groupby(curves, lambda curve: curve.setting.data)}
 
 
 def turns_table(curves: Sequence[Curve]) -> str:
@@ -274,9 +273,7 @@ def turns_table(curves: Sequence[Curve]) -> str:
             spread = f"{logs.std():.2f}" if len(logs) > 1 else ""
             cells += [middle, spread, f"{len(logs)} of {len(ours)}"]
         table.append([rule, data, *cells])
-    head = ["lambda by", "data", f"{POINTS['halfway']} at", "spread, decades"]
-    head += ["settings that get there", f"{POINTS['knee']} at", "spread, decades"]
-    return markdown_table([*head, "settings that lose it"], table, text=(0, 1))
+    return markdown_table(DATA["turns"], table, text=(0, 1))
 
 
 def exponents_table(curves: Sequence[Curve], gate: str) -> str:
