@@ -54,8 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not len(rows):
         parser.error(f"--only and --draw-only should leave something. Found none in {path}.")
     if choose:
-        ours = rows.world.isin({run.world for run in runs}) & (rows.seed == runs[0].seed)
-        print(learning_rates_table(rows[ours]))
+        print(learning_rates_table(rows, {run.world for run in runs}))
         return
     drawn = world.draw(rows)
     for name, tables in drawn.tables.items():

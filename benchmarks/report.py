@@ -108,9 +108,8 @@ def _answer(
     found, cells = over_seeds(differences), []
     for metric in metrics:
         about = METRICS[metric]
-        said = verdict(
-            found[metric], about.better or 1, about.smallest if size.of_interest else 0.0
-        )
+        smallest = about.smallest if size.of_interest else 0.0
+        said = verdict(found[metric], about.better or 1, smallest)
         shown = found[metric].signed + (WORDS.get(said, "") if about.better else "")
         cells.append("" if said == "not measured" else shown)
     seeds = differences.index.get_level_values("seed")
@@ -133,8 +132,9 @@ def methods_table(rows: pd.DataFrame, size: Size) -> str:
     return _table(["k", "", "seeds"], metrics, table)
 
 
-def learning_rates_table(rows: pd.DataFrame) -> str:
+def learning_rates_table(rows: pd.DataFrame, worlds: Iterable[str]) -> str:
     """Return what comes of BatchTopK by learning rate and decay, the best first."""
+    rows = rows[rows.world.isin(worlds) & (rows.seed == CHOICE_SEED)]
     metrics = metrics_of(rows)
     table = [
         [f"{row.lr:g}", f"{row.decay:g}", *(f"{row[metric]:.3f}" for metric in metrics)]
@@ -192,9 +192,8 @@ def draw_schedules(rows: pd.DataFrame, sizes: Mapping[str, Sequence[Size]]) -> D
     (name, [size]), (other_name, [other]), *_ = sizes.items()
     if not {name, other_name} <= set(drawn.tables):
         return drawn
-    chosen_by = rows[(rows.world == size.world) & (rows.seed == CHOICE_SEED)]
     full, full_other = of_full_length(rows, size), of_full_length(rows, other)
-    drawn.tables[name]["learning rates"] = learning_rates_table(chosen_by)
+    drawn.tables[name]["learning rates"] = learning_rates_table(rows, [size.world])
     drawn.tables[name]["between schedules"] = between_table(full_other, full)
     return drawn
 

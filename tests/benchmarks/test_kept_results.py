@@ -11,7 +11,7 @@ import pytest
 from benchmarks import evidence, worlds
 from benchmarks.__main__ import RESULTS
 from benchmarks.evidence import rows_kept
-from benchmarks.experiment import CHOICE_SEED, KEY, Size, world_module
+from benchmarks.experiment import KEY, world_module
 from benchmarks.report import fill, learning_rates_table
 from benchmarks.worlds import synth_sae_bench, transfer
 from sae_lens_c2r.penalties.gates import Gate
@@ -28,11 +28,12 @@ CHOSEN = [  # the schedules that are taken, the best first
 @pytest.mark.parametrize("world", WORLDS)
 def test_every_run_has_its_row(world: str) -> None:
     found = Counter(rows_kept(world)[KEY].itertuples(index=False, name=None))
-    kept = [sizes(world, name) for name in set(world_module(world).SIZES) - NOT_KEPT]
+    sizes = world_module(world).SIZES
+    kept = [sizes[name] for name in set(sizes) - NOT_KEPT]
     runs = [run for of_size in kept for size in of_size for run in size.runs()]
     for chosen, name, _ in CHOSEN:
         if chosen == world:
-            runs += [run for size in sizes(world, name) for run in size.runs_to_choose_lr()]
+            runs += [run for size in sizes[name] for run in size.runs_to_choose_lr()]
     # In some of the four worlds only, some were trained for longer.
     shortest = min(run.samples for run in runs) if world == "four_worlds" else math.inf
     needed = {astuple(run) for run in runs if run.samples <= shortest}
@@ -40,17 +41,12 @@ def test_every_run_has_its_row(world: str) -> None:
     assert set(found.values()) == {1}
 
 
-def sizes(world: str, name: str) -> list[Size]:
-    return world_module(world).SIZES[name]
-
-
 @pytest.mark.parametrize(("world", "name", "best"), CHOSEN)
 def test_the_best_learning_rates_are_taken(world: str, name: str, best: list[str]) -> None:
-    rows = rows_kept(world)
-    [size] = sizes(world, name)
-    table = learning_rates_table(rows[(rows.world == size.world) & (rows.seed == CHOICE_SEED)])
+    sizes = world_module(world).SIZES
+    table = learning_rates_table(rows_kept(world), [sizes[name][0].world])
     for line, taken in zip(table.splitlines()[2:], best, strict=False):
-        [schedule] = sizes(world, taken)
+        [schedule] = sizes[taken]
         assert line.startswith(f"| {schedule.lr:g} | {schedule.decay:g} |")
 
 
@@ -70,8 +66,7 @@ def test_the_pages_show_the_rows_that_are_kept() -> None:
     for page, tables in evidence.places().items():
         text = page.read_text(encoding="utf-8")
         assert fill(text, tables) == text
-    for name in evidence.figures():
-        assert (evidence.DOCS / f"{name}.svg").is_file()
+    assert all((evidence.DOCS / f"{name}.svg").is_file() for name in evidence.figures())
 
 
 def test_what_a_headline_rests_on() -> None:

@@ -26,8 +26,6 @@ from sae_lens_c2r.penalties.cosines import pair_cosines
 from sae_lens_c2r.releases.files import read_release
 from tests.architectures.training import make_config
 
-README = Path("benchmarks/README.md")
-
 
 @pytest.fixture(autouse=True)
 def same_environment() -> Iterator[None]:
@@ -75,8 +73,7 @@ def test_a_failure_ends_the_runs_beside_it(tmp_path: Path) -> None:
 def test_processes_end_with_a_parent_that_was_killed(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     arguments = ([("train", tmp_path)], train_or_fail, tmp_path / "runs.jsonl")
-    target = partial(execute_all, *arguments, jobs=1)
-    parent = get_context("spawn").Process(target=target)
+    parent = get_context("spawn").Process(None, execute_all, None, arguments, {"jobs": 1})
     parent.start()
     with (tmp_path / "pipe").open() as pipe:  # as soon as its process trains
         parent.kill()
@@ -88,7 +85,8 @@ def test_processes_end_with_a_parent_that_was_killed(tmp_path: Path) -> None:
 def test_the_world_of_the_readme_is_trained_once_and_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    [code] = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    readme = Path("benchmarks/README.md").read_text(encoding="utf-8")
+    [code] = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
     assert len(code.splitlines()) <= 60
     (tmp_path / "toy.py").write_text(code)
     monkeypatch.setattr(worlds, "__path__", [*worlds.__path__, str(tmp_path)])
