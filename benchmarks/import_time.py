@@ -19,13 +19,11 @@ TIMED = "import time; {}; start = time.perf_counter(); {}; print(time.perf_count
 def measure(options: Namespace) -> list[dict[str, object]]:
     """Return how long imports take."""
     timed, rows = {LOAD_PLUGIN: ("import torch", "0"), "import torch": ("pass", "1")}, []
+    count = 2 if options.quick else 10
     for statement, (before, autoload) in timed.items():
         environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": autoload}
         command = [sys.executable, "-c", TIMED.format(before, statement)]
-        outputs = (
-            subprocess.check_output(command, env=environment)
-            for _ in range(2 if options.quick else 10)
-        )
+        outputs = [subprocess.check_output(command, env=environment) for _ in range(count)]
         ms = sorted(1e3 * float(output) for output in outputs)
         rows.append({"statement": statement, "median_ms": median(ms), "ms": ms})
     return rows

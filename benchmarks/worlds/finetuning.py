@@ -112,12 +112,11 @@ def known_table(rows: pd.DataFrame) -> str:
         table.append([name, *intervals(found[name][metrics]), *of_kept])
     parts = [markdown_table(["", *OF_KNOWN.values(), *KEPT.values()], table)]
     for base in (BEFORE, MORE):
-        gaps = {
-            name: found[name][metrics] - found[base][metrics]
+        table = [
+            [name, *intervals(found[name][metrics] - found[base][metrics])]
             for name in WAYS
             if name not in (BEFORE, base)
-        }
-        table = [[name, *intervals(gap)] for name, gap in gaps.items()]
+        ]
         head = ["", *OF_KNOWN.values()]
         parts += [f"Less “{base}”, seed by seed:", markdown_table(head, table)]
     chance = found[BEFORE].chance_composition.mean()

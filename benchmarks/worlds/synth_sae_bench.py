@@ -1,7 +1,7 @@
 """SynthSAEBench (arXiv:2602.14687): known features that nobody here chose."""
 
 from collections.abc import Iterator
-from itertools import cycle
+from itertools import cycle, product
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -110,9 +110,8 @@ def which_one(rows: pd.DataFrame, size: Size) -> str:
         if all(isfinite(each.half_width) for each in found):
             method = METHODS[name]
             fields = {method.coefficient: strength} if method.coefficient else {}
-            options = (
-                f"`{key}={value!r}`" for key, value in {**fields, **method.options}.items()
-            )
+            fields = {**fields, **method.options}
+            options = (f"`{key}={value!r}`" for key, value in fields.items())
             setting = ", ".join([f"`{method.architecture}`", *options])
             table.append([wanted, setting, *(each.signed for each in found)])
     head = ["you want", "train", *(METRICS[metric].label for metric in metrics)]
@@ -131,11 +130,8 @@ def published_table(rows: pd.DataFrame, size: Size) -> str:
             for metric, published in DATA["published"].items():
                 cells += [f"{published[name]:.3f}", str(Interval.of(at_k[metric]))]
             table.append([name, *cells])
-    head = [
-        f"{METRICS[metric].label}{of}"
-        for metric in DATA["published"]
-        for of in (", published", " here")
-    ]
+    pairs = product(DATA["published"], (", published", " here"))
+    head = (METRICS[metric].label + of for metric, of in pairs)
     return markdown_table(["", "seeds", "L0 here", *head], table)
 
 
