@@ -54,6 +54,12 @@ _INTRO = (
     f"{REGULARIZED}, which adds the C2R penalty. The text is Python's own documentation. All "
     "numbers and tokens in context are from documents that neither saw in training."
 )
+_MEANING = (
+    "Composition: how alike a latent's direction is to its nearest neighbour's, on average.\n"
+    "The chance level is that of random directions: C2R should come near it, and leave the\n"
+    "explained variance nearly as it is. Dead latents fire on no held-out token.\n"
+    "The report has more measures."
+)
 
 
 class History:
@@ -136,7 +142,8 @@ def run_demo(out: Path, console: Console, *, device: str, **settings: Any) -> No
         request.deferrable = True  # what was begun to be moved is moved
         move_into(out, Path(scratch))
     console.print("Measured on held-out text")
-    console.print(*in_terminal(reports, [comparison], width=console.width), sep="\n")
+    shown = in_terminal(reports, [comparison], width=console.width, brief=True)
+    console.print(*shown, _MEANING, sep="\n")
     # A path is to be copied: neither read as markup nor wrapped.
     console.print(
         f"\nReport:  {out / 'report.html'}",

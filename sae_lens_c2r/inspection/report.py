@@ -100,14 +100,18 @@ def tables_of(reports: Sequence[SAEReport]) -> list[_Table]:
 
 
 def in_terminal(
-    reports: Sequence[SAEReport], comparisons: Sequence[Comparison] = (), *, width: int = 80
+    reports: Sequence[SAEReport],
+    comparisons: Sequence[Comparison] = (),
+    *,
+    width: int = 80,
+    brief: bool = False,  # the first two tables alone, without notes
 ) -> list[Table | Text]:
     """Return what `rich` is to print: tables as wide as the terminal, and sentences."""
     shown: list[Table | Text] = []
-    for title, headings, rows, note in tables_of(reports):
-        text = (0,) if title else (0, 1)
+    for title, headings, rows, note in tables_of(reports)[: 2 if brief else None]:
+        text, told = (0,) if title else (0, 1), None if brief else note
         cells = [[name, *row] for name, row in rows]
-        shown += terminal_tables(["SAE", *headings], cells, width=width, text=text, note=note)
+        shown += terminal_tables(["SAE", *headings], cells, width=width, text=text, note=told)
     return [*shown, *(Text(each.sentences()) for each in comparisons)]
 
 

@@ -88,8 +88,9 @@ def test_says_what_it_does_and_where_everything_is(out: Path, printed: StringIO)
         assert str(path) in shown
     assert f"sae-lens-c2r finetune {out / 'batchtopk'} --tokens 10240\n" in shown
     cells = results["held_out"]["batchtopk"]
-    for value in (cells["explained_variance"], cells["co_firing"]["highest_jaccard"]):
+    for value in (cells["explained_variance"], cells["composition"]):
         assert f"{value:.3f}" in shown
+    assert "A / B" not in shown  # which is for the report
     pairs = results["redundant_pairs"]["pairs"]
     sentence = f"Of {pairs} pairs of latents of batchtopk with a cosine above 0.7"
     assert sentence in " ".join(shown.split())
