@@ -114,7 +114,7 @@ def test_a_place_that_cannot_be_written_to_is_named_before_the_work(
     overwrite = ["--overwrite"] * (place == "folder")
     ran = run(tmp_path, *options, *overwrite)
     assert ran.returncode == 1
-    assert ran.stderr.startswith(f"`{option[2:]}` should ")
+    assert ran.stderr.startswith(f"`{option}` should ")
     assert ran.stderr.rstrip().endswith(f"Found {tmp_path / place}.")
     assert (tmp_path / "file.svg").read_text() == "mine"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file.svg", "folder"]
