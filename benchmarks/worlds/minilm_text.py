@@ -76,18 +76,22 @@ class MiniLMText(World):
         """Yield the tokens for ever, in another order for every seed and pass."""
         return shuffled(seed, batch_size, self.text)
 
-    @torch.no_grad()
     def evaluate(self, sae: SAE[Any]) -> Row:
         """Measure what can be where no feature is known, on text that no SAE has seen."""
-        inputs = torch.from_numpy(np.load(self.held_out)).to(self.device)
-        together = co_firing(sae.encode(batch).to_sparse() for batch in inputs.split(BATCH))
-        alike = (together.highest > ALIKE).sum().item()
-        return {
-            "explained_variance": explained_variance(sae, inputs),
-            **firing_measures(sae, together),
-            "composition_of_live": composition(sae.W_dec[together.times_fired > 0]),
-            "firing_with_another": alike / max(together.live, 1),
-        }
+        return text_measures(sae, torch.from_numpy(np.load(self.held_out)).to(self.device))
+
+
+@torch.no_grad()
+def text_measures(sae: SAE[Any], inputs: Tensor) -> Row:
+    """Return what can be measured where no feature is known."""
+    together = co_firing(sae.encode(batch).to_sparse() for batch in inputs.split(BATCH))
+    alike = (together.highest > ALIKE).sum().item()
+    return {
+        "explained_variance": explained_variance(sae, inputs),
+        **firing_measures(sae, together),
+        "composition_of_live": composition(sae.W_dec[together.times_fired > 0]),
+        "firing_with_another": alike / max(together.live, 1),
+    }
 
 
 def explained_variance(sae: SAE[Any], inputs: Tensor) -> float:

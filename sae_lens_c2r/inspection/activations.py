@@ -25,7 +25,7 @@ from sae_lens_c2r._support.errors import (
 from sae_lens_c2r._support.files import first_problem
 from sae_lens_c2r._support.libraries import no_false_alarms
 from sae_lens_c2r.inspection.contexts import AnySAE, TextActivations
-from sae_lens_c2r.offline.corpus import OFFLINE_DATASET, documents, in_rows
+from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS, documents_of, in_rows
 from sae_lens_c2r.offline.models import MINILM, where_model_is
 
 _ROWS_PER_BATCH = 32
@@ -55,8 +55,8 @@ class ActivationSource:
         """Read the text, if it is one of this machine's."""
         if isinstance(self.text, str):
             self.named, self.text = self.text, read_text(self.text)
-        if self.text == OFFLINE_DATASET:
-            self.text = Dataset.from_dict({_COLUMN: list(documents())})
+        if self.text in OFFLINE_DATASETS:
+            self.text = Dataset.from_dict({_COLUMN: list(documents_of(self.text))})
 
     def activations(self, sae: AnySAE, name: str) -> TextActivations:
         """The activations that an SAE encodes; a UserError with its name if there are none."""

@@ -1,4 +1,4 @@
-"""The text: the English prose of the documentation that every Python brings along."""
+"""The texts that need no hub, and how MiniLM reads one: in rows of tokens."""
 
 import ast
 import random
@@ -15,10 +15,17 @@ from jaxtyping import Int
 from torch import Tensor
 
 from sae_lens_c2r.offline.models import CLS, MINILM, SEP, OfflineModel, model_folder
+from sae_lens_c2r.offline.wikipedia import ENWIK8, articles
 
-OFFLINE_DATASET = "python-documentation"
+OFFLINE_DATASET = "python-documentation"  # which every Python brings along
+OFFLINE_DATASETS = (OFFLINE_DATASET, ENWIK8)
 _NOT_LIBRARY = {"site-packages", "test", "tests", "idlelib", "lib2to3", "pydoc_data"}
 _SHORTEST = 40  # characters; below that a docstring is hardly a sentence
+
+
+def documents_of(dataset: str) -> tuple[str, ...]:
+    """The documents of one of the offline texts."""
+    return documents() if dataset == OFFLINE_DATASET else articles()
 
 
 @cache
@@ -62,14 +69,14 @@ def token_rows(texts: Iterable[str], tokenizer: Any) -> Int[Tensor, "rows contex
 
 
 def offline_source(
-    text: Dataset | None = None, *, model: OfflineModel = MINILM
+    dataset: str = OFFLINE_DATASET, text: Dataset | None = None, *, model: OfflineModel = MINILM
 ) -> tuple[str, Dataset]:
-    """The model's folder, and `text` or Python's documentation, in rows of MiniLM's tokens."""
+    """The model's folder, and `text` or an offline one, for MiniLM in rows of its tokens."""
     folder = str(model_folder(model))
     if text is None and model is MINILM:
-        text = in_rows(documents(), folder)
+        text = in_rows(documents_of(dataset), folder)
     elif text is None:  # a causal model reads documents, which SAELens joins
-        text = Dataset.from_dict({"text": list(documents())})
+        text = Dataset.from_dict({"text": list(documents_of(dataset))})
     return folder, text
 
 

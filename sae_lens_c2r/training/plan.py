@@ -18,7 +18,7 @@ from sae_lens.synthetic import SyntheticSAERunnerConfig
 
 from sae_lens_c2r._support.checks import check_torch_device
 from sae_lens_c2r._support.errors import UserError, one_line
-from sae_lens_c2r.offline.corpus import OFFLINE_DATASET
+from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS
 from sae_lens_c2r.offline.models import MODELS
 from sae_lens_c2r.releases.language_models import TRANSFORMER_LENS, official_name
 from sae_lens_c2r.releases.model import LanguageModel, Release, ReleaseError, SyntheticModel
@@ -202,17 +202,17 @@ def _check_source(plan: Plan) -> None:
             f"Found {', '.join(sorted(modes))}."
         )
     name = source.name or source.hub_id
-    if source.dataset == OFFLINE_DATASET:
+    if source.dataset in OFFLINE_DATASETS:
         model = MODELS.get(source.hub_id)
         if model is None or source.name or source.revision:
             raise ReleaseError(
                 f"`language_model` should be {' or '.join(MODELS)}, with no name and no "
-                f"revision, where `dataset` is {OFFLINE_DATASET}. Found {name}."
+                f"revision, where `dataset` is {source.dataset}. Found {name}."
             )
         if source.context_size > model.context_size:
             raise ReleaseError(
                 f"`language_model.context_size` should be at most {model.context_size:,}, the "
-                f"tokens in a row of {OFFLINE_DATASET}. Found {source.context_size:,}."
+                f"tokens in a row of {source.dataset}. Found {source.context_size:,}."
             )
     if plan.runner_value("model_class_name") == TRANSFORMER_LENS and not official_name(name):
         short = name.rpartition("/")[2]

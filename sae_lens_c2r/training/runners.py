@@ -19,7 +19,7 @@ from tqdm.auto import tqdm
 
 from sae_lens_c2r._support.errors import needing_the_hub
 from sae_lens_c2r._support.libraries import no_false_alarms
-from sae_lens_c2r.offline.corpus import OFFLINE_DATASET, offline_source
+from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS, offline_source
 from sae_lens_c2r.offline.models import MODELS, where_model_is
 from sae_lens_c2r.releases.model import LanguageModel
 from sae_lens_c2r.saes.start_from import start_from
@@ -50,9 +50,9 @@ def train_together(
         if not isinstance(source, LanguageModel):
             return saes, train_on_known_features(config, saes, job)
         dataset = plan.dataset
-        if source.dataset == OFFLINE_DATASET:
+        if source.dataset in OFFLINE_DATASETS:
             config.model_name, dataset = offline_source(
-                plan.dataset, model=MODELS[source.hub_id]
+                source.dataset, plan.dataset, model=MODELS[source.hub_id]
             )
         elif not config.model_from_pretrained_kwargs.get("revision"):
             config.model_name = where_model_is(config.model_name)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from sae_lens import StandardSAE, StandardSAEConfig
 
-from benchmarks.worlds import minilm_text, planted
+from benchmarks.worlds import language_model, minilm_text, planted
 from benchmarks.worlds.minilm_text import D_IN
 from benchmarks.worlds.planted import SHARE, Planted
 from sae_lens_c2r.analysis.recovery import Edge
@@ -69,3 +69,27 @@ def test_a_latent_for_each_feature_absorbs_nothing_and_a_silent_one_all(world: P
     # It has the planted features but for what the bias takes of each, and none of the text.
     assert 0.2 * SHARE < whole["explained_variance"] < 1.1 * SHARE
     assert whole["real_explained_variance"] == pytest.approx(0, abs=1e-3)
+
+
+@pytest.mark.parametrize("absorbs", [False, True])
+def test_letters_are_absorbed_where_a_words_latent_has_taken_over(absorbs: bool) -> None:
+    """Two letters, and ten words of the first with a direction of their own."""
+    random = torch.Generator().manual_seed(0)
+    letters = (torch.randperm(1000, generator=random) % 2).long()
+    special = torch.arange(900, 1000)[letters[900:] == 0][:10]
+    directions = torch.eye(16)
+    inputs = directions[letters] + 0.01 * torch.randn(1000, 16, generator=random)
+    inputs[special] += 2 * directions[2:12]
+    W_dec, W_enc = directions[:12].clone(), directions[:, :12].clone()
+    if absorbs:
+        W_dec[2:] += directions[0]
+        W_enc[2:12, 0] = -2
+    sae = StandardSAE(StandardSAEConfig(d_in=16, d_sae=12, device="cpu"))
+    for parameter, value in ((sae.W_dec, W_dec), (sae.W_enc, W_enc), (sae.b_enc, -0.5)):
+        parameter.data[:] = torch.as_tensor(value)
+    found = language_model.letter_measures(sae, inputs, letters)
+    share = 10 / int((letters[800:] == 0).sum()) / 2 if absorbs else 0
+    assert (found["letters"], found["letter_latents"], found["probe_f1"]) == (2, 1, 1)
+    assert found["silent"] == found["full_absorption"] == pytest.approx(share)
+    assert found["absorption_fraction"] == pytest.approx(share)
+    assert (found["letter_f1"] == 1) == (not absorbs)

