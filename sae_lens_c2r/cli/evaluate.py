@@ -17,8 +17,8 @@ def evaluate(
     model: str | None = shared.MODEL,
     text: str | None = option(
         None,
-        "What SAELens's evaluation reads: a file, a dataset on the Hub, or "
-        "python-documentation.",
+        "What SAELens's evaluation reads: a file, a dataset on the Hub, "
+        "python-documentation or enwik8.",
         unset="what the SAE was trained on",
     ),
     data: Path | None = option(

@@ -15,8 +15,8 @@ def inspect(
     figure: Path | None = option(None, "The picture alone, a .svg or .png file.", unset="none"),
     text: str | None = option(
         None,
-        "Text to run the SAEs' model on: a file, a dataset on the Hub, or "
-        "python-documentation, which needs no network.",
+        "Text to run the SAEs' model on: a file, a dataset on the Hub, python-documentation, "
+        "which needs no network, or enwik8, from the package index.",
         unset="the weights alone are looked at",
     ),
     model: str | None = shared.MODEL,

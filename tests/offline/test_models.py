@@ -154,7 +154,7 @@ def test_smollm2_speaks_and_its_release_trains(
     prompt = tokenizer("The capital of France is", return_tensors="pt")
     continued = model.generate(**prompt, max_new_tokens=4, do_sample=False)
     assert "Paris" in tokenizer.decode(continued[0])
-    monkeypatch.setattr(corpus, "documents", lambda: ("a text of some words. " * 60,) * 20)
+    monkeypatch.setattr(corpus, "articles", lambda: ("a text of some words. " * 60,) * 20)
     changes = {"sae.d_sae": 64, "language_model.training_tokens": 5 * 128}
     changes |= {"sae.matryoshka_widths": [16, 64], "language_model.context_size": 32}
     changes |= {"runner.train_batch_size_tokens": 128, "runner.lr_decay_steps": 1}

@@ -181,7 +181,7 @@ def test_a_new_release_of_smollm2_reads_it_as_ours_does(tmp_path: Path) -> None:
     new, ours = (plan_of(each) for each in (path, SMOLLM2))
     differ = {"lr_decay_steps"}  # there are fewer steps
     assert {k for k in ours.runner if ours.runner[k] != new.runner.get(k)} == differ
-    for field in ("hub_id", "hook_name", "dataset", "context_size"):
+    for field in ("hub_id", "hook_name", "context_size"):  # its text comes with Python
         source, known = new.release.source, ours.release.source
         assert getattr(source, field) == getattr(known, field)
 
