@@ -116,3 +116,19 @@ def test_every_device_finds_the_same(device: str) -> None:
     assert torch.equal(
         found.cpu(), nearest_neighbors(W_dec, chunk_size=64, generator=step_generator(0, 0))
     )
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_bfloat16_finds_what_is_hardly_further(
+    fast: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
+        monkeypatch.setattr(torch.cpu, name, lambda: fast, raising=False)
+    W_dec = torch.randn(300, 32, generator=torch.Generator().manual_seed(0))
+    exact, found = (
+        nearest_neighbors(W_dec, chunk_size=None, reduced_precision=reduced)
+        for reduced in (False, True)
+    )
+    assert torch.equal(exact, found) == (not fast)
+    highest, reached = (torch.cosine_similarity(W_dec, W_dec[each]) for each in (exact, found))
+    torch.testing.assert_close(reached, highest, atol=0.005, rtol=0)
