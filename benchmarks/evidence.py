@@ -42,11 +42,12 @@ def rows_kept(world: str) -> pd.DataFrame:
 
 
 def rows_of(world: str, samples: int) -> pd.DataFrame:
-    """Return the rows of a data set, with `unexplained` variance, and with what is `found`."""
+    """Return the rows of a data set, by the measures of differences."""
     kept = rows_kept(world.partition("/")[0])
     rows = kept[(kept.world == world) & (kept.samples == samples) & (kept.seed != CHOICE_SEED)]
     rows = rows.assign(unexplained=1 - rows.explained_variance)
-    rows["found"] = rows.get("f1", rows.get("features_found"))
+    for name, instances in SHOWN["instances"].items():
+        rows[name] = next((rows[each] for each in instances if each in rows), np.nan)
     return rows.reindex(columns=rows.columns.union(MEASURES))
 
 
@@ -204,6 +205,7 @@ def places() -> dict[Path, dict[str, str]]:
     points = [*POINTS, ("C2R", 2.0), ("C2R", 20.0), ("OrtSAE", 1.0)]
     found = {name: from_plain(rows, points) for name, rows in data.items()}
     synth = data["SynthSAEBench"]
+    of_letters = {(label(*at),): each for at, each in found["language model"].items()}
     synth, shown = synth[synth.k == 8], {*points, ("JumpReLU", 1.4)}
     in_order = [point for point in points_of(synth) if point in shown]
     of_synth = {(label(*at),): each for at, each in from_plain(synth, in_order).items()}
@@ -222,6 +224,7 @@ def places() -> dict[Path, dict[str, str]]:
     return {
         DOCS / "evidence.md": {
             "corrected": corrected(found, seeds),
+            "letters": table(of_letters, "method"),
             "synth": table(of_synth, "method", without=["composition"]),
             "equal cost": table(equal, "data", without=["percent", "composition"]),
             "strengths": table(strengths, "data", "λ", without=["mcc", "composition"]),

@@ -19,6 +19,7 @@ from sae_lens_c2r.penalties.gates import Gate
 WORLDS = [module.name for module in iter_modules(worlds.__path__)]
 NOT_KEPT = {"quick", "16k", "2k-fresh"}  # sizes
 CHOSEN = [  # the schedules that are taken, the best first
+    ("language_model", "letters", ["letters"]),
     ("synth_sae_bench", "2k", ["2k"]),
     ("planted", "minilm", ["minilm-other-schedule", "minilm"]),
     ("minilm_text", "minilm-text", ["minilm-text"]),
