@@ -1,6 +1,7 @@
 """The options, the output and the one place for errors that commands share."""
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,12 +13,33 @@ from typer.core import TyperCommand, TyperGroup
 
 from sae_lens_c2r._support.errors import UserError
 
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9}
+_NUMBER = re.compile(
+    r"((?:\d+|\d{1,3}(?:,\d{3})+|\d{1,3}(?:_\d{3})+)(?:\.\d+)?)([kmb]?)", re.IGNORECASE
+)
 _WHOLE_LINES = 10_000  # columns of a pipe, in which nothing should be wrapped
 
 
 def option(default: Any, help: str, *names: str, unset: str | bool = True, **more: Any) -> Any:
     """Describe an option; help shows `unset`, if given, in place of its default."""
     return typer.Option(default, *names, help=help, show_default=unset, **more)
+
+
+def count_option(default: Any, help: str, *, least: int = 1) -> Any:
+    """Describe an option whose value is a number like 5M, 400k or 20_000."""
+
+    def count_of(text: object) -> int:
+        number, count = _NUMBER.fullmatch(str(text).strip()), 0
+        if number:
+            digits = number[1].replace("_", "").replace(",", "")
+            count = round(float(digits) * _UNITS[number[2].lower()])
+        if count < least:
+            raise typer.BadParameter(
+                f"It should be a number like 5M or 400k, at least {least:,}. Found {text}."
+            )
+        return count
+
+    return option(default, help, parser=count_of, metavar="COUNT")
 
 
 def _releases() -> list[str]:

@@ -5,12 +5,12 @@ from pathlib import Path
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.cli import _shared as shared
-from sae_lens_c2r.cli._shared import console_while_loading, error_boundary, option
+from sae_lens_c2r.cli._shared import console_while_loading, count_option, error_boundary, option
 
 
 def demo(
     out: Path = option(Path("demo-output"), "Folder for the SAEs, the numbers and the report."),
-    tokens: int = option(400_000, "Tokens of training.", min=2048),
+    tokens: int = count_option(400_000, "Tokens of training.", least=2048),
     d_sae: int = option(2048, "Latents of each SAE."),
     k: int = option(32, "Latents active per token, on average."),
     c2r_coefficient: float = option(5.0, "Strength of the C2R penalty."),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from sae_lens_c2r._support.errors import UserError, shortened
 from sae_lens_c2r.cli import _shared as shared
-from sae_lens_c2r.cli._shared import console_while_loading, error_boundary, option
+from sae_lens_c2r.cli._shared import console_while_loading, count_option, error_boundary, option
 
 _PICTURES = (".svg", ".png")
 
@@ -20,7 +20,7 @@ def inspect(
         unset="the weights alone are looked at",
     ),
     model: str | None = shared.MODEL,
-    tokens: int = option(100_000, "Tokens of the text, at most.", min=1),
+    tokens: int = count_option(100_000, "Tokens of the text, at most."),
     latents: str | None = option(
         None,
         "Latents to show in context, one by one, like 3,17. Needs a text.",

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from sae_lens_c2r._support.process import take_place, was_restarted
 from sae_lens_c2r.cli import _shared as shared
-from sae_lens_c2r.cli._shared import console_while_loading, error_boundary, option
+from sae_lens_c2r.cli._shared import console_while_loading, count_option, error_boundary, option
 
 
 def train(
@@ -61,7 +61,7 @@ def train(
 
 def finetune(
     saes: list[str] = shared.SAES,
-    tokens: str = option(..., "What to train on, like 5M."),
+    tokens: int = count_option(..., "What to train on, like 5M."),
     out: Path = option(Path("finetuned"), "Folder for the SAEs, the numbers and the report."),
     model: str | None = shared.MODEL,
     hook_name: str | None = option(
@@ -79,8 +79,8 @@ def finetune(
     text: str | None = option(
         None, "What to measure on, as of `inspect`.", unset="the text of the training"
     ),
-    measured_tokens: int = option(
-        100_000, "Tokens to measure on, about: at least one batch.", min=1
+    measured_tokens: int = count_option(
+        100_000, "Tokens to measure on, about: at least one batch."
     ),
     device: str | None = shared.DEVICE,
     resume: bool = shared.RESUME,
@@ -91,10 +91,10 @@ def finetune(
     """Train SAEs that exist on with C2R, and show what that changed."""
     with error_boundary(how_to_go_on=lambda: _how_to_go_on(out)) as problems:
         from sae_lens_c2r._support.yaml_text import parse_overrides
-        from sae_lens_c2r.finetune.release import TOKENS, count_of
+        from sae_lens_c2r.finetune.release import TOKENS
 
         given = {
-            TOKENS: count_of(tokens),
+            TOKENS: tokens,
             "language_model.hub_id": model,
             "language_model.hook_name": hook_name,
             "language_model.dataset": dataset,

@@ -25,10 +25,6 @@ READING = (
     *("sequence_separator_token", "disable_concat_sequences", "model_from_pretrained_kwargs"),
 )
 TOKENS = "language_model.training_tokens"
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9}
-_NUMBER = re.compile(
-    r"((?:\d+|\d{1,3}(?:,\d{3})+|\d{1,3}(?:_\d{3})+)(?:\.\d+)?)([kmb]?)", re.IGNORECASE
-)
 _NO_ID = re.compile(r"[^\w.-]+")
 # An SAE that is trained on as fast as it was trained forgets more of what its latents were.
 _SLOWER = 3
@@ -179,15 +175,3 @@ def _runner(runner: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
         steps = math.ceil(tokens / size)
         kept |= {name: steps // part for name, part in _SCHEDULES.items()}
     return kept
-
-
-def count_of(text: str) -> int:
-    """The number that a text like 5M, 40k or 5_000_000 says; a UserError if it says none."""
-    number = _NUMBER.fullmatch(text.strip())
-    count = 0
-    if number:
-        digits = number[1].replace("_", "").replace(",", "")
-        count = round(float(digits) * _UNITS[number[2].lower()])
-    if count < 1:
-        raise UserError(f"`tokens` should be a number like 5M or 400k. Found {text!r}.")
-    return count

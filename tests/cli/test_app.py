@@ -5,9 +5,11 @@ import subprocess
 from functools import partial
 
 import pytest
+import typer
 
 import sae_lens_c2r
 from sae_lens_c2r._support.errors import counted
+from sae_lens_c2r.cli._shared import count_option
 from sae_lens_c2r.releases.files import shipped_releases
 from sae_lens_c2r.releases.model import Release
 from tests.command import run
@@ -33,6 +35,23 @@ def test_help_is_asked_for_in_two_ways_and_does_not_call_a_flag_a_bool(
     assert "Usage" in shown[0]
     assert "--help" in shown[0]
     assert "bool" not in shown[0]
+
+
+def test_tokens_are_counted_as_people_write_them(capsys: pytest.CaptureFixture[str]) -> None:
+    command = typer.Typer()
+
+    @command.command()
+    def show(tokens: int = count_option(5, "Tokens.", least=2)) -> None:
+        print(tokens)
+
+    counts = {"5M": 5_000_000, "400k": 400_000, "1.5b": 1_500_000_000, "20_000": 20_000}
+    counts |= {"1,500,000": 1_500_000, "20,000.5k": 20_000_500}
+    for text, count in counts.items():
+        command(["--tokens", text], standalone_mode=False)
+        assert int(capsys.readouterr().out) == count
+    for text in ("", "M", "-5M", "0", "1", "five", "5MB", "1e6", "1,5M", "1,50,000"):
+        with pytest.raises(typer.BadParameter, match="a number like 5M or 400k, at least 2"):
+            command([f"--tokens={text}"], standalone_mode=False)
 
 
 @pytest.mark.parametrize("release", shipped_releases(), ids=lambda release: release.name)
