@@ -26,6 +26,7 @@ from sae_lens_c2r.saes.sae_ref import SAERef
 
 ALIKE = 0.7  # the cosine above which two latents are a redundant pair
 TOGETHER = 0.5  # the Jaccard above which they fire together
+FEW_FIRINGS = 10  # of a latent, on average: of those that are rare, many are not seen
 Kind = Literal["merged", "apart and firing together", "apart", "still alike"]
 
 
@@ -184,6 +185,11 @@ def inspect(
                 except UserError as error:  # its weights are measured nonetheless
                     on_error(str(error))
             reports.append(measure(sae, ref.name, text, latents=latents))
+            if (on_text := reports[-1].on_text) and on_text.mean_firings < FEW_FIRINGS:
+                tell(
+                    f"{ref.name}: {on_text.n_tokens:,} tokens are too few to tell which "
+                    f"latents are dead: one fires {on_text.mean_firings:.1f} times on average."
+                )
         except UserError as error:
             on_error(str(error))
             continue

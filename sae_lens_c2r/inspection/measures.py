@@ -53,6 +53,11 @@ class TextMetrics:
         """Whether each latent fires on any token."""
         return self.frequencies > 0
 
+    @property
+    def mean_firings(self) -> float:
+        """Tokens that a latent fires on, on average."""
+        return self.frequencies.mean().item() * self.n_tokens
+
 
 @dataclass(frozen=True)
 class SAEReport:

@@ -78,11 +78,14 @@ def test_inspect_shows_latents_by_number(sae: Path, text: Path, tmp_path: Path) 
         assert not list(tmp_path.glob("*.html")) + list(tmp_path.glob("*.svg"))
     ran = run_command(*inspect, "--text", text, "--latents", "3, 17,3")
     assert ran.returncode == 0, ran.stderr
+    assert "tokens are too few to tell which latents are dead" not in ran.stdout
     html = out.read_text()
     assert f"tokens of {text}, read by {MINILM.hub_id}</dd>" in html
     for latent in (3, 17):
         assert re.search(rf"<b>latent {latent}</b> fires on \d+ tokens of \d+", html)
     assert html.count("<svg") == 5  # three of all latents, and one for each of these
+    ran = run_command(*inspect, "--text", text, "--tokens", 12, "--overwrite")
+    assert "11 tokens are too few to tell which latents are dead" in ran.stdout
 
 
 def test_evaluate_reads_it_as_well(sae: Path, text: Path, tmp_path: Path) -> None:
