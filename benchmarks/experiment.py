@@ -25,7 +25,7 @@ from sae_lens.config import SAETrainerConfig
 from sae_lens.registry import get_sae_training_class
 from torch import Tensor
 
-import benchmarks.halves  # noqa: F401  # registers its architectures
+import benchmarks.alternatives  # noqa: F401  # registers its architectures
 
 LRS, DECAYS = (3e-4, 1e-3, 3e-3), (0.2, 0.5, 0.8)
 CHOICE_SEED = 1000  # of the SAEs that learning rate and decay are chosen by

@@ -91,4 +91,4 @@ def test_a_world_is_shared_or_drawn_anew_for_every_seed() -> None:
     kept, fresh = (synth_sae_bench.SIZES[name][0].runs() for name in ("2k", "2k-fresh"))
     assert {run.world_seed for run in kept} == {synth_sae_bench.KEPT_WORLD}
     assert {(run.seed, run.world_seed) for run in fresh} == {(n, n) for n in range(10)}
-    assert Counter(run.k for run in fresh) == {8: 50, 12: 50}
+    assert Counter(run.k for run in fresh) == {8: 140, 12: 50}

@@ -17,8 +17,8 @@ import torch
 
 from benchmarks import experiment, worlds
 from benchmarks.__main__ import main
+from benchmarks.alternatives import ActivationsOnly, DirectionsOnly, DownToChance
 from benchmarks.experiment import METHODS, Run, Size, execute, execute_all, make_sae, read
-from benchmarks.halves import ActivationsOnly, DirectionsOnly
 from benchmarks.worlds import synth_sae_bench
 from benchmarks.worlds.finetuning import BEFORE, Finetuning
 from benchmarks.worlds.finetuning import sizes as finetuning_sizes
@@ -172,3 +172,13 @@ def test_a_half_has_one_of_the_two_gradients(half) -> None:
     grads = torch.autograd.grad(penalty, [sae.W_dec, acts], allow_unused=True)
     moved = [grad is not None and bool((grad != 0).any()) for grad in grads]
     assert moved == [half is DirectionsOnly, half is ActivationsOnly]
+
+
+def test_lambda_falls_where_composition_is_at_the_level_of_chance() -> None:
+    sae = DownToChance(make_config("batchtopk_c2r"))
+    acts, neighbors = torch.rand(8, sae.cfg.d_sae), sae._nearest_neighbors(None, seed=0, step=0)
+    shares = []
+    for cosine in (-1.0, -1.0, 1.0, 1.0, 1.0):
+        sae._measure_c2r(acts, neighbors, torch.full(neighbors.shape, cosine), 0)
+        shares.append(sae.share)
+    assert shares == pytest.approx([0.9, 0.81, 0.9, 1.0, 1.0])
