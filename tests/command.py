@@ -1,7 +1,9 @@
 """The command `sae-lens-c2r`, as somebody runs it."""
 
+import os
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
+from unittest.mock import patch
 
 import pytest
 
@@ -11,7 +13,7 @@ from tests.forkserver import Completed
 
 def run(*arguments: object) -> int:
     """The status with which it ends."""
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as left, patch.dict(os.environ):
         main([*map(str, arguments)])
     return int(left.value.code or 0)
 

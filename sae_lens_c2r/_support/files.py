@@ -27,13 +27,13 @@ def data_folder(name: str) -> Path:
     return installed if installed.is_dir() else package.parent / name
 
 
-def check_writable(folder: Path) -> None:
+def check_writable(folder: Path, option: str = "--out") -> None:
     """Raise a UserError unless a folder can be written to, or made."""
     places = (folder.absolute(), *folder.absolute().parents)
     existing = next(place for place in places if place.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         raise UserError(
-            f"`--out` should be a folder that can be written to. Found {existing}, which is "
+            f"`{option}` should be a folder that can be written to. Found {existing}, which is "
             f"{'read-only' if existing.is_dir() else 'no folder'}."
         )
 
@@ -84,8 +84,9 @@ def write_bytes(path: Path, content: bytes) -> None:
         return
     part = path.with_name(f".{path.name}.part")
     try:
-        part.write_bytes(content)
-        os.replace(part, path)
+        with disk_errors(path):
+            part.write_bytes(content)
+            os.replace(part, path)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
@@ -124,11 +125,14 @@ def finish_folder(partial: Path, final: Path) -> None:
 
 @contextmanager
 def disk_errors(final: Path) -> Iterator[None]:
-    """Raise as an OSError what torch and safetensors raise of their own at a full disk."""
+    """Raise what keeps a file from being written, by whatever library, as our own OSError."""
     try:
         yield
-    except (RuntimeError, SafetensorError) as error:
-        raise OSError(f"{final} cannot be written. {error}") from error
+    except (OSError, RuntimeError, SafetensorError) as error:
+        if isinstance(error, OSError) and error.errno is None:
+            raise  # it is ours already
+        why = getattr(error, "strerror", None) or error
+        raise OSError(f"{final} cannot be written. {why}.") from error
 
 
 def sha256_of(path: Path) -> str:

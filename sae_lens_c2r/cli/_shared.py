@@ -17,6 +17,9 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9}
 _NUMBER = re.compile(
     r"((?:\d+|\d{1,3}(?:,\d{3})+|\d{1,3}(?:_\d{3})+)(?:\.\d+)?)([kmb]?)", re.IGNORECASE
 )
+_OPTION = re.compile(r"`([\w-]+)`")
+_OF_USAGE = re.compile("`--[^`]+` should")
+_TYPED: dict[str, str] = {}  # options of the command that runs, by the library's names
 _WHOLE_LINES = 10_000  # columns of a pipe, in which nothing should be wrapped
 
 
@@ -67,6 +70,7 @@ RELEASE = typer.Argument(
 SET = option(None, "A value to change, like sae.k=50; may be repeated.", "--set")
 RESUME = option(False, "Continue from the last checkpoint, if any.", "--resume")
 CHECKPOINT_MINUTES = option(30.0, "Minutes between checkpoints; 0 for only the last.", min=0)
+JSON = option(False, "Print numbers as JSON, in place of tables.", "--json")
 DRY_RUN = option(False, "Print what would be done, and do nothing.", "--dry-run")
 
 
@@ -94,7 +98,16 @@ class _FlagsWithoutType:
 
 
 class Command(_FlagsWithoutType, TyperCommand):
-    """A command with such help."""
+    """A command with such help, whose errors name its options as they are typed."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        typed = {param.name: max(param.opts, key=len) for param in self.params}
+        _TYPED.update({name: opt for name, opt in typed.items() if opt.startswith("--")})
+        try:
+            return super().invoke(ctx)
+        finally:
+            _TYPED.clear()
 
 
 class Group(_FlagsWithoutType, TyperGroup):
@@ -102,7 +115,9 @@ class Group(_FlagsWithoutType, TyperGroup):
 
 
 class LineConsole(Console):
-    """A console that also prints lines with paths and names in them."""
+    """A console for results, which tells of progress on the standard error."""
+
+    no_progress = False  # as `--quiet` asks
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -110,15 +125,22 @@ class LineConsole(Console):
             self.width = _WHOLE_LINES
 
     def say(self, line: str) -> None:
-        """Print a line that is neither read as markup nor wrapped."""
-        self.print(line, markup=False, soft_wrap=True)
+        """Print a line of progress, or a warning."""
+        if not (self.quiet or self.no_progress):
+            print(line, file=sys.stderr, flush=True)
 
 
 def console_while_loading(*, quiet: bool = False) -> LineConsole:
     """A console that has said what takes the first seconds: importing SAELens."""
     console = LineConsole(quiet=quiet)
-    console.print("Loading SAELens ...")
+    console.say("Loading SAELens ...")
     return console
+
+
+def _as_typed(name: re.Match[str]) -> str:
+    """A parameter of the library's, as the option that it is."""
+    of_library = name[1].replace("-", "_")
+    return f"`{_TYPED.get(of_library, name[1])}`"
 
 
 @contextmanager
@@ -140,5 +162,6 @@ def error_boundary(
         problems.append(f"{str(interruption) or interrupted}{how_to_go_on()}")
         status = getattr(interruption, "status", 130)
     if problems:
-        print("\n".join(problems), file=sys.stderr)
-        raise typer.Exit(status)
+        told = _OPTION.sub(_as_typed, "\n".join(problems))
+        print(told, file=sys.stderr)
+        raise typer.Exit(2 if status == 1 and _OF_USAGE.match(told) else status)

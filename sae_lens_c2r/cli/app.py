@@ -3,6 +3,7 @@
 Heavy modules are imported by the command that needs them: `--help` answers at once.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -12,7 +13,7 @@ from pathlib import Path
 import typer
 
 from sae_lens_c2r import __version__
-from sae_lens_c2r.cli._shared import Command, Group, option
+from sae_lens_c2r.cli._shared import Command, Group, LineConsole, option
 from sae_lens_c2r.cli.demo import demo
 from sae_lens_c2r.cli.evaluate import evaluate
 from sae_lens_c2r.cli.inspect import inspect
@@ -38,10 +39,19 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _be_quiet(wanted: bool) -> None:
+    LineConsole.no_progress = wanted
+    if wanted:  # for SAELens, datasets and the Hub's client, which are imported later
+        os.environ |= {"TQDM_DISABLE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+
+
 @app.callback()
 def _options(
     version: bool = option(
         False, "Print the version.", "--version", callback=_print_version, is_eager=True
+    ),
+    quiet: bool = option(
+        False, "Print results and errors alone.", "--quiet", callback=_be_quiet
     ),
 ) -> None:
     pass
@@ -54,6 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             with suppress(OSError):  # where another file was put in its place
                 stream.reconfigure(errors="replace")  # a latin-1 terminal has no lambda
     spread = _repeat_option(sys.argv[1:] if arguments is None else arguments, "--sae-bench")
+    spread.sort(key=lambda argument: argument != "--quiet")  # wherever it was typed
     app(spread, prog_name="sae-lens-c2r")  # of `python -m sae_lens_c2r` too
 
 

@@ -33,4 +33,5 @@ def demo(
 
         settings: dict[str, float] = {"tokens": tokens, "d_sae": d_sae, "k": k}
         settings |= {"c2r_coefficient": c2r_coefficient, "seed": seed}
-        run_demo(out, console, device=shared.usable_device(device), **settings)
+        device = shared.usable_device(device)
+        run_demo(out, console, device=device, tell=console.say, **settings)

@@ -1,8 +1,10 @@
 """`sae-lens-c2r inspect`."""
 
+import json
 from pathlib import Path
 
 from sae_lens_c2r._support.errors import UserError, shortened
+from sae_lens_c2r._support.files import check_writable
 from sae_lens_c2r.cli import _shared as shared
 from sae_lens_c2r.cli._shared import console_while_loading, count_option, error_boundary, option
 
@@ -27,6 +29,7 @@ def inspect(
         unset="the most redundant pairs alone",
     ),
     device: str | None = shared.DEVICE,
+    as_json: bool = shared.JSON,
     overwrite: bool = shared.OVERWRITE,
 ) -> None:
     """Measure any SAELens SAEs, and write a report to look at."""
@@ -43,7 +46,12 @@ def inspect(
         from sae_lens_c2r._support.files import write_bytes, write_text
         from sae_lens_c2r.inspection.activations import ActivationSource
         from sae_lens_c2r.inspection.comparison import inspect as inspect_all
-        from sae_lens_c2r.inspection.report import cosine_figure, in_terminal, report_html
+        from sae_lens_c2r.inspection.report import (
+            cosine_figure,
+            in_terminal,
+            numbers_of,
+            report_html,
+        )
         from sae_lens_c2r.reporting.figures import png, svg
         from sae_lens_c2r.saes.sae_ref import find_saes
 
@@ -60,7 +68,10 @@ def inspect(
         )
         if not reports:
             return
-        console.print(*in_terminal(reports, comparisons, width=console.width), sep="\n")
+        if as_json:
+            print(json.dumps(numbers_of(reports, comparisons), indent=1))
+        else:
+            console.print(*in_terminal(reports, comparisons, width=console.width), sep="\n")
         if text is not None and not any(report.on_text for report in reports):
             return  # a report without the text would be in the way of the next attempt's
         write_text(out, report_html(reports, comparisons, made_by="sae-lens-c2r inspect"))
@@ -88,3 +99,4 @@ def _check_place(name: str, path: Path, *, overwrite: bool) -> None:
         raise UserError(f"`--{name}` should be a file in a folder that exists. Found {path}.")
     if path.exists() and not overwrite:
         raise UserError(f"`--{name}` should be new, or `--overwrite` be given. Found {path}.")
+    check_writable(path.parent, f"--{name}")

@@ -103,7 +103,7 @@ def upload(
                 tell=console.say,
             )
         if published is not None and published.url is not None:
-            console.say(f"Published: {published.url}")
+            print(f"Published: {published.url}")
 
 
 def _submission(saes: list[Path], release: str | None, **said: Any) -> "Submission":

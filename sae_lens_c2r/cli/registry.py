@@ -1,5 +1,6 @@
 """`sae-lens-c2r registry`: the releases that come with this package, and new ones."""
 
+import json
 from pathlib import Path
 
 import typer
@@ -13,7 +14,7 @@ registry = typer.Typer(
 
 
 @registry.command("list", cls=shared.Command)
-def list_releases() -> None:
+def list_releases(as_json: bool = shared.JSON) -> None:
     """List the releases."""
     with error_boundary():
         from sae_lens_c2r.releases.files import shipped_releases
@@ -21,11 +22,15 @@ def list_releases() -> None:
 
         headings = ["release", "SAEs", "status", "repository"]
         rows = [
-            [release.name, str(len(release.saes())), release.status, release.repo_id or ""]
+            [release.name, len(release.saes()), release.status, release.repo_id]
             for release in shipped_releases()
         ]
+        if as_json:
+            print(json.dumps([dict(zip(headings, row, strict=True)) for row in rows], indent=1))
+            return
         console = LineConsole()
-        tables = terminal_tables(headings, rows, width=console.width, text=(0, 2, 3))
+        cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+        tables = terminal_tables(headings, cells, width=console.width, text=(0, 2, 3))
         console.print(*tables, sep="\n")
 
 

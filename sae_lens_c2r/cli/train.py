@@ -1,5 +1,6 @@
 """`sae-lens-c2r train` and `sae-lens-c2r finetune`."""
 
+import json
 from pathlib import Path
 
 from sae_lens_c2r._support.process import take_place, was_restarted
@@ -16,6 +17,7 @@ def train(
     resume: bool = shared.RESUME,
     checkpoint_minutes: float = shared.CHECKPOINT_MINUTES,
     dry_run: bool = shared.DRY_RUN,
+    as_json: bool = shared.JSON,
 ) -> None:
     """Train the SAEs of a release, except those that are in the folder already."""
     take_place()
@@ -35,7 +37,7 @@ def train(
             )
             console = console_while_loading(quiet=not distributed.is_main_process())
             from sae_lens_c2r.training.plan import make_plan
-            from sae_lens_c2r.training.summary import check_model, print_plan
+            from sae_lens_c2r.training.summary import check_model, numbers_of, print_plan
             from sae_lens_c2r.training.train import train as train_plan
 
             plan = distributed.on_all_ranks(
@@ -44,9 +46,14 @@ def train(
                 )
             )
             distributed.on_main_process(lambda: check_model(plan, console.say))
-            distributed.on_main_process(
-                lambda: print_plan(plan, console, n_ranks=distributed.world_size())
-            )
+            if as_json:
+                distributed.on_main_process(
+                    lambda: print(json.dumps(numbers_of(plan), indent=1))
+                )
+            else:
+                distributed.on_main_process(
+                    lambda: print_plan(plan, console, n_ranks=distributed.world_size())
+                )
             if dry_run:
                 return
             folders = train_plan(

@@ -4,7 +4,7 @@ import platform
 import shlex
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -128,7 +128,14 @@ def demo_release(
 
 
 @no_false_alarms()
-def run_demo(out: Path, console: Console, *, device: str, **settings: Any) -> None:
+def run_demo(
+    out: Path,
+    console: Console,
+    *,
+    device: str,
+    tell: Callable[[str], None] = print,
+    **settings: Any,
+) -> None:
     """Train both SAEs of `demo_release`, see them load, measure them, and write the report."""
     # Everything is written beside `out` first: it never holds half a result.
     beside = next(folder for folder in out.absolute().parents if folder.is_dir())
@@ -137,7 +144,7 @@ def run_demo(out: Path, console: Console, *, device: str, **settings: Any) -> No
         TemporaryDirectory(prefix=f".{out.name}-", dir=beside) as scratch,
     ):
         plan = make_plan(demo_release(**settings), device=device)
-        reports, comparison, curves = _train_and_measure(plan, Path(scratch), settings, console)
+        reports, comparison, curves = _train_and_measure(plan, Path(scratch), settings, tell)
         _write(Path(scratch), out, reports, comparison, curves, device=device, **settings)
         request.deferrable = True  # what was begun to be moved is moved
         move_into(out, Path(scratch))
@@ -163,26 +170,27 @@ def run_demo(out: Path, console: Console, *, device: str, **settings: Any) -> No
 
 
 def _train_and_measure(
-    plan: Plan, folder: Path, settings: Mapping[str, Any], console: Console
+    plan: Plan, folder: Path, settings: Mapping[str, Any], tell: Callable[[str], None]
 ) -> tuple[list[SAEReport], Comparison, str]:
     """Train the SAEs into a folder, and measure and compare them; the last are the curves."""
     model = str(model_folder())
-    console.print("Reading Python's documentation ...")
+    tell("Reading Python's documentation ...")
     texts = corpus.split(
         corpus.documents(), held_out_share=HELD_OUT_SHARE, seed=settings["seed"]
     )
     rows, held_out = (corpus.in_rows(tuple(part), model) for part in texts)
     n_train, n_tokens = (len(each) * MINILM.context_size for each in (rows, held_out))
-    console.print(
+    tell(
         f"{len(texts[0]):,} documents to train on ({n_train:,} tokens), "
         f"{len(texts[1]):,} held out ({n_tokens:,} tokens)."
     )
-    console.print(f"Training {PLAIN} and {REGULARIZED}, {settings['tokens']:,} tokens ...")
+    tell(f"Training {PLAIN} and {REGULARIZED}, {settings['tokens']:,} tokens ...")
     histories: dict[str, History] = {}
 
     def watch(sae_id: str, trainer: SAETrainer[Any, Any]) -> None:
         histories[sae_id] = History(trainer)
 
+    begun = time.perf_counter()
     try:
         train(replace(plan, dataset=rows), folder, checkpoint_minutes=0, watch=watch)
     except UserError as error:
@@ -201,15 +209,19 @@ def _train_and_measure(
     text = source.activations(saes[PLAIN], PLAIN)
     check_saved(folder, saes, histories, text.activations[:_COMPARED_TOKENS])
     for name in saes:
-        console.print(
-            f"Saved {name}; a process without sae_lens_c2r loads it and encodes alike."
-        )
-    console.print("Measuring on the held-out text ...")
+        tell(f"Saved {name}; a process without sae_lens_c2r loads it and encodes alike.")
+    trained = time.perf_counter()
+    tell("Measuring on the held-out text ...")
     reports = [
         replace(measure(sae, name, text), of_training=histories[name].speed(plan.batch_size))
         for name, sae in saes.items()
     ]
     comparison = compare(saes[PLAIN], saes[REGULARIZED], text, reports=reports)
+    steps = sum(sum(history.seconds) for history in histories.values())
+    tell(
+        f"{trained - begun:.0f} s of training, {steps:.0f} s of them steps of the SAEs and the "
+        f"rest the model; {time.perf_counter() - trained:.0f} s of measuring."
+    )
     return reports, comparison, training_curves(histories)
 
 

@@ -98,7 +98,7 @@ class Target:
     def __post_init__(self) -> None:
         check_names(repo_id=self.repo_id, revision=self.revision, tag=self.tag)
         if self.tag and self.create_pr:
-            raise UserError("`tag` should be left out with `create-pr`: nothing is merged yet.")
+            raise UserError("`tag` should be left out with `create_pr`: nothing is merged yet.")
 
 
 def check_names(**names: str | None) -> None:

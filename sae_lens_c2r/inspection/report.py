@@ -115,6 +115,14 @@ def in_terminal(
     return [*shown, *(Text(each.sentences()) for each in comparisons)]
 
 
+def numbers_of(
+    reports: Sequence[SAEReport], comparisons: Sequence[Comparison] = ()
+) -> dict[str, Any]:
+    """Return all numbers, of the SAEs and of the comparison if there is one, for JSON."""
+    comparison = comparisons[0].numbers if comparisons else {}
+    return {"saes": {each.name: each.metrics() for each in reports}, **comparison}
+
+
 def report_html(
     reports: Sequence[SAEReport], comparisons: Sequence[Comparison] = (), **shown: str
 ) -> str:

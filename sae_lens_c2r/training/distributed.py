@@ -77,7 +77,7 @@ def _exchange() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:  # the backends' own say which socket was closed
-        raise UserError(
+        raise OSError(
             f"Another process has ended, or does not answer. {one_line(error)}"
         ) from error
 

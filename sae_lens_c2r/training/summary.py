@@ -1,6 +1,7 @@
 """A plan before hours of training: beside the config of its language model, and in print."""
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 from rich.console import Console
@@ -111,6 +112,20 @@ def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
             for rank, (share, memory) in enumerate(shares)
         ]
         console.print(*terminal_tables(headings, rows, text=(3,), broken=3))
+
+
+def numbers_of(plan: Plan) -> dict[str, Any]:
+    """Return a plan for JSON: its settings, and what it takes in a process."""
+    return {
+        "release": plan.release.name,
+        "steps": plan.steps,
+        "samples": plan.samples,
+        "memory_bytes": memory_bytes(plan),
+        "disk_bytes": disk_bytes(plan),
+        "checkpoint_bytes": checkpoint_bytes(plan),
+        "notes": list(plan.notes),
+        **plan.fingerprint(),
+    }
 
 
 def _print_options(plan: Plan, console: Console) -> None:

@@ -1,18 +1,22 @@
 """The command line itself."""
 
+import json
 import os
 import subprocess
 from functools import partial
+from pathlib import Path
 
 import pytest
 import typer
 
 import sae_lens_c2r
 from sae_lens_c2r._support.errors import counted
+from sae_lens_c2r.analysis import composition
 from sae_lens_c2r.cli._shared import count_option
 from sae_lens_c2r.releases.files import shipped_releases
 from sae_lens_c2r.releases.model import Release
-from tests.command import run
+from tests.architectures.training import make_sae
+from tests.command import run, run_command
 from tests.forkserver import FRESH
 
 
@@ -64,6 +68,29 @@ def test_ids_are_not_broken_in_80_columns(
     assert f" {release.name} " in shown
     assert f" {release.repo_id} " in shown
     assert all(len(line) <= 80 for line in shown.splitlines())
+
+
+def test_results_go_to_the_output_and_progress_elsewhere(tmp_path: Path) -> None:
+    sae = tmp_path / "sae"
+    make_sae("topk_c2r").save_inference_model(sae)
+    command = ("inspect", sae, "--json", "--device", "cpu", "--overwrite", "--out")
+    told = run_command(*command, tmp_path / "report.html")
+    [numbers] = json.loads(told.stdout)["saes"].values()
+    assert numbers["composition"] == pytest.approx(composition(make_sae("topk_c2r").W_dec))
+    assert "Loading SAELens" in told.stderr
+    for quiet in (("--quiet", *command), (*command[:2], "--quiet", *command[2:])):
+        ran = run_command(*quiet, tmp_path / "report.html")
+        assert (ran.returncode, ran.stdout, ran.stderr) == (0, told.stdout, "")
+
+
+def test_releases_and_plans_are_json_too() -> None:
+    listed = json.loads(run_command("registry", "list", "--json").stdout)
+    assert {row["release"] for row in listed} == {each.name for each in shipped_releases()}
+    name = "synth-sae-bench-2k"
+    planned = run_command("train", name, "--dry-run", "--json", "--device", "cpu")
+    plan = json.loads(planned.stdout)
+    assert plan["release"] == name
+    assert plan["samples"] == plan["steps"] * plan["runner"]["batch_size"]
 
 
 def test_a_pipe_has_whole_lines_and_may_be_closed() -> None:

@@ -15,7 +15,7 @@ def test_a_device_that_torch_does_not_have_is_named(
 ) -> None:
     make_sae("topk_c2r").save_inference_model(tmp_path / "sae")
     out = tmp_path / "out"
-    assert run(command, tmp_path / "sae", "--out", out, "--device", device) == 1
+    assert run(command, tmp_path / "sae", "--out", out, "--device", device) == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert "`device` should be one that torch has here, such as cpu or cuda. Found" in said
+    assert "`--device` should be one that torch has here, such as cpu or cuda. Found" in said
     assert not out.exists()

@@ -23,6 +23,7 @@ def ended(error: BaseException | None, *problems: str) -> int:
     ("error", "status", "says"),
     [
         (UserError("`k` should be 1."), 1, "`k` should be 1."),
+        (UserError("`--k` should be 1."), 2, "`--k` should be 1."),
         (
             OSError(28, "No space left on device"),
             1,

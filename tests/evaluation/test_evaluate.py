@@ -150,8 +150,8 @@ def test_each_sae_that_cannot_be_is_one_line(tmp_path: Path, out: Path, run: Eva
     # Of nothing that was measured there is no table.
     elsewhere = ("--out", tmp_path / "elsewhere", "--device", "cpu")
     ran = run_command("evaluate", saes["broken"], *elsewhere)
-    assert (ran.returncode, ran.stdout) == (1, "Loading SAELens ...\n")
-    assert ran.stderr.startswith(f"{saes['broken']}: ")
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr.startswith(f"Loading SAELens ...\n{saes['broken']}: ")
 
 
 def test_a_folder_is_of_one_process_and_what_is_left_or_foreign_in_it_is_no_harm(

@@ -84,10 +84,10 @@ def test_an_sae_of_the_hubs_cache_is_fine_tuned_offline(
     other = Path(shutil.copytree(trained, tmp_path / "other"))
     kept = (out / "finetune.json").read_bytes()
     capsys.readouterr()
-    assert finetune(other, *command[1:]) == 1
+    assert finetune(other, *command[1:]) == 2
     told = capsys.readouterr()
-    assert "`out` should have no finetune.json of anything else" in told.err
-    assert "Measuring" not in told.out
+    assert "`--out` should have no finetune.json of anything else" in told.err
+    assert "Measuring" not in told.err
     assert (out / "finetune.json").read_bytes() == kept
 
 
@@ -163,11 +163,12 @@ def test_what_an_sae_does_not_say_is_measured_or_asked_for(
     del config["metadata"]["training_architecture_details"]
     (folder / "cfg.json").write_text(json.dumps(config))
     command = [folder, "--tokens", "2k", "--out", tmp_path / "finetuned", "--dry-run"]
-    assert finetune(*command) == 1
-    assert "`dataset` should be given" in capsys.readouterr().err
+    assert finetune(*command) == 2
+    assert "`--dataset` should be given" in capsys.readouterr().err
     text = ["--dataset", "python-documentation", "--measured-tokens", "500"]
     assert finetune(*command, *text) == 0
-    shown = capsys.readouterr().out
+    told = capsys.readouterr()
+    shown = told.out + told.err
     assert "own does not say its L0: it is measured." in shown
     [k], [report] = re.findall(r"\bk (\d+),", shown), reports
     assert int(k) == max(1, round(report.metrics()["l0"]))

@@ -651,7 +651,7 @@ def test_the_command_from_folders_to_from_pretrained(
     assert f"Published: {hub.endpoint}/{REPO}/commit/" in output
     assert "license: mit" in text(hub, README)
     status, output = run("--repo-id", "no", "--yes")
-    assert (status, "`repo-id` should be like org/name" in output) == (1, True)
+    assert (status, "`--repo-id` should be like org/name" in output) == (2, True)
     files = [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
     assert not any(TOKEN in path.read_text() for path in files)
 

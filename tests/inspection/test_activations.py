@@ -87,13 +87,13 @@ def test_the_report_shows_it(tmp_path: Path) -> None:
     out = tmp_path / "report.html"
     saes = (save(tmp_path / "sae"), *wrong)
     options = ("--text", text, "--out", out, "--device", "cpu")
-    ran = run_command("inspect", *saes, *options)
+    ran = run_command("inspect", *saes, *options, "--quiet")
     assert ran.returncode == 1
     assert "explained" in ran.stdout
     errors = ran.stderr.splitlines()
     assert len(errors) == len(wrong)
     for error, path in zip(errors, wrong, strict=True):
-        assert error.startswith(f"{path}: `model` should")
+        assert error.startswith(f"{path}: `--model` should")
     html = out.read_text()
     assert html.count("<svg") == 3
     assert all(f">{path}</th>" in html for path in wrong), "lost what was found"

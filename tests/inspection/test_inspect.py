@@ -1,5 +1,6 @@
 """`sae-lens-c2r inspect`: any SAE, a table and a report; what is wrong is one line."""
 
+import errno
 import json
 import re
 from itertools import product
@@ -46,6 +47,32 @@ def test_a_folder_makes_a_table_a_report_and_a_picture(saes: Path, tmp_path: Pat
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_report_that_cannot_be_written_is_told_before_measuring(
+    saes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.access", lambda *_: False)  # root may write everywhere
+    ran = run(saes, "--out", tmp_path / "report.html", "--quiet")
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr == (
+        "`--out` should be a folder that can be written to. "
+        f"Found {tmp_path}, which is read-only.\n"
+    )
+
+
+def test_a_full_disk_is_told_with_the_path(
+    saes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    ran = run(saes, "--out", tmp_path / "report.html", "--quiet")
+    report = tmp_path / "report.html"
+    assert ran.stderr == f"{report} cannot be written. No space left on device.\n"
+    assert ran.returncode == 1
+    assert not report.exists()
+
+
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("form", ["save_model", "save_inference_model"])
 def test_every_form_is_loaded(architecture: str, form: str, tmp_path: Path) -> None:
@@ -68,7 +95,7 @@ def test_what_cannot_be_loaded_is_one_line(saes: Path, tmp_path: Path) -> None:
     (unknown / "cfg.json").write_text(json.dumps({**config, "architecture": "new"}))
     out = tmp_path / "report.html"
     wrong = [foreign, empty, unknown, none]
-    ran = run(saes, *wrong, "--out", out)
+    ran = run(saes, *wrong, "--out", out, "--quiet")
     assert ran.returncode == 1
     errors = ran.stderr.splitlines()
     [of_unknown] = [line for line in errors if line.startswith(f"{unknown}: ")]
@@ -89,7 +116,7 @@ def test_a_release_is_followed_by_an_id(saes: Path) -> None:
 
 
 def test_a_release_that_is_not_there_is_one_line(tmp_path: Path) -> None:
-    ran = run("org/repo", "an/id", "--out", tmp_path / "report.html")
+    ran = run("org/repo", "an/id", "--out", tmp_path / "report.html", "--quiet")
     assert ran.returncode == 1
     assert ran.stderr.startswith("org/repo an/id: cannot be loaded.")
     assert "the Hub cannot be reached" in ran.stderr
@@ -113,7 +140,7 @@ def test_a_place_that_cannot_be_written_to_is_named_before_the_work(
     options = ["--out", tmp_path / "report.html", option, tmp_path / place]
     overwrite = ["--overwrite"] * (place == "folder")
     ran = run(tmp_path, *options, *overwrite)
-    assert ran.returncode == 1
+    assert ran.returncode == 2
     assert ran.stderr.startswith(f"`{option}` should ")
     assert ran.stderr.rstrip().endswith(f"Found {tmp_path / place}.")
     assert (tmp_path / "file.svg").read_text() == "mine"

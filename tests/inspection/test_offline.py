@@ -62,8 +62,8 @@ def test_inspect_shows_latents_by_number(sae: Path, text: Path, tmp_path: Path) 
     inspect = (*inspect, "--out", out, "--figure", tmp_path / "figure.svg")
     # What was refused is not in the way of what is right.
     for wrong, said in [
-        (("--text", short), f"{sae}: `text` should fill a row of the model's context, 126"),
-        (("--text", text, "--latents", "3,64"), f"{sae}: `latents` should be below 64"),
+        (("--text", short), f"{sae}: `--text` should fill a row of the model's context, 126"),
+        (("--text", text, "--latents", "3,64"), f"{sae}: `--latents` should be below 64"),
         (("--latents", "3"), "`--latents` should be given with `--text`"),
         *(
             (("--latents", each, "--text", "x"), "`--latents` should be numbers of latents")
@@ -71,21 +71,21 @@ def test_inspect_shows_latents_by_number(sae: Path, text: Path, tmp_path: Path) 
         ),
     ]:
         ran = run_command(*inspect, *wrong)
-        assert ran.returncode == 1
+        assert ran.returncode == (2 if said.startswith("`--") else 1)
         error = ran.stderr.splitlines()[-1]
         assert error.startswith(said)
         assert len(error) < len(str(sae)) + 150
         assert not list(tmp_path.glob("*.html")) + list(tmp_path.glob("*.svg"))
     ran = run_command(*inspect, "--text", text, "--latents", "3, 17,3")
     assert ran.returncode == 0, ran.stderr
-    assert "tokens are too few to tell which latents are dead" not in ran.stdout
+    assert "tokens are too few to tell which latents are dead" not in ran.stderr
     html = out.read_text()
     assert f"tokens of {text}, read by {MINILM.hub_id}</dd>" in html
     for latent in (3, 17):
         assert re.search(rf"<b>latent {latent}</b> fires on \d+ tokens of \d+", html)
     assert html.count("<svg") == 5  # three of all latents, and one for each of these
     ran = run_command(*inspect, "--text", text, "--tokens", 12, "--overwrite")
-    assert "11 tokens are too few to tell which latents are dead" in ran.stdout
+    assert "11 tokens are too few to tell which latents are dead" in ran.stderr
 
 
 def test_evaluate_reads_it_as_well(sae: Path, text: Path, tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_a_new_release_trains_offline(
     out = tmp_path / "saes"
     assert run("train", path, "--out", out, "--device", "cpu", *small(256, 2048)) == 0
     shown = capsys.readouterr()
-    assert "2 SAEs trained" in shown.out
+    assert "2 SAEs trained" in shown.err
     alarms = ("fewer samples", "copy construct", "not be reproducible")
     said = [shown.err, caplog.text, *(str(warning.message) for warning in recwarn)]
     assert not [alarm for alarm in alarms if any(alarm in each for each in said)]
@@ -163,11 +163,11 @@ def test_a_new_release_of_a_model_of_transformer_lens_s_can_be_planned(
     assert "# at most 8192, which the model takes" in path.read_text()
     assert run("train", path, "--dry-run", "--device", "cpu") == 0
     assert "batchtopk_c2r_k32" in capsys.readouterr().out
-    for model, says in (
-        ("gemma-x", "`--model` should be one that TransformerLens has. Found 'gemma-x'."),
-        ("gpt2", "The network did not give the config of gpt2, which has"),
+    for model, status, says in (
+        ("gemma-x", 2, "`--model` should be one that TransformerLens has. Found 'gemma-x'."),
+        ("gpt2", 1, "The network did not give the config of gpt2, which has"),
     ):
-        assert run("registry", "new", "other", "--model", model, "--out", tmp_path) == 1
+        assert run("registry", "new", "other", "--model", model, "--out", tmp_path) == status
         assert says in capsys.readouterr().err
     assert not (tmp_path / "other.yaml").exists()
 
@@ -201,5 +201,5 @@ def test_a_name_that_no_release_may_have_is_refused(
     assert "should be of small letters and digits" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "mine.yaml").touch()
-    assert run("registry", "new", "mine", "--out", tmp_path / "mine.yaml") == 1
+    assert run("registry", "new", "mine", "--out", tmp_path / "mine.yaml") == 2
     assert "`--out` should be a folder. Found the file" in capsys.readouterr().err

@@ -45,10 +45,10 @@ def test_any_number_of_processes_trains_the_same_weights(
     assert hashes(out) == hashes(untouched)
     assert not (out / ".training").exists()
     printed = [path.read_text() for path in sorted(rank_processes.logs(out).glob("*.out"))]
-    assert "3 SAEs trained" in printed[0]
     assert printed[1:] == [""] * (size - 1)
     errors = [path.read_text() for path in sorted(rank_processes.logs(out).glob("*.err"))]
     assert "Training" in errors[0]
+    assert "3 SAEs trained" in errors[0]
     assert errors[1:] == [""] * (size - 1)
     record = json.loads((out / IDS[1] / "training.json").read_text())
     assert record["trained_together"] == IDS
@@ -110,6 +110,9 @@ def test_a_process_that_is_killed_is_named_in_one_line_and_the_rest_end(
     ]
     lines = [line for line in said(out).splitlines() if "Another process has ended" in line]
     assert len(lines) == 2
+    assert all(
+        line.endswith("`--resume` continues from the last checkpoint.") for line in lines
+    )
     assert not half_written(out)
     assert train(2, release, out) == [0, 0]
     assert hashes(out) == hashes(untouched)
@@ -147,8 +150,8 @@ def test_without_room_for_one_part_there_is_no_checkpoint_and_it_goes_on(
 ) -> None:
     out = tmp_path / "saes"
     assert train(2, release, out, before={1: (limit_file_size, (50_000,))}) == [0, 0]
-    printed = (rank_processes.logs(out) / "rank-0.out").read_text()
-    assert "There is no checkpoint of step 1. Rank 1: " in printed
+    errors = (rank_processes.logs(out) / "rank-0.err").read_text()
+    assert "There is no checkpoint of step 1. Rank 1: " in errors
     assert hashes(out) == hashes(untouched)
 
 
@@ -182,7 +185,7 @@ def refuse_the_plan() -> None:
 
 def refusal(size: int, release: Path, out: Path, *options: str, **before: Any) -> str:
     """The one line that all of them end with."""
-    assert train(size, release, out, *options, **before) == [1] * size
+    assert set(train(size, release, out, *options, **before)) <= {1, 2}
     [line] = [line for line in said(out).splitlines() if "should" in line]
     assert not any(out.rglob("*.safetensors"))
     return line
@@ -201,7 +204,8 @@ def test_what_cannot_be_trained_together_is_refused_by_name(
     alone = (have_a_disk_of_ones_own, (out, tmp_path / "own"))
     line = refusal(2, release, out, before={1: alone})
     assert (
-        f"`out` should be a folder that all ranks share. Rank 1 does not find in {out}" in line
+        f"`--out` should be a folder that all ranks share. Rank 1 does not find in {out}"
+        in line
     )
     two = (f"--only={IDS[0]}", f"--only={IDS[1]}")
     line = refusal(3, release, tmp_path / "no multiple", *two)

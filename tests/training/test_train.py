@@ -24,7 +24,7 @@ def test_a_dry_run_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert run(path, "--out", tmp_path / "saes", "--dry-run") == 0
     assert "10 steps of 100" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == [path]
-    assert run(path, "--out", path / "saes", "--dry-run") == 1
+    assert run(path, "--out", path / "saes", "--dry-run") == 2
     assert f"`--out` should be a folder that can be written to. Found {path}" in (
         capsys.readouterr().err
     )
@@ -85,12 +85,12 @@ def test_a_finished_sae_of_other_settings_is_not_taken_for_the_plans(
     path, out, only = write(tmp_path), tmp_path / "saes", ["--only", IDS[0]]
     assert run(path, "--out", out, *only) == 0
     before = (out / IDS[0] / "sae_weights.safetensors").read_bytes()
-    assert run(path, "--out", out, *only, "--set", "runner.lr=0.5") == 1
+    assert run(path, "--out", out, *only, "--set", "runner.lr=0.5") == 2
     assert "Found `runner.lr = 0.5`, and None there" in capsys.readouterr().err
-    assert run(path, "--out", out, *only, "--set", "sae.normalize_activations=layer_norm") == 1
+    assert run(path, "--out", out, *only, "--set", "sae.normalize_activations=layer_norm") == 2
     assert (out / IDS[0] / "sae_weights.safetensors").read_bytes() == before
     assert run(path, "--out", out, *only, "--set", "runner.logger.wandb_project=x") == 0
-    assert f"{IDS[0]} is there already." in capsys.readouterr().out
+    assert f"{IDS[0]} is there already." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("way", ["a folder", "a file", "a broken link", "a file for out"])
@@ -109,7 +109,7 @@ def test_what_is_in_the_way_is_named_before_training(
     else:
         found.write_text("mine")
     before = sorted(tmp_path.rglob("*"))
-    assert run(release := write(tmp_path), "--out", out) == 1
+    assert run(release := write(tmp_path), "--out", out) == 2
     shown = capsys.readouterr().err
     assert str(found) in shown
     assert ("without training.json" in shown) == (way == "a folder")
@@ -153,8 +153,8 @@ def test_float32_matrices_are_multiplied_as_the_release_says(
 
 def test_a_wrong_device_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for device in ("foo", "meta", "cuda:99"):
-        assert test_files.run("train", write(tmp_path), "--device", device) == 1
-        assert "`device` should be one that torch has here" in capsys.readouterr().err
+        assert test_files.run("train", write(tmp_path), "--device", device) == 2
+        assert "`--device` should be one that torch has here" in capsys.readouterr().err
 
 
 def test_what_sae_lens_raises_is_one_line_and_its_traceback_is_kept(
