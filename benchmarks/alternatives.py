@@ -1,9 +1,13 @@
-"""What might be better than C2R: one of its two gradients, and a lambda that lowers itself."""
+"""What might be better than C2R: half its gradient, another gate, a lambda that falls."""
+
+import math
+from typing import Any
 
 from sae_lens.registry import register_sae_training_class
 from torch import Tensor
 
 from sae_lens_c2r import BatchTopKC2RTrainingSAE, BatchTopKC2RTrainingSAEConfig
+from sae_lens_c2r.penalties import scaling
 from sae_lens_c2r.penalties.gates import candidates, chance_composition
 
 
@@ -25,7 +29,35 @@ class ActivationsOnly(BatchTopKC2RTrainingSAE):
         return super()._measure_c2r(feature_acts, neighbors, cosines.detach(), step)
 
 
-class DownToChance(BatchTopKC2RTrainingSAE):
+class _OfChance(BatchTopKC2RTrainingSAE):
+    """Knows the highest cosine that chance gives a latent."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.among = candidates(self.cfg.d_sae, self.cfg.c2r_chunk_size)
+        self.chance = chance_composition(self.among, self.cfg.d_in)
+
+
+class ExcessGate(_OfChance):
+    """A pair counts by the square of what its cosine has above the level of chance."""
+
+    def _measure_c2r(
+        self, feature_acts: Tensor, neighbors: Tensor, cosines: Tensor, step: int
+    ) -> Tensor:
+        return super()._measure_c2r(feature_acts, neighbors, cosines - self.chance, step)
+
+    def _scale(self, name: str, sae_in: Tensor) -> Tensor | float:
+        # The rule holds constant what the paper's gate does at the level of chance. This one is
+        # shut there.
+        papers = math.log(scaling.PAPER_CANDIDATES) / scaling.PAPER_D_IN
+        return super()._scale(name, sae_in) * (math.log(self.among) / self.cfg.d_in) / papers
+
+
+class DirectionsOnlyExcessGate(ExcessGate, DirectionsOnly):
+    """Both."""
+
+
+class DownToChance(_OfChance):
     """Lambda falls where composition is at the level of chance or below, and rises above it."""
 
     share = 1.0  # of lambda
@@ -33,12 +65,16 @@ class DownToChance(BatchTopKC2RTrainingSAE):
     def _measure_c2r(
         self, feature_acts: Tensor, neighbors: Tensor, cosines: Tensor, step: int
     ) -> Tensor:
-        among = candidates(self.cfg.d_sae, self.cfg.c2r_chunk_size)
-        at_chance = cosines.mean().item() <= chance_composition(among, self.cfg.d_in)
+        at_chance = cosines.mean().item() <= self.chance
         self.share = self.share * 0.9 if at_chance else min(1.0, self.share / 0.9)
         return self.share * super()._measure_c2r(feature_acts, neighbors, cosines, step)
 
 
-register_sae_training_class("directions_only", DirectionsOnly, BatchTopKC2RTrainingSAEConfig)
-register_sae_training_class("activations_only", ActivationsOnly, BatchTopKC2RTrainingSAEConfig)
-register_sae_training_class("down_to_chance", DownToChance, BatchTopKC2RTrainingSAEConfig)
+for architecture, of in {
+    "directions_only": DirectionsOnly,
+    "activations_only": ActivationsOnly,
+    "excess_gate": ExcessGate,
+    "directions_only_excess_gate": DirectionsOnlyExcessGate,
+    "down_to_chance": DownToChance,
+}.items():
+    register_sae_training_class(architecture, of, BatchTopKC2RTrainingSAEConfig)

@@ -165,7 +165,7 @@ def corrected(found: ByData, seeds: Mapping[str, int]) -> str:
 
 def rule_table() -> str:
     """Return where curves over lambda turn by each rule, and how far apart, in decades."""
-    kinds = by_data(curves_of(rows_kept("transfer"), "relu"))
+    kinds = by_data(curves_of(rows_kept("transfer")))
     places = [(point, data) for point in transfer.POINTS for data in ("hierarchy", "minilm")]
     table = []
     for rule in kinds["minilm"][0].multipliers:

@@ -102,8 +102,6 @@ def scale_of_the_rule(cfg: Any, sae_in: Tensor) -> float:
     chance, papers_chance = {
         ("nearest", "relu"): (2 * log(n) / cfg.d_in, 2 * log(n0) / 2304),
         ("nearest", "none"): (1, 1),
-        ("nearest", "excess"): (1, 1),
-        ("all", "excess"): (1, 1),
         ("all", "relu"): ((n - 1) / (2 * cfg.d_in), (n0 - 1) / (2 * 2304)),
         ("all", "none"): (n - 1, n0 - 1),
     }[cfg.c2r_pairs, cfg.c2r_gate]

@@ -31,7 +31,7 @@ def sum_over_pairs(
     pairs: list[tuple[int, int]],
     exponent: float,
     *,
-    threshold: float | None = 0.0,
+    gated: bool = True,
 ) -> Tensor:
     """Eq. (16), term by term, gated or not; a latent with itself is no pair."""
     total = feature_acts.new_zeros(())
@@ -39,8 +39,7 @@ def sum_over_pairs(
         norms = _norm(feature_acts[:, i]) + _norm(feature_acts[:, j])
         if i == j or norms == 0:
             continue
-        excess = cosine(W_dec[i], W_dec[j]) - (threshold or 0.0)
-        rho = torch.clamp(excess, min=0) if threshold is not None else 1.0
+        rho = torch.clamp(cosine(W_dec[i], W_dec[j]), min=0) if gated else 1.0
         total = total + rho * rho * norms**exponent
     return total
 

@@ -114,7 +114,7 @@ c2r_options = st.fixed_dictionaries(
         "c2r_chunk_size": st.none() | st.integers(2, 80),
         "c2r_exponent": exponents,
         "c2r_pairs": st.sampled_from(["nearest", "all"]),
-        "c2r_gate": st.sampled_from(["relu", "excess", "none"]),
+        "c2r_gate": st.sampled_from(["relu", "none"]),
         "c2r_scaling": st.sampled_from(["transfer", "none"]),
         "c2r_seed": seeds,
     }

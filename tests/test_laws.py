@@ -51,17 +51,11 @@ def in_bfloat16(acts: Tensor, W_dec: Tensor, **options: object) -> Tensor:
     return c2r_penalty(acts.bfloat16(), W_dec.bfloat16(), **options).double()
 
 
-def of_the_excess(acts: Tensor, W_dec: Tensor, **options: object) -> Tensor:
-    """The function, with the gate that opens at the level of chance."""
-    return c2r_penalty(acts, W_dec, **{**options, "gate": "excess"})
-
-
 FUNCTIONS = {
     "the function": c2r_penalty,
     "the function in chunks": in_chunks,
     "the function with other neighbors": with_other_neighbors,
     "the function in bfloat16": in_bfloat16,
-    "the function with the excess gate": of_the_excess,
 }
 
 

@@ -30,9 +30,7 @@ from sae_lens_c2r.penalties import scaling, typical_norm
 from sae_lens_c2r.reporting.tables import markdown_table
 
 DATA = read_yaml(Path(__file__))
-METHODS: dict[str, str] = DATA["methods"]
-LAMBDAS: dict[str, list[float]] = DATA["lambdas"]
-FACTORS: dict[str, list[str]] = DATA["factors"]
+LAMBDAS: list[float] = DATA["lambdas"]
 POINTS: dict[str, str] = DATA["points"]
 FIXED, MINILM = "fixed hierarchy", "minilm"
 N_CHILDREN, P_CHILD = 3, 0.25
@@ -53,11 +51,9 @@ class Setting:
     d_in: int
     scale: float
 
-    def size(self, gate: str) -> Size:
-        """Return the SAEs of a gate. Lambda 0 is the same SAE for every gate."""
-        minilm, lambdas = self.data == MINILM, {METHODS[gate]: LAMBDAS[gate]}
-        if gate != "relu":
-            lambdas = {METHODS["relu"]: [0.0], METHODS[gate]: LAMBDAS[gate][1:]}
+    def size(self) -> Size:
+        """Return the SAEs of every lambda."""
+        minilm = self.data == MINILM
         steps = math.ceil(MINILM_TOKENS / self.batch_size) if minilm else STEPS
         k = 32.0 if minilm else ACTIVE_PARENTS * (1 + N_CHILDREN * P_CHILD)
         about = f"{self.d_sae} latents, {self.d_in} dimensions, scale {self.scale:g}"
@@ -66,7 +62,7 @@ class Setting:
             (k,),
             steps * self.batch_size,
             self.batch_size,
-            lambdas,
+            {"C2R": LAMBDAS},
             lr=1e-3 if minilm else 3e-3,
             decay=1 / 3,
             seeds=3,
@@ -75,16 +71,16 @@ class Setting:
 
 
 SETTINGS = {
-    (each.size("relu").world, each.batch_size): each
-    for each in starmap(Setting, DATA["settings"])
+    (each.size().world, each.batch_size): each for each in starmap(Setting, DATA["settings"])
 }
-SIZES = {gate: [each.size(gate) for each in SETTINGS.values()] for gate in LAMBDAS} | {
-    "quick": [replace(each.size("relu"), seeds=1) for each in list(SETTINGS.values())[:3]]
+SIZES = {
+    "all": [each.size() for each in SETTINGS.values()],
+    "quick": [replace(each.size(), seeds=1) for each in list(SETTINGS.values())[:3]],
 }
 
 
 def factors(setting: Setting, norm: float) -> dict[str, float]:
-    """Return all factors that a rule may have, for inputs of a norm."""
+    """Return the factors of the rule, for inputs of a norm."""
     candidates = min(scaling.PAPER_CANDIDATES, setting.d_sae)
     per_latent = setting.d_sae / setting.batch_size
     papers = scaling.PAPER_D_SAE / scaling.PAPER_BATCH_SIZE
@@ -96,13 +92,12 @@ def factors(setting: Setting, norm: float) -> dict[str, float]:
     }
 
 
-def rules(setting: Setting, norm: float, gate: str) -> dict[str, float]:
-    """Return what a gate's rule, and each that is like it, multiplies lambda by."""
+def rules(setting: Setting, norm: float) -> dict[str, float]:
+    """Return what the rule, and each that is like it, multiplies lambda by."""
     parts = factors(setting, norm)
-    whole = math.prod(parts[name] for name in FACTORS[gate])
-    without = {f"without {name}": whole / parts[name] for name in FACTORS[gate]}
-    more = {f"with {name}": whole * parts[name] for name in parts if name not in FACTORS[gate]}
-    return {"the rule": whole, **without, **more, "none": 1.0}
+    whole = math.prod(parts.values())
+    without = {f"without {name}": whole / part for name, part in parts.items()}
+    return {"the rule": whole, **without, "none": 1.0}
 
 
 class Transfer(World):
@@ -116,10 +111,9 @@ class Transfer(World):
 
     def find_literal(self) -> None:
         """Find the inputs' norm and the literal coefficient, by a first batch."""
-        [gate] = (gate for gate, method in METHODS.items() if method == self.run.method)
         batch = next(self.batches(self.run.seed, self.run.batch_size))
         self.norm = typical_norm(batch).item()
-        self.literal = self.run.strength * rules(self.setting, self.norm, gate)["the rule"]
+        self.literal = self.run.strength * rules(self.setting, self.norm)["the rule"]
         scaled = {"c2r_coefficient": self.literal, "c2r_scaling": "none"}
         self.sae_options = {"topk_threshold_lr": 0.05, **scaled}
 
@@ -235,19 +229,18 @@ class Curve:
         return down[0] if len(down) else math.nan
 
 
-def curves_of(rows: pd.DataFrame, gate: str) -> list[Curve]:
-    """Return the curves of a gate, of seeds that have every lambda."""
-    ours = rows[(rows.method == METHODS[gate]) | (rows.strength == 0)]
+def curves_of(rows: pd.DataFrame) -> list[Curve]:
+    """Return the curves of seeds that have every lambda."""
     place = ["world", "batch_size"]
-    whole = ours.groupby([*place, "seed"]).strength.transform("size") == len(LAMBDAS[gate])
-    above_chance = ours.composition - ours.chance_composition
-    ours = ours.assign(**{COMPOSITION: above_chance, EXPLAINED: ours.explained_variance})
+    whole = rows.groupby([*place, "seed"]).strength.transform("size") == len(LAMBDAS)
+    above_chance = rows.composition - rows.chance_composition
+    ours = rows.assign(**{COMPOSITION: above_chance, EXPLAINED: rows.explained_variance})
     curves = []
     for where, here in ours[whole].groupby(place):
         means = here.groupby("strength").mean(numeric_only=True)
         means["literal_coefficient"] = here.groupby("strength").literal_coefficient.first()
         setting, norm = SETTINGS[where], here.norm.mean()
-        curves.append(Curve(setting, norm, rules(setting, norm, gate), means))
+        curves.append(Curve(setting, norm, rules(setting, norm), means))
     return sorted(curves, key=lambda curve: curve.setting)
 
 
@@ -276,17 +269,16 @@ def turns_table(curves: Sequence[Curve]) -> str:
     return markdown_table(DATA["turns"], table, text=(0, 1))
 
 
-def exponents_table(curves: Sequence[Curve], gate: str) -> str:
+def exponents_table(curves: Sequence[Curve]) -> str:
     """Return the literal coefficient as a product of powers, by least squares."""
-    table = [["the rule", "", "1", "-0.5", "0.5", str(int("d" in FACTORS[gate]))]]
+    table = [["the rule", "", "1", "-0.5", "0.5", "1"]]
     for (point, title), (data, ours) in product(POINTS.items(), by_data(curves).items()):
         sizes, targets = [], []
         for each in ours:
             at, literal = each.setting, each.literal_at(point)
             if not math.isnan(literal):
                 sizes.append([math.e, each.norm, at.batch_size, at.d_sae, at.d_in])
-                known = factors(at, each.norm)["ln n"] if "ln n" in FACTORS[gate] else 1.0
-                targets.append(literal / known)
+                targets.append(literal / factors(at, each.norm)["ln n"])
         if not targets:
             continue
         fitted = np.linalg.lstsq(np.log(sizes), np.log(targets), rcond=None)[0][1:]
@@ -312,10 +304,7 @@ def figure(curves: Sequence[Curve]) -> Figure:
 
 
 def draw(rows: pd.DataFrame) -> Drawn:
-    """Draw every gate."""
-    found = {gate: curves for gate in LAMBDAS if (curves := curves_of(rows, gate))}
-    tables = {
-        gate: f"{turns_table(curves)}\n\n{exponents_table(curves, gate)}"
-        for gate, curves in found.items()
-    }
-    return Drawn({"tables": tables}, lambda: {gate: figure(of) for gate, of in found.items()})
+    """Draw the curves."""
+    curves = curves_of(rows)
+    tables = {"tables": f"{turns_table(curves)}\n\n{exponents_table(curves)}"}
+    return Drawn({"tables": tables}, lambda: {"curves": figure(curves)})

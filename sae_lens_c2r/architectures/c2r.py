@@ -17,7 +17,7 @@ from sae_lens_c2r.architectures.penalized import (
 from sae_lens_c2r.penalties import step_generator
 from sae_lens_c2r.penalties.c2r import Pairs, penalty_of_all_pairs, penalty_of_neighbors
 from sae_lens_c2r.penalties.cosines import at_least_float32
-from sae_lens_c2r.penalties.gates import Gate, gate_threshold
+from sae_lens_c2r.penalties.gates import Gate
 from sae_lens_c2r.penalties.neighbors import draw_chunks
 from sae_lens_c2r.penalties.norms import batch_norms
 
@@ -35,7 +35,7 @@ class C2RConfigMixin(PenaltyConfigMixin):
         c2r_chunk_size (int | None): Latents among which a nearest neighbour is searched, drawn anew at each penalty step; C in the paper. None, on the command line the flag alone, searches the whole dictionary.
         c2r_exponent (float): Exponent of the summed norms; 1 in the paper.
         c2r_pairs (str): 'nearest' penalizes each latent with its nearest neighbour; 'all' with every other latent of the chunk, the paper's ablation NoNNR.
-        c2r_gate (str): 'relu' weights a pair by its squared rectified cosine, as the paper does; 'excess' by the square of what its cosine has above the level of chance, which is ours; 'none' does not, the paper's ablation NoRCG.
+        c2r_gate (str): 'relu' weights a pair by its squared rectified cosine, as the paper does; 'none' does not, the paper's ablation NoRCG.
         c2r_scaling (str): 'transfer' rescales the coefficient so that one value suits every batch size, width and scale of activations; 'none' takes it literally, for activations of unit norm.
         c2r_seed (int): Seed of the chunks; with the number of the step it determines them.
     """
@@ -87,12 +87,13 @@ class C2RMixin(PenalizedMixin):
     ) -> Tensor:
         cfg = self.cfg
         norms = self._norms_in_units_of_unit_rows(feature_acts)
-        threshold = gate_threshold(cfg.c2r_gate, self.W_dec, cfg.c2r_chunk_size)
         if cfg.c2r_pairs == "nearest":
-            return penalty_of_neighbors(norms, cosines, neighbors, cfg.c2r_exponent, threshold)
+            return penalty_of_neighbors(
+                norms, cosines, neighbors, cfg.c2r_exponent, cfg.c2r_gate
+            )
         generator = step_generator(cfg.c2r_seed, step)
         chunks = draw_chunks(self.W_dec, cfg.c2r_chunk_size, generator, self.process_group)
-        return penalty_of_all_pairs(norms, self.W_dec, chunks, cfg.c2r_exponent, threshold)
+        return penalty_of_all_pairs(norms, self.W_dec, chunks, cfg.c2r_exponent, cfg.c2r_gate)
 
     def _norms_in_units_of_unit_rows(self, feature_acts: Tensor) -> Tensor:
         dtype = at_least_float32(feature_acts, self.W_dec)

@@ -13,8 +13,7 @@ from sae_lens_c2r.architectures.penalized import (
     check_penalty_options,
 )
 from sae_lens_c2r.architectures.with_c2r import register_architecture
-from sae_lens_c2r.penalties.gates import gate_threshold, squared_gate
-from sae_lens_c2r.penalties.orthogonality import OrtGate
+from sae_lens_c2r.penalties.gates import squared_gate
 
 
 @dataclass
@@ -28,7 +27,6 @@ class OrtTrainingSAEConfig(PenaltyConfigMixin, BatchTopKTrainingSAEConfig):
         ort_start_step (int): Training steps before the penalty is applied; it is only measured until then.
         ort_interval (int): Apply the penalty at every ort_interval-th step, multiplied by ort_interval.
         ort_chunk_size (int | None): Latents among which a nearest neighbour is searched, drawn anew at each penalty step. None, on the command line the flag alone, searches the whole dictionary.
-        ort_gate (str): 'relu' penalizes squared rectified cosines, as OrtSAE does; 'excess' the squares of what they have above the level of chance.
         ort_scaling (str): 'transfer' multiplies the coefficient by the squared norm of the activations, as the reconstruction loss is, and rescales it for the width and the dimension as C2R's; 'none' takes it literally, for activations of unit norm.
         ort_seed (int): Seed of the chunks; with the number of the step it determines them.
     """
@@ -38,7 +36,6 @@ class OrtTrainingSAEConfig(PenaltyConfigMixin, BatchTopKTrainingSAEConfig):
     ort_start_step: int = 0
     ort_interval: int = 5
     ort_chunk_size: int | None = 8192
-    ort_gate: OrtGate = "relu"
     ort_scaling: Scaling = "transfer"
     ort_seed: int = 0
 
@@ -70,8 +67,7 @@ class OrtTrainingSAE(PenalizedMixin, BatchTopKTrainingSAE):
     def _measure_ort(
         self, _feature_acts: Tensor, _neighbors: Tensor, cosines: Tensor, _step: int
     ) -> Tensor:
-        threshold = gate_threshold(self.cfg.ort_gate, self.W_dec, self.cfg.ort_chunk_size)
-        return squared_gate(cosines, threshold).mean()
+        return squared_gate(cosines, "relu").mean()
 
 
 register_architecture(OrtTrainingSAE, OrtTrainingSAEConfig)

@@ -216,7 +216,7 @@ class PenalizedMixin(TrainingSAE[Any]):
             chunk_size=self._option(name, "chunk_size"),
             exponent=exponent,
             pairs=getattr(cfg, f"{name}_pairs", "nearest"),
-            gate=self._option(name, "gate"),
+            gate=getattr(cfg, f"{name}_gate", "relu"),
         )
         # The inputs and the latents as the reconstruction loss sees them: SAELens compares with
         # the inputs as they were, where the SAE itself brings every input to the norm

@@ -1,4 +1,4 @@
-"""The C2R penalty, Eq. (16) of the paper, its two ablations, and a gate of our own."""
+"""The C2R penalty, Eq. (16) of the paper, and its two ablations."""
 
 from functools import partial
 from typing import Literal, get_args
@@ -27,7 +27,7 @@ from sae_lens_c2r.penalties.cosines import (
     pair_cosines,
     unit_rows,
 )
-from sae_lens_c2r.penalties.gates import Gate, gate_threshold, squared_gate
+from sae_lens_c2r.penalties.gates import Gate, squared_gate
 from sae_lens_c2r.penalties.neighbors import draw_chunks, nearest_neighbors
 from sae_lens_c2r.penalties.norms import batch_norms
 from sae_lens_c2r.penalties.tiles import slices_of_tiles
@@ -59,10 +59,7 @@ def c2r_penalty(
     :math:`\rho`, into `W_dec` (orthogonality); the choice of neighbours is not
     differentiated. The paper's ablations sum over every other latent of the chunk in place of
     :math:`j^*(i)` (NoNNR, ``pairs="all"``), or put 1 in place of :math:`\rho_i^2`
-    (NoRCG, ``gate="none"``). Ours, and not in the paper, is ``gate="excess"``:
-    :math:`\operatorname{ReLU}(\langle \hat w_i, \hat w_{j^*(i)} \rangle - c)` in place of
-    :math:`\rho_i`, with c the highest cosine that chance gives a latent among n random
-    directions, `chance_composition` of n = min(chunk_size, d_sae) latents.
+    (NoRCG, ``gate="none"``).
 
     Args:
         feature_acts: Activations Z, shape ``[..., d_sae]``; all leading dimensions together
@@ -73,7 +70,7 @@ def c2r_penalty(
         exponent: The exponent a > 0.
         pairs: ``"nearest"`` or ``"all"``. All pairs take memory for one tile of a chunk's
             cosines at a time, in the backward pass as well.
-        gate: ``"relu"``, ``"excess"`` or ``"none"``.
+        gate: ``"relu"`` or ``"none"``.
         neighbors: int64 tensor of shape ``[d_sae]`` to use instead of searching. A latent
             that is its own neighbour contributes 0.
         generator: Draws the chunks, see `nearest_neighbors`.
@@ -102,17 +99,16 @@ def c2r_penalty(
     if pairs == "all" and neighbors is not None:
         raise ValueError(message("neighbors", 'be None where `pairs = "all"`', neighbors))
     norms = batch_norms(feature_acts, at_least_float32(feature_acts, W_dec), process_group)
-    threshold = gate_threshold(gate, W_dec, chunk_size)
     if pairs == "all":
         chunks = draw_chunks(W_dec, chunk_size, generator, process_group)
-        return penalty_of_all_pairs(norms, W_dec, chunks, exponent, threshold)
+        return penalty_of_all_pairs(norms, W_dec, chunks, exponent, gate)
     if neighbors is None:
         neighbors = nearest_neighbors(
             W_dec, chunk_size=chunk_size, generator=generator, process_group=process_group
         )
     check_neighbors(neighbors, W_dec)
     cosines = pair_cosines(W_dec, neighbors)
-    return penalty_of_neighbors(norms, cosines, neighbors, exponent, threshold)
+    return penalty_of_neighbors(norms, cosines, neighbors, exponent, gate)
 
 
 def penalty_of_neighbors(
@@ -120,10 +116,10 @@ def penalty_of_neighbors(
     cosines: Float[Tensor, " d_sae"],
     neighbors: Int[Tensor, " d_sae"],
     exponent: float,
-    threshold: float | None,
+    gate: Gate,
 ) -> Float[Tensor, ""]:
-    """Eq. (16) for given batch norms, neighbours, cosines with them and gate's threshold."""
-    gates = squared_gate(cosines, threshold).masked_fill(alone(neighbors), 0.0)
+    """Eq. (16) for given batch norms, neighbours, cosines with them and gate."""
+    gates = squared_gate(cosines, gate).masked_fill(alone(neighbors), 0.0)
     return (gates * _power(norms + norms[neighbors], exponent)).mean()
 
 
@@ -132,7 +128,7 @@ def penalty_of_all_pairs(
     W_dec: Float[Tensor, "d_sae d_in"],
     chunks: tuple[Int[Tensor, " _chunk"], ...],
     exponent: float,
-    threshold: float | None,
+    gate: Gate,
 ) -> Float[Tensor, ""]:
     """The ablations' sum over all pairs of every chunk, for given batch norms."""
     # Tiles are gathered and computed again in the backward pass: kept, those of all chunks, or
@@ -143,7 +139,7 @@ def penalty_of_all_pairs(
     for chunk in chunks:
         shape = len(chunk), len(chunks[0])
         for tile in slices_of_tiles(shape, unit.dtype, unit.device):
-            total = total + again(_tile_of_pairs, unit, norms, chunk, tile, exponent, threshold)
+            total = total + again(_tile_of_pairs, unit, norms, chunk, tile, exponent, gate)
     return total / len(W_dec)
 
 
@@ -153,14 +149,14 @@ def _tile_of_pairs(
     chunk: Int[Tensor, " chunk"],
     tile: slice,
     exponent: float,
-    threshold: float | None,
+    gate: Gate,
 ) -> Float[Tensor, ""]:
     """Sum over the pairs of a few of a chunk's latents with all others."""
     rows = chunk[tile]
     terms = _power(norms[rows, None] + norms[chunk], exponent)
-    if threshold is not None:  # without a gate no cosines are needed
+    if gate != "none":  # without a gate no cosines are needed
         with full_precision(unit):
-            terms = squared_gate(unit[rows] @ unit[chunk].T, threshold) * terms
+            terms = squared_gate(unit[rows] @ unit[chunk].T, gate) * terms
     itself = torch.ones_like(terms, dtype=torch.bool).triu(tile.start).tril(tile.start)
     return terms.masked_fill(itself, 0.0).sum()
 

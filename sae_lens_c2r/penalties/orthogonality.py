@@ -1,24 +1,19 @@
 """OrtSAE's penalty: the gate of C2R without its activations."""
 
-from typing import Literal, get_args
-
 import torch
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
-from sae_lens_c2r._support.checks import check_choice, check_decoder, check_neighbors
+from sae_lens_c2r._support.checks import check_decoder, check_neighbors
 from sae_lens_c2r.penalties.cosines import pair_cosines
-from sae_lens_c2r.penalties.gates import gate_threshold, squared_gate
+from sae_lens_c2r.penalties.gates import squared_gate
 from sae_lens_c2r.penalties.neighbors import nearest_neighbors
-
-OrtGate = Literal["relu", "excess"]
 
 
 def orthogonality_penalty(
     W_dec: Tensor,
     *,
     chunk_size: int | None = 8192,
-    gate: OrtGate = "relu",
     neighbors: Tensor | None = None,
     generator: torch.Generator | None = None,
     process_group: ProcessGroup | None = None,
@@ -35,7 +30,6 @@ def orthogonality_penalty(
     Args:
         W_dec: Decoder, shape ``[d_sae, d_in]``. The length of its rows does not matter.
         chunk_size: Latents among which a neighbour is searched, see `nearest_neighbors`.
-        gate: ``"relu"``, or ``"excess"`` as in `c2r_penalty`.
         neighbors: int64 tensor of shape ``[d_sae]`` to use instead of searching. A latent
             that is its own neighbour contributes 0.
         generator: Draws the chunks, see `nearest_neighbors`.
@@ -47,15 +41,12 @@ def orthogonality_penalty(
     Raises:
         TypeError: If `W_dec` is not a floating-point tensor, `neighbors` not int64,
             or `chunk_size` not an integer.
-        ValueError: If shapes or devices do not match, `chunk_size` is below 2, or `gate` is
-            unknown.
+        ValueError: If shapes or devices do not match, or `chunk_size` is below 2.
     """
     check_decoder(W_dec)
-    check_choice("gate", gate, get_args(OrtGate))
     if neighbors is None:
         neighbors = nearest_neighbors(
             W_dec, chunk_size=chunk_size, generator=generator, process_group=process_group
         )
     check_neighbors(neighbors, W_dec)
-    threshold = gate_threshold(gate, W_dec, chunk_size)
-    return squared_gate(pair_cosines(W_dec, neighbors), threshold).mean()
+    return squared_gate(pair_cosines(W_dec, neighbors), "relu").mean()

@@ -57,8 +57,7 @@ def transfer_factor(
 
     c is the gate that chance makes: the square of the highest of n cosines of random
     directions in d dimensions. Over all pairs it is :math:`(n - 1) / 2d`; without a gate, 1 in
-    place of the square, it is 1 or n - 1. The excess gate leaves latents alone that are only
-    as close as chance makes them, so that nothing is to be held constant: :math:`c_0 / c` is 1.
+    place of the square, it is 1 or n - 1.
 
     Args:
         batch_size: Tokens in the batch, B.
@@ -79,9 +78,7 @@ def transfer_factor(
 
 
 def _chance_gate(n: int, d_in: int, pairs: Pairs, gate: Gate) -> float:
-    """The sum of the gates of a latent among n random directions; 1 where it is nothing."""
-    if gate == "excess":
-        return 1.0
+    """The sum of the gates of a latent among n random directions."""
     if pairs == "all":
         return float(n - 1) * (1.0 if gate == "none" else 1 / (2 * d_in))
     return 1.0 if gate == "none" else 2 * math.log(n) / d_in

@@ -49,8 +49,6 @@ def test_a_penalty_is_added_at_every_interval_th_step_and_shown_at_each(
         # (d / d0) * ln n0 / ln n: the paper's 2,304 dimensions and 8,192 candidates
         ({}, 49 * (2 / 2304) * 13 / 1 * 0.25),
         ({"ort_scaling": "none"}, 0.25),
-        # Chance gives a latent's one neighbour a cosine of 0: the excess is the cosine.
-        ({"ort_gate": "excess"}, 49 * 0.25),
     ],
 )
 def test_ort_loss_is_its_equation(options: dict[str, str], factor: float) -> None:
@@ -62,12 +60,10 @@ def test_ort_loss_is_its_equation(options: dict[str, str], factor: float) -> Non
     assert output.losses["ort_loss"].item() == pytest.approx(3 * 0.5 * factor, rel=1e-5)
 
 
-@pytest.mark.parametrize("gate", ["relu", "excess"])
-def test_ort_has_the_gate_that_it_is_given(gate: str) -> None:
-    sae = make_sae("ort", ort_gate=gate, ort_chunk_size=None)
+def test_ort_penalizes_what_its_function_does() -> None:
+    sae = make_sae("ort", ort_chunk_size=None)
     found = sae.training_forward_pass(step_input(sae)).metrics["ort_penalty"]
-    expected = orthogonality_penalty(sae.W_dec, gate=gate, chunk_size=None)
-    torch.testing.assert_close(found, expected.detach())
+    torch.testing.assert_close(found, orthogonality_penalty(sae.W_dec).detach())
 
 
 def test_ort_and_c2r_search_the_same_chunks() -> None:
@@ -211,7 +207,7 @@ def test_bad_options_are_named(option: str, value: object, error: type) -> None:
         make_config("ort_c2r", **{option: value})
 
 
-@pytest.mark.parametrize("misspelt", ["c2r_coeficient", "ort_gat"])
+@pytest.mark.parametrize("misspelt", ["c2r_coeficient", "ort_intrval"])
 @pytest.mark.parametrize("architecture", ["batchtopk_c2r", "ort", "ort_c2r"])
 def test_a_misspelt_field_is_refused_with_the_nearest_name(
     architecture: str, misspelt: str
@@ -219,7 +215,7 @@ def test_a_misspelt_field_is_refused_with_the_nearest_name(
     config = make_config(architecture)
     values = {**config.to_dict(), "of_another_package": 1}
     assert type(config).from_dict(values) == config
-    close = {"c2r_coeficient": "_coefficient", "ort_gat": "_gate"}[misspelt]
+    close = {"c2r_coeficient": "_coefficient", "ort_intrval": "_interval"}[misspelt]
     with pytest.raises(ValueError, match=f"`{misspelt}` .* `(c2r|ort){close}`"):
         type(config).from_dict({**values, misspelt: 3})
 

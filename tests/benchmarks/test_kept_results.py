@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from dataclasses import astuple
 from pkgutil import iter_modules
-from typing import get_args
 
 import pytest
 
@@ -13,8 +12,7 @@ from benchmarks.__main__ import RESULTS
 from benchmarks.evidence import rows_kept
 from benchmarks.experiment import KEY, world_module
 from benchmarks.report import fill, learning_rates_table
-from benchmarks.worlds import synth_sae_bench, transfer
-from sae_lens_c2r.penalties.gates import Gate
+from benchmarks.worlds import synth_sae_bench
 
 WORLDS = [module.name for module in iter_modules(worlds.__path__)]
 NOT_KEPT = {"quick", "16k", "2k-fresh"}  # sizes
@@ -49,10 +47,6 @@ def test_the_best_learning_rates_are_taken(world: str, name: str, best: list[str
     for line, taken in zip(table.splitlines()[2:], best, strict=False):
         [schedule] = sizes[taken]
         assert line.startswith(f"| {schedule.lr:g} | {schedule.decay:g} |")
-
-
-def test_the_transfer_of_lambda_is_swept_for_every_gate_that_has_a_rule() -> None:
-    assert set(transfer.LAMBDAS) == set(transfer.FACTORS) == set(get_args(Gate)) - {"none"}
 
 
 @pytest.mark.parametrize("world", WORLDS)

@@ -17,7 +17,12 @@ import torch
 
 from benchmarks import experiment, worlds
 from benchmarks.__main__ import main
-from benchmarks.alternatives import ActivationsOnly, DirectionsOnly, DownToChance
+from benchmarks.alternatives import (
+    ActivationsOnly,
+    DirectionsOnly,
+    DownToChance,
+    ExcessGate,
+)
 from benchmarks.experiment import METHODS, Run, Size, execute, execute_all, make_sae, read
 from benchmarks.worlds import synth_sae_bench
 from benchmarks.worlds.finetuning import BEFORE, Finetuning
@@ -172,6 +177,19 @@ def test_a_half_has_one_of_the_two_gradients(half) -> None:
     grads = torch.autograd.grad(penalty, [sae.W_dec, acts], allow_unused=True)
     moved = [grad is not None and bool((grad != 0).any()) for grad in grads]
     assert moved == [half is DirectionsOnly, half is ActivationsOnly]
+
+
+def test_a_gate_may_open_at_the_level_of_chance_which_lambda_is_not_rescaled_for() -> None:
+    plain, sae = (each(make_config("batchtopk_c2r")) for each in (DirectionsOnly, ExcessGate))
+    acts, neighbors = torch.rand(8, sae.cfg.d_sae), sae._nearest_neighbors(None, seed=0, step=0)
+    plain.W_dec.data.copy_(sae.W_dec)
+    for cosine in (-0.1, 0.0, 0.1):
+        above = torch.full(neighbors.shape, cosine)
+        found = sae._measure_c2r(acts, neighbors, sae.chance + above, 0)
+        torch.testing.assert_close(found, plain._measure_c2r(acts, neighbors, above, 0))
+    sae_in = torch.rand(8, sae.cfg.d_in)
+    plain.cfg.c2r_gate = "none"  # nor is it for the ablation
+    torch.testing.assert_close(sae._scale("c2r", sae_in), plain._scale("c2r", sae_in))
 
 
 def test_lambda_falls_where_composition_is_at_the_level_of_chance() -> None:

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sae_lens_c2r import c2r_penalty, nearest_neighbors, orthogonality_penalty
-from sae_lens_c2r.penalties.gates import chance_composition
 from sae_lens_c2r.penalties.tiles import BYTES_PER_TILE
 from tests import properties, reference
 from tests.penalties.test_neighbors import chunks_drawn
@@ -27,7 +26,7 @@ def tile(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("tile")
-@pytest.mark.parametrize("gate", ["relu", "excess", "none"])
+@pytest.mark.parametrize("gate", ["relu", "none"])
 @pytest.mark.parametrize("pairs", ["nearest", "all"])
 @given(case=cases(max_d_sae=6), chunk_size=chunk_sizes, exponent=exponents, seed=seeds)
 def test_equals_the_definition_in_value_and_gradient(
@@ -41,10 +40,9 @@ def test_equals_the_definition_in_value_and_gradient(
     if pairs == "all":
         chunks = chunks_drawn(case.d_sae, chunk_size, seed)
         terms = [pair for chunk in chunks for pair in product(chunk, chunk)]
-    threshold = {"relu": 0.0, "excess": chance(case, chunk_size), "none": None}[gate]
     acts = case.feature_acts.clone().requires_grad_()
     W_dec = case.W_dec.clone().requires_grad_()
-    total = reference.sum_over_pairs(acts, W_dec, terms, exponent, threshold=threshold)
+    total = reference.sum_over_pairs(acts, W_dec, terms, exponent, gated=gate == "relu")
     expected = total / case.d_sae
     largest_pair = (2 * case.feature_acts.norm(dim=0).max().item()) ** exponent
     assert_agrees(found[0], expected.detach(), largest_pair * case.d_sae)
@@ -56,28 +54,21 @@ def test_equals_the_definition_in_value_and_gradient(
         assert_agrees(found[2], in_W_dec, case.d_sae * largest_pair / shortest)
 
 
-def chance(case: Case, chunk_size: int | None) -> float:
-    """The cosine that chance gives a latent among those in which it looks for a neighbour."""
-    searched = max(2, min(chunk_size or case.d_sae, case.d_sae))
-    return max(0.0, chance_composition(searched, max(2, case.W_dec.shape[1])))
-
-
 def assert_agrees(found: torch.Tensor, expected: torch.Tensor, size_of_terms: float) -> None:
     """To 1e-12, relative to the largest entry or to the terms that may cancel in it."""
     scale = max(1.0, size_of_terms, expected.abs().max().item())
     torch.testing.assert_close(found / scale, expected / scale, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("gate", ["relu", "excess"])
 @given(case=cases(), chunk_size=chunk_sizes, seed=seeds)
 def test_orthogonality_penalty_is_c2r_with_pairs_of_norm_one(
-    gate: str, case: Case, chunk_size: int | None, seed: int
+    case: Case, chunk_size: int | None, seed: int
 ) -> None:
     halves = torch.full((1, case.d_sae), 0.5, dtype=torch.float64)
     neighbors = nearest_neighbors(
         case.W_dec, chunk_size=chunk_size, generator=torch.Generator().manual_seed(seed)
     )
-    options = {"gate": gate, "chunk_size": chunk_size, "neighbors": neighbors}
+    options = {"chunk_size": chunk_size, "neighbors": neighbors}
     found = orthogonality_penalty(case.W_dec, **options)
     torch.testing.assert_close(found, c2r_penalty(halves, case.W_dec, **options))
     assert 0 <= found <= 1

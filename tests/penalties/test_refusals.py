@@ -39,7 +39,6 @@ def c2r(W_dec: Any = W_DEC, feature_acts: Any = ACTS, **options: Any) -> object:
         (c2r, "W_dec.layout", {"W_dec": W_DEC.to_sparse()}, ValueError),
         (c2r, "W_dec.device", {"W_dec": W_DEC.to("meta")}, ValueError),
         (orthogonality, "W_dec.device", {"W_dec": W_DEC.to("meta")}, ValueError),
-        (orthogonality, "gate", {"W_dec": W_DEC, "gate": "none"}, ValueError),
         (search, "W_dec.device", {"W_dec": W_DEC.to("meta")}, ValueError),
         (search, "W_dec.shape", {"W_dec": torch.zeros(3)}, ValueError),
         (search, "W_dec.shape", {"W_dec": torch.zeros(0, 3)}, ValueError),
