@@ -195,10 +195,7 @@ OF_C2R = [
     ("option", "value", "error"),
     [
         (f"{name}_{option}", *rest)
-        for name, cases in (
-            ("c2r", BAD + OF_C2R),
-            ("ort", [*BAD, ("gate", "none", ValueError)]),
-        )
+        for name, cases in (("c2r", BAD + OF_C2R), ("ort", BAD))
         for option, *rest in cases
     ],
 )
