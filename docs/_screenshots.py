@@ -10,7 +10,7 @@ from PIL import Image
 ROOT = Path(__file__).resolve().parents[1]
 REPORT, CARD = ROOT / "demo-output" / "report.html", ROOT / "hub_cards" / "demo" / "README.md"
 STYLE = (
-    "body{font:16px/1.5 sans-serif;margin:24px;max-width:950px}table{border-collapse:collapse;"
+    "body{font:16px/1.5 sans-serif;margin:24px;max-width:850px}table{border-collapse:collapse;"
     "font-size:14px}td,th{border:1px solid #ddd;padding:4px 8px}pre,code{background:#f4f4f6}"
     "pre{padding:12px}img{max-width:100%}"
 )
@@ -35,7 +35,7 @@ def take(html: str, to: Path, height: int) -> None:
         page, picture = Path(folder) / "page.html", Path(folder) / "page.png"
         page.write_text(html, encoding="utf-8")
         command = ["chromium", "--headless", "--no-sandbox", "--hide-scrollbars"]
-        command += [f"--screenshot={picture}", f"--window-size=1000,{height}", page.as_uri()]
+        command += [f"--screenshot={picture}", f"--window-size=900,{height}", page.as_uri()]
         subprocess.run(command, check=True, capture_output=True)
         Image.open(picture).convert("RGB").quantize(64).save(to, optimize=True)
 

@@ -3,7 +3,6 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -48,23 +47,15 @@ INDEX, TASK = "model-index", "sparse autoencoder"  # and what our results in it 
 _COMPOSITION, _CHANCE = "composition", "chance_composition"
 _PAPER = "2606.30609"  # on arXiv
 _PENALTIES = {"C2R": "c2r_coefficient", "OrtSAE": "ort_coefficient"}
-# What SAELens and SAEBench both measure, by the names that they share.
-_SHARED = {EXPLAINED_VARIANCE, L0, RECOVERED}
 _COUNT, _PAIRS = ",.0f", f"{CO_FIRING}.pairs_above"
 _CARD_COLUMNS = (
-    Column("explained variance (held out)", "", HELD_OUT, "explained_variance", 1),
-    Column("L0 (held out)", "", HELD_OUT, "l0", 0, ".1f"),
-    Column("dead latents (held out)", "", HELD_OUT, "dead_latents", -1, _COUNT),
-    Column("co-firing (held out)", "", HELD_OUT, f"{CO_FIRING}.highest_jaccard", -1),
-    *(
-        replace(column, title=f"{column.title} ({name})", evaluation=evaluation)
-        for evaluation, name in {SAE_LENS: "SAELens", "core": "SAEBench"}.items()
-        for column in COLUMNS
-        if column.evaluation == "core" and column.metric in _SHARED
-    ),
+    Column("explained variance", "", HELD_OUT, "explained_variance", 1),
+    Column("L0", "", HELD_OUT, "l0", 0, ".1f"),
+    Column("dead latents", "", HELD_OUT, "dead_latents", -1, _COUNT),
+    Column("co-firing", "", HELD_OUT, f"{CO_FIRING}.highest_jaccard", -1),
     # The chance level of composition stands where it is said how that was measured.
-    *(column for column in COLUMNS if column.metric not in {_CHANCE, *_SHARED}),
-    Column("dead latents (training)", "", TRAINING, "dead_latents", -1, _COUNT),
+    *(column for column in COLUMNS if column.metric != _CHANCE),
+    Column("loss recovered", "", SAE_LENS, RECOVERED, 1),
     Column("pairs > 0.9", "", WEIGHTS, "pairs_above_0.9", -1, _COUNT),
     Column("pairs > 0.7", "", WEIGHTS, "pairs_above_0.7", -1, _COUNT),
     Column("co-firing by chance", "", SAE_LENS, f"{CO_FIRING}.chance", 0),
@@ -72,12 +63,14 @@ _CARD_COLUMNS = (
         Column(f"co-firing pairs > {above}", "", SAE_LENS, f"{_PAIRS}_{above}", -1, _COUNT)
         for above in JACCARDS
     ),
+    Column("dead latents", "", TRAINING, "dead_latents", -1, _COUNT),
 )
-_DATA = {  # the names of what was measured on, in the metadata
-    WEIGHTS: "weights",
-    KNOWN_FEATURES: "known features",
-    HELD_OUT: "held-out text",
-    TRAINING: "training text",
+_NAMES = {  # of what is not SAEBench's
+    WEIGHTS: "Weights",
+    KNOWN_FEATURES: "Known features",
+    HELD_OUT: "Held-out text",
+    TRAINING: "End of training",
+    SAE_LENS: "SAELens",
 }
 _FARTHER = 1.1  # by this factor L0 differs where k does
 _Colors = Mapping[str, str]  # by what SAEs were trained as
@@ -114,9 +107,9 @@ def render(facts: RepoFacts, figures: Iterable[str] = ()) -> str:
         example=example,
         first=saes[example],
         penalties=penalties,
-        columns=[column for column in _CARD_COLUMNS if column in {of for _, of in cells}],
         cells=cells,
-        measured=_how_measured(numbers),
+        measured=_measured(numbers),
+        co_firing=any(column.title == "co-firing" for _, column, _ in numbers),
         trained=_how_trained(facts),
         figures=figures,
         begin=BEGIN,
@@ -133,9 +126,9 @@ def render(facts: RepoFacts, figures: Iterable[str] = ()) -> str:
 def _model_index(numbers: Sequence[_Number]) -> list[dict[str, Any]]:
     results: dict[str, list[EvalResult]] = defaultdict(list)
     for sae_id, column, evaluation in numbers:
-        data = _DATA.get(column.evaluation) or f"SAEBench {column.evaluation}"
+        data = _name(column.evaluation)
         if column.evaluation == SAE_LENS:
-            data = evaluation.text or _DATA[TRAINING]
+            data = evaluation.text or "training text"
         result = EvalResult(
             task_type="feature-extraction",
             task_name=TASK,
@@ -149,17 +142,21 @@ def _model_index(numbers: Sequence[_Number]) -> list[dict[str, Any]]:
     return [eval_results_to_model_index(sae_id, of)[0] for sae_id, of in results.items()]
 
 
+def _name(evaluation: str) -> str:
+    return _NAMES.get(evaluation, f"SAEBench {evaluation}")
+
+
 # Sentences
 
 
-def _how_measured(numbers: Sequence[_Number]) -> Iterator[str]:
-    """Yield how each evaluation was made, a paragraph for the SAEs that share it."""
-    for name in sorted({column.evaluation for _, column, _ in numbers}):
+def _measured(numbers: Sequence[_Number]) -> Iterator[tuple[str, list[Column], list[str]]]:
+    """Yield each evaluation's name, its columns, and a paragraph for the SAEs that share it."""
+    for name in dict.fromkeys(column.evaluation for column in _CARD_COLUMNS):
         of = [number for number in numbers if number[1].evaluation == name]
-        titles = ", ".join(dict.fromkeys(column.title for _, column, _ in of))
         said = ((sae_id, _say("measured", name, evaluation)) for sae_id, _, evaluation in of)
-        for sentence, whose in sorted(_by_sentence(said)):
-            yield f"**{titles}**{whose and f' ({whose})'}: {sentence}"
+        how = [f"{whose}: {each}" if whose else each for each, whose in _by_sentence(said)]
+        if of:
+            yield _name(name), sorted({column for _, column, _ in of}, key=_CARD_COLUMNS.index), how
 
 
 def _how_trained(facts: RepoFacts) -> Iterator[str]:

@@ -107,7 +107,7 @@ def test_the_hub_accepts_the_metadata(tmp_path: Path) -> None:
     assert (data.library_name, data.license) == ("saelens", "mit")
     assert data.base_model == "google/gemma-2-2b"
     values = {result.metric_name: result.metric_value for result in data.eval_results}
-    assert values["explained variance (SAELens)"] == 0.8125
+    assert values["explained variance"] == 0.8125
     assert all(type(value) is float for value in values.values())
     assert "!!python" not in card
 
