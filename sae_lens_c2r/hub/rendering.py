@@ -156,7 +156,8 @@ def _measured(numbers: Sequence[_Number]) -> Iterator[tuple[str, list[Column], l
         said = ((sae_id, _say("measured", name, evaluation)) for sae_id, _, evaluation in of)
         how = [f"{whose}: {each}" if whose else each for each, whose in _by_sentence(said)]
         if of:
-            yield _name(name), sorted({column for _, column, _ in of}, key=_CARD_COLUMNS.index), how
+            columns = sorted({column for _, column, _ in of}, key=_CARD_COLUMNS.index)
+            yield _name(name), columns, how
 
 
 def _how_trained(facts: RepoFacts) -> Iterator[str]:
