@@ -44,6 +44,7 @@ def evaluate(
         console = console_while_loading()
         from sae_lens_c2r._support.process import stop_requests
         from sae_lens_c2r._support.yaml_text import parse_overrides
+        from sae_lens_c2r.evaluation.catalog import ABSORPTION, ABSORPTION_ADVICE
         from sae_lens_c2r.evaluation.evaluate import evaluate as evaluate_all
         from sae_lens_c2r.evaluation.report import REPORT_FILE, terminal_tables
         from sae_lens_c2r.evaluation.settings import Options
@@ -70,4 +71,6 @@ def evaluate(
             )
         if report.saes:
             console.print(*terminal_tables(report, width=console.width), sep="\n")
+            if ABSORPTION in options.sae_bench:
+                console.say(ABSORPTION_ADVICE)
             console.say(f"Everything that was measured: {out / REPORT_FILE}")

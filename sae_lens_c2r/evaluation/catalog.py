@@ -10,6 +10,8 @@ HELD_OUT = "held_out"  # what the demo measures on text that it does not train o
 TRAINING = "training"  # what SAELens counts at the end of a training
 WEIGHTS = "weights"  # what needs no data
 CO_FIRING = "co_firing"  # what is measured of it beside SAELens's own
+ABSORPTION = "absorption"  # SAEBench's
+PROBES = "f1_of_probes"  # of first letters, on which it rests
 API_KEY = "OPENAI_API_KEY"  # where autointerp finds its key
 
 
@@ -31,6 +33,10 @@ class SAEBenchEvaluation:
         return f"sae_bench.evals.{self.folder or self.name}"
 
 
+ABSORPTION_ADVICE = (
+    "SAEBench's authors advise against its absorption for models below 1 B parameters, SAEs "
+    "below 16k latents, and SAEs that are trained too little, which score low."
+)
 _CORE = {
     "batch_size_prompts": 16,
     "n_eval_reconstruction_batches": 200,
@@ -42,7 +48,7 @@ _OF_CORE = ("context_size", "dataset", "llm_dtype", *_CORE)
 _SCR_AND_TPP: dict[str, Any] = {"config_class": "ScrAndTppEvalConfig", "folder": "scr_and_tpp"}
 _EVALUATIONS = (  # all but two, of which docs/evaluate.md tells why they cannot be run
     SAEBenchEvaluation("core", "CoreEvalConfig", _CORE, tuple(sorted(_OF_CORE))),
-    SAEBenchEvaluation("absorption", "AbsorptionEvalConfig", type_id="absorption_first_letter"),
+    SAEBenchEvaluation(ABSORPTION, "AbsorptionEvalConfig", type_id="absorption_first_letter"),
     SAEBenchEvaluation("scr", settings={"perform_scr": True}, **_SCR_AND_TPP),
     SAEBenchEvaluation("tpp", settings={"perform_scr": False}, **_SCR_AND_TPP),
     SAEBenchEvaluation("sparse_probing", "SparseProbingEvalConfig"),
@@ -103,8 +109,9 @@ COLUMNS = (
     Column("composition", "compo-\nsition", WEIGHTS, "composition", -1),
     Column("chance level", "chance\nlevel", WEIGHTS, "chance_composition", 0),
     Column("co-firing", "co-\nfiring", SAE_LENS, f"{CO_FIRING}.highest_jaccard", -1),
-    Column("absorption", "absorp-\ntion", "absorption", _ABSORPTION, -1),
-    Column("split", "split", "absorption", "mean.mean_num_split_features", -1),
+    Column("F1 of probes", "probes'\nF1", ABSORPTION, f"{PROBES}.mean", 1),
+    Column("absorption", "absorp-\ntion", ABSORPTION, _ABSORPTION, -1),
+    Column("split", "split", ABSORPTION, "mean.mean_num_split_features", -1),
     Column("SCR", "SCR", "scr", "scr_metrics.scr_metric_threshold_20", 1),
     Column("TPP", "TPP", "tpp", "tpp_metrics.tpp_threshold_20_total_metric", 1),
     Column("disentanglement", "disent.", "ravel", "ravel.disentanglement_score", 1),

@@ -21,10 +21,12 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.analysis import co_firing
 from sae_lens_c2r.analysis.recovery import feature_recovery
 from sae_lens_c2r.evaluation.catalog import (
+    ABSORPTION,
     API_KEY,
     CO_FIRING,
     EVALUATIONS,
     KNOWN_FEATURES,
+    PROBES,
     SAE_LENS,
 )
 from sae_lens_c2r.evaluation.report import RESULT
@@ -33,6 +35,11 @@ from sae_lens_c2r.evaluation.tasks import Task
 from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.inspection.contexts import encode
 from sae_lens_c2r.offline.models import MINILM
+from sae_lens_c2r.releases.language_models import (
+    TRANSFORMERS,
+    load_by_bridge,
+    output_of_block,
+)
 from sae_lens_c2r.training.configs import synthetic_model_config
 
 _MOST_TOKENS = 100_000  # of which the activations are held, for co-firing
@@ -97,7 +104,11 @@ def _measure_features(task: Task, sae: SAE[Any]) -> dict[str, Any]:
 
 def _run_sae_bench(task: Task, sae: SAE[Any], out: Path) -> Path:
     """Run one of SAEBench's evaluations in the current folder; the file that it wrote."""
-    settings = task.asked.settings
+    settings, metadata = task.asked.settings, sae.cfg.metadata
+    if metadata.model_class_name == TRANSFORMERS:
+        metadata.hook_name, block = output_of_block(str(metadata.hook_name))
+        metadata.model_from_pretrained_kwargs = {}  # SAEBench has its own
+        load_by_bridge(str(task.asked.model), block=block)
     if settings.get("llm_dtype"):
         sae.cfg.dtype = settings["llm_dtype"]
     out.mkdir()
@@ -105,6 +116,8 @@ def _run_sae_bench(task: Task, sae: SAE[Any], out: Path) -> Path:
     set_seed(settings.get("random_seed", _SEED))  # which SAEBench's absorption does not use
     run([(_NAME, sae)], device=task.device)
     written = list(out.rglob(f"{_NAME}_custom_sae_eval_results.json"))
+    if task.name == ABSORPTION:
+        _add_probes(written, settings)
     if not written:  # SAEBench goes on after some failures as if there were none
         raise UserError(
             "SAEBench wrote no result: it could not evaluate the SAE, and its log says why."
@@ -131,13 +144,30 @@ def _entry_point(task: Task, settings: dict[str, Any], out: str) -> Callable[...
     options: dict[str, Any] = {"output_path": out}
     if task.name in ("scr", "tpp", "sparse_probing"):
         options |= {"clean_up_activations": True, "save_activations": False}
-    elif task.name == "absorption":
+    elif task.name == ABSORPTION:
         _order_vocabulary()
     elif task.name == "ravel":
         _prepare_ravel(config)
     elif task.name == "autointerp":
         options["api_key"] = os.environ[API_KEY]
     return partial(import_module(f"{package}.main").run_eval, config, **options)
+
+
+def _add_probes(written: list[Path], settings: dict[str, Any]) -> None:
+    """Put the F1 of each letter's probe beside the score, or say which probes are missing."""
+    for path in Path("artifacts", ABSORPTION).glob("*_k_sparse_probing.json"):
+        probes = {row["letter"]: row["f1_probe"] for row in json.loads(path.read_bytes())}
+        probes["mean"] = sum(probes.values()) / len(probes)
+        good = sum(f1 > settings["min_GT_probe_f1"] for f1 in probes.values())
+        if not written:
+            raise UserError(
+                f"absorption should have probes of {settings['min_feats_for_eval']} letters "
+                f"with an F1 above {settings['min_GT_probe_f1']}, on which its score rests. "
+                f"{settings['model_name']} has {good}, and a mean of {probes['mean']:.2f}."
+            )
+        content = json.loads(written[0].read_bytes())
+        content["eval_result_metrics"][PROBES] = probes
+        written[0].write_text(json.dumps(content), encoding="utf-8")
 
 
 def _order_vocabulary() -> None:

@@ -18,7 +18,12 @@ from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r.evaluation.catalog import KNOWN_FEATURES, SAE_LENS, WEIGHTS
 from sae_lens_c2r.evaluation.report import EvaluatedSAE, Evaluation, read_about, sae_hashes
 from sae_lens_c2r.evaluation.settings import Options, settings_of
-from sae_lens_c2r.releases.language_models import hook_site
+from sae_lens_c2r.releases.language_models import (
+    TRANSFORMER_LENS,
+    TRANSFORMERS,
+    hook_site,
+    output_of_block,
+)
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.configs import synthetic_model_config
 from sae_lens_c2r.training.record import RECORD, TrainingRecord, read_record
@@ -128,7 +133,10 @@ def _of_language_model(name: str, sae: SAE[Any], options: Options) -> dict[str, 
         text = options.text
         reads = text or metadata.dataset_path
     else:  # SAEBench finds no other hook and no other width
-        width, _ = _hook_site(str(model), str(hook_name))
+        loader = metadata.model_class_name or TRANSFORMER_LENS
+        if loader == TRANSFORMERS:
+            output_of_block(str(hook_name))
+        width, _ = _hook_site(str(model), str(hook_name), loader=loader)
         if width not in (None, sae.cfg.d_in):
             raise UserError(
                 f"the SAE should have inputs of the model's width, {width} in {model}. "

@@ -15,6 +15,7 @@ from sae_lens_c2r._support.errors import UserError, counted
 from sae_lens_c2r._support.files import data_folder
 from sae_lens_c2r.analysis.cofiring import JACCARDS
 from sae_lens_c2r.evaluation.catalog import (
+    ABSORPTION_ADVICE,
     CO_FIRING,
     COLUMNS,
     EXPLAINED_VARIANCE,
@@ -211,7 +212,9 @@ def _duration(seconds: float) -> str:
 
 _LANGUAGE = Environment(loader=FileSystemLoader(CARDS))
 _LANGUAGE.filters.update(text=_text, code=_code, printable=printable, duration=_duration)
-_LANGUAGE.globals.update(cosines=THRESHOLDS, jaccards=JACCARDS)
+_LANGUAGE.globals.update(
+    cosines=THRESHOLDS, jaccards=JACCARDS, absorption_advice=ABSORPTION_ADVICE
+)
 
 
 # Pictures

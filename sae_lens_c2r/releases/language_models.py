@@ -7,6 +7,7 @@ import re
 import warnings
 from contextlib import suppress
 from difflib import get_close_matches
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from transformer_lens.loading_from_pretrained import (
     get_official_model_name,
     get_pretrained_model_config,
 )
+from transformer_lens.model_bridge import TransformerBridge
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from sae_lens_c2r._support.errors import UserError
@@ -43,6 +45,34 @@ def hub_id(model: str) -> str | None:
 def pretrained_config(model: str, *, n_ctx: int | None = None) -> HookedTransformerConfig:
     """TransformerLens's config of a model, which it may have to download."""
     return get_pretrained_model_config(model, n_ctx=n_ctx)
+
+
+def output_of_block(module: str) -> tuple[str, int]:
+    """TransformerLens's name for the output of a block of `transformers`, and its number."""
+    block = re.search(r"\.(\d+)$", module)
+    if block is None:
+        raise UserError(
+            "`metadata.hook_name` should be a block, like model.layers.9: elsewhere SAEBench "
+            f"cannot read a model of transformers. Found {module}."
+        )
+    return f"blocks.{block[1]}.hook_resid_post", int(block[1])
+
+
+def load_by_bridge(model: str, *, block: int) -> None:
+    """Let TransformerLens load a model of `transformers`, of which it may know no name.
+
+    All of SAEBench's evaluations load theirs by this method, in a process of their own. What
+    they keep of a model's activations ends with a block, so that the others need not be run.
+    """
+
+    def load(_name: str, **options: Any) -> TransformerBridge:
+        bridge = TransformerBridge.boot_transformers(where_model_is(model), **options)
+        bridge.cfg.model_name = model  # SAEBench names files by it, which a path would misplace
+        cached = partial(bridge.run_with_cache, stop_at_layer=block + 1)
+        bridge.run_with_cache = cached  # type: ignore[method-assign, assignment]
+        return bridge
+
+    HookedTransformer.from_pretrained_no_processing = load  # type: ignore
 
 
 def hook_site(

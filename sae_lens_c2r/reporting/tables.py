@@ -36,6 +36,7 @@ GLOSSARY = {
     "absorption by children": "how much more often a parent's latent is silent beside a child "
     "than without, of the parents that were found, which have a latent of their own",
     "absorption": "mean absorption fraction",
+    "F1 of probes": "of first letters, on which absorption rests; mean over the letters",
     "SCR": "with 20 latents",
     "TPP": "with 20 latents",
 }

@@ -143,6 +143,7 @@ def small_sae(*, seed: int = 0, d_in: int = D_MODEL, hook: str = HOOK) -> SAE:
         context_size=32,
         prepend_bos=True,
         dataset_path="nobody/nothing",
+        model_class_name="HookedTransformer" if "hook" in hook else "AutoModelForCausalLM",
     )
     sae = JumpReLUSAE(JumpReLUSAEConfig(d_in=d_in, d_sae=D_SAE, metadata=metadata))
     sae.W_dec.data = decoder.clone()

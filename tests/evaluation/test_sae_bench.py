@@ -40,6 +40,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     plant_model(folder / "home")
     plant_datasets(folder / "data")
     plant_sae(folder / "sae")
+    plant_sae(folder / "of-transformers", hook="gpt_neox.layers.0")
     return folder
 
 
@@ -153,6 +154,25 @@ def test_numbers_are_sae_bench_s_own(planted: Path, tmp_path: Path) -> None:
     assert "4 of 5 evaluations were done before." in again.stderr
     assert measured(out)["core"]["settings"]["context_size"] == 16
     assert measured(out)["scr"] == found["scr"]
+
+    twin, model = tmp_path / "twin", f"EleutherAI/{MODEL}"
+    both = ("core", "absorption")
+    bridged = evaluate(planted, twin, *both, saes="of-transformers", model=model)
+    assert bridged.returncode == 0, bridged.stderr
+    core, absorption = (measured(twin)[name]["metrics"] for name in both)
+    assert core == pytest.approx(found["core"]["metrics"], abs=1e-3)
+    # Its probes are trained on words in another order.
+    assert absorption.keys() == found["absorption"]["metrics"].keys()
+    probes = "f1_of_probes.mean"
+    assert absorption[probes] == pytest.approx(found["absorption"]["metrics"][probes], abs=0.02)
+
+
+def test_absorption_is_refused_without_good_probes(planted: Path, tmp_path: Path) -> None:
+    strict = ("--set", "absorption.min_GT_probe_f1=1", "--quiet")
+    ran = evaluate(planted, tmp_path / "out", "absorption", also=strict)
+    assert ran.returncode == 1
+    assert "should have probes of 20 letters with an F1 above 1.0" in ran.stderr
+    assert set(measured(tmp_path / "out")) == {"weights"}
 
 
 def test_ravel_runs_on_today_s_transformers(planted: Path, tmp_path: Path) -> None:
