@@ -109,7 +109,7 @@ def _site_of_transformers(model: str, hook_name: str, revision: str | None) -> H
         place, revision=revision, trust_remote_code=False
     )
     with torch.device("meta"):
-        empty = AutoModelForCausalLM.from_config(config, trust_remote_code=False)  # type: ignore[no-untyped-call]
+        empty = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     modules = dict(empty.named_modules())
     if hook_name not in modules:
         blocks = [each for each in modules if re.search(r"\.\d+$", each)]

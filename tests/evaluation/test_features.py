@@ -65,8 +65,9 @@ def test_training_json_is_all_that_it_needs(trained: Path, tmp_path: Path) -> No
     card = write_card(submission, tmp_path / "card", repo_id="me/saes").read_text()
     titles = ["explained variance ↑", "L0", "MCC ↑", "F1 ↑"]
     assert all(f"| {title} |" in card for title in titles)
-    assert f"`eval_sae_on_synthetic_data` on {SAMPLES} samples, from the seed {SEED}," in card
-    assert "name: known features" in card
+    assert f"on {SAMPLES} samples of the features that the SAE was trained on" in card
+    assert f"drawn with seed {SEED}" in card
+    assert "name: Known features" in card
 
 
 def test_sae_bench_needs_a_language_model(trained: Path, tmp_path: Path) -> None:

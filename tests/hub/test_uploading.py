@@ -222,7 +222,7 @@ def test_uploads_in_turn_come_to_rest(hub: LoopbackHub, send: Call) -> None:
     assert published.sent == 0
     assert not writes(hub)
     assert len(hub.repos[REPO].history()) == 3
-    assert text(hub, README).count("- **composition") == 1
+    assert text(hub, README).count("\nComposition is the highest") == 1
 
 
 def test_a_readme_of_somebodys_is_added_to(hub: LoopbackHub, send: Call) -> None:
