@@ -1,23 +1,33 @@
 """A real model's activations, and what can be measured where no feature is known."""
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from sae_lens import SAE
 from sae_lens.evals import ExplainedVarianceCalculator
 from torch import Tensor
 
-from benchmarks.experiment import Row, Run, World, make_once, read_sizes, shuffled, size_of
-from benchmarks.report import draw_schedules
+from benchmarks.experiment import (
+    Drawn,
+    Row,
+    Run,
+    World,
+    make_once,
+    read_sizes,
+    shuffled,
+    size_of,
+)
+from benchmarks.report import between_table, draw_schedules, of_full_length
 from sae_lens_c2r.analysis import CoFiring, chance_composition, co_firing, composition
 
 BATCH = 4096
 ALIKE = 0.5  # the Jaccard above which two latents fire together
 SIZES = read_sizes(Path(__file__))
+MAIN, FLOAT32 = "minilm-text", "minilm-text-float32"
 D_IN, HOOK_NAME = 384, "bert.encoder.layer.3"  # of the demo
 
 
@@ -113,4 +123,14 @@ def firing_measures(sae: SAE[Any], together: CoFiring) -> Row:
     }
 
 
-draw, open_world = partial(draw_schedules, sizes=SIZES), MiniLMText
+def draw(rows: pd.DataFrame) -> Drawn:
+    """Draw the sizes, and what float32 comes to less bfloat16."""
+    drawn, [size], [in_float32] = draw_schedules(rows, SIZES), SIZES[MAIN], SIZES[FLOAT32]
+    if in_float32.name in drawn.tables:
+        of_length = rows[(rows.world == size.world) & (rows.samples == in_float32.samples)]
+        table = between_table(of_full_length(rows, in_float32), of_length)
+        drawn.tables[in_float32.name]["less bfloat16"] = table
+    return drawn
+
+
+open_world = MiniLMText
