@@ -14,17 +14,12 @@ from tests.strategies import LAYOUTS_OF_ACTS, sparse_activations
 LAYOUTS = sorted(LAYOUTS_OF_ACTS.keys() - {"of three dimensions"})
 
 
-def jaccard(left: list[float], right: list[float]) -> float:
-    """The definition, token by token."""
-    both = sum(a != 0 and b != 0 for a, b in zip(left, right, strict=True))
-    either = sum(a != 0 or b != 0 for a, b in zip(left, right, strict=True))
-    return both / either if either else 0.0
-
-
 def all_jaccards(acts: Tensor) -> dict[tuple[int, int], float]:
-    columns = acts.T.tolist()
+    """The definition, of the tokens on which each latent fires."""
+    fired = [set(column.nonzero().flatten().tolist()) for column in acts.T]
     return {
-        (i, j): jaccard(columns[i], columns[j]) for i, j in combinations(range(len(columns)), 2)
+        (i, j): len(fired[i] & fired[j]) / max(1, len(fired[i] | fired[j]))
+        for i, j in combinations(range(len(fired)), 2)
     }
 
 
