@@ -10,6 +10,7 @@ from torch import Tensor
 
 from sae_lens_c2r import c2r_penalty, nearest_neighbors
 from sae_lens_c2r.penalties import orthogonality_penalty, step_generator, typical_norm
+from tests.architectures.training import make_sae, step_input
 from tests.process_groups import in_processes
 
 D_SAE, D_IN = 20, 6
@@ -120,6 +121,22 @@ def test_all_processes_get_the_search_that_they_share_and_one_norm_of_the_inputs
         assert torch.equal(unseeded, found[0][2])
         assert orthogonality == orthogonality_penalty(W_dec)
         assert norm == typical_norm(torch.cat(parts[:n]))
+
+
+def first_log(rank: int) -> list[bool]:
+    """Whether a penalty is shown before it is due and after, where one process alone logs."""
+    sae = make_sae("ort_c2r", c2r_interval=2)
+    sae.process_group = dist.group.WORLD
+    outputs = [
+        sae.training_forward_pass(step_input(sae, step, logging=rank == 0)) for step in (1, 2)
+    ]
+    return ["c2r_penalty" in output.metrics for output in outputs]
+
+
+def test_what_logs_alone_measures_nothing_that_others_would_take_part_in(
+    tmp_path: Path,
+) -> None:
+    assert in_processes(2, first_log, folder=tmp_path) == [[False, True]] * 2
 
 
 def wrong_group(_rank: int) -> str:

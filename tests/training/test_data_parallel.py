@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
-from sae_lens import LoggingConfig, SAETrainer, TopKTrainingSAE, TrainingSAE
+from sae_lens import SAETrainer, TopKTrainingSAE, TrainingSAE
 from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY, get_sae_training_class
 from torch import Tensor
 
@@ -114,14 +114,10 @@ def trained(
     architecture: str, process_group: Any, thresholds: torch.dtype = torch.float64
 ) -> dict[str, Any]:
     """What there is after all steps, and whether what depends on the batch had a part in it."""
-    # The first process alone logs. Its first log is before the first penalty: it may not
-    # measure one then, in which others would have no part.
-    logs = process_group is None or dist.get_rank() == 0
     trainer = make_trainer(
         make(architecture, thresholds),
         STEPS,
         batches(),
-        logger=LoggingConfig(log_to_wandb=logs, wandb_log_frequency=1),
         **{"total_training_samples": STEPS * BATCH, "train_batch_size_samples": BATCH},
         **{"dead_feature_window": 2, "feature_sampling_window": 25, "lr_warm_up_steps": 10},
     )
@@ -130,7 +126,7 @@ def trained(
     trainer.activation_scaler.estimate_scaling_factor(
         D_IN, trainer.data_provider, n_batches_for_norm_estimate=4
     )
-    n_dead, trainer.n_training_steps = 0, 1
+    n_dead = 0
     with recorded_norms() as norms:
         for batch in islice(trainer.data_provider, STEPS):
             if trainer.n_training_steps % trainer.cfg.feature_sampling_window == 0:
