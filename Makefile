@@ -9,7 +9,7 @@ IN_TWO := -n 2 --dist worksteal
 OLDEST := sae-lens==6.54.10 jaxtyping==0.3.0 jinja2==3.1.0 matplotlib==3.8.0 rich==13.7.0 \
   typer==0.16.0 wrapt==1.15.0
 
-.PHONY: demo test test-all test-exhaustive test-thorough test-oldest test-newest mutations kill-table \
+.PHONY: demo test test-all test-exhaustive test-thorough test-oldest test-newest mutations \
   study known-features sae-bench constraints docs workflows clean
 
 demo: $(VENV)/installed ## BatchTopK with and without C2R on a real transformer, offline
@@ -23,7 +23,7 @@ test: $(VENV)/sae-bench ## Lint, check types, run the tests
 
 test-all: $(VENV)/sae-bench ## Everything that can be tested, in hours, and how long it took
 	rm -f $(VENV)/test-all.txt
-	for part in test test-exhaustive test-thorough mutations kill-table study \
+	for part in test test-exhaustive test-thorough mutations study \
 	  known-features test-oldest; do \
 	  begun=$$(date +%s); $(MAKE) $$part || exit; \
 	  echo "$$part: $$(( $$(date +%s) - begun )) s" >> $(VENV)/test-all.txt; \
@@ -48,9 +48,6 @@ test-newest: ## The tests with the newest versions that pip finds, on any Python
 
 mutations: $(VENV)/sae-bench ## Plant faults in the package: do the tests notice?
 	$(BIN)/python -m tests.mutations
-
-kill-table: $(VENV)/sae-bench ## Kill trainings at many moments, and continue them
-	$(BIN)/python -m tests.training.kill_table --rounds 3
 
 study: $(VENV)/sae-bench ## The study of the paper's claims, small
 	rm -rf $(VENV)/study

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from math import log
+from statistics import median_low
 from typing import Any
 from unittest.mock import patch
 
@@ -30,23 +31,6 @@ def derivatives(value: Tensor, inputs: list[Tensor]) -> tuple[Tensor, ...]:
     return torch.autograd.grad(
         value, inputs, retain_graph=True, allow_unused=True, materialize_grads=True
     )
-
-
-def kept_for_backward(pairs: str, *, d_sae: int, d_in: int, chunk_size: int | None) -> int:
-    """Bytes that a backward pass needs from the forward pass, each storage once."""
-    kept: dict[int, int] = {}
-
-    def keep(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        kept[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    acts = torch.randn(4, d_sae, requires_grad=True)
-    W_dec = torch.randn(d_sae, d_in, requires_grad=True)
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        penalty = c2r_penalty(acts, W_dec, pairs=pairs, chunk_size=chunk_size)
-        assert penalty.requires_grad
-    return sum(kept.values())
 
 
 def is_finite_and_not_negative(penalty: Penalty, case: Case) -> None:
@@ -84,6 +68,8 @@ def step_follows_the_equations(sae: TrainingSAE[Any], step_input: TrainStepInput
     parameters = list(sae.parameters())
     grads = derivatives(output.losses["c2r_loss"], parameters)
     expected_grads = derivatives(expected, parameters)
+    for metric in ("penalty", "effective_coefficient", "mean_max_cosine"):
+        assert f"c2r_{metric}" in output.metrics
     assert output.metrics["c2r_penalty"] >= 0
     assert all(grad.isfinite().all() for grad in grads)
     for found, right in zip(grads, expected_grads, strict=True):
@@ -95,7 +81,7 @@ def scale_of_the_rule(cfg: Any, sae_in: Tensor) -> float:
     """docs/how-lambda-transfers.md, written out."""
     if cfg.normalize_activations == "layer_norm":
         sae_in = sae_in - sae_in.mean(dim=-1, keepdim=True)
-    r = median([norm for norm in sae_in.norm(dim=-1).tolist() if norm > 0] or [0.0])
+    r = median_low([norm for norm in sae_in.norm(dim=-1).tolist() if norm > 0] or [0.0])
     normalizes_itself = cfg.normalize_activations in ("layer_norm", "constant_norm_rescale")
     unit = r / cfg.d_in**0.5 if normalizes_itself else 1.0
     n, n0 = min(cfg.c2r_chunk_size or cfg.d_sae, cfg.d_sae), 8192
@@ -108,8 +94,3 @@ def scale_of_the_rule(cfg: Any, sae_in: Tensor) -> float:
     a = cfg.c2r_exponent
     per_latent = (cfg.d_sae / len(sae_in)) / (65536 / 2048)
     return r ** (2 - a) * unit**a * per_latent ** (a / 2) * papers_chance / chance
-
-
-def median(values: list[float]) -> float:
-    """The lower of two in the middle, as in torch."""
-    return sorted(values)[(len(values) - 1) // 2]

@@ -53,7 +53,6 @@ SAE = "{'architecture': 'batchtopk_c2r', 'd_in': 8, 'd_sae': 16, 'k': 2, 'c2r_in
 @pytest.mark.parametrize(
     "code",
     [
-        pytest.param(f"import sae_lens; {REGISTERED}", id="registry"),
         pytest.param(
             "from sae_lens import LanguageModelSAERunnerConfig as C; "
             f"cfg = C.from_dict({{'sae': {SAE}, 'logger': {{}}}}); "
@@ -99,39 +98,40 @@ def test_command_line_of_sae_lens_lists_our_options_with_their_help() -> None:
     assert "Seed of the chunks; with the number of the step it determines them." in text
 
 
+FIRST, LAST = "import sae_lens_c2r, sae_lens", "import sae_lens, sae_lens_c2r"
+BACKBONES = "sae_lens_c2r.architectures.backbones"
+
+
 @pytest.mark.parametrize(
-    "imports",
+    ("imports", "environment"),
     [
-        "import sae_lens_c2r, sae_lens",
-        "import sae_lens, sae_lens_c2r",
-        "import torch, sae_lens",
-        "from sae_lens import SAE; import sae_lens",
-        "import sae_lens.registry",
-        "import sae_lens.saes.batchtopk_sae",
-        "import sae_lens_c2r.architectures; import sae_lens",
-        "import sae_lens_c2r.architectures.backbones; import sae_lens",
-        "import sae_lens_c2r.architectures.with_c2r; import sae_lens",
-        "import sae_lens_c2r.penalties, sae_lens_c2r.analysis; import sae_lens",
-        "from sae_lens_c2r import BatchTopKC2RTrainingSAE; import sae_lens",
-        "import sae_lens_c2r as c2r; c2r.register(); c2r.register(); import sae_lens",
-        "from sae_lens_c2r import discovery; discovery.install(); discovery.install(); "
-        "import sae_lens",
+        *((FIRST, AUTOLOAD_OFF), (LAST, AUTOLOAD_OFF)),  # an import of ours does it
+        *((FIRST, {}), (LAST, {})),
+        ("import torch, sae_lens", {}),
+        ("from sae_lens import SAE; import sae_lens", {}),
+        ("import sae_lens.registry", {}),
+        ("import sae_lens.saes.batchtopk_sae", {}),
+        ("import sae_lens_c2r.architectures; import sae_lens", {}),
+        (f"import {BACKBONES}; import sae_lens", {}),
+        (f"import importlib, {BACKBONES} as ours, sae_lens; importlib.reload(ours)", {}),
+        ("import sae_lens_c2r.architectures.with_c2r; import sae_lens", {}),
+        ("import sae_lens_c2r.penalties, sae_lens_c2r.analysis; import sae_lens", {}),
+        ("from sae_lens_c2r import BatchTopKC2RTrainingSAE; import sae_lens", {}),
+        ("import sae_lens_c2r as c2r; c2r.register(); c2r.register(); import sae_lens", {}),
+        (
+            "from sae_lens_c2r import discovery; discovery.install(); discovery.install(); "
+            "import sae_lens",
+            {},
+        ),
     ],
 )
-def test_any_order_of_imports(imports: str) -> None:
-    succeeds(f"{imports}; {REGISTERED}")
+def test_any_order_of_imports(imports: str, environment: dict[str, str]) -> None:
+    succeeds(f"{imports}; {REGISTERED}", **environment)
 
 
-@pytest.mark.parametrize("imports", ["import sae_lens", "import sae_lens_c2r, sae_lens"])
+@pytest.mark.parametrize("imports", ["import sae_lens", FIRST])
 def test_where_nothing_has_been_imported(imports: str) -> None:
     succeeds(f"{imports}; {REGISTERED}", fresh=True)
-
-
-@pytest.mark.parametrize(
-    "imports", ["import sae_lens_c2r, sae_lens", "import sae_lens, sae_lens_c2r"]
-)
-def test_with_autoload_off_an_import_of_ours_does_it(imports: str) -> None:
-    succeeds(f"{imports}; {REGISTERED}", **AUTOLOAD_OFF)
 
 
 def test_autoload_off_turns_it_off() -> None:
@@ -194,11 +194,6 @@ def test_a_taken_name_is_left_alone_and_both_classes_are_named(tmp_path: Path) -
     process = run_python("-c", "import sae_lens_c2r; sae_lens_c2r.register()", **environment)
     assert process.returncode != 0
     assert "ValueError: The architecture 'batchtopk_c2r'" in process.stderr
-
-
-def test_our_modules_can_be_loaded_again() -> None:
-    module = "sae_lens_c2r.architectures.backbones"
-    succeeds(f"import importlib, {module} as m, sae_lens; importlib.reload(m); {REGISTERED}")
 
 
 @pytest.mark.parametrize("errors", [False, True])

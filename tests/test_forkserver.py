@@ -3,12 +3,11 @@
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.forkserver import FRESH, ROOT, python
+from tests.forkserver import FRESH, python
 
 SEEN = """
 import json, os, signal, sys
@@ -69,27 +68,11 @@ def test_it_ends_like_a_new_one(program: str, status: int, says: str) -> None:
     assert says in ours[2]
 
 
-def wait_and_say(path: Path) -> None:
-    path.write_text(str(os.getpid()))
-    signal.pause()
-
-
-def is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def test_it_ends_with_whoever_asked_for_it(tmp_path: Path) -> None:
-    program = "import tests.test_forkserver as t, pathlib; t.wait_and_say(pathlib.Path('pid'))"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    asked = subprocess.Popen([python(), "-c", program], cwd=tmp_path, env=environment)
-    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
-        assert asked.poll() is None
-        time.sleep(0.02)
+def test_it_ends_with_whoever_asked_for_it() -> None:
+    program = "import time; print('begun', flush=True); time.sleep(900)"
+    asked = subprocess.Popen([python(), "-c", program], stdout=subprocess.PIPE, text=True)
+    assert asked.stdout is not None
+    assert asked.stdout.readline() == "begun\n"
     asked.kill()
+    assert asked.stdout.read() == ""  # it could still write, if it had not ended
     asked.wait()
-    while is_running(int((tmp_path / "pid").read_text())):
-        time.sleep(0.02)

@@ -40,6 +40,11 @@ def in_chunks(acts: Tensor, W_dec: Tensor, **options: object) -> Tensor:
     )
 
 
+def over_all_pairs(acts: Tensor, W_dec: Tensor, **options: object) -> Tensor:
+    """The function, of more than the nearest pairs."""
+    return c2r_penalty(acts, W_dec, **options, pairs="all")
+
+
 def with_other_neighbors(acts: Tensor, W_dec: Tensor, **options: object) -> Tensor:
     """The function, with neighbours that were the nearest of another decoder."""
     before = torch.randn(W_dec.shape, generator=torch.Generator().manual_seed(0))
@@ -54,6 +59,7 @@ def in_bfloat16(acts: Tensor, W_dec: Tensor, **options: object) -> Tensor:
 FUNCTIONS = {
     "the function": c2r_penalty,
     "the function in chunks": in_chunks,
+    "the function over all pairs": over_all_pairs,
     "the function with other neighbors": with_other_neighbors,
     "the function in bfloat16": in_bfloat16,
 }

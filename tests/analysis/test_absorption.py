@@ -1,13 +1,68 @@
-"""Absorption pairs: found where they were planted, with the energies that they were given."""
+"""Absorption pairs: found where they were planted, with the condition of the paper's Section 3.
+
+A feature fires on samples 1..m alone and on m+1..m+n together with a residual. With the leak
+alpha, a second latent takes the share alpha of the feature on the latter.
+
+Eq. (6) of the paper prints alpha and 1 - alpha in the direction of that latent the other way
+round: its text and its table of activations, which are followed here, have the latent
+orthogonal to the feature at alpha = 0.
+"""
 
 import pytest
 import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from torch import Tensor
 
-from sae_lens_c2r.analysis import absorption_pairs
-from tests.analysis.theory import activation_table, energies
+from sae_lens_c2r.analysis import AbsorptionPairs, absorption_pairs
+from sae_lens_c2r.penalties.norms import batch_norms
 
 N_TOKENS, N_BESIDE = 400, 60
+positive = st.floats(0.01, 100)
+
+
+def activation_table(feature: Tensor, residual: Tensor, alpha: float | Tensor) -> Tensor:
+    r"""Activations of both latents at a leak alpha: the table of the paper.
+
+    Where the residual fires, the latents have :math:`(1-\alpha) z_1` and
+    :math:`\sqrt{(\alpha z_1)^2 + z_2^2}`; elsewhere :math:`z_1` and 0.
+    """
+    leaks = residual > 0
+    first = torch.where(leaks, (1 - alpha) * feature, feature)
+    beside = torch.where(leaks, residual, 1.0)  # a hypotenuse of 0 has no gradient
+    second = torch.where(leaks, torch.hypot(alpha * feature, beside), 0.0)
+    return torch.stack([first, second], dim=1)
+
+
+def energies(feature: Tensor, residual: Tensor) -> tuple[float, float]:
+    """The energies A, of the feature alone, and B, of the residual: Eq. (22)."""
+    alone = feature[residual == 0]
+    return alone.square().sum().item(), residual.square().sum().item()
+
+
+@st.composite
+def samples(draw: st.DrawFn) -> tuple[Tensor, Tensor]:
+    """A feature that fires alone on some samples and beside a residual on others."""
+    alone = draw(st.lists(positive, min_size=1, max_size=5))
+    beside = draw(st.lists(st.tuples(positive, positive), min_size=1, max_size=5))
+    feature = torch.tensor(alone + [z1 for z1, _ in beside], dtype=torch.float64)
+    residual = torch.tensor([0.0] * len(alone) + [z2 for _, z2 in beside], dtype=torch.float64)
+    return feature, residual
+
+
+@given(data=samples(), alpha=st.floats(0, 1))
+def test_the_penalty_works_against_a_leak_exactly_where_the_condition_holds(
+    data: tuple[Tensor, Tensor], alpha: float
+) -> None:
+    """From the threshold of Eq. (13) on, the latents' norms grow with the leak."""
+    latent, energy = torch.zeros(1, dtype=torch.long), torch.ones(1, dtype=torch.float64)
+    A, B = energies(*data)
+    pair = AbsorptionPairs(latent, latent, energy, A * energy, B * energy, alpha * energy)
+    assume(abs(alpha - pair.thresholds.item()) > 1e-6)
+    leak = torch.tensor(alpha, dtype=torch.float64, requires_grad=True)
+    norms = batch_norms(activation_table(*data, leak), torch.float64)
+    [slope] = torch.autograd.grad(norms.sum(), leak)
+    assert pair.satisfied.item() == (slope > 0)
 
 
 def planted(alpha: float) -> tuple[Tensor, Tensor, float, float]:
@@ -23,8 +78,7 @@ def planted(alpha: float) -> tuple[Tensor, Tensor, float, float]:
         [[1.0, 0, 0, 0], [alpha, 0.6, 0, 0], [0, 0, 1.0, 0]], dtype=torch.float64
     )
     W_dec[1] /= W_dec[1].norm()
-    A, B, _ = energies(feature, residual)
-    return torch.cat([acts, own], dim=1), W_dec, A, B
+    return torch.cat([acts, own], dim=1), W_dec, *energies(feature, residual)
 
 
 @pytest.mark.parametrize("alpha", [1.0, 0.9])
@@ -39,7 +93,6 @@ def test_a_planted_leak_is_found_with_its_energies(alpha: float, scale: float) -
     assert pairs.alpha.item() == pytest.approx(alpha)
     assert pairs.A.item() == pytest.approx(A)
     assert pairs.B.item() == pytest.approx(B)
-    assert pairs.thresholds.item() == pytest.approx(1 / ((A / B) ** 0.5 + 1))
     assert pairs.satisfied.tolist() == [True]
 
 

@@ -14,11 +14,7 @@ from sae_lens.synthetic import (
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.analysis import latents_of_features, latents_per_feature
-from sae_lens_c2r.analysis.recovery import (
-    AbsorptionSums,
-    hierarchy_absorption,
-    hierarchy_edges,
-)
+from sae_lens_c2r.analysis.recovery import AbsorptionSums, hierarchy_absorption, hierarchy_edges
 
 
 def test_latents_of_features_are_the_nearest_rows() -> None:
@@ -45,48 +41,38 @@ def sums(acts: torch.Tensor, features: torch.Tensor = FEATURES) -> AbsorptionSum
     return found
 
 
+NAN = float("nan")
+
+
 @pytest.mark.parametrize(
-    ("parents_latent", "rates"),
+    ("parents_latent", "silent", "weaker"),
     [
-        ([1, 1, 1, 1, 1, 0], [0.0, 0.0]),  # fires wherever the parent is
-        ([1, 1, 0, 1, 0, 0], [1.0, 0.5]),  # the first child takes its place
-        ([-1, -1, 0, -1, 0, 0], [1.0, 0.5]),  # the same with activations of the other sign
-        ([1, 1, 0, 0, 0, 0], [1.0, 1.0]),  # both do
-        ([0, 0, 0, 0, 0, 0], [0.0, 0.0]),  # dead: it misses the parent alone as well
-        ([1, 0, 0, 1, 0, 0], [0.5, 0.0]),  # silent half the time anyway
-        ([0, 0, 1, 1, 1, 0], [0.0, 0.0]),  # fires with children only: no absorption
+        ([1, 1, 1, 1, 1, 0], [0.0, 0.0], [0.0, 0.0]),  # as strong wherever the parent is
+        ([1, 1, 0, 1, 0, 0], [1.0, 0.5], [1.0, 0.5]),  # the first child takes its place
+        ([1, 1, 0, 0, 0, 0], [1.0, 1.0], [1.0, 1.0]),  # both do
+        ([2, 2, 1, 2, 1, 0], [0.0, 0.0], [0.5, 0.25]),  # half as strong beside the first
+        ([1, 0, 0, 1, 0, 0], [0.5, 0.0], [1.0, 0.0]),  # silent half the time anyway
+        ([1, 1, 3, 3, 3, 0], [0.0, 0.0], [0.0, 0.0]),  # stronger beside a child
+        ([0, 0, 1, 1, 1, 0], [0.0, 0.0], [NAN, NAN]),  # fires with children only
+        ([0, 0, 0, 0, 0, 0], [0.0, 0.0], [NAN, NAN]),  # dead: it misses the parent alone too
     ],
 )
-def test_absorption_is_silence_beyond_what_is_missed_otherwise(parents_latent, rates) -> None:
+def test_absorption_is_what_is_missing_beyond_what_is_missed_otherwise(
+    parents_latent, silent, weaker
+) -> None:
     acts = FEATURES.clone()
     acts[:, 0] = torch.tensor(parents_latent)
-    assert sums(acts).full().tolist() == pytest.approx(rates)
+    # Of either sign, and in units of the true activations, whatever their scale.
+    for found in (sums(acts), sums(-acts), sums(3 * acts, 5 * FEATURES)):
+        assert found.full().tolist() == pytest.approx(silent)
+    for found in (sums(acts), sums(3 * acts, 5 * FEATURES)):
+        assert found.partial().tolist() == pytest.approx(weaker, nan_ok=True)
 
 
 def test_without_edges_there_are_no_rates() -> None:
     none = AbsorptionSums([])
     none.add(FEATURES, FEATURES)
     assert none.full().shape == none.partial().shape == (0,)
-
-
-@pytest.mark.parametrize(
-    ("parents_latent", "shares"),
-    [
-        ([1, 1, 1, 1, 1, 0], [0.0, 0.0]),  # as strong wherever the parent is
-        ([2, 2, 1, 2, 1, 0], [0.5, 0.25]),  # half as strong beside the first child
-        ([1, 1, 0, 1, 0, 0], [1.0, 0.5]),  # the first child takes its place
-        ([1, 1, 3, 3, 3, 0], [0.0, 0.0]),  # stronger beside a child: no absorption
-        ([0, 0, 1, 1, 1, 0], [float("nan")] * 2),  # not there on the parent alone
-    ],
-)
-def test_partial_absorption_is_strength_that_is_missing(parents_latent, shares) -> None:
-    acts = FEATURES.clone()
-    acts[:, 0] = torch.tensor(parents_latent)
-    found = sums(acts).partial().tolist()
-    assert found == pytest.approx(shares, nan_ok=True)
-    # In units of the true activations, whatever their scale.
-    scaled = sums(3 * acts, 5 * FEATURES).partial().tolist()
-    assert scaled == pytest.approx(shares, nan_ok=True)
 
 
 def test_latents_per_feature_counts_those_that_are_like_it() -> None:

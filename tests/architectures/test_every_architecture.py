@@ -90,13 +90,9 @@ def test_coefficient_0_trains_the_backbone_to_the_bit(architecture: str) -> None
     assert all(torch.equal(trained[0][name], trained[1][name]) for name in trained[0])
 
 
-@EVERY
+# SAELens folds no Matching Pursuit: it would change which latents are chosen.
+@pytest.mark.parametrize("architecture", sorted({*ARCHITECTURES} - {"matching_pursuit_c2r"}))
 def test_penalty_is_the_same_after_folding_the_decoder_norms(architecture: str) -> None:
-    if architecture == "matching_pursuit_c2r":
-        # SAELens refuses: folding would change which latents Matching Pursuit chooses.
-        with pytest.raises(NotImplementedError, match="not safe for MatchingPursuit"):
-            make_sae(architecture).fold_W_dec_norm()
-        return
     sae = make_sae(architecture)
     folded = copy.deepcopy(sae)
     folded.fold_W_dec_norm()
@@ -275,21 +271,6 @@ def test_saved_sae_loads_without_us_encodes_alike_and_remembers_how_it_was_train
         assert f"{penalty}_coefficient" in metadata["training_architecture_details"]
 
 
-@EVERY
-def test_every_log_shows_the_metrics(architecture: str) -> None:
-    sae = make_sae(architecture)
-    trainer = make_trainer(sae, 3, noise())
-    batches = noise()
-    for _ in range(3):
-        output = trainer.step(next(batches))
-        trainer.n_training_steps += 1
-    logged = trainer.build_train_step_log_dict(output, n_training_samples=0)
-    for penalty in penalties_of(architecture):
-        for metric in ("penalty", "effective_coefficient", "mean_max_cosine"):
-            assert f"metrics/{penalty}_{metric}" in logged
-        assert f"details/{penalty}_coefficient" in logged
-
-
 @pytest.mark.parametrize("architecture", TOPK_FAMILY)
 @pytest.mark.parametrize("mode", ["layer_norm", "constant_norm_rescale"])
 def test_normalization_by_the_sae_changes_no_loss_where_it_changes_no_direction(
@@ -306,11 +287,3 @@ def test_normalization_by_the_sae_changes_no_loss_where_it_changes_no_direction(
     for name in losses_of(architecture):
         rtol = 0.05 if mode == "layer_norm" else 1e-4  # it divides by an unbiased deviation
         torch.testing.assert_close(losses[1][name], losses[0][name], rtol=rtol, atol=0)
-
-
-def test_negative_cosines_are_never_penalized_where_activations_have_signs() -> None:
-    sae = make_sae("abstopk_c2r", d_sae=2, d_in=4, k=1)
-    sae.W_dec.data[1] = -2 * sae.W_dec.data[0]
-    output = sae.training_forward_pass(step_input(sae))
-    assert (output.feature_acts < 0).any()
-    assert output.losses["c2r_loss"] == 0

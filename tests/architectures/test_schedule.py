@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from sae_lens_c2r import composition, nearest_neighbors, orthogonality_penalty
+from sae_lens_c2r import composition, nearest_neighbors
 from sae_lens_c2r.architectures import penalized
 from tests.architectures.training import (
     make_config,
@@ -18,7 +18,6 @@ from tests.architectures.training import (
     penalties_of,
     step_input,
 )
-from tests.strategies import ARCHITECTURES
 
 METRICS = ("penalty", "effective_coefficient", "mean_max_cosine")
 
@@ -58,12 +57,6 @@ def test_ort_loss_is_its_equation(options: dict[str, str], factor: float) -> Non
     sae_in = 7 * torch.nn.functional.normalize(torch.randn(8, 2), dim=1)
     output = sae.training_forward_pass(step_input(sae, 0, sae_in=sae_in))
     assert output.losses["ort_loss"].item() == pytest.approx(3 * 0.5 * factor, rel=1e-5)
-
-
-def test_ort_penalizes_what_its_function_does() -> None:
-    sae = make_sae("ort", ort_chunk_size=None)
-    found = sae.training_forward_pass(step_input(sae)).metrics["ort_penalty"]
-    torch.testing.assert_close(found, orthogonality_penalty(sae.W_dec).detach())
 
 
 def test_ort_and_c2r_search_the_same_chunks() -> None:
@@ -153,29 +146,6 @@ def test_the_penalty_makes_the_decoder_less_redundant() -> None:
         make_trainer(sae, 100, noise()).fit()
         compositions.append(composition(sae.W_dec))
     assert compositions[1] < compositions[0]
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(
-    architecture: str, tmp_path: Path
-) -> None:
-    options: dict[str, Any] = {}
-    for name in penalties_of(architecture):
-        options |= {f"{name}_chunk_size": 8, f"{name}_interval": 3, f"{name}_warm_up_steps": 10}
-    batches = [batch for batch, _ in zip(noise(), range(14), strict=False)]
-    whole = make_sae(architecture, **options)
-    make_trainer(whole, 14, iter(batches)).fit()
-
-    first = make_trainer(make_sae(architecture, **options), 7, iter(batches[:7]))
-    first.fit()
-    first.save_checkpoint("half", base_path=tmp_path)
-    resumed = make_sae(architecture, seed=1, **options)
-    second = make_trainer(resumed, 14, iter(batches[7:]))
-    second.load_trainer_state(tmp_path / "half")
-    resumed.load_weights_from_checkpoint(tmp_path / "half")
-    second.fit()
-    state = resumed.state_dict()
-    assert all(torch.equal(state[name], value) for name, value in whole.state_dict().items())
 
 
 BAD = [

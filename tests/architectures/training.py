@@ -50,30 +50,23 @@ def make_sae(architecture: str, *, seed: int = 0, **options: Any) -> TrainingSAE
     return sae
 
 
-def coefficients(sae: TrainingSAE[Any], **changed: float) -> dict[str, float]:
-    """What SAELens gives to a step after warm-up."""
-    final = {
-        name: value.value if isinstance(value, TrainCoefficientConfig) else value
-        for name, value in sae.get_coefficients().items()
-    }
-    return {**final, **changed}
-
-
 def step_input(
     sae: TrainingSAE[Any],
     step: int = 0,
     *,
     sae_in: torch.Tensor | None = None,
     logging: bool = False,
-    **changed: float,
 ) -> TrainStepInput:
-    """What SAELens gives to one step."""
+    """What SAELens gives to one step after warm-up."""
     if sae_in is None:
         generator = torch.Generator().manual_seed(step)
         sae_in = 3 * torch.randn(BATCH, sae.cfg.d_in, generator=generator)
     return TrainStepInput(
         sae_in=sae_in.to(sae.dtype),
-        coefficients=coefficients(sae, **changed),
+        coefficients={
+            name: value.value if isinstance(value, TrainCoefficientConfig) else value
+            for name, value in sae.get_coefficients().items()
+        },
         dead_neuron_mask=None,
         n_training_steps=step,
         is_logging_step=logging,

@@ -17,12 +17,7 @@ import torch
 
 from benchmarks import experiment, worlds
 from benchmarks.__main__ import main
-from benchmarks.alternatives import (
-    ActivationsOnly,
-    DirectionsOnly,
-    DownToChance,
-    ExcessGate,
-)
+from benchmarks.alternatives import ActivationsOnly, DirectionsOnly, DownToChance, ExcessGate
 from benchmarks.experiment import METHODS, Run, Size, execute, execute_all, make_sae, read
 from benchmarks.worlds import synth_sae_bench
 from benchmarks.worlds.finetuning import BEFORE, Finetuning

@@ -10,28 +10,17 @@ Tests of what happens at an import name `FRESH`, an interpreter that has importe
 
 import os
 import pickle
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryFile, mkdtemp
+from tempfile import mkdtemp
 from typing import Any
 
-from tests.forkserver.client import LIBRARIES, LIMIT, Process, ask
-
-__all__ = [
-    "FRESH",
-    "LIBRARIES",
-    "LIMIT",
-    "ROOT",
-    "Completed",
-    "Process",
-    "call",
-    "python",
-    "run",
-    "start",
-]
+from tests.forkserver.client import LIBRARIES
+from tests.forkserver.client import LIMIT as LIMIT
 
 ROOT = Path(__file__).parents[2]
 FRESH = sys.executable
@@ -40,9 +29,9 @@ Completed = subprocess.CompletedProcess[str]
 _STUB = """\
 #!{python} -IS
 import sys
-sys.path.insert(0, {root!r})
-from tests.forkserver.client import main
-main({folder!r})
+sys.path.insert(0, {here!r})
+from client import main
+main({folder!r}, {level!r})
 """
 _CALL = """\
 import pickle, sys
@@ -69,35 +58,32 @@ def _folder() -> Path:
     assert server.stdout is not None
     assert server.stdout.readline() == b"listening\n"
     _servers.append(server)
-    stub = folder / "python"
-    stub.write_text(_STUB.format(python=FRESH, root=str(ROOT), folder=str(folder)))
-    stub.chmod(0o755)
+    here = str(Path(__file__).parent)
+    for level in ("", LIBRARIES):
+        stub = folder / level / "python"
+        stub.parent.mkdir(exist_ok=True)
+        stub.write_text(_STUB.format(python=FRESH, here=here, folder=str(folder), level=level))
+        stub.chmod(0o755)
     return folder
 
 
-def python() -> str:
+def python(level: str | None = None) -> str:
     """A command that does what `python` does, in a process of the server."""
-    return str(_folder() / "python")
+    return str(_folder() / (level or "") / "python")
 
 
-def start(
-    *arguments: object,
-    env: Mapping[str, str] | None = None,
-    cwd: Path | None = None,
-    stdout: int = 1,
-    stderr: int = 2,
-    level: str | None = None,
-) -> Process:
+class Process(subprocess.Popen[str]):
+    """A process of the server."""
+
+    def kill(self) -> None:
+        """Have it killed, and be waited for until it has ended."""
+        self.send_signal(signal.SIGUSR1)
+
+
+def start(*arguments: object, level: str | None = None, **options: Any) -> Process:
     """A process of `python` with these arguments, which has no input."""
-    with open(os.devnull) as nothing:
-        return ask(
-            _folder(),
-            [str(argument) for argument in arguments],
-            env=dict(os.environ if env is None else env),
-            cwd=str(cwd or Path.cwd()),
-            files=(nothing.fileno(), stdout, stderr),
-            level=level,
-        )
+    command = [python(level), *map(str, arguments)]
+    return Process(command, stdin=subprocess.DEVNULL, text=True, **options)
 
 
 def call(function: Callable[..., object], *arguments: Any) -> Process:
@@ -105,17 +91,9 @@ def call(function: Callable[..., object], *arguments: Any) -> Process:
     return start("-c", _CALL, pickle.dumps((function, arguments)).hex(), cwd=ROOT)
 
 
-def run(
-    *arguments: object,
-    env: Mapping[str, str] | None = None,
-    cwd: Path | None = None,
-    level: str | None = None,
-) -> Completed:
+def run(*arguments: object, **options: Any) -> Completed:
     """What `python` with these arguments came to."""
-    command = [str(argument) for argument in arguments]
-    with TemporaryFile() as out, TemporaryFile() as errors:
-        files = {"stdout": out.fileno(), "stderr": errors.fileno()}
-        status = start(*command, env=env, cwd=cwd, level=level, **files).wait()
-        out.seek(0)
-        errors.seek(0)
-        return Completed(command, status, out.read().decode(), errors.read().decode())
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with start(*arguments, **pipes, **options) as process:
+        out, errors = process.communicate()
+    return Completed(process.args, process.returncode, out, errors)

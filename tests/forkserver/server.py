@@ -65,7 +65,7 @@ def main(folder: Path) -> None:
     """Serve until the standard input ends."""
     listeners = {level: socket.socket(socket.AF_UNIX) for level in LEVELS}
     for level, listener in listeners.items():
-        listener.bind(str(folder / level))
+        listener.bind(str(folder / f"{level}.socket"))
         listener.listen(128)
     print("listening", flush=True)  # whoever connects now waits for the imports
     for level, imports in LEVELS.items():
@@ -107,7 +107,6 @@ def keep(connection: socket.socket, about: dict[str, str]) -> None:
         become(request | about, files)
     for file in files:
         os.close(file)
-    connection.sendall(b"%d\n" % pid)
     ended = os.pidfd_open(pid)
     if ended not in select.select([connection, ended], [], [])[0]:
         os.kill(pid, signal.SIGKILL)

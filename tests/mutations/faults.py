@@ -3,12 +3,8 @@
 Each is a real error of mathematics, of resuming, of privacy or of a commit. In `faults.txt` a
 group begins with the folder that its code lies in and the tests that are to catch it; a fault
 is a name, a piece of code that stands in one file of the folder, and what takes its place.
-
-`python -m tests.mutations.faults` lists the pieces that the code no longer has, each with the
-lines that are the most like it: copy what is there now into `faults.txt`.
 """
 
-import difflib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,22 +51,3 @@ def read_faults(text: str) -> list[Fault]:
 
 
 FAULTS = read_faults(Path(__file__).with_name("faults.txt").read_text())
-
-
-def main() -> None:
-    """Print what has to be adapted."""
-    for fault in FAULTS:
-        if len(files := fault.files()) != 1:
-            print(f"{fault}: in {len(files)} files: {fault.old}")
-            for path in sorted((PACKAGE / fault.folder).rglob("*.py")):
-                lines = path.read_text().splitlines()
-                for line in difflib.get_close_matches(fault.old, lines, n=1):
-                    number = lines.index(line) + 1
-                    print(f"    {path.relative_to(PACKAGE)}:{number}: {line.strip()}")
-    for test in sorted({test for fault in FAULTS for test in fault.tests}):
-        if not (PACKAGE.parent / test).exists():
-            print(f"{test} is gone.")
-
-
-if __name__ == "__main__":
-    main()

@@ -89,17 +89,6 @@ def test_the_global_random_states_are_left_alone(generator: torch.Generator | No
     assert random.getstate() == before[1]
 
 
-def test_chance_finds_redundant_pairs_over_the_steps() -> None:
-    """A pair is examined when one chunk holds both: every 4th time or so in chunks of 1/4."""
-    W_dec = torch.randn(64, 64)
-    W_dec[40] = W_dec[7]
-    together = [
-        nearest_neighbors(W_dec, chunk_size=16, generator=step_generator(0, step))[7] == 40
-        for step in range(200)
-    ]
-    assert 20 < sum(together) < 90
-
-
 def test_the_search_is_not_differentiated() -> None:
     """Nothing is kept for a backward pass, not even for as long as the search takes."""
     kept: list[torch.Tensor] = []

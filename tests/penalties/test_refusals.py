@@ -15,14 +15,6 @@ ACTS, W_DEC = torch.zeros(2, 3), torch.zeros(3, 4)
 NUMBERS = [[0.123456789] * 3] * 1000
 
 
-def search(W_dec: Any, **options: Any) -> object:
-    return nearest_neighbors(W_dec, **options)
-
-
-def orthogonality(W_dec: Any, **options: Any) -> object:
-    return orthogonality_penalty(W_dec, **options)
-
-
 def c2r(W_dec: Any = W_DEC, feature_acts: Any = ACTS, **options: Any) -> object:
     return c2r_penalty(feature_acts, W_dec, **options)
 
@@ -38,11 +30,11 @@ def c2r(W_dec: Any = W_DEC, feature_acts: Any = ACTS, **options: Any) -> object:
         (c2r, "W_dec.dtype", {"W_dec": W_DEC.int()}, TypeError),
         (c2r, "W_dec.layout", {"W_dec": W_DEC.to_sparse()}, ValueError),
         (c2r, "W_dec.device", {"W_dec": W_DEC.to("meta")}, ValueError),
-        (orthogonality, "W_dec.device", {"W_dec": W_DEC.to("meta")}, ValueError),
-        (search, "W_dec.device", {"W_dec": W_DEC.to("meta")}, ValueError),
-        (search, "W_dec.shape", {"W_dec": torch.zeros(3)}, ValueError),
-        (search, "W_dec.shape", {"W_dec": torch.zeros(0, 3)}, ValueError),
-        (search, "W_dec.dtype", {"W_dec": W_DEC.long()}, TypeError),
+        (orthogonality_penalty, "W_dec.device", {"W_dec": W_DEC.to("meta")}, ValueError),
+        (nearest_neighbors, "W_dec.device", {"W_dec": W_DEC.to("meta")}, ValueError),
+        (nearest_neighbors, "W_dec.shape", {"W_dec": torch.zeros(3)}, ValueError),
+        (nearest_neighbors, "W_dec.shape", {"W_dec": torch.zeros(0, 3)}, ValueError),
+        (nearest_neighbors, "W_dec.dtype", {"W_dec": W_DEC.long()}, TypeError),
         (c2r, "chunk_size", {"chunk_size": 1}, ValueError),
         (c2r, "chunk_size", {"chunk_size": 2.0}, TypeError),
         (c2r, "chunk_size", {"chunk_size": True}, TypeError),
@@ -70,7 +62,7 @@ def test_bad_input_is_named(
     ("penalty", "name"),
     [
         *((c2r, name) for name in ("feature_acts", "W_dec", "neighbors", "exponent")),
-        *((orthogonality, "W_dec"), (search, "W_dec")),
+        *((orthogonality_penalty, "W_dec"), (nearest_neighbors, "W_dec")),
     ],
 )
 def test_data_of_another_type_is_not_printed(

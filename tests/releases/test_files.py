@@ -8,13 +8,9 @@ import yaml
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.yaml_text import parse_overrides
-from sae_lens_c2r.cli import main
-from sae_lens_c2r.releases.files import (
-    REGISTRY,
-    read_release,
-    shipped_releases,
-)
+from sae_lens_c2r.releases.files import REGISTRY, read_release, shipped_releases
 from sae_lens_c2r.releases.model import ReleaseError
+from tests.command import run
 
 SHIPPED = sorted(REGISTRY.glob("*.yaml"))
 
@@ -37,13 +33,6 @@ RELEASE: dict[str, Any] = {
         }
     ],
 }
-
-
-def run(*arguments: object) -> int:
-    """The command's status."""
-    with pytest.raises(SystemExit) as left:
-        main([*map(str, arguments)])
-    return int(left.value.code or 0)
 
 
 def write(folder: Path, **changed: Any) -> Path:

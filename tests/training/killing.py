@@ -8,13 +8,12 @@ import resource
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from tests.training.rank_processes import Before, train
+from tests.training.rank_processes import Before
 
 STEPS = 24
 IDS = [f"layer_0/{name}" for name in ("batchtopk_c2r", "ort_c2r", "matryoshka")]
@@ -100,21 +99,10 @@ def trained(out: Path) -> list[Path]:
     )
 
 
-@dataclass(frozen=True)
-class Left:
-    """What a killed process leaves on the disk."""
-
-    checkpoints: int
-    partial: int
-    finished: int
-
-    @classmethod
-    def by(cls, out: Path) -> "Left":
-        return cls(
-            checkpoints=len(checkpoints(out)),
-            partial=len(list(out.glob(".training/partial-*"))),
-            finished=len(trained(out)),
-        )
+def left(out: Path) -> tuple[int, int, int]:
+    """Numbers of checkpoints, of partial ones and of finished SAEs that a process leaves."""
+    partial = list(out.glob(".training/partial-*"))
+    return len(checkpoints(out)), len(partial), len(trained(out))
 
 
 def half_written(out: Path) -> list[str]:
@@ -177,18 +165,6 @@ def signal_after_checkpoints(out: Path, number: int, kind: int) -> None:
     at_operations(out, heed)
 
 
-def kill_at_file_operations(
-    release: Path, folder: Path, *options: str, every: int = 1
-) -> Iterator[tuple[Path, Left, list[str]]]:
-    """Trainings that were each killed at a later operation; what is left of them."""
-    for number in count(1, every):
-        out = folder / f"operation-{number}"
-        before = {0: (kill_at_file_operation, (out, number))}
-        if train(1, release, out, *options, before=before) == [0]:
-            return
-        yield out, Left.by(out), half_written(out)
-
-
 def kill_after_saving(number: int) -> None:
     """Have this process killed when it has given so many SAEs their final names."""
     from sae_lens_c2r.training import train
@@ -223,12 +199,17 @@ def limit_file_size(n_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, n_bytes))
 
 
-def signal_amid_work(kind: int, number: int, seconds: float) -> None:
-    """Have this process get a signal that many moments after so many calls and returns.
+def signal_amid_work(kind: int, seed: str) -> None:
+    """Have this process get a signal a random moment after so many calls and returns.
 
-    It is the calls that say how far training has come by then, on any machine. The moment
-    after them is for what lies between two: a file that is written in part.
+    It is the calls that say how far training has come by then, on any machine: about 400,000
+    are those of a training that begins, with its first step, and 60,000 those of each further
+    step with its checkpoint. With fewer at most than those of the beginning, one that is killed
+    at once would never come further. The moment after them is for what lies between two: a
+    file that is written in part.
     """
+    rng = random.Random(seed)
+    number, seconds = rng.randrange(1, 650_000), rng.uniform(0, 0.01)
     calls = count(1)
 
     def heed(*_: Any) -> None:
@@ -239,21 +220,3 @@ def signal_amid_work(kind: int, number: int, seconds: float) -> None:
             send.start()
 
     sys.setprofile(heed)
-
-
-def kill_now_and_then(
-    release: Path, out: Path, kind: int, *options: str, seed: int, longest: int = 650_000
-) -> Iterator[tuple[Left, list[str]]]:
-    """Train to the end with a signal after every few moments; what is left each time.
-
-    About 400,000 calls and returns are those of a training that begins, with its first step,
-    and 60,000 those of each further step with its checkpoint: with a `longest` below that of
-    the beginning, one that is killed at once would never come further.
-    """
-    rng = random.Random(seed)
-    for _ in range(1000):
-        moment = (kind, rng.randrange(1, longest), rng.uniform(0, 0.01))
-        if train(1, release, out, *options, before={0: (signal_amid_work, moment)}) == [0]:
-            return
-        yield Left.by(out), half_written(out)
-    raise AssertionError("It does not come to an end.")

@@ -22,24 +22,15 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def environment(rank: int, size: int, port: int) -> dict[str, str]:
-    """What `torchrun` says to a process."""
-    return {
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": str(size),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-    }
-
-
 def _rank(
-    said: Mapping[str, str], log: Path, before: Mapping[int, Before], arguments: list[str]
+    rank: int,
+    by_torchrun: Mapping[str, str],
+    log: Path,
+    before: Mapping[int, Before],
+    arguments: list[str],
 ) -> None:
-    # Where tests run in the background of a shell, it is ignored from the start.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.environ.update(said)
-    if said["RANK"] != "0":  # `TQDM_DISABLE` works only where tqdm is yet to be imported
+    os.environ.update(by_torchrun, RANK=str(rank), LOCAL_RANK=str(rank))
+    if rank > 0:  # `TQDM_DISABLE` works only where tqdm is yet to be imported
         tqdm.__init__ = partialmethod(tqdm.__init__, disable=True)
     sys.stdout = open(log.with_suffix(".out"), "a", buffering=1)  # noqa: SIM115
     sys.stderr = open(log.with_suffix(".err"), "a", buffering=1)  # noqa: SIM115
@@ -68,11 +59,13 @@ def start(
     logs(out).mkdir(exist_ok=True)
     arguments = [str(release), "--out", str(out), "--resume"]
     arguments += ["--checkpoint-minutes", str(minutes), *map(str, options)]
-    port, before = free_port(), before or {}
+    by_torchrun = {
+        "WORLD_SIZE": str(size),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+    }
     return [
-        call(
-            _rank, environment(rank, size, port), logs(out) / f"rank-{rank}", before, arguments
-        )
+        call(_rank, rank, by_torchrun, logs(out) / f"rank-{rank}", before or {}, arguments)
         for rank in range(size)
     ]
 
@@ -85,11 +78,6 @@ def train(*arguments: Any, **options: Any) -> list[int]:
 def logs(out: Path) -> Path:
     """Where each process prints to."""
     return out.with_name(f"{out.name}-logs")
-
-
-def said(out: Path) -> str:
-    """The lines that a training has printed to its users about what went wrong."""
-    return "".join(path.read_text() for path in sorted(logs(out).glob("*.err")))
 
 
 def told(out: Path) -> str:

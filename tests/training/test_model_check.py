@@ -18,7 +18,7 @@ from sae_lens_c2r.releases import language_models
 from sae_lens_c2r.releases.files import new_release, read_release
 from sae_lens_c2r.releases.model import ReleaseError
 from sae_lens_c2r.training.summary import check_model
-from tests.releases.test_files import run
+from tests.command import run
 from tests.training.test_plan import GEMMA, MINILM, plan_of
 
 QWEN, SMOLLM2 = "qwen3-8b-layer-20", "smollm2-135m-layer-9"

@@ -72,15 +72,6 @@ def test_a_summary_for_several_processes_says_what_each_trains_and_takes() -> No
     assert most < memory_bytes(plan) / 5
 
 
-def test_shipped_releases_repeat_no_default_of_sae_lens(shipped: Plan) -> None:
-    for spec in shipped.release.saes():
-        defaults = type(shipped.saes[spec.sae_id])(d_in=1, d_sae=1)
-        for name, value in {**shipped.release.sae, **spec.fields}.items():
-            # The first ones are of the ids, the last one is not SAELens's.
-            if name not in ("architecture", "seed", "k", "c2r_coefficient", K_ANNEAL_STEPS):
-                assert getattr(defaults, name) != value, name
-
-
 @pytest.mark.parametrize(("name", "divisor"), [("4k", 4), ("2k", 8)])
 def test_small_sizes_are_the_published_one_with_every_count_divided(
     name: str, divisor: int

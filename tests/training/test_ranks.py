@@ -31,9 +31,12 @@ from tests.training.killing import (
     hashes,
     limit_file_size,
 )
-from tests.training.rank_processes import free_port, said, start, train
+from tests.training.rank_processes import free_port, start, told, train
 
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--rdzv-backend=c10d"]
+TORCHRUN = (
+    *(sys.executable, "-m", "torch.distributed.run", "--rdzv-backend=c10d", "--rdzv-id=nodes"),
+    *("--max-restarts=1", "--no-python"),
+)
 
 
 @pytest.mark.parametrize("size", [2, 3])
@@ -62,7 +65,7 @@ def test_stopped_with_two_it_is_continued_with_one_and_then_with_three(
     for size in (2, 1):
         before = {0: after_checkpoints(out, 3, signal.SIGTERM)}
         assert train(size, release, out, before=before) == [143] * size
-        assert "Interrupted. `--resume` continues from the last checkpoint." in said(out)
+        assert "Interrupted. `--resume` continues from the last checkpoint." in told(out)
         assert not half_written(out)
         assert all((checkpoints(out)[-1] / sae_id).is_dir() for sae_id in IDS)
     assert train(3, release, out) == [0, 0, 0]
@@ -71,7 +74,7 @@ def test_stopped_with_two_it_is_continued_with_one_and_then_with_three(
 
 def test_a_signal_to_the_last_process_stops_them_all(release: Path, tmp_path: Path) -> None:
     out = tmp_path / "saes"
-    before = {1: (at_step, (5, end_by, signal.SIGINT))}
+    before = {1: (at_step, (5, signal.raise_signal, signal.SIGINT))}
     assert train(2, release, out, before=before, minutes=0) == [130, 130]
     assert [path.name for path in checkpoints(out)] == ["step-000000005"]
 
@@ -91,10 +94,6 @@ def at_step(step: int, action: Callable[..., object], *arguments: Any) -> None:
     SAETrainer.step = take_and_act  # type: ignore[method-assign]
 
 
-def end_by(kind: int) -> None:
-    os.kill(os.getpid(), kind)
-
-
 def fail() -> None:
     raise ValueError("no more steps")
 
@@ -104,11 +103,11 @@ def test_a_process_that_is_killed_is_named_in_one_line_and_the_rest_end(
     release: Path, tmp_path: Path, untouched: Path, killed: int
 ) -> None:
     out = tmp_path / "saes"
-    before = {killed: (at_step, (9, end_by, signal.SIGKILL))}
+    before = {killed: (at_step, (9, signal.raise_signal, signal.SIGKILL))}
     assert train(3, release, out, before=before) == [
         -9 if rank == killed else 1 for rank in range(3)
     ]
-    lines = [line for line in said(out).splitlines() if "Another process has ended" in line]
+    lines = [line for line in told(out).splitlines() if "Another process has ended" in line]
     assert len(lines) == 2
     assert all(
         line.endswith("`--resume` continues from the last checkpoint.") for line in lines
@@ -124,7 +123,7 @@ def be_impatient() -> None:
 
 def hang_at_step(step: int) -> None:
     be_impatient()
-    at_step(step, end_by, signal.SIGSTOP)
+    at_step(step, signal.raise_signal, signal.SIGSTOP)
 
 
 def test_a_process_that_hangs_ends_the_others(release: Path, tmp_path: Path) -> None:
@@ -132,17 +131,17 @@ def test_a_process_that_hangs_ends_the_others(release: Path, tmp_path: Path) -> 
     before = {0: (be_impatient, ()), 1: (hang_at_step, (3,)), 2: (be_impatient, ())}
     first, hanging, last = start(3, release, out, before=before, minutes=0)
     assert [first.wait(), last.wait()] == [1, 1]
-    assert hanging.is_alive()
+    assert hanging.poll() is None
     hanging.kill()
     hanging.wait()
-    lines = [line for line in said(out).splitlines() if "or does not answer" in line]
+    lines = [line for line in told(out).splitlines() if "or does not answer" in line]
     assert len(lines) == 2
 
 
 def test_what_fails_in_one_process_ends_all_of_them(release: Path, tmp_path: Path) -> None:
     out = tmp_path / "saes"
     assert train(2, release, out, before={1: (at_step, (3, fail))}, minutes=0) == [1, 1]
-    assert "SAELens failed: ValueError: no more steps" in said(out)
+    assert "SAELens failed: ValueError: no more steps" in told(out)
 
 
 def test_without_room_for_one_part_there_is_no_checkpoint_and_it_goes_on(
@@ -186,7 +185,7 @@ def refuse_the_plan() -> None:
 def refusal(size: int, release: Path, out: Path, *options: str, **before: Any) -> str:
     """The one line that all of them end with."""
     assert set(train(size, release, out, *options, **before)) <= {1, 2}
-    [line] = [line for line in said(out).splitlines() if "should" in line]
+    [line] = [line for line in told(out).splitlines() if "should" in line]
     assert not any(out.rglob("*.safetensors"))
     return line
 
@@ -225,46 +224,29 @@ def test_a_process_without_an_sae_of_its_own_takes_part(
     assert hashes(out) == hashes(untouched)
 
 
-def torchrun(
-    release: str | Path, out: Path, *options: str, nodes: str
-) -> subprocess.Popen[str]:
-    """`torchrun` itself, of workers one of which is killed once."""
-    worker = [forkserver.python(), "-m", "tests.training.rank_processes", str(out)]
-    arguments = [str(release), "--out", str(out), "--checkpoint-minutes=1e-9", *options]
-    return subprocess.Popen(
-        [*TORCHRUN, *nodes.split(), "--max-restarts=1", "--no-python", *worker, *arguments],
-        cwd=forkserver.ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def test_torchrun_restarts_what_was_killed_and_ends_with_the_same_weights(
+def test_torchrun_on_two_nodes_goes_on_after_a_kill_and_ends_with_the_same_weights(
     tmp_path: Path, of_model: Path
 ) -> None:
-    """SAEs of a language model, by `torchrun` itself: one of its workers is killed."""
-    out = tmp_path / "saes"
-    nodes = "--nproc-per-node=2 --rdzv-endpoint=127.0.0.1:0"
-    process = torchrun(MINILM, out, *as_options(SMALL), nodes=nodes)
-    told = process.communicate(timeout=forkserver.LIMIT)[0]
-    assert process.returncode == 0, told
-    assert "From step 2 of 4." in told
-    assert hashes(out) == hashes(of_model)
-
-
-def test_two_nodes_go_on_after_a_kill_and_end_with_the_same_weights(
-    release: Path, tmp_path: Path, untouched: Path
-) -> None:
-    """Two of `torchrun`, as on machines of a cluster; only one of them sees the kill."""
+    """SAEs of a language model, as on machines of a cluster; only one of them sees the kill."""
     out = tmp_path / "saes"
     where = f"--nnodes=2 --nproc-per-node=1 --rdzv-endpoint=127.0.0.1:{free_port()}"
-    nodes = [torchrun(release, out, nodes=f"{where} --rdzv-id=nodes") for _ in range(2)]
-    told = "".join(node.communicate(timeout=forkserver.LIMIT)[0] for node in nodes)
-    assert "exitcode: -9" in told
-    assert "From step " in told
-    assert "exitcode: -6" not in told
-    assert hashes(out) == hashes(untouched)
+    worker = [forkserver.python(), "-m", "tests.training.rank_processes", str(out)]
+    arguments = [MINILM, "--out", str(out), "--checkpoint-minutes=1e-9", *as_options(SMALL)]
+    nodes = [
+        subprocess.Popen(
+            [*TORCHRUN, *where.split(), *worker, *arguments],
+            cwd=forkserver.ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    printed = "".join(node.communicate(timeout=forkserver.LIMIT)[0] for node in nodes)
+    assert "exitcode: -9" in printed
+    assert "From step 2 of 4." in printed
+    assert "exitcode: -6" not in printed
+    assert hashes(out) == hashes(of_model)
 
 
 def test_a_number_of_processes_that_is_none_is_refused(

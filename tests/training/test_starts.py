@@ -95,25 +95,6 @@ def test_without_learning_it_stays_what_it_starts_from(
         torch.testing.assert_close(after(inputs), before(inputs), rtol=1e-5, atol=1e-5)
 
 
-def test_it_goes_on_as_the_backbone_without_the_penalty(
-    tmp_path: Path, origin: Callable[..., Path]
-) -> None:
-    plan = plan_of(
-        tmp_path,
-        folder(origin()),
-        *("batchtopk", "batchtopk_c2r"),
-        **{"k": K, "normalize_activations": ESTIMATED},
-    )
-    config = plan.saes["batchtopk_c2r"]
-    config.c2r_coefficient = 0.0  # type: ignore[attr-defined]
-    weights = [(path / WEIGHTS).read_bytes() for path in train(plan, tmp_path / "out")]
-    assert weights[0] == weights[1]
-    started = SAE.load_from_disk(plan.starts["batchtopk"].folder)  # type: ignore[arg-type]
-    assert not torch.equal(
-        SAE.load_from_disk(tmp_path / "out" / "batchtopk").W_dec, started.W_dec
-    )
-
-
 @pytest.mark.parametrize("form", ["jumprelu", "matching_pursuit"])
 def test_a_resumed_run_does_not_start_anew(
     tmp_path: Path, form: str, origin: Callable[..., Path]

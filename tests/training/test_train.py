@@ -8,7 +8,7 @@ import pytest
 import torch
 from sae_lens import SAE, SAETrainer
 
-from tests.releases import test_files
+from tests.command import run as run_cli
 from tests.releases.test_files import write
 from tests.training.killing import MINILM, SMALL, as_options
 
@@ -16,7 +16,7 @@ IDS = [f"width_1k/{architecture}_k{k}" for architecture in ("topk", "topk_c2r") 
 
 
 def run(*arguments: object) -> int:
-    return test_files.run("train", *arguments, "--device", "cpu")
+    return run_cli("train", *arguments, "--device", "cpu")
 
 
 def test_a_dry_run_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,32 +128,35 @@ def test_what_is_not_ours_stays_where_checkpoints_were(tmp_path: Path) -> None:
     assert (record["steps"], record["samples"]) == (2, 200)
 
 
-@pytest.mark.parametrize("said", [[], ["--set", "runner.matmul_precision=high"]])
 def test_float32_matrices_are_multiplied_as_the_release_says(
-    tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    during = []
+    during = set()
     step = SAETrainer.step
 
     def note_and_step(trainer: SAETrainer[Any, Any], batch: torch.Tensor) -> Any:
-        during.append(torch.get_float32_matmul_precision())
+        during.add(torch.get_float32_matmul_precision())
         return step(trainer, batch)
 
     monkeypatch.setattr(SAETrainer, "step", note_and_step)
-    out = tmp_path / "saes"
     before = torch.get_float32_matmul_precision()
-    assert run(write(tmp_path), "--out", out, "--only", IDS[0], *said) == 0
-    assert torch.get_float32_matmul_precision() == before
-    expected = "high" if said else before
-    assert set(during) == {expected}
-    record = json.loads((out / IDS[0] / "training.json").read_text())
-    assert record["matmul_precision"] == expected
-    assert ("matmul_precision" in record["settings"]["runner"]) == bool(said)
+    for precision, options in (
+        (before, []),
+        ("high", ["--set=runner.matmul_precision=high"]),
+    ):
+        out = tmp_path / precision
+        assert run(write(tmp_path), "--out", out, "--only", IDS[0], *options) == 0
+        assert torch.get_float32_matmul_precision() == before
+        assert during == {precision}
+        during.clear()
+        record = json.loads((out / IDS[0] / "training.json").read_text())
+        assert record["matmul_precision"] == precision
+        assert ("matmul_precision" in record["settings"]["runner"]) == bool(options)
 
 
 def test_a_wrong_device_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for device in ("foo", "meta", "cuda:99"):
-        assert test_files.run("train", write(tmp_path), "--device", device) == 2
+        assert run_cli("train", write(tmp_path), "--device", device) == 2
         assert "`--device` should be one that torch has here" in capsys.readouterr().err
 
 

@@ -1,7 +1,6 @@
 """The training loop: SAELens's own, to the bit, wherever it is stopped and continued."""
 
 import copy
-import json
 from collections.abc import Iterator
 from itertools import count, pairwise
 from pathlib import Path
@@ -19,22 +18,22 @@ from sae_lens import (
     TrainingSAE,
 )
 from sae_lens.saes.batchtopk_sae import BatchTopKTrainingSAEConfig
-from sae_lens.saes.sae import TrainStepInput
 from sae_lens.training.multi_sae_trainer import MultiSAETrainer
-from safetensors.torch import load_file
 from torch import Tensor
 
 from sae_lens_c2r._support.process import StopRequest
+from sae_lens_c2r.releases.files import read_release
 from sae_lens_c2r.training.output_dir import Checkpoint, Checkpoints
+from sae_lens_c2r.training.plan import make_plan
 from sae_lens_c2r.training.runners import train_on_language_model, wandb_run
 from sae_lens_c2r.training.stream import Batch
+from sae_lens_c2r.training.train import train as train_release
 from sae_lens_c2r.training.trainer import Job, Trainer, k_at
 from tests.architectures.training import BATCH, D_IN, make_config, make_sae, make_trainer
 from tests.language_model import D_MODEL, HOOK, rows_of_tokens, tiny_model
 from tests.releases.test_files import write
 from tests.strategies import ARCHITECTURES
 from tests.training.test_modes import SHORT
-from tests.training.test_train import run as run_training
 
 NORM, WHITENING = "expected_average_only_in", "covariance_whitening"
 STEPS, WINDOW = 20, 6
@@ -178,7 +177,6 @@ def test_continued_it_ends_with_the_weights_of_an_untouched_run(
 
 
 ANNEALED = ["topk", "abstopk_c2r", "batchtopk_c2r", "ort", "matryoshka_batchtopk_c2r"]
-ANNEAL_STEPS = 6
 
 
 @given(
@@ -201,58 +199,38 @@ def test_k_falls_from_the_size_of_the_inputs_to_what_it_is(
         assert ks[0] == min(d_in, d_sae)
 
 
-@pytest.mark.parametrize("stop_at", [3, ANNEAL_STEPS])
-def test_a_resumed_run_has_the_same_k_and_ends_with_the_same_weights(
+def test_each_step_has_its_k_in_a_resumed_run_too_and_between_steps_it_is_the_last(
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    stop_at: int,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     sae = {
-        **{"d_in": 8, "d_sae": 32, "k": 2, "k_anneal_steps": ANNEAL_STEPS},
-        **{"matryoshka_widths": [16, 32], "c2r_interval": 2},
-        **{"c2r_chunk_size": 20, "c2r_warm_up_steps": 7, "ort_interval": 2},
+        **{"d_in": 8, "d_sae": 32, "k": 2, "k_anneal_steps": 6, "matryoshka_widths": [16, 32]},
+        **{"c2r_interval": 2, "c2r_chunk_size": 20, "ort_interval": 2},
     }
     grids = [{"id": "{architecture}", "axes": {"architecture": ANNEALED}}]
-    release = write(tmp_path, sae=sae, grids=grids)
+    plan = make_plan(read_release(write(tmp_path, sae=sae, grids=grids)), device="cpu")
     ks: dict[str, list[float]] = {name: [] for name in ANNEALED}
-    encode = TrainingSAE.training_forward_pass
-    log = SAETrainer.full_sparsity_window_log
 
-    def note_k(sae: TrainingSAE[Any], step_input: TrainStepInput) -> Any:
-        ks[sae.cfg.architecture()].append(sae.activation_fn.k)  # type: ignore[arg-type]
-        return encode(sae, step_input)
+    def train_to(last: int, *, resume: bool) -> list[Path]:
+        trainers: dict[str, Any] = {}
 
-    def check_k_between_steps(trainer: SAETrainer[Any, Any]) -> dict[str, Any]:
-        assert trainer.sae.activation_fn.k == 2
-        return log(trainer)
+        def note_k(sae_id: str, trainer: SAETrainer[Any, Any]) -> None:
+            trainers[sae_id], step = trainer, trainer.step
 
-    def stop(trainer: SAETrainer[Any, Any]) -> dict[str, Any]:
-        if trainer.n_training_steps == stop_at:
-            raise KeyboardInterrupt
-        return {}
+            def note_and_step(batch: Tensor) -> Any:
+                now = {name: each.sae.activation_fn.k for name, each in trainers.items()}
+                if trainer.n_training_steps == last:
+                    raise KeyboardInterrupt
+                ks[sae_id].append(now.pop(sae_id))
+                assert set(now.values()) == {2}
+                return step(batch)
 
-    monkeypatch.setattr(TrainingSAE, "training_forward_pass", note_k)
-    monkeypatch.setattr(SAETrainer, "full_sparsity_window_log", check_k_between_steps)
-    assert run_training(release, "--out", tmp_path / "untouched") == 0
-    expected = {name: list(each) for name, each in ks.items()}
-    for each in ks.values():
-        each.clear()
-    out = tmp_path / "saes"
-    with monkeypatch.context() as stopped:
-        stopped.setattr(SAETrainer, "full_sparsity_window_log", stop)
-        assert run_training(release, "--out", out, "--checkpoint-minutes", "1e-9") == 130
-    assert run_training(release, "--out", out, "--resume", "--set", "sae.k_anneal_steps=5") == 1
-    assert "k_anneal_steps = 5`, and 6 there." in capsys.readouterr().err
-    assert run_training(release, "--out", out, "--resume") == 0
-    for name in ANNEALED:
-        assert expected[name] == [8, 7, 6, 5, 4, 3, 2, 2, 2, 2]
-        assert ks[name] == expected[name]
-        weights = [
-            load_file(folder / name / "sae_weights.safetensors")
-            for folder in (tmp_path / "untouched", out)
-        ]
-        assert all(torch.equal(weights[1][key], tensor) for key, tensor in weights[0].items())
-        record = json.loads((out / name / "training.json").read_text())
-        assert record["settings"]["saes"][name]["k_anneal_steps"] == ANNEAL_STEPS
-        assert record["settings"]["saes"][name]["k"] == 2
+            trainer.step = note_and_step  # type: ignore[method-assign]
+
+        return train_release(
+            plan, tmp_path / "saes", resume=resume, checkpoint_minutes=1e-9, watch=note_k
+        )
+
+    with pytest.raises(KeyboardInterrupt):
+        train_to(3, resume=False)
+    assert len(train_to(10, resume=True)) == len(ANNEALED)
+    assert all(each == [8, 7, 6, 5, 4, 3, 2, 2, 2, 2] for each in ks.values())
