@@ -144,7 +144,7 @@ def test_a_signal_during_the_final_evaluation_ends_it_and_it_is_continued(
     assert train(1, release, out, *options, before=before, minutes=0) == [status]
     assert Left.by(out) == Left(checkpoints=1, partial=0, finished=0)
     assert train(1, release, out, *options, minutes=0) == [0]
-    assert f"From step {STEPS} of {STEPS}." in told(out)
+    assert f"from step {STEPS} of {STEPS}." in told(out)
     assert hashes(out) == hashes(untouched)
 
 
@@ -187,7 +187,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(
     assert train(1, release, stopped) == [0]
     said = told(stopped)
     assert f"{newest} is damaged" in said
-    assert f"From step {int(newest.name.removeprefix('step-')) - 1:,} of" in said
+    assert f"from step {int(newest.name.removeprefix('step-')) - 1:,} of" in said
     assert hashes(stopped) == hashes(untouched)
 
 
@@ -205,7 +205,7 @@ def test_nothing_is_begun_anew_over_checkpoints_that_are_all_damaged(
 def test_what_a_checkpoint_is_not_of_is_refused(release: Path, stopped: Path) -> None:
     before = sorted((stopped / ".training").rglob("*"))
     cases = [
-        ({}, {}, False, "`--resume` should be given: .* came to step"),
+        ({}, {}, False, "`--resume` should be given: .* stopped at step"),
         ({"sae.k": 5}, {}, True, r"`saes.layer_0/batchtopk_c2r.k = 5`, and 4 there"),
         ({"runner.lr": 1.0}, {}, True, r"`runner.lr = 1.0`, and None there"),
         (

@@ -208,7 +208,7 @@ def of_model(**changed: str) -> dict[str, Any]:
     [
         (of_model(hub_id="google/gemma-2-9b"), "the SAE, gemma-2-2b. Found google/gemma-2-9b"),
         (of_model(hook_name="blocks.2.hook_resid_post"), "blocks.1.* Found blocks.2"),
-        ({}, "gemma-2-2b, and not those of known features"),
+        ({}, "gemma-2-2b, not known features"),
         ({"d_in": 9}, "`sae.d_in` should be 8"),
         ({"k": None}, "`sae.k`"),
     ],
@@ -240,6 +240,6 @@ def test_what_may_surprise_is_told_before_training(
     for told in (
         *("cc-by-nc-nd-4.0 does not allow", "`dtype` is float32, and was bfloat16"),
         *("`context_size` is 64, and was 128", "`prepend_bos` is True, and was False"),
-        "it does not say its `l1_coefficient`. It is 1.0",
+        "does not say its `l1_coefficient`. SAELens's default is 1.0",
     ):
         assert f"Warning: {told}" in text.getvalue()
