@@ -68,7 +68,7 @@ def test_an_sae_of_the_hubs_cache_is_fine_tuned_offline(
     before, after = changed["before"], changed["after"]
     for name in ("composition", "composition_of_live", "cosine_median"):
         assert f"{after[name]:.3f}" in shown
-    assert f"Of {changed['redundant_pairs']['pairs']} pairs of latents of own with" in shown
+    assert f"own has {changed['redundant_pairs']['pairs']} pairs of latents with" in shown
     assert 0.5 < after["cosine_median"] < 1
     assert changed["matched_latents"]["latents"] == 256 - before["dead_latents"]
     record = json.loads((out / "own" / "training.json").read_text())

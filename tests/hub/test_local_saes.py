@@ -120,7 +120,7 @@ def test_what_cannot_be_collected(tmp_path: Path, folder: Path) -> None:
     assert "should be a folder. Found" in refused(tmp_path, tmp_path / "nowhere")
     assert "ids should differ" in refused(tmp_path, folder, folder)
     plant_sae(folder / "inner", d_in=8)
-    assert "another one's folder" in refused(tmp_path, tmp_path / "saes")
+    assert "another SAE's folder" in refused(tmp_path, tmp_path / "saes")
 
 
 def cached(cache: Path, repo_id: str, sae_id: str) -> Path:
@@ -447,7 +447,7 @@ def test_training_is_told_without_this_machine(tmp_path: Path, folder: Path) -> 
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
-        *(({"description": f"From {place} in a night."}, "no path of") for place in PLACES),
+        *(({"description": f"From {place} in a night."}, "no local path") for place in PLACES),
         ({"license": "/x"}, "`license`"),
     ],
 )

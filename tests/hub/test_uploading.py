@@ -333,7 +333,7 @@ def test_the_licence_is_the_repositorys_and_one_of_the_hubs(
     assert "license: mit" in text(hub, README)
     assert send("a").sent == 0
     message = refused(send, "b", "c", license="apache-2.0")
-    assert "`license` should be that of README.md in the repository, mit" in message
+    assert "`license` should be mit, as in README.md of the repository" in message
     assert "`--license mit` confirms" in message
 
 
@@ -512,7 +512,7 @@ def test_a_tag_that_fails_or_that_somebody_sets_meanwhile_is_told(
 
 def test_a_repository_that_cannot_be_joined_with_is_left(hub: LoopbackHub, send: Call) -> None:
     send("b/c")
-    assert "An SAE should not lie in another one's folder" in refused(send, "b")
+    assert "An SAE should not lie in another SAE's folder" in refused(send, "b")
     for content, key in (
         (b"---\nlicense: [\n---\n", README),
         (b"\xff", README),

@@ -74,7 +74,7 @@ def test_the_tables_fit_a_terminal_of_80_columns() -> None:
     assert "…" not in shown
     for cell in (name, "composition", "standard", "0.812", "Jaccard", "1,234", "saes/[k=3]"):
         assert cell in shown
-    assert "Of 2 pairs of latents of a with a cosine above 0.7" in " ".join(shown.split())
+    assert "a has 2 pairs of latents with a cosine above 0.7" in " ".join(shown.split())
 
 
 def test_the_report_of_weights_has_one_picture_and_the_numbers() -> None:
@@ -126,11 +126,11 @@ def test_a_comparison_shows_the_latents_that_match_and_loads_nothing() -> None:
     shown = {"curves": "<svg>curves</svg>", "load": "out/b"}
     html = report_html(before, after, comparisons=[comparison(APART, ONE)], **shown)
     for part in (
-        "Of 2 pairs of latents of a with a cosine above 0.7",
+        "a has 2 pairs of latents with a cosine above 0.7",
         "two latents of cosine <b>0.04</b>, Jaccard <b>1.00</b>: apart and firing",
         "one latent: merged</p>",
-        "latent 21, cosine 0.71 with the one above",
-        "latent 22, cosine 0.65 with the one above",
+        "latent 21, cosine 0.71 with the latent above",
+        "latent 22, cosine 0.65 with the latent above",
         "<svg>curves</svg>",
         "&lt;script&gt;alert(1)",
         'load_from_disk("out/b")',

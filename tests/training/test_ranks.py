@@ -262,7 +262,7 @@ def test_two_nodes_go_on_after_a_kill_and_end_with_the_same_weights(
     nodes = [torchrun(release, out, nodes=f"{where} --rdzv-id=nodes") for _ in range(2)]
     told = "".join(node.communicate(timeout=forkserver.LIMIT)[0] for node in nodes)
     assert "exitcode: -9" in told
-    assert "From step " in told
+    assert "from step " in told
     assert "exitcode: -6" not in told
     assert hashes(out) == hashes(untouched)
 

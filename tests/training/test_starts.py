@@ -171,7 +171,7 @@ def test_an_origin_that_changes_before_it_is_begun_with_is_refused(
 ) -> None:
     plan = plan_of(tmp_path, folder(origin()), "batchtopk", k=K)
     origin(seed=1)
-    with pytest.raises(UserError, match="should be as it was"):
+    with pytest.raises(UserError, match="should be as recorded"):
         train(plan, tmp_path / "out")
 
 
