@@ -344,9 +344,9 @@ def test_the_licence_is_the_repositorys_and_one_of_the_hubs(
     ("account", "exists", "reason"),
     [
         (None, False, "There is no token, or the Hub does not accept it"),
-        (Account("me", role="read"), False, "Found one of me with the role `read`"),
+        (Account("me", role="read"), False, "Found a token of me with the role `read`"),
         (Account("me", role="fineGrained"), False, "fine-grained with `repo.write`. Found a"),
-        (Account("you", ("your-lab",)), False, "Found one of you and your-lab with"),
+        (Account("you", ("your-lab",)), False, "Found a token of you and your-lab with"),
         (Account("me", role="read"), True, "should have the role `write`"),
         (Account("me", role="fineGrained", writable=("me/x",)), True, "may not write to me/s"),
     ],

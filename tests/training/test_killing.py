@@ -130,7 +130,7 @@ def test_killed_while_it_saves_several_saes_it_ends_with_the_same_weights(
     assert train(1, MINILM, out, *options, before={0: (kill_after_saving, (2,))}) == [-9]
     assert Left.by(out).finished == 2
     assert train(1, MINILM, out, *options) == [0]
-    assert "From step 4 of 4." in told(out)
+    assert "from step 4 of 4." in told(out)
     assert hashes(out) == hashes(of_model)
 
 

@@ -249,7 +249,7 @@ def test_torchrun_restarts_what_was_killed_and_ends_with_the_same_weights(
     process = torchrun(MINILM, out, *as_options(SMALL), nodes=nodes)
     told = process.communicate(timeout=forkserver.LIMIT)[0]
     assert process.returncode == 0, told
-    assert "From step 2 of 4." in told
+    assert "from step 2 of 4." in told
     assert hashes(out) == hashes(of_model)
 
 
