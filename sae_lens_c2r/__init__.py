@@ -1,8 +1,8 @@
 """C2R, Cross-sample Consistency Regularization, for SAELens.
 
 Installing this package is all it takes: `architecture="batchtopk_c2r"` then works wherever
-SAELens takes an architecture (see `sae_lens_c2r.discovery`). The names below are for those
-who want the pieces; each loads what it needs when it is first used.
+SAELens takes an architecture (see `sae_lens_c2r.discovery`). The names below are for use in
+Python; each loads what it needs when it is first used.
 """
 
 from importlib import import_module
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_ARCHITECTURES = (  # of each there are an SAE class and a config class
+_ARCHITECTURES = (  # each has an SAE class and a config class
     *("AbsTopKC2R", "BatchTopKC2R", "GatedC2R", "JumpReLUC2R", "MatchingPursuitC2R"),
     *("MatryoshkaBatchTopKC2R", "OrtC2R", "Ort", "StandardC2R", "TopKC2R"),
 )

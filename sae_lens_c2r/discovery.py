@@ -1,6 +1,6 @@
-"""How SAELens finds our architectures without an import of ours.
+"""How SAELens finds our architectures without an import of this package.
 
-SAELens reads no entry points, so we read them for it:
+SAELens reads no entry points, so we read them for SAELens:
 
 1. `import torch` calls `install`, which pyproject.toml names in PyTorch's own group of
    auto-loaded entry points, ``torch.backends``. It costs a few milliseconds and only leaves
@@ -29,9 +29,9 @@ _SAE_LENS_IS_READY = "sae_lens.config"
 
 @functools.cache
 def install() -> None:
-    """Have the import of SAELens load its plugins, once; right now if it is imported.
+    """Have the import of SAELens load its plugins once; at once if SAELens is imported.
 
-    Never raises, for PyTorch would fail to import: a failure is a warning.
+    Failures are warnings: an error would keep PyTorch from being imported.
     """
     try:
         from wrapt import register_post_import_hook

@@ -52,7 +52,7 @@ def check_decoder(W_dec: Tensor) -> None:
     """Raise unless `W_dec` is a floating-point matrix with at least one row."""
     _check_floating("W_dec", W_dec, torch.strided)
     if W_dec.is_meta:
-        raise ValueError(message("W_dec.device", "be one that holds data", str(W_dec.device)))
+        raise ValueError(message("W_dec.device", "be a device with data", str(W_dec.device)))
     if W_dec.ndim != 2 or W_dec.numel() == 0:
         should = "have shape [d_sae, d_in], neither of them 0"
         raise ValueError(message("W_dec.shape", should, tuple(W_dec.shape)))
@@ -83,7 +83,7 @@ def check_neighbors(neighbors: Tensor, W_dec: Tensor) -> None:
         should = f"be [{d_sae}], with an entry for each latent"
         raise ValueError(message("neighbors.shape", should, tuple(neighbors.shape)))
     check_device("neighbors", neighbors, W_dec)
-    # On another device the look would wait for it.
+    # On another device the check would have to wait for results.
     if neighbors.device.type == "cpu" and not ((neighbors >= 0) & (neighbors < d_sae)).all():
         wrong = int(neighbors[(neighbors < 0) | (neighbors >= d_sae)][0])
         raise ValueError(message("neighbors", f"be indices below {d_sae}", wrong))
@@ -92,7 +92,7 @@ def check_neighbors(neighbors: Tensor, W_dec: Tensor) -> None:
 def check_device(name: str, value: Tensor, W_dec: Tensor) -> None:
     """Raise unless a tensor is on the device of `W_dec`."""
     if value.device != W_dec.device:
-        should = f"be that of `W_dec`, {W_dec.device}"
+        should = f"be {W_dec.device}, as of `W_dec`"
         raise ValueError(message(f"{name}.device", should, str(value.device)))
 
 
@@ -105,7 +105,7 @@ def check_torch_device(name: str) -> None:
     except (RuntimeError, AssertionError) as error:
         problem = f": {str(error).splitlines()[0].rstrip('.')}"
     raise UserError(
-        "`device` should be one that torch has here, such as cpu or cuda. Found "
+        "`device` should be a device that torch has here, such as cpu or cuda. Found "
         f"{name!r}{problem}."
     )
 
@@ -120,7 +120,7 @@ def check_process_group(process_group: dist.ProcessGroup | None) -> None:
 
 
 def message(name: str, should: str, found: object, *, with_type: bool = False) -> str:
-    """The text of every error. Of what may hold much data it says only the type."""
+    """The text of every error. Values that may hold much data are shown by their type."""
     kind = f"{type(found).__module__}.{type(found).__name__}".removeprefix("builtins.")
     has_data = with_type and hasattr(found, "__len__") and not isinstance(found, str)
     if has_data or isinstance(found, Tensor):

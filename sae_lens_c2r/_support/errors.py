@@ -1,4 +1,4 @@
-"""The error of which a command prints the text, and helpers for such sentences."""
+"""The error whose text a command prints, and helpers for such texts."""
 
 import re
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ def one_line(error: BaseException) -> str:
 
 
 def first_sentence(error: BaseException) -> str:
-    """The first sentence of any library's error: some go on to list all names there are."""
+    """The first sentence of any library's error: some errors list every known name."""
     sentence = re.split(r"(?<=[.!?:]) (?=[A-Z\[])", one_line(error))[0]
     return shortened(sentence, _MOST)
 
@@ -34,19 +34,19 @@ def reason(error: BaseException) -> str:
 
 
 def counted(number: float, one: str) -> str:
-    """A number and what it is of: `1 SAE`, `2 SAEs`."""
+    """A number and its noun: `1 SAE`, `2 SAEs`."""
     shown = f"{number:,.0f}"
     return f"{shown} {one}" if shown == "1" else f"{shown} {one}s"
 
 
 def shortened(text: str, most: int) -> str:
-    """A text of so many characters at most, of which the last one says that there were more."""
+    """A text cut to so many characters at most, with an ellipsis where it was cut."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 @contextmanager
 def needing_the_hub(what: str) -> Iterator[None]:
-    """Name the network where that is what fails."""
+    """Name the network in a UserError where the network fails."""
     try:
         yield
     except Exception as error:
@@ -62,7 +62,7 @@ def needing_the_hub(what: str) -> Iterator[None]:
 
 
 def is_of_network(error: BaseException | None) -> bool:
-    """Whether an error, or one that it came of, says that the Hub was not reached."""
+    """Whether an error, or one of its causes, says that the Hub was not reached."""
     seen: list[BaseException] = []
     while error is not None and error not in seen:
         if not _UNREACHED.isdisjoint(kind.__name__ for kind in type(error).__mro__):

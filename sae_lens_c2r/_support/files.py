@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 
 from sae_lens_c2r._support.errors import UserError
 
-PARTIAL = "partial-"  # how the name of a folder begins that is being written
+PARTIAL = "partial-"  # begins the name of a folder that is being written
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -34,18 +34,18 @@ def check_writable(folder: Path, option: str = "--out") -> None:
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         raise UserError(
             f"`{option}` should be a folder that can be written to. Found {existing}, which is "
-            f"{'read-only' if existing.is_dir() else 'no folder'}."
+            f"{'read-only' if existing.is_dir() else 'not a folder'}."
         )
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The object of JSON that a file holds; a UserError if it holds none."""
+    """The JSON object in a file; a UserError if there is none."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path} should be JSON. {error}") from None
     if not isinstance(content, dict):
-        raise UserError(f"{path} should be an object of JSON. Found {type(content).__name__}.")
+        raise UserError(f"{path} should be a JSON object. Found {type(content).__name__}.")
     return content
 
 
@@ -78,7 +78,7 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file as a whole, or not at all."""
-    path = path.resolve()  # what a link leads to is meant, and stays linked to
+    path = path.resolve()  # a link stays, and its target is written
     if path.exists() and not path.is_file():  # a device or a pipe is not to be replaced
         path.write_bytes(content)
         return
@@ -105,7 +105,7 @@ def write_folder(final: Path, fill: Callable[[Path], None], *, beside: Path) -> 
 
 
 def begin_folder(beside: Path) -> Path:
-    """A new folder in `beside`, by a name that says that it is being written."""
+    """A new folder in `beside`, whose name says that it is being written."""
     beside.mkdir(parents=True, exist_ok=True)
     partial = Path(mkdtemp(prefix=PARTIAL, dir=beside))
     partial.chmod(beside.stat().st_mode)  # `mkdtemp` makes it the owner's alone
@@ -125,7 +125,7 @@ def finish_folder(partial: Path, final: Path) -> None:
 
 @contextmanager
 def disk_errors(final: Path) -> Iterator[None]:
-    """Raise what keeps a file from being written, by whatever library, as our own OSError."""
+    """Raise any library's failure to write a file as our own OSError."""
     try:
         yield
     except (OSError, RuntimeError, SafetensorError) as error:

@@ -1,4 +1,4 @@
-"""Other libraries: their versions, and false alarms of SAELens's where we call it."""
+"""Other libraries: their versions, and SAELens's false alarms."""
 
 import logging
 import warnings
@@ -24,7 +24,7 @@ def package_versions(*packages: str) -> dict[str, str]:
 
 @contextmanager
 def no_false_alarms() -> Iterator[None]:
-    """Leave out these warnings, and no other."""
+    """Silence the false alarms above, and no other warning."""
 
     def is_no_false_alarm(record: logging.LogRecord) -> bool:
         return not record.getMessage().startswith(_LOGGED)

@@ -17,14 +17,14 @@ _ACKNOWLEDGEMENT = b"\nStopping after this step; Ctrl-C again to stop now.\n"
 
 
 def take_place() -> None:
-    """Settle what a process has of its machine, and that only the first one is heard.
+    """Give a process a GPU of its own, and let only the first process print.
 
-    Each has one GPU, by the same name as the others', so that neither configs nor random
-    states depend on where something is trained.
+    All processes know their GPU by the same name, so that neither configs nor random states
+    depend on where something is trained.
     """
     if "LOCAL_RANK" in os.environ:
         local, visible = os.environ["LOCAL_RANK"], os.environ.get("CUDA_VISIBLE_DEVICES")
-        # Where there are too few it has none, and is refused for the device that it lacks.
+        # With too few GPUs a process has none, and is refused when it asks for the device.
         own = [local] if visible is None else visible.split(",")[int(local) :][:1]
         os.environ["CUDA_VISIBLE_DEVICES"] = "".join(own)
     if int(os.environ.get("RANK", "0")) > 0:
@@ -39,7 +39,7 @@ def was_restarted() -> bool:
 
 
 class Interrupted(KeyboardInterrupt):
-    """The end that a signal has brought, with the exit status that tells shells which one."""
+    """An end by a signal, with the exit status that tells shells which signal."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class StopRequest:
     """Whether the process was told to end."""
 
     deferrable: bool = False  # there is something to finish first
-    received: int = 0  # the signal that came while there was
+    received: int = 0  # the signal that came meanwhile
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""YAML that somebody wrote: read with errors in one line, and none of it twice."""
+"""Reading YAML, with errors in one line; keys may not occur twice."""
 
 import re
 from collections.abc import Sequence
@@ -11,13 +11,13 @@ from sae_lens_c2r._support.errors import UserError, one_line
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuse keys that are there twice, and aliases: a few of these may stand for billions."""
+    """Refuse duplicate keys, and aliases: a few aliases may stand for billions of values."""
 
     def compose_node(self, parent: Node | None, index: Any) -> Node | None:
         if self.check_event(yaml.AliasEvent):
             alias = self.peek_event()  # type: ignore[no-untyped-call]
             raise UserError(
-                f"Line {alias.start_mark.line + 1} should say what it means in full. Found the "
+                f"Line {alias.start_mark.line + 1} should spell out its value. Found the "
                 f"alias `*{alias.anchor}`."
             )
         return super().compose_node(parent, index)
@@ -28,7 +28,7 @@ class _Loader(yaml.SafeLoader):
             name, line = (key.tag, key.value), key.start_mark.line + 1
             if name in lines:
                 raise UserError(
-                    f"`{key.value}` should be there once in a mapping. Found it in line "
+                    f"`{key.value}` should occur once in a mapping. Found it in line "
                     f"{lines[name]} and in line {line}."
                 )
             lines[name] = line
@@ -50,7 +50,7 @@ def read_yaml(text: str) -> Any:
     except (yaml.YAMLError, ValueError, ArithmeticError, AttributeError, LookupError) as error:
         raise UserError(f"It should be YAML. {one_line(error)}") from None
     except RecursionError:
-        raise UserError("It should not be nested as deep as it is.") from None
+        raise UserError("It is nested too deep.") from None
 
 
 def parse_overrides(overrides: Sequence[str], *, example: str = "sae.k=50") -> dict[str, Any]:

@@ -38,7 +38,7 @@ class AbsorptionPairs:
 
     @property
     def thresholds(self) -> Float[Tensor, " pairs"]:
-        """The leak from which on the penalty works against it: Eq. (13)'s right-hand side."""
+        """The least leak that the penalty works against: Eq. (13)'s right-hand side."""
         return 1 / ((self.A / self.B).sqrt() + 1)
 
     @property

@@ -18,7 +18,7 @@ JACCARDS = (0.5, 0.7, 0.9)
 _LEVELS = 20  # of firing rates that the chance level tells apart, in a factor of e
 _STEPS = 128  # of the integral over the Jaccard
 _PAIRS_AT_ONCE = 2**22  # in a block of latents
-_LEAST_BLOCKS = 8  # for half of the pairs within a block are counted twice
+_LEAST_BLOCKS = 8  # as half of the pairs within a block are counted twice
 
 
 @dataclass(frozen=True)

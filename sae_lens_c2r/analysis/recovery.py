@@ -75,7 +75,7 @@ class HierarchyAbsorption:
         full: How often the parent's latent is silent for the child: `AbsorptionSums.full`.
         partial: How much weaker it is beside the child: `AbsorptionSums.partial`.
         found: Whether the parent has a latent of its own: one that is the nearest to it, and
-            to which no other feature is nearer. Of others the rates say little.
+            to which no other feature is nearer. For other parents the rates say little.
     """
 
     edges: list[Edge]

@@ -1,6 +1,6 @@
 """C2R on each of SAELens's backbones, and on OrtSAE: classes that differ in names only.
 
-Each is saved in its backbone's inference form, which needs nothing of ours to load.
+Each is saved in its backbone's inference form, which SAELens alone loads.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""C2R for any SAELens training architecture: what a config and an SAE gain by it."""
+"""C2R for any SAELens training architecture: mixins for its config and for its SAE."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +25,7 @@ from sae_lens_c2r.penalties.norms import batch_norms
 @dataclass(kw_only=True)
 class C2RConfigMixin(PenaltyConfigMixin):
     """
-    Configuration of the C2R penalty, to stand before a training config among its bases.
+    Configuration of the C2R penalty, a mixin to put before a training config.
 
     Args:
         c2r_coefficient (float): Strength of the penalty, lambda in the paper; 5 is its choice. With 0 the SAE trains as its backbone does, bit for bit.
@@ -62,7 +62,7 @@ class C2RConfigMixin(PenaltyConfigMixin):
         return f"{super().architecture()}_c2r"  # type: ignore[misc]
 
     def get_inference_config_class(self) -> type[SAEConfig]:
-        """The backbone's inference form: what is saved needs nothing of ours to load."""
+        """The backbone's inference form, which SAELens alone loads."""
         try:
             return super().get_inference_config_class()  # type: ignore[misc]
         except KeyError:  # SAELens's default is a form of the training architecture's name
@@ -70,7 +70,7 @@ class C2RConfigMixin(PenaltyConfigMixin):
 
 
 class C2RMixin(PenalizedMixin):
-    """The C2R penalty as one more entry of a training SAE's losses, to stand before its base.
+    """The C2R penalty among the losses of a training SAE, a mixin to put before its class.
 
     Every T-th step adds `c2r_loss` = T * lambda_eff * `c2r_penalty`, Eq. (26) of the paper.
     Every step shows the last values of `c2r_penalty`, of `c2r_effective_coefficient`

@@ -62,7 +62,7 @@ def check_penalty_options(cfg: Any, penalty: str) -> None:
 
 
 class PenaltyConfigMixin:
-    """Refuses misspelt options of a penalty, to stand before a training config."""
+    """Refuses misspelt options of a penalty: a mixin to put before a training config."""
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any]) -> Any:
@@ -77,14 +77,14 @@ class PenaltyConfigMixin:
 
 
 class PenalizedMixin(TrainingSAE[Any]):
-    """Adds periodic penalties to the losses of a training SAE, to stand before its base.
+    """Adds periodic penalties to a training SAE's losses: a mixin to put before its class.
 
-    Classes that have a penalty call `add_penalty` when they are constructed. Of each,
-    `penalty_metrics` has the last values, for every log to show.
+    Classes that have a penalty call `add_penalty` when they are constructed. `penalty_metrics`
+    has the last values of each penalty, for every log to show.
 
     `process_group` may be set to the processes over which each batch is split, with the same
-    weights in all of them: the penalties are then those of the joined batch, and gradients
-    averaged over the processes are theirs.
+    weights in all of them. The penalties are then those of the joined batch, and so are their
+    gradients, averaged over the processes.
     """
 
     penalty_metrics: dict[str, dict[str, Tensor | float]]
@@ -110,7 +110,7 @@ class PenalizedMixin(TrainingSAE[Any]):
         return coefficients
 
     def save_inference_model(self, path: str | Path) -> tuple[Path, Path]:
-        """Save as the backbone does; the metadata keep what the coefficients came to."""
+        """Save as the backbone does; the metadata keep the effective coefficients."""
         for name, metrics in self.penalty_metrics.items():
             if metrics:
                 key = f"{name}_effective_coefficient"

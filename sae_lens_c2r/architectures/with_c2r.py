@@ -1,4 +1,4 @@
-"""Our names in SAELens's registry, and C2R for an architecture of anybody's, in one line."""
+"""Registering architectures with SAELens, and C2R for any architecture in one line."""
 
 from dataclasses import dataclass
 from types import new_class
@@ -23,7 +23,7 @@ def with_c2r(backbone: str | Architecture) -> Architecture:
         backbone: Name of a registered training architecture, or its SAE and config classes.
 
     Returns:
-        The SAE class and the config class. Asked for twice, the same ones.
+        The SAE class and the config class, the same at every call.
 
     Raises:
         TypeError: If `backbone` is neither a name nor such a pair of classes.
@@ -80,7 +80,7 @@ def _mixed(mixin: type, backbone: type) -> Any:
 def register_architecture(
     sae_class: type[TrainingSAE[Any]], config_class: type[TrainingSAEConfig]
 ) -> None:
-    """Register a training architecture by its config's name; an error if that is another's."""
+    """Register a training architecture by its config's name; an error if the name is taken."""
     name = config_class.architecture()
     if name not in SAE_TRAINING_CLASS_REGISTRY:
         register_sae_training_class(name, sae_class, config_class)

@@ -1,4 +1,4 @@
-"""The options, the output and the one place for errors that commands share."""
+"""What commands share: options, output and the handling of errors."""
 
 import os
 import re
@@ -46,25 +46,25 @@ def count_option(default: Any, help: str, *, least: int = 1) -> Any:
 
 
 def _releases() -> list[str]:
-    """Name the releases of ours, which a shell completes."""
+    """Name the shipped releases, which a shell completes."""
     from sae_lens_c2r.releases.files import REGISTRY
 
     return [path.stem for path in REGISTRY.glob("*.yaml")]
 
 
-DEVICE = option(None, "Torch device.", unset="cuda if there is one")
+DEVICE = option(None, "Torch device.", unset="cuda if available")
 OVERWRITE = option(False, "Replace what an earlier run has written.", "--overwrite")
 MODEL = option(None, "The language model.", unset="what the SAE's config names")
 SAES = typer.Argument(
     ...,
     metavar="SAE...",
-    help="A folder of one SAE or of many, or a release followed by an SAE's id.",
+    help="A folder with one or more SAEs, or a release followed by an SAE's id.",
 )
 
 
 RELEASE = typer.Argument(
     ...,
-    help="A release of ours, such as minilm-layer-3, or a YAML file.",
+    help="A release of this package, such as minilm-layer-3, or a YAML file.",
     autocompletion=_releases,
 )
 SET = option(None, "A value to change, like sae.k=50; may be repeated.", "--set")
@@ -75,7 +75,7 @@ DRY_RUN = option(False, "Print what would be done, and do nothing.", "--dry-run"
 
 
 def usable_device(device: str | None) -> str:
-    """The device that is meant, `cuda` if there is one; a UserError if torch lacks it."""
+    """The given device, or else `cuda` if available; a UserError if torch lacks it."""
     import torch
 
     from sae_lens_c2r._support.checks import check_torch_device
@@ -86,7 +86,7 @@ def usable_device(device: str | None) -> str:
 
 
 class _FlagsWithoutType:
-    """Help that does not say of a flag that it is a `<bool>`."""
+    """Help that shows no `<bool>` beside a flag."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The parameters; flags have no type to show."""
@@ -147,7 +147,7 @@ def _as_typed(name: re.Match[str]) -> str:
 def error_boundary(
     interrupted: str = "Interrupted.", *, how_to_go_on: Callable[[], str] = str
 ) -> Iterator[list[str]]:
-    """Print what keeps a command from doing what it should, and end it with a status."""
+    """Print the errors of a command, and end the command with their status."""
     problems: list[str] = []
     status = 1
     try:

@@ -51,7 +51,7 @@ def _options(
         False, "Print the version.", "--version", callback=_print_version, is_eager=True
     ),
     quiet: bool = option(
-        False, "Print results and errors alone.", "--quiet", callback=_be_quiet
+        False, "Print only results and errors.", "--quiet", callback=_be_quiet
     ),
 ) -> None:
     pass
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _repeat_option(arguments: Sequence[str], option: str) -> list[str]:
-    """Give each of the values that follow an option, up to a folder, the option of its own."""
+    """Repeat an option before each value that follows it, up to a folder."""
     spread: list[str] = []
     follows = False
     for argument in arguments:

@@ -22,7 +22,7 @@ def demo(
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     with error_boundary("Interrupted; nothing was written."):
         if out.exists() and not out.is_dir():
-            raise UserError(f"`--out` should be a folder. Found a file: {out}")
+            raise UserError(f"`--out` should be a folder. Found the file {out}.")
         if not overwrite and out.is_dir() and any(out.iterdir()):
             raise UserError(
                 f"`--out` should be empty. Found files in {out}; "

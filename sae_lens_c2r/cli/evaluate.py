@@ -17,7 +17,7 @@ def evaluate(
     model: str | None = shared.MODEL,
     text: str | None = option(
         None,
-        "What SAELens's evaluation reads: a file, a dataset on the Hub, "
+        "Text for SAELens's evaluation: a file, a dataset on the Hub, "
         "python-documentation or enwik8.",
         unset="what the SAE was trained on",
     ),
@@ -25,21 +25,21 @@ def evaluate(
         None,
         "Folder with SAEBench's datasets by their names on the Hub, for machines "
         "without network.",
-        unset="they are downloaded",
+        unset="downloaded",
     ),
     overrides: list[str] | None = option(
-        None, "A setting, core.batch_size_prompts=4; may be repeated.", "--set"
+        None, "A setting, like core.batch_size_prompts=4; may be repeated.", "--set"
     ),
     out: Path = option(Path("evaluation"), "Folder for the results."),
-    jobs: int = option(1, "Evaluations at a time.", min=1),
-    hours: float = option(24, "How long one may take.", min=0),
+    jobs: int = option(1, "Evaluations to run at a time.", min=1),
+    hours: float = option(24, "Time limit for each evaluation.", min=0),
     device: str | None = shared.DEVICE,
 ) -> None:
-    """Run SAEBench's and SAELens's evaluations of any SAEs; those in --out are kept.
+    """Evaluate any SAEs with SAEBench and SAELens; results in --out are kept.
 
-    SAEs of known features are evaluated against these: their training.json says which.
+    SAEs of known features are compared with the features that their training.json names.
     """
-    interrupted = "Interrupted. The same command goes on with what is missing."
+    interrupted = "Interrupted. The same command runs the missing evaluations."
     with error_boundary(interrupted) as problems:
         console = console_while_loading()
         from sae_lens_c2r._support.process import stop_requests
@@ -73,4 +73,4 @@ def evaluate(
             console.print(*terminal_tables(report, width=console.width), sep="\n")
             if ABSORPTION in options.sae_bench:
                 console.say(ABSORPTION_ADVICE)
-            console.say(f"Everything that was measured: {out / REPORT_FILE}")
+            console.say(f"All results: {out / REPORT_FILE}")

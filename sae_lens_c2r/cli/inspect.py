@@ -13,26 +13,26 @@ _PICTURES = (".svg", ".png")
 
 def inspect(
     saes: list[str] = shared.SAES,
-    out: Path = option(Path("report.html"), "The report."),
-    figure: Path | None = option(None, "The picture alone, a .svg or .png file.", unset="none"),
+    out: Path = option(Path("report.html"), "File for the report."),
+    figure: Path | None = option(None, "The picture's file, .svg or .png.", unset="none"),
     text: str | None = option(
         None,
-        "Text to run the SAEs' model on: a file, a dataset on the Hub, python-documentation, "
-        "which needs no network, or enwik8, from the package index.",
-        unset="the weights alone are looked at",
+        "Text for the SAEs' model: a file, a dataset on the Hub, python-documentation (needs "
+        "no network) or enwik8 (from the package index).",
+        unset="only weights are measured",
     ),
     model: str | None = shared.MODEL,
-    tokens: int = count_option(100_000, "Tokens of the text, at most."),
+    tokens: int = count_option(100_000, "Most tokens of the text to read."),
     latents: str | None = option(
         None,
-        "Latents to show in context, one by one, like 3,17. Needs a text.",
-        unset="the most redundant pairs alone",
+        "Latents to show in context, one by one, like 3,17. Needs --text.",
+        unset="only the most redundant pairs",
     ),
     device: str | None = shared.DEVICE,
     as_json: bool = shared.JSON,
     overwrite: bool = shared.OVERWRITE,
 ) -> None:
-    """Measure any SAELens SAEs, and write a report to look at."""
+    """Measure any SAELens SAEs, and write a report for a browser."""
     with error_boundary() as problems:
         _check_place("out", out, overwrite=overwrite)
         if figure is not None:
@@ -41,7 +41,7 @@ def inspect(
                 raise UserError(f"`--figure` should end in .svg or .png. Found {figure}.")
         wanted = _numbers(latents) if latents is not None else []
         if wanted and text is None:
-            raise UserError("`--latents` should be given with `--text`, to be shown on.")
+            raise UserError("`--latents` should be given with `--text`. Found no `--text`.")
         console = console_while_loading()
         from sae_lens_c2r._support.files import write_bytes, write_text
         from sae_lens_c2r.inspection.activations import ActivationSource
@@ -98,5 +98,5 @@ def _check_place(name: str, path: Path, *, overwrite: bool) -> None:
     if path.is_dir() or not path.parent.is_dir():
         raise UserError(f"`--{name}` should be a file in a folder that exists. Found {path}.")
     if path.exists() and not overwrite:
-        raise UserError(f"`--{name}` should be new, or `--overwrite` be given. Found {path}.")
+        raise UserError(f"`--{name}` should be a new file, or add `--overwrite`. Found {path}.")
     check_writable(path.parent, f"--{name}")

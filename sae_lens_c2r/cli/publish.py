@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from sae_lens_c2r.hub import Submission
     from sae_lens_c2r.hub.uploading import Proposal
 
-_FOLDERS = typer.Argument(..., metavar="DIR...", help="Folders, each of one SAE or of many.")
+_FOLDERS = typer.Argument(..., metavar="DIR...", help="Folders, each with one or more SAEs.")
 _RELEASE = option(None, "The release of the SAEs.", "--release", unset="what training recorded")
 _EVALUATION = option(
     None,
-    "What `evaluate` has measured.",
+    "The evaluation.json of `evaluate`.",
     unset="evaluation/evaluation.json, here or beside the folders",
 )
 _BASE_MODEL = option(
     None,
-    "The language model on the Hub, ORG/NAME: for SAEs that were trained from a folder of it.",
+    "The language model on the Hub, ORG/NAME, if SAEs were trained on a local copy of it.",
     unset="what training recorded",
 )
 _LICENSE = option(None, "Licence of the weights, like mit.", unset="the release's")
@@ -58,12 +58,12 @@ def upload(
     evaluation: Path | None = _EVALUATION,
     license: str | None = _LICENSE,
     base_model: str | None = _BASE_MODEL,
-    revision: str = option("main", "Branch, made if there is none."),
+    revision: str = option("main", "Branch, created if missing."),
     tag: str | None = option(None, "Tag for the commit.", unset="none"),
     create_pr: bool = option(False, "Propose the commit as a pull request.", "--create-pr"),
-    public: bool = option(False, "What a new repository is.", "--public/--private"),
+    public: bool = option(False, "Whether a new repository is public.", "--public/--private"),
     commit_message: str | None = option(None, "Message of the commit.", unset="what is added"),
-    token: str | None = option(None, "Token of the Hub's.", unset="that of `hf auth login`"),
+    token: str | None = option(None, "Token for the Hub.", unset="from `hf auth login`"),
     dry_run: bool = option(False, "Show what would be sent, and send nothing.", "--dry-run"),
     no_verify: bool = option(
         False, "Do not load the SAEs from the Hub afterwards.", "--no-verify"
@@ -81,12 +81,12 @@ def upload(
         def confirm(proposal: "Proposal") -> bool:
             hub.show_proposal(proposal, console, brief=yes)
             if dry_run:
-                console.print("Nothing was sent: this is what would be.")
+                console.print("Nothing was sent: this was a dry run.")
                 return False
             if yes or not proposal.files:
                 return True
             if not sys.stdin.isatty():
-                raise UserError("`--yes` should be given where nobody can be asked.")
+                raise UserError("`--yes` should be given where there is no terminal to ask in.")
             return typer.confirm("Send this?")
 
         with stop_requests():

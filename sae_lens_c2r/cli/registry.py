@@ -60,17 +60,17 @@ def export_release(release: str = shared.RELEASE) -> None:
 
 @registry.command("new", cls=shared.Command)
 def new_release(
-    name: str = typer.Argument(..., metavar="NAME", help="Its name, like my-saes."),
+    name: str = typer.Argument(..., metavar="NAME", help="Name of the release, like my-saes."),
     model: str | None = option(
         None,
-        "A model of TransformerLens's, like gpt2 or google/gemma-2-2b, or "
-        "HuggingFaceTB/SmolLM2-135M-Instruct, which trains offline as well.",
+        "A model that TransformerLens has, like gpt2 or google/gemma-2-2b, or "
+        "HuggingFaceTB/SmolLM2-135M-Instruct, which trains offline too.",
         unset="all-MiniLM-L6-v2, which trains offline",
     ),
-    out: Path | None = option(None, "The file's folder.", unset="this one"),
+    out: Path | None = option(None, "Folder for the file.", unset="the current one"),
     overwrite: bool = shared.OVERWRITE,
 ) -> None:
-    """Write a small release to begin with, NAME.yaml, that says what to change."""
+    """Write NAME.yaml, a small release to start from, with comments on what to change."""
     with error_boundary():
         from sae_lens_c2r._support.errors import UserError
         from sae_lens_c2r._support.files import write_text
@@ -82,12 +82,10 @@ def new_release(
             raise UserError(f"`--out` should be a folder. Found the file {folder}.")
         path = folder / f"{name}.yaml"
         if path.exists() and not overwrite:
-            raise UserError(
-                f"NAME should be of a new file, or `--overwrite` be given. Found {path}."
-            )
+            raise UserError(f"NAME should name a new file, or add `--overwrite`. Found {path}.")
         if model is not None:
             console_while_loading()
         text = new_release(name, model)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, text)
-        print(f"{path} is written. `sae-lens-c2r train {path} --dry-run` shows what it takes.")
+        print(f"Wrote {path}. `sae-lens-c2r train {path} --dry-run` shows what training takes.")

@@ -10,7 +10,7 @@ from sae_lens_c2r.cli._shared import console_while_loading, count_option, error_
 
 def train(
     release: str = shared.RELEASE,
-    out: Path = option(Path("saes"), "Folder for the folders of the SAEs."),
+    out: Path = option(Path("saes"), "Folder for the SAEs, a subfolder each."),
     only: list[str] | None = option(None, "Id of an SAE to train; may be repeated."),
     overrides: list[str] | None = shared.SET,
     device: str | None = shared.DEVICE,
@@ -68,26 +68,24 @@ def train(
 
 def finetune(
     saes: list[str] = shared.SAES,
-    tokens: int = count_option(..., "What to train on, like 5M."),
+    tokens: int = count_option(..., "Tokens to train on, like 5M."),
     out: Path = option(Path("finetuned"), "Folder for the SAEs, the numbers and the report."),
     model: str | None = shared.MODEL,
-    hook_name: str | None = option(
-        None, "Where activations are taken.", unset="what the SAE names"
-    ),
-    dataset: str | None = option(None, "The text on the Hub.", unset="what the SAE names"),
-    context_size: int | None = option(None, "Tokens in a row.", unset="what the SAE says"),
+    hook_name: str | None = option(None, "Where activations are taken.", unset="the SAE's"),
+    dataset: str | None = option(None, "Text to train on, on the Hub.", unset="the SAE's"),
+    context_size: int | None = option(None, "Tokens in a row.", unset="the SAE's"),
     architecture: str | None = option(
-        None, "What to train it as.", unset="what it was, with C2R"
+        None, "Architecture to train.", unset="the SAE's own, with C2R"
     ),
     k: float | None = option(None, "Latents per token.", unset="the SAE's, or its L0"),
-    lr: float | None = option(None, "Learning rate.", unset="a third of that of its training"),
+    lr: float | None = option(None, "Learning rate.", unset="a third of the SAE's"),
     c2r_coefficient: float | None = option(None, "Strength of the penalty.", unset="5"),
     changes: list[str] | None = shared.SET,
     text: str | None = option(
-        None, "What to measure on, as of `inspect`.", unset="the text of the training"
+        None, "Text to measure on, as for `inspect`.", unset="the training text"
     ),
     measured_tokens: int = count_option(
-        100_000, "Tokens to measure on, about: at least one batch."
+        100_000, "Tokens to measure on, about; at least one batch."
     ),
     device: str | None = shared.DEVICE,
     resume: bool = shared.RESUME,
@@ -95,7 +93,7 @@ def finetune(
     overwrite: bool = shared.OVERWRITE,
     dry_run: bool = shared.DRY_RUN,
 ) -> None:
-    """Train SAEs that exist on with C2R, and show what that changed."""
+    """Fine-tune existing SAEs with C2R, and show what changed."""
     with error_boundary(how_to_go_on=lambda: _how_to_go_on(out)) as problems:
         from sae_lens_c2r._support.yaml_text import parse_overrides
         from sae_lens_c2r.finetune.release import TOKENS
@@ -139,7 +137,7 @@ def finetune(
 
 
 def _how_to_go_on(out: Path) -> str:
-    """Advice where training was ended from outside, if it left a checkpoint."""
+    """Advice after an interruption, if training left a checkpoint."""
     if not any((out / ".training").glob("step-*")):
         return ""
     return " `--resume` continues from the last checkpoint."

@@ -47,18 +47,18 @@ PLAIN, REGULARIZED = "batchtopk", "batchtopk_c2r"
 HELD_OUT_SHARE = 0.1
 RECORD_EVERY = 10  # steps
 _COMPARED_TOKENS = 64
-_DECAY = 5 * 512  # tokens for each step of it: over the last fifth, in batches of 512
+_DECAY = 5 * 512  # tokens for each step of the decay: the last fifth, in batches of 512
 _INTRO = (
     "Two sparse autoencoders of all-MiniLM-L6-v2, after its fourth block, trained from the "
     f"same weights on the same activations in the same order: SAELens's {PLAIN}, and "
     f"{REGULARIZED}, which adds the C2R penalty. The text is Python's own documentation. All "
-    "numbers and tokens in context are from documents that neither saw in training."
+    "numbers and tokens in context are from documents that were held out from training."
 )
 _MEANING = (
-    "Composition: how alike a latent's direction is to its nearest neighbour's, on average.\n"
-    "The chance level is that of random directions: C2R should come near it, and leave the\n"
-    "explained variance nearly as it is. Dead latents fire on no held-out token.\n"
-    "The report has more measures."
+    "Composition: mean cosine of a latent's direction with its nearest neighbour's.\n"
+    "Chance level: composition of random directions. C2R should bring composition near the\n"
+    "chance level, and hardly change explained variance. Dead latents fire on no held-out\n"
+    "token. The report has more measures."
 )
 
 
@@ -91,7 +91,7 @@ class History:
         self.points.append((step, explained, composition(self.sae.W_dec)))
 
     def speed(self, batch_size: int) -> dict[str, float]:
-        """Tokens per second of its own steps; the first one, which also warms up, left out."""
+        """Tokens per second of the SAE's own steps, without the first, which warms up."""
         timed = self.seconds[1:] or self.seconds
         return {"tokens_per_second": batch_size * len(timed) / sum(timed)}
 
@@ -146,7 +146,7 @@ def run_demo(
         plan = make_plan(demo_release(**settings), device=device)
         reports, comparison, curves = _train_and_measure(plan, Path(scratch), settings, tell)
         _write(Path(scratch), out, reports, comparison, curves, device=device, **settings)
-        request.deferrable = True  # what was begun to be moved is moved
+        request.deferrable = True  # a move that has begun is finished
         move_into(out, Path(scratch))
     console.print("Measured on held-out text")
     shown = in_terminal(reports, [comparison], width=console.width, brief=True)
@@ -157,9 +157,9 @@ def run_demo(
         f"Numbers: {out / 'results.json'}",
         f"SAEs:    {out / PLAIN}",
         f"         {out / REGULARIZED}",
-        "Load one, with SAELens alone:",
+        "Load an SAE, with SAELens alone:",
         f"  from sae_lens import SAE; sae = SAE.load_from_disk({str(out / REGULARIZED)!r})",
-        "Pull the plain one's latents apart, in half of its training:",
+        "Fine-tune the plain SAE with C2R, on half as many tokens:",
         f"  sae-lens-c2r finetune {shlex.quote(str(out / PLAIN))} "
         f"--tokens {settings['tokens'] // 2}",
         sep="\n",
@@ -172,7 +172,7 @@ def run_demo(
 def _train_and_measure(
     plan: Plan, folder: Path, settings: Mapping[str, Any], tell: Callable[[str], None]
 ) -> tuple[list[SAEReport], Comparison, str]:
-    """Train the SAEs into a folder, and measure and compare them; the last are the curves."""
+    """Train the SAEs into a folder; return their measures, a comparison, and the curves."""
     model = str(model_folder())
     tell("Reading Python's documentation ...")
     texts = corpus.split(
@@ -209,7 +209,7 @@ def _train_and_measure(
     text = source.activations(saes[PLAIN], PLAIN)
     check_saved(folder, saes, histories, text.activations[:_COMPARED_TOKENS])
     for name in saes:
-        tell(f"Saved {name}; a process without sae_lens_c2r loads it and encodes alike.")
+        tell(f"Saved {name}. SAELens alone loads the SAE and encodes the same.")
     trained = time.perf_counter()
     tell("Measuring on the held-out text ...")
     reports = [
@@ -219,8 +219,8 @@ def _train_and_measure(
     comparison = compare(saes[PLAIN], saes[REGULARIZED], text, reports=reports)
     steps = sum(sum(history.seconds) for history in histories.values())
     tell(
-        f"{trained - begun:.0f} s of training, {steps:.0f} s of them steps of the SAEs and the "
-        f"rest the model; {time.perf_counter() - trained:.0f} s of measuring."
+        f"Training took {trained - begun:.0f} s, {steps:.0f} s of them in the SAEs' steps. "
+        f"Measuring took {time.perf_counter() - trained:.0f} s."
     )
     return reports, comparison, training_curves(histories)
 
@@ -277,12 +277,12 @@ def check_saved(
         expected = trained_contributions(histories[name].sae, inputs)
         if not encodes_alike(contributions(alone.feature_acts, saes[name]), expected):
             raise UserError(
-                f"{name}, as it was saved, does not encode as the trained one does."
+                f"{name} should encode as in training once it is saved. It does not."
             )
 
 
 def move_into(out: Path, scratch: Path) -> None:
-    """Put every file and folder of `scratch` into `out`, in place of what has its name."""
+    """Move all files and folders of `scratch` into `out`, over those of the same names."""
     out.mkdir(parents=True, exist_ok=True)
     for new in scratch.iterdir():
         old = out / new.name

@@ -34,8 +34,8 @@ class SAEBenchEvaluation:
 
 
 ABSORPTION_ADVICE = (
-    "SAEBench's authors advise against its absorption for models below 1 B parameters, SAEs "
-    "below 16k latents, and SAEs that are trained too little, which score low."
+    "SAEBench's authors advise against its absorption score for models below 1 B parameters, "
+    "for SAEs below 16k latents, and for undertrained SAEs, which score low."
 )
 _CORE = {
     "batch_size_prompts": 16,

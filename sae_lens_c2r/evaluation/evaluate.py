@@ -81,12 +81,12 @@ def _run_all(tasks: Sequence[Task], options: Options, *, on_error: Say, tell: Sa
     stop, pool, ended = Event(), ThreadPoolExecutor(options.jobs), count(1)
 
     def run(task: Task) -> None:
-        tell(f"{task.title}: begun. Its log is {task.folder / LOG}")
+        tell(f"{task.title}: started. Log: {task.folder / LOG}")
         try:
             missing = _run(task, options, stop)
         except Exception as error:  # a full disk, a folder that is gone
             if not stop.is_set():
-                on_error(f"{task.title}: {reason(error)} Its log: {task.folder / LOG}")
+                on_error(f"{task.title}: {reason(error)} Log: {task.folder / LOG}")
                 tell(f"{task.title}: failed. {next(ended)} of {len(todo)}")
         else:
             without = f" Not finite: {', '.join(missing)}." if missing else ""
@@ -118,7 +118,7 @@ def _run(task: Task, options: Options, stop: Event) -> list[str]:
 
 
 def _keep(task: Task, result: Path, *, seconds: float) -> list[str]:
-    """Put a result into its folder, and forget what was asked before in its place."""
+    """Put a result into its folder, and remove earlier results of the same evaluation."""
     metrics, missing = read_metrics(result, task.name)
     os.replace(result, task.folder / RESULT)
     source = f"{task.home.name}/{task.folder.name}/{RESULT}"

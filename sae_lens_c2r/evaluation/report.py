@@ -119,7 +119,7 @@ def read_metrics(path: Path, evaluation: str) -> tuple[dict[str, float], list[st
         metrics, found_id = flat(content["eval_result_metrics"]), content["eval_type_id"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
-            f"{path} should be a result of SAEBench's. {type(error).__name__}: {error}"
+            f"{path} should be a result of SAEBench. {type(error).__name__}: {error}"
         ) from None
     theirs = EVALUATIONS.get(evaluation)
     if found_id != ((theirs and theirs.type_id) or evaluation):

@@ -120,7 +120,7 @@ def _run_sae_bench(task: Task, sae: SAE[Any], out: Path) -> Path:
         _add_probes(written, settings)
     if not written:  # SAEBench goes on after some failures as if there were none
         raise UserError(
-            "SAEBench wrote no result: it could not evaluate the SAE, and its log says why."
+            "SAEBench could not evaluate the SAE, and wrote no result: the log says why."
         )
     return written[0]
 
@@ -163,7 +163,7 @@ def _add_probes(written: list[Path], settings: dict[str, Any]) -> None:
             raise UserError(
                 f"absorption should have probes of {settings['min_feats_for_eval']} letters "
                 f"with an F1 above {settings['min_GT_probe_f1']}, on which its score rests. "
-                f"{settings['model_name']} has {good}, and a mean of {probes['mean']:.2f}."
+                f"{settings['model_name']} has {good}, with a mean F1 of {probes['mean']:.2f}."
             )
         content = json.loads(written[0].read_bytes())
         content["eval_result_metrics"][PROBES] = probes

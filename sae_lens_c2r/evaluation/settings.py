@@ -56,7 +56,7 @@ class Options:
     hours: float = 24
 
     def __post_init__(self) -> None:
-        """Raise unless they can be asked for of whatever SAE."""
+        """Raise unless the options are valid, whatever the SAE."""
         wanted = [*(_OURS if self.sae_lens else ()), *self.sae_bench]
         for name in wanted:
             settings_of(name, self.overrides, model=self.model)
@@ -65,12 +65,12 @@ class Options:
             if name not in wanted or not field:
                 raise UserError(
                     f"`--set {key}` should be like core.context_size=64, of an evaluation that "
-                    f"is run. These are: {', '.join(wanted) or 'none'}."
+                    f"is run: {', '.join(wanted) or 'none'}."
                 )
         if self.hours <= 0:
             raise UserError(f"`hours` should be positive. Found {self.hours:g}.")
         if "autointerp" in self.sae_bench and not os.environ.get(API_KEY):
-            raise UserError(f"autointerp asks a language model: it needs a key in {API_KEY}.")
+            raise UserError(f"autointerp asks a language model, and needs a key in {API_KEY}.")
         if self.data is not None:
             if not self.data.is_dir():
                 raise UserError(f"`data` should be a folder. Found {self.data}.")
@@ -145,8 +145,8 @@ def config_class_of(name: str) -> Any:
         return getattr(module, evaluation.config_class)
     except ImportError as error:
         raise UserError(
-            "`--sae-bench` needs SAEBench: `pip install 'sae-lens-c2r[bench]'`, or, on a "
-            f"machine without CUDA, as the README says. {error}"
+            "`--sae-bench` needs SAEBench: `pip install 'sae-lens-c2r[bench]'`. On a machine "
+            f"without CUDA, see the README. {error}"
         ) from error
 
 

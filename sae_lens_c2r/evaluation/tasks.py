@@ -34,11 +34,11 @@ _PACKAGES = (
 )
 _hook_site = lru_cache(hook_site)  # of many SAEs alike
 _NAME_LENGTH, _HASH_LENGTH = 60, 8
-_ASKED = {"model", "text", "settings", "inputs"}  # what other numbers may come from
+_ASKED = {"model", "text", "settings", "inputs"}  # what may change the numbers
 
 
 class Task(BaseModel, frozen=True):
-    """An evaluation to be run, as the process that runs it is told of it."""
+    """An evaluation to be run, as it is passed to the process that runs it."""
 
     name: str
     sae: EvaluatedSAE  # without evaluations
@@ -154,14 +154,14 @@ def check_features(record: TrainingRecord, device: str) -> None:
     assert record.features is not None, "of an SAE of known features"
     if synthetic_model_config(record.features.config).seed is None:
         raise UserError(
-            f"{RECORD} should have a seed among the features' config: without one SAELens does "
-            "not draw the same features again. Found none."
+            f"{RECORD} should have a seed in the features' config, or SAELens does not draw "
+            "the same features again. Found none."
         )
     trained_on = torch.device((record.device or device).partition(" ")[0]).type
     if torch.device(device).type != trained_on:
         raise UserError(
-            f"`device` should be {trained_on}, where SAELens drew the features for training: "
-            f"elsewhere it draws others. Found {device}."
+            f"`device` should be {trained_on}, as in training: SAELens draws other features on "
+            f"another device. Found {device}."
         )
 
 

@@ -49,7 +49,7 @@ def run_worker(working: Path, *, log: Path, hours: float, stop: Event) -> None:
         process.communicate()
     if process.returncode < 0:
         name = signal.Signals(-process.returncode).name
-        memory = ", as when memory is short" if name == "SIGKILL" else ""
+        memory = ", perhaps for lack of memory" if name == "SIGKILL" else ""
         raise UserError(f"its process was ended by {name}{memory}.")
     if process.returncode > 0:
         raise UserError(_why(log))

@@ -1,4 +1,4 @@
-"""The release that is trained of SAEs that exist: written of what they say of themselves."""
+"""The release that fine-tuning trains, written from what existing SAEs say of themselves."""
 
 import math
 import re
@@ -26,7 +26,7 @@ READING = (
 )
 TOKENS = "language_model.training_tokens"
 _NO_ID = re.compile(r"[^\w.-]+")
-# An SAE that is trained on as fast as it was trained forgets more of what its latents were.
+# At the learning rate of its training, an SAE's latents change more than they need to.
 _SLOWER = 3
 # Parts of all steps: Adam begins without moments.
 _SCHEDULES = {"lr_warm_up_steps": 20, "lr_decay_steps": 5}
@@ -36,19 +36,19 @@ _NEEDED = ("hub_id", "hook_name", "dataset", "context_size")  # of a language mo
 
 @dataclass(frozen=True)
 class Subject:
-    """An SAE that is to be trained on, and what it says of its training, as a release does."""
+    """An SAE to fine-tune, and what it says of its training, in the terms of a release."""
 
     ref: SAERef
     language_model: dict[str, Any]  # or what was asked for in its place
     runner: dict[str, Any]
     sae: dict[str, Any]
-    says_k: bool  # or need not
+    says_k: bool  # or needs no k
 
 
 def read_subjects(refs: Sequence[SAERef], changes: Mapping[str, Any]) -> dict[str, Subject]:
     """Load SAEs, and read what they say, by the ids that they are to have."""
     if not refs:
-        raise UserError("`SAE...` should name an SAE to train on. Found none.")
+        raise UserError("`SAE...` should name an SAE to fine-tune. Found none.")
     subjects: dict[str, Subject] = {}
     for ref in refs:
         name = ref.folder.resolve().name if ref.folder else str(ref.sae_id)
@@ -76,7 +76,7 @@ def _read(ref: SAERef, changes: Mapping[str, Any]) -> Subject:
         "normalize_activations": own.get("normalize_activations", ESTIMATED),
     }
     runner = _reading(sae) if record.settings is None else dict(settings.get("runner") or {})
-    if pinned.repo is not None:  # others may not have code of theirs run here
+    if pinned.repo is not None:  # code from a stranger's repository is not run
         runner.pop("dataset_trust_remote_code", None)
     language_model = _language_model(sae, record, changes, pinned.name)
     return Subject(pinned, language_model, runner, fields, says_k)
@@ -117,7 +117,7 @@ def _language_model(
     for key in _NEEDED:
         if not (own[key] or key in given):
             option = "model" if key == "hub_id" else key.replace("_", "-")
-            raise UserError(f"`{option}` should be given: {shown} does not say it.")
+            raise UserError(f"`{option}` should be given: {shown} does not name it.")
     return {key: value for key, value in own.items() if value} | given
 
 
@@ -133,7 +133,7 @@ def _reading(sae: SAE[Any]) -> dict[str, Any]:
 
 
 def finetuning_release(subjects: Mapping[str, Subject], changes: Mapping[str, Any]) -> Release:
-    """Write a release of SAEs that start from SAEs."""
+    """Write a release whose SAEs start from existing SAEs."""
     first, *others = subjects.values()
     for other in others:
         differs = difference(first.language_model, other.language_model)
@@ -141,16 +141,16 @@ def finetuning_release(subjects: Mapping[str, Subject], changes: Mapping[str, An
             differs = difference(first.runner, other.runner)
         if differs is not None:
             raise UserError(
-                "`SAE...` should be of one model, hook and text, and have been trained alike, "
-                f"or be trained on in turn. {other.ref.name} is not as {first.ref.name}. "
+                "`SAE...` should share a model, a hook, a text and the way of training, or be "
+                f"fine-tuned one by one. {other.ref.name} differs from {first.ref.name}. "
                 f"{differs}"
             )
     licenses = {(subject.ref.license or "").lower() for subject in subjects.values()}
     license = licenses.pop() if len(licenses) == 1 else ""
     document = {
         "name": "finetuned",
-        "description": "SAEs that were trained before, trained on with C2R.",
-        # The Hub's word for one that is not known, or not one.
+        "description": "Existing SAEs, fine-tuned with C2R.",
+        # The Hub's word for an unknown licence, and for several.
         "license": license if license and " " not in license else "unknown",
         "repo_id": "sae-lens-c2r/finetuned",
         "language_model": {**first.language_model},
@@ -170,7 +170,7 @@ def _runner(runner: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
     kept["n_batches_for_norm_estimate"] = min(_ESTIMATED_BATCHES, batches)
     size = runner.get("train_batch_size_tokens", defaults.train_batch_size_tokens)
     size, tokens = changes.get("runner.train_batch_size_tokens", size), changes.get(TOKENS)
-    # What they should be, if they are no such numbers, is said when a plan is made.
+    # Where they are not such numbers, making a plan says so.
     if isinstance(size, int) and size > 0 and isinstance(tokens, int):
         steps = math.ceil(tokens / size)
         kept |= {name: steps // part for name, part in _SCHEDULES.items()}

@@ -1,4 +1,4 @@
-"""Fine-tuning from end to end: what SAEs are, training, what they have become, the report."""
+"""Fine-tuning from end to end: measuring, training, measuring again, the report."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +25,7 @@ _TUNED = "{}, fine-tuned"  # the name of an SAE in the report
 
 
 class Finetuning:
-    """The fine-tuning of SAEs, with changes of what they say, by dotted key of a release."""
+    """The fine-tuning of SAEs, with changes by the dotted keys of a release."""
 
     def __init__(
         self,
@@ -54,8 +54,8 @@ class Finetuning:
                 wrong = report
         if wrong is not None:
             raise UserError(
-                f"`out` should have no {wrong.name} of anything else than these SAEs, or "
-                f"`--overwrite` be given. Found {wrong}."
+                f"`out` should have no {wrong.name} of other SAEs, or add `--overwrite`. "
+                f"Found {wrong}."
             )
         check_out(self._subjects, out, resume=resume)
 
@@ -64,7 +64,7 @@ class Finetuning:
         unsaid = [sae_id for sae_id, each in self._subjects.items() if not each.says_k]
         if unsaid and "sae.k" not in self._changes:
             for sae_id in unsaid:
-                self._tell(f"{sae_id} does not say its L0: it is measured.")
+                self._tell(f"{sae_id} does not say its L0: measuring the L0.")
                 self._subjects[sae_id].sae["k"] = 1  # whatever it is, the tokens are the same
             self._measure_before(self._plan())
             for sae_id in unsaid:

@@ -1,6 +1,6 @@
 """A card: `README.md` of a repository, joined with what the repository has.
 
-Our part stands between two marks; every other word of the file is somebody's, and stays.
+Our part stands between two marks; the rest of the file stays as it is.
 """
 
 import re
@@ -36,15 +36,15 @@ def write_card(
     """Render the card of SAEs, joined with what a folder has.
 
     Args:
-        saes: Folders, each of one SAE or of many, or SAEs in memory by their ids; with what
-            else is said of them, a `Submission`.
+        saes: Folders, each with one or more SAEs, or SAEs in memory by their ids, or a
+            `Submission`, which says more about the SAEs.
         out: A folder, like a repository: its `README.md` keeps what stands outside our marks.
-        repo_id: The repository that the card is for; by itself that of the release, or of the
-            one that training recorded.
-        tell: Told of what is done.
+        repo_id: The repository that the card is for; by default the repository of the release
+            that is given, or that training recorded.
+        tell: Called with lines on the progress.
 
     Returns:
-        The card's file. Beside it are its pictures and what it was made of.
+        The card's file. Beside it are its pictures and its facts.
 
     Raises:
         UserError: If one of the SAEs is not fit to be published, or `out` has the card of
@@ -58,7 +58,7 @@ def write_card(
     found = RepoFacts.read(path.read_bytes()).repo_id if path.is_file() else facts.repo_id
     if found != facts.repo_id:
         raise UserError(
-            f"`out` should be a new folder, or one with the card of {facts.repo_id}. Found the "
+            f"`out` should be a new folder, or hold the card of {facts.repo_id}. Found the "
             f"card of {found} in {out}."
         )
     write_card_files(facts, out)
@@ -66,7 +66,7 @@ def write_card(
 
 
 def write_card_files(facts: RepoFacts, out: Path) -> None:
-    """Write a card into a folder, with its pictures and what it was made of."""
+    """Write a card into a folder, with its pictures and its facts."""
 
     def read(path: str) -> bytes | None:
         return (out / path).read_bytes() if (out / path).is_file() else None
@@ -79,7 +79,7 @@ def write_card_files(facts: RepoFacts, out: Path) -> None:
 def card_files(
     facts: RepoFacts, read: Callable[[str], bytes | None] = lambda _: None
 ) -> dict[str, bytes]:
-    """Write a card, of SAEs and of all that a repository has, with what belongs to it."""
+    """Render a card of SAEs and of those that its repository has, with pictures and facts."""
     known, readme = read(FACTS), read(README)
     facts = facts if known is None else RepoFacts.read(known).joined(facts)
     check_ids(facts.saes)
@@ -91,8 +91,8 @@ def card_files(
     if isinstance(license, str):
         if facts.license not in (None, license):
             raise UserError(
-                f"`license` should be that of {README} in the repository, {license}, which "
-                f"`--license {license}` confirms. Found {facts.license}."
+                f"`license` should be {license}, as in {README} of the repository. Confirm it "
+                f"with `--license {license}`. Found {facts.license}."
             )
         facts = facts.model_copy(update={"license": license})
     known_now = facts.to_json()
@@ -135,7 +135,7 @@ def merged(existing: str | None, card: str) -> str:
 
 
 def _with_block(body: str, card: str, newline: str) -> str:
-    """Put our part into a text: in place of that which it has, or at its end."""
+    """Put our part into a text: in place of an earlier one, or at the end."""
     begins, ends = (list(mark.finditer(body)) for mark in (_BEGIN, _END))
     block = card[card.index(BEGIN) : card.index(END) + len(END)].replace("\n", newline)
     if not begins and not ends:
@@ -144,7 +144,7 @@ def _with_block(body: str, card: str, newline: str) -> str:
     if not len(begins) == len(ends) == 1 or begins[0].end() > ends[0].start():
         raise UserError(
             f"{README} should have the marks {BEGIN} and {END} once each, in this order, or "
-            f"none of them. Found {len(begins)} and {len(ends)}."
+            f"neither mark. Found {len(begins)} and {len(ends)}."
         )
     return body[: begins[0].start()] + block + body[ends[0].end() :]
 

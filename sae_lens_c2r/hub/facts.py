@@ -1,7 +1,7 @@
 """The facts on a card: what the files, training and evaluations of SAEs have recorded.
 
 A repository keeps it as `sae-lens-c2r.json`, so that later uploads can write a card of all its
-SAEs. Nothing here is typed in by anybody, and nothing names a place on this machine.
+SAEs. Nothing here is typed by hand, and nothing names a place on this machine.
 """
 
 import json
@@ -154,7 +154,7 @@ def sae_facts(
     metadata = config.get("metadata") or {}
     known = keep_plain(
         {
-            "weights_sha256": "",  # told by who loads it without us
+            "weights_sha256": "",  # known when SAELens alone has loaded the file
             "architecture": config["architecture"],
             "trained_as": metadata.get("training_architecture"),
             "d_in": config["d_in"],
@@ -168,12 +168,12 @@ def sae_facts(
         known["training"]["started_from"] = _started_from(record.started_from)
     measured = {**_measured_in_training(metadata, record, config["d_sae"]), **evaluations}
     known["evaluations"] = {name: _evaluation(each) for name, each in measured.items()}
-    refuse_secrets("what is known of an SAE", json.dumps(known, ensure_ascii=False))
+    refuse_secrets("An SAE's record", json.dumps(known, ensure_ascii=False))
     try:
         return SAEFacts.model_validate(known)
     except ValidationError as error:
         raise UserError(
-            f"What is known of an SAE should be as we write it. {first_problem(error)}"
+            f"An SAE's record should be as this package writes it. {first_problem(error)}"
         ) from None
 
 
@@ -198,7 +198,7 @@ def _training(
 
 
 def _started_from(start: SAERef) -> dict[str, Any]:
-    """Keep where an SAE is that another one started from, if on the Hub, and its content."""
+    """Keep the hashes of the SAE that training started from, and its place on the Hub."""
     kept: dict[str, Any] = keep_plain({"license": start.license, "sha256": start.sha256})
     if start.repo is not None and is_plain(start.repo):
         kept |= keep_plain({"repo": start.repo, "revision": start.revision})
@@ -209,8 +209,8 @@ def _started_from(start: SAERef) -> dict[str, Any]:
 
 
 def _evaluation(measured: Measured) -> dict[str, Any]:
-    """Keep an evaluation; what it read here is told from what it read elsewhere."""
-    # Where it is kept and how long it took is nobody's business.
+    """Keep an evaluation, without the names of local models and texts."""
+    # The path and the seconds are left out.
     known = measured.model_dump(include={"model", "text", "settings", "device", "versions"})
     for key in ("model", "text"):
         if not is_plain(known[key]):

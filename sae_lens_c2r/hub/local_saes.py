@@ -78,8 +78,8 @@ class LocalSAE:
         """Raise where the weights are no longer those that were checked."""
         if _stamp(self.folder / SAE_WEIGHTS_FILENAME) != self.stamp:
             raise UserError(
-                f"{self.sae_id}/{SAE_WEIGHTS_FILENAME} should stay as it is until it is sent. "
-                "It has changed since it was checked."
+                f"{self.sae_id}/{SAE_WEIGHTS_FILENAME} should not change during an upload. The "
+                "file has changed since it was checked."
             )
 
 
@@ -94,7 +94,7 @@ def _stamp(path: Path) -> tuple[int, ...]:
 def check_saes(
     submission: Submission, scratch: Path, tell: Callable[[str], None] = lambda _: None
 ) -> list[LocalSAE]:
-    """Find SAEs, and see them load, and encode as trained, in SAELens alone."""
+    """Find SAEs, and check that SAELens alone loads them and encodes as in training."""
     # Weights are read three times: here, and twice there, to be loaded and to be hashed.
     found = find_folders(submission, scratch / "in-memory")
     known = known_evaluations(submission)
@@ -102,7 +102,7 @@ def check_saes(
     for sae_id, (folder, record) in sorted(found.items()):
         tell(f"Checking {sae_id}, {len(saes) + 1} of {len(found)}.")
         saes.append(_check(sae_id, folder, record, scratch, known, submission.base_model))
-    tell("Loading them in SAELens alone.")
+    tell("Loading the SAEs in SAELens alone.")
     requests = [({"folder": str(sae.folder)}, sae.inputs) for sae in saes]
     for sae, encoded in zip(saes, encode_in_saelens_alone(requests), strict=True):
         _check_encoding(sae, encoded)
@@ -132,7 +132,7 @@ def repo_facts(
     description = agreed(releases, "description")
     license = submission.license or agreed(releases, "license")
     if license is None:
-        tell("Warning: without a licence nobody may use the SAEs. `--license` gives one.")
+        tell("Warning: without a licence nobody may use the SAEs. Set one by `--license`.")
     model = submission.base_model or agreed(models, "hub_id")
     check_names(repo_id=repo_id, license=license)
     refuse_places("The release's description", description or "")
@@ -227,7 +227,7 @@ def _check_numbers(sae: SAE[Any], shown: Path) -> None:
             (is_threshold and is_zero and learned, "have been learned"),
             (name == "W_dec" and is_zero, "not be 0 everywhere"),
         ):
-            if wrong:  # NaN is both of any with one
+            if wrong:  # where there is a NaN, `low` and `high` are NaN
                 raise UserError(
                     f"{shown}: `{name}` should {should}. Found values from {low:g} to {high:g}."
                 )
@@ -236,12 +236,12 @@ def _check_numbers(sae: SAE[Any], shown: Path) -> None:
 def _check_encoding(sae: LocalSAE, encoded: Encoded) -> None:
     """Raise unless SAELens alone encodes the probe, and as the training form does."""
     if not encoded.feature_acts.isfinite().all():
-        raise UserError(f"{sae.sae_id} should encode as finite numbers. Found NaN or infinity.")
+        raise UserError(f"{sae.sae_id} should encode to finite numbers. Found NaN or infinity.")
     if not encoded.feature_acts.any():
         raise UserError(
-            f"{sae.sae_id} should have latents that fire. Found none that does, even for the "
-            f"SAE's own decoder rows with norms of up to {sae.inputs.norm(dim=1).max():,.0f}: "
-            "is its threshold right?"
+            f"{sae.sae_id} should have latents that fire. Found none, even on the SAE's own "
+            f"decoder rows with norms of up to {sae.inputs.norm(dim=1).max():,.0f}. Is the "
+            "threshold right?"
         )
     if sae.trained is None:
         return
@@ -250,6 +250,6 @@ def _check_encoding(sae: LocalSAE, encoded: Encoded) -> None:
     if not encodes_alike(found, trained, dtype=published.dtype):
         share = torch.isclose(found, trained, rtol=1e-3).float().mean()
         raise UserError(
-            f"{sae.sae_id} should encode in its inference form as in its training form. "
+            f"{sae.sae_id} should encode the same in its inference form as in training. "
             f"Found {share:.1%} of the activations alike."
         )

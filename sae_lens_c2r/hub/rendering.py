@@ -73,7 +73,7 @@ _NAMES = {  # of what is not SAEBench's
     TRAINING: "End of training",
     SAE_LENS: "SAELens",
 }
-_FARTHER = 1.1  # by this factor L0 differs where k does
+_FARTHER = 1.1  # the least factor between two L0 that differ
 _Colors = Mapping[str, str]  # by what SAEs were trained as
 # A number of a card: the SAE's id, its column, and the evaluation that has it.
 _Number = tuple[str, Column, Evaluation]
@@ -120,7 +120,7 @@ def render(facts: RepoFacts, figures: Iterable[str] = ()) -> str:
     )
     card = card.replace("\r\n", "\n")
     if card.count("<!-- sae-lens-c2r:") != 2:
-        raise UserError("A card should have our marks once. What it says has such a mark, too.")
+        raise UserError("A card should have our marks once. Found another mark in its text.")
     return re.sub(r"\n{3,}", "\n\n", card).rstrip() + "\n"
 
 
@@ -172,7 +172,7 @@ def _how_trained(facts: RepoFacts) -> Iterator[str]:
 
 
 def _by_sentence(said: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return each sentence once, and the SAEs that it is said of if others are there."""
+    """Return each sentence once, with its SAEs if there are several sentences."""
     # The keys of the inner mappings are sets in the order in which they were filled.
     found: dict[str, dict[str, None]] = defaultdict(dict)
     for sae_id, sentence in said:

@@ -38,7 +38,7 @@ class Snapshot:
     commit: str | None = None  # none if there is no such branch
     tree: Mapping[str, RepoFile] = field(default_factory=dict)  # by their paths
     read: Callable[[str], bytes | None] = lambda _: None  # a file, by its path
-    private: bool | None = None  # neither if there is no such repository
+    private: bool | None = None  # `None` if there is no such repository
 
     def has(self, addition: CommitOperationAdd) -> bool:
         """Whether a file of the same content is there."""
@@ -66,9 +66,9 @@ def load(
         repo_id: The repository, ``org/name``.
         sae_id: The SAE's folder in it.
         revision: A tag, a branch or, to be sure, a commit.
-        device: Where to.
-        dtype: Type of its weights; `None` for that in its config.
-        token: As of huggingface_hub.
+        device: Device to load to.
+        dtype: Type of the weights; `None` for the type in the SAE's config.
+        token: Token of the Hub, as huggingface_hub takes it.
 
     Returns:
         The SAE, as `SAE.from_pretrained` would load it.
@@ -76,7 +76,7 @@ def load(
     Raises:
         UserError: If there is no such SAE at that revision.
 
-    Of huggingface_hub come `RepositoryNotFoundError`, `RevisionNotFoundError` and the errors of
+    huggingface_hub raises `RepositoryNotFoundError`, `RevisionNotFoundError` and the errors of
     the network.
     """
     check_names(sae_id=sae_id)
@@ -110,10 +110,10 @@ def check_account(api: HfApi, target: Target) -> None:
             )
     if not may:
         raise UserError(
-            f"`token` should be one that may write to the repositories of {owner}: with the "
-            f"role `write`, or fine-grained with `repo.write`. Found one of "
-            f"{' and '.join(owners)} with the role `{token.get('role')}`. An existing "
-            "repository of somebody else's takes `--create-pr`."
+            f"`token` should be allowed to write to the repositories of {owner}: with the "
+            f"role `write`, or fine-grained with `repo.write`. Found a token of "
+            f"{' and '.join(owners)} with the role `{token.get('role')}`. For somebody else's "
+            "existing repository, use `--create-pr`."
         )
 
 
@@ -126,7 +126,7 @@ def check_metadata(api: HfApi, card: str) -> None:
     except BadRequestError as error:
         reason = " ".join((error.server_message or "").split())
         raise UserError(
-            f"The card's metadata should be as the Hub has them. {reason}"
+            f"The card's metadata should be as the Hub wants it. {reason}"
         ) from None
 
 
@@ -166,7 +166,7 @@ def make_branch(
 
 
 def as_the_hub_knows(api: HfApi, facts: RepoFacts, tell: Callable[[str], None]) -> RepoFacts:
-    """Name those models and texts that the Hub has, as it calls them."""
+    """Name the models and texts that the Hub has by their names there."""
     from sae_lens_c2r.releases.language_models import official_name
 
     trainings = [sae.training for sae in facts.saes.values()]
@@ -177,11 +177,11 @@ def as_the_hub_knows(api: HfApi, facts: RepoFacts, tell: Callable[[str], None]) 
         if model is None or "/" not in model.id:
             continue
         if model.private:
-            tell(f"{model.id} is private: the card's metadata do not name it, its text does.")
+            tell(f"{model.id} is private: the card names the model in its text only.")
         else:
             models.add(model.id)
         if model.gated:
-            tell(f"{model.id} is gated: who uses its SAEs has to accept its terms on the Hub.")
+            tell(f"{model.id} is gated: users have to accept the model's terms on the Hub.")
     texts = {each.dataset for each in trainings if each.dataset and "/" in each.dataset}
     found = [_ask(api.dataset_info, name) for name in sorted(texts)]
     datasets = [each.id for each in found if each and not each.private]
@@ -189,7 +189,7 @@ def as_the_hub_knows(api: HfApi, facts: RepoFacts, tell: Callable[[str], None]) 
 
 
 def _ask(ask: Callable[[str], Any], *names: str | None) -> Any:
-    """Return what the Hub says of the first of these names that it has for this token."""
+    """Return what the Hub says of the first name that this token may see."""
     for name in dict.fromkeys(filter(None, names)):
         try:
             return ask(name)
@@ -207,7 +207,7 @@ def status_of(error: HTTPError) -> int | None:
 
 
 def explain_hub_error(error: Exception, repo_id: str) -> str:
-    """Say what keeps somebody from the Hub, in a sentence without the token."""
+    """Explain an error of the Hub in a sentence, without the token."""
     if isinstance(error, UserError):
         return str(error)
     if not isinstance(error, HTTPError):
@@ -217,10 +217,10 @@ def explain_hub_error(error: Exception, repo_id: str) -> str:
         return f"The Hub does not answer: is there a network? {one_line(error)}"
     server = " ".join((getattr(error, "server_message", None) or str(error)).split())
     reasons = {
-        401: "There is no token, or the Hub does not accept it: `hf auth login`, or HF_TOKEN "
-        "with a token that may write.",
+        401: "There is no token, or the Hub does not accept it. Run `hf auth login`, or set "
+        "HF_TOKEN to a token that may write.",
         403: f"The token may not write to {repo_id}: it should have the role `write` "
         "or, if it is fine-grained, write access to that repository or its owner.",
         MOVED: "The branch keeps moving: somebody else is uploading to it.",
     }
-    return reasons.get(status, f"The Hub has answered {status}: {server}")
+    return reasons.get(status, f"The Hub answered {status}: {server}")

@@ -17,15 +17,15 @@ _REPO_ID = r"(?!.*(?:--|\.\.|\.git$))\b[\w.-]+\b/\b[\w.-]{1,96}\b", "like org/na
 _REFERENCE = (
     r"(?!(?:HEAD|[0-9a-f]{40})$|refs(?:/|$)|.*(?:\.\.|\.lock(?:/|$)|\.(?:/|$)))"
     r"\w(?:[\w.-]|/(?=[\w-]))*",
-    "a branch or tag of git's, like v1",
+    "a Git branch or tag, like v1",
 )
 _NAMES = {  # by what they name: their pattern, and what they should be
     "repo_id": _REPO_ID,
     "base_model": _REPO_ID,
     "revision": _REFERENCE,
     "tag": _REFERENCE,
-    # The Hub is asked whether there is such a one.
-    "license": (r"[a-z0-9][a-z0-9.+-]*", "one of the Hub's, like mit or apache-2.0"),
+    # The Hub is asked whether it knows the licence.
+    "license": (r"[a-z0-9][a-z0-9.+-]*", "a licence of the Hub, like mit or apache-2.0"),
     "sae_id": SAE_ID,
 }
 
@@ -47,14 +47,14 @@ _SECRETS = {
     r"|secret[_-]?(?:access[_-]?)?key|client[_-]?secret|password|passwd)"
     r"[\\\"']*\s*[:=]\s*[\\\"']*[^\s\\\"',}\[]{6,}",
 }
-# An address is one only of the web: `file:`, `s3:` and the like are places.
+# Only web addresses may be published: `file:`, `s3:` and the like name places.
 _PLACE = re.compile(
     r"""(?:^|[\s"'(=:,\[])(?:/|~|\\|\.{1,2}/|[A-Za-z]:[\\/])[\w.\\/~-]
     |\b(?!https?:)[A-Za-z][\w+.-]*:/|https?://[^\s/]*@|[\w.+-]+@[\w-]+""",
     re.VERBOSE,
 )
-# What values are like that say how an SAE is used or was made: words, numbers, names on the
-# Hub, devices, versions. A slash is in a name on the Hub and nowhere else.
+# Values that may be published: words, numbers, names on the Hub, devices, versions. Only a
+# name on the Hub has a slash.
 _WORDS = re.compile(r"[\w.+:()\[\]{}<>|,;= -]{0,200}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_][\w.-]*/[A-Za-z0-9_][\w.-]*", re.ASCII)
 
@@ -120,7 +120,7 @@ def refuse_places(name: str, prose: str) -> None:
     """Raise where words that are published name a place on this machine, or a person's."""
     if found := _PLACE.search(prose):
         raise UserError(
-            f"{name} should name no path of this machine and nobody's address. Found "
+            f"{name} should have no local path and no personal address. Found "
             f"{found[0].strip()!r}."
         )
 
@@ -139,7 +139,7 @@ def is_plain(value: Any) -> bool:
 
 
 def keep_plain(value: Any) -> Any:
-    """Keep what of a value of JSON may be published; `None` if it may not itself."""
+    """Keep the parts of a JSON value that may be published; `None` if nothing may."""
     if isinstance(value, dict):
         kept = {key: keep_plain(each) for key, each in value.items() if is_plain(key)}
         return {key: each for key, each in kept.items() if each is not None}
@@ -154,9 +154,7 @@ def redact(config: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     trained_as = metadata.get("training_architecture") if isinstance(metadata, dict) else None
     fields_of_config = _fields_of(SAE_CLASS_REGISTRY, architecture)
     if not fields_of_config:
-        raise UserError(
-            f"`architecture` should be one that SAELens loads. Found {architecture}."
-        )
+        raise UserError(f"`architecture` should be known to SAELens. Found {architecture}.")
     known = {
         (): {"architecture", *fields_of_config},
         ("metadata",): _METADATA,

@@ -1,4 +1,4 @@
-"""SAEs that are to be published: which there are, and what was recorded beside them."""
+"""SAEs to publish: where they are, and what was recorded beside them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,17 +28,17 @@ _FOLDER = "evaluation"
 
 @dataclass(frozen=True)
 class Submission:
-    """SAEs to be published, and what is said of them beside their own files.
+    """SAEs to publish, and what is known about them beside their own files.
 
     Args:
-        saes: Folders, each of one SAE or of many, or SAEs in memory by their ids.
-        release: The release that they are of; by itself what their `training.json` names.
-        evaluation: Their `evaluation.json`; by itself those beside the folders.
-        license: Of their weights, as the Hub spells it; by itself the release's.
-        base_model: The model that they encode, as the Hub calls it; by itself the release's.
+        saes: Folders, each with one or more SAEs, or SAEs in memory by their ids.
+        release: The release of the SAEs; by default what their `training.json` names.
+        evaluation: Their `evaluation.json`; by default those beside the folders.
+        license: Licence of the weights, as the Hub spells it; by default the release's.
+        base_model: The model that they encode, as the Hub calls it; by default the release's.
 
     Raises:
-        UserError: If there is none, or the licence or the model is not named as on the Hub.
+        UserError: If there is no SAE, or the licence or the model is not named as on the Hub.
     """
 
     saes: SAEs
@@ -60,7 +60,7 @@ class Submission:
 
     @classmethod
     def of(cls, saes: "Submission | SAEs") -> "Submission":
-        """Return a submission as it is, or one of SAEs of which nothing more is said."""
+        """Return a submission as it is, or make one of SAEs alone."""
         return saes if isinstance(saes, Submission) else cls(saes)
 
 
@@ -83,9 +83,9 @@ def find_folders(submission: Submission, in_memory: Path) -> Found:
             start = record.started_from
             if submission.license is None and start and not allows_derivatives(start.license):
                 raise UserError(
-                    f"`license` should be given for {sae_id}: it started from an SAE under "
-                    f"{start.license}, which does not allow to publish what is made of it. "
-                    "Have its authors allowed it?"
+                    f"`license` should be given for {sae_id}. The SAE started from one under "
+                    f"{start.license}, which does not allow publishing derivatives. Have its "
+                    "authors agreed?"
                 )
             found[sae_id] = folder, record
     if not found:
@@ -153,7 +153,7 @@ def known_evaluations(submission: Submission) -> Evaluations:
             for name, evaluation in sae.evaluations.items():
                 if of_sae.setdefault(name, evaluation).metrics != evaluation.metrics:
                     raise UserError(
-                        f"{path} should not disagree with another {REPORT_FILE}. Found other "
+                        f"{path} should agree with the other {REPORT_FILE}. Found different "
                         f"numbers of {name} for {sae.name}."
                     )
     return known

@@ -39,7 +39,7 @@ from sae_lens_c2r.reporting.tables import terminal_tables
 from sae_lens_c2r.saes.encoding import encode_in_saelens_alone, encodes_alike
 
 _FAILURES = (HTTPError, OSError, SafetensorError, ValueError)  # the client has some of each
-_UNCHANGED = "The branch is as it was, or complete; nothing is half there."
+_UNCHANGED = "The branch is unchanged or complete, never half-written."
 _ATTEMPTS = 4
 
 
@@ -54,7 +54,7 @@ class Proposal:
 
     @cached_property
     def files(self) -> list[CommitOperationAdd]:
-        """Those that would be sent: the others are there already."""
+        """The files that would be sent: the others are there already."""
         return [file for file in self.wanted if not self.snapshot.has(file)]
 
     @property
@@ -104,23 +104,23 @@ def upload(
     """Publish SAEs with a card of all that their repository then has, in one commit.
 
     Args:
-        saes: Folders, each of one SAE or of many, or SAEs in memory by their ids; with what
-            else is said of them, a `Submission`.
-        target: Where to.
-        confirm: Shown what would be sent; nothing is unless it returns `True`. By itself all
+        saes: Folders, each with one or more SAEs, or SAEs in memory by their ids, or a
+            `Submission`, which says more about the SAEs.
+        target: The repository and the branch.
+        confirm: Called with what would be sent; returns whether to send. By default everything
             is sent.
-        dry_run: Whether to send nothing in any case; then the token need not be one that may.
+        dry_run: Whether to send nothing; the token then need not be allowed to write.
         check_published: Whether to load the SAEs from the Hub without this package.
-        message: Of the commit; by itself it names what is added.
-        api: The Hub; by itself that of the environment.
-        tell: Told of what is done.
+        message: Message of the commit; by default it names what is added.
+        api: Client of the Hub; by default as the environment says.
+        tell: Called with lines on the progress.
 
     Returns:
         What is on the Hub; `None` if `confirm` said no, or after a dry run.
 
     Raises:
-        UserError: If something keeps them from the Hub, with what is and is not there.
-        KeyboardInterrupt: With that, too, if it was interrupted while sending.
+        UserError: If the upload fails; the text says what is on the Hub.
+        KeyboardInterrupt: If interrupted while sending; the text says what is on the Hub.
     """
     api, submission = api or HfApi(), Submission.of(saes)
     with TemporaryDirectory(prefix="sae-lens-c2r-") as scratch:
@@ -149,9 +149,9 @@ def upload(
         with _telling(target, _UNCHANGED, propose):
             published = publish(api, proposal, propose, message=message, tell=tell)
         done = f"{target.repo_id} has everything, in the commit {published.commit[:8]}."
-        with _telling(target, f"{done} It was not verified or tagged."):
+        with _telling(target, f"{done} The commit was not verified or tagged."):
             if check_published:
-                tell("Loading it from the Hub, in SAELens alone.")
+                tell("Loading the SAEs from the Hub, in SAELens alone.")
                 _verify(api, target, local, published.commit)
         with _telling(target, f"{done} But the tag {target.tag} may not have been set."):
             if target.tag is not None:
@@ -175,7 +175,7 @@ def _telling(
                 state = f"Nothing of this upload is on {target.repo_id} yet."
             elif propose is not None:
                 state = f"{target.repo_id} has everything."
-        state = f"Interrupted. {state} Running the same again goes on."
+        state = f"Interrupted. {state} Run the same command again to continue."
         raise KeyboardInterrupt(state) from None
 
 
@@ -208,7 +208,7 @@ def publish(
                 raise
         attempt += 1
         why = "the branch has moved" if status == MOVED else f"{status or 'no'} answer"
-        tell(f"{why}: looking at {target.repo_id} again, {attempt} of {_ATTEMPTS}.")
+        tell(f"Trying {target.repo_id} again, {attempt} of {_ATTEMPTS}: {why}.")
         time.sleep(0 if status == MOVED else seconds * 2 ** (attempt - 2))
 
 
@@ -233,7 +233,7 @@ def _commit(
             raise
         raise UserError(
             "Xet, the Hub's storage of large files, cannot be used from here: "
-            f"{one_line(error)} With HF_HUB_DISABLE_XET=1 they are sent without it."
+            f"{one_line(error)} Set HF_HUB_DISABLE_XET=1 to upload without Xet."
         ) from error
     finally:
         for sae in saes:
@@ -308,8 +308,8 @@ def show_proposal(
 
     Args:
         proposal: What would be sent.
-        console: Where; by itself the standard output.
-        brief: Whether to say of the card only how many lines change.
+        console: Console to print to; by default the standard output.
+        brief: Whether to say only how many lines of the card change.
     """
     console = console or Console()
     target, snapshot = proposal.target, proposal.snapshot

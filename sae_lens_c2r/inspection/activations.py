@@ -86,8 +86,8 @@ class ActivationSource:
         for key in ("model_name", *_PLACE):
             if known.get(key) is None:
                 raise UserError(
-                    "`model` should be known, and read as the SAE's config says. It has no "
-                    f"`metadata.{key}`, as SAEs of known features, which read no text."
+                    f"`metadata.{key}` should be in the SAE's config. SAEs of known features "
+                    "have none, and read no text."
                 )
         key = _key(sae, *_MODEL)
         if key not in self._models:
@@ -189,7 +189,7 @@ def read_text(source: str) -> Dataset | str:
         should = 'have lines like {"text": "words"}'
         raise UserError(f"`text` should {should}. {path}: {first_problem(error)}") from None
     except ValueError as error:
-        raise UserError(f"`text` should be a text, in UTF-8. {path}: {error}") from None
+        raise UserError(f"`text` should be in UTF-8. {path}: {error}") from None
     texts = [text for text in texts if text.strip()]
     if not texts:
         raise UserError(f"`text` should not be empty. Found {path}.")

@@ -26,13 +26,13 @@ from sae_lens_c2r.saes.sae_ref import SAERef
 
 ALIKE = 0.7  # the cosine above which two latents are a redundant pair
 TOGETHER = 0.5  # the Jaccard above which they fire together
-FEW_FIRINGS = 10  # of a latent, on average: of those that are rare, many are not seen
+FEW_FIRINGS = 10  # of a latent, on average: with fewer, rare latents look dead
 Kind = Literal["merged", "apart and firing together", "apart", "still alike"]
 
 
 @dataclass(frozen=True)
 class MatchedPair:
-    """A redundant pair, and the latents of another SAE that match its two; they may be one."""
+    """A redundant pair, and its matches in another SAE, which may be one latent."""
 
     pair: Pair
     cosines: Sequence[float]  # of the two with their matches
@@ -61,21 +61,21 @@ class Comparison:
         """The numbers, in words."""
         pairs, matched = self.numbers["redundant_pairs"], self.numbers["matched_latents"]
         text = (
-            f"Of {pairs['pairs']:,} pairs of latents of {self.before} with a cosine above "
-            f"{ALIKE}, {self.after} has {pairs['merged']:,} merged into one latent, "
+            f"{self.before} has {pairs['pairs']:,} pairs of latents with a cosine above "
+            f"{ALIKE}. In {self.after}: {pairs['merged']:,} merged into one latent, "
             f"{pairs['apart_and_firing_together']:,} apart and firing together (Jaccard above "
             f"{TOGETHER}), {pairs['apart']:,} apart, {pairs['still_alike']:,} still alike."
         )
         if "jaccard_of_two_after" in pairs:
             text += (
-                f" Their mean Jaccard was {pairs['jaccard_before']:.2f}; where there are two "
-                f"latents now, it is {pairs['jaccard_of_two_after']:.2f}."
+                f" The mean Jaccard was {pairs['jaccard_before']:.2f}. Of pairs that are still "
+                f"two latents, it is {pairs['jaccard_of_two_after']:.2f}."
             )
         if "cosine_median" in matched:
             text += (
-                f" Half of the {matched['latents']:,} latents of {self.before} that fire have "
-                f"a cosine of at least {matched['cosine_median']:.3f} with the latent of "
-                f"{self.after} that matches them, 99 % one of at least "
+                f" Of the {matched['latents']:,} latents of {self.before} that fire, half have "
+                f"a cosine of at least {matched['cosine_median']:.3f} with their match in "
+                f"{self.after}, and 99 % have at least "
                 f"{matched['cosine_1st_percentile']:.3f}."
             )
         return text
@@ -165,7 +165,7 @@ def inspect(
     latents: Sequence[int] = (),
     tell: Callable[[str], None] = lambda _: None,
 ) -> tuple[list[SAEReport], list[Comparison]]:
-    """Measure SAEs, on a text if there is one, and compare them if they are two."""
+    """Measure SAEs, on a text if there is one, and compare them if there are two."""
     reports: list[SAEReport] = []
     measured: list[tuple[AnySAE, TextActivations | None]] = []
     for number, ref in enumerate(refs, start=1):
@@ -176,8 +176,8 @@ def inspect(
             too_high = [str(number) for number in latents if number >= sae.cfg.d_sae]
             if too_high:
                 raise UserError(
-                    f"{ref.name}: `latents` should be below {sae.cfg.d_sae:,}, the latents "
-                    f"that there are. Found {', '.join(too_high)}."
+                    f"{ref.name}: `latents` should be below {sae.cfg.d_sae:,}, the number of "
+                    f"latents. Found {', '.join(too_high)}."
                 )
             if source is not None:
                 try:
@@ -188,7 +188,7 @@ def inspect(
             if (on_text := reports[-1].on_text) and on_text.mean_firings < FEW_FIRINGS:
                 tell(
                     f"{ref.name}: {on_text.n_tokens:,} tokens are too few to tell which "
-                    f"latents are dead: one fires {on_text.mean_firings:.1f} times on average."
+                    f"latents are dead: they fire {on_text.mean_firings:.1f} times on average."
                 )
         except UserError as error:
             on_error(str(error))

@@ -15,7 +15,7 @@ from sae_lens_c2r.penalties import nearest_neighbors
 from sae_lens_c2r.penalties.cosines import pair_cosines
 
 AnySAE = SAE[Any] | TrainingSAE[Any]
-LEAST_COSINE = 0.3  # at the least alike, to be called a pair
+LEAST_COSINE = 0.3  # of a pair that is shown
 PAIRS_SHOWN = 8
 TOP_TOKENS = 6
 _TOKENS_AROUND = 6

@@ -1,4 +1,4 @@
-"""Measures of an SAE: of its weights and, if there is a text, on that."""
+"""Measures of an SAE: of its weights and, if given, on a text."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -61,7 +61,7 @@ class TextMetrics:
 
 @dataclass(frozen=True)
 class SAEReport:
-    """All that is shown of an SAE: measures of its weights and, if there is a text, on that."""
+    """All that is shown of an SAE: measures of its weights and, if given, on a text."""
 
     name: str
     config: SAEConfig  # of the form in which it is
@@ -156,7 +156,7 @@ def measure(
             raise UserError(f"{name}: `{weight}` should be finite. Found NaN or infinity.")
     W_dec = sae.W_dec.detach()
     if W_dec.ndim != 2 or min(W_dec.shape) < 2:
-        should = "be a matrix of at least 2 latents and dimensions"
+        should = "be a matrix of at least 2 latents and 2 dimensions"
         raise UserError(f"{name}: `W_dec` should {should}. Found {tuple(W_dec.shape)}.")
     cosines = max_cosines(W_dec)
     above_0_9, above_0_7 = count_pairs(W_dec, above=THRESHOLDS)

@@ -26,8 +26,8 @@ from sae_lens_c2r.reporting.figures import (
 from sae_lens_c2r.reporting.tables import explained, terminal_tables
 
 _WHICH_PAIRS = (
-    f"At most {PAIRS_SHOWN}, of latents with a cosine of at least {LEAST_COSINE}, each of "
-    f"which fires on at least {TOP_TOKENS} tokens of the text, no latent in two of them."
+    f"At most {PAIRS_SHOWN} pairs with a cosine of at least {LEAST_COSINE}. Each latent fires "
+    f"on at least {TOP_TOKENS} tokens of the text, and is in one pair only."
 )
 _METADATA = ("model_name", "hook_name", "dataset_path", "context_size", "l0")
 

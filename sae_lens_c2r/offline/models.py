@@ -1,4 +1,4 @@
-"""Transformers from a package index instead of a model hub: their weights are these or none."""
+"""Transformers from a package index instead of a model hub, with weights that are verified."""
 
 from dataclasses import dataclass
 from importlib.util import find_spec

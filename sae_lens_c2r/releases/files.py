@@ -1,4 +1,4 @@
-"""Where the releases lie, how one is read, and one to begin with."""
+"""Finding and reading releases, and writing a new one."""
 
 import re
 import sys
@@ -149,7 +149,7 @@ def _check_kinds(path: Path, value: Any, key: str = "") -> None:
 def explained(
     error: ValidationError, known: Callable[[str], str], *, within: str = ""
 ) -> Iterator[str]:
-    """The sentences on what is wrong with keys; `known` says what an unknown one should be."""
+    """Explain what is wrong with keys; `known` says what an unknown key should be."""
     for problem in error.errors():
         loc, kind = problem["loc"], problem["type"]
         if within:  # of a value of several types only its name is a key
@@ -169,14 +169,14 @@ def _keys_beside(key: str) -> str:
 
 
 def new_release(name: str, model: str | None) -> str:
-    """Write a small release in YAML, of a model that is offline or one of TransformerLens's."""
+    """Write a small release in YAML, for an offline model or one that TransformerLens has."""
     if not re.fullmatch(NAME_PATTERN, name):
         raise ReleaseError(
-            "`NAME` should be of small letters and digits, with `-` or `.` between them, like "
+            "`NAME` should be lowercase letters and digits, with `-` or `.` between them, like "
             f"my-first-release. Found {name!r}."
         )
     if (REGISTRY / f"{name}.yaml").exists():
-        raise ReleaseError(f"`NAME` should not be that of a release of ours. Found {name!r}.")
+        raise ReleaseError(f"`NAME` should not be that of a shipped release. Found {name!r}.")
     model = model or MINILM.hub_id
     if model in _TEMPLATES:
         offline = MODELS[model]
@@ -193,13 +193,15 @@ def _values_of(model: str) -> dict[str, Any]:
 
     official = official_name(model)
     if official is None:
-        raise UserError(f"`--model` should be one that TransformerLens has. Found {model!r}.")
+        raise UserError(
+            f"`--model` should be a name that TransformerLens has. Found {model!r}."
+        )
     try:
         config = pretrained_config(model)
     except OSError as error:
         raise UserError(
-            f"The network did not give the config of {model}, which has the size of its "
-            f"activations. {first_sentence(error)}"
+            f"The config of {model}, which has the size of its activations, could not be "
+            f"downloaded. {first_sentence(error)}"
         ) from None
     owner = _OWNERS.get(official.partition("-")[0], "ORG")
     return {

@@ -133,7 +133,7 @@ def _width(model: torch.nn.Module, module: torch.nn.Module, hook_name: str) -> i
         model(torch.zeros(1, 2, dtype=torch.long, device="meta"))
     if outputs and not isinstance(outputs[0], torch.Tensor):
         raise UserError(
-            "`hook_name` should be a module that gives a tensor, or a tuple that begins with "
-            f"one. {hook_name} gives {type(outputs[0]).__name__}."
+            "`hook_name` should be a module that outputs a tensor, or a tuple that begins with "
+            f"a tensor. {hook_name} outputs {type(outputs[0]).__name__}."
         )
     return outputs[0].shape[-1] if outputs else None

@@ -50,7 +50,7 @@ def check_ids(sae_ids: Iterable[str]) -> None:
     for outer, inner in pairwise(sorted(f"{sae_id.lower()}/" for sae_id in sae_ids)):
         if inner.startswith(outer):
             raise UserError(
-                f"An SAE should not lie in another one's folder. Found {inner[:-1]} and "
+                f"An SAE should not lie in another SAE's folder. Found {inner[:-1]} and "
                 f"{outer[:-1]}."
             )
 
@@ -65,11 +65,12 @@ def _matching(pattern: str, should: str) -> AfterValidator:
 
 
 _Name = Annotated[
-    str, _matching(NAME_PATTERN, "be of small letters and digits, with `-` or `.` between them")
+    str,
+    _matching(NAME_PATTERN, "be lowercase letters and digits, with `-` or `.` between them"),
 ]
 _License = Annotated[  # as openrail++
     str,
-    _matching(rf"{NAME_PATTERN}\+*", "be one as the Hub spells it, like mit or apache-2.0"),
+    _matching(rf"{NAME_PATTERN}\+*", "be a licence of the Hub, like mit or apache-2.0"),
 ]
 _Repository = Annotated[
     str, _matching(_REPO_ID, "be a repository on the Hub, like your-name/my-saes")
@@ -78,8 +79,8 @@ _Model = Annotated[
     str,
     _matching(
         _REPO_ID,
-        "be the model on the Hub, like openai-community/gpt2, and what SAELens loads it by, "
-        "like gpt2, its `name` beside that",
+        "be the model on the Hub, like openai-community/gpt2; the name that SAELens loads it "
+        "by, like gpt2, goes into `name`",
     ),
 ]
 
@@ -113,7 +114,7 @@ class Grid(_Strict):
     # The folder of each on the Hub. `{field}` stands for a field of the SAE, and `{width}` for
     # `d_sae` in thousands, as in `width_64k`.
     id: Text
-    sae: dict[str, Any] = {}  # fields of those of them that have them, beside the release's
+    sae: dict[str, Any] = {}  # fields beside the release's, for those SAEs that have them
     # Fields with the values that they take, in all combinations.
     axes: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
 
@@ -125,7 +126,7 @@ class SAESpec:
     sae_id: str  # its folder on the Hub
     fields: dict[str, Any]  # of SAELens's training config, with `architecture`, and `seed`
     grid: Grid
-    shared: frozenset[str] = frozenset()  # those of others too, for this one if it has them
+    shared: frozenset[str] = frozenset()  # fields that this SAE may lack, as others have them
 
 
 class Release(_Strict):
@@ -140,7 +141,7 @@ class Release(_Strict):
     language_model: LanguageModel | None = None  # what they encode; or
     synthetic_model: SyntheticModel | None = None  # known features
     runner: dict[str, Any] = {}  # any other field of SAELens's runner config
-    sae: dict[str, Any]  # fields that those of the SAEs share that have them
+    sae: dict[str, Any]  # fields of all SAEs that have them
     grids: Annotated[list[Grid], Field(min_length=1)]
 
     @model_validator(mode="after")
@@ -151,7 +152,7 @@ class Release(_Strict):
         n_saes = sum(math.prod(map(len, grid.axes.values())) for grid in self.grids)
         if n_saes > MOST_SAES:
             raise ValueError(
-                f"`grids` should be of at most {MOST_SAES:,} SAEs: the values of all `axes` of "
+                f"`grids` should give at most {MOST_SAES:,} SAEs: the values of all `axes` of "
                 f"a grid are combined. Found {n_saes:,}"
             )
         ids = [spec.sae_id for spec in self.saes()]
@@ -159,7 +160,7 @@ class Release(_Strict):
             check_ids(ids)
         except UserError as error:
             problem = str(error).removesuffix(".")
-            raise ValueError(f"`grids.id` should make an id for every SAE. {problem}") from None
+            raise ValueError(f"`grids.id` should give every SAE an id. {problem}") from None
         return self
 
     @property

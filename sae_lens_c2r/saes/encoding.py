@@ -29,7 +29,7 @@ _FINE, _COARSE = (1e-3, 3), (0.1, 16)
 
 @torch.no_grad()
 def probe_inputs(sae: SAE[Any]) -> Tensor:
-    """A batch that an SAE surely has something to say to: some of its own decoder's rows."""
+    """A batch on which latents of an SAE surely fire: some rows of its own decoder."""
     rows, W_enc = sae.W_dec, getattr(sae, "W_enc", None)
     if W_enc is not None and len(W_enc) != rows.shape[1]:
         rows = W_enc.T  # of a transcoder, which has two spaces
@@ -100,10 +100,10 @@ def encode_in_saelens_alone(
             text=True,
         )
         if process.returncode != 0:
-            reason = process.stderr.strip().splitlines()[-1:] or ["It ended without a word."]
+            reason = process.stderr.strip().splitlines()[-1:] or ["It printed nothing."]
             done = sum(Path(request["outputs"]).is_file() for request in asked)
             which = " ".join(requests[done][0].values())
-            raise UserError(f"SAELens alone does not load {which}. {reason[0]}")
+            raise UserError(f"SAELens alone cannot load {which}. {reason[0]}")
         encoded = []
         for request in asked:
             with safe_open(request["outputs"], framework="pt") as file:

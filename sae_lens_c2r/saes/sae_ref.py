@@ -1,4 +1,4 @@
-"""Which SAE is meant: one in a folder, in a repository on the Hub, or of SAELens's releases."""
+"""References to SAEs: in a folder, in a repository on the Hub, or in SAELens's releases."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -117,7 +117,7 @@ class SAERef:
             pinned = replace(self, release=self.source, repo=repo, revision=commit)
         sha256 = {path.name: sha256_of(path) for path in files}
         if self.sha256 and self.sha256 != sha256:
-            raise UserError(f"{self.name} should be as it was. Found files {sha256}.")
+            raise UserError(f"{self.name} should be as recorded. Found other files: {sha256}.")
         return replace(pinned, sha256=sha256, license=license), sae
 
 
@@ -206,7 +206,7 @@ def _downloads(revision: str | None) -> Iterator[list[Path]]:
 
 
 def allows_derivatives(license: str | None) -> bool:
-    """Whether a licence lets one publish what is made of an SAE: of Creative Commons, no ND."""
+    """Whether a licence allows publishing derivatives: Creative Commons with ND does not."""
     return _NO_DERIVATIVES.search(license or "") is None
 
 
@@ -226,7 +226,7 @@ def _license_of_card(path: Path | None) -> str | None:
     try:
         data = path and metadata_load(path)
         license = data and (data.get("license_name") or data.get("license"))
-    except Exception:  # no metadata that can be read: it is told that none is known
+    except Exception:  # a card without readable metadata has no known licence
         return None
     return str(license) if license else None
 

@@ -1,4 +1,4 @@
-"""A training SAE that begins as an SAE that exists: its function, in a form that learns."""
+"""A training SAE that starts as an existing SAE: the same function, ready to be trained."""
 
 from dataclasses import fields
 from typing import Any
@@ -39,7 +39,7 @@ _OF_THE_FUNCTION = (
 _BIASES = ("b_enc", "b_gate", "b_mag")  # of encoders
 ESTIMATED = "expected_average_only_in"
 _RESCALED = "rescale_acts_by_decoder_norm"
-# Where it runs, what it is called, and what only weights that are drawn at random have.
+# Fields that say where an SAE runs, what it is called, or how random weights are drawn.
 _NOT_TAKEN = {"device", "metadata", "decoder_init_norm", "dtype", "normalize_activations"}
 # Schedules are counted from the first step, and were over when the SAE was finished.
 _SCHEDULES = ("_warm_up_steps", "_start_step")
@@ -51,9 +51,9 @@ Weights = dict[str, Tensor]
 def start_from(sae: SAE[Any], config: TrainingSAEConfig) -> TrainingSAE[Any]:
     """A training SAE that does what an SAE does.
 
-    What it is saved as, before it has been trained, reconstructs as the SAE does. Of the
-    BatchTopK family that is so by the learned threshold, and while it is trained where `k` is
-    the SAE's L0. If SAELens is to scale the inputs, `scale_inputs` has to follow.
+    Saved before any training, it reconstructs as the SAE does. In the BatchTopK family it does
+    so by its learned threshold, and in training if `k` is the SAE's L0. If SAELens is to scale
+    the inputs, call `scale_inputs` next.
 
     Args:
         sae: An SAE in its inference form.
@@ -63,7 +63,7 @@ def start_from(sae: SAE[Any], config: TrainingSAEConfig) -> TrainingSAE[Any]:
         The training SAE.
 
     Raises:
-        UserError: If the SAE is none that can be trained on, or not as this.
+        UserError: If the SAE cannot be trained on, or not with this config.
     """
     weights = starting_weights(sae, config)
     if getattr(config, _RESCALED, False):
@@ -117,7 +117,7 @@ def _check_configs(sae: SAE[Any], config: TrainingSAEConfig, forms: tuple[str, .
         )
     if sae.cfg.normalize_activations != "none":
         raise UserError(
-            "An SAE to start from should take its inputs as they are. Found "
+            "An SAE to start from should not normalize its inputs. Found "
             f"`normalize_activations = {sae.cfg.normalize_activations!r}`."
         )
     if config.normalize_activations not in ("none", ESTIMATED):
@@ -130,7 +130,7 @@ def _check_configs(sae: SAE[Any], config: TrainingSAEConfig, forms: tuple[str, .
         wanted = getattr(config, name, own)
         if hasattr(sae.cfg, name) and own != wanted:
             raise UserError(
-                f"`sae.{name}` should be {own!r}, that of the SAE to start from. Found "
+                f"`sae.{name}` should be {own!r}, as in the SAE to start from. Found "
                 f"{wanted!r}."
             )
 
@@ -148,7 +148,7 @@ def _linear_weights(sae: SAE[Any], config: TrainingSAEConfig) -> Weights:
     elif added and weights["b_dec"].any():  # Matching Pursuit has no biases
         raise UserError(
             "`sae.apply_b_dec_to_input` should be "
-            f"{str(sae.cfg.apply_b_dec_to_input).lower()}, that of the SAE to start from."
+            f"{str(sae.cfg.apply_b_dec_to_input).lower()}, as in the SAE to start from."
         )
     return weights
 
@@ -172,7 +172,7 @@ def _ranked_alike(weights: Weights, was_rescaled: bool, rescaled: bool) -> Weigh
     if was_rescaled == rescaled or unit:
         return weights
     raise UserError(
-        "`rescale_acts_by_decoder_norm` should be false, that of the SAE to start from, which "
+        "`rescale_acts_by_decoder_norm` should be false, as in the SAE to start from, which "
         f"has decoder rows of norms from {norms.min():.3g} to {norms.max():.3g}."
     )
 
@@ -192,7 +192,7 @@ def _with_one_threshold(weights: Weights, thresholds: Tensor, rescaled: bool) ->
         if not _may_be_rescaled(thresholds, norms):
             raise UserError(
                 "`rescale_acts_by_decoder_norm` should be false where decoder rows are 0, or "
-                "latents have thresholds of their own, which it makes unequal again. Found "
+                "latents have different thresholds. Found "
                 f"{int((norms == 0).sum())} such rows, and {between}."
             )
         thresholds = thresholds * norms
@@ -200,8 +200,8 @@ def _with_one_threshold(weights: Weights, thresholds: Tensor, rescaled: bool) ->
         return {**weights, "topk_threshold": thresholds.median()}
     if not (thresholds > 0).all():
         raise UserError(
-            "`architecture` should be `jumprelu` or `jumprelu_c2r` where some latents have "
-            f"the threshold 0 and others have not. Found {between}."
+            "`architecture` should be `jumprelu` or `jumprelu_c2r` where only some latents "
+            f"have the threshold 0. Found {between}."
         )
     # A latent may be scaled, and its decoder row by the inverse, until the threshold of all is
     # its own: the geometric mean, by which latents stay as large as they are on average.
@@ -219,13 +219,13 @@ def _are_alike(thresholds: Tensor) -> bool:
 
 
 def c2r_architecture(sae: SAE[Any]) -> str:
-    """The architecture to train an SAE as: what it was, with C2R, or what its form can be."""
+    """The architecture to fine-tune an SAE as: its own with C2R, or one that fits its form."""
     form = sae.cfg.architecture()
     trained = sae.cfg.metadata.training_architecture or ""
     for name in (trained, f"{trained}_c2r"):
         if name.endswith("_c2r") and name in SAE_TRAINING_CLASS_REGISTRY:
             return name
-    # What jumps and does not say how its sparsity was weighed needs no more than its L0.
+    # A JumpReLU without its sparsity coefficient becomes a BatchTopK, which needs only the L0.
     return "batchtopk_c2r" if form == "jumprelu" else f"{form}_c2r"
 
 

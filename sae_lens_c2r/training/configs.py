@@ -1,4 +1,4 @@
-"""SAELens's configs, made of what a release says, and of the SAEs that its SAEs start from."""
+"""SAELens's configs, made from a release and from the SAEs that its SAEs start from."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,11 +42,11 @@ NEEDS_ESTIMATE = {"expected_average_only_in", "covariance_whitening"}  # of SAEL
 
 def _floating(dtype: str) -> str:
     if not str_to_dtype(dtype).is_floating_point:
-        raise ValueError("should be a floating type, like bfloat16")
+        raise ValueError("should be a floating-point type, like bfloat16")
     return dtype
 
 
-# What SAELens does not check of a field, or only amid training.
+# Checks of fields that SAELens does not make, or only during training.
 _AT_LEAST_0 = ("topk_threshold_lr", "lr", "lr_warm_up_steps", "lr_decay_steps", "eval_samples")
 _AT_LEAST_1 = (
     *("d_in", "d_sae", "k", "batch_size", "train_batch_size_tokens", NORM_MULTIPLE),
@@ -60,7 +60,7 @@ _CHECKS: dict[str, Any] = {
     "dtype": AfterValidator(_floating),
 }
 _PRECISION = {MATMUL_PRECISION: Literal["highest", "high", "medium", None]}
-# What a release says beside SAELens's fields. What `init` may be is `find_start`'s to say.
+# What a release says beside SAELens's fields. `find_start` checks `init`.
 _OURS: dict[type, dict[str, Any]] = {
     TrainingSAEConfig: {"seed": NonNegativeInt, "init": Any, K_ANNEAL_STEPS: NonNegativeInt},
     MultiSAETrainingRunnerConfig: {
@@ -172,7 +172,7 @@ def checked_fields(
 def find_start(
     spec: SAESpec, release: Release, device: str
 ) -> tuple[SAERef, TrainingSAEConfig, list[str]]:
-    """Load the SAE that one of a release starts from: which, the config, and notes."""
+    """Load the SAE that a release's SAE starts from; return its place, a config and notes."""
     origin, sae = _init_of(spec).pin()
     try:
         _check_inputs(sae, release.source)
@@ -180,7 +180,7 @@ def find_start(
         own = training_fields(sae, spec.fields["architecture"])
         if hasattr(config_class, "k") and "k" not in {**own, **spec.fields}:
             raise UserError(
-                "`sae.k` should be given: the SAE does not say with how many latents."
+                "`sae.k` should be given: the SAE does not say how many latents fire."
             )
         own = checked_fields("sae", own, config_class, strict=False)  # JSON's 32.0 may be 32
         config = sae_config(replace(spec, fields={**own, **spec.fields}), device)
@@ -217,21 +217,19 @@ def _check_inputs(sae: SAE[Any], source: LanguageModel | SyntheticModel) -> None
     model, hook_name = sae.cfg.metadata.model_name, sae.cfg.metadata.hook_name
     if isinstance(source, SyntheticModel):
         if model is not None:
-            raise UserError(
-                f"It encodes activations of {model}, and not those of known features."
-            )
+            raise UserError(f"The SAE encodes activations of {model}, not known features.")
         return
     wanted = {name.lower() for name in (source.hub_id, source.name) if name}
     if model is not None:
         names = {model.lower(), (official_name(model) or model).lower()}
         if wanted.isdisjoint(names):
             raise UserError(
-                f"`language_model` should be that of the SAE, {model}. Found "
+                f"`language_model` should be {model}, as for the SAE. Found "
                 f"{source.name or source.hub_id}."
             )
     if hook_name is not None and hook_name != source.hook_name:
         raise UserError(
-            f"`hook_name` should be that of the SAE, {hook_name}. Found {source.hook_name}."
+            f"`hook_name` should be {hook_name}, as for the SAE. Found {source.hook_name}."
         )
 
 
@@ -244,11 +242,11 @@ def _notes(
     own: dict[str, Any],
 ) -> Iterator[str]:
     """A line on what an SAE starts from, and one for whatever may surprise."""
-    license = origin.license or "a licence that is not known"
+    license = origin.license or "an unknown licence"
     yield f"{spec.sae_id} starts from {origin.name}, under {license}."
     if not allows_derivatives(origin.license):
         yield (
-            f"Warning: {origin.license} does not allow to publish what is made of it. "
+            f"Warning: {origin.license} does not allow publishing derivatives. "
             "`upload` will ask for `--license`."
         )
     inputs: dict[str, tuple[Any, Any]] = {"dtype": (sae.cfg.dtype, config.dtype)}
@@ -262,4 +260,4 @@ def _notes(
     for name in ("l0_coefficient", "l1_coefficient"):
         if hasattr(config, name) and name not in {**own, **spec.fields}:
             value = getattr(config, name)
-            yield f"Warning: it does not say its `{name}`. It is {value}, SAELens's default."
+            yield f"Warning: the SAE does not say its `{name}`. SAELens's default is {value}."

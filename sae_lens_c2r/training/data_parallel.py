@@ -26,7 +26,7 @@ from sae_lens_c2r.penalties.processes import gather_parts
 from sae_lens_c2r.training.distributed import TIMEOUT, rank, world_size
 from sae_lens_c2r.training.plan import Plan
 
-# Of these it is known what a step takes from all of a batch.
+# SAEs of which it is known what a step needs of the whole batch.
 KNOWN: set[type] = {
     *(saes.AbsTopKTrainingSAE, saes.BatchTopKTrainingSAE, saes.GatedTrainingSAE),
     *(saes.JumpReLUTrainingSAE, saes.MatchingPursuitTrainingSAE, saes.StandardTrainingSAE),
@@ -35,7 +35,7 @@ KNOWN: set[type] = {
 
 
 def own_group(size: int) -> ProcessGroup | None:
-    """The group of this process, of so many, if it is not alone; all processes have to ask."""
+    """The group of this process, of that size, if it is not alone; all processes must call."""
     if size == 1:
         return None
     firsts = range(0, world_size(), size)
@@ -50,16 +50,16 @@ def group_size(plan: Plan, n_ranks: int) -> int:
         return 1
     if n_ranks % n_saes:
         raise UserError(
-            f"Processes should be at most as many as SAEs, {n_saes}, or a multiple of that. "
-            f"Found {n_ranks} of them."
+            f"There should be at most as many processes as SAEs, {n_saes}, or a multiple of "
+            f"that number. Found {n_ranks}."
         )
     check_parts(plan.batch_size, n_ranks // n_saes)
     for sae_id, config in plan.saes.items():
         if not is_joinable(get_sae_training_class(config.architecture())[0]):
             raise UserError(
-                f"Processes should be at most as many as SAEs, {n_saes}, where an architecture "
-                f"is not SAELens's or ours: {sae_id} is {config.architecture()!r}. Found "
-                f"{n_ranks} of them."
+                f"There should be at most as many processes as SAEs, {n_saes}, where an "
+                f"architecture is neither SAELens's nor ours: {sae_id} is "
+                f"{config.architecture()!r}. Found {n_ranks}."
             )
     return n_ranks // n_saes
 

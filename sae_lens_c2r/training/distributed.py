@@ -2,7 +2,7 @@
 
 `torchrun` starts them and gives each a rank. One process is the case of a single rank, to
 which all of this applies: it sends nothing. Every rank has to make the same calls, in the same
-order. Where one ends, the others' next exchange fails, and `torchrun` names the one that did.
+order. Where a process ends, the others' next exchange fails, and `torchrun` names the process.
 """
 
 import os
@@ -157,8 +157,8 @@ def _join(world_size: str) -> None:
         )
     except (KeyError, ValueError, RuntimeError) as error:
         raise UserError(
-            f"The {world_size} processes of `WORLD_SIZE` should find each other, as those of "
-            f"`torchrun` do. {one_line(error)}"
+            f"The {world_size} processes of `WORLD_SIZE` should find each other, as under "
+            f"`torchrun`. {one_line(error)}"
         ) from None
 
 
@@ -175,7 +175,7 @@ def _name_of_this_time(store: Store, rank: int, size: int) -> str:
     unheard, deadline = set(range(1, size)), time.monotonic() + JOINING.total_seconds()
     while unheard:
         if time.monotonic() > deadline:
-            raise RuntimeError(f"Rank {min(unheard)} has not come.")
+            raise RuntimeError(f"Rank {min(unheard)} has not joined.")
         for other in unheard:
             if store.check([f"sae-lens-c2r/here/{other}"]):  # one from before, perhaps
                 there = store.get(f"sae-lens-c2r/here/{other}").decode()

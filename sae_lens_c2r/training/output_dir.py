@@ -41,7 +41,7 @@ _FINAL, _DAMAGED = "step-", "damaged-"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint whose files are as they were written, with what its writer said of it."""
+    """A checkpoint with its files as they were written, and what its writer said about it."""
 
     folder: Path
     step: int
@@ -49,7 +49,7 @@ class Checkpoint:
 
 
 class DamagedError(Exception):
-    """A checkpoint that is not as it was written: its text says in what."""
+    """A checkpoint that is not as it was written; the text says why."""
 
 
 class Checkpoints:
@@ -88,10 +88,10 @@ class Checkpoints:
             except DamagedError as damage:
                 aside = Path(mkdtemp(prefix=f"{_DAMAGED}{folder.name}-", dir=self._folder))
                 os.replace(folder, aside)
-                on_damage(f"{folder} is damaged ({damage}). It is {aside.name} now.")
+                on_damage(f"{folder} is damaged ({damage}). It is now called {aside.name}.")
         if self._named(_DAMAGED):
             raise UserError(
-                f"No checkpoint in {self._folder} is whole. Delete it to begin anew."
+                f"The folder {self._folder} has no intact checkpoint. Delete it to start again."
             )
         return None
 
@@ -162,7 +162,7 @@ def check_places(sae_ids: Iterable[str], out: Path) -> None:
         folder = out / sae_id
         for parent in [out, *(out / part for part in reversed(Path(sae_id).parents))]:
             if os.path.lexists(parent) and not parent.is_dir():
-                raise UserError(f"`out` should have a folder where there is {parent}.")
+                raise UserError(f"`out` should have a folder at {parent}. Found none.")
         if os.path.lexists(folder) and not is_finished(out, sae_id):
             raise UserError(
                 f"`out` should have no folder of an SAE without {RECORD}. Found {folder}."
@@ -188,7 +188,7 @@ def difference(held: dict[str, Any], planned: dict[str, Any], key: str = "") -> 
 
 
 def unfinished(settings: dict[str, Any], out: Path, log: Callable[[str], None]) -> list[str]:
-    """The ids of the SAEs to train, if there is a place for them; the others are the plan's."""
+    """The ids of the plan's unfinished SAEs; a UserError if other SAEs are in the way."""
     check_places(settings["saes"], out)
     todo = []
     for sae_id in settings["saes"]:
@@ -218,8 +218,8 @@ def unfinished_run(out: Path, log: Callable[[str], None], *, resume: bool) -> Ch
         return None
     if not resume:
         raise UserError(
-            f"`--resume` should be given: {out / WORK} has a run that came to step "
-            f"{checkpoint.step:,}. Or delete that folder to begin anew."
+            f"`--resume` should be given: {out / WORK} has a run that stopped at step "
+            f"{checkpoint.step:,}. Or delete that folder to start again."
         )
     held["saes"] = {sae_id: held["saes"][sae_id] for sae_id in left}
     return checkpoint
@@ -243,15 +243,15 @@ def checkpoint_of(
             raise UserError(f"The plan should include {sae_id}, which is in the checkpoint.")
     differs = difference(held, settings_of(settings, held["saes"]))
     if differs is not None:
-        raise UserError(f"The plan should be that of {checkpoint.folder}. {differs}")
+        raise UserError(f"The plan should match {checkpoint.folder}. {differs}")
     differs = difference(checkpoint.about["circumstances"], here)
     if differs is not None:
-        log(f"Results may differ from those of an untouched run. {differs}")
+        log(f"Results may differ from those of an uninterrupted run. {differs}")
     return checkpoint
 
 
 def check_out(sae_ids: Iterable[str], out: Path, *, resume: bool = False) -> None:
-    """Raise what `train` would raise of its folder, before anything is done for it."""
+    """Raise what `train` would raise about its folder, before any work."""
     check_places(sae_ids, out)
     with locked_out(out):
         unfinished_run(out, lambda _: None, resume=resume)
@@ -259,7 +259,7 @@ def check_out(sae_ids: Iterable[str], out: Path, *, resume: bool = False) -> Non
 
 @contextmanager
 def locked_out(out: Path) -> Iterator[None]:
-    """While it lasts, no other process trains into a folder, or is told that this one does."""
+    """Keep other processes from training into a folder; a UserError if one already does."""
     work = out / WORK
     work.mkdir(parents=True, exist_ok=True)
     in_use = f"`out` should be a folder that no other process trains into. Found {out}."

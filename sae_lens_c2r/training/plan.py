@@ -85,7 +85,7 @@ class Plan:
         return self.steps * self.batch_size
 
     def fingerprint(self) -> dict[str, Any]:
-        """The settings that a training has to share with another to stand for it, as JSON."""
+        """The settings that decide what is trained, as JSON."""
         saes = {}
         for sae_id, config in self.saes.items():
             saes[sae_id] = {**config.to_dict(), "seed": self.seeds[sae_id]}
@@ -184,7 +184,7 @@ def _check_source(plan: Plan) -> None:
         if source.config.get("seed") is None:
             raise ReleaseError(
                 "`synthetic_model.config.seed` should be an integer, such as `seed: 0`, or "
-                "each process would draw features of its own. Found none."
+                "each process would draw other features. Found none."
             )
         for sae_id, config in plan.saes.items():
             if config.d_in != source.config.get("hidden_dim", config.d_in):
@@ -197,8 +197,8 @@ def _check_source(plan: Plan) -> None:
     if modes & NEEDS_ESTIMATE and modes - NEEDS_ESTIMATE:
         raise ReleaseError(
             # SAELens takes the batches that it estimates from out of the shared stream.
-            "`sae.normalize_activations` should have SAELens estimate something for all SAEs "
-            f"of a language model or for none, or an SAE would depend on those beside it. "
+            "`sae.normalize_activations` should need an estimate of SAELens's for all SAEs of "
+            f"a language model or for none. Otherwise SAEs would depend on each other. "
             f"Found {', '.join(sorted(modes))}."
         )
     name = source.name or source.hub_id
@@ -206,7 +206,7 @@ def _check_source(plan: Plan) -> None:
         model = MODELS.get(source.hub_id)
         if model is None or source.name or source.revision:
             raise ReleaseError(
-                f"`language_model` should be {' or '.join(MODELS)}, with no name and no "
+                f"`language_model` should be {' or '.join(MODELS)}, without a name or a "
                 f"revision, where `dataset` is {source.dataset}. Found {name}."
             )
         if source.context_size > model.context_size:
@@ -219,8 +219,8 @@ def _check_source(plan: Plan) -> None:
         advice = f"Write `name: {short}` below it."
         if not official_name(short):
             advice = (
-                "Or have `transformers` load it, by `model_class_name: AutoModelForCausalLM` "
-                "under `runner`, and give `hook_name` as it names modules."
+                "Or load it by `transformers`: set `model_class_name: AutoModelForCausalLM` "
+                "under `runner`, and give a module as `hook_name`."
             )
         raise ReleaseError(
             f"`language_model.{'name' if source.name else 'hub_id'}` should be a model that "
@@ -229,13 +229,13 @@ def _check_source(plan: Plan) -> None:
 
 
 def _unfinished_warm_ups(plan: Plan) -> Iterator[str]:
-    """A warning for each coefficient that the training ends before it has reached."""
+    """A warning for each coefficient whose warm-up is longer than the training."""
     for sae_id, config in plan.saes.items():
         for name in ("c2r_warm_up_steps", "ort_warm_up_steps"):
             if (steps := getattr(config, name, 0)) > plan.steps:
                 yield (
-                    f"Warning: `sae.{name}` is {steps:,}, and the training has {plan.steps:,} "
-                    f"steps. {sae_id} never comes to its whole coefficient."
+                    f"Warning: `sae.{name}` is {steps:,}, but the training has {plan.steps:,} "
+                    f"steps. {sae_id} never reaches its full coefficient."
                 )
 
 
@@ -250,7 +250,7 @@ def _check_steps(plan: Plan, config: RunnerConfig) -> None:
         if not kept or kept.step < 1:
             raise ReleaseError(
                 "`runner.seqpos_slice` should be `[start, end]` or `[start, end, step]`, and "
-                f"leave some of a row's {config.context_size:,} tokens. Found {positions}."
+                f"keep some of a row's {config.context_size:,} tokens. Found {positions}."
             )
     for sae_id, steps in plan.k_anneal_steps.items():
         if steps >= max(plan.steps, 1):
@@ -277,5 +277,5 @@ def _check_steps(plan: Plan, config: RunnerConfig) -> None:
         SAETrainer(theirs, StandardTrainingSAE(StandardTrainingSAEConfig(1, 1)), iter(()))
     except (ArithmeticError, AssertionError, TypeError, ValueError) as error:
         raise ReleaseError(
-            f"SAELens cannot make an optimizer of the runner's fields. {one_line(error)}"
+            f"SAELens cannot make an optimizer from the runner's fields. {one_line(error)}"
         ) from None

@@ -51,13 +51,13 @@ class RecordedMeasures(_Recorded):
 class TrainingRecord(_Recorded):
     """The training of one SAE."""
 
-    release: RecordedRelease | None = None  # that it is of, whole
+    release: RecordedRelease | None = None  # the whole release
     sae_id: str | None = None
     started_from: SAERef | None = None  # if it did not begin at random
-    settings: dict[str, Any] | None = None  # all that another would have to share with this one
+    settings: dict[str, Any] | None = None  # all that decide what is trained
     trained_together: list[str] = []  # the SAEs that were trained beside it, and it
-    # Where several processes shared each batch, weights are not those of one to the bit. The
-    # most of them, where a run was continued with another number.
+    # With several processes to a batch, weights differ by rounding. The largest number, if a
+    # run was continued with another.
     processes_per_batch: int = 1
     steps: int | None = None
     samples: int | None = None  # tokens in all, or samples of known features
@@ -90,4 +90,4 @@ def read_record(folder: Path) -> TrainingRecord | None:
     path = folder / RECORD
     if not path.is_file():
         return None
-    return read_model(path, TrainingRecord, written_by="a training")
+    return read_model(path, TrainingRecord, written_by="`sae-lens-c2r train`")

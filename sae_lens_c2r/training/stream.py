@@ -101,7 +101,7 @@ class ActivationStream(Iterator[Batch]):
         """Rows of tokens, epoch after epoch, without so many of the first."""
         while True:
             rows = self._store._iterate_tokenized_sequences()
-            for _ in tqdm(range(n_read), desc="Reading on", leave=False, disable=not n_read):
+            for _ in tqdm(range(n_read), desc="Skipping rows", leave=False, disable=not n_read):
                 next(rows)
             self._row = n_read
             for row in rows:
@@ -109,7 +109,7 @@ class ActivationStream(Iterator[Batch]):
                 yield row
             if self._row == 0:
                 raise UserError("The text should have at least one row of tokens. Found none.")
-            warnings.warn("All of the text was read: a new epoch begins.", stacklevel=2)
+            warnings.warn("The whole text was read: a new epoch begins.", stacklevel=2)
             n_read = 0
 
     @torch.no_grad()
@@ -119,7 +119,7 @@ class ActivationStream(Iterator[Batch]):
         return acts[self._kept(tokens)]
 
     def _kept(self, tokens: Tensor) -> Tensor:
-        """Which of the tokens are not left out, for which no activation has to be known."""
+        """Which of the tokens are kept, which can be told without activations."""
         tokens = tokens[:, slice(*self._store.seqpos_slice)].reshape(-1).to(self._store.device)
         excluded = self._store.exclude_special_tokens
         if excluded is None:
@@ -138,7 +138,7 @@ class _Tokens:
         self.n_used, self._left = n_used, acts[n_used:]
 
     def take(self, n_tokens: int) -> Tensor:
-        """The next so many."""
+        """The next activations."""
         parts = [self._left[:0]]
         while n_tokens:
             if len(self._left) == 0:
@@ -166,7 +166,7 @@ def known_features(
 
 @contextmanager
 def seeded(seed: int, device: str) -> Iterator[None]:
-    """Set torch's random state by a seed, and put back after that what it was."""
+    """Seed torch's random state, and restore the old state afterwards."""
     devices = [device] if torch.device(device).type == "cuda" else []
     with torch.random.fork_rng(devices):
         torch.manual_seed(seed)

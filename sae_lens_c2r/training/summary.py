@@ -1,4 +1,4 @@
-"""A plan before hours of training: beside the config of its language model, and in print."""
+"""A plan before hours of training: checked against its language model, and printed."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -20,7 +20,7 @@ _NOT_ON_THE_HUB = (RepositoryNotFoundError, RevisionNotFoundError)
 
 
 def check_model(plan: Plan, log: Callable[[str], None]) -> None:
-    """Raise unless a plan's SAEs fit to where the activations of its model are taken."""
+    """Raise unless a plan's SAEs fit the hook of its language model."""
     source = plan.release.source
     if not isinstance(source, LanguageModel):
         return
@@ -38,26 +38,26 @@ def check_model(plan: Plan, log: Callable[[str], None]) -> None:
     except Exception as error:  # there are many kinds, of configs that are a model's own too
         if isinstance(error.__cause__ or error, _NOT_ON_THE_HUB):
             raise ReleaseError(
-                "`language_model` should be one that the Hub has, and lets you read. Found "
+                "`language_model` should be a model on the Hub that you may read. Found "
                 f"{name}. {first_sentence(error)}"
             ) from None
         whose = (
-            "The network did not give" if isinstance(error, OSError) else "Nobody could read"
+            "The network did not give" if isinstance(error, OSError) else "We could not read"
         )
         log(
-            f"{whose} the config of {name}, with which `d_in`, `hook_name` and `context_size` "
-            f"would have been compared. {first_sentence(error)}"
+            f"{whose} the config of {name}, so `d_in`, `hook_name` and `context_size` were not "
+            f"checked. {first_sentence(error)}"
         )
         return
     if n_tokens is not None and source.context_size > n_tokens:
         raise ReleaseError(
-            f"`language_model.context_size` should be at most {n_tokens:,}, the tokens "
+            f"`language_model.context_size` should be at most {n_tokens:,}, the most tokens "
             f"that {name} takes. Found {source.context_size:,}."
         )
     for sae_id, config in plan.saes.items():
         if width is not None and config.d_in != width:
             raise ReleaseError(
-                f"`sae.d_in` should be {width}, as {source.hook_name} of {name} is. "
+                f"`sae.d_in` should be {width}, the width of {source.hook_name} in {name}. "
                 f"Found {config.d_in} in {sae_id}."
             )
 
@@ -98,7 +98,7 @@ def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
         f"{saes}: {counted(plan.steps, 'step')} of {plan.batch_size:,}, "
         f"{plan.samples:,} {unit} each. About {size(max(memory for _, memory in shares))} of "
         f"memory{' a process' if n_ranks > 1 else ''}{beside}, {size(disk_bytes(plan))} on "
-        f"disk, and until then three checkpoints of {size(checkpoint_bytes(plan))} at most."
+        f"disk, and during training up to three checkpoints of {size(checkpoint_bytes(plan))}."
     )
     if n_parts > 1:
         console.print(
@@ -129,7 +129,7 @@ def numbers_of(plan: Plan) -> dict[str, Any]:
 
 
 def _print_options(plan: Plan, console: Console) -> None:
-    """Print what of it is not SAELens's."""
+    """Print the options of a plan that SAELens does not have."""
     if plan.norm_multiple is not None:
         console.print(
             f"Tokens whose norm is above {plan.norm_multiple:g} times the median are left out."

@@ -1,7 +1,7 @@
 """Training of a plan by SAELens's trainer, one folder for every SAE.
 
 Each SAE is trained by one of torch's processes, or by a group of them that shares every batch.
-All of them call `train` with the same.
+All of them call `train` with the same arguments.
 """
 
 import json
@@ -98,7 +98,7 @@ def _train_at_once(plan: Plan, sae_ids: list[str], job: Job, out: Path) -> None:
     """Train SAEs in one run and save them, those of this process here."""
     n_parts = n_most = job.about["processes_per_batch"]
     if job.resumed is not None:
-        job.log(f"From step {job.resumed.step:,} of {plan.steps:,}.")
+        job.log(f"Continuing from step {job.resumed.step:,} of {plan.steps:,}.")
         n_most = max(n_parts, job.resumed.about["processes_per_batch"])
     if number := distributed.all_reduce_max(job.stop.received):
         raise Interrupted(number)
@@ -108,14 +108,14 @@ def _train_at_once(plan: Plan, sae_ids: list[str], job: Job, out: Path) -> None:
     about = {**job.about, "settings": settings, "processes_per_batch": n_most}
     job = replace(job, about=about, saved=[] if place_in_it else shares[group])
     with _one_line_of_sae_lens(out / WORK / TRACEBACK):
-        # One without an SAE of its own takes part in the stream.
+        # A process without an SAE of its own still takes part in the stream.
         saes, evaluations = train_together(plan, shares[group] or shares[0][:1], job)
     distributed.on_all_ranks(partial(_save, plan, job, saes, evaluations, out))
     distributed.on_main_process(job.checkpoints.remove_all)
 
 
 def _check_alike(own: dict[str, Any]) -> None:
-    """Raise a UserError unless all ranks have the same."""
+    """Raise a UserError unless all ranks have the same settings."""
     ranks = distributed.all_gather(own)
 
     def check() -> None:
@@ -123,8 +123,8 @@ def _check_alike(own: dict[str, Any]) -> None:
             differs = difference(ranks[0], other)
             if differs is not None:
                 raise UserError(
-                    "All ranks should have the same plan and versions. Those of rank "
-                    f"{number} are not those of rank 0. {differs}"
+                    "All ranks should have the same plan and versions. Rank "
+                    f"{number} differs from rank 0. {differs}"
                 )
 
     distributed.on_main_process(check)
@@ -142,7 +142,7 @@ def _in_turn(plan: Plan, todo: list[str], resumed: Checkpoint | None) -> list[li
 
 
 def circumstances(device: str) -> dict[str, Any]:
-    """Versions and the machine, by which the same settings may come out differently."""
+    """Versions and the machine, which may change the results of the same settings."""
     packages = ("sae-lens-c2r", "sae-lens", "torch", "transformer-lens", "transformers")
     is_gpu = torch.device(device).type == "cuda"
     return {

@@ -202,7 +202,7 @@ class Trainer(MultiSAETrainer):
         try:
             job.checkpoints.write(step, {**job.about, **now}, fill)
         except OSError as error:  # no reason to stop: there may be room again next time
-            job.log(f"There is no checkpoint of step {step:,}. {error}")
+            job.log(f"No checkpoint was written at step {step:,}. {error}")
 
     def _save(self, trainer: SAETrainer[Any, Any], folder: Path) -> None:
         trainer.sae.save_model(folder)

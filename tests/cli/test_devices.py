@@ -17,5 +17,7 @@ def test_a_device_that_torch_does_not_have_is_named(
     out = tmp_path / "out"
     assert run(command, tmp_path / "sae", "--out", out, "--device", device) == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert "`--device` should be one that torch has here, such as cpu or cuda. Found" in said
+    assert (
+        "`--device` should be a device that torch has here, such as cpu or cuda. Found" in said
+    )
     assert not out.exists()

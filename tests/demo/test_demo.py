@@ -89,7 +89,7 @@ def test_says_what_it_does_and_where_everything_is(out: Path, printed: StringIO)
         assert f"{value:.3f}" in shown
     assert "A / B" not in shown  # which is for the report
     pairs = results["redundant_pairs"]["pairs"]
-    sentence = f"Of {pairs} pairs of latents of batchtopk with a cosine above 0.7"
+    sentence = f"batchtopk has {pairs} pairs of latents with a cosine above 0.7"
     assert sentence in " ".join(shown.split())
 
 
@@ -227,7 +227,7 @@ def test_an_sae_that_does_not_encode_as_it_was_trained_is_refused(
         saes[name] = SAE.load_from_disk(tmp_path / name)
     check_saved(tmp_path, saes, histories, inputs)
     histories[REGULARIZED].sae.W_enc.data[:, ::2] += 0.1
-    with pytest.raises(UserError, match=r"^batchtopk_c2r, as it was saved, does not"):
+    with pytest.raises(UserError, match=r"^batchtopk_c2r should encode as in training"):
         check_saved(tmp_path, saes, histories, inputs)
 
 

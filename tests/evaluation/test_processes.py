@@ -40,7 +40,7 @@ def put_double(folder: Path, body: str) -> str:
     ("body", "hours", "said"),
     [
         ("", 1, None),
-        ("import os; os.kill(os.getpid(), 9)", 1, "by SIGKILL, as when memory is short."),
+        ("import os; os.kill(os.getpid(), 9)", 1, "by SIGKILL, perhaps for lack of memory."),
         ("raise ValueError('of\\n  this')", 1, "ValueError: of this"),
         ("bytearray(1 << 60)", 1, "MemoryError: MemoryError"),
         (NEVER, 0.5 / 3600, "took more than 0.000138889 hours, and was ended."),

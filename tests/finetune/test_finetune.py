@@ -68,7 +68,7 @@ def test_an_sae_of_the_hubs_cache_is_fine_tuned_offline(
     before, after = changed["before"], changed["after"]
     for name in ("composition", "composition_of_live", "cosine_median"):
         assert f"{after[name]:.3f}" in shown
-    assert f"Of {changed['redundant_pairs']['pairs']} pairs of latents of own with" in shown
+    assert f"own has {changed['redundant_pairs']['pairs']} pairs of latents with" in shown
     assert 0.5 < after["cosine_median"] < 1
     assert changed["matched_latents"]["latents"] == 256 - before["dead_latents"]
     record = json.loads((out / "own" / "training.json").read_text())
@@ -86,7 +86,7 @@ def test_an_sae_of_the_hubs_cache_is_fine_tuned_offline(
     capsys.readouterr()
     assert finetune(other, *command[1:]) == 2
     told = capsys.readouterr()
-    assert "`--out` should have no finetune.json of anything else" in told.err
+    assert "`--out` should have no finetune.json of other SAEs" in told.err
     assert "Measuring" not in told.err
     assert (out / "finetune.json").read_bytes() == kept
 
@@ -118,22 +118,22 @@ def test_what_is_wrong_with_the_place_is_told_before_any_work(
     tuning.check_out(out)
     assert list(out.iterdir()) == []
     (out / "report.html").write_text("Somebody's.")
-    with pytest.raises(UserError, match=r"no report\.html of anything else"):
+    with pytest.raises(UserError, match=r"no report\.html of other SAEs"):
         tuning.check_out(out)
     tuning.check_out(out, overwrite=True)
     (out / "finetune.json").write_text('{"own": {}}')
-    with pytest.raises(UserError, match=r"no report\.html of anything else"):
+    with pytest.raises(UserError, match=r"no report\.html of other SAEs"):
         tuning.check_out(out)
     (out / "report.html").write_text("own, fine-tuned")
     tuning.check_out(out)
     (out / ".training" / "step-1").mkdir(parents=True)
-    with pytest.raises(UserError, match="Delete it to begin anew"):
+    with pytest.raises(UserError, match="Delete it to start again"):
         tuning.check_out(out)
     shutil.rmtree(out / ".training")
     (out / "own").mkdir()
     with pytest.raises(UserError, match="no folder of an SAE without"):
         tuning.check_out(out)
-    with pytest.raises(UserError, match="should have a folder where there is"):
+    with pytest.raises(UserError, match="should have a folder at"):
         tuning.check_out(out / "report.html")
 
 
@@ -169,11 +169,11 @@ def test_what_an_sae_does_not_say_is_measured_or_asked_for(
     assert finetune(*command, *text) == 0
     told = capsys.readouterr()
     shown = told.out + told.err
-    assert "own does not say its L0: it is measured." in shown
+    assert "own does not say its L0: measuring" in shown
     [k], [report] = re.findall(r"\bk (\d+),", shown), reports
     assert int(k) == max(1, round(report.metrics()["l0"]))
     assert 1 < int(k) < 256  # it was hardly trained
-    assert "under a licence that is not known" in shown
+    assert "under an unknown licence" in shown
     assert not (tmp_path / "finetuned").exists()
 
 

@@ -112,7 +112,7 @@ def test_what_nothing_says_is_asked_for_by_name(plant: Plant) -> None:
     options = ("model", "hook-name", "dataset", "context-size")
     keys = ("model_name", "hook_name", "dataset_path", "context_size")
     for option, key in zip(options, keys, strict=True):
-        with pytest.raises(UserError, match=f"`{option}` should be given: .* does not say it"):
+        with pytest.raises(UserError, match=f"`{option}` should be given: .* does not name it"):
             release_of(plant(**{key: None}))
 
 

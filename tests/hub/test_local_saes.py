@@ -120,7 +120,7 @@ def test_what_cannot_be_collected(tmp_path: Path, folder: Path) -> None:
     assert "should be a folder. Found" in refused(tmp_path, tmp_path / "nowhere")
     assert "ids should differ" in refused(tmp_path, folder, folder)
     plant_sae(folder / "inner", d_in=8)
-    assert "another one's folder" in refused(tmp_path, tmp_path / "saes")
+    assert "another SAE's folder" in refused(tmp_path, tmp_path / "saes")
 
 
 def cached(cache: Path, repo_id: str, sae_id: str) -> Path:
@@ -253,7 +253,7 @@ def test_a_threshold_has_to_let_latents_fire(tmp_path: Path, folder: Path) -> No
     weights = load_file(folder / WEIGHTS)
     weights["threshold"] += 1e9
     save_file(weights, folder / WEIGHTS)
-    assert "is its threshold right" in refused(tmp_path / "2", folder)
+    assert "Is the threshold right" in refused(tmp_path / "2", folder)
 
 
 def test_every_architecture_is_published_as_it_was_trained(tmp_path: Path) -> None:
@@ -268,13 +268,13 @@ def test_a_process_without_us_is_asked(tmp_path: Path, monkeypatch: pytest.Monke
     """Another encoding than the training form's, or none at all, stops everything."""
     fires_at(training_sae("batchtopk_c2r"), 0.3).save_model(tmp_path / "a")
 
-    encode, otherwise = encode_in_saelens_alone, "in its inference form as in its training form"
+    encode, otherwise = encode_in_saelens_alone, "in its inference form as in training"
     for number, (change, reason) in enumerate(
         [
             (lambda acts: acts * 1.01, otherwise),
             (lambda acts: acts.roll(1, dims=1), otherwise),
             (lambda acts: acts * 0, "should have latents that fire"),
-            (lambda acts: acts / 0, "should encode as finite numbers"),
+            (lambda acts: acts / 0, "should encode to finite numbers"),
         ]
     ):
 
@@ -447,7 +447,7 @@ def test_training_is_told_without_this_machine(tmp_path: Path, folder: Path) -> 
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
-        *(({"description": f"From {place} in a night."}, "no path of") for place in PLACES),
+        *(({"description": f"From {place} in a night."}, "no local path") for place in PLACES),
         ({"license": "/x"}, "`license`"),
     ],
 )
@@ -471,4 +471,4 @@ def test_what_evaluate_measured_is_found(tmp_path: Path, folder: Path) -> None:
     assert checked.facts.evaluations["weights"].metrics["composition"] == 0.125
     entry["evaluations"] = {"weights": {"metrics": {"composition": 0.25}}}
     (tmp_path / "saes" / "evaluation.json").write_text(json.dumps(content))
-    assert "should not disagree" in refused(tmp_path / "again", tmp_path / "saes")
+    assert "should agree with" in refused(tmp_path / "again", tmp_path / "saes")

@@ -180,14 +180,14 @@ def test_a_card_tells_no_place_of_this_machine(tmp_path: Path) -> None:
     here = {"repo": None, "release": None, "sae_id": None, "folder": "/home/me/secret"}
     saes = recorded(tmp_path, **here, revision=None, license=None)
     card = write_card([saes], tmp_path / "card", repo_id="me/saes").read_text()
-    assert "Started from another SAE (under a licence not known; SHA-256 of" in card
+    assert "Started from another SAE (under an unknown licence; SHA-256 of" in card
     written = (tmp_path / "card" / "sae-lens-c2r.json").read_text()
     assert "secret" not in card + written
 
 
 def test_a_licence_without_derivatives_stops_an_upload(tmp_path: Path) -> None:
     saes = recorded(tmp_path, license="cc-by-nc-nd-4.0")
-    with pytest.raises(UserError, match="`license` should be given for a: it started from"):
+    with pytest.raises(UserError, match="`license` should be given for a"):
         check_saes(Submission([saes]), tmp_path / "scratch")
     given = Submission([saes], license="mit")
     facts = repo_facts(given, check_saes(given, tmp_path / "other"), "me/saes")

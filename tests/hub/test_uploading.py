@@ -316,7 +316,7 @@ def test_the_card_names_what_the_hub_has(hub: LoopbackHub, send: Call) -> None:
     models = ["EleutherAI/pythia-70m-deduped", "google/gemma-2-2b"]
     assert metadata(hub)["base_model"] == models
     assert metadata(hub)["datasets"] == ["nobody/nothing"]
-    assert text(hub, README).count("whose own terms hold for the model") == 0  # no licence
+    assert text(hub, README).count("whose own terms apply") == 0  # no licence
     hub.known_models.clear()
     hub.known_datasets.clear()
     send("d", repo_id="me/others")
@@ -333,7 +333,7 @@ def test_the_licence_is_the_repositorys_and_one_of_the_hubs(
     assert "license: mit" in text(hub, README)
     assert send("a").sent == 0
     message = refused(send, "b", "c", license="apache-2.0")
-    assert "`license` should be that of README.md in the repository, mit" in message
+    assert "`license` should be mit, as in README.md of the repository" in message
     assert "`--license mit` confirms" in message
 
 
@@ -344,9 +344,9 @@ def test_the_licence_is_the_repositorys_and_one_of_the_hubs(
     ("account", "exists", "reason"),
     [
         (None, False, "There is no token, or the Hub does not accept it"),
-        (Account("me", role="read"), False, "Found one of me with the role `read`"),
-        (Account("me", role="fineGrained"), False, "fine-grained with `repo.write`. Found one"),
-        (Account("you", ("your-lab",)), False, "Found one of you and your-lab with"),
+        (Account("me", role="read"), False, "Found a token of me with the role `read`"),
+        (Account("me", role="fineGrained"), False, "fine-grained with `repo.write`. Found a"),
+        (Account("you", ("your-lab",)), False, "Found a token of you and your-lab with"),
         (Account("me", role="read"), True, "should have the role `write`"),
         (Account("me", role="fineGrained", writable=("me/x",)), True, "may not write to me/s"),
     ],
@@ -424,7 +424,7 @@ def test_weights_that_change_before_they_are_sent_are_not(
     hub.fault = lambda seen: None if "/preupload/" not in seen.path else (spoil() and None)
     message = refused(send, *later)
     assert said in message
-    assert "nothing is half there" in message
+    assert "never half-written" in message
     assert list(hub.repos[REPO].history()[0].files) == [".gitattributes"]
 
 
@@ -504,7 +504,7 @@ def test_a_tag_that_fails_or_that_somebody_sets_meanwhile_is_told(
         hub.fault = fault
         message = refused(send, "a", tag="v1")
         assert "has everything" in message
-        assert f"tag v1 may not have been set. The Hub has answered {status}" in message
+        assert f"tag v1 may not have been set. The Hub answered {status}" in message
     hub.fault = lambda _: None
     send("a", tag="v1")
     assert set(hub.repos[REPO].tags) == {"mine", "v1"}
@@ -512,7 +512,7 @@ def test_a_tag_that_fails_or_that_somebody_sets_meanwhile_is_told(
 
 def test_a_repository_that_cannot_be_joined_with_is_left(hub: LoopbackHub, send: Call) -> None:
     send("b/c")
-    assert "An SAE should not lie in another one's folder" in refused(send, "b")
+    assert "An SAE should not lie in another SAE's folder" in refused(send, "b")
     for content, key in (
         (b"---\nlicense: [\n---\n", README),
         (b"\xff", README),
@@ -660,5 +660,5 @@ def test_xet_that_cannot_be_used_is_told(hub: LoopbackHub, run: Call) -> None:
     status, output = run("--repo-id", REPO, "--yes", HF_HUB_DISABLE_XET="0")
     assert status == 1
     assert "HF_HUB_DISABLE_XET=1" in output.splitlines()[-1]
-    assert "nothing is half there" in output.splitlines()[-1]
+    assert "never half-written" in output.splitlines()[-1]
     assert list(hub.repos[REPO].history()[0].files) == [".gitattributes"]

@@ -68,9 +68,9 @@ def test_the_numbers_and_the_sentences_count_them() -> None:
     assert numbers["matched_latents"]["cosine_median"] == pytest.approx(0.914, abs=1e-3)
     sentences = compared().sentences()
     for part in (
-        "Of 4 pairs of latents of a with a cosine above 0.7, b has 1 merged into one latent, ",
-        "Their mean Jaccard was 0.81; where there are two latents now, it is 0.75.",
-        "Half of the 8 latents of a that fire have a cosine of at least 0.914 with",
+        "a has 4 pairs of latents with a cosine above 0.7. In b: 1 merged into one latent, ",
+        "mean Jaccard was 0.81. Of pairs that are still two latents, it is 0.75.",
+        "Of the 8 latents of a that fire, half have a cosine of at least 0.914 with",
     ):
         assert part in sentences
 

@@ -74,7 +74,7 @@ def test_the_tables_fit_a_terminal_of_80_columns() -> None:
     assert "…" not in shown
     for cell in (name, "composition", "standard", "0.812", "Jaccard", "1,234", "saes/[k=3]"):
         assert cell in shown
-    assert "Of 2 pairs of latents of a with a cosine above 0.7" in " ".join(shown.split())
+    assert "a has 2 pairs of latents with a cosine above 0.7" in " ".join(shown.split())
 
 
 def test_the_report_of_weights_has_one_picture_and_the_numbers() -> None:
@@ -94,7 +94,7 @@ def test_the_report_of_weights_has_one_picture_and_the_numbers() -> None:
         "0 to 2.5; 1 of them 0<",
     ):
         assert part in html
-    for part in ("How often they fire", "read by", "hook_name", "secret"):
+    for part in ("How often latents fire", "read by", "hook_name", "secret"):
         assert part not in html
     assert re.search(r"Made by a command, with Python 3.*sae-lens-c2r \d.*torch \d", html)
 
@@ -107,14 +107,14 @@ def test_the_report_on_text_has_the_pairs_in_context() -> None:
     for part in (
         "<p>About this.</p>",
         "<dd>10 tokens of my.txt, read by gpt2</dd>",
-        "cosine <b>0.93</b>, 4 and 3 tokens of 10, both on 2, Jaccard <b>0.40</b>",
+        "cosine <b>0.93</b>, fire on 4 and 3 of 10 tokens, together on 2, Jaccard <b>0.40</b>",
         ">latent 11</h3>",
         "the word <mark>&lt;b&gt;</mark> before",
         "fires on no token",  # latent 12
     ):
         assert part in html
     nothing = report_html(report("a", on_text=on_text(pairs=[])))
-    assert "There are no two alike latents that both fire." in nothing
+    assert "No two latents that fire are alike." in nothing
     # A latent that fires nowhere has no histogram.
     html = report_html(report("a", latents=[latent(5, range(0)), latent(6, TWO)]))
     assert "<b>latent 5</b> fires on 0 tokens of 10" in html
@@ -126,11 +126,11 @@ def test_a_comparison_shows_the_latents_that_match_and_loads_nothing() -> None:
     shown = {"curves": "<svg>curves</svg>", "load": "out/b"}
     html = report_html(before, after, comparisons=[comparison(APART, ONE)], **shown)
     for part in (
-        "Of 2 pairs of latents of a with a cosine above 0.7",
+        "a has 2 pairs of latents with a cosine above 0.7",
         "two latents of cosine <b>0.04</b>, Jaccard <b>1.00</b>: apart and firing",
         "one latent: merged</p>",
-        "latent 21, cosine 0.71 with the one above",
-        "latent 22, cosine 0.65 with the one above",
+        "latent 21, cosine 0.71 with the latent above",
+        "latent 22, cosine 0.65 with the latent above",
         "<svg>curves</svg>",
         "&lt;script&gt;alert(1)",
         'load_from_disk("out/b")',

@@ -109,9 +109,9 @@ def test_a_wrong_key_is_named(tmp_path: Path, key: str, changed: dict[str, Any])
     [
         *((text, "`*a`") for text in ("a: &a [x]\nb: [*a, *a]\n", "name: &a [*a]\n")),
         ("sae: &a {k: 2}\ngrids: {<<: *a}\n", "`*a`"),
-        ("name: small\nsae:\n  k: 2\n  d_sae: 8\n  k: 3\n", "`k` should be there once"),
-        ("sae: {k: 2, k: 3}\n", "`k` should be there once"),
-        ("name: small\n'name': large\n", "`name` should be there once"),
+        ("name: small\nsae:\n  k: 2\n  d_sae: 8\n  k: 3\n", "`k` should occur once"),
+        ("sae: {k: 2, k: 3}\n", "`k` should occur once"),
+        ("name: small\n'name': large\n", "`name` should occur once"),
         ("[" * 1000, "nested"),
         *(
             (f"name: {date}\n", "It should be YAML.")

@@ -255,7 +255,7 @@ def plan() -> Plan:
 
 def test_all_saes_have_as_many_processes(plan: Plan) -> None:
     assert [group_size(plan, n) for n in (1, 2, 3, 4, 8, 16)] == [1, 1, 1, 1, 2, 4]
-    with pytest.raises(UserError, match=r"SAEs, 4, or a multiple of that\. Found 6 of them"):
+    with pytest.raises(UserError, match=r"SAEs, 4, or a multiple of that number\. Found 6\."):
         group_size(plan, 6)
     with pytest.raises(UserError, match=r"a multiple of 3 samples.*Found 2,048\."):
         group_size(plan, 12)

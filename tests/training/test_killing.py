@@ -90,7 +90,7 @@ def test_damaged_ones_are_put_aside_and_the_one_before_them_is_continued(
         assert newest.step == 6
     damage(first)
     for _ in range(2):  # nothing is begun anew over them
-        with pytest.raises(UserError, match=r"No checkpoint in .* is whole"):
+        with pytest.raises(UserError, match=r"has no intact checkpoint"):
             kept.newest(on_damage=damages.append)
     assert all(f" is damaged ({name} " in damage for damage in damages)
     assert len(damages) == len(names(tmp_path)) == 3
@@ -156,7 +156,7 @@ def test_killed_while_it_saves_several_saes_it_ends_with_the_same_weights(
     assert train(1, MINILM, out, *options, before={0: (kill_after_saving, (2,))}) == [-9]
     assert left(out)[2] == 2
     assert train(1, MINILM, out, *options) == [0]
-    assert "From step 4 of 4." in told(out)
+    assert "from step 4 of 4." in told(out)
     assert hashes(out) == hashes(of_model)
 
 
@@ -170,7 +170,7 @@ def test_a_signal_during_the_final_evaluation_ends_it_and_it_is_continued(
     assert train(1, release, out, *options, before=before, minutes=0) == [status]
     assert left(out) == (1, 0, 0)
     assert train(1, release, out, *options, minutes=0) == [0]
-    assert f"From step {STEPS} of {STEPS}." in told(out)
+    assert f"from step {STEPS} of {STEPS}." in told(out)
     assert hashes(out) == hashes(untouched)
 
 
@@ -197,14 +197,14 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(
     assert train(1, release, stopped) == [0]
     said = told(stopped)
     assert f"{newest} is damaged" in said
-    assert f"From step {int(newest.name.removeprefix('step-')) - 1:,} of" in said
+    assert f"from step {int(newest.name.removeprefix('step-')) - 1:,} of" in said
     assert hashes(stopped) == hashes(untouched)
 
 
 def test_what_a_checkpoint_is_not_of_is_refused(release: Path, stopped: Path) -> None:
     before = sorted((stopped / ".training").rglob("*"))
     cases = [
-        ({}, {}, False, "`--resume` should be given: .* came to step"),
+        ({}, {}, False, "`--resume` should be given: .* stopped at step"),
         ({"sae.k": 5}, {}, True, r"`saes.layer_0/batchtopk_c2r.k = 5`, and 4 there"),
         ({"synthetic_model.training_samples": 450}, {}, True, "samples = 450`, and 1200 there"),
         ({}, {"only": IDS[1:]}, True, "should include layer_0/batchtopk_c2r"),

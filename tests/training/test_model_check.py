@@ -95,7 +95,7 @@ def test_a_model_that_the_hub_does_not_have_is_refused(monkeypatch: pytest.Monke
         raise error from RepositoryNotFoundError("404", response=response)  # type: ignore[arg-type]
 
     monkeypatch.setattr(AutoConfig, "from_pretrained", missing)
-    with pytest.raises(ReleaseError, match=r"has, and lets you read\. Found Qwen/Qwen3-8B\. Q"):
+    with pytest.raises(ReleaseError, match=r"that you may read\. Found Qwen/Qwen3-8B\. Q"):
         told(QWEN)
 
 
@@ -164,8 +164,8 @@ def test_a_new_release_of_a_model_of_transformer_lens_s_can_be_planned(
     assert run("train", path, "--dry-run", "--device", "cpu") == 0
     assert "batchtopk_c2r_k32" in capsys.readouterr().out
     for model, status, says in (
-        ("gemma-x", 2, "`--model` should be one that TransformerLens has. Found 'gemma-x'."),
-        ("gpt2", 1, "The network did not give the config of gpt2, which has"),
+        ("gemma-x", 2, "`--model` should be a name that TransformerLens has. Found 'gemma-x'."),
+        ("gpt2", 1, "The config of gpt2, which has the size of its activations, could not"),
     ):
         assert run("registry", "new", "other", "--model", model, "--out", tmp_path) == status
         assert says in capsys.readouterr().err
@@ -198,7 +198,7 @@ def test_a_name_that_no_release_may_have_is_refused(
     assert run("registry", "new", "My SAEs", "--out", tmp_path) == 1
     for name in ("minilm-layer-3", "minilm-layer-3.yaml"):
         assert run("registry", "new", name, "--out", tmp_path) == 1
-    assert "should be of small letters and digits" in capsys.readouterr().err
+    assert "should be lowercase letters and digits" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "mine.yaml").touch()
     assert run("registry", "new", "mine", "--out", tmp_path / "mine.yaml") == 2

@@ -134,7 +134,9 @@ def test_a_process_that_hangs_ends_the_others(release: Path, tmp_path: Path) -> 
     assert hanging.poll() is None
     hanging.kill()
     hanging.wait()
-    lines = [line for line in told(out).splitlines() if "or does not answer" in line]
+    lines = [
+        line for line in told(out).splitlines() if "or does not answer. `--resume`" in line
+    ]
     assert len(lines) == 2
 
 
@@ -150,7 +152,7 @@ def test_without_room_for_one_part_there_is_no_checkpoint_and_it_goes_on(
     out = tmp_path / "saes"
     assert train(2, release, out, before={1: (limit_file_size, (50_000,))}) == [0, 0]
     errors = (rank_processes.logs(out) / "rank-0.err").read_text()
-    assert "There is no checkpoint of step 1. Rank 1: " in errors
+    assert "No checkpoint was written at step 1. Rank 1: " in errors
     assert hashes(out) == hashes(untouched)
 
 
@@ -195,7 +197,7 @@ def test_what_cannot_be_trained_together_is_refused_by_name(
 ) -> None:
     other = (change_release, (release, release.read_text().replace("k: 4", "k: 5")))
     line = refusal(2, release, tmp_path / "plan", before={1: other})
-    assert "Those of rank 1 are not those of rank 0. Found `saes.layer_0" in line
+    assert "Rank 1 differs from rank 0. Found `saes.layer_0" in line
     assert "k = 5`, and 4 there" in line
     line = refusal(2, release, tmp_path / "versions", before={1: (have_other_versions, ())})
     assert "Found `versions.torch = '1.0'`, and " in line
@@ -208,7 +210,7 @@ def test_what_cannot_be_trained_together_is_refused_by_name(
     )
     two = (f"--only={IDS[0]}", f"--only={IDS[1]}")
     line = refusal(3, release, tmp_path / "no multiple", *two)
-    assert "Processes should be at most as many as SAEs, 2, or a multiple of that." in line
+    assert "at most as many processes as SAEs, 2, or a multiple of that number." in line
     # `torchrun` ends all when one has ended: the one that refuses waits until it is said.
     line = refusal(2, release, tmp_path / "one", before={1: (refuse_the_plan, ())})
     assert line == "Rank 1: There should be no such plan."

@@ -119,7 +119,7 @@ def test_a_resumed_run_does_not_start_anew(
         train(plan, tmp_path / "cut", checkpoint_minutes=1e-9, watch=stop_at_step)
     told: list[str] = []
     [resumed] = train(plan, tmp_path / "cut", resume=True, log=told.append)
-    assert told == ["From step 7 of 20."]
+    assert told == ["Continuing from step 7 of 20."]
     contents = [(path / WEIGHTS).read_bytes() for path in (whole, resumed)]
     assert contents[0] == contents[1]
     configs = [json.loads((path / "cfg.json").read_text()) for path in (whole, resumed)]
@@ -152,7 +152,7 @@ def test_an_origin_that_changes_before_it_is_begun_with_is_refused(
 ) -> None:
     plan = plan_of(tmp_path, folder(origin()), "batchtopk", k=K)
     origin(seed=1)
-    with pytest.raises(UserError, match="should be as it was"):
+    with pytest.raises(UserError, match="should be as recorded"):
         train(plan, tmp_path / "out")
 
 
@@ -187,9 +187,12 @@ def of_model(**changed: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        (of_model(hub_id="google/gemma-2-9b"), "the SAE, gemma-2-2b. Found google/gemma-2-9b"),
+        (
+            of_model(hub_id="google/gemma-2-9b"),
+            "gemma-2-2b, as for the SAE. Found google/gemma-2-9b",
+        ),
         (of_model(hook_name="blocks.2.hook_resid_post"), "blocks.1.* Found blocks.2"),
-        ({}, "gemma-2-2b, and not those of known features"),
+        ({}, "gemma-2-2b, not known features"),
         ({"d_in": 9}, "`sae.d_in` should be 8"),
         ({"k": None}, "`sae.k`"),
     ],
@@ -221,6 +224,6 @@ def test_what_may_surprise_is_told_before_training(
     for told in (
         *("cc-by-nc-nd-4.0 does not allow", "`dtype` is float32, and was bfloat16"),
         *("`context_size` is 64, and was 128", "`prepend_bos` is True, and was False"),
-        "it does not say its `l1_coefficient`. It is 1.0",
+        "the SAE does not say its `l1_coefficient`. SAELens's default is 1.0",
     ):
         assert f"Warning: {told}" in text.getvalue()

@@ -19,7 +19,7 @@ from sae_lens_c2r.training.stream import FEATURES, ActivationStream, known_featu
 from tests.language_model import CONTEXT, D_MODEL, HOOK, rows_of_tokens, texts, tiny_model
 from tests.process_groups import in_processes
 
-pytestmark = pytest.mark.filterwarnings("ignore:All of the text was read", "ignore:Dataset is")
+pytestmark = pytest.mark.filterwarnings("ignore:The whole text was read", "ignore:Dataset is")
 
 
 def make_store(data: Dataset, **options: Any) -> Any:

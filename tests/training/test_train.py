@@ -157,7 +157,7 @@ def test_float32_matrices_are_multiplied_as_the_release_says(
 def test_a_wrong_device_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for device in ("foo", "meta", "cuda:99"):
         assert run_cli("train", write(tmp_path), "--device", device) == 2
-        assert "`--device` should be one that torch has here" in capsys.readouterr().err
+        assert "`--device` should be a device that torch has here" in capsys.readouterr().err
 
 
 def test_what_sae_lens_raises_is_one_line_and_its_traceback_is_kept(
