@@ -91,10 +91,9 @@ def finetune(
     """Train SAEs that exist on with C2R, and show what that changed."""
     with error_boundary(how_to_go_on=lambda: _how_to_go_on(out)) as problems:
         from sae_lens_c2r._support.yaml_text import parse_overrides
-        from sae_lens_c2r.finetune.release import TOKENS
 
         given = {
-            TOKENS: tokens,
+            "language_model.training_tokens": tokens,
             "language_model.hub_id": model,
             "language_model.hook_name": hook_name,
             "language_model.dataset": dataset,
