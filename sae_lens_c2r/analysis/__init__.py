@@ -1,12 +1,7 @@
 """Measures of any SAE."""
 
 from sae_lens_c2r.analysis.absorption import AbsorptionPairs, absorption_pairs
-from sae_lens_c2r.analysis.cofiring import (
-    CoFiring,
-    chance_co_firing,
-    co_firing,
-    pair_jaccards,
-)
+from sae_lens_c2r.analysis.cofiring import CoFiring, chance_co_firing, co_firing, pair_jaccards
 from sae_lens_c2r.analysis.recovery import hierarchy_absorption
 from sae_lens_c2r.analysis.similarity import (
     composition,

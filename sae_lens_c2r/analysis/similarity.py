@@ -97,7 +97,10 @@ def latents_of_features(
     Returns:
         The latents, and their cosines with the features.
     """
-    cosines, latents = (unit_rows(feature_vectors) @ unit_rows(W_dec).T).max(dim=1)
+    features, rows = unit_rows(feature_vectors), unit_rows(W_dec)
+    tiles = slices_of_tiles((len(features), len(rows)), features.dtype, features.device)
+    nearest = [(features[tile] @ rows.T).max(dim=1) for tile in tiles]
+    cosines, latents = (torch.cat(parts) for parts in zip(*nearest, strict=True))
     return latents, cosines
 
 

@@ -24,6 +24,29 @@ from sae_lens_c2r.architectures.c2r import C2RConfigMixin, C2RMixin
 from sae_lens_c2r.architectures.ort import OrtTrainingSAE, OrtTrainingSAEConfig
 from sae_lens_c2r.architectures.with_c2r import register_architecture
 
+__all__ = [
+    "AbsTopKC2RTrainingSAE",
+    "AbsTopKC2RTrainingSAEConfig",
+    "BatchTopKC2RTrainingSAE",
+    "BatchTopKC2RTrainingSAEConfig",
+    "GatedC2RTrainingSAE",
+    "GatedC2RTrainingSAEConfig",
+    "JumpReLUC2RTrainingSAE",
+    "JumpReLUC2RTrainingSAEConfig",
+    "MatchingPursuitC2RTrainingSAE",
+    "MatchingPursuitC2RTrainingSAEConfig",
+    "MatryoshkaBatchTopKC2RTrainingSAE",
+    "MatryoshkaBatchTopKC2RTrainingSAEConfig",
+    "OrtC2RTrainingSAE",
+    "OrtC2RTrainingSAEConfig",
+    "OrtTrainingSAE",
+    "OrtTrainingSAEConfig",
+    "StandardC2RTrainingSAE",
+    "StandardC2RTrainingSAEConfig",
+    "TopKC2RTrainingSAE",
+    "TopKC2RTrainingSAEConfig",
+]
+
 
 @dataclass
 class BatchTopKC2RTrainingSAEConfig(C2RConfigMixin, BatchTopKTrainingSAEConfig):

@@ -86,7 +86,11 @@ class C2RMixin(PenalizedMixin):
         self, feature_acts: Tensor, neighbors: Tensor, cosines: Tensor, step: int
     ) -> Tensor:
         cfg = self.cfg
-        norms = self._norms_in_units_of_unit_rows(feature_acts)
+        dtype = at_least_float32(feature_acts, self.W_dec)
+        norms = batch_norms(feature_acts, dtype, self.process_group)
+        # In units of unit rows, as SAELens has them where it multiplies by decoder norms.
+        if not getattr(cfg, "rescale_acts_by_decoder_norm", False):
+            norms = norms * torch.linalg.vector_norm(self.W_dec, dim=-1, dtype=dtype)
         if cfg.c2r_pairs == "nearest":
             return penalty_of_neighbors(
                 norms, cosines, neighbors, cfg.c2r_exponent, cfg.c2r_gate
@@ -94,10 +98,3 @@ class C2RMixin(PenalizedMixin):
         generator = step_generator(cfg.c2r_seed, step)
         chunks = draw_chunks(self.W_dec, cfg.c2r_chunk_size, generator, self.process_group)
         return penalty_of_all_pairs(norms, self.W_dec, chunks, cfg.c2r_exponent, cfg.c2r_gate)
-
-    def _norms_in_units_of_unit_rows(self, feature_acts: Tensor) -> Tensor:
-        dtype = at_least_float32(feature_acts, self.W_dec)
-        norms = batch_norms(feature_acts, dtype, self.process_group)
-        if getattr(self.cfg, "rescale_acts_by_decoder_norm", False):
-            return norms  # SAELens has multiplied by the decoder norms already
-        return norms * torch.linalg.vector_norm(self.W_dec, dim=-1, dtype=dtype)

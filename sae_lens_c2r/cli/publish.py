@@ -80,20 +80,14 @@ def upload(
 
         def confirm(proposal: "Proposal") -> bool:
             hub.show_proposal(proposal, console, brief=yes)
-            if dry_run:
-                console.print("Nothing was sent: this was a dry run.")
-                return False
-            if yes or not proposal.files:
-                return True
-            if not sys.stdin.isatty():
-                raise UserError("`--yes` should be given where there is no terminal to ask in.")
-            return typer.confirm("Send this?")
+            return yes or dry_run or not proposal.files or _is_agreed()
 
+        submission = _submission(
+            saes, release, evaluation=evaluation, license=license, base_model=base_model
+        )
         with stop_requests():
             published = hub.upload(
-                _submission(
-                    saes, release, evaluation=evaluation, license=license, base_model=base_model
-                ),
+                submission,
                 hub.Target(repo_id, revision, tag=tag, create_pr=create_pr, public=public),
                 confirm=confirm,
                 dry_run=dry_run,
@@ -102,8 +96,16 @@ def upload(
                 api=HfApi(token=token),
                 tell=console.say,
             )
-        if published is not None and published.url is not None:
+        if dry_run:
+            console.print("Nothing was sent: this was a dry run.")
+        elif published is not None and published.url is not None:
             print(f"Published: {published.url}")
+
+
+def _is_agreed() -> bool:
+    if not sys.stdin.isatty():
+        raise UserError("`--yes` should be given where there is no terminal to ask in.")
+    return typer.confirm("Send this?")
 
 
 def _submission(saes: list[Path], release: str | None, **said: Any) -> "Submission":

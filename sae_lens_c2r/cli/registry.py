@@ -73,13 +73,12 @@ def new_release(
     """Write NAME.yaml, a small release to start from, with comments on what to change."""
     with error_boundary():
         from sae_lens_c2r._support.errors import UserError
-        from sae_lens_c2r._support.files import write_text
+        from sae_lens_c2r._support.files import check_writable, write_text
         from sae_lens_c2r.releases.files import new_release
 
         name = name.removesuffix(".yaml")
         folder = out or Path()
-        if folder.exists() and not folder.is_dir():
-            raise UserError(f"`--out` should be a folder. Found the file {folder}.")
+        check_writable(folder)
         path = folder / f"{name}.yaml"
         if path.exists() and not overwrite:
             raise UserError(f"NAME should name a new file, or add `--overwrite`. Found {path}.")

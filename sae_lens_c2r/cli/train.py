@@ -2,10 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sae_lens_c2r._support.process import take_place, was_restarted
 from sae_lens_c2r.cli import _shared as shared
 from sae_lens_c2r.cli._shared import console_while_loading, count_option, error_boundary, option
+
+if TYPE_CHECKING:
+    from sae_lens_c2r.training.plan import Plan
 
 
 def train(
@@ -37,23 +41,12 @@ def train(
             )
             console = console_while_loading(quiet=not distributed.is_main_process())
             from sae_lens_c2r.training.plan import make_plan
-            from sae_lens_c2r.training.summary import check_model, numbers_of, print_plan
             from sae_lens_c2r.training.train import train as train_plan
 
             plan = distributed.on_all_ranks(
-                lambda: make_plan(
-                    chosen, device=shared.usable_device(device), only=tuple(only or ())
-                )
+                lambda: make_plan(chosen, device=shared.usable_device(device), only=only or ())
             )
-            distributed.on_main_process(lambda: check_model(plan, console.say))
-            if as_json:
-                distributed.on_main_process(
-                    lambda: print(json.dumps(numbers_of(plan), indent=1))
-                )
-            else:
-                distributed.on_main_process(
-                    lambda: print_plan(plan, console, n_ranks=distributed.world_size())
-                )
+            distributed.on_main_process(lambda: _show(plan, console, as_json=as_json))
             if dry_run:
                 return
             folders = train_plan(
@@ -96,10 +89,9 @@ def finetune(
     """Fine-tune existing SAEs with C2R, and show what changed."""
     with error_boundary(how_to_go_on=lambda: _how_to_go_on(out)) as problems:
         from sae_lens_c2r._support.yaml_text import parse_overrides
-        from sae_lens_c2r.finetune.release import TOKENS
 
         given = {
-            TOKENS: tokens,
+            "language_model.training_tokens": tokens,
             "language_model.hub_id": model,
             "language_model.hook_name": hook_name,
             "language_model.dataset": dataset,
@@ -115,7 +107,6 @@ def finetune(
         from sae_lens_c2r.finetune.run import REPORT, Finetuning
         from sae_lens_c2r.inspection.report import in_terminal
         from sae_lens_c2r.saes.sae_ref import find_saes
-        from sae_lens_c2r.training.summary import check_model, print_plan
 
         device = shared.usable_device(device)
         refs = find_saes(saes, on_error=problems.append)
@@ -127,13 +118,24 @@ def finetune(
         if not dry_run:
             tuning.check_out(out, resume=resume, overwrite=overwrite)
         plan = tuning.plan()
-        check_model(plan, console.say)
-        print_plan(plan, console)
+        _show(plan, console)
         if dry_run:
             return
         shown = tuning.run(plan, out, resume=resume, checkpoint_minutes=checkpoint_minutes)
         console.print(*in_terminal(*shown, width=console.width), sep="\n")
         console.say(f"Report: {out / REPORT}")
+
+
+def _show(plan: "Plan", console: shared.LineConsole, *, as_json: bool = False) -> None:
+    """Print a plan whose model was looked at."""
+    from sae_lens_c2r.training.distributed import world_size
+    from sae_lens_c2r.training.summary import check_model, numbers_of, print_plan
+
+    check_model(plan, console.say)
+    if as_json:
+        print(json.dumps(numbers_of(plan), indent=1))
+    else:
+        print_plan(plan, console, n_ranks=world_size())
 
 
 def _how_to_go_on(out: Path) -> str:

@@ -1,6 +1,5 @@
 """The demo from end to end: a release is trained, proved to load, and compared."""
 
-import platform
 import shlex
 import shutil
 import time
@@ -12,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+from datasets import Dataset
 from matplotlib.figure import Figure
 from rich.console import Console
 from sae_lens import SAE, TrainingSAE
@@ -21,13 +21,13 @@ from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import read_object, write_json, write_text
-from sae_lens_c2r._support.libraries import no_false_alarms, package_versions
+from sae_lens_c2r._support.libraries import no_false_alarms
 from sae_lens_c2r._support.process import stop_requests
 from sae_lens_c2r.analysis import composition
 from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.inspection.comparison import Comparison, compare
 from sae_lens_c2r.inspection.measures import SAEReport, flat, measure
-from sae_lens_c2r.inspection.report import in_terminal, report_html
+from sae_lens_c2r.inspection.report import in_terminal, report_html, versions
 from sae_lens_c2r.offline import corpus
 from sae_lens_c2r.offline.models import MINILM, model_folder
 from sae_lens_c2r.releases.files import read_release
@@ -143,11 +143,15 @@ def run_demo(
         stop_requests() as request,
         TemporaryDirectory(prefix=f".{out.name}-", dir=beside) as scratch,
     ):
+        folder = Path(scratch)
         plan = make_plan(demo_release(**settings), device=device)
-        reports, comparison, curves = _train_and_measure(plan, Path(scratch), settings, tell)
-        _write(Path(scratch), out, reports, comparison, curves, device=device, **settings)
+        rows, held_out = _read_texts(settings["seed"], tell)
+        histories = _train(replace(plan, dataset=rows), folder, tell)
+        reports, comparison = _measure(histories, held_out, plan, folder, tell)
+        asked = {"out": str(out), **settings, "device": device}
+        _write(folder, asked, reports, comparison, training_curves(histories))
         request.deferrable = True  # a move that has begun is finished
-        move_into(out, Path(scratch))
+        move_into(out, folder)
     console.print("Measured on held-out text")
     shown = in_terminal(reports, [comparison], width=console.width, brief=True)
     console.print(*shown, _MEANING, sep="\n")
@@ -169,22 +173,22 @@ def run_demo(
     )
 
 
-def _train_and_measure(
-    plan: Plan, folder: Path, settings: Mapping[str, Any], tell: Callable[[str], None]
-) -> tuple[list[SAEReport], Comparison, str]:
-    """Train the SAEs into a folder; return their measures, a comparison, and the curves."""
-    model = str(model_folder())
+def _read_texts(seed: int, tell: Callable[[str], None]) -> tuple[Dataset, Dataset]:
+    """Read rows of tokens to train on, and those that are held out."""
     tell("Reading Python's documentation ...")
-    texts = corpus.split(
-        corpus.documents(), held_out_share=HELD_OUT_SHARE, seed=settings["seed"]
-    )
-    rows, held_out = (corpus.in_rows(tuple(part), model) for part in texts)
-    n_train, n_tokens = (len(each) * MINILM.context_size for each in (rows, held_out))
+    texts = corpus.split(corpus.documents(), held_out_share=HELD_OUT_SHARE, seed=seed)
+    rows, held_out = (corpus.in_rows(tuple(part), str(model_folder())) for part in texts)
+    n_train, n_held_out = (len(each) * MINILM.context_size for each in (rows, held_out))
     tell(
         f"{len(texts[0]):,} documents to train on ({n_train:,} tokens), "
-        f"{len(texts[1]):,} held out ({n_tokens:,} tokens)."
+        f"{len(texts[1]):,} held out ({n_held_out:,} tokens)."
     )
-    tell(f"Training {PLAIN} and {REGULARIZED}, {settings['tokens']:,} tokens ...")
+    return rows, held_out
+
+
+def _train(plan: Plan, folder: Path, tell: Callable[[str], None]) -> dict[str, History]:
+    """Train the SAEs of a plan into a folder."""
+    tell(f"Training {PLAIN} and {REGULARIZED}, {plan.samples:,} tokens ...")
     histories: dict[str, History] = {}
 
     def watch(sae_id: str, trainer: SAETrainer[Any, Any]) -> None:
@@ -192,17 +196,31 @@ def _train_and_measure(
 
     begun = time.perf_counter()
     try:
-        train(replace(plan, dataset=rows), folder, checkpoint_minutes=0, watch=watch)
+        train(plan, folder, checkpoint_minutes=0, watch=watch)
     except UserError as error:
         # The file that has the traceback goes with the folder.
         raise error.__cause__ or error from None
+    steps = sum(sum(history.seconds) for history in histories.values())
+    seconds = time.perf_counter() - begun
+    tell(f"Training took {seconds:.0f} s, {steps:.0f} s of them in the SAEs' own steps.")
+    return histories
+
+
+def _measure(
+    histories: Mapping[str, History],
+    held_out: Dataset,
+    plan: Plan,
+    folder: Path,
+    tell: Callable[[str], None],
+) -> tuple[list[SAEReport], Comparison]:
+    """See trained SAEs load without us, measure them on held-out text, and compare them."""
     saes: dict[str, SAE[Any]] = {
         name: SAE.load_from_disk(folder / name, device=plan.device) for name in histories
     }
     source = ActivationSource(
         held_out,
         model=None,
-        n_tokens=n_tokens,
+        n_tokens=len(held_out) * MINILM.context_size,
         device=plan.device,
         named=corpus.OFFLINE_DATASET,
     )
@@ -210,32 +228,25 @@ def _train_and_measure(
     check_saved(folder, saes, histories, text.activations[:_COMPARED_TOKENS])
     for name in saes:
         tell(f"Saved {name}. SAELens alone loads the SAE and encodes the same.")
-    trained = time.perf_counter()
     tell("Measuring on the held-out text ...")
+    begun = time.perf_counter()
     reports = [
         replace(measure(sae, name, text), of_training=histories[name].speed(plan.batch_size))
         for name, sae in saes.items()
     ]
     comparison = compare(saes[PLAIN], saes[REGULARIZED], text, reports=reports)
-    steps = sum(sum(history.seconds) for history in histories.values())
-    tell(
-        f"Training took {trained - begun:.0f} s, {steps:.0f} s of them in the SAEs' steps. "
-        f"Measuring took {time.perf_counter() - trained:.0f} s."
-    )
-    return reports, comparison, training_curves(histories)
+    tell(f"Measuring took {time.perf_counter() - begun:.0f} s.")
+    return reports, comparison
 
 
 def _write(
     folder: Path,
-    out: Path,
+    asked: Mapping[str, Any],
     reports: list[SAEReport],
     comparison: Comparison,
     curves: str,
-    *,
-    device: str,
-    **settings: Any,
 ) -> None:
-    """Write what was measured into a folder that is to be moved to `out`."""
+    """Write what was measured into a folder, and what was asked for."""
     for report in reports:
         # An SAE's card is made of what training recorded: what was measured belongs there.
         measured = ("explained_variance", "l0", "dead_latents", "co_firing.")
@@ -244,17 +255,17 @@ def _write(
         said = {"text": report.on_text.text, "n_tokens": report.on_text.n_tokens}
         path = folder / report.name / RECORD
         write_json(path, {**read_object(path), "held_out": {**said, "metrics": metrics}})
-    packages = package_versions("sae-lens-c2r", "sae-lens", "torch", "transformers")
     results = {
-        "settings": {"out": str(out), **settings, "device": device},
-        "versions": {"Python": platform.python_version(), **packages},
+        "settings": asked,
+        "versions": versions(),
         "held_out": {report.name: report.metrics() for report in reports},
         **comparison.numbers,
     }
     write_json(folder / "results.json", results)
     options = " ".join(
         f"--{name.replace('_', '-')} {str(value).removesuffix('.0')}"
-        for name, value in settings.items()
+        for name, value in asked.items()
+        if name not in ("out", "device")
     )
     html = report_html(
         reports,
@@ -263,7 +274,7 @@ def _write(
         title="What C2R did to an SAE",
         intro=_INTRO,
         curves=curves,
-        load=str(out / REGULARIZED),
+        load=str(Path(asked["out"]) / REGULARIZED),
     )
     write_text(folder / "report.html", html)
 

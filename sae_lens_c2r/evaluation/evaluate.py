@@ -33,11 +33,7 @@ _COPIED = "artifacts"  # what SAEBench writes into as well
 
 
 def evaluate(
-    sources: Sequence[SAERef],
-    options: Options,
-    *,
-    on_error: Say,
-    tell: Say = lambda _: None,
+    sources: Sequence[SAERef], options: Options, *, on_error: Say, tell: Say = lambda _: None
 ) -> EvaluationReport:
     """Run what is missing, telling of what fails, and gather all into `evaluation.json`."""
     if not sources:

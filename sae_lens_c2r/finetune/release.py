@@ -8,7 +8,6 @@ from typing import Any
 
 from sae_lens import SAE, MultiSAETrainingRunnerConfig
 from sae_lens.loading.pretrained_saes_directory import get_repo_id_and_folder_name
-from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY, get_sae_training_class
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.releases.files import release_of
@@ -16,6 +15,7 @@ from sae_lens_c2r.releases.language_models import hub_id
 from sae_lens_c2r.releases.model import Release
 from sae_lens_c2r.saes.sae_ref import SAERef, file_on_hub
 from sae_lens_c2r.saes.start_from import ESTIMATED, c2r_architecture, training_fields
+from sae_lens_c2r.training.configs import config_class_of
 from sae_lens_c2r.training.output_dir import difference
 from sae_lens_c2r.training.record import RECORD, TrainingRecord, read_record
 
@@ -62,10 +62,7 @@ def read_subjects(refs: Sequence[SAERef], changes: Mapping[str, Any]) -> dict[st
 def _read(ref: SAERef, changes: Mapping[str, Any]) -> Subject:
     pinned, sae = ref.pin()
     architecture = changes.get("sae.architecture") or c2r_architecture(sae)
-    if str(architecture) not in SAE_TRAINING_CLASS_REGISTRY:
-        known = ", ".join(sorted(SAE_TRAINING_CLASS_REGISTRY))
-        raise UserError(f"`architecture` should be one of {known}. Found {architecture!r}.")
-    _, config_class = get_sae_training_class(architecture)
+    config_class = config_class_of({"architecture": architecture}, pinned.name)
     says_k = not hasattr(config_class, "k") or "k" in training_fields(sae, architecture)
     record = _record_of(pinned)
     settings = record.settings or {}

@@ -95,9 +95,8 @@ def card_files(
                 f"with `--license {license}`. Found {facts.license}."
             )
         facts = facts.model_copy(update={"license": license})
-    known_now = facts.to_json()
-    drawn = pictures(known_now)
-    written = {README: merged(existing, render(facts, drawn)), FACTS: known_now}
+    drawn = pictures(facts)
+    written = {README: merged(existing, render(facts, drawn)), FACTS: facts.to_json()}
     for name, text in written.items():
         refuse_secrets(name, text)
     return {**{name: text.encode() for name, text in written.items()}, **drawn}

@@ -21,19 +21,8 @@ from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r.evaluation.catalog import WEIGHTS
 from sae_lens_c2r.evaluation.report import Evaluation, sae_hashes, weights_metrics
 from sae_lens_c2r.hub.facts import RepoFacts, SAEFacts, sae_facts
-from sae_lens_c2r.hub.rules import (
-    check_names,
-    is_plain,
-    redact,
-    refuse_places,
-    refuse_secrets,
-)
-from sae_lens_c2r.hub.submission import (
-    Evaluations,
-    Submission,
-    find_folders,
-    known_evaluations,
-)
+from sae_lens_c2r.hub.rules import check_names, is_plain, redact, refuse_places, refuse_secrets
+from sae_lens_c2r.hub.submission import Evaluations, Submission, find_folders, known_evaluations
 from sae_lens_c2r.saes.encoding import (
     Encoded,
     contributions,
@@ -210,12 +199,9 @@ def _check_header(weights: Path) -> None:
 
 def _check_numbers(sae: SAE[Any], shown: Path) -> None:
     """Raise unless the tensors of an SAE have numbers that make sense."""
-    trained_as = sae.cfg.metadata.training_architecture
-    is_known = isinstance(trained_as, str) and trained_as in SAE_TRAINING_CLASS_REGISTRY
-    # The BatchTopK family learns its threshold.
-    learned = is_known and issubclass(
-        SAE_TRAINING_CLASS_REGISTRY[trained_as][0], BatchTopKTrainingSAE
-    )
+    trained_as = str(sae.cfg.metadata.training_architecture)
+    trained_class, _ = SAE_TRAINING_CLASS_REGISTRY.get(trained_as, (object, object))
+    learned = issubclass(trained_class, BatchTopKTrainingSAE)  # which learns its threshold
     for name, tensor in sae.state_dict().items():
         if not tensor.numel():
             continue

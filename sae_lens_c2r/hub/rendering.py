@@ -3,7 +3,6 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from huggingface_hub import CardData, EvalResult
@@ -220,10 +219,8 @@ _LANGUAGE.globals.update(
 # Pictures
 
 
-@lru_cache(maxsize=2)  # a branch is looked at more than once
-def pictures(content: str) -> dict[str, bytes]:
-    """Draw PNG files, by their paths, of facts in JSON: those of which there are numbers."""
-    facts = RepoFacts.read(content)
+def pictures(facts: RepoFacts) -> dict[str, bytes]:
+    """Draw PNG files, by their paths: those of which there are numbers."""
     kinds = sorted({sae.kind for sae in facts.saes.values()})
     colors = {kind: color_of(number) for number, kind in enumerate(kinds)}
     drawn = {

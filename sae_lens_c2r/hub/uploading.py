@@ -224,8 +224,6 @@ def _commit(
     where: dict[str, Any] = {"revision": target.revision, "create_pr": target.create_pr}
     try:
         api.preupload_lfs_files(target.repo_id, files, **where)
-    except HTTPError:
-        raise
     except (RuntimeError, ConnectionError, TimeoutError) as error:
         if isinstance(error.__cause__, HTTPError):  # which the client has wrapped
             raise error.__cause__ from None
@@ -277,9 +275,8 @@ def _verify(api: HfApi, target: Target, saes: Sequence[LocalSAE], commit: str) -
     is_newest = target.revision == MAIN and not target.create_pr
     at = {} if is_newest else {"commit": commit}
     with TemporaryDirectory() as home:
-        environment = {"HF_HOME": home, "HF_ENDPOINT": api.endpoint, "HF_HUB_OFFLINE": "0"}
-        for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_XET_CACHE"):
-            environment[name] = str(Path(home, name.lower()))
+        environment = dict.fromkeys(("HF_HOME", "HF_HUB_CACHE", "HF_XET_CACHE"), home)
+        environment |= {"HF_ENDPOINT": api.endpoint, "HF_HUB_OFFLINE": "0"}
         if token:
             environment["HF_TOKEN"] = token
         encoded = encode_in_saelens_alone(

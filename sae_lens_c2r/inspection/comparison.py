@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.analysis import pair_jaccards, pairs_above
+from sae_lens_c2r.analysis import latents_of_features, pair_jaccards, pairs_above
 from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.inspection.contexts import (
     AnySAE,
@@ -20,8 +20,6 @@ from sae_lens_c2r.inspection.contexts import (
     pairs_in_context,
 )
 from sae_lens_c2r.inspection.measures import SAEReport, cosine_summary, measure
-from sae_lens_c2r.penalties.cosines import unit_rows
-from sae_lens_c2r.penalties.tiles import slices_of_tiles
 from sae_lens_c2r.saes.sae_ref import SAERef
 
 ALIKE = 0.7  # the cosine above which two latents are a redundant pair
@@ -118,15 +116,10 @@ def matched_latents(
     after: Float[Tensor, "others d_in"],
     fires: Bool[Tensor, " others"],
 ) -> tuple[Float[Tensor, " latents"], Int[Tensor, " latents"]]:
-    """Of each latent the nearest one of another SAE that fires: the cosines, and which."""
-    rows, others = unit_rows(before), unit_rows(after)
-    silent = ~fires.to(others.device)
-    nearest_of_tiles = []
-    for tile in slices_of_tiles((len(rows), len(others)), rows.dtype, rows.device):
-        cosines = (rows[tile] @ others.T).masked_fill(silent, -torch.inf)
-        nearest_of_tiles.append(cosines.max(dim=1))
-    highest, nearest = (torch.cat(parts).cpu() for parts in zip(*nearest_of_tiles, strict=True))
-    return highest.float().clamp(-1, 1), nearest
+    """Of each latent the nearest one of another SAE that fires, if any: cosines, and which."""
+    among = (fires if fires.any() else torch.ones_like(fires)).nonzero().squeeze(1)
+    nearest, cosines = latents_of_features(after[among.to(after.device)], before)
+    return cosines.float().clamp(-1, 1).cpu(), among[nearest.cpu()]
 
 
 def _redundant_pairs(

@@ -123,13 +123,17 @@ def numbers_of(
     return {"saes": {each.name: each.metrics() for each in reports}, **comparison}
 
 
+def versions() -> dict[str, str]:
+    """The versions of what measures, by name."""
+    packages = package_versions("sae-lens-c2r", "sae-lens", "torch", "transformers")
+    return {"Python": platform.python_version(), **packages}
+
+
 def report_html(
     reports: Sequence[SAEReport], comparisons: Sequence[Comparison] = (), **shown: str
 ) -> str:
     """The report, `made_by` a command, with a `title`, `intro`, `curves`, what to `load`."""
     on_text = [report for report in reports if report.on_text]
-    packages = package_versions("sae-lens-c2r", "sae-lens", "torch", "transformers")
-    versions = {"Python": platform.python_version(), **packages}
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     return environment.from_string(_file("report.html")).render(
         style=_file("report.css"),
@@ -145,7 +149,7 @@ def report_html(
         comparisons=comparisons,
         which_pairs=_WHICH_PAIRS,
         metadata=_METADATA,
-        versions=", ".join(f"{package} {number}" for package, number in versions.items()),
+        versions=", ".join(f"{package} {number}" for package, number in versions().items()),
         **shown,
     )
 

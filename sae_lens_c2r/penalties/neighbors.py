@@ -8,11 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
-from sae_lens_c2r._support.checks import (
-    check_chunk_size,
-    check_decoder,
-    check_process_group,
-)
+from sae_lens_c2r._support.checks import check_chunk_size, check_decoder, check_process_group
 from sae_lens_c2r.penalties.cosines import at_least_float32, full_precision, unit_rows
 from sae_lens_c2r.penalties.tiles import edge_of_square_tile, slices_of_tiles
 

@@ -80,7 +80,7 @@ _NOT_SET = {  # fields of SAELens's that a release cannot set, or sets elsewhere
 
 def sae_config(spec: SAESpec, device: str) -> TrainingSAEConfig:
     """SAELens's config of an SAE, or a `ReleaseError` that names what it does not take."""
-    config_class = _class_of(spec)
+    config_class = config_class_of(spec.fields, spec.sae_id)
     left_out = {"architecture", *(spec.shared - _types(config_class).keys())}
     values = {key: value for key, value in spec.fields.items() if key not in left_out}
     values = checked_fields("sae", values, config_class)
@@ -111,7 +111,7 @@ def check_shared(release: Release, specs: Sequence[SAESpec]) -> None:
         (grid.sae, [each for each in specs if each.grid is grid]) for grid in release.grids
     ]
     for shared, sharing in [(release.sae, specs), *grids]:
-        classes = {_class_of(spec) for spec in sharing}
+        classes = {config_class_of(spec.fields, spec.sae_id) for spec in sharing}
         names = {"architecture"}.union(*map(_types, classes))
         for name in sorted(shared.keys() - names):
             whose = " or ".join(sorted(each.__name__ for each in classes))
@@ -121,13 +121,13 @@ def check_shared(release: Release, specs: Sequence[SAESpec]) -> None:
             )
 
 
-def _class_of(spec: SAESpec) -> type[TrainingSAEConfig]:
+def config_class_of(fields: Mapping[str, Any], sae_id: str) -> type[TrainingSAEConfig]:
     """SAELens's config of an SAE's architecture; a `ReleaseError` if it has none."""
-    architecture = spec.fields.get("architecture")
+    architecture = fields.get("architecture")
     if not isinstance(architecture, str) or architecture not in SAE_TRAINING_CLASS_REGISTRY:
         known = ", ".join(sorted(SAE_TRAINING_CLASS_REGISTRY))
         raise ReleaseError(
-            f"`architecture` should be one of {known}. Found {architecture!r} in {spec.sae_id}."
+            f"`architecture` should be one of {known}. Found {architecture!r} in {sae_id}."
         )
     return get_sae_training_class(architecture)[1]
 
@@ -176,7 +176,7 @@ def find_start(
     origin, sae = _init_of(spec).pin()
     try:
         _check_inputs(sae, release.source)
-        config_class = _class_of(spec)
+        config_class = config_class_of(spec.fields, spec.sae_id)
         own = training_fields(sae, spec.fields["architecture"])
         if hasattr(config_class, "k") and "k" not in {**own, **spec.fields}:
             raise UserError(

@@ -103,7 +103,7 @@ class Plan:
         return dict(json.loads(settings))
 
 
-def make_plan(release: Release, *, device: str, only: tuple[str, ...] = ()) -> Plan:
+def make_plan(release: Release, *, device: str, only: Sequence[str] = ()) -> Plan:
     """Ask SAELens whether it can train a release."""
     check_torch_device(device)
     specs = {spec.sae_id: spec for spec in release.saes()}
@@ -252,18 +252,14 @@ def _check_steps(plan: Plan, config: RunnerConfig) -> None:
                 "`runner.seqpos_slice` should be `[start, end]` or `[start, end, step]`, and "
                 f"keep some of a row's {config.context_size:,} tokens. Found {positions}."
             )
-    for sae_id, steps in plan.k_anneal_steps.items():
-        if steps >= max(plan.steps, 1):
-            raise ReleaseError(
-                f"`sae.{K_ANNEAL_STEPS}` should be below the steps of the training, "
-                f"{plan.steps:,}. Found {steps:,} in {sae_id}."
-            )
     for sae_id, each in plan.saes.items():
-        for name in ("c2r_start_step", "ort_start_step"):
-            if getattr(each, name, 0) >= max(plan.steps, 1):
+        ends = {name: getattr(each, name, 0) for name in ("c2r_start_step", "ort_start_step")}
+        ends[K_ANNEAL_STEPS] = plan.k_anneal_steps.get(sae_id, 0)
+        for name, step in ends.items():
+            if step >= max(plan.steps, 1):
                 raise ReleaseError(
                     f"`sae.{name}` should be below the steps of the training, "
-                    f"{plan.steps:,}. Found {getattr(each, name):,} in {sae_id}."
+                    f"{plan.steps:,}. Found {step:,} in {sae_id}."
                 )
     theirs = config.to_sae_trainer_config()
     warm_up, decay = theirs.lr_warm_up_steps, theirs.lr_decay_steps

@@ -63,9 +63,7 @@ class TrainingRecord(_Recorded):
     samples: int | None = None  # tokens in all, or samples of known features
     seconds: float | None = None  # of the SAEs that were trained together
     samples_per_second: float | None = None
-    evaluation: dict[str, Any] | None = (
-        None  # SAELens's against known features, if there are any
-    )
+    evaluation: dict[str, Any] | None = None  # SAELens's against known features
     held_out: RecordedMeasures | None = None
     finished: str | None = None  # in UTC
     matmul_precision: str | None = None  # torch's name of that of products of float32 matrices

@@ -57,10 +57,7 @@ class ActivationStream(Iterator[Batch]):
 
     def state(self, n_batches: int) -> dict[str, Any]:
         """Where the stream was after so many batches, which may be fewer than it has given."""
-        return {
-            "n_batches": n_batches,
-            "begins": self._begins[n_batches // self._n_batches],
-        }
+        return {"n_batches": n_batches, "begins": self._begins[n_batches // self._n_batches]}
 
     def _shuffled(self, first: int) -> Iterator[Tensor]:
         """The batches of all buffers after the first one, which lends a part to the next."""

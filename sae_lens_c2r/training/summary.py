@@ -5,6 +5,7 @@ from typing import Any
 
 from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 from rich.console import Console
+from rich.filesize import decimal
 from sae_lens.saes.sae import TrainingSAEConfig
 from sae_lens.util import str_to_dtype
 
@@ -82,7 +83,7 @@ def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
         options = [
             f"{name} {getattr(config, name):g}" for name in SHOWN if hasattr(config, name)
         ]
-        weights, seed = size(weight_bytes(config)), str(plan.seeds[sae_id])
+        weights, seed = decimal(weight_bytes(config)), str(plan.seeds[sae_id])
         about = f"{config.architecture()}, {', '.join(options)}"
         rows.append([sae_id, f"{config.d_sae:,}", weights, seed, about])
     headings = ["SAE", "d_sae", "weights", "seed", "options"]
@@ -96,9 +97,10 @@ def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
     saes = counted(len(plan.saes), "SAE") + (", all at once" if len(plan.saes) > 1 else "")
     console.print(
         f"{saes}: {counted(plan.steps, 'step')} of {plan.batch_size:,}, "
-        f"{plan.samples:,} {unit} each. About {size(max(memory for _, memory in shares))} of "
-        f"memory{' a process' if n_ranks > 1 else ''}{beside}, {size(disk_bytes(plan))} on "
-        f"disk, and during training up to three checkpoints of {size(checkpoint_bytes(plan))}."
+        f"{plan.samples:,} {unit} each. About {decimal(max(memory for _, memory in shares))} "
+        f"of memory{' a process' if n_ranks > 1 else ''}{beside}, {decimal(disk_bytes(plan))} "
+        "on disk, and during training up to three checkpoints of "
+        f"{decimal(checkpoint_bytes(plan))}."
     )
     if n_parts > 1:
         console.print(
@@ -108,7 +110,7 @@ def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
     if n_ranks > 1:
         headings = ["process", "SAEs", "memory", "which"]
         rows = [
-            [str(rank), str(len(share)), size(memory), ", ".join(share)]
+            [str(rank), str(len(share)), decimal(memory), ", ".join(share)]
             for rank, (share, memory) in enumerate(shares)
         ]
         console.print(*terminal_tables(headings, rows, text=(3,), broken=3))
@@ -143,14 +145,6 @@ def _print_options(plan: Plan, console: Console) -> None:
             f"k falls from {' or '.join(sizes)} over the first {counted(steps, 'step')} of "
             f"{counted(len(annealed), 'SAE')}: {', '.join(names)}."
         )
-
-
-def size(n_bytes: int) -> str:
-    """Bytes in the unit that suits them."""
-    for unit, factor in (("GB", 10**9), ("MB", 10**6)):
-        if n_bytes >= factor:
-            return f"{n_bytes / factor:,.1f} {unit}"
-    return f"{n_bytes / 1000:,.1f} kB"
 
 
 def weight_bytes(config: TrainingSAEConfig) -> int:

@@ -207,13 +207,12 @@ def test_the_code_of_a_card_runs(
 def test_pictures_are_of_the_numbers_and_always_the_same() -> None:
     """A trade-off is of SAEs of one kind with several sparsities."""
     one = facts(a=with_l0(32.0), b=with_l0(31.5), c=with_l0(64.0, trained_as="topk"))
-    assert set(pictures(one.to_json())) == {"figures/max_cosines.png"}
-    two = facts(a=with_l0(32.0), b=with_l0(64.0)).to_json()
+    assert set(pictures(one)) == {"figures/max_cosines.png"}
+    two = facts(a=with_l0(32.0), b=with_l0(64.0))
     drawn = pictures(two)
     assert set(drawn) == {"figures/max_cosines.png", "figures/trade_off.png"}
-    pictures.cache_clear()
     assert pictures(two) == drawn
-    assert not pictures(facts(a=sae(evaluations={})).to_json())
+    assert not pictures(facts(a=sae(evaluations={})))
 
 
 @pytest.mark.parametrize("folder", RENDERED, ids=lambda folder: folder.name)

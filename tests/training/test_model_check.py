@@ -202,4 +202,4 @@ def test_a_name_that_no_release_may_have_is_refused(
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "mine.yaml").touch()
     assert run("registry", "new", "mine", "--out", tmp_path / "mine.yaml") == 2
-    assert "`--out` should be a folder. Found the file" in capsys.readouterr().err
+    assert "`--out` should be a folder that can be written to" in capsys.readouterr().err

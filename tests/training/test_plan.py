@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from rich.filesize import decimal
 
 from benchmarks.worlds.synth_sae_bench import KEPT_WORLD, SIZES
 from sae_lens_c2r._support.errors import UserError
@@ -22,7 +23,6 @@ from sae_lens_c2r.training.summary import (
     disk_bytes,
     memory_bytes,
     print_plan,
-    size,
     weight_bytes,
 )
 from tests.releases.test_files import RELEASE, SHIPPED, write
@@ -65,10 +65,10 @@ def test_a_summary_for_several_processes_says_what_each_trains_and_takes() -> No
     shares = place(plan.saes, 8)
     lines = [line.strip().split(maxsplit=4) for line in text.splitlines()[-9:-1]]
     for rank, (share, line) in enumerate(zip(shares, lines, strict=True)):
-        memory = size(memory_bytes(plan, share)).split()
+        memory = decimal(memory_bytes(plan, share)).split()
         assert line == [str(rank), str(len(share)), *memory, ", ".join(share)]
     most = max(memory_bytes(plan, share) for share in shares)
-    assert f"About {size(most)} of memory a process beside the model" in text
+    assert f"About {decimal(most)} of memory a process beside the model" in text
     assert most < memory_bytes(plan) / 5
 
 
