@@ -1,10 +1,18 @@
 """The one place that catches errors: what is printed, and with which status a command ends."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import typer
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.cli._shared import error_boundary
+from tests.architectures.training import make_sae
+from tests.command import run
+from tests.releases.test_files import write
+
+FULL = OSError(28, "No space left on device")
 
 
 def ended(error: BaseException | None, *problems: str) -> int:
@@ -20,41 +28,63 @@ def ended(error: BaseException | None, *problems: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "says"),
+    ("error", "problems", "status", "says"),
     [
-        (UserError("`k` should be 1."), 1, "`k` should be 1."),
-        (UserError("`--k` should be 1."), 2, "`--k` should be 1."),
-        (
-            OSError(28, "No space left on device"),
-            1,
-            "[Errno 28] No space left on device Go on.",
-        ),
-        (KeyboardInterrupt(), 130, "Interrupted. Go on."),
-        (KeyboardInterrupt("Half is there."), 130, "Half is there. Go on."),
+        (UserError("`k` should be 1."), [], 1, "`k` should be 1.\n"),
+        (UserError("`--k` should be 1."), [], 2, "`--k` should be 1.\n"),
+        (FULL, [], 1, "[Errno 28] No space left on device Go on.\n"),
+        (KeyboardInterrupt(), [], 130, "Interrupted. Go on.\n"),
+        (KeyboardInterrupt("Half is there."), [], 130, "Half is there. Go on.\n"),
+        (UserError("the end"), ["a", "b"], 1, "a\nb\nthe end\n"),
+        (None, ["one SAE"], 1, "one SAE\n"),
+        (None, [], 0, ""),
     ],
 )
 def test_an_error_is_a_line_and_a_status(
-    error: BaseException, status: int, says: str, capsys: pytest.CaptureFixture[str]
+    error: Any, problems: list[str], status: int, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert ended(error) == status
-    assert capsys.readouterr() == ("", f"{says}\n")
-
-
-def test_what_went_wrong_before_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
-    assert ended(UserError("the end"), "a", "b") == 1
-    assert capsys.readouterr().err == "a\nb\nthe end\n"
-
-
-def test_problems_alone_are_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
-    assert ended(None, "one SAE") == 1
-    assert capsys.readouterr().err == "one SAE\n"
-
-
-def test_nothing_is_said_of_what_goes_well(capsys: pytest.CaptureFixture[str]) -> None:
-    assert ended(None) == 0
-    assert capsys.readouterr() == ("", "")
+    assert ended(error, *problems) == status
+    assert capsys.readouterr() == ("", says)
 
 
 def test_an_error_that_nobody_foresaw_keeps_its_traceback() -> None:
     with pytest.raises(ZeroDivisionError):
         ended(ZeroDivisionError())
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "says"),
+    [(KeyboardInterrupt(), 130, "Interrupted."), (FULL, 1, "device")],
+)
+@pytest.mark.parametrize("has_checkpoint", [True, False])
+def test_train_says_how_to_go_on_where_there_is_a_checkpoint(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    has_checkpoint: bool,
+    error: BaseException,
+    status: int,
+    says: str,
+) -> None:
+    def end(_plan: Any, out: Path, **_options: Any) -> None:
+        if has_checkpoint:
+            (out / ".training" / "step-000000003").mkdir(parents=True)
+        raise error
+
+    monkeypatch.setattr("sae_lens_c2r.training.train.train", end)
+    out = tmp_path / "saes"
+    assert run("train", write(tmp_path), "--out", out, "--device", "cpu") == status
+    advice = " `--resume` continues from the last checkpoint." if has_checkpoint else ""
+    assert capsys.readouterr().err.endswith(f"{says}{advice}\n")
+
+
+@pytest.mark.parametrize("command", ["inspect", "evaluate"])
+@pytest.mark.parametrize("device", ["nowhere", "meta"])
+def test_a_device_that_torch_does_not_have_is_named_before_any_work(
+    tmp_path: Path, command: str, device: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_sae("topk_c2r").save_inference_model(tmp_path / "sae")
+    out = tmp_path / "out"
+    assert run(command, tmp_path / "sae", "--out", out, "--device", device) == 2
+    assert "`--device` should be one that torch has here" in capsys.readouterr().err
+    assert not out.exists()

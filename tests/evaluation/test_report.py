@@ -33,17 +33,9 @@ def sae(name: str, *, digest: str = "0", **metrics: dict[str, float]) -> Evaluat
 
 def test_only_finite_numbers_are_metrics(tmp_path: Path) -> None:
     path = tmp_path / "core.json"
-    groups = {
-        "model_behavior_preservation": {"kl_div_score": 0.97, "kl_div_with_sae": -1},
-        "misc_metrics": {"frac_alive": 1, "freq_over_1_percent": None},
-    }
+    groups = {"a": {"score": 0.97, "none": -1}, "b": {"alive": 1, "unknown": None}}
     path.write_text(json.dumps({"eval_type_id": "core", "eval_result_metrics": groups}))
-    metrics, missing = read_metrics(path, "core")
-    assert metrics == {
-        "model_behavior_preservation.kl_div_score": 0.97,
-        "misc_metrics.frac_alive": 1,
-    }
-    assert missing == ["model_behavior_preservation.kl_div_with_sae"]
+    assert read_metrics(path, "core") == ({"a.score": 0.97, "b.alive": 1}, ["a.none"])
     found = {"a": float("nan"), "b": -1, "c": "", "d": 10**400}
     path.write_text(json.dumps({"eval_type_id": "tpp", "eval_result_metrics": found}))
     assert read_metrics(path, "tpp") == ({"b": -1}, ["a", "d"])
@@ -109,8 +101,6 @@ def test_what_was_measured_has_a_column_and_nothing_else_has() -> None:
     assert lines[2:4] == ["| a | 0.812 | 32.0 |  |", "| b | 0.500 | 3.0 | 0.750 |"]
     assert "MCC: " in lines[-1]
     assert "SCR" not in lines[-1]
-    [table] = terminal_tables(EvaluationReport(saes=saes))
-    assert [str(column.header) for column in table.columns][-1] == "MCC\n↑"
     of_core = markdown_table(EvaluationReport(saes=[sae("c", core=quality)]))
     assert "| c | 0.812 | 32.0 |" in of_core
     for column in COLUMNS:
@@ -125,10 +115,8 @@ def test_reading_needs_no_sae_bench() -> None:
 
 def test_an_option_takes_several_values() -> None:
     for arguments, spread in {
-        "a --x core scr --model m": "a --x core --x scr --model m",
         "a --x=core scr": "a --x=core --x scr",
         "--x core scr tests --y": "--x core --x scr tests --y",
-        "evaluate a --x": "evaluate a --x",
         "a --x --model m": "a --x --model m",
     }.items():
         assert _repeat_option(arguments.split(), "--x") == spread.split()

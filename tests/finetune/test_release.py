@@ -1,6 +1,5 @@
 """The release that is written of what SAEs say of themselves."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from sae_lens_c2r.finetune.run import read_as_planned
 from sae_lens_c2r.releases.model import Release
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.plan import make_plan
+from tests.hub.conftest import say
 from tests.saes.forms import make_form
 
 ABOUT = {
@@ -73,35 +73,27 @@ def test_an_sae_s_own_config_says_what_it_is_trained_on(plant: Plant) -> None:
 def test_what_our_training_recorded_goes_before_it(plant: Plant) -> None:
     folder = plant(model_name="/somewhere/here")
     model = {"hub_id": "org/model", "revision": "v1", "hook_name": "x", "context_size": 64}
-    record = {
-        "release": {"license": "mit", "language_model": {**model, "dataset": "org/own"}},
-        "sae_id": "layer/a",
-        "settings": {
-            "runner": {"lr": 9e-4, "train_batch_size_tokens": 1024},
-            "saes": {"layer/a": {"normalize_activations": "none"}},
-        },
-    }
-    (folder / "training.json").write_text(json.dumps(record))
-    release = release_of(folder)
+    settings = {"runner": {"lr": 9e-4, "train_batch_size_tokens": 1024}}
+    settings["saes"] = {"layer/a": {"normalize_activations": "none"}}
+    said = {"license": "mit", "language_model": {**model, "dataset": "org/own"}}
+    release = release_of(
+        say(folder, {"release": said, "sae_id": "layer/a", "settings": settings})
+    )
     assert release.license == "mit"
-    said = release.language_model
-    assert (said.hub_id, said.name, said.revision) == ("org/model", None, "v1")
-    assert said.dataset == "org/own"
+    read = release.language_model
+    assert (read.hub_id, read.name, read.revision) == ("org/model", None, "v1")
+    assert read.dataset == "org/own"
     assert release.runner["lr"] == pytest.approx(3e-4)
     assert release.runner["lr_decay_steps"] == 8000
     assert release.grids[0].sae["normalize_activations"] == "none"
 
 
 def test_what_is_asked_for_goes_before_both(plant: Plant) -> None:
-    release = release_of(
-        plant(),
-        language_model__dataset="org/other",
-        runner__lr=1e-5,
-        sae__k=3,
-        sae__c2r_coefficient=9.0,
-    )
+    runner = {"runner__lr": 1e-5, "runner__lr_decay_steps": 7}
+    sae = {"sae__k": 3, "sae__c2r_coefficient": 9.0}
+    release = release_of(plant(), language_model__dataset="org/other", **runner, **sae)
     assert release.language_model.dataset == "org/other"
-    assert release.runner["lr"] == 1e-5
+    assert (release.runner["lr"], release.runner["lr_decay_steps"]) == (1e-5, 7)
     [spec] = release.saes()
     assert (spec.fields["k"], spec.fields["c2r_coefficient"]) == (3, 9.0)
     asked = release_of(plant(), language_model__hub_id="org/model").language_model
@@ -160,15 +152,6 @@ def test_both_are_measured_on_what_is_trained_on(plant: Plant) -> None:
     assert (read.exclude_special_tokens, read.prepend_bos) == (False, False)
     assert (read.context_size, read.hook_name) == (32, "layers.1")
     assert read.model_from_pretrained_kwargs == {"revision": "v1"}
-
-
-def test_schedules_fit_the_steps_that_are_trained(plant: Plant) -> None:
-    folder = plant()
-    changes = {"runner__train_batch_size_tokens": 1024, TOKENS: 102400}
-    runner = release_of(folder, **changes).runner
-    assert (runner["lr_warm_up_steps"], runner["lr_decay_steps"]) == (5, 20)
-    runner = release_of(folder, **changes, runner__lr_decay_steps=7).runner
-    assert (runner["lr_warm_up_steps"], runner["lr_decay_steps"]) == (5, 7)
 
 
 def test_an_architecture_that_nobody_knows_is_refused(plant: Plant) -> None:

@@ -17,7 +17,7 @@ from sae_lens_c2r.hub.rules import Target
 from sae_lens_c2r.hub.submission import Submission
 from tests import forkserver
 from tests.evaluation.planted import plant_sae
-from tests.hub.server import TOKEN, LoopbackHub, serving
+from tests.hub.server import TOKEN, File, LoopbackHub, serving
 
 REPO = "me/saes"
 CFG, WEIGHTS, RECORD = "cfg.json", "sae_weights.safetensors", "training.json"
@@ -36,12 +36,25 @@ def say(folder: Path, record: Any = None, **metadata: Any) -> Path:
     return folder
 
 
-def run_client(
-    hub: LoopbackHub, *arguments: Any, home: Path, **environment: str
-) -> tuple[int, str]:
+def link_to_blobs(snapshot: Path) -> Path:
+    """Make a snapshot what the Hub's client keeps: links into the blobs of its repository."""
+    blobs = snapshot.parent.parent / "blobs"
+    blobs.mkdir()
+    for path in [path for path in snapshot.rglob("*") if path.is_file()]:
+        content = path.read_bytes()
+        blob = path.rename(blobs / File(len(content), content).oid)
+        path.symlink_to(os.path.relpath(blob, path.parent))
+    return snapshot
+
+
+def environment(hub: LoopbackHub, **more: str) -> dict[str, str]:
+    """The environment of a process that has the Hub as its own."""
+    return {**os.environ, **ONLINE, "HF_ENDPOINT": hub.endpoint, "HF_TOKEN": TOKEN, **more}
+
+
+def run_client(hub: LoopbackHub, *arguments: Any, home: Path, **more: str) -> tuple[int, str]:
     """Run Python with the Hub as its own, from beside an empty cache; its status and words."""
-    here = {"HF_ENDPOINT": hub.endpoint, "HF_TOKEN": TOKEN, "HF_HOME": str(home)}
-    env = {**os.environ, **ONLINE, **here, **environment}
+    env = environment(hub, HF_HOME=str(home), **more)
     ran = forkserver.run(*arguments, env=env, cwd=home.parent)
     output = ran.stdout + ran.stderr
     assert TOKEN not in output

@@ -1,7 +1,6 @@
 """SAEs here are found, refused, redacted, and seen to load in plain SAELens."""
 
 import json
-import os
 import pickle
 import re
 import string
@@ -13,7 +12,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sae_lens import SAE
-from sae_lens.registry import get_sae_training_class
 from sae_lens.training.activation_scaler import ActivationScaler
 from safetensors.torch import load_file, save_file
 
@@ -30,8 +28,7 @@ from sae_lens_c2r.saes.encoding import Encoded, encode_in_saelens_alone, probe_i
 from sae_lens_c2r.saes.sae_ref import SAERef, find_saes
 from tests.architectures.training import make_sae
 from tests.evaluation.planted import plant_sae
-from tests.hub.conftest import CFG, RECORD, WEIGHTS, say
-from tests.hub.server import File
+from tests.hub.conftest import CFG, RECORD, WEIGHTS, link_to_blobs, say
 from tests.strategies import ARCHITECTURES
 
 SECRETS = {
@@ -54,10 +51,8 @@ SECRETS = {
 PLACES = ["/home/me/x", "see /home/me", "~/x", "C:\\me", "file:/me/x", "s3:/b/x", "me@host"]
 
 
-def training_sae(architecture: str = "batchtopk_c2r", **options: Any) -> Any:
-    sae_class, config_class = get_sae_training_class(architecture)
-    torch.manual_seed(0)
-    return sae_class(config_class(d_in=8, d_sae=16, k=4, **options))
+def training_sae(**options: Any) -> Any:
+    return make_sae("batchtopk_c2r", d_in=8, d_sae=16, **options)
 
 
 def fires_at(sae: Any, threshold: float) -> Any:
@@ -81,11 +76,6 @@ def refused(scratch: Path, *paths: Path, **said: Any) -> str:
     return str(error.value)
 
 
-def found(*paths: Path, **said: Any) -> dict[str, Any]:
-    """The SAEs by their ids, before they are checked."""
-    return find_folders(Submission(list(paths), **said), paths[0].parent / "in-memory")
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return plant_sae(tmp_path / "saes" / "layer_1" / "a", d_in=8)
@@ -98,10 +88,10 @@ def test_saes_go_by_their_folders(tmp_path: Path, folder: Path) -> None:
     plant_sae(tmp_path / "saes" / "b", d_in=8)
     plant_sae(tmp_path / "saes" / ".training" / "step-1" / "c", d_in=8)
     say(tmp_path / "saes" / "b", {"steps": 3})
-    saes = found(tmp_path / "saes")
+    saes = find_folders(Submission([tmp_path / "saes"]), tmp_path / "in-memory")
     assert list(saes) == ["b", "layer_1/a"]
     assert saes["b"][1].steps == 3
-    assert list(found(folder)) == ["a"]
+    assert list(find_folders(Submission([folder]), tmp_path / "in-memory")) == ["a"]
     assert not (tmp_path / "in-memory").exists()
 
 
@@ -124,17 +114,10 @@ def test_what_cannot_be_collected(tmp_path: Path, folder: Path) -> None:
 
 
 def cached(cache: Path, repo_id: str, sae_id: str) -> Path:
-    """An SAE as the Hub's client keeps it: a snapshot of links into the repository's blobs."""
-    repo = cache / f"models--{repo_id.replace('/', '--')}"
-    snapshot = repo / "snapshots" / ("c0ffee" * 6 + "abcd")
+    snapshot = cache / f"models--{repo_id.replace('/', '--')}" / "snapshots" / ("c0ffee" * 6)
     plant_sae(snapshot / sae_id, d_in=8)
     (snapshot / "README.md").write_text("---\nlicense: mit\n---\n")
-    (repo / "blobs").mkdir()
-    for path in (snapshot / "README.md", *(snapshot / sae_id).iterdir()):
-        content = path.read_bytes()
-        blob = path.rename(repo / "blobs" / File(len(content), content).oid)
-        path.symlink_to(os.path.relpath(blob, path.parent))
-    return snapshot
+    return link_to_blobs(snapshot)
 
 
 def test_an_sae_in_the_cache_of_the_hub_is_one(tmp_path: Path) -> None:
@@ -173,7 +156,7 @@ def test_a_link_leads_to_nothing_else(tmp_path: Path) -> None:
 
 def test_a_checkpoints_scaling_is_folded(tmp_path: Path) -> None:
     """SAELens folds it at the end of a training; a checkpoint has it beside the weights."""
-    sae = fires_at(training_sae("batchtopk_c2r"), 0.001)
+    sae = fires_at(training_sae(), 0.001)
     sae.save_model(tmp_path / "a")
     ActivationScaler(scaling_factor=0.25).save(str(tmp_path / "a" / "activation_scaler.json"))
     [collected] = check(tmp_path / "scratch", tmp_path / "a")
@@ -190,8 +173,8 @@ def test_a_checkpoints_scaling_is_folded(tmp_path: Path) -> None:
 def test_a_release_gives_the_ids(tmp_path: Path, folder: Path) -> None:
     release = read_release(find_release("minilm-layer-3"))
     sae_id = "layer_3/width_24k/ort_k32"
-    say(folder, {"sae_id": sae_id})
-    assert list(found(folder, release=release)) == [sae_id]
+    said = Submission([say(folder, {"sae_id": sae_id})], release=release)
+    assert list(find_folders(said, tmp_path)) == [sae_id]
     say(folder, {"sae_id": "nothing"})
     message = refused(tmp_path, folder, release=release)
     assert "should be one of layer_3/width_24k/batchtopk_k32" in message
@@ -248,7 +231,7 @@ def test_weights_that_are_none_are_refused(tmp_path: Path, folder: Path) -> None
 
 
 def test_a_threshold_has_to_let_latents_fire(tmp_path: Path, folder: Path) -> None:
-    training_sae("batchtopk_c2r").save_model(tmp_path / "new")
+    training_sae().save_model(tmp_path / "new")
     assert "should have been learned" in refused(tmp_path / "1", tmp_path / "new")
     weights = load_file(folder / WEIGHTS)
     weights["threshold"] += 1e9
@@ -266,7 +249,7 @@ def test_every_architecture_is_published_as_it_was_trained(tmp_path: Path) -> No
 
 def test_a_process_without_us_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another encoding than the training form's, or none at all, stops everything."""
-    fires_at(training_sae("batchtopk_c2r"), 0.3).save_model(tmp_path / "a")
+    fires_at(training_sae(), 0.3).save_model(tmp_path / "a")
 
     encode, otherwise = encode_in_saelens_alone, "in its inference form as in training"
     for number, (change, reason) in enumerate(
@@ -289,7 +272,7 @@ def test_a_process_without_us_is_asked(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_weights_of_16_bits_are_compared_with_care(tmp_path: Path, dtype: str) -> None:
-    fires_at(training_sae("batchtopk_c2r", dtype=dtype), 0.01).save_model(tmp_path / "a")
+    fires_at(training_sae(dtype=dtype), 0.01).save_model(tmp_path / "a")
     [sae] = check(tmp_path / "scratch", tmp_path / "a")
     assert (sae.feature_acts.to_dense() > 0).any()
 
@@ -317,6 +300,14 @@ def test_a_secret_in_any_file_stops_everything(tmp_path: Path, folder: Path) -> 
         assert kind in message
         assert secret not in message
     assert kind in refused(tmp_path, say(folder, {}, note=secret))
+    # However JSON spells it.
+    for spelled, kind_of_it in (
+        ("\\u0068f_" + "a1" * 17, kind),
+        ("https:\\/\\/me:secretpw@host\\/x", "a password in an address"),
+    ):
+        path = say(folder, note="here") / CFG
+        path.write_text(path.read_text().replace('"here"', f'"{spelled}"'))
+        assert kind_of_it in refused(tmp_path, folder)
     say(folder, note="")
     save_file(weights, folder / WEIGHTS, metadata={"note": secret})
     assert kind in refused(tmp_path, folder)
@@ -326,24 +317,6 @@ def test_every_kind_of_secret_is_found() -> None:
     for secret, kind in SECRETS.items():
         with pytest.raises(UserError, match=f"^x should hold no secret.* {kind}.$"):
             refuse_secrets("x", secret)
-
-
-@pytest.mark.parametrize(
-    ("spelled", "kind"),
-    [
-        ('"\\u0068f_a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1"', "a Hugging Face token"),
-        ('"https:\\/\\/me:secretpw@host\\/x"', "a password in an address"),
-    ],
-)
-def test_a_secret_is_found_however_json_spells_it(
-    tmp_path: Path, folder: Path, spelled: str, kind: str
-) -> None:
-    path = folder / CFG
-    path.write_text(path.read_text().replace("{", f'{{"note": {spelled}, ', 1))
-    assert f"what looks like {kind}" in refused(tmp_path, folder)
-
-
-def test_what_is_no_secret_is_none() -> None:
     sha = "0123456789abcdef0123456789abcdef01234567"
     harmless = f"blocks.12.hook_resid_post {sha} google/gemma-2-2b https://arxiv.org/abs/1 hf_"
     refuse_secrets("a file", harmless)
@@ -423,19 +396,9 @@ def of_record(tmp_path: Path, folder: Path, record: Any, **said: Any) -> Any:
 
 
 def test_training_is_told_without_this_machine(tmp_path: Path, folder: Path) -> None:
-    record = {
-        "release": {
-            "description": "What they are for.",
-            "license": "mit",
-            "language_model": {"hub_id": "google/gemma-2-2b", "dataset": "/home/me/texts"},
-        },
-        "samples": 2048,
-        "steps": 2,
-        "device": "cuda (NVIDIA H200)",
-        "versions": {"torch": "2.13.0"},
-        "git_revision": "abc",
-        "host": "my-machine",
-    }
+    model = {"hub_id": "google/gemma-2-2b", "dataset": "/home/me/texts"}
+    about = {"description": "What they are for.", "license": "mit", "language_model": model}
+    record = {"release": about, "samples": 2048, "steps": 2, "host": "my-machine"}
     facts = of_record(tmp_path, folder, record)
     assert (facts.description, facts.license) == ("What they are for.", "mit")
     assert facts.base_models == ["google/gemma-2-2b"]
@@ -444,18 +407,13 @@ def test_training_is_told_without_this_machine(tmp_path: Path, folder: Path) -> 
     assert not re.search("/home/me|my-machine", facts.to_json())
 
 
-@pytest.mark.parametrize(
-    ("said", "reason"),
-    [
-        *(({"description": f"From {place} in a night."}, "no local path") for place in PLACES),
-        ({"license": "/x"}, "`license`"),
-    ],
-)
-def test_what_a_release_says_names_no_place(
-    tmp_path: Path, folder: Path, said: dict[str, str], reason: str
-) -> None:
-    with pytest.raises(UserError, match=reason):
-        of_record(tmp_path, folder, {"release": said})
+def test_what_a_release_says_names_no_place(tmp_path: Path, folder: Path) -> None:
+    for number, place in enumerate(PLACES):
+        said = {"description": f"From {place} in a night."}
+        with pytest.raises(UserError, match="no local path"):
+            of_record(tmp_path / str(number), folder, {"release": said})
+    with pytest.raises(UserError, match="`license`"):
+        of_record(tmp_path, folder, {"release": {"license": "/x"}})
 
 
 def test_what_evaluate_measured_is_found(tmp_path: Path, folder: Path) -> None:

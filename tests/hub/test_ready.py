@@ -86,16 +86,11 @@ def check_training(
         assert of_card[name] == getattr(record, name)
 
 
-def test_there_is_a_release_that_is_ready() -> None:
+def test_what_is_committed_is_of_the_release_that_is_ready() -> None:
     ready = [release.name for release in shipped_releases() if release.status == "ready"]
     assert ready == [READY]
-
-
-def test_what_is_committed_is_of_the_release() -> None:
     check_ready(CARDS / READY, read_release(find_release(READY)))
-
-
-def test_a_release_that_changed_is_not_ready() -> None:
+    # One that changed is not.
     for change in ("runner.lr=1.0", "sae.k=7", "synthetic_model.config.seed=1"):
         changed = read_release(find_release(READY), overrides=parse_overrides([change]))
         with pytest.raises(AssertionError):

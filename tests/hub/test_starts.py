@@ -18,6 +18,7 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.finetune.release import read_subjects
 from sae_lens_c2r.hub import Submission, write_card
 from sae_lens_c2r.hub.local_saes import check_saes, repo_facts
+from sae_lens_c2r.releases.model import FACTS
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.saes.start_from import (
     c2r_architecture,
@@ -50,16 +51,12 @@ def npz(sae: SAE[Any]) -> bytes:
 @pytest.fixture
 def scope(hub_here: LoopbackHub, monkeypatch: pytest.MonkeyPatch) -> str:
     """A small SAE of Gemma Scope's, known to SAELens's directory; its commit."""
-    known = {name: {} for name in ("expected_var_explained", "expected_l0", "neuronpedia_id")}
+    known = ("expected_var_explained", "expected_l0", "neuronpedia_id", "norm_scaling_factor")
     lookup = PretrainedSAELookup(
-        release=SCOPE,
-        repo_id=REPO,
-        model="gemma-2-2b",
-        conversion_func="gemma_2",
+        *(SCOPE, REPO, "gemma-2-2b", "gemma_2"),
         saes_map={SAE_ID: PATH},
-        norm_scaling_factor={},
         config_overrides={"d_in": 6, "d_sae": 10},
-        **known,
+        **{name: {} for name in known},
     )
     monkeypatch.setitem(get_pretrained_saes_directory(), SCOPE, lookup)
     card = b"---\nlicense: cc-by-4.0\n---\n"
@@ -157,32 +154,33 @@ def recorded(place: Path, **changed: Any) -> Path:
         "repo": REPO,
         "sae_id": PATH,
         "revision": "c0ffee" * 6 + "abcd",
-        "sha256": {"params.npz": "ab" * 32},
-        "license": "cc-by-4.0",
-        **changed,
     }
+    started |= {"sha256": {"params.npz": "ab" * 32}, "license": "cc-by-4.0", **changed}
     record = {"release": {"license": "mit"}, "sae_id": "a", "started_from": started}
     say(plant_sae(place / "saes" / "a", d_in=8), record)
     return place / "saes"
 
 
+def card_of(saes: Path) -> tuple[str, str]:
+    """The card of SAEs, and the facts beside it."""
+    card = write_card([saes], saes.parent / "card", repo_id="me/saes")
+    return card.read_text(), card.with_name(FACTS).read_text()
+
+
 def test_a_card_tells_what_an_sae_started_from(tmp_path: Path) -> None:
-    card = write_card([recorded(tmp_path)], tmp_path / "card", repo_id="me/saes").read_text()
+    card, facts = card_of(recorded(tmp_path))
     assert (
         f"Started from `{PATH}` of [{REPO}](https://huggingface.co/{REPO}) at the commit "
         f"c0ffeec0 (under cc-by-4.0; SHA-256 of params.npz {'ab' * 32})" in card
     )
-    facts = json.loads((tmp_path / "card" / "sae-lens-c2r.json").read_text())
-    assert facts["saes"]["a"]["training"]["started_from"]["revision"].startswith("c0ffee")
-
-
-def test_a_card_tells_no_place_of_this_machine(tmp_path: Path) -> None:
+    started = json.loads(facts)["saes"]["a"]["training"]["started_from"]
+    assert started["revision"].startswith("c0ffee")
+    # And no place of this machine.
     here = {"repo": None, "release": None, "sae_id": None, "folder": "/home/me/secret"}
-    saes = recorded(tmp_path, **here, revision=None, license=None)
-    card = write_card([saes], tmp_path / "card", repo_id="me/saes").read_text()
+    saes = recorded(tmp_path / "other", **here, revision=None, license=None)
+    card, facts = card_of(saes)
     assert "Started from another SAE (under an unknown licence; SHA-256 of" in card
-    written = (tmp_path / "card" / "sae-lens-c2r.json").read_text()
-    assert "secret" not in card + written
+    assert "secret" not in card + facts
 
 
 def test_a_licence_without_derivatives_stops_an_upload(tmp_path: Path) -> None:

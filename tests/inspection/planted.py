@@ -60,31 +60,29 @@ def on_text(
     """The measures of an SAE on ten tokens."""
     together = {"pairs_above_0.5": 1234, "pairs_above_0.7": 56, "pairs_above_0.9": 7}
     absorbed = {"eq_13_holds": 2 / 3, "median_A_by_B": 4.0} if n_pairs else {}
-    values: dict[str, Any] = {
-        "text": "my.txt",
-        "model": "gpt2",
-        "n_tokens": 10,
-        "numbers": {
-            "explained_variance": 0.8125,
-            "l0": sum(times_fired) / 10,
-            "dead_latents": times_fired.count(0),
-            "composition_of_live": 0.3456,
-            "chance_of_live": 0.1234,
-            "co_firing": {"highest_jaccard": 0.25, "chance": 0.0625, **together},
-            "absorption": {"pairs": n_pairs, **absorbed},
-        },
-        "frequencies": torch.tensor(times_fired) / 10,
-        "pairs": [Pair(0.93, (latent(11, range(4), "<b>"), latent(12, range(2, 5))))],
-        "absorption": AbsorptionPairs(
-            parents=torch.arange(n_pairs),
-            children=torch.arange(n_pairs) + n_pairs,
-            cosines=torch.full((n_pairs,), 0.5),
-            A=torch.tensor([1.0, 4.0, 9.0])[:n_pairs].double(),
-            B=torch.tensor([1.0, 1.0, 1.0])[:n_pairs].double(),
-            alpha=torch.tensor([0.6, 0.1, 0.3])[:n_pairs].double(),
-        ),
+    numbers: dict[str, Any] = {
+        "explained_variance": 0.8125,
+        "l0": sum(times_fired) / 10,
+        "dead_latents": times_fired.count(0),
+        "composition_of_live": 0.3456,
+        "chance_of_live": 0.1234,
+        "co_firing": {"highest_jaccard": 0.25, "chance": 0.0625, **together},
+        "absorption": {"pairs": n_pairs, **absorbed},
     }
-    return TextMetrics(**{**values, **changes})
+    A, alpha = torch.tensor([[1.0, 4.0, 9.0], [0.6, 0.1, 0.3]])[:, :n_pairs].double()
+    latents = torch.arange(2 * n_pairs)
+    metrics = TextMetrics(
+        text="my.txt",
+        model="gpt2",
+        n_tokens=10,
+        numbers=numbers,
+        frequencies=torch.tensor(times_fired) / 10,
+        pairs=[Pair(0.93, (latent(11, range(4), "<b>"), latent(12, range(2, 5))))],
+        absorption=AbsorptionPairs(
+            *latents.view(2, -1), cosines=0.5 + 0 * A, A=A, B=A**0, alpha=alpha
+        ),
+    )
+    return replace(metrics, **changes)
 
 
 def report(name: str = "a", **changes: Any) -> SAEReport:

@@ -39,14 +39,8 @@ def model_of_every_name(monkeypatch: pytest.MonkeyPatch) -> None:
 def save(folder: Path, **metadata: Any) -> Path:
     """An SAE of the tiny model."""
     sae = make_sae("topk_c2r", d_in=metadata.pop("d_in", D_MODEL))
-    about: dict[str, Any] = {
-        "model_name": "tiny",
-        "hook_name": HOOK,
-        "context_size": CONTEXT,
-        "prepend_bos": False,
-        "exclude_special_tokens": [0, 7],
-        **metadata,
-    }
+    about = {"model_name": "tiny", "hook_name": HOOK, "context_size": CONTEXT}
+    about |= {"prepend_bos": False, "exclude_special_tokens": [0, 7], **metadata}
     for name, value in about.items():
         setattr(sae.cfg.metadata, name, value)
     sae.save_inference_model(folder)
@@ -78,18 +72,13 @@ def test_what_is_read_are_the_models_activations(tmp_path: Path) -> None:
 def test_the_report_shows_it(tmp_path: Path) -> None:
     text = tmp_path / "text.jsonl"
     text.write_text("".join(json.dumps({"text": each}) + "\n" for each in TEXTS))
-    wrong = [
-        save(tmp_path / "no-model", model_name="none"),
-        save(tmp_path / "no-hook", hook_name="blocks.7.hook_resid_post"),
-        save(tmp_path / "width", d_in=5),
-        save(tmp_path / "no-context", context_size=None),
-    ]
+    changes: list[Any] = [{"model_name": "none"}, {"hook_name": "x"}, {"d_in": 5}]
+    wrong = [save(tmp_path / f"wrong-{i}", **change) for i, change in enumerate(changes)]
     out = tmp_path / "report.html"
     saes = (save(tmp_path / "sae"), *wrong)
     options = ("--text", text, "--out", out, "--device", "cpu")
     ran = run_command("inspect", *saes, *options, "--quiet")
     assert ran.returncode == 1
-    assert "explained" in ran.stdout
     errors = ran.stderr.splitlines()
     assert len(errors) == len(wrong)
     for error, path in zip(errors, wrong, strict=True):
@@ -135,7 +124,6 @@ NETWORK.__cause__ = LocalEntryNotFoundError("not in the cache")
         ("load_model", NETWORK, r"^x: The model tiny is not on this machine.*Hub"),
         ("ActivationsStore.from_sae", NETWORK, r"^x: The text org/text is not on this machine"),
     ],
-    ids=["long", "without an end", "model", "text"],
 )
 def test_what_libraries_raise_is_told_in_a_sentence_that_names_the_network(
     failing: str, error: Exception, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -156,7 +144,6 @@ def test_what_libraries_raise_is_told_in_a_sentence_that_names_the_network(
         {"a.txt": b"\xff\xfe\x00"},
         {"a.jsonl": b'{"content": "x"}\n'},
     ],
-    ids=["the second broken", "no UTF-8", "no text"],
 )
 def test_a_folder_without_text_is_named(files: dict[str, bytes], tmp_path: Path) -> None:
     folder = tmp_path / "texts"
@@ -244,14 +231,9 @@ def test_a_file_is_one_document_and_a_line_of_jsonl_is_one(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("empty.txt", b" \n"),
-        ("empty.jsonl", b""),
-        ("other.jsonl", b'{"content": 1}\n'),
-        ("number.jsonl", b'{"text": 1}\n'),
-        ("list.jsonl", b"[1]\n"),
-        ("broken.jsonl", b"{"),
+        *(("empty.txt", b" \n"), ("empty.jsonl", b""), ("binary.txt", b"\xff\xfe\x00")),
+        *(("a.jsonl", line) for line in (b'{"content": 1}', b'{"text": 1}', b"[1]", b"{")),
         ("long.jsonl", b'{"content": "' + b"x" * 10_000 + b'"}'),
-        ("binary.txt", b"\xff\xfe\x00"),
         *((name, None) for name in ("none.txt", "./text", "a/b/c", "none.jsonl", "a.pipe")),
     ],
 )

@@ -20,17 +20,11 @@ WORDS = [f"The {n}th sentence says that {n} comes after {n - 1}." for n in range
 @pytest.fixture
 def sae(tmp_path: Path) -> Path:
     """An SAE as one of MiniLM's is saved, with its model by the name on the Hub."""
-    metadata = SAEMetadata(
-        model_name=MINILM.hub_id,
-        model_class_name="AutoModelForCausalLM",
-        hook_name="bert.encoder.layer.3",
-        context_size=128,
-        prepend_bos=False,
-        exclude_special_tokens=[0, CLS, SEP],
-        dataset_path="nobody/nothing",
-    )
-    sae = make_form("jumprelu", d_in=384, d_sae=64, metadata=metadata)
-    sae.save_model(tmp_path / "sae")
+    about = {"model_name": MINILM.hub_id, "model_class_name": "AutoModelForCausalLM"}
+    about |= {"hook_name": "bert.encoder.layer.3", "dataset_path": "nobody/nothing"}
+    reads = {"context_size": 128, "prepend_bos": False, "exclude_special_tokens": [0, CLS, SEP]}
+    metadata = SAEMetadata(**about, **reads)
+    make_form("jumprelu", d_in=384, d_sae=64, metadata=metadata).save_model(tmp_path / "sae")
     return tmp_path / "sae"
 
 
@@ -60,25 +54,21 @@ def test_inspect_shows_latents_by_number(sae: Path, text: Path, tmp_path: Path) 
     short.write_text("two words")
     inspect = ("inspect", sae, "--tokens", 2000, "--device", "cpu")
     inspect = (*inspect, "--out", out, "--figure", tmp_path / "figure.svg")
+    no_latents = [("--latents", each) for each in ("3;4", "-1", "", "7" * 200)]
     # What was refused is not in the way of what is right.
     for wrong, said in [
-        (("--text", short), f"{sae}: `--text` should fill a row of the model's context, 126"),
-        (("--text", text, "--latents", "3,64"), f"{sae}: `--latents` should be below 64"),
-        (("--latents", "3"), "`--latents` should be given with `--text`"),
-        *(
-            (("--latents", each, "--text", "x"), "`--latents` should be numbers of latents")
-            for each in ("3;4", "-1", "", "7" * 200)
-        ),
+        (("--text", short), f"{sae}: `--text` should"),
+        (("--text", text, "--latents", "3,64"), f"{sae}: `--latents` should"),
+        (("--latents", "3"), "`--latents` should"),
+        *(((*wrong, "--text", "x"), "`--latents` should") for wrong in no_latents),
     ]:
         ran = run_command(*inspect, *wrong)
         assert ran.returncode == (2 if said.startswith("`--") else 1)
-        error = ran.stderr.splitlines()[-1]
-        assert error.startswith(said)
-        assert len(error) < len(str(sae)) + 150
+        assert ran.stderr.splitlines()[-1].startswith(said)
         assert not list(tmp_path.glob("*.html")) + list(tmp_path.glob("*.svg"))
     ran = run_command(*inspect, "--text", text, "--latents", "3, 17,3")
     assert ran.returncode == 0, ran.stderr
-    assert "tokens are too few to tell which latents are dead" not in ran.stderr
+    assert "too few to tell which latents are dead" not in ran.stderr
     html = out.read_text()
     assert f"tokens of {text}, read by {MINILM.hub_id}</dd>" in html
     for latent in (3, 17):

@@ -42,11 +42,9 @@ def test_every_table_has_the_columns_that_were_measured() -> None:
     large = weights("a")
     counts = {"pairs_above_0_9": 7, "pairs_above_0_7": 1234}
     large.numbers.update(composition=0.12345, chance_composition=0.2, **counts)
-    [(title, headings, [(name, cells)], note)] = tables_of([large])
-    assert (title, name) == ("", "a")
-    assert cells == ["standard", "6", "6", "0.123", "0.200", "7", "1,234"]
-    assert len(headings) == len(cells)
-    assert "with before" not in note
+    [(_, headings, rows, _)] = tables_of([large])
+    assert rows == [("a", ["standard", "6", "6", "0.123", "0.200", "7", "1,234"])]
+    assert len(headings) == len(rows[0][1])
     _, *on_texts = tables_of([large, report("b")])
     # Alpha is above the threshold in two of the three pairs.
     assert [table.rows for table in on_texts] == [
@@ -61,7 +59,6 @@ def test_every_table_has_the_columns_that_were_measured() -> None:
     of_weights, metrics, *_ = tables_of([report("a"), after])
     assert [cells[-2:] for _, cells in of_weights.rows] == [["-", "-"], ["0.900", "0.508"]]
     assert [cells[-1] for _, cells in metrics.rows] == ["-", "3,456"]
-    assert "Cosine with before" in of_weights.note
 
 
 def test_the_tables_fit_a_terminal_of_80_columns() -> None:
@@ -72,43 +69,31 @@ def test_the_tables_fit_a_terminal_of_80_columns() -> None:
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert all(len(line) <= 80 for line in shown.splitlines())
     assert "…" not in shown
-    for cell in (name, "composition", "standard", "0.812", "Jaccard", "1,234", "saes/[k=3]"):
-        assert cell in shown
-    assert "a has 2 pairs of latents with a cosine above 0.7" in " ".join(shown.split())
+    assert all(
+        cell in shown for cell in (name, "0.812", "1,234", "saes/[k=3]", "a has 2 pairs")
+    )
 
 
-def test_the_report_of_weights_has_one_picture_and_the_numbers() -> None:
+def test_the_report_of_weights_has_one_picture_and_what_is_known_of_the_sae() -> None:
     known = weights("<a>", decoder_norms=torch.tensor([0.0, 2.5]))
     assert "<dt>trained as</dt><dd>not recorded</dd>" in report_html(known)
-    known.config.metadata = SAEMetadata(
-        training_architecture="topk_c2r", model_name="gpt2", context_size=0, secret="x"
-    )
+    known.config.metadata = SAEMetadata(training_architecture="topk_c2r", secret="x")
     html = report_html(known)
     assert html.count("<svg") == 1
-    for part in (
-        "&lt;a&gt;</th><td>standard</td><td>6</td><td>6</td>",
-        "<h1>SAEs, inspected</h1>",
-        "<dt>trained as</dt><dd>topk_c2r</dd>",
-        "<dt>model_name</dt><dd>gpt2</dd>",
-        "<dt>context_size</dt><dd>0</dd>",
-        "0 to 2.5; 1 of them 0<",
-    ):
-        assert part in html
-    for part in ("How often latents fire", "read by", "hook_name", "secret"):
-        assert part not in html
-    assert re.search(r"Made by a command, with Python 3.*sae-lens-c2r \d.*torch \d", html)
+    assert "&lt;a&gt;</th><td>standard</td><td>6</td><td>6</td>" in html
+    assert "<dt>trained as</dt><dd>topk_c2r</dd>" in html
+    assert "0 to 2.5; 1 of them 0<" in html
+    assert not any(part in html for part in ("How often latents fire", "hook_name", "secret"))
 
 
 def test_the_report_on_text_has_the_pairs_in_context() -> None:
-    html = report_html(report("a"), intro="About this.")
+    html = report_html(report("a"))
     assert html.count("<svg") == 3
     for table in tables_of([report("a")]):
         assert "".join(f"<td>{cell}</td>" for cell in table.rows[0][1]) in html
     for part in (
-        "<p>About this.</p>",
         "<dd>10 tokens of my.txt, read by gpt2</dd>",
         "cosine <b>0.93</b>, fire on 4 and 3 of 10 tokens, together on 2, Jaccard <b>0.40</b>",
-        ">latent 11</h3>",
         "the word <mark>&lt;b&gt;</mark> before",
         "fires on no token",  # latent 12
     ):
@@ -126,10 +111,8 @@ def test_a_comparison_shows_the_latents_that_match_and_loads_nothing() -> None:
     shown = {"curves": "<svg>curves</svg>", "load": "out/b"}
     html = report_html(before, after, comparisons=[comparison(APART, ONE)], **shown)
     for part in (
-        "a has 2 pairs of latents with a cosine above 0.7",
         "two latents of cosine <b>0.04</b>, Jaccard <b>1.00</b>: apart and firing",
         "one latent: merged</p>",
-        "latent 21, cosine 0.71 with the latent above",
         "latent 22, cosine 0.65 with the latent above",
         "<svg>curves</svg>",
         "&lt;script&gt;alert(1)",
@@ -143,10 +126,6 @@ def test_a_comparison_shows_the_latents_that_match_and_loads_nothing() -> None:
             assert part.endswith('<div class="wide">'), part[-80:]
 
 
-def labels(axes: Axes) -> list[str]:
-    return [text.get_text() for text in axes.figure.legends[0].get_texts()]
-
-
 def heights(axes: Axes, number: int) -> np.ndarray:
     """Of the bins of a distribution that is drawn as a line."""
     return np.asarray(axes.patches[number].get_xy())[1::2, 1]
@@ -156,7 +135,6 @@ def test_frequencies_are_of_the_latents_that_fire() -> None:
     reports = [report("a", on_text=on_text((10, 1, 0, 1))), weights("c")]
     reports.append(report("b", on_text=on_text((0, 0, 0, 5))))
     (axes,) = report_module.firing_frequencies(reports).axes
-    assert sorted(labels(axes)) == ["a", "b"]
     drawn = {to_hex(patch.get_edgecolor()) for patch in axes.patches}
     assert drawn == {COLORS[0], COLORS[2]}  # as in the other pictures
     totals = sorted(heights(axes, number).sum() for number in range(2))
@@ -182,7 +160,5 @@ def test_absorption_is_drawn_as_ratios_and_against_the_condition() -> None:
 def test_saes_of_which_nothing_fires_and_more_than_there_are_colors_have_pictures() -> None:
     silent = report(on_text=on_text((0, 0), n_pairs=0))
     assert report_html(silent).count("<svg") == 3
-    many = [report(str(number)) for number in range(len(COLORS) + 1)]
-    html = report_html(*many)
-    assert f"{len(COLORS)}</text>" in html
+    html = report_html(*(report(str(number)) for number in range(len(COLORS) + 1)))
     assert html.count('<th class="sae-0">') == 2 * 4

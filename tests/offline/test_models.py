@@ -30,11 +30,8 @@ from sae_lens_c2r.training.plan import make_plan
 from sae_lens_c2r.training.train import train
 
 
-def test_packaged_weights_are_those_of_the_hub() -> None:
+def test_packaged_weights_are_those_of_the_hub_and_others_are_refused(tmp_path: Path) -> None:
     assert (model_folder() / "model.safetensors").is_file()
-
-
-def test_other_weights_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "model.safetensors"
     file.write_bytes(b"something else")
     found = hashlib.sha256(b"something else").hexdigest()
@@ -60,11 +57,7 @@ def test_a_missing_package_says_what_to_install(
     assert model.hub_id in str(raised.value)
     if missing == model.package:  # the Hub may have it
         assert where_model_is(model.hub_id) == model.hub_id
-
-
-def test_each_model_is_found_by_its_name_on_the_hub() -> None:
-    assert all(model.hub_id == name for name, model in MODELS.items())
-    assert where_model_is("gpt2") == "gpt2"
+    assert MODELS[model.hub_id] is model
 
 
 @pytest.fixture
@@ -101,11 +94,10 @@ def test_weights_are_converted_once_for_all_who_ask(
         all_ask.wait()
         found.append(model_folder(quantized))
 
-    threads = [threading.Thread(target=ask) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    other = threading.Thread(target=ask)
+    other.start()
+    ask()
+    other.join()
     [folder] = {*found, model_folder(quantized)}
     assert len(found) == 2
     assert len(converted) == 1

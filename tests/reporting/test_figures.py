@@ -32,11 +32,10 @@ def test_every_distribution_is_drawn_as_shares_of_its_latents() -> None:
     assert color_of(len(COLORS)) == COLORS[0]
 
 
-@pytest.mark.parametrize(("n_saes", "filled"), [(1, True), (3, True), (4, False)])
-def test_many_distributions_are_lines_so_that_all_are_seen(n_saes: int, filled: bool) -> None:
-    (axes,) = figure(n_saes).axes
-    assert len(axes.patches) == n_saes
-    assert {patch.get_fill() for patch in axes.patches} == {filled}
+def test_many_distributions_are_lines_so_that_all_are_seen() -> None:
+    for n_saes, filled in ((1, True), (3, True), (4, False)):
+        (axes,) = figure(n_saes).axes
+        assert [patch.get_fill() for patch in axes.patches] == [filled] * n_saes
 
 
 def test_the_legend_has_each_label_and_the_chance_level_once() -> None:
@@ -50,20 +49,15 @@ def test_the_legend_has_each_label_and_the_chance_level_once() -> None:
 
 def test_svg_is_an_element_with_its_text_as_text() -> None:
     shown = svg(figure())
-    assert shown.startswith("<svg")
-    assert shown.rstrip().endswith("</svg>")
+    assert re.fullmatch(r"<svg.*</svg>\s*", shown, re.DOTALL)
     for text in ("share of latents", "cosine with the nearest other latent", "a", "b"):
         assert re.search(rf"<text[^>]*>{text}</text>", shown)
 
 
 def test_the_same_numbers_make_the_same_bytes() -> None:
-    assert svg(figure()) == svg(figure())
-    assert png(figure()) == png(figure())
-    assert svg(figure()) != svg(figure(1))
-
-
-def test_png_names_no_software_and_no_date() -> None:
+    assert svg(figure()) == svg(figure()) != svg(figure(1))
     content = png(figure())
+    assert content == png(figure())
     assert content.startswith(b"\x89PNG")
     assert b"Software" not in content
     assert b"date" not in content.lower()

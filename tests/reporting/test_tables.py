@@ -25,9 +25,9 @@ def test_text_stands_at_the_left_and_numbers_at_the_right() -> None:
     assert printed(["SAE", "L0"], [])[0] == "SAE  L0"
 
 
-@pytest.mark.parametrize("name", ["[/k=3] a|b", "[red]x[/red]", ":smile:", "a\\[b"])
-def test_nothing_in_a_cell_is_markup(name: str) -> None:
-    assert printed(["SAE"], [[name]])[-1] == name
+def test_nothing_in_a_cell_is_markup() -> None:
+    for name in ("[/k=3] a|b", "[red]x[/red]", ":smile:", "a\\[b"):
+        assert printed(["SAE"], [[name]])[-1] == name
 
 
 def test_a_long_name_is_broken_and_no_number_is_cut() -> None:

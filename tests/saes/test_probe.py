@@ -10,30 +10,28 @@ from tests.architectures.training import make_sae
 ENCODED = torch.arange(1.0, 65).repeat(16, 1).T  # 64 rows, each of a length of its own
 
 
-def test_rounding_and_very_few_rows_may_differ() -> None:
-    rounded = ENCODED * (1 + 1e-6)
-    assert encodes_alike(rounded, ENCODED)
-    rounded[:3] = 0
-    assert encodes_alike(rounded, ENCODED)
-    rounded[3] = 0
-    assert not encodes_alike(rounded, ENCODED)
+def without(rows: int) -> torch.Tensor:
+    """The encoding, rounded otherwise, of which so many rows are lost."""
+    return torch.cat([torch.zeros(rows, 16), ENCODED[rows:] * (1 + 1e-6)])
 
 
-def test_weights_of_16_bits_are_compared_coarsely() -> None:
-    rounded = ENCODED * 1.01
-    assert not encodes_alike(rounded, ENCODED)
-    assert encodes_alike(rounded, ENCODED, dtype=torch.bfloat16)
-
-
-@pytest.mark.parametrize("value", [torch.nan, torch.inf])
-def test_what_is_not_finite_agrees_with_nothing(value: float) -> None:
-    broken = torch.full_like(ENCODED, value)
-    assert not encodes_alike(broken, ENCODED)
-    assert not encodes_alike(broken, broken)
-
-
-def test_another_number_of_latents_does_not_agree() -> None:
-    assert not encodes_alike(ENCODED[:, :-1], ENCODED)
+@pytest.mark.parametrize(
+    ("found", "expected", "dtype", "alike"),
+    [
+        (without(0), ENCODED, torch.float32, True),
+        (without(3), ENCODED, torch.float32, True),
+        (without(4), ENCODED, torch.float32, False),
+        (ENCODED * 1.01, ENCODED, torch.float32, False),
+        (ENCODED * 1.01, ENCODED, torch.bfloat16, True),
+        *((ENCODED * n, ENCODED, torch.float32, False) for n in (torch.nan, torch.inf)),
+        *((ENCODED * n, ENCODED * n, torch.float32, False) for n in (torch.nan, torch.inf)),
+        (ENCODED[:, :-1], ENCODED, torch.float32, False),
+    ],
+)
+def test_two_encodings_are_alike_but_for_rounding_and_very_few_rows(
+    found: torch.Tensor, expected: torch.Tensor, dtype: torch.dtype, alike: bool
+) -> None:
+    assert encodes_alike(found, expected, dtype=dtype) == alike
 
 
 @pytest.mark.parametrize("architecture", ["batchtopk_c2r", "topk_c2r", "standard_c2r"])

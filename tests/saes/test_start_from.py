@@ -23,6 +23,7 @@ from tests.saes.forms import FORMS, PAIRS, K, make_form, make_training_config, s
 from tests.strategies import seeds
 
 ESTIMATED = "expected_average_only_in"
+RESCALE, B_DEC = "rescale_acts_by_decoder_norm", "apply_b_dec_to_input"
 MARGIN = 1e-3  # of pre-activations from what decides: rounding should not
 
 
@@ -79,23 +80,14 @@ def test_its_reconstruction_is_the_others(
     own, now = applied
     if form == "matching_pursuit":
         now = own
-    fields: dict[str, Any] = (
-        {"rescale_acts_by_decoder_norm": rescaled} if "topk" in form else {}
-    )
-    sae = make_form(
-        form,
-        d_in=size[0],
-        d_sae=size[1],
-        seed=seed,
-        one=one,
-        apply_b_dec_to_input=own,
-        **fields,
-    )
+    fields: dict[str, Any] = {"seed": seed, "one": one, "apply_b_dec_to_input": own}
+    if "topk" in form:
+        fields[RESCALE] = rescaled
+    sae = make_form(form, d_in=size[0], d_sae=size[1], **fields)
     inputs = batch(sae, seed)
     assume(is_decided(sae, inputs))
     expected = sae(inputs)
-    goes_on = training_fields(sae, trained)
-    goes_on = {**goes_on, "apply_b_dec_to_input": now}
+    goes_on = {**training_fields(sae, trained), "apply_b_dec_to_input": now}
     if factor is not None:
         goes_on["normalize_activations"] = ESTIMATED
     begun = start_from(sae, make_training_config(sae, trained, **goes_on))
@@ -134,14 +126,7 @@ def test_no_latent_is_turned_faster_than_another_for_its_size(form: str, trained
     begun = start_from(sae, make_training_config(sae, trained, **fields))
     norms = begun.W_enc.norm(dim=0)
     torch.testing.assert_close(norms, torch.ones_like(norms))
-
-
-def test_latents_keep_their_places() -> None:
-    sae = make_form("jumprelu", seed=3)
-    begun = start_from(
-        sae, make_training_config(sae, "batchtopk", **training_fields(sae, "batchtopk"))
-    )
-    cosines = torch.nn.functional.cosine_similarity(begun.W_dec, sae.W_dec)
+    cosines = torch.nn.functional.cosine_similarity(begun.W_dec, sae.W_dec)  # in their places
     torch.testing.assert_close(cosines, torch.ones_like(cosines))
 
 
@@ -160,26 +145,20 @@ def test_an_sae_goes_on_as_what_it_was(form: str) -> None:
 
 def test_what_training_recorded_is_taken() -> None:
     sae = make_form("jumprelu", one=True)
-    sae.cfg.metadata.training_architecture_details = {
-        "k": 5,
-        "topk_threshold_lr": 0.1,
-        "decoder_init_norm": 0.1,
-        "c2r_coefficient": 2.0,
-        "rescale_acts_by_decoder_norm": False,
-    }
-    fields = training_fields(sae, "batchtopk_c2r")
     taken = {"k": 5, "topk_threshold_lr": 0.1, "c2r_coefficient": 2.0}
+    others = {"decoder_init_norm": 0.1, RESCALE: False}
+    sae.cfg.metadata.training_architecture_details = {**taken, **others}
+    fields = training_fields(sae, "batchtopk_c2r")
     assert taken.items() <= fields.items()
     assert "decoder_init_norm" not in fields
-    assert fields["rescale_acts_by_decoder_norm"]
+    assert fields[RESCALE]
     assert "c2r_coefficient" not in training_fields(sae, "batchtopk")
 
 
 def test_no_schedule_of_a_finished_training_is_begun_anew() -> None:
-    sae = make_form("standard")
-    schedules = {"l1_warm_up_steps": 100, "c2r_start_step": 100}
+    sae, schedules = make_form("standard"), {"l1_warm_up_steps": 100, "c2r_start_step": 100}
     sae.cfg.metadata.training_architecture_details = {"l1_coefficient": 2.0, **schedules}
-    fields = training_fields(sae, "standard_c2r")
+    fields = training_fields(sae, STANDARD)
     assert fields["l1_coefficient"] == 2.0
     assert not schedules.keys() & fields.keys()
 
@@ -191,7 +170,7 @@ def broken(form: str, parameter: str) -> SAE[Any]:
     return sae
 
 
-RESCALE, B_DEC = "rescale_acts_by_decoder_norm", "apply_b_dec_to_input"
+STANDARD = "standard_c2r"
 MODES = ("layer_norm", "constant_norm_rescale", "covariance_whitening")
 
 
@@ -214,14 +193,8 @@ MODES = ("layer_norm", "constant_norm_rescale", "covariance_whitening")
         ),
         (make_form("jumprelu"), "jumprelu", {"d_sae": 11}, "`sae.d_sae` should be 10"),
         # SAELens does these while an SAE runs.
-        *(
-            (make_form("standard", normalize_activations=mode), "standard_c2r", {}, mode)
-            for mode in MODES
-        ),
-        *(
-            (make_form("standard"), "standard_c2r", {"normalize_activations": mode}, mode)
-            for mode in MODES
-        ),
+        *((make_form("standard", normalize_activations=m), STANDARD, {}, m) for m in MODES),
+        *((make_form("standard"), STANDARD, {"normalize_activations": m}, m) for m in MODES),
     ],
 )
 def test_what_cannot_be_kept_is_refused_by_name(
