@@ -69,9 +69,8 @@ def test_the_tables_fit_a_terminal_of_80_columns() -> None:
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert all(len(line) <= 80 for line in shown.splitlines())
     assert "…" not in shown
-    assert all(
-        cell in shown for cell in (name, "0.812", "1,234", "saes/[k=3]", "a has 2 pairs")
-    )
+    cells = (name, "0.812", "1,234", "saes/[k=3]", "a has 2 pairs")
+    assert all(cell in shown for cell in cells)
 
 
 def test_the_report_of_weights_has_one_picture_and_what_is_known_of_the_sae() -> None:
