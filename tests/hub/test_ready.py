@@ -10,18 +10,19 @@ import torch
 from sae_lens import SAE
 
 from sae_lens_c2r._support.yaml_text import parse_overrides
-from sae_lens_c2r.evaluation.catalog import KNOWN_FEATURES, WEIGHTS
+from sae_lens_c2r.evaluation.catalog import KNOWN_FEATURES
 from sae_lens_c2r.evaluation.report import REPORT_FILE, read_report
 from sae_lens_c2r.hub.facts import RepoFacts
 from sae_lens_c2r.hub.rendering import CARDS
 from sae_lens_c2r.releases.files import find_release, read_release, shipped_releases
 from sae_lens_c2r.releases.model import FACTS, Release
+from sae_lens_c2r.saes.encoding import encode_in_saelens_alone, probe_inputs
 from sae_lens_c2r.training.record import RECORD, read_record
 from tests.docs.blocks import blocks_of
 from tests.docs.commands import Shell
 from tests.hub.server import TOKEN, Account, LoopbackHub
 
-READY = "synth-sae-bench-2k"
+LANGUAGE_MODEL, READY = "smollm2-135m-layer-9", "synth-sae-bench-2k"
 DIGESTS = "SHA256SUMS"
 FILES = {"cfg.json", "sae_weights.safetensors", RECORD}
 SHORTER = {  # 200 steps, of a quarter of the features, which are drawn within a second
@@ -55,13 +56,12 @@ def check_ready(folder: Path, release: Release) -> None:
         assert sae.weights_sha256 == digests[f"{sae_id}/sae_weights.safetensors"]
         assert sae.trained_as == specs[sae_id].fields["architecture"]
         check_training(folder / sae_id, sae.training.model_dump(), release, sae_id)
-        recorded = digests[f"{sae_id}/{RECORD}"]
-        assert sha256((folder / sae_id / RECORD).read_bytes()).hexdigest() == recorded
         measured = evaluated[sae.trained_as].evaluations
-        assert measured[KNOWN_FEATURES].inputs == {RECORD: recorded}
-        for name in (KNOWN_FEATURES, WEIGHTS):
+        if release.synthetic_model:
+            assert measured[KNOWN_FEATURES].inputs == {RECORD: digests[f"{sae_id}/{RECORD}"]}
+        for name, evaluation in measured.items():
             for key, value in sae.evaluations[name].model_dump(exclude_unset=True).items():
-                assert getattr(measured[name], key) == value
+                assert getattr(evaluation, key) == value
     for path in (path for path in folder.rglob("*.json")):
         assert not re.search(r'"(/|\w:\\)', path.read_text()), "a place on somebody's machine"
 
@@ -78,19 +78,36 @@ def check_training(
     assert settings["source"] == release.source.model_dump(mode="json")
     assert release.runner.items() <= settings["runner"].items()
     assert {**spec.fields, "seed": 0}.items() <= settings["saes"][sae_id].items()
-    assert release.synthetic_model is not None
-    asked, batch_size = release.synthetic_model.training_samples, release.runner["batch_size"]
+    source, runner = settings["source"], release.runner
+    asked = source.get("training_samples") or source["training_tokens"]
+    batch_size = runner.get("batch_size") or runner["train_batch_size_tokens"]
     assert record.samples == -(-asked // batch_size) * batch_size
     assert record.steps == record.samples // batch_size
     for name in ("samples", "steps", "seconds", "device", "versions"):
         assert of_card[name] == getattr(record, name)
 
 
-def test_what_is_committed_is_of_the_release_that_is_ready() -> None:
+def test_what_is_ready_lies_beside_its_card() -> None:
     ready = [release.name for release in shipped_releases() if release.status == "ready"]
-    assert ready == [READY]
-    check_ready(CARDS / READY, read_release(find_release(READY)))
-    # One that changed is not.
+    assert ready == [LANGUAGE_MODEL, READY]
+
+
+@pytest.mark.parametrize("name", [LANGUAGE_MODEL, READY])
+def test_what_is_committed_is_of_the_release_and_loads_without_us(name: str) -> None:
+    check_ready(CARDS / name, read_release(find_release(name)))
+    for path, digest in digests_of(CARDS / name).items():
+        assert sha256((CARDS / name / path).read_bytes()).hexdigest() == digest
+    folders = [record.parent for record in (CARDS / name).rglob(RECORD)]
+    saes: list[SAE[Any]] = [SAE.load_from_disk(folder) for folder in folders]
+    inputs = [probe_inputs(sae) for sae in saes]
+    places = [{"folder": str(folder)} for folder in folders]
+    alone = encode_in_saelens_alone(list(zip(places, inputs, strict=True)))
+    for sae, each, encoded in zip(saes, inputs, alone, strict=True):
+        torch.testing.assert_close(encoded.feature_acts, sae.encode(each))
+        assert encoded.feature_acts.any()
+
+
+def test_a_release_that_changed_is_not_ready() -> None:
     for change in ("runner.lr=1.0", "sae.k=7", "synthetic_model.config.seed=1"):
         changed = read_release(find_release(READY), overrides=parse_overrides([change]))
         with pytest.raises(AssertionError):
@@ -101,7 +118,7 @@ def test_the_commands_lead_from_nothing_to_from_pretrained(
     hub_here: LoopbackHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those of the page beside the card, of a copy that is trained shorter."""
-    [block] = blocks_of(CARDS / "README.md")
+    block, _ = blocks_of(CARDS / "README.md")
     set_all = " ".join(f"--set {key}={value}" for key, value in SHORTER.items())
     script = block.text
     for command, added in {
