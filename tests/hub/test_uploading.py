@@ -334,7 +334,7 @@ def test_the_licence_is_the_repositorys_and_one_of_the_hubs(
     assert send("a").sent == 0
     message = refused(send, "b", "c", license="apache-2.0")
     assert "`license` should be mit, as in README.md of the repository" in message
-    assert "`--license mit` confirms" in message
+    assert "with `--license mit`" in message
 
 
 # Who may
