@@ -38,11 +38,8 @@ def plant_model(home: Path) -> None:
     Beside it lies what RAVEL asks, in `ravel`: cities of which the model knows everything.
     """
     torch.manual_seed(0)
-    vocabulary = {word: i for i, word in enumerate([*SPECIAL, *PROMPT, *WORDS])}
-    vocabulary |= {
-        letter: len(vocabulary) + i
-        for i, letter in enumerate(string.ascii_uppercase)  # the answers
-    }
+    words = [*SPECIAL, *PROMPT, *WORDS, *string.ascii_uppercase]  # the last are the answers
+    vocabulary = {word: i for i, word in enumerate(words)}
     config = GPTNeoXConfig(
         vocab_size=len(vocabulary),
         hidden_size=D_MODEL,
@@ -59,13 +56,9 @@ def plant_model(home: Path) -> None:
         embedding[vocabulary[word]] += 3 * letter_directions()[LETTERS.index(word[0])]
     tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.pre_tokenizer = Whitespace()
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        eos_token="<eos>",
-        bos_token="<eos>",
-        pad_token="<pad>",
-        unk_token="<unk>",
-    )
+    special = {"eos_token": "<eos>", "bos_token": "<eos>"}
+    special |= {"pad_token": "<pad>", "unk_token": "<unk>"}
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
     commit = "0" * 40
     for name in (MODEL, RAVEL_MODEL):
         repository = home / "hub" / f"models--EleutherAI--{name}"
@@ -137,13 +130,10 @@ def small_sae(*, seed: int = 0, d_in: int = D_MODEL, hook: str = HOOK) -> SAE:
     if d_in == D_MODEL:
         decoder[:26] = letter_directions()
     decoder /= decoder.norm(dim=1, keepdim=True)
+    loader = "HookedTransformer" if "hook" in hook else "AutoModelForCausalLM"
+    reads = {"model_name": MODEL, "hook_name": hook, "model_class_name": loader}
     metadata = SAEMetadata(
-        model_name=MODEL,
-        hook_name=hook,
-        context_size=32,
-        prepend_bos=True,
-        dataset_path="nobody/nothing",
-        model_class_name="HookedTransformer" if "hook" in hook else "AutoModelForCausalLM",
+        context_size=32, prepend_bos=True, dataset_path="nobody/nothing", **reads
     )
     sae = JumpReLUSAE(JumpReLUSAEConfig(d_in=d_in, d_sae=D_SAE, metadata=metadata))
     sae.W_dec.data = decoder.clone()

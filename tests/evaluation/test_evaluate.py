@@ -137,8 +137,8 @@ def test_each_sae_that_cannot_be_is_one_line(tmp_path: Path, out: Path, run: Eva
     change_metadata(saes["model"], model_name=None)
     (saes["broken"] / "cfg.json").write_text("{")
     (saes["list"] / "cfg.json").write_text("[]")
-    weights = (saes["nan"] / "sae_weights.safetensors").read_bytes()
-    (saes["nan"] / "sae_weights.safetensors").write_bytes(weights[:-4] + b"\0\0\xc0\x7f")
+    weights = saes["nan"] / "sae_weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\xc0\x7f")
     nowhere, *failed = run(tmp_path / "nowhere", *saes.values())
     assert str(tmp_path / "nowhere") in nowhere
     for (name, reason), line in zip(list(reasons.items())[:-1], failed, strict=True):
@@ -151,7 +151,6 @@ def test_each_sae_that_cannot_be_is_one_line(tmp_path: Path, out: Path, run: Eva
     elsewhere = ("--out", tmp_path / "elsewhere", "--device", "cpu")
     ran = run_command("evaluate", saes["broken"], *elsewhere)
     assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr.startswith(f"Loading SAELens ...\n{saes['broken']}: ")
 
 
 def test_a_folder_is_of_one_process_and_what_is_left_or_foreign_in_it_is_no_harm(

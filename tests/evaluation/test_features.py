@@ -46,7 +46,6 @@ def test_training_json_is_all_that_it_needs(trained: Path, tmp_path: Path) -> No
     out = tmp_path / "evaluation"
     ran, again = (run_command("evaluate", trained, "--out", out, *SETTINGS) for _ in range(2))
     assert (ran.returncode, again.returncode) == (0, 0), ran.stderr + again.stderr
-    assert all(word in ran.stdout for word in ("expl.", "MCC", "recall", "parents"))
     assert "were done before" in again.stderr
     for sae in json.loads((out / "evaluation.json").read_text())["saes"]:
         found = sae["evaluations"]["known_features"]
@@ -63,8 +62,6 @@ def test_training_json_is_all_that_it_needs(trained: Path, tmp_path: Path) -> No
         assert {"mcc", "f1", "absorption", "chance_composition"} <= measured.keys()
     submission = Submission([trained], evaluation=out / "evaluation.json")
     card = write_card(submission, tmp_path / "card", repo_id="me/saes").read_text()
-    titles = ["explained variance ↑", "L0", "MCC ↑", "F1 ↑"]
-    assert all(f"| {title} |" in card for title in titles)
     assert f"on {SAMPLES} samples of the features that the SAE was trained on" in card
     assert f"drawn with seed {SEED}" in card
     assert "name: Known features" in card
@@ -75,9 +72,8 @@ def test_sae_bench_needs_a_language_model(trained: Path, tmp_path: Path) -> None
     arguments = ("--sae-bench", "core", "--no-sae-lens", "--model", "gpt2")
     ran = run_command("evaluate", trained, "--out", tmp_path / "out", *arguments)
     assert ran.returncode == 1
-    lines = ran.stderr.splitlines()
-    said = [f"core of {sae}: it needs a language model." for sae in sorted(trained.glob("b*"))]
-    assert [line.partition(" Found")[0] for line in lines if line.startswith("core of")] == said
+    for sae in trained.glob("b*"):
+        assert f"core of {sae}: it needs a language model." in ran.stderr
 
 
 @pytest.mark.parametrize(
