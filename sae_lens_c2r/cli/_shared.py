@@ -1,4 +1,4 @@
-"""What commands share: options, output and the handling of errors."""
+"""Options, output and the handling of errors, which commands share."""
 
 import os
 import re

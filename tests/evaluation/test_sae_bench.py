@@ -182,7 +182,7 @@ def test_what_fails_does_not_stop_the_others(planted: Path, tmp_path: Path) -> N
     (corrupt / "sae_weights.safetensors").write_bytes(b"not safetensors")
     plant_sae(saes / "other-width", d_in=32)
     plant_sae(saes / "other-hook", hook="blocks.7.hook_resid_post")
-    plant_sae(saes / "no-layer", hook="encoder.layer.0")
+    plant_sae(saes / "no-layer", hook="hook.without.a.layer")
     plant_sae(saes / "whole")
     there = {"saes": saes, "data": tmp_path}  # which has no biographies
     ran = evaluate(planted, tmp_path / "out", "core", "scr", **there, also=("--quiet",))

@@ -89,12 +89,25 @@ def test_what_is_set_holds_for_what_is_measured_before(trained: Path, tmp_path: 
     changed = json.loads((tmp_path / "out" / "finetune.json").read_text())["own"]
     for name in ("l0", "explained_variance", "dead_latents"):
         assert changed["after"][name] == pytest.approx(changed["before"][name], rel=1e-3)
-    # Although SAELens scales the inputs by an estimate of its own.
-    before, after = (SAE.load_from_disk(sae) for sae in (folder, tmp_path / "out" / "own"))
+
+
+def test_without_learning_it_does_what_it_did_on_a_model(trained: Path, tmp_path: Path) -> None:
+    """SAELens scales the inputs of SAEs of a model by an estimate of its own."""
+    changes: dict[str, Any] = {
+        **SMALL,
+        **{"runner.lr": 0.0, "runner.lr_decay_steps": 0},
+        **{"language_model.training_tokens": 1024},
+        "sae": {"init": {"folder": str(trained)}, "topk_threshold_lr": 0.0},
+        "grids": [{"id": "again", "sae": {"architecture": "batchtopk_c2r"}}],
+    }
+    changes["sae"]["normalize_activations"] = "expected_average_only_in"
+    del changes["sae.d_sae"]
+    release = read_release(find_release("minilm-layer-3"), overrides=changes)
+    [again] = train(make_plan(release, device="cpu"), tmp_path / "out")
+    before, after = (SAE.load_from_disk(folder) for folder in (trained, again))
     inputs = 2 * torch.randn(32, 384, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        expected = before(inputs)
-        assert (after(inputs) - expected).norm() <= 1e-4 * expected.norm()
+        torch.testing.assert_close(after(inputs), before(inputs), rtol=1e-4, atol=1e-4)
 
 
 def finetuning_of(*folders: Path, **changes: Any) -> Finetuning:

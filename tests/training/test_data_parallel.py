@@ -283,7 +283,7 @@ def test_of_architectures_of_others_it_is_not_known_what_depends_on_a_batch(
     monkeypatch.setitem(SAE_TRAINING_CLASS_REGISTRY, "topk", (Mine, config_class))
     mine = replace(plan, saes={"mine": config_class(d_in=4, d_sae=8, k=2)})
     assert group_size(mine, 1) == 1
-    with pytest.raises(UserError, match=r"mine is 'topk'\. Found 2 of them"):
+    with pytest.raises(UserError, match=r"mine is 'topk'\. Found 2"):
         group_size(mine, 2)
 
 

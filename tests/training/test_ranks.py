@@ -246,7 +246,7 @@ def test_torchrun_on_two_nodes_goes_on_after_a_kill_and_ends_with_the_same_weigh
     ]
     printed = "".join(node.communicate(timeout=forkserver.LIMIT)[0] for node in nodes)
     assert "exitcode: -9" in printed
-    assert "From step 2 of 4." in printed
+    assert "from step 2 of 4." in printed
     assert "exitcode: -6" not in printed
     assert hashes(out) == hashes(of_model)
 
