@@ -99,6 +99,7 @@ def latents_of_features(
     """
     features, rows = unit_rows(feature_vectors), unit_rows(W_dec)
     tiles = slices_of_tiles((len(features), len(rows)), features.dtype, features.device)
+    tiles = list(tiles) or [slice(0)]  # of no feature, too
     nearest = [(features[tile] @ rows.T).max(dim=1) for tile in tiles]
     cosines, latents = (torch.cat(parts) for parts in zip(*nearest, strict=True))
     return latents, cosines

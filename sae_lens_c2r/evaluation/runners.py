@@ -106,9 +106,10 @@ def _run_sae_bench(task: Task, sae: SAE[Any], out: Path) -> Path:
     """Run one of SAEBench's evaluations in the current folder; the file that it wrote."""
     settings, metadata = task.asked.settings, sae.cfg.metadata
     if metadata.model_class_name == TRANSFORMERS:
-        metadata.hook_name, block = output_of_block(str(metadata.hook_name))
+        module, options = str(metadata.hook_name), metadata.model_from_pretrained_kwargs or {}
+        load_by_bridge(str(task.asked.model), module=module, revision=options.get("revision"))
+        metadata.hook_name, _ = output_of_block(module)
         metadata.model_from_pretrained_kwargs = {}  # SAEBench has its own
-        load_by_bridge(str(task.asked.model), block=block)
     if settings.get("llm_dtype"):
         sae.cfg.dtype = settings["llm_dtype"]
     out.mkdir()
@@ -159,15 +160,16 @@ def _add_probes(written: list[Path], settings: dict[str, Any]) -> None:
         probes = {row["letter"]: row["f1_probe"] for row in json.loads(path.read_bytes())}
         probes["mean"] = sum(probes.values()) / len(probes)
         good = sum(f1 > settings["min_GT_probe_f1"] for f1 in probes.values())
-        if not written:
+        if not written and good < settings["min_feats_for_eval"]:
             raise UserError(
                 f"absorption should have probes of {settings['min_feats_for_eval']} letters "
                 f"with an F1 above {settings['min_GT_probe_f1']}, on which its score rests. "
                 f"{settings['model_name']} has {good}, with a mean F1 of {probes['mean']:.2f}."
             )
-        content = json.loads(written[0].read_bytes())
-        content["eval_result_metrics"][PROBES] = probes
-        written[0].write_text(json.dumps(content), encoding="utf-8")
+        for result in written:
+            content = json.loads(result.read_bytes())
+            content["eval_result_metrics"][PROBES] = probes
+            result.write_text(json.dumps(content), encoding="utf-8")
 
 
 def _order_vocabulary() -> None:

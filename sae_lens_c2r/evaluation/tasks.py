@@ -19,7 +19,6 @@ from sae_lens_c2r.evaluation.catalog import KNOWN_FEATURES, SAE_LENS, WEIGHTS
 from sae_lens_c2r.evaluation.report import EvaluatedSAE, Evaluation, read_about, sae_hashes
 from sae_lens_c2r.evaluation.settings import Options, settings_of
 from sae_lens_c2r.releases.language_models import (
-    TRANSFORMER_LENS,
     TRANSFORMERS,
     hook_site,
     output_of_block,
@@ -133,10 +132,12 @@ def _of_language_model(name: str, sae: SAE[Any], options: Options) -> dict[str, 
         text = options.text
         reads = text or metadata.dataset_path
     else:  # SAEBench finds no other hook and no other width
-        loader = metadata.model_class_name or TRANSFORMER_LENS
-        if loader == TRANSFORMERS:
+        where: dict[str, Any] = {}
+        if metadata.model_class_name == TRANSFORMERS:
             output_of_block(str(hook_name))
-        width, _ = _hook_site(str(model), str(hook_name), loader=loader)
+            options_of_model = metadata.model_from_pretrained_kwargs or {}
+            where = {"loader": TRANSFORMERS, "revision": options_of_model.get("revision")}
+        width, _ = _hook_site(str(model), str(hook_name), **where)
         if width not in (None, sae.cfg.d_in):
             raise UserError(
                 f"the SAE should have inputs of the model's width, {width} in {model}. "

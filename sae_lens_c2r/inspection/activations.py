@@ -86,8 +86,8 @@ class ActivationSource:
         for key in ("model_name", *_PLACE):
             if known.get(key) is None:
                 raise UserError(
-                    f"`metadata.{key}` should be in the SAE's config. SAEs of known features "
-                    "have none, and read no text."
+                    f"`metadata.{key}` should be in the config, or `model` be given. SAEs "
+                    "of known features have none, and read no text."
                 )
         key = _key(sae, *_MODEL)
         if key not in self._models:

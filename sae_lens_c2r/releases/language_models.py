@@ -49,7 +49,7 @@ def pretrained_config(model: str, *, n_ctx: int | None = None) -> HookedTransfor
 
 def output_of_block(module: str) -> tuple[str, int]:
     """TransformerLens's name for the output of a block of `transformers`, and its number."""
-    block = re.search(r"\.(\d+)$", module)
+    block = re.fullmatch(r"\D*\.(\d+)", module)
     if block is None:
         raise UserError(
             "`metadata.hook_name` should be a block, like model.layers.9: elsewhere SAEBench "
@@ -58,15 +58,23 @@ def output_of_block(module: str) -> tuple[str, int]:
     return f"blocks.{block[1]}.hook_resid_post", int(block[1])
 
 
-def load_by_bridge(model: str, *, block: int) -> None:
+def load_by_bridge(model: str, *, module: str, revision: str | None) -> None:
     """Let TransformerLens load a model of `transformers`, of which it may know no name.
 
     All of SAEBench's evaluations load theirs by this method, in a process of their own. What
     they keep of a model's activations ends with a block, so that the others need not be run.
     """
+    place = model if revision else where_model_is(model)
+    _, block = output_of_block(module)
 
     def load(_name: str, **options: Any) -> TransformerBridge:
-        bridge = TransformerBridge.boot_transformers(where_model_is(model), **options)
+        bridge = TransformerBridge.boot_transformers(place, revision=revision, **options)
+        blocks = (bridge.adapter.component_mapping or {})["blocks"].name
+        if module != f"{blocks}.{block}":
+            raise UserError(
+                f"`metadata.hook_name` should be a block of {model}, like {blocks}.{block}. "
+                f"Found {module}."
+            )
         bridge.cfg.model_name = model  # SAEBench names files by it, which a path would misplace
         cached = partial(bridge.run_with_cache, stop_at_layer=block + 1)
         bridge.run_with_cache = cached  # type: ignore[method-assign, assignment]

@@ -78,8 +78,7 @@ def _exchange() -> Iterator[None]:
         yield
     except RuntimeError as error:  # the backends' own say which socket was closed
         raise OSError(
-            "Another process has ended, or does not answer. `--resume` continues from the last "
-            f"checkpoint. {one_line(error)}"
+            f"Another process has ended, or does not answer. {one_line(error)}"
         ) from error
 
 

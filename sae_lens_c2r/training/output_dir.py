@@ -162,7 +162,7 @@ def check_places(sae_ids: Iterable[str], out: Path) -> None:
         folder = out / sae_id
         for parent in [out, *(out / part for part in reversed(Path(sae_id).parents))]:
             if os.path.lexists(parent) and not parent.is_dir():
-                raise UserError(f"`out` should have a folder at {parent}. Found none.")
+                raise UserError(f"`out` should have a folder at {parent}. Found a file.")
         if os.path.lexists(folder) and not is_finished(out, sae_id):
             raise UserError(
                 f"`out` should have no folder of an SAE without {RECORD}. Found {folder}."

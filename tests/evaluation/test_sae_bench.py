@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.releases.language_models import output_of_block
 from tests import forkserver
 from tests.command import run_command
 from tests.evaluation.planted import MODEL, RAVEL_MODEL, plant_datasets, plant_model, plant_sae
@@ -155,6 +157,13 @@ def test_numbers_are_sae_bench_s_own(planted: Path, tmp_path: Path) -> None:
     assert absorption.keys() == found["absorption"]["metrics"].keys()
     probes = "f1_of_probes.mean"
     assert absorption[probes] == pytest.approx(found["absorption"]["metrics"][probes], abs=0.02)
+
+
+def test_saebench_reads_no_module_of_transformers_but_blocks() -> None:
+    assert output_of_block("model.layers.9") == ("blocks.9.hook_resid_post", 9)
+    for module in ("model.layers.5.mlp.experts.3", "model.layers.4.mlp", "model.norm"):
+        with pytest.raises(UserError, match="should be a block"):
+            output_of_block(module)
 
 
 def test_absorption_is_refused_without_good_probes(planted: Path, tmp_path: Path) -> None:

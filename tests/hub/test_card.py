@@ -325,6 +325,11 @@ def test_metadata_that_is_there_stays(known: dict[str, Any]) -> None:
 
 
 ODD = {
+    "comments": "# first\nlicense: apache-2.0 # why\n# last\n",
+    "quoted keys": "'license': apache-2.0\n\"model-index\": []\n",
+    "anchors": "license: &l apache-2.0\nmine: *l\n",
+    "block scalars": "license: apache-2.0\nmine: |\n  model-index:\n  - name: a\n",
+    "no end of line": "license: apache-2.0\nmine: 1",
     "one line in braces": "{license: apache-2.0, mine: [1, 2]}\n",
     "a list at the margin": "license: apache-2.0\nmodel-index:\n- name: b\nx: 1\n",
     "windows": "license: apache-2.0\r\nmine: 1\r\n",

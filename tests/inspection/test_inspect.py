@@ -112,6 +112,8 @@ def test_a_release_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     ran = run("org/repo", "an/id", "--out", tmp_path / "report.html", "--quiet")
     assert ran.returncode == 1
     assert ran.stderr.startswith("org/repo an/id: cannot be loaded.")
+    assert "the Hub cannot be reached" in ran.stderr
+    assert ran.stderr.endswith("There is no folder org/repo either.\n")
     assert ran.stderr.count("\n") == 1
     assert not list(tmp_path.iterdir())
 

@@ -58,6 +58,7 @@ def test_a_missing_package_says_what_to_install(
     if missing == model.package:  # the Hub may have it
         assert where_model_is(model.hub_id) == model.hub_id
     assert MODELS[model.hub_id] is model
+    assert where_model_is("gpt2") == "gpt2"
 
 
 @pytest.fixture

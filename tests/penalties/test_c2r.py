@@ -199,3 +199,19 @@ def test_keeps_a_few_decoders_for_backward(
         penalty = c2r_penalty(acts, W_dec, pairs=pairs, chunk_size=chunk_size)
         assert penalty.requires_grad
     assert sum(kept.values()) < decoders * (512 * 8 * 4)
+
+
+@pytest.mark.parametrize("pairs", ["nearest", "all"])
+@given(cosine=st.floats(-1, 0), others=st.integers(1, 4))
+def test_decoders_at_right_angles_or_beyond_are_left_alone(
+    pairs: str, cosine: float, others: int
+) -> None:
+    """Two latents, among others orthogonal to both."""
+    W_dec = torch.eye(2 + others, dtype=torch.float64)
+    W_dec[1, :2] = torch.tensor([cosine, (1 - cosine**2) ** 0.5], dtype=torch.float64)
+    acts = torch.ones(3, 2 + others, dtype=torch.float64)
+    penalty = partial(c2r_penalty, pairs=pairs)
+    value, *gradients = properties.gradients(penalty, Case(acts, W_dec))
+    assert value == 0
+    assert all((gradient == 0).all() for gradient in gradients)
+    assert orthogonality_penalty(W_dec) == 0

@@ -121,3 +121,14 @@ def test_bfloat16_finds_what_is_hardly_further(
     assert torch.equal(exact, found) == (not fast)
     highest, reached = (torch.cosine_similarity(W_dec, W_dec[each]) for each in (exact, found))
     torch.testing.assert_close(reached, highest, atol=0.005, rtol=0)
+
+
+def test_chance_finds_redundant_pairs_over_the_steps() -> None:
+    """A pair is examined when one chunk holds both: every 4th time or so in chunks of 1/4."""
+    W_dec = torch.randn(64, 64)
+    W_dec[40] = W_dec[7]
+    together = [
+        nearest_neighbors(W_dec, chunk_size=16, generator=step_generator(0, step))[7] == 40
+        for step in range(200)
+    ]
+    assert 20 < sum(together) < 90
