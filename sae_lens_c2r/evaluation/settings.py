@@ -146,7 +146,7 @@ def config_class_of(name: str) -> Any:
     except ImportError as error:
         raise UserError(
             "`--sae-bench` needs SAEBench: `pip install 'sae-lens-c2r[bench]'`. On a machine "
-            f"without CUDA, see the README. {error}"
+            f"without CUDA, `make sae-bench` in a checkout. {error}"
         ) from error
 
 
