@@ -123,6 +123,8 @@ def demo_release(
     changes = {"language_model.training_tokens": tokens, "sae.d_sae": d_sae, "sae.k": k}
     changes |= dict.fromkeys(("runner.seed", "sae.seed", "sae.c2r_seed"), seed)
     changes["runner.lr_decay_steps"] = tokens // _DECAY
+    # Neither does a short training fill a large buffer first.
+    changes["runner.n_batches_in_buffer"] = min(256, max(1, tokens // MINILM.context_size))
     path = Path(str(files("sae_lens_c2r.demo").joinpath("minilm-demo.yaml")))
     return read_release(path, overrides={**changes, "sae.c2r_coefficient": c2r_coefficient})
 
@@ -220,7 +222,7 @@ def _measure(
     source = ActivationSource(
         held_out,
         model=None,
-        n_tokens=len(held_out) * MINILM.context_size,
+        n_tokens=min(len(held_out) * MINILM.context_size, plan.samples),
         device=plan.device,
         named=corpus.OFFLINE_DATASET,
     )

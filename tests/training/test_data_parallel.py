@@ -42,7 +42,7 @@ from tests.architectures.training import (
 from tests.process_groups import in_processes
 from tests.strategies import ARCHITECTURES
 
-STEPS, BATCH = 60, 36
+STEPS, BATCH = 40, 36
 ALL = sorted({*ARCHITECTURES, *map(backbone_of, ARCHITECTURES)})
 FLOAT32 = "jumprelu_c2r with thresholds of float32, as SAELens has them"
 OPTIONS: dict[str, dict[str, Any]] = {
