@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -103,8 +104,9 @@ BACKBONES = "sae_lens_c2r.architectures.backbones"
 
 
 @pytest.mark.parametrize(
-    ("imports", "environment"),
+    ("imports", "options"),
     [
+        *(("import sae_lens", {"fresh": True}), (FIRST, {"fresh": True})),  # nothing before
         *((FIRST, AUTOLOAD_OFF), (LAST, AUTOLOAD_OFF)),  # an import of ours does it
         *((FIRST, {}), (LAST, {})),
         ("import torch, sae_lens", {}),
@@ -125,13 +127,8 @@ BACKBONES = "sae_lens_c2r.architectures.backbones"
         ),
     ],
 )
-def test_any_order_of_imports(imports: str, environment: dict[str, str]) -> None:
-    succeeds(f"{imports}; {REGISTERED}", **environment)
-
-
-@pytest.mark.parametrize("imports", ["import sae_lens", FIRST])
-def test_where_nothing_has_been_imported(imports: str) -> None:
-    succeeds(f"{imports}; {REGISTERED}", fresh=True)
+def test_any_order_of_imports(imports: str, options: dict[str, Any]) -> None:
+    succeeds(f"{imports}; {REGISTERED}", **options)
 
 
 def test_autoload_off_turns_it_off() -> None:
