@@ -96,16 +96,12 @@ def test_a_planted_leak_is_found_with_its_energies(alpha: float, scale: float) -
     assert pairs.satisfied.tolist() == [True]
 
 
-def test_what_is_not_absorbed_is_no_pair() -> None:
+def test_what_is_not_absorbed_is_no_pair_and_negative_activations_count_as_none() -> None:
     acts, W_dec, _, _ = planted(0.9)
     assert len(absorption_pairs(W_dec, [acts])) == 0  # the parent fires beside the child
-    acts, W_dec, _, _ = planted(1.0)
+    acts, W_dec, A, _ = planted(1.0)
     assert len(absorption_pairs(W_dec, [acts], least_firings=N_BESIDE + 1)) == 0
     assert len(absorption_pairs(W_dec, [acts], least_cosine=0.99)) == 0
     assert len(absorption_pairs(W_dec, [torch.zeros_like(acts)])) == 0
-
-
-def test_negative_activations_count_as_none() -> None:
-    acts, W_dec, A, _ = planted(1.0)
     acts[acts[:, 1] == 0, 1] = -1.0
     assert absorption_pairs(W_dec, [acts]).A.item() == pytest.approx(A)
