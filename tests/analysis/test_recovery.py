@@ -83,16 +83,14 @@ def test_latents_per_feature_counts_those_that_are_like_it() -> None:
 N = 14  # two trees of a root with two children, each with two of its own
 
 
-def planted(*, hierarchy: bool = True) -> SyntheticModel:
+def planted() -> SyntheticModel:
     """Orthogonal features: what an SAE makes of them is what its weights say."""
     model = SyntheticModel(
         SyntheticModelConfig(
             num_features=N,
             hidden_dim=N,
             firing_probability=ZipfianFiringProbabilityConfig(max_prob=0.5, min_prob=0.2),
-            hierarchy=HierarchyConfig(2, branching_factor=2, max_depth=2)
-            if hierarchy
-            else None,
+            hierarchy=HierarchyConfig(2, branching_factor=2, max_depth=2),
             bias=False,
             seed=0,
         )
@@ -137,8 +135,10 @@ def test_a_parent_that_no_latent_is_nearest_to_is_not_found() -> None:
 
 
 def test_features_without_a_hierarchy_are_refused() -> None:
+    model = planted()
+    model.hierarchy = None
     with pytest.raises(UserError, match="`model` should have a hierarchy"):
-        hierarchy_absorption(planted_sae(torch.eye(N)), planted(hierarchy=False))
+        hierarchy_absorption(planted_sae(torch.eye(N)), model)
 
 
 @given(cuts=st.lists(st.integers(0, 60), max_size=3), seed=st.integers(0, 1000))
