@@ -126,9 +126,7 @@ def first_log(rank: int) -> list[bool]:
     return ["c2r_penalty" in output.metrics for output in outputs]
 
 
-def test_what_logs_alone_measures_nothing_that_others_would_take_part_in(
-    tmp_path: Path,
-) -> None:
+def test_what_logs_alone_measures_nothing_that_needs_others(tmp_path: Path) -> None:
     assert in_processes(2, first_log, folder=tmp_path) == [[False, True]] * 2
 
 
