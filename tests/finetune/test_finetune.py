@@ -164,13 +164,14 @@ def test_what_an_sae_does_not_say_is_measured_or_asked_for(
     del config["metadata"]["dataset_path"]
     del config["metadata"]["training_architecture_details"]
     (folder / "cfg.json").write_text(json.dumps(config))
-    ran = finetune("nowhere", "--tokens", "2k")
-    assert ran.returncode == 1
-    assert "nowhere: should be a folder" in ran.stderr
     command = [folder, "--tokens", "2k", "--out", tmp_path / "finetuned", "--dry-run"]
-    ran = finetune(*command)
-    assert ran.returncode == 2
-    assert "`--dataset` should be given" in ran.stderr
+    for wrong, status, said in (
+        (("nowhere", "--tokens", "2k"), 1, "nowhere: should be a folder"),
+        (command, 2, "`--dataset` should be given"),
+    ):
+        ran = finetune(*wrong)
+        assert ran.returncode == status
+        assert said in ran.stderr
     text = ["--dataset", "python-documentation", "--measured-tokens", "500"]
     ran = finetune(*command, *text)
     assert ran.returncode == 0
