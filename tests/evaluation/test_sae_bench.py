@@ -46,10 +46,6 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def environment(planted: Path, **variables: str) -> dict[str, str]:
-    return {**os.environ, "HF_HOME": str(planted / "home"), **variables}
-
-
 def evaluate(
     planted: Path,
     out: Path,
@@ -69,7 +65,7 @@ def evaluate(
         *("--model", model, "--data", planted / data),
         *(argument for setting in settings for argument in ("--set", setting)),
         *also,
-        env=environment(planted, **variables),
+        env={**os.environ, "HF_HOME": str(planted / "home"), **variables},
     )
 
 
@@ -132,7 +128,8 @@ def test_numbers_are_sae_bench_s_own(planted: Path, tmp_path: Path) -> None:
     directly = tmp_path / "directly"
     directly.mkdir()
     program = ("-c", DIRECTLY.replace("MODEL", MODEL), planted / "sae", planted / TEXT)
-    alone = forkserver.run(*program, cwd=directly, env=environment(planted))
+    home = {"HF_HOME": str(planted / "home")}
+    alone = forkserver.run(*program, cwd=directly, env={**os.environ, **home})
     assert alone.returncode == 0, alone.stderr
     for name in ("core", "absorption"):
         theirs = json.loads((directly / name / "sae_custom_sae_eval_results.json").read_text())
