@@ -14,6 +14,7 @@ from tests.docs.test_site import URLS
 from tests.forkserver import FRESH, LIMIT, ROOT
 
 PATH = ROOT / "docs" / "tutorial.ipynb"
+NOTEBOOK = nbformat.read(PATH, as_version=4)
 SMALL = {"SAE_LENS_C2R_TUTORIAL_TOKENS": "8192", "SAE_LENS_C2R_TUTORIAL_LATENTS": "256"}
 
 
@@ -35,8 +36,7 @@ def test_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_tests_of_another_package_are_no_hub(tmp_path: Path) -> None:
     """Elsewhere than in a checkout something else may be called `tests`."""
-    notebook = nbformat.read(PATH, as_version=4)
-    [cell] = [cell.source for cell in notebook.cells if "tests.hub.server" in cell.source]
+    [cell] = [cell.source for cell in NOTEBOOK.cells if "tests.hub.server" in cell.source]
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "__init__.py").touch()
     program = f"import os\nfrom pathlib import Path\n{cell}\nassert 'HUB' not in os.environ"
@@ -50,10 +50,9 @@ def test_the_tests_of_another_package_are_no_hub(tmp_path: Path) -> None:
 
 def test_it_is_committed_as_it_ran_and_opens_in_colab_from_the_repository() -> None:
     """With all outputs, of one run from the top, none of them an error."""
-    notebook = nbformat.read(PATH, as_version=4)
     cells = [
         cell
-        for cell in notebook.cells
+        for cell in NOTEBOOK.cells
         if cell.cell_type == "code" and "skip-execution" not in cell.metadata.get("tags", [])
     ]
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
