@@ -47,10 +47,7 @@ def forked() -> Iterator[None]:
         yield
 
 
-DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
-
-
-@pytest.fixture(params=DEVICES)
+@pytest.fixture(params=["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"])
 def device(request: pytest.FixtureRequest) -> str:
     """Every device that this machine has."""
     return request.param

@@ -20,10 +20,9 @@ def tiny_model(n_ctx: int = CONTEXT) -> HookedTransformer:
     config = HookedTransformerConfig(
         n_layers=1, d_model=D_MODEL, n_ctx=n_ctx, d_head=3, act_fn="relu", seed=0
     )
+    tokenizer = AutoTokenizer.from_pretrained(model_folder())
     with pytest.warns(DeprecationWarning, match="HookedTransformer is deprecated"):
-        return HookedTransformer(
-            config, tokenizer=AutoTokenizer.from_pretrained(model_folder())
-        )
+        return HookedTransformer(config, tokenizer=tokenizer)
 
 
 def rows_of_tokens(n_rows: int = 23) -> Dataset:

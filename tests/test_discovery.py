@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,40 +51,29 @@ def warned_once(process: Completed) -> str:
 SAE = "{'architecture': 'batchtopk_c2r', 'd_in': 8, 'd_sae': 16, 'k': 2, 'c2r_interval': 3}"
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        pytest.param(
-            "from sae_lens import LanguageModelSAERunnerConfig as C; "
-            f"cfg = C.from_dict({{'sae': {SAE}, 'logger': {{}}}}); "
-            "assert cfg.sae.architecture() == 'batchtopk_c2r' and cfg.sae.c2r_interval == 3",
-            id="LanguageModelSAERunnerConfig",
-        ),
-        pytest.param(
-            "from sae_lens.synthetic import SyntheticModelConfig, SyntheticSAERunnerConfig; "
-            "model = SyntheticModelConfig(num_features=8, hidden_dim=8).to_dict(); "
-            f"given = {{'synthetic_model': model, 'sae': {SAE}}}; "
-            "cfg = SyntheticSAERunnerConfig.from_dict(given); "
-            "assert cfg.sae.architecture() == 'batchtopk_c2r'",
-            id="SyntheticSAERunnerConfig",
-        ),
-        pytest.param(
-            "from sae_lens import MultiSAETrainingRunnerConfig as C, TrainingSAEConfig; "
-            f"cfg = C(saes={{'a': TrainingSAEConfig.from_dict({SAE})}}, hook_names='hook'); "
-            "from sae_lens.registry import get_sae_training_class; "
-            "sae_class, _ = get_sae_training_class(cfg.saes['a'].architecture()); "
-            "assert sae_class(cfg.saes['a']).cfg.c2r_interval == 3",
-            id="MultiSAETrainingRunnerConfig",
-        ),
-        pytest.param(
-            "from sae_lens.llm_sae_training_runner import _parse_cfg_args as parse; "
-            "flags = '--architecture batchtopk_c2r --c2r_chunk_size --c2r_scaling none'; "
-            "cfg = parse(flags.split()).sae; "
-            "assert (cfg.c2r_chunk_size, cfg.c2r_scaling) == (None, 'none')",
-            id="command line",
-        ),
-    ],
-)
+WAYS_IN = {
+    "LanguageModelSAERunnerConfig": "from sae_lens import LanguageModelSAERunnerConfig as C; "
+    f"cfg = C.from_dict({{'sae': {SAE}, 'logger': {{}}}}); "
+    "assert cfg.sae.architecture() == 'batchtopk_c2r' and cfg.sae.c2r_interval == 3",
+    "SyntheticSAERunnerConfig": "from sae_lens.synthetic import SyntheticModelConfig as Model; "
+    "from sae_lens.synthetic import SyntheticSAERunnerConfig as C; "
+    "model = Model(num_features=8, hidden_dim=8).to_dict(); "
+    f"cfg = C.from_dict({{'synthetic_model': model, 'sae': {SAE}}}); "
+    "assert cfg.sae.architecture() == 'batchtopk_c2r'",
+    "MultiSAETrainingRunnerConfig": "from sae_lens import TrainingSAEConfig; "
+    "from sae_lens import MultiSAETrainingRunnerConfig as C; "
+    f"cfg = C(saes={{'a': TrainingSAEConfig.from_dict({SAE})}}, hook_names='hook'); "
+    "from sae_lens.registry import get_sae_training_class; "
+    "sae_class, _ = get_sae_training_class(cfg.saes['a'].architecture()); "
+    "assert sae_class(cfg.saes['a']).cfg.c2r_interval == 3",
+    "command line": "from sae_lens.llm_sae_training_runner import _parse_cfg_args as parse; "
+    "flags = '--architecture batchtopk_c2r --c2r_chunk_size --c2r_scaling none'; "
+    "cfg = parse(flags.split()).sae; "
+    "assert (cfg.c2r_chunk_size, cfg.c2r_scaling) == (None, 'none')",
+}
+
+
+@pytest.mark.parametrize("code", WAYS_IN.values(), ids=WAYS_IN)
 def test_ways_in_without_an_import_of_ours(code: str) -> None:
     succeeds(code)
 
@@ -103,8 +93,9 @@ BACKBONES = "sae_lens_c2r.architectures.backbones"
 
 
 @pytest.mark.parametrize(
-    ("imports", "environment"),
+    ("imports", "options"),
     [
+        *(("import sae_lens", {"fresh": True}), (FIRST, {"fresh": True})),  # nothing before
         *((FIRST, AUTOLOAD_OFF), (LAST, AUTOLOAD_OFF)),  # an import of ours does it
         *((FIRST, {}), (LAST, {})),
         ("import torch, sae_lens", {}),
@@ -125,13 +116,8 @@ BACKBONES = "sae_lens_c2r.architectures.backbones"
         ),
     ],
 )
-def test_any_order_of_imports(imports: str, environment: dict[str, str]) -> None:
-    succeeds(f"{imports}; {REGISTERED}", **environment)
-
-
-@pytest.mark.parametrize("imports", ["import sae_lens", FIRST])
-def test_where_nothing_has_been_imported(imports: str) -> None:
-    succeeds(f"{imports}; {REGISTERED}", fresh=True)
+def test_any_order_of_imports(imports: str, options: dict[str, Any]) -> None:
+    succeeds(f"{imports}; {REGISTERED}", **options)
 
 
 def test_autoload_off_turns_it_off() -> None:

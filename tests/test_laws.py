@@ -1,6 +1,7 @@
 """The laws of the penalty, for the function and for every architecture."""
 
 from collections.abc import Collection
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -40,11 +41,6 @@ def in_chunks(acts: Tensor, W_dec: Tensor, **options: object) -> Tensor:
     )
 
 
-def over_all_pairs(acts: Tensor, W_dec: Tensor, **options: object) -> Tensor:
-    """The function, of more than the nearest pairs."""
-    return c2r_penalty(acts, W_dec, **options, pairs="all")
-
-
 def with_other_neighbors(acts: Tensor, W_dec: Tensor, **options: object) -> Tensor:
     """The function, with neighbours that were the nearest of another decoder."""
     before = torch.randn(W_dec.shape, generator=torch.Generator().manual_seed(0))
@@ -59,7 +55,7 @@ def in_bfloat16(acts: Tensor, W_dec: Tensor, **options: object) -> Tensor:
 FUNCTIONS = {
     "the function": c2r_penalty,
     "the function in chunks": in_chunks,
-    "the function over all pairs": over_all_pairs,
+    "the function over all pairs": partial(c2r_penalty, pairs="all"),
     "the function with other neighbors": with_other_neighbors,
     "the function in bfloat16": in_bfloat16,
 }

@@ -1,5 +1,6 @@
 """Batches split over processes: penalties and their gradients are the joined batch's."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from sae_lens_c2r import c2r_penalty, nearest_neighbors
 from sae_lens_c2r.penalties import orthogonality_penalty, step_generator, typical_norm
 from tests.architectures.training import make_sae, step_input
 from tests.process_groups import in_processes
+from tests.properties import gradients
+from tests.strategies import Case
 
 D_SAE, D_IN = 20, 6
 SIZES = [5, 3, 4]  # samples of each process: none need be as many
@@ -45,20 +48,14 @@ def penalty_and_gradients(
     first_value: float | None = None,
     **options: Any,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    acts, W_dec = acts.clone(), W_dec.clone().requires_grad_()
+    def penalty(acts: Tensor, W_dec: Tensor) -> Tensor:
+        given = acts.to_sparse() if sparse else acts
+        return c2r_penalty(given, W_dec, generator=step_generator(0, 0), **options)
+
+    acts = acts.clone()
     if first_value is not None:
         acts[0, 5] = first_value
-    acts.requires_grad_()
-    penalty = c2r_penalty(
-        acts.to_sparse() if sparse else acts,
-        W_dec,
-        generator=step_generator(0, 0),
-        **options,
-    )
-    penalty.backward()
-    assert acts.grad is not None
-    in_W_dec = torch.zeros_like(W_dec) if W_dec.grad is None else W_dec.grad  # without a gate
-    return penalty.detach(), acts.grad, in_W_dec
+    return gradients(penalty, Case(acts, W_dec))
 
 
 def all_penalties(rank: int) -> dict[str, tuple[Tensor, Tensor, Tensor]]:
@@ -96,13 +93,9 @@ def test_the_penalty_and_its_gradients_are_those_of_the_joined_batch(
 def searches(rank: int) -> tuple[Tensor, ...]:
     group = dist.group.WORLD
     parts, W_dec = batch()
-    seeded = nearest_neighbors(
-        W_dec, chunk_size=4, generator=step_generator(0, 0), process_group=group
-    )
-    other_seeds = nearest_neighbors(
-        W_dec, chunk_size=4, generator=step_generator(rank, 0), process_group=group
-    )
-    unseeded = nearest_neighbors(W_dec, chunk_size=4, process_group=group)
+    search = partial(nearest_neighbors, W_dec, chunk_size=4, process_group=group)
+    seeded, other_seeds = (search(generator=step_generator(seed, 0)) for seed in (0, rank))
+    unseeded = search()
     orthogonality = orthogonality_penalty(W_dec, process_group=group)
     norm = typical_norm(parts[rank], process_group=group)
     return seeded, other_seeds, unseeded, orthogonality, norm
@@ -133,9 +126,7 @@ def first_log(rank: int) -> list[bool]:
     return ["c2r_penalty" in output.metrics for output in outputs]
 
 
-def test_what_logs_alone_measures_nothing_that_others_would_take_part_in(
-    tmp_path: Path,
-) -> None:
+def test_what_logs_alone_measures_nothing_that_needs_others(tmp_path: Path) -> None:
     assert in_processes(2, first_log, folder=tmp_path) == [[False, True]] * 2
 
 

@@ -3,10 +3,18 @@
 import logging
 import os
 import warnings
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from sae_lens_c2r._support.process import take_place, was_restarted
+
+
+def environment(**variables: str | None) -> Any:
+    """An environment of these variables alone."""
+    given = {name: value for name, value in variables.items() if value is not None}
+    return patch.dict(os.environ, given, clear=True)
 
 
 @pytest.mark.parametrize(
@@ -20,37 +28,26 @@ from sae_lens_c2r._support.process import take_place, was_restarted
     ],
 )
 def test_each_process_has_a_gpu_of_its_own(
-    local: str | None, visible: str | None, own: str | None, monkeypatch: pytest.MonkeyPatch
+    local: str | None, visible: str | None, own: str | None
 ) -> None:
-    for name, value in (("LOCAL_RANK", local), ("CUDA_VISIBLE_DEVICES", visible)):
-        monkeypatch.setenv(name, value or "")  # is put back in any case
-        if value is None:
-            monkeypatch.delenv(name)
-    take_place()
-    assert os.environ.get("CUDA_VISIBLE_DEVICES") == own
+    with environment(LOCAL_RANK=local, CUDA_VISIBLE_DEVICES=visible):
+        take_place()
+        assert os.environ.get("CUDA_VISIBLE_DEVICES") == own
 
 
 @pytest.mark.parametrize(("rank", "heard"), [(None, True), ("0", True), ("1", False)])
-def test_the_first_process_alone_is_heard(
-    rank: str | None, heard: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TQDM_DISABLE", "")
-    monkeypatch.delenv("TQDM_DISABLE")
-    monkeypatch.delenv("LOCAL_RANK", raising=False)
-    if rank is not None:
-        monkeypatch.setenv("RANK", rank)
-    with warnings.catch_warnings(record=True) as caught:
+def test_the_first_process_alone_is_heard(rank: str | None, heard: bool) -> None:
+    with environment(RANK=rank), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         take_place()
         warnings.warn("a warning", stacklevel=1)
+        assert ("TQDM_DISABLE" not in os.environ) == heard
     assert bool(caught) == heard
-    assert ("TQDM_DISABLE" not in os.environ) == heard
     assert logging.getLogger("any").isEnabledFor(logging.WARNING) == heard
     logging.disable(logging.NOTSET)
 
 
-def test_a_restart_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_restart_is_known() -> None:
     for count, restarted in ((None, False), ("0", False), ("2", True)):
-        if count is not None:
-            monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", count)
-        assert was_restarted() == restarted
+        with environment(TORCHELASTIC_RESTART_COUNT=count):
+            assert was_restarted() == restarted

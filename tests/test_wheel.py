@@ -13,11 +13,11 @@ from tests import forkserver
 from tests.docs.test_site import URLS
 from tests.forkserver import LIBRARIES, ROOT
 
-FIND = """
+COMMAND = """
 import sys, sae_lens_c2r
 from sae_lens_c2r.cli import main
 assert sae_lens_c2r.__file__.startswith(sys.argv[1]), sae_lens_c2r.__file__
-main(["train", sys.argv[2], "--dry-run", "--device", "cpu"])
+main(sys.argv[2:])
 """
 
 
@@ -57,14 +57,13 @@ def run_installed(installed: Path, cwd: Path, *arguments: str) -> str:
     return process.stdout
 
 
-def test_a_wheel_plans_a_release_by_name(installed: Path, tmp_path: Path) -> None:
-    shown = run_installed(installed, tmp_path, FIND, str(installed), "gemma-2-2b-layer-12")
-    assert "244,141 steps of 2,048" in shown
-
-
-def test_a_wheel_writes_a_new_release(installed: Path, tmp_path: Path) -> None:
-    program = "import sys; from sae_lens_c2r.cli import main; main(sys.argv[1:])"
-    run_installed(installed, tmp_path, program, "registry", "new", "mine")
+def test_a_wheel_plans_a_release_by_name_and_writes_a_new_one(
+    installed: Path, tmp_path: Path
+) -> None:
+    command = (installed, tmp_path, COMMAND, str(installed))
+    plan = ("train", "gemma-2-2b-layer-12", "--dry-run", "--device", "cpu")
+    assert "244,141 steps of 2,048" in run_installed(*command, *plan)
+    run_installed(*command, "registry", "new", "mine")
     assert 'name: "mine"' in (tmp_path / "mine.yaml").read_text()
 
 

@@ -11,8 +11,6 @@ from torch import Tensor
 from sae_lens_c2r.analysis import chance_co_firing, co_firing, cofiring, pair_jaccards
 from tests.strategies import LAYOUTS_OF_ACTS, sparse_activations
 
-LAYOUTS = sorted(LAYOUTS_OF_ACTS.keys() - {"of three dimensions"})
-
 
 def all_jaccards(acts: Tensor) -> dict[tuple[int, int], float]:
     """The definition, of the tokens on which each latent fires."""
@@ -34,7 +32,7 @@ def pairs_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     acts=sparse_activations(),
     above=st.lists(st.floats(0, 0.99), unique=True, max_size=3),
     per_batch=st.integers(1, 12),
-    layout=st.sampled_from(LAYOUTS),
+    layout=st.sampled_from(sorted(LAYOUTS_OF_ACTS.keys() - {"of three dimensions"})),
     dtype=st.sampled_from([torch.float64, torch.bfloat16]),
 )
 def test_is_what_a_double_loop_finds(

@@ -4,7 +4,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sae_lens import StandardSAE, StandardSAEConfig
 from sae_lens.synthetic import (
     HierarchyConfig,
     SyntheticModel,
@@ -15,6 +14,7 @@ from sae_lens.synthetic import (
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.analysis import latents_of_features, latents_per_feature
 from sae_lens_c2r.analysis.recovery import AbsorptionSums, hierarchy_absorption, hierarchy_edges
+from tests.inspection.planted import planted_sae
 
 
 def test_latents_of_features_are_the_nearest_rows() -> None:
@@ -83,30 +83,20 @@ def test_latents_per_feature_counts_those_that_are_like_it() -> None:
 N = 14  # two trees of a root with two children, each with two of its own
 
 
-def planted(*, hierarchy: bool = True) -> SyntheticModel:
+def planted() -> SyntheticModel:
     """Orthogonal features: what an SAE makes of them is what its weights say."""
     model = SyntheticModel(
         SyntheticModelConfig(
             num_features=N,
             hidden_dim=N,
             firing_probability=ZipfianFiringProbabilityConfig(max_prob=0.5, min_prob=0.2),
-            hierarchy=HierarchyConfig(2, branching_factor=2, max_depth=2)
-            if hierarchy
-            else None,
+            hierarchy=HierarchyConfig(2, branching_factor=2, max_depth=2),
             bias=False,
             seed=0,
         )
     )
     model.feature_dict.feature_vectors.data = torch.eye(N)
     return model
-
-
-def sae_of_the_features() -> StandardSAE:
-    """A latent for each feature, which encodes it exactly."""
-    sae = StandardSAE(StandardSAEConfig(d_in=N, d_sae=N, apply_b_dec_to_input=False))
-    for weights in (sae.W_enc, sae.W_dec):
-        weights.data = torch.eye(N)
-    return sae
 
 
 def test_edges_are_those_of_trees_of_any_depth() -> None:
@@ -118,8 +108,8 @@ def test_edges_are_those_of_trees_of_any_depth() -> None:
     assert {parent for parent, _ in edges} >= {root.feature_index for root in hierarchy.roots}
 
 
-def test_only_the_latent_that_leaves_its_parent_to_a_child_absorbs() -> None:
-    model, sae = planted(), sae_of_the_features()
+def test_only_what_leaves_a_parent_to_a_child_absorbs_and_a_parent_may_have_no_latent() -> None:
+    model, sae = planted(), planted_sae(torch.eye(N))  # a latent for each feature
     nothing = hierarchy_absorption(sae, model, samples=3000, batch_size=1000)
     assert (nothing.full == 0).all()
     assert (nothing.partial == 0).all()
@@ -133,11 +123,6 @@ def test_only_the_latent_that_leaves_its_parent_to_a_child_absorbs() -> None:
         # A descendant implies the child; of the parent's others none does.
         others = [edge for edge in found.edges if edge[0] != parent]
         assert all(rates[edge] == 0 for edge in others)
-
-
-def test_a_parent_that_no_latent_is_nearest_to_is_not_found() -> None:
-    model, sae = planted(), sae_of_the_features()
-    parent, child = hierarchy_edges(model.hierarchy.roots)[0]
     sae.W_dec.data[parent] = 0.6 * torch.eye(N)[parent] + 0.8 * torch.eye(N)[child]
     found = hierarchy_absorption(sae, model, samples=500)
     of_parent = torch.tensor([edge[0] == parent for edge in found.edges])
@@ -145,8 +130,10 @@ def test_a_parent_that_no_latent_is_nearest_to_is_not_found() -> None:
 
 
 def test_features_without_a_hierarchy_are_refused() -> None:
+    model = planted()
+    model.hierarchy = None
     with pytest.raises(UserError, match="`model` should have a hierarchy"):
-        hierarchy_absorption(sae_of_the_features(), planted(hierarchy=False))
+        hierarchy_absorption(planted_sae(torch.eye(N)), model)
 
 
 @given(cuts=st.lists(st.integers(0, 60), max_size=3), seed=st.integers(0, 1000))

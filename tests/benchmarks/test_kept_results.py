@@ -25,8 +25,9 @@ CHOSEN = [  # the schedules that are taken, the best first
 
 
 @pytest.mark.parametrize("world", WORLDS)
-def test_every_run_has_its_row(world: str) -> None:
-    found = Counter(rows_kept(world)[KEY].itertuples(index=False, name=None))
+def test_every_run_has_its_row_and_the_tables_show_the_rows(world: str) -> None:
+    rows = rows_kept(world)
+    found = Counter(rows[KEY].itertuples(index=False, name=None))
     sizes = world_module(world).SIZES
     kept = [sizes[name] for name in set(sizes) - NOT_KEPT]
     runs = [run for of_size in kept for size in of_size for run in size.runs()]
@@ -38,6 +39,9 @@ def test_every_run_has_its_row(world: str) -> None:
     needed = {astuple(run) for run in runs if run.samples <= shortest}
     assert needed <= set(found) <= set(map(astuple, runs))
     assert set(found.values()) == {1}
+    for name, tables in world_module(world).draw(rows).tables.items():
+        shown = (RESULTS / world / f"{name}.md").read_text(encoding="utf-8")
+        assert all(table in shown for table in tables.values())
 
 
 @pytest.mark.parametrize(("world", "name", "best"), CHOSEN)
@@ -47,14 +51,6 @@ def test_the_best_learning_rates_are_taken(world: str, name: str, best: list[str
     for line, taken in zip(table.splitlines()[2:], best, strict=False):
         [schedule] = sizes[taken]
         assert line.startswith(f"| {schedule.lr:g} | {schedule.decay:g} |")
-
-
-@pytest.mark.parametrize("world", WORLDS)
-def test_the_tables_show_the_rows_that_are_kept(world: str) -> None:
-    drawn = world_module(world).draw(rows_kept(world))
-    for name, tables in drawn.tables.items():
-        shown = (RESULTS / world / f"{name}.md").read_text(encoding="utf-8")
-        assert all(table in shown for table in tables.values())
 
 
 def test_the_pages_show_the_rows_that_are_kept() -> None:

@@ -10,49 +10,38 @@ from pathlib import Path
 import pytest
 import typer
 
-import sae_lens_c2r
 from sae_lens_c2r._support.errors import counted
 from sae_lens_c2r.analysis import composition
 from sae_lens_c2r.cli._shared import count_option
 from sae_lens_c2r.releases.files import shipped_releases
 from tests.architectures.training import make_sae
-from tests.command import run, run_command
+from tests.command import run_command
 from tests.forkserver import FRESH
-
-
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("--version") == 0
-    assert capsys.readouterr().out == f"sae-lens-c2r {sae_lens_c2r.__version__}\n"
 
 
 @pytest.mark.parametrize(
     "command", ["", "inspect", "train", "upload", "registry show", "registry new"]
 )
-def test_help_is_asked_for_in_two_ways_and_does_not_call_a_flag_a_bool(
-    command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shown = []
-    for option in ("-h", "--help"):
-        assert run(*command.split(), option) == 0
-        shown.append(capsys.readouterr().out)
-    assert shown[0] == shown[1]
-    assert "Usage" in shown[0]
-    assert "--help" in shown[0]
-    assert "bool" not in shown[0]
+def test_help_is_asked_for_in_two_ways_and_does_not_call_a_flag_a_bool(command: str) -> None:
+    short, long = (run_command(*command.split(), option) for option in ("-h", "--help"))
+    assert (short.returncode, long.returncode) == (0, 0)
+    assert short.stdout == long.stdout
+    assert "Usage" in short.stdout
+    assert "--help" in short.stdout
+    assert "bool" not in short.stdout
 
 
-def test_tokens_are_counted_as_people_write_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tokens_are_counted_as_people_write_them() -> None:
     command = typer.Typer()
 
     @command.command()
-    def show(tokens: int = count_option(5, "Tokens.", least=2)) -> None:
-        print(tokens)
+    def show(tokens: int = count_option(5, "Tokens.", least=2)) -> int:
+        return tokens
 
     counts = {"5M": 5_000_000, "400k": 400_000, "1.5b": 1_500_000_000, "20_000": 20_000}
     counts |= {"1,500,000": 1_500_000, "20,000.5k": 20_000_500}
     for text, count in counts.items():
-        command(["--tokens", text], standalone_mode=False)
-        assert int(capsys.readouterr().out) == count
+        assert command(["--tokens", text], standalone_mode=False) == count
     for text in ("", "M", "-5M", "0", "1", "five", "5MB", "1e6", "1,5M", "1,50,000"):
         with pytest.raises(typer.BadParameter, match="a number like 5M or 400k, at least 2"):
             command([f"--tokens={text}"], standalone_mode=False)
@@ -108,6 +97,6 @@ def test_a_noun_is_of_its_number() -> None:
     assert {number: counted(number, "SAE") for number in counts} == counts
 
 
-def test_without_a_command_it_shows_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
-    run()
-    assert "demo" in "".join(capsys.readouterr())
+def test_without_a_command_it_shows_what_there_is() -> None:
+    ran = run_command()
+    assert "demo" in ran.stdout + ran.stderr

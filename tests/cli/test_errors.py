@@ -9,7 +9,7 @@ import typer
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.cli._shared import error_boundary
 from tests.architectures.training import make_sae
-from tests.command import run
+from tests.command import run_command
 from tests.releases.test_files import write
 
 FULL = OSError(28, "No space left on device")
@@ -56,35 +56,31 @@ def test_an_error_that_nobody_foresaw_keeps_its_traceback() -> None:
     ("error", "status", "says"),
     [(KeyboardInterrupt(), 130, "Interrupted."), (FULL, 1, "device")],
 )
-@pytest.mark.parametrize("has_checkpoint", [True, False])
 def test_train_says_how_to_go_on_where_there_is_a_checkpoint(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    has_checkpoint: bool,
-    error: BaseException,
-    status: int,
-    says: str,
+    error: Any, status: int, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def end(_plan: Any, out: Path, **_options: Any) -> None:
-        if has_checkpoint:
+        if out.name == "begun":
             (out / ".training" / "step-000000003").mkdir(parents=True)
         raise error
 
     monkeypatch.setattr("sae_lens_c2r.training.train.train", end)
-    out = tmp_path / "saes"
-    assert run("train", write(tmp_path), "--out", out, "--device", "cpu") == status
-    advice = " `--resume` continues from the last checkpoint." if has_checkpoint else ""
-    assert capsys.readouterr().err.endswith(f"{says}{advice}\n")
+    resume = " `--resume` continues from the last checkpoint."
+    for name, advice in (("begun", resume), ("not-begun", "")):
+        out = tmp_path / name
+        ran = run_command("train", write(tmp_path), "--out", out, "--device", "cpu")
+        assert ran.returncode == status
+        assert ran.stderr.endswith(f"{says}{advice}\n")
 
 
 @pytest.mark.parametrize("command", ["inspect", "evaluate"])
 @pytest.mark.parametrize("device", ["nowhere", "meta"])
 def test_a_device_that_torch_does_not_have_is_named_before_any_work(
-    tmp_path: Path, command: str, device: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, command: str, device: str
 ) -> None:
     make_sae("topk_c2r").save_inference_model(tmp_path / "sae")
     out = tmp_path / "out"
-    assert run(command, tmp_path / "sae", "--out", out, "--device", device) == 2
-    assert "`--device` should be a device that torch has here" in capsys.readouterr().err
+    ran = run_command(command, tmp_path / "sae", "--out", out, "--device", device)
+    assert ran.returncode == 2
+    assert "`--device` should be a device that torch has here" in ran.stderr
     assert not out.exists()

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
 from pydoc_data.topics import topics
@@ -35,16 +34,12 @@ from sae_lens_c2r.releases.files import find_release, read_release, shipped_rele
 from sae_lens_c2r.saes.encoding import Encoded
 from sae_lens_c2r.training.plan import make_plan
 from tests.architectures.training import D_IN, make_sae, make_trainer, noise
-from tests.command import run, run_command
+from tests.command import run_command
+from tests.forkserver import Completed
 
 SAES = (PLAIN, REGULARIZED)
 OPTIONS = {"tokens": 20480, "d_sae": 2048, "k": 32, "c2r_coefficient": 5.0, "seed": 0}
 SMALL = ["demo", "--tokens", "20480", "--d-sae", "128", "--k", "8", "--device", "cpu"]
-
-
-@pytest.fixture(scope="module")
-def printed() -> StringIO:
-    return StringIO()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -56,22 +51,25 @@ def topics_alone() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def out(tmp_path_factory: pytest.TempPathFactory, printed: StringIO) -> Path:
-    """What one run of the demo writes, for all tests to look at."""
-    folder = tmp_path_factory.mktemp("demo")
-    with redirect_stdout(printed):
-        assert run(*SMALL, "--out", folder) == 0
-    return folder
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Completed:
+    """One run of the demo, for all tests to look at."""
+    return run_command(*SMALL, "--out", tmp_path_factory.mktemp("demo"))
 
 
-def test_says_where_everything_is(out: Path, printed: StringIO) -> None:
+@pytest.fixture(scope="module")
+def out(ran: Completed) -> Path:
+    """What it writes."""
+    assert ran.returncode == 0, ran.stderr
+    return Path(ran.args[-1])
+
+
+def test_says_where_everything_is(out: Path, ran: Completed) -> None:
     assert {path.name for path in out.iterdir()} == {*SAES, "report.html", "results.json"}
     for name in SAES:
         files = {"cfg.json", "sae_weights.safetensors", "training.json"}
         assert {path.name for path in (out / name).iterdir()} == files
-    shown = printed.getvalue()
-    assert all(str(path) in shown for path in out.iterdir())
-    assert f"sae-lens-c2r finetune {out / 'batchtopk'} --tokens 10240\n" in shown
+    assert all(str(path) in ran.stdout for path in out.iterdir())
+    assert f"sae-lens-c2r finetune {out / 'batchtopk'} --tokens 10240\n" in ran.stdout
 
 
 def test_the_report_has_what_the_results_have(out: Path) -> None:
@@ -132,7 +130,7 @@ def test_a_folder_with_files_is_refused_and_left_as_it_is(tmp_path: Path) -> Non
 
 
 def test_a_signal_while_training_leaves_the_earlier_results_and_nothing_else(
-    out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def record(trainer: SAETrainer) -> None:
         step = trainer.step
@@ -145,8 +143,9 @@ def test_a_signal_while_training_leaves_the_earlier_results_and_nothing_else(
 
     before = (out / "report.html").read_bytes()
     monkeypatch.setattr(demo_module, "History", record)
-    assert run(*SMALL, "--out", out, "--overwrite") == 143
-    assert "Interrupted; nothing was written." in capsys.readouterr().err
+    ended = run_command(*SMALL, "--out", out, "--overwrite")
+    assert ended.returncode == 143
+    assert "Interrupted; nothing was written." in ended.stderr
     assert (out / "report.html").read_bytes() == before
     assert [path for path in out.parent.iterdir() if path.name.startswith(f".{out.name}")] == []
 
@@ -187,7 +186,7 @@ def test_an_sae_that_does_not_encode_as_it_was_trained_is_refused(
         return [Encoded(sae.encode(inputs).detach(), {}) for sae in saes]
 
     monkeypatch.setattr("sae_lens_c2r.demo.demo.encode_in_saelens_alone", encode)
-    histories = {name: History(make_trainer(make_sae(name), 1, noise())) for name in SAES}
+    histories = {name: History(trainer_of(name)) for name in SAES}
     saes, inputs = {}, 5 * torch.randn(64, D_IN)
     for name, history in histories.items():
         history.sae.topk_threshold.fill_(0.5)
@@ -247,33 +246,28 @@ def test_it_reads_the_model_as_the_release_of_the_same_layer_does() -> None:
     assert release.name not in {each.name for each in shipped_releases()}
 
 
-def history_of(steps: int = 1) -> tuple[History, SAETrainer]:
-    trainer = make_trainer(make_sae("batchtopk_c2r"), steps, noise())
-    return History(trainer), trainer
+def trainer_of(sae: str, steps: int = 1) -> SAETrainer:
+    return make_trainer(make_sae(sae), steps, noise())
 
 
 def test_a_recording_has_what_the_steps_did_and_changes_nothing() -> None:
     steps = 2 * RECORD_EVERY + 2
-    history, trainer = history_of(steps)
+    trainer, untouched = (trainer_of(REGULARIZED, steps) for _ in range(2))
+    history = History(trainer)
     assert trainer.fit() is history.sae
     recorded, explained_variance, _ = zip(*history.points, strict=True)
     assert recorded == (0, RECORD_EVERY, 2 * RECORD_EVERY)
     assert explained_variance[-1] > explained_variance[0]
     assert len(history.seconds) == steps
-    untouched = make_trainer(make_sae("batchtopk_c2r"), steps, noise()).fit()
-    assert torch.equal(history.sae.W_dec, untouched.W_dec)
+    assert torch.equal(history.sae.W_dec, untouched.fit().W_dec)
 
 
-def test_the_first_step_which_warms_up_is_timed_only_where_it_is_alone() -> None:
-    history, _ = history_of()
+def test_the_speed_is_without_the_first_step_and_a_point_has_the_share_of_variance() -> None:
+    """The first step, which warms up, is timed only where it is alone."""
+    history = History(trainer_of(REGULARIZED))
     for seconds, expected in (([9.0, 1.0, 3.0], 50), ([4.0], 25)):
         history.seconds = seconds
         assert history.speed(100) == {"tokens_per_second": expected}
-
-
-@pytest.mark.usefixtures("unchecked_types")
-def test_a_point_is_the_share_of_the_batchs_variance_that_is_reconstructed() -> None:
-    history, _ = history_of()
     sae_in = torch.tensor([[1.0, 2.0], [3.0, 6.0]])  # total variance 1 + 1 + 4 + 4
     history.add(7, SimpleNamespace(sae_in=sae_in, sae_out=sae_in + 0.5))  # type: ignore[arg-type]
     [(step, explained_variance, found)] = history.points
@@ -281,14 +275,12 @@ def test_a_point_is_the_share_of_the_batchs_variance_that_is_reconstructed() -> 
     assert explained_variance == pytest.approx(1 - 4 * 0.25 / 10)
 
 
-@pytest.mark.usefixtures("unchecked_types")
 def test_the_curves_are_drawn_of_every_sae(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo_module, "svg", lambda figure: figure)
-    histories = {name: history_of()[0] for name in "ab"}
-    histories["a"].points = [(0, 0.1, 0.2), (10, 0.8, 0.4)]
-    histories["b"].points = [(0, 0.2, 0.1), (20, 0.7, 0.2)]
+    points = {"a": [(0, 0.1, 0.2), (10, 0.8, 0.4)], "b": [(0, 0.2, 0.1), (20, 0.7, 0.2)]}
+    histories: Any = {name: SimpleNamespace(points=each) for name, each in points.items()}
     for axes, place in zip(training_curves(histories).axes, (1, 2), strict=True):  # type: ignore[attr-defined]
-        for line, history in zip(axes.lines, histories.values(), strict=True):
-            expected = [(point[0], point[place]) for point in history.points]
+        for line, of_sae in zip(axes.lines, points.values(), strict=True):
+            expected = [(point[0], point[place]) for point in of_sae]
             assert list(map(tuple, line.get_xydata())) == expected
         assert [line.get_label() for line in axes.lines] == ["a", "b"]

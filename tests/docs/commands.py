@@ -1,4 +1,4 @@
-"""A shell as readers of the pages have it: our commands are there, the demo has been run."""
+"""A shell as readers of the pages have it: our commands are there."""
 
 import os
 import subprocess
@@ -14,7 +14,6 @@ _COMMANDS = {
     "plain/bin/python": "export TORCH_DEVICE_BACKEND_AUTOLOAD=0\n"
     """exec {python} -c "import sys; sys.modules['sae_lens_c2r'] = None; $2"\n""",
 }
-_DEMO = "sae-lens-c2r demo --tokens 8192 --d-sae 128 --k 8"
 
 
 @dataclass(frozen=True)
@@ -32,13 +31,6 @@ class Shell:
             command.write_text("#!/bin/sh\n" + script.format(python=forkserver.python()))
             command.chmod(0o755)
         return cls(folder)
-
-    @classmethod
-    def after_the_demo(cls, folder: Path) -> "Shell":
-        """A shell in a new folder, which has the demo's output, small."""
-        shell = cls.in_folder(folder)
-        shell.run(_DEMO)
-        return shell
 
     def run(self, script: str) -> str:
         """What a script prints; it has to succeed."""

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.experiment import world_module
-from sae_lens_c2r.cli import main
 from tests import forkserver
+from tests.command import run, run_command
 from tests.docs.blocks import NEEDS, PAGES, PYTHON, SHELL, SHOWN, Block, blocks_of, to_run
 from tests.docs.commands import Shell
 from tests.forkserver import ROOT
@@ -59,23 +59,21 @@ def test_the_readmes_python_lines_run_as_they_are(tmp_path: Path) -> None:
 
 def test_shell_lines_run_one_after_the_other(tmp_path: Path) -> None:
     """Those of all pages, for they begin with what the demo leaves."""
-    shell = Shell.after_the_demo(tmp_path)
+    shell = Shell.in_folder(tmp_path)
+    shell.run("sae-lens-c2r demo --tokens 8192 --d-sae 128 --k 8")
     pages = [page for page in PAGES if page != PUBLISH and to_run(page, SHELL)]
     assert pages
     for page in pages:
         shell.run(smaller(page, "\n".join(to_run(page, SHELL))))
-    upload_as_printed(shell)
 
-
-def upload_as_printed(shell: Shell) -> None:
-    """From the demo's output to an environment without us, line by line."""
+    # From the demo's output to an environment without us, line by line.
     commands, start = to_run(PUBLISH, SHELL)
     assert start == "python -m tests.hub.server\n"
     assert f"HF_ENDPOINT=http://127.0.0.1:8899 HF_TOKEN={TOKEN}" in commands
     printed = commands.splitlines()
     assert printed[-3:-1] == ["python -m venv plain", "plain/bin/pip install sae-lens"]
-    (shell.folder / "storage").mkdir()
-    with serving(shell.folder / "storage") as hub:
+    (tmp_path / "storage").mkdir()
+    with serving(tmp_path / "storage") as hub:
         script = "\n".join([*printed[:-3], printed[-1]])
         output = shell.run(script.replace("http://127.0.0.1:8899", hub.endpoint))
         assert list(hub.repos["me/minilm-demo"].tags) == ["v1"]
@@ -90,9 +88,7 @@ def test_shell_lines_name_what_there_is(block: Block) -> None:
     for command in block.commands():
         command = command.split("  #")[0].strip()
         if ours := re.search(r"^sae-lens-c2r (.*)|-m sae_lens_c2r (.*)", command):
-            with pytest.raises(SystemExit) as ended:
-                main([*(ours[1] or ours[2]).split(), "--help"])
-            assert ended.value.code == 0, command
+            assert run(*(ours[1] or ours[2]).split(), "--help") == 0, command
         if target := re.match(r"make (.*)", command):
             subprocess.run(["make", "-n", target[1]], cwd=ROOT, check=True, capture_output=True)
         if module := re.search(r"python -m ((?:benchmarks|tests)\.\S+)", command):
@@ -102,14 +98,11 @@ def test_shell_lines_name_what_there_is(block: Block) -> None:
             assert world[2] is None or world[2] in sizes, command
 
 
-def test_a_dry_run_prints_what_is_printed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dry_run_prints_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     [block] = [block for block in blocks_of(TRAIN) if block.language == "text"]
     monkeypatch.setenv("COLUMNS", "110")
-    with pytest.raises(SystemExit):
-        main(["train", "gemma-2-2b-layer-12", "--dry-run", "--device", "cpu"])
-    shown = _lines(capsys.readouterr().out.replace("Loading SAELens ...", ""))
+    ran = run_command("train", "gemma-2-2b-layer-12", "--dry-run", "--device", "cpu")
+    shown = _lines(ran.stdout)
     printed = _lines(block.text)
     left_out = printed.index("...")
     after = left_out + 1 - len(printed)

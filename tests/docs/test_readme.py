@@ -30,13 +30,10 @@ def test_pages_are_read_in_a_few_minutes() -> None:
     assert max(words.values()) <= 2_500
 
 
-def test_the_version_and_the_licence_are_the_packages() -> None:
+def test_version_licence_and_paper_are_those_of_the_citation_file() -> None:
     assert CITATION["version"] == sae_lens_c2r.__version__
     assert f'license = "{CITATION["license"]}"' in PROJECT
     assert CITATION["repository-code"] in PROJECT
-
-
-def test_the_paper_is_the_one_that_the_readme_cites() -> None:
     authors = [f"{each['family-names']}, {each['given-names']}" for each in PAPER["authors"]]
     assert f"author    = {{{' and '.join(authors)}}}" in README
     title = PAPER["title"].replace("C²R", "C$^2$R")

@@ -28,10 +28,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_every_page_is_there(site: Path) -> None:
+def test_every_page_is_there_and_links_out_of_them_lead_to_the_repository(site: Path) -> None:
     pages = {path.stem for path in (ROOT / "docs").glob("*.md")}
     pages |= {"contributing", "changelog", "tutorial"}
     assert all((site / page / "index.html").is_file() for page in pages)
+    html = (site / "extending" / "index.html").read_text(encoding="utf-8")
+    assert f"{URLS['Repository']}/tree/main/registry" in html
+    assert 'href="../contributing/"' in html
 
 
 def test_the_api_has_what_users_import_with_its_formulas(site: Path) -> None:
@@ -43,12 +46,6 @@ def test_the_api_has_what_users_import_with_its_formulas(site: Path) -> None:
     assert "math::" not in html
     assert ":math:" not in html
     assert r"\mathcal L_{C^2R} = \frac 1k \sum_{i=1}^k \rho_i^2" in html
-
-
-def test_links_out_of_the_pages_lead_to_the_repository(site: Path) -> None:
-    html = (site / "extending" / "index.html").read_text(encoding="utf-8")
-    assert f"{URLS['Repository']}/tree/main/registry" in html
-    assert 'href="../contributing/"' in html
 
 
 def test_a_link_to_nothing_is_told(

@@ -14,20 +14,19 @@ from tests.docs.test_site import URLS
 from tests.forkserver import FRESH, LIMIT, ROOT
 
 PATH = ROOT / "docs" / "tutorial.ipynb"
+NOTEBOOK = nbformat.read(PATH, as_version=4)
 SMALL = {"SAE_LENS_C2R_TUTORIAL_TOKENS": "8192", "SAE_LENS_C2R_TUTORIAL_LATENTS": "256"}
 
 
 def test_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in SMALL.items():
-        monkeypatch.setenv(name, value)
     shell = Shell.in_folder(tmp_path)
-    monkeypatch.setenv("PATH", f"{shell.folder / 'bin'}:{os.environ['PATH']}")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("NO_PROXY", "*")
+    variables = {**SMALL, "PYTHONPATH": str(ROOT), "NO_PROXY": "*"}
+    variables["PATH"] = f"{shell.folder / 'bin'}:{os.environ['PATH']}"
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
     notebook = nbformat.read(PATH, as_version=4)
-    NotebookClient(
-        notebook, timeout=LIMIT, resources={"metadata": {"path": str(tmp_path)}}
-    ).execute()
+    place = {"metadata": {"path": str(tmp_path)}}
+    NotebookClient(notebook, timeout=LIMIT, resources=place).execute()
     shown = json.dumps([cell.get("outputs") for cell in notebook.cells])
     assert "of them merged" in shown
     assert "image/png" in shown
@@ -37,8 +36,7 @@ def test_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_tests_of_another_package_are_no_hub(tmp_path: Path) -> None:
     """Elsewhere than in a checkout something else may be called `tests`."""
-    notebook = nbformat.read(PATH, as_version=4)
-    [cell] = [cell.source for cell in notebook.cells if "tests.hub.server" in cell.source]
+    [cell] = [cell.source for cell in NOTEBOOK.cells if "tests.hub.server" in cell.source]
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "__init__.py").touch()
     program = f"import os\nfrom pathlib import Path\n{cell}\nassert 'HUB' not in os.environ"
@@ -50,12 +48,11 @@ def test_the_tests_of_another_package_are_no_hub(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [tmp_path / "tests"]
 
 
-def test_it_is_committed_as_it_ran() -> None:
+def test_it_is_committed_as_it_ran_and_opens_in_colab_from_the_repository() -> None:
     """With all outputs, of one run from the top, none of them an error."""
-    notebook = nbformat.read(PATH, as_version=4)
     cells = [
         cell
-        for cell in notebook.cells
+        for cell in NOTEBOOK.cells
         if cell.cell_type == "code" and "skip-execution" not in cell.metadata.get("tags", [])
     ]
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
@@ -63,9 +60,6 @@ def test_it_is_committed_as_it_ran() -> None:
     assert kinds
     assert "error" not in kinds
     assert PATH.stat().st_size < 1_000_000
-
-
-def test_it_opens_in_colab_from_the_repository() -> None:
     place = URLS["Repository"].replace("https://github.com", "github")
     text = PATH.read_text(encoding="utf-8")
     assert f"https://colab.research.google.com/{place}/blob/main/docs/tutorial.ipynb" in text

@@ -21,6 +21,7 @@ from sae_lens_c2r.training.train import train
 from tests.command import run_command
 from tests.releases.test_files import write
 
+pytestmark = pytest.mark.usefixtures("forked")  # every process of an evaluation
 HIERARCHY = {"total_root_nodes": 2, "branching_factor": 3, "max_depth": 1}
 CONFIG = {"num_features": 32, "hidden_dim": 8, "seed": 0, "hierarchy": HIERARCHY}
 SAMPLES, SEED = 512, 7

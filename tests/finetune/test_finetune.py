@@ -18,15 +18,16 @@ from sae_lens_c2r.releases.files import find_release, read_release
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.plan import make_plan
 from sae_lens_c2r.training.train import train
-from tests.command import run
+from tests.command import run_command
+from tests.forkserver import Completed
 from tests.hub.conftest import link_to_blobs
 from tests.training.killing import SMALL
 
 SAE_ID = "layer_3/width_256/batchtopk_k32"
 
 
-def finetune(*arguments: object) -> int:
-    return run("finetune", *arguments, "--device", "cpu")
+def finetune(*arguments: object) -> Completed:
+    return run_command("finetune", *arguments, "--device", "cpu")
 
 
 @pytest.fixture(scope="module")
@@ -39,16 +40,15 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder.rename(out / "own")
 
 
-def test_an_sae_of_the_hubs_cache_is_fine_tuned_offline(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_sae_of_the_hubs_cache_is_fine_tuned_offline(trained: Path, tmp_path: Path) -> None:
     snapshot = tmp_path / "models--me--saes" / "snapshots" / "c0ffee"
     shutil.copytree(trained, snapshot / "own")
     trained = link_to_blobs(snapshot) / "own"
     out = tmp_path / "finetuned"
     command = [trained, "--tokens", "2k", "--out", out, "--measured-tokens", "500"]
-    assert finetune(*command) == 0
-    shown = " ".join(capsys.readouterr().out.split())
+    ran = finetune(*command)
+    assert ran.returncode == 0, ran.stderr
+    shown = " ".join(ran.stdout.split())
     assert f"own starts from {trained}, under apache-2.0." in shown
     changed = json.loads((out / "finetune.json").read_text())["own"]
     before, after = changed["before"], changed["after"]
@@ -65,15 +65,14 @@ def test_an_sae_of_the_hubs_cache_is_fine_tuned_offline(
     assert settings["saes"]["own"]["k"] == 32
     assert "own, fine-tuned" in (out / "report.html").read_text()
     written = (out / "own" / "training.json").stat().st_mtime_ns
-    assert finetune(*command) == 0  # what is trained is measured again
+    assert finetune(*command).returncode == 0  # what is trained is measured again
     assert (out / "own" / "training.json").stat().st_mtime_ns == written
     other = Path(shutil.copytree(trained, tmp_path / "other"))
     kept = (out / "finetune.json").read_bytes()
-    capsys.readouterr()
-    assert finetune(other, *command[1:]) == 2
-    told = capsys.readouterr()
-    assert "`--out` should have no finetune.json of other SAEs" in told.err
-    assert "Measuring" not in told.err
+    told = finetune(other, *command[1:])
+    assert told.returncode == 2
+    assert "`--out` should have no finetune.json of other SAEs" in told.stderr
+    assert "Measuring" not in told.stderr
     assert (out / "finetune.json").read_bytes() == kept
 
 
@@ -85,7 +84,8 @@ def test_what_is_set_holds_for_what_is_measured_before(trained: Path, tmp_path: 
     settings = [part for change in changes for part in ("--set", change)]
     measuring = ["--measured-tokens", "500", "--out", tmp_path / "out"]
     text = ["--dataset", "python-documentation"]
-    assert finetune(folder, "--tokens", "1k", *measuring, *text, *settings) == 0
+    ran = finetune(folder, "--tokens", "1k", *measuring, *text, *settings)
+    assert ran.returncode == 0, ran.stderr
     changed = json.loads((tmp_path / "out" / "finetune.json").read_text())["own"]
     for name in ("l0", "explained_variance", "dead_latents"):
         assert changed["after"][name] == pytest.approx(changed["before"][name], rel=1e-3)
@@ -149,10 +149,7 @@ def test_folders_of_one_name_become_saes_of_two(trained: Path, tmp_path: Path) -
 
 
 def test_what_an_sae_does_not_say_is_measured_or_asked_for(
-    trained: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reports: list[SAEReport] = []
 
@@ -167,15 +164,18 @@ def test_what_an_sae_does_not_say_is_measured_or_asked_for(
     del config["metadata"]["dataset_path"]
     del config["metadata"]["training_architecture_details"]
     (folder / "cfg.json").write_text(json.dumps(config))
-    assert finetune("nowhere", "--tokens", "2k") == 1
-    assert "nowhere: should be a folder" in capsys.readouterr().err
     command = [folder, "--tokens", "2k", "--out", tmp_path / "finetuned", "--dry-run"]
-    assert finetune(*command) == 2
-    assert "`--dataset` should be given" in capsys.readouterr().err
+    for wrong, status, said in (
+        (("nowhere", "--tokens", "2k"), 1, "nowhere: should be a folder"),
+        (command, 2, "`--dataset` should be given"),
+    ):
+        ran = finetune(*wrong)
+        assert ran.returncode == status
+        assert said in ran.stderr
     text = ["--dataset", "python-documentation", "--measured-tokens", "500"]
-    assert finetune(*command, *text) == 0
-    told = capsys.readouterr()
-    shown = told.out + told.err
+    ran = finetune(*command, *text)
+    assert ran.returncode == 0
+    shown = ran.stdout + ran.stderr
     assert "own does not say its L0: measuring" in shown
     [k], [report] = re.findall(r"\bk (\d+),", shown), reports
     assert int(k) == max(1, round(report.metrics()["l0"]))

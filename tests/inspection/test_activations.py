@@ -25,15 +25,18 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # SAELens's, of so small a da
 
 
 @pytest.fixture(autouse=True)
-def model_of_every_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model that needs no network."""
+def loaded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the models that are loaded, none of them by the network."""
+    names = []
 
     def load(_class: str, name: str, **_: Any) -> HookedTransformer:
+        names.append(name)
         if name != "tiny":
             raise OSError(f"{name} is not a model")
         return tiny_model()
 
     monkeypatch.setattr(activations, "load_model", load)
+    return names
 
 
 def save(folder: Path, **metadata: Any) -> Path:
@@ -102,13 +105,13 @@ def test_a_text_that_is_too_short_is_refused_with_what_it_takes(tmp_path: Path) 
 
 @pytest.mark.parametrize("key", ["model_name", "hook_name", "context_size", "prepend_bos"])
 def test_no_model_is_loaded_for_an_sae_that_says_too_little(
-    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    key: str, tmp_path: Path, loaded: list[str]
 ) -> None:
     """One of known features: there is neither a hook nor a row of tokens."""
-    monkeypatch.setattr(activations, "load_model", lambda *_, **__: pytest.fail("loaded"))
     sae = load(tmp_path / "sae", **{key: None})
     with pytest.raises(UserError, match=rf"^mine: `metadata\.{key}`"):
         source().activations(sae, "mine")
+    assert loaded == []
 
 
 NETWORK = OSError("We couldn't connect")  # as transformers raises it
@@ -157,13 +160,7 @@ def test_a_folder_without_text_is_named(files: dict[str, bytes], tmp_path: Path)
     assert len(str(caught.value)) < len(said) + 300
 
 
-def test_a_model_runs_once_for_the_same_inputs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loaded = []
-    monkeypatch.setattr(
-        activations, "load_model", lambda _, name, **__: loaded.append(name) or tiny_model()
-    )
+def test_a_model_runs_once_for_the_same_inputs(tmp_path: Path, loaded: list[str]) -> None:
     read = source()
     others = [{"exclude_special_tokens": [3]}, {"seqpos_slice": (1, None)}, {"hook_name": IN}]
     for number, other in enumerate(others):

@@ -3,13 +3,7 @@
 import pytest
 import torch
 
-from sae_lens_c2r.inspection.contexts import (
-    TextActivations,
-    TokenInContext,
-    latents_in_context,
-    most_alike,
-    pairs_in_context,
-)
+from sae_lens_c2r.inspection.contexts import latents_in_context, most_alike, pairs_in_context
 from tests.inspection.planted import planted_sae, text_of
 
 # Latents 0 and 1 are alike, then 2 and 3; 4 is nearest to 1; 5 is opposite to 3.
@@ -48,27 +42,16 @@ def test_the_most_alike_pairs_fire_and_share_no_latent(
     assert found.tolist() == pairs
 
 
-def shown(text: TextActivations) -> list[TokenInContext]:
-    return latents_in_context(planted_sae(torch.eye(6)), text, [0])[0].top_tokens
-
-
-def test_a_latent_is_shown_by_its_highest_activations() -> None:
+def test_a_latent_is_shown_by_its_highest_activations_each_of_another_row() -> None:
     acts = torch.zeros(40, 6)
-    acts[[0, 4, 8, 12, 16, 20, 24, 28], 2] = torch.tensor([3.0, 8, 1, 7, 5, 2, 6, 4])
+    fires = [0, 4, 5, 6, 8, 12, 16, 20, 24, 28]  # on three tokens of the second row
+    acts[fires, 2] = torch.tensor([3.0, 7.5, 8, 7.5, 1, 7, 5, 2, 6, 4])
     silent, latent = latents_in_context(planted_sae(torch.eye(6)), text_of(acts), [5, 2])
-    assert (latent.index, latent.tokens.tolist()) == (2, list(range(0, 32, 4)))
-    assert latent.activations.tolist() == [3, 8, 1, 7, 5, 2, 6, 4]
+    assert (latent.index, latent.tokens.tolist()) == (2, fires)
+    assert latent.activations.tolist() == [3, 7.5, 8, 7.5, 1, 7, 5, 2, 6, 4]
     assert [token.activation for token in latent.top_tokens] == [8, 7, 6, 5, 4, 3]
-    assert [token.token for token in latent.top_tokens][:3] == ["w5", "w13", "w25"]
+    assert [token.token for token in latent.top_tokens][:3] == ["w6", "w13", "w25"]
     assert (silent.index, len(silent.tokens), silent.top_tokens) == (5, 0, [])
-
-
-def test_of_each_row_of_a_text_only_one_token_is_shown() -> None:
-    acts = torch.zeros(12, 6)
-    acts[:4, 0] = torch.tensor([1.0, 9, 8, 7])  # one row
-    acts[8, 0] = 2.0
-    tokens = [(token.token, token.activation) for token in shown(text_of(acts))]
-    assert tokens == [("w2", 9), ("w9", 2)]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +67,9 @@ def test_a_token_stands_between_others(
 ) -> None:
     acts = torch.zeros(20, 6)
     acts[position, 0] = 1.0
-    (token,) = shown(text_of(acts, tokens_of_a_row=per_row))
+    text = text_of(acts, tokens_of_a_row=per_row)
+    [latent] = latents_in_context(planted_sae(torch.eye(6)), text, [0])
+    [token] = latent.top_tokens
     found = (token.before, token.token, token.after)
     assert found == (before, f"w{position + 1}", after)
 

@@ -19,9 +19,7 @@ from tests.architectures.training import D_IN, make_sae
 from tests.inspection.planted import on_text, planted_sae, report, text_of, weights
 from tests.strategies import ARCHITECTURES
 
-
-def random_text(n_tokens: int = 30, d_in: int = D_IN) -> torch.Tensor:
-    return torch.randn(n_tokens, d_in, generator=torch.Generator().manual_seed(0))
+INPUTS = torch.randn(30, D_IN, generator=torch.Generator().manual_seed(0))
 
 
 def test_the_numbers_are_those_of_the_decoder() -> None:
@@ -75,7 +73,7 @@ def test_a_training_form_is_measured_as_it_is() -> None:
 def test_every_token_is_counted_and_reconstructed_however_they_are_batched(
     tokens_per_batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sae, inputs = planted_sae(torch.randn(D_IN, D_IN), like_inputs=False), random_text()
+    sae, inputs = planted_sae(torch.randn(D_IN, D_IN), like_inputs=False), INPUTS
     whole = measure_on_text(sae, text_of(inputs)).numbers
     monkeypatch.setattr(contexts, "_TOKENS_PER_BATCH", tokens_per_batch)
     sizes = [len(batch) for batch, _ in encode(sae, text_of(inputs))]
@@ -102,13 +100,13 @@ def test_every_token_is_counted_and_reconstructed_however_they_are_batched(
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_any_architecture_is_measured_in_its_training_form(architecture: str) -> None:
-    found = measure_on_text(make_sae(architecture), text_of(random_text()))
+    found = measure_on_text(make_sae(architecture), text_of(INPUTS))
     assert found.numbers["explained_variance"] < 1
     assert len(found.pairs) <= PAIRS_SHOWN
 
 
 def test_activations_are_dense_and_of_the_type_of_the_sae() -> None:
-    text = text_of(random_text())
+    text = text_of(INPUTS)
     both = (
         make_sae("batchtopk_c2r", use_sparse_activations=sparse) for sparse in (False, True)
     )

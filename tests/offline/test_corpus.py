@@ -6,13 +6,6 @@ from sae_lens_c2r.offline import corpus
 from sae_lens_c2r.offline.models import CLS, SEP
 
 
-class WordTokenizer:
-    """Ids by word, in place of MiniLM's tokenizer."""
-
-    def __call__(self, texts: list[str], **_: object) -> dict[str, list[list[int]]]:
-        return {"input_ids": [[1000 + int(word) for word in text.split()] for text in texts]}
-
-
 def test_documents_are_prose_and_each_comes_once() -> None:
     documents = corpus.documents()
     assert len(documents) > 3000
@@ -31,8 +24,11 @@ def test_split_holds_whole_documents_out() -> None:
 
 
 def test_rows_hold_the_text_in_order_between_special_tokens() -> None:
+    def tokenizer(texts: list[str], **_: object) -> dict[str, list[list[int]]]:
+        return {"input_ids": [[1000 + int(word) for word in text.split()] for text in texts]}
+
     words = [str(i) for i in range(300)]
-    rows = corpus.token_rows([" ".join(words[:200]), " ".join(words[200:])], WordTokenizer())
+    rows = corpus.token_rows([" ".join(words[:200]), " ".join(words[200:])], tokenizer)
     assert rows.shape == (2, 128)
     assert (rows[:, 0] == CLS).all()
     assert (rows[:, -1] == SEP).all()

@@ -124,9 +124,7 @@ def test_a_conversion_that_fails_leaves_nothing(
         model_folder(replace(quantized, sha256="0000"))
 
 
-def test_a_causal_model_reads_documents_and_minilm_rows(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_minilm_reads_rows_and_others_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = ("a text of some words " * 100,)
     monkeypatch.setattr(corpus, "documents", lambda: texts)
     monkeypatch.setattr(corpus, "model_folder", lambda _: model_folder())

@@ -66,9 +66,8 @@ def test_orthogonality_penalty_is_c2r_with_pairs_of_norm_one(
     case: Case, chunk_size: int | None, seed: int
 ) -> None:
     halves = torch.full((1, case.d_sae), 0.5, dtype=torch.float64)
-    neighbors = nearest_neighbors(
-        case.W_dec, chunk_size=chunk_size, generator=torch.Generator().manual_seed(seed)
-    )
+    generator = torch.Generator().manual_seed(seed)
+    neighbors = nearest_neighbors(case.W_dec, chunk_size=chunk_size, generator=generator)
     options = {"chunk_size": chunk_size, "neighbors": neighbors}
     found = orthogonality_penalty(case.W_dec, **options)
     torch.testing.assert_close(found, c2r_penalty(halves, case.W_dec, **options))
@@ -103,10 +102,8 @@ def test_lengths_of_decoder_rows_may_be_huge_or_tiny(case: Case, power: int) -> 
     """Powers of 2 are exact: float32 rows of length 1e-30 or 1e30 change nothing at all."""
     W_dec, acts = case.W_dec.float(), case.feature_acts.float()
     neighbors = nearest_neighbors(W_dec)
-    assert torch.equal(
-        c2r_penalty(acts, W_dec * 2.0**power, neighbors=neighbors),
-        c2r_penalty(acts, W_dec, neighbors=neighbors),
-    )
+    scaled = c2r_penalty(acts, W_dec * 2.0**power, neighbors=neighbors)
+    assert torch.equal(scaled, c2r_penalty(acts, W_dec, neighbors=neighbors))
 
 
 @pytest.mark.parametrize("magnitude", [1e-15, 1e15])

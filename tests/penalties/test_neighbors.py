@@ -61,7 +61,7 @@ def test_rows_that_are_not_finite_are_not_hidden(value: float) -> None:
     assert orthogonality_penalty(W_dec, chunk_size=None).isnan()
 
 
-def test_the_same_seed_and_step_draw_the_same_chunks() -> None:
+def test_chunks_are_drawn_by_seed_and_step_or_else_anew() -> None:
     W_dec = torch.randn(64, 8)
 
     def found(seed: int, step: int) -> list[int]:
@@ -70,10 +70,6 @@ def test_the_same_seed_and_step_draw_the_same_chunks() -> None:
 
     assert found(3, 10) == found(3, 10)
     assert len({tuple(found(*at)) for at in [(3, 10), (3, 11), (4, 10), (31, 0)]}) == 4
-
-
-def test_without_a_generator_every_evaluation_draws_anew() -> None:
-    W_dec = torch.randn(64, 8)
     drawn = {tuple(nearest_neighbors(W_dec, chunk_size=8).tolist()) for _ in range(3)}
     assert len(drawn) == 3
 

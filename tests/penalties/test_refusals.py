@@ -68,9 +68,7 @@ def test_bad_input_is_named(
 def test_data_of_another_type_is_not_printed(
     penalty: Callable[..., object], name: str, data: Any
 ) -> None:
-    kind = type(data).__name__
-    with pytest.raises(
-        TypeError, match=f"`{name}` should .*Found `{name}` of .*{kind}"
-    ) as error:
+    said = f"`{name}` should .*Found `{name}` of .*{type(data).__name__}"
+    with pytest.raises(TypeError, match=said) as error:
         penalty(**{name: data})
     assert "0.123" not in str(error.value)
