@@ -123,7 +123,7 @@ def demo_release(
     changes = {"language_model.training_tokens": tokens, "sae.d_sae": d_sae, "sae.k": k}
     changes |= dict.fromkeys(("runner.seed", "sae.seed", "sae.c2r_seed"), seed)
     changes["runner.lr_decay_steps"] = tokens // _DECAY
-    # Neither does a short training fill a large buffer first.
+    # A short training should not fill a large buffer first.
     changes["runner.n_batches_in_buffer"] = min(256, max(1, tokens // MINILM.context_size))
     path = Path(str(files("sae_lens_c2r.demo").joinpath("minilm-demo.yaml")))
     return read_release(path, overrides={**changes, "sae.c2r_coefficient": c2r_coefficient})
