@@ -110,8 +110,9 @@ def _find_in(root: Path, release: Release | None) -> Iterator[tuple[str, Path, T
     for folder in sae_folders(root):
         for path in (folder, *(folder / name for name in _READ)):
             try:
-                is_inside = any(path.resolve().is_relative_to(place) for place in places)
-            except (OSError, RuntimeError):  # it leads to itself
+                target = path.resolve(strict=path.is_symlink())
+                is_inside = any(target.is_relative_to(place) for place in places)
+            except (OSError, RuntimeError):  # it leads to itself, or to nothing
                 is_inside = False
             if not is_inside:
                 raise UserError(

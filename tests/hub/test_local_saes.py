@@ -147,7 +147,7 @@ def test_a_link_leads_to_nothing_else(tmp_path: Path) -> None:
     assert "A link should not lead out of" in refused(tmp_path, tmp_path / "linked")
     weights = cached(tmp_path / "hub", "me/saes", "a") / "a" / WEIGHTS
     others = cached(tmp_path / "hub", "others/saes", "a") / "a" / WEIGHTS
-    for target in (others.resolve(), outside / WEIGHTS, weights):
+    for target in (others.resolve(), outside / WEIGHTS, weights, weights.parent / "gone"):
         weights.unlink()
         weights.symlink_to(target)
         message = refused(tmp_path, weights.parent.parent)
