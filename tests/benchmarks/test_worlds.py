@@ -5,12 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
-from sae_lens import StandardSAE, StandardSAEConfig
+from sae_lens import StandardSAE
 
 from benchmarks.worlds import language_model, minilm_text, planted
 from benchmarks.worlds.minilm_text import D_IN
 from benchmarks.worlds.planted import SHARE, Planted
 from sae_lens_c2r.analysis.recovery import Edge
+from tests.inspection.planted import planted_sae
 
 AXES = torch.randn(8, D_IN, generator=torch.Generator().manual_seed(123))
 
@@ -40,13 +41,10 @@ def sae_of_features(world: Planted, *, absorbed: Sequence[Edge] = ()) -> Standar
     W_enc = torch.linalg.pinv(torch.cat([vectors, AXES]))[:, : len(vectors)].clone()
     for parent, child in absorbed:
         W_enc[:, parent] -= 2 * W_enc[:, child]
-    shape = {"d_in": D_IN, "d_sae": len(vectors), "device": "cpu"}
-    sae = StandardSAE(StandardSAEConfig(**shape, apply_b_dec_to_input=True))
-    with torch.no_grad():
-        sae.W_dec.copy_(vectors)
-        sae.W_enc.copy_(W_enc)
-        sae.b_enc.fill_(-0.1 * float(world.factor.read_text()))
-        sae.b_dec.copy_(torch.from_numpy(np.load(world.held_out)).mean(dim=0))
+    sae = planted_sae(vectors)
+    sae.W_enc.data = W_enc
+    sae.b_enc.data.fill_(-0.1 * float(world.factor.read_text()))
+    sae.b_dec.data = torch.from_numpy(np.load(world.held_out)).mean(dim=0)
     return sae
 
 
@@ -80,13 +78,11 @@ def test_letters_are_absorbed_where_a_words_latent_has_taken_over(absorbs: bool)
     directions = torch.eye(16)
     inputs = directions[letters] + 0.01 * torch.randn(1000, 16, generator=random)
     inputs[special] += 2 * directions[2:12]
-    W_dec, W_enc = directions[:12].clone(), directions[:, :12].clone()
+    sae = planted_sae(directions[:12])
+    sae.b_enc.data.fill_(-0.5)
     if absorbs:
-        W_dec[2:] += directions[0]
-        W_enc[2:12, 0] = -2
-    sae = StandardSAE(StandardSAEConfig(d_in=16, d_sae=12, device="cpu"))
-    for parameter, value in ((sae.W_dec, W_dec), (sae.W_enc, W_enc), (sae.b_enc, -0.5)):
-        parameter.data[:] = torch.as_tensor(value)
+        sae.W_dec.data[2:] += directions[0]
+        sae.W_enc.data[2:12, 0] = -2
     found = language_model.letter_measures(sae, inputs, letters)
     share = 10 / int((letters[800:] == 0).sum()) / 2 if absorbs else 0
     assert (found["letters"], found["letter_latents"], found["probe_f1"]) == (2, 1, 1)

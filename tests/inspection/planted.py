@@ -18,8 +18,6 @@ def planted_sae(W_dec: Tensor, *, like_inputs: bool = True) -> StandardSAE:
     d_sae, d_in = W_dec.shape
     sae = StandardSAE(StandardSAEConfig(d_in=d_in, d_sae=d_sae))
     sae.W_dec.data = W_dec.clone()
-    sae.b_dec.data.zero_()
-    sae.b_enc.data.zero_()
     sae.W_enc.data = torch.eye(d_in, d_sae) if like_inputs else W_dec.T.contiguous()
     return sae
 
