@@ -20,35 +20,21 @@ from sae_lens_c2r.saes.sae_ref import SAERef
 from tests.inspection.planted import planted_sae, text_of
 
 # Four redundant pairs, and the last latent, which is as the first, but never fires.
-PLAIN = torch.zeros(9, 9)
-for pair in range(4):
-    PLAIN[2 * pair : 2 * pair + 2, 2 * pair : 2 * pair + 2] = torch.tensor([[1, 0], [0.8, 0.6]])
+ALIKE, APART = torch.tensor([[1, 0], [0.8, 0.6]]), torch.tensor([[0.9, -0.4], [0.5, 0.9]])
+PLAIN = torch.block_diag(ALIKE, ALIKE, ALIKE, ALIKE, torch.zeros(1, 1))
 PLAIN[8, 0] = 1.0
+# Of the first pair one latent is left, the next two are turned apart, the last is not.
+TURNED = torch.block_diag(torch.zeros(2, 2), APART, APART, ALIKE, torch.ones(1, 1))
+TURNED[0, :2], TURNED[1, 8] = torch.tensor([0.9, 0.3]), 1.0
+# The third pair fires on one of its tokens together, the others on all of them.
+FIRING = torch.block_diag(*[torch.ones(8, 2)] * 4, torch.zeros(8, 1))
+FIRING[18:24, 5] = 0.0
+FIRING[4:6, 1] = 0.5
 
 
-def turned() -> Tensor:
-    """Of the first pair one latent is left, the next two are turned apart, the last is not."""
-    rows = PLAIN.clone()
-    rows[0, :2], rows[1], rows[8] = torch.tensor([0.9, 0.3]), torch.eye(9)[8], torch.eye(9)[8]
-    for first in (2, 4):
-        columns = slice(first, first + 2)
-        rows[columns, columns] = torch.tensor([[0.9, -0.4], [0.5, 0.9]])
-    return rows
-
-
-def firing() -> Tensor:
-    """The third pair fires on one of its tokens together, the others on all of them."""
-    acts = torch.zeros(40, 9)
-    for latent in range(8):
-        acts[8 * (latent // 2) : 8 * (latent // 2) + 8, latent] = 1.0
-    acts[18:24, 5] = 0.0
-    acts[4:6, 1] = 0.5
-    return acts
-
-
-def compared(before: Tensor = PLAIN, acts: Tensor | None = None) -> Comparison:
-    text = text_of(firing() if acts is None else acts)
-    saes = planted_sae(before), planted_sae(turned())
+def compared(before: Tensor = PLAIN, acts: Tensor = FIRING) -> Comparison:
+    text = text_of(acts)
+    saes = planted_sae(before), planted_sae(TURNED)
     first, second = (measure(sae, name, text) for sae, name in zip(saes, "ab", strict=True))
     return compare(*saes, text, reports=(first, second))
 
