@@ -9,7 +9,7 @@ import pytest
 from filelock import FileLock
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.files import read_object, write_json
+from sae_lens_c2r._support.files import write_json
 from sae_lens_c2r.evaluation import worker
 from sae_lens_c2r.evaluation.evaluate import evaluate
 from sae_lens_c2r.evaluation.report import read_report
@@ -18,6 +18,7 @@ from sae_lens_c2r.evaluation.tasks import Task
 from sae_lens_c2r.saes.sae_ref import find_saes
 from tests.command import run_command
 from tests.evaluation.planted import plant_sae
+from tests.hub.conftest import say
 
 Evaluate = Callable[..., list[str]]
 
@@ -63,11 +64,6 @@ def run(out: Path, requests: list[Task]) -> Evaluate:  # noqa: ARG001
     return run
 
 
-def change_metadata(folder: Path, **changes: object) -> None:
-    config = read_object(folder / "cfg.json")
-    write_json(folder / "cfg.json", {**config, "metadata": {**config["metadata"], **changes}})
-
-
 def names(out: Path) -> list[str]:
     return [sae.name for sae in read_report(out / "evaluation.json").saes]
 
@@ -78,8 +74,8 @@ def test_only_what_has_changed_is_run_again(
     text = tmp_path / "text.txt"
     text.write_text("one text")
     changes: list[Callable[[], object]] = [
-        lambda: change_metadata(sae, hook_name="blocks.1.hook_resid_post"),
-        lambda: change_metadata(sae, context_size=16),
+        lambda: say(sae, hook_name="blocks.1.hook_resid_post"),
+        lambda: say(sae, context_size=16),
         lambda: plant_sae(sae, d_in=8, seed=3),
         lambda: text.write_text("another text"),
     ]
@@ -133,8 +129,8 @@ def test_each_sae_that_cannot_be_is_one_line(tmp_path: Path, out: Path, run: Eva
         "whole": None,
     }
     saes = {name: plant_sae(tmp_path / name, d_in=8) for name in reasons}
-    change_metadata(saes["hook"], hook_name=5)
-    change_metadata(saes["model"], model_name=None)
+    say(saes["hook"], hook_name=5)
+    say(saes["model"], model_name=None)
     (saes["broken"] / "cfg.json").write_text("{")
     (saes["list"] / "cfg.json").write_text("[]")
     weights = saes["nan"] / "sae_weights.safetensors"
