@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from datasets import Dataset
 from sae_lens import SAE
 from sae_lens.saes import JumpReLUSAE, JumpReLUSAEConfig
 from sae_lens.saes.sae import SAEMetadata
@@ -111,11 +112,11 @@ def plant_datasets(folder: Path) -> None:
             text = words(LETTERS[number], 4) + words("yz"[gender], 4) + words(letters, 8)
             who = {"profession": profession, "gender": gender}
             lines.append({"hard_text": " ".join(text), **who})
-        _write_lines(biographies / f"{split}.jsonl", lines)
+        Dataset.from_list(lines).to_json(biographies / f"{split}.jsonl")
     text = folder / "text"
     text.mkdir()
     lines = [{"text": " ".join(words(LETTERS, 300))} for _ in range(40)]
-    _write_lines(text / "train.jsonl", lines)
+    Dataset.from_list(lines).to_json(text / "train.jsonl")
 
 
 def plant_sae(folder: Path, **options: Any) -> Path:
@@ -140,7 +141,3 @@ def small_sae(*, seed: int = 0, d_in: int = D_MODEL, hook: str = HOOK) -> SAE:
     sae.W_enc.data = decoder.T.clone().contiguous()
     sae.threshold.data = torch.full((D_SAE,), 0.8)
     return sae
-
-
-def _write_lines(path: Path, lines: list[dict]) -> None:
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")

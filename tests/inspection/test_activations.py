@@ -1,6 +1,5 @@
 """Models run over a text where SAEs take their inputs; what keeps them from it is one line."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from sae_lens_c2r.inspection.activations import ActivationSource, read_text
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASET
 from tests.architectures.training import make_sae
 from tests.command import run_command
-from tests.language_model import CONTEXT, D_MODEL, HOOK, TEXTS, rows_of_tokens, tiny_model
+from tests.language_model import CONTEXT, D_MODEL, HOOK, rows_of_tokens, texts, tiny_model
 
 IN = "blocks.0.hook_resid_pre"  # before the model's only block
 pytestmark = pytest.mark.filterwarnings("ignore")  # SAELens's, of so small a dataset
@@ -74,7 +73,7 @@ def test_what_is_read_are_the_models_activations(tmp_path: Path) -> None:
 
 def test_the_report_shows_it(tmp_path: Path) -> None:
     text = tmp_path / "text.jsonl"
-    text.write_text("".join(json.dumps({"text": each}) + "\n" for each in TEXTS))
+    texts().to_json(text)
     changes: list[Any] = [{"model_name": "none"}, {"hook_name": "x"}, {"d_in": 5}]
     wrong = [save(tmp_path / f"wrong-{i}", **change) for i, change in enumerate(changes)]
     out = tmp_path / "report.html"
@@ -206,7 +205,7 @@ def test_any_model_reads_any_text_in_place_of_the_one_in_the_config(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("text.txt").write_text(" ".join(TEXTS))
+    Path("text.txt").write_text(" ".join(texts()["text"]))
     sae = load(tmp_path / "sae", model_name="no-such-model")
     with pytest.raises(UserError, match="no-such-model is not a model"):
         source(text).activations(sae, "x")
