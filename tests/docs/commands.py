@@ -23,12 +23,13 @@ class Shell:
     folder: Path
 
     @classmethod
-    def in_folder(cls, folder: Path) -> "Shell":
+    def in_folder(cls, folder: Path, *, python: str | None = None) -> "Shell":
         """A shell in a new folder."""
         for name, script in _COMMANDS.items():
             command = folder / name
             command.parent.mkdir(parents=True, exist_ok=True)
-            command.write_text("#!/bin/sh\n" + script.format(python=forkserver.python()))
+            program = script.format(python=python or forkserver.python())
+            command.write_text("#!/bin/sh\n" + program)
             command.chmod(0o755)
         return cls(folder)
 
