@@ -39,21 +39,17 @@ def test_every_block_is_found_and_of_a_known_kind(page: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "page",
-    [page for page in PAGES if to_run(page, PYTHON)],
-    ids=lambda page: page.name,
+    ("page", "whole"),
+    [
+        *((page, False) for page in PAGES if to_run(page, PYTHON)),
+        pytest.param(ROOT / "README.md", True, marks=pytest.mark.exhaustive),
+    ],
+    ids=lambda value: getattr(value, "name", None),
 )
-def test_python_lines_run_one_after_the_other(page: Path, tmp_path: Path) -> None:
+def test_python_lines_run_one_after_the_other(page: Path, whole: bool, tmp_path: Path) -> None:
     (tmp_path / "hub_cards").symlink_to(ROOT / "hub_cards")
-    process = forkserver.run("-c", smaller(page, "\n".join(to_run(page, PYTHON))), cwd=tmp_path)
-    assert process.returncode == 0, process.stderr
-
-
-@pytest.mark.exhaustive
-def test_the_readmes_python_lines_run_as_they_are(tmp_path: Path) -> None:
-    (tmp_path / "hub_cards").symlink_to(ROOT / "hub_cards")
-    lines = "\n".join(to_run(ROOT / "README.md", PYTHON))
-    process = forkserver.run("-c", lines, cwd=tmp_path)
+    lines = "\n".join(to_run(page, PYTHON))
+    process = forkserver.run("-c", lines if whole else smaller(page, lines), cwd=tmp_path)
     assert process.returncode == 0, process.stderr
 
 
