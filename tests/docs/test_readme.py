@@ -6,11 +6,12 @@ import yaml
 
 import sae_lens_c2r
 from tests.docs.blocks import PAGES
+from tests.docs.test_site import PROJECT, URLS
 from tests.forkserver import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+SITE = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
 PAPER = CITATION["preferred-citation"]
 
 
@@ -30,10 +31,11 @@ def test_pages_are_read_in_a_few_minutes() -> None:
     assert max(words.values()) <= 2_500
 
 
-def test_version_licence_and_paper_are_those_of_the_citation_file() -> None:
+def test_version_licence_addresses_and_paper_are_those_of_the_citation_file() -> None:
     assert CITATION["version"] == sae_lens_c2r.__version__
     assert f'license = "{CITATION["license"]}"' in PROJECT
-    assert CITATION["repository-code"] in PROJECT
+    assert CITATION["repository-code"] == SITE["repo_url"] == URLS["Repository"]
+    assert SITE["site_url"] == URLS["Documentation"]
     authors = [f"{each['family-names']}, {each['given-names']}" for each in PAPER["authors"]]
     assert f"author    = {{{' and '.join(authors)}}}" in README
     title = PAPER["title"].replace("C²R", "C$^2$R")

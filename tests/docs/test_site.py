@@ -8,7 +8,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import yaml
 
 from tests.forkserver import FRESH, ROOT
 
@@ -59,9 +58,3 @@ def test_a_link_to_nothing_is_told(
     with caplog.at_level(logging.WARNING, "mkdocs.hooks"):
         hooks.on_page_markdown("[a](docs/no-such-page.md)", page, None, None)
     assert "docs/no-such-page.md, which does not exist" in caplog.text
-
-
-def test_the_address_is_one_everywhere() -> None:
-    site = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
-    assert site["repo_url"] == URLS["Repository"]
-    assert site["site_url"] == URLS["Documentation"]
