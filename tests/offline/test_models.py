@@ -2,11 +2,12 @@
 
 import hashlib
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Barrier
 from types import ModuleType
 
 import pytest
@@ -82,25 +83,20 @@ def test_weights_are_converted_once_for_all_who_ask(
     quantized: OfflineModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     converted: list[Path] = []
-    all_ask = threading.Barrier(2)
+    all_ask = Barrier(2)
 
     def convert(weights: Path, to: Path) -> None:
         converted.append(weights)
         (to / "model.safetensors").write_bytes(weights.read_bytes())
 
     monkeypatch.setattr(models, "_convert", convert)
-    found = []
 
-    def ask() -> None:
+    def ask(_: int) -> Path:
         all_ask.wait()
-        found.append(model_folder(quantized))
+        return model_folder(quantized)
 
-    other = threading.Thread(target=ask)
-    other.start()
-    ask()
-    other.join()
-    [folder] = {*found, model_folder(quantized)}
-    assert len(found) == 2
+    with ThreadPoolExecutor(2) as pool:
+        [folder] = {*pool.map(ask, range(2)), model_folder(quantized)}
     assert len(converted) == 1
     assert (folder / "model.safetensors").read_bytes() == b"four bits a weight"
     # Where they were converted before, they are neither read nor verified again.

