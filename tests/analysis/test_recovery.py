@@ -17,12 +17,13 @@ from sae_lens_c2r.analysis.recovery import AbsorptionSums, hierarchy_absorption,
 from tests.inspection.planted import planted_sae
 
 
-def test_latents_of_features_are_the_nearest_rows() -> None:
-    features = torch.eye(3)
+def test_features_have_the_nearest_rows_and_count_those_that_are_like_them() -> None:
     W_dec = torch.tensor([[0.0, 5.0, 0.0], [0.1, 0.0, -2.0], [0.0, 0.1, 2.0], [9.0, 0.1, 0.0]])
-    latents, cosines = latents_of_features(W_dec, features)
+    latents, cosines = latents_of_features(W_dec, torch.eye(3))
     assert latents.tolist() == [3, 0, 2]
     assert (cosines > 0.99).all()
+    W_dec = torch.tensor([[2.0, 0, 0], [1, 0.2, 0], [0, 1, 0], [0.5, 0.5, 0.5], [-1, 0, 0]])
+    assert latents_per_feature(W_dec, torch.eye(3), above=0.6).tolist() == [2, 1, 0]
 
 
 # Features: a parent 0 with the children 1 and 2. Samples: the parent alone, twice; with one
@@ -75,11 +76,6 @@ def test_without_edges_there_are_no_rates() -> None:
     assert none.full().shape == none.partial().shape == (0,)
 
 
-def test_latents_per_feature_counts_those_that_are_like_it() -> None:
-    W_dec = torch.tensor([[2.0, 0, 0], [1, 0.2, 0], [0, 1, 0], [0.5, 0.5, 0.5], [-1, 0, 0]])
-    assert latents_per_feature(W_dec, torch.eye(3), above=0.6).tolist() == [2, 1, 0]
-
-
 N = 14  # two trees of a root with two children, each with two of its own
 
 
@@ -99,13 +95,17 @@ def planted() -> SyntheticModel:
     return model
 
 
-def test_edges_are_those_of_trees_of_any_depth() -> None:
-    hierarchy = planted().hierarchy
-    assert hierarchy is not None
-    edges = hierarchy_edges(hierarchy.roots)
+def test_edges_are_those_of_trees_of_any_depth_and_without_trees_there_are_none() -> None:
+    model = planted()
+    assert model.hierarchy is not None
+    roots = model.hierarchy.roots
+    edges = hierarchy_edges(roots)
     assert len(edges) == 12
     assert len({child for _, child in edges}) == 12
-    assert {parent for parent, _ in edges} >= {root.feature_index for root in hierarchy.roots}
+    assert {parent for parent, _ in edges} >= {root.feature_index for root in roots}
+    model.hierarchy = None
+    with pytest.raises(UserError, match="`model` should have a hierarchy"):
+        hierarchy_absorption(planted_sae(torch.eye(N)), model)
 
 
 def test_only_what_leaves_a_parent_to_a_child_absorbs_and_a_parent_may_have_no_latent() -> None:
@@ -127,13 +127,6 @@ def test_only_what_leaves_a_parent_to_a_child_absorbs_and_a_parent_may_have_no_l
     found = hierarchy_absorption(sae, model, samples=500)
     of_parent = torch.tensor([edge[0] == parent for edge in found.edges])
     assert torch.equal(found.found, ~of_parent)
-
-
-def test_features_without_a_hierarchy_are_refused() -> None:
-    model = planted()
-    model.hierarchy = None
-    with pytest.raises(UserError, match="`model` should have a hierarchy"):
-        hierarchy_absorption(planted_sae(torch.eye(N)), model)
 
 
 @given(cuts=st.lists(st.integers(0, 60), max_size=3), seed=st.integers(0, 1000))
