@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from sae_lens_c2r.analysis import composition
-from sae_lens_c2r.saes.sae_ref import SAERef, find_saes
+from sae_lens_c2r.saes.sae_ref import find_saes
 from tests.architectures.training import make_sae
 from tests.command import run_command
 from tests.forkserver import Completed
-from tests.strategies import ARCHITECTURES
 
 
 def run(*arguments: object) -> Completed:
@@ -68,15 +67,6 @@ def test_a_report_that_cannot_be_written_is_one_line(
     [line] = ran.stderr.splitlines()
     assert line.startswith(said.format(report))
     assert not report.exists()
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("form", ["save_model", "save_inference_model"])
-def test_every_form_is_loaded(architecture: str, form: str, tmp_path: Path) -> None:
-    sae = make_sae(architecture)
-    getattr(sae, form)(tmp_path / "sae")
-    loaded = SAERef(folder=tmp_path / "sae").load("cpu")
-    assert composition(loaded.W_dec) == pytest.approx(composition(sae.W_dec), rel=1e-5)
 
 
 def test_what_cannot_be_loaded_is_one_line(saes: Path, tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
 """The measures of an SAE are what plain loops over its weights and over the tokens find."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.analysis import chance_composition
+from sae_lens_c2r.analysis import chance_composition, composition
 from sae_lens_c2r.inspection import contexts
 from sae_lens_c2r.inspection.contexts import PAIRS_SHOWN, encode
 from sae_lens_c2r.inspection.measures import (
@@ -14,7 +16,7 @@ from sae_lens_c2r.inspection.measures import (
     measure,
     measure_on_text,
 )
-from sae_lens_c2r.saes.sae_ref import inference_form
+from sae_lens_c2r.saes.sae_ref import SAERef, inference_form
 from tests.architectures.training import D_IN, make_sae
 from tests.inspection.planted import on_text, planted_sae, report, text_of, weights
 from tests.strategies import ARCHITECTURES
@@ -99,8 +101,15 @@ def test_every_token_is_counted_and_reconstructed_however_they_are_batched(
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_any_architecture_is_measured_in_its_training_form(architecture: str) -> None:
-    found = measure_on_text(make_sae(architecture), text_of(INPUTS))
+@pytest.mark.parametrize("form", ["save_model", "save_inference_model"])
+def test_any_architecture_is_loaded_and_measured_in_every_form(
+    architecture: str, form: str, tmp_path: Path
+) -> None:
+    sae = make_sae(architecture)
+    getattr(sae, form)(tmp_path)
+    loaded = SAERef(folder=tmp_path).load("cpu")
+    assert composition(loaded.W_dec) == pytest.approx(composition(sae.W_dec), rel=1e-5)
+    found = measure_on_text(loaded, text_of(INPUTS))
     assert found.numbers["explained_variance"] < 1
     assert len(found.pairs) <= PAIRS_SHOWN
 
