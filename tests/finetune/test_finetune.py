@@ -110,16 +110,12 @@ def test_without_learning_it_does_what_it_did_on_a_model(trained: Path, tmp_path
         torch.testing.assert_close(after(inputs), before(inputs), rtol=1e-4, atol=1e-4)
 
 
-def finetuning_of(*folders: Path, **changes: Any) -> Finetuning:
-    refs = [SAERef(folder=folder) for folder in folders]
-    wanted = {TOKENS: 1, **changes}  # and nothing to measure on: it should not be needed
-    return Finetuning(refs, wanted, device="cpu", text="missing.txt", tell=lambda _: None)
-
-
 def test_what_is_wrong_with_the_place_is_told_before_any_work(
     trained: Path, tmp_path: Path
 ) -> None:
-    tuning, out = finetuning_of(trained), tmp_path / "out"
+    refs, out = [SAERef(folder=trained)], tmp_path / "out"
+    # With nothing to measure on, which should not be needed.
+    tuning = Finetuning(refs, {TOKENS: 1}, device="cpu", text="missing.txt")
     tuning.check_out(out)
     assert list(out.iterdir()) == []
     (out / "report.html").write_text("Somebody's.")
@@ -140,12 +136,6 @@ def test_what_is_wrong_with_the_place_is_told_before_any_work(
         tuning.check_out(out)
     with pytest.raises(UserError, match="should have a folder at"):
         tuning.check_out(out / "report.html")
-
-
-def test_folders_of_one_name_become_saes_of_two(trained: Path, tmp_path: Path) -> None:
-    other = Path(shutil.copytree(trained, tmp_path / "own"))
-    tuning = finetuning_of(trained, other)
-    assert [spec.sae_id for spec in tuning.plan().release.saes()] == ["own", "own-2"]
 
 
 def test_what_an_sae_does_not_say_is_measured_or_asked_for(
