@@ -169,13 +169,6 @@ def test_other_ways_to_differentiate_and_to_compile() -> None:
     torch.testing.assert_close(found, expected)
 
 
-def test_every_device_gives_the_same(device: str) -> None:
-    acts = torch.randn(16, 64, dtype=torch.float64)
-    W_dec = torch.randn(64, 8, dtype=torch.float64)
-    found = c2r_penalty(acts.to(device), W_dec.to(device))
-    torch.testing.assert_close(found.cpu(), c2r_penalty(acts, W_dec))
-
-
 @pytest.mark.parametrize(("pairs", "decoders"), [("nearest", 3), ("all", 4)])
 @pytest.mark.parametrize("chunk_size", [64, None])
 def test_keeps_a_few_decoders_for_backward(
