@@ -26,11 +26,6 @@ class Block:
     text: str
     needs: str | None
 
-    def commands(self) -> list[str]:
-        """The lines of a shell's block, those that go on joined, without comments."""
-        lines = self.text.replace("\\\n", " ").splitlines()
-        return [line for line in lines if line and not line.startswith("#")]
-
 
 def blocks_of(page: Path) -> list[Block]:
     """Every block of a page."""

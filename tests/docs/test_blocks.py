@@ -81,8 +81,8 @@ def test_shell_lines_run_one_after_the_other(tmp_path: Path) -> None:
 def test_shell_lines_name_what_there_is(block: Block) -> None:
     """Those that need what the tests have not, too: every option, target and module."""
     subprocess.run(["bash", "-n", "-c", block.text], check=True)
-    for command in block.commands():
-        command = command.split("  #")[0].strip()
+    for line in block.text.replace("\\\n", " ").splitlines():  # those that go on are joined
+        command = re.sub("(^|  )#.*", "", line).strip()
         if ours := re.search(r"^sae-lens-c2r (.*)|-m sae_lens_c2r (.*)", command):
             assert run(*(ours[1] or ours[2]).split(), "--help") == 0, command
         if target := re.match(r"make (.*)", command):
