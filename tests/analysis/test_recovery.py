@@ -1,5 +1,7 @@
 """Recovery and absorption on features that are known, by SAEs that are made by hand."""
 
+from math import nan
+
 import pytest
 import torch
 from hypothesis import given
@@ -42,9 +44,6 @@ def sums(acts: torch.Tensor, features: torch.Tensor = FEATURES) -> AbsorptionSum
     return found
 
 
-NAN = float("nan")
-
-
 @pytest.mark.parametrize(
     ("parents_latent", "silent", "weaker"),
     [
@@ -54,8 +53,8 @@ NAN = float("nan")
         ([2, 2, 1, 2, 1, 0], [0.0, 0.0], [0.5, 0.25]),  # half as strong beside the first
         ([1, 0, 0, 1, 0, 0], [0.5, 0.0], [1.0, 0.0]),  # silent half the time anyway
         ([1, 1, 3, 3, 3, 0], [0.0, 0.0], [0.0, 0.0]),  # stronger beside a child
-        ([0, 0, 1, 1, 1, 0], [0.0, 0.0], [NAN, NAN]),  # fires with children only
-        ([0, 0, 0, 0, 0, 0], [0.0, 0.0], [NAN, NAN]),  # dead: it misses the parent alone too
+        ([0, 0, 1, 1, 1, 0], [0.0, 0.0], [nan, nan]),  # fires with children only
+        ([0, 0, 0, 0, 0, 0], [0.0, 0.0], [nan, nan]),  # dead: it misses the parent alone too
     ],
 )
 def test_absorption_is_what_is_missing_beyond_what_is_missed_otherwise(

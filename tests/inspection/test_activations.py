@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -130,10 +131,8 @@ NETWORK.__cause__ = LocalEntryNotFoundError("not in the cache")
 def test_what_libraries_raise_is_told_in_a_sentence_that_names_the_network(
     failing: str, error: Exception, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise error
-
-    monkeypatch.setattr(f"sae_lens_c2r.inspection.activations.{failing}", fail)
+    double = Mock(side_effect=error)
+    monkeypatch.setattr(f"sae_lens_c2r.inspection.activations.{failing}", double)
     with pytest.raises(UserError, match=said) as caught:
         source("org/text").activations(load(tmp_path / "sae"), "x")
     assert len(str(caught.value)) < 500
