@@ -23,13 +23,10 @@ PUBLIC = {
 }
 
 
-def test_public_names_are_these_and_documented() -> None:
+def test_public_names_are_these_and_documented_and_others_are_attribute_errors() -> None:
     assert set(sae_lens_c2r.__all__) == PUBLIC
     assert set(dir(sae_lens_c2r)) >= PUBLIC
     assert all(getattr(sae_lens_c2r, name).__doc__ for name in PUBLIC)
-
-
-def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'c2r_penality'"):
         _ = sae_lens_c2r.c2r_penality
 

@@ -2,8 +2,9 @@
 
 import os
 import stat
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -34,11 +35,7 @@ def test_what_fails_leaves_what_was_there_and_nothing_else(
 ) -> None:
     path = tmp_path / "a.txt"
     write_text(path, "one")
-
-    def fail(*_: object) -> None:
-        raise OSError("The disk is full.")
-
-    monkeypatch.setattr(os, "replace", fail)
+    monkeypatch.setattr(os, "replace", Mock(side_effect=OSError("The disk is full.")))
     with pytest.raises(OSError, match="full"):
         write_text(path, "two")
     assert path.read_text() == "one"
@@ -60,11 +57,10 @@ def test_a_link_stays_one(tmp_path: Path) -> None:
 
 
 def test_a_pipe_is_written_to(tmp_path: Path) -> None:
-    path, read = tmp_path / "pipe", []
+    path = tmp_path / "pipe"
     os.mkfifo(path)
-    reader = threading.Thread(target=lambda: read.append(path.read_text()))
-    reader.start()
-    write_text(path, "through")
-    reader.join()
-    assert read == ["through"]
+    with ThreadPoolExecutor() as reader:
+        read = reader.submit(path.read_text)
+        write_text(path, "through")
+    assert read.result() == "through"
     assert stat.S_ISFIFO(path.stat().st_mode)

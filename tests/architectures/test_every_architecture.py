@@ -211,29 +211,38 @@ def inference_acts(sae: TrainingSAE[Any], sae_in: torch.Tensor) -> torch.Tensor:
 assert_close = partial(torch.testing.assert_close, rtol=1e-3, atol=1e-4)
 
 
-Trained = dict[str, tuple[TrainingSAE[Any], Path]]
-
-
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """Every architecture after 200 steps on a hierarchy, checkpointed and saved."""
-    folder = tmp_path_factory.mktemp("trained")
-    saes = {}
+def trained(
+    tmp_path_factory: pytest.TempPathFactory,
+    forked: None,  # noqa: ARG001
+) -> dict[str, tuple[TrainingSAE[Any], Path, torch.Tensor]]:
+    """Every architecture after 200 steps on a hierarchy, checkpointed and saved.
+
+    With each is what a process without this package makes of it.
+    """
+    saes = []
     for architecture in ARCHITECTURES:
-        sae = make_sae(architecture)
+        sae, folder = make_sae(architecture), tmp_path_factory.mktemp(architecture)
         trainer = make_trainer(sae, 200, hierarchy())
         trainer.fit()
-        trainer.save_checkpoint("checkpoint", base_path=folder / architecture)
-        sae.save_inference_model(folder / architecture / "inference")
-        saes[architecture] = (sae, folder / architecture)
-    return saes
+        trainer.save_checkpoint("checkpoint", base_path=folder)
+        sae.save_inference_model(folder / "inference")
+        saes.append((sae, folder))
+    encoded = encode_in_saelens_alone(
+        [({"folder": str(folder / "inference")}, next(hierarchy(seed=7))) for _, folder in saes]
+    )
+    return {
+        name: (*each, alone.feature_acts)
+        for name, each, alone in zip(ARCHITECTURES, saes, encoded, strict=True)
+    }
 
 
 @EVERY
-def test_trains_for_200_steps_on_a_hierarchy_and_is_restored(
-    architecture: str, trained: Trained
+def test_trained_on_a_hierarchy_it_is_restored_and_loads_without_us(
+    architecture: str, trained: dict[str, tuple[TrainingSAE[Any], Path, torch.Tensor]]
 ) -> None:
-    sae, folder = trained[architecture]
+    """It encodes alike and remembers how it was trained."""
+    sae, folder, encoded_without_us = trained[architecture]
     sae_in = next(hierarchy())
     untrained = make_sae(architecture)
     before, after = (((s(sae_in) - sae_in) ** 2).mean() for s in (untrained, sae))
@@ -247,26 +256,7 @@ def test_trains_for_200_steps_on_a_hierarchy_and_is_restored(
     state = dict(loaded.named_parameters())
     assert all(torch.equal(state[name], value) for name, value in sae.named_parameters())
 
-
-@pytest.fixture(scope="module")
-def encoded_without_us(
-    trained: Trained,
-    forked: None,  # noqa: ARG001
-) -> dict[str, torch.Tensor]:
-    """What a process without this package makes of every saved SAE."""
-    folders = [str(folder / "inference") for _, folder in trained.values()]
-    requests = [({"folder": folder}, next(hierarchy(seed=7))) for folder in folders]
-    acts = [each.feature_acts for each in encode_in_saelens_alone(requests)]
-    return dict(zip(trained, acts, strict=True))
-
-
-@EVERY
-def test_saved_sae_loads_without_us_encodes_alike_and_remembers_how_it_was_trained(
-    architecture: str, trained: Trained, encoded_without_us: dict[str, torch.Tensor]
-) -> None:
-    sae, folder = trained[architecture]
-    expected = inference_acts(sae, next(hierarchy(seed=7)))
-    assert_close(encoded_without_us[architecture], expected)
+    assert_close(encoded_without_us, inference_acts(sae, next(hierarchy(seed=7))))
     config = json.loads((folder / "inference" / "cfg.json").read_text())
     assert config["architecture"] == INFERENCE_FORM[architecture]
     metadata = config["metadata"]

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -75,18 +76,13 @@ def test_ort_and_c2r_search_the_same_chunks() -> None:
     ],
 )
 def test_penalties_of_a_step_that_draw_the_same_chunks_share_a_search(
-    options: dict[str, int], steps: list[int], monkeypatch: pytest.MonkeyPatch
+    options: dict[str, int], steps: list[int]
 ) -> None:
-    searched: list[int] = []
-
-    def record(W_dec: torch.Tensor, **asked: Any) -> torch.Tensor:
-        searched.append(step)
-        return nearest_neighbors(W_dec, **asked)
-
-    monkeypatch.setattr(penalized, "nearest_neighbors", record)
-    sae = make_sae("ort_c2r", **options)
-    for step in range(6):
-        sae.training_forward_pass(step_input(sae, step))
+    sae, searched = make_sae("ort_c2r", **options), list[int]()
+    with patch.object(penalized, "nearest_neighbors", wraps=nearest_neighbors) as search:
+        for step in range(6):
+            sae.training_forward_pass(step_input(sae, step))
+            searched += [step] * (search.call_count - len(searched))
     assert searched == steps
 
 

@@ -11,17 +11,17 @@ from unittest.mock import patch
 import pytest
 from huggingface_hub import HfApi, constants
 
+from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.hub import uploading
 from sae_lens_c2r.hub.local_saes import LocalSAE, check_saes
 from sae_lens_c2r.hub.rules import Target
 from sae_lens_c2r.hub.submission import Submission
 from tests import forkserver
 from tests.evaluation.planted import plant_sae
-from tests.hub.server import TOKEN, File, LoopbackHub, serving
+from tests.hub.server import ONLINE, TOKEN, File, LoopbackHub, serving
 
 REPO = "me/saes"
 CFG, WEIGHTS, RECORD = "cfg.json", "sae_weights.safetensors", "training.json"
-ONLINE = {"HF_HUB_DISABLE_XET": "1", "HF_HUB_OFFLINE": "0", "NO_PROXY": "*"}
 Checked = Callable[..., list[LocalSAE]]
 
 
@@ -47,18 +47,22 @@ def link_to_blobs(snapshot: Path) -> Path:
     return snapshot
 
 
-def environment(hub: LoopbackHub, **more: str) -> dict[str, str]:
-    """The environment of a process that has the Hub as its own."""
-    return {**os.environ, **ONLINE, "HF_ENDPOINT": hub.endpoint, "HF_TOKEN": TOKEN, **more}
-
-
 def run_client(hub: LoopbackHub, *arguments: Any, home: Path, **more: str) -> tuple[int, str]:
     """Run Python with the Hub as its own, from beside an empty cache; its status and words."""
-    env = environment(hub, HF_HOME=str(home), **more)
+    env = {**hub.environment(), "HF_HOME": str(home), **more}
     ran = forkserver.run(*arguments, env=env, cwd=home.parent)
     output = ran.stdout + ran.stderr
     assert TOKEN not in output
     return ran.returncode, output
+
+
+def refusal(call: Callable[..., Any], *arguments: Any, **options: Any) -> str:
+    """The one line with which a call is refused, and which tells no token."""
+    with pytest.raises(UserError) as error:
+        call(*arguments, **options)
+    assert TOKEN not in str(error.value)
+    assert "\n" not in str(error.value)
+    return str(error.value)
 
 
 def send(saes: Sequence[LocalSAE], api: HfApi, **options: Any) -> Any:

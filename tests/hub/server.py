@@ -8,11 +8,11 @@ refuses, keeps a log of all requests, and fails where it is told to. The API ans
 import base64
 import hashlib
 import json
+import os
 import re
 import shutil
 import tempfile
 import threading
-from argparse import ArgumentParser
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,6 +27,7 @@ from huggingface_hub.utils.sha import sha_fileobj
 
 API_HOST, STORAGE_HOST = "127.0.0.1", "localhost"
 TOKEN = "hf_" + "loopback" * 4  # of the user `me`, who may write
+ONLINE = {"HF_HUB_DISABLE_XET": "1", "HF_HUB_OFFLINE": "0", "NO_PROXY": "*"}
 LARGE = (".safetensors", ".bin", ".pt", ".png")
 LICENSES = ("apache-2.0", "mit", "cc-by-4.0", "gemma", "other")  # some of the Hub's
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -173,6 +174,10 @@ class LoopbackHub:
     def endpoint(self) -> str:
         return f"http://{API_HOST}:{self.port}"
 
+    def environment(self) -> dict[str, str]:
+        """The environment of a process that has this Hub as its own."""
+        return {**os.environ, **ONLINE, "HF_ENDPOINT": self.endpoint, "HF_TOKEN": TOKEN}
+
     def put(self, repo_id: str, files: Mapping[str, bytes | File]) -> str:
         """Add a commit by hand to a repository, which is public if it is new; say which."""
         repo = self.repos.setdefault(repo_id, Repo(private=False))
@@ -216,8 +221,6 @@ class LoopbackHub:
 
     def _whoami(self, seen: Seen, *_: Any) -> Answer:
         account = self._account(seen)
-        if account is None:
-            raise RefusedError(401, "Invalid username or password.")
         token: dict[str, Any] = {"role": account.role, "displayName": "loopback"}
         if account.role == "fineGrained":
             models = [{"type": "model", "name": name} for name in account.writable]
@@ -235,17 +238,14 @@ class LoopbackHub:
 
     def _create(self, seen: Seen, body: Any) -> Answer:
         account = self._account(seen)
-        owner = body.get("organization") or (account.name if account else "")
+        owner = body.get("organization") or account.name
         repo_id = f"{owner}/{body['name']}"
         self._writable(seen, repo_id)
-        url = {"url": f"{self.endpoint}/{repo_id}", "name": repo_id}
-        if repo_id in self.repos:
-            return Answer.json({**url, "error": "You already created this model repo"}, 409)
         repo = self.repos[repo_id] = Repo(private=body.get("visibility") == "private")
         attributes = b"*.safetensors filter=lfs diff=lfs merge=lfs -text\n"
         files = {".gitattributes": File(len(attributes), attributes)}
         repo.branches["main"] = repo.add(None, "initial commit", files).oid
-        return Answer.json(url)
+        return Answer.json({"url": f"{self.endpoint}/{repo_id}", "name": repo_id})
 
     def _validate_yaml(self, _: Seen, body: Any) -> Answer:
         errors = [{"message": each} for each in self._card_errors(body["content"])]
@@ -366,8 +366,6 @@ class LoopbackHub:
     def _branch(self, seen: Seen, body: Any, repo_id: str, branch: str) -> Answer:
         self._writable(seen, repo_id)
         repo, start = self._revision(seen, repo_id, body.get("startingPoint") or "main")
-        if branch in repo.branches:
-            raise RefusedError(409, f"Reference already exists: {branch}")
         repo.branches[branch] = start.oid
         return Answer.json({})
 
@@ -397,14 +395,15 @@ class LoopbackHub:
 
     # Who may do what
 
-    def _account(self, seen: Seen) -> Account | None:
+    def _account(self, seen: Seen) -> Account:
         token = (seen.authorization or "").removeprefix("Bearer ")
-        if token and token not in self.accounts:
+        if token not in self.accounts:
             raise RefusedError(401, "Invalid credentials in Authorization header")
-        return self.accounts.get(token)
+        return self.accounts[token]
 
     def _readable(self, seen: Seen, repo_id: str) -> Repo:
-        account, repo = self._account(seen), self.repos.get(repo_id)
+        account = self._account(seen) if seen.authorization else None  # anybody may read
+        repo = self.repos.get(repo_id)
         if repo is None or (repo.private and not (account and account.owns(repo_id))):
             status = 401 if account is None else 404
             raise RefusedError(status, "Repository not found", "RepoNotFound")
@@ -412,8 +411,6 @@ class LoopbackHub:
 
     def _writable(self, seen: Seen, repo_id: str, *, create_pr: bool = False) -> None:
         account = self._account(seen)
-        if account is None:
-            raise RefusedError(401, "Invalid username or password.")
         if create_pr and account.role == "write":
             return
         if not account.may_write(repo_id):
@@ -520,8 +517,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
     def handle_error(self, *_: Any) -> None:
         """A client that goes away in the middle is no news."""
 
@@ -545,13 +540,7 @@ def serving(storage: Path, *, port: int = 0) -> Iterator[LoopbackHub]:
 
 def main() -> None:
     """Serve until interrupted."""
-    parser = ArgumentParser(description="A Hugging Face Hub on this machine, to try things on.")
-    parser.add_argument("--port", type=int, default=8899)
-    arguments = parser.parse_args()
-    with (
-        tempfile.TemporaryDirectory() as storage,
-        serving(Path(storage), port=arguments.port) as hub,
-    ):
+    with tempfile.TemporaryDirectory() as storage, serving(Path(storage), port=8899) as hub:
         print(f"A Hub for one: {hub.endpoint}. Ctrl-C ends it, and all that is on it.\n")
         print(f"export HF_ENDPOINT={hub.endpoint} HF_TOKEN={TOKEN} HF_HUB_DISABLE_XET=1")
         print("unset HF_HUB_OFFLINE", flush=True)

@@ -168,15 +168,6 @@ def test_what_training_measured_counts_until_it_is_evaluated() -> None:
     assert evaluated["known_features"].metrics == {"mcc": 0.5}
 
 
-def run_code(card: str) -> dict[str, Any]:
-    """Run the code that a card begins with."""
-    [code] = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
-    assert card.index(code) < card.index("## ")
-    values: dict[str, Any] = {}
-    exec(code, values)
-    return values
-
-
 @pytest.mark.parametrize("kind", ["MiniLM", "a transformer", "no model"])
 def test_the_code_of_a_card_runs(
     kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -199,7 +190,10 @@ def test_the_code_of_a_card_runs(
         return load(of_class, where_model_is(name), **options)
 
     monkeypatch.setattr(sae_lens.load_model, "load_model", load_here)
-    values = run_code(card)
+    [code] = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    assert card.index(code) < card.index("## ")
+    values: dict[str, Any] = {}
+    exec(code, values)
     assert values["feature_acts"].shape[-1] == 80
     assert values["reconstruction"].shape == values["activations"].shape
     assert "indices" in capsys.readouterr().out

@@ -4,6 +4,7 @@ import json
 import pickle
 import re
 import string
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from sae_lens_c2r.saes.encoding import Encoded, encode_in_saelens_alone, probe_i
 from sae_lens_c2r.saes.sae_ref import SAERef, find_saes
 from tests.architectures.training import make_sae
 from tests.evaluation.planted import plant_sae
-from tests.hub.conftest import CFG, RECORD, WEIGHTS, link_to_blobs, say
+from tests.hub.conftest import CFG, RECORD, WEIGHTS, link_to_blobs, refusal, say
 from tests.strategies import ARCHITECTURES
 
 SECRETS = {
@@ -69,11 +70,7 @@ def check(scratch: Path, *paths: Path, **said: Any) -> list[LocalSAE]:
     return check_saes(Submission(list(paths), **said), scratch)
 
 
-def refused(scratch: Path, *paths: Path, **said: Any) -> str:
-    with pytest.raises(UserError) as error:
-        check(scratch, *paths, **said)
-    assert "\n" not in str(error.value)
-    return str(error.value)
+refused = partial(refusal, check)
 
 
 @pytest.fixture
@@ -239,10 +236,15 @@ def test_a_threshold_has_to_let_latents_fire(tmp_path: Path, folder: Path) -> No
     assert "Is the threshold right" in refused(tmp_path / "2", folder)
 
 
-def test_every_architecture_is_published_as_it_was_trained(tmp_path: Path) -> None:
-    saes = {name: fires_at(make_sae(name), 0.3) for name in ARCHITECTURES}
+def test_every_architecture_and_precision_is_published_as_it_was_trained(
+    tmp_path: Path,
+) -> None:
+    """Weights of 16 bits are compared with care."""
+    saes = {f"{name}/float32": fires_at(make_sae(name), 0.3) for name in ARCHITECTURES}
+    for dtype in ("bfloat16", "float16"):
+        saes[f"batchtopk_c2r/{dtype}"] = fires_at(training_sae(dtype=dtype), 0.01)
     for sae in check_saes(Submission(saes), tmp_path):
-        assert sae.facts.trained_as == sae.sae_id
+        assert sae.facts.trained_as == sae.sae_id.partition("/")[0]
         assert (sae.feature_acts.to_dense() > 0).any()
         assert sae.facts.evaluations["weights"].metrics["composition"] > 0
 
@@ -268,13 +270,6 @@ def test_a_process_without_us_is_asked(tmp_path: Path, monkeypatch: pytest.Monke
 
         monkeypatch.setattr(local_saes, "encode_in_saelens_alone", spoilt)
         assert reason in refused(tmp_path / str(number), tmp_path / "a")
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_weights_of_16_bits_are_compared_with_care(tmp_path: Path, dtype: str) -> None:
-    fires_at(training_sae(dtype=dtype), 0.01).save_model(tmp_path / "a")
-    [sae] = check(tmp_path / "scratch", tmp_path / "a")
-    assert (sae.feature_acts.to_dense() > 0).any()
 
 
 def test_a_probe_is_of_the_saes_own_rows(folder: Path) -> None:

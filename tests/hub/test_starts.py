@@ -37,17 +37,6 @@ SCOPE, REPO = "gemma-scope-tiny", "google/gemma-scope-2b-pt-res"
 SAE_ID, PATH = "layer_1/width_16k/canonical", "layer_1/width_16k/average_l0_3"
 
 
-def npz(sae: SAE[Any]) -> bytes:
-    """An SAE as Gemma Scope has them: `params.npz`, values of bfloat16."""
-    weights = {
-        name: value.detach().bfloat16().float().numpy()
-        for name, value in sae.named_parameters()
-    }
-    content = BytesIO()
-    np.savez(content, **weights)
-    return content.getvalue()
-
-
 @pytest.fixture
 def scope(hub_here: LoopbackHub, monkeypatch: pytest.MonkeyPatch) -> str:
     """A small SAE of Gemma Scope's, known to SAELens's directory; its commit."""
@@ -60,12 +49,13 @@ def scope(hub_here: LoopbackHub, monkeypatch: pytest.MonkeyPatch) -> str:
     )
     monkeypatch.setitem(get_pretrained_saes_directory(), SCOPE, lookup)
     card = b"---\nlicense: cc-by-4.0\n---\n"
-    sae = make_form("jumprelu", apply_b_dec_to_input=False)
-    return hub_here.put(REPO, {f"{PATH}/params.npz": npz(sae), "README.md": card})
-
-
-def inputs(sae: SAE[Any]) -> torch.Tensor:
-    return 3 * torch.randn(32, sae.cfg.d_in, generator=torch.Generator().manual_seed(1))
+    sae, npz = make_form("jumprelu", apply_b_dec_to_input=False), BytesIO()
+    weights = {  # of bfloat16, as Gemma Scope has them
+        name: value.detach().bfloat16().float().numpy()
+        for name, value in sae.named_parameters()
+    }
+    np.savez(npz, **weights)
+    return hub_here.put(REPO, {f"{PATH}/params.npz": npz.getvalue(), "README.md": card})
 
 
 @torch.no_grad()
@@ -80,10 +70,11 @@ def test_gemma_scope_is_converted_as_sae_lens_loads_it(scope: str) -> None:
     fields = training_fields(sae, "batchtopk_c2r")
     assert "k" not in fields
     assert not fields["rescale_acts_by_decoder_norm"]
-    n_fired = int(sae.encode(inputs(sae)).bool().sum())
-    fields["k"] = (n_fired + 0.5) / len(inputs(sae))
+    inputs = 3 * torch.randn(32, sae.cfg.d_in, generator=torch.Generator().manual_seed(1))
+    n_fired = int(sae.encode(inputs).bool().sum())
+    fields["k"] = (n_fired + 0.5) / len(inputs)
     begun = start_from(sae, make_training_config(sae, "batchtopk_c2r", **fields))
-    found, expected = begun(inputs(sae)), sae(inputs(sae))
+    found, expected = begun(inputs), sae(inputs)
     assert (found - expected).norm() <= 1e-6 * expected.norm()
     default = make_training_config(sae, "batchtopk_c2r", apply_b_dec_to_input=False)
     with pytest.raises(UserError, match="`rescale_acts_by_decoder_norm` should be false"):

@@ -43,7 +43,7 @@ def make_form(
 ) -> SAE[Any]:
     """An SAE in an inference form, by SAELens's name of it, with other fields of its config."""
     sae_class, config_class = get_sae_class(form)
-    sae = sae_class(config_class(d_in=d_in, d_sae=d_sae, **{**FORMS[form], **fields}))
+    sae = sae_class(config_class(d_in=d_in, d_sae=d_sae, **{**FORMS.get(form, {}), **fields}))
     generator = torch.Generator().manual_seed(seed)
     for name, value in sorted(sae.named_parameters()):
         value.data.copy_(torch.randn(value.shape, generator=generator))

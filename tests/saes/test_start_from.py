@@ -7,7 +7,6 @@ import torch
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from sae_lens import SAE
-from sae_lens.registry import get_sae_class
 from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError
@@ -192,6 +191,7 @@ MODES = ("layer_norm", "constant_norm_rescale", "covariance_whitening")
             *("matching_pursuit_c2r", {B_DEC: True}, f"`sae.{B_DEC}` should be false"),
         ),
         (make_form("jumprelu"), "jumprelu", {"d_sae": 11}, "`sae.d_sae` should be 10"),
+        (make_form("transcoder", d_out=6, **{B_DEC: False}), STANDARD, {}, "Found transcoder."),
         # SAELens does these while an SAE runs.
         *((make_form("standard", normalize_activations=m), STANDARD, {}, m) for m in MODES),
         *((make_form("standard"), STANDARD, {"normalize_activations": m}, m) for m in MODES),
@@ -204,10 +204,3 @@ def test_what_cannot_be_kept_is_refused_by_name(
         start_from(sae, make_training_config(sae, trained, **fields))
     assert named in str(raised.value)
     assert "\n" not in str(raised.value)
-
-
-def test_other_kinds_are_refused_by_name() -> None:
-    sae_class, config_class = get_sae_class("transcoder")
-    transcoder = sae_class(config_class(d_in=4, d_sae=6, d_out=4, apply_b_dec_to_input=False))
-    with pytest.raises(UserError, match=r"Found transcoder\."):
-        start_from(transcoder, make_training_config(transcoder, "standard_c2r"))

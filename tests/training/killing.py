@@ -147,11 +147,11 @@ def kill_at_file_operation(out: Path, number: int) -> None:
 
 
 def after_checkpoints(out: Path, number: int, kind: int) -> Before:
-    return signal_after_checkpoints, (out, number, kind)
+    return signal_after_naming, (out, "step-*", number, kind)
 
 
-def signal_after_checkpoints(out: Path, number: int, kind: int) -> None:
-    """Have this process get a signal once, when so many checkpoints have their final names."""
+def signal_after_naming(out: Path, pattern: str, number: int, kind: int) -> None:
+    """Have this process get a signal once, when so many folders have such final names."""
     n_named = 0
 
     def heed(event: str, arguments: tuple[Any, ...]) -> None:
@@ -159,26 +159,10 @@ def signal_after_checkpoints(out: Path, number: int, kind: int) -> None:
         if n_named == number:
             n_named += 1
             os.kill(os.getpid(), kind)
-        if event == "os.rename" and Path(str(arguments[1])).name.startswith("step-"):
+        if event == "os.rename" and Path(str(arguments[1])).match(pattern):
             n_named += 1
 
     at_operations(out, heed)
-
-
-def kill_after_saving(number: int) -> None:
-    """Have this process killed when it has given so many SAEs their final names."""
-    from sae_lens_c2r.training import train
-
-    n_saved, write_folder = 0, train.write_folder
-
-    def write_and_count(*arguments: Any, **options: Any) -> None:
-        nonlocal n_saved
-        write_folder(*arguments, **options)
-        n_saved += 1
-        if n_saved == number:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    train.write_folder = write_and_count
 
 
 def signal_in_final_evaluation(kind: int) -> None:

@@ -86,8 +86,8 @@ def told(out: Path) -> str:
 
 
 if __name__ == "__main__":  # by `torchrun`: is killed the first time, not after a restart
-    from tests.training.killing import checkpoints, signal_after_checkpoints
+    from tests.training.killing import checkpoints, signal_after_naming
 
     if os.environ["RANK"] == "0" and not checkpoints(Path(sys.argv[1])):
-        signal_after_checkpoints(Path(sys.argv[1]), 2, signal.SIGKILL)
+        signal_after_naming(Path(sys.argv[1]), "step-*", 2, signal.SIGKILL)
     command({}, sys.argv[2:])

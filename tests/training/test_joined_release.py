@@ -72,17 +72,14 @@ def test_stopped_with_four_it_is_continued_with_one_and_then_with_two(
         assert record(out / sae_id)["processes_per_batch"] == 2
 
 
-def fail_in_torch() -> None:
-    """An error of the type of those of exchanges."""
-    torch.zeros(2) + torch.zeros(3)
-
-
 def test_a_process_of_a_group_that_is_killed_or_fails_ends_the_others(
     release: Path, tmp_path: Path
 ) -> None:
+    # Its error is of the type of those of exchanges.
+    fail_in_torch = (torch.add, torch.zeros(2), torch.zeros(3))
     for action, status, ending in [
         ((signal.raise_signal, signal.SIGKILL), -9, "Connection "),
-        ((fail_in_torch,), 1, "SAELens failed: RuntimeError: The size of"),
+        (fail_in_torch, 1, "SAELens failed: RuntimeError: The size of"),
     ]:
         out = tmp_path / str(status)
         before = {1: (at_step, (9, *action))}

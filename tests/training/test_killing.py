@@ -22,10 +22,10 @@ from tests.training.killing import (
     checkpoints,
     half_written,
     hashes,
-    kill_after_saving,
     kill_at_file_operation,
     left,
     limit_file_size,
+    signal_after_naming,
     signal_amid_work,
     signal_in_final_evaluation,
 )
@@ -154,7 +154,8 @@ def test_killed_while_it_saves_several_saes_it_ends_with_the_same_weights(
     tmp_path: Path, of_model: Path
 ) -> None:
     out, options = tmp_path / "saes", as_options(SMALL)
-    assert train(1, MINILM, out, *options, before={0: (kill_after_saving, (2,))}) == [-9]
+    before = {0: (signal_after_naming, (out, "width_512/*", 2, signal.SIGKILL))}
+    assert train(1, MINILM, out, *options, before=before) == [-9]
     assert left(out)[2] == 2
     assert train(1, MINILM, out, *options) == [0]
     assert "from step 4 of 4." in told(out)

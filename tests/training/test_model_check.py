@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -68,19 +69,11 @@ def test_a_model_with_a_short_context_is_begun_with_it(
     assert release["language_model"]["hub_id"] == "openai-community/gpt2"
 
 
-def test_nobody_is_asked_whether_a_model_s_code_may_be_run(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked = {}
+def test_nobody_is_asked_whether_a_model_s_code_may_be_run() -> None:
     theirs = AutoConfig.from_pretrained
-
-    def note(*arguments: Any, **options: Any) -> Any:
-        asked.update(options)
-        return theirs(*arguments, **options)
-
-    monkeypatch.setattr(AutoConfig, "from_pretrained", note)
-    assert told(MINILM) == []
-    assert asked["trust_remote_code"] is False
+    with patch.object(AutoConfig, "from_pretrained", wraps=theirs) as asked:
+        assert told(MINILM) == []
+    assert asked.call_args.kwargs["trust_remote_code"] is False
 
 
 def test_a_network_that_fails_is_called_one_and_ends_nothing() -> None:

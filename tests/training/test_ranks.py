@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from sae_lens import LoggingConfig
@@ -94,10 +95,6 @@ def at_step(step: int, action: Callable[..., object], *arguments: Any) -> None:
     SAETrainer.step = take_and_act  # type: ignore[method-assign]
 
 
-def fail() -> None:
-    raise ValueError("no more steps")
-
-
 @pytest.mark.parametrize("killed", [0, 2])
 def test_a_process_that_is_killed_is_named_in_one_line_and_the_rest_end(
     release: Path, tmp_path: Path, untouched: Path, killed: int
@@ -140,8 +137,8 @@ def test_a_process_that_hangs_ends_the_others(release: Path, tmp_path: Path) -> 
 
 def test_what_fails_in_one_process_ends_all_of_them(release: Path, tmp_path: Path) -> None:
     out = tmp_path / "saes"
-    assert train(2, release, out, before={1: (at_step, (3, fail))}, minutes=0) == [1, 1]
-    assert "SAELens failed: ValueError: no more steps" in told(out)
+    assert train(2, release, out, before={1: (at_step, (3, float, "no"))}, minutes=0) == [1, 1]
+    assert "SAELens failed: ValueError: could not convert string to float: 'no'" in told(out)
 
 
 def test_without_room_for_one_part_there_is_no_checkpoint_and_it_goes_on(
@@ -176,10 +173,7 @@ def have_a_disk_of_ones_own(out: Path, other: Path) -> None:
 
 
 def refuse_the_plan() -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise UserError("There should be no such plan.")
-
-    plan.make_plan = refuse
+    plan.make_plan = Mock(side_effect=UserError("There should be no such plan."))
 
 
 def refusal(size: int, release: Path, out: Path, *options: str, **before: Any) -> str:

@@ -2,23 +2,23 @@
 
 import json
 from collections.abc import Callable
-from io import StringIO
+from itertools import repeat
 from pathlib import Path
 from typing import Any
+from unittest.mock import DEFAULT, Mock
 
 import pytest
 import torch
-from rich.console import Console
 from sae_lens import SAE
 from sae_lens.training.sae_trainer import SAETrainer
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.releases.files import read_release
 from sae_lens_c2r.training.plan import Plan, make_plan
-from sae_lens_c2r.training.summary import print_plan
 from sae_lens_c2r.training.train import train
 from tests.releases.test_files import write
 from tests.saes.forms import TRAINED_AS, K, make_form
+from tests.training.test_plan import printed
 
 D_IN, D_SAE = 8, 24
 AS_C2R = {form: f"{form}_c2r" for form in TRAINED_AS} | {"jumprelu": "batchtopk_c2r"}
@@ -105,14 +105,8 @@ def test_a_resumed_run_does_not_start_anew(
     plan = plan_of(tmp_path, folder(origin(form)), AS_C2R[form], **fields)
 
     def stop_at_step(_: str, trainer: SAETrainer[Any, Any]) -> None:
-        step = trainer.step
-
-        def stopping(batch: torch.Tensor) -> Any:
-            if trainer.n_training_steps == 7:
-                raise KeyboardInterrupt
-            return step(batch)
-
-        trainer.step = stopping  # type: ignore[method-assign]
+        taken = [*repeat(DEFAULT, 7), KeyboardInterrupt]
+        trainer.step = Mock(wraps=trainer.step, side_effect=taken)  # type: ignore[method-assign]
 
     [whole] = train(plan, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
@@ -218,12 +212,11 @@ def test_what_may_surprise_is_told_before_training(
         json.dumps({"release": {"license": "cc-by-nc-nd-4.0"}})
     )
     plan = plan_of(tmp_path, folder(where), "standard_c2r", **of_model())
-    text = StringIO()
-    print_plan(plan, Console(file=text, width=200))
-    assert f"standard_c2r starts from {where}, under cc-by-nc-nd-4.0." in text.getvalue()
+    text = printed(plan)
+    assert f"standard_c2r starts from {where}, under cc-by-nc-nd-4.0." in text
     for told in (
         *("cc-by-nc-nd-4.0 does not allow", "`dtype` is float32, and was bfloat16"),
         *("`context_size` is 64, and was 128", "`prepend_bos` is True, and was False"),
         "the SAE does not say its `l1_coefficient`. SAELens's default is 1.0",
     ):
-        assert f"Warning: {told}" in text.getvalue()
+        assert f"Warning: {told}" in text

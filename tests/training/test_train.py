@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -163,13 +164,10 @@ def test_a_wrong_device_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_what_sae_lens_raises_is_one_line_and_its_traceback_is_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_trainer: SAETrainer[Any, Any], _batch: torch.Tensor) -> None:
-        raise ValueError("It cannot\ndo that.")
-
     command = [write(tmp_path), "--out", tmp_path / "saes", "--only", IDS[0]]
     assert run(*command, "--set", "runner.feature_sampling_window=0") == 1
     assert "SAELens failed: ZeroDivisionError" in capsys.readouterr().err
-    monkeypatch.setattr(SAETrainer, "step", fail)
+    monkeypatch.setattr(SAETrainer, "step", Mock(side_effect=ValueError("It cannot\ndo that.")))
     assert run(*command) == 1
     assert "SAELens failed: ValueError: It cannot do that. (" in capsys.readouterr().err
     assert "Traceback" in (tmp_path / "saes" / ".training" / "traceback.txt").read_text()

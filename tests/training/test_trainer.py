@@ -69,10 +69,12 @@ def test_it_trains_and_logs_as_sae_lens_does(
     modes: tuple[str, str], logs: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logged: list[tuple[dict[str, Any], int]] = []
-    monkeypatch.setattr(
-        "sae_lens.training.multi_sae_trainer.wandb.log",
-        lambda values, step: logged.append((numbers(values), step)),
-    )
+
+    def log(values: dict[str, Any], step: int) -> None:
+        numbers = {name: each for name, each in values.items() if isinstance(each, float | int)}
+        logged.append((numbers, step))
+
+    monkeypatch.setattr("sae_lens.training.multi_sae_trainer.wandb.log", log)
     logger = LoggingConfig(log_to_wandb=logs, wandb_log_frequency=2, eval_every_n_wandb_logs=2)
     evaluate = lambda **_: {"evaluated": 1}  # noqa: E731
     found = []
@@ -95,10 +97,6 @@ def test_it_trains_and_logs_as_sae_lens_does(
     half = len(logged) // 2
     assert logged[:half] == logged[half:]
     assert any("evaluated" in values for values, _ in logged) == logs
-
-
-def numbers(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if isinstance(value, float | int)}
 
 
 @pytest.mark.filterwarnings("ignore")  # SAELens's, of so small a dataset
