@@ -241,6 +241,8 @@ class LoopbackHub:
         owner = body.get("organization") or account.name
         repo_id = f"{owner}/{body['name']}"
         self._writable(seen, repo_id)
+        if repo_id in self.repos:
+            raise RefusedError(409, "You already created this model repo")
         repo = self.repos[repo_id] = Repo(private=body.get("visibility") == "private")
         attributes = b"*.safetensors filter=lfs diff=lfs merge=lfs -text\n"
         files = {".gitattributes": File(len(attributes), attributes)}
