@@ -43,7 +43,8 @@ def make_config(architecture: str, **options: Any) -> TrainingSAEConfig:
 
 def make_sae(architecture: str, *, seed: int = 0, **options: Any) -> TrainingSAE[Any]:
     """A training SAE whose decoder rows have different lengths."""
-    torch.manual_seed(seed)
+    # Of a CPU alone: `torch.manual_seed` formats the call stack where CUDA was not used yet.
+    torch.default_generator.manual_seed(seed)
     sae_class, _ = get_sae_training_class(architecture)
     sae = sae_class(make_config(architecture, **options))
     sae.W_dec.data.mul_(torch.rand(sae.cfg.d_sae, 1) + 0.5)
