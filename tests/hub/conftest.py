@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -12,8 +13,10 @@ import pytest
 from huggingface_hub import HfApi, constants
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.hub import uploading
+from sae_lens_c2r.hub import card, uploading
+from sae_lens_c2r.hub.facts import RepoFacts
 from sae_lens_c2r.hub.local_saes import LocalSAE, check_saes
+from sae_lens_c2r.hub.rendering import pictures
 from sae_lens_c2r.hub.rules import Target
 from sae_lens_c2r.hub.submission import Submission
 from tests import forkserver
@@ -65,8 +68,13 @@ def refusal(call: Callable[..., Any], *arguments: Any, **options: Any) -> str:
     return str(error.value)
 
 
+@cache
+def pictures_of(facts: str) -> dict[str, bytes]:
+    return pictures(RepoFacts.read(facts))
+
+
 def send(saes: Sequence[LocalSAE], api: HfApi, **options: Any) -> Any:
-    """Upload SAEs that were checked before, which takes the longest of an upload."""
+    """Upload SAEs that were checked before, with pictures drawn once: both take long."""
 
     def taken(kind: Any) -> dict[str, Any]:
         names = {field.name for field in fields(kind)} & options.keys()
@@ -74,7 +82,10 @@ def send(saes: Sequence[LocalSAE], api: HfApi, **options: Any) -> Any:
 
     target = Target(**{"repo_id": REPO, **taken(Target)})
     said = Submission([Path("checked")], **taken(Submission))
-    with patch.object(uploading, "check_saes", lambda *_: saes):
+    with (
+        patch.object(uploading, "check_saes", lambda *_: saes),
+        patch.object(card, "pictures", lambda facts: pictures_of(facts.to_json().encode())),
+    ):
         return uploading.upload(said, target, api=api, **{"check_published": False, **options})
 
 
