@@ -38,8 +38,8 @@ from tests.command import run_command
 from tests.forkserver import Completed
 
 SAES = (PLAIN, REGULARIZED)
-OPTIONS = {"tokens": 20480, "d_sae": 2048, "k": 32, "c2r_coefficient": 5.0, "seed": 0}
-SMALL = ["demo", "--tokens", "20480", "--d-sae", "128", "--k", "8", "--device", "cpu"]
+OPTIONS = {"tokens": 8192, "d_sae": 2048, "k": 32, "c2r_coefficient": 5.0, "seed": 0}
+SMALL = ["demo", "--tokens", "8192", "--d-sae", "128", "--k", "8", "--device", "cpu"]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -69,7 +69,7 @@ def test_says_where_everything_is(out: Path, ran: Completed) -> None:
         files = {"cfg.json", "sae_weights.safetensors", "training.json"}
         assert {path.name for path in (out / name).iterdir()} == files
     assert all(str(path) in ran.stdout for path in out.iterdir())
-    assert f"sae-lens-c2r finetune {out / 'batchtopk'} --tokens 10240\n" in ran.stdout
+    assert f"sae-lens-c2r finetune {out / 'batchtopk'} --tokens 4096\n" in ran.stdout
 
 
 def test_the_report_has_what_the_results_have(out: Path) -> None:
@@ -79,13 +79,13 @@ def test_the_report_has_what_the_results_have(out: Path) -> None:
             assert f"<td>{value:.3f}</td>" in html
     assert html.count("<svg") == 4
     assert f'SAE.load_from_disk("{out / REGULARIZED}")' in html.replace("&#34;", '"')
-    assert "--tokens 20480 --d-sae 128 --k 8 --c2r-coefficient 5 --seed 0, with Python" in html
+    assert "--tokens 8192 --d-sae 128 --k 8 --c2r-coefficient 5 --seed 0, with Python" in html
 
 
 def test_numbers_are_those_of_the_saved_saes(out: Path) -> None:
     results = json.loads((out / "results.json").read_text())
     assert results.keys() >= {"versions", "redundant_pairs", "matched_latents"}
-    options = {"tokens": 20480, "d_sae": 128, "k": 8, "out": str(out), "device": "cpu"}
+    options = {"tokens": 8192, "d_sae": 128, "k": 8, "out": str(out), "device": "cpu"}
     assert options.items() <= results["settings"].items()
     assert list(results["held_out"]) == list(SAES)
     for name, metrics in results["held_out"].items():
@@ -101,7 +101,7 @@ def test_training_is_recorded_as_by_train_with_what_a_card_needs(out: Path) -> N
     measured = json.loads((out / "results.json").read_text())["held_out"]
     for name in SAES:
         record = json.loads((out / name / "training.json").read_text())
-        assert (record["sae_id"], record["steps"], record["samples"]) == (name, 40, 20480)
+        assert (record["sae_id"], record["steps"], record["samples"]) == (name, 16, 8192)
         assert record["trained_together"] == list(SAES)
         assert record["release"]["license"] == "apache-2.0"
         hub_id = record["release"]["language_model"]["hub_id"]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests import forkserver
 
+FEWER_ROWS = "--set sae_lens.batch_size_prompts=2"  # for `evaluate`; 16 by itself
 _COMMANDS = {
     "bin/sae-lens-c2r": 'exec {python} -m sae_lens_c2r "$@"',
     "bin/python": 'exec {python} "$@"',

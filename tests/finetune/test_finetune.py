@@ -81,6 +81,7 @@ def test_what_is_set_holds_for_what_is_measured_before(trained: Path, tmp_path: 
     folder = Path(shutil.copytree(trained, tmp_path / "own"))
     (folder / "training.json").unlink()  # its config alone speaks: no special tokens
     changes = ["runner.lr=0", "sae.topk_threshold_lr=0", "runner.exclude_special_tokens=false"]
+    changes += ["runner.train_batch_size_tokens=512"]  # of which 20 are read for an estimate
     settings = [part for change in changes for part in ("--set", change)]
     measuring = ["--measured-tokens", "500", "--out", tmp_path / "out"]
     text = ["--dataset", "python-documentation"]
