@@ -161,7 +161,8 @@ def finetuning_release(subjects: Mapping[str, Subject], changes: Mapping[str, An
 def _runner(runner: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """How the SAEs were trained, at a lower learning rate and with schedules that fit."""
     defaults = MultiSAETrainingRunnerConfig
-    kept = {name: value for name, value in runner.items() if name not in _SCHEDULES}
+    own = {name: value for name, value in runner.items() if name not in _SCHEDULES}
+    kept = {"autocast": True, **own}
     kept["lr"] = runner.get("lr", defaults.lr) / _SLOWER
     batches = runner.get("n_batches_for_norm_estimate", _ESTIMATED_BATCHES)
     kept["n_batches_for_norm_estimate"] = min(_ESTIMATED_BATCHES, batches)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from datasets import Dataset
 from sae_lens import (
     MultiSAETrainingRunnerConfig,
@@ -20,6 +21,7 @@ from sae_lens_c2r._support.checks import check_torch_device
 from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS
 from sae_lens_c2r.offline.models import MODELS
+from sae_lens_c2r.penalties.neighbors import has_fast_bfloat16
 from sae_lens_c2r.releases.language_models import TRANSFORMER_LENS, official_name
 from sae_lens_c2r.releases.model import LanguageModel, Release, ReleaseError, SyntheticModel
 from sae_lens_c2r.saes.sae_ref import SAERef
@@ -117,6 +119,10 @@ def make_plan(release: Release, *, device: str, only: Sequence[str] = ()) -> Pla
     saes: dict[str, TrainingSAEConfig] = {}
     starts: dict[str, SAERef] = {}
     notes: list[str] = []
+    lowered = [name for name in runner if name.startswith("autocast") and runner[name]]
+    if lowered and not has_fast_bfloat16(torch.device(device)):
+        runner |= dict.fromkeys(lowered, False)
+        notes.append(f"`runner.{lowered[0]}` is off: {device} is slow in bfloat16.")
     for sae_id, spec in chosen.items():
         if spec.fields.get("init") is None:
             saes[sae_id] = sae_config(spec, device)

@@ -59,6 +59,7 @@ def test_an_sae_s_own_config_says_what_it_is_trained_on(plant: Plant) -> None:
         "context_size": 64,
         "training_tokens": 40_960_000,
     }
+    assert release.runner["autocast"] is True
     plan = make_plan(release, device="cpu")
     config: Any = plan.saes["a"]
     assert config.architecture() == "batchtopk_c2r"
@@ -73,7 +74,7 @@ def test_an_sae_s_own_config_says_what_it_is_trained_on(plant: Plant) -> None:
 def test_what_our_training_recorded_goes_before_it(plant: Plant) -> None:
     folder = plant(model_name="/somewhere/here")
     model = {"hub_id": "org/model", "revision": "v1", "hook_name": "x", "context_size": 64}
-    settings = {"runner": {"lr": 9e-4, "train_batch_size_tokens": 1024}}
+    settings = {"runner": {"lr": 9e-4, "train_batch_size_tokens": 1024, "autocast": False}}
     settings["saes"] = {"layer/a": {"normalize_activations": "none"}}
     said = {"license": "mit", "language_model": {**model, "dataset": "org/own"}}
     release = release_of(
@@ -83,6 +84,7 @@ def test_what_our_training_recorded_goes_before_it(plant: Plant) -> None:
     read = release.language_model
     assert (read.hub_id, read.name, read.revision) == ("org/model", None, "v1")
     assert read.dataset == "org/own"
+    assert release.runner["autocast"] is False
     assert release.runner["lr"] == pytest.approx(3e-4)
     assert release.runner["lr_decay_steps"] == 8000
     assert release.grids[0].sae["normalize_activations"] == "none"

@@ -137,6 +137,17 @@ def test_a_schedule_that_the_training_does_not_come_to_is_told(
     assert note.startswith(f"Warning: `{warm_up}` is 11")
 
 
+@pytest.mark.parametrize("fast", [True, False])
+def test_autocast_is_off_where_bfloat16_is_slow(
+    fast: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sae_lens_c2r.training.plan.has_fast_bfloat16", lambda _: fast)
+    plan = plan_of(MINILM)
+    assert plan.runner["autocast"] is fast
+    note = "`runner.autocast` is off: cpu is slow in bfloat16."
+    assert list(plan.notes) == ([] if fast else [note])
+
+
 def test_sizes_are_those_of_the_weights(tmp_path: Path) -> None:
     plan = plan_of(write(tmp_path), "width_1k/topk_k2")
     assert plan.steps == 10
