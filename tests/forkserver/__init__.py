@@ -59,10 +59,11 @@ def _folder() -> Path:
     assert server.stdout.readline() == b"listening\n"
     _servers.append(server)
     here = str(Path(__file__).parent)
+    python = sys._base_executable  # in a process of another server, FRESH is a script itself
     for level in ("", LIBRARIES):
         stub = folder / level / "python"
         stub.parent.mkdir(exist_ok=True)
-        stub.write_text(_STUB.format(python=FRESH, here=here, folder=str(folder), level=level))
+        stub.write_text(_STUB.format(python=python, here=here, folder=str(folder), level=level))
         stub.chmod(0o755)
     return folder
 
