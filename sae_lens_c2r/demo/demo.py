@@ -147,6 +147,8 @@ def run_demo(
     ):
         folder = Path(scratch)
         plan = make_plan(demo_release(**settings), device=device)
+        for note in plan.notes:
+            tell(note)
         rows, held_out = _read_texts(settings["seed"], tell)
         histories = _train(replace(plan, dataset=rows), folder, tell)
         reports, comparison = _measure(histories, held_out, plan, folder, tell)

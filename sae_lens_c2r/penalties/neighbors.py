@@ -90,11 +90,11 @@ def _search(
 
 
 def has_fast_bfloat16(device: torch.device) -> bool:
-    """Whether a device multiplies in bfloat16 faster than in float32."""
+    """Whether a device is known to multiply in bfloat16 faster than in float32."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= (8, 0)
     on_cpu = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")  # torch has no public ones
-    return device.type == "cuda" or (
-        device.type == "cpu" and any(getattr(torch.cpu, each, bool)() for each in on_cpu)
-    )
+    return device.type == "cpu" and any(getattr(torch.cpu, each, bool)() for each in on_cpu)
 
 
 def draw_chunks(

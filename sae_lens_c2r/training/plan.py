@@ -119,10 +119,6 @@ def make_plan(release: Release, *, device: str, only: Sequence[str] = ()) -> Pla
     saes: dict[str, TrainingSAEConfig] = {}
     starts: dict[str, SAERef] = {}
     notes: list[str] = []
-    lowered = [name for name in runner if name.startswith("autocast") and runner[name]]
-    if lowered and not has_fast_bfloat16(torch.device(device)):
-        runner |= dict.fromkeys(lowered, False)
-        notes.append(f"`runner.{lowered[0]}` is off: {device} is slow in bfloat16.")
     for sae_id, spec in chosen.items():
         if spec.fields.get("init") is None:
             saes[sae_id] = sae_config(spec, device)
@@ -148,7 +144,16 @@ def make_plan(release: Release, *, device: str, only: Sequence[str] = ()) -> Pla
     for sae_id in plan.saes:  # made once, for SAELens to check the values
         config = runner_config(plan, sae_ids=[sae_id])
     _check_steps(plan, config)
+    if names := _autocast_in_vain(plan):
+        fields = " and ".join(f"`runner.{name}`" for name in names)
+        notes.append(f"Without {fields}: {device} is not known to be fast in bfloat16.")
     return replace(plan, notes=[*notes, *_unfinished_warm_ups(plan)])
+
+
+def _autocast_in_vain(plan: Plan) -> list[str]:
+    """Fields of the runner that ask for bfloat16 where that is not faster."""
+    asked = [name for name in plan.runner if name.startswith("autocast") and plan.runner[name]]
+    return [] if has_fast_bfloat16(torch.device(plan.device)) else asked
 
 
 def runner_config(plan: Plan, *, sae_ids: list[str]) -> RunnerConfig:
@@ -157,6 +162,7 @@ def runner_config(plan: Plan, *, sae_ids: list[str]) -> RunnerConfig:
     logger = replace(plan.runner.get("logger", LoggingConfig(log_to_wandb=False)))
     common: dict[str, Any] = {**plan.runner, "device": plan.device, "logger": logger}
     common |= {"output_path": None, "checkpoint_path": None}
+    common |= dict.fromkeys(_autocast_in_vain(plan), False)
     try:
         if isinstance(source, SyntheticModel):
             logger.run_name = logger.run_name or plan.release.name

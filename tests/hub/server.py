@@ -241,13 +241,14 @@ class LoopbackHub:
         owner = body.get("organization") or account.name
         repo_id = f"{owner}/{body['name']}"
         self._writable(seen, repo_id)
+        url = {"url": f"{self.endpoint}/{repo_id}", "name": repo_id}
         if repo_id in self.repos:
-            raise RefusedError(409, "You already created this model repo")
+            return Answer.json({**url, "error": "You already created this model repo"}, 409)
         repo = self.repos[repo_id] = Repo(private=body.get("visibility") == "private")
         attributes = b"*.safetensors filter=lfs diff=lfs merge=lfs -text\n"
         files = {".gitattributes": File(len(attributes), attributes)}
         repo.branches["main"] = repo.add(None, "initial commit", files).oid
-        return Answer.json({"url": f"{self.endpoint}/{repo_id}", "name": repo_id})
+        return Answer.json(url)
 
     def _validate_yaml(self, _: Seen, body: Any) -> Answer:
         errors = [{"message": each} for each in self._card_errors(body["content"])]
@@ -368,6 +369,8 @@ class LoopbackHub:
     def _branch(self, seen: Seen, body: Any, repo_id: str, branch: str) -> Answer:
         self._writable(seen, repo_id)
         repo, start = self._revision(seen, repo_id, body.get("startingPoint") or "main")
+        if branch in repo.branches:
+            raise RefusedError(409, f"Reference already exists: {branch}")
         repo.branches[branch] = start.oid
         return Answer.json({})
 

@@ -6,8 +6,10 @@ from io import StringIO
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+import torch
 from rich.console import Console
 from rich.filesize import decimal
 
@@ -137,15 +139,27 @@ def test_a_schedule_that_the_training_does_not_come_to_is_told(
     assert note.startswith(f"Warning: `{warm_up}` is 11")
 
 
+@pytest.mark.parametrize(
+    ("release", "fields"),
+    [
+        ("minilm-layer-3", ["autocast"]),
+        ("synth-sae-bench-16k", ["autocast_sae", "autocast_data"]),
+    ],
+)
 @pytest.mark.parametrize("fast", [True, False])
-def test_autocast_is_off_where_bfloat16_is_slow(
-    fast: bool, monkeypatch: pytest.MonkeyPatch
+def test_there_is_no_autocast_where_bfloat16_is_not_fast(
+    release: str, fields: list[str], fast: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sae_lens_c2r.training.plan.has_fast_bfloat16", lambda _: fast)
-    plan = plan_of(MINILM)
-    assert plan.runner["autocast"] is fast
-    note = "`runner.autocast` is off: cpu is slow in bfloat16."
-    assert list(plan.notes) == ([] if fast else [note])
+    """It stays in the plan, for a run may go on elsewhere."""
+    asked = Mock(return_value=fast)
+    monkeypatch.setattr("sae_lens_c2r.training.plan.has_fast_bfloat16", asked)
+    plan = plan_of(find_release(release))
+    config = runner_config(plan, sae_ids=list(plan.saes)[:1])
+    assert [getattr(config, name) for name in fields] == [fast] * len(fields)
+    assert all(plan.fingerprint()["runner"][name] for name in fields)
+    asked.assert_called_with(torch.device("cpu"))
+    note = f"Without {' and '.join(f'`runner.{name}`' for name in fields)}: cpu is"
+    assert [each.startswith(note) for each in plan.notes] == ([] if fast else [True])
 
 
 def test_sizes_are_those_of_the_weights(tmp_path: Path) -> None:
