@@ -5,12 +5,14 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
 from tqdm.auto import tqdm
 
+from sae_lens_c2r.training import distributed
 from tests.forkserver import Process, call
 
 Before = tuple[Callable[..., None], tuple[Any, ...]]  # called in a process first
@@ -30,6 +32,8 @@ def _rank(
     arguments: list[str],
 ) -> None:
     os.environ.update(by_torchrun, RANK=str(rank), LOCAL_RANK=str(rank))
+    # By itself it is an hour, which is longer than a test may take.
+    distributed.TIMEOUT = timedelta(minutes=3)
     if rank > 0:  # `TQDM_DISABLE` works only where tqdm is yet to be imported
         tqdm.__init__ = partialmethod(tqdm.__init__, disable=True)
     sys.stdout = open(log.with_suffix(".out"), "a", buffering=1)  # noqa: SIM115
