@@ -56,6 +56,7 @@ RELEASE: dict[str, Any] = {
 MINILM = "minilm-layer-3"
 SMALL = {  # makes it small: 4 steps
     "language_model.training_tokens": 4096,
+    "runner.autocast": False,  # as parts of a batch are rounded otherwise than the whole
     "runner.lr_decay_steps": 1,
     "runner.train_batch_size_tokens": 1024,
     "runner.n_batches_in_buffer": 8,
