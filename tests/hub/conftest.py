@@ -84,7 +84,7 @@ def send(saes: Sequence[LocalSAE], api: HfApi, **options: Any) -> Any:
     said = Submission([Path("checked")], **taken(Submission))
     with (
         patch.object(uploading, "check_saes", lambda *_: saes),
-        patch.object(card, "pictures", lambda facts: pictures_of(facts.to_json().encode())),
+        patch.object(card, "pictures", lambda facts: pictures_of(facts.to_json())),
     ):
         return uploading.upload(said, target, api=api, **{"check_published": False, **options})
 
