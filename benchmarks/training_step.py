@@ -1,7 +1,9 @@
 """What C2R adds to a training step: `python -m benchmarks.training_step [--device cuda]`.
 
 SAELens's trainer takes steps with a backbone and, in turn with it, with its C2R form. With a
-penalty at every T-th step, the mean step takes (with it + (T - 1) without) / T.
+penalty at every T-th step, the mean step takes (with it + (T - 1) without) / T. Its ratio to
+the backbone's step is the median over rounds, in each of which all three are timed: what slows
+a machine for a while slows them alike.
 """
 
 from argparse import Namespace
@@ -64,9 +66,12 @@ def compare(variant: Row, chunk_size: int | None, size: str, device: str) -> Row
         {kind: 1e3 * each.timeit(1).median for kind, each in timers.items()}
         for _ in range(DATA["rounds"][size])
     ]
-    ms = {kind: median(times[kind] for times in rounds) for kind in timers}
-    overhead = {T: (ms["with"] + (T - 1) * ms["without"]) / T / ms["plain"] for T in INTERVALS}
+    overhead = {
+        T: median((ms["with"] + (T - 1) * ms["without"]) / T / ms["plain"] for ms in rounds)
+        for T in INTERVALS
+    }
     chunk = "all" if chunk_size is None else f"{chunk_size:,}"
+    ms = {kind: median(ms[kind] for ms in rounds) for kind in timers}
     return {**variant, "chunk": chunk, "ms": ms, "step_over_plain": overhead}
 
 
