@@ -2,19 +2,20 @@
 
 import platform
 from collections.abc import Sequence
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.figure import Figure
 from rich.table import Table
 from rich.text import Text
 
 from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r.analysis.cofiring import JACCARDS
+from sae_lens_c2r.inspection import contexts
 from sae_lens_c2r.inspection.comparison import Comparison
-from sae_lens_c2r.inspection.contexts import LEAST_COSINE, PAIRS_SHOWN, TOP_TOKENS, Latent
+from sae_lens_c2r.inspection.contexts import Latent
 from sae_lens_c2r.inspection.measures import SAEReport, flat
 from sae_lens_c2r.reporting.figures import (
     COLORS,
@@ -25,11 +26,12 @@ from sae_lens_c2r.reporting.figures import (
 )
 from sae_lens_c2r.reporting.tables import explained, terminal_tables
 
-_WHICH_PAIRS = (
-    f"At most {PAIRS_SHOWN} pairs with a cosine of at least {LEAST_COSINE}. Each latent fires "
-    f"on at least {TOP_TOKENS} tokens of the text, and is in one pair only."
+_TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
 )
-_METADATA = ("model_name", "hook_name", "dataset_path", "context_size", "l0")
 
 
 class _Column(NamedTuple):
@@ -134,9 +136,7 @@ def report_html(
 ) -> str:
     """The report, `made_by` a command, with a `title`, `intro`, `curves`, what to `load`."""
     on_text = [report for report in reports if report.on_text]
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    return environment.from_string(_file("report.html")).render(
-        style=_file("report.css"),
+    return _TEMPLATES.get_template("report.html").render(
         colors=COLORS,
         number_of={each.name: n % len(COLORS) for n, each in enumerate(reports)},
         tables=tables_of(reports),
@@ -147,15 +147,10 @@ def report_html(
         reports=reports,
         on_text=on_text,
         comparisons=comparisons,
-        which_pairs=_WHICH_PAIRS,
-        metadata=_METADATA,
+        contexts=contexts,
         versions=", ".join(f"{package} {number}" for package, number in versions().items()),
         **shown,
     )
-
-
-def _file(name: str) -> str:
-    return files("sae_lens_c2r.inspection").joinpath(name).read_text(encoding="utf-8")
 
 
 def cosine_figure(reports: Sequence[SAEReport]) -> Figure:
