@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -20,15 +21,7 @@ from transformers import set_seed
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.analysis import co_firing
 from sae_lens_c2r.analysis.recovery import feature_recovery
-from sae_lens_c2r.evaluation.catalog import (
-    ABSORPTION,
-    API_KEY,
-    CO_FIRING,
-    EVALUATIONS,
-    KNOWN_FEATURES,
-    PROBES,
-    SAE_LENS,
-)
+from sae_lens_c2r.evaluation import catalog
 from sae_lens_c2r.evaluation.report import RESULT
 from sae_lens_c2r.evaluation.settings import config_class_of, short_name
 from sae_lens_c2r.evaluation.tasks import Task
@@ -49,10 +42,10 @@ _NAME, _SEED = "sae", 42
 def run_evaluation(task: Task, sae: SAE[Any], working: Path) -> None:
     """Run an evaluation of an SAE, and write its result in the form of SAEBench's files."""
     sae.cfg.metadata.model_name = task.asked.model
-    if task.name not in (SAE_LENS, KNOWN_FEATURES):
+    if task.name not in (catalog.SAE_LENS, catalog.KNOWN_FEATURES):
         shutil.move(_run_sae_bench(task, sae, working / "of-sae-bench"), working / RESULT)
         return
-    measure = _measure_text if task.name == SAE_LENS else _measure_features
+    measure = _measure_text if task.name == catalog.SAE_LENS else _measure_features
     content = {
         "eval_type_id": task.name,
         "eval_config": task.asked.settings,
@@ -90,7 +83,7 @@ def _measure_text(task: Task, sae: SAE[Any]) -> dict[str, Any]:
             f"{store.context_size} tokens. {source} does not."
         ) from None
     acts = (acts for _, acts in encode(sae, reader.activations(sae, task.sae.name)))
-    return {**metrics, CO_FIRING: co_firing(acts).summary()}
+    return {**metrics, catalog.CO_FIRING: co_firing(acts).summary()}
 
 
 def _measure_features(task: Task, sae: SAE[Any]) -> dict[str, Any]:
@@ -117,7 +110,7 @@ def _run_sae_bench(task: Task, sae: SAE[Any], out: Path) -> Path:
     set_seed(settings.get("random_seed", _SEED))  # which SAEBench's absorption does not use
     run([(_NAME, sae)], device=task.device)
     written = list(out.rglob(f"{_NAME}_custom_sae_eval_results.json"))
-    if task.name == ABSORPTION:
+    if task.name == catalog.ABSORPTION:
         _add_probes(written, settings)
     if not written:  # SAEBench goes on after some failures as if there were none
         raise UserError(
@@ -127,7 +120,7 @@ def _run_sae_bench(task: Task, sae: SAE[Any], out: Path) -> Path:
 
 
 def _entry_point(task: Task, settings: dict[str, Any], out: str) -> Callable[..., Any]:
-    package = EVALUATIONS[task.name].package
+    package = catalog.EVALUATIONS[task.name].package
     if task.name == "core":
         del settings["model_name"]
         return partial(
@@ -145,18 +138,18 @@ def _entry_point(task: Task, settings: dict[str, Any], out: str) -> Callable[...
     options: dict[str, Any] = {"output_path": out}
     if task.name in ("scr", "tpp", "sparse_probing"):
         options |= {"clean_up_activations": True, "save_activations": False}
-    elif task.name == ABSORPTION:
+    elif task.name == catalog.ABSORPTION:
         _order_vocabulary()
     elif task.name == "ravel":
         _prepare_ravel(config)
     elif task.name == "autointerp":
-        options["api_key"] = os.environ[API_KEY]
+        options["api_key"] = os.environ[catalog.API_KEY]
     return partial(import_module(f"{package}.main").run_eval, config, **options)
 
 
 def _add_probes(written: list[Path], settings: dict[str, Any]) -> None:
     """Put the F1 of each letter's probe beside the score, or say which probes are missing."""
-    for path in Path("artifacts", ABSORPTION).glob("*_k_sparse_probing.json"):
+    for path in Path("artifacts", catalog.ABSORPTION).glob("*_k_sparse_probing.json"):
         probes = {row["letter"]: row["f1_probe"] for row in json.loads(path.read_bytes())}
         probes["mean"] = sum(probes.values()) / len(probes)
         good = sum(f1 > settings["min_GT_probe_f1"] for f1 in probes.values())
@@ -168,7 +161,7 @@ def _add_probes(written: list[Path], settings: dict[str, Any]) -> None:
             )
         for result in written:
             content = json.loads(result.read_bytes())
-            content["eval_result_metrics"][PROBES] = probes
+            content["eval_result_metrics"][catalog.PROBES] = probes
             result.write_text(json.dumps(content), encoding="utf-8")
 
 
@@ -195,26 +188,23 @@ def _prepare_ravel(config: Any) -> None:
         raise UserError(f"SAEBench's ravel knows the models {known}. Found {model}.")
     config.model_name = short_name(model)
     get_module = activation_collection.get_module
-    activation_collection.get_module = lambda *args: TupleOutput(get_module(*args))
+    activation_collection.get_module = lambda *args: _with_tuples(get_module(*args))
 
 
-class TupleOutput:
-    """A layer whose hooks see its output in a tuple.
+def _with_tuples(layer: nn.Module) -> Any:
+    """Return what takes hooks for a layer, and shows them its output in a tuple.
 
     SAEBench's RAVEL takes a layer's output from a tuple, and puts another into it. Since
     version 5 of transformers there is no tuple.
     """
 
-    def __init__(self, layer: nn.Module) -> None:
-        self._layer = layer
-
-    def register_forward_hook(self, hook: Callable[..., Any]) -> Any:
-        """Register a hook as torch's layers do."""
-
+    def register(hook: Callable[..., Any]) -> Any:
         def adapted(layer: nn.Module, inputs: Any, output: Any) -> Any:
             if isinstance(output, tuple):
                 return hook(layer, inputs, output)
             changed = hook(layer, inputs, (output,))
             return None if changed is None else changed[0]
 
-        return self._layer.register_forward_hook(adapted)
+        return layer.register_forward_hook(adapted)
+
+    return SimpleNamespace(register_forward_hook=register)
