@@ -178,11 +178,13 @@ def inspect(
                 except UserError as error:  # its weights are measured nonetheless
                     on_error(str(error))
             reports.append(measure(sae, ref.name, text, latents=latents))
-            if (on_text := reports[-1].on_text) and on_text.mean_firings < FEW_FIRINGS:
-                tell(
-                    f"{ref.name}: {on_text.n_tokens:,} tokens are too few to tell which "
-                    f"latents are dead: they fire {on_text.mean_firings:.1f} times on average."
-                )
+            if on_text := reports[-1].on_text:
+                firings = on_text.frequencies.mean().item() * on_text.n_tokens
+                if firings < FEW_FIRINGS:
+                    tell(
+                        f"{ref.name}: {on_text.n_tokens:,} tokens are too few to tell which "
+                        f"latents are dead: they fire {firings:.1f} times on average."
+                    )
         except UserError as error:
             on_error(str(error))
             continue

@@ -10,16 +10,8 @@ from sae_lens import SAEConfig
 from sae_lens.evals import ExplainedVarianceCalculator
 from torch import Tensor
 
+from sae_lens_c2r import analysis
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.analysis import (
-    AbsorptionPairs,
-    absorption_pairs,
-    chance_composition,
-    co_firing,
-    composition,
-    count_pairs,
-    max_cosines,
-)
 from sae_lens_c2r.inspection.contexts import (
     PAIRS_SHOWN,
     AnySAE,
@@ -45,18 +37,13 @@ class TextMetrics:
     n_tokens: int  # without special ones
     numbers: dict[str, Any]
     frequencies: Float[Tensor, " d_sae"]  # shares of the tokens on which each latent fires
-    absorption: AbsorptionPairs
+    absorption: analysis.AbsorptionPairs
     pairs: list[Pair]  # the most redundant ones, in context
 
     @property
     def fires(self) -> Tensor:
         """Whether each latent fires on any token."""
         return self.frequencies > 0
-
-    @property
-    def mean_firings(self) -> float:
-        """Tokens that a latent fires on, on average."""
-        return self.frequencies.mean().item() * self.n_tokens
 
 
 @dataclass(frozen=True)
@@ -118,10 +105,10 @@ def measure_on_text(sae: AnySAE, text: TextActivations) -> TextMetrics:
             explained_variance.add_batch(sae.decode(acts), inputs)
             yield acts
 
-    together = co_firing(batches())
+    together = analysis.co_firing(batches())
     times_fired = together.times_fired
     live = sae.W_dec[(times_fired > 0).to(sae.W_dec.device)]
-    absorption = absorption_pairs(sae.W_dec, (acts for _, acts in encode(sae, text)))
+    absorption = analysis.absorption_pairs(sae.W_dec, (acts for _, acts in encode(sae, text)))
     absorbed: dict[str, float] = {"pairs": len(absorption)}
     if len(absorption):
         absorbed["eq_13_holds"] = absorption.satisfied.double().mean().item()
@@ -130,8 +117,8 @@ def measure_on_text(sae: AnySAE, text: TextActivations) -> TextMetrics:
         "explained_variance": explained_variance.compute(),
         "l0": times_fired.sum().item() / together.n_tokens,
         "dead_latents": int((times_fired == 0).sum()),
-        "composition_of_live": composition(live) if len(live) > 1 else 0.0,
-        "chance_of_live": chance_composition(*live.shape) if len(live) > 1 else 0.0,
+        "composition_of_live": analysis.composition(live) if len(live) > 1 else 0.0,
+        "chance_of_live": analysis.chance_composition(*live.shape) if len(live) > 1 else 0.0,
         "co_firing": together.summary(),
         "absorption": absorbed,
     }
@@ -158,8 +145,8 @@ def measure(
     if W_dec.ndim != 2 or min(W_dec.shape) < 2:
         should = "be a matrix of at least 2 latents and 2 dimensions"
         raise UserError(f"{name}: `W_dec` should {should}. Found {tuple(W_dec.shape)}.")
-    cosines = max_cosines(W_dec)
-    above_0_9, above_0_7 = count_pairs(W_dec, above=THRESHOLDS)
+    cosines = analysis.max_cosines(W_dec)
+    above_0_9, above_0_7 = analysis.count_pairs(W_dec, above=THRESHOLDS)
     return SAEReport(
         name=name,
         config=sae.cfg,
@@ -168,7 +155,7 @@ def measure(
             "d_sae": sae.cfg.d_sae,
             "d_in": sae.cfg.d_in,
             "composition": cosines.mean().item(),
-            "chance_composition": chance_composition(*W_dec.shape),
+            "chance_composition": analysis.chance_composition(*W_dec.shape),
             "pairs_above_0_9": above_0_9,
             "pairs_above_0_7": above_0_7,
         },
