@@ -15,6 +15,7 @@ from datasets import Dataset
 from matplotlib.figure import Figure
 from rich.console import Console
 from sae_lens import SAE, TrainingSAE
+from sae_lens.evals import ExplainedVarianceCalculator
 from sae_lens.saes.sae import TrainStepOutput
 from sae_lens.training.sae_trainer import SAETrainer
 from torch import Tensor
@@ -85,10 +86,10 @@ class History:
     @torch.no_grad()
     def add(self, step: int, output: TrainStepOutput) -> None:
         """Add a point to the curves: explained variance of the batch, and composition."""
-        residual = (output.sae_in - output.sae_out).pow(2).sum()
-        total = (output.sae_in - output.sae_in.mean(dim=0)).pow(2).sum()
-        explained = 1 - (residual / total).item()
-        self.points.append((step, explained, composition(self.sae.W_dec)))
+        explained_variance = ExplainedVarianceCalculator()
+        explained_variance.add_batch(output.sae_out, output.sae_in)
+        point = (step, explained_variance.compute(), composition(self.sae.W_dec))
+        self.points.append(point)
 
     def speed(self, batch_size: int) -> dict[str, float]:
         """Tokens per second of the SAE's own steps, without the first, which warms up."""
