@@ -13,6 +13,7 @@ import torch
 from datasets import Dataset
 from jaxtyping import Int
 from torch import Tensor
+from torch.nn.functional import pad
 
 from sae_lens_c2r.offline.models import CLS, MINILM, SEP, OfflineModel, model_folder
 from sae_lens_c2r.offline.wikipedia import ENWIK8, articles
@@ -63,9 +64,7 @@ def token_rows(texts: Iterable[str], tokenizer: Any) -> Int[Tensor, "rows contex
     ids = torch.tensor([token for text in encoded for token in text])
     per_row = MINILM.context_size - 2
     rows = ids[: len(ids) // per_row * per_row].view(-1, per_row)
-    return torch.nn.functional.pad(
-        torch.nn.functional.pad(rows, (1, 0), value=CLS), (0, 1), value=SEP
-    )
+    return pad(pad(rows, (1, 0), value=CLS), (0, 1), value=SEP)
 
 
 def offline_source(
