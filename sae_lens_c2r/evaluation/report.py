@@ -104,8 +104,7 @@ def sae_hashes(sae: SAE[Any]) -> tuple[str, str]:
     for name, tensor in sorted(sae.state_dict().items()):
         weights.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
         weights.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
-    config = dict(sae.cfg.to_dict())
-    config["metadata"] = dict(config.get("metadata") or {})
+    config = sae.cfg.to_dict()
     config.pop("device", None)
     config["metadata"].pop("sae_lens_version", None)
     text = json.dumps(config, sort_keys=True, default=str)

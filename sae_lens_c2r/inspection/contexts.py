@@ -41,8 +41,7 @@ def encode(
     for batch in text.activations.split(_TOKENS_PER_BATCH):
         inputs = batch.to(sae.device, sae.dtype)
         with torch.no_grad():
-            acts = sae.encode(inputs)
-            acts = acts.to_dense() if acts.is_sparse else acts
+            acts = sae.encode(inputs).to_dense()
         yield inputs, acts
 
 

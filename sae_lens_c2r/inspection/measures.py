@@ -63,7 +63,7 @@ class SAEReport:
     def cosine_counts(self) -> list[int]:
         """Latents by their highest cosine: in equal intervals from 0 to 1, the rest below."""
         cosines = self.max_cosines.float().clamp(0, 1)
-        return [int(count) for count in torch.histc(cosines, bins=INTERVALS, min=0, max=1)]
+        return torch.histc(cosines, bins=INTERVALS, min=0, max=1).int().tolist()
 
     @property
     def zero_rows(self) -> int:
