@@ -4,18 +4,8 @@ from dataclasses import fields
 from typing import Any
 
 import torch
-from sae_lens import SAE, TrainingSAE
+from sae_lens import SAE, TrainingSAE, saes
 from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY, get_sae_training_class
-from sae_lens.saes import (
-    AbsTopKTrainingSAE,
-    BatchTopKTrainingSAE,
-    GatedTrainingSAE,
-    JumpReLUSAE,
-    JumpReLUTrainingSAE,
-    MatchingPursuitTrainingSAE,
-    StandardTrainingSAE,
-    TopKTrainingSAE,
-)
 from sae_lens.saes.sae import TrainingSAEConfig
 from torch import Tensor
 
@@ -23,13 +13,13 @@ from sae_lens_c2r._support.errors import UserError
 
 # The inference forms that a training form can begin as. TopK's stand after what derives of it.
 _FORMS: dict[type, tuple[str, ...]] = {
-    BatchTopKTrainingSAE: ("jumprelu", "standard"),
-    AbsTopKTrainingSAE: ("abstopk",),
-    TopKTrainingSAE: ("topk",),
-    JumpReLUTrainingSAE: ("jumprelu", "standard"),
-    GatedTrainingSAE: ("gated",),
-    StandardTrainingSAE: ("standard",),
-    MatchingPursuitTrainingSAE: ("matching_pursuit",),
+    saes.BatchTopKTrainingSAE: ("jumprelu", "standard"),
+    saes.AbsTopKTrainingSAE: ("abstopk",),
+    saes.TopKTrainingSAE: ("topk",),
+    saes.JumpReLUTrainingSAE: ("jumprelu", "standard"),
+    saes.GatedTrainingSAE: ("gated",),
+    saes.StandardTrainingSAE: ("standard",),
+    saes.MatchingPursuitTrainingSAE: ("matching_pursuit",),
 }
 # Of a config, what says which function an SAE is: the last three are Matching Pursuit's.
 _OF_THE_FUNCTION = (
@@ -85,11 +75,11 @@ def starting_weights(sae: SAE[Any], config: TrainingSAEConfig) -> Weights:
     family = next((family for family in _FORMS if issubclass(sae_class, family)), None)
     _check_configs(sae, config, _FORMS[family] if family else ())
     weights = _linear_weights(sae, config)
-    if family is BatchTopKTrainingSAE:
+    if family is saes.BatchTopKTrainingSAE:
         return _with_one_threshold(weights, thresholds_of(sae), getattr(config, _RESCALED))
-    if family is JumpReLUTrainingSAE:
+    if family is saes.JumpReLUTrainingSAE:
         return {**weights, "threshold": thresholds_of(sae)}
-    if family in (TopKTrainingSAE, AbsTopKTrainingSAE):
+    if family in (saes.TopKTrainingSAE, saes.AbsTopKTrainingSAE):
         return _ranked_alike(weights, getattr(sae.cfg, _RESCALED), getattr(config, _RESCALED))
     return weights
 
@@ -179,7 +169,7 @@ def _ranked_alike(weights: Weights, was_rescaled: bool, rescaled: bool) -> Weigh
 
 def thresholds_of(sae: SAE[Any]) -> Tensor:
     """The threshold of each latent, in float64: 0 where a ReLU is all there is."""
-    if not isinstance(sae, JumpReLUSAE):
+    if not isinstance(sae, saes.JumpReLUSAE):
         return torch.zeros(sae.cfg.d_sae, dtype=torch.float64, device=sae.W_dec.device)
     return sae.threshold.detach().double().clamp(min=0)  # below that, its ReLU decides
 
