@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
@@ -92,12 +92,13 @@ def write_bytes(path: Path, content: bytes) -> None:
         raise
 
 
-def write_folder(final: Path, fill: Callable[[Path], None], *, beside: Path) -> None:
-    """Write a folder by `fill`, first under another name in `beside`: whole, or not at all."""
+@contextmanager
+def write_folder(final: Path, *, beside: Path) -> Iterator[Path]:
+    """Give a folder in `beside` to write to, which then gets its name: whole, or not at all."""
     partial = begin_folder(beside)
     try:
         with disk_errors(final):
-            fill(partial)
+            yield partial
         finish_folder(partial, final)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)

@@ -89,7 +89,8 @@ def cached_folder(namespace: str, sha256: str, fill: Callable[[Path], None]) -> 
     if not folder.is_dir():
         with FileLock(cache / "lock"):  # another process may be filling it
             if not folder.is_dir():
-                write_folder(folder, fill, beside=cache)
+                with write_folder(folder, beside=cache) as to:
+                    fill(to)
     return folder
 
 

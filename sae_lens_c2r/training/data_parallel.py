@@ -23,7 +23,6 @@ from torch.distributed import ProcessGroup
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.architectures.penalized import PenalizedMixin
 from sae_lens_c2r.penalties.processes import gather_parts
-from sae_lens_c2r.training.distributed import TIMEOUT, rank, world_size
 from sae_lens_c2r.training.plan import Plan
 
 # SAEs of which it is known what a step needs of the whole batch.
@@ -32,15 +31,6 @@ KNOWN: set[type] = {
     *(saes.JumpReLUTrainingSAE, saes.MatchingPursuitTrainingSAE, saes.StandardTrainingSAE),
     *(saes.MatryoshkaBatchTopKTrainingSAE, saes.TopKTrainingSAE),
 }
-
-
-def own_group(size: int) -> ProcessGroup | None:
-    """The group of this process, of that size, if it is not alone; all processes must call."""
-    if size == 1:
-        return None
-    firsts = range(0, world_size(), size)
-    groups = [dist.new_group(list(range(i, i + size)), timeout=TIMEOUT) for i in firsts]
-    return groups[rank() // size]
 
 
 def group_size(plan: Plan, n_ranks: int) -> int:

@@ -8,8 +8,8 @@ import json
 import platform
 import subprocess
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from sae_lens import TrainingSAE
 
 from sae_lens_c2r._support.errors import UserError, one_line
@@ -25,7 +26,7 @@ from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r._support.process import Interrupted, stop_requests
 from sae_lens_c2r.training import distributed
 from sae_lens_c2r.training.configs import NEEDS_ESTIMATE
-from sae_lens_c2r.training.data_parallel import group_size, own_group, place
+from sae_lens_c2r.training.data_parallel import group_size, place
 from sae_lens_c2r.training.output_dir import (
     TRACEBACK,
     WORK,
@@ -71,6 +72,9 @@ def train(
         distributed.check_shared_folder(work)
         # Another process may have finished some meanwhile.
         todo = on_main(lambda: unfinished(settings, out, lambda _: None))
+        process_group = None
+        if n_parts > 1:
+            process_group, _ = dist.new_subgroups(n_parts, timeout=distributed.TIMEOUT)
         job = Job(
             Checkpoints(work),
             stop,
@@ -80,7 +84,7 @@ def train(
             watch=watch,
             scaled=plan.starts,
             k_anneal_steps=plan.k_anneal_steps,
-            process_group=own_group(n_parts),
+            process_group=process_group,
         )
         on_main(job.checkpoints.remove_partial)
         job.resumed = on_main(lambda: checkpoint_of(settings, here, out, log, resume=resume))
@@ -107,27 +111,32 @@ def _train_at_once(plan: Plan, sae_ids: list[str], job: Job, out: Path) -> None:
     settings = settings_of(job.about["settings"], sae_ids)
     about = {**job.about, "settings": settings, "processes_per_batch": n_most}
     job = replace(job, about=about, saved=[] if place_in_it else shares[group])
-    with _one_line_of_sae_lens(out / WORK / TRACEBACK):
+    try:
         # A process without an SAE of its own still takes part in the stream.
         saes, evaluations = train_together(plan, shares[group] or shares[0][:1], job)
+    except (UserError, OSError):
+        raise
+    except Exception as error:  # SAELens, torch and transformers raise many kinds
+        path = out / WORK / TRACEBACK
+        path.write_text(traceback.format_exc(), encoding="utf-8")
+        raise UserError(
+            f"SAELens failed: {type(error).__name__}: {one_line(error)} ({path} has the "
+            "traceback)"
+        ) from error
     distributed.on_all_ranks(partial(_save, plan, job, saes, evaluations, out))
     distributed.on_main_process(job.checkpoints.remove_all)
 
 
 def _check_alike(own: dict[str, Any]) -> None:
     """Raise a UserError unless all ranks have the same settings."""
-    ranks = distributed.all_gather(own)
+    first = distributed.on_main_process(lambda: own)
 
     def check() -> None:
-        for number, other in enumerate(ranks):
-            differs = difference(ranks[0], other)
-            if differs is not None:
-                raise UserError(
-                    "All ranks should have the same plan and versions. Rank "
-                    f"{number} differs from rank 0. {differs}"
-                )
+        differs = difference(first, own)
+        if differs is not None:
+            raise UserError(f"All ranks should have the plan and versions of rank 0. {differs}")
 
-    distributed.on_main_process(check)
+    distributed.on_all_ranks(check)
 
 
 def _in_turn(plan: Plan, todo: list[str], resumed: Checkpoint | None) -> list[list[str]]:
@@ -155,28 +164,10 @@ def circumstances(device: str) -> dict[str, Any]:
 
 def _git_revision() -> str | None:
     """The commit of the checkout that this code runs from, if it is one."""
-    root = Path(__file__).parents[2]
-    if not (root / ".git").exists():
-        return None
-    command = ["git", "-C", str(root), "rev-parse", "HEAD"]
+    command = ["git", "--git-dir", str(Path(__file__).parents[2] / ".git"), "rev-parse", "HEAD"]
     with suppress(OSError):  # no git here
         return subprocess.run(command, capture_output=True, text=True).stdout.strip() or None
     return None
-
-
-@contextmanager
-def _one_line_of_sae_lens(path: Path) -> Iterator[None]:
-    """Raise as a UserError what SAELens raises, with the traceback in a file."""
-    try:
-        yield
-    except (UserError, OSError):
-        raise
-    except Exception as error:  # SAELens, torch and transformers raise many kinds
-        path.write_text(traceback.format_exc(), encoding="utf-8")
-        raise UserError(
-            f"SAELens failed: {type(error).__name__}: {one_line(error)} ({path} has the "
-            "traceback)"
-        ) from error
 
 
 def _save(
@@ -205,12 +196,8 @@ def _save(
             matmul_precision=torch.get_float32_matmul_precision(),
             **job.about["circumstances"],
         )
-        fill = partial(_fill, saes[sae_id], record)
-        write_folder(out / sae_id, fill, beside=out / WORK)
-
-
-def _fill(sae: TrainingSAE[Any], record: TrainingRecord, folder: Path) -> None:
-    sae.save_inference_model(folder)
-    # Not by `write_json`: settings may be infinite.
-    text = json.dumps(record.model_dump(), indent=1)
-    (folder / RECORD).write_text(f"{text}\n", encoding="utf-8")
+        with write_folder(out / sae_id, beside=out / WORK) as folder:
+            saes[sae_id].save_inference_model(folder)
+            # Not by `write_json`: settings may be infinite.
+            text = json.dumps(record.model_dump(), indent=1)
+            (folder / RECORD).write_text(f"{text}\n", encoding="utf-8")

@@ -189,7 +189,8 @@ def test_what_cannot_be_trained_together_is_refused_by_name(
 ) -> None:
     other = (change_release, (release, release.read_text().replace("k: 4", "k: 5")))
     line = refusal(2, release, tmp_path / "plan", before={1: other})
-    assert "Rank 1 differs from rank 0. Found `saes.layer_0" in line
+    assert line.startswith("Rank 1: All ranks should have the plan and versions of rank 0.")
+    assert "Found `saes.layer_0" in line
     assert "k = 5`, and 4 there" in line
     line = refusal(2, release, tmp_path / "versions", before={1: (have_other_versions, ())})
     assert "Found `versions.torch = '1.0'`, and " in line
