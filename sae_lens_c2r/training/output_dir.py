@@ -14,16 +14,8 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+from sae_lens_c2r._support import files
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.files import (
-    PARTIAL,
-    begin_folder,
-    disk_errors,
-    finish_folder,
-    locked,
-    sha256_of,
-    sync,
-)
 from sae_lens_c2r.training.distributed import (
     all_gather,
     is_main_process,
@@ -52,20 +44,20 @@ class DamagedError(Exception):
     """A checkpoint that is not as it was written; the text says why."""
 
 
+@dataclass(frozen=True)
 class Checkpoints:
     """The checkpoints of one training. All ranks write one together; the rest is for rank 0."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    folder: Path
 
     def write(self, step: int, about: dict[str, Any], fill: Fill) -> Path:
         """Add a checkpoint, of which `fill` writes this rank's part; remove those too old."""
-        final = self._folder / f"{_FINAL}{step:09d}"
-        partial = on_main_process(lambda: begin_folder(self._folder))
+        final = self.folder / f"{_FINAL}{step:09d}"
+        partial = on_main_process(lambda: files.begin_folder(self.folder))
         try:
             parts = all_gather(on_all_ranks(lambda: _written(partial, final, fill)))
-            files = {name: digest for part in parts for name, digest in part.items()}
-            content = {"step": step, "about": about, "files": dict(sorted(files.items()))}
+            digests = {name: digest for part in parts for name, digest in part.items()}
+            content = {"step": step, "about": about, "files": dict(sorted(digests.items()))}
             on_main_process(lambda: self._finish(partial, final, content))
         except BaseException:
             if is_main_process():
@@ -76,7 +68,7 @@ class Checkpoints:
     def _finish(self, partial: Path, final: Path, content: dict[str, Any]) -> None:
         manifest = {"content": content, "sha256": _digest_of(content)}
         (partial / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-        finish_folder(partial, final)
+        files.finish_folder(partial, final)
         for folder in self._named(_FINAL)[:-KEPT]:
             self._remove(folder)
 
@@ -86,12 +78,12 @@ class Checkpoints:
             try:
                 return read_checkpoint(folder)
             except DamagedError as damage:
-                aside = Path(mkdtemp(prefix=f"{_DAMAGED}{folder.name}-", dir=self._folder))
+                aside = Path(mkdtemp(prefix=f"{_DAMAGED}{folder.name}-", dir=self.folder))
                 os.replace(folder, aside)
                 on_damage(f"{folder} is damaged ({damage}). It is now called {aside.name}.")
         if self._named(_DAMAGED):
             raise UserError(
-                f"The folder {self._folder} has no intact checkpoint. Delete it to start again."
+                f"The folder {self.folder} has no intact checkpoint. Delete it to start again."
             )
         return None
 
@@ -103,15 +95,15 @@ class Checkpoints:
 
     def remove_partial(self) -> None:
         """Remove what was being written when a process died."""
-        for partial in self._named(PARTIAL):
+        for partial in self._named(files.PARTIAL):
             shutil.rmtree(partial)
 
     def _named(self, prefix: str) -> list[Path]:
-        return sorted(self._folder.glob(f"{prefix}*"))
+        return sorted(self.folder.glob(f"{prefix}*"))
 
     def _remove(self, folder: Path) -> None:
         # By a rename first: what is half removed should not look like a checkpoint.
-        going = Path(mkdtemp(prefix=PARTIAL, dir=self._folder))
+        going = Path(mkdtemp(prefix=files.PARTIAL, dir=self.folder))
         os.replace(folder, going)
         shutil.rmtree(going)
 
@@ -130,20 +122,21 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         path = folder / name
         if not path.is_file():
             raise DamagedError(f"{name} is missing")
-        if sha256_of(path) != digest:
+        if files.sha256_of(path) != digest:
             raise DamagedError(f"{name} is not what was written")
     return Checkpoint(folder, content["step"], content["about"])
 
 
 def _written(folder: Path, final: Path, fill: Fill) -> dict[str, str]:
     """The files that this rank adds to a folder, on the disk, with their digests."""
-    with disk_errors(final):
+    with files.disk_errors(final):
         written = fill(folder)
     digests = {}
     for path in (path for top in written for path in [top, *top.rglob("*")]):
         if path.is_file():
-            sync(path)  # here: another machine knows nothing of what this one has yet to write
-            digests[path.relative_to(folder).as_posix()] = sha256_of(path)
+            # Here: another machine knows nothing of what this one has yet to write.
+            files.sync(path)
+            digests[path.relative_to(folder).as_posix()] = files.sha256_of(path)
     return digests
 
 
@@ -263,7 +256,7 @@ def locked_out(out: Path) -> Iterator[None]:
     work = out / WORK
     work.mkdir(parents=True, exist_ok=True)
     in_use = f"`out` should be a folder that no other process trains into. Found {out}."
-    with locked(work / LOCK, otherwise=in_use):
+    with files.locked(work / LOCK, otherwise=in_use):
         yield
         for name in (LOCK, TRACEBACK):
             (work / name).unlink(missing_ok=True)
