@@ -25,17 +25,7 @@ from sae_lens_c2r.penalties.neighbors import has_fast_bfloat16
 from sae_lens_c2r.releases.language_models import TRANSFORMER_LENS, official_name
 from sae_lens_c2r.releases.model import LanguageModel, Release, ReleaseError, SyntheticModel
 from sae_lens_c2r.saes.sae_ref import SAERef
-from sae_lens_c2r.training.configs import (
-    K_ANNEAL_STEPS,
-    MATMUL_PRECISION,
-    NEEDS_ESTIMATE,
-    NORM_MULTIPLE,
-    check_shared,
-    checked_fields,
-    find_start,
-    sae_config,
-    synthetic_model_config,
-)
+from sae_lens_c2r.training import configs
 
 RunnerConfig = MultiSAETrainingRunnerConfig | SyntheticSAERunnerConfig[Any]
 _RUNNERS = {
@@ -96,9 +86,12 @@ class Plan:
             if sae_id in self.starts:  # by its content, wherever it lies by now
                 saes[sae_id]["init"] = self.starts[sae_id].sha256
             if sae_id in self.k_anneal_steps:
-                saes[sae_id][K_ANNEAL_STEPS] = self.k_anneal_steps[sae_id]
+                saes[sae_id][configs.K_ANNEAL_STEPS] = self.k_anneal_steps[sae_id]
         runner = {k: v for k, v in self.runner.items() if k not in _WITHOUT_EFFECT}
-        ours = {MATMUL_PRECISION: self.matmul_precision, NORM_MULTIPLE: self.norm_multiple}
+        ours = {
+            configs.MATMUL_PRECISION: self.matmul_precision,
+            configs.NORM_MULTIPLE: self.norm_multiple,
+        }
         runner |= {name: value for name, value in ours.items() if value is not None}
         source = self.release.source.model_dump(mode="json")
         settings = json.dumps({"source": source, "runner": runner, "saes": saes})
@@ -113,31 +106,31 @@ def make_plan(release: Release, *, device: str, only: Sequence[str] = ()) -> Pla
         raise UserError(
             f"`--only` should be ids of the release: {', '.join(specs)}. Found {unknown[0]!r}."
         )
-    check_shared(release, list(specs.values()))
+    configs.check_shared(release, list(specs.values()))
     chosen = {sae_id: specs[sae_id] for sae_id in only or specs}
-    runner = checked_fields("runner", release.runner, _RUNNERS[type(release.source)])
+    runner = configs.checked_fields("runner", release.runner, _RUNNERS[type(release.source)])
     saes: dict[str, TrainingSAEConfig] = {}
     starts: dict[str, SAERef] = {}
     notes: list[str] = []
     for sae_id, spec in chosen.items():
         if spec.fields.get("init") is None:
-            saes[sae_id] = sae_config(spec, device)
+            saes[sae_id] = configs.sae_config(spec, device)
         else:
-            starts[sae_id], saes[sae_id], own_notes = find_start(spec, release, device)
+            starts[sae_id], saes[sae_id], own_notes = configs.find_start(spec, release, device)
             notes += own_notes
     plan = Plan(
         release,
         saes=saes,
         seeds={sae_id: spec.fields.get("seed", 0) for sae_id, spec in chosen.items()},
-        matmul_precision=runner.pop(MATMUL_PRECISION, None),
-        norm_multiple=runner.pop(NORM_MULTIPLE, None),
+        matmul_precision=runner.pop(configs.MATMUL_PRECISION, None),
+        norm_multiple=runner.pop(configs.NORM_MULTIPLE, None),
         runner=runner,
         device=device,
         starts=starts,
         k_anneal_steps={
-            sae_id: spec.fields[K_ANNEAL_STEPS]
+            sae_id: spec.fields[configs.K_ANNEAL_STEPS]
             for sae_id, spec in chosen.items()
-            if hasattr(saes[sae_id], "k") and spec.fields.get(K_ANNEAL_STEPS)
+            if hasattr(saes[sae_id], "k") and spec.fields.get(configs.K_ANNEAL_STEPS)
         },
     )
     _check_source(plan)
@@ -167,7 +160,7 @@ def runner_config(plan: Plan, *, sae_ids: list[str]) -> RunnerConfig:
         if isinstance(source, SyntheticModel):
             logger.run_name = logger.run_name or plan.release.name
             return SyntheticSAERunnerConfig(
-                synthetic_model=synthetic_model_config(source.config),
+                synthetic_model=configs.synthetic_model_config(source.config),
                 sae=plan.saes[sae_ids[0]],
                 training_samples=source.training_samples,
                 **common,
@@ -206,7 +199,7 @@ def _check_source(plan: Plan) -> None:
                 )
         return
     modes = {config.normalize_activations for config in plan.saes.values()}
-    if modes & NEEDS_ESTIMATE and modes - NEEDS_ESTIMATE:
+    if modes & configs.NEEDS_ESTIMATE and modes - configs.NEEDS_ESTIMATE:
         raise ReleaseError(
             # SAELens takes the batches that it estimates from out of the shared stream.
             "`sae.normalize_activations` should need an estimate of SAELens's for all SAEs of "
@@ -266,7 +259,7 @@ def _check_steps(plan: Plan, config: RunnerConfig) -> None:
             )
     for sae_id, each in plan.saes.items():
         ends = {name: getattr(each, name, 0) for name in ("c2r_start_step", "ort_start_step")}
-        ends[K_ANNEAL_STEPS] = plan.k_anneal_steps.get(sae_id, 0)
+        ends[configs.K_ANNEAL_STEPS] = plan.k_anneal_steps.get(sae_id, 0)
         for name, step in ends.items():
             if step >= max(plan.steps, 1):
                 raise ReleaseError(

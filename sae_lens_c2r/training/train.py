@@ -24,20 +24,9 @@ from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r._support.files import write_folder
 from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r._support.process import Interrupted, stop_requests
-from sae_lens_c2r.training import distributed
+from sae_lens_c2r.training import distributed, output_dir
 from sae_lens_c2r.training.configs import NEEDS_ESTIMATE
 from sae_lens_c2r.training.data_parallel import group_size, place
-from sae_lens_c2r.training.output_dir import (
-    TRACEBACK,
-    WORK,
-    Checkpoint,
-    Checkpoints,
-    checkpoint_of,
-    difference,
-    locked_out,
-    settings_of,
-    unfinished,
-)
 from sae_lens_c2r.training.plan import Plan
 from sae_lens_c2r.training.record import RECORD, RecordedRelease, TrainingRecord
 from sae_lens_c2r.training.runners import train_together
@@ -54,29 +43,29 @@ def train(
     watch: Watch | None = None,  # given the id and the trainer of each SAE before it begins
 ) -> list[Path]:
     """Train the SAEs of a plan that are not finished, and return their folders."""
-    work, on_main = out / WORK, distributed.on_main_process
+    work, on_main = out / output_dir.WORK, distributed.on_main_process
     log = log if distributed.is_main_process() else lambda _: None
     here, settings = circumstances(plan.device), plan.fingerprint()
     n_parts = on_main(lambda: group_size(plan, distributed.world_size()))
     options = {"resume": resume, "checkpoint_minutes": checkpoint_minutes}
     alike = {"order": list(plan.saes), "options": options, "device": plan.device}
     _check_alike({**settings, **alike, **{key: here[key] for key in ("python", "versions")}})
-    todo = on_main(lambda: unfinished(settings, out, log))
+    todo = on_main(lambda: output_dir.unfinished(settings, out, log))
     if not todo and not on_main(work.exists):
         return []
     with stop_requests() as stop, ExitStack() as stack:
         before = torch.get_float32_matmul_precision()
         stack.callback(torch.set_float32_matmul_precision, before)
         torch.set_float32_matmul_precision(plan.matmul_precision or before)
-        on_main(lambda: stack.enter_context(locked_out(out)))
+        on_main(lambda: stack.enter_context(output_dir.locked_out(out)))
         distributed.check_shared_folder(work)
         # Another process may have finished some meanwhile.
-        todo = on_main(lambda: unfinished(settings, out, lambda _: None))
+        todo = on_main(lambda: output_dir.unfinished(settings, out, lambda _: None))
         process_group = None
         if n_parts > 1:
             process_group, _ = dist.new_subgroups(n_parts, timeout=distributed.TIMEOUT)
         job = Job(
-            Checkpoints(work),
+            output_dir.Checkpoints(work),
             stop,
             every_seconds=60 * checkpoint_minutes,
             about={"settings": settings, "circumstances": here, "processes_per_batch": n_parts},
@@ -87,7 +76,9 @@ def train(
             process_group=process_group,
         )
         on_main(job.checkpoints.remove_partial)
-        job.resumed = on_main(lambda: checkpoint_of(settings, here, out, log, resume=resume))
+        job.resumed = on_main(
+            lambda: output_dir.checkpoint_of(settings, here, out, log, resume=resume)
+        )
         in_turn = _in_turn(plan, todo, job.resumed)
         for number, sae_ids in enumerate(in_turn):
             if number:
@@ -108,7 +99,7 @@ def _train_at_once(plan: Plan, sae_ids: list[str], job: Job, out: Path) -> None:
         raise Interrupted(number)
     group, place_in_it = divmod(distributed.rank(), n_parts)
     shares = place({i: plan.saes[i] for i in sae_ids}, distributed.world_size() // n_parts)
-    settings = settings_of(job.about["settings"], sae_ids)
+    settings = output_dir.settings_of(job.about["settings"], sae_ids)
     about = {**job.about, "settings": settings, "processes_per_batch": n_most}
     job = replace(job, about=about, saved=[] if place_in_it else shares[group])
     try:
@@ -117,7 +108,7 @@ def _train_at_once(plan: Plan, sae_ids: list[str], job: Job, out: Path) -> None:
     except (UserError, OSError):
         raise
     except Exception as error:  # SAELens, torch and transformers raise many kinds
-        path = out / WORK / TRACEBACK
+        path = out / output_dir.WORK / output_dir.TRACEBACK
         path.write_text(traceback.format_exc(), encoding="utf-8")
         raise UserError(
             f"SAELens failed: {type(error).__name__}: {one_line(error)} ({path} has the "
@@ -132,14 +123,16 @@ def _check_alike(own: dict[str, Any]) -> None:
     first = distributed.on_main_process(lambda: own)
 
     def check() -> None:
-        differs = difference(first, own)
+        differs = output_dir.difference(first, own)
         if differs is not None:
             raise UserError(f"All ranks should have the plan and versions of rank 0. {differs}")
 
     distributed.on_all_ranks(check)
 
 
-def _in_turn(plan: Plan, todo: list[str], resumed: Checkpoint | None) -> list[list[str]]:
+def _in_turn(
+    plan: Plan, todo: list[str], resumed: output_dir.Checkpoint | None
+) -> list[list[str]]:
     """The SAEs in groups, each to be trained at once: first what a checkpoint holds."""
     begun = resumed.about["settings"]["saes"] if resumed else ()
     groups: tuple[list[str], ...] = ([], [], [])
@@ -184,7 +177,7 @@ def _save(
             release=RecordedRelease.model_validate(plan.release.model_dump(mode="json")),
             sae_id=sae_id,
             started_from=plan.starts.get(sae_id),
-            settings=settings_of(settings, [sae_id]),
+            settings=output_dir.settings_of(settings, [sae_id]),
             trained_together=list(settings["saes"]),
             processes_per_batch=job.about["processes_per_batch"],
             steps=plan.steps,
@@ -196,7 +189,7 @@ def _save(
             matmul_precision=torch.get_float32_matmul_precision(),
             **job.about["circumstances"],
         )
-        with write_folder(out / sae_id, beside=out / WORK) as folder:
+        with write_folder(out / sae_id, beside=out / output_dir.WORK) as folder:
             saes[sae_id].save_inference_model(folder)
             # Not by `write_json`: settings may be infinite.
             text = json.dumps(record.model_dump(), indent=1)
