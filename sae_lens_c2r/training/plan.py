@@ -18,7 +18,7 @@ from sae_lens.saes.sae import TrainingSAEConfig
 from sae_lens.synthetic import SyntheticSAERunnerConfig
 
 from sae_lens_c2r._support.checks import check_torch_device
-from sae_lens_c2r._support.errors import UserError, one_line
+from sae_lens_c2r._support.errors import UserError, counted, one_line
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS
 from sae_lens_c2r.offline.models import MODELS
 from sae_lens_c2r.penalties.neighbors import has_fast_bfloat16
@@ -137,10 +137,7 @@ def make_plan(release: Release, *, device: str, only: Sequence[str] = ()) -> Pla
     for sae_id in plan.saes:  # made once, for SAELens to check the values
         config = runner_config(plan, sae_ids=[sae_id])
     _check_steps(plan, config)
-    if names := _autocast_in_vain(plan):
-        fields = " and ".join(f"`runner.{name}`" for name in names)
-        notes.append(f"Without {fields}: {device} is not known to be fast in bfloat16.")
-    return replace(plan, notes=[*notes, *_unfinished_warm_ups(plan)])
+    return replace(plan, notes=[*notes, *_notes(plan)])
 
 
 def _autocast_in_vain(plan: Plan) -> list[str]:
@@ -233,8 +230,21 @@ def _check_source(plan: Plan) -> None:
         )
 
 
-def _unfinished_warm_ups(plan: Plan) -> Iterator[str]:
-    """A warning for each coefficient whose warm-up is longer than the training."""
+def _notes(plan: Plan) -> Iterator[str]:
+    """A line on each option that SAELens lacks, or that will not do what it says."""
+    if (multiple := plan.norm_multiple) is not None:
+        yield f"Tokens whose norm is above {multiple:g} times the median are left out."
+    for steps in sorted(set(plan.k_anneal_steps.values())):
+        annealed = [plan.saes[i] for i, each in plan.k_anneal_steps.items() if each == steps]
+        names = sorted({config.architecture() for config in annealed})
+        sizes = sorted({"d_in" if each.d_in <= each.d_sae else "d_sae" for each in annealed})
+        yield (
+            f"k falls from {' or '.join(sizes)} over the first {counted(steps, 'step')} of "
+            f"{counted(len(annealed), 'SAE')}: {', '.join(names)}."
+        )
+    if in_vain := _autocast_in_vain(plan):
+        fields = " and ".join(f"`runner.{name}`" for name in in_vain)
+        yield f"Without {fields}: {plan.device} is not known to be fast in bfloat16."
     for sae_id, config in plan.saes.items():
         for name in ("c2r_warm_up_steps", "ort_warm_up_steps"):
             if (steps := getattr(config, name, 0)) > plan.steps:

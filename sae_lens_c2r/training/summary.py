@@ -75,7 +75,6 @@ def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
             f"{source.context_size:,} tokens",
             markup=False,
         )
-    _print_options(plan, console)
     for note in plan.notes:
         console.print(note, markup=False, soft_wrap=True)
     rows = []
@@ -128,23 +127,6 @@ def numbers_of(plan: Plan) -> dict[str, Any]:
         "notes": list(plan.notes),
         **plan.fingerprint(),
     }
-
-
-def _print_options(plan: Plan, console: Console) -> None:
-    """Print the options of a plan that SAELens does not have."""
-    if plan.norm_multiple is not None:
-        console.print(
-            f"Tokens whose norm is above {plan.norm_multiple:g} times the median are left out."
-        )
-    for steps in sorted(set(plan.k_anneal_steps.values())):
-        annealed = [i for i, of_sae in plan.k_anneal_steps.items() if of_sae == steps]
-        configs = [plan.saes[sae_id] for sae_id in annealed]
-        names = sorted({config.architecture() for config in configs})
-        sizes = sorted({"d_in" if each.d_in <= each.d_sae else "d_sae" for each in configs})
-        console.print(
-            f"k falls from {' or '.join(sizes)} over the first {counted(steps, 'step')} of "
-            f"{counted(len(annealed), 'SAE')}: {', '.join(names)}."
-        )
 
 
 def weight_bytes(config: TrainingSAEConfig) -> int:
