@@ -23,7 +23,7 @@ from sae_lens import TrainingSAE
 from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r._support.files import write_folder
 from sae_lens_c2r._support.libraries import package_versions
-from sae_lens_c2r._support.process import Interrupted, stop_requests
+from sae_lens_c2r._support.process import stop_requests
 from sae_lens_c2r.training import distributed, output_dir
 from sae_lens_c2r.training.configs import NEEDS_ESTIMATE
 from sae_lens_c2r.training.data_parallel import group_size, place
@@ -40,7 +40,7 @@ def train(
     resume: bool = False,  # from the last checkpoint, if there is one
     checkpoint_minutes: float = 30.0,  # between two; 0 for one at the end only
     log: Callable[[str], None] = print,
-    watch: Watch | None = None,  # given the id and the trainer of each SAE before it begins
+    watch: Watch = lambda *_: None,  # given the id and the trainer of each SAE before it begins
 ) -> list[Path]:
     """Train the SAEs of a plan that are not finished, and return their folders."""
     work, on_main = out / output_dir.WORK, distributed.on_main_process
@@ -95,8 +95,6 @@ def _train_at_once(plan: Plan, sae_ids: list[str], job: Job, out: Path) -> None:
     if job.resumed is not None:
         job.log(f"Continuing from step {job.resumed.step:,} of {plan.steps:,}.")
         n_most = max(n_parts, job.resumed.about["processes_per_batch"])
-    if number := distributed.all_reduce_max(job.stop.received):
-        raise Interrupted(number)
     group, place_in_it = divmod(distributed.rank(), n_parts)
     shares = place({i: plan.saes[i] for i in sae_ids}, distributed.world_size() // n_parts)
     settings = output_dir.settings_of(job.about["settings"], sae_ids)
@@ -172,7 +170,7 @@ def _save(
 ) -> None:
     """Save the SAEs that are this process's to save, each with its record."""
     seconds, settings = job.seconds, job.about["settings"]
-    for sae_id in job.saved or ():
+    for sae_id in job.saved:
         record = TrainingRecord(
             release=RecordedRelease.model_validate(plan.release.model_dump(mode="json")),
             sae_id=sae_id,

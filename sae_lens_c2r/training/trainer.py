@@ -48,9 +48,9 @@ class Job:
     every_seconds: float = 0.0  # it saves; 0 for only at the end
     about: Mapping[str, Any] = field(default_factory=dict)  # kept with each checkpoint
     resumed: Checkpoint | None = None
-    saved: Collection[str] | None = None  # the SAEs that this process saves; `None` for all
+    saved: Collection[str] = ()  # the SAEs that this process saves
     log: Callable[[str], None] = print
-    watch: Watch | None = None  # given the id and the trainer of each SAE before it begins
+    watch: Watch = lambda *_: None  # given the id and the trainer of each SAE before it begins
     scaled: Collection[str] = ()  # those that start from others, whose inputs were not scaled
     k_anneal_steps: Mapping[str, int] = field(default_factory=dict)
     process_group: ProcessGroup | None = None  # that every batch is split over, if it is
@@ -95,8 +95,7 @@ class Trainer(MultiSAETrainer):
             self.load_checkpoint(self._job.resumed.folder)
             self._n_batches = self._job.resumed.about["stream"]["n_batches"]
         for sae_id, trainer in self.trainers.items():
-            if self._job.watch is not None:
-                self._job.watch(sae_id, trainer)
+            self._job.watch(sae_id, trainer)
         self._saved_at = self._job.begun = time.monotonic()
         self._job.stop.deferrable = True
 
@@ -193,10 +192,9 @@ class Trainer(MultiSAETrainer):
             return  # nothing is new
 
         def fill(folder: Path) -> list[Path]:
-            own = list(self.trainers) if job.saved is None else job.saved
-            for sae_id in own:
+            for sae_id in job.saved:
                 self._save(self.trainers[sae_id], folder / sae_id)
-            return [folder / sae_id for sae_id in own]
+            return [folder / sae_id for sae_id in job.saved]
 
         now = {"seconds": job.seconds, "stream": self._stream_state(self._n_batches)}
         try:

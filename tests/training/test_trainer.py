@@ -135,7 +135,7 @@ def run(
 ) -> bool:
     """Train, and say whether it came to the end."""
     stop = StopRequest()
-    job = Job(Checkpoints(folder), stop, resumed=resumed)
+    job = Job(Checkpoints(folder), stop, resumed=resumed, saved=["sae"])
     first = resumed.about["stream"]["n_batches"] if resumed else 0
     stream = batches(first, stop, stop_after)
     try:
