@@ -61,7 +61,8 @@ class ActivationStream(Iterator[Batch]):
 
     def _shuffled(self, first: int) -> Iterator[Tensor]:
         """The batches of all buffers after the first one, which lends a part to the next."""
-        tokens = _Tokens(self._passes, *self._begins[first])
+        row, n_used = self._begins[first]
+        tokens = _Tokens(self._passes(row), n_used)
         lent = None
         for number in count(first):
             self._begins[number] = (tokens.row, tokens.n_used)
@@ -127,22 +128,18 @@ class ActivationStream(Iterator[Batch]):
 class _Tokens:
     """Activations of a text token by token, from behind some of a pass of the model."""
 
-    def __init__(
-        self, passes: Callable[[int], Iterator[tuple[int, Tensor]]], row: int, n_used: int
-    ) -> None:
-        self._passes = passes(row)
-        self.row, acts = next(self._passes)
-        self.n_used, self._left = n_used, acts[n_used:]
+    def __init__(self, passes: Iterator[tuple[int, Tensor]], n_used: int) -> None:
+        self._passes, self.n_used = passes, n_used
+        self.row, self._acts = next(passes)
 
     def take(self, n_tokens: int) -> Tensor:
         """The next activations."""
-        parts = [self._left[:0]]
+        parts = [self._acts[:0]]
         while n_tokens:
-            if len(self._left) == 0:
-                self.row, self._left = next(self._passes)
+            if self.n_used == len(self._acts):
+                self.row, self._acts = next(self._passes)
                 self.n_used = 0
-            parts.append(self._left[:n_tokens])
-            self._left = self._left[n_tokens:]
+            parts.append(self._acts[self.n_used :][:n_tokens])
             self.n_used += len(parts[-1])
             n_tokens -= len(parts[-1])
         return torch.cat(parts)

@@ -193,7 +193,11 @@ class Trainer(MultiSAETrainer):
 
         def fill(folder: Path) -> list[Path]:
             for sae_id in job.saved:
-                self._save(self.trainers[sae_id], folder / sae_id)
+                trainer, own = self.trainers[sae_id], folder / sae_id
+                trainer.sae.save_model(own)
+                trainer.save_trainer_state(own)
+                if isinstance(trainer.sae, PenalizedMixin):
+                    torch.save(trainer.sae.penalty_metrics, own / PENALTIES)
             return [folder / sae_id for sae_id in job.saved]
 
         now = {"seconds": job.seconds, "stream": self._stream_state(self._n_batches)}
@@ -201,12 +205,6 @@ class Trainer(MultiSAETrainer):
             job.checkpoints.write(step, {**job.about, **now}, fill)
         except OSError as error:  # no reason to stop: there may be room again next time
             job.log(f"No checkpoint was written at step {step:,}. {error}")
-
-    def _save(self, trainer: SAETrainer[Any, Any], folder: Path) -> None:
-        trainer.sae.save_model(folder)
-        trainer.save_trainer_state(folder)
-        if isinstance(trainer.sae, PenalizedMixin):
-            torch.save(trainer.sae.penalty_metrics, folder / PENALTIES)
 
     def load_checkpoint(self, path: str | Path) -> None:
         """Restore what SAELens's checkpoints have, and what they leave out."""
