@@ -137,13 +137,11 @@ def train_on_known_features(
     def evaluate_all(
         saes: SAEs, activation_scalers: dict[str, ActivationScaler], **_: Any
     ) -> dict[str, Any]:
-        return {
-            f"{sae_id}/{name}": value
-            for sae_id, sae in saes.items()
-            for name, value in evaluate(sae, activation_scalers[sae_id])
-            .to_log_dict(prefix="synthetic/")
-            .items()
-        }
+        log: dict[str, Any] = {}
+        for sae_id, sae in saes.items():
+            result = evaluate(sae, activation_scalers[sae_id])
+            log |= result.to_log_dict(prefix=f"{sae_id}/synthetic/")
+        return log
 
     evaluator: Any = evaluate_all if config.eval_frequency > 0 else None
     cfg = config.to_sae_trainer_config()
