@@ -25,13 +25,7 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import first_problem
 from sae_lens_c2r.releases.files import explained
 from sae_lens_c2r.releases.language_models import LOADERS, official_name
-from sae_lens_c2r.releases.model import (
-    LanguageModel,
-    Release,
-    ReleaseError,
-    SAESpec,
-    SyntheticModel,
-)
+from sae_lens_c2r.releases.model import LanguageModel, Release, ReleaseError, SAESpec
 from sae_lens_c2r.saes.sae_ref import SAERef, allows_derivatives
 from sae_lens_c2r.saes.start_from import starting_weights, training_fields
 
@@ -175,7 +169,7 @@ def find_start(
     """Load the SAE that a release's SAE starts from; return its place, a config and notes."""
     origin, sae = _init_of(spec).pin()
     try:
-        _check_inputs(sae, release.source)
+        _check_inputs(sae, release)
         config_class = config_class_of(spec.fields, spec.sae_id)
         own = training_fields(sae, spec.fields["architecture"])
         if hasattr(config_class, "k") and "k" not in {**own, **spec.fields}:
@@ -212,10 +206,11 @@ def _init_of(spec: SAESpec) -> SAERef:
     return init
 
 
-def _check_inputs(sae: SAE[Any], source: LanguageModel | SyntheticModel) -> None:
+def _check_inputs(sae: SAE[Any], release: Release) -> None:
     """Raise where an SAE says that it encodes something else."""
     model, hook_name = sae.cfg.metadata.model_name, sae.cfg.metadata.hook_name
-    if isinstance(source, SyntheticModel):
+    source = release.source
+    if not isinstance(source, LanguageModel):
         if model is not None:
             raise UserError(f"The SAE encodes activations of {model}, not known features.")
         return

@@ -16,12 +16,7 @@ from typing import Any
 
 from sae_lens_c2r._support import files
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.training.distributed import (
-    all_gather,
-    is_main_process,
-    on_all_ranks,
-    on_main_process,
-)
+from sae_lens_c2r.training import distributed
 from sae_lens_c2r.training.record import RECORD, read_record
 
 WORK = ".training"  # in the folder of the SAEs, while there is something to resume
@@ -53,14 +48,15 @@ class Checkpoints:
     def write(self, step: int, about: dict[str, Any], fill: Fill) -> Path:
         """Add a checkpoint, of which `fill` writes this rank's part; remove those too old."""
         final = self.folder / f"{_FINAL}{step:09d}"
-        partial = on_main_process(lambda: files.begin_folder(self.folder))
+        partial = distributed.on_main_process(lambda: files.begin_folder(self.folder))
         try:
-            parts = all_gather(on_all_ranks(lambda: _written(partial, final, fill)))
+            own = distributed.on_all_ranks(lambda: _written(partial, final, fill))
+            parts = distributed.all_gather(own)
             digests = {name: digest for part in parts for name, digest in part.items()}
             content = {"step": step, "about": about, "files": dict(sorted(digests.items()))}
-            on_main_process(lambda: self._finish(partial, final, content))
+            distributed.on_main_process(lambda: self._finish(partial, final, content))
         except BaseException:
-            if is_main_process():
+            if distributed.is_main_process():
                 shutil.rmtree(partial, ignore_errors=True)
             raise
         return final
@@ -153,7 +149,7 @@ def check_places(sae_ids: Iterable[str], out: Path) -> None:
     """Raise a `UserError` unless every SAE's folder can be made, or is there."""
     for sae_id in sae_ids:
         folder = out / sae_id
-        for parent in [out, *(out / part for part in reversed(Path(sae_id).parents))]:
+        for parent in (out / part for part in reversed(Path(sae_id).parents)):
             if os.path.lexists(parent) and not parent.is_dir():
                 raise UserError(f"`out` should have a folder at {parent}. Found a file.")
         if os.path.lexists(folder) and not is_finished(out, sae_id):
