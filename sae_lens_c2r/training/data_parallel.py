@@ -17,7 +17,7 @@ from sae_lens.registry import get_sae_training_class
 from sae_lens.saes.batchtopk_sae import BatchTopK
 from sae_lens.saes.sae import TrainingSAEConfig, TrainStepOutput
 from sae_lens.training.sae_trainer import SAETrainer
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from sae_lens_c2r._support.errors import UserError
@@ -162,12 +162,11 @@ def joined_step(sae: TrainingSAE[Any], process_group: ProcessGroup) -> Iterator[
         yield
 
 
-class JoinedBatchTopK(nn.Module):
+class JoinedBatchTopK(BatchTopK):
     """SAELens's `BatchTopK`, which keeps k activations a sample of the joined batch."""
 
     def __init__(self, k: float, process_group: ProcessGroup) -> None:
-        super().__init__()
-        self.k = k
+        super().__init__(k)
         self.process_group = process_group
 
     def forward(self, x: Tensor) -> Tensor:
