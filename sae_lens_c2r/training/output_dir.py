@@ -168,8 +168,7 @@ def difference(held: dict[str, Any], planned: dict[str, Any], key: str = "") -> 
     for name in {**planned, **held}:
         before, now = held.get(name), planned.get(name)
         if isinstance(before, dict) and isinstance(now, dict):
-            sentence = difference(before, now, f"{key}{name}.")
-            if sentence is not None:
+            if sentence := difference(before, now, f"{key}{name}."):
                 return sentence
         elif before != now:
             return f"Found `{key}{name} = {now!r}`, and {before!r} there."
@@ -187,8 +186,7 @@ def unfinished(settings: dict[str, Any], out: Path, log: Callable[[str], None]) 
         record = read_record(out / sae_id)
         if record is None or record.settings is None:
             raise UserError(f"{out / sae_id / RECORD} should have `settings`.")
-        differs = difference(record.settings, settings_of(settings, [sae_id]))
-        if differs is not None:
+        if differs := difference(record.settings, settings_of(settings, [sae_id])):
             raise UserError(f"`out` should have no other {sae_id} than the plan's. {differs}")
         log(f"{sae_id} is there already.")
     return todo
@@ -230,11 +228,9 @@ def checkpoint_of(
     for sae_id in held["saes"]:
         if sae_id not in settings["saes"]:
             raise UserError(f"The plan should include {sae_id}, which is in the checkpoint.")
-    differs = difference(held, settings_of(settings, held["saes"]))
-    if differs is not None:
+    if differs := difference(held, settings_of(settings, held["saes"])):
         raise UserError(f"The plan should match {checkpoint.folder}. {differs}")
-    differs = difference(checkpoint.about["circumstances"], here)
-    if differs is not None:
+    if differs := difference(checkpoint.about["circumstances"], here):
         log(f"Results may differ from those of an uninterrupted run. {differs}")
     return checkpoint
 

@@ -121,8 +121,7 @@ def _check_alike(own: dict[str, Any]) -> None:
     first = distributed.on_main_process(lambda: own)
 
     def check() -> None:
-        differs = output_dir.difference(first, own)
-        if differs is not None:
+        if differs := output_dir.difference(first, own):
             raise UserError(f"All ranks should have the plan and versions of rank 0. {differs}")
 
     distributed.on_all_ranks(check)
