@@ -24,7 +24,8 @@ from sae_lens.constants import SAE_CFG_FILENAME
 
 from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r.hub.facts import RepoFacts
-from sae_lens_c2r.hub.rules import MAIN, Target, check_names
+from sae_lens_c2r.hub.rules import MAIN, Target
+from sae_lens_c2r.releases.model import check_ids
 
 MOVED = 412
 PASSING = {None, 408, 409, MOVED, 429, 500, 502, 503, 504}  # None: no answer
@@ -79,7 +80,7 @@ def load(
     huggingface_hub raises `RepositoryNotFoundError`, `RevisionNotFoundError` and the errors of
     the network.
     """
-    check_names(sae_id=sae_id)
+    check_ids([sae_id])
     patterns = f"{sae_id}/*"
     folder = Path(
         snapshot_download(repo_id, revision=revision, allow_patterns=patterns, token=token)

@@ -10,7 +10,6 @@ from typing import Any
 from sae_lens.registry import SAE_CLASS_REGISTRY, SAE_TRAINING_CLASS_REGISTRY
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.releases.model import SAE_ID
 
 MAIN = "main"
 _REPO_ID = r"(?!.*(?:--|\.\.|\.git$))\b[\w.-]+\b/\b[\w.-]{1,96}\b", "like org/name, on the Hub"
@@ -26,7 +25,6 @@ _NAMES = {  # by what they name: their pattern, and what they should be
     "tag": _REFERENCE,
     # The Hub is asked whether it knows the licence.
     "license": (r"[a-z0-9][a-z0-9.+-]*", "a licence of the Hub, like mit or apache-2.0"),
-    "sae_id": SAE_ID,
 }
 
 _SECRETS = {
