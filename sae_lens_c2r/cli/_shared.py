@@ -17,7 +17,6 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9}
 _NUMBER = re.compile(
     r"((?:\d+|\d{1,3}(?:,\d{3})+|\d{1,3}(?:_\d{3})+)(?:\.\d+)?)([kmb]?)", re.IGNORECASE
 )
-_OPTION = re.compile(r"`([\w-]+)`")
 _OF_USAGE = re.compile("`--[^`]+` should")
 _TYPED: dict[str, str] = {}  # options of the command that runs, by the library's names
 _WHOLE_LINES = 10_000  # columns of a pipe, in which nothing should be wrapped
@@ -137,12 +136,6 @@ def console_while_loading(*, quiet: bool = False) -> LineConsole:
     return console
 
 
-def _as_typed(name: re.Match[str]) -> str:
-    """A parameter of the library's, as the option that it is."""
-    of_library = name[1].replace("-", "_")
-    return f"`{_TYPED.get(of_library, name[1])}`"
-
-
 @contextmanager
 def error_boundary(
     interrupted: str = "Interrupted.", *, how_to_go_on: Callable[[], str] = str
@@ -162,6 +155,8 @@ def error_boundary(
         problems.append(f"{str(interruption) or interrupted}{how_to_go_on()}")
         status = getattr(interruption, "status", 130)
     if problems:
-        told = _OPTION.sub(_as_typed, "\n".join(problems))
+        told = "\n".join(problems)
+        for name, typed in _TYPED.items():
+            told = re.sub(f"`{name.replace('_', '[-_]')}`", f"`{typed}`", told)
         print(told, file=sys.stderr)
         raise typer.Exit(2 if status == 1 and _OF_USAGE.match(told) else status)

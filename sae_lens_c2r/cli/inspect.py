@@ -8,8 +8,6 @@ from sae_lens_c2r._support.files import check_writable
 from sae_lens_c2r.cli import _shared as shared
 from sae_lens_c2r.cli._shared import console_while_loading, count_option, error_boundary, option
 
-_PICTURES = (".svg", ".png")
-
 
 def inspect(
     saes: list[str] = shared.SAES,
@@ -37,7 +35,7 @@ def inspect(
         _check_place("out", out, overwrite=overwrite)
         if figure is not None:
             _check_place("figure", figure, overwrite=overwrite)
-            if figure.suffix not in _PICTURES:
+            if figure.suffix not in (".svg", ".png"):
                 raise UserError(f"`--figure` should end in .svg or .png. Found {figure}.")
         wanted = _numbers(latents) if latents is not None else []
         if wanted and text is None:

@@ -80,7 +80,11 @@ def upload(
 
         def confirm(proposal: "Proposal") -> bool:
             hub.show_proposal(proposal, console, brief=yes)
-            return yes or dry_run or not proposal.files or _is_agreed()
+            if yes or dry_run or not proposal.files:
+                return True
+            if not sys.stdin.isatty():
+                raise UserError("`--yes` should be given where there is no terminal to ask in.")
+            return typer.confirm("Send this?")
 
         submission = _submission(
             saes, release, evaluation=evaluation, license=license, base_model=base_model
@@ -100,12 +104,6 @@ def upload(
             console.print("Nothing was sent: this was a dry run.")
         elif published is not None and published.url is not None:
             print(f"Published: {published.url}")
-
-
-def _is_agreed() -> bool:
-    if not sys.stdin.isatty():
-        raise UserError("`--yes` should be given where there is no terminal to ask in.")
-    return typer.confirm("Send this?")
 
 
 def _submission(saes: list[Path], release: str | None, **said: Any) -> "Submission":

@@ -67,7 +67,7 @@ def new_release(
         "HuggingFaceTB/SmolLM2-135M-Instruct, which trains offline too.",
         unset="all-MiniLM-L6-v2, which trains offline",
     ),
-    out: Path | None = option(None, "Folder for the file.", unset="the current one"),
+    out: Path = option(Path(), "Folder for the file.", unset="the current one"),
     overwrite: bool = shared.OVERWRITE,
 ) -> None:
     """Write NAME.yaml, a small release to start from, with comments on what to change."""
@@ -77,14 +77,13 @@ def new_release(
         from sae_lens_c2r.releases.files import new_release
 
         name = name.removesuffix(".yaml")
-        folder = out or Path()
-        check_writable(folder)
-        path = folder / f"{name}.yaml"
+        check_writable(out)
+        path = out / f"{name}.yaml"
         if path.exists() and not overwrite:
             raise UserError(f"NAME should name a new file, or add `--overwrite`. Found {path}.")
         if model is not None:
             console_while_loading()
         text = new_release(name, model)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        out.mkdir(parents=True, exist_ok=True)
         write_text(path, text)
         print(f"Wrote {path}. `sae-lens-c2r train {path} --dry-run` shows what training takes.")
