@@ -70,15 +70,15 @@ def test_a_wheel_plans_a_release_by_name_and_writes_a_new_one(
 RENDER = """
 import sys
 from pathlib import Path
-from sae_lens_c2r.hub.card import write_card_files
+from sae_lens_c2r.hub.card import card_files
 from sae_lens_c2r.hub.facts import RepoFacts
 facts = RepoFacts.read(Path(sys.argv[1], "sae-lens-c2r.json").read_bytes())
-write_card_files(facts, Path("card"))
+Path("README.md").write_bytes(card_files(facts)["README.md"])
 """
 
 
 def test_a_wheel_renders_a_card(installed: Path, tmp_path: Path) -> None:
     shipped = ROOT / "hub_cards" / "demo"
     run_installed(installed, tmp_path, RENDER, str(shipped))
-    card = (tmp_path / "card" / "README.md").read_text()
+    card = (tmp_path / "README.md").read_text()
     assert card == (shipped / "README.md").read_text()

@@ -54,26 +54,21 @@ def write_card(
     with TemporaryDirectory(prefix="sae-lens-c2r-") as scratch:
         local = check_saes(submission, Path(scratch), tell)
         facts = repo_facts(submission, local, repo_id, tell)
-    path = out / FACTS
-    found = RepoFacts.read(path.read_bytes()).repo_id if path.is_file() else facts.repo_id
+
+    def read(path: str) -> bytes | None:
+        return (out / path).read_bytes() if (out / path).is_file() else None
+
+    known = read(FACTS)
+    found = facts.repo_id if known is None else RepoFacts.read(known).repo_id
     if found != facts.repo_id:
         raise UserError(
             f"`out` should be a new folder, or hold the card of {facts.repo_id}. Found the "
             f"card of {found} in {out}."
         )
-    write_card_files(facts, out)
-    return out / README
-
-
-def write_card_files(facts: RepoFacts, out: Path) -> None:
-    """Write a card into a folder, with its pictures and its facts."""
-
-    def read(path: str) -> bytes | None:
-        return (out / path).read_bytes() if (out / path).is_file() else None
-
     for path, content in card_files(facts, read).items():
         (out / path).parent.mkdir(parents=True, exist_ok=True)
         write_bytes(out / path, content)
+    return out / README
 
 
 def card_files(

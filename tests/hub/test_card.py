@@ -17,7 +17,7 @@ from sae_lens import SAE
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.evaluation.report import Evaluation as Measured
-from sae_lens_c2r.hub.card import LISTS, card_files, merged, split_card, write_card_files
+from sae_lens_c2r.hub.card import LISTS, card_files, merged, split_card
 from sae_lens_c2r.hub.facts import Evaluation, RepoFacts, SAEFacts, Training, sae_facts
 from sae_lens_c2r.hub.rendering import (
     BEGIN,
@@ -211,14 +211,14 @@ def test_pictures_are_of_the_numbers_and_always_the_same() -> None:
 
 
 @pytest.mark.parametrize("folder", RENDERED, ids=lambda folder: folder.name)
-def test_rendered_cards_are_of_their_facts(folder: Path, tmp_path: Path) -> None:
+def test_rendered_cards_are_of_their_facts(folder: Path) -> None:
     """What is in the repository is what anybody renders of the facts beside it."""
-    known = RepoFacts.read((folder / FACTS).read_bytes())
-    write_card_files(known, tmp_path)
-    for name in ("README.md", FACTS):
-        assert (tmp_path / name).read_text() == (folder / name).read_text()
-    drawn = {path.name for path in (tmp_path / "figures").iterdir()}
-    assert drawn == {path.name for path in (folder / "figures").iterdir()}
+    rendered = card_files(RepoFacts.read((folder / FACTS).read_bytes()))
+    for name in (README, FACTS):
+        assert rendered.pop(name) == (folder / name).read_bytes()
+    assert rendered.keys() == {
+        f"figures/{path.name}" for path in (folder / "figures").iterdir()
+    }
 
 
 def test_the_readme_and_the_cards_cite_alike() -> None:
