@@ -51,6 +51,7 @@ class Proposal:
     snapshot: Snapshot  # what is there
     saes: Sequence[LocalSAE]
     wanted: Sequence[CommitOperationAdd]  # all files that are to be there
+    card: str  # `README.md` among them
 
     @cached_property
     def files(self) -> list[CommitOperationAdd]:
@@ -63,19 +64,8 @@ class Proposal:
         return sum(file.upload_info.size for file in self.files)
 
     @property
-    def card(self) -> str | None:
-        """The card that would be sent; `None` if it is there."""
-        for file in self.files:
-            if file.path_in_repo == README:
-                with file.as_file() as content:
-                    return content.read().decode()
-        return None
-
-    @property
     def card_diff(self) -> str:
         """The change of `README.md`, as of `diff -u`; empty if there is none."""
-        if self.card is None:
-            return ""
         old = (self.snapshot.read(README) or b"").decode().splitlines()
         new = self.card.splitlines()
         return "\n".join(unified_diff(old, new, "on the Hub", "to be sent", lineterm=""))
@@ -138,11 +128,11 @@ def upload(
                 card = card_files(facts, snapshot.read)
                 files = [addition for sae in local for addition in sae.additions()]
                 files += [CommitOperationAdd(path, content) for path, content in card.items()]
-                return Proposal(target, snapshot, local, files)
+                return Proposal(target, snapshot, local, files, card[README].decode())
 
             proposal = propose()
             _check_tags(api, proposal)
-            if proposal.card is not None:
+            if proposal.card_diff:
                 check_metadata(api, proposal.card)
             if not confirm(proposal) or dry_run:
                 return None
@@ -185,7 +175,6 @@ def publish(
     propose: Callable[[], Proposal],
     *,
     message: str | None = None,
-    seconds: float = 1.0,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Published:
     """Bring files to a branch in one commit, or none of them; look at it again if it moves."""
@@ -209,7 +198,7 @@ def publish(
         attempt += 1
         why = "the branch has moved" if status == MOVED else f"{status or 'no'} answer"
         tell(f"Trying {target.repo_id} again, {attempt} of {_ATTEMPTS}: {why}.")
-        time.sleep(0 if status == MOVED else seconds * 2 ** (attempt - 2))
+        time.sleep(0 if status == MOVED else 2 ** (attempt - 2))
 
 
 def _commit(

@@ -526,8 +526,8 @@ contents = [Path(path) for path in large] or [name.encode() * 99 + b"%d" % i for
 def propose():
     files = [(f"{name}/{i}.safetensors", content) for i, content in enumerate(contents)]
     files = [CommitOperationAdd(*file) for file in [*files, (f"{name}/cfg.json", b"{}")]]
-    return Proposal(target, take_snapshot(api, target), [], files)
-publish(api, propose(), propose, message=name, seconds=0.1)
+    return Proposal(target, take_snapshot(api, target), [], files, card="")
+publish(api, propose(), propose, message=name)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
