@@ -23,16 +23,9 @@ from sae_lens_c2r.training.record import RecordedMeasures, TrainingRecord
 
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 Number = Annotated[float, Field(allow_inf_nan=False, strict=True)]
-_OF_FEATURES = {  # what `feature_recovery` measures as well, by SAELens's names
-    "explained_variance": "explained_variance",
-    "sae_l0": "l0",
-    "true_l0": "true_l0",
-    "mcc": "mcc",
-    "uniqueness": "uniqueness",
-    "precision": "precision",
-    "recall": "recall",
-    "f1_score": "f1",
-}
+# What `feature_recovery` measures as well, by SAELens's names: most of them are the same.
+_SAME = ("explained_variance", "true_l0", "mcc", "uniqueness", "precision", "recall")
+_OF_FEATURES = {**dict(zip(_SAME, _SAME, strict=True)), "sae_l0": "l0", "f1_score": "f1"}
 
 
 class _Strict(BaseModel):

@@ -263,18 +263,15 @@ def _verify(api: HfApi, target: Target, saes: Sequence[LocalSAE], commit: str) -
     token = api.token if isinstance(api.token, str) else get_token()
     is_newest = target.revision == MAIN and not target.create_pr
     at = {} if is_newest else {"commit": commit}
+    requests = [
+        ({"repo_id": target.repo_id, "sae_id": sae.sae_id, **at}, sae.inputs) for sae in saes
+    ]
     with TemporaryDirectory() as home:
         environment = dict.fromkeys(("HF_HOME", "HF_HUB_CACHE", "HF_XET_CACHE"), home)
         environment |= {"HF_ENDPOINT": api.endpoint, "HF_HUB_OFFLINE": "0"}
         if token:
             environment["HF_TOKEN"] = token
-        encoded = encode_in_saelens_alone(
-            [
-                ({"repo_id": target.repo_id, "sae_id": sae.sae_id, **at}, sae.inputs)
-                for sae in saes
-            ],
-            environment=environment,
-        )
+        encoded = encode_in_saelens_alone(requests, environment=environment)
     for sae, found in zip(saes, encoded, strict=True):
         place = f"{sae.sae_id} of {target.repo_id} at {commit[:8]}"
         for name, digest in sae.sha256.items():
