@@ -39,22 +39,16 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def _be_quiet(wanted: bool) -> None:
-    LineConsole.no_progress = wanted
-    if wanted:  # for SAELens, datasets and the Hub's client, which are imported later
-        os.environ |= {"TQDM_DISABLE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
-
-
 @app.callback()
 def _options(
-    version: bool = option(
+    _version: bool = option(
         False, "Print the version.", "--version", callback=_print_version, is_eager=True
     ),
-    quiet: bool = option(
-        False, "Print only results and errors.", "--quiet", callback=_be_quiet
-    ),
+    quiet: bool = option(False, "Print only results and errors.", "--quiet"),
 ) -> None:
-    pass
+    LineConsole.no_progress = quiet
+    if quiet:  # for SAELens, datasets and the Hub's client, which are imported later
+        os.environ |= {"TQDM_DISABLE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
