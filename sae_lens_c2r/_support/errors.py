@@ -4,9 +4,6 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_MOST = 300  # characters of an error that is not ours
-
-
 # By their names: httpx, requests, datasets and the Hub's client each have some of their own.
 _UNREACHED = {"ConnectionError", "TransportError", "LocalEntryNotFoundError"}
 
@@ -23,7 +20,7 @@ def one_line(error: BaseException) -> str:
 def first_sentence(error: BaseException) -> str:
     """The first sentence of any library's error: some errors list every known name."""
     sentence = re.split(r"(?<=[.!?:]) (?=[A-Z\[])", one_line(error))[0]
-    return shortened(sentence, _MOST)
+    return shortened(sentence, 300)
 
 
 def reason(error: BaseException) -> str:

@@ -154,29 +154,29 @@ def _measured(numbers: Sequence[_Number]) -> Iterator[tuple[str, list[Column], l
     for name in dict.fromkeys(column.evaluation for column in _CARD_COLUMNS):
         of = [number for number in numbers if number[1].evaluation == name]
         said = ((sae_id, _say("measured", name, evaluation)) for sae_id, _, evaluation in of)
-        how = [f"{whose}: {each}" if whose else each for each, whose in _by_sentence(said)]
         if of:
             columns = sorted({column for _, column, _ in of}, key=_CARD_COLUMNS.index)
-            yield _name(name), columns, how
+            yield _name(name), columns, _each_once(said)
 
 
 def _how_trained(facts: RepoFacts) -> Iterator[str]:
     """Yield how the SAEs were trained, a paragraph for those that share it."""
     said = ((sae_id, _say("trained", sae.training)) for sae_id, sae in facts.saes.items())
-    for sentence, whose in _by_sentence(said):
-        yield f"{whose}: {sentence}" if whose else sentence
+    yield from _each_once(said)
     for name, option in _PENALTIES.items():
         if coefficients := _say("coefficients", name, option.partition("_")[0], facts.saes):
             yield coefficients
 
 
-def _by_sentence(said: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return each sentence once, with its SAEs if there are several sentences."""
+def _each_once(said: Iterable[tuple[str, str]]) -> list[str]:
+    """Return each sentence once, after its SAEs if there are several sentences."""
     # The keys of the inner mappings are sets in the order in which they were filled.
     found: dict[str, dict[str, None]] = defaultdict(dict)
     for sae_id, sentence in said:
         found[sentence][f"`{sae_id}`"] = None
-    return [(each, ", ".join(of) if len(found) > 1 else "") for each, of in found.items()]
+    if len(found) == 1:
+        return list(found)
+    return [f"{', '.join(of)}: {sentence}" for sentence, of in found.items()]
 
 
 def _say(sentence: str, *values: object) -> str:

@@ -161,10 +161,9 @@ def _telling(
         raise UserError(f"{state} {explain_hub_error(error, target.repo_id)}") from error
     except KeyboardInterrupt:
         with suppress(HTTPError, UserError):
-            if propose is not None and propose().files:
-                state = f"Nothing of this upload is on {target.repo_id} yet."
-            elif propose is not None:
-                state = f"{target.repo_id} has everything."
+            if propose is not None:
+                unsent = f"Nothing of this upload is on {target.repo_id} yet."
+                state = unsent if propose().files else f"{target.repo_id} has everything."
         state = f"Interrupted. {state} Run the same command again to continue."
         raise KeyboardInterrupt(state) from None
 
