@@ -62,7 +62,7 @@ class ActivationStream(Iterator[Batch]):
     def _shuffled(self, first: int) -> Iterator[Tensor]:
         """The batches of all buffers after the first one, which lends a part to the next."""
         row, n_used = self._begins[first]
-        tokens = _Tokens(self._passes(row), n_used)
+        tokens = Tokens(self._passes(row), n_used)
         lent = None
         for number in count(first):
             self._begins[number] = (tokens.row, tokens.n_used)
@@ -125,7 +125,7 @@ class ActivationStream(Iterator[Batch]):
         return ~torch.isin(tokens, excluded)
 
 
-class _Tokens:
+class Tokens:
     """Activations of a text token by token, from behind some of a pass of the model."""
 
     def __init__(self, passes: Iterator[tuple[int, Tensor]], n_used: int) -> None:
@@ -136,7 +136,7 @@ class _Tokens:
         """The next activations."""
         parts = [self._acts[:0]]
         while n_tokens:
-            if self.n_used == len(self._acts):
+            if self.n_used >= len(self._acts):
                 self.row, self._acts = next(self._passes)
                 self.n_used = 0
             parts.append(self._acts[self.n_used :][:n_tokens])
