@@ -298,11 +298,9 @@ def execute_all(
     # glibc would give large activations back, and have them cleared again, at every step.
     for threshold in ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"):
         os.environ[threshold] = "8000000000"
-    # As fresh as those of "spawn", but what takes seconds to import is imported once for all.
-    context = get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    spawn = get_context("spawn")
     with (
-        ProcessPoolExecutor(jobs, context, initializer=_end_with_parent) as pool,
+        ProcessPoolExecutor(jobs, spawn, initializer=_end_with_parent) as pool,
         path.open("a") as file,
     ):
         futures = [pool.submit(execute, task) for task in tasks]
