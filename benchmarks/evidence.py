@@ -81,6 +81,11 @@ def cell(differences: Differences, measure: str) -> str:
     return f"**{text}**" if abs(judged.mean) > max(judged.half_width, SMALLEST[by]) else text
 
 
+def by_method(found: Mapping[Point, Differences]) -> dict[tuple[str], Differences]:
+    """Return differences by the first cell of their lines in a table of methods."""
+    return {(label(*point),): differences for point, differences in found.items()}
+
+
 def table(lines: Mapping[Any, Differences], *head: str, without: Sequence[str] = ()) -> str:
     """Return a table of differences: a line for each tuple, a column for what any has."""
     known = (name for name in COLUMNS if any(cell(each, name) for each in lines.values()))
@@ -205,10 +210,10 @@ def places() -> dict[Path, dict[str, str]]:
     points = [*POINTS, ("C2R", 2.0), ("C2R", 20.0), ("OrtSAE", 1.0)]
     found = {name: from_plain(rows, points) for name, rows in data.items()}
     synth = data["SynthSAEBench"]
-    of_letters = {(label(*at),): each for at, each in found["language model"].items()}
     synth, shown = synth[synth.k == 8], {*points, ("JumpReLU", 1.4)}
     in_order = [point for point in points_of(synth) if point in shown]
-    of_synth = {(label(*at),): each for at, each in from_plain(synth, in_order).items()}
+    of_synth = by_method(from_plain(synth, in_order))
+    other_worlds = by_method(found["SynthSAEBench, other worlds"])
     strengths = {
         (name, f"{strength:g}"): here["C2R", strength]
         for name, here in found.items()
@@ -224,8 +229,9 @@ def places() -> dict[Path, dict[str, str]]:
     return {
         DOCS / "evidence.md": {
             "corrected": corrected(found, seeds),
-            "letters": table(of_letters, "method"),
+            "letters": table(by_method(found["language model"]), "method"),
             "synth": table(of_synth, "method", without=["composition"]),
+            "other worlds": table(other_worlds, "method", without=["composition"]),
             "equal cost": table(equal, "data", without=["percent", "composition"]),
             "strengths": table(strengths, "data", "λ", without=["mcc", "composition"]),
         },
