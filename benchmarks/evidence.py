@@ -231,9 +231,11 @@ def places() -> dict[Path, dict[str, str]]:
             "corrected": corrected(found, seeds),
             "letters": table(by_method(found["language model"]), "method"),
             "synth": table(of_synth, "method", without=["composition"]),
-            "other worlds": table(other_worlds, "method", without=["composition"]),
             "equal cost": table(equal, "data", without=["percent", "composition"]),
             "strengths": table(strengths, "data", "λ", without=["mcc", "composition"]),
+        },
+        DOCS / "how-the-evidence-was-made.md": {
+            "other worlds": table(other_worlds, "method", without=["composition"]),
         },
         DOCS / "how-lambda-transfers.md": {"rule": rule_table()},
         DOCS / "finetune.md": {"known features": finetuning_table()},
