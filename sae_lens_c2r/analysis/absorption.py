@@ -93,7 +93,7 @@ def absorption_pairs(
     zeros = torch.zeros(len(children), dtype=torch.float64, device=W_dec.device)
     sums: dict[str, Tensor] = defaultdict(zeros.clone)
     for acts in batches:
-        for tile in slices_of_tiles((len(children), len(acts)), acts.dtype, acts.device):
+        for tile in slices_of_tiles((len(children), len(acts)), acts.device):
             parent, child = (
                 acts[:, latents[tile]].clamp(min=0) * lengths[latents[tile]]
                 for latents in (parents, children)

@@ -150,7 +150,7 @@ def pair_jaccards(
     """
     both, either = torch.zeros(2, len(pairs), dtype=torch.long)
     for acts in batches:
-        for tile in slices_of_tiles((len(pairs), len(acts)), acts.dtype, acts.device):
+        for tile in slices_of_tiles((len(pairs), len(acts)), acts.device):
             left, right = ((acts[:, latents] != 0).cpu() for latents in pairs[tile].T)
             both[tile] += (left & right).sum(dim=0)
             either[tile] += (left | right).sum(dim=0)

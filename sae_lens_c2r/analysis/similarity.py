@@ -78,7 +78,7 @@ def _cosines_of_pairs(W_dec: Tensor) -> Iterator[tuple[int, Tensor]]:
     check_decoder(W_dec)
     with full_precision(W_dec):
         unit = unit_rows(W_dec)
-        for rows in slices_of_tiles((len(unit), len(unit)), unit.dtype, unit.device):
+        for rows in slices_of_tiles((len(unit), len(unit)), unit.device):
             tile = unit[rows] @ unit[rows.start :].T
             no_pair = torch.ones_like(tile, dtype=torch.bool).tril()
             yield rows.start, tile.masked_fill_(no_pair, -math.inf)
@@ -98,7 +98,7 @@ def latents_of_features(
         The latents, and their cosines with the features.
     """
     features, rows = unit_rows(feature_vectors), unit_rows(W_dec)
-    tiles = slices_of_tiles((len(features), len(rows)), features.dtype, features.device)
+    tiles = slices_of_tiles((len(features), len(rows)), features.device)
     tiles = list(tiles) or [slice(0)]  # of no feature, too
     nearest = [(features[tile] @ rows.T).max(dim=1) for tile in tiles]
     cosines, latents = (torch.cat(parts) for parts in zip(*nearest, strict=True))

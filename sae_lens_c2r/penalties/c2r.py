@@ -138,7 +138,7 @@ def penalty_of_all_pairs(
     total = norms.new_zeros(())
     for chunk in chunks:
         shape = len(chunk), len(chunks[0])
-        for tile in slices_of_tiles(shape, unit.dtype, unit.device):
+        for tile in slices_of_tiles(shape, unit.device):
             total = total + again(_tile_of_pairs, unit, norms, chunk, tile, exponent, gate)
     return total / len(W_dec)
 

@@ -77,7 +77,7 @@ class _PairCosines(torch.autograd.Function):
     def forward(W_dec: Tensor, neighbors: Tensor) -> Tensor:
         tiles = [
             (unit_rows(W_dec[rows]) * unit_rows(W_dec[neighbors[rows]])).sum(dim=-1)
-            for rows in _tiles(W_dec)
+            for rows in slices_of_tiles(W_dec.shape, W_dec.device)
         ]
         return torch.cat(tiles)
 
@@ -90,7 +90,7 @@ class _PairCosines(torch.autograd.Function):
         # Of differentiable operations throughout, so that gradients of gradients are right.
         W_dec, neighbors = ctx.saved_tensors
         in_rows = torch.zeros_like(W_dec, dtype=at_least_float32(W_dec))
-        for rows in _tiles(W_dec):
+        for rows in slices_of_tiles(W_dec.shape, W_dec.device):
             left, left_lengths = unit_rows_and_lengths(W_dec[rows])
             right, right_lengths = unit_rows_and_lengths(W_dec[neighbors[rows]])
             cosines = (left * right).sum(dim=-1, keepdim=True)
@@ -100,7 +100,3 @@ class _PairCosines(torch.autograd.Function):
                 0, neighbors[rows], weights / right_lengths * (left - cosines * right)
             )
         return within_range(in_rows, W_dec.dtype).to(W_dec.dtype), None
-
-
-def _tiles(W_dec: Tensor) -> list[slice]:
-    return slices_of_tiles(W_dec.shape, at_least_float32(W_dec), W_dec.device)

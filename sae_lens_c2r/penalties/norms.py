@@ -47,7 +47,7 @@ class _BatchNorms(torch.autograd.Function):
     @staticmethod
     def forward(feature_acts: Tensor, dtype: torch.dtype) -> Tensor:
         energy = torch.zeros(feature_acts.shape[1], dtype=dtype, device=feature_acts.device)
-        for rows in slices_of_tiles(feature_acts.shape, dtype, feature_acts.device):
+        for rows in slices_of_tiles(feature_acts.shape, feature_acts.device):
             energy += feature_acts[rows].to(dtype).square().sum(dim=0)
         return energy.sqrt()
 
@@ -62,7 +62,7 @@ class _BatchNorms(torch.autograd.Function):
         silent = norms == 0
         weights = torch.where(silent, 0.0, gradient / torch.where(silent, 1.0, norms))
         in_acts = torch.empty_like(feature_acts)
-        for rows in slices_of_tiles(feature_acts.shape, norms.dtype, feature_acts.device):
+        for rows in slices_of_tiles(feature_acts.shape, feature_acts.device):
             in_acts[rows] = feature_acts[rows] * weights
         return in_acts, None
 

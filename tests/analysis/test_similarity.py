@@ -12,7 +12,7 @@ from sae_lens_c2r.analysis import (
     max_cosines,
     pairs_above,
 )
-from sae_lens_c2r.penalties.tiles import BYTES_PER_TILE
+from sae_lens_c2r.penalties.tiles import VALUES_PER_TILE
 from tests import reference
 from tests.strategies import Case, cases
 
@@ -47,8 +47,7 @@ def test_tiles_do_not_change_the_count(rows: int, monkeypatch: pytest.MonkeyPatc
     above = [-1.0, 0.0, 0.5, 0.8]
     whole = count_pairs(W_dec, above=above)
     assert whole[0] == 100 * 99 / 2
-    bytes_of_a_tile = rows * len(W_dec) * W_dec.itemsize
-    monkeypatch.setitem(BYTES_PER_TILE, "cpu", bytes_of_a_tile)
+    monkeypatch.setitem(VALUES_PER_TILE, "cpu", rows * len(W_dec))
     assert count_pairs(W_dec, above=above) == whole
     found = pairs_above(W_dec, 0.5)
     assert len(found) == whole[2]

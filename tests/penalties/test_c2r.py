@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sae_lens_c2r import c2r_penalty, nearest_neighbors, orthogonality_penalty
 from sae_lens_c2r.penalties.gates import squared_gate
-from sae_lens_c2r.penalties.tiles import BYTES_PER_TILE
+from sae_lens_c2r.penalties.tiles import VALUES_PER_TILE
 from tests import properties, reference
 from tests.penalties.test_neighbors import chunks_drawn
 from tests.strategies import Case, cases, chunk_sizes, exponents, seeds
@@ -22,7 +22,7 @@ def tile(request: pytest.FixtureRequest) -> Iterator[None]:
     """Both sizes of the world: tests have small decoders, and users have large ones."""
     with pytest.MonkeyPatch.context() as patched:
         if request.param != "one-tile":
-            patched.setitem(BYTES_PER_TILE, "cpu", 8 * 8)
+            patched.setitem(VALUES_PER_TILE, "cpu", 8)
         yield
 
 
@@ -175,7 +175,7 @@ def test_keeps_a_few_decoders_for_backward(
     pairs: str, decoders: int, chunk_size: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With 32 tiles to a dictionary: neither their cosines nor the rows gathered for them."""
-    monkeypatch.setitem(BYTES_PER_TILE, "cpu", 16 * (chunk_size or 512) * 4)
+    monkeypatch.setitem(VALUES_PER_TILE, "cpu", 16 * (chunk_size or 512))
     kept: dict[int, int] = {}  # the size of each storage
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:

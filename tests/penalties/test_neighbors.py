@@ -8,7 +8,7 @@ from hypothesis import given
 
 from sae_lens_c2r import c2r_penalty, nearest_neighbors, orthogonality_penalty
 from sae_lens_c2r.penalties import step_generator
-from sae_lens_c2r.penalties.tiles import BYTES_PER_TILE
+from sae_lens_c2r.penalties.tiles import VALUES_PER_TILE
 from tests import reference
 from tests.strategies import Case, cases, chunk_sizes, seeds
 
@@ -44,7 +44,7 @@ def test_tiles_do_not_change_the_result(
 ) -> None:
     W_dec = torch.randn(d_sae, 8, dtype=torch.float64)
     whole = nearest_neighbors(W_dec, chunk_size=None)
-    monkeypatch.setitem(BYTES_PER_TILE, "cpu", edge * edge * 8)
+    monkeypatch.setitem(VALUES_PER_TILE, "cpu", edge * edge)
     assert torch.equal(nearest_neighbors(W_dec, chunk_size=None), whole)
     cosines = torch.nn.functional.normalize(W_dec, dim=1)
     cosines = (cosines @ cosines.T).fill_diagonal_(-torch.inf)
