@@ -1,9 +1,9 @@
 """What C2R adds to a training step: `python -m benchmarks.training_step [--device cuda]`.
 
-SAELens's trainer takes steps with a backbone and, in turn with it, with its C2R form. With a
-penalty at every T-th step, the mean step takes (with it + (T - 1) without) / T. Its ratio to
-the backbone's step is the median over rounds, in each of which all three are timed: what slows
-a machine for a while slows them alike.
+SAELens's trainer takes steps with a backbone and, in turn with it, steps with a penalty. All
+other steps are the backbone's, so that with a penalty at every T-th step the mean step takes
+(with it + (T - 1) without) / T. Its ratio to the backbone's step is the median over rounds, in
+each of which both are timed: what slows a machine for a while slows them alike.
 """
 
 from argparse import Namespace
@@ -26,8 +26,8 @@ DATA = TIMINGS["training_step"]
 
 def stepper(
     architecture: str, variant: Row, size: str, device: str, **options: Any
-) -> Callable[[int], object]:
-    """Return what has SAELens's trainer take the step of a number."""
+) -> Callable[[], object]:
+    """Return what has SAELens's trainer take a step, with a penalty if there is one."""
     d_sae, d_in, batch_size, k = DATA["sizes"][size]
     torch.manual_seed(0)
     sae_class, config_class = get_sae_training_class(architecture)
@@ -45,8 +45,8 @@ def stepper(
     config = trainer_config(steps=10**6, batch_size=batch_size, **about)
     trainer: SAETrainer[Any, Any] = SAETrainer(cfg=config, sae=sae, data_provider=repeat(batch))
 
-    def step(number: int) -> object:
-        trainer.n_training_steps = number
+    def step() -> object:
+        trainer.n_training_steps = 0
         return trainer.step(batch)
 
     return step
@@ -54,21 +54,17 @@ def stepper(
 
 def compare(variant: Row, chunk_size: int | None, size: str, device: str) -> Row:
     """Time the backbone's steps and, in turn with them, those of its C2R form."""
-    plain = stepper(variant["backbone"], variant, size, device)
-    about: Row = {"c2r_chunk_size": chunk_size, "c2r_interval": 2}
-    regularized = stepper(f"{variant['backbone']}_c2r", variant, size, device, **about)
+    backbone, chunked = variant["backbone"], {"c2r_chunk_size": chunk_size}
     timers = {
-        "plain": timer(lambda: plain(0)),
-        "with": timer(lambda: regularized(0)),
-        "without": timer(lambda: regularized(1)),
+        "without": timer(stepper(backbone, variant, size, device)),
+        "with": timer(stepper(f"{backbone}_c2r", variant, size, device, **chunked)),
     }
     rounds = [
-        {kind: 1e3 * each.timeit(1).median for kind, each in timers.items()}
+        {kind: 1e3 * each.timeit(2).median for kind, each in timers.items()}
         for _ in range(DATA["rounds"][size])
     ]
     overhead = {
-        T: median((ms["with"] + (T - 1) * ms["without"]) / T / ms["plain"] for ms in rounds)
-        for T in INTERVALS
+        T: median(1 + (ms["with"] / ms["without"] - 1) / T for ms in rounds) for T in INTERVALS
     }
     chunk = "all" if chunk_size is None else f"{chunk_size:,}"
     ms = {kind: median(ms[kind] for ms in rounds) for kind in timers}

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import jaxtyping
 import torch
 from sae_lens import SAE, __version__
 from sae_lens.evals import get_eval_everything_config, run_evals
@@ -105,6 +106,8 @@ def _run_sae_bench(task: Task, sae: SAE[Any], out: Path) -> Path:
         metadata.model_from_pretrained_kwargs = {}  # SAEBench has its own
     if settings.get("llm_dtype"):
         sae.cfg.dtype = settings["llm_dtype"]
+    # SAEBench's sparse probing passes shapes that its annotations forbid.
+    jaxtyping.config.update("jaxtyping_disable", True)
     out.mkdir()
     run = _entry_point(task, dict(settings), str(out))
     set_seed(settings.get("random_seed", _SEED))  # which SAEBench's absorption does not use

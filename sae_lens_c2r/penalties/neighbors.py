@@ -156,8 +156,8 @@ def _highest(cosines: Float[Tensor, "rows columns"], dim: int) -> tuple[Tensor, 
         return cosines.max(dim)
     groups = cosines.unflatten(dim, (GROUP, -1))
     highest, group = groups.amax(dim).movedim(dim, -1).contiguous().max(dim=-1)
-    of_group = group.unsqueeze(dim).unsqueeze(dim)
-    within = groups.take_along_dim(of_group, dim + 1).squeeze(dim + 1)
+    of_group = group.unsqueeze(dim).unsqueeze(dim).expand_as(groups.narrow(dim + 1, 0, 1))
+    within = groups.gather(dim + 1, of_group).squeeze(dim + 1)
     within = within.movedim(dim, -1).contiguous().argmax(dim=-1)
     return highest, within * groups.shape[dim + 1] + group
 
