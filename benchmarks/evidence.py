@@ -213,7 +213,11 @@ def places() -> dict[Path, dict[str, str]]:
     synth, shown = synth[synth.k == 8], {*points, ("JumpReLU", 1.4)}
     in_order = [point for point in points_of(synth) if point in shown]
     of_synth = by_method(from_plain(synth, in_order))
-    other_worlds = by_method(found["SynthSAEBench, other worlds"])
+    other_worlds = {
+        (f"{k:g}", *method): each
+        for k, here in data["SynthSAEBench, other worlds"].groupby("k")
+        for method, each in by_method(from_plain(here, points)).items()
+    }
     strengths = {
         (name, f"{strength:g}"): here["C2R", strength]
         for name, here in found.items()
@@ -235,7 +239,7 @@ def places() -> dict[Path, dict[str, str]]:
             "strengths": table(strengths, "data", "λ", without=["mcc", "composition"]),
         },
         DOCS / "how-the-evidence-was-made.md": {
-            "other worlds": table(other_worlds, "method", without=["composition"]),
+            "other worlds": table(other_worlds, "active", "method", without=["composition"]),
         },
         DOCS / "how-lambda-transfers.md": {"rule": rule_table()},
         DOCS / "finetune.md": {"known features": finetuning_table()},
