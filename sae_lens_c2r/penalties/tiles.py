@@ -4,7 +4,7 @@ import math
 
 import torch
 
-# A tile stays in a CPU core's cache while it is reduced, and fills a GPU.
+# A tile stays in a CPU's cache while it is reduced, and fills a GPU.
 VALUES_PER_TILE = {"cpu": 2**20, "cuda": 2**24}
 
 
