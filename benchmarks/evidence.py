@@ -239,7 +239,12 @@ def places() -> dict[Path, dict[str, str]]:
             "strengths": table(strengths, "data", "λ", without=["mcc", "composition"]),
         },
         DOCS / "how-the-evidence-was-made.md": {
-            "other worlds": table(other_worlds, "active", "method", without=["composition"]),
+            "other worlds": table(
+                other_worlds,
+                "active",
+                "method",
+                without=["mcc", "highest_jaccard", "dead_latents", "composition"],
+            ),
         },
         DOCS / "how-lambda-transfers.md": {"rule": rule_table()},
         DOCS / "finetune.md": {"known features": finetuning_table()},
