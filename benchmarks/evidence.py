@@ -244,7 +244,7 @@ def places() -> dict[Path, dict[str, str]]:
                 "active",
                 "method",
                 without=["mcc", "highest_jaccard", "dead_latents", "composition"],
-            ),
+            )
         },
         DOCS / "how-lambda-transfers.md": {"rule": rule_table()},
         DOCS / "finetune.md": {"known features": finetuning_table()},

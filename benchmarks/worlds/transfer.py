@@ -159,10 +159,7 @@ class Hierarchy(Transfer):
         latents, _ = latents_of_features(sae.W_dec, vectors)
         absorption = AbsorptionSums(self.forest.edges)
         absorption.add(sae.encode(inputs)[:, latents], feature_acts)
-        return {
-            **self.measures(sae, inputs),
-            "absorption": absorption.full().mean().item(),
-        }
+        return {**self.measures(sae, inputs), "absorption": absorption.full().mean().item()}
 
 
 class MiniLM(Transfer):

@@ -29,11 +29,7 @@ from sae_lens_c2r.evaluation.tasks import Task
 from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.inspection.contexts import encode
 from sae_lens_c2r.offline.models import MINILM
-from sae_lens_c2r.releases.language_models import (
-    TRANSFORMERS,
-    load_by_bridge,
-    output_of_block,
-)
+from sae_lens_c2r.releases.language_models import TRANSFORMERS, load_by_bridge, output_of_block
 from sae_lens_c2r.training.configs import synthetic_model_config
 
 _MOST_TOKENS = 100_000  # of which the activations are held, for co-firing

@@ -18,11 +18,7 @@ from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r.evaluation.catalog import KNOWN_FEATURES, SAE_LENS, WEIGHTS
 from sae_lens_c2r.evaluation.report import EvaluatedSAE, Evaluation, read_about, sae_hashes
 from sae_lens_c2r.evaluation.settings import Options, settings_of
-from sae_lens_c2r.releases.language_models import (
-    TRANSFORMERS,
-    hook_site,
-    output_of_block,
-)
+from sae_lens_c2r.releases.language_models import TRANSFORMERS, hook_site, output_of_block
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.configs import synthetic_model_config
 from sae_lens_c2r.training.record import RECORD, TrainingRecord, read_record

@@ -97,12 +97,7 @@ def cached_folder(namespace: str, sha256: str, fill: Callable[[Path], None]) -> 
 def _convert(weights: Path, to: Path) -> None:
     """Write a quantized Llama and its tokenizer as `transformers` does any other."""
     import torch
-    from transformers import (
-        AutoModelForCausalLM,
-        AutoTokenizer,
-        LlamaConfig,
-        LlamaForCausalLM,
-    )
+    from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
     of_file: dict[str, Any] = {"gguf_file": weights.name}
     read = AutoModelForCausalLM.from_pretrained(weights.parent, dtype=torch.float32, **of_file)

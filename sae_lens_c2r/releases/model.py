@@ -69,8 +69,7 @@ _Name = Annotated[
     _matching(NAME_PATTERN, "be lowercase letters and digits, with `-` or `.` between them"),
 ]
 _License = Annotated[  # as openrail++
-    str,
-    _matching(rf"{NAME_PATTERN}\+*", "be a licence of the Hub, like mit or apache-2.0"),
+    str, _matching(rf"{NAME_PATTERN}\+*", "be a licence of the Hub, like mit or apache-2.0")
 ]
 _Repository = Annotated[
     str, _matching(_REPO_ID, "be a repository on the Hub, like your-name/my-saes")

@@ -19,15 +19,7 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.evaluation.report import Evaluation as Measured
 from sae_lens_c2r.hub.card import LISTS, card_files, merged, split_card
 from sae_lens_c2r.hub.facts import Evaluation, RepoFacts, SAEFacts, Training, sae_facts
-from sae_lens_c2r.hub.rendering import (
-    BEGIN,
-    CARDS,
-    END,
-    SENTENCES,
-    TEMPLATE,
-    pictures,
-    render,
-)
+from sae_lens_c2r.hub.rendering import BEGIN, CARDS, END, SENTENCES, TEMPLATE, pictures, render
 from sae_lens_c2r.offline.models import MINILM, where_model_is
 from sae_lens_c2r.releases.model import FACTS, README
 from sae_lens_c2r.training.record import TrainingRecord

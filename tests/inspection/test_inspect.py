@@ -112,8 +112,7 @@ PLACES = ["file.svg", "folder", "none/report.svg"]
 
 
 @pytest.mark.parametrize(
-    ("option", "place"),
-    [*product(["--out", "--figure"], PLACES), ("--figure", "picture.pdf")],
+    ("option", "place"), [*product(["--out", "--figure"], PLACES), ("--figure", "picture.pdf")]
 )
 def test_a_place_that_cannot_be_written_to_is_named_before_the_work(
     option: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -52,12 +52,11 @@ def test_tiles_do_not_change_the_result(
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
-@pytest.mark.parametrize("edge", [16, 48])
 def test_rows_that_are_not_finite_are_not_hidden(
-    value: float, edge: int, monkeypatch: pytest.MonkeyPatch
+    value: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They poison the penalty, as they do every other loss."""
-    monkeypatch.setitem(VALUES_PER_TILE, "cpu", edge * edge)
+    """They poison the penalty, as they do every other loss: in later tiles, too."""
+    monkeypatch.setitem(VALUES_PER_TILE, "cpu", 16 * 16)
     W_dec = torch.randn(40, 6)
     W_dec[3, 0] = value
     neighbors = nearest_neighbors(W_dec, chunk_size=None)

@@ -35,9 +35,7 @@ def test_two_encodings_are_alike_but_for_rounding_and_very_few_rows(
 
 
 @pytest.mark.parametrize("architecture", ["batchtopk_c2r", "topk_c2r", "standard_c2r"])
-def test_a_saved_sae_contributes_what_the_trained_one_does(
-    architecture: str,
-) -> None:
+def test_a_saved_sae_contributes_what_the_trained_one_does(architecture: str) -> None:
     trained = make_sae(architecture)
     inputs = 5 * torch.randn(64, trained.cfg.d_in)
     expected = trained_contributions(trained, inputs)

@@ -59,9 +59,7 @@ def test_what_does_not_fit_is_one_line(name: str, changes: dict[str, Any], named
     assert "\n" not in str(raised.value)
 
 
-def test_a_model_with_a_short_context_is_begun_with_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_model_with_a_short_context_is_begun_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     config = SimpleNamespace(d_model=768, n_layers=12, n_ctx=512)
     monkeypatch.setattr(language_models, "pretrained_config", lambda _: config)
     release = yaml.safe_load(new_release("x", "gpt2"))

@@ -141,10 +141,7 @@ def test_float32_matrices_are_multiplied_as_the_release_says(
 
     monkeypatch.setattr(SAETrainer, "step", note_and_step)
     before = torch.get_float32_matmul_precision()
-    for precision, options in (
-        (before, []),
-        ("high", ["--set=runner.matmul_precision=high"]),
-    ):
+    for precision, options in ((before, []), ("high", ["--set=runner.matmul_precision=high"])):
         out = tmp_path / precision
         assert run(write(tmp_path), "--out", out, "--only", IDS[0], *options) == 0
         assert torch.get_float32_matmul_precision() == before
