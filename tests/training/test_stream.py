@@ -15,8 +15,13 @@ from sae_lens.training.activations_store import ActivationsStore
 from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.training import stream as of_training
-from sae_lens_c2r.training.stream import FEATURES, ActivationStream, known_features, within_norm
+from sae_lens_c2r.training.stream import (
+    FEATURES,
+    ActivationStream,
+    Tokens,
+    known_features,
+    within_norm,
+)
 from tests.language_model import CONTEXT, D_MODEL, HOOK, rows_of_tokens, texts, tiny_model
 from tests.process_groups import in_processes
 
@@ -173,7 +178,7 @@ def test_any_number_of_processes_has_the_same_batches(
 
 def test_a_pass_that_has_fewer_tokens_than_before_is_left_for_the_next_one() -> None:
     """Another device or version may leave out other massive tokens."""
-    tokens = of_training.Tokens(iter([(0, torch.zeros(3, 1)), (1, torch.ones(5, 1))]), n_used=4)
+    tokens = Tokens(iter([(0, torch.zeros(3, 1)), (1, torch.ones(5, 1))]), n_used=4)
     assert tokens.take(2).tolist() == [[1], [1]]
     assert (tokens.row, tokens.n_used) == (1, 2)
 
