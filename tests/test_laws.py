@@ -1,4 +1,4 @@
-"""The laws of the penalty, for the function and for every architecture."""
+"""The laws of the penalties, and that each architecture's penalty is one of these functions."""
 
 from collections.abc import Collection
 from functools import partial
@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from sae_lens_c2r import c2r_penalty, nearest_neighbors
+from sae_lens_c2r import c2r_penalty, nearest_neighbors, orthogonality_penalty
 from sae_lens_c2r.penalties import step_generator
 from sae_lens_c2r.penalties.cosines import pair_cosines, unit_rows
 from sae_lens_c2r.penalties.norms import batch_norms
@@ -52,12 +52,18 @@ def in_bfloat16(acts: Tensor, W_dec: Tensor, **options: object) -> Tensor:
     return c2r_penalty(acts.bfloat16(), W_dec.bfloat16(), **options).double()
 
 
+def orthogonality(_acts: Tensor, W_dec: Tensor, **options: object) -> Tensor:
+    """The penalty of OrtSAE, which activations have no part in."""
+    return orthogonality_penalty(W_dec, chunk_size=options["chunk_size"])
+
+
 FUNCTIONS = {
     "the function": c2r_penalty,
     "the function in chunks": in_chunks,
     "the function over all pairs": partial(c2r_penalty, pairs="all"),
     "the function with other neighbors": with_other_neighbors,
     "the function in bfloat16": in_bfloat16,
+    "orthogonality": orthogonality,
 }
 
 
@@ -68,37 +74,15 @@ def penalty_of(
     chunk_size: int | None = None,
     layout: Layout = LAYOUTS_OF_ACTS["contiguous"],
 ) -> Penalty:
-    """The penalty of one of `FUNCTIONS` or of a named architecture."""
-    if name in FUNCTIONS:
-        return lambda acts, W_dec: FUNCTIONS[name](
-            layout(acts), W_dec, exponent=exponent, chunk_size=chunk_size
-        )
-    own = {"coefficient": 1.0, "interval": 1, "scaling": "none", "chunk_size": chunk_size}
-    if name != "ort":
-        own["exponent"] = exponent
-    *_, prefix = penalties_of(name)
-    options = {f"{prefix}_{option}": value for option, value in own.items()}
-
-    def penalty(feature_acts: Tensor, W_dec: Tensor) -> Tensor:
-        """What an SAE adds to its losses, for its own activations of any value."""
-        d_sae, d_in = W_dec.shape
-        dtype = str(W_dec.dtype).split(".")[1]
-        sae = make_sae(name, d_sae=d_sae, d_in=d_in, dtype=dtype, **options)
-        del sae.W_dec  # a parameter cannot be replaced by a tensor that has a history
-        sae.W_dec = W_dec
-        if not getattr(sae.cfg, "rescale_acts_by_decoder_norm", False):
-            lengths = W_dec.detach().norm(dim=-1)
-            feature_acts = feature_acts / torch.where(lengths > 0, lengths, 1.0)
-        losses = sae._penalty_losses(step_input(sae), layout(feature_acts))
-        return losses[f"{prefix}_loss"]
-
-    return penalty
+    """The penalty of one of `FUNCTIONS`."""
+    return lambda acts, W_dec: FUNCTIONS[name](
+        layout(acts), W_dec, exponent=exponent, chunk_size=chunk_size
+    )
 
 
 def every(*, but: Collection[str] = ()) -> pytest.MarkDecorator:
-    """All functions and architectures for which a law holds."""
-    names = [name for name in [*FUNCTIONS, *ARCHITECTURES] if name not in but]
-    return pytest.mark.parametrize("name", names)
+    """All functions for which a law holds."""
+    return pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in but])
 
 
 def numbers(n: int, values: st.SearchStrategy[float]) -> st.SearchStrategy[Tensor]:
@@ -150,7 +134,7 @@ def test_is_zero_for_a_decoder_without_acute_angles(
     assert all((grad == 0).all() for grad in grads)
 
 
-@every(but={"ort"})
+@every(but={"orthogonality"})
 @given(case=cases())
 def test_gate_is_between_0_and_1(name: str, case: Case) -> None:
     """Two latents of norm 1 alone pay twice their gate."""
@@ -159,7 +143,7 @@ def test_gate_is_between_0_and_1(name: str, case: Case) -> None:
         assert 0 <= gate <= 1 + 1e-12
 
 
-@every(but=ROUNDED | {"ort"})
+@every(but=ROUNDED | {"orthogonality"})
 @given(case=cases(), scale=st.floats(1e-3, 1e3), exponent=exponents)
 def test_is_homogeneous(name: str, case: Case, scale: float, exponent: float) -> None:
     """Of a degree in the activations: their exponent."""
@@ -221,6 +205,46 @@ def test_ignores_layout(name: str, case: Case, acts: str, decoder: str) -> None:
     for found, right in zip(relaid, gradients(penalty_of(name), case), strict=True):
         largest = max(1.0, right.abs().max().item())
         torch.testing.assert_close(found / largest, right / largest, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+@given(
+    case=cases(),
+    exponent=exponents,
+    chunk_size=chunk_sizes,
+    acts=st.sampled_from(sorted(LAYOUTS_OF_ACTS)),
+    decoder=st.sampled_from(sorted(DENSE_LAYOUTS)),
+)
+def test_penalty_of_an_architecture_is_the_function(
+    name: str, case: Case, exponent: float, chunk_size: int | None, acts: str, decoder: str
+) -> None:
+    """For activations of any value: all laws of the function are laws of the architecture."""
+    *_, prefix = penalties_of(name)
+    own = {"coefficient": 1.0, "interval": 1, "scaling": "none", "chunk_size": chunk_size}
+    own |= {"exponent": exponent} if prefix == "c2r" else {}
+    d_sae, d_in = case.W_dec.shape
+    options = {f"{prefix}_{option}": value for option, value in own.items()}
+    sae = make_sae(name, d_sae=d_sae, d_in=d_in, dtype="float64", **options)
+    rescaled = getattr(sae.cfg, "rescale_acts_by_decoder_norm", False)
+    del sae.W_dec  # a parameter cannot be replaced by a tensor that has a history
+
+    def of_architecture(feature_acts: Tensor, W_dec: Tensor) -> Tensor:
+        sae.W_dec = DENSE_LAYOUTS[decoder](W_dec)
+        relaid = LAYOUTS_OF_ACTS[acts](feature_acts)
+        return sae._penalty_losses(step_input(sae), relaid)[f"{prefix}_loss"]
+
+    def of_function(feature_acts: Tensor, W_dec: Tensor) -> Tensor:
+        options = {"chunk_size": chunk_size, "generator": step_generator(0, 0)}
+        if prefix == "ort":
+            return orthogonality_penalty(W_dec, **options)
+        own_acts = feature_acts if rescaled else feature_acts * W_dec.norm(dim=1)
+        return c2r_penalty(own_acts, W_dec, exponent=exponent, **options)
+
+    found, expected = gradients(of_architecture, case), gradients(of_function, case)
+    torch.testing.assert_close(found[0], expected[0], rtol=1e-12, atol=0)
+    for each, right in zip(found[1:], expected[1:], strict=True):
+        largest = max(1.0, right.abs().max().item())
+        torch.testing.assert_close(each / largest, right / largest, rtol=0, atol=1e-12)
 
 
 @given(pair=st.lists(st.tuples(VALUES, VALUES), min_size=1, max_size=6))
