@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import tee
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 from tqdm.auto import tqdm
 
+from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.process import Interrupted, StopRequest
 from sae_lens_c2r.architectures.penalized import PenalizedMixin
 from sae_lens_c2r.saes.sae_ref import fold_scaling
@@ -171,9 +173,22 @@ class Trainer(MultiSAETrainer):
     def _show_progress(self, bar: Any, outputs: dict[str, TrainStepOutput]) -> None:
         # SAELens moves its bar every 100 steps, and from 0 in a run that is resumed.
         if self.n_training_steps % PROGRESS_EVERY == 0:
-            losses = " | ".join(f"{i}: {out.loss.item():.4f}" for i, out in outputs.items())
-            bar.set_description(f"{self.n_training_steps}| {losses}", refresh=False)
+            losses = {sae_id: output.loss.item() for sae_id, output in outputs.items()}
+            shown = " | ".join(f"{sae_id}: {loss:.4f}" for sae_id, loss in losses.items())
+            bar.set_description(f"{self.n_training_steps}| {shown}", refresh=False)
             bar.update(self.n_training_samples - bar.n)
+            for sae_id in (each for each, loss in losses.items() if not isfinite(loss)):
+                self._check_finite(sae_id)
+
+    def _check_finite(self, sae_id: str) -> None:
+        """Raise a UserError unless all weights of an SAE are finite."""
+        for name, weight in self.trainers[sae_id].sae.state_dict().items():
+            if not weight.isfinite().all():
+                raise UserError(
+                    f"{sae_id} should stay finite. Found NaN or infinity in `{name}` after "
+                    f"{self.n_training_steps:,} steps. Try a lower `runner.lr`, and `sae.dtype: "
+                    "float32` if it has another one."
+                )
 
     def _save_or_stop(self) -> None:
         """Write a checkpoint if one is due; and end, if any process was told to."""
@@ -193,6 +208,7 @@ class Trainer(MultiSAETrainer):
 
         def fill(folder: Path) -> list[Path]:
             for sae_id in job.saved:
+                self._check_finite(sae_id)  # or the last good checkpoint would soon be gone
                 trainer, own = self.trainers[sae_id], folder / sae_id
                 trainer.sae.save_model(own)
                 trainer.save_trainer_state(own)

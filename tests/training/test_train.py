@@ -158,6 +158,15 @@ def test_a_wrong_device_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtur
         assert "`--device` should be a device that torch has here" in capsys.readouterr().err
 
 
+def test_an_sae_that_diverges_is_not_saved(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = write(tmp_path), tmp_path / "saes"
+    assert run(path, "--out", out, "--only", IDS[0], "--set", "runner.lr=1e30") == 1
+    assert f"{IDS[0]} should stay finite" in capsys.readouterr().err
+    assert not [*out.rglob("*.safetensors"), *out.rglob("step-*")]
+
+
 def test_what_sae_lens_raises_is_one_line_and_its_traceback_is_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
