@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from sae_lens_c2r._support.files import check_writable
 from sae_lens_c2r.cli import _shared as shared
 from sae_lens_c2r.cli._shared import console_while_loading, error_boundary, option
 
@@ -41,6 +42,7 @@ def evaluate(
     """
     interrupted = "Interrupted. The same command runs the missing evaluations."
     with error_boundary(interrupted) as problems:
+        check_writable(out)
         console = console_while_loading()
         from sae_lens_c2r._support.process import stop_requests
         from sae_lens_c2r._support.yaml_text import parse_overrides

@@ -35,7 +35,7 @@ def inspect(
         _check_place("out", out, overwrite=overwrite)
         if figure is not None:
             _check_place("figure", figure, overwrite=overwrite)
-            if figure.suffix not in (".svg", ".png"):
+            if figure.suffix.lower() not in (".svg", ".png"):
                 raise UserError(f"`--figure` should end in .svg or .png. Found {figure}.")
         wanted = _numbers(latents) if latents is not None else []
         if wanted and text is None:
@@ -76,7 +76,8 @@ def inspect(
         console.say(f"Report: {out}")
         if figure is not None:
             picture = cosine_figure(reports)
-            content = png(picture) if figure.suffix == ".png" else f"{svg(picture)}\n".encode()
+            as_png = figure.suffix.lower() == ".png"
+            content = png(picture) if as_png else f"{svg(picture)}\n".encode()
             write_bytes(figure, content)
 
 

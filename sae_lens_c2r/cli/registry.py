@@ -1,6 +1,7 @@
 """`sae-lens-c2r registry`: the releases that come with this package, and new ones."""
 
 import json
+import shlex
 from pathlib import Path
 
 import typer
@@ -86,4 +87,5 @@ def new_release(
         text = new_release(name, model)
         out.mkdir(parents=True, exist_ok=True)
         write_text(path, text)
-        print(f"Wrote {path}. `sae-lens-c2r train {path} --dry-run` shows what training takes.")
+        command = f"sae-lens-c2r train {shlex.quote(str(path))} --dry-run"
+        print(f"Wrote {path}. `{command}` shows what training takes.")

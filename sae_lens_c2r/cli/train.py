@@ -1,6 +1,7 @@
 """`sae-lens-c2r train` and `sae-lens-c2r finetune`."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,7 @@ def train(
                 lambda: read_release(find_release(release), overrides=values)
             )
             console = console_while_loading(quiet=not distributed.is_main_process())
+            from sae_lens_c2r.training.output_dir import unfinished
             from sae_lens_c2r.training.plan import make_plan
             from sae_lens_c2r.training.train import train as train_plan
 
@@ -48,6 +50,8 @@ def train(
             )
             distributed.on_main_process(lambda: _show(plan, console, as_json=as_json))
             if dry_run:
+                in_place = partial(unfinished, plan.fingerprint(), out, console.say)
+                distributed.on_main_process(in_place)
                 return
             folders = train_plan(
                 plan,
@@ -83,7 +87,7 @@ def finetune(
     device: str | None = shared.DEVICE,
     resume: bool = shared.RESUME,
     checkpoint_minutes: float = shared.CHECKPOINT_MINUTES,
-    overwrite: bool = shared.OVERWRITE,
+    overwrite: bool = option(False, "Replace an earlier run's report.", "--overwrite"),
     dry_run: bool = shared.DRY_RUN,
 ) -> None:
     """Fine-tune existing SAEs with C2R, and show what changed."""

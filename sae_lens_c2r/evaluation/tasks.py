@@ -121,7 +121,10 @@ def _of_language_model(name: str, sae: SAE[Any], options: Options) -> dict[str, 
     should = {"`model` or `metadata.model_name`": model, "`metadata.hook_name`": hook_name}
     for key, value in should.items():
         if not isinstance(value, str) or not value:
-            raise UserError(f"{key} should be a name. Found {value}.")
+            raise UserError(
+                f"{key} should be a name. Found {value}. An SAE of known features needs the "
+                f"{RECORD} that `sae-lens-c2r train` writes."
+            )
     text: str | None = None
     reads: Any = options.data
     if name == SAE_LENS:

@@ -16,7 +16,7 @@ from sae_lens_c2r.inspection.comparison import Comparison, compare
 from sae_lens_c2r.inspection.measures import SAEReport, cosine_summary, measure
 from sae_lens_c2r.inspection.report import report_html
 from sae_lens_c2r.saes.sae_ref import SAERef
-from sae_lens_c2r.training.output_dir import check_out
+from sae_lens_c2r.training.output_dir import check_out, unfinished
 from sae_lens_c2r.training.plan import Plan, make_plan, runner_config
 from sae_lens_c2r.training.train import train
 
@@ -76,6 +76,7 @@ class Finetuning:
         self, plan: Plan, out: Path, **how: Any
     ) -> tuple[list[SAEReport], list[Comparison]]:
         """Train a plan of the release, as `train` does, and write what that changed."""
+        unfinished(plan.fingerprint(), out, lambda _: None)  # before anything is measured
         self._measure_before(plan)  # what cannot be measured is found before hours of training
         train(plan, out, log=self._tell, **how)
         source = self._source()

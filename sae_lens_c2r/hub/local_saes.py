@@ -117,7 +117,7 @@ def repo_facts(
 
     repo_id = repo_id or agreed(releases, "repo_id")
     if repo_id is None:
-        raise UserError("`repo-id` should be given, like org/name, where there is no release.")
+        raise UserError("`repo-id` should be given, like org/name, where no release names one.")
     description = agreed(releases, "description")
     license = submission.license or agreed(releases, "license")
     if license is None:

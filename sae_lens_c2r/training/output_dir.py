@@ -187,7 +187,10 @@ def unfinished(settings: dict[str, Any], out: Path, log: Callable[[str], None]) 
         if record is None or record.settings is None:
             raise UserError(f"{out / sae_id / RECORD} should have `settings`.")
         if differs := difference(record.settings, settings_of(settings, [sae_id])):
-            raise UserError(f"`out` should have no other {sae_id} than the plan's. {differs}")
+            raise UserError(
+                f"`out` should have no other {sae_id} than the plan's. {differs} Delete "
+                f"{out / sae_id}, or choose another folder."
+            )
         log(f"{sae_id} is there already.")
     return todo
 

@@ -186,8 +186,8 @@ class Trainer(MultiSAETrainer):
             if not weight.isfinite().all():
                 raise UserError(
                     f"{sae_id} should stay finite. Found NaN or infinity in `{name}` after "
-                    f"{self.n_training_steps:,} steps. Try a lower `runner.lr`, and `sae.dtype: "
-                    "float32` if it has another one."
+                    f"{self.n_training_steps:,} steps. Try a lower `runner.lr`, or `sae.dtype` "
+                    "float32 if it is another one."
                 )
 
     def _save_or_stop(self) -> None:
