@@ -10,6 +10,7 @@ from sae_lens import SAE
 from sae_lens.synthetic import HierarchyNode, SyntheticModel, eval_sae_on_synthetic_data
 from torch import Tensor
 
+from sae_lens_c2r._support.checks import check_integer
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.analysis.cofiring import co_firing
 from sae_lens_c2r.analysis.similarity import composition, latents_of_features
@@ -100,12 +101,18 @@ def hierarchy_absorption(
         The absorption of each edge.
 
     Raises:
-        UserError: If the model's features have no hierarchy.
+        UserError: If the model's features have no hierarchy, or another size than the SAE's
+            inputs.
+        ValueError: If `samples` or `batch_size` is below 1.
     """
+    check_integer("samples", samples, minimum=1)
+    check_integer("batch_size", batch_size, minimum=1)
     if model.hierarchy is None:
         raise UserError("`model` should have a hierarchy of features. Found none.")
     edges = hierarchy_edges(model.hierarchy.roots)
     features = model.feature_dict.feature_vectors
+    if (hidden_dim := features.shape[1]) != sae.cfg.d_in:
+        raise UserError(f"`sae.cfg.d_in` should be {hidden_dim:,}. Found {sae.cfg.d_in:,}.")
     latents, _ = latents_of_features(sae.W_dec, features)
     sums = AbsorptionSums(edges)
     for start in range(0, samples, batch_size):

@@ -102,6 +102,10 @@ def test_edges_are_those_of_trees_of_any_depth_and_without_trees_there_are_none(
     assert len(edges) == 12
     assert len({child for _, child in edges}) == 12
     assert {parent for parent, _ in edges} >= {root.feature_index for root in roots}
+    with pytest.raises(ValueError, match="`samples` should be an integer of at least 1"):
+        hierarchy_absorption(planted_sae(torch.eye(N)), model, samples=0)
+    with pytest.raises(UserError, match=rf"`sae.cfg.d_in` should be {N}\. Found 2\."):
+        hierarchy_absorption(planted_sae(torch.eye(2)), model)
     model.hierarchy = None
     with pytest.raises(UserError, match="`model` should have a hierarchy"):
         hierarchy_absorption(planted_sae(torch.eye(N)), model)
