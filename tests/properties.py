@@ -15,7 +15,7 @@ from sae_lens_c2r import c2r_penalty
 from sae_lens_c2r.penalties import step_generator
 from tests.strategies import Case
 
-Penalty = Callable[[Tensor, Tensor], Tensor]  # of activations and a decoder
+Penalty = Callable[..., Tensor]  # of activations and a decoder
 
 
 def gradients(penalty: Penalty, case: Case) -> tuple[Tensor, Tensor, Tensor]:

@@ -22,7 +22,6 @@ from tests.strategies import (
     LAYOUTS_OF_ACTS,
     VALUES,
     Case,
-    Layout,
     cases,
     chunk_sizes,
     exponents,
@@ -54,10 +53,10 @@ def in_bfloat16(acts: Tensor, W_dec: Tensor, **options: object) -> Tensor:
 
 def orthogonality(_acts: Tensor, W_dec: Tensor, **options: object) -> Tensor:
     """The penalty of OrtSAE, which activations have no part in."""
-    return orthogonality_penalty(W_dec, chunk_size=options["chunk_size"])
+    return orthogonality_penalty(W_dec, chunk_size=options.get("chunk_size"))
 
 
-FUNCTIONS = {
+FUNCTIONS: dict[str, Penalty] = {
     "the function": c2r_penalty,
     "the function in chunks": in_chunks,
     "the function over all pairs": partial(c2r_penalty, pairs="all"),
@@ -67,22 +66,10 @@ FUNCTIONS = {
 }
 
 
-def penalty_of(
-    name: str,
-    exponent: float = 1.0,
-    *,
-    chunk_size: int | None = None,
-    layout: Layout = LAYOUTS_OF_ACTS["contiguous"],
-) -> Penalty:
-    """The penalty of one of `FUNCTIONS`."""
-    return lambda acts, W_dec: FUNCTIONS[name](
-        layout(acts), W_dec, exponent=exponent, chunk_size=chunk_size
-    )
-
-
 def every(*, but: Collection[str] = ()) -> pytest.MarkDecorator:
     """All functions for which a law holds."""
-    return pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in but])
+    held = [name for name in FUNCTIONS if name not in but]
+    return pytest.mark.parametrize("penalty", [FUNCTIONS[name] for name in held], ids=held)
 
 
 def numbers(n: int, values: st.SearchStrategy[float]) -> st.SearchStrategy[Tensor]:
@@ -110,15 +97,16 @@ def assume_no_ties(W_dec: Tensor) -> None:
 @every()
 @given(case=cases(), exponent=exponents, chunk_size=chunk_sizes)
 def test_is_finite_and_not_negative(
-    name: str, case: Case, exponent: float, chunk_size: int | None
+    penalty: Penalty, case: Case, exponent: float, chunk_size: int | None
 ) -> None:
-    is_finite_and_not_negative(penalty_of(name, exponent, chunk_size=chunk_size), case)
+    own = partial(penalty, exponent=exponent, chunk_size=chunk_size)
+    is_finite_and_not_negative(own, case)
 
 
 @every()
 @given(case=cases(), data=st.data())
 def test_is_zero_for_a_decoder_without_acute_angles(
-    name: str, case: Case, data: st.DataObject
+    penalty: Penalty, case: Case, data: st.DataObject
 ) -> None:
     """And so are its gradients: coordinate axes of any length, in any order, some rows 0."""
     d_sae = case.d_sae
@@ -129,65 +117,65 @@ def test_is_zero_for_a_decoder_without_acute_angles(
     case = Case(case.feature_acts, axes[rows] * lengths[:, None])
     neighbors = nearest_neighbors(case.W_dec, chunk_size=None)
     assert (pair_cosines(case.W_dec, neighbors) <= 0).all(), "the case is not obtuse"
-    value, *grads = gradients(penalty_of(name), case)
+    value, *grads = gradients(penalty, case)
     assert value == 0
     assert all((grad == 0).all() for grad in grads)
 
 
 @every(but={"orthogonality"})
 @given(case=cases())
-def test_gate_is_between_0_and_1(name: str, case: Case) -> None:
+def test_gate_is_between_0_and_1(penalty: Penalty, case: Case) -> None:
     """Two latents of norm 1 alone pay twice their gate."""
     for pair in case.W_dec.split(2):
-        gate = penalty_of(name)(torch.eye(len(pair), dtype=pair.dtype), pair) / 2
+        gate = penalty(torch.eye(len(pair), dtype=pair.dtype), pair) / 2
         assert 0 <= gate <= 1 + 1e-12
 
 
 @every(but=ROUNDED | {"orthogonality"})
 @given(case=cases(), scale=st.floats(1e-3, 1e3), exponent=exponents)
-def test_is_homogeneous(name: str, case: Case, scale: float, exponent: float) -> None:
+def test_is_homogeneous(penalty: Penalty, case: Case, scale: float, exponent: float) -> None:
     """Of a degree in the activations: their exponent."""
-    penalty = penalty_of(name, exponent)
-    scaled = penalty(scale * case.feature_acts, case.W_dec)
-    expected = scale**exponent * penalty(case.feature_acts, case.W_dec)
+    scaled = penalty(scale * case.feature_acts, case.W_dec, exponent=exponent)
+    unscaled = penalty(case.feature_acts, case.W_dec, exponent=exponent)
+    expected = scale**exponent * unscaled
     torch.testing.assert_close(scaled, expected, rtol=1e-11, atol=1e-12)
 
 
 @every()
 @given(case=cases(), data=st.data())
-def test_ignores_signs_of_activations(name: str, case: Case, data: st.DataObject) -> None:
+def test_ignores_signs_of_acts(penalty: Penalty, case: Case, data: st.DataObject) -> None:
     signs = data.draw(numbers(case.d_sae, st.sampled_from([-1.0, 1.0])))
-    flipped = penalty_of(name)(case.feature_acts * signs, case.W_dec)
-    assert flipped == penalty_of(name)(case.feature_acts, case.W_dec)
+    flipped = penalty(case.feature_acts * signs, case.W_dec)
+    assert flipped == penalty(case.feature_acts, case.W_dec)
 
 
 @every(but=ROUNDED)
 @given(case=cases(), data=st.data())
-def test_ignores_the_order_of_samples(name: str, case: Case, data: st.DataObject) -> None:
+def test_ignores_order_of_samples(penalty: Penalty, case: Case, data: st.DataObject) -> None:
     order = torch.tensor(data.draw(st.permutations(range(len(case.feature_acts)))))
-    permuted = penalty_of(name)(case.feature_acts[order], case.W_dec)
-    expected = penalty_of(name)(case.feature_acts, case.W_dec)
+    permuted = penalty(case.feature_acts[order], case.W_dec)
+    expected = penalty(case.feature_acts, case.W_dec)
     torch.testing.assert_close(permuted, expected, rtol=1e-12, atol=1e-12)
 
 
 @every(but=ROUNDED | LABELLED)
 @given(case=cases(), data=st.data())
-def test_ignores_the_order_of_latents(name: str, case: Case, data: st.DataObject) -> None:
+def test_ignores_order_of_latents(penalty: Penalty, case: Case, data: st.DataObject) -> None:
     assume_no_ties(case.W_dec)
     order = torch.tensor(data.draw(st.permutations(range(case.d_sae))))
-    permuted = penalty_of(name)(case.feature_acts[:, order], case.W_dec[order])
-    expected = penalty_of(name)(case.feature_acts, case.W_dec)
+    permuted = penalty(case.feature_acts[:, order], case.W_dec[order])
+    expected = penalty(case.feature_acts, case.W_dec)
     torch.testing.assert_close(permuted, expected, rtol=1e-9, atol=1e-9)
 
 
 @every(but=ROUNDED)
 @given(case=cases(), data=st.data())
-def test_ignores_lengths_of_decoder_rows(name: str, case: Case, data: st.DataObject) -> None:
+def test_ignores_lengths_of_rows(penalty: Penalty, case: Case, data: st.DataObject) -> None:
     """The activations are in units of unit-norm rows already."""
     assume_no_ties(case.W_dec)
     lengths = data.draw(numbers(case.d_sae, st.floats(1e-2, 1e2)))
-    scaled = penalty_of(name)(case.feature_acts, lengths[:, None] * case.W_dec)
-    expected = penalty_of(name)(case.feature_acts, case.W_dec)
+    scaled = penalty(case.feature_acts, lengths[:, None] * case.W_dec)
+    expected = penalty(case.feature_acts, case.W_dec)
     torch.testing.assert_close(scaled, expected, rtol=1e-12, atol=1e-9)
 
 
@@ -197,12 +185,12 @@ def test_ignores_lengths_of_decoder_rows(name: str, case: Case, data: st.DataObj
     acts=st.sampled_from(sorted(LAYOUTS_OF_ACTS)),
     decoder=st.sampled_from(sorted(DENSE_LAYOUTS)),
 )
-def test_ignores_layout(name: str, case: Case, acts: str, decoder: str) -> None:
+def test_ignores_layout(penalty: Penalty, case: Case, acts: str, decoder: str) -> None:
     """The same values elsewhere in memory: the same penalty and gradients."""
     assume_no_ties(case.W_dec)
-    other = penalty_of(name, layout=LAYOUTS_OF_ACTS[acts])
-    relaid = gradients(lambda acts, W_dec: other(acts, DENSE_LAYOUTS[decoder](W_dec)), case)
-    for found, right in zip(relaid, gradients(penalty_of(name), case), strict=True):
+    of_acts, of_decoder = LAYOUTS_OF_ACTS[acts], DENSE_LAYOUTS[decoder]
+    relaid = gradients(lambda acts, W_dec: penalty(of_acts(acts), of_decoder(W_dec)), case)
+    for found, right in zip(relaid, gradients(penalty, case), strict=True):
         largest = max(1.0, right.abs().max().item())
         torch.testing.assert_close(found / largest, right / largest, rtol=0, atol=1e-12)
 

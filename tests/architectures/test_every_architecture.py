@@ -310,11 +310,3 @@ def test_every_log_shows_the_metrics_and_a_checkpoint_of_saelens_is_continued(
         for metric in ("penalty", "effective_coefficient", "mean_max_cosine"):
             assert f"metrics/{penalty}_{metric}" in logged
         assert f"details/{penalty}_coefficient" in logged
-
-
-def test_negative_cosines_are_never_penalized_where_activations_have_signs() -> None:
-    sae = make_sae("abstopk_c2r", d_sae=2, d_in=4, k=1)
-    sae.W_dec.data[1] = -2 * sae.W_dec.data[0]
-    output = sae.training_forward_pass(step_input(sae))
-    assert (output.feature_acts < 0).any()
-    assert output.losses["c2r_loss"] == 0

@@ -229,8 +229,6 @@ def test_a_card_is_of_all_that_a_repository_has() -> None:
     assert card_files(ours) == alone
 
 
-# Joined with what a repository has
-
 OUR_CARD = f"""---
 library_name: saelens
 license: mit

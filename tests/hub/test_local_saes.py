@@ -78,9 +78,6 @@ def folder(tmp_path: Path) -> Path:
     return plant_sae(tmp_path / "saes" / "layer_1" / "a", d_in=8)
 
 
-# Found
-
-
 def test_saes_go_by_their_folders(tmp_path: Path, folder: Path) -> None:
     plant_sae(tmp_path / "saes" / "b", d_in=8)
     plant_sae(tmp_path / "saes" / ".training" / "step-1" / "c", d_in=8)
@@ -175,9 +172,6 @@ def test_a_release_gives_the_ids(tmp_path: Path, folder: Path) -> None:
     say(folder, {"sae_id": "nothing"})
     message = refused(tmp_path, folder, release=release)
     assert "should be one of layer_3/width_24k/batchtopk_k32" in message
-
-
-# Fit to be published
 
 
 @pytest.mark.parametrize(
@@ -280,9 +274,6 @@ def test_a_probe_is_of_the_saes_own_rows(folder: Path) -> None:
     assert (acts > 0).any(dim=1).sum() > 50
 
 
-# Nothing private
-
-
 def test_a_secret_in_any_file_stops_everything(tmp_path: Path, folder: Path) -> None:
     secret, kind = next(iter(SECRETS.items()))
     weights = load_file(folder / WEIGHTS)
@@ -380,9 +371,6 @@ def test_no_place_of_this_machine_is_published(
     assert '"k": 4' in sent
     assert '"host"' not in sent
     assert f"metadata.training_architecture_details.{place}" in sae.removed
-
-
-# What is known of them
 
 
 def of_record(tmp_path: Path, folder: Path, record: Any, **said: Any) -> Any:

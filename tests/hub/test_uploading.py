@@ -62,9 +62,6 @@ def send(api: HfApi, checked: Checked) -> Call:
     return send
 
 
-# From Python
-
-
 def test_public_names_are_these() -> None:
     assert set(sae_lens_c2r.hub.__all__) == PUBLIC
     for name in PUBLIC:  # also once their modules are imported, whose names are others
