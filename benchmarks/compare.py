@@ -34,6 +34,7 @@ class Interval:
 
     mean: float
     half_width: float
+    count: int = 0  # of the values
 
     @classmethod
     def of(cls, values: Iterable[float]) -> "Interval":
@@ -42,9 +43,10 @@ class Interval:
         if len(finite) == 0:
             return cls(nan, nan)
         if len(finite) == 1:
-            return cls(float(finite[0]), float("inf"))
+            return cls(float(finite[0]), float("inf"), 1)
         error = finite.std(ddof=1) / np.sqrt(len(finite))
-        return cls(float(finite.mean()), float(error * stats.t.ppf(0.975, len(finite) - 1)))
+        half_width = float(error * stats.t.ppf(0.975, len(finite) - 1))
+        return cls(float(finite.mean()), half_width, len(finite))
 
     @property
     def signed(self) -> str:

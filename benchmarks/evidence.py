@@ -150,15 +150,16 @@ def hierarchies() -> Figure:
     return figure
 
 
-def corrected(found: ByData, seeds: Mapping[str, int]) -> str:
+def corrected(found: ByData) -> str:
     """Return how many differences are told from 0, by themselves and among so many."""
     p = []
-    for name, here in found.items():
+    for here in found.values():
         shown = (here[point] for point in POINTS if point in here)
         known = (each[measure] for each in shown for measure in SHOWN["figure"])
         for each in (each for each in known if each.half_width < float("inf")):
-            t = stats.t.ppf(0.975, seeds[name] - 1) * abs(each.mean) / each.half_width
-            p.append(2 * stats.t.sf(t, seeds[name] - 1))
+            freedom = each.count - 1
+            t = stats.t.ppf(0.975, freedom) * abs(each.mean) / each.half_width
+            p.append(2 * stats.t.sf(t, freedom))
     count, ascending = len(p), np.sort(p)
     holm = np.maximum.accumulate(ascending * np.arange(count, 0, -1)) < 0.05
     return (
@@ -206,7 +207,6 @@ def figures() -> dict[str, Figure]:
 def places() -> dict[Path, dict[str, str]]:
     """Return the tables of marked places, by page and mark."""
     data = {name: rows_of(*where) for name, where in DATA.items()}
-    seeds = {name: rows.seed.nunique() for name, rows in data.items()}
     points = [*POINTS, ("C2R", 2.0), ("C2R", 20.0), ("OrtSAE", 1.0)]
     found = {name: from_plain(rows, points) for name, rows in data.items()}
     synth = data["SynthSAEBench"]
@@ -232,7 +232,7 @@ def places() -> dict[Path, dict[str, str]]:
     }
     return {
         DOCS / "evidence.md": {
-            "corrected": corrected(found, seeds),
+            "corrected": corrected(found),
             "letters": table(by_method(found["language model"]), "method"),
             "synth": table(of_synth, "method", without=["composition"]),
             "equal cost": table(equal, "data", without=["percent", "composition"]),
