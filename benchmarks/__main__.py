@@ -9,8 +9,9 @@ from pkgutil import iter_modules
 import pandas as pd
 
 from benchmarks import worlds
-from benchmarks.experiment import read, train_all, world_module
+from benchmarks.experiment import train_all, world_module
 from benchmarks.report import learning_rates_table, page_of
+from benchmarks.rows import read
 
 RESULTS = Path("benchmarks/results")
 DATA = Path(".benchmarks")  # gigabytes of samples and SAEs, made again where they are missing

@@ -16,8 +16,9 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from benchmarks.compare import Contrast, Interval, at_strength, label, over_seeds, points_of
-from benchmarks.experiment import CHOICE_SEED, PLAIN, read, read_yaml
+from benchmarks.experiment import CHOICE_SEED, PLAIN, read_yaml
 from benchmarks.report import curves, fill
+from benchmarks.rows import read
 from benchmarks.worlds import transfer
 from benchmarks.worlds.transfer import by_data, curves_of, turns
 from sae_lens_c2r.reporting.figures import svg

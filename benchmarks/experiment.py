@@ -1,37 +1,32 @@
-"""Which SAEs are trained, how one is trained and measured, and the rows that are kept."""
+"""Which SAEs are trained, and how one is trained and measured."""
 
-import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from importlib import import_module
 from itertools import chain
-from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
-from threading import Thread
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 import yaml
 from matplotlib.figure import Figure
-from rich.progress import track
 from sae_lens import SAE, LoggingConfig, SAETrainer, TrainingSAE
 from sae_lens.config import SAETrainerConfig
 from sae_lens.registry import get_sae_training_class
 from torch import Tensor
 
 import benchmarks.alternatives  # noqa: F401  # registers its architectures
+from benchmarks.rows import Row as Row
+from benchmarks.rows import execute_all, read
 
 LRS, DECAYS = (3e-4, 1e-3, 3e-3), (0.2, 0.5, 0.8)
 CHOICE_SEED = 1000  # of the SAEs that learning rate and decay are chosen by
 PLAIN = "BatchTopK"
-Task = TypeVar("Task")
-Row = Mapping[str, Any]
 Strengths = Mapping[str, Sequence[float]]  # of methods, by their names
 
 
@@ -274,54 +269,3 @@ def shuffled(seed: int, batch_size: int, *pools: Path) -> Iterator[Tensor]:
             chosen = (order[start : start + batch_size] for order in orders)
             parts = [each[rows] for each, rows in zip(samples, chosen, strict=True)]
             yield torch.from_numpy(sum(parts[1:], start=parts[0]))
-
-
-def read(path: Path) -> list[Row]:
-    """Read the rows so far. A last line that the end of its process cut short is taken out."""
-    text = path.read_text() if path.exists() else ""
-    whole, newline, cut = text.rpartition("\n")
-    if cut:
-        path.write_text(whole + newline)
-    return [json.loads(line) for line in whole.splitlines()]
-
-
-def execute_all(
-    tasks: Sequence[Task], execute: Callable[[Task], Row], path: Path, *, jobs: int
-) -> None:
-    """Execute the tasks in parallel, each by one thread, and append what each returns.
-
-    After a failure, or an interrupt, the tasks that have not ended are given up.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    os.environ["OMP_NUM_THREADS"] = "1"
-    os.environ["TQDM_DISABLE"] = "1"  # SAELens's bar for each of them
-    # glibc would give large activations back, and have them cleared again, at every step.
-    for threshold in ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"):
-        os.environ[threshold] = "8000000000"
-    spawn = get_context("spawn")
-    with (
-        ProcessPoolExecutor(jobs, spawn, initializer=_end_with_parent) as pool,
-        path.open("a") as file,
-    ):
-        futures = [pool.submit(execute, task) for task in tasks]
-        try:
-            for future in track(as_completed(futures), "Training SAEs", len(futures)):
-                file.write(json.dumps(future.result()) + "\n")
-                file.flush()
-        except BaseException:
-            # Leaving the pool would wait for tasks of which none is written down any more.
-            for worker in active_children():
-                worker.terminate()
-            raise
-
-
-def _end_with_parent() -> None:
-    """See to it that this process ends when its parent does, however that came to its end."""
-
-    def wait() -> None:
-        parent = parent_process()
-        assert parent is not None
-        parent.join()
-        os._exit(1)
-
-    Thread(target=wait, daemon=True).start()

@@ -13,8 +13,8 @@ import torch
 from rich.progress import track
 from torch import Tensor
 
-from benchmarks.experiment import Row
 from benchmarks.measure import TIMINGS, main, peak_bytes, timer
+from benchmarks.rows import Row
 from sae_lens_c2r import c2r_penalty, nearest_neighbors
 from sae_lens_c2r.penalties import step_generator
 

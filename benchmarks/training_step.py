@@ -18,8 +18,9 @@ from rich.progress import track
 from sae_lens import SAETrainer
 from sae_lens.registry import get_sae_training_class
 
-from benchmarks.experiment import Row, trainer_config
+from benchmarks.experiment import trainer_config
 from benchmarks.measure import TIMINGS, main, timer
+from benchmarks.rows import Row
 
 INTERVALS = (1, 5, 20)
 DATA = TIMINGS["training_step"]

@@ -7,6 +7,7 @@ os.environ["WANDB_MODE"] = "disabled"
 os.environ.pop("TQDM_DISABLE", None)  # tests look at the bars
 os.environ["OMP_NUM_THREADS"] = "1"  # two test processes on two cores; children inherit it
 
+import gc
 import signal
 import sys
 from collections.abc import Iterator
@@ -31,6 +32,24 @@ settings.register_profile(
 settings.register_profile("ci", untimed, max_examples=100, derandomize=True, print_blob=True)
 settings.register_profile("thorough", untimed, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node) -> None:
+    """Start the fork server, for all test processes."""
+    node.workerinput["forkserver"] = str(forkserver.start_server())
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Use it in each of them."""
+    if hasattr(config, "workerinput"):
+        forkserver.share(config.workerinput["forkserver"])
+
+
+def pytest_collection_finish() -> None:
+    """Leave out of each garbage collection what all of the imports have made."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

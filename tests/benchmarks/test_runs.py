@@ -1,15 +1,11 @@
-"""Runs: what is kept of them, when their processes end, and that each is done once."""
+"""Runs: each is done once, as its row says."""
 
 import json
-import os
 import re
 from collections.abc import Iterator
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
-from threading import Event
-from typing import NoReturn
-from unittest.mock import Mock, create_autospec, patch
+from unittest.mock import Mock, create_autospec
 
 import numpy as np
 import pytest
@@ -18,7 +14,8 @@ import torch
 from benchmarks import experiment, worlds
 from benchmarks.__main__ import main
 from benchmarks.alternatives import ActivationsOnly, DirectionsOnly, DownToChance, ExcessGate
-from benchmarks.experiment import METHODS, Run, Size, execute, execute_all, make_sae, read
+from benchmarks.experiment import METHODS, Run, Size, execute, make_sae
+from benchmarks.rows import read
 from benchmarks.worlds import synth_sae_bench
 from benchmarks.worlds.finetuning import BEFORE, Finetuning
 from benchmarks.worlds.finetuning import sizes as finetuning_sizes
@@ -28,11 +25,10 @@ from tests.architectures.training import make_config
 
 
 @pytest.fixture(autouse=True)
-def same_environment() -> Iterator[None]:
-    """Keep what is set for the runs' processes from the tests that come after."""
+def same_threads() -> Iterator[None]:
+    """Keep what is set for a run's process from the tests that come after."""
     threads = torch.get_num_threads()
-    with patch.dict(os.environ):
-        yield
+    yield
     torch.set_num_threads(threads)
 
 
@@ -40,46 +36,6 @@ def in_this_process(tasks, execute, path: Path, **_: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         file.writelines(json.dumps(execute(task)) + "\n" for task in tasks)
-
-
-def train_or_fail(task: tuple[str, Path]) -> NoReturn:
-    """Opening the pipe waits for the other end: the one fails while the other trains."""
-    what, folder = task
-    with (folder / "pipe").open("w" if what == "train" else "r"):
-        if what == "fail":
-            raise ZeroDivisionError
-        Event().wait(300)  # until this process is ended, or for so long that nobody did
-        (folder / "went on").touch()
-        os._exit(1)
-
-
-def test_each_run_is_a_line_and_a_line_that_was_cut_short_is_taken_out(tmp_path: Path) -> None:
-    path = tmp_path / "folder" / "runs.jsonl"
-    execute_all([{"run": number} for number in (1, 2, 3)], dict, path, jobs=2)
-    with path.open("a") as file:
-        file.write('{"run": 4, "dou')
-    assert sorted(each["run"] for each in read(path)) == [1, 2, 3]
-    assert [json.loads(line) for line in path.read_text().splitlines()] == read(path)
-
-
-def test_a_failure_ends_the_runs_beside_it(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    tasks = [("train", tmp_path), ("fail", tmp_path)]
-    with pytest.raises(ZeroDivisionError):
-        execute_all(tasks, train_or_fail, tmp_path / "runs.jsonl", jobs=2)
-    assert not (tmp_path / "went on").exists()
-
-
-def test_processes_end_with_a_parent_that_was_killed(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    arguments = ([("train", tmp_path)], train_or_fail, tmp_path / "runs.jsonl")
-    parent = get_context("spawn").Process(None, execute_all, None, arguments, {"jobs": 1})
-    parent.start()
-    with (tmp_path / "pipe").open() as pipe:  # as soon as its process trains
-        parent.kill()
-        pipe.read()  # until that process has ended, too
-    parent.join()
-    assert not (tmp_path / "went on").exists()
 
 
 def test_the_world_of_the_readme_is_trained_once_and_drawn(

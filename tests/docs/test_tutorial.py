@@ -18,6 +18,7 @@ NOTEBOOK = nbformat.read(PATH, as_version=4)
 SMALL = {"SAE_LENS_C2R_TUTORIAL_TOKENS": "8192", "SAE_LENS_C2R_TUTORIAL_LATENTS": "256"}
 
 
+@pytest.mark.usefixtures("forked")
 def test_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shell = Shell.in_folder(tmp_path)
     variables = {**SMALL, "PYTHONPATH": str(ROOT), "NO_PROXY": "*"}
@@ -27,6 +28,8 @@ def test_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notebook = nbformat.read(PATH, as_version=4)
     [evaluating] = [cell for cell in notebook.cells if "evaluate tutorial" in cell.source]
     evaluating.source += f" {FEWER_ROWS}"
+    [drawing] = [cell for cell in notebook.cells if "plt.subplots" in cell.source]
+    drawing.source = f"%matplotlib inline\n{drawing.source}"  # imported before the kernel was
     place = {"metadata": {"path": str(tmp_path)}}
     NotebookClient(notebook, timeout=LIMIT, resources=place).execute()
     shown = json.dumps([cell.get("outputs") for cell in notebook.cells])

@@ -1,4 +1,4 @@
-"""Processes with all imports done: they are forked from a server, once for each test process.
+"""Processes with all imports done: they are forked from a server, which test processes share.
 
 SAELens's import takes 8 to 10 seconds of a processor, and the tests start hundreds of
 processes. `run` and `start` are what `subprocess` would be with `python` as its command;
@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -44,7 +44,7 @@ _servers: list[subprocess.Popen[bytes]] = []  # whose input ends with this proce
 
 
 @cache
-def _folder() -> Path:
+def start_server() -> Path:
     """The folder of the server, which is started by the first who asks for it."""
     folder = Path(mkdtemp(prefix="forkserver-"))
     server = subprocess.Popen(
@@ -66,6 +66,15 @@ def _folder() -> Path:
         stub.write_text(_STUB.format(python=python, here=here, folder=str(folder), level=level))
         stub.chmod(0o755)
     return folder
+
+
+_folder: Callable[[], Path] = start_server
+
+
+def share(folder: str) -> None:
+    """Have the server in a folder serve this process as well."""
+    global _folder
+    _folder = partial(Path, folder)
 
 
 def python(level: str | None = None) -> str:

@@ -1,9 +1,18 @@
 """The demo's text."""
 
+from hashlib import sha256
+
 import torch
 
 from sae_lens_c2r.offline import corpus
 from sae_lens_c2r.offline.models import CLS, SEP
+from tests.forkserver import run
+
+DIGEST = """
+from hashlib import sha256
+from sae_lens_c2r.offline import corpus
+print(sha256(repr(corpus.documents()).encode()).hexdigest())
+"""
 
 
 def test_documents_are_prose_and_each_comes_once() -> None:
@@ -11,7 +20,8 @@ def test_documents_are_prose_and_each_comes_once() -> None:
     assert len(documents) > 3000
     assert len(set(documents)) == len(documents)
     assert any("Assert statements are a convenient way to insert" in text for text in documents)
-    assert corpus.documents.__wrapped__() == documents  # read anew
+    of_another_process = run("-c", DIGEST)
+    assert of_another_process.stdout.strip() == sha256(repr(documents).encode()).hexdigest()
 
 
 def test_split_holds_whole_documents_out() -> None:

@@ -41,20 +41,20 @@ from tests.architectures.training import (
 from tests.process_groups import in_processes
 from tests.strategies import ARCHITECTURES
 
-STEPS, BATCH = 40, 36
+STEPS, BATCH = 32, 36
 ALL = sorted({*ARCHITECTURES, *map(backbone_of, ARCHITECTURES)})
 FLOAT32 = "jumprelu_c2r with thresholds of float32, as SAELens has them"
 OPTIONS: dict[str, dict[str, Any]] = {
-    "standard": {"l1_coefficient": 2.0, "l1_warm_up_steps": 20},
-    "gated": {"l1_coefficient": 2.0, "l1_warm_up_steps": 20},
+    "standard": {"l1_coefficient": 2.0, "l1_warm_up_steps": 16},
+    "gated": {"l1_coefficient": 2.0, "l1_warm_up_steps": 16},
     "jumprelu": {
-        **{"l0_coefficient": 0.3, "l0_warm_up_steps": 20, "jumprelu_bandwidth": 0.5},
+        **{"l0_coefficient": 0.3, "l0_warm_up_steps": 16, "jumprelu_bandwidth": 0.5},
         "pre_act_loss_coefficient": 0.1,
     },
     "matryoshka_batchtopk": {"use_matryoshka_aux_loss": True},
 }
 PENALTIES = {
-    "c2r": {"c2r_interval": 2, "c2r_chunk_size": 20, "c2r_warm_up_steps": 30},
+    "c2r": {"c2r_interval": 2, "c2r_chunk_size": 20, "c2r_warm_up_steps": 24},
     "ort": {"ort_interval": 3, "ort_chunk_size": 20, "ort_coefficient": 5.0},
 }
 
@@ -105,7 +105,7 @@ def trained(
         STEPS,
         batches(),
         **{"total_training_samples": STEPS * BATCH, "train_batch_size_samples": BATCH},
-        **{"dead_feature_window": 2, "feature_sampling_window": 25, "lr_warm_up_steps": 10},
+        **{"dead_feature_window": 2, "feature_sampling_window": 20, "lr_warm_up_steps": 8},
     )
     if process_group is not None:
         trainer = split(trainer, process_group)

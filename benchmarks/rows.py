@@ -1,0 +1,66 @@
+"""The rows that are kept of tasks, which processes of their own execute side by side."""
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import active_children, get_context, parent_process
+from pathlib import Path
+from threading import Thread
+from typing import Any, TypeVar
+
+from rich.progress import track
+
+Task = TypeVar("Task")
+Row = Mapping[str, Any]
+
+
+def read(path: Path) -> list[Row]:
+    """Read the rows so far. A last line that the end of its process cut short is taken out."""
+    text = path.read_text() if path.exists() else ""
+    whole, newline, cut = text.rpartition("\n")
+    if cut:
+        path.write_text(whole + newline)
+    return [json.loads(line) for line in whole.splitlines()]
+
+
+def execute_all(
+    tasks: Sequence[Task], execute: Callable[[Task], Row], path: Path, *, jobs: int
+) -> None:
+    """Execute the tasks in parallel, each by one thread, and append what each returns.
+
+    After a failure, or an interrupt, the tasks that have not ended are given up.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ["TQDM_DISABLE"] = "1"  # SAELens's bar for each of them
+    # glibc would give large activations back, and have them cleared again, at every step.
+    for threshold in ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"):
+        os.environ[threshold] = "8000000000"
+    spawn = get_context("spawn")
+    with (
+        ProcessPoolExecutor(jobs, spawn, initializer=_end_with_parent) as pool,
+        path.open("a") as file,
+    ):
+        futures = [pool.submit(execute, task) for task in tasks]
+        try:
+            for future in track(as_completed(futures), "Training SAEs", len(futures)):
+                file.write(json.dumps(future.result()) + "\n")
+                file.flush()
+        except BaseException:
+            # Leaving the pool would wait for tasks of which none is written down any more.
+            for worker in active_children():
+                worker.terminate()
+            raise
+
+
+def _end_with_parent() -> None:
+    """See to it that this process ends when its parent does, however that came to its end."""
+
+    def wait() -> None:
+        parent = parent_process()
+        assert parent is not None
+        parent.join()
+        os._exit(1)
+
+    Thread(target=wait, daemon=True).start()
