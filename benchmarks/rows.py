@@ -8,11 +8,19 @@ from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
 from threading import Thread
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 from rich.progress import track
 
 Task = TypeVar("Task")
 Row = Mapping[str, Any]
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "TQDM_DISABLE": "1",  # SAELens's bar for each SAE
+    # glibc would give large activations back, and have them cleared again, at every step.
+    "MALLOC_MMAP_THRESHOLD_": "8000000000",
+    "MALLOC_TRIM_THRESHOLD_": "8000000000",
+}
 
 
 def read(path: Path) -> list[Row]:
@@ -32,13 +40,9 @@ def execute_all(
     After a failure, or an interrupt, the tasks that have not ended are given up.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    os.environ["OMP_NUM_THREADS"] = "1"
-    os.environ["TQDM_DISABLE"] = "1"  # SAELens's bar for each of them
-    # glibc would give large activations back, and have them cleared again, at every step.
-    for threshold in ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"):
-        os.environ[threshold] = "8000000000"
     spawn = get_context("spawn")
     with (
+        patch.dict(os.environ, ENVIRONMENT),
         ProcessPoolExecutor(jobs, spawn, initializer=_end_with_parent) as pool,
         path.open("a") as file,
     ):

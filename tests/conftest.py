@@ -35,15 +35,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node) -> None:
-    """Start the fork server, for all test processes."""
-    node.workerinput["forkserver"] = str(forkserver.start_server())
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Use it in each of them."""
-    if hasattr(config, "workerinput"):
-        forkserver.share(config.workerinput["forkserver"])
+def pytest_xdist_setupnodes() -> None:
+    """Start one fork server for all test processes."""
+    os.environ[forkserver.SHARED] = str(forkserver.folder())
 
 
 def pytest_collection_finish() -> None:

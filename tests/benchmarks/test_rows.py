@@ -3,23 +3,14 @@
 # Little is imported, as each of these processes imports it too.
 import json
 import os
-from collections.abc import Iterator
 from multiprocessing import get_context
 from pathlib import Path
 from threading import Event
 from typing import NoReturn
-from unittest.mock import patch
 
 import pytest
 
 from benchmarks.rows import execute_all, read
-
-
-@pytest.fixture(autouse=True)
-def same_environment() -> Iterator[None]:
-    """Keep what is set for these processes from the tests that come after."""
-    with patch.dict(os.environ):
-        yield
 
 
 def train_or_fail(task: tuple[str, Path]) -> NoReturn:

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from unittest.mock import Mock, create_autospec
@@ -24,14 +23,6 @@ from sae_lens_c2r.releases.files import read_release
 from tests.architectures.training import make_config
 
 
-@pytest.fixture(autouse=True)
-def same_threads() -> Iterator[None]:
-    """Keep what is set for a run's process from the tests that come after."""
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
-
-
 def in_this_process(tasks, execute, path: Path, **_: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
@@ -48,7 +39,7 @@ def test_the_world_of_the_readme_is_trained_once_and_drawn(
     monkeypatch.setattr(worlds, "__path__", [*worlds.__path__, str(tmp_path)])
     monkeypatch.setattr(experiment, "execute_all", in_this_process)
     out, data = tmp_path / "out", tmp_path / "data"
-    command = ["toy", "--quick", "--out", str(out), "--data", str(data)]
+    command = ["toy", "--quick", "--jobs", "1", "--out", str(out), "--data", str(data)]
     main([*command, "--only", "C2R"])
     [weights, _] = data.rglob("sae_weights.safetensors")
     before = weights.stat().st_mtime_ns

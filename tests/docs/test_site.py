@@ -1,11 +1,9 @@
 """The site is built, and every link in it leads somewhere."""
 
-import logging
 import os
 import re
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -45,16 +43,3 @@ def test_the_api_has_what_users_import_with_its_formulas(site: Path) -> None:
     assert "math::" not in html
     assert ":math:" not in html
     assert r"\mathcal L_{C^2R} = \frac 1k \sum_{i=1}^k \rho_i^2" in html
-
-
-def test_a_link_to_nothing_is_told(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Warnings are errors: the site is built with `--strict`."""
-    pytest.importorskip("mkdocs", reason="an extra that `make test` installs")
-    monkeypatch.syspath_prepend(ROOT / "docs")
-    hooks = __import__("_hooks")
-    page = SimpleNamespace(file=SimpleNamespace(src_uri="index.md"))
-    with caplog.at_level(logging.WARNING, "mkdocs.hooks"):
-        hooks.on_page_markdown("[a](docs/no-such-page.md)", page, None, None)
-    assert "docs/no-such-page.md, which does not exist" in caplog.text

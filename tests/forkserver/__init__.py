@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -24,6 +24,7 @@ from tests.forkserver.client import LIMIT as LIMIT
 
 ROOT = Path(__file__).parents[2]
 FRESH = sys.executable
+SHARED = "SAE_LENS_C2R_FORKSERVER"  # the variable that names the folder of another's server
 Completed = subprocess.CompletedProcess[str]
 
 _STUB = """\
@@ -44,11 +45,13 @@ _servers: list[subprocess.Popen[bytes]] = []  # whose input ends with this proce
 
 
 @cache
-def start_server() -> Path:
+def folder() -> Path:
     """The folder of the server, which is started by the first who asks for it."""
-    folder = Path(mkdtemp(prefix="forkserver-"))
+    if SHARED in os.environ:
+        return Path(os.environ.pop(SHARED))
+    place = Path(mkdtemp(prefix="forkserver-"))
     server = subprocess.Popen(
-        [FRESH, "-m", "tests.forkserver.server", str(folder)],
+        [FRESH, "-m", "tests.forkserver.server", str(place)],
         cwd=ROOT,
         env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
         stdin=subprocess.PIPE,
@@ -61,25 +64,16 @@ def start_server() -> Path:
     here = str(Path(__file__).parent)
     python = sys._base_executable  # in a process of another server, FRESH is a script itself
     for level in ("", LIBRARIES):
-        stub = folder / level / "python"
+        stub = place / level / "python"
         stub.parent.mkdir(exist_ok=True)
-        stub.write_text(_STUB.format(python=python, here=here, folder=str(folder), level=level))
+        stub.write_text(_STUB.format(python=python, here=here, folder=str(place), level=level))
         stub.chmod(0o755)
-    return folder
-
-
-_folder: Callable[[], Path] = start_server
-
-
-def share(folder: str) -> None:
-    """Have the server in a folder serve this process as well."""
-    global _folder
-    _folder = partial(Path, folder)
+    return place
 
 
 def python(level: str | None = None) -> str:
     """A command that does what `python` does, in a process of the server."""
-    return str(_folder() / (level or "") / "python")
+    return str(folder() / (level or "") / "python")
 
 
 class Process(subprocess.Popen[str]):

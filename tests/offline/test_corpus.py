@@ -1,27 +1,25 @@
 """The demo's text."""
 
-from hashlib import sha256
+from pathlib import Path
 
 import torch
 
 from sae_lens_c2r.offline import corpus
 from sae_lens_c2r.offline.models import CLS, SEP
-from tests.forkserver import run
-
-DIGEST = """
-from hashlib import sha256
-from sae_lens_c2r.offline import corpus
-print(sha256(repr(corpus.documents()).encode()).hexdigest())
-"""
+from tests.forkserver import call
 
 
-def test_documents_are_prose_and_each_comes_once() -> None:
+def write_documents(path: Path) -> None:
+    path.write_text(repr(corpus.documents()))
+
+
+def test_documents_are_prose_and_each_comes_once(tmp_path: Path) -> None:
     documents = corpus.documents()
     assert len(documents) > 3000
     assert len(set(documents)) == len(documents)
     assert any("Assert statements are a convenient way to insert" in text for text in documents)
-    of_another_process = run("-c", DIGEST)
-    assert of_another_process.stdout.strip() == sha256(repr(documents).encode()).hexdigest()
+    assert call(write_documents, tmp_path / "in another process").wait() == 0
+    assert (tmp_path / "in another process").read_text() == repr(documents)
 
 
 def test_split_holds_whole_documents_out() -> None:
