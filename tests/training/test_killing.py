@@ -122,8 +122,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_weights(
         1, release, out, before={0: (signal_amid_work, (kind, f"{seed}:{n_killed}"))}
     ) != [0]:
         assert not half_written(out)
-        # Of many signals one comes before the folder that was just made can be removed.
-        assert left(out)[1] == 0 or kind == signal.SIGKILL or seed > 1
+        assert left(out)[1] <= 1  # partial one: the next start has removed the one before it
         n_killed += 1
         assert n_killed < 1000, "It does not come to an end."
     assert n_killed >= 3
