@@ -18,6 +18,7 @@ _NUMBER = re.compile(
     r"((?:\d+|\d{1,3}(?:,\d{3})+|\d{1,3}(?:_\d{3})+)(?:\.\d+)?)([kmb]?)", re.IGNORECASE
 )
 _OF_USAGE = re.compile("`--[^`]+` should")
+_SECTION = r"((sae|runner|language_model)\.)?"  # of a release, where an option's value goes
 _TYPED: dict[str, str] = {}  # options of the command that runs, by the library's names
 _WHOLE_LINES = 10_000  # columns of a pipe, in which nothing should be wrapped
 
@@ -157,6 +158,6 @@ def error_boundary(
     if problems:
         told = "\n".join(problems)
         for name, typed in _TYPED.items():
-            told = re.sub(f"`{name.replace('_', '[-_]')}`", f"`{typed}`", told)
+            told = re.sub(f"`{_SECTION}{name.replace('_', '[-_]')}`", f"`{typed}`", told)
         print(told, file=sys.stderr)
         raise typer.Exit(2 if status == 1 and _OF_USAGE.match(told) else status)
