@@ -44,12 +44,7 @@ def inspect(
         from sae_lens_c2r._support.files import write_bytes, write_text
         from sae_lens_c2r.inspection.activations import ActivationSource
         from sae_lens_c2r.inspection.comparison import inspect as inspect_all
-        from sae_lens_c2r.inspection.report import (
-            cosine_figure,
-            in_terminal,
-            numbers_of,
-            report_html,
-        )
+        from sae_lens_c2r.inspection.report import cosine_figure, in_terminal, report_html
         from sae_lens_c2r.reporting.figures import png, svg
         from sae_lens_c2r.saes.sae_ref import find_saes
 
@@ -67,7 +62,9 @@ def inspect(
         if not reports:
             return
         if as_json:
-            print(json.dumps(numbers_of(reports, comparisons), indent=1))
+            compared = comparisons[0].numbers if comparisons else {}
+            numbers = {"saes": {each.name: each.metrics() for each in reports}, **compared}
+            print(json.dumps(numbers, indent=1))
         else:
             console.print(*in_terminal(reports, comparisons, width=console.width), sep="\n")
         if text is not None and not any(report.on_text for report in reports):

@@ -35,7 +35,7 @@ _NOT_A_NUMBER = -1  # what SAEBench's core writes in place of NaN
 Number = StrictInt | StrictFloat
 
 
-class Evaluation(BaseModel, frozen=True):
+class Evaluation(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """One evaluation of one SAE."""
 
     source: str | None = None  # the result file, from the folder of `evaluation.json`

@@ -10,19 +10,25 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictFloat,
+    ValidationError,
+)
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import first_problem
 from sae_lens_c2r.evaluation.catalog import HELD_OUT, KNOWN_FEATURES, TRAINING
-from sae_lens_c2r.evaluation.report import Evaluation as Measured
+from sae_lens_c2r.evaluation.report import Evaluation
 from sae_lens_c2r.hub.rules import is_plain, keep_plain, refuse_secrets
 from sae_lens_c2r.releases.model import FACTS, check_ids
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.record import RecordedMeasures, TrainingRecord
 
 Count = Annotated[int, Field(ge=0, lt=2**63)]
-Number = Annotated[float, Field(allow_inf_nan=False, strict=True)]
 # What `feature_recovery` measures as well, by SAELens's names: most of them are the same.
 _SAME = ("explained_variance", "true_l0", "mcc", "uniqueness", "precision", "recall")
 _OF_FEATURES = {**dict(zip(_SAME, _SAME, strict=True)), "sae_l0": "l0", "f1_score": "f1"}
@@ -30,14 +36,6 @@ _OF_FEATURES = {**dict(zip(_SAME, _SAME, strict=True)), "sae_l0": "l0", "f1_scor
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class Evaluation(Measured, frozen=True):
-    """One evaluation of one SAE, as `evaluation.json` has it."""
-
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
-
-    metrics: dict[str, Number]
 
 
 class Training(_Strict):
@@ -51,11 +49,11 @@ class Training(_Strict):
     context_size: Count | None = None
     samples: Count | None = None  # tokens in all, or samples of known features
     steps: Count | None = None
-    seconds: Number | None = None  # for all SAEs that were trained together
+    seconds: StrictFloat | None = None  # for all SAEs that were trained together
     together: Count | None = None  # how many these were
     device: str | None = None
     versions: dict[str, str] = {}
-    effective_coefficients: dict[str, Number] = {}  # at the last step, of `c2r` and `ort`
+    effective_coefficients: dict[str, StrictFloat] = {}  # at the last step, `c2r` and `ort`
     started_from: SAERef | None = None
 
 
@@ -140,7 +138,7 @@ def sae_facts(
     config: Mapping[str, Any],
     *,
     record: TrainingRecord,
-    evaluations: Mapping[str, Measured],
+    evaluations: Mapping[str, Evaluation],
     base_model: str | None = None,
 ) -> SAEFacts:
     """Gather what is known of an SAE by its redacted config and its records."""
@@ -201,21 +199,20 @@ def _started_from(start: SAERef) -> dict[str, Any]:
     return kept
 
 
-def _evaluation(measured: Measured) -> dict[str, Any]:
+def _evaluation(measured: Evaluation) -> dict[str, Any]:
     """Keep an evaluation, without the names of local models and texts."""
     # The path and the seconds are left out.
     known = measured.model_dump(include={"model", "text", "settings", "device", "versions"})
     for key in ("model", "text"):
         if not is_plain(known[key]):
             known[key] = f"a {key} that is not public"
-    # Numbers that are not finite are refused, not left out.
-    metrics = {key: value for key, value in measured.metrics.items() if is_plain(key)}
+    metrics = {key: float(value) for key, value in measured.metrics.items() if is_plain(key)}
     return {**keep_plain(known), "metrics": metrics}
 
 
 def _measured_in_training(
     metadata: Mapping[str, Any], record: TrainingRecord, d_sae: int
-) -> dict[str, Measured]:
+) -> dict[str, Evaluation]:
     """Return the evaluations, by name, that an SAE's config and its `training.json` have."""
     recovery = record.evaluation or {}
     recovery = {**recovery, **(recovery.get("classification") or {})}
@@ -226,9 +223,9 @@ def _measured_in_training(
     by: dict[str, Any] = {"device": record.device, "versions": record.versions}
     dead = {"dead_latents": metadata.get("num_dead_features")}
     measured = {
-        TRAINING: Measured(metrics=_finite(dead), **by),
-        HELD_OUT: Measured(metrics=_finite(held_out.metrics), **text, **by),
-        KNOWN_FEATURES: Measured(metrics=_finite(of_features), **by),
+        TRAINING: Evaluation(metrics=_finite(dead), **by),
+        HELD_OUT: Evaluation(metrics=_finite(held_out.metrics), **text, **by),
+        KNOWN_FEATURES: Evaluation(metrics=_finite(of_features), **by),
     }
     return {name: each for name, each in measured.items() if each.metrics}
 

@@ -27,8 +27,8 @@ from sae_lens_c2r.evaluation.catalog import (
     WEIGHTS,
     Column,
 )
-from sae_lens_c2r.evaluation.report import max_cosine_counts
-from sae_lens_c2r.hub.facts import Evaluation, RepoFacts
+from sae_lens_c2r.evaluation.report import Evaluation, max_cosine_counts
+from sae_lens_c2r.hub.facts import RepoFacts
 from sae_lens_c2r.inspection.measures import THRESHOLDS
 from sae_lens_c2r.releases.model import FIGURES
 from sae_lens_c2r.reporting.figures import (

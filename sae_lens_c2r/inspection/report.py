@@ -117,14 +117,6 @@ def in_terminal(
     return [*shown, *(Text(each.sentences()) for each in comparisons)]
 
 
-def numbers_of(
-    reports: Sequence[SAEReport], comparisons: Sequence[Comparison] = ()
-) -> dict[str, Any]:
-    """Return all numbers, of the SAEs and of the comparison if there is one, for JSON."""
-    comparison = comparisons[0].numbers if comparisons else {}
-    return {"saes": {each.name: each.metrics() for each in reports}, **comparison}
-
-
 def versions() -> dict[str, str]:
     """The versions of what measures, by name."""
     packages = package_versions("sae-lens-c2r", "sae-lens", "torch", "transformers")
