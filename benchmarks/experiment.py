@@ -15,7 +15,7 @@ import numpy as np
 import torch
 import yaml
 from matplotlib.figure import Figure
-from sae_lens import SAE, LoggingConfig, SAETrainer, TrainingSAE
+from sae_lens import SAE, SAETrainer, TrainingSAE
 from sae_lens.config import SAETrainerConfig
 from sae_lens.registry import get_sae_training_class
 from torch import Tensor
@@ -45,9 +45,8 @@ def read_yaml(path: Path) -> Any:
     return yaml.safe_load(path.with_suffix(".yaml").read_text(encoding="utf-8"))
 
 
-_DATA = read_yaml(Path(__file__).with_name("methods.yaml"))
-METHODS = {name: Method(**about) for name, about in _DATA["methods"].items()}
-TRAINER: Row = _DATA["trainer"]
+_METHODS = read_yaml(Path(__file__).with_name("methods.yaml"))
+METHODS = {name: Method(**about) for name, about in _METHODS.items()}
 
 
 @dataclass(frozen=True)
@@ -134,13 +133,24 @@ class World(ABC):
     d_sae: int
     sae_options: Row = MappingProxyType({})  # of a config, for architectures that have them
     trainer_options: Row = MappingProxyType({})  # of a config, beyond those that a run says
+    pools: Sequence[Path] = ()  # on disk, whose samples are summed
 
     def prepare(self) -> None:  # noqa: B027
         """Draw what all SAEs share, unless that was done before."""
 
-    @abstractmethod
     def batches(self, seed: int, batch_size: int) -> Iterator[Tensor]:
-        """Yield samples, shape ``[batch_size, d_in]``, for ever, in an order of the seed's."""
+        """Yield samples, shape ``[batch_size, d_in]``, for ever, in an order of the seed's.
+
+        Those of pools come in another order for every seed and pass.
+        """
+        samples = [np.load(pool, mmap_mode="r") for pool in self.pools]
+        random = np.random.default_rng(seed)
+        while True:
+            orders = [random.permutation(len(each)) for each in samples]
+            for start in range(0, len(samples[-1]) - batch_size + 1, batch_size):
+                chosen = (order[start : start + batch_size] for order in orders)
+                parts = [each[rows] for each, rows in zip(samples, chosen, strict=True)]
+                yield torch.from_numpy(sum(parts[1:], start=parts[0])).float()
 
     @abstractmethod
     def evaluate(self, sae: SAE[Any]) -> Row:
@@ -235,37 +245,16 @@ def make_sae(run: Run, world: World, device: str) -> TrainingSAE[Any]:
 def fit(sae: TrainingSAE[Any], run: Run, world: World, seed: int) -> TrainingSAE[Any]:
     """Train an SAE as a run says, on the world's samples in the order of a seed."""
     device = str(sae.device)
-    config = trainer_config(
-        steps=run.steps,
-        batch_size=run.batch_size,
+    config = SAETrainerConfig(
+        total_training_samples=run.steps * run.batch_size,
+        train_batch_size_samples=run.batch_size,
         device=device,
         lr=run.lr,
         lr_end=run.lr / 10,
         lr_decay_steps=int(run.decay * run.steps),
         autocast=size_of(run.world).autocast or device != "cpu",
+        feature_sampling_window=10**9,  # steps after which the counts of firing begin anew
         **world.trainer_options,
     )
     batches = (batch.to(device) for batch in world.batches(seed, run.batch_size))
     return SAETrainer(cfg=config, sae=sae, data_provider=batches).fit()
-
-
-def trainer_config(*, steps: int, batch_size: int, **options: Any) -> SAETrainerConfig:
-    """Return a config of SAELens's trainer, which logs nothing and saves nothing."""
-    of_training = {
-        "total_training_samples": steps * batch_size,
-        "train_batch_size_samples": batch_size,
-        "logger": LoggingConfig(log_to_wandb=False),
-    }
-    return SAETrainerConfig(**{**TRAINER, **of_training, **options})
-
-
-def shuffled(seed: int, batch_size: int, *pools: Path) -> Iterator[Tensor]:
-    """Yield sums of samples of pools for ever, in another order for every seed and pass."""
-    samples = [np.load(pool, mmap_mode="r") for pool in pools]
-    random = np.random.default_rng(seed)
-    while True:
-        orders = [random.permutation(len(each)) for each in samples]
-        for start in range(0, len(samples[-1]) - batch_size + 1, batch_size):
-            chosen = (order[start : start + batch_size] for order in orders)
-            parts = [each[rows] for each, rows in zip(samples, chosen, strict=True)]
-            yield torch.from_numpy(sum(parts[1:], start=parts[0]))

@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from rich.progress import track
 from sae_lens import SAETrainer
+from sae_lens.config import SAETrainerConfig
 from sae_lens.registry import get_sae_training_class
 
-from benchmarks.experiment import trainer_config
 from benchmarks.measure import TIMINGS, main, timer
 from benchmarks.rows import Row
 
@@ -43,8 +43,8 @@ def stepper(
         compiled = torch.compile(sae.training_forward_pass)
         sae.training_forward_pass = compiled  # type: ignore[method-assign]
     batch = torch.randn(batch_size, d_in, device=device)
-    about = {"device": device, "autocast": variant["autocast"]}
-    config = trainer_config(steps=10**6, batch_size=batch_size, **about)
+    about: Row = {"device": device, "autocast": variant["autocast"]}
+    config = SAETrainerConfig(10**6 * batch_size, batch_size, lr=1e-3, lr_end=1e-3, **about)
     trainer: SAETrainer[Any, Any] = SAETrainer(cfg=config, sae=sae, data_provider=repeat(batch))
 
     def step(number: int) -> object:

@@ -1,6 +1,7 @@
 """A causal model's activations, and what its SAEs make of words' first letters."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -13,9 +14,10 @@ from sae_lens import SAE
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cosine_similarity, one_hot
 
-from benchmarks.experiment import Row, Run, World, make_once, read_sizes, shuffled, size_of
+from benchmarks.experiment import read_sizes
 from benchmarks.report import draw_sizes
-from benchmarks.worlds.minilm_text import text_measures
+from benchmarks.rows import Row
+from benchmarks.worlds.minilm_text import MiniLMText
 
 SIZES = read_sizes(Path(__file__))
 D_IN, HOOK_NAME = 576, "model.layers.9"
@@ -23,6 +25,7 @@ CONTEXT, ROWS, SEPARATOR = 256, 32, 0  # SEPARATOR is <|endoftext|>
 # The norms of the first tokens, and of a few others, are many times the rest's.
 FIRST_TOKENS, HIGHEST_NORM = 4, 4.0
 HELD_OUT_ARTICLES = 200
+WORD = re.compile("Ġ[a-z]+")  # as the tokenizer writes one after a space
 SPELLED = 3  # words of a prompt whose letters are given
 ENOUGH = 0.6  # F1 of a letter's probe that is measured by; it and what follows are SAEBench's
 F1_RISE = 0.03  # by which another latent belongs to a letter
@@ -78,7 +81,7 @@ def spelling(tokenizer: Any, at_most: int) -> tuple[Tensor, Tensor]:
 
     `tartan has the first letter: T`, as SAEBench asks, three times; then the word alone.
     """
-    ids = {token: i for token, i in tokenizer.get_vocab().items() if _is_word(token)}
+    ids = {token: i for token, i in tokenizer.get_vocab().items() if WORD.fullmatch(token)}
     order = torch.Generator().manual_seed(0)
     names = sorted(ids)
     words = [names[i] for i in torch.randperm(len(names), generator=order)][:at_most]
@@ -98,37 +101,19 @@ def spelling(tokenizer: Any, at_most: int) -> tuple[Tensor, Tensor]:
     return torch.cat([told.flatten(start_dim=1), asked[:, None]], dim=1), letters
 
 
-def _is_word(token: str) -> bool:
-    word = token.removeprefix("Ġ")  # as the tokenizer writes a space
-    return word != token and word.isascii() and word.isalpha() and word.islower()
+class LanguageModel(MiniLMText):
+    """The same of SmolLM2, after its tenth block, and words for their letters."""
 
+    d_in, d_sae, kept_in = D_IN, 4096, "language-model"
 
-class LanguageModel(World):
-    """Activations after the tenth block, scaled to a mean norm of √d_in, as kept on disk."""
+    def _collect(self, path: Path) -> None:
+        collect(path, self.held_out, self.folder / "words.npz", self.size)
 
-    d_in, d_sae = D_IN, 4096
-
-    def __init__(self, run: Run, data: Path, device: str = "cpu") -> None:
-        self.size, self.device = size_of(run.world), device
-        self.folder = data / f"language-model-{self.size.pool}"
-        self.text = self.folder / "text.npy"
-
-    def prepare(self) -> None:
-        """Collect the activations, unless that was done before."""
-        held_out, words = self.folder / "held_out.npy", self.folder / "words.npz"
-        make_once(self.text, lambda text: collect(text, held_out, words, self.size))
-
-    def batches(self, seed: int, batch_size: int) -> Iterator[Tensor]:
-        """Yield the tokens for ever, in another order for every seed and pass."""
-        return (batch.float() for batch in shuffled(seed, batch_size, self.text))
-
-    @torch.no_grad()
     def evaluate(self, sae: SAE[Any]) -> Row:
         """Measure text that no SAE has seen, and how letters are found in words."""
-        inputs = torch.from_numpy(np.load(self.folder / "held_out.npy")).float()
         words = np.load(self.folder / "words.npz")
         spelled = torch.from_numpy(words["inputs"]).float(), torch.from_numpy(words["letters"])
-        return {**text_measures(sae, inputs.to(self.device)), **letter_measures(sae, *spelled)}
+        return {**super().evaluate(sae), **letter_measures(sae, *spelled)}
 
 
 @torch.no_grad()
@@ -160,18 +145,16 @@ def letter_measures(sae: SAE[Any], inputs: Tensor, letters: Tensor) -> Row:
         whole = words[right] @ directions[letter]
         silent = ~fires[right][:, main].any(dim=1)
         absorbed = _has_absorber(share, whole, aligned[letter])
-        rows.append(
-            {
-                "letter_f1": f1(fires[:, main].any(dim=1), is_letter),
-                "letter_latents": len(main),
-                "silent": silent.float().mean().item(),
-                "full_absorption": (silent & absorbed).float().mean().item(),
-                "absorption_fraction": _fraction(share, whole, aligned[letter], main)
-                .mean()
-                .item(),
-                "probe_f1": probe_f1,
-            }
-        )
+        fraction = _fraction(share, whole, aligned[letter], main)
+        found = {
+            "letter_f1": f1(fires[:, main].any(dim=1), is_letter),
+            "letter_latents": len(main),
+            "silent": silent.float().mean().item(),
+            "full_absorption": (silent & absorbed).float().mean().item(),
+            "absorption_fraction": fraction.mean().item(),
+            "probe_f1": probe_f1,
+        }
+        rows.append(found)
     return {**pd.DataFrame(rows).mean().to_dict(), "letters": len(rows)}
 
 

@@ -1,6 +1,5 @@
 """A real model's activations, and what can be measured where no feature is known."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from benchmarks.experiment import (
     World,
     make_once,
     read_sizes,
-    shuffled,
     size_of,
 )
 from benchmarks.report import between_table, draw_schedules, of_full_length
@@ -65,12 +63,13 @@ def text_activations(n_training: int, n_held_out: int) -> tuple[Tensor, Tensor]:
 class MiniLMText(World):
     """The demo's activations, scaled to a mean norm of √d_in, as they are kept on disk."""
 
-    d_in, d_sae = D_IN, 2048
+    d_in, d_sae, kept_in = D_IN, 2048, "minilm"
 
     def __init__(self, run: Run, data: Path, device: str = "cpu") -> None:
         self.run, self.size, self.device = run, size_of(run.world), device
-        self.folder = data / f"minilm-{self.size.pool}"
+        self.folder = data / f"{self.kept_in}-{self.size.pool}"
         self.text, self.held_out = self.folder / "text.npy", self.folder / "held_out.npy"
+        self.pools = [self.text]
 
     def prepare(self) -> None:
         """Collect the activations, unless that was done before."""
@@ -82,13 +81,10 @@ class MiniLMText(World):
         np.save(self.held_out, (scale * held_out).numpy())
         np.save(path, (scale * text).numpy())
 
-    def batches(self, seed: int, batch_size: int) -> Iterator[Tensor]:
-        """Yield the tokens for ever, in another order for every seed and pass."""
-        return shuffled(seed, batch_size, self.text)
-
     def evaluate(self, sae: SAE[Any]) -> Row:
         """Measure what can be where no feature is known, on text that no SAE has seen."""
-        return text_measures(sae, torch.from_numpy(np.load(self.held_out)).to(self.device))
+        inputs = torch.from_numpy(np.load(self.held_out)).float()
+        return text_measures(sae, inputs.to(self.device))
 
 
 @torch.no_grad()

@@ -1,6 +1,6 @@
 """Known features, parents and children, planted into a real model's activations."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from sae_lens import SAE, synthetic
 from torch import Tensor
 
 from benchmarks.compare import Interval, label, points_of
-from benchmarks.experiment import PLAIN, Drawn, Row, Run, make_once, read_sizes, shuffled
+from benchmarks.experiment import PLAIN, Drawn, Row, Run, make_once, read_sizes
 from benchmarks.report import draw_schedules, of_full_length
 from benchmarks.worlds.minilm_text import BATCH, MiniLMText, explained_variance, firing_measures
 from sae_lens_c2r.analysis import co_firing, latents_of_features, latents_per_feature
@@ -75,6 +75,7 @@ class Planted(MiniLMText):
         self.forest = Forest(self.edges, probabilities, self.d_in, exclusive=True)
         self.planted = self.folder / f"planted-{run.world_seed}.npy"
         self.factor = self.planted.with_suffix(".txt")
+        self.pools = [self.text, self.planted]  # each in an order of its own
 
     def prepare(self) -> None:
         """Collect the activations and plant the features, unless that was done before.
@@ -92,10 +93,6 @@ class Planted(MiniLMText):
         factor = (SHARE / (1 - SHARE) * of_text / of_planted).sqrt()
         self.factor.write_text(repr(factor.item()))
         np.save(path, (factor * planted).numpy())
-
-    def batches(self, seed: int, batch_size: int) -> Iterator[Tensor]:
-        """Yield tokens with planted features, each in an order of its own for every pass."""
-        return shuffled(seed, batch_size, self.text, self.planted)
 
     @torch.no_grad()
     def evaluate(self, sae: SAE[Any]) -> Row:

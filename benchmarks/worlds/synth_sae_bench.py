@@ -1,6 +1,5 @@
 """SynthSAEBench (arXiv:2602.14687): known features that nobody here chose."""
 
-from collections.abc import Iterator
 from itertools import cycle, product
 from math import isfinite
 from pathlib import Path
@@ -12,7 +11,6 @@ import torch
 from rich.progress import track
 from sae_lens import SAE
 from sae_lens.synthetic import SyntheticModel, SyntheticModelConfig
-from torch import Tensor
 
 from benchmarks.compare import METRICS, Contrast, Interval, interpolate, metrics_of, over_seeds
 from benchmarks.experiment import (
@@ -26,7 +24,6 @@ from benchmarks.experiment import (
     make_once,
     read_sizes,
     read_yaml,
-    shuffled,
     size_of,
 )
 from benchmarks.report import draw_sizes, of_full_length
@@ -54,7 +51,7 @@ class SynthSAEBench(World):
         self.config = {**release.synthetic_model.config, "seed": run.world_seed}
         self.folder = data / f"synth-sae-bench-{published}-{run.world_seed}"
         self.device = device
-        self.pool = self.folder / f"pool-{self.size.pool}.npy"
+        self.pools = [self.folder / f"pool-{self.size.pool}.npy"]
         self.evaluation = self.folder / f"evaluation-{self.size.evaluation}.pt"
         # Worlds are apart in their samples, too. Those of the kept one begin at 0.
         self.first_seed = (run.world_seed - KEPT_WORLD) * 2 * EVALUATION_SEED
@@ -83,12 +80,8 @@ class SynthSAEBench(World):
             samples = [draw_samples(BATCH).to_dense().to_sparse().cpu() for _ in range(n)]
             torch.save(samples, path)
 
-        make_once(self.pool, generate_pool)
+        make_once(self.pools[0], generate_pool)
         make_once(self.evaluation, generate_evaluation)
-
-    def batches(self, seed: int, batch_size: int) -> Iterator[Tensor]:
-        """Yield the pool for ever, in another order for every seed and pass."""
-        return shuffled(seed, batch_size, self.pool)
 
     @torch.no_grad()
     def evaluate(self, sae: SAE[Any]) -> Row:

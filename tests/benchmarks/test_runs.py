@@ -73,14 +73,14 @@ def test_every_seed_has_a_world_of_its_own_and_samples_in_its_order(
         world.prepare()
     one, other = (world.load().feature_dict.feature_vectors for world in (first, second))
     assert not torch.allclose(one, other)
-    assert not np.array_equal(np.load(first.pool), np.load(second.pool))
+    assert not np.array_equal(np.load(first.pools[0]), np.load(second.pools[0]))
     again = synth_sae_bench.open_world(runs[0], tmp_path / "again")
     again.prepare()
-    assert np.array_equal(np.load(first.pool), np.load(again.pool))
+    assert np.array_equal(np.load(first.pools[0]), np.load(again.pools[0]))
     batches = [next(first.batches(seed, 4096)) for seed in (0, 0, 1)]
     assert torch.equal(batches[0], batches[1])
     assert not torch.equal(batches[0], batches[2])
-    assert np.array_equal(np.sort(batches[2], axis=0), np.sort(np.load(first.pool), axis=0))
+    assert np.array_equal(np.sort(batches[2], axis=0), np.sort(np.load(first.pools[0]), axis=0))
     row = execute((runs[1], tmp_path, "cpu"))
     assert (row["seed"], row["world_seed"]) == (1, 1)
     assert row["explained_variance"] < 1
