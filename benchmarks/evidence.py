@@ -224,6 +224,7 @@ def places() -> dict[Path, dict[str, str]]:
         for name, here in found.items()
         for strength in (2.0, 5.0, 20.0)
         if {("C2R", 2.0), ("C2R", 20.0)} <= set(here)
+        and here["C2R", 2.0]["percent"].count == here["C2R", 20.0]["percent"].count
     }
     at_equal_cost = Contrast("C2R", "OrtSAE", [5.0, "the explained_variance of C2R 5"])
     equal = {(name,): differences(rows, at_equal_cost) for name, rows in data.items()}
