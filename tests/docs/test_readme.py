@@ -1,4 +1,4 @@
-"""Pages are short, and the README cites as CITATION.cff does."""
+"""The README begins with how to train, pages are short, and it cites as CITATION.cff does."""
 
 import re
 
@@ -13,6 +13,14 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
 SITE = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
 PAPER = CITATION["preferred-citation"]
+
+
+def test_training_and_loading_come_first() -> None:
+    before = README.split("## Does it help?")[0]
+    assert before.count('"architecture": "batchtopk_c2r"') == 2
+    assert before.count("LanguageModelSAERunnerConfig(") == 2
+    assert "SAE.load_from_disk" in before
+    assert len(before.splitlines()) <= 75
 
 
 def test_pages_are_read_in_a_few_minutes() -> None:
