@@ -53,7 +53,7 @@ class Training(_Strict):
     together: Count | None = None  # how many these were
     device: str | None = None
     versions: dict[str, str] = {}
-    effective_coefficients: dict[str, StrictFloat] = {}  # at the last step, `c2r` and `ort`
+    effective_coefficients: dict[str, StrictFloat] = {}  # of the last step, by penalty
     started_from: SAERef | None = None
 
 
