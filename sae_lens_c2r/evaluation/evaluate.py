@@ -24,7 +24,7 @@ from sae_lens_c2r.evaluation.report import (
 )
 from sae_lens_c2r.evaluation.settings import Options
 from sae_lens_c2r.evaluation.tasks import Task, tasks_of
-from sae_lens_c2r.evaluation.worker import INSIDE, TASK, run_worker
+from sae_lens_c2r.evaluation.worker import INSIDE, PROBES, TASK, run_worker
 from sae_lens_c2r.saes.sae_ref import SAERef
 
 Say = Callable[[str], None]
@@ -51,6 +51,7 @@ def evaluate(
                 except Exception as error:  # a config can hold anything
                     on_error(f"{source.name}: {reason(error)}")
             _run_all(tasks, options, on_error=on_error, tell=tell)
+            shutil.rmtree(options.out / PROBES, ignore_errors=True)
         finally:
             report = write_report(options.out)
     return report
@@ -106,6 +107,7 @@ def _run(task: Task, options: Options, stop: Event) -> list[str]:
     ) as folder:
         working = Path(folder)
         (working / INSIDE).mkdir()
+        (working / PROBES).symlink_to((options.out / PROBES).resolve())
         if options.data is not None:
             _link(options.data, working / INSIDE, leave_out=options.out.resolve())
         write_text(working / TASK, task.model_dump_json())

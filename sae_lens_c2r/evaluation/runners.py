@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Callable
 from functools import partial
+from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from typing import Any
 
 import jaxtyping
 import torch
+from filelock import FileLock
 from sae_lens import SAE, __version__
 from sae_lens.evals import get_eval_everything_config, run_evals
 from sae_lens.synthetic import SyntheticModel
@@ -20,12 +22,14 @@ from torch import nn
 from transformers import set_seed
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.files import write_folder
 from sae_lens_c2r.analysis import co_firing
 from sae_lens_c2r.analysis.recovery import feature_recovery
 from sae_lens_c2r.evaluation import catalog
 from sae_lens_c2r.evaluation.report import RESULT
 from sae_lens_c2r.evaluation.settings import config_class_of, short_name
 from sae_lens_c2r.evaluation.tasks import Task
+from sae_lens_c2r.evaluation.worker import PROBES
 from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.inspection.contexts import encode
 from sae_lens_c2r.offline.models import MINILM
@@ -40,7 +44,7 @@ def run_evaluation(task: Task, sae: SAE[Any], working: Path) -> None:
     """Run an evaluation of an SAE, and write its result in the form of SAEBench's files."""
     sae.cfg.metadata.model_name = task.asked.model
     if task.name not in (catalog.SAE_LENS, catalog.KNOWN_FEATURES):
-        shutil.move(_run_sae_bench(task, sae, working / "of-sae-bench"), working / RESULT)
+        shutil.move(_run_sae_bench(task, sae, working), working / RESULT)
         return
     measure = _measure_text if task.name == catalog.SAE_LENS else _measure_features
     content = {
@@ -92,9 +96,11 @@ def _measure_features(task: Task, sae: SAE[Any]) -> dict[str, Any]:
     return feature_recovery(sae, model, **settings)
 
 
-def _run_sae_bench(task: Task, sae: SAE[Any], out: Path) -> Path:
+def _run_sae_bench(task: Task, sae: SAE[Any], working: Path) -> Path:
     """Run one of SAEBench's evaluations in the current folder; the file that it wrote."""
-    settings, metadata = task.asked.settings, sae.cfg.metadata
+    settings, metadata, out = task.asked.settings, sae.cfg.metadata, working / "of-sae-bench"
+    if task.name == catalog.ABSORPTION:
+        _share_probes(task, sae, (working / PROBES).resolve())
     if metadata.model_class_name == TRANSFORMERS:
         module, options = str(metadata.hook_name), metadata.model_from_pretrained_kwargs or {}
         load_by_bridge(str(task.asked.model), module=module, revision=options.get("revision"))
@@ -162,6 +168,31 @@ def _add_probes(written: list[Path], settings: dict[str, Any]) -> None:
             content = json.loads(result.read_bytes())
             content["eval_result_metrics"][catalog.PROBES] = probes
             result.write_text(json.dumps(content), encoding="utf-8")
+
+
+def _share_probes(task: Task, sae: SAE[Any], kept: Path) -> None:
+    """Have SAEs of the same activations share probes, which take most of absorption's time.
+
+    SAEBench keeps them by the name of the model alone, so that it would take another's.
+    """
+    from sae_bench.evals.absorption import common
+
+    metadata, asked = sae.cfg.metadata, {"model", "settings", "inputs", "device", "versions"}
+    of_model = [metadata.hook_name, metadata.model_from_pretrained_kwargs]
+    key = json.dumps([task.asked.model_dump(mode="json", include=asked), of_model])
+    shared = kept / sha256(key.encode()).hexdigest()
+    train = common.train_and_save_probes
+
+    def train_once(*args: Any, probes_dir: Path, **options: Any) -> None:
+        with FileLock(f"{shared}.lock"):
+            if not shared.exists():
+                with write_folder(shared, beside=kept) as partial:
+                    train(*args, probes_dir=partial, **options)
+        probes_dir.parent.mkdir(parents=True, exist_ok=True)
+        probes_dir.symlink_to(shared)
+        set_seed(task.asked.settings["random_seed"])  # the same, whichever SAE had them trained
+
+    common.train_and_save_probes = train_once
 
 
 def _order_vocabulary() -> None:

@@ -2,7 +2,8 @@
 
 As a script it is one of them, `worker.py WORKING`: it runs what WORKING/task.json asks in the
 folder WORKING/inside, in which SAEBench finds its datasets and leaves its artifacts, and
-writes WORKING/result.json. What went wrong is the last line that it prints; its status is 1.
+writes WORKING/result.json. WORKING/.probes leads to the probes that evaluations share. What
+went wrong is the last line that it prints; its status is 1.
 """
 
 import os
@@ -19,7 +20,7 @@ from threading import Event, Thread
 
 from sae_lens_c2r._support.errors import UserError, reason
 
-TASK, INSIDE = "task.json", "inside"
+TASK, INSIDE, PROBES = "task.json", "inside", ".probes"
 PROGRAM = __file__
 _FAILED = "evaluation failed: "
 _PAUSE = 0.05  # seconds until it is asked again whether a process has ended

@@ -93,12 +93,13 @@ saes = [("sae", SAE.load_from_disk(sae))]
 seed()
 core.multiple_evals(saes, 2, 2, 16, True, True, True, text, 32, "core", device="cpu")
 Path("absorption").mkdir()
-saes = [("sae", SAE.load_from_disk(sae))]
-seed()
 config = absorption.AbsorptionEvalConfig(
     model_name="MODEL", llm_batch_size=512, llm_dtype="float32", k_sparse_probe_num_epochs=5
 )
-absorption.run_eval(config, saes, "cpu", "absorption")
+for _ in range(2):  # the second time with the probes of the first
+    saes = [("sae", SAE.load_from_disk(sae))]
+    seed()
+    absorption.run_eval(config, saes, "cpu", "absorption", force_rerun=True)
 """
 
 
@@ -154,6 +155,20 @@ def test_numbers_are_sae_bench_s_own(planted: Path, tmp_path: Path) -> None:
     assert absorption.keys() == found["absorption"]["metrics"].keys()
     probes = "f1_of_probes.mean"
     assert absorption[probes] == pytest.approx(found["absorption"]["metrics"][probes], abs=0.02)
+
+
+def test_saes_share_the_probes_of_absorption(planted: Path, tmp_path: Path) -> None:
+    saes, out = tmp_path / "saes", tmp_path / "out"
+    for name in ("one", "same"):
+        plant_sae(saes / name)
+    ran = evaluate(planted, out, "absorption", saes=saes, also=("--jobs", 2))
+    assert ran.returncode == 0, ran.stderr
+    logs = [path.read_text(encoding="utf-8") for path in out.rglob("log.txt")]
+    assert sorted("Processing train tokens" in log for log in logs) == [False, True]
+    one, same = json.loads((out / "evaluation.json").read_text())["saes"]
+    of_one, of_same = (each["evaluations"]["absorption"]["metrics"] for each in (one, same))
+    assert of_one == of_same
+    assert not (out / ".probes").exists()
 
 
 def test_saebench_reads_no_module_of_transformers_but_blocks() -> None:
