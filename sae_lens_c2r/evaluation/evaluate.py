@@ -16,6 +16,7 @@ from sae_lens_c2r.evaluation.catalog import WEIGHTS
 from sae_lens_c2r.evaluation.report import (
     ABOUT,
     LOG,
+    PROBES,
     RESULT,
     EvaluationReport,
     read_metrics,
@@ -24,7 +25,7 @@ from sae_lens_c2r.evaluation.report import (
 )
 from sae_lens_c2r.evaluation.settings import Options
 from sae_lens_c2r.evaluation.tasks import Task, tasks_of
-from sae_lens_c2r.evaluation.worker import INSIDE, PROBES, TASK, run_worker
+from sae_lens_c2r.evaluation.worker import INSIDE, TASK, run_worker
 from sae_lens_c2r.saes.sae_ref import SAERef
 
 Say = Callable[[str], None]
@@ -41,6 +42,7 @@ def evaluate(
     options.out.mkdir(parents=True, exist_ok=True)
     in_use = f"`out` should not be in use. Another process writes to {options.out}."
     with locked(options.out / _LOCK, otherwise=in_use):
+        shutil.rmtree(options.out / PROBES, ignore_errors=True)  # of a command that was killed
         try:
             tasks: list[Task] = []
             for source in {source.place: source for source in sources}.values():

@@ -6,6 +6,7 @@ It is gathered from these files, and can be at any time, without SAEBench:
     OUT/SAE/EVALUATION-HASH/result.json   as SAEBench wrote it
     OUT/SAE/EVALUATION-HASH/about.json    what `evaluation.json` has of it
     OUT/SAE/EVALUATION-HASH/log.txt       what was printed
+    OUT/.probes                           of absorption, until the command has run everything
 """
 
 import json
@@ -28,7 +29,7 @@ from sae_lens_c2r.inspection.measures import INTERVALS, flat, measure
 from sae_lens_c2r.reporting import tables
 
 REPORT_FILE, TABLE = "evaluation.json", "evaluation.md"
-RESULT, ABOUT, LOG = "result.json", "about.json", "log.txt"
+RESULT, ABOUT, LOG, PROBES = "result.json", "about.json", "log.txt", ".probes"
 # Latents by their highest cosine, from this one to the next; the lowest has negative ones too.
 _COSINES = [f"max_cosines_from_{i / INTERVALS:.2f}" for i in range(INTERVALS)]
 _NOT_A_NUMBER = -1  # what SAEBench's core writes in place of NaN

@@ -22,14 +22,13 @@ from torch import nn
 from transformers import set_seed
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.files import write_folder
+from sae_lens_c2r._support.files import begin_folder, finish_folder
 from sae_lens_c2r.analysis import co_firing
 from sae_lens_c2r.analysis.recovery import feature_recovery
 from sae_lens_c2r.evaluation import catalog
-from sae_lens_c2r.evaluation.report import RESULT
+from sae_lens_c2r.evaluation.report import PROBES, RESULT
 from sae_lens_c2r.evaluation.settings import config_class_of, short_name
 from sae_lens_c2r.evaluation.tasks import Task
-from sae_lens_c2r.evaluation.worker import PROBES
 from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.inspection.contexts import encode
 from sae_lens_c2r.offline.models import MINILM
@@ -100,7 +99,7 @@ def _run_sae_bench(task: Task, sae: SAE[Any], working: Path) -> Path:
     """Run one of SAEBench's evaluations in the current folder; the file that it wrote."""
     settings, metadata, out = task.asked.settings, sae.cfg.metadata, working / "of-sae-bench"
     if task.name == catalog.ABSORPTION:
-        _share_probes(task, sae, (working / PROBES).resolve())
+        _share_probes(task, sae, working)
     if metadata.model_class_name == TRANSFORMERS:
         module, options = str(metadata.hook_name), metadata.model_from_pretrained_kwargs or {}
         load_by_bridge(str(task.asked.model), module=module, revision=options.get("revision"))
@@ -154,45 +153,55 @@ def _entry_point(task: Task, settings: dict[str, Any], out: str) -> Callable[...
 
 def _add_probes(written: list[Path], settings: dict[str, Any]) -> None:
     """Put the F1 of each letter's probe beside the score, or say which probes are missing."""
-    for path in Path("artifacts", catalog.ABSORPTION).glob("*_k_sparse_probing.json"):
-        probes = {row["letter"]: row["f1_probe"] for row in json.loads(path.read_bytes())}
-        probes["mean"] = sum(probes.values()) / len(probes)
-        good = sum(f1 > settings["min_GT_probe_f1"] for f1 in probes.values())
-        if not written and good < settings["min_feats_for_eval"]:
-            raise UserError(
-                f"absorption should have probes of {settings['min_feats_for_eval']} letters "
-                f"with an F1 above {settings['min_GT_probe_f1']}, on which its score rests. "
-                f"{settings['model_name']} has {good}, with a mean F1 of {probes['mean']:.2f}."
-            )
-        for result in written:
-            content = json.loads(result.read_bytes())
-            content["eval_result_metrics"][catalog.PROBES] = probes
-            result.write_text(json.dumps(content), encoding="utf-8")
+    path = Path("artifacts", catalog.ABSORPTION, f"{_NAME}_custom_sae_k_sparse_probing.json")
+    probes = {row["letter"]: row["f1_probe"] for row in json.loads(path.read_bytes())}
+    probes["mean"] = sum(probes.values()) / len(probes)
+    good = sum(f1 > settings["min_GT_probe_f1"] for f1 in probes.values())
+    if not written and good < settings["min_feats_for_eval"]:
+        raise UserError(
+            f"absorption should have probes of {settings['min_feats_for_eval']} letters with "
+            f"an F1 above {settings['min_GT_probe_f1']}, on which its score rests. "
+            f"{settings['model_name']} has {good}, with a mean F1 of {probes['mean']:.2f}."
+        )
+    for result in written:
+        content = json.loads(result.read_bytes())
+        content["eval_result_metrics"][catalog.PROBES] = probes
+        result.write_text(json.dumps(content), encoding="utf-8")
 
 
-def _share_probes(task: Task, sae: SAE[Any], kept: Path) -> None:
+def _share_probes(task: Task, sae: SAE[Any], working: Path) -> None:
     """Have SAEs of the same activations share probes, which take most of absorption's time.
 
-    SAEBench keeps them by the name of the model alone, so that it would take another's.
+    SAEBench keeps probes and results beside its own files, by the name of a model, and takes
+    them again for another model of that name.
     """
-    from sae_bench.evals.absorption import common
+    from sae_bench.evals.absorption import k_sparse_probing, main
 
     metadata, asked = sae.cfg.metadata, {"model", "settings", "inputs", "device", "versions"}
-    of_model = [metadata.hook_name, metadata.model_from_pretrained_kwargs]
-    key = json.dumps([task.asked.model_dump(mode="json", include=asked), of_model])
-    shared = kept / sha256(key.encode()).hexdigest()
-    train = common.train_and_save_probes
+    place = (metadata.hook_name, metadata.hook_layer, metadata.model_from_pretrained_kwargs)
+    key = json.dumps([task.asked.model_dump(mode="json", include=asked), place], default=str)
+    kept, here = (working / PROBES).resolve(), working / catalog.ABSORPTION
+    probes = kept / sha256(key.encode()).hexdigest()
+    load_or_train = k_sparse_probing.load_or_train_probe
 
-    def train_once(*args: Any, probes_dir: Path, **options: Any) -> None:
-        with FileLock(f"{shared}.lock"):
-            if not shared.exists():
-                with write_folder(shared, beside=kept) as partial:
-                    train(*args, probes_dir=partial, **options)
-        probes_dir.parent.mkdir(parents=True, exist_ok=True)
-        probes_dir.symlink_to(shared)
+    def load_or_train_once(**options: Any) -> Any:
+        kept.mkdir(exist_ok=True)
+        with FileLock(f"{probes}.lock"):
+            if not probes.exists():
+                folder = begin_folder(kept)
+                load_or_train(**{**options, "probes_dir": folder})
+                finish_folder(folder, probes)
         set_seed(task.asked.settings["random_seed"])  # the same, whichever SAE had them trained
+        return load_or_train(**options)
 
-    common.train_and_save_probes = train_once
+    k_sparse_probing.load_or_train_probe = load_or_train_once
+    places = {"experiment_dir": here, "probes_dir": probes}
+    main.run_k_sparse_probing_experiment = partial(
+        main.run_k_sparse_probing_experiment, **places
+    )
+    main.run_feature_absortion_experiment = partial(
+        main.run_feature_absortion_experiment, **places, sparse_probing_experiment_dir=here
+    )
 
 
 def _order_vocabulary() -> None:

@@ -7,20 +7,18 @@ went wrong is the last line that it prints; its status is 1.
 """
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
 import traceback
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 from threading import Event, Thread
 
 from sae_lens_c2r._support.errors import UserError, reason
 
-TASK, INSIDE, PROBES = "task.json", "inside", ".probes"
+TASK, INSIDE = "task.json", "inside"
 PROGRAM = __file__
 _FAILED = "evaluation failed: "
 _PAUSE = 0.05  # seconds until it is asked again whether a process has ended
@@ -69,7 +67,6 @@ def main(working: Path) -> None:
     """Run the evaluation of a process."""
     _end_with_the_parent()
     try:
-        _own_sae_bench(working / "modules")
         _run(working)
     except BaseException as error:  # out of memory among them
         traceback.print_exc()
@@ -87,24 +84,6 @@ def _run(working: Path) -> None:
     if sae_hashes(sae) != (task.sae.weights_sha256, task.sae.config_sha256):
         raise UserError(f"{task.sae.name} has changed since the evaluation was planned.")
     run_evaluation(task, sae, working)
-
-
-def _own_sae_bench(modules: Path) -> None:
-    """Import SAEBench from links in a folder of this process.
-
-    It caches its absorption probes beside its own files, by the name of a model, and takes
-    them again for another model of that name.
-    """
-    installed = find_spec("sae_bench")
-    if installed is None or installed.submodule_search_locations is None:
-        return
-    shutil.copytree(
-        next(iter(installed.submodule_search_locations)),
-        modules / "sae_bench",
-        copy_function=os.symlink,
-        ignore=shutil.ignore_patterns("artifacts"),
-    )
-    sys.path.insert(0, str(modules))
 
 
 def _end_with_the_parent() -> None:

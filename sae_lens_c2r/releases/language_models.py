@@ -8,6 +8,7 @@ import warnings
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -75,7 +76,7 @@ def load_by_bridge(model: str, *, module: str, revision: str | None) -> None:
                 f"`metadata.hook_name` should be a block of {model}, like {blocks}.{block}. "
                 f"Found {module}."
             )
-        bridge.cfg.model_name = model  # SAEBench names files by it, which a path would misplace
+        bridge.cfg.model_name = Path(model).name  # SAEBench joins it to paths of its own
         cached = partial(bridge.run_with_cache, stop_at_layer=block + 1)
         bridge.run_with_cache = cached  # type: ignore[method-assign, assignment]
         return bridge

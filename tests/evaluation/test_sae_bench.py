@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from importlib.resources import files
 from pathlib import Path
 
@@ -69,8 +70,8 @@ def evaluate(
     )
 
 
-def measured(out: Path) -> dict:
-    return json.loads((out / "evaluation.json").read_text())["saes"][0]["evaluations"]
+def measured(out: Path, number: int = 0) -> dict:
+    return json.loads((out / "evaluation.json").read_text())["saes"][number]["evaluations"]
 
 
 DIRECTLY = """
@@ -78,13 +79,11 @@ import random, sys
 import numpy as np, torch
 from pathlib import Path
 from sae_lens import SAE
-from sae_lens_c2r.evaluation.worker import _own_sae_bench
-
-_own_sae_bench(Path('modules'))  # and not that of somebody who may need the probes in it
 import sae_bench.evals.absorption.main as absorption
 import sae_bench.evals.core.main as core
 from sae_bench.evals.absorption import common, feature_absorption, vocab
 
+assert common.RESULTS_DIR.is_relative_to(Path.cwd())  # not beside files that others need
 in_order = lambda tokenizer: sorted(vocab.get_alpha_tokens(tokenizer))
 common.get_alpha_tokens = feature_absorption.get_alpha_tokens = in_order
 sae, text = sys.argv[1:]
@@ -127,7 +126,8 @@ def test_numbers_are_sae_bench_s_own(planted: Path, tmp_path: Path) -> None:
     assert files_of_sae_bench() == before
 
     directly = tmp_path / "directly"
-    directly.mkdir()
+    ignored = shutil.ignore_patterns("artifacts", "__pycache__")
+    shutil.copytree(str(files("sae_bench")), directly / "sae_bench", ignore=ignored)
     program = ("-c", DIRECTLY.replace("MODEL", MODEL), planted / "sae", planted / TEXT)
     home = {"HF_HOME": str(planted / "home")}
     alone = forkserver.run(*program, cwd=directly, env={**os.environ, **home})
@@ -145,10 +145,11 @@ def test_numbers_are_sae_bench_s_own(planted: Path, tmp_path: Path) -> None:
     assert measured(out)["core"]["settings"]["context_size"] == 16
     assert measured(out)["scr"] == found["scr"]
 
-    twin, model = tmp_path / "twin", f"EleutherAI/{MODEL}"
-    both = ("core", "absorption")
-    bridged = evaluate(planted, twin, *both, saes="of-transformers", model=model)
+    [model] = (planted / "home" / "hub").glob(f"*{MODEL}/snapshots/*")
+    twin, both, model_files = tmp_path / "twin", ("core", "absorption"), sorted(model.iterdir())
+    bridged = evaluate(planted, twin, *both, saes="of-transformers", model=str(model))
     assert bridged.returncode == 0, bridged.stderr
+    assert sorted(model.iterdir()) == model_files
     core, absorption = (measured(twin)[name]["metrics"] for name in both)
     assert core == pytest.approx(found["core"]["metrics"], abs=1e-3)
     # Its probes are trained on words in another order.
@@ -159,15 +160,14 @@ def test_numbers_are_sae_bench_s_own(planted: Path, tmp_path: Path) -> None:
 
 def test_saes_share_the_probes_of_absorption(planted: Path, tmp_path: Path) -> None:
     saes, out = tmp_path / "saes", tmp_path / "out"
-    for name in ("one", "same"):
-        plant_sae(saes / name)
+    for name, block in {"one": 0, "other": 1, "same": 0}.items():
+        plant_sae(saes / name, hook=f"blocks.{block}.hook_resid_post")
     ran = evaluate(planted, out, "absorption", saes=saes, also=("--jobs", 2))
     assert ran.returncode == 0, ran.stderr
     logs = [path.read_text(encoding="utf-8") for path in out.rglob("log.txt")]
-    assert sorted("Processing train tokens" in log for log in logs) == [False, True]
-    one, same = json.loads((out / "evaluation.json").read_text())["saes"]
-    of_one, of_same = (each["evaluations"]["absorption"]["metrics"] for each in (one, same))
-    assert of_one == of_same
+    assert sorted("Processing train tokens" in log for log in logs) == [False, True, True]
+    one, other, same = (measured(out, i)["absorption"]["metrics"] for i in range(3))
+    assert one == same != other
     assert not (out / ".probes").exists()
 
 
