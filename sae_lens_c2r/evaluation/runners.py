@@ -18,7 +18,7 @@ from sae_lens import SAE, __version__
 from sae_lens.evals import get_eval_everything_config, run_evals
 from sae_lens.synthetic import SyntheticModel
 from sae_lens.training.activation_scaler import ActivationScaler
-from torch import nn
+from torch import Tensor, nn
 from transformers import set_seed
 
 from sae_lens_c2r._support.errors import UserError
@@ -73,6 +73,7 @@ def _measure_text(task: Task, sae: SAE[Any]) -> dict[str, Any]:
     # Its head is random: nobody trained all-MiniLM-L6-v2 to predict a token.
     config.compute_kl = config.compute_ce_loss = asked.model != MINILM.hub_id
     special = metadata.exclude_special_tokens or False
+    _splice_where_trained(model, slice(*store.seqpos_slice))
     try:
         metrics, _ = run_evals(
             sae, store, model, ActivationScaler(), config, exclude_special_tokens=special
@@ -84,6 +85,25 @@ def _measure_text(task: Task, sae: SAE[Any]) -> dict[str, Any]:
         ) from None
     acts = (acts for _, acts in encode(sae, reader.activations(sae, task.sae.name)))
     return {**metrics, catalog.CO_FIRING: co_firing(acts).summary()}
+
+
+def _splice_where_trained(model: Any, positions: slice) -> None:
+    """Have SAELens leave activations as they are where the SAE was not trained.
+
+    It would replace a row's first token, too, which attention rests on in many models.
+    """
+    run = model.run_with_hooks
+
+    def splice(replace: Callable[..., Tensor], activations: Tensor, hook: Any) -> Tensor:
+        spliced = activations.clone()
+        spliced[:, positions] = replace(activations, hook=hook)[:, positions]
+        return spliced
+
+    def run_with_hooks(*args: Any, fwd_hooks: list[Any], **options: Any) -> Any:
+        there = [(name, partial(splice, replace)) for name, replace in fwd_hooks]
+        return run(*args, fwd_hooks=there, **options)
+
+    model.run_with_hooks = run_with_hooks
 
 
 def _measure_features(task: Task, sae: SAE[Any]) -> dict[str, Any]:

@@ -4,8 +4,10 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 from filelock import FileLock
 
 from sae_lens_c2r._support.errors import UserError
@@ -13,6 +15,7 @@ from sae_lens_c2r._support.files import write_json
 from sae_lens_c2r.evaluation import worker
 from sae_lens_c2r.evaluation.evaluate import evaluate
 from sae_lens_c2r.evaluation.report import read_report
+from sae_lens_c2r.evaluation.runners import _splice_where_trained
 from sae_lens_c2r.evaluation.settings import Options
 from sae_lens_c2r.evaluation.tasks import Task
 from sae_lens_c2r.saes.sae_ref import find_saes
@@ -184,3 +187,12 @@ def test_what_cannot_be_written_replaces_nothing(
     [line] = run(sae, overrides={"sae_lens.batch_size_prompts": 3})
     assert "OSError: The disk is full." in line
     assert (out / "evaluation.json").read_text() == before
+
+
+def test_activations_are_spliced_where_the_sae_was_trained() -> None:
+    model = SimpleNamespace(run_with_hooks=lambda acts, fwd_hooks: fwd_hooks[0][1](acts, None))
+    _splice_where_trained(model, slice(1, None, 2))
+    replaced = [("hook", lambda acts, **_: -acts)]
+    spliced = model.run_with_hooks(torch.ones(2, 5, 3), fwd_hooks=replaced)
+    assert (spliced[:, 1::2] == -1).all()
+    assert (spliced[:, 0::2] == 1).all()
