@@ -143,7 +143,7 @@ def test_smollm2_speaks_and_its_release_trains(
     assert "Paris" in tokenizer.decode(continued[0])
     monkeypatch.setattr(corpus, "articles", lambda: ("a text of some words. " * 60,) * 20)
     changes = {"sae.d_sae": 64, "language_model.training_tokens": 5 * 128}
-    changes["language_model.context_size"] = 32
+    changes |= {"sae.matryoshka_widths": [16, 64], "language_model.context_size": 32}
     changes |= {"runner.train_batch_size_tokens": 128, "runner.lr_decay_steps": 1}
     changes |= {"runner.n_batches_in_buffer": 8, "runner.n_batches_for_norm_estimate": 2}
     release = read_release(find_release("smollm2-135m-layer-9"), overrides=changes)
