@@ -54,7 +54,7 @@ class Interval:
         return f"{self.mean:+.3f} ± {self.half_width:.3f}"
 
     def __str__(self) -> str:
-        return f"{self.mean:.3f} ± {self.half_width:.3f}"
+        return f"{self.mean:.3f} ± {self.half_width:.3f}" if self.count else ""
 
 
 def verdict(found: Interval, expected: int, smallest: float = 0.0) -> str:

@@ -42,10 +42,11 @@ def rows_kept(world: str) -> pd.DataFrame:
     return pd.DataFrame(read(RESULTS / world / "runs.jsonl"))
 
 
-def rows_of(world: str, samples: int) -> pd.DataFrame:
+def rows_of(world: str, samples: int, k: float | None = None) -> pd.DataFrame:
     """Return the rows of a data set, by the measures of differences."""
     kept = rows_kept(world.partition("/")[0])
     rows = kept[(kept.world == world) & (kept.samples == samples) & (kept.seed != CHOICE_SEED)]
+    rows = rows[rows.k == (rows.k if k is None else k)]
     rows = rows.assign(unexplained=1 - rows.explained_variance)
     for name, instances in SHOWN["instances"].items():
         rows[name] = next((rows[each] for each in instances if each in rows), np.nan)
@@ -85,6 +86,15 @@ def cell(differences: Differences, measure: str) -> str:
 def by_method(found: Mapping[Point, Differences]) -> dict[tuple[str], Differences]:
     """Return differences by the first cell of their lines in a table of methods."""
     return {(label(*point),): differences for point, differences in found.items()}
+
+
+def by_k(rows: pd.DataFrame, points: Iterable[Point]) -> dict[tuple[str, ...], Differences]:
+    """Return differences by sparsity and method."""
+    return {
+        (f"{k:g}", *method): each
+        for k, here in rows.groupby("k")
+        for method, each in by_method(from_plain(here, points)).items()
+    }
 
 
 def table(lines: Mapping[Any, Differences], *head: str, without: Sequence[str] = ()) -> str:
@@ -214,11 +224,6 @@ def places() -> dict[Path, dict[str, str]]:
     synth, shown = synth[synth.k == 8], {*points, ("JumpReLU", 1.4)}
     in_order = [point for point in points_of(synth) if point in shown]
     of_synth = by_method(from_plain(synth, in_order))
-    other_worlds = {
-        (f"{k:g}", *method): each
-        for k, here in data["SynthSAEBench, other worlds"].groupby("k")
-        for method, each in by_method(from_plain(here, points)).items()
-    }
     strengths = {
         (name, f"{strength:g}"): here["C2R", strength]
         for name, here in found.items()
@@ -235,14 +240,20 @@ def places() -> dict[Path, dict[str, str]]:
     return {
         DOCS / "evidence.md": {
             "corrected": corrected(found),
-            "letters": table(by_method(found["language model"]), "method"),
+            "letters": table(
+                by_k(rows_of("language_model/letters", 2_048_000), points), "active", "method"
+            ),
             "synth": table(of_synth, "method", without=["composition"]),
-            "equal cost": table(equal, "data", without=["percent", "composition"]),
-            "strengths": table(strengths, "data", "λ", without=["mcc", "composition"]),
+            "equal cost": table(
+                equal, "data", without=["percent", "highest_jaccard", "composition"]
+            ),
+            "strengths": table(
+                strengths, "data", "λ", without=["mcc", "highest_jaccard", "composition"]
+            ),
         },
         DOCS / "how-the-evidence-was-made.md": {
             "other worlds": table(
-                other_worlds,
+                by_k(data["SynthSAEBench, other worlds"], points),
                 "active",
                 "method",
                 without=["mcc", "highest_jaccard", "dead_latents", "composition"],

@@ -47,8 +47,9 @@ def method_tables(rows: pd.DataFrame, size: Size) -> dict[str, str]:
 
 def questions_table(rows: pd.DataFrame, size: Size) -> str:
     """Return each question with the differences that answer it, at the first sparsity."""
-    metrics, ks = metrics_of(rows), size.ks[:1]
-    answers = ((each, _answer(each, rows, ks, metrics, size)) for each in CONTRASTS)
+    rows = rows[rows.k == size.ks[0]]
+    metrics = metrics_of(rows)
+    answers = ((each, _answer(each, rows, size.ks[:1], metrics, size)) for each in CONTRASTS)
     table = [[*each.words, *answer] for each, answer in answers if answer]
     return _table(["of", "less", "where", "seeds"], metrics, table)
 
@@ -106,12 +107,13 @@ def _answer(
     """Return on how many seeds the differences rest, and they; `None` if there are none."""
     differences = question.by_complete_seed(rows, ks, metrics)
     found, cells = over_seeds(differences), []
+    everywhere = differences.groupby(level="k").count().min() > 0
     for metric in metrics:
         about = METRICS[metric]
         smallest = about.smallest if size.of_interest else 0.0
         said = verdict(found[metric], about.better or 1, smallest)
         shown = found[metric].signed + (WORDS.get(said, "") if about.better else "")
-        cells.append("" if said == "not measured" else shown)
+        cells.append(shown if said != "not measured" and everywhere[metric] else "")
     seeds = differences.index.get_level_values("seed")
     return [str(seeds.nunique()), *cells] if any(cells) else None
 

@@ -1,5 +1,6 @@
 """A real model's activations, and what can be measured where no feature is known."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pandas as pd
 import torch
 from sae_lens import SAE
 from sae_lens.evals import ExplainedVarianceCalculator
+from sae_lens.load_model import load_model
 from torch import Tensor
 
 from benchmarks.experiment import (
@@ -21,6 +23,8 @@ from benchmarks.experiment import (
 )
 from benchmarks.report import between_table, draw_schedules, of_full_length
 from sae_lens_c2r.analysis import CoFiring, chance_composition, co_firing, composition
+from sae_lens_c2r.offline import corpus
+from sae_lens_c2r.offline.models import CLS, MINILM, PAD, SEP, OfflineModel, model_folder
 
 BATCH = 4096
 ALIKE = 0.5  # the Jaccard above which two latents fire together
@@ -29,35 +33,37 @@ MAIN, FLOAT32 = "minilm-text", "minilm-text-float32"
 D_IN, HOOK_NAME = 384, "bert.encoder.layer.3"  # of the demo
 
 
+def load(offline: OfflineModel, hook_name: str, device: str = "cpu", **options: Any) -> Any:
+    """Load a model with a hook at one place, by SAELens."""
+    folder = str(model_folder(offline))
+    return load_model("AutoModelForCausalLM", folder, device, options, [hook_name])
+
+
+@torch.no_grad()
+def activations(model: Any, rows: Tensor) -> Tensor:
+    """Return activations at a model's hook, shape ``[rows, tokens, d_in]``."""
+    hook_names = list(model.hook_dict)
+    # Naming a layer to stop at has SAELens's wrapper stop at the hook.
+    _, cache = model.run_with_cache(rows, names_filter=hook_names, stop_at_layer=-1)
+    return cache[hook_names[0]].float()
+
+
 def text_activations(n_training: int, n_held_out: int) -> tuple[Tensor, Tensor]:
     """Run the demo's transformer over its text, and return activations of both parts of it."""
-    from sae_lens.load_model import load_model
-    from transformers import AutoTokenizer
+    model = load(MINILM, HOOK_NAME)
 
-    from sae_lens_c2r.offline import corpus
-    from sae_lens_c2r.offline.models import CLS, PAD, SEP, model_folder
-
-    folder = str(model_folder())
-    model = load_model("AutoModelForCausalLM", folder, device="cpu", hook_names=[HOOK_NAME])
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-
-    @torch.no_grad()
-    def activations_of(rows: Tensor, at_most: int) -> Tensor:
+    def activations_of(texts: Sequence[str], at_most: int) -> Tensor:
         batches, n_tokens = [], 0
-        for batch in rows.split(32):
-            # Naming a layer to stop at has SAELens's wrapper stop at the hook.
-            _, cache = model.run_with_cache(batch, names_filter=[HOOK_NAME], stop_at_layer=-1)
-            batches.append(cache[HOOK_NAME][~torch.isin(batch, torch.tensor([PAD, CLS, SEP]))])
+        for rows in corpus.token_rows(texts, model.tokenizer).split(32):
+            special = torch.isin(rows, torch.tensor([PAD, CLS, SEP]))
+            batches.append(activations(model, rows)[~special])
             n_tokens += len(batches[-1])
             if n_tokens >= at_most:
                 break
         return torch.cat(batches)[:at_most].clone()
 
     training, held_out = corpus.split(corpus.documents(), held_out_share=0.1, seed=0)
-    return (
-        activations_of(corpus.token_rows(training, tokenizer), n_training),
-        activations_of(corpus.token_rows(held_out, tokenizer), n_held_out),
-    )
+    return activations_of(training, n_training), activations_of(held_out, n_held_out)
 
 
 class MiniLMText(World):
@@ -73,13 +79,14 @@ class MiniLMText(World):
 
     def prepare(self) -> None:
         """Collect the activations, unless that was done before."""
-        make_once(self.text, self._collect)
+        make_once(self.folder, self._collect)
 
-    def _collect(self, path: Path) -> None:
+    def _collect(self, folder: Path) -> None:
         text, held_out = text_activations(self.size.pool, self.size.evaluation)
         scale = D_IN**0.5 / text.norm(dim=1).mean()
-        np.save(self.held_out, (scale * held_out).numpy())
-        np.save(path, (scale * text).numpy())
+        folder.mkdir()
+        np.save(folder / self.held_out.name, (scale * held_out).numpy())
+        np.save(folder / self.text.name, (scale * text).numpy())
 
     def evaluate(self, sae: SAE[Any]) -> Row:
         """Measure what can be where no feature is known, on text that no SAE has seen."""

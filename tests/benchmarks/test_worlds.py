@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 import torch
 from sae_lens import StandardSAE
+from sae_lens.load_model import HookedProxyLM
+from torch.nn.functional import cross_entropy
+from transformers import LlamaConfig, LlamaForCausalLM
 
-from benchmarks.worlds import language_model, minilm_text, planted
+from benchmarks.classes import class_measures
+from benchmarks.worlds import minilm_text, planted
+from benchmarks.worlds.language_model import FIRST_TOKENS, HOOK_NAME, classes_of, loss_on
 from benchmarks.worlds.minilm_text import D_IN
 from benchmarks.worlds.planted import SHARE, Planted
 from sae_lens_c2r.analysis.recovery import Edge
@@ -83,9 +88,38 @@ def test_letters_are_absorbed_where_a_words_latent_has_taken_over(absorbs: bool)
     if absorbs:
         sae.W_dec.data[2:] += directions[0]
         sae.W_enc.data[2:12, 0] = -2
-    found = language_model.letter_measures(sae, inputs, letters)
+    found = class_measures(sae, inputs, letters, enough=0.6)
     share = 10 / int((letters[800:] == 0).sum()) / 2 if absorbs else 0
-    assert (found["letters"], found["letter_latents"], found["probe_f1"]) == (2, 1, 1)
+    assert (found["counted"], found["latents"], found["probe_f1"]) == (2, 1, 1)
     assert found["silent"] == found["full_absorption"] == pytest.approx(share)
     assert found["absorption_fraction"] == pytest.approx(share)
-    assert (found["letter_f1"] == 1) == (not absorbs)
+    assert (found["f1"] == 1) == (not absorbs)
+
+
+def test_tokens_have_the_classes_that_they_are_written_like() -> None:
+    names = ["Ġ7", "(", "ĠThe", "Ġwas", "ĠI", "'t", "ing", "ĠUS", "ĠMay", "Ġword", "Ġ", "the"]
+    before = [10] * 6 + [4, 10, 10, 10, 10, 1]  # "ing" after a letter, "the" after "("
+    rows = torch.stack([torch.tensor(before), torch.arange(12)], dim=1)
+    assert classes_of(rows, names)[:, 1].tolist() == [*range(1, 7), 0, -1, -1, -1, -1, 3]
+
+
+def test_the_loss_is_that_of_a_model_some_of_whose_activations_are_replaced() -> None:
+    torch.manual_seed(0)
+    shape = {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2}
+    config = LlamaConfig(**shape, vocab_size=50, num_hidden_layers=11, use_cache=False)
+    model = LlamaForCausalLM(config).eval()
+    rows = torch.randint(50, (8, 12))
+    used = torch.rand(rows.shape) < 0.5
+    hooked = HookedProxyLM(model, None, [HOOK_NAME])  # type: ignore[arg-type]
+    found = loss_on(hooked, rows, used, lambda found: 1 - found)
+    untouched = loss_on(hooked, rows, used, lambda found: found)
+
+    def replace(_module: object, _inputs: object, output: torch.Tensor) -> torch.Tensor:
+        return torch.where(used[..., None], 1 - output, output)
+
+    for expected in (untouched, found):
+        logits = model(rows).logits[:, FIRST_TOKENS:-1]
+        loss = cross_entropy(logits.flatten(end_dim=1), rows[:, FIRST_TOKENS + 1 :].flatten())
+        assert expected == pytest.approx(loss.item(), rel=1e-5)
+        model.model.layers[9].register_forward_hook(replace)
+    assert abs(found - untouched) > 1e-3 * untouched
