@@ -1,4 +1,4 @@
-"""A causal model's activations, and what its SAEs make of letters, classes and its loss."""
+"""A causal model: its activations, first letters, classes of tokens, and its loss."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
