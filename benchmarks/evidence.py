@@ -46,7 +46,8 @@ def rows_of(world: str, samples: int, k: float | None = None) -> pd.DataFrame:
     """Return the rows of a data set, by the measures of differences."""
     kept = rows_kept(world.partition("/")[0])
     rows = kept[(kept.world == world) & (kept.samples == samples) & (kept.seed != CHOICE_SEED)]
-    rows = rows[rows.k == (rows.k if k is None else k)]
+    if k is not None:
+        rows = rows[rows.k == k]
     rows = rows.assign(unexplained=1 - rows.explained_variance)
     for name, instances in SHOWN["instances"].items():
         rows[name] = next((rows[each] for each in instances if each in rows), np.nan)
@@ -224,6 +225,12 @@ def places() -> dict[Path, dict[str, str]]:
     synth, shown = synth[synth.k == 8], {*points, ("JumpReLU", 1.4)}
     in_order = [point for point in points_of(synth) if point in shown]
     of_synth = by_method(from_plain(synth, in_order))
+    letters = {
+        line: each
+        for name, rows in data.items()
+        if name.startswith("language model")
+        for line, each in by_k(rows, points).items()
+    }
     strengths = {
         (name, f"{strength:g}"): here["C2R", strength]
         for name, here in found.items()
@@ -240,9 +247,7 @@ def places() -> dict[Path, dict[str, str]]:
     return {
         DOCS / "evidence.md": {
             "corrected": corrected(found),
-            "letters": table(
-                by_k(rows_of("language_model/letters", 2_048_000), points), "active", "method"
-            ),
+            "letters": table(letters, "active", "method"),
             "synth": table(of_synth, "method", without=["composition"]),
             "equal cost": table(
                 equal, "data", without=["percent", "highest_jaccard", "composition"]

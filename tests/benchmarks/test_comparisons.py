@@ -7,6 +7,8 @@ import pytest
 from scipy import stats
 
 from benchmarks.compare import EQUALS, Contrast, Interval, at_equal, over_seeds, verdict
+from benchmarks.experiment import Size
+from benchmarks.report import methods_table, sparsities_table
 
 PRICE = "0.005 of explained variance below BatchTopK"
 HALFWAY = "composition halfway from BatchTopK's to chance"
@@ -59,3 +61,17 @@ def test_methods_are_compared_where_they_cost_or_achieve_the_same() -> None:
         assert set(found.index) == {(seed, k) for seed in seeds for k in ks}
     one_strength = rows[~rows.strength.isin([0.1, 2])]
     assert at_equal(one_strength, "C2R", EQUALS[PRICE], ["f1"]).f1.isna().all()
+
+
+def test_no_mean_over_sparsities_is_shown_of_what_one_of_them_lacks() -> None:
+    rows = pd.concat([curves(0, 1, 2), curves(0, 1, 2, k=5).assign(f1=math.nan)])
+    size = Size("toy/main", [8, 5], samples=1, batch_size=1, methods={})
+    cells = [line.split(" | ") for line in sparsities_table(rows, size).splitlines()]
+    found = {line[3]: line[5:7] for line in cells if line[:3] == ["| C2R", "BatchTopK", "at 5"]}
+    cost = "-0.010 ± 0.000 **behind**"
+    assert found == {
+        "8": [cost, "-0.100 ± 0.000 **behind**"],
+        "5": [cost, ""],
+        "all": [cost, ""],
+    }
+    assert "nan" not in methods_table(rows, size)
