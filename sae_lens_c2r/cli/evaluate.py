@@ -36,8 +36,9 @@ def evaluate(
     hours: float = option(24, "Time limit for each evaluation.", min=0),
     device: str | None = shared.DEVICE,
 ) -> None:
-    """Evaluate any SAEs with SAEBench and SAELens; results in --out are kept.
+    """Evaluate any SAEs with SAEBench and SAELens; what --out has already is not run again.
 
+    Other settings, text or data replace an evaluation's earlier result.
     SAEs of known features are compared with the features that their training.json names.
     """
     interrupted = "Interrupted. The same command runs the missing evaluations."

@@ -13,7 +13,7 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.releases.files import release_of
 from sae_lens_c2r.releases.language_models import hub_id
 from sae_lens_c2r.releases.model import Release
-from sae_lens_c2r.saes.sae_ref import SAERef, file_on_hub
+from sae_lens_c2r.saes.sae_ref import SAERef, file_on_hub, without_remote_code
 from sae_lens_c2r.saes.start_from import ESTIMATED, c2r_architecture, training_fields
 from sae_lens_c2r.training.configs import config_class_of
 from sae_lens_c2r.training.output_dir import difference
@@ -73,8 +73,8 @@ def _read(ref: SAERef, changes: Mapping[str, Any]) -> Subject:
         "normalize_activations": own.get("normalize_activations", ESTIMATED),
     }
     runner = _reading(sae) if record.settings is None else dict(settings.get("runner") or {})
-    if pinned.repo is not None:  # code from a stranger's repository is not run
-        runner.pop("dataset_trust_remote_code", None)
+    if pinned.repo is not None:
+        runner = without_remote_code(runner)
     language_model = _language_model(sae, record, changes, pinned.name)
     return Subject(pinned, language_model, runner, fields, says_k)
 
@@ -162,7 +162,8 @@ def _runner(runner: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
     """How the SAEs were trained, at a lower learning rate and with schedules that fit."""
     defaults = MultiSAETrainingRunnerConfig
     own = {name: value for name, value in runner.items() if name not in _SCHEDULES}
-    kept = {"autocast": True, **own}
+    # SAELens runs the code of a dataset's repository, unless it is told not to.
+    kept = {"autocast": True, "dataset_trust_remote_code": False, **own}
     kept["lr"] = runner.get("lr", defaults.lr) / _SLOWER
     batches = runner.get("n_batches_for_norm_estimate", _ESTIMATED_BATCHES)
     kept["n_batches_for_norm_estimate"] = min(_ESTIMATED_BATCHES, batches)

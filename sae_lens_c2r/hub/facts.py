@@ -151,7 +151,11 @@ def sae_facts(
             "d_in": config["d_in"],
             "d_sae": config["d_sae"],
             "dtype": config.get("dtype"),
-            "options": metadata.get("training_architecture_details") or {},
+            # The fields that only training has, and k, which some inference forms have too.
+            "options": {
+                "k": config.get("k"),
+                **(metadata.get("training_architecture_details") or {}),
+            },
             "training": _training(metadata, record, base_model),
         }
     )

@@ -20,7 +20,7 @@ from sae_lens_c2r.inspection.contexts import (
     pairs_in_context,
 )
 from sae_lens_c2r.inspection.measures import SAEReport, cosine_summary, measure
-from sae_lens_c2r.saes.sae_ref import SAERef
+from sae_lens_c2r.saes.sae_ref import SAERef, inference_form
 
 ALIKE = 0.7  # the cosine above which two latents are a redundant pair
 TOGETHER = 0.5  # the Jaccard above which they fire together
@@ -165,7 +165,7 @@ def inspect(
         tell(f"{number} of {len(refs)}: {ref.name}")
         text = None
         try:
-            sae = ref.load(device)
+            sae = inference_form(ref.load(device), fold=False)
             too_high = [str(number) for number in latents if number >= sae.cfg.d_sae]
             if too_high:
                 raise UserError(

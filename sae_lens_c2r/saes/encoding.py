@@ -102,7 +102,7 @@ def encode_in_saelens_alone(
         if process.returncode != 0:
             reason = process.stderr.strip().splitlines()[-1:] or ["It printed nothing."]
             done = sum(Path(request["outputs"]).is_file() for request in asked)
-            which = " ".join(requests[done][0].values())
+            which = " ".join(requests[min(done, len(requests) - 1)][0].values())
             raise UserError(f"SAELens alone cannot load {which}. {reason[0]}")
         encoded = []
         for request in asked:

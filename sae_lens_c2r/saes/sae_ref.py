@@ -30,6 +30,7 @@ _FILES = (SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME, ACTIVATION_SCALER_CFG_FILENAME
 _RECORD, _README = "training.json", "README.md"
 _NO_DERIVATIVES = re.compile(r"(?<![a-z])nd(?![a-z])|no-?deriv", re.IGNORECASE)
 _DOWNLOAD = "hf_hub_download"  # by which SAELens's loaders get every file
+_REMOTE_CODE = "trust_remote_code"  # ends the names of such options of models and datasets
 _SNAPSHOTS = "snapshots"  # the folder of the commits in the Hub's cache
 
 
@@ -80,7 +81,11 @@ class SAERef:
         try:
             if self.folder is None:
                 with _downloads(self.revision), needing_the_hub(self.name):
-                    return SAE.from_pretrained(self.source, self.sae_id or "", device=device)
+                    sae = SAE.from_pretrained(self.source, self.sae_id or "", device=device)
+                metadata = sae.cfg.metadata
+                options = without_remote_code(metadata.model_from_pretrained_kwargs)
+                metadata.model_from_pretrained_kwargs = options
+                return sae
             if not is_training_form(self.folder):
                 return SAE.load_from_disk(self.folder, device=device)
             trained: TrainingSAE[Any] = TrainingSAE.load_from_disk(self.folder, device=device)
@@ -134,6 +139,14 @@ def inference_form(sae: SAE[Any] | TrainingSAE[Any], *, fold: bool = True) -> SA
         with suppress(NotImplementedError):
             sae.fold_W_dec_norm()  # type: ignore[no-untyped-call]
     return sae
+
+
+def without_remote_code(options: Any) -> Any:
+    """Options of a stranger's SAE, without those that let a repository's code be run."""
+    if not isinstance(options, dict):
+        return options
+    kept = {key: each for key, each in options.items() if not key.endswith(_REMOTE_CODE)}
+    return {key: without_remote_code(each) for key, each in kept.items()}
 
 
 def find_saes(arguments: Sequence[str], *, on_error: Callable[[str], None]) -> list[SAERef]:

@@ -241,6 +241,7 @@ def test_every_architecture_and_precision_is_published_as_it_was_trained(
         assert sae.facts.trained_as == sae.sae_id.partition("/")[0]
         assert (sae.feature_acts.to_dense() > 0).any()
         assert sae.facts.evaluations["weights"].metrics["composition"] > 0
+        assert ("k" in sae.facts.options) == hasattr(saes[sae.sae_id].cfg, "k")
 
 
 def test_a_process_without_us_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

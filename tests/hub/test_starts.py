@@ -13,9 +13,10 @@ from sae_lens.loading.pretrained_saes_directory import (
     PretrainedSAELookup,
     get_pretrained_saes_directory,
 )
+from sae_lens.saes.sae import SAEMetadata
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.finetune.release import read_subjects
+from sae_lens_c2r.finetune.release import finetuning_release, read_subjects
 from sae_lens_c2r.hub import Submission, write_card
 from sae_lens_c2r.hub.local_saes import check_saes, repo_facts
 from sae_lens_c2r.releases.model import FACTS
@@ -122,17 +123,28 @@ def test_a_repository_is_read_at_its_revision(
 def test_fine_tuning_reads_what_training_recorded_in_a_repository(
     tmp_path: Path, hub_here: LoopbackHub, content: str
 ) -> None:
-    runner = {"lr": 9e-4, "train_batch_size_tokens": 1024, "dataset_trust_remote_code": True}
+    of_model = {"trust_remote_code": True, "revision": "v1"}
+    runner = {
+        **{"lr": 9e-4, "train_batch_size_tokens": 1024, "dataset_trust_remote_code": True},
+        "model_from_pretrained_kwargs": of_model,
+    }
     saes = {"a": {"normalize_activations": "none"}}
     record = {"sae_id": "a", "settings": {"runner": runner, "saes": saes}}
-    files = save(make_form("jumprelu"), tmp_path / "sae")
+    trusting = SAEMetadata(model_from_pretrained_kwargs=of_model)
+    files = save(make_form("jumprelu", metadata=trusting), tmp_path / "sae")
     written = json.dumps(record) if content == "ours" else content
     hub_here.put("org/own", {**files, "a/training.json": written.encode()})
     source = SAERef(release="org/own", sae_id="a")
     asked = {f"language_model.{key}": value for key, value in LANGUAGE_MODEL.items()}
     [subject] = read_subjects([source], asked).values()
+    # A stranger's files do not decide that the code of a repository is run.
+    assert subject.runner["model_from_pretrained_kwargs"] == {"revision": "v1"}
+    loaded = source.load("cpu").cfg.metadata
+    assert loaded.model_from_pretrained_kwargs == {"revision": "v1"}
+    assert not finetuning_release({"a": subject}, asked).runner["dataset_trust_remote_code"]
     if content == "ours":
-        assert subject.runner == {"lr": 9e-4, "train_batch_size_tokens": 1024}
+        assert "dataset_trust_remote_code" not in subject.runner
+        assert subject.runner["lr"] == 9e-4
         assert subject.sae["normalize_activations"] == "none"
     else:
         assert "lr" not in subject.runner

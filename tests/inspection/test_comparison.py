@@ -15,8 +15,9 @@ from sae_lens_c2r.inspection.comparison import (
     kind_of,
     matched_latents,
 )
-from sae_lens_c2r.inspection.measures import measure
+from sae_lens_c2r.inspection.measures import flat, measure
 from sae_lens_c2r.saes.sae_ref import SAERef
+from tests.architectures.training import D_IN, make_sae
 from tests.inspection.planted import planted_sae, text_of
 
 # Four redundant pairs, and the last latent, which is as the first, but never fires.
@@ -166,3 +167,21 @@ def test_what_an_sae_lacks_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     reports, _, [error] = look_at("a", source=Source(), latents=(3, 4))
     assert reports == []
     assert error.startswith("a: `latents` should be below 4")
+
+
+@pytest.mark.parametrize("architecture", ["topk_c2r", "batchtopk_c2r"])
+def test_a_checkpoint_is_measured_as_the_sae_that_is_saved_of_it(
+    architecture: str, tmp_path: Path
+) -> None:
+    sae = make_sae(architecture)
+    if hasattr(sae, "topk_threshold"):
+        sae.topk_threshold.fill_(0.03)
+    sae.save_model(tmp_path / "checkpoint")
+    sae.save_inference_model(tmp_path / "saved")
+    source: Any = Source()
+    source.text = text_of(5 * torch.randn(400, D_IN))
+    refs = [SAERef(folder=tmp_path / name) for name in ("checkpoint", "saved")]
+    reports, _ = inspect(refs, device="cpu", source=source, on_error=pytest.fail)
+    checkpoint, saved = (flat(report.metrics()) for report in reports)
+    assert checkpoint["absorption.pairs"] > 0
+    assert checkpoint == pytest.approx(saved)

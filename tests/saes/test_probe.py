@@ -1,8 +1,12 @@
 """Two encodings of a batch are told apart where they are of two SAEs."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.saes import encoding
 from sae_lens_c2r.saes.encoding import contributions, encodes_alike, trained_contributions
 from sae_lens_c2r.saes.sae_ref import inference_form
 from tests.architectures.training import make_sae
@@ -43,3 +47,14 @@ def test_a_saved_sae_contributes_what_the_trained_one_does(architecture: str) ->
     assert encodes_alike(contributions(saved.encode(inputs), saved), expected)
     other = inference_form(make_sae(architecture, seed=1))
     assert not encodes_alike(contributions(other.encode(inputs), other), expected)
+
+
+def test_a_process_that_dies_after_its_last_answer_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "script.py"
+    answer = "[open(each['outputs'], 'w') for each in json.load(sys.stdin)]"
+    script.write_text(f"import json, sys; {answer}; sys.exit('free(): invalid pointer')")
+    monkeypatch.setattr(encoding, "_SCRIPT", script)
+    with pytest.raises(UserError, match="cannot load a folder"):
+        encoding.encode_in_saelens_alone([({"folder": "a folder"}, ENCODED)])
