@@ -129,7 +129,7 @@ def at_equal(
 
 @dataclass(frozen=True)
 class Contrast:
-    """One method less another."""
+    """One method minus another."""
 
     first: str
     second: str

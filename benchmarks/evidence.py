@@ -266,7 +266,7 @@ def places() -> dict[Path, dict[str, str]]:
         },
         DOCS / "how-lambda-transfers.md": {"rule": rule_table()},
         DOCS / "finetune.md": {"known features": finetuning_table()},
-        RESULTS / "evidence.md": {"differences": table(everything, "data", "less BatchTopK")},
+        RESULTS / "evidence.md": {"differences": table(everything, "data", "minus BatchTopK")},
     }
 
 

@@ -51,7 +51,7 @@ def questions_table(rows: pd.DataFrame, size: Size) -> str:
     metrics = metrics_of(rows)
     answers = ((each, _answer(each, rows, size.ks[:1], metrics, size)) for each in CONTRASTS)
     table = [[*each.words, *answer] for each, answer in answers if answer]
-    return _table(["of", "less", "where", "seeds"], metrics, table)
+    return _table(["of", "minus", "where", "seeds"], metrics, table)
 
 
 def sparsities_table(rows: pd.DataFrame, size: Size) -> str:
@@ -94,7 +94,7 @@ def _parts_table(
         }
         if not set(found) <= {main, "all"}:
             table += [[*each.words, part, *answer] for part, answer in found.items()]
-    return _table(["of", "less", "where", by, "seeds"], metrics, table)
+    return _table(["of", "minus", "where", by, "seeds"], metrics, table)
 
 
 def _answer(
@@ -146,14 +146,14 @@ def learning_rates_table(rows: pd.DataFrame, worlds: Iterable[str]) -> str:
 
 
 def between_table(first: pd.DataFrame, second: pd.DataFrame) -> str:
-    """Return what BatchTopK has, and what others add to it, in some rows less others."""
+    """Return what BatchTopK has, and what others add to it, in some rows minus others."""
     metrics, table = metrics_of(first, second), []
     plain = [at_strength(rows, PLAIN, 0, metrics) for rows in (first, second)]
     for point in (each for each in points_of(first) if each in points_of(second)):
         gaps = at_strength(first, *point, metrics) - at_strength(second, *point, metrics)
         name = PLAIN
         if point[0] != PLAIN:
-            gaps, name = gaps - (plain[0] - plain[1]), f"{label(*point)} less {PLAIN}"
+            gaps, name = gaps - (plain[0] - plain[1]), f"{label(*point)} minus {PLAIN}"
         table.append([name, *(each.signed for each in over_seeds(gaps).values())])
     return _table([""], metrics, table)
 

@@ -138,7 +138,7 @@ class Planted(MiniLMText):
 
 
 def same_children_table(rows: pd.DataFrame) -> str:
-    """Return absorption less BatchTopK's by the children that both SAEs of a seed found."""
+    """Return absorption minus BatchTopK's by the children that both SAEs of a seed found."""
     by_method = {
         point: pd.DataFrame(ours.set_index("seed").absorption_of_edges.to_dict(), dtype=float)
         for point, ours in rows.groupby(["method", "strength"])
@@ -149,7 +149,7 @@ def same_children_table(rows: pd.DataFrame) -> str:
             gaps = by_method[method, strength] - by_method[PLAIN, 0]
             children, less = Interval.of(gaps.notna().sum()), Interval.of(gaps.mean())
             table.append([label(method, strength), f"{children.mean:.0f}", less.signed])
-    return markdown_table(["", "children", f"absorption by them, less {PLAIN}'s"], table)
+    return markdown_table(["", "children", f"absorption by them, minus {PLAIN}'s"], table)
 
 
 def draw(rows: pd.DataFrame) -> Drawn:

@@ -23,7 +23,7 @@ class OrtTrainingSAEConfig(PenaltyConfigMixin, BatchTopKTrainingSAEConfig):
 
     Args:
         ort_coefficient (float): Strength of the orthogonality penalty; 0.25 in the C2R paper's runs. With 0 the SAE trains as BatchTopK does, bit for bit.
-        ort_warm_up_steps (int): Training steps over which the coefficient grows linearly from 0.
+        ort_warm_up_steps (int): Training steps over which the coefficient grows linearly from 0, counted from the first.
         ort_start_step (int): Training steps before the penalty is applied; it is only measured until then.
         ort_interval (int): Apply the penalty at every ort_interval-th step, multiplied by ort_interval.
         ort_chunk_size (int | None): Latents among which a nearest neighbour is searched, drawn anew at each penalty step. None, on the command line the flag alone, searches the whole dictionary.

@@ -30,7 +30,7 @@ GLOSSARY = {
     "explained variance": "as SAELens computes it, or else SAEBench's core",
     "features present": "features in a sample, on average",
     "share dead": "share of the latents that fire on no sample",
-    "MCC": "mean cosine of features and latents, matched one to one",
+    "MCC": "mean absolute cosine of features and latents, matched one to one",
     "uniqueness": "number of features that are nearest to some latent, divided by the latents",
     "F1": "like precision and recall, rates latents as detectors of features",
     "absorption by children": "how much more often a parent's latent is silent beside a child "
