@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import isfinite, nan
+from math import inf, isfinite, nan
 from pathlib import Path
 from typing import Any
 
@@ -39,14 +39,10 @@ class Interval:
     @classmethod
     def of(cls, values: Iterable[float]) -> "Interval":
         """Return the interval of some values, NaNs left out; of one value it is infinite."""
-        finite = np.array([value for value in values if not np.isnan(value)])
-        if len(finite) == 0:
-            return cls(nan, nan)
-        if len(finite) == 1:
-            return cls(float(finite[0]), float("inf"), 1)
-        error = finite.std(ddof=1) / np.sqrt(len(finite))
-        half_width = float(error * stats.t.ppf(0.975, len(finite) - 1))
-        return cls(float(finite.mean()), half_width, len(finite))
+        known = pd.Series(values, dtype=float).dropna()
+        n = len(known)
+        half_width = known.sem() * stats.t.ppf(0.975, n - 1) if n > 1 else inf if n else nan
+        return cls(known.mean(), half_width, n)
 
     @property
     def signed(self) -> str:

@@ -12,15 +12,7 @@ from sae_lens.evals import ExplainedVarianceCalculator
 from sae_lens.load_model import load_model
 from torch import Tensor
 
-from benchmarks.experiment import (
-    Drawn,
-    Row,
-    Run,
-    World,
-    make_once,
-    read_sizes,
-    size_of,
-)
+from benchmarks.experiment import Drawn, Row, Run, World, make_once, read_sizes, size_of
 from benchmarks.report import between_table, draw_schedules, of_full_length
 from sae_lens_c2r.analysis import CoFiring, chance_composition, co_firing, composition
 from sae_lens_c2r.offline import corpus

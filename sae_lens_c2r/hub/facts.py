@@ -10,14 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    StrictFloat,
-    ValidationError,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictFloat, ValidationError
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import first_problem
