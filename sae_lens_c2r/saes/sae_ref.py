@@ -81,7 +81,9 @@ class SAERef:
         try:
             if self.folder is None:
                 with _downloads(self.revision), needing_the_hub(self.name):
-                    sae = SAE.from_pretrained(self.source, self.sae_id or "", device=device)
+                    sae: SAE[Any] = SAE.from_pretrained(
+                        self.source, self.sae_id or "", device=device
+                    )
                 metadata = sae.cfg.metadata
                 options = without_remote_code(metadata.model_from_pretrained_kwargs)
                 metadata.model_from_pretrained_kwargs = options
