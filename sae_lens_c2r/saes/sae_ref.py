@@ -85,8 +85,8 @@ class SAERef:
                         self.source, self.sae_id or "", device=device
                     )
                 metadata = sae.cfg.metadata
-                options = without_remote_code(metadata.model_from_pretrained_kwargs)
-                metadata.model_from_pretrained_kwargs = options
+                if options := metadata.model_from_pretrained_kwargs:
+                    metadata.model_from_pretrained_kwargs = without_remote_code(options)
                 return sae
             if not is_training_form(self.folder):
                 return SAE.load_from_disk(self.folder, device=device)

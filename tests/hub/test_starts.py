@@ -111,6 +111,7 @@ def test_a_repository_is_read_at_its_revision(
     _, started = shown.starts["batchtopk"].pin()
     expected = make_form("jumprelu", d_in=8, seed=0 if named else 1)
     torch.testing.assert_close(started.W_dec, expected.W_dec)
+    assert started.cfg.metadata.to_dict() == expected.cfg.metadata.to_dict()
     # What the repository gets after the plan was made is not begun with.
     hub_here.put("org/saes", save(make_form("jumprelu", d_in=8, seed=2), tmp_path / "3"))
     _, started = shown.starts["batchtopk"].pin()
