@@ -12,7 +12,7 @@ OLDEST := sae-lens==6.54.10 jaxtyping==0.3.0 jinja2==3.1.0 matplotlib==3.8.0 ric
 .PHONY: demo test test-all test-exhaustive test-thorough test-oldest test-newest mutations \
   study known-features sae-bench constraints docs workflows clean
 
-demo: $(VENV)/installed ## BatchTopK with and without C2R on a real transformer, offline
+demo: $(VENV)/installed ## BatchTopK with and without C2R on a language model, offline
 	$(BIN)/sae-lens-c2r demo --overwrite
 
 test: $(VENV)/sae-bench ## Lint, check types, run the tests

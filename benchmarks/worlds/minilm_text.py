@@ -22,7 +22,7 @@ BATCH = 4096
 ALIKE = 0.5  # the Jaccard above which two latents fire together
 SIZES = read_sizes(Path(__file__))
 MAIN, FLOAT32 = "minilm-text", "minilm-text-float32"
-D_IN, HOOK_NAME = 384, "bert.encoder.layer.3"  # of the demo
+D_IN, HOOK_NAME = 384, "bert.encoder.layer.3"
 
 
 def load(offline: OfflineModel, hook_name: str, device: str = "cpu", **options: Any) -> Any:
@@ -41,7 +41,7 @@ def activations(model: Any, rows: Tensor) -> Tensor:
 
 
 def text_activations(n_training: int, n_held_out: int) -> tuple[Tensor, Tensor]:
-    """Run the demo's transformer over its text, and return activations of both parts of it."""
+    """Run MiniLM over Python's documentation, and return activations of both parts of it."""
     model = load(MINILM, HOOK_NAME)
 
     def activations_of(texts: Sequence[str], at_most: int) -> Tensor:
@@ -59,7 +59,7 @@ def text_activations(n_training: int, n_held_out: int) -> tuple[Tensor, Tensor]:
 
 
 class MiniLMText(World):
-    """The demo's activations, scaled to a mean norm of √d_in, as they are kept on disk."""
+    """MiniLM's activations, scaled to a mean norm of √d_in, as they are kept on disk."""
 
     d_in, d_sae, kept_in = D_IN, 2048, "minilm"
 

@@ -163,7 +163,7 @@ class Hierarchy(Transfer):
 
 
 class MiniLM(Transfer):
-    """The demo's activations, collected once; fewer dimensions are their principal ones."""
+    """MiniLM's activations, collected once; fewer dimensions are their principal ones."""
 
     def __init__(self, run: Run, data: Path) -> None:
         super().__init__(run)
@@ -174,7 +174,7 @@ class MiniLM(Transfer):
             self.find_literal()
 
     def prepare(self) -> None:
-        """Run the transformer over the demo's text, unless that was done before."""
+        """Run MiniLM over Python's documentation, unless that was done before."""
         make_once(
             self.path,
             lambda path: torch.save(text_activations(MINILM_TOKENS, sys.maxsize), path),

@@ -12,6 +12,7 @@ from rich.console import Console
 from typer.core import TyperCommand, TyperGroup
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.libraries import no_false_alarms
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9}
 _NUMBER = re.compile(
@@ -145,7 +146,8 @@ def error_boundary(
     problems: list[str] = []
     status = 1
     try:
-        yield problems
+        with no_false_alarms():
+            yield problems
     except BrokenPipeError:
         raise  # which click ends quietly: whoever read the output has enough of it
     except UserError as error:

