@@ -7,7 +7,7 @@ from datasets import Dataset
 from transformer_lens import HookedTransformer, HookedTransformerConfig
 from transformers import AutoTokenizer
 
-from sae_lens_c2r.offline.models import model_folder
+from sae_lens_c2r.offline.models import MINILM, model_folder
 
 HOOK = "blocks.0.hook_resid_post"
 CONTEXT, D_MODEL = 8, 6
@@ -20,7 +20,7 @@ def tiny_model(n_ctx: int = CONTEXT) -> HookedTransformer:
     config = HookedTransformerConfig(
         n_layers=1, d_model=D_MODEL, n_ctx=n_ctx, d_head=3, act_fn="relu", seed=0
     )
-    tokenizer = AutoTokenizer.from_pretrained(model_folder())
+    tokenizer = AutoTokenizer.from_pretrained(model_folder(MINILM))
     with pytest.warns(DeprecationWarning, match="HookedTransformer is deprecated"):
         return HookedTransformer(config, tokenizer=tokenizer)
 

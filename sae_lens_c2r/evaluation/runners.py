@@ -74,6 +74,7 @@ def _measure_text(task: Task, sae: SAE[Any]) -> dict[str, Any]:
     config.compute_kl = config.compute_ce_loss = asked.model != MINILM.hub_id
     special = metadata.exclude_special_tokens or False
     _splice_where_trained(model, slice(*store.seqpos_slice))
+    _compute_loss_in_float32(model)
     try:
         metrics, _ = run_evals(
             sae, store, model, ActivationScaler(), config, exclude_special_tokens=special
@@ -104,6 +105,13 @@ def _splice_where_trained(model: Any, positions: slice) -> None:
         return run(*args, fwd_hooks=there, **options)
 
     model.run_with_hooks = run_with_hooks
+
+
+def _compute_loss_in_float32(model: Any) -> None:
+    """Have SAELens take the loss of logits in float32: bfloat16 would round it to 1/64."""
+    wrapped = getattr(model, "model", None)  # of `transformers`
+    head = wrapped.get_output_embeddings() if wrapped else model.unembed
+    head.register_forward_hook(lambda _module, _inputs, logits: logits.float())
 
 
 def _measure_features(task: Task, sae: SAE[Any]) -> dict[str, Any]:

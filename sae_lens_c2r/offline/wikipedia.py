@@ -1,4 +1,4 @@
-"""The text of a causal model: articles of Wikipedia, out of a package of Python."""
+"""Articles of Wikipedia, out of a package of Python."""
 
 import gzip
 import random

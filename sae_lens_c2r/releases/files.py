@@ -189,7 +189,8 @@ def _values_of(model: str) -> dict[str, Any]:
     official = official_name(model)
     if official is None:
         raise UserError(
-            f"`--model` should be a name that TransformerLens has. Found {model!r}."
+            f"`--model` should be a name that TransformerLens has, or {SMOLLM2.hub_id}. "
+            f"Found {model!r}."
         )
     try:
         config = pretrained_config(model)

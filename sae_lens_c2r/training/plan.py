@@ -49,7 +49,7 @@ class Plan:
     notes: Sequence[str] = ()  # what is worth knowing of these, a line each
     k_anneal_steps: Mapping[str, int] = field(default_factory=dict)
     norm_multiple: float | None = None  # of the median norm, above which tokens are left out
-    dataset: Dataset | None = None  # rows of `tokens`, in place of what the release names
+    dataset: Dataset | None = None  # in place of what the release names
 
     def runner_value(self, name: str) -> Any:
         """A field of SAELens's runner config: the release's, or else SAELens's default."""

@@ -230,6 +230,8 @@ def test_the_options_are_what_is_trained() -> None:
     regularized: Any = found.saes[REGULARIZED]
     assert (regularized.c2r_coefficient, regularized.c2r_seed) == (2.5, said["seed"])
 
+    assert make_plan(demo_release(**{**said, "tokens": 2048}), device="cpu").steps == 4
+
     # Both have the same options but for the penalty.
     first, second = (config.to_dict() for config in found.saes.values())
     differ = {key for key in second if first.get(key) != second[key]}
@@ -238,7 +240,7 @@ def test_the_options_are_what_is_trained() -> None:
 
 
 def test_it_reads_the_model_as_the_release_of_the_same_layer_does() -> None:
-    """What was tuned for one holds for the other; and nobody publishes the demo's."""
+    """But for each row's first positions; and nobody publishes the demo's."""
     known = read_release(find_release("smollm2-135m-layer-9"))
     release = demo_release(**OPTIONS)
     for field in ("hub_id", "hook_name", "context_size"):
@@ -264,8 +266,10 @@ def test_a_missing_model_says_what_to_install(
 def test_the_model_runs_in_bfloat16_only_where_that_is_fast(
     fast: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo_module, "has_fast_bfloat16", lambda _: fast)
-    options = demo_release(**OPTIONS).runner["model_from_pretrained_kwargs"]
+    devices = {torch.device("cuda"): fast}
+    monkeypatch.setattr(demo_module, "has_fast_bfloat16", devices.__getitem__)
+    release = demo_release(**OPTIONS, device="cuda")
+    options = release.runner["model_from_pretrained_kwargs"]
     assert options == ({"dtype": "bfloat16"} if fast else {})
 
 

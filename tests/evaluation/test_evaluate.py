@@ -3,25 +3,31 @@
 import json
 import shutil
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from filelock import FileLock
+from sae_lens.load_model import HookedProxyLM
+from torch.nn.functional import cross_entropy
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import write_json
 from sae_lens_c2r.evaluation import worker
 from sae_lens_c2r.evaluation.evaluate import evaluate
 from sae_lens_c2r.evaluation.report import read_report
-from sae_lens_c2r.evaluation.runners import _splice_where_trained
+from sae_lens_c2r.evaluation.runners import _compute_loss_in_float32, _splice_where_trained
 from sae_lens_c2r.evaluation.settings import Options
 from sae_lens_c2r.evaluation.tasks import Task
 from sae_lens_c2r.saes.sae_ref import find_saes
 from tests.command import run_command
 from tests.evaluation.planted import plant_sae
 from tests.hub.conftest import say
+from tests.language_model import tiny_model
 
 Evaluate = Callable[..., list[str]]
 
@@ -196,3 +202,20 @@ def test_activations_are_spliced_where_the_sae_was_trained() -> None:
     spliced = model.run_with_hooks(torch.ones(2, 5, 3), fwd_hooks=replaced)
     assert (spliced[:, 1::2] == -1).all()
     assert (spliced[:, 0::2] == 1).all()
+
+
+@pytest.mark.parametrize("of_transformers", [True, False])
+def test_losses_of_a_model_in_bfloat16_are_not_rounded(of_transformers: bool) -> None:
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 1}
+    config = LlamaConfig(vocab_size=50, num_hidden_layers=1, **sizes)
+    model: Any = deepcopy(tiny_model())
+    if of_transformers:
+        model = HookedProxyLM(LlamaForCausalLM(config), model.tokenizer)
+    model.to(torch.bfloat16)
+    tokens = torch.arange(8)[None]
+    _, rounded = model(tokens, return_type="both")
+    _compute_loss_in_float32(model)
+    logits, loss = model(tokens, return_type="both")
+    assert (rounded.dtype, loss.dtype) == (torch.bfloat16, torch.float32)
+    assert loss.item() == pytest.approx(cross_entropy(logits[0, :-1], tokens[0, 1:]).item())
+    assert loss.item() == pytest.approx(rounded.item(), rel=0.01)

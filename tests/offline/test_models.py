@@ -32,7 +32,7 @@ from sae_lens_c2r.training.train import train
 
 
 def test_packaged_weights_are_those_of_the_hub_and_others_are_refused(tmp_path: Path) -> None:
-    assert (model_folder() / "model.safetensors").is_file()
+    assert (model_folder(MINILM) / "model.safetensors").is_file()
     file = tmp_path / "model.safetensors"
     file.write_bytes(b"something else")
     found = hashlib.sha256(b"something else").hexdigest()
@@ -123,7 +123,7 @@ def test_a_conversion_that_fails_leaves_nothing(
 def test_minilm_reads_rows_and_others_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = ("a text of some words " * 100,)
     monkeypatch.setattr(corpus, "documents", lambda: texts)
-    monkeypatch.setattr(corpus, "model_folder", lambda _: model_folder())
+    monkeypatch.setattr(corpus, "model_folder", lambda _: model_folder(MINILM))
     assert corpus.offline_source(model=MINILM)[1].column_names == ["tokens"]
     assert tuple(corpus.offline_source(model=SMOLLM2)[1]["text"]) == texts
 
