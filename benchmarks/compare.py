@@ -50,7 +50,9 @@ class Interval:
         return f"{self.mean:+.3f} ± {self.half_width:.3f}"
 
     def __str__(self) -> str:
-        return f"{self.mean:.3f} ± {self.half_width:.3f}" if self.count else ""
+        if self.count < 2:
+            return f"{self.mean:.3f}" if self.count else ""
+        return f"{self.mean:.3f} ± {self.half_width:.3f}"
 
 
 def verdict(found: Interval, expected: int, smallest: float = 0.0) -> str:
