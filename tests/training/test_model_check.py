@@ -156,7 +156,7 @@ def test_a_new_release_of_a_model_of_transformer_lens_s_can_be_planned(
     assert run("train", path, "--dry-run", "--device", "cpu") == 0
     assert "batchtopk_c2r_k32" in capsys.readouterr().out
     for model, status, says in (
-        ("gemma-x", 2, "`--model` should be a name that TransformerLens has, or "),
+        ("gemma-x", 2, "or HuggingFaceTB/SmolLM2-135M-Instruct. Found 'gemma-x'."),
         ("gpt2", 1, "The config of gpt2, which has the size of its activations, could not"),
     ):
         assert run("registry", "new", "other", "--model", model, "--out", tmp_path) == status
