@@ -222,9 +222,10 @@ def places() -> dict[Path, dict[str, str]]:
     points = [*POINTS, ("C2R", 2.0), ("C2R", 20.0), ("OrtSAE", 1.0)]
     found = {name: from_plain(rows, points) for name, rows in data.items()}
     synth = data["SynthSAEBench"]
-    synth, shown = synth[synth.k == 8], {*points, ("JumpReLU", 1.4)}
-    in_order = [point for point in points_of(synth) if point in shown]
-    of_synth = by_method(from_plain(synth, in_order))
+    synth = synth[synth.k == 8]
+    of_synth = by_method(from_plain(synth, [each for each in points_of(synth) if each in points]))
+    at_equal_l0 = Contrast("JumpReLU", PLAIN, ["the l0 of BatchTopK", 0])
+    of_synth[("JumpReLU",)] = differences(synth, at_equal_l0)
     letters = {
         line: each
         for name, rows in data.items()
