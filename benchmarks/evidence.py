@@ -223,7 +223,8 @@ def places() -> dict[Path, dict[str, str]]:
     found = {name: from_plain(rows, points) for name, rows in data.items()}
     synth = data["SynthSAEBench"]
     synth = synth[synth.k == 8]
-    of_synth = by_method(from_plain(synth, [each for each in points_of(synth) if each in points]))
+    in_order = [point for point in points_of(synth) if point in points]
+    of_synth = by_method(from_plain(synth, in_order))
     at_equal_l0 = Contrast("JumpReLU", PLAIN, ["the l0 of BatchTopK", 0])
     of_synth[("JumpReLU",)] = differences(synth, at_equal_l0)
     letters = {

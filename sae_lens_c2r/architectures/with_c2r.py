@@ -1,7 +1,6 @@
 """Registering architectures with SAELens, and C2R for any architecture in one line."""
 
 from dataclasses import dataclass
-from types import new_class
 from typing import Any
 
 from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY, register_sae_training_class
@@ -73,8 +72,7 @@ def _mixed(mixin: type, backbone: type) -> Any:
         "__qualname__": qualname,
         "__doc__": f"{backbone.__name__} with C2R.",
     }
-    name = qualname.rpartition(".")[2]
-    return new_class(name, (mixin, backbone), {}, lambda namespace: namespace.update(body))
+    return type(qualname.rpartition(".")[2], (mixin, backbone), body)
 
 
 def register_architecture(

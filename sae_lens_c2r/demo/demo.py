@@ -136,16 +136,12 @@ def demo_release(
 
 
 def run_demo(
-    out: Path,
-    console: Console,
-    *,
-    device: str,
-    tell: Callable[[str], None] = print,
-    **settings: Any,
+    out: Path, console: Console, *, device: str, tell: Callable[[str], None], **settings: Any
 ) -> None:
     """Train both SAEs of `demo_release`, see them load, measure them, and write the report."""
     # Everything is written beside `out` first: it never holds half a result.
-    beside = next(folder for folder in out.absolute().parents if folder.is_dir())
+    places = (out.absolute(), *out.absolute().parents)  # `out` may be a disk of its own
+    beside = next(folder for folder in places if folder.is_dir())
     with (
         stop_requests() as request,
         TemporaryDirectory(prefix=f".{out.name}-", dir=beside) as scratch,
@@ -224,11 +220,7 @@ def _measure(
         name: SAE.load_from_disk(folder / name, device=plan.device) for name in histories
     }
     source = ActivationSource(
-        held_out,
-        model=None,
-        n_tokens=plan.samples,
-        device=plan.device,
-        named=corpus.OFFLINE_DATASET,
+        held_out, n_tokens=plan.samples, device=plan.device, named=corpus.OFFLINE_DATASET
     )
     text = source.activations(saes[PLAIN], PLAIN)
     check_saved(folder, saes, histories, text.activations[:_COMPARED_TOKENS])

@@ -47,8 +47,6 @@ class Subject:
 
 def read_subjects(refs: Sequence[SAERef], changes: Mapping[str, Any]) -> dict[str, Subject]:
     """Load SAEs, and read what they say, by the ids that they are to have."""
-    if not refs:
-        raise UserError("`SAE...` should name an SAE to fine-tune. Found none.")
     subjects: dict[str, Subject] = {}
     for ref in refs:
         name = ref.folder.resolve().name if ref.folder else str(ref.sae_id)

@@ -57,7 +57,7 @@ class Finetuning:
                 f"`out` should have no {wrong.name} of other SAEs, or add `--overwrite`. "
                 f"Found {wrong}."
             )
-        check_out(self._subjects, out, resume=resume)
+        check_out(self._subjects, out, self._tell, resume=resume)
 
     def plan(self) -> Plan:
         """Plan the training. The L0 of SAEs that do not say theirs is measured for it."""
@@ -104,9 +104,7 @@ class Finetuning:
 
     def _source(self) -> ActivationSource:
         """The text. One for each time: it holds the model, of which training needs one, too."""
-        return ActivationSource(
-            self._text, model=None, n_tokens=self._n_tokens, device=self._device
-        )
+        return ActivationSource(self._text, n_tokens=self._n_tokens, device=self._device)
 
     def _load(self, sae_id: str) -> SAE[Any]:
         return self._subjects[sae_id].ref.pin()[1].to(self._device)

@@ -10,9 +10,10 @@ from typing import Any
 from sae_lens.registry import SAE_CLASS_REGISTRY, SAE_TRAINING_CLASS_REGISTRY
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.releases.model import REPO_ID
 
 MAIN = "main"
-_REPO_ID = r"(?!.*(?:--|\.\.|\.git$))\b[\w.-]+\b/\b[\w.-]{1,96}\b", "like org/name, on the Hub"
+_REPO_ID = REPO_ID, "like org/name, on the Hub"
 _REFERENCE = (
     r"(?!(?:HEAD|[0-9a-f]{40})$|refs(?:/|$)|.*(?:\.\.|\.lock(?:/|$)|\.(?:/|$)))"
     r"\w(?:[\w.-]|/(?=[\w-]))*",

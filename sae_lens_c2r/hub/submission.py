@@ -5,24 +5,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sae_lens import SAE, TrainingSAE
-from sae_lens.constants import (
-    ACTIVATION_SCALER_CFG_FILENAME,
-    SAE_CFG_FILENAME,
-    SAE_WEIGHTS_FILENAME,
-)
+from sae_lens import SAE
+from sae_lens.constants import SAE_CFG_FILENAME
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.evaluation.report import REPORT_FILE, Evaluation, read_report
 from sae_lens_c2r.hub.rules import check_names, refuse_secrets
 from sae_lens_c2r.releases.model import Release, check_ids
-from sae_lens_c2r.saes.sae_ref import allows_derivatives, sae_folders
+from sae_lens_c2r.saes.sae_ref import SAE_FILES, allows_derivatives, sae_folders
 from sae_lens_c2r.training.record import RECORD, TrainingRecord, read_record
 
-SAEs = Sequence[Path] | Mapping[str, SAE[Any] | TrainingSAE[Any]]
+SAEs = Sequence[Path] | Mapping[str, SAE[Any]]
 Found = dict[str, tuple[Path, TrainingRecord]]  # folders by ids, and what training recorded
 Evaluations = dict[tuple[str, str], dict[str, Evaluation]]  # by weights and config
-_READ = (SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME, RECORD, ACTIVATION_SCALER_CFG_FILENAME)
 _FOLDER = "evaluation"
 
 
@@ -108,7 +103,7 @@ def _find_in(root: Path, release: Release | None) -> Iterator[tuple[str, Path, T
     ]
     known = [spec.sae_id for spec in release.saes()] if release else []
     for folder in sae_folders(root):
-        for path in (folder, *(folder / name for name in _READ)):
+        for path in (folder, *(folder / name for name in (*SAE_FILES, RECORD))):
             try:
                 target = path.resolve(strict=path.is_symlink())
                 is_inside = any(target.is_relative_to(place) for place in places)

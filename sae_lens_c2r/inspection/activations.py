@@ -44,9 +44,9 @@ class ActivationSource:
 
     text: Dataset | str  # or its name: a file, one of the Hub's, or the offline one
     _: KW_ONLY
-    model: str | None  # in place of the model that an SAE's config names
     n_tokens: int  # at most, special ones among them
     device: str
+    model: str | None = None  # in place of the model that an SAE's config names
     named: str = "a dataset"  # what a dataset is called where it is shown
     _models: dict[str, Any] = field(default_factory=dict, init=False)
     _read: dict[str, TextActivations] = field(default_factory=dict, init=False)

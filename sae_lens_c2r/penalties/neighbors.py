@@ -1,5 +1,6 @@
 """The nearest decoder row of every latent: Eq. (15), chunked as in Eq. (25) of the paper."""
 
+import math
 import random
 
 import torch
@@ -10,7 +11,7 @@ from torch.distributed import ProcessGroup
 
 from sae_lens_c2r._support.checks import check_chunk_size, check_decoder, check_process_group
 from sae_lens_c2r.penalties.cosines import at_least_float32, full_precision, unit_rows
-from sae_lens_c2r.penalties.tiles import edge_of_square_tile, slices_of_tiles
+from sae_lens_c2r.penalties.tiles import slices_of_tiles, values_per_tile
 
 GROUP = 16  # values of a row or column that are compared at once
 
@@ -120,7 +121,7 @@ def draw_chunks(
 
 def _nearest_in_chunk(unit: Float[Tensor, "chunk d_in"]) -> Int[Tensor, " chunk"]:
     """The highest cosine of each row, by square tiles: one serves its rows and its columns."""
-    edge = edge_of_square_tile(unit.device, multiple_of=GROUP)
+    edge = math.isqrt(values_per_tile(unit.device))
     highest = unit.new_full((len(unit),), -torch.inf)
     nearest = torch.arange(len(unit), device=unit.device)  # what a lone latent is left with
     buffer = unit.new_empty(min(edge, len(unit)) ** 2)

@@ -19,7 +19,6 @@ from sae_lens_c2r.releases.model import (
     Grid,
     LanguageModel,
     Release,
-    ReleaseError,
     SyntheticModel,
 )
 
@@ -34,15 +33,14 @@ _PARTS: dict[str, type[BaseModel]] = {
 
 
 def find_release(name_or_path: str | Path) -> Path:
-    """The YAML file at a path, or of a release that we ship; or else a ReleaseError."""
+    """The YAML file at a path, or of a release that we ship; or else a UserError."""
     path = Path(name_or_path)
-    shipped = REGISTRY / path.with_suffix(".yaml").name
-    for file in (path, shipped):
+    for file in (path, REGISTRY / f"{str(path).removesuffix('.yaml')}.yaml"):
         if file.is_file():
             return file
     known = sorted(file.stem for file in REGISTRY.glob("*.yaml"))
     close = get_close_matches(path.stem, known, n=1)
-    raise ReleaseError(
+    raise UserError(
         f"A release should be a YAML file or one of {', '.join(known)}. There is no "
         f"`{name_or_path}`.{f' Did you mean {close[0]}?' if close else ''}"
     )
@@ -57,9 +55,7 @@ def directory_entry(release: Release) -> dict[str, Any]:
     """A release's entry in SAELens's `pretrained_saes.yaml`, to be proposed there."""
     if release.language_model is None or release.repo_id is None:
         lacks = "language_model" if release.language_model is None else "repo_id"
-        raise ReleaseError(
-            f"{release.name} should have a `{lacks}` to be in SAELens's directory."
-        )
+        raise UserError(f"{release.name} should have a `{lacks}` to be in SAELens's directory.")
     return {
         release.name: {
             "repo_id": release.repo_id,
@@ -75,18 +71,15 @@ def read_release(path: Path, *, overrides: Mapping[str, Any] | None = None) -> R
     try:
         document = read_yaml(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ReleaseError(f"{path}: {error}") from None
+        raise UserError(f"{path}: {error}") from None
     if not isinstance(document, dict):
         found = "nothing" if document is None else f"a {type(document).__name__}"
-        raise ReleaseError(f"{path}: should be a mapping of keys. Found {found}.")
+        raise UserError(f"{path}: should be a mapping of keys. Found {found}.")
     return release_of(document, overrides=overrides, path=path)
 
 
 def release_of(
-    document: dict[str, Any],
-    *,
-    overrides: Mapping[str, Any] | None = None,
-    path: Path | None = None,
+    document: dict[str, Any], *, overrides: Mapping[str, Any] | None, path: Path | None = None
 ) -> Release:
     """Check a release that is in memory."""
     path = path or Path(f"{document.get('name')}.yaml")
@@ -98,9 +91,9 @@ def release_of(
         release = Release.model_validate(document)
     except ValidationError as error:
         lines = (f"{path}: {line}" for line in explained(error, _keys_beside))
-        raise ReleaseError("\n".join(lines)) from None
+        raise UserError("\n".join(lines)) from None
     if release.name != path.stem:
-        raise ReleaseError(
+        raise UserError(
             f"{path}: `name` should be `{path.stem}`. Found `name = {release.name!r}`."
         )
     return release
@@ -112,7 +105,7 @@ def _override(document: dict[str, Any], key: str, value: Any) -> None:
     for parent in parents:
         place = place.setdefault(parent, {})
         if not isinstance(place, dict):
-            raise ReleaseError(f"`{key}` should name a key below a mapping. Found `{parent}`.")
+            raise UserError(f"`{key}` should name a key below a mapping. Found `{parent}`.")
     place[last] = value
     grids = document.get("grids")
     if parents != ["sae"] or not isinstance(grids, list):
@@ -128,7 +121,7 @@ def _check_kinds(path: Path, value: Any, key: str = "") -> None:
     if isinstance(value, dict):
         for name, inner in value.items():
             if not isinstance(name, str):
-                raise ReleaseError(f"{path}: keys should be text. Found {key}`{name!r}`.")
+                raise UserError(f"{path}: keys should be text. Found {key}`{name!r}`.")
             _check_kinds(path, inner, f"{key}{name}.")
     elif isinstance(value, list):
         for inner in value:
@@ -137,9 +130,9 @@ def _check_kinds(path: Path, value: Any, key: str = "") -> None:
         # As the order of a norm, infinity is the maximum.
         infinite = value == value and key.endswith("lp_norm.")
         if not (infinite or abs(value) <= sys.float_info.max):
-            raise ReleaseError(f"{path}: `{key[:-1]}` should be finite. Found {value!r}.")
+            raise UserError(f"{path}: `{key[:-1]}` should be finite. Found {value!r}.")
     elif value is not None and not isinstance(value, str):
-        raise ReleaseError(
+        raise UserError(
             f"{path}: `{key[:-1]}` should be text, a number, true, false, null or a list or "
             f"mapping of these; quote it if it is text. Found {value!r}."
         )
@@ -170,12 +163,12 @@ def _keys_beside(key: str) -> str:
 def new_release(name: str, model: str | None) -> str:
     """Write a small release in YAML, for SmolLM2 or a model that TransformerLens has."""
     if not re.fullmatch(NAME_PATTERN, name):
-        raise ReleaseError(
+        raise UserError(
             "`NAME` should be lowercase letters and digits, with `-` or `.` between them, like "
             f"my-first-release. Found {name!r}."
         )
     if (REGISTRY / f"{name}.yaml").exists():
-        raise ReleaseError(f"`NAME` should not be that of a shipped release. Found {name!r}.")
+        raise UserError(f"`NAME` should not be that of a shipped release. Found {name!r}.")
     file, values = "smollm2.yaml", {}
     if model not in (None, SMOLLM2.hub_id):
         file, values = "transformer_lens.yaml", _values_of(model)

@@ -31,12 +31,8 @@ SAE_ID = (  # its pattern, and what it should be: the SAE's folder on the disk a
     "folders of letters, digits, `_`, `-` and `.`, at most 200 characters, and not begin "
     f"with {', '.join(_OF_A_CARD)}, which a card needs",
 )
-_REPO_ID = r"[\w-]+/[\w.-]+"
+REPO_ID = r"(?!.*(?:--|\.\.|\.git$))\b[\w.-]+\b/\b[\w.-]{1,96}\b"
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-
-
-class ReleaseError(UserError):
-    """A release that cannot be read or planned: its text names what is wrong and where."""
 
 
 def check_ids(sae_ids: Iterable[str]) -> None:
@@ -72,12 +68,12 @@ _License = Annotated[  # as openrail++
     str, _matching(rf"{NAME_PATTERN}\+*", "be a licence of the Hub, like mit or apache-2.0")
 ]
 _Repository = Annotated[
-    str, _matching(_REPO_ID, "be a repository on the Hub, like your-name/my-saes")
+    str, _matching(REPO_ID, "be a repository on the Hub, like your-name/my-saes")
 ]
 _Model = Annotated[
     str,
     _matching(
-        _REPO_ID,
+        REPO_ID,
         "be the model on the Hub, like openai-community/gpt2; the name that SAELens loads it "
         "by, like gpt2, goes into `name`",
     ),

@@ -51,8 +51,6 @@ def legend_above(figure: Figure) -> None:
     """Put the legend of a figure's first axes above it, where nothing is drawn."""
     axes = figure.axes[0]
     handles, labels = axes.get_legend_handles_labels()
-    if not labels:
-        return
     columns = 1 if max(map(len, labels)) > _SHORT_LABEL else 2
     figure.legend(handles, labels, loc="outside upper left", frameon=False, ncols=columns)
     width, height = figure.get_size_inches()

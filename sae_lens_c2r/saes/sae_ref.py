@@ -26,7 +26,7 @@ from sae_lens.training.activation_scaler import ActivationScaler
 from sae_lens_c2r._support.errors import UserError, needing_the_hub, one_line
 from sae_lens_c2r._support.files import read_object, sha256_of
 
-_FILES = (SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME, ACTIVATION_SCALER_CFG_FILENAME)
+SAE_FILES = (SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME, ACTIVATION_SCALER_CFG_FILENAME)
 _RECORD, _README = "training.json", "README.md"
 _NO_DERIVATIVES = re.compile(r"(?<![a-z])nd(?![a-z])|no-?deriv", re.IGNORECASE)
 _DOWNLOAD = "hf_hub_download"  # by which SAELens's loaders get every file
@@ -76,7 +76,7 @@ class SAERef:
         place = {key: self.source, "sae_id": self.sae_id, "revision": self.revision}
         return {key: value for key, value in place.items() if value is not None}
 
-    def load(self, device: str) -> SAE[Any] | TrainingSAE[Any]:
+    def load(self, device: str) -> SAE[Any]:
         """Load it."""
         try:
             if self.folder is None:
@@ -114,7 +114,7 @@ class SAERef:
             sae = inference_form(self.load("cpu"), fold=False)
         pinned = self
         if self.folder is not None:
-            files = [path for path in map(self.folder.joinpath, _FILES) if path.is_file()]
+            files = [path for path in map(self.folder.joinpath, SAE_FILES) if path.is_file()]
             license = self.license or _license_of_folder(self.folder)
         else:
             repo, _ = get_repo_id_and_folder_name(self.source, self.sae_id or "")
@@ -128,7 +128,7 @@ class SAERef:
         return replace(pinned, sha256=sha256, license=license), sae
 
 
-def inference_form(sae: SAE[Any] | TrainingSAE[Any], *, fold: bool = True) -> SAE[Any]:
+def inference_form(sae: SAE[Any], *, fold: bool = True) -> SAE[Any]:
     """An SAE as anybody uses it, rows of its decoder folded to norm 1; it may be changed."""
     if isinstance(sae, TrainingSAE):
         with TemporaryDirectory() as folder:

@@ -25,7 +25,7 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import first_problem
 from sae_lens_c2r.releases.files import explained
 from sae_lens_c2r.releases.language_models import LOADERS, official_name
-from sae_lens_c2r.releases.model import LanguageModel, Release, ReleaseError, SAESpec
+from sae_lens_c2r.releases.model import LanguageModel, Release, SAESpec
 from sae_lens_c2r.saes.sae_ref import SAERef, allows_derivatives
 from sae_lens_c2r.saes.start_from import starting_weights, training_fields
 
@@ -73,7 +73,7 @@ _NOT_SET = {  # fields of SAELens's that a release cannot set, or sets elsewhere
 
 
 def sae_config(spec: SAESpec, device: str) -> TrainingSAEConfig:
-    """SAELens's config of an SAE, or a `ReleaseError` that names what it does not take."""
+    """SAELens's config of an SAE, or a `UserError` that names what it does not take."""
     config_class = config_class_of(spec.fields, spec.sae_id)
     left_out = {"architecture", *(spec.shared - _types(config_class).keys())}
     values = {key: value for key, value in spec.fields.items() if key not in left_out}
@@ -83,16 +83,16 @@ def sae_config(spec: SAESpec, device: str) -> TrainingSAEConfig:
     try:
         config = config_class(**values, device=device)
     except (TypeError, ValueError) as error:
-        raise ReleaseError(f"SAELens refuses {spec.sae_id}. {error}") from None
+        raise UserError(f"SAELens refuses {spec.sae_id}. {error}") from None
     if getattr(config, "k", 1) > config.d_sae:
-        raise ReleaseError(
+        raise UserError(
             f"`sae.k` should be at most `d_sae`, {config.d_sae}. Found {config.k}."  # type: ignore[attr-defined]
         )
     return config
 
 
 def synthetic_model_config(values: dict[str, Any]) -> SyntheticModelConfig:
-    """SAELens's config of known features, or a `ReleaseError` as of `sae_config`."""
+    """SAELens's config of known features, or a `UserError` as of `sae_config`."""
     values = checked_fields("synthetic_model.config", values, SyntheticModelConfig)
     # SAELens's reader asks for what its config has a default for.
     defaults = SyntheticModelConfig(num_features=1, hidden_dim=1).to_dict()
@@ -100,7 +100,7 @@ def synthetic_model_config(values: dict[str, Any]) -> SyntheticModelConfig:
 
 
 def check_shared(release: Release, specs: Sequence[SAESpec]) -> None:
-    """Raise a `ReleaseError` for a field that SAEs share, and that none of them has."""
+    """Raise a `UserError` for a field that SAEs share, and that none of them has."""
     grids = [
         (grid.sae, [each for each in specs if each.grid is grid]) for grid in release.grids
     ]
@@ -109,18 +109,18 @@ def check_shared(release: Release, specs: Sequence[SAESpec]) -> None:
         names = {"architecture"}.union(*map(_types, classes))
         for name in sorted(shared.keys() - names):
             whose = " or ".join(sorted(each.__name__ for each in classes))
-            raise ReleaseError(
+            raise UserError(
                 f"`sae.{name}` should be a field of SAELens's {whose}: "
                 f"{', '.join(sorted(names))}."
             )
 
 
 def config_class_of(fields: Mapping[str, Any], sae_id: str) -> type[TrainingSAEConfig]:
-    """SAELens's config of an SAE's architecture; a `ReleaseError` if it has none."""
+    """SAELens's config of an SAE's architecture; a `UserError` if it has none."""
     architecture = fields.get("architecture")
     if not isinstance(architecture, str) or architecture not in SAE_TRAINING_CLASS_REGISTRY:
         known = ", ".join(sorted(SAE_TRAINING_CLASS_REGISTRY))
-        raise ReleaseError(
+        raise UserError(
             f"`architecture` should be one of {known}. Found {architecture!r} in {sae_id}."
         )
     return get_sae_training_class(architecture)[1]
@@ -155,7 +155,7 @@ def checked_fields(
         valid = model.model_validate_json(json.dumps(values), strict=strict)
     except ValidationError as error:
         known = f"a field of SAELens's {config.__name__}: {', '.join(sorted(types))}"
-        raise ReleaseError(next(explained(error, lambda _: known, within=key))) from None
+        raise UserError(next(explained(error, lambda _: known, within=key))) from None
     found = {name: getattr(valid, name) for name in values}
     # 32 stays 32, and not 32.0.
     return {
@@ -180,7 +180,7 @@ def find_start(
         config = sae_config(replace(spec, fields={**own, **spec.fields}), device)
         starting_weights(sae, config)
     except UserError as error:
-        raise ReleaseError(f"{spec.sae_id} cannot start from {origin.name}. {error}") from None
+        raise UserError(f"{spec.sae_id} cannot start from {origin.name}. {error}") from None
     return origin, config, list(_notes(spec, origin, sae, release, config, own))
 
 
@@ -190,14 +190,14 @@ def _init_of(spec: SAESpec) -> SAERef:
         init = TypeAdapter(SAERef).validate_json(json.dumps(given), strict=True)
     except ValidationError as error:
         problem = first_problem(error).removeprefix("``: ")
-        raise ReleaseError(f"`sae.init` should name an SAE. {problem}") from None
+        raise UserError(f"`sae.init` should name an SAE. {problem}") from None
     if (
         sum(map(bool, (init.folder, init.release, init.repo))) != 1
         or bool(init.sae_id) == bool(init.folder)
         or (init.folder and init.revision)
         or init.license  # what is with the SAE says it
     ):
-        raise ReleaseError(
+        raise UserError(
             "`sae.init` should have a `folder`, or else a `release` or a `repo` with an "
             f"`sae_id` and perhaps a `revision`. Found {given!r}."
         )

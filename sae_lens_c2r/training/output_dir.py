@@ -238,11 +238,13 @@ def checkpoint_of(
     return checkpoint
 
 
-def check_out(sae_ids: Iterable[str], out: Path, *, resume: bool = False) -> None:
+def check_out(
+    sae_ids: Iterable[str], out: Path, log: Callable[[str], None], *, resume: bool = False
+) -> None:
     """Raise what `train` would raise about its folder, before any work."""
     check_places(sae_ids, out)
     with locked_out(out):
-        unfinished_run(out, lambda _: None, resume=resume)
+        unfinished_run(out, log, resume=resume)
 
 
 @contextmanager

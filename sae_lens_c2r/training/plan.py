@@ -23,7 +23,7 @@ from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS
 from sae_lens_c2r.offline.models import MODELS
 from sae_lens_c2r.penalties.neighbors import has_fast_bfloat16
 from sae_lens_c2r.releases.language_models import TRANSFORMER_LENS, official_name
-from sae_lens_c2r.releases.model import LanguageModel, Release, ReleaseError, SyntheticModel
+from sae_lens_c2r.releases.model import LanguageModel, Release, SyntheticModel
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training import configs
 
@@ -172,7 +172,7 @@ def runner_config(plan: Plan, *, sae_ids: list[str]) -> RunnerConfig:
             **common,
         )
     except (ArithmeticError, TypeError, ValueError, KeyError) as error:
-        raise ReleaseError(f"SAELens refuses the runner's fields. {error}") from None
+        raise UserError(f"SAELens refuses the runner's fields. {error}") from None
     if source.revision is not None:  # beside what SAELens puts there
         assert config.model_from_pretrained_kwargs is not None
         config.model_from_pretrained_kwargs["revision"] = source.revision
@@ -180,24 +180,24 @@ def runner_config(plan: Plan, *, sae_ids: list[str]) -> RunnerConfig:
 
 
 def _check_source(plan: Plan) -> None:
-    """Raise a `ReleaseError` unless the SAEs can be trained together on what they encode."""
+    """Raise a `UserError` unless the SAEs can be trained together on what they encode."""
     source = plan.release.source
     if isinstance(source, SyntheticModel):
         if source.config.get("seed") is None:
-            raise ReleaseError(
+            raise UserError(
                 "`synthetic_model.config.seed` should be an integer, such as `seed: 0`, or "
                 "each process would draw other features. Found none."
             )
         for sae_id, config in plan.saes.items():
             if config.d_in != source.config.get("hidden_dim", config.d_in):
-                raise ReleaseError(
+                raise UserError(
                     "`sae.d_in` should be the `hidden_dim` of the known features, "
                     f"{source.config['hidden_dim']}. Found {config.d_in} in {sae_id}."
                 )
         return
     modes = {config.normalize_activations for config in plan.saes.values()}
     if modes & configs.NEEDS_ESTIMATE and modes - configs.NEEDS_ESTIMATE:
-        raise ReleaseError(
+        raise UserError(
             # SAELens takes the batches that it estimates from out of the shared stream.
             "`sae.normalize_activations` should need an estimate of SAELens's for all SAEs of "
             f"a language model or for none. Otherwise SAEs would depend on each other. "
@@ -207,12 +207,12 @@ def _check_source(plan: Plan) -> None:
     if source.dataset in OFFLINE_DATASETS:
         model = MODELS.get(source.hub_id)
         if model is None or source.name or source.revision:
-            raise ReleaseError(
+            raise UserError(
                 f"`language_model` should be {' or '.join(MODELS)}, without a name or a "
                 f"revision, where `dataset` is {source.dataset}. Found {name}."
             )
         if source.context_size > model.context_size:
-            raise ReleaseError(
+            raise UserError(
                 f"`language_model.context_size` should be at most {model.context_size:,}, the "
                 f"tokens in a row of {source.dataset}. Found {source.context_size:,}."
             )
@@ -224,7 +224,7 @@ def _check_source(plan: Plan) -> None:
                 "Or load it by `transformers`: set `model_class_name: AutoModelForCausalLM` "
                 "under `runner`, and give a module as `hook_name`."
             )
-        raise ReleaseError(
+        raise UserError(
             f"`language_model.{'name' if source.name else 'hub_id'}` should be a model that "
             f"TransformerLens has. Found {name}. {advice}"
         )
@@ -255,7 +255,7 @@ def _notes(plan: Plan) -> Iterator[str]:
 
 
 def _check_steps(plan: Plan, config: RunnerConfig) -> None:
-    """Raise a `ReleaseError` unless the steps can be taken: batches, schedules, optimizer."""
+    """Raise a `UserError` unless the steps can be taken: batches, schedules, optimizer."""
     if isinstance(config, MultiSAETrainingRunnerConfig):
         positions = list(config.seqpos_slice)
         try:
@@ -263,7 +263,7 @@ def _check_steps(plan: Plan, config: RunnerConfig) -> None:
         except (TypeError, ValueError):
             kept = range(0)
         if not kept or kept.step < 1:
-            raise ReleaseError(
+            raise UserError(
                 "`runner.seqpos_slice` should be `[start, end]` or `[start, end, step]`, and "
                 f"keep some of a row's {config.context_size:,} tokens. Found {positions}."
             )
@@ -272,14 +272,14 @@ def _check_steps(plan: Plan, config: RunnerConfig) -> None:
         ends[configs.K_ANNEAL_STEPS] = plan.k_anneal_steps.get(sae_id, 0)
         for name, step in ends.items():
             if step >= max(plan.steps, 1):
-                raise ReleaseError(
+                raise UserError(
                     f"`sae.{name}` should be below the steps of the training, "
                     f"{plan.steps:,}. Found {step:,} in {sae_id}."
                 )
     theirs = config.to_sae_trainer_config()
     warm_up, decay = theirs.lr_warm_up_steps, theirs.lr_decay_steps
     if warm_up + decay > theirs.total_training_steps:
-        raise ReleaseError(
+        raise UserError(
             "`runner.lr_warm_up_steps` and `runner.lr_decay_steps` should together be at most "
             f"the steps of the training, {theirs.total_training_steps:,}. Found {warm_up:,} "
             f"and {decay:,}."
@@ -287,6 +287,6 @@ def _check_steps(plan: Plan, config: RunnerConfig) -> None:
     try:
         SAETrainer(theirs, StandardTrainingSAE(StandardTrainingSAEConfig(1, 1)), iter(()))
     except (ArithmeticError, AssertionError, TypeError, ValueError) as error:
-        raise ReleaseError(
+        raise UserError(
             f"SAELens cannot make an optimizer from the runner's fields. {one_line(error)}"
         ) from None

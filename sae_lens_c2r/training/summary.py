@@ -11,8 +11,9 @@ from sae_lens.util import str_to_dtype
 
 from sae_lens_c2r._support.errors import UserError, counted, first_sentence
 from sae_lens_c2r.releases.language_models import hook_site
-from sae_lens_c2r.releases.model import LanguageModel, ReleaseError
+from sae_lens_c2r.releases.model import LanguageModel
 from sae_lens_c2r.reporting.tables import terminal_tables
+from sae_lens_c2r.training.configs import NEEDS_ESTIMATE
 from sae_lens_c2r.training.data_parallel import group_size, place
 from sae_lens_c2r.training.plan import Plan
 
@@ -38,7 +39,7 @@ def check_model(plan: Plan, log: Callable[[str], None]) -> None:
         raise
     except Exception as error:  # there are many kinds, of configs that are a model's own too
         if isinstance(error.__cause__ or error, _NOT_ON_THE_HUB):
-            raise ReleaseError(
+            raise UserError(
                 "`language_model` should be a model on the Hub that you may read. Found "
                 f"{name}. {first_sentence(error)}"
             ) from None
@@ -51,13 +52,13 @@ def check_model(plan: Plan, log: Callable[[str], None]) -> None:
         )
         return
     if n_tokens is not None and source.context_size > n_tokens:
-        raise ReleaseError(
+        raise UserError(
             f"`language_model.context_size` should be at most {n_tokens:,}, the most tokens "
             f"that {name} takes. Found {source.context_size:,}."
         )
     for sae_id, config in plan.saes.items():
         if width is not None and config.d_in != width:
-            raise ReleaseError(
+            raise UserError(
                 f"`sae.d_in` should be {width}, the width of {source.hook_name} in {name}. "
                 f"Found {config.d_in} in {sae_id}."
             )
@@ -93,7 +94,9 @@ def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
         for share in place(plan.saes, n_ranks // n_parts)
         for _ in range(n_parts)
     ]
-    saes = counted(len(plan.saes), "SAE") + (", all at once" if len(plan.saes) > 1 else "")
+    estimated = {each.normalize_activations in NEEDS_ESTIMATE for each in plan.saes.values()}
+    at_once = len(plan.saes) > 1 and len(estimated) == 1  # or else in two runs
+    saes = counted(len(plan.saes), "SAE") + (", all at once" if at_once else "")
     console.print(
         f"{saes}: {counted(plan.steps, 'step')} of {plan.batch_size:,}, "
         f"{plan.samples:,} {unit} each. About {decimal(max(memory for _, memory in shares))} "

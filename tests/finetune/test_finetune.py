@@ -116,7 +116,8 @@ def test_what_is_wrong_with_the_place_is_told_before_any_work(
 ) -> None:
     refs, out = [SAERef(folder=trained)], tmp_path / "out"
     # With nothing to measure on, which should not be needed.
-    tuning = Finetuning(refs, {TOKENS: 1}, device="cpu", text="missing.txt")
+    told: list[str] = []
+    tuning = Finetuning(refs, {TOKENS: 1}, device="cpu", text="missing.txt", tell=told.append)
     tuning.check_out(out)
     assert list(out.iterdir()) == []
     (out / "report.html").write_text("Somebody's.")
@@ -131,6 +132,7 @@ def test_what_is_wrong_with_the_place_is_told_before_any_work(
     (out / ".training" / "step-1").mkdir(parents=True)
     with pytest.raises(UserError, match="Delete it to start again"):
         tuning.check_out(out)
+    assert "step-1 is damaged" in told[-1]
     shutil.rmtree(out / ".training")
     (out / "own").mkdir()
     with pytest.raises(UserError, match="no folder of an SAE without"):

@@ -1,5 +1,6 @@
 """Releases: what a YAML file may say, and what is said of one that does not."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,7 @@ import yaml
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.yaml_text import parse_overrides
-from sae_lens_c2r.releases.files import REGISTRY, read_release, shipped_releases
-from sae_lens_c2r.releases.model import ReleaseError
+from sae_lens_c2r.releases.files import REGISTRY, find_release, read_release, shipped_releases
 from tests.command import run_command
 
 SHIPPED = sorted(REGISTRY.glob("*.yaml"))
@@ -98,7 +98,7 @@ MANY = {f"axis_{number}": list(range(39)) for number in range(6)}
 )
 def test_a_wrong_key_is_named(tmp_path: Path, key: str, changed: dict[str, Any]) -> None:
     path = write(tmp_path, **changed)
-    with pytest.raises(ReleaseError) as raised:
+    with pytest.raises(UserError) as raised:
         read_release(path)
     assert str(raised.value).startswith(f"{path}: ")
     assert f"`{key}`" in str(raised.value)
@@ -129,7 +129,7 @@ def test_a_file_that_is_no_release_is_refused_in_one_line(
     """One that would hang, or says two things, or is anything else."""
     path = tmp_path / "small.yaml"
     path.write_text(text)
-    with pytest.raises(ReleaseError) as raised:
+    with pytest.raises(UserError) as raised:
         read_release(path)
     assert str(raised.value).startswith(f"{path}: ")
     assert named in str(raised.value)
@@ -186,6 +186,12 @@ def test_sae_lens_s_directory_would_take_our_releases(
         assert lookup.repo_id == release.repo_id
         assert lookup.conversion_func is None
         assert lookup.saes_map == {spec.sae_id: spec.sae_id for spec in release.saes()}
+
+
+@pytest.mark.parametrize("name", [".", "minilm-layer-3.5", "elsewhere/minilm-layer-3.yaml"])
+def test_only_a_whole_name_is_that_of_a_shipped_release(name: str) -> None:
+    with pytest.raises(UserError, match=f"There is no `{re.escape(name)}`"):
+        find_release(name)
 
 
 def test_releases_are_listed_and_shown() -> None:

@@ -17,7 +17,6 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.offline import corpus, models
 from sae_lens_c2r.releases import language_models
 from sae_lens_c2r.releases.files import new_release, read_release
-from sae_lens_c2r.releases.model import ReleaseError
 from sae_lens_c2r.training.summary import check_model
 from tests.command import run
 from tests.training.test_plan import GEMMA, MINILM, plan_of
@@ -86,7 +85,7 @@ def test_a_model_that_the_hub_does_not_have_is_refused(monkeypatch: pytest.Monke
         raise error from RepositoryNotFoundError("404", response=response)  # type: ignore[arg-type]
 
     monkeypatch.setattr(AutoConfig, "from_pretrained", missing)
-    with pytest.raises(ReleaseError, match=r"that you may read\. Found Qwen/Qwen3-8B\. Q"):
+    with pytest.raises(UserError, match=r"that you may read\. Found Qwen/Qwen3-8B\. Q"):
         told(QWEN)
 
 
