@@ -139,12 +139,13 @@ def run_demo(
     out: Path, console: Console, *, device: str, tell: Callable[[str], None], **settings: Any
 ) -> None:
     """Train both SAEs of `demo_release`, see them load, measure them, and write the report."""
-    # Everything is written beside `out` first: it never holds half a result.
-    places = (out.absolute(), *out.absolute().parents)  # `out` may be a disk of its own
-    beside = next(folder for folder in places if folder.is_dir())
+    # Everything is written into a hidden folder first: `out` never shows half a result. That
+    # folder is within `out` if it exists, as `out` may be a disk of its own.
+    places = (out.absolute(), *out.absolute().parents)
+    nearest = next(folder for folder in places if folder.is_dir())
     with (
         stop_requests() as request,
-        TemporaryDirectory(prefix=f".{out.name}-", dir=beside) as scratch,
+        TemporaryDirectory(prefix=f".{out.name}-", dir=nearest) as scratch,
     ):
         folder = Path(scratch)
         model_folder(SMOLLM2)  # where its package is missing, an error says what to install
