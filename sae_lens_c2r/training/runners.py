@@ -173,7 +173,6 @@ def wandb_run(config: Any, saes: SAEs, *, group: str) -> Iterator[None]:
         config={**config.to_dict(), "saes": {i: sae.cfg.to_dict() for i, sae in saes.items()}},
         name=name,
         id=run_id,
-        resume="allow" if run_id else None,  # or it would start again where `--resume` goes on
     )
     yield
     wandb.finish()
