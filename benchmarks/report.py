@@ -131,7 +131,8 @@ def methods_table(rows: pd.DataFrame, size: Size) -> str:
         for point in points_of(here):
             chosen = at_strength(here, *point, metrics)
             about = [f"{k:g}", label(*point), str(len(chosen))]
-            table.append([*about, *intervals(chosen)])
+            cells = zip(intervals(chosen), chosen.notna().all(), strict=True)
+            table.append([*about, *(cell if known else "" for cell, known in cells)])
     return _table(["k", "", "seeds"], metrics, table)
 
 

@@ -35,10 +35,11 @@ _PARTS: dict[str, type[BaseModel]] = {
 def find_release(name_or_path: str | Path) -> Path:
     """The YAML file at a path, or of a release that we ship; or else a UserError."""
     path = Path(name_or_path)
-    for file in (path, REGISTRY / f"{str(path).removesuffix('.yaml')}.yaml"):
-        if file.is_file():
-            return file
+    if path.is_file():
+        return path
     known = sorted(file.stem for file in REGISTRY.glob("*.yaml"))
+    if (name := str(path).removesuffix(".yaml")) in known:
+        return REGISTRY / f"{name}.yaml"
     close = get_close_matches(path.stem, known, n=1)
     raise UserError(
         f"A release should be a YAML file or one of {', '.join(known)}. There is no "
