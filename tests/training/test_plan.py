@@ -339,13 +339,18 @@ def test_logging_is_the_releases_to_choose(tmp_path: Path) -> None:
 
 
 def test_no_sae_takes_data_away_from_another() -> None:
-    grids = [
+    grids: list[dict[str, Any]] = [
         {"id": "a", "sae": {"architecture": "batchtopk", "normalize_activations": "none"}},
         {"id": "b", "sae": {"architecture": "batchtopk"}},
     ]
     with pytest.raises(UserError, match=r"`sae\.normalize_activations`"):
         plan_of(MINILM, grids=grids)
     plan_of(MINILM, "a", grids=grids)
+    # Known features are drawn for each run, so the two are trained one after the other.
+    grids[1]["sae"]["normalize_activations"] = "expected_average_only_in"
+    text = printed(plan_of("synth-sae-bench-2k", grids=grids))
+    assert "2 SAEs: " in text
+    assert "at once" not in text
 
 
 def test_our_own_keys_are_settings_that_a_run_has_to_share(tmp_path: Path) -> None:
