@@ -195,14 +195,6 @@ def _check_source(plan: Plan) -> None:
                     f"{source.config['hidden_dim']}. Found {config.d_in} in {sae_id}."
                 )
         return
-    modes = {config.normalize_activations for config in plan.saes.values()}
-    if modes & configs.NEEDS_ESTIMATE and modes - configs.NEEDS_ESTIMATE:
-        raise UserError(
-            # SAELens takes the batches that it estimates from out of the shared stream.
-            "`sae.normalize_activations` should need an estimate of SAELens's for all SAEs of "
-            f"a language model or for none. Otherwise SAEs would depend on each other. "
-            f"Found {', '.join(sorted(modes))}."
-        )
     name = source.name or source.hub_id
     if source.dataset in OFFLINE_DATASETS:
         model = MODELS.get(source.hub_id)

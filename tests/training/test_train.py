@@ -69,15 +69,17 @@ def test_a_language_model_feeds_all_its_saes_at_once(tmp_path: Path, of_model: P
         assert sae.cfg.metadata.model_name == "sentence-transformers/all-MiniLM-L6-v2"
         assert len(json.loads((folder / "training.json").read_text())["trained_together"]) == 4
     only = "layer_3/width_512/batchtopk_c2r_k32"
-    command = [MINILM, *as_options(SMALL), "--only", only, "--out"]
-    assert run(*command, tmp_path / "alone") == 0
-    assert run(*command, tmp_path / "other", "--set", "runner.seed=1") == 0
-    together, alone, other = (
+    unscaled = {"architecture": "batchtopk", "normalize_activations": "none"}
+    grids = [{"id": only, "sae": {"architecture": "batchtopk_c2r"}}, {"id": "b", "sae": unscaled}]
+    command = [MINILM, *as_options(SMALL | {"grids": grids}), "--out"]
+    assert run(*command, tmp_path / "mixed") == 0
+    assert run(*command, tmp_path / "other", "--only", only, "--set", "runner.seed=1") == 0
+    together, mixed, other = (
         SAE.load_from_disk(out / only).W_dec
-        for out in (of_model, tmp_path / "alone", tmp_path / "other")
+        for out in (of_model, tmp_path / "mixed", tmp_path / "other")
     )
-    assert torch.equal(together, alone), "an SAE depends on those that are trained beside it"
-    assert not torch.equal(alone, other), "the order of the data is not the release's"
+    assert torch.equal(together, mixed), "an SAE depends on those that are trained beside it"
+    assert not torch.equal(mixed, other), "the order of the data is not the release's"
 
 
 def test_a_finished_sae_of_other_settings_is_not_taken_for_the_plans(
