@@ -9,7 +9,7 @@ from pkgutil import iter_modules
 import pandas as pd
 
 from benchmarks import worlds
-from benchmarks.experiment import train_all, world_module
+from benchmarks.experiment import PLAIN, train_all, world_module
 from benchmarks.report import learning_rates_table, page_of
 from benchmarks.rows import read
 
@@ -39,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if size not in world.SIZES:
         parser.error(f"--size should be one of {list(world.SIZES)}. Found {size}.")
     choose = options.choose_lr
+    if choose and not all(PLAIN in each.methods for each in world.SIZES[size]):
+        parser.error(f"--choose-lr needs a world that trains {PLAIN}. Found {options.world}.")
     runs = [
         run
         for each in world.SIZES[size]

@@ -7,7 +7,6 @@ from math import inf, isfinite, nan
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from scipy import stats
 
@@ -113,16 +112,14 @@ def at_equal(
     end. Where it does not come to the target, or is of one strength only, there are NaNs.
     """
     targets = equal.target(rows)
-    found = np.full((len(targets), len(metrics)), nan)
-    starts = rows[rows.method == PLAIN].set_index(SEED_AND_K)
-    for where, curve in rows[rows.method == method].sort_values("strength").groupby(SEED_AND_K):
-        if where in starts.index and where in targets.index and len(curve) > 1:
-            start = starts.loc[where]
-            x = [start[equal.metric], *curve[equal.metric]]
-            y = np.vstack([start[list(metrics)].astype(float), curve[list(metrics)]])
-            place = targets.index.get_loc(where)
-            found[place] = interpolate(zip(x, y, strict=True), targets[where])
-    return pd.DataFrame(found, index=targets.index, columns=list(metrics))
+    found = pd.DataFrame(nan, index=targets.index, columns=list(metrics))
+    ours = rows[rows.method.isin([PLAIN, method])].sort_values("strength")
+    for where, curve in ours.groupby(SEED_AND_K):
+        if where in targets.index and len(curve) > 2 and curve.method.iloc[0] == PLAIN:
+            values = curve[list(metrics)].to_numpy(float)
+            points = zip(curve[equal.metric], values, strict=True)
+            found.loc[where] = interpolate(points, targets[where])
+    return found
 
 
 @dataclass(frozen=True)

@@ -107,13 +107,14 @@ def _answer(
     """Return on how many seeds the differences rest, and they; `None` if there are none."""
     differences = question.by_complete_seed(rows, ks, metrics)
     found, cells = over_seeds(differences), []
-    # What is known of fewer seeds than the line says is not told.
+    # What is known of fewer seeds than the line says is not told, nor of two which is ahead.
     everywhere = differences.notna().all()
     for metric in metrics:
         about = METRICS[metric]
         smallest = about.smallest if size.of_interest else 0.0
         said = verdict(found[metric], about.better or 1, smallest)
-        shown = found[metric].signed + (WORDS.get(said, "") if about.better else "")
+        judged = about.better and found[metric].count > 2
+        shown = found[metric].signed + (WORDS.get(said, "") if judged else "")
         cells.append(shown if said != "not measured" and everywhere[metric] else "")
     seeds = differences.index.get_level_values("seed")
     return [str(seeds.nunique()), *cells] if any(cells) else None

@@ -11,7 +11,6 @@ from typing import Any
 import pandas as pd
 import torch
 from sae_lens import SAE, synthetic
-from scipy import stats
 from torch import Tensor
 
 from benchmarks.compare import Contrast, Interval, at_strength, intervals, over_seeds, verdict
@@ -95,15 +94,9 @@ class FourWorlds(World):
 
     def _correlation_with_frequency(self, feature_acts: Tensor, rates: Tensor) -> float:
         """Return how absorption goes with the parent's frequency, NaN if it never varies."""
-        parents = torch.tensor([parent for parent, _ in self.edges])
-        each = parents.unique()
-        frequencies = feature_acts[:, each].bool().double().mean(dim=0)
-        absorbed = torch.stack([rates[parents == parent].nanmean() for parent in each])
-        known = ~absorbed.isnan()
-        if known.sum() < 3 or absorbed[known].unique().numel() < 2:
-            return nan
-        found = stats.pearsonr(frequencies[known].numpy(), absorbed[known].numpy())
-        return float(found.statistic)
+        absorbed = pd.Series(rates.numpy()).groupby([parent for parent, _ in self.edges]).mean()
+        frequencies = feature_acts[:, absorbed.index.tolist()].bool().double().mean(dim=0)
+        return absorbed.corr(pd.Series(frequencies.numpy(), absorbed.index), min_periods=3)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """A causal model: its activations, first letters, classes of tokens, and its loss."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -56,22 +56,6 @@ def read(model: Any, texts: Iterable[str]) -> Iterator[tuple[Tensor, ...]]:
         used = norms < HIGHEST_NORM * norms[:, FIRST_TOKENS:].median()
         used[:, :FIRST_TOKENS] = False
         yield rows, used, found[used]
-
-
-def collect(folder: Path, size: Any) -> None:
-    """Keep activations of Wikipedia's articles and of single words, in float16."""
-    folder.mkdir()
-    texts, model = articles(), load(SMOLLM2, HOOK_NAME, dtype=torch.bfloat16)
-    pool, n_tokens = torch.empty(size.pool, D_IN, dtype=torch.float16), 0
-    for _, _, found in read(model, texts[HELD_OUT_ARTICLES:]):
-        part = pool[n_tokens : n_tokens + len(found)]
-        part.copy_(found[: len(part)])
-        n_tokens += len(part)
-        if n_tokens == len(pool):
-            break
-    scale = D_IN**0.5 / pool[:65_536].float().norm(dim=1).mean().item()
-    np.save(folder / "text.npy", pool.mul_(scale).numpy())
-    collect_held_out(folder, texts[:HELD_OUT_ARTICLES], model, scale, size.evaluation)
 
 
 def collect_held_out(
@@ -164,7 +148,20 @@ class LanguageModel(MiniLMText):
     d_in, d_sae, kept_in = D_IN, 4096, "smollm2"
 
     def _collect(self, folder: Path) -> None:
-        collect(folder, self.size)
+        """Keep activations of Wikipedia's articles and of single words, in float16."""
+        folder.mkdir()
+        texts, model = articles(), load(SMOLLM2, HOOK_NAME, dtype=torch.bfloat16)
+        pool, n_tokens = torch.empty(self.size.pool, D_IN, dtype=torch.float16), 0
+        for _, _, found in read(model, texts[HELD_OUT_ARTICLES:]):
+            part = pool[n_tokens : n_tokens + len(found)]
+            part.copy_(found[: len(part)])
+            n_tokens += len(part)
+            if n_tokens == len(pool):
+                break
+        scale = D_IN**0.5 / pool[:65_536].float().norm(dim=1).mean().item()
+        np.save(folder / "text.npy", pool.mul_(scale).numpy())
+        held_out = texts[:HELD_OUT_ARTICLES]
+        collect_held_out(folder, held_out, model, scale, self.size.evaluation)
 
     def evaluate(self, sae: SAE[Any]) -> Row:
         """Measure text that no SAE has seen: also its letters, its classes and its loss."""
@@ -173,19 +170,15 @@ class LanguageModel(MiniLMText):
         spelled = words["inputs"].float(), words["letters"]
         letters = class_measures(sae, *spelled, enough=LETTER_F1)
         classes = class_measures(sae, inputs, tokens["classes"], enough=CLASS_F1)
+        model = load(SMOLLM2, HOOK_NAME, self.device, dtype=torch.bfloat16)
+        scale, of_zeros = tokens["scale"], tokens["loss_of_zeros"]
+        found = loss_on(model, tokens["rows"], tokens["used"], lambda x: sae(scale * x) / scale)
         return {
             **text_measures(sae, inputs.to(self.device)),
             **{OF_LETTERS.get(name, name): value for name, value in letters.items()},
             **{f"class_{name}": value for name, value in classes.items()},
-            "loss_recovered": self._loss_recovered(sae, tokens),
+            "loss_recovered": (of_zeros - found) / (of_zeros - tokens["loss"]),
         }
-
-    def _loss_recovered(self, sae: SAE[Any], text: Mapping[str, Any]) -> float:
-        scale, of_zeros = text["scale"], text["loss_of_zeros"]
-        model = load(SMOLLM2, HOOK_NAME, self.device, dtype=torch.bfloat16)
-        rows, used = text["rows"], text["used"]
-        found = loss_on(model, rows, used, lambda inputs: sae(scale * inputs) / scale)
-        return (of_zeros - found) / (of_zeros - text["loss"])
 
 
 draw, open_world = partial(draw_sizes, sizes=SIZES), LanguageModel

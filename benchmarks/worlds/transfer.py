@@ -235,7 +235,6 @@ def curves_of(rows: pd.DataFrame) -> list[Curve]:
     curves = []
     for where, here in ours[whole].groupby(place):
         means = here.groupby("strength").mean(numeric_only=True)
-        means["literal_coefficient"] = here.groupby("strength").literal_coefficient.first()
         setting, norm = SETTINGS[where], here.norm.mean()
         curves.append(Curve(setting, norm, rules(setting, norm), means))
     return sorted(curves, key=lambda curve: curve.setting)

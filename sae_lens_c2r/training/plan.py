@@ -185,7 +185,7 @@ def _check_source(plan: Plan) -> None:
     if isinstance(source, SyntheticModel):
         if source.config.get("seed") is None:
             raise UserError(
-                "`synthetic_model.config.seed` should be an integer, such as `seed: 0`, or "
+                "`synthetic_model.config.seed` should be an integer, such as `seed: 42`, or "
                 "each process would draw other features. Found none."
             )
         for sae_id, config in plan.saes.items():
@@ -233,6 +233,13 @@ def _notes(plan: Plan) -> Iterator[str]:
         yield (
             f"k falls from {' or '.join(sizes)} over the first {counted(steps, 'step')} of "
             f"{counted(len(annealed), 'SAE')}: {', '.join(names)}."
+        )
+    new = [seed for sae_id, seed in plan.seeds.items() if sae_id not in plan.starts]
+    source = plan.release.source
+    if isinstance(source, SyntheticModel) and source.config["seed"] in new:
+        yield (
+            "Warning: `sae.seed` should differ from `synthetic_model.config.seed`. Drawn from "
+            "the same seed, latents begin pointing away from features."
         )
     if in_vain := _autocast_in_vain(plan):
         fields = " and ".join(f"`runner.{name}`" for name in in_vain)

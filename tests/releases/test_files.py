@@ -22,7 +22,7 @@ RELEASE: dict[str, Any] = {
     "status": "planned",
     "synthetic_model": {
         "training_samples": 1000,
-        "config": {"num_features": 16, "hidden_dim": 8, "seed": 0},
+        "config": {"num_features": 16, "hidden_dim": 8, "seed": 42},
     },
     "runner": {"batch_size": 100, "run_final_eval": False},
     "sae": {"d_in": 8, "d_sae": 1024, "k": 2},

@@ -347,6 +347,13 @@ def test_a_plan_of_two_runs_does_not_say_that_it_is_one() -> None:
     assert "at once" not in text
 
 
+def test_weights_should_not_have_the_seed_of_the_features() -> None:
+    features = "synth-sae-bench-2k"
+    for seed, warns in ((0, False), (42, True)):
+        notes = plan_of(features, sae__seed=seed).notes
+        assert any("`sae.seed` should differ" in note for note in notes) == warns
+
+
 def test_our_own_keys_are_settings_that_a_run_has_to_share(tmp_path: Path) -> None:
     """Those of releases that do not name them are what they were before there were any."""
     runners = []

@@ -70,7 +70,8 @@ def test_a_language_model_feeds_all_its_saes_at_once(tmp_path: Path, of_model: P
         assert len(json.loads((folder / "training.json").read_text())["trained_together"]) == 4
     only = "layer_3/width_512/batchtopk_c2r_k32"
     unscaled = {"architecture": "batchtopk", "normalize_activations": "none"}
-    grids = [{"id": only, "sae": {"architecture": "batchtopk_c2r"}}, {"id": "b", "sae": unscaled}]
+    scaled = {"architecture": "batchtopk_c2r"}
+    grids = [{"id": only, "sae": scaled}, {"id": "unscaled", "sae": unscaled}]
     command = [MINILM, *as_options(SMALL | {"grids": grids}), "--out"]
     assert run(*command, tmp_path / "mixed") == 0
     assert run(*command, tmp_path / "other", "--only", only, "--set", "runner.seed=1") == 0
