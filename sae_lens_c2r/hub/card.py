@@ -50,7 +50,7 @@ def write_card(
         UserError: If one of the SAEs is not fit to be published, or `out` has the card of
             another repository.
     """
-    submission = Submission.of(saes)
+    submission = saes if isinstance(saes, Submission) else Submission(saes)
     with TemporaryDirectory(prefix="sae-lens-c2r-") as scratch:
         local = check_saes(submission, Path(scratch), tell)
         facts = repo_facts(submission, local, repo_id, tell)
@@ -91,9 +91,10 @@ def card_files(
             )
         facts = facts.model_copy(update={"license": license})
     drawn = pictures(facts)
-    written = {README: merged(existing, render(facts, drawn)), FACTS: facts.to_json()}
-    for name, text in written.items():
+    written = {README: render(facts, drawn), FACTS: facts.to_json()}
+    for name, text in written.items():  # not what others wrote on the card, which is public
         refuse_secrets(name, text)
+    written[README] = merged(existing, written[README])
     return {**{name: text.encode() for name, text in written.items()}, **drawn}
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictFloat, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictFloat, ValidationError
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import first_problem
@@ -73,14 +73,6 @@ class SAEFacts(_Strict):
         return self.evaluations[evaluation].metrics if evaluation in self.evaluations else {}
 
 
-# Sorted as the file does it, and so every card.
-_SAEs = Annotated[
-    dict[str, SAEFacts],
-    Field(min_length=1),
-    AfterValidator(lambda saes: dict(sorted(saes.items()))),
-]
-
-
 class RepoFacts(_Strict):
     """The facts about the SAEs of a repository."""
 
@@ -90,7 +82,7 @@ class RepoFacts(_Strict):
     license: str | None = None
     base_models: list[str] = []  # that they encode, as the Hub calls them
     datasets: list[str] = []
-    saes: _SAEs
+    saes: Annotated[dict[str, SAEFacts], Field(min_length=1)]
 
     @classmethod
     def read(cls, content: str | bytes) -> "RepoFacts":
@@ -118,7 +110,7 @@ class RepoFacts(_Strict):
             license=later.license or self.license,
             base_models=sorted({*self.base_models, *later.base_models}),
             datasets=sorted({*self.datasets, *later.datasets}),
-            saes=saes,
+            saes=dict(sorted(saes.items())),  # as the file has them, and so every card
         )
 
     def to_json(self) -> str:

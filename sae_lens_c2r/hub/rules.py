@@ -48,8 +48,9 @@ _SECRETS = {
 }
 # Only web addresses may be published: `file:`, `s3:` and the like name places.
 _PLACE = re.compile(
-    r"""(?:^|[\s"'(=:,\[])(?:/|~|\\|\.{1,2}/|[A-Za-z]:[\\/])[\w.\\/~-]
-    |\b(?!https?:)[A-Za-z][\w+.-]*:/|https?://[^\s/]*@|[\w.+-]+@[\w-]+""",
+    r"""(?:^|[\s"'(=,\[]|(?<!http)(?<!https):)
+    (?:~[\w.-]*/|(?:/|\\|\.{1,2}/|[A-Za-z]:[\\/])[\w.\\/~-])
+    |\b(?!https?:)[A-Za-z][\w+.-]*:/|https?://[^\s/]*@|[\w.+-]+@[A-Za-z]""",
     re.VERBOSE,
 )
 # Values that may be published: words, numbers, names on the Hub, devices, versions. Only a
@@ -131,7 +132,7 @@ def is_plain(value: Any) -> bool:
     if isinstance(value, str):
         if _NAME.fullmatch(value):
             return not Path(value).exists()  # a path that looks like a name on the Hub
-        return bool(_WORDS.fullmatch(value)) and not _PLACE.search(value)
+        return bool(_WORDS.fullmatch(value))
     if isinstance(value, float):
         return math.isfinite(value)
     return value is None or isinstance(value, bool | int)

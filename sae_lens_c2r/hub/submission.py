@@ -53,11 +53,6 @@ class Submission:
             raise UserError("`saes` should be folders, or SAEs by their ids. Found none.")
         check_names(license=self.license, base_model=self.base_model)
 
-    @classmethod
-    def of(cls, saes: "Submission | SAEs") -> "Submission":
-        """Return a submission as it is, or make one of SAEs alone."""
-        return saes if isinstance(saes, Submission) else cls(saes)
-
 
 def find_folders(submission: Submission, in_memory: Path) -> Found:
     """Find the folder of each SAE by its id, and what training recorded there."""

@@ -112,7 +112,8 @@ def upload(
         UserError: If the upload fails; the text says what is on the Hub.
         KeyboardInterrupt: If interrupted while sending; the text says what is on the Hub.
     """
-    api, submission = api or HfApi(), Submission.of(saes)
+    api = api or HfApi()
+    submission = saes if isinstance(saes, Submission) else Submission(saes)
     with TemporaryDirectory(prefix="sae-lens-c2r-") as scratch:
         with _telling(target, "Nothing was sent."):
             if not dry_run:
@@ -159,13 +160,13 @@ def _telling(
         yield
     except _FAILURES as error:
         raise UserError(f"{state} {explain_hub_error(error, target.repo_id)}") from error
-    except KeyboardInterrupt:
-        with suppress(HTTPError, UserError):
+    except KeyboardInterrupt as interruption:
+        with suppress(*_FAILURES):
             if propose is not None:
                 unsent = f"Nothing of this upload is on {target.repo_id} yet."
                 state = unsent if propose().files else f"{target.repo_id} has everything."
-        state = f"Interrupted. {state} Run the same command again to continue."
-        raise KeyboardInterrupt(state) from None
+        interruption.args = (f"Interrupted. {state} Run the same command again to continue.",)
+        raise
 
 
 def publish(
@@ -211,7 +212,8 @@ def _commit(
     tell(f"Sending {len(files)} files, {proposal.size / 1e6:,.1f} MB.")
     where: dict[str, Any] = {"revision": target.revision, "create_pr": target.create_pr}
     try:
-        api.preupload_lfs_files(target.repo_id, files, **where)
+        # Without the rules of a `.gitignore` there, which would leave files out of the commit.
+        api.preupload_lfs_files(target.repo_id, files, gitignore_content="\n", **where)
     except (RuntimeError, ConnectionError, TimeoutError) as error:
         if isinstance(error.__cause__, HTTPError):  # which the client has wrapped
             raise error.__cause__ from None

@@ -23,6 +23,7 @@ from pydantic import (
 from sae_lens_c2r._support.errors import UserError, one_line, shortened
 
 NAME_PATTERN = r"[a-z0-9]+([.-][a-z0-9]+)*"
+LICENSE_PATTERN = rf"{NAME_PATTERN}\+*"  # as openrail++
 MOST_SAES = 1000  # six axes with 39 values each would be 3.5 billion
 README, FACTS, FIGURES = _OF_A_CARD = "README.md", "sae-lens-c2r.json", "figures"
 SAE_ID = (  # its pattern, and what it should be: the SAE's folder on the disk and on the Hub
@@ -64,8 +65,8 @@ _Name = Annotated[
     str,
     _matching(NAME_PATTERN, "be lowercase letters and digits, with `-` or `.` between them"),
 ]
-_License = Annotated[  # as openrail++
-    str, _matching(rf"{NAME_PATTERN}\+*", "be a licence of the Hub, like mit or apache-2.0")
+_License = Annotated[
+    str, _matching(LICENSE_PATTERN, "be a licence of the Hub, like mit or apache-2.0")
 ]
 _Repository = Annotated[
     str, _matching(REPO_ID, "be a repository on the Hub, like your-name/my-saes")

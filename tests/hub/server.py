@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -290,11 +291,14 @@ class LoopbackHub:
     def _preupload(self, seen: Seen, body: Any, repo_id: str, revision: str) -> Answer:
         self._writable(seen, repo_id, create_pr="create_pr" in seen.query)
         _, commit = self._revision(seen, repo_id, revision)
+        rules = commit.files[".gitignore"].content if ".gitignore" in commit.files else b""
+        ignored = body.get("gitIgnore", (rules or b"").decode()).split()
         modes = []
         for path in (each["path"] for each in body["files"]):
             oid = commit.files[path].oid if path in commit.files else None
             mode = "lfs" if path.endswith(LARGE) else "regular"
-            said = {"path": path, "oid": oid, "uploadMode": mode, "shouldIgnore": False}
+            skip = any(fnmatch(path, rule) for rule in ignored)
+            said = {"path": path, "oid": oid, "uploadMode": mode, "shouldIgnore": skip}
             modes.append(said)
         return Answer.json({"files": modes})
 

@@ -113,8 +113,6 @@ def test_later_facts_count_and_measurements_of_the_same_weights_stay() -> None:
     assert list(joined.saes) == ["a", "b", "c"]
     assert joined.saes["a"].evaluations == sae().evaluations
     assert joined.saes["b"].evaluations == {}
-    # They are the same whether they come from a file or not.
-    assert list(facts(b=sae(), a=sae()).saes) == ["a", "b"]
     again = RepoFacts.read(joined.to_json())
     assert (again, again.to_json()) == (joined, joined.to_json())
 

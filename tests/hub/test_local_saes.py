@@ -49,7 +49,16 @@ SECRETS = {
     "password=hunter22": "a password",
     "HF_TOKEN: abc12345": "a password",
 }
-PLACES = ["/home/me/x", "see /home/me", "~/x", "C:\\me", "file:/me/x", "s3:/b/x", "me@host"]
+PLACES = [
+    "/home/me/x",
+    "see /home/me",
+    "~/x",
+    "C:\\me",
+    "file:/me/x",
+    "s3:/b/x",
+    "me@host",
+    "1:/x",
+]
 
 
 def training_sae(**options: Any) -> Any:
@@ -398,6 +407,9 @@ def test_what_a_release_says_names_no_place(tmp_path: Path, folder: Path) -> Non
             of_record(tmp_path / str(number), folder, {"release": said})
     with pytest.raises(UserError, match="`license`"):
         of_record(tmp_path, folder, {"release": {"license": "/x"}})
+    harmless = "Code: https://github.com/me/x, with ~50 latents and/or a precision@5 of 90%."
+    facts = of_record(tmp_path / "harmless", folder, {"release": {"description": harmless}})
+    assert facts.description == harmless
 
 
 def test_what_evaluate_measured_is_found(tmp_path: Path, folder: Path) -> None:

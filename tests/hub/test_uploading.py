@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from sae_lens import SAE
 
 import sae_lens_c2r.hub
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.process import Interrupted
 from sae_lens_c2r.hub import Submission, Target, load, show_proposal, upload, write_card
 from sae_lens_c2r.hub.card import split_card
 from sae_lens_c2r.hub.local_saes import check_saes
@@ -37,8 +39,8 @@ Call = Callable[..., Any]
 PUBLIC = {"Submission", "Target", "load", "show_proposal", "upload", "write_card"}
 
 
-def text(hub: LoopbackHub, path: str, branch: str = "main") -> str:
-    content = hub.repos[REPO].history(branch)[0].files[path].content
+def text(hub: LoopbackHub, path: str) -> str:
+    content = hub.repos[REPO].history()[0].files[path].content
     assert content is not None
     return content.decode()
 
@@ -437,6 +439,22 @@ def test_why_nothing_was_sent_is_told(send: Call, monkeypatch: pytest.MonkeyPatc
     assert explain_hub_error(ValueError("x\n y"), REPO) == "ValueError: x y"
 
 
+def test_a_gitignore_there_keeps_no_file_out_of_the_commit(
+    hub: LoopbackHub, send: Call
+) -> None:
+    hub.put(REPO, {".gitignore": b"*.safetensors\n*.png\n*.json\n"})
+    sent = send("a").sent
+    assert len(hub.repos[REPO].history()[0].files) == sent + 1  # and itself
+    assert send("a").sent == 0
+
+
+def test_what_others_wrote_on_a_card_is_theirs(hub: LoopbackHub, send: Call) -> None:
+    theirs = "export HF_TOKEN=your_token_here"
+    hub.put(REPO, {README: f"# Mine\n{theirs}\n".encode()})
+    send("a")
+    assert theirs in text(hub, README)
+
+
 def test_an_interrupted_upload_tells_what_is_there(
     hub: LoopbackHub, send: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -446,9 +464,11 @@ def test_an_interrupted_upload_tells_what_is_there(
         commit(*arguments, **options)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(HfApi, "create_commit", interrupt)
-    with pytest.raises(KeyboardInterrupt, match=f"Nothing of this upload is on {REPO} yet"):
+    terminated = Mock(side_effect=Interrupted(signal.SIGTERM))
+    monkeypatch.setattr(HfApi, "create_commit", terminated)
+    with pytest.raises(Interrupted, match=f"Nothing of this upload is on {REPO} yet") as ended:
         send("a")
+    assert ended.value.status == 128 + signal.SIGTERM
     monkeypatch.setattr(HfApi, "create_commit", interrupt_later)
     with pytest.raises(KeyboardInterrupt, match=f"{REPO} has everything"):
         send("a")
@@ -544,7 +564,7 @@ def names(hub: LoopbackHub) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("number", range(14))  # the last one's request is the commit
 def test_a_killed_upload_is_continued(hub: LoopbackHub, number: int) -> None:
     process = forkserver.start("-c", UPLOAD, "a", env=hub.environment())
 
@@ -554,7 +574,8 @@ def test_a_killed_upload_is_continued(hub: LoopbackHub, number: int) -> None:
             process.wait()
 
     hub.fault = kill
-    process.wait()
+    assert process.wait() == -signal.SIGKILL
+    assert (number == 13) == ("/commit/" in hub.log[-1].path)
     assert REPO not in hub.repos or names(hub) in (set(), {"a"})
     hub.fault = lambda _: None
     finish(hub, "a")
