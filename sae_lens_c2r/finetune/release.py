@@ -12,7 +12,7 @@ from sae_lens.loading.pretrained_saes_directory import get_repo_id_and_folder_na
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.releases.files import release_of
 from sae_lens_c2r.releases.language_models import hub_id
-from sae_lens_c2r.releases.model import Release
+from sae_lens_c2r.releases.model import LICENSE_PATTERN, Release
 from sae_lens_c2r.saes.sae_ref import SAERef, file_on_hub, without_remote_code
 from sae_lens_c2r.saes.start_from import ESTIMATED, c2r_architecture, training_fields
 from sae_lens_c2r.training.configs import config_class_of
@@ -25,7 +25,7 @@ READING = (
     *("sequence_separator_token", "disable_concat_sequences", "model_from_pretrained_kwargs"),
 )
 TOKENS = "language_model.training_tokens"
-_NO_ID = re.compile(r"[^\w.-]+")
+_NO_ID = re.compile(r"[^\w.-]+", re.ASCII)
 # At the learning rate of its training, an SAE's latents change more than they need to.
 _SLOWER = 3
 # Parts of all steps: Adam begins without moments.
@@ -105,9 +105,9 @@ def _language_model(
     prefix = "language_model."
     keys = [key.removeprefix(prefix) for key in changes if key.startswith(prefix)]
     given = {key: changes[f"{prefix}{key}"] for key in keys}
-    if "hub_id" in given:
-        own["revision"] = None
-    if "hub_id" in given or own["name"] == own["hub_id"]:
+    if given.get("hub_id", own["hub_id"]) != own["hub_id"]:
+        own["revision"] = own["name"] = None
+    if own["name"] == own["hub_id"]:
         own["name"] = None
     for key in _NEEDED:
         if not (own[key] or key in given):
@@ -145,8 +145,8 @@ def finetuning_release(subjects: Mapping[str, Subject], changes: Mapping[str, An
     document = {
         "name": "finetuned",
         "description": "Existing SAEs, fine-tuned with C2R.",
-        # The Hub's word for an unknown licence, and for several.
-        "license": license if license and " " not in license else "unknown",
+        # The Hub's word for an unknown licence, for one of another name, and for several.
+        "license": license if re.fullmatch(LICENSE_PATTERN, license) else "unknown",
         "repo_id": "sae-lens-c2r/finetuned",
         "language_model": {**first.language_model},
         "runner": _runner(first.runner, changes),

@@ -23,8 +23,6 @@ from sae_lens_c2r.releases.model import (
 )
 
 REGISTRY = data_folder("registry")
-# As TransformerLens has them, without the owner that they have on the Hub by now.
-_OWNERS = {"gpt2": "openai-community", "distilgpt2": "distilbert"}
 _PARTS: dict[str, type[BaseModel]] = {
     "language_model": LanguageModel,
     "synthetic_model": SyntheticModel,
@@ -178,7 +176,7 @@ def new_release(name: str, model: str | None) -> str:
 
 
 def _values_of(model: str) -> dict[str, Any]:
-    from sae_lens_c2r.releases.language_models import official_name, pretrained_config
+    from sae_lens_c2r.releases.language_models import hub_id, official_name, pretrained_config
 
     official = official_name(model)
     if official is None:
@@ -193,9 +191,8 @@ def _values_of(model: str) -> dict[str, Any]:
             f"The config of {model}, which has the size of its activations, could not be "
             f"downloaded. {first_sentence(error)}"
         ) from None
-    owner = _OWNERS.get(official.partition("-")[0], "ORG")
     return {
-        "hub_id": official if "/" in official else f"{owner}/{official}",
+        "hub_id": hub_id(official) or f"ORG/{official}",
         "model": model,
         "hook_name": f"blocks.{config.n_layers // 2}.hook_resid_post",
         "context_size": min(1024, config.n_ctx),

@@ -26,6 +26,8 @@ from sae_lens_c2r.offline.models import where_model_is
 TRANSFORMER_LENS, TRANSFORMERS = "HookedTransformer", "AutoModelForCausalLM"
 LOADERS = (TRANSFORMER_LENS, "HookedMamba", TRANSFORMERS)  # classes that SAELens knows
 _OF_THE_MODEL_S_WIDTH = re.compile(r"\.(hook_resid_(pre|mid|post)|hook_(attn|mlp)_out)$")
+# As TransformerLens has them, without the owner that they have on the Hub by now.
+_OWNERS = {"gpt2": "openai-community", "distilgpt2": "distilbert"}
 # The width there, and the most tokens in a row; `None` where weights are needed to know it.
 HookSite = tuple[int | None, int | None]
 
@@ -39,8 +41,9 @@ def official_name(model: str) -> str | None:
 
 def hub_id(model: str) -> str | None:
     """A model's id on the Hub, which TransformerLens knows of most of its own names."""
-    official = model if "/" in model else official_name(model)
-    return official if official and "/" in official else None
+    official = model if "/" in model else official_name(model) or ""
+    owner = _OWNERS.get(official.partition("-")[0])
+    return f"{owner}/{official}" if owner else official if "/" in official else None
 
 
 def pretrained_config(model: str, *, n_ctx: int | None = None) -> HookedTransformerConfig:

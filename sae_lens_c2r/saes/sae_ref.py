@@ -15,6 +15,7 @@ from pydantic import ConfigDict, PlainSerializer
 from sae_lens import SAE, TrainingSAE
 from sae_lens.constants import (
     ACTIVATION_SCALER_CFG_FILENAME,
+    ACTIVATION_WHITENING_FILENAME,
     SAE_CFG_FILENAME,
     SAE_WEIGHTS_FILENAME,
 )
@@ -26,12 +27,15 @@ from sae_lens.training.activation_scaler import ActivationScaler
 from sae_lens_c2r._support.errors import UserError, needing_the_hub, one_line
 from sae_lens_c2r._support.files import read_object, sha256_of
 
-SAE_FILES = (SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME, ACTIVATION_SCALER_CFG_FILENAME)
+SAE_FILES = (
+    *(SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME),
+    *(ACTIVATION_SCALER_CFG_FILENAME, ACTIVATION_WHITENING_FILENAME),
+)
 _RECORD, _README = "training.json", "README.md"
 _NO_DERIVATIVES = re.compile(r"(?<![a-z])nd(?![a-z])|no-?deriv", re.IGNORECASE)
 _DOWNLOAD = "hf_hub_download"  # by which SAELens's loaders get every file
 _REMOTE_CODE = "trust_remote_code"  # ends the names of such options of models and datasets
-_SNAPSHOTS = "snapshots"  # the folder of the commits in the Hub's cache
+_COMMIT = r"/models--[^/]+/snapshots/([^/]+)/"  # in the path of a file in the Hub's cache
 
 
 @dataclass(frozen=True)
@@ -118,8 +122,8 @@ class SAERef:
             license = self.license or _license_of_folder(self.folder)
         else:
             repo, _ = get_repo_id_and_folder_name(self.source, self.sae_id or "")
-            parts = next((path.parts for path in files if _SNAPSHOTS in path.parts), None)
-            commit = parts[parts.index(_SNAPSHOTS) + 1] if parts else None
+            found = (re.search(_COMMIT, each.as_posix()) for each in files)
+            commit = next((match[1] for match in found if match), None)
             license = self.license or _license_of_card(file_on_hub(repo, _README, commit))
             pinned = replace(self, release=self.source, repo=repo, revision=commit)
         sha256 = {path.name: sha256_of(path) for path in files}

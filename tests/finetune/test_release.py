@@ -100,6 +100,10 @@ def test_what_is_asked_for_goes_before_both(plant: Plant) -> None:
     assert (spec.fields["k"], spec.fields["c2r_coefficient"]) == (3, 9.0)
     asked = release_of(plant(), language_model__hub_id="org/model").language_model
     assert (asked.hub_id, asked.name) == ("org/model", None)
+    gpt2 = {"language_model__hub_id": "openai-community/gpt2"}
+    for change in ({}, gpt2):  # which is not another one
+        asked = release_of(plant(model_name="gpt2-small"), **change).language_model
+        assert (asked.hub_id, asked.name) == ("openai-community/gpt2", "gpt2-small")
 
 
 def test_what_nothing_says_is_asked_for_by_name(plant: Plant) -> None:
@@ -164,5 +168,15 @@ def test_any_folder_s_name_becomes_an_id(plant: Plant) -> None:
     for names, sae_ids in (
         *((["a", "c"], ["a", "c"]), (["own", "others/own"], ["own", "own-2"])),
         *((["my sae {k}"], ["my-sae-k-"]), ([".hidden"], ["hidden"])),
+        *((["größe"], ["gr-e"]), (["漢字"], ["sae"])),
     ):
         assert [spec.sae_id for spec in release_of(*map(plant, names)).saes()] == sae_ids
+
+
+@pytest.mark.parametrize(
+    "license", ["my_open_license", "llama3.1-(custom)", "[mit]", "CC BY 4.0"]
+)
+def test_a_licence_of_another_name_is_the_hub_s_unknown(plant: Plant, license: str) -> None:
+    folder = plant()
+    (folder / "README.md").write_text(f"---\nlicense: {license}\n---\n")
+    assert release_of(folder).license == "unknown"
