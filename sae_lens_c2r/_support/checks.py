@@ -102,7 +102,7 @@ def check_torch_device(name: str) -> None:
     try:  # torch has a kind of error for each: unknown, not built in, no kernels
         if torch.empty(0, device=name).device.type != "meta":
             return
-    except (RuntimeError, AssertionError) as error:
+    except (RuntimeError, AssertionError, ImportError) as error:
         problem = f": {str(error).splitlines()[0].rstrip('.')}"
     raise UserError(
         "`device` should be a device that torch has here, such as cpu or cuda. Found "

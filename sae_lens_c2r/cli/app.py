@@ -69,7 +69,7 @@ def _repeat_option(arguments: Sequence[str], option: str) -> list[str]:
     for argument in arguments:
         if argument.startswith("-"):
             follows = argument.partition("=")[0] == option
-        elif Path(argument).is_dir():
+        elif spread[-1:] != [option] and Path(argument).is_dir():
             follows = False
         elif follows and spread[-1] != option:
             spread.append(option)

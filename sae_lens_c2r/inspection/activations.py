@@ -82,6 +82,12 @@ class ActivationSource:
     def model_of(self, sae: AnySAE) -> Any:
         """The model of an SAE, in SAELens's wrapper."""
         metadata, name = sae.cfg.metadata, self._name_of_model(sae)
+        architecture = sae.cfg.architecture()
+        if architecture == "temporal" or architecture.endswith("transcoder"):
+            raise UserError(
+                "An SAE should reconstruct, token by token, what it encodes to be run on text. "
+                f"A {architecture} does not."
+            )
         known = {**metadata.to_dict(), "model_name": name}
         for key in ("model_name", *_PLACE):
             if known.get(key) is None:

@@ -21,6 +21,7 @@ from sae_lens_c2r.reporting.figures import (
     COLORS,
     color_of,
     legend_above,
+    legend_label,
     max_cosine_figure,
     svg,
 )
@@ -160,8 +161,8 @@ def firing_frequencies(reports: Sequence[SAEReport]) -> Figure:
     for number, report in enumerate(reports):
         if report.on_text is not None:
             fires = report.on_text.frequencies[report.on_text.fires].log10().numpy()
-            line: dict[str, Any] = {"color": color_of(number), "label": report.name}
-            axes.hist(fires, bins=60, range=(-6, 0), histtype="step", **line)
+            line: dict[str, Any] = {"color": color_of(number), "histtype": "step"}
+            axes.hist(fires, bins=60, range=(-6, 0), label=legend_label(report.name), **line)
     axes.set(xlabel="log10 of the share of tokens", ylabel="latents")
     legend_above(figure)
     return figure
@@ -186,7 +187,8 @@ def consolidation(reports: Sequence[SAEReport]) -> Figure:
         color, pairs = color_of(number), report.on_text.absorption
         ratio = np.log((pairs.A / pairs.B).numpy())
         finite = ratio[np.isfinite(ratio)]
-        left.hist(finite, bins=40, histtype="step", color=color, label=report.name)
+        label = legend_label(report.name)
+        left.hist(finite, bins=40, histtype="step", color=color, label=label)
         points = pairs.thresholds.numpy(), pairs.alpha.numpy()
         right.scatter(*points, s=4, alpha=0.5, color=color)
     right.plot([0, 1], [0, 1], color="#444", linestyle="--", linewidth=1)

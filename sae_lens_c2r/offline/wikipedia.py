@@ -64,12 +64,14 @@ def _download(to: Path) -> None:
     """Download the package's source from the user's index, and take the dump out of it."""
     with TemporaryDirectory(dir=to) as folder:
         options = ["--quiet", "--no-deps", "--no-binary=:all:", f"--dest={folder}"]
+        options += ["--disable-pip-version-check"]  # whose advice would stand last
         command = [sys.executable, "-m", "pip", "download", *options, PACKAGE]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
+            reason = done.stderr.strip().splitlines()[-1:] or ["It printed nothing."]
             raise UserError(
                 f"The text {ENWIK8} should be in the source of {PACKAGE}, which pip could not "
-                f"download: {done.stderr.strip().splitlines()[-1]}"
+                f"download: {reason[0]}"
             )
         with tarfile.open(next(Path(folder).glob("*.tar.gz"))) as source:
             name = next(each for each in source.getnames() if each.endswith(f"/{_DUMP}"))

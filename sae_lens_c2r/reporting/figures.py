@@ -21,6 +21,12 @@ def color_of(number: int) -> str:
     return COLORS[number % len(COLORS)]
 
 
+def legend_label(name: str) -> str:
+    """A name for a legend: matplotlib hides a leading `_`, and reads formulas between `$`."""
+    shown = name.replace("$", r"\$")
+    return f" {shown}" if shown.startswith("_") else shown
+
+
 def max_cosine_figure(
     distributions: Sequence[Distribution], chance_levels: Iterable[float]
 ) -> Figure:
@@ -33,7 +39,7 @@ def max_cosine_figure(
             [count / sum(counts) for count in counts],
             [number / len(counts) for number in range(len(counts) + 1)],
             color=color,
-            label=label,
+            label=label and legend_label(label),
             fill=filled,
             alpha=0.6 if filled else 1.0,
         )

@@ -18,7 +18,11 @@ from sae_lens import SAE, MultiSAETrainingRunnerConfig
 from sae_lens.constants import SAE_CFG_FILENAME
 from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY, get_sae_training_class
 from sae_lens.saes.sae import TrainingSAEConfig
-from sae_lens.synthetic import SyntheticModelConfig, SyntheticSAERunnerConfig
+from sae_lens.synthetic import (
+    SyntheticModelConfig,
+    SyntheticSAERunnerConfig,
+    ZipfianFiringProbabilityConfig,
+)
 from sae_lens.util import str_to_dtype
 
 from sae_lens_c2r._support.errors import UserError
@@ -95,8 +99,11 @@ def synthetic_model_config(values: dict[str, Any]) -> SyntheticModelConfig:
     """SAELens's config of known features, or a `UserError` as of `sae_config`."""
     values = checked_fields("synthetic_model.config", values, SyntheticModelConfig)
     # SAELens's reader asks for what its config has a default for.
-    defaults = SyntheticModelConfig(num_features=1, hidden_dim=1).to_dict()
-    return SyntheticModelConfig.from_dict({**defaults, **values})
+    default = {"firing_probability": ZipfianFiringProbabilityConfig().to_dict()}
+    try:
+        return SyntheticModelConfig.from_dict({**default, **values})
+    except (ArithmeticError, KeyError, TypeError, ValueError) as error:
+        raise UserError(f"SAELens refuses `synthetic_model.config`. {error}") from None
 
 
 def check_shared(release: Release, specs: Sequence[SAESpec]) -> None:

@@ -183,16 +183,17 @@ def _check_source(plan: Plan) -> None:
     """Raise a `UserError` unless the SAEs can be trained together on what they encode."""
     source = plan.release.source
     if isinstance(source, SyntheticModel):
-        if source.config.get("seed") is None:
+        features = configs.synthetic_model_config(source.config)
+        if features.seed is None:
             raise UserError(
                 "`synthetic_model.config.seed` should be an integer, such as `seed: 42`, or "
                 "each process would draw other features. Found none."
             )
         for sae_id, config in plan.saes.items():
-            if config.d_in != source.config.get("hidden_dim", config.d_in):
+            if config.d_in != features.hidden_dim:
                 raise UserError(
                     "`sae.d_in` should be the `hidden_dim` of the known features, "
-                    f"{source.config['hidden_dim']}. Found {config.d_in} in {sae_id}."
+                    f"{features.hidden_dim}. Found {config.d_in} in {sae_id}."
                 )
         return
     name = source.name or source.hub_id

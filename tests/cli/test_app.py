@@ -13,6 +13,7 @@ import typer
 from sae_lens_c2r._support.errors import counted
 from sae_lens_c2r.analysis import composition
 from sae_lens_c2r.cli._shared import count_option
+from sae_lens_c2r.cli.app import _repeat_option
 from sae_lens_c2r.releases.files import shipped_releases
 from tests.architectures.training import make_sae
 from tests.command import run_command
@@ -95,6 +96,18 @@ def test_a_pipe_has_whole_lines_and_may_be_closed() -> None:
 def test_a_noun_is_of_its_number() -> None:
     counts = {0: "0 SAEs", 0.9: "1 SAE", 1: "1 SAE", 1.2: "1 SAE", 1234: "1,234 SAEs"}
     assert {number: counted(number, "SAE") for number in counts} == counts
+
+
+def test_what_follows_an_option_is_its_value_whatever_folders_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("core", "saes"):
+        Path(name).mkdir()
+    spread = ["--sae-bench", "core", "--sae-bench", "absorption", "saes"]
+    assert (
+        _repeat_option(["--sae-bench", "core", "absorption", "saes"], "--sae-bench") == spread
+    )
 
 
 def test_without_a_command_it_shows_what_there_is() -> None:

@@ -74,7 +74,7 @@ def test_train_says_how_to_go_on_where_there_is_a_checkpoint(
 
 
 @pytest.mark.parametrize("command", ["inspect", "evaluate"])
-@pytest.mark.parametrize("device", ["nowhere", "meta"])
+@pytest.mark.parametrize("device", ["nowhere", "meta", "hpu"])
 def test_a_device_that_torch_does_not_have_is_named_before_any_work(
     tmp_path: Path, command: str, device: str
 ) -> None:

@@ -114,6 +114,13 @@ def test_no_model_is_loaded_for_an_sae_that_says_too_little(
     assert loaded == []
 
 
+@pytest.mark.parametrize("form", ["transcoder", "jumprelu_skip_transcoder", "temporal"])
+def test_what_does_not_reconstruct_its_inputs_is_not_run_on_text(form: str) -> None:
+    sae = Mock(cfg=Mock(architecture=lambda: form))
+    with pytest.raises(UserError, match=f"A {form} does not"):
+        source().model_of(sae)
+
+
 NETWORK = OSError("We couldn't connect")  # as transformers raises it
 NETWORK.__cause__ = LocalEntryNotFoundError("not in the cache")
 

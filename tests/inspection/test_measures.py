@@ -8,7 +8,7 @@ import torch
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.analysis import chance_composition, composition
 from sae_lens_c2r.inspection import contexts
-from sae_lens_c2r.inspection.contexts import PAIRS_SHOWN, encode
+from sae_lens_c2r.inspection.contexts import encode
 from sae_lens_c2r.inspection.measures import (
     INTERVALS,
     cosine_summary,
@@ -16,9 +16,11 @@ from sae_lens_c2r.inspection.measures import (
     measure,
     measure_on_text,
 )
+from sae_lens_c2r.saes.encoding import encode_in_saelens_alone
 from sae_lens_c2r.saes.sae_ref import SAERef, inference_form
 from tests.architectures.training import D_IN, make_sae
 from tests.inspection.planted import on_text, planted_sae, report, text_of, weights
+from tests.saes.forms import make_form
 from tests.strategies import ARCHITECTURES
 
 INPUTS = torch.randn(30, D_IN, generator=torch.Generator().manual_seed(0))
@@ -109,9 +111,20 @@ def test_any_architecture_is_loaded_and_measured_in_every_form(
     getattr(sae, form)(tmp_path)
     loaded = SAERef(folder=tmp_path).load("cpu")
     assert composition(loaded.W_dec) == pytest.approx(composition(sae.W_dec), rel=1e-5)
-    found = measure_on_text(loaded, text_of(INPUTS))
-    assert found.numbers["explained_variance"] < 1
-    assert len(found.pairs) <= PAIRS_SHOWN
+    found = measure_on_text(loaded, text_of(INPUTS)).numbers["explained_variance"]
+    with torch.no_grad():
+        residual = (loaded(INPUTS) - INPUTS).square().sum()
+    total = (INPUTS - INPUTS.mean(dim=0)).square().sum()
+    assert found == pytest.approx((1 - residual / total).item(), rel=1e-3)
+
+
+def test_of_attention_s_outputs_the_heads_are_joined_already(tmp_path: Path) -> None:
+    sae = make_form("standard", d_in=D_IN, reshape_activations="hook_z")
+    plain = measure_on_text(make_form("standard", d_in=D_IN), text_of(INPUTS)).numbers
+    assert measure_on_text(sae, text_of(INPUTS)).numbers == plain
+    sae.save_model(tmp_path)
+    [alone] = encode_in_saelens_alone([({"folder": str(tmp_path)}, INPUTS)])
+    torch.testing.assert_close(alone.feature_acts, sae.encode(INPUTS))
 
 
 def test_activations_are_dense_and_of_the_type_of_the_sae() -> None:

@@ -47,6 +47,13 @@ def test_the_legend_has_each_label_and_the_chance_level_once() -> None:
     assert labels(unlabeled) == ["kind"]
 
 
+def test_a_name_is_no_instruction_to_matplotlib() -> None:
+    names = ["_saes/a", "saes/$x_/$y"]
+    drawn = max_cosine_figure([(name, "#000000", [1]) for name in names], [])
+    for name in names:
+        assert f"{name}</text>" in svg(drawn)
+
+
 def test_svg_is_an_element_with_its_text_as_text() -> None:
     shown = svg(figure())
     assert re.fullmatch(r"<svg.*</svg>\s*", shown, re.DOTALL)

@@ -214,6 +214,8 @@ WRONG = [
     ),
     ("runner.logger.wandb", {"runner.logger": {"wandb": 1}}),
     ("runner.logger", {"runner.logger.log_to_wandb": "maybe"}),
+    (CONFIG, {CONFIG: {"hidden_dim": 8, "seed": 42}}),  # how many features?
+    (CONFIG, {CONFIG: {"num_features": 16, "seed": 42}}),
     *(
         (f"{CONFIG}.{name}", {CONFIG: {**FEATURES, name: value}})
         for name, value in (
