@@ -12,7 +12,7 @@ from tests.forkserver import LIMIT, call
 
 
 def in_processes(n: int, work: Callable[..., Any], *arguments: Any, folder: Path) -> list[Any]:
-    """What a function returns in each of n processes of a group."""
+    """Call a function in each of n processes of a group, and return its results."""
     processes = [call(_work, rank, n, folder, work, arguments) for rank in range(n)]
     assert [process.wait() for process in processes] == [0] * n
     return [torch.load(folder / f"{rank}.pt") for rank in range(n)]

@@ -68,9 +68,6 @@ def step_follows_the_equations(sae: TrainingSAE[Any], step_input: TrainStepInput
     parameters = list(sae.parameters())
     grads = derivatives(output.losses["c2r_loss"], parameters)
     expected_grads = derivatives(expected, parameters)
-    for metric in ("penalty", "effective_coefficient", "mean_max_cosine"):
-        assert f"c2r_{metric}" in output.metrics
-    assert output.metrics["c2r_penalty"] >= 0
     assert all(grad.isfinite().all() for grad in grads)
     for found, right in zip(grads, expected_grads, strict=True):
         largest = right.abs().max().item()

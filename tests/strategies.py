@@ -44,9 +44,9 @@ def activations(draw: st.DrawFn, batch: int, d_sae: int) -> Tensor:
 
 
 @st.composite
-def sparse_activations(draw: st.DrawFn, max_tokens: int = 12, max_d_sae: int = 7) -> Tensor:
+def sparse_activations(draw: st.DrawFn) -> Tensor:
     """Activations [tokens, d_sae] that are mostly 0; some latents fire as others do."""
-    n_tokens, d_sae = draw(st.integers(1, max_tokens)), draw(st.integers(1, max_d_sae))
+    n_tokens, d_sae = draw(st.integers(1, 12)), draw(st.integers(1, 7))
     acts = draw(activations(n_tokens, d_sae))
     silent = torch.from_numpy(draw(arrays("bool", (n_tokens, d_sae))))
     acts = acts.masked_fill(silent, 0.0)

@@ -37,7 +37,7 @@ EDGES = [(0, 1), (0, 2)]
 
 
 def sums(acts: torch.Tensor, features: torch.Tensor = FEATURES) -> AbsorptionSums:
-    """Of two batches."""
+    """Return the sums over two batches."""
     found = AbsorptionSums(EDGES)
     found.add(acts[:2], features[:2])
     found.add(acts[2:], features[2:])

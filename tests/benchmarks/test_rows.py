@@ -14,7 +14,7 @@ from benchmarks.rows import execute_all, read
 
 
 def train_or_fail(task: tuple[str, Path]) -> NoReturn:
-    """Opening the pipe waits for the other end: the one fails while the other trains."""
+    """Opening a pipe waits for its other end, so one run fails while the other trains."""
     what, folder = task
     with (folder / "pipe").open("w" if what == "train" else "r"):
         if what == "fail":

@@ -8,7 +8,6 @@ import typer
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.cli._shared import error_boundary
-from tests.architectures.training import make_sae
 from tests.command import run_command
 from tests.releases.test_files import write
 
@@ -73,14 +72,13 @@ def test_train_says_how_to_go_on_where_there_is_a_checkpoint(
         assert ran.stderr.endswith(f"{says}{advice}\n")
 
 
-@pytest.mark.parametrize("command", ["inspect", "evaluate"])
-@pytest.mark.parametrize("device", ["nowhere", "meta", "hpu"])
+@pytest.mark.parametrize("command", ["inspect", "evaluate", "train"])
+@pytest.mark.parametrize("device", ["nowhere", "meta", "hpu", "cuda:99"])
 def test_a_device_that_torch_does_not_have_is_named_before_any_work(
     tmp_path: Path, command: str, device: str
 ) -> None:
-    make_sae("topk_c2r").save_inference_model(tmp_path / "sae")
     out = tmp_path / "out"
-    ran = run_command(command, tmp_path / "sae", "--out", out, "--device", device)
+    ran = run_command(command, write(tmp_path), "--out", out, "--device", device)
     assert ran.returncode == 2
     assert "`--device` should be a device that torch has here" in ran.stderr
     assert not out.exists()

@@ -56,7 +56,7 @@ def test_python_lines_run_one_after_the_other(page: Path, whole: bool, tmp_path:
 
 
 def test_shell_lines_run_one_after_the_other(tmp_path: Path) -> None:
-    """Those of all pages, for they begin with what the demo leaves."""
+    """The blocks of all pages run in one folder, which has the demo's output."""
     shell = Shell.in_folder(tmp_path)
     shell.run("sae-lens-c2r demo --tokens 8192 --d-sae 128 --k 8")
     pages = [page for page in PAGES if page != PUBLISH and to_run(page, SHELL)]
@@ -81,7 +81,7 @@ def test_shell_lines_run_one_after_the_other(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("block", SHELL_BLOCKS, ids=lambda block: block.page.name)
 def test_shell_lines_name_what_there_is(block: Block) -> None:
-    """Those that need what the tests have not, too: every option, target and module."""
+    """Every option, target and module exists, also in blocks that are not run."""
     subprocess.run(["bash", "-n", "-c", block.text], check=True)
     for line in block.text.replace("\\\n", " ").splitlines():  # those that go on are joined
         command = re.sub("(^|  )#.*", "", line).strip()

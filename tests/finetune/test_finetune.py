@@ -16,6 +16,7 @@ from sae_lens_c2r.finetune.run import Finetuning
 from sae_lens_c2r.inspection.measures import SAEReport, measure
 from sae_lens_c2r.releases.files import find_release, read_release
 from sae_lens_c2r.saes.sae_ref import SAERef
+from sae_lens_c2r.saes.start_from import ESTIMATED
 from sae_lens_c2r.training.plan import make_plan
 from sae_lens_c2r.training.train import train
 from tests.command import run_command
@@ -82,30 +83,18 @@ def test_what_is_set_holds_for_what_is_measured_before(trained: Path, tmp_path: 
     (folder / "training.json").unlink()  # its config alone speaks: no special tokens
     changes = ["runner.lr=0", "sae.topk_threshold_lr=0", "runner.exclude_special_tokens=false"]
     changes += ["runner.train_batch_size_tokens=512"]  # of which 20 are read for an estimate
-    settings = [part for change in changes for part in ("--set", change)]
+    options = [part for change in changes for part in ("--set", change)]
     measuring = ["--measured-tokens", "500", "--out", tmp_path / "out"]
     text = ["--dataset", "python-documentation"]
-    ran = finetune(folder, "--tokens", "1k", *measuring, *text, *settings)
+    ran = finetune(folder, "--tokens", "1k", *measuring, *text, *options)
     assert ran.returncode == 0, ran.stderr
     changed = json.loads((tmp_path / "out" / "finetune.json").read_text())["own"]
     for name in ("l0", "explained_variance", "dead_latents"):
         assert changed["after"][name] == pytest.approx(changed["before"][name], rel=1e-3)
-
-
-def test_without_learning_it_does_what_it_did_on_a_model(trained: Path, tmp_path: Path) -> None:
-    """SAELens scales the inputs of SAEs of a model by an estimate of its own."""
-    changes: dict[str, Any] = {
-        **SMALL,
-        **{"runner.lr": 0.0, "runner.lr_decay_steps": 0},
-        **{"language_model.training_tokens": 1024},
-        "sae": {"init": {"folder": str(trained)}, "topk_threshold_lr": 0.0},
-        "grids": [{"id": "again", "sae": {"architecture": "batchtopk_c2r"}}],
-    }
-    changes["sae"]["normalize_activations"] = "expected_average_only_in"
-    del changes["sae.d_sae"]
-    release = read_release(find_release("minilm-layer-3"), overrides=changes)
-    [again] = train(make_plan(release, device="cpu"), tmp_path / "out")
-    before, after = (SAE.load_from_disk(folder) for folder in (trained, again))
+    again = tmp_path / "out" / "own"
+    settings = json.loads((again / "training.json").read_text())["settings"]
+    assert settings["saes"]["own"]["normalize_activations"] == ESTIMATED  # by SAELens
+    before, after = (SAE.load_from_disk(each) for each in (folder, again))
     inputs = 2 * torch.randn(32, 384, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         torch.testing.assert_close(after(inputs), before(inputs), rtol=1e-4, atol=1e-4)

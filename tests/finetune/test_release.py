@@ -31,12 +31,9 @@ Plant = Callable[..., Path]
 def plant(tmp_path: Path) -> Plant:
     """Writes an SAE under a name, with what it says of its training."""
 
-    def planted(name: str = "a", *, form: str = "jumprelu", **about: Any) -> Path:
-        sae = make_form(form, d_in=8, d_sae=16, one=True)
-        for key, value in {**ABOUT, **about}.items():
-            sae.cfg.metadata[key] = value
-        sae.save_model(tmp_path / name)
-        return tmp_path / name
+    def planted(name: str = "a", **about: Any) -> Path:
+        make_form("jumprelu", d_in=8, d_sae=16, one=True).save_model(tmp_path / name)
+        return say(tmp_path / name, **{**ABOUT, **about})
 
     return planted
 
@@ -136,7 +133,7 @@ def read_metadata(folder: Path, **changes: Any) -> Any:
 
 
 def test_both_are_measured_on_what_is_trained_on(plant: Plant) -> None:
-    """What was asked for, or is by itself so, holds for the SAE as it was, too."""
+    """Options and defaults of the plan hold for the SAE before fine-tuning, too."""
     folder = plant(model_name=None, hook_head_index=2)
     read = read_metadata(folder, language_model__hub_id="EleutherAI/pythia-70m")
     assert (read.model_name, read.hook_name) == ("EleutherAI/pythia-70m", ABOUT["hook_name"])

@@ -1,4 +1,4 @@
-"""What a forked process does to be the one that was asked for."""
+"""The forked process: takes over a request's files and environment, and runs its program."""
 
 import atexit
 import importlib

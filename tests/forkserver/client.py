@@ -1,4 +1,4 @@
-"""Asking the server for a process: what `python()` is a script of. It imports little."""
+"""The script behind `python()`: asks the server for a process. It imports little."""
 
 import json
 import os

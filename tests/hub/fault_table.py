@@ -1,26 +1,17 @@
-"""A fault at every request of an upload in turn: `python -m tests.hub.fault_table`.
+"""A fault at every request of an upload in turn, and what comes of it."""
 
-Prints, for each request and each fault, what the upload that met it said, the branch after it
-and after a second one that met none, and how often the branch then has our commit.
-"""
-
-import os
 import re
-import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import httpx2
-from huggingface_hub import HfApi, constants, logging, set_client_factory
-from huggingface_hub.utils import disable_progress_bars
+from huggingface_hub import HfApi, set_client_factory
 from huggingface_hub.utils._http import default_client_factory
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.hub.local_saes import LocalSAE, check_saes
-from sae_lens_c2r.hub.submission import Submission
-from tests.evaluation.planted import plant_sae
+from sae_lens_c2r.hub.local_saes import LocalSAE
 from tests.hub.conftest import CFG, REPO, WEIGHTS, send
 from tests.hub.server import TOKEN, Fault, LoopbackHub, serving
 
@@ -100,22 +91,3 @@ def rows(saes: list[LocalSAE], names: Collection[str]) -> Iterator[Row]:
                 request = f"{number + 1}. {re.sub('[0-9a-f]{64}', 'OID', path)}"
                 yield Row(request, name, outcome, after, state(hub) + tagged, ours)
     set_client_factory(default_client_factory)
-
-
-def main() -> None:
-    """Print the table."""
-    constants.HF_HUB_OFFLINE, constants.HF_HUB_DISABLE_XET = False, True
-    os.environ["NO_PROXY"] = "*"
-    disable_progress_bars()
-    logging.set_verbosity_error()  # the client's own repetitions
-    time.sleep = lambda _: None  # the client's pauses between repetitions
-    with TemporaryDirectory() as folder:
-        for seed, sae_id in enumerate("ab"):
-            plant_sae(Path(folder, "saes", sae_id), d_in=8, seed=seed)
-        saes = check_saes(Submission([Path(folder, "saes")]), Path(folder, "scratch"))
-        for row in rows(saes, FAULTS):
-            print(*row, sep=" | ")
-
-
-if __name__ == "__main__":
-    main()

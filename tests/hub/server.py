@@ -97,9 +97,9 @@ class Repo:
         self.commits[oid] = Commit(oid, parent and parent.oid, title, files)
         return self.commits[oid]
 
-    def history(self, branch: str = "main") -> list[Commit]:
-        """The commits of a branch, the newest first."""
-        commits, oid = [], self.branches.get(branch)
+    def history(self) -> list[Commit]:
+        """The commits of the branch main, the newest first."""
+        commits, oid = [], self.branches.get("main")
         while oid is not None:
             commits.append(self.commits[oid])
             oid = self.commits[oid].parent

@@ -21,17 +21,11 @@ from sae_lens_c2r.hub import Submission, write_card
 from sae_lens_c2r.hub.local_saes import check_saes, repo_facts
 from sae_lens_c2r.releases.model import FACTS
 from sae_lens_c2r.saes.sae_ref import SAERef
-from sae_lens_c2r.saes.start_from import (
-    c2r_architecture,
-    start_from,
-    starting_weights,
-    training_fields,
-)
 from sae_lens_c2r.training.train import train
 from tests.evaluation.planted import plant_sae
 from tests.hub.conftest import say
 from tests.hub.server import LoopbackHub
-from tests.saes.forms import K, make_form, make_training_config
+from tests.saes.forms import K, make_form
 from tests.training.test_starts import LANGUAGE_MODEL, plan_of
 
 SCOPE, REPO = "gemma-scope-tiny", "google/gemma-scope-2b-pt-res"
@@ -59,27 +53,13 @@ def scope(hub_here: LoopbackHub, monkeypatch: pytest.MonkeyPatch) -> str:
     return hub_here.put(REPO, {f"{PATH}/params.npz": npz.getvalue(), "README.md": card})
 
 
-@torch.no_grad()
-def test_gemma_scope_is_converted_as_sae_lens_loads_it(scope: str) -> None:
+def test_gemma_scope_is_pinned_with_its_commit_and_licence(scope: str) -> None:
     origin, sae = SAERef(release=SCOPE, sae_id=SAE_ID).pin()
     assert (origin.repo, origin.revision) == (REPO, scope)
     assert origin.license == "cc-by-4.0"
     assert list(origin.sha256) == ["params.npz"]
     assert sae.cfg.architecture() == "jumprelu"
     assert sae.threshold.unique().numel() > 5  # each latent has its own
-    assert c2r_architecture(sae) == "batchtopk_c2r"
-    fields = training_fields(sae, "batchtopk_c2r")
-    assert "k" not in fields
-    assert not fields["rescale_acts_by_decoder_norm"]
-    inputs = 3 * torch.randn(32, sae.cfg.d_in, generator=torch.Generator().manual_seed(1))
-    n_fired = int(sae.encode(inputs).bool().sum())
-    fields["k"] = (n_fired + 0.5) / len(inputs)
-    begun = start_from(sae, make_training_config(sae, "batchtopk_c2r", **fields))
-    found, expected = begun(inputs), sae(inputs)
-    assert (found - expected).norm() <= 1e-6 * expected.norm()
-    default = make_training_config(sae, "batchtopk_c2r", apply_b_dec_to_input=False)
-    with pytest.raises(UserError, match="`rescale_acts_by_decoder_norm` should be false"):
-        starting_weights(sae, default)
 
 
 def test_a_release_starts_from_gemma_scope(tmp_path: Path, scope: str) -> None:
@@ -90,6 +70,7 @@ def test_a_release_starts_from_gemma_scope(tmp_path: Path, scope: str) -> None:
     config: Any = plan.saes["batchtopk_c2r"]
     assert (config.d_in, config.d_sae, config.k) == (6, 10, K)
     assert not config.apply_b_dec_to_input
+    assert not config.rescale_acts_by_decoder_norm
     assert plan.starts["batchtopk_c2r"].revision == scope
 
 

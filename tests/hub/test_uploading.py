@@ -107,7 +107,7 @@ def test_a_card_is_written_of_what_would_be_sent(
 
 
 def test_a_card_is_of_one_repository(tmp_path: Path) -> None:
-    """Of the one that is named, or that training recorded; a folder is not of two."""
+    """Of the one that is named, or that training recorded; a folder holds the card of one."""
     for name in ("a", "b"):
         folder = plant_sae(tmp_path / "saes" / name, d_in=8)
         say(folder, {"release": {"repo_id": "org/recorded"}})

@@ -126,7 +126,7 @@ def test_a_comparison_shows_the_latents_that_match_and_loads_nothing() -> None:
 
 
 def heights(axes: Axes, number: int) -> np.ndarray:
-    """Of the bins of a distribution that is drawn as a line."""
+    """Return the heights of a distribution's bins."""
     return np.asarray(axes.patches[number].get_xy())[1::2, 1]
 
 

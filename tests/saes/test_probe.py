@@ -7,9 +7,7 @@ import torch
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.saes import encoding
-from sae_lens_c2r.saes.encoding import contributions, encodes_alike, trained_contributions
-from sae_lens_c2r.saes.sae_ref import inference_form
-from tests.architectures.training import make_sae
+from sae_lens_c2r.saes.encoding import encodes_alike
 
 ENCODED = torch.arange(1.0, 65).repeat(16, 1).T  # 64 rows, each of a length of its own
 
@@ -36,17 +34,6 @@ def test_two_encodings_are_alike_but_for_rounding_and_very_few_rows(
     found: torch.Tensor, expected: torch.Tensor, dtype: torch.dtype, alike: bool
 ) -> None:
     assert encodes_alike(found, expected, dtype=dtype) == alike
-
-
-@pytest.mark.parametrize("architecture", ["batchtopk_c2r", "topk_c2r", "standard_c2r"])
-def test_a_saved_sae_contributes_what_the_trained_one_does(architecture: str) -> None:
-    trained = make_sae(architecture)
-    inputs = 5 * torch.randn(64, trained.cfg.d_in)
-    expected = trained_contributions(trained, inputs)
-    saved = inference_form(trained)
-    assert encodes_alike(contributions(saved.encode(inputs), saved), expected)
-    other = inference_form(make_sae(architecture, seed=1))
-    assert not encodes_alike(contributions(other.encode(inputs), other), expected)
 
 
 def test_a_process_that_dies_after_its_last_answer_is_told(

@@ -1,4 +1,4 @@
-"""Under which licence an SAE is that another one starts from."""
+"""The licence of an SAE that another SAE starts from."""
 
 from pathlib import Path
 

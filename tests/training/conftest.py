@@ -1,4 +1,4 @@
-"""What one process trains, with which others are compared."""
+"""SAEs trained by one process, to compare other trainings with."""
 
 from pathlib import Path
 

@@ -107,7 +107,7 @@ def left(out: Path) -> tuple[int, int, int]:
 
 
 def half_written(out: Path) -> list[str]:
-    """What has a final name, and is not whole."""
+    """Return the folders that have their final name and are not whole."""
     from sae_lens_c2r.training.output_dir import DamagedError, read_checkpoint
 
     wrong = []

@@ -99,7 +99,7 @@ def split(trainer: SAETrainer[Any, Any], process_group: Any) -> DataParallelTrai
 def trained(
     architecture: str, process_group: Any, thresholds: torch.dtype = torch.float64
 ) -> dict[str, Any]:
-    """What there is after all steps, and whether what depends on the batch had a part in it."""
+    """Return the weights, the statistics and the log, with counts of dead and of clipped."""
     trainer = make_trainer(
         make(architecture, thresholds),
         STEPS,
@@ -178,7 +178,7 @@ def test_every_architecture_is_trained_as_by_one_process(
 
 
 def values_kept(rank: int) -> list[Tensor]:
-    """What is kept of batches that are the same in all processes, or of which parts differ."""
+    """Return what a process keeps of batches that are equal, or scaled by its rank."""
     equal, nothing = torch.tensor([[1.0, 1.0], [0.5, 1.0]]), -torch.ones(2, 2)
     kept = [
         JoinedBatchTopK(k, dist.group.WORLD)(acts)

@@ -115,7 +115,7 @@ def test_a_process_that_is_killed_is_named_in_one_line_and_the_rest_end(
 
 
 def be_impatient() -> None:
-    distributed.TIMEOUT = timedelta(seconds=5)
+    distributed.TIMEOUT = timedelta(seconds=15)
 
 
 def hang_at_step(step: int) -> None:

@@ -16,6 +16,7 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.releases.files import read_release
 from sae_lens_c2r.training.plan import Plan, make_plan
 from sae_lens_c2r.training.train import train
+from tests.hub.conftest import say
 from tests.releases.test_files import write
 from tests.saes.forms import TRAINED_AS, K, make_form
 from tests.training.test_plan import printed
@@ -41,10 +42,8 @@ def origin(tmp_path: Path) -> Callable[..., Path]:
     def written(form: str = "jumprelu", *, metadata: Any = (), **options: Any) -> Path:
         sae = make_form(form, d_in=D_IN, d_sae=D_SAE, **options)
         sae.b_dec.data.zero_()
-        for key, value in dict(metadata).items():
-            sae.cfg.metadata[key] = value
         sae.save_model(tmp_path / "origin")
-        return tmp_path / "origin"
+        return say(tmp_path / "origin", **dict(metadata))
 
     return written
 
@@ -124,7 +123,7 @@ def test_what_it_started_from_is_recorded_and_another_is_another_training(
     tmp_path: Path, origin: Callable[..., Path]
 ) -> None:
     where, out = origin(), tmp_path / "out"
-    (where / "training.json").write_text(json.dumps({"release": {"license": "apache-2.0"}}))
+    say(where, {"release": {"license": "apache-2.0"}})
     [trained] = train(plan_of(tmp_path, folder(where), "batchtopk", k=K), out)
     started = json.loads((trained / "training.json").read_text())["started_from"]
     assert (started["folder"], started["license"]) == (str(where), "apache-2.0")
@@ -208,9 +207,7 @@ def test_what_may_surprise_is_told_before_training(
 ) -> None:
     about = {"context_size": 128, "prepend_bos": False}
     where = origin("standard", metadata=about, dtype="bfloat16")
-    (where / "training.json").write_text(
-        json.dumps({"release": {"license": "cc-by-nc-nd-4.0"}})
-    )
+    say(where, {"release": {"license": "cc-by-nc-nd-4.0"}})
     plan = plan_of(tmp_path, folder(where), "standard_c2r", **of_model())
     text = printed(plan)
     assert f"standard_c2r starts from {where}, under cc-by-nc-nd-4.0." in text

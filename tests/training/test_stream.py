@@ -78,7 +78,9 @@ def open_stream(case: str, state: dict[str, Any] | None = None) -> ActivationStr
 
 
 def batches(stream: Any, n: int) -> list[Tensor]:
-    return [batch[HOOK] for batch in islice(stream, n)]
+    found = [batch[HOOK] for batch in islice(stream, n)]
+    assert len(found) == n
+    return found
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -199,9 +201,6 @@ def test_known_features_depend_on_the_number_of_the_batch_alone() -> None:
     expected = [batch[FEATURES] for batch in islice(known_features(make, "cpu"), 6)]
     assert torch.equal(torch.get_rng_state(), before)
     assert len({batch.sum().item() for batch in expected}) == 6
-    torch.manual_seed(1)
-    later = known_features(make, "cpu", 3)
-    assert all(torch.equal(next(later)[FEATURES], batch) for batch in expected[3:])
 
 
 @given(
@@ -227,7 +226,7 @@ def test_a_pass_without_tokens_stays_one_and_one_of_nan_alone_is_refused() -> No
 
 
 def test_massive_tokens_are_not_in_the_stream() -> None:
-    """Every third token is made 50 times as long: the stream is that of the other tokens."""
+    """Every third token is made 50 times as long: no batch has one."""
     store = make_store(rows_of_tokens())
     theirs = store.get_multi_hook_activations
 

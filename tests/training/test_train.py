@@ -155,12 +155,6 @@ def test_float32_matrices_are_multiplied_as_the_release_says(
         assert ("matmul_precision" in record["settings"]["runner"]) == bool(options)
 
 
-def test_a_wrong_device_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for device in ("foo", "meta", "cuda:99"):
-        assert run_cli("train", write(tmp_path), "--device", device) == 2
-        assert "`--device` should be a device that torch has here" in capsys.readouterr().err
-
-
 def test_an_sae_that_diverges_is_not_saved(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
