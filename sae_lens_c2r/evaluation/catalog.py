@@ -11,6 +11,7 @@ TRAINING = "training"  # what SAELens counts at the end of a training
 WEIGHTS = "weights"  # what needs no data
 CO_FIRING = "co_firing"  # what is measured of it beside SAELens's own
 ABSORPTION = "absorption"  # SAEBench's
+RAVEL = "ravel"
 PROBES = "f1_of_probes"  # of first letters, on which it rests
 API_KEY = "OPENAI_API_KEY"  # where autointerp finds its key
 
@@ -53,7 +54,7 @@ _EVALUATIONS = (  # all but two, of which docs/evaluate.md tells why they cannot
     SAEBenchEvaluation("tpp", settings={"perform_scr": False}, **_SCR_AND_TPP),
     SAEBenchEvaluation("sparse_probing", "SparseProbingEvalConfig"),
     SAEBenchEvaluation("sparse_probing_sae_probes", "SparseProbingSaeProbesEvalConfig"),
-    SAEBenchEvaluation("ravel", "RAVELEvalConfig"),
+    SAEBenchEvaluation(RAVEL, "RAVELEvalConfig"),
     SAEBenchEvaluation("autointerp", "AutoInterpEvalConfig"),
     SAEBenchEvaluation(
         "meta_structure", "MetaStructureEvalConfig", type_id="meta_structure_decoder_variance"

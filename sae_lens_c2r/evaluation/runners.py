@@ -132,7 +132,10 @@ def _run_sae_bench(task: Task, sae: SAE[Any], working: Path) -> Path:
         module, options = str(metadata.hook_name), metadata.model_from_pretrained_kwargs or {}
         load_by_bridge(str(task.asked.model), module=module, revision=options.get("revision"))
         metadata.hook_name, _ = output_of_block(module)
-        metadata.model_from_pretrained_kwargs = {}  # SAEBench has its own
+        metadata.model_from_pretrained_kwargs = {}
+    # SAEBench gives these itself.
+    for name in ("dtype", "torch_dtype", "device"):
+        (metadata.model_from_pretrained_kwargs or {}).pop(name, None)
     if settings.get("llm_dtype"):
         sae.cfg.dtype = settings["llm_dtype"]
     # SAEBench's sparse probing passes shapes that its annotations forbid.
@@ -172,7 +175,7 @@ def _entry_point(task: Task, settings: dict[str, Any], out: str) -> Callable[...
         options |= {"clean_up_activations": True, "save_activations": False}
     elif task.name == catalog.ABSORPTION:
         _order_vocabulary()
-    elif task.name == "ravel":
+    elif task.name == catalog.RAVEL:
         _prepare_ravel(config)
     elif task.name == "autointerp":
         options["api_key"] = os.environ[catalog.API_KEY]

@@ -1,6 +1,7 @@
 """Which evaluations are asked for of an SAE, and where the result of each belongs."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
@@ -15,7 +16,13 @@ from sae_lens import SAE
 from sae_lens_c2r._support.errors import UserError, reason
 from sae_lens_c2r._support.files import sha256_of
 from sae_lens_c2r._support.libraries import package_versions
-from sae_lens_c2r.evaluation.catalog import KNOWN_FEATURES, SAE_LENS, WEIGHTS
+from sae_lens_c2r.evaluation.catalog import (
+    ABSORPTION,
+    KNOWN_FEATURES,
+    RAVEL,
+    SAE_LENS,
+    WEIGHTS,
+)
 from sae_lens_c2r.evaluation.report import EvaluatedSAE, Evaluation, read_about, sae_hashes
 from sae_lens_c2r.evaluation.settings import Options, settings_of
 from sae_lens_c2r.releases.language_models import TRANSFORMERS, hook_site, output_of_block
@@ -29,6 +36,7 @@ _PACKAGES = (
 )
 _hook_site = lru_cache(hook_site)  # of many SAEs alike
 _NAME_LENGTH, _HASH_LENGTH = 60, 8
+_BLOCK = re.compile(r"blocks\.\d+\.hook_resid_post")
 _ASKED = {"model", "text", "settings", "inputs"}  # what may change the numbers
 
 
@@ -102,7 +110,7 @@ def tasks_of(
                 asked = _of_language_model(name, sae, options)
             elif name == KNOWN_FEATURES and source.folder:
                 check_features(record, options.device)
-                asked = {"inputs": {RECORD: _fingerprint(source.folder / RECORD)}}
+                asked = {"inputs": {RECORD: sha256_of(source.folder / RECORD)}}
                 task = task.model_copy(update={"features": features.config})
             else:
                 raise UserError("it needs a language model. Found known features.")
@@ -118,6 +126,8 @@ def tasks_of(
 def _of_language_model(name: str, sae: SAE[Any], options: Options) -> dict[str, Any]:
     metadata = sae.cfg.metadata
     model, hook_name = options.model or metadata.model_name, metadata.hook_name
+    if model and (Path(str(model)) / "config.json").is_file():
+        model = str(Path(str(model)).resolve())  # an evaluation runs in a folder of its own
     should = {"`model` or `metadata.model_name`": model, "`metadata.hook_name`": hook_name}
     for key, value in should.items():
         if not isinstance(value, str) or not value:
@@ -128,14 +138,23 @@ def _of_language_model(name: str, sae: SAE[Any], options: Options) -> dict[str, 
     text: str | None = None
     reads: Any = options.data
     if name == SAE_LENS:
-        text = options.text
-        reads = text or metadata.dataset_path
+        text, trained_on = options.text, metadata.dataset_path
+        if text is None and trained_on and Path(str(trained_on)).exists():
+            text = str(Path(str(trained_on)).resolve())
+        reads = text or trained_on
+        if options.data is not None and reads and (options.data / str(reads)).exists():
+            reads = options.data / str(reads)  # where the evaluation finds it
     else:  # SAEBench finds no other hook and no other width
         where: dict[str, Any] = {}
         if metadata.model_class_name == TRANSFORMERS:
             output_of_block(str(hook_name))
             options_of_model = metadata.model_from_pretrained_kwargs or {}
             where = {"loader": TRANSFORMERS, "revision": options_of_model.get("revision")}
+        elif name in (ABSORPTION, RAVEL) and not _BLOCK.fullmatch(str(hook_name)):
+            raise UserError(
+                "`metadata.hook_name` should be like blocks.8.hook_resid_post: SAEBench's "
+                f"{name} reads no other activations. Found {hook_name}."
+            )
         width, _ = _hook_site(str(model), str(hook_name), **where)
         if width not in (None, sae.cfg.d_in):
             raise UserError(
@@ -145,7 +164,7 @@ def _of_language_model(name: str, sae: SAE[Any], options: Options) -> dict[str, 
     changed = (v for key, v in options.overrides.items() if key.startswith(f"{name}."))
     named = (Path(str(each)) for each in (model, *changed, reads))
     paths = [path for path in named if path.is_absolute() and path.exists()]
-    inputs = {str(path): _fingerprint(path) for path in paths}
+    inputs = {str(path): _fingerprint(path, without=options.out.resolve()) for path in paths}
     return {"model": model, "text": text, "inputs": inputs}
 
 
@@ -165,13 +184,13 @@ def check_features(record: TrainingRecord, device: str) -> None:
         )
 
 
-def _fingerprint(path: Path) -> str:
+def _fingerprint(path: Path, *, without: Path) -> str:
     """Hash the content of a file, or the names, sizes and times of a folder's files."""
     if path.is_file():
         return sha256_of(path)
     digest = sha256()
     for inside in sorted(path.rglob("*")):
-        if inside.is_file():
+        if inside.is_file() and not inside.is_relative_to(without):
             stat, name = inside.stat(), inside.relative_to(path)
             digest.update(f"{name} {stat.st_size} {stat.st_mtime_ns}\n".encode())
     return digest.hexdigest()

@@ -109,7 +109,8 @@ class SAERef:
 
     def load_for_inference(self, device: str) -> SAE[Any]:
         """Load it in the form in which anybody uses it: without training, norms folded."""
-        return inference_form(self.load(device))
+        # Folded on a CPU, weights have the same bits, and the same hash, on every device.
+        return inference_form(self.load("cpu")).to(device)
 
     def pin(self) -> tuple["SAERef", SAE[Any]]:
         """Load it, and note exactly what was loaded."""

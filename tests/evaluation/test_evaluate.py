@@ -107,6 +107,27 @@ def test_only_what_has_changed_is_run_again(
         worker._run(tmp_path)
 
 
+def test_what_lies_beside_is_found_by_the_evaluation_and_noticed_when_it_changes(
+    sae: Path, run: Evaluate, requests: list[Task], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(sae.parent)
+    for path in ("models/mine/config.json", "texts/text.txt", "data/other/text.txt"):
+        Path(path).parent.mkdir(parents=True)
+        Path(path).write_text("one")
+    say(sae, model_name="models/mine", dataset_path="texts/text.txt")
+    assert not run(sae)
+    asked = requests[-1].asked
+    assert (asked.model, asked.text) == (str(Path("models/mine").resolve()), asked.text)
+    assert asked.text == str(Path("texts/text.txt").resolve())
+    assert asked.inputs.keys() == {asked.model, asked.text}
+    say(sae, dataset_path="other/text.txt")
+    for number, content in enumerate(("one", "two"), start=2):
+        Path("data/other/text.txt").write_text(content)
+        for _ in range(2):
+            assert not run(sae, data=Path("data"))
+            assert len(requests) == number
+
+
 def test_saes_of_similar_names_are_told_apart(tmp_path: Path, out: Path, run: Evaluate) -> None:
     similar = ("a b", "a_b", "ä/" + "x" * 80, "ö/" + "x" * 80, "[/k=3] c|d")
     saes = [plant_sae(tmp_path / name, d_in=8) for name in similar]

@@ -3,13 +3,17 @@
 import json
 import os
 import shutil
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.evaluation.settings import Options
+from sae_lens_c2r.evaluation.tasks import tasks_of
 from sae_lens_c2r.releases.language_models import output_of_block
+from sae_lens_c2r.saes.sae_ref import SAERef
 from tests import forkserver
 from tests.command import run_command
 from tests.evaluation.planted import MODEL, RAVEL_MODEL, plant_datasets, plant_model, plant_sae
@@ -105,6 +109,43 @@ for _ in range(2):  # the second time with the probes of the first
 def files_of_sae_bench() -> list[Path]:
     folder = Path(str(files("sae_bench")))
     return sorted(path for path in folder.rglob("*") if path.suffix != ".pyc")
+
+
+@pytest.fixture
+def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[list[Path], list[str]]]:
+    """The folders of the evaluations of an SAE, and the errors."""
+    monkeypatch.setattr("sae_lens_c2r.evaluation.tasks._hook_site", lambda *_: (None, None))
+
+    def plan(folder: Path, *names: str, data: Path) -> tuple[list[Path], list[str]]:
+        source, failed = SAERef(folder=folder), list[str]()
+        options = Options(data / "out", names, sae_lens=False, model=MODEL, data=data)
+        loaded = source.load_for_inference("cpu")
+        tasks = tasks_of(source, loaded, options, on_error=failed.append)
+        return [task.folder for task in tasks], failed
+
+    return plan
+
+
+def test_what_evaluations_leave_in_data_is_no_other_data(
+    planted: Path, tmp_path: Path, plan: Callable[..., tuple[list[Path], list[str]]]
+) -> None:
+    before = plan(planted / "sae", "core", data=tmp_path)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "evaluation.json").write_text("{}")
+    assert plan(planted / "sae", "core", data=tmp_path) == before
+    (tmp_path / "other").write_text("{}")
+    assert plan(planted / "sae", "core", data=tmp_path) != before
+
+
+@pytest.mark.parametrize("hook", ["blocks.1.hook_resid_pre", "blocks.0.hook_mlp_out"])
+def test_absorption_and_ravel_are_of_the_output_of_a_block(
+    tmp_path: Path, hook: str, plan: Callable[..., tuple[list[Path], list[str]]]
+) -> None:
+    folder = plant_sae(tmp_path / "sae", hook=hook)
+    folders, failed = plan(folder, "core", "absorption", "ravel", data=tmp_path)
+    assert [folder.name.partition("-")[0] for folder in folders] == ["weights", "core"]
+    assert all("should be like blocks.8.hook_resid_post" in line for line in failed)
+    assert len(failed) == 2
 
 
 def test_numbers_are_sae_bench_s_own(planted: Path, tmp_path: Path) -> None:

@@ -1,6 +1,9 @@
 """The licence of an SAE that another SAE starts from."""
 
 from pathlib import Path
+from unittest.mock import patch
+
+from sae_lens import SAE
 
 from sae_lens_c2r.saes.sae_ref import SAERef, allows_derivatives
 from tests.saes.forms import make_form
@@ -13,6 +16,15 @@ def test_licences_without_derivatives_are_told_however_they_are_spelt() -> None:
         assert not allows_derivatives(license), license
     for license in (None, "mit", "cc-by-sa-4.0", "standard", "CC BY 4.0"):
         assert allows_derivatives(license), license
+
+
+def test_norms_are_folded_on_a_cpu_whatever_the_device(tmp_path: Path) -> None:
+    """On another one they would have other bits, and another hash."""
+    make_form("standard").save_model(tmp_path)
+    with patch.object(SAE, "load_from_disk", wraps=SAE.load_from_disk) as load:
+        sae = SAERef(folder=tmp_path).load_for_inference("meta")
+    assert sae.device.type == "meta"
+    assert load.call_args.kwargs["device"] == "cpu"
 
 
 def test_the_card_of_a_downloaded_repository_is_read(tmp_path: Path) -> None:
