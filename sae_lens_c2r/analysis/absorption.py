@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from sae_lens_c2r.penalties import nearest_neighbors
-from sae_lens_c2r.penalties.cosines import pair_cosines
+from sae_lens_c2r.penalties.cosines import at_least_float32, pair_cosines
 from sae_lens_c2r.penalties.tiles import slices_of_tiles
 
 
@@ -88,14 +88,14 @@ def absorption_pairs(
     neighbors = nearest_neighbors(W_dec, chunk_size=None)
     cosines = pair_cosines(W_dec, neighbors)
     children = (cosines >= least_cosine).nonzero().squeeze(1)
-    parents, rho = neighbors[children], cosines[children]
-    lengths = W_dec.norm(dim=-1)
+    parents, rho = neighbors[children], cosines[children].clamp(max=1)
+    lengths = W_dec.to(at_least_float32(W_dec)).norm(dim=-1)
     zeros = torch.zeros(len(children), dtype=torch.float64, device=W_dec.device)
     sums: dict[str, Tensor] = defaultdict(zeros.clone)
     for acts in batches:
         for tile in slices_of_tiles((len(children), len(acts)), acts.device):
             parent, child = (
-                acts[:, latents[tile]].clamp(min=0) * lengths[latents[tile]]
+                acts[:, latents[tile]].to(lengths.dtype).clamp(min=0) * lengths[latents[tile]]
                 for latents in (parents, children)
             )
             for name, values in _of_tokens(parent, child, rho[tile]).items():

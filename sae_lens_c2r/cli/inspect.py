@@ -49,7 +49,7 @@ def inspect(
         from sae_lens_c2r.saes.sae_ref import find_saes
 
         device, source = shared.usable_device(device), None
-        if text:
+        if text is not None:
             source = ActivationSource(text, model=model, n_tokens=tokens, device=device)
         reports, comparisons = inspect_all(
             find_saes(saes, on_error=problems.append),

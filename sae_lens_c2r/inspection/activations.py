@@ -33,6 +33,12 @@ _MODEL = ("model_class_name", "model_name", "model_from_pretrained_kwargs")
 _PLACE = ("hook_name", "context_size", "prepend_bos")  # that SAELens has to know
 _OPTIONS = ("hook_head_index", "seqpos_slice", "exclude_special_tokens")
 _JOINED = ("sequence_separator_token", "disable_concat_sequences")  # not read by `from_sae`
+# What SAELens takes in their place.
+_IF_MISSING = {"sequence_separator_token": "bos", "disable_concat_sequences": False}
+_IF_EMPTY: dict[str, Any] = {
+    **{"model_class_name": "HookedTransformer", "model_from_pretrained_kwargs": {}},
+    **{"seqpos_slice": [None], "exclude_special_tokens": False},
+}
 _COLUMN = "text"  # of a dataset, unless it has rows of tokens
 _DATASET = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 _ENDINGS = (".txt", ".jsonl", ".json", ".md")  # which nobody gives a dataset
@@ -60,8 +66,7 @@ class ActivationSource:
 
     def activations(self, sae: AnySAE, name: str) -> TextActivations:
         """The activations that an SAE encodes; a UserError with its name if there are none."""
-        widths = (sae.cfg.d_in, sae.cfg.dtype, sae.cfg.normalize_activations)
-        key = _key(sae, *_MODEL, *_PLACE, *_OPTIONS, *_JOINED) + json.dumps(widths)
+        key = _key(sae, *_MODEL, *_PLACE, *_OPTIONS, *_JOINED) + str(sae.cfg.d_in)
         hook_name = sae.cfg.metadata.hook_name
         try:
             if key not in self._read:
@@ -161,8 +166,9 @@ class ActivationSource:
 
 def _key(sae: AnySAE, *names: str) -> str:
     """The values of some names in an SAE's config, to tell one such SAE from another."""
-    metadata = sae.cfg.metadata.to_dict()
-    return json.dumps([metadata.get(name) for name in names], default=str, sort_keys=True)
+    said = {**_IF_MISSING, **sae.cfg.metadata.to_dict()}
+    values = [said.get(name) or _IF_EMPTY.get(name, said.get(name)) for name in names]
+    return json.dumps(values, default=str, sort_keys=True)
 
 
 def _too_short(n_tokens: int) -> UserError:
@@ -178,6 +184,8 @@ class _Document(BaseModel):
 def read_text(source: str) -> Dataset | str:
     """The documents of a file, in `.jsonl` those under `text`; a dataset's name as it is."""
     path = Path(source)
+    if not source.strip():
+        raise UserError("`text` should be a file, or a dataset on the Hub. Found nothing.")
     if not path.is_file():
         may_be_dataset = _DATASET.fullmatch(source) and path.suffix not in _ENDINGS
         if not path.is_dir() and (path.exists() or not may_be_dataset):
@@ -189,7 +197,7 @@ def read_text(source: str) -> Dataset | str:
     try:
         texts = [path.read_text(encoding="utf-8")]
         if path.suffix == ".jsonl":
-            lines = [line for line in texts[0].splitlines() if line.strip()]
+            lines = [line for line in texts[0].split("\n") if line.strip()]
             texts = [_Document.model_validate_json(line).text for line in lines]
     except ValidationError as error:
         should = 'have lines like {"text": "words"}'

@@ -106,13 +106,25 @@ def _in_context(text: TextActivations, index: int, acts: Float[Tensor, " tokens"
     shown = []
     for token in list(of_rows.values())[:TOP_TOKENS]:
         row, at = text.places[token].tolist()
-        places = (max(0, at - _TOKENS_AROUND), at, at + 1, at + 1 + _TOKENS_AROUND)
+        start, end = _of_whole_characters(text, row, at)
+        places = (max(0, start - _TOKENS_AROUND), start, end, end + _TOKENS_AROUND)
         before, this, after = (
-            text.tokenizer.decode(text.rows[row, start:end], skip_special_tokens=True)
-            for start, end in pairwise(places)
+            # The token itself may be a special one.
+            text.tokenizer.decode(text.rows[row, left:right], skip_special_tokens=left != start)
+            for left, right in pairwise(places)
         )
         shown.append(TokenInContext(before, this, after, acts[token].item()))
     return Latent(index, tokens, acts[tokens].float(), shown)
+
+
+def _of_whole_characters(text: TextActivations, row: int, at: int) -> tuple[int, int]:
+    """The fewest tokens around one that are whole characters, which have up to four bytes."""
+    for more in range(4):
+        for left in range(min(more, at) + 1):
+            start, end = at - left, at + 1 + more - left
+            if "\ufffd" not in text.tokenizer.decode(text.rows[row, start:end]):
+                return start, end
+    return at, at + 1
 
 
 @torch.no_grad()
@@ -131,16 +143,19 @@ def most_alike(
     W_dec: Float[Tensor, "d_sae d_in"], times_fired: Int[Tensor, " d_sae"], most: int
 ) -> Int[Tensor, "pairs 2"]:
     """The most alike pairs of latents that fire, no latent in two of them."""
-    alive = times_fired >= TOP_TOKENS
-    neighbors = nearest_neighbors(W_dec, chunk_size=None)
-    cosines = pair_cosines(W_dec, neighbors)
+    alive = (times_fired >= TOP_TOKENS).nonzero().squeeze(1)
+    if len(alive) < 2:
+        return torch.empty(0, 2, dtype=torch.long)
+    rows = W_dec[alive.to(W_dec.device)]
+    neighbors = nearest_neighbors(rows, chunk_size=None)
+    cosines = pair_cosines(rows, neighbors)
     shown: list[list[int]] = []
     seen: set[int] = set()
     for latent in cosines.argsort(descending=True).tolist():
-        pair = [latent, int(neighbors[latent])]
+        pair = alive[[latent, int(neighbors[latent])]].tolist()
         if cosines[latent] < LEAST_COSINE or len(shown) == most:
             break
-        if seen.isdisjoint(pair) and all(alive[pair]):
+        if seen.isdisjoint(pair):
             shown.append(sorted(pair))
             seen.update(pair)
     return torch.tensor(shown, dtype=torch.long).view(-1, 2)

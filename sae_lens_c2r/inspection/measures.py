@@ -1,5 +1,6 @@
 """Measures of an SAE: of its weights and, if given, on a text."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -112,7 +113,9 @@ def measure_on_text(sae: AnySAE, text: TextActivations) -> TextMetrics:
     absorbed: dict[str, float] = {"pairs": len(absorption)}
     if len(absorption):
         absorbed["eq_13_holds"] = absorption.satisfied.double().mean().item()
-        absorbed["median_A_by_B"] = (absorption.A / absorption.B).median().item()
+        ratio = (absorption.A / absorption.B).median().item()
+        if math.isfinite(ratio):  # as JSON's numbers are
+            absorbed["median_A_by_B"] = ratio
     numbers = {
         "explained_variance": explained_variance.compute(),
         "l0": times_fired.sum().item() / together.n_tokens,

@@ -93,6 +93,22 @@ def test_a_planted_leak_is_found_with_its_energies(alpha: float, scale: float) -
     assert pairs.satisfied.tolist() == [True]
 
 
+def test_energies_are_those_of_float32_in_float16_and_of_equal_rows_too() -> None:
+    acts, W_dec, _, _ = planted(0.8)
+    acts, W_dec = (300 * acts).half(), W_dec.half()
+    expected = absorption_pairs(W_dec.float(), [acts.float()])
+    found = absorption_pairs(W_dec, [acts])
+    for name in ("A", "B", "alpha"):
+        torch.testing.assert_close(
+            getattr(found, name), getattr(expected, name), rtol=1e-3, atol=0
+        )
+    W_dec = torch.tensor([[1.0, 0.3, 0.7]]).expand(2, 3)
+    equal = absorption_pairs(W_dec, [torch.eye(2).repeat_interleave(torch.tensor([30, 10]), 0)])
+    assert len(equal) == 1
+    assert (equal.B >= 0).all()
+    assert not equal.thresholds.isnan().any()
+
+
 def test_what_is_not_absorbed_is_no_pair_and_negative_activations_count_as_none() -> None:
     acts, W_dec, _, _ = planted(0.9)
     assert len(absorption_pairs(W_dec, [acts])) == 0  # the parent fires beside the child

@@ -25,9 +25,9 @@ def planted_sae(W_dec: Tensor, *, like_inputs: bool = True) -> StandardSAE:
 class Words:
     """A tokenizer whose tokens are their numbers."""
 
-    def decode(self, ids: Tensor, *, skip_special_tokens: bool) -> str:
-        assert skip_special_tokens
-        return " ".join(f"w{number}" for number in ids.tolist() if number != 0)
+    def decode(self, ids: Tensor, *, skip_special_tokens: bool = False) -> str:
+        shown = [number for number in ids.tolist() if number or not skip_special_tokens]
+        return " ".join(f"w{number}" for number in shown)
 
 
 def text_of(acts: Tensor, *, tokens_of_a_row: int = 4) -> TextActivations:

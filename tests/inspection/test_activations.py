@@ -176,6 +176,17 @@ def test_a_model_runs_once_for_the_same_inputs(tmp_path: Path, loaded: list[str]
         same = first.activations.shape == second.activations.shape
         assert not same or not torch.equal(first.activations, second.activations)
     assert loaded == ["tiny"]
+    # What SAELens takes where a config says nothing, or a number of other bits.
+    said = {"model_class_name": "HookedTransformer", "seqpos_slice": (None,)}
+    said |= {"sequence_separator_token": "bos", "exclude_special_tokens": False}
+    unsaid = dict.fromkeys([*said, "model_from_pretrained_kwargs"])
+    del unsaid["sequence_separator_token"]
+    first = read.activations(load(tmp_path / "said", **said), "a")
+    assert (
+        read.activations(load(tmp_path / "unsaid", **unsaid).to(torch.bfloat16), "b") is first
+    )
+    alone = load(tmp_path / "alone", sequence_separator_token=None)
+    assert read.activations(alone, "c") is not first
 
 
 @pytest.mark.parametrize("n_tokens", [1, CONTEXT, CONTEXT + 3, 33 * CONTEXT - 1, 10**6])
@@ -225,6 +236,8 @@ def test_a_file_is_one_document_and_a_line_of_jsonl_is_one(tmp_path: Path) -> No
     assert read_text(str(path))["text"] == ["One line,\nand another: ü.\n"]
     lines.write_text('{"text": "one"}\n\n{"text": " "}\n{"id": 3, "text": "two"}\n')
     assert read_text(str(lines))["text"] == ["one", "two"]
+    lines.write_bytes('{"text": "a\u2028b\x85c"}\r\n{"text": "d"}\r\n'.encode())
+    assert read_text(str(lines))["text"] == ["a\u2028b\x85c", "d"]
     # What is no file is the name of a dataset; `datasets` reads folders.
     for name in ("org/dataset", "dataset", "org/data.set-2", str(tmp_path)):
         assert read_text(name) == name
@@ -247,6 +260,9 @@ def test_what_is_no_text_is_refused(
         Path(name).write_bytes(content)
     elif name.endswith("pipe"):
         os.mkfifo(name)  # and not waited for
+    for nothing in ("", " "):
+        with pytest.raises(UserError, match="Found nothing"):
+            read_text(nothing)
     with pytest.raises(UserError, match=r"^`text` should") as caught:
         read_text(name)
     assert str(Path(name)) in str(caught.value)

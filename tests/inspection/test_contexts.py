@@ -3,7 +3,12 @@
 import pytest
 import torch
 
-from sae_lens_c2r.inspection.contexts import latents_in_context, most_alike, pairs_in_context
+from sae_lens_c2r.inspection.contexts import (
+    TextActivations,
+    latents_in_context,
+    most_alike,
+    pairs_in_context,
+)
 from tests.inspection.planted import planted_sae, text_of
 
 # Latents 0 and 1 are alike, then 2 and 3; 4 is nearest to 1; 5 is opposite to 3.
@@ -20,6 +25,9 @@ W_DEC = torch.tensor(
 WEAK = torch.eye(6)
 WEAK[1] = torch.tensor([0.29, 1.0, 0, 0, 0, 0])
 
+NEAR = torch.eye(6)
+NEAR[:3, :2] = torch.tensor([[1.0, 0], [0.95, 0.3], [0.8, 0.6]])
+
 
 @pytest.mark.parametrize(
     ("W_dec", "rare", "most", "pairs"),
@@ -29,6 +37,9 @@ WEAK[1] = torch.tensor([0.29, 1.0, 0, 0, 0, 0])
         (W_DEC, [], 0, []),
         (W_DEC, [2], 8, [[0, 1]]),
         (W_DEC, [0], 8, [[2, 3], [1, 4]]),  # 4's nearest is 1, for which there is room now
+        (W_DEC, [1], 8, [[2, 3]]),  # 0's and 4's nearest, which are not alike
+        (NEAR, [1], 8, [[0, 2]]),  # 1 is nearer to both, but rare
+        (W_DEC, [0, 1, 2, 3, 4], 8, []),
         (torch.eye(6), [], 8, []),
         (WEAK, [], 8, []),
     ],
@@ -72,6 +83,32 @@ def test_a_token_stands_between_others(
     [token] = latent.top_tokens
     found = (token.before, token.token, token.after)
     assert found == (before, f"w{position + 1}", after)
+
+
+def test_special_tokens_are_shown_where_latents_fire_on_them() -> None:
+    text = text_of(torch.eye(6)[:1])
+    text.places[0, 1] = 0
+    [latent] = latents_in_context(planted_sae(torch.eye(6)), text, [0])
+    [token] = latent.top_tokens
+    assert (token.before, token.token, token.after) == ("", "w0", "w1 w2 w3 w4")
+
+
+class Bytes:
+    """A tokenizer that has a token for each byte."""
+
+    def decode(self, ids: torch.Tensor, *, skip_special_tokens: bool = False) -> str:  # noqa: ARG002
+        return bytes(ids.tolist()).decode(errors="replace")
+
+
+def test_a_part_of_a_character_is_shown_with_the_rest_of_it() -> None:
+    characters = "aü天🍕b"
+    written = list(characters.encode())
+    n = len(written)
+    places = torch.stack([torch.zeros(n, dtype=torch.long), torch.arange(n)], dim=1)
+    text = TextActivations(torch.tensor([written]), torch.eye(n), places, Bytes(), "", "")
+    latents = latents_in_context(planted_sae(torch.eye(n)), text, range(n))
+    expected = [each for each in characters for _ in each.encode()]
+    assert [latent.top_tokens[0].token for latent in latents] == expected
 
 
 def test_latents_that_fire_negatively_fire() -> None:
