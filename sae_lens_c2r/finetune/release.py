@@ -31,6 +31,7 @@ _SLOWER = 3
 # Parts of all steps: Adam begins without moments.
 _SCHEDULES = {"lr_warm_up_steps": 20, "lr_decay_steps": 5}
 _ESTIMATED_BATCHES = 20  # of the stream, which is short; SAELens takes 1,000
+_IN_UNITS = {"l0_coefficient", "l1_coefficient"}  # of the inputs that an SAE was trained on
 _NEEDED = ("hub_id", "hook_name", "dataset", "context_size")  # of a language model
 
 
@@ -65,10 +66,14 @@ def _read(ref: SAERef, changes: Mapping[str, Any]) -> Subject:
     record = _record_of(pinned)
     settings = record.settings or {}
     own = settings.get("saes", {}).get(record.sae_id, {})
+    # SAELens does not say how inputs were scaled. Its default keeps the unit in which a
+    # sparsity coefficient was chosen. Whitening is in the weights by now.
+    unsaid = "none" if _IN_UNITS & training_fields(sae, architecture).keys() else ESTIMATED
+    scaling = own.get("normalize_activations", unsaid)
     fields = {
         "architecture": architecture,
         "init": pinned.address,
-        "normalize_activations": own.get("normalize_activations", ESTIMATED),
+        "normalize_activations": scaling if scaling == "none" else ESTIMATED,
     }
     runner = _reading(sae) if record.settings is None else dict(settings.get("runner") or {})
     if pinned.repo is not None:
@@ -124,7 +129,10 @@ def _reading(sae: SAE[Any]) -> dict[str, Any]:
     if said["exclude_special_tokens"] is None:
         # A BOS token's norm can be 30 times the others': few SAEs were trained on it.
         said["exclude_special_tokens"] = True
-    return {key: value for key, value in said.items() if value is not None}
+    kept = {key: value for key, value in said.items() if value is not None}
+    if "sequence_separator_token" in metadata:  # where null is nothing, and not the default
+        kept["sequence_separator_token"] = said["sequence_separator_token"]
+    return kept
 
 
 def finetuning_release(subjects: Mapping[str, Subject], changes: Mapping[str, Any]) -> Release:
@@ -163,6 +171,8 @@ def _runner(runner: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
     # SAELens runs the code of a dataset's repository, unless it is told not to.
     kept = {"autocast": True, "dataset_trust_remote_code": False, **own}
     kept["lr"] = runner.get("lr", defaults.lr) / _SLOWER
+    if runner.get("lr_end") is not None:
+        kept["lr_end"] = runner["lr_end"] / _SLOWER
     batches = runner.get("n_batches_for_norm_estimate", _ESTIMATED_BATCHES)
     kept["n_batches_for_norm_estimate"] = min(_ESTIMATED_BATCHES, batches)
     size = runner.get("train_batch_size_tokens", defaults.train_batch_size_tokens)

@@ -76,7 +76,8 @@ def starting_weights(sae: SAE[Any], config: TrainingSAEConfig) -> Weights:
     _check_configs(sae, config, _FORMS[family] if family else ())
     weights = _linear_weights(sae, config)
     if family is saes.BatchTopKTrainingSAE:
-        return _with_one_threshold(weights, thresholds_of(sae), getattr(config, _RESCALED))
+        rescaled, rounding = getattr(config, _RESCALED), _rounding(sae)
+        return _with_one_threshold(weights, thresholds_of(sae), rescaled, rounding)
     if family is saes.JumpReLUTrainingSAE:
         return {**weights, "threshold": thresholds_of(sae)}
     if family in (saes.TopKTrainingSAE, saes.AbsTopKTrainingSAE):
@@ -174,19 +175,21 @@ def thresholds_of(sae: SAE[Any]) -> Tensor:
     return sae.threshold.detach().double().clamp(min=0)  # below that, its ReLU decides
 
 
-def _with_one_threshold(weights: Weights, thresholds: Tensor, rescaled: bool) -> Weights:
+def _with_one_threshold(
+    weights: Weights, thresholds: Tensor, rescaled: bool, rounding: float
+) -> Weights:
     """The weights of a BatchTopK SAE, whose latents share `topk_threshold`, or a UserError."""
     between = f"thresholds from {thresholds.min():.3g} to {thresholds.max():.3g}"
     if rescaled:
         norms = weights["W_dec"].norm(dim=-1)
-        if not _may_be_rescaled(thresholds, norms):
+        if not _may_be_rescaled(thresholds, norms, rounding):
             raise UserError(
                 "`rescale_acts_by_decoder_norm` should be false where decoder rows are 0, or "
                 "latents have different thresholds. Found "
                 f"{int((norms == 0).sum())} such rows, and {between}."
             )
         thresholds = thresholds * norms
-    if _are_alike(thresholds):
+    if _are_alike(thresholds, rounding):
         return {**weights, "topk_threshold": thresholds.median()}
     if not (thresholds > 0).all():
         raise UserError(
@@ -199,13 +202,18 @@ def _with_one_threshold(weights: Weights, thresholds: Tensor, rescaled: bool) ->
     return {**_scaled(weights, shared / thresholds), "topk_threshold": shared}
 
 
-def _may_be_rescaled(thresholds: Tensor, norms: Tensor) -> bool:
+def _may_be_rescaled(thresholds: Tensor, norms: Tensor, rounding: float) -> bool:
     """Whether one threshold serves all latents in units of unit decoder rows."""
-    return bool((norms > 0).all()) and _are_alike(thresholds * norms)
+    return bool((norms > 0).all()) and _are_alike(thresholds * norms, rounding)
 
 
-def _are_alike(thresholds: Tensor) -> bool:
-    return bool(thresholds.max() - thresholds.min() <= _ALIKE * thresholds.max())
+def _are_alike(thresholds: Tensor, rounding: float) -> bool:
+    return bool(thresholds.max() - thresholds.min() <= rounding * thresholds.max())
+
+
+def _rounding(sae: SAE[Any]) -> float:
+    """How far, relatively, saving an SAE may have moved norms that were 1."""
+    return max(_ALIKE, torch.finfo(sae.W_dec.dtype).eps)
 
 
 def c2r_architecture(sae: SAE[Any]) -> str:
@@ -230,5 +238,5 @@ def training_fields(sae: SAE[Any], architecture: str) -> dict[str, Any]:
             found[name] = getattr(sae.cfg, name)
     if _RESCALED in known and not hasattr(sae.cfg, _RESCALED):
         norms = sae.W_dec.detach().double().norm(dim=-1)
-        found[_RESCALED] = _may_be_rescaled(thresholds_of(sae), norms)
+        found[_RESCALED] = _may_be_rescaled(thresholds_of(sae), norms, _rounding(sae))
     return {name: value for name, value in found.items() if name in known}

@@ -1,5 +1,6 @@
 """SAELens's configs, made from a release and from the SAEs that its SAEs start from."""
 
+import copy
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
@@ -28,13 +29,14 @@ from sae_lens.util import str_to_dtype
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import first_problem
 from sae_lens_c2r.releases.files import explained
-from sae_lens_c2r.releases.language_models import LOADERS, official_name
+from sae_lens_c2r.releases.language_models import LOADERS, hub_id, official_name
 from sae_lens_c2r.releases.model import LanguageModel, Release, SAESpec
 from sae_lens_c2r.saes.sae_ref import SAERef, allows_derivatives
 from sae_lens_c2r.saes.start_from import starting_weights, training_fields
 
 K_ANNEAL_STEPS = "k_anneal_steps"
 MATMUL_PRECISION, NORM_MULTIPLE = "matmul_precision", "max_activation_norm_multiple"
+_NO_AUX_LOSS = {"layer_norm", "constant_norm_rescale"}
 NEEDS_ESTIMATE = {"expected_average_only_in", "covariance_whitening"}  # of SAELens's
 
 
@@ -49,11 +51,12 @@ _AT_LEAST_0 = ("topk_threshold_lr", "lr", "lr_warm_up_steps", "lr_decay_steps", 
 _AT_LEAST_1 = (
     *("d_in", "d_sae", "k", "batch_size", "train_batch_size_tokens", NORM_MULTIPLE),
     *("store_batch_size_prompts", "n_batches_in_buffer", "n_batches_for_norm_estimate"),
-    "dead_feature_window",
+    *("dead_feature_window", "feature_sampling_window"),
 )
 _CHECKS: dict[str, Any] = {
     **dict.fromkeys(_AT_LEAST_0, Field(ge=0)),
     **dict.fromkeys(_AT_LEAST_1, Field(ge=1)),
+    "activations_mixing_fraction": Field(ge=0, le=1),
     "decoder_init_norm": Field(gt=0),
     "dtype": AfterValidator(_floating),
 }
@@ -73,6 +76,7 @@ _NOT_SET = {  # fields of SAELens's that a release cannot set, or sets elsewhere
     *("training_tokens", "training_samples", "synthetic_model", "device", "evaluator"),
     *("output_path", "save_synthetic_model", "checkpoint_path", "n_checkpoints"),
     *("save_final_checkpoint", "resume_from_checkpoint", "metadata"),
+    "dtype",  # of activations that SAELens reads from files
 }
 
 
@@ -84,10 +88,19 @@ def sae_config(spec: SAESpec, device: str) -> TrainingSAEConfig:
     values = checked_fields("sae", values, config_class)
     for name in _OURS[TrainingSAEConfig]:
         values.pop(name, None)
+    sae_class, _ = get_sae_training_class(spec.fields["architecture"])
     try:
         config = config_class(**values, device=device)
+        # It checks more where an SAE is made, here one without weights, and changes its config.
+        sae_class(replace(copy.deepcopy(config), device="meta"))
     except (TypeError, ValueError) as error:
         raise UserError(f"SAELens refuses {spec.sae_id}. {error}") from None
+    normalized = config.normalize_activations
+    if hasattr(sae_class, "calculate_topk_aux_loss") and normalized in _NO_AUX_LOSS:
+        raise UserError(
+            f"`sae.normalize_activations` should not be {normalized} for {spec.sae_id}: with "
+            "it, SAELens cannot train this architecture once a latent is dead."
+        )
     if getattr(config, "k", 1) > config.d_sae:
         raise UserError(
             f"`sae.k` should be at most `d_sae`, {config.d_sae}. Found {config.k}."  # type: ignore[attr-defined]
@@ -139,6 +152,8 @@ def _types(config: type) -> dict[str, Any]:
     names = {each.name for each in fields(config) if each.init} - _NOT_SET
     types = {name: hints[name] for name in names if not name.startswith("_")}
     types |= next((_OURS[each] for each in _OURS if issubclass(config, each)), {})
+    if "normalize_activations" in types:  # of which SAELens has one more than it annotates
+        types["normalize_activations"] |= Literal["constant_norm_rescale"]
     if "k" not in types:
         types.pop(K_ANNEAL_STEPS, None)
     return types
@@ -221,18 +236,21 @@ def _check_inputs(sae: SAE[Any], release: Release) -> None:
         if model is not None:
             raise UserError(f"The SAE encodes activations of {model}, not known features.")
         return
-    wanted = {name.lower() for name in (source.hub_id, source.name) if name}
-    if model is not None:
-        names = {model.lower(), (official_name(model) or model).lower()}
-        if wanted.isdisjoint(names):
-            raise UserError(
-                f"`language_model` should be {model}, as for the SAE. Found "
-                f"{source.name or source.hub_id}."
-            )
+    wanted = _names(source.hub_id) | _names(source.name or source.hub_id)
+    if model is not None and wanted.isdisjoint(_names(model)):
+        raise UserError(
+            f"`language_model` should be {model}, as for the SAE. Found "
+            f"{source.name or source.hub_id}."
+        )
     if hook_name is not None and hook_name != source.hook_name:
         raise UserError(
             f"`hook_name` should be {hook_name}, as for the SAE. Found {source.hook_name}."
         )
+
+
+def _names(model: str) -> set[str]:
+    """All names of a model, on the Hub and in TransformerLens."""
+    return {each.lower() for each in (model, official_name(model), hub_id(model)) if each}
 
 
 def _notes(
@@ -260,6 +278,13 @@ def _notes(
         if before is not None and before != now:
             yield f"Warning: `{name}` is {now}, and was {before} when it was trained."
     for name in ("l0_coefficient", "l1_coefficient"):
-        if hasattr(config, name) and name not in {**own, **spec.fields}:
-            value = getattr(config, name)
-            yield f"Warning: the SAE does not say its `{name}`. SAELens's default is {value}."
+        if hasattr(config, name) and name not in spec.fields:
+            value, scaling = getattr(config, name), config.normalize_activations
+            if name in own:
+                yield (
+                    f"Warning: `{name}` is the SAE's, {value}. That is right if it was trained "
+                    f"with `normalize_activations: {scaling}`."
+                )
+            else:
+                default = f"SAELens's default is {value}"
+                yield f"Warning: the SAE does not say its `{name}`. {default}."

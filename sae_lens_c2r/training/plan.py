@@ -32,7 +32,10 @@ _RUNNERS = {
     LanguageModel: MultiSAETrainingRunnerConfig,
     SyntheticModel: SyntheticSAERunnerConfig,
 }
-_WITHOUT_EFFECT = ("logger", "prefetch_llm_batches")  # on what is trained
+_WITHOUT_EFFECT = (  # on what is trained
+    *("logger", "prefetch_llm_batches", "n_eval_batches", "eval_batch_size_prompts"),
+    *("eval_frequency", "llm_device", "act_store_device"),
+)
 
 
 @dataclass(frozen=True)
@@ -235,6 +238,9 @@ def _notes(plan: Plan) -> Iterator[str]:
             f"k falls from {' or '.join(sizes)} over the first {counted(steps, 'step')} of "
             f"{counted(len(annealed), 'SAE')}: {', '.join(names)}."
         )
+    asked = plan.release.runner.get("logger") or {}
+    if asked.get("log_to_wandb", True) and asked.get("log_weights_to_wandb"):
+        yield "Without `runner.logger.log_weights_to_wandb`: SAEs are written to `--out` alone."
     new = [seed for sae_id, seed in plan.seeds.items() if sae_id not in plan.starts]
     source = plan.release.source
     if isinstance(source, SyntheticModel) and source.config["seed"] in new:

@@ -4,10 +4,12 @@ import copy
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
 import wandb
+from datasets import load_dataset
 from sae_lens import MultiSAETrainingRunner, TrainingSAE
 from sae_lens.registry import get_sae_training_class
 from sae_lens.synthetic import SyntheticModel, SyntheticSAERunnerConfig
@@ -23,6 +25,7 @@ from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS, offline_source
 from sae_lens_c2r.offline.models import MODELS, where_model_is
 from sae_lens_c2r.releases.model import LanguageModel
 from sae_lens_c2r.saes.start_from import start_from
+from sae_lens_c2r.training.configs import NEEDS_ESTIMATE
 from sae_lens_c2r.training.distributed import rank, world_size
 from sae_lens_c2r.training.plan import Plan, runner_config
 from sae_lens_c2r.training.stream import (
@@ -45,7 +48,11 @@ def train_together(
     """Train SAEs of a plan in one run; with known features, evaluate them too."""
     saes = {sae_id: _make(plan, sae_id) for sae_id in sae_ids}
     config: Any = runner_config(plan, sae_ids=sae_ids)
-    with wandb_run(config, saes, group=plan.release.name):
+    # Where a release has two kinds of SAEs, they are trained one after the other.
+    estimated = {each.normalize_activations in NEEDS_ESTIMATE for each in plan.saes.values()}
+    own = {plan.saes[sae_id].normalize_activations in NEEDS_ESTIMATE for sae_id in sae_ids}
+    suffix = "-estimated" if own == {True} != estimated else ""
+    with wandb_run(config, saes, group=plan.release.name, suffix=suffix):
         source = plan.release.source
         if not isinstance(source, LanguageModel):
             return saes, train_on_known_features(config, saes, job)
@@ -58,6 +65,10 @@ def train_together(
             config.model_name = where_model_is(config.model_name)
         name = source.name or source.hub_id
         with needing_the_hub(f"The model {name} or the text {source.dataset}"):
+            if dataset is None and Path(source.dataset).is_dir():
+                # Of a folder with tokens, SAELens would ask the Hub how they were made.
+                streaming = config.streaming
+                dataset = load_dataset(source.dataset, split="train", streaming=streaming)
             runner = MultiSAETrainingRunner(
                 config, override_saes=saes, override_dataset=dataset
             )
@@ -157,22 +168,22 @@ def train_on_known_features(
 
 
 @contextmanager
-def wandb_run(config: Any, saes: SAEs, *, group: str) -> Iterator[None]:
+def wandb_run(config: Any, saes: SAEs, *, group: str, suffix: str = "") -> Iterator[None]:
     """While it lasts, each process has a run of wandb's, if the logger wants one."""
     logger = config.logger
     if not logger.log_to_wandb:
         yield
         return
-    name, run_id = logger.run_name, logger.wandb_id
+    run_id = logger.wandb_id
     if world_size() > 1:
         os.environ.setdefault("WANDB_RUN_GROUP", run_id or group)
-        name, run_id = f"{name}-rank-{rank()}", run_id and f"{run_id}-rank-{rank()}"
+        suffix += f"-rank-{rank()}"
     wandb.init(
         project=logger.wandb_project,
         entity=logger.wandb_entity,
         config={**config.to_dict(), "saes": {i: sae.cfg.to_dict() for i, sae in saes.items()}},
-        name=name,
-        id=run_id,
+        name=f"{logger.run_name}{suffix}",
+        id=run_id and f"{run_id}{suffix}",
     )
     yield
     wandb.finish()

@@ -166,6 +166,5 @@ def memory_bytes(plan: Plan, sae_ids: Iterable[str] | None = None, *, n_parts: i
     # of the buffer is one row of text, however many rows a pass of the model takes.
     rows = 2 * value("n_batches_in_buffer") + value("store_batch_size_prompts")
     tokens = len(range(source.context_size)[slice(*value("seqpos_slice"))])
-    return (
-        states + acts + rows * tokens * configs[0].d_in * str_to_dtype(value("dtype")).itemsize
-    )
+    dtype = (value("model_from_pretrained_kwargs") or {}).get("dtype", "float32")
+    return states + acts + rows * tokens * configs[0].d_in * str_to_dtype(dtype).itemsize

@@ -71,7 +71,8 @@ def test_an_sae_s_own_config_says_what_it_is_trained_on(plant: Plant) -> None:
 def test_what_our_training_recorded_goes_before_it(plant: Plant) -> None:
     folder = plant(model_name="/somewhere/here")
     model = {"hub_id": "org/model", "revision": "v1", "hook_name": "x", "context_size": 64}
-    settings = {"runner": {"lr": 9e-4, "train_batch_size_tokens": 1024, "autocast": False}}
+    runner = {"lr": 9e-4, "lr_end": 3e-5, "train_batch_size_tokens": 1024, "autocast": False}
+    settings: dict[str, Any] = {"runner": runner}
     settings["saes"] = {"layer/a": {"normalize_activations": "none"}}
     said = {"license": "mit", "language_model": {**model, "dataset": "org/own"}}
     release = release_of(
@@ -83,8 +84,29 @@ def test_what_our_training_recorded_goes_before_it(plant: Plant) -> None:
     assert read.dataset == "org/own"
     assert release.runner["autocast"] is False
     assert release.runner["lr"] == pytest.approx(3e-4)
+    assert release.runner["lr_end"] == pytest.approx(1e-5)
     assert release.runner["lr_decay_steps"] == 8000
     assert release.grids[0].sae["normalize_activations"] == "none"
+
+
+def test_a_sparsity_coefficient_stays_in_the_unit_that_it_was_chosen_in(plant: Plant) -> None:
+    details = {"l0_coefficient": 25.0}
+    folder = plant(training_architecture="jumprelu", training_architecture_details=details)
+    plan = make_plan(release_of(folder), device="cpu")
+    assert plan.saes["a"].normalize_activations == "none"
+    assert any("`l0_coefficient` is the SAE's, 25.0" in note for note in plan.notes)
+    whitened = {"saes": {"layer/a": {"normalize_activations": "covariance_whitening"}}}
+    say(folder, {"sae_id": "layer/a", "settings": whitened})
+    plan = make_plan(
+        release_of(folder, language_model__hub_id="google/gemma-2-2b"), device="cpu"
+    )
+    assert plan.saes["a"].normalize_activations == "expected_average_only_in"
+
+
+def test_texts_that_nothing_separates_stay_so(plant: Plant) -> None:
+    assert "sequence_separator_token" not in release_of(plant()).runner
+    folder = plant("b", sequence_separator_token=None)
+    assert read_metadata(folder).sequence_separator_token is None
 
 
 def test_what_is_asked_for_goes_before_both(plant: Plant) -> None:

@@ -1,5 +1,6 @@
 """An SAE that starts from another does, before its first step, what that one does."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -127,6 +128,16 @@ def test_no_latent_is_turned_faster_than_another_for_its_size(form: str, trained
     torch.testing.assert_close(norms, torch.ones_like(norms))
     cosines = torch.nn.functional.cosine_similarity(begun.W_dec, sae.W_dec)  # in their places
     torch.testing.assert_close(cosines, torch.ones_like(cosines))
+
+
+def test_rounding_to_16_bits_does_not_end_rescaling(tmp_path: Path) -> None:
+    sae = make_form("jumprelu", d_in=64, one=True)
+    sae.fold_W_dec_norm()
+    sae.to(torch.bfloat16).save_model(tmp_path)
+    fields = training_fields(SAE.load_from_disk(tmp_path), "batchtopk_c2r")
+    assert fields[RESCALE]
+    loaded = SAE.load_from_disk(tmp_path)
+    start_from(loaded, make_training_config(loaded, "batchtopk_c2r", **fields))
 
 
 @pytest.mark.parametrize("form", FORMS)

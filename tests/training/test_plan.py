@@ -16,7 +16,7 @@ from rich.filesize import decimal
 from benchmarks.worlds.synth_sae_bench import KEPT_WORLD, SIZES
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.releases.files import find_release, read_release
-from sae_lens_c2r.training.configs import K_ANNEAL_STEPS, NORM_MULTIPLE
+from sae_lens_c2r.training.configs import _NO_AUX_LOSS, K_ANNEAL_STEPS, NORM_MULTIPLE
 from sae_lens_c2r.training.data_parallel import place
 from sae_lens_c2r.training.plan import Plan, make_plan, runner_config
 from sae_lens_c2r.training.summary import (
@@ -198,6 +198,7 @@ WRONG = [
             *(("decoder_init_norm", math.nan), ("decoder_init_norm", math.inf)),
             *(("decoder_init_norm", -1.0), ("d_in", 9)),
             *(("k_anneal_steps", 10), ("k_anneal_steps", -1), ("k_anneal_steps", True)),
+            *(("normalize_activations", mode) for mode in ("l2", *_NO_AUX_LOSS)),
         )
     ),
     *(
@@ -209,7 +210,7 @@ WRONG = [
             *(("n_batches_for_norm_estimate", 0), ("lr_decay_steps", 11), ("logger", 5)),
             *(("matmul_precision", "higher"), ("max_activation_norm_multiple", 10)),
             *(("training_samples", 5), ("synthetic_model", 5), ("evaluator", "x")),
-            ("eval_samples", -1),
+            *(("eval_samples", -1), ("feature_sampling_window", 0)),
         )
     ),
     ("runner.logger.wandb", {"runner.logger": {"wandb": 1}}),
@@ -238,7 +239,8 @@ WRONG_FOR_TEXT = [
     *((MINILM, "runner.seqpos_slice", each) for each in ([0, 0], [128, None], [0, 9, 0], [])),
     (MINILM, "runner.seqpos_slice", [None, None, -1]),
     *((MINILM, "runner.store_batch_size_prompts", 0), (MINILM, "runner.dtype", "float3")),
-    *((MINILM, "runner.n_batches_in_buffer", 0), (MINILM, "runner.dtype", "int8")),
+    *((MINILM, "runner.n_batches_in_buffer", 0), (MINILM, "runner.dtype", "bfloat16")),
+    *((MINILM, "runner.activations_mixing_fraction", share) for share in (-0.5, 1.5)),
     *((MINILM, MULTIPLE, value) for value in (0.5, True, "10", math.nan, math.inf, [10])),
     *((MINILM, MULTIPLE, 10**400), (MINILM, "runner.model_class_name", "AutoModel")),
     (MINILM, "language_model.context_size", 129),
@@ -282,6 +284,7 @@ def test_what_training_would_fail_by_is_named(
         ({"runner.adam_beta1": 5}, "Invalid beta parameter"),
         ({"runner.lr": 0, "runner.lr_decay_steps": 5}, "cannot make an optimizer"),
         ({"runner.foo": 1}, ", matmul_precision, "),
+        ({"grids": [{"id": "x", "sae": {"architecture": "matryoshka_batchtopk"}}]}, "widths"),
     ],
 )
 def test_what_sae_lens_says_is_told(
@@ -308,6 +311,20 @@ def test_a_field_goes_to_the_architectures_that_have_it(tmp_path: Path) -> None:
     others = {"c2r_coefficient", "matryoshka_widths", "l1_coefficient"}
     assert others.isdisjoint(plan.saes["batchtopk"].to_dict())
     assert set(plan.k_anneal_steps) == set(architectures) - {"standard"}
+
+
+def test_a_mode_of_sae_lens_that_is_not_annotated_is_taken(tmp_path: Path) -> None:
+    mode = {"normalize_activations": "constant_norm_rescale", "d_in": 8, "d_sae": 16}
+    grids = [{"id": "x", "sae": {"architecture": "standard_c2r"}}]
+    assert plan_of(write(tmp_path, sae=mode, grids=grids)).saes["x"].normalize_activations
+
+
+def test_what_changes_no_weights_is_the_same_training(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    log = {"log_to_wandb": True, "log_weights_to_wandb": True, "wandb_project": "mine"}
+    changed = plan_of(path, runner__eval_frequency=5, runner__logger=log)
+    assert changed.fingerprint() == plan_of(path).fingerprint()
+    assert any("Without `runner.logger.log_weights_to_wandb`" in note for note in changed.notes)
 
 
 def test_steps_are_counted_in_whole_numbers() -> None:

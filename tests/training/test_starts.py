@@ -202,6 +202,19 @@ def test_other_inputs_are_refused_with_both_names(
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize("said", ["gpt2", "gpt2-small", "openai-community/gpt2"])
+def test_a_model_of_several_names_is_one(
+    tmp_path: Path, origin: Callable[..., Path], said: str
+) -> None:
+    where = folder(origin(metadata={"model_name": said}))
+    for name in ("gpt2", "gpt2-small"):
+        changed = of_model(hub_id="openai-community/gpt2", name=name)
+        assert plan_of(tmp_path, where, "batchtopk", k=K, **changed).starts
+    changed = of_model(hub_id="openai-community/gpt2-medium", name="gpt2-medium")
+    with pytest.raises(UserError, match=f"`language_model` should be {said}"):
+        plan_of(tmp_path, where, "batchtopk", k=K, **changed)
+
+
 def test_what_may_surprise_is_told_before_training(
     tmp_path: Path, origin: Callable[..., Path]
 ) -> None:
