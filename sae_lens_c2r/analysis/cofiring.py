@@ -85,7 +85,7 @@ def co_firing(batches: Iterable[Tensor], *, above: Sequence[float] = JACCARDS) -
     """
     fires, times_fired = _firings(batches)
     d_sae, n_tokens = fires.shape
-    highest = torch.zeros(d_sae, dtype=torch.float64)
+    highest = torch.zeros(d_sae, dtype=torch.float64, device="cpu")
     pairs = dict.fromkeys(above, 0)
     for left, right, together in _firing_together(fires):
         jaccards = together.double() / (times_fired[left] + times_fired[right] - together)
@@ -148,7 +148,7 @@ def pair_jaccards(
     Returns:
         A number from 0 to 1 for each pair; 0 where neither latent fires.
     """
-    both, either = torch.zeros(2, len(pairs), dtype=torch.long)
+    both, either = torch.zeros(2, len(pairs), dtype=torch.long, device="cpu")
     for acts in batches:
         for tile in slices_of_tiles((len(pairs), len(acts)), acts.device):
             left, right = ((acts[:, latents] != 0).cpu() for latents in pairs[tile].T)
@@ -181,7 +181,7 @@ def chance_co_firing(times_fired: Int[Tensor, " d_sae"], n_tokens: int) -> float
     sizes = group.bincount().double()
     n = torch.zeros_like(sizes).index_add_(0, group, n) / sizes
     # More steps where the Jaccard is small: most of what chance makes is.
-    root = (torch.arange(_STEPS, dtype=torch.float64) + 0.5) / _STEPS
+    root = (torch.arange(_STEPS, dtype=torch.float64, device=n.device) + 0.5) / _STEPS
     t, width = root.square(), 2 * root / _STEPS
     total = 0.0
     for level, size in enumerate(sizes.tolist()):

@@ -1,5 +1,6 @@
 """Measures of SAEs whose features are known: SAELens's, and absorption by parent and child."""
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +36,8 @@ def feature_recovery(
         The measures by their names; those of absorption if the features have a hierarchy. One
         that the samples do not hold is NaN.
     """
+    if sae.dtype != torch.float32:  # SAELens multiplies its rows with the features' as they are
+        sae = copy.deepcopy(sae).to(torch.float32)
     found = eval_sae_on_synthetic_data(
         sae, model.feature_dict, model.activation_generator, samples, batch_size
     )
@@ -117,7 +120,7 @@ def hierarchy_absorption(
     sums = AbsorptionSums(edges)
     for start in range(0, samples, batch_size):
         sae_in, feature_acts = model.sample_with_features(min(batch_size, samples - start))
-        sums.add(sae.encode(sae_in)[:, latents], feature_acts.to_dense())
+        sums.add(sae.encode(sae_in).to_dense()[:, latents], feature_acts.to_dense())
     found = found_parents(edges, sae.W_dec, features)
     return HierarchyAbsorption(edges, sums.full(), sums.partial(), found)
 
@@ -126,11 +129,19 @@ def hierarchy_edges(roots: Sequence[HierarchyNode]) -> list[Edge]:
     """All pairs of parents and children that are features, in trees of any depth."""
     edges = []
     for node in roots:
-        for child in node.children:
-            if node.feature_index is not None and child.feature_index is not None:
-                edges.append((node.feature_index, child.feature_index))
+        if (parent := node.feature_index) is not None:
+            edges += [(parent, child) for child in _first_features(node.children)]
         edges += hierarchy_edges(node.children)
     return edges
+
+
+def _first_features(nodes: Sequence[HierarchyNode]) -> list[int]:
+    """The features of nodes; of one without a feature, those of its children, as in SAELens."""
+    features = []
+    for node in nodes:
+        here = node.feature_index
+        features += _first_features(node.children) if here is None else [here]
+    return features
 
 
 @torch.no_grad()
@@ -142,7 +153,7 @@ def found_parents(
     """Whether the latent nearest to each edge's parent is nearer to no other feature."""
     latents, _ = latents_of_features(W_dec, feature_vectors)
     features_of_latents, _ = latents_of_features(feature_vectors, W_dec)
-    parents = torch.tensor([parent for parent, _ in edges], device=latents.device)
+    parents = torch.tensor([parent for parent, _ in edges], dtype=torch.long).to(latents.device)
     return (features_of_latents[latents[parents]] == parents).cpu()
 
 
@@ -154,9 +165,11 @@ class AbsorptionSums:
     """
 
     def __init__(self, edges: Sequence[Edge]) -> None:
-        self._parents, self._children = torch.tensor(edges, dtype=torch.long).view(-1, 2).T
+        # On a CPU, whatever torch's default device is.
+        pairs = torch.tensor(edges, dtype=torch.long, device="cpu").view(-1, 2)
+        self._parents, self._children = pairs.T
         # Beside a child and alone: samples, those without the latent, sum of its gains.
-        self._sums = torch.zeros(2, 3, len(edges), dtype=torch.float64)
+        self._sums = torch.zeros(2, 3, len(edges), dtype=torch.float64, device="cpu")
 
     @torch.no_grad()
     def add(

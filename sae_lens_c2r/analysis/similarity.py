@@ -9,7 +9,12 @@ from torch import Tensor
 
 from sae_lens_c2r._support.checks import check_decoder
 from sae_lens_c2r.penalties import nearest_neighbors
-from sae_lens_c2r.penalties.cosines import full_precision, pair_cosines, unit_rows
+from sae_lens_c2r.penalties.cosines import (
+    at_least_float32,
+    full_precision,
+    pair_cosines,
+    unit_rows,
+)
 from sae_lens_c2r.penalties.tiles import slices_of_tiles
 
 
@@ -37,7 +42,7 @@ def composition(W_dec: Tensor) -> float:
 @torch.no_grad()
 def max_cosines(W_dec: Tensor) -> Float[Tensor, " d_sae"]:
     """The highest cosine of each decoder row with another, over the whole dictionary."""
-    return pair_cosines(W_dec, nearest_neighbors(W_dec, chunk_size=None))
+    return pair_cosines(W_dec, nearest_neighbors(W_dec, chunk_size=None)).clamp(-1, 1)
 
 
 @torch.no_grad()
@@ -97,10 +102,12 @@ def latents_of_features(
     Returns:
         The latents, and their cosines with the features.
     """
-    features, rows = unit_rows(feature_vectors), unit_rows(W_dec)
+    dtype = at_least_float32(feature_vectors, W_dec)
+    features, rows = unit_rows(feature_vectors.to(dtype)), unit_rows(W_dec.to(dtype))
     tiles = slices_of_tiles((len(features), len(rows)), features.device)
     tiles = list(tiles) or [slice(0)]  # of no feature, too
-    nearest = [(features[tile] @ rows.T).max(dim=1) for tile in tiles]
+    with full_precision(rows):
+        nearest = [(features[tile] @ rows.T).max(dim=1) for tile in tiles]
     cosines, latents = (torch.cat(parts) for parts in zip(*nearest, strict=True))
     return latents, cosines
 

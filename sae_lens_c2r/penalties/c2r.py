@@ -165,5 +165,5 @@ def _power(base: Float[Tensor, "*shape"], exponent: float) -> Float[Tensor, "*sh
     """``base ** exponent`` for base >= 0, with gradient 0 instead of infinity at 0."""
     if exponent == 1:
         return base
-    positive = base > 0
-    return torch.where(positive, torch.where(positive, base, 1.0) ** exponent, 0.0)
+    silent = base == 0  # a NaN stays one
+    return torch.where(silent, 0.0, torch.where(silent, 1.0, base) ** exponent)

@@ -112,11 +112,12 @@ def draw_chunks(
     if generator is None:
         generator = torch.Generator()
         generator.seed()
-    order = torch.randperm(d_sae, generator=generator).to(W_dec.device)
+    # On a CPU, as the generator is, whatever torch's default device is.
+    order = torch.randperm(d_sae, generator=generator, device="cpu").to(W_dec.device)
     if process_group is not None:
         first = dist.get_global_rank(process_group, 0)
         dist.broadcast(order, src=first, group=process_group)
-    return order.split(chunk_size)
+    return order.split(int(chunk_size))  # it takes no scalar of numpy
 
 
 def _nearest_in_chunk(unit: Float[Tensor, "chunk d_in"]) -> Int[Tensor, " chunk"]:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sae_lens.synthetic import (
     HierarchyConfig,
+    HierarchyNode,
     SyntheticModel,
     SyntheticModelConfig,
     ZipfianFiringProbabilityConfig,
@@ -15,7 +16,12 @@ from sae_lens.synthetic import (
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.analysis import latents_of_features, latents_per_feature
-from sae_lens_c2r.analysis.recovery import AbsorptionSums, hierarchy_absorption, hierarchy_edges
+from sae_lens_c2r.analysis.recovery import (
+    AbsorptionSums,
+    feature_recovery,
+    hierarchy_absorption,
+    hierarchy_edges,
+)
 from tests.inspection.planted import planted_sae
 
 
@@ -26,6 +32,8 @@ def test_features_have_the_nearest_rows_and_count_those_that_are_like_them() -> 
     assert (cosines > 0.99).all()
     W_dec = torch.tensor([[2.0, 0, 0], [1, 0.2, 0], [0, 1, 0], [0.5, 0.5, 0.5], [-1, 0, 0]])
     assert latents_per_feature(W_dec, torch.eye(3), above=0.6).tolist() == [2, 1, 0]
+    between = torch.tensor([[0.8, 0.6]])  # which counts for its nearest feature alone
+    assert latents_per_feature(between, torch.eye(2), above=0.5).tolist() == [1, 0]
 
 
 # Features: a parent 0 with the children 1 and 2. Samples: the parent alone, twice; with one
@@ -92,6 +100,47 @@ def planted() -> SyntheticModel:
     )
     model.feature_dict.feature_vectors.data = torch.eye(N)
     return model
+
+
+def test_a_node_without_a_feature_has_its_children_s_edges() -> None:
+    group = HierarchyNode(None, [HierarchyNode(1), HierarchyNode(2)], True)
+    assert hierarchy_edges([HierarchyNode(0, [HierarchyNode(5), group])]) == [
+        (0, 5),
+        (0, 1),
+        (0, 2),
+    ]
+    assert hierarchy_edges([group]) == []
+    model = planted()
+    assert model.hierarchy is not None
+    model.hierarchy.roots[:] = [group]
+    assert len(hierarchy_absorption(planted_sae(torch.eye(N)), model, samples=8).edges) == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_an_sae_of_any_dtype_is_measured(dtype: torch.dtype) -> None:
+    sae = planted_sae(torch.eye(N)).to(dtype)
+    assert feature_recovery(sae, planted(), samples=64)["mcc"] == pytest.approx(1)
+    assert hierarchy_absorption(sae, planted(), samples=64).found.all()
+
+
+def test_sparse_activations_are_measured_as_dense_ones() -> None:
+    sae, dense = planted_sae(torch.eye(N)), planted_sae(torch.eye(N))
+    encode = dense.encode
+    sae.encode = lambda inputs: encode(inputs).to_sparse()  # type: ignore[method-assign]
+    rates = []
+    for each in (sae, dense):
+        torch.manual_seed(0)
+        rates.append(hierarchy_absorption(each, planted(), samples=64).full)
+    torch.testing.assert_close(*rates, equal_nan=True)
+
+
+def test_autocast_and_mixed_precision_change_no_cosine() -> None:
+    W_dec, features = torch.randn(20, 8), torch.randn(10, 8)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = latents_of_features(W_dec, features)
+    assert all(map(torch.equal, inside, latents_of_features(W_dec, features)))
+    latents, _ = latents_of_features(W_dec.double(), features)
+    assert torch.equal(latents, inside[0])
 
 
 def test_edges_are_those_of_trees_of_any_depth_and_without_trees_there_are_none() -> None:

@@ -28,6 +28,12 @@ def test_composition_is_the_mean_of_the_highest_cosines(case: Case) -> None:
     assert composition(case.W_dec) == pytest.approx(sum(cosines) / len(cosines), abs=1e-12)
 
 
+def test_equal_rows_are_not_more_than_alike() -> None:
+    for seed in range(40):
+        row = torch.randn(1, 5, generator=torch.Generator().manual_seed(seed))
+        assert composition(row.repeat(2, 1)) <= 1
+
+
 @given(case=cases(), above=st.lists(st.floats(-0.95, 0.95), min_size=1, max_size=3))
 def test_every_pair_above_a_threshold_is_counted_once(case: Case, above: list[float]) -> None:
     cosines = [

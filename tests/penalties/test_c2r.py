@@ -147,6 +147,14 @@ def test_autocast_changes_nothing(pairs: str, device: str) -> None:
     assert torch.equal(inside, outside)
 
 
+@pytest.mark.parametrize("pairs", ["nearest", "all"])
+@pytest.mark.parametrize("exponent", [0.5, 1.0, 2.0])
+def test_a_nan_stays_one(pairs: str, exponent: float) -> None:
+    acts = torch.ones(4, 6)
+    acts[0, 0] = torch.nan
+    assert c2r_penalty(acts, torch.ones(6, 3), pairs=pairs, exponent=exponent).isnan()
+
+
 @pytest.mark.parametrize("changed", ["acts", "W_dec", "neighbors"])
 def test_changes_between_the_passes_are_noticed(changed: str) -> None:
     """As by autograd itself: the backward pass would be that of other values."""

@@ -1,12 +1,15 @@
 """The search for the nearest decoder row."""
 
 import random
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 
 from sae_lens_c2r import c2r_penalty, nearest_neighbors, orthogonality_penalty
+from sae_lens_c2r.analysis import co_firing
 from sae_lens_c2r.penalties import step_generator
 from sae_lens_c2r.penalties.tiles import VALUES_PER_TILE
 from tests import reference
@@ -85,6 +88,28 @@ def test_the_global_random_states_are_left_alone(generator: torch.Generator | No
     step_generator(1, 2)
     assert torch.equal(torch.get_rng_state(), before[0])
     assert random.getstate() == before[1]
+
+
+@pytest.mark.usefixtures("unchecked_types")
+@pytest.mark.parametrize("kind", [np.int64, np.int32, torch.tensor])
+def test_a_chunk_size_may_be_a_scalar(kind: Any) -> None:
+    W_dec = torch.randn(10, 4)
+    found, expected = (
+        nearest_neighbors(W_dec, chunk_size=size, generator=step_generator(0, 0))
+        for size in (kind(3), 3)
+    )
+    assert torch.equal(found, expected)
+
+
+def test_torch_s_default_device_changes_nothing() -> None:
+    """On `meta`, a tensor that is made there has no data."""
+    acts, W_dec = torch.rand(6, 10), torch.randn(10, 4)
+    options: dict[str, Any] = {"chunk_size": 4, "generator": step_generator(0, 0)}
+    expected, together = c2r_penalty(acts, W_dec, **options), co_firing([acts]).summary()
+    options["generator"] = step_generator(0, 0)
+    with torch.device("meta"):
+        assert torch.equal(c2r_penalty(acts, W_dec, **options), expected)
+        assert co_firing([acts]).summary() == together
 
 
 def test_the_search_is_not_differentiated() -> None:
