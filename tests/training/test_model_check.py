@@ -138,6 +138,11 @@ def test_a_new_release_trains_offline_on_a_text_of_ones_own(
     model = models.SMOLLM2.hub_id
     said = f"The model {model} or the text nobody/nothing is not on this machine, and "
     assert error.startswith(said)
+    (tmp_path / "tokens").mkdir()
+    rows = [json.dumps({"tokens": list(range(row, row + 256))}) for row in range(20)]
+    (tmp_path / "tokens" / "mine.jsonl").write_text("\n".join(rows))
+    elsewhere = ("--out", "of-tokens", "--set")
+    assert run(*command[:-1], *elsewhere, "language_model.dataset=tokens") == 0
     assert run(*command, "language_model.dataset=ds") == 0, capsys.readouterr().err
     sae = SAE.load_from_disk(tmp_path / "saes" / "batchtopk_k32")
     assert sae.cfg.metadata.model_name == models.SMOLLM2.hub_id

@@ -7,6 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+import wandb
 from sae_lens import SAE, SAETrainer
 
 from tests.command import run as run_cli
@@ -48,6 +49,23 @@ def test_known_features_are_trained_on_and_what_is_finished_is_left(tmp_path: Pa
     assert record["settings"]["saes"][IDS[3]]["k"] == 3
     assert record["steps"] == 10
     assert record["samples_per_second"] > 0
+
+
+def test_two_kinds_of_saes_are_two_runs_of_wandb(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    init = Mock()
+    for name, stub in (("init", init), ("log", Mock()), ("finish", Mock())):
+        monkeypatch.setattr(wandb, name, stub)
+    grids = [
+        {"id": mode, "sae": {"architecture": "topk", "normalize_activations": mode}}
+        for mode in ("expected_average_only_in", "none")
+    ]
+    runner = {"batch_size": 100, "n_batches_for_norm_estimate": 2, "run_final_eval": False}
+    runner["logger"] = {"wandb_id": "mine", "wandb_log_frequency": 5}
+    release = write(tmp_path, grids=grids, runner=runner)
+    assert run(release, "--out", tmp_path / "saes") == 0
+    assert [call.kwargs["id"] for call in init.call_args_list] == ["mine", "mine-estimated"]
 
 
 def test_settings_may_be_infinite(tmp_path: Path) -> None:
