@@ -38,7 +38,8 @@ def encode(
     sae: AnySAE, text: TextActivations
 ) -> Iterator[tuple[Float[Tensor, "tokens d_in"], Float[Tensor, "tokens d_sae"]]]:
     """Batches of inputs and of the latents' activations on them."""
-    sae.turn_off_forward_pass_hook_z_reshaping()  # type: ignore[no-untyped-call]  # heads are joined
+    # Of attention's outputs, the heads are joined already.
+    sae.turn_off_forward_pass_hook_z_reshaping()  # type: ignore[no-untyped-call]
     for batch in text.activations.split(_TOKENS_PER_BATCH):
         inputs = batch.to(sae.device, sae.dtype)
         with torch.no_grad():

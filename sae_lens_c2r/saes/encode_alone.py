@@ -35,6 +35,7 @@ for request in json.load(sys.stdin):
     for name in ("cfg.json", "sae_weights.safetensors"):
         with (folder / name).open("rb") as file:
             digests[name] = sha_fileobj(file).hex()
-    sae.turn_off_forward_pass_hook_z_reshaping()  # type: ignore[no-untyped-call]  # heads are joined
+    # Of attention's outputs, the heads are joined already.
+    sae.turn_off_forward_pass_hook_z_reshaping()  # type: ignore[no-untyped-call]
     feature_acts = sae.encode(load_file(request["inputs"])["sae_in"]).detach()
     save_file({"feature_acts": feature_acts}, request["outputs"], metadata=digests)

@@ -76,7 +76,6 @@ _NOT_SET = {  # fields of SAELens's that a release cannot set, or sets elsewhere
     *("training_tokens", "training_samples", "synthetic_model", "device", "evaluator"),
     *("output_path", "save_synthetic_model", "checkpoint_path", "n_checkpoints"),
     *("save_final_checkpoint", "resume_from_checkpoint", "metadata"),
-    "dtype",  # of activations that SAELens reads from files
 }
 
 
@@ -154,6 +153,8 @@ def _types(config: type) -> dict[str, Any]:
     types |= next((_OURS[each] for each in _OURS if issubclass(config, each)), {})
     if "normalize_activations" in types:  # of which SAELens has one more than it annotates
         types["normalize_activations"] |= Literal["constant_norm_rescale"]
+    if config is MultiSAETrainingRunnerConfig:
+        del types["dtype"]  # that SAELens reads activations in, where they come from files
     if "k" not in types:
         types.pop(K_ANNEAL_STEPS, None)
     return types

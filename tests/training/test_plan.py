@@ -313,6 +313,13 @@ def test_a_field_goes_to_the_architectures_that_have_it(tmp_path: Path) -> None:
     assert set(plan.k_anneal_steps) == set(architectures) - {"standard"}
 
 
+def test_an_sae_may_be_of_another_dtype(tmp_path: Path) -> None:
+    plan = plan_of(write(tmp_path), "width_1k/topk_k2", sae__dtype="bfloat16")
+    assert plan.saes["width_1k/topk_k2"].dtype == "bfloat16"
+    features = {**FEATURES, "dtype": "bfloat16"}
+    assert plan_of(write(tmp_path, synthetic_model={"training_samples": 9, "config": features}))
+
+
 def test_a_mode_of_sae_lens_that_is_not_annotated_is_taken(tmp_path: Path) -> None:
     mode = {"normalize_activations": "constant_norm_rescale", "d_in": 8, "d_sae": 16}
     grids = [{"id": "x", "sae": {"architecture": "standard_c2r"}}]
