@@ -78,12 +78,12 @@ class Options:
                 raise UserError(f"`data` should not lie in `out`. Found {self.data}.")
         if self.text is not None:
             read_text(self.text)
-        self.overrides = {key: _from_root(value) for key, value in self.overrides.items()}
-        self.model, self.text = _from_root(self.model), _from_root(self.text)
-        self.data = _from_root(self.data)
+        self.overrides = {key: from_root(value) for key, value in self.overrides.items()}
+        self.model, self.text = from_root(self.model), from_root(self.text)
+        self.data = from_root(self.data)
 
 
-def _from_root(value: Any) -> Any:
+def from_root(value: Any) -> Any:
     """The path of a file that exists, which a process elsewhere finds too; else the same."""
     if isinstance(value, str | Path) and value and Path(value).exists():
         return type(value)(Path(value).resolve())

@@ -24,7 +24,9 @@ from sae_lens_c2r.evaluation.catalog import (
     WEIGHTS,
 )
 from sae_lens_c2r.evaluation.report import EvaluatedSAE, Evaluation, read_about, sae_hashes
-from sae_lens_c2r.evaluation.settings import Options, settings_of
+from sae_lens_c2r.evaluation.settings import Options, from_root, settings_of
+from sae_lens_c2r.inspection.activations import check_reconstructs
+from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS
 from sae_lens_c2r.releases.language_models import TRANSFORMERS, hook_site, output_of_block
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.configs import synthetic_model_config
@@ -124,10 +126,11 @@ def tasks_of(
 
 
 def _of_language_model(name: str, sae: SAE[Any], options: Options) -> dict[str, Any]:
+    check_reconstructs(sae)
     metadata = sae.cfg.metadata
     model, hook_name = options.model or metadata.model_name, metadata.hook_name
-    if model and (Path(str(model)) / "config.json").is_file():
-        model = str(Path(str(model)).resolve())  # an evaluation runs in a folder of its own
+    if model and Path(str(model), "config.json").is_file():
+        model = from_root(model)  # an evaluation runs in a folder of its own
     should = {"`model` or `metadata.model_name`": model, "`metadata.hook_name`": hook_name}
     for key, value in should.items():
         if not isinstance(value, str) or not value:
@@ -139,8 +142,9 @@ def _of_language_model(name: str, sae: SAE[Any], options: Options) -> dict[str, 
     reads: Any = options.data
     if name == SAE_LENS:
         text, trained_on = options.text, metadata.dataset_path
-        if text is None and trained_on and Path(str(trained_on)).exists():
-            text = str(Path(str(trained_on)).resolve())
+        if text is None and trained_on not in OFFLINE_DATASETS:
+            there = from_root(trained_on)
+            text = there if there != trained_on else None
         reads = text or trained_on
         if options.data is not None and reads and (options.data / str(reads)).exists():
             reads = options.data / str(reads)  # where the evaluation finds it

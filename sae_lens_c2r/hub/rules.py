@@ -48,9 +48,9 @@ _SECRETS = {
 }
 # Only web addresses may be published: `file:`, `s3:` and the like name places.
 _PLACE = re.compile(
-    r"""(?:^|[\s"'(=,\[]|(?<!http)(?<!https):)
-    (?:~[\w.-]*/|(?:/|\\|\.{1,2}/|[A-Za-z]:[\\/])[\w.\\/~-])
-    |\b(?!https?:)[A-Za-z][\w+.-]*:/|https?://[^\s/]*@|[\w.+-]+@[A-Za-z]""",
+    r"""(?:^|[\s"'`(=,\[{|]|(?<!http)(?<!https):)
+    (?:~[\w.-]*[\\/]|(?:/|\\|\.{1,2}/|[A-Za-z]:[\\/])[\w.\\/~-])
+    |\b(?!https?:)[A-Za-z][\w+.-]*:/|https?://[^\s/]*@|[\w.+-]+@(?:[A-Za-z]|\d+\.\w)""",
     re.VERBOSE,
 )
 # Values that may be published: words, numbers, names on the Hub, devices, versions. Only a

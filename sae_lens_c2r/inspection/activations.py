@@ -87,12 +87,7 @@ class ActivationSource:
     def model_of(self, sae: AnySAE) -> Any:
         """The model of an SAE, in SAELens's wrapper."""
         metadata, name = sae.cfg.metadata, self._name_of_model(sae)
-        architecture = sae.cfg.architecture()
-        if architecture == "temporal" or architecture.endswith("transcoder"):
-            raise UserError(
-                "An SAE should reconstruct, token by token, what it encodes to be run on text. "
-                f"A {architecture} does not."
-            )
+        check_reconstructs(sae)
         known = {**metadata.to_dict(), "model_name": name}
         for key in ("model_name", *_PLACE):
             if known.get(key) is None:
@@ -162,6 +157,16 @@ class ActivationSource:
 
     def _name_of_model(self, sae: AnySAE) -> Any:
         return self.model or sae.cfg.metadata.model_name
+
+
+def check_reconstructs(sae: AnySAE) -> None:
+    """Raise for what encodes one activation and predicts another, or needs whole texts."""
+    architecture = sae.cfg.architecture()
+    if architecture == "temporal" or architecture.endswith("transcoder"):
+        raise UserError(
+            "An SAE should reconstruct, token by token, what it encodes to be run on text. "
+            f"A {architecture} does not."
+        )
 
 
 def _key(sae: AnySAE, *names: str) -> str:

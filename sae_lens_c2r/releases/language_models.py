@@ -41,7 +41,9 @@ def official_name(model: str) -> str | None:
 
 def hub_id(model: str) -> str | None:
     """A model's id on the Hub, which TransformerLens knows of most of its own names."""
-    official = model if "/" in model else official_name(model) or ""
+    if "/" in model:
+        return model
+    official = official_name(model) or ""
     owner = _OWNERS.get(official.partition("-")[0])
     return f"{owner}/{official}" if owner else official if "/" in official else None
 

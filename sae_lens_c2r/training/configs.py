@@ -2,6 +2,7 @@
 
 import copy
 import json
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Annotated, Any, Literal, get_type_hints
@@ -36,7 +37,6 @@ from sae_lens_c2r.saes.start_from import starting_weights, training_fields
 
 K_ANNEAL_STEPS = "k_anneal_steps"
 MATMUL_PRECISION, NORM_MULTIPLE = "matmul_precision", "max_activation_norm_multiple"
-_NO_AUX_LOSS = {"layer_norm", "constant_norm_rescale"}
 NEEDS_ESTIMATE = {"expected_average_only_in", "covariance_whitening"}  # of SAELens's
 
 
@@ -91,15 +91,11 @@ def sae_config(spec: SAESpec, device: str) -> TrainingSAEConfig:
     try:
         config = config_class(**values, device=device)
         # It checks more where an SAE is made, here one without weights, and changes its config.
-        sae_class(replace(copy.deepcopy(config), device="meta"))
-    except (TypeError, ValueError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they come again in training
+            sae_class(replace(copy.deepcopy(config), device="meta"))
+    except (ArithmeticError, AssertionError, TypeError, ValueError) as error:
         raise UserError(f"SAELens refuses {spec.sae_id}. {error}") from None
-    normalized = config.normalize_activations
-    if hasattr(sae_class, "calculate_topk_aux_loss") and normalized in _NO_AUX_LOSS:
-        raise UserError(
-            f"`sae.normalize_activations` should not be {normalized} for {spec.sae_id}: with "
-            "it, SAELens cannot train this architecture once a latent is dead."
-        )
     if getattr(config, "k", 1) > config.d_sae:
         raise UserError(
             f"`sae.k` should be at most `d_sae`, {config.d_sae}. Found {config.k}."  # type: ignore[attr-defined]
@@ -153,8 +149,6 @@ def _types(config: type) -> dict[str, Any]:
     types |= next((_OURS[each] for each in _OURS if issubclass(config, each)), {})
     if "normalize_activations" in types:  # of which SAELens has one more than it annotates
         types["normalize_activations"] |= Literal["constant_norm_rescale"]
-    if config is MultiSAETrainingRunnerConfig:
-        del types["dtype"]  # that SAELens reads activations in, where they come from files
     if "k" not in types:
         types.pop(K_ANNEAL_STEPS, None)
     return types

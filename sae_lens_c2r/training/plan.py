@@ -14,6 +14,7 @@ from sae_lens import (
     StandardTrainingSAEConfig,
 )
 from sae_lens.config import LoggingConfig
+from sae_lens.registry import get_sae_training_class
 from sae_lens.saes.sae import TrainingSAEConfig
 from sae_lens.synthetic import SyntheticSAERunnerConfig
 
@@ -25,6 +26,7 @@ from sae_lens_c2r.penalties.neighbors import has_fast_bfloat16
 from sae_lens_c2r.releases.language_models import TRANSFORMER_LENS, official_name
 from sae_lens_c2r.releases.model import LanguageModel, Release, SyntheticModel
 from sae_lens_c2r.saes.sae_ref import SAERef
+from sae_lens_c2r.saes.start_from import ESTIMATED
 from sae_lens_c2r.training import configs
 
 RunnerConfig = MultiSAETrainingRunnerConfig | SyntheticSAERunnerConfig[Any]
@@ -32,6 +34,10 @@ _RUNNERS = {
     LanguageModel: MultiSAETrainingRunnerConfig,
     SyntheticModel: SyntheticSAERunnerConfig,
 }
+_NO_AUX_LOSS = {
+    "layer_norm",
+    "constant_norm_rescale",
+}  # for which SAELens has no loss of TopK's
 _WITHOUT_EFFECT = (  # on what is trained
     *("logger", "prefetch_llm_batches", "n_eval_batches", "eval_batch_size_prompts"),
     *("eval_frequency", "llm_device", "act_store_device"),
@@ -238,6 +244,8 @@ def _notes(plan: Plan) -> Iterator[str]:
             f"k falls from {' or '.join(sizes)} over the first {counted(steps, 'step')} of "
             f"{counted(len(annealed), 'SAE')}: {', '.join(names)}."
         )
+    if "dtype" in plan.runner:
+        yield "Without `runner.dtype`: activations are of the model's dtype."
     asked = plan.release.runner.get("logger") or {}
     if asked.get("log_to_wandb", True) and asked.get("log_weights_to_wandb"):
         yield "Without `runner.logger.log_weights_to_wandb`: SAEs are written to `--out` alone."
@@ -282,6 +290,15 @@ def _check_steps(plan: Plan, config: RunnerConfig) -> None:
                     f"`sae.{name}` should be below the steps of the training, "
                     f"{plan.steps:,}. Found {step:,} in {sae_id}."
                 )
+        sae_class, _ = get_sae_training_class(each.architecture())
+        may_die = plan.steps > config.dead_feature_window
+        needs_loss = may_die and hasattr(sae_class, "calculate_topk_aux_loss")
+        if needs_loss and each.normalize_activations in _NO_AUX_LOSS:
+            raise UserError(
+                f"`sae.normalize_activations` should be none or {ESTIMATED} for {sae_id}: "
+                "SAELens stops with an error once a latent is dead. Found "
+                f"{each.normalize_activations}."
+            )
     theirs = config.to_sae_trainer_config()
     warm_up, decay = theirs.lr_warm_up_steps, theirs.lr_decay_steps
     if warm_up + decay > theirs.total_training_steps:

@@ -6,6 +6,7 @@ from typing import Any
 from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 from rich.console import Console
 from rich.filesize import decimal
+from sae_lens.constants import DTYPE_MAP
 from sae_lens.saes.sae import TrainingSAEConfig
 from sae_lens.util import str_to_dtype
 
@@ -166,5 +167,7 @@ def memory_bytes(plan: Plan, sae_ids: Iterable[str] | None = None, *, n_parts: i
     # of the buffer is one row of text, however many rows a pass of the model takes.
     rows = 2 * value("n_batches_in_buffer") + value("store_batch_size_prompts")
     tokens = len(range(source.context_size)[slice(*value("seqpos_slice"))])
-    dtype = (value("model_from_pretrained_kwargs") or {}).get("dtype", "float32")
-    return states + acts + rows * tokens * configs[0].d_in * str_to_dtype(dtype).itemsize
+    asked = value("model_from_pretrained_kwargs") or {}
+    dtype = str(asked.get("dtype") or asked.get("torch_dtype"))
+    size = str_to_dtype(dtype if dtype in DTYPE_MAP else "float32").itemsize
+    return states + acts + rows * tokens * configs[0].d_in * size

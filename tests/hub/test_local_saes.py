@@ -58,6 +58,9 @@ PLACES = [
     "s3:/b/x",
     "me@host",
     "1:/x",
+    "~\\x",
+    "me@10.0.0.5",
+    "`/home/me`",
 ]
 
 
@@ -407,7 +410,9 @@ def test_what_a_release_says_names_no_place(tmp_path: Path, folder: Path) -> Non
             of_record(tmp_path / str(number), folder, {"release": said})
     with pytest.raises(UserError, match="`license`"):
         of_record(tmp_path, folder, {"release": {"license": "/x"}})
-    harmless = "Code: https://github.com/me/x, with ~50 latents and/or a precision@5 of 90%."
+    harmless = (
+        "Code: https://github.com/me/x, with ~50 latents and/or a precision@5 of 90%, k ~5."
+    )
     facts = of_record(tmp_path / "harmless", folder, {"release": {"description": harmless}})
     assert facts.description == harmless
 

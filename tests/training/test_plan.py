@@ -16,7 +16,7 @@ from rich.filesize import decimal
 from benchmarks.worlds.synth_sae_bench import KEPT_WORLD, SIZES
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.releases.files import find_release, read_release
-from sae_lens_c2r.training.configs import _NO_AUX_LOSS, K_ANNEAL_STEPS, NORM_MULTIPLE
+from sae_lens_c2r.training.configs import K_ANNEAL_STEPS, NORM_MULTIPLE
 from sae_lens_c2r.training.data_parallel import place
 from sae_lens_c2r.training.plan import Plan, make_plan, runner_config
 from sae_lens_c2r.training.summary import (
@@ -168,6 +168,15 @@ def test_sizes_are_those_of_the_weights(tmp_path: Path) -> None:
     assert memory_bytes(plan) == 4 * disk_bytes(plan) + 3 * 4 * 100 * 1024
 
 
+@pytest.mark.parametrize("dtype", ["auto", None, "bfloat16"])
+def test_memory_is_that_of_activations_of_the_model(dtype: str | None) -> None:
+    options = {"runner__model_from_pretrained_kwargs": {"dtype": dtype}}
+    difference = memory_bytes(plan_of(MINILM)) - memory_bytes(plan_of(MINILM, **options))
+    assert (difference > 0) == (dtype == "bfloat16")
+    told = plan_of(MINILM, runner__dtype="bfloat16").notes
+    assert any("Without `runner.dtype`" in note for note in told)
+
+
 def test_the_buffer_counts_rows_of_the_text_and_not_passes_of_the_model() -> None:
     plan = plan_of(
         MINILM,
@@ -198,7 +207,7 @@ WRONG = [
             *(("decoder_init_norm", math.nan), ("decoder_init_norm", math.inf)),
             *(("decoder_init_norm", -1.0), ("d_in", 9)),
             *(("k_anneal_steps", 10), ("k_anneal_steps", -1), ("k_anneal_steps", True)),
-            *(("normalize_activations", mode) for mode in ("l2", *_NO_AUX_LOSS)),
+            ("normalize_activations", "l2"),
         )
     ),
     *(
@@ -239,7 +248,7 @@ WRONG_FOR_TEXT = [
     *((MINILM, "runner.seqpos_slice", each) for each in ([0, 0], [128, None], [0, 9, 0], [])),
     (MINILM, "runner.seqpos_slice", [None, None, -1]),
     *((MINILM, "runner.store_batch_size_prompts", 0), (MINILM, "runner.dtype", "float3")),
-    *((MINILM, "runner.n_batches_in_buffer", 0), (MINILM, "runner.dtype", "bfloat16")),
+    *((MINILM, "runner.n_batches_in_buffer", 0), (MINILM, "runner.dtype", "int8")),
     *((MINILM, "runner.activations_mixing_fraction", share) for share in (-0.5, 1.5)),
     *((MINILM, MULTIPLE, value) for value in (0.5, True, "10", math.nan, math.inf, [10])),
     *((MINILM, MULTIPLE, 10**400), (MINILM, "runner.model_class_name", "AutoModel")),
@@ -324,6 +333,16 @@ def test_a_mode_of_sae_lens_that_is_not_annotated_is_taken(tmp_path: Path) -> No
     mode = {"normalize_activations": "constant_norm_rescale", "d_in": 8, "d_sae": 16}
     grids = [{"id": "x", "sae": {"architecture": "standard_c2r"}}]
     assert plan_of(write(tmp_path, sae=mode, grids=grids)).saes["x"].normalize_activations
+
+
+@pytest.mark.parametrize("mode", ["layer_norm", "constant_norm_rescale"])
+def test_sae_lens_has_no_loss_for_dead_latents_of_normalized_inputs(
+    tmp_path: Path, mode: str
+) -> None:
+    changes: dict[str, Any] = {"sae__normalize_activations": mode}
+    assert plan_of(write(tmp_path), **changes).saes  # in which no latent is dead yet
+    with pytest.raises(UserError, match=r"`sae\.normalize_activations` should be none"):
+        plan_of(write(tmp_path), **changes, runner__dead_feature_window=9)
 
 
 def test_what_changes_no_weights_is_the_same_training(tmp_path: Path) -> None:
