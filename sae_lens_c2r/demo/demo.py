@@ -152,7 +152,11 @@ def run_demo(
         plan = make_plan(demo_release(**settings, device=device), device=device)
         for note in plan.notes:
             tell(note)
-        training, held_out = _read_texts(settings["seed"], tell)
+        tell("Reading Python's documentation ...")
+        share, seed = HELD_OUT_SHARE, settings["seed"]
+        texts = corpus.split(corpus.documents(), held_out_share=share, seed=seed)
+        training, held_out = (Dataset.from_dict({"text": part}) for part in texts)
+        tell(f"{len(training):,} documents to train on, {len(held_out):,} held out.")
         histories = _train(replace(plan, dataset=training), folder, tell)
         reports, comparison = _measure(histories, held_out, plan, folder, tell)
         asked = {"out": str(out), **settings, "device": device}
@@ -178,15 +182,6 @@ def run_demo(
         highlight=False,
         soft_wrap=True,
     )
-
-
-def _read_texts(seed: int, tell: Callable[[str], None]) -> tuple[Dataset, Dataset]:
-    """Read documents to train on, and those that are held out."""
-    tell("Reading Python's documentation ...")
-    texts = corpus.split(corpus.documents(), held_out_share=HELD_OUT_SHARE, seed=seed)
-    training, held_out = (Dataset.from_dict({"text": part}) for part in texts)
-    tell(f"{len(training):,} documents to train on, {len(held_out):,} held out.")
-    return training, held_out
 
 
 def _train(plan: Plan, folder: Path, tell: Callable[[str], None]) -> dict[str, History]:

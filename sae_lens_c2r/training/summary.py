@@ -95,8 +95,11 @@ def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
         for share in place(plan.saes, n_ranks // n_parts)
         for _ in range(n_parts)
     ]
+    kinds = {each.normalize_activations in NEEDS_ESTIMATE for each in plan.saes.values()}
+    at_once = ", all at once" if len(plan.saes) > 1 and len(kinds) == 1 else ""
     console.print(
-        f"{_number_of_saes(plan)}: {counted(plan.steps, 'step')} of {plan.batch_size:,}, "
+        f"{counted(len(plan.saes), 'SAE')}{at_once}: "
+        f"{counted(plan.steps, 'step')} of {plan.batch_size:,}, "
         f"{plan.samples:,} {unit} each. About {decimal(max(memory for _, memory in shares))} "
         f"of memory{' a process' if n_ranks > 1 else ''}{beside}, {decimal(disk_bytes(plan))} "
         "on disk, and during training up to three checkpoints of "
@@ -114,13 +117,6 @@ def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
             for rank, (share, memory) in enumerate(shares)
         ]
         console.print(*terminal_tables(headings, rows, text=(3,), broken=3))
-
-
-def _number_of_saes(plan: Plan) -> str:
-    """Return how many SAEs a plan has, and whether one run trains them all."""
-    estimated = {each.normalize_activations in NEEDS_ESTIMATE for each in plan.saes.values()}
-    at_once = len(plan.saes) > 1 and len(estimated) == 1
-    return counted(len(plan.saes), "SAE") + (", all at once" if at_once else "")
 
 
 def numbers_of(plan: Plan) -> dict[str, Any]:
