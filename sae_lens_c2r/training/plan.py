@@ -34,10 +34,7 @@ _RUNNERS = {
     LanguageModel: MultiSAETrainingRunnerConfig,
     SyntheticModel: SyntheticSAERunnerConfig,
 }
-_NO_AUX_LOSS = {
-    "layer_norm",
-    "constant_norm_rescale",
-}  # for which SAELens has no loss of TopK's
+_NO_AUX_LOSS = {"layer_norm", "constant_norm_rescale"}  # for dead latents, in SAELens
 _WITHOUT_EFFECT = (  # on what is trained
     *("logger", "prefetch_llm_batches", "n_eval_batches", "eval_batch_size_prompts"),
     *("eval_frequency", "llm_device", "act_store_device"),

@@ -98,12 +98,11 @@ def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
     kinds = {each.normalize_activations in NEEDS_ESTIMATE for each in plan.saes.values()}
     at_once = ", all at once" if len(plan.saes) > 1 and len(kinds) == 1 else ""
     console.print(
-        f"{counted(len(plan.saes), 'SAE')}{at_once}: "
-        f"{counted(plan.steps, 'step')} of {plan.batch_size:,}, "
-        f"{plan.samples:,} {unit} each. About {decimal(max(memory for _, memory in shares))} "
-        f"of memory{' a process' if n_ranks > 1 else ''}{beside}, {decimal(disk_bytes(plan))} "
-        "on disk, and during training up to three checkpoints of "
-        f"{decimal(checkpoint_bytes(plan))}."
+        f"{counted(len(plan.saes), 'SAE')}{at_once}: {counted(plan.steps, 'step')} of "
+        f"{plan.batch_size:,}, {plan.samples:,} {unit} each. About "
+        f"{decimal(max(memory for _, memory in shares))} of memory"
+        f"{' a process' if n_ranks > 1 else ''}{beside}, {decimal(disk_bytes(plan))} on disk, "
+        f"and during training up to three checkpoints of {decimal(checkpoint_bytes(plan))}."
     )
     if n_parts > 1:
         console.print(
