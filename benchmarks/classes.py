@@ -26,12 +26,13 @@ def class_measures(sae: SAE[Any], inputs: Tensor, classes: Tensor, *, enough: fl
     gets right: whether a latent that is aligned with the probe makes up for the class's
     latents that are silent, and what share of the probe's projection others have taken over.
     """
+    inputs, classes = inputs.to(sae.device), classes.to(sae.device)
     n_training = int(TRAINING * len(inputs))
-    is_class = classes[:, None] == torch.arange(int(classes.max()) + 1)
+    is_class = classes[:, None] == torch.arange(int(classes.max()) + 1, device=sae.device)
     weights, biases = probes(inputs[:n_training], is_class[:n_training])
     directions = normalize(weights, dim=1)
-    aligned = cosine_similarity(directions[:, None], sae.W_dec[None].cpu(), dim=-1)
-    latents = torch.cat([sae.encode(each.to(sae.device)).cpu() for each in inputs.split(4096)])
+    aligned = cosine_similarity(directions[:, None], sae.W_dec[None], dim=-1)
+    latents = torch.cat([sae.encode(each) for each in inputs.split(4096)])
     seen, unseen = latents[:n_training] > 0, slice(n_training, None)
     tokens, fires = inputs[unseen], latents[unseen] > 0
     said = tokens @ weights.T + biases > 0
@@ -102,8 +103,8 @@ def f1(said: Tensor, true: Tensor) -> float:
 def probes(inputs: Tensor, is_class: Tensor) -> tuple[Tensor, Tensor]:
     """Fit a linear probe for each class; return weights, shape ``[n, d_in]``, and biases."""
     n_classes = is_class.shape[1]
-    weights = torch.zeros(n_classes, inputs.shape[1], requires_grad=True)
-    biases = torch.zeros(n_classes, requires_grad=True)
+    weights = inputs.new_zeros(n_classes, inputs.shape[1]).requires_grad_()
+    biases = inputs.new_zeros(n_classes).requires_grad_()
     wanted = is_class.float()
     rarity = (len(wanted) - wanted.sum(dim=0)) / wanted.sum(dim=0).clamp(min=1)
     optimizer = torch.optim.LBFGS(

@@ -193,7 +193,7 @@ def train_all(runs: Sequence[Run], path: Path, *, data: Path, device: str, jobs:
     todo = [run for run in runs if astuple(run) not in done]
     torch.set_num_threads(jobs)
     for run in {(run.world, run.world_seed): run for run in todo}.values():
-        world_module(run.world).open_world(run, data, "cpu").prepare()
+        world_module(run.world).open_world(run, data, device).prepare()
     todo.sort(key=lambda run: (run.samples, run.seed))  # Every comparison soon has an answer.
     execute_all([(run, data, device) for run in todo], execute, path, jobs=jobs)
 

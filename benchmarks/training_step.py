@@ -3,8 +3,7 @@
 SAELens's trainer takes steps with a backbone and, in turn with it, steps with a penalty. With
 one at every T-th step, the mean step takes (with it + (T - 1) without) / T. Its ratio to the
 backbone's step is the median over rounds, in each of which both are timed: what slows a machine
-for a while slows them alike. Steps without a penalty are the backbone's, but for compiled ones,
-which are timed, too: there the penalties break the graph in any case.
+for a while slows them alike.
 """
 
 from argparse import Namespace
@@ -39,9 +38,6 @@ def stepper(
         options["rescale_acts_by_decoder_norm"] = device != "cpu"
     options |= {"d_in": d_in, "d_sae": d_sae, "k": k, "device": device}
     sae = sae_class(config_class(**options))
-    if variant["mode"] == "compiled":  # as SAELens's runner does for `compile_sae=True`
-        compiled = torch.compile(sae.training_forward_pass)
-        sae.training_forward_pass = compiled  # type: ignore[method-assign]
     batch = torch.randn(batch_size, d_in, device=device)
     about: Row = {"device": device, "autocast": variant["autocast"]}
     config = SAETrainerConfig(10**6 * batch_size, batch_size, lr=1e-3, lr_end=1e-3, **about)
@@ -60,17 +56,12 @@ def compare(variant: Row, chunk_size: int | None, size: str, device: str) -> Row
     about: Row = {"c2r_chunk_size": chunk_size, "c2r_interval": 2}
     regularized = stepper(f"{variant['backbone']}_c2r", variant, size, device, **about)
     timers = {"plain": timer(lambda: plain(0)), "with": timer(lambda: regularized(0))}
-    if variant["mode"] == "compiled":
-        timers["without"] = timer(lambda: regularized(1))
     rounds = [
         {kind: 1e3 * each.timeit(2).median for kind, each in timers.items()}
         for _ in range(DATA["rounds"][size])
     ]
-    for ms in rounds:
-        ms.setdefault("without", ms["plain"])
     overhead = {
-        T: median((ms["with"] + (T - 1) * ms["without"]) / T / ms["plain"] for ms in rounds)
-        for T in INTERVALS
+        T: median((ms["with"] / ms["plain"] + T - 1) / T for ms in rounds) for T in INTERVALS
     }
     chunk = "all" if chunk_size is None else f"{chunk_size:,}"
     ms = {kind: median(ms[kind] for ms in rounds) for kind in timers}
@@ -80,10 +71,9 @@ def compare(variant: Row, chunk_size: int | None, size: str, device: str) -> Row
 def measure(options: Namespace) -> list[Row]:
     """Return the rows of all variants."""
     size, device = options.size, options.device
-    chosen = product(DATA["kinds"], DATA["modes"][size], DATA["autocast"][size])
     variants = [
-        {"backbone": backbone, "layout": layout, "mode": mode, "autocast": autocast}
-        for (backbone, layout), mode, autocast in chosen
+        {"backbone": backbone, "layout": layout, "autocast": DATA["autocast"][size]}
+        for backbone, layout in DATA["kinds"]
     ]
     cases = track(list(product(variants, DATA["chunk_sizes"])))
     return [compare(variant, chunk_size, size, device) for variant, chunk_size in cases]

@@ -14,16 +14,23 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from benchmarks.classes import class_measures
-from benchmarks.experiment import read_sizes
+from benchmarks.experiment import Run, read_sizes
 from benchmarks.report import draw_sizes
 from benchmarks.rows import Row
-from benchmarks.worlds.minilm_text import MiniLMText, activations, load, text_measures
+from benchmarks.worlds.minilm_text import (
+    MiniLMText,
+    activations,
+    device_of,
+    load,
+    text_measures,
+)
 from sae_lens_c2r.offline.models import SMOLLM2
 from sae_lens_c2r.offline.wikipedia import articles
 
 SIZES = read_sizes(Path(__file__))
 D_IN, HOOK_NAME = 576, "model.layers.9"
 CONTEXT, ROWS, SEPARATOR = 256, 32, 0  # SEPARATOR is <|endoftext|>
+ENCODED = 64  # texts at once
 LOSS_ROWS, LOSS_BATCH = 64, 4  # whose loss is measured, and at once
 # The norms of the first tokens, and of a few others, are many times the rest's.
 FIRST_TOKENS, HIGHEST_NORM = 4, 4.0
@@ -47,15 +54,22 @@ TOKENS = [  # other classes of tokens, without the space before them
 
 def read(model: Any, texts: Iterable[str]) -> Iterator[tuple[Tensor, ...]]:
     """Yield rows of tokens, which of these SAEs are trained on, and their activations."""
-    encoded = (model.tokenizer(text)["input_ids"] + [SEPARATOR] for text in texts)
-    ids = chain.from_iterable(encoded)
+    ids = chain.from_iterable(encoded(model.tokenizer, texts))
     while True:
         rows = torch.tensor(list(islice(ids, ROWS * CONTEXT))).view(-1, CONTEXT)
         found = activations(model, rows)
         norms = found.norm(dim=-1)
         used = norms < HIGHEST_NORM * norms[:, FIRST_TOKENS:].median()
         used[:, :FIRST_TOKENS] = False
-        yield rows, used, found[used]
+        yield rows, used.cpu(), found[used].cpu()
+
+
+def encoded(tokenizer: Any, texts: Iterable[str]) -> Iterator[list[int]]:
+    """Yield the tokens of each text, and of the separator; many texts are encoded at once."""
+    texts = iter(texts)
+    while batch := list(islice(texts, ENCODED)):
+        for ids in tokenizer(batch)["input_ids"]:
+            yield [*ids, SEPARATOR]
 
 
 def collect_held_out(
@@ -82,7 +96,7 @@ def collect_held_out(
     }
     torch.save(tokens, folder / "tokens.pt")
     prompts, letters = spelling(model.tokenizer, at_most)
-    inputs = torch.cat([activations(model, each)[:, -1] for each in prompts.split(256)])
+    inputs = torch.cat([activations(model, each)[:, -1].cpu() for each in prompts.split(256)])
     words = {"inputs": (scale * inputs).half(), "letters": letters}
     torch.save(words, folder / "words.pt")
 
@@ -103,14 +117,14 @@ def loss_on(
     model: Any, rows: Tensor, used: Tensor, replace: Callable[[Tensor], Tensor]
 ) -> float:
     """Return the mean loss on rows, with the activations that are used replaced."""
-    device, losses = next(model.parameters()).device, []
+    losses = []
     for tokens, here in zip(rows.split(LOSS_BATCH), used.split(LOSS_BATCH), strict=True):
 
         def splice(found: Tensor, here: Tensor = here, **_: Any) -> Tensor:
             found[here] = replace(found[here].float()).to(found.dtype)
             return found
 
-        tokens = tokens.to(device)
+        tokens = tokens.to(device_of(model))
         logits = model.run_with_hooks(tokens, fwd_hooks=[(HOOK_NAME, splice)])
         said, true = logits[:, FIRST_TOKENS:-1].float(), tokens[:, FIRST_TOKENS + 1 :]
         losses.append(cross_entropy(said.mT, true).item())
@@ -145,12 +159,17 @@ def spelling(tokenizer: Any, at_most: int) -> tuple[Tensor, Tensor]:
 class LanguageModel(MiniLMText):
     """The same of SmolLM2, after its tenth block, and what else a language model tells."""
 
-    d_in, d_sae, kept_in = D_IN, 4096, "smollm2"
+    d_in, kept_in = D_IN, "smollm2"
+
+    def __init__(self, run: Run, data: Path, device: str = "cpu") -> None:
+        super().__init__(run, data, device)
+        self.d_sae = 16_384 if self.size.name == "wide" else 4096
 
     def _collect(self, folder: Path) -> None:
         """Keep activations of Wikipedia's articles and of single words, in float16."""
         folder.mkdir()
-        texts, model = articles(), load(SMOLLM2, HOOK_NAME, dtype=torch.bfloat16)
+        texts = articles()
+        model = load(SMOLLM2, HOOK_NAME, self.device, dtype=torch.bfloat16)
         pool, n_tokens = torch.empty(self.size.pool, D_IN, dtype=torch.float16), 0
         for _, _, found in read(model, texts[HELD_OUT_ARTICLES:]):
             part = pool[n_tokens : n_tokens + len(found)]

@@ -31,12 +31,19 @@ def load(offline: OfflineModel, hook_name: str, device: str = "cpu", **options: 
     return load_model("AutoModelForCausalLM", folder, device, options, [hook_name])
 
 
+def device_of(model: Any) -> torch.device:
+    """Return the device that a model is on."""
+    return next(model.parameters()).device
+
+
 @torch.no_grad()
 def activations(model: Any, rows: Tensor) -> Tensor:
     """Return activations at a model's hook, shape ``[rows, tokens, d_in]``."""
     hook_names = list(model.hook_dict)
     # Naming a layer to stop at has SAELens's wrapper stop at the hook.
-    _, cache = model.run_with_cache(rows, names_filter=hook_names, stop_at_layer=-1)
+    _, cache = model.run_with_cache(
+        rows.to(device_of(model)), names_filter=hook_names, stop_at_layer=-1
+    )
     return cache[hook_names[0]].float()
 
 

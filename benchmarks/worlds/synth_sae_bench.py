@@ -72,7 +72,7 @@ class SynthSAEBench(World):
             for start in track(range(0, len(pool), BATCH), "Generating samples"):
                 if start % CHUNK == 0:
                     torch.manual_seed(self.first_seed + start // CHUNK)
-                pool[start : start + BATCH] = model.sample(BATCH)
+                pool[start : start + BATCH] = model.sample(BATCH).cpu()
 
         def generate_evaluation(path: Path) -> None:
             torch.manual_seed(self.first_seed + EVALUATION_SEED)

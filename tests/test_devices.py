@@ -1,0 +1,66 @@
+"""What is the same on every device that this machine has: training, measures, commands."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sae_lens import SAE
+
+from sae_lens_c2r.analysis import co_firing, composition
+from sae_lens_c2r.analysis.similarity import pairs_above
+from tests.architectures.training import D_IN, D_SAE, make_sae, make_trainer, noise
+from tests.command import run_command
+from tests.releases.test_files import write
+from tests.strategies import ARCHITECTURES
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_an_architecture_trains_and_loads_on_a_cpu(
+    architecture: str, autocast: bool, device: str, tmp_path: Path
+) -> None:
+    sae = make_sae(architecture).to(device)
+    about: dict[str, Any] = {"device": device, "autocast": autocast}
+    make_trainer(sae, 12, noise(), dead_feature_window=3, **about).fit()
+    assert all(parameter.isfinite().all() for parameter in sae.parameters())
+    sae.save_inference_model(tmp_path)
+    sae_in = next(noise(seed=7))
+    there, here = (SAE.load_from_disk(tmp_path, device=each) for each in (device, "cpu"))
+    found, expected = there(sae_in.to(device)).cpu(), here(sae_in)
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
+
+
+def test_measures_are_the_same(device: str) -> None:
+    acts, W_dec = torch.randn(256, D_SAE).relu(), torch.randn(D_SAE, D_IN)
+    found, expected = (
+        (
+            co_firing([acts.to(each)]).summary(),
+            composition(W_dec.to(each)),
+            pairs_above(W_dec.to(each), 0.5).tolist(),
+        )
+        for each in (device, "cpu")
+    )
+    assert found[:2] == (expected[0], pytest.approx(expected[1]))
+    assert found[2] == expected[2]
+
+
+def test_a_release_is_trained_resumed_evaluated_and_inspected(
+    device: str, tmp_path: Path
+) -> None:
+    release, saes, out = write(tmp_path), tmp_path / "saes", tmp_path / "out"
+    on_it = ("--device", device)
+    commands: list[tuple[object, ...]] = [
+        ("train", release, "--out", saes, "--only", "width_1k/topk_c2r_k2"),
+        ("train", release, "--out", saes, "--resume"),
+        ("evaluate", saes, "--out", out, "--set", "known_features.samples=512"),
+        ("inspect", saes, "--out", tmp_path / "report"),
+    ]
+    for command in commands:
+        ran = run_command(*command, *on_it)
+        assert ran.returncode == 0, ran.stderr
+    record = json.loads((saes / "width_1k/topk_c2r_k2/training.json").read_text())
+    assert torch.device(record["device"].partition(" ")[0]).type == device
+    for sae in json.loads((out / "evaluation.json").read_text())["saes"]:
+        assert 0 <= sae["evaluations"]["known_features"]["metrics"]["f1"] <= 1
