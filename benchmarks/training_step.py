@@ -34,8 +34,8 @@ def stepper(
     sae_class, config_class = get_sae_training_class(architecture)
     if variant["layout"] == "sparse":
         options["use_sparse_activations"] = True
-        # SAELens's step has no backward pass on a CPU otherwise.
-        options["rescale_acts_by_decoder_norm"] = device != "cpu"
+        # SAELens's step has no backward pass otherwise.
+        options["rescale_acts_by_decoder_norm"] = False
     options |= {"d_in": d_in, "d_sae": d_sae, "k": k, "device": device}
     sae = sae_class(config_class(**options))
     batch = torch.randn(batch_size, d_in, device=device)

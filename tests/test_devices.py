@@ -46,21 +46,19 @@ def test_measures_are_the_same(device: str) -> None:
     assert found[2] == expected[2]
 
 
-def test_a_release_is_trained_resumed_evaluated_and_inspected(
-    device: str, tmp_path: Path
-) -> None:
-    release, saes, out = write(tmp_path), tmp_path / "saes", tmp_path / "out"
-    on_it = ("--device", device)
+@pytest.mark.usefixtures("forked")
+def test_a_release_is_trained_evaluated_and_inspected(device: str, tmp_path: Path) -> None:
+    grids = [{"id": "x", "sae": {"architecture": "batchtopk_c2r"}}]
+    release, saes, out = write(tmp_path, grids=grids), tmp_path / "saes", tmp_path / "out"
     commands: list[tuple[object, ...]] = [
-        ("train", release, "--out", saes, "--only", "width_1k/topk_c2r_k2"),
-        ("train", release, "--out", saes, "--resume"),
+        ("train", release, "--out", saes),
         ("evaluate", saes, "--out", out, "--set", "known_features.samples=512"),
         ("inspect", saes, "--out", tmp_path / "report"),
     ]
     for command in commands:
-        ran = run_command(*command, *on_it)
+        ran = run_command(*command, "--device", device)
         assert ran.returncode == 0, ran.stderr
-    record = json.loads((saes / "width_1k/topk_c2r_k2/training.json").read_text())
+    record = json.loads((saes / "x" / "training.json").read_text())
     assert torch.device(record["device"].partition(" ")[0]).type == device
-    for sae in json.loads((out / "evaluation.json").read_text())["saes"]:
-        assert 0 <= sae["evaluations"]["known_features"]["metrics"]["f1"] <= 1
+    [sae] = json.loads((out / "evaluation.json").read_text())["saes"]
+    assert 0 <= sae["evaluations"]["known_features"]["metrics"]["f1"] <= 1
