@@ -59,7 +59,8 @@ class SynthSAEBench(World):
     def load(self) -> SyntheticModel:
         """Load the features, and make them first where they are missing."""
         config, path = SyntheticModelConfig.from_dict(self.config), self.folder / "model"
-        make_once(path, lambda to: SyntheticModel(config, device=self.device).save(to))
+        # On a CPU, as SAELens draws other features on other devices.
+        make_once(path, lambda to: SyntheticModel(config, device="cpu").save(to))
         return SyntheticModel.load_from_disk(path, device=self.device)
 
     def prepare(self) -> None:

@@ -19,7 +19,7 @@ def one_line(error: BaseException) -> str:
 
 def first_sentence(error: BaseException) -> str:
     """The first sentence of any library's error: some errors list every known name."""
-    sentence = re.split(r"(?<=[.!?:]) (?=[A-Z\[])", one_line(error))[0]
+    sentence = re.split(r"(?<=[.!?]) (?=[A-Z\[])|(?<=:) (?=\[)", one_line(error))[0]
     return shortened(sentence, 300)
 
 

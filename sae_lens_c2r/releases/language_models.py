@@ -21,11 +21,12 @@ from transformer_lens.model_bridge import TransformerBridge
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.offline.models import where_model_is
+from sae_lens_c2r.offline.models import hub_id_of_folder, where_model_is
 
 TRANSFORMER_LENS, TRANSFORMERS = "HookedTransformer", "AutoModelForCausalLM"
 LOADERS = (TRANSFORMER_LENS, "HookedMamba", TRANSFORMERS)  # classes that SAELens knows
 _OF_THE_MODEL_S_WIDTH = re.compile(r"\.(hook_resid_(pre|mid|post)|hook_(attn|mlp)_out)$")
+_ID = re.compile(r"\w[\w.-]*/[\w.-]+")
 # As TransformerLens has them, without the owner that they have on the Hub by now.
 _OWNERS = {"gpt2": "openai-community", "distilgpt2": "distilbert"}
 # The width there, and the most tokens in a row; `None` where weights are needed to know it.
@@ -41,8 +42,8 @@ def official_name(model: str) -> str | None:
 
 def hub_id(model: str) -> str | None:
     """A model's id on the Hub, which TransformerLens knows of most of its own names."""
-    if "/" in model:
-        return model
+    if "/" in model:  # an id, or a folder, which may be of a model that we know
+        return model if _ID.fullmatch(model) else hub_id_of_folder(model)
     official = official_name(model) or ""
     owner = _OWNERS.get(official.partition("-")[0])
     return f"{owner}/{official}" if owner else official if "/" in official else None

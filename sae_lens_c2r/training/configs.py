@@ -232,7 +232,8 @@ def _check_inputs(sae: SAE[Any], release: Release) -> None:
             raise UserError(f"The SAE encodes activations of {model}, not known features.")
         return
     wanted = _names(source.hub_id) | _names(source.name or source.hub_id)
-    if model is not None and wanted.isdisjoint(_names(model)):
+    is_folder = model is not None and "/" in model and hub_id(model) is None
+    if model is not None and not is_folder and wanted.isdisjoint(_names(model)):
         raise UserError(
             f"`language_model` should be {model}, as for the SAE. Found "
             f"{source.name or source.hub_id}."

@@ -79,6 +79,7 @@ def test_entries_of_a_sparse_batch_that_are_0_do_not_fire() -> None:
     ("batches", "error"),
     [
         *(([], ValueError), ([[1.0]], TypeError), ([torch.ones(3)], ValueError)),
+        ([torch.full((2, 3), torch.nan)], ValueError),
         *(([torch.ones(2, 3), torch.ones(2, 4)], ValueError), ([torch.ones(0, 3)], ValueError)),
         ([torch.ones(2, 3, dtype=torch.long)], TypeError),
     ],

@@ -9,6 +9,7 @@ import pytest
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.finetune.release import TOKENS, finetuning_release, read_subjects
 from sae_lens_c2r.finetune.run import read_as_planned
+from sae_lens_c2r.offline.models import MINILM
 from sae_lens_c2r.releases.model import Release
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.plan import make_plan
@@ -123,6 +124,18 @@ def test_what_is_asked_for_goes_before_both(plant: Plant) -> None:
     for change in ({}, gpt2):  # which is not another one
         asked = release_of(plant(model_name="gpt2-small"), **change).language_model
         assert (asked.hub_id, asked.name) == ("openai-community/gpt2", "gpt2-small")
+
+
+def test_a_model_in_a_folder_is_known_by_its_package_or_asked_for(plant: Plant) -> None:
+    """As in the README, where an SAE is trained on a model that a package holds."""
+    folder = str(Path("/elsewhere", MINILM.package, "model"))
+    asked = release_of(plant(model_name=folder)).language_model
+    assert (asked.hub_id, asked.name) == (MINILM.hub_id, None)
+    mine = plant("b", model_name="/models/mine")
+    with pytest.raises(UserError, match="`model` should be given"):
+        release_of(mine)
+    release = release_of(mine, language_model__hub_id="google/gemma-2-2b")
+    assert make_plan(release, device="cpu").saes
 
 
 def test_what_nothing_says_is_asked_for_by_name(plant: Plant) -> None:

@@ -249,6 +249,7 @@ def test_a_file_is_one_document_and_a_line_of_jsonl_is_one(tmp_path: Path) -> No
         *(("empty.txt", b" \n"), ("empty.jsonl", b""), ("binary.txt", b"\xff\xfe\x00")),
         *(("a.jsonl", line) for line in (b'{"content": 1}', b'{"text": 1}', b"[1]", b"{")),
         ("long.jsonl", b'{"content": "' + b"x" * 10_000 + b'"}'),
+        ("documents.json", b'[{"text": "a"}]'),
         *((name, None) for name in ("none.txt", "./text", "a/b/c", "none.jsonl", "a.pipe")),
     ],
 )

@@ -112,7 +112,8 @@ PLACES = ["file.svg", "folder", "none/report.svg"]
 
 
 @pytest.mark.parametrize(
-    ("option", "place"), [*product(["--out", "--figure"], PLACES), ("--figure", "picture.pdf")]
+    ("option", "place"),
+    [*product(["--out", "--figure"], PLACES), *product(["--figure"], ["x.pdf", "report.svg"])],
 )
 def test_a_place_that_cannot_be_written_to_is_named_before_the_work(
     option: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -120,7 +121,7 @@ def test_a_place_that_cannot_be_written_to_is_named_before_the_work(
     monkeypatch.setattr("sae_lens_c2r.saes.sae_ref.find_saes", None)
     (tmp_path / "folder").mkdir()
     (tmp_path / "file.svg").write_text("mine")
-    options = ["--out", tmp_path / "report.html", option, tmp_path / place]
+    options = ["--out", tmp_path / "report.svg", option, tmp_path / place]
     overwrite = ["--overwrite"] * (place == "folder")
     ran = run(tmp_path, *options, *overwrite)
     assert ran.returncode == 2
