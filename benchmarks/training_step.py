@@ -34,7 +34,7 @@ def stepper(
     sae_class, config_class = get_sae_training_class(architecture)
     if variant["layout"] == "sparse":
         options["use_sparse_activations"] = True
-        # Otherwise SAELens's step has no backward pass on a CPU, and fails with CUDA, too.
+        # Otherwise SAELens's step has no backward pass on a CPU.
         options["rescale_acts_by_decoder_norm"] = False
     options |= {"d_in": d_in, "d_sae": d_sae, "k": k, "device": device}
     sae = sae_class(config_class(**options))
