@@ -53,7 +53,7 @@ def text_activations(n_training: int, n_held_out: int) -> tuple[Tensor, Tensor]:
 
     def activations_of(texts: Sequence[str], at_most: int) -> Tensor:
         batches, n_tokens = [], 0
-        for rows in corpus.token_rows(texts, model.tokenizer).split(32):
+        for rows in torch.tensor(list(corpus.token_rows(texts, model.tokenizer))).split(32):
             special = torch.isin(rows, torch.tensor([PAD, CLS, SEP]))
             batches.append(activations(model, rows)[~special])
             n_tokens += len(batches[-1])

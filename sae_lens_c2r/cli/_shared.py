@@ -63,6 +63,9 @@ SAES = typer.Argument(
 )
 
 
+SPLIT = option(None, "Split of the text.", unset="train, or the only one")
+SUBSET = option(None, "Subset of the text, as on the Hub.", unset="the only one")
+COLUMN = option(None, "Column of the text.", unset="tokens, input_ids, text, or the only one")
 RELEASE = typer.Argument(
     ...,
     help="A release of this package, such as minilm-layer-3, or a YAML file.",
@@ -70,6 +73,7 @@ RELEASE = typer.Argument(
 )
 SET = option(None, "A value to change, like sae.k=50; may be repeated.", "--set")
 RESUME = option(False, "Continue from the last checkpoint, if any.", "--resume")
+OTHER_TEXT = option(False, "Resume though the text has changed.", "--other-text")
 CHECKPOINT_MINUTES = option(30.0, "Minutes between checkpoints; 0 for only the last.", min=0)
 JSON = option(False, "Print numbers as JSON, in place of tables.", "--json")
 DRY_RUN = option(False, "Print what would be done, and do nothing.", "--dry-run")

@@ -18,10 +18,13 @@ def evaluate(
     model: str | None = shared.MODEL,
     text: str | None = option(
         None,
-        "Text for SAELens's evaluation: a file, a dataset on the Hub, "
+        "Text for SAELens's evaluation: a file, a folder, a dataset on the Hub, "
         "python-documentation or enwik8.",
         unset="what the SAE was trained on",
     ),
+    split: str | None = shared.SPLIT,
+    subset: str | None = shared.SUBSET,
+    column: str | None = shared.COLUMN,
     data: Path | None = option(
         None,
         "Folder with SAEBench's datasets by their names on the Hub, for machines "
@@ -53,12 +56,14 @@ def evaluate(
         from sae_lens_c2r.evaluation.settings import Options
         from sae_lens_c2r.saes.sae_ref import find_saes
 
+        part = {"split": split, "subset": subset, "column": column}
         options = Options(
             out=out,
             sae_bench=list(dict.fromkeys(sae_bench or [])),
             sae_lens=sae_lens,
             model=model,
             text=text,
+            part={name: value for name, value in part.items() if value is not None},
             data=data,
             overrides=parse_overrides(overrides or [], example="core.context_size=64"),
             device=shared.usable_device(device),

@@ -15,10 +15,13 @@ def inspect(
     figure: Path | None = option(None, "The picture's file, .svg or .png.", unset="none"),
     text: str | None = option(
         None,
-        "Text for the SAEs' model: a file, a dataset on the Hub, python-documentation (needs "
-        "no network) or enwik8 (from the package index).",
+        "Text for the SAEs' model: a file, a folder, a dataset on the Hub, "
+        "python-documentation (needs no network) or enwik8 (from the package index).",
         unset="only weights are measured",
     ),
+    split: str | None = shared.SPLIT,
+    subset: str | None = shared.SUBSET,
+    column: str | None = shared.COLUMN,
     model: str | None = shared.MODEL,
     tokens: int = count_option(100_000, "Most tokens of the text to read."),
     latents: str | None = option(
@@ -47,12 +50,17 @@ def inspect(
         from sae_lens_c2r.inspection.activations import ActivationSource
         from sae_lens_c2r.inspection.comparison import inspect as inspect_all
         from sae_lens_c2r.inspection.report import cosine_figure, in_terminal, report_html
+        from sae_lens_c2r.releases.model import TextSource
+        from sae_lens_c2r.releases.text import read_text
         from sae_lens_c2r.reporting.figures import png, svg
         from sae_lens_c2r.saes.sae_ref import find_saes
 
         device, source = shared.usable_device(device), None
         if text is not None:
-            source = ActivationSource(text, model=model, n_tokens=tokens, device=device)
+            read = read_text(TextSource(text, split, subset, column))
+            source = ActivationSource(
+                read, model=model, n_tokens=tokens, device=device, tell=console.say
+            )
         reports, comparisons = inspect_all(
             find_saes(saes, on_error=problems.append),
             device=device,

@@ -20,6 +20,7 @@ def train(
     overrides: list[str] | None = shared.SET,
     device: str | None = shared.DEVICE,
     resume: bool = shared.RESUME,
+    other_text: bool = shared.OTHER_TEXT,
     checkpoint_minutes: float = shared.CHECKPOINT_MINUTES,
     dry_run: bool = shared.DRY_RUN,
     as_json: bool = shared.JSON,
@@ -58,6 +59,7 @@ def train(
                 out,
                 resume=resume or restarted,
                 checkpoint_minutes=checkpoint_minutes,
+                other_text=other_text,
                 log=console.say,
             )
             console.say(f"{counted(len(folders), 'SAE')} trained, in {out}.")
@@ -69,7 +71,12 @@ def finetune(
     out: Path = option(Path("finetuned"), "Folder for the SAEs, the numbers and the report."),
     model: str | None = shared.MODEL,
     hook_name: str | None = option(None, "Where activations are taken.", unset="the SAE's"),
-    dataset: str | None = option(None, "Text to train on, on the Hub.", unset="the SAE's"),
+    dataset: str | None = option(
+        None, "Text to train on: a file, a folder, a dataset on the Hub.", unset="the SAE's"
+    ),
+    split: str | None = shared.SPLIT,
+    subset: str | None = shared.SUBSET,
+    column: str | None = shared.COLUMN,
     context_size: int | None = option(None, "Tokens in a row.", unset="the SAE's"),
     architecture: str | None = option(
         None, "Architecture to train.", unset="the SAE's own, with C2R"
@@ -86,6 +93,7 @@ def finetune(
     ),
     device: str | None = shared.DEVICE,
     resume: bool = shared.RESUME,
+    other_text: bool = shared.OTHER_TEXT,
     checkpoint_minutes: float = shared.CHECKPOINT_MINUTES,
     overwrite: bool = option(False, "Replace an earlier run's report.", "--overwrite"),
     dry_run: bool = shared.DRY_RUN,
@@ -99,6 +107,9 @@ def finetune(
             "language_model.hub_id": model,
             "language_model.hook_name": hook_name,
             "language_model.dataset": dataset,
+            "language_model.split": split,
+            "language_model.subset": subset,
+            "language_model.column": column,
             "language_model.context_size": context_size,
             "sae.architecture": architecture,
             "sae.k": int(k) if k is not None and k.is_integer() else k,  # TopK has 32, not 32.0
@@ -125,7 +136,8 @@ def finetune(
         _show(plan, console)
         if dry_run:
             return
-        shown = tuning.run(plan, out, resume=resume, checkpoint_minutes=checkpoint_minutes)
+        how = {"resume": resume, "checkpoint_minutes": checkpoint_minutes}
+        shown = tuning.run(plan, out, **how, other_text=other_text)
         console.print(*in_terminal(*shown, width=console.width), sep="\n")
         console.say(f"Report: {out / REPORT}")
 
@@ -133,9 +145,10 @@ def finetune(
 def _show(plan: "Plan", console: shared.LineConsole, *, as_json: bool = False) -> None:
     """Print a plan whose model was looked at."""
     from sae_lens_c2r.training.distributed import world_size
-    from sae_lens_c2r.training.summary import check_model, numbers_of, print_plan
+    from sae_lens_c2r.training.summary import check_model, check_text, numbers_of, print_plan
 
     check_model(plan, console.say)
+    check_text(plan, console.say)
     if as_json:
         print(json.dumps(numbers_of(plan), indent=1))
     else:

@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from datasets import Dataset
 from matplotlib.figure import Figure
 from rich.console import Console
 from sae_lens import SAE, TrainingSAE
@@ -33,6 +32,7 @@ from sae_lens_c2r.offline.models import SMOLLM2, model_folder
 from sae_lens_c2r.penalties.neighbors import has_fast_bfloat16
 from sae_lens_c2r.releases.files import read_release
 from sae_lens_c2r.releases.model import Release
+from sae_lens_c2r.releases.text import Text
 from sae_lens_c2r.reporting.figures import color_of, svg
 from sae_lens_c2r.saes.encoding import (
     contributions,
@@ -155,9 +155,11 @@ def run_demo(
         tell("Reading Python's documentation ...")
         share, seed = HELD_OUT_SHARE, settings["seed"]
         texts = corpus.split(corpus.documents(), held_out_share=share, seed=seed)
-        training, held_out = (Dataset.from_dict({"text": part}) for part in texts)
-        tell(f"{len(training):,} documents to train on, {len(held_out):,} held out.")
-        histories = _train(replace(plan, dataset=training), folder, tell)
+        tell("{:,} documents to train on, {:,} held out.".format(*map(len, texts)))
+        training, held_out = (
+            Text([{"text": each} for each in part], corpus.OFFLINE_DATASET) for part in texts
+        )
+        histories = _train(replace(plan, text=training), folder, tell)
         reports, comparison = _measure(histories, held_out, plan, folder, tell)
         asked = {"out": str(out), **settings, "device": device}
         _write(folder, asked, reports, comparison, training_curves(histories))
@@ -206,7 +208,7 @@ def _train(plan: Plan, folder: Path, tell: Callable[[str], None]) -> dict[str, H
 
 def _measure(
     histories: Mapping[str, History],
-    held_out: Dataset,
+    held_out: Text,
     plan: Plan,
     folder: Path,
     tell: Callable[[str], None],
@@ -215,9 +217,7 @@ def _measure(
     saes: dict[str, SAE[Any]] = {
         name: SAE.load_from_disk(folder / name, device=plan.device) for name in histories
     }
-    source = ActivationSource(
-        held_out, n_tokens=plan.samples, device=plan.device, named=corpus.OFFLINE_DATASET
-    )
+    source = ActivationSource(held_out, n_tokens=plan.samples, device=plan.device)
     text = source.activations(saes[PLAIN], PLAIN)
     check_saved(folder, saes, histories, text.activations[:_COMPARED_TOKENS])
     for name in saes:

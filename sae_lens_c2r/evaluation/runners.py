@@ -27,12 +27,14 @@ from sae_lens_c2r.analysis import co_firing
 from sae_lens_c2r.analysis.recovery import feature_recovery
 from sae_lens_c2r.evaluation import catalog
 from sae_lens_c2r.evaluation.report import PROBES, RESULT
-from sae_lens_c2r.evaluation.settings import config_class_of, short_name
+from sae_lens_c2r.evaluation.settings import PARTS, config_class_of, short_name
 from sae_lens_c2r.evaluation.tasks import Task
 from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.inspection.contexts import encode
 from sae_lens_c2r.offline.models import MINILM
 from sae_lens_c2r.releases.language_models import TRANSFORMERS, load_by_bridge, output_of_block
+from sae_lens_c2r.releases.model import TextSource
+from sae_lens_c2r.releases.text import read_text
 from sae_lens_c2r.training.configs import synthetic_model_config
 
 _MOST_TOKENS = 100_000  # of which the activations are held, for co-firing
@@ -61,11 +63,12 @@ def _measure_text(task: Task, sae: SAE[Any]) -> dict[str, Any]:
     source = asked.text or metadata.dataset_path
     if not source:
         raise UserError("`text` should be given: the SAE does not say what it was trained on.")
-    settings = asked.settings
+    settings = dict(asked.settings)
+    text = read_text(TextSource(source, **{key: settings.pop(key, None) for key in PARTS}))
     rows = settings["n_eval_sparsity_variance_batches"] * settings["batch_size_prompts"]
     n_tokens = min(rows * (metadata.context_size or 1), _MOST_TOKENS)
     reader = ActivationSource(
-        str(source), model=asked.model, n_tokens=n_tokens, device=task.device
+        text, model=asked.model, n_tokens=n_tokens, device=task.device, tell=print
     )
     model = reader.model_of(sae)
     store = reader.store_of(sae, store_batch_size_prompts=settings["batch_size_prompts"])
@@ -75,15 +78,9 @@ def _measure_text(task: Task, sae: SAE[Any]) -> dict[str, Any]:
     special = metadata.exclude_special_tokens or False
     _splice_where_trained(model, slice(*store.seqpos_slice))
     _compute_loss_in_float32(model)
-    try:
-        metrics, _ = run_evals(
-            sae, store, model, ActivationScaler(), config, exclude_special_tokens=special
-        )
-    except StopIteration:
-        raise UserError(
-            f"`text` should fill {settings['batch_size_prompts']} rows of "
-            f"{store.context_size} tokens. {source} does not."
-        ) from None
+    metrics, _ = run_evals(
+        sae, store, model, ActivationScaler(), config, exclude_special_tokens=special
+    )
     acts = (acts for _, acts in encode(sae, reader.activations(sae, task.sae.name)))
     return {**metrics, catalog.CO_FIRING: co_firing(acts).summary()}
 

@@ -14,10 +14,12 @@ from pydantic.dataclasses import dataclass
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import first_problem
 from sae_lens_c2r.evaluation.catalog import API_KEY, EVALUATIONS, KNOWN_FEATURES, SAE_LENS
-from sae_lens_c2r.inspection.activations import read_text
+from sae_lens_c2r.releases.model import TextSource
+from sae_lens_c2r.releases.text import read_text
 from sae_lens_c2r.training.stream import EVALUATION_SEED
 
 _BATCH_SIZE, _DTYPE = 32, "float32"  # of models that SAEBench does not know
+PARTS = ("split", "subset", "column")  # of a text
 _DTYPES = ("float32", "float64", "float16", "bfloat16")
 
 
@@ -48,6 +50,8 @@ class Options:
     sae_lens: bool = True
     model: str | None = None
     text: str | None = None
+    # Of the text: its `split`, `subset` and `column`, those that are given.
+    part: Mapping[str, str] = dataclasses.field(default_factory=dict)
     data: Path | None = None
     # Settings in place of the defaults: `core.context_size`, with its value.
     overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -76,8 +80,9 @@ class Options:
                 raise UserError(f"`data` should be a folder. Found {self.data}.")
             if self.data.resolve().is_relative_to(self.out.resolve()):
                 raise UserError(f"`data` should not lie in `out`. Found {self.data}.")
-        if self.text is not None:
-            read_text(self.text)
+        text = TextSource(self.text, **self.part) if self.text is not None else None
+        if text and (text.path or self.data is None):  # or it is found in `data`
+            read_text(text)
         self.overrides = {key: from_root(value) for key, value in self.overrides.items()}
         self.model, self.text = from_root(self.model), from_root(self.text)
         self.data = from_root(self.data)

@@ -24,10 +24,11 @@ from sae_lens_c2r.evaluation.catalog import (
     WEIGHTS,
 )
 from sae_lens_c2r.evaluation.report import EvaluatedSAE, Evaluation, read_about, sae_hashes
-from sae_lens_c2r.evaluation.settings import Options, from_root, settings_of
+from sae_lens_c2r.evaluation.settings import PARTS, Options, from_root, settings_of
 from sae_lens_c2r.inspection.activations import check_reconstructs
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS
 from sae_lens_c2r.releases.language_models import TRANSFORMERS, hook_site, output_of_block
+from sae_lens_c2r.releases.model import TextSource
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.configs import synthetic_model_config
 from sae_lens_c2r.training.record import RECORD, TrainingRecord, read_record
@@ -116,7 +117,8 @@ def tasks_of(
                 task = task.model_copy(update={"features": features.config})
             else:
                 raise UserError("it needs a language model. Found known features.")
-            asked["settings"] = settings_of(name, options.overrides, model=asked.get("model"))
+            settings = settings_of(name, options.overrides, model=asked.get("model"))
+            asked["settings"] = settings | asked.pop("part", {})
         except Exception as error:  # transformers, the Hub and TransformerLens raise many
             on_error(f"{task.title}: {reason(error)}")
             continue
@@ -140,11 +142,14 @@ def _of_language_model(name: str, sae: SAE[Any], options: Options) -> dict[str, 
             )
     text: str | None = None
     reads: Any = options.data
+    part: dict[str, Any] = {}
     if name == SAE_LENS:
-        text, trained_on = options.text, metadata.dataset_path
-        if text is None and trained_on not in OFFLINE_DATASETS:
-            there = from_root(trained_on)
-            text = there if there != trained_on else None
+        text, trained_on = options.text, str(metadata.dataset_path or "")
+        if text is None:
+            part = {key: metadata.get(f"dataset_{key}") for key in PARTS}
+            there = None if trained_on in OFFLINE_DATASETS else TextSource(trained_on).path
+            text = str(there.resolve()) if there and there.exists() else None
+        part = {key: value for key, value in {**part, **options.part}.items() if value}
         reads = text or trained_on
         if options.data is not None and reads and (options.data / str(reads)).exists():
             reads = options.data / str(reads)  # where the evaluation finds it
@@ -169,7 +174,7 @@ def _of_language_model(name: str, sae: SAE[Any], options: Options) -> dict[str, 
     named = (Path(str(each)) for each in (model, *changed, reads))
     paths = [path for path in named if path.is_absolute() and path.exists()]
     inputs = {str(path): _fingerprint(path, without=options.out.resolve()) for path in paths}
-    return {"model": model, "text": text, "inputs": inputs}
+    return {"model": model, "text": text, "part": part, "inputs": inputs}
 
 
 def check_features(record: TrainingRecord, device: str) -> None:

@@ -32,6 +32,7 @@ _SLOWER = 3
 _SCHEDULES = {"lr_warm_up_steps": 20, "lr_decay_steps": 5}
 _ESTIMATED_BATCHES = 20  # of the stream, which is short; SAELens takes 1,000
 _IN_UNITS = {"l0_coefficient", "l1_coefficient"}  # of the inputs that an SAE was trained on
+_PARTS = ("split", "subset", "column")  # of a dataset
 _NEEDED = ("hub_id", "hook_name", "dataset", "context_size")  # of a language model
 
 
@@ -107,6 +108,7 @@ def _language_model(
         "revision": recorded.get("revision"),
         "hook_name": metadata.hook_name,
         "dataset": recorded.get("dataset") or metadata.dataset_path,
+        **{key: metadata.get(f"dataset_{key}") for key in _PARTS},
         "context_size": metadata.context_size,
     }
     prefix = "language_model."
@@ -114,6 +116,8 @@ def _language_model(
     given = {key: changes[f"{prefix}{key}"] for key in keys}
     if given.get("hub_id", own["hub_id"]) != own["hub_id"]:
         own["revision"] = own["name"] = None
+    if given.get("dataset", own["dataset"]) != own["dataset"]:
+        own |= dict.fromkeys(_PARTS)
     if own["name"] == own["hub_id"]:
         own["name"] = None
     for key in _NEEDED:

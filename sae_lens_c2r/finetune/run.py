@@ -15,6 +15,8 @@ from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.inspection.comparison import Comparison, compare
 from sae_lens_c2r.inspection.measures import SAEReport, cosine_summary, measure
 from sae_lens_c2r.inspection.report import report_html
+from sae_lens_c2r.releases.model import TextSource
+from sae_lens_c2r.releases.text import read_text
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.output_dir import check_out, unfinished
 from sae_lens_c2r.training.plan import Plan, make_plan, runner_config
@@ -39,8 +41,8 @@ class Finetuning:
     ) -> None:
         self._subjects = read_subjects(saes, changes)
         self._changes, self._device, self._tell = changes, device, tell
-        first, *_ = self._subjects.values()  # the others have the same text
-        self._text, self._n_tokens = text or first.language_model["dataset"], n_tokens
+        self._text = TextSource(text) if text else None
+        self._n_tokens = n_tokens
         self._before: dict[str, SAEReport] = {}
 
     def check_out(self, out: Path, *, resume: bool = False, overwrite: bool = False) -> None:
@@ -61,6 +63,8 @@ class Finetuning:
 
     def plan(self) -> Plan:
         """Plan the training. The L0 of SAEs that do not say theirs is measured for it."""
+        if self._text is not None:
+            read_text(self._text)  # or what cannot be read would be told after the training
         unsaid = [sae_id for sae_id, each in self._subjects.items() if not each.says_k]
         if unsaid and "sae.k" not in self._changes:
             for sae_id in unsaid:
@@ -79,7 +83,7 @@ class Finetuning:
         unfinished(plan.fingerprint(), out, lambda _: None)  # before anything is measured
         self._measure_before(plan)  # what cannot be measured is found before hours of training
         train(plan, out, log=self._tell, **how)
-        source = self._source()
+        source = self._source(plan)
         reports: list[SAEReport] = []
         comparisons, results = [], {}
         for sae_id, before in self._before.items():
@@ -102,9 +106,13 @@ class Finetuning:
     def _plan(self) -> Plan:
         return make_plan(finetuning_release(self._subjects, self._changes), device=self._device)
 
-    def _source(self) -> ActivationSource:
+    def _source(self, plan: Plan) -> ActivationSource:
         """The text. One for each time: it holds the model, of which training needs one, too."""
-        return ActivationSource(self._text, n_tokens=self._n_tokens, device=self._device)
+        source: Any = plan.release.source
+        text = read_text(self._text or source.text)
+        return ActivationSource(
+            text, n_tokens=self._n_tokens, device=self._device, tell=self._tell
+        )
 
     def _load(self, sae_id: str) -> SAE[Any]:
         return self._subjects[sae_id].ref.pin()[1].to(self._device)
@@ -113,7 +121,7 @@ class Finetuning:
         """Measure SAEs on the tokens that a plan trains on, whatever they say of themselves."""
         if self._before:
             return
-        source = self._source()
+        source = self._source(plan)
         for sae_id in self._subjects:
             sae = self._load(sae_id)
             read_as_planned(sae, plan, sae_id)

@@ -1,32 +1,22 @@
 """A language model's activations on a text: where an SAE's config says that it takes them."""
 
 import json
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import torch
-from datasets import Dataset
-from pydantic import BaseModel, ValidationError
 from sae_lens.load_model import load_model
 from sae_lens.training.activations_store import ActivationsStore
 from sae_lens.util import get_special_token_ids
 
-from sae_lens_c2r._support.errors import (
-    UserError,
-    first_sentence,
-    is_of_network,
-    needing_the_hub,
-    shortened,
-)
+from sae_lens_c2r._support.errors import UserError, first_sentence, needing_the_hub
 from sae_lens_c2r._support.libraries import no_false_alarms
 from sae_lens_c2r.inspection.contexts import AnySAE, TextActivations
-from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS, documents_of, in_rows
-from sae_lens_c2r.offline.models import MINILM, where_model_is
+from sae_lens_c2r.offline.models import where_model_is
+from sae_lens_c2r.releases.text import Text
 
 _ROWS_PER_BATCH = 32
 _MODEL = ("model_class_name", "model_name", "model_from_pretrained_kwargs")
@@ -39,30 +29,20 @@ _IF_EMPTY: dict[str, Any] = {
     **{"model_class_name": "HookedTransformer", "model_from_pretrained_kwargs": {}},
     **{"seqpos_slice": [None], "exclude_special_tokens": False},
 }
-_COLUMN = "text"  # of a dataset, unless it has rows of tokens
-_DATASET = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
-_ENDINGS = (".txt", ".jsonl", ".json", ".md")  # which nobody gives a dataset
 
 
 @dataclass
 class ActivationSource:
     """Runs models over one text, each once for all SAEs that ask for the same activations."""
 
-    text: Dataset | str  # or its name: a file, one of the Hub's, or the offline one
+    text: Text
     _: KW_ONLY
     n_tokens: int  # at most, special ones among them
     device: str
     model: str | None = None  # in place of the model that an SAE's config names
-    named: str = "a dataset"  # what a dataset is called where it is shown
+    tell: Callable[[str], None] = lambda _: None  # called with what is worth knowing of it
     _models: dict[str, Any] = field(default_factory=dict, init=False)
     _read: dict[str, TextActivations] = field(default_factory=dict, init=False)
-
-    def __post_init__(self) -> None:
-        """Read the text, if it is one of this machine's."""
-        if isinstance(self.text, str):
-            self.named, self.text = self.text, read_text(self.text)
-        if self.text in OFFLINE_DATASETS:
-            self.text = Dataset.from_dict({_COLUMN: list(documents_of(self.text))})
 
     def activations(self, sae: AnySAE, name: str) -> TextActivations:
         """The activations that an SAE encodes; a UserError with its name if there are none."""
@@ -109,18 +89,19 @@ class ActivationSource:
     @no_false_alarms()
     def store_of(self, sae: AnySAE, **options: Any) -> ActivationsStore:
         """SAELens's store of what an SAE encodes on the text, with options of its own."""
-        model, text = self.model_of(sae), self.text
-        is_minilm = self._name_of_model(sae) == MINILM.hub_id
-        if is_minilm and isinstance(text, Dataset) and _COLUMN in text.column_names:
-            # It reads rows of its own, between special tokens.
-            text = in_rows(tuple(text[_COLUMN]), where_model_is(MINILM.hub_id))
-            if not len(text):
-                raise _too_short(MINILM.context_size - 2)
-        metadata = sae.cfg.metadata
+        model, metadata = self.model_of(sae), sae.cfg.metadata
+        text = self.text.for_model(self._name_of_model(sae), metadata.context_size)
         options |= {key: metadata[key] for key in _JOINED if key in metadata}
-        options |= {"streaming": isinstance(text, str), "device": self.device}
-        with _reading(self.named):
-            return ActivationsStore.from_sae(model, sae, text, **options)
+        options |= {"context_size": text.context_size, "device": self.device}
+        text.check_tokenizer(model.tokenizer)
+        store = ActivationsStore.from_sae(model, sae, text, **options)
+        _fit_into_a_row(store)
+        if store.context_size < metadata.context_size:
+            self.tell(
+                f"{text.named} has {store.context_size:,} tokens in a row, where the SAE was "
+                f"trained on rows of {metadata.context_size:,}."
+            )
+        return store
 
     @no_false_alarms()
     @torch.no_grad()
@@ -129,10 +110,10 @@ class ActivationSource:
             sae, store_batch_size_prompts=_ROWS_PER_BATCH, total_tokens=self.n_tokens
         )
         n_rows = -(-self.n_tokens // store.context_size)
-        with _reading(self.named):
-            rows = list(islice(store.iterable_sequences, n_rows))
-        if not rows:
-            raise _too_short(store.context_size)
+        rows = list(islice(store.iterable_sequences, n_rows))
+        text: Any = store.dataset
+        if text.left_out:
+            self.tell(text.left_out)
         tokenizer: Any = store.model.tokenizer
         excluded = sae.cfg.metadata.exclude_special_tokens
         special = get_special_token_ids(tokenizer) if excluded is True else excluded or []
@@ -151,7 +132,7 @@ class ActivationSource:
             torch.cat([store.get_activations(each).cpu()[of] for each, of in batches]).float(),
             kept.nonzero(),
             tokenizer=tokenizer,
-            text=self.named,
+            text=self.text.named,
             model=self._name_of_model(sae),
         )
 
@@ -176,63 +157,16 @@ def _key(sae: AnySAE, *names: str) -> str:
     return json.dumps(values, default=str, sort_keys=True)
 
 
-def _too_short(n_tokens: int) -> UserError:
-    return UserError(
-        f"`text` should fill a row of the model's context, {n_tokens:,} tokens. Found fewer."
-    )
+def _fit_into_a_row(store: ActivationsStore) -> None:
+    """Let a text that is shorter than the model's context be one row of its own length."""
 
+    def is_too_short(n_tokens: int) -> bool:
+        store.context_size = n_tokens
+        return next(store._iterate_tokenized_sequences(), None) is None
 
-class _Document(BaseModel):
-    text: str
-
-
-def _text_of_line(line: str, number: int, path: Path) -> str:
-    try:
-        return _Document.model_validate_json(line).text
-    except ValidationError:
-        raise UserError(
-            '`text` should have lines like {"text": "words"}. Found in line '
-            f"{number} of {path}: {shortened(line, 80)}"
-        ) from None
-
-
-def read_text(source: str) -> Dataset | str:
-    """The documents of a file, in `.jsonl` those under `text`; a dataset's name as it is."""
-    path = Path(source)
-    if not source.strip():
-        raise UserError("`text` should be a file, or a dataset on the Hub. Found nothing.")
-    if not path.is_file():
-        may_be_dataset = _DATASET.fullmatch(source) and path.suffix not in _ENDINGS
-        if not path.is_dir() and (path.exists() or not may_be_dataset):
-            raise UserError(
-                "`text` should be a file that can be read twice, or a dataset on the Hub. "
-                f"Found {path}."
-            )
-        return source
-    if path.suffix == ".json":
-        raise UserError(f"`text` should be plain text, or end in .jsonl. Found {path}.")
-    try:
-        texts = [path.read_text(encoding="utf-8")]
-    except ValueError as error:
-        raise UserError(f"`text` should be in UTF-8. {path}: {error}") from None
-    if path.suffix == ".jsonl":
-        lines = enumerate(texts[0].split("\n"), start=1)
-        texts = [_text_of_line(line, number, path) for number, line in lines if line.strip()]
-    texts = [text for text in texts if text.strip()]
-    if not texts:
-        raise UserError(f"`text` should not be empty. Found {path}.")
-    return Dataset.from_dict({_COLUMN: texts})
-
-
-@contextmanager
-def _reading(named: str) -> Iterator[None]:
-    """Name the text where it cannot be read."""
-    with needing_the_hub(f"The text {named}"):
-        try:
-            yield
-        except Exception as error:  # datasets, pyarrow and SAELens raise many kinds
-            if is_of_network(error):
-                raise
-            raise UserError(
-                f"`text` should be text that can be read. {named}: {first_sentence(error)}"
-            ) from error
+    wanted = store.context_size
+    if is_too_short(wanted):
+        store.context_size = bisect_left(range(1, wanted), True, key=is_too_short)
+    if store.context_size == 0:
+        raise UserError("`text` should have a token. Found none.")
+    store.iterable_sequences = store._iterate_tokenized_sequences()

@@ -9,11 +9,7 @@ from pathlib import Path
 from pydoc_data.topics import topics
 from typing import Any
 
-import torch
 from datasets import Dataset
-from jaxtyping import Int
-from torch import Tensor
-from torch.nn.functional import pad
 
 from sae_lens_c2r.offline.models import CLS, MINILM, SEP, OfflineModel, model_folder
 from sae_lens_c2r.offline.wikipedia import ENWIK8, articles
@@ -57,32 +53,29 @@ def split(
     return shuffled[n_held_out:], shuffled[:n_held_out]
 
 
-def token_rows(texts: Iterable[str], tokenizer: Any) -> Int[Tensor, "rows context"]:
-    """The texts in rows of token ids that MiniLM reads: [CLS], 126 tokens, [SEP]."""
-    # The tokenizer would warn of texts longer than the model's context, which we cut ourselves.
-    encoded = tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
-    ids = torch.tensor([token for text in encoded for token in text])
-    per_row = MINILM.context_size - 2
-    rows = ids[: len(ids) // per_row * per_row].view(-1, per_row)
-    return pad(pad(rows, (1, 0), value=CLS), (0, 1), value=SEP)
+def token_rows(texts: Iterable[str], tokenizer: Any) -> Iterator[list[int]]:
+    """The texts in rows of token ids that MiniLM reads; one shorter row if they fill none."""
+    per_row, is_first = MINILM.context_size - 2, True
+    held: list[int] = []
+    for text in texts:
+        # It would warn of texts longer than the model's context, which we cut ourselves.
+        held += tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+        end = len(held) // per_row * per_row
+        for start in range(0, end, per_row):
+            yield [CLS, *held[start : start + per_row], SEP]
+        held, is_first = held[end:], is_first and end == 0
+    if is_first and held:
+        yield [CLS, *held, SEP]
 
 
 def offline_source(
-    dataset: str = OFFLINE_DATASET, text: Dataset | None = None, *, model: OfflineModel = MINILM
+    dataset: str = OFFLINE_DATASET, *, model: OfflineModel = MINILM
 ) -> tuple[str, Dataset]:
-    """The model's folder, and `text` or an offline one, for MiniLM in rows of its tokens."""
-    folder = str(model_folder(model))
-    if text is None and model is MINILM:
-        text = in_rows(documents_of(dataset), folder)
-    elif text is None:  # a causal model reads documents, which SAELens joins
-        text = Dataset.from_dict({"text": list(documents_of(dataset))})
-    return folder, text
-
-
-@cache
-def in_rows(texts: tuple[str, ...], tokenizer: str) -> Dataset:
-    """Texts as rows of tokens, by the tokenizer in a folder."""
+    """The folder of a model, and an offline text, for MiniLM in rows of its tokens."""
     from transformers import AutoTokenizer
 
-    rows = token_rows(texts, AutoTokenizer.from_pretrained(tokenizer))
-    return Dataset.from_dict({"tokens": rows.tolist()})
+    folder, texts = str(model_folder(model)), documents_of(dataset)
+    if model is not MINILM:  # a causal model reads documents, which SAELens joins
+        return folder, Dataset.from_dict({"text": list(texts)})
+    rows = token_rows(texts, AutoTokenizer.from_pretrained(folder))
+    return folder, Dataset.from_dict({"tokens": list(rows)})

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise, product
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -32,6 +33,9 @@ SAE_ID = (  # its pattern, and what it should be: the SAE's folder on the disk a
     "folders of letters, digits, `_`, `-` and `.`, at most 200 characters, and not begin "
     f"with {', '.join(_OF_A_CARD)}, which a card needs",
 )
+_DATASET = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
+# Which nobody gives a dataset.
+_ENDINGS = {".txt", ".md", ".json", ".jsonl", ".csv", ".tsv", ".parquet", ".arrow", ".gz"}
 REPO_ID = r"(?!.*(?:--|\.\.|\.git$))\b[\w.-]+\b/\b[\w.-]{1,96}\b"
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
@@ -85,6 +89,38 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
+DATASET = "language_model.dataset"  # as errors name it
+
+
+@dataclass(frozen=True)
+class TextSource:
+    """Where a text lies, and which part of it is read."""
+
+    dataset: str  # a file, a folder, a dataset on the Hub, or one of ours
+    split: str | None = None
+    subset: str | None = None
+    column: str | None = None
+
+    @property
+    def part(self) -> dict[str, str]:
+        """What is said of the part of the dataset."""
+        parts = {"split": self.split, "subset": self.subset, "column": self.column}
+        return {name: value for name, value in parts.items() if value is not None}
+
+    @property
+    def shown(self) -> str:
+        """The name in reports: what tells one text from another."""
+        part = ", ".join(f"{name} {value}" for name, value in self.part.items())
+        return f"{self.dataset} ({part})" if part else self.dataset
+
+    @property
+    def path(self) -> Path | None:
+        """The place of a file or folder; `None` for a dataset's name on the Hub."""
+        path = Path(self.dataset).expanduser()
+        may_be_a_name = _DATASET.fullmatch(self.dataset) and path.suffix not in _ENDINGS
+        return path if path.exists() or not may_be_a_name else None
+
+
 class LanguageModel(_Strict):
     """The model whose activations are encoded, and what is read from it."""
 
@@ -92,9 +128,17 @@ class LanguageModel(_Strict):
     name: Text | None = None  # that SAELens loads it by, where that differs from the Hub's
     revision: Text | None = None  # branch, tag or commit on the Hub
     hook_name: Text  # where the activations are taken
-    dataset: Text  # on the Hub, or one of ours that needs no network
+    dataset: Text  # a file, a folder, on the Hub, or one of ours that needs no network
+    split: Text | None = None  # of the dataset; by default `train`, or the only one
+    subset: Text | None = None
+    column: Text | None = None  # with the words, or the tokens
     context_size: int = Field(gt=1)  # tokens in a row
     training_tokens: int = Field(gt=0)  # in all
+
+    @property
+    def text(self) -> TextSource:
+        """The text that is read."""
+        return TextSource(self.dataset, self.split, self.subset, self.column)
 
 
 class SyntheticModel(_Strict):

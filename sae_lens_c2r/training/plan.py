@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from datasets import Dataset
 from sae_lens import (
     MultiSAETrainingRunnerConfig,
     SAETrainer,
@@ -25,6 +24,7 @@ from sae_lens_c2r.offline.models import MODELS
 from sae_lens_c2r.penalties.neighbors import has_fast_bfloat16
 from sae_lens_c2r.releases.language_models import TRANSFORMER_LENS, official_name
 from sae_lens_c2r.releases.model import LanguageModel, Release, SyntheticModel
+from sae_lens_c2r.releases.text import Text
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.saes.start_from import ESTIMATED
 from sae_lens_c2r.training import configs
@@ -55,7 +55,7 @@ class Plan:
     notes: Sequence[str] = ()  # what is worth knowing of these, a line each
     k_anneal_steps: Mapping[str, int] = field(default_factory=dict)
     norm_multiple: float | None = None  # of the median norm, above which tokens are left out
-    dataset: Dataset | None = None  # in place of what the release names
+    text: Text | None = None  # in place of what the release names
 
     def runner_value(self, name: str) -> Any:
         """A field of SAELens's runner config: the release's, or else SAELens's default."""

@@ -4,12 +4,10 @@ import copy
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
-from pathlib import Path
 from typing import Any
 
 import torch
 import wandb
-from datasets import load_dataset
 from sae_lens import MultiSAETrainingRunner, TrainingSAE
 from sae_lens.registry import get_sae_training_class
 from sae_lens.synthetic import SyntheticModel, SyntheticSAERunnerConfig
@@ -21,9 +19,9 @@ from tqdm.auto import tqdm
 
 from sae_lens_c2r._support.errors import needing_the_hub
 from sae_lens_c2r._support.libraries import no_false_alarms
-from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS, offline_source
-from sae_lens_c2r.offline.models import MODELS, where_model_is
-from sae_lens_c2r.releases.model import LanguageModel
+from sae_lens_c2r.offline.models import where_model_is
+from sae_lens_c2r.releases.model import DATASET, LanguageModel
+from sae_lens_c2r.releases.text import read_text
 from sae_lens_c2r.saes.start_from import start_from
 from sae_lens_c2r.training.configs import NEEDS_ESTIMATE
 from sae_lens_c2r.training.distributed import rank, world_size
@@ -56,25 +54,23 @@ def train_together(
         source = plan.release.source
         if not isinstance(source, LanguageModel):
             return saes, train_on_known_features(config, saes, job)
-        dataset = plan.dataset
-        if source.dataset in OFFLINE_DATASETS:
-            config.model_name, dataset = offline_source(
-                source.dataset, plan.dataset, model=MODELS[source.hub_id]
-            )
-        elif not config.model_from_pretrained_kwargs.get("revision"):
+        text: Any = plan.text
+        text = text or read_text(source.text, streaming=config.streaming, field=DATASET)
+        text = text.for_model(source.hub_id, source.context_size)
+        text.check_context(source.context_size)
+        if not config.model_from_pretrained_kwargs.get("revision"):
             config.model_name = where_model_is(config.model_name)
         name = source.name or source.hub_id
-        with needing_the_hub(f"The model {name} or the text {source.dataset}"):
-            if dataset is None and Path(source.dataset).is_dir():
-                # Of a folder with tokens, SAELens would ask the Hub how they were made.
-                streaming = config.streaming
-                dataset = load_dataset(source.dataset, split="train", streaming=streaming)
-            runner = MultiSAETrainingRunner(
-                config, override_saes=saes, override_dataset=dataset
-            )
+        with needing_the_hub(f"The model {name}"):
+            runner = MultiSAETrainingRunner(config, override_saes=saes, override_dataset=text)
+            text.check_tokenizer(runner.model.tokenizer)
         train_on_language_model(runner, job, norm_multiple=plan.norm_multiple)
     for sae in saes.values():
         sae.cfg.metadata.model_name = name  # not where it lies here
+        for key, value in source.text.part.items():
+            sae.cfg.metadata[f"dataset_{key}"] = value
+    if text.left_out:
+        job.log(text.left_out)
     return saes, {}
 
 
@@ -100,7 +96,13 @@ def train_on_language_model(
     again = runner.evaluator.activations_store._iterate_tokenized_sequences()
     runner.evaluator.activations_store.iterable_sequences = again
     state = job.resumed.about["stream"] if job.resumed else None
-    stream = ActivationStream(store, seed=cfg.seed, state=state, norm_multiple=norm_multiple)
+    stream = ActivationStream(
+        store,
+        seed=cfg.seed,
+        state=state,
+        norm_multiple=norm_multiple,
+        other_text=job.other_text,
+    )
     n_ahead = int(cfg.prefetch_llm_batches)
     ahead: Any = nullcontext(stream)
     # Where there are several processes, a thread and the training would talk to them at once.

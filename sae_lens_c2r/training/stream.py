@@ -6,8 +6,10 @@ batch i, or batch i of known features, is made by rank i modulo their number, an
 
 import random
 import warnings
+from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from itertools import count, islice
 from typing import Any
 
@@ -20,6 +22,7 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.training.distributed import broadcast, rank, world_size
 
 Batch = dict[str, Tensor]
+Pass = tuple[int, str, Tensor]  # rows of the text before it, their hash, activations
 FEATURES = "features"  # stands for a hook, where there is no model
 FIRST_SEED = 1 << 31  # of the batches: no seed of somebody's weights
 EVALUATION_SEED = FIRST_SEED - 1  # of samples that nothing is trained on
@@ -40,6 +43,7 @@ class ActivationStream(Iterator[Batch]):
         seed: int,  # of the shuffles
         state: dict[str, Any] | None = None,  # of another stream of the same text, to continue
         norm_multiple: float | None = None,  # as of `within_norm`
+        other_text: bool = False,  # whether the state may be of another text
     ) -> None:
         self._store, self._seed, self._norm_multiple = store, seed, norm_multiple
         buffer_size = store.n_batches_in_buffer * store.training_context_size
@@ -47,25 +51,35 @@ class ActivationStream(Iterator[Batch]):
         self._size = self._n_batches * store.train_batch_size_tokens
         self._n_lent = int(self._size * store.activations_mixing_fraction)
         self._row = 0  # of this epoch, behind those that were read
-        n_given, *begins = (state["n_batches"], *state["begins"]) if state else (0, 0, 0)
-        first = n_given // self._n_batches
-        self._begins = {first: tuple(begins)}  # of buffers: rows, and tokens of the next batch
-        self._batches = islice(self._shuffled(first), n_given % self._n_batches, None)
+        self._rows_read = sha256()  # their content
+        self._epochs = 0
+        self._text_size = getattr(store.dataset, "size", None)
+        state = {"n_batches": 0, "begins": (0, 0), **(state or {})}
+        self._other_text = other_text
+        if state.get("text_size", self._text_size) != self._text_size:
+            self._check_text(f"{state['text_size']} bytes then, {self._text_size} now")
+        first = state["n_batches"] // self._n_batches
+        # Of buffers: rows, tokens of the next batch, and a hash of the rows. Earlier versions
+        # have no hash.
+        self._begins = {first: (*state["begins"], None)[:3]}
+        n_given = state["n_batches"] % self._n_batches
+        self._batches = islice(self._shuffled(first), n_given, None)
 
     def __next__(self) -> Batch:
         return {self._store.hook_name: next(self._batches)}
 
     def state(self, n_batches: int) -> dict[str, Any]:
         """Where the stream was after so many batches, which may be fewer than it has given."""
-        return {"n_batches": n_batches, "begins": self._begins[n_batches // self._n_batches]}
+        begins = self._begins[n_batches // self._n_batches]
+        return {"n_batches": n_batches, "begins": begins, "text_size": self._text_size}
 
     def _shuffled(self, first: int) -> Iterator[Tensor]:
         """The batches of all buffers after the first one, which lends a part to the next."""
-        row, n_used = self._begins[first]
-        tokens = Tokens(self._passes(row), n_used)
+        row, n_used, rows_read = self._begins[first]
+        tokens = Tokens(self._passes(row, rows_read), n_used)
         lent = None
         for number in count(first):
-            self._begins[number] = (tokens.row, tokens.n_used)
+            self._begins[number] = (tokens.row, tokens.n_used, tokens.rows_read)
             # Buffer 0 has no more than what it lends.
             buffer = tokens.take(self._size if number else self._n_lent)
             seed = random.Random(f"{self._seed} {number}").getrandbits(63)
@@ -80,35 +94,67 @@ class ActivationStream(Iterator[Batch]):
             yield from buffer.split(self._store.train_batch_size_tokens)
             del buffer, before  # as large as all that is there besides
 
-    def _passes(self, n_rows: int) -> Iterator[tuple[int, Tensor]]:
+    def _passes(self, n_rows: int, rows_read: str | None) -> Iterator[Pass]:
         """Activations of one pass of the model after the other, with the rows before it."""
-        self._row = n_rows
-        self._store.iterable_sequences = self._rows(n_rows)
+        self._store.iterable_sequences = self._rows(self._begin(n_rows, rows_read))
+        epoch = 0  # that last gave a token
         while True:
             # Rows of tokens are cheap to read: every rank has all of them.
-            read = [(self._row, self._store.get_batch_tokens()) for _ in range(world_size())]
-            own = self._encode(read[rank()][1])
-            for maker, (n_rows, tokens) in enumerate(read):
+            read = [
+                (self._row, self._rows_read.hexdigest(), self._store.get_batch_tokens())
+                for _ in range(world_size())
+            ]
+            own = self._encode(read[rank()][2])
+            for maker, (n_rows, rows_read, tokens) in enumerate(read):
                 acts = own
                 if maker != rank():
                     acts = own.new_empty(int(self._kept(tokens).sum()), own.shape[1])
                 broadcast(acts, maker)
-                yield n_rows, within_norm(acts, self._norm_multiple)
+                epoch = self._epochs if len(acts) else epoch
+                yield n_rows, rows_read, within_norm(acts, self._norm_multiple)
+            if self._epochs > epoch + 1:  # a whole pass over the text gave none
+                raise UserError(
+                    "The text should have tokens to train on. All of them are left out by "
+                    "`exclude_special_tokens` and `seqpos_slice`."
+                )
 
-    def _rows(self, n_read: int) -> Generator[Tensor, None, None]:
-        """Rows of tokens, epoch after epoch, without so many of the first."""
+    def _rows(self, rows: Iterator[Tensor]) -> Generator[Tensor, None, None]:
+        """Rows of tokens, those of an epoch that has begun and of all epochs after it."""
         while True:
-            rows = self._store._iterate_tokenized_sequences()
-            for _ in tqdm(range(n_read), desc="Skipping rows", leave=False, disable=not n_read):
-                next(rows)
-            self._row = n_read
-            for row in rows:
-                self._row += 1
-                yield row
+            yield from rows
             if self._row == 0:
-                raise UserError("The text should have at least one row of tokens. Found none.")
+                raise UserError(
+                    "The text should fill at least one row of the model's context, "
+                    f"{self._store.context_size:,} tokens. Found fewer."
+                )
             warnings.warn("The whole text was read: a new epoch begins.", stacklevel=2)
-            n_read = 0
+            self._epochs += 1
+            rows = self._begin()
+
+    def _begin(self, n_skipped: int = 0, rows_read: str | None = None) -> Iterator[Tensor]:
+        """Begin an epoch: the rows behind so many of the first, whose hash may be known."""
+        self._row, self._rows_read = 0, sha256()
+        rows = self._counted(self._store._iterate_tokenized_sequences())
+        skipped = islice(rows, n_skipped)
+        bar = tqdm(skipped, "Skipping rows", n_skipped, leave=False, disable=not n_skipped)
+        deque(bar, maxlen=0)
+        if self._row < n_skipped or rows_read not in (None, self._rows_read.hexdigest()):
+            self._check_text(f"other rows among the first {n_skipped:,}")
+        return rows
+
+    def _counted(self, rows: Iterator[Tensor]) -> Iterator[Tensor]:
+        for row in rows:
+            self._row += 1
+            self._rows_read.update(row.cpu().numpy().tobytes())
+            yield row
+
+    def _check_text(self, found: str) -> None:
+        """Raise about a text that has changed, unless another one is wanted."""
+        if not self._other_text:
+            raise UserError(
+                "The text should be the one that the training began with, or `--other-text` "
+                f"be given, which goes on with this one. Found {found}."
+            )
 
     @torch.no_grad()
     def _encode(self, tokens: Tensor) -> Tensor:
@@ -128,16 +174,16 @@ class ActivationStream(Iterator[Batch]):
 class Tokens:
     """Activations of a text token by token, from behind some of a pass of the model."""
 
-    def __init__(self, passes: Iterator[tuple[int, Tensor]], n_used: int) -> None:
+    def __init__(self, passes: Iterator[Pass], n_used: int) -> None:
         self._passes, self.n_used = passes, n_used
-        self.row, self._acts = next(passes)
+        self.row, self.rows_read, self._acts = next(passes)
 
     def take(self, n_tokens: int) -> Tensor:
         """The next activations."""
         parts = [self._acts[:0]]
         while n_tokens:
             if self.n_used >= len(self._acts):
-                self.row, self._acts = next(self._passes)
+                self.row, self.rows_read, self._acts = next(self._passes)
                 self.n_used = 0
             parts.append(self._acts[self.n_used :][:n_tokens])
             self.n_used += len(parts[-1])

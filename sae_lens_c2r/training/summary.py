@@ -10,9 +10,16 @@ from sae_lens.constants import DTYPE_MAP
 from sae_lens.saes.sae import TrainingSAEConfig
 from sae_lens.util import str_to_dtype
 
-from sae_lens_c2r._support.errors import UserError, counted, first_sentence
+from sae_lens_c2r._support.errors import (
+    UserError,
+    counted,
+    first_sentence,
+    is_of_network,
+)
+from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS
 from sae_lens_c2r.releases.language_models import hook_site
-from sae_lens_c2r.releases.model import LanguageModel
+from sae_lens_c2r.releases.model import DATASET, LanguageModel
+from sae_lens_c2r.releases.text import read_text
 from sae_lens_c2r.reporting.tables import terminal_tables
 from sae_lens_c2r.training.configs import NEEDS_ESTIMATE
 from sae_lens_c2r.training.data_parallel import group_size, place
@@ -65,6 +72,22 @@ def check_model(plan: Plan, log: Callable[[str], None]) -> None:
             )
 
 
+def check_text(plan: Plan, log: Callable[[str], None]) -> None:
+    """Raise unless the text of a plan's language model can be read, if it can be reached."""
+    source = plan.release.source
+    if not isinstance(source, LanguageModel) or source.dataset in OFFLINE_DATASETS:
+        return
+    try:
+        streaming = plan.runner_value("streaming")
+        text = read_text(source.text, streaming=streaming, field=DATASET)
+    except UserError as error:
+        if not is_of_network(error):
+            raise
+        log(f"The text was not looked at. {error}")
+    else:
+        text.for_model(source.hub_id, source.context_size).check_context(source.context_size)
+
+
 def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
     """Print the SAEs of a plan, what they are trained on, and what that takes."""
     release, source = plan.release, plan.release.source
@@ -73,7 +96,7 @@ def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
     if isinstance(source, LanguageModel):
         unit, beside = "tokens", " beside the model"
         console.print(
-            f"{source.hub_id} at {source.hook_name}, on {source.dataset} in rows of "
+            f"{source.hub_id} at {source.hook_name}, on {source.text.shown} in rows of "
             f"{source.context_size:,} tokens",
             markup=False,
         )

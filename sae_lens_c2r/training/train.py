@@ -39,6 +39,7 @@ def train(
     *,
     resume: bool = False,  # from the last checkpoint, if there is one
     checkpoint_minutes: float = 30.0,  # between two; 0 for one at the end only
+    other_text: bool = False,  # whether to resume with another text than it began with
     log: Callable[[str], None] = print,
     watch: Watch = lambda *_: None,  # given the id and the trainer of each SAE before it begins
 ) -> list[Path]:
@@ -74,6 +75,7 @@ def train(
             scaled=plan.starts,
             k_anneal_steps=plan.k_anneal_steps,
             process_group=process_group,
+            other_text=other_text,
         )
         on_main(job.checkpoints.remove_partial)
         job.resumed = on_main(
@@ -103,15 +105,17 @@ def _train_at_once(plan: Plan, sae_ids: list[str], job: Job, out: Path) -> None:
     try:
         # A process without an SAE of its own still takes part in the stream.
         saes, evaluations = train_together(plan, shares[group] or shares[0][:1], job)
-    except (UserError, OSError):
-        raise
+    except OSError:
+        raise  # to which the command adds how to go on
     except Exception as error:  # SAELens, torch and transformers raise many kinds
-        path = out / output_dir.WORK / output_dir.TRACEBACK
-        path.write_text(traceback.format_exc(), encoding="utf-8")
-        raise UserError(
-            f"SAELens failed: {type(error).__name__}: {one_line(error)} ({path} has the "
-            "traceback)"
-        ) from error
+        told = one_line(error)
+        if not isinstance(error, UserError):
+            path = out / output_dir.WORK / output_dir.TRACEBACK
+            path.write_text(traceback.format_exc(), encoding="utf-8")
+            told = f"SAELens failed: {type(error).__name__}: {told} ({path} has the traceback)."
+        if job.kept_step is not None:
+            told += f" `--resume` continues from step {job.kept_step:,}."
+        raise UserError(told) from error
     distributed.on_all_ranks(partial(_save, plan, job, saes, evaluations, out))
     distributed.on_main_process(job.checkpoints.remove_all)
 

@@ -7,6 +7,7 @@ stopped, lets k fall, and estimates the scale of the activations once for all SA
 import copy
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import tee
 from math import isfinite
@@ -31,7 +32,7 @@ from sae_lens_c2r.saes.sae_ref import fold_scaling
 from sae_lens_c2r.saes.start_from import ESTIMATED, scale_inputs
 from sae_lens_c2r.training.configs import NEEDS_ESTIMATE
 from sae_lens_c2r.training.data_parallel import DataParallelTrainer
-from sae_lens_c2r.training.distributed import all_reduce_max
+from sae_lens_c2r.training.distributed import all_reduce_max, world_size
 from sae_lens_c2r.training.output_dir import Checkpoint, Checkpoints
 from sae_lens_c2r.training.stream import Batch
 
@@ -56,6 +57,8 @@ class Job:
     scaled: Collection[str] = ()  # those that start from others, whose inputs were not scaled
     k_anneal_steps: Mapping[str, int] = field(default_factory=dict)
     process_group: ProcessGroup | None = None  # that every batch is split over, if it is
+    other_text: bool = False  # whether to go on with another text than it began with
+    kept_step: int | None = None  # of the checkpoint that an error has left
     begun: float = field(default_factory=time.monotonic)  # anew at the first step
 
     @property
@@ -105,17 +108,21 @@ class Trainer(MultiSAETrainer):
         with tqdm(total=n_samples, initial=self.n_training_samples, desc="Training") as bar:
             self._estimate_scaling_factors()
             while self.n_training_samples < n_samples:
-                self._save_or_stop()
-                self._maybe_log_sparsity()
-                batch = self._next_batch()
+                with self._keeping_what_is_done():
+                    self._save_or_stop()
+                    self._maybe_log_sparsity()
+                    batch = self._next_batch()
                 outputs = {sae_id: self._step(sae_id, batch) for sae_id in self.trainers}
                 self.n_training_samples += len(batch)
-                if self.cfg.logger.log_to_wandb:
-                    self._log_train_step(outputs)
-                    self._run_and_log_evals()
-                for trainer in self.trainers.values():
-                    trainer.n_training_steps += 1
-                self.n_training_steps += 1
+                with self._keeping_what_is_done():
+                    try:
+                        if self.cfg.logger.log_to_wandb:
+                            self._log_train_step(outputs)
+                            self._run_and_log_evals()
+                    finally:
+                        for trainer in self.trainers.values():
+                            trainer.n_training_steps += 1
+                        self.n_training_steps += 1
                 self._show_progress(bar, outputs)
         self._write_checkpoint()
         self._job.stop.deferrable = False  # what follows begins again from this checkpoint
@@ -128,9 +135,23 @@ class Trainer(MultiSAETrainer):
             trainer.set_final_sae_metadata()
         return self.saes
 
+    @contextmanager
+    def _keeping_what_is_done(self) -> Iterator[None]:
+        """Leave a checkpoint where something fails between two steps."""
+        try:
+            yield
+        except Exception as error:
+            # The others of several processes may know nothing of it, unless it is of the text.
+            if world_size() == 1 or isinstance(error, UserError):
+                with suppress(UserError):  # of weights that are not finite, which are not kept
+                    self._write_checkpoint()
+                    self._job.kept_step = self.n_training_steps or None
+            raise
+
     def _next_batch(self) -> Tensor:
+        batch = next(self.data_provider)[self._hook]
         self._n_batches += 1
-        return next(self.data_provider)[self._hook]
+        return batch
 
     def _step(self, sae_id: str, batch: Tensor) -> TrainStepOutput:
         trainer = self.trainers[sae_id]

@@ -120,12 +120,15 @@ def test_what_lies_beside_is_found_by_the_evaluation_and_noticed_when_it_changes
     assert (asked.model, asked.text) == (str(Path("models/mine").resolve()), asked.text)
     assert asked.text == str(Path("texts/text.txt").resolve())
     assert asked.inputs.keys() == {asked.model, asked.text}
-    say(sae, dataset_path="other/text.txt")
+    say(sae, dataset_path="other/text.txt", dataset_split="test")
     for number, content in enumerate(("one", "two"), start=2):
         Path("data/other/text.txt").write_text(content)
         for _ in range(2):
             assert not run(sae, data=Path("data"))
             assert len(requests) == number
+    assert requests[-1].asked.settings["split"] == "test"
+    assert not run(sae, data=Path("data"), part={"split": "validation"})
+    assert requests[-1].asked.settings["split"] == "validation"
 
 
 def test_saes_of_similar_names_are_told_apart(tmp_path: Path, out: Path, run: Evaluate) -> None:

@@ -85,13 +85,20 @@ def test_what_is_set_holds_for_what_is_measured_before(trained: Path, tmp_path: 
     changes += ["runner.train_batch_size_tokens=512"]  # of which 20 are read for an estimate
     options = [part for change in changes for part in ("--set", change)]
     measuring = ["--measured-tokens", "500", "--out", tmp_path / "out"]
-    text = ["--dataset", "python-documentation"]
-    ran = finetune(folder, "--tokens", "1k", *measuring, *text, *options)
+    mine = tmp_path / "mine.jsonl"
+    rows = [{"id": i, "content": f"The parser reads {i} names. " * 9} for i in range(200)]
+    mine.write_text("\n".join(map(json.dumps, rows)))
+    command = [folder, "--tokens", "1k", *measuring, *options, "--dataset", mine, "--column"]
+    for wrong in ("id", "text"):
+        assert "content" in finetune(*command, wrong, "--dry-run").stderr
+    assert "missing.txt" in finetune(*command, "content", "--text=missing.txt").stderr
+    ran = finetune(*command, "content")
     assert ran.returncode == 0, ran.stderr
     changed = json.loads((tmp_path / "out" / "finetune.json").read_text())["own"]
     for name in ("l0", "explained_variance", "dead_latents"):
         assert changed["after"][name] == pytest.approx(changed["before"][name], rel=1e-3)
     again = tmp_path / "out" / "own"
+    assert SAE.load_from_disk(again).cfg.metadata.dataset_column == "content"
     settings = json.loads((again / "training.json").read_text())["settings"]
     assert settings["saes"]["own"]["normalize_activations"] == ESTIMATED  # by SAELens
     before, after = (SAE.load_from_disk(each) for each in (folder, again))

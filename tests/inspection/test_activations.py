@@ -1,6 +1,5 @@
 """Models run over a text where SAEs take their inputs; what keeps them from it is one line."""
 
-import os
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -14,8 +13,10 @@ from transformer_lens import HookedTransformer
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.inspection import activations
-from sae_lens_c2r.inspection.activations import ActivationSource, read_text
+from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASET
+from sae_lens_c2r.releases.model import TextSource
+from sae_lens_c2r.releases.text import Text, read_text
 from tests.architectures.training import make_sae
 from tests.command import run_command
 from tests.language_model import CONTEXT, D_MODEL, HOOK, rows_of_tokens, texts, tiny_model
@@ -54,9 +55,11 @@ def load(folder: Path, **metadata: Any) -> SAE[Any]:
     return SAE.load_from_disk(save(folder, **metadata))
 
 
-def source(text: Any = None, *, model: str | None = None, n_tokens: int = 1000) -> Any:
+def source(text: Any = None, *, n_tokens: int = 1000, **options: Any) -> Any:
     text = rows_of_tokens() if text is None else text
-    return ActivationSource(text, model=model, n_tokens=n_tokens, device="cpu")
+    is_name = isinstance(text, str)
+    text = read_text(TextSource(text)) if is_name else Text(text, "a dataset")
+    return ActivationSource(text, n_tokens=n_tokens, device="cpu", **options)
 
 
 def test_what_is_read_are_the_models_activations(tmp_path: Path) -> None:
@@ -91,16 +94,29 @@ def test_the_report_shows_it(tmp_path: Path) -> None:
     assert all(f">{path}</th>" in html for path in wrong), "lost what was found"
 
 
-def test_a_text_that_is_too_short_is_refused_with_what_it_takes(tmp_path: Path) -> None:
-    sae = load(tmp_path / "sae")
-    short = tmp_path / "short.txt"
-    short.write_text("two words")
-    said = rf"^mine: `text` should fill a row of the model's context, {CONTEXT} tokens\."
-    with pytest.raises(UserError, match=said):
-        source(str(short)).activations(sae, "mine")
+SHORT: dict[str, tuple[Any, int]] = {
+    "a sentence": (Dataset.from_dict({"text": ["three short words"]}), 4),  # and [SEP]
+    "sentences": (Dataset.from_dict({"text": ["one two", "", "three"]}), 6),
+    "rows of tokens": (Dataset.from_dict({"tokens": [[1, 2, 3], [4, 5, 6]]}), 3),
+    "a token": (Dataset.from_dict({"input_ids": [[3]]}), 1),
+}
+
+
+@pytest.mark.parametrize("case", SHORT)
+def test_a_text_that_is_shorter_than_a_row_is_read_as_it_is(case: str, tmp_path: Path) -> None:
+    dataset, length = SHORT[case]
+    told: list[str] = []
+    sae = load(tmp_path / "sae", sequence_separator_token=5, exclude_special_tokens=False)
+    found = source(dataset, tell=told.append).activations(sae, "mine")
+    assert found.rows.shape[1] == length
+    assert len(found.activations) == found.rows.numel()
+    assert any(f"{length} tokens" in line for line in told)
+
+
+def test_a_text_of_nothing_but_what_is_left_out_is_refused(tmp_path: Path) -> None:
     special = Dataset.from_dict({"tokens": [[0, 7] * (CONTEXT // 2)] * 3})
     with pytest.raises(UserError, match=r"^mine: `text` should fill a row"):
-        source(special).activations(sae, "mine")
+        source(special).activations(load(tmp_path / "sae"), "mine")
 
 
 @pytest.mark.parametrize("key", ["model_name", "hook_name", "context_size", "prepend_bos"])
@@ -132,7 +148,6 @@ NETWORK.__cause__ = LocalEntryNotFoundError("not in the cache")
         ("load_model", ValueError(f"x not found. Known: {['gpt2'] * 1000}"), r"x not found\.$"),
         ("load_model", ValueError("x" * 5000), r"on the text\. x+…$"),
         ("load_model", NETWORK, r"^x: The model tiny is not on this machine.*Hub"),
-        ("ActivationsStore.from_sae", NETWORK, r"^x: The text org/text is not on this machine"),
     ],
 )
 def test_what_libraries_raise_is_told_in_a_sentence_that_names_the_network(
@@ -141,28 +156,8 @@ def test_what_libraries_raise_is_told_in_a_sentence_that_names_the_network(
     double = Mock(side_effect=error)
     monkeypatch.setattr(f"sae_lens_c2r.inspection.activations.{failing}", double)
     with pytest.raises(UserError, match=said) as caught:
-        source("org/text").activations(load(tmp_path / "sae"), "x")
+        source().activations(load(tmp_path / "sae"), "x")
     assert len(str(caught.value)) < 500
-
-
-@pytest.mark.parametrize(
-    "files",
-    [
-        {"a.jsonl": b'{"text": "one two"}\n', "b.jsonl": b'{"text": '},
-        {"a.txt": b"\xff\xfe\x00"},
-        {"a.jsonl": b'{"content": "x"}\n'},
-    ],
-)
-def test_a_folder_without_text_is_named(files: dict[str, bytes], tmp_path: Path) -> None:
-    folder = tmp_path / "texts"
-    folder.mkdir()
-    for name, content in files.items():
-        (folder / name).write_bytes(content)
-    said = f"mine: `text` should be text that can be read. {folder}: "
-    with pytest.raises(UserError) as caught:
-        source(str(folder)).activations(load(tmp_path / "sae"), "mine")
-    assert str(caught.value).startswith(said)
-    assert len(str(caught.value)) < len(said) + 300
 
 
 def test_a_model_runs_once_for_the_same_inputs(tmp_path: Path, loaded: list[str]) -> None:
@@ -228,44 +223,3 @@ def test_any_model_reads_any_text_in_place_of_the_one_in_the_config(
         source(text).activations(sae, "x")
     found = source(text, model="tiny", n_tokens=20).activations(sae, "x")
     assert (found.rows.shape[1], found.text, found.model) == (CONTEXT, text, "tiny")
-
-
-def test_a_file_is_one_document_and_a_line_of_jsonl_is_one(tmp_path: Path) -> None:
-    path, lines = tmp_path / "text.txt", tmp_path / "texts.jsonl"
-    path.write_text("One line,\nand another: ü.\n", encoding="utf-8")
-    assert read_text(str(path))["text"] == ["One line,\nand another: ü.\n"]
-    lines.write_text('{"text": "one"}\n\n{"text": " "}\n{"id": 3, "text": "two"}\n')
-    assert read_text(str(lines))["text"] == ["one", "two"]
-    lines.write_bytes('{"text": "a\u2028b\x85c"}\r\n{"text": "d"}\r\n'.encode())
-    assert read_text(str(lines))["text"] == ["a\u2028b\x85c", "d"]
-    # What is no file is the name of a dataset; `datasets` reads folders.
-    for name in ("org/dataset", "dataset", "org/data.set-2", str(tmp_path)):
-        assert read_text(name) == name
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        *(("empty.txt", b" \n"), ("empty.jsonl", b""), ("binary.txt", b"\xff\xfe\x00")),
-        *(("a.jsonl", line) for line in (b'{"content": 1}', b'{"text": 1}', b"[1]", b"{")),
-        ("long.jsonl", b'{"content": "' + b"x" * 10_000 + b'"}'),
-        ("documents.json", b'[{"text": "a"}]'),
-        *((name, None) for name in ("none.txt", "./text", "a/b/c", "none.jsonl", "a.pipe")),
-    ],
-)
-def test_what_is_no_text_is_refused(
-    name: str, content: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    if content is not None:
-        Path(name).write_bytes(content)
-    elif name.endswith("pipe"):
-        os.mkfifo(name)  # and not waited for
-    for nothing in ("", " "):
-        with pytest.raises(UserError, match="Found nothing"):
-            read_text(nothing)
-    with pytest.raises(UserError, match=r"^`text` should") as caught:
-        read_text(name)
-    assert str(Path(name)) in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < 250

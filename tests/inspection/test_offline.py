@@ -10,6 +10,8 @@ from sae_lens.saes.sae import SAEMetadata
 
 from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.offline.models import CLS, MINILM, SEP
+from sae_lens_c2r.releases.model import TextSource
+from sae_lens_c2r.releases.text import read_text
 from tests.command import run_command
 from tests.forkserver import run as run_python
 from tests.saes.forms import make_form
@@ -38,7 +40,8 @@ def text(tmp_path: Path) -> Path:
 def test_the_text_is_read_in_the_rows_that_minilm_reads(
     sae: Path, text: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
-    reader = ActivationSource(str(text), model=None, n_tokens=1000, device="cpu")
+    words = read_text(TextSource(str(text)))
+    reader = ActivationSource(words, n_tokens=1000, device="cpu")
     found = reader.activations(SAE.load_from_disk(sae), "x")
     assert set(found.rows[:, 0].tolist()) == {CLS}
     assert set(found.rows[:, -1].tolist()) == {SEP}
@@ -49,20 +52,20 @@ def test_the_text_is_read_in_the_rows_that_minilm_reads(
 
 
 def test_inspect_shows_latents_by_number(sae: Path, text: Path, tmp_path: Path) -> None:
-    short, out = tmp_path / "short.txt", tmp_path / "report.html"
-    short.write_text("two words")
+    nothing, out = tmp_path / "nothing.txt", tmp_path / "report.html"
+    nothing.write_text("\n \n")
     inspect = ("inspect", sae, "--tokens", 2000, "--device", "cpu")
     inspect = (*inspect, "--out", out, "--figure", tmp_path / "figure.svg")
     no_latents = [("--latents", each) for each in ("3;4", "-1", "", "7" * 200)]
     # What was refused is not in the way of what is right.
     for wrong, said in [
-        (("--text", short), f"{sae}: `--text` should"),
+        (("--text", nothing), "`--text` should"),
         (("--text", text, "--latents", "3,64"), f"{sae}: `--latents` should"),
         (("--latents", "3"), "`--latents` should"),
         *(((*wrong, "--text", "x"), "`--latents` should") for wrong in no_latents),
     ]:
         ran = run_command(*inspect, *wrong)
-        assert ran.returncode == (2 if said.startswith("`--") else 1)
+        assert ran.returncode == (2 if said.startswith("`--") else 1), ran.stderr
         assert ran.stderr.splitlines()[-1].startswith(said)
         assert not list(tmp_path.glob("*.html")) + list(tmp_path.glob("*.svg"))
     ran = run_command(*inspect, "--text", text, "--latents", "3, 17,3")
@@ -77,10 +80,17 @@ def test_inspect_shows_latents_by_number(sae: Path, text: Path, tmp_path: Path) 
     assert "11 tokens are too few to tell which latents are dead" in ran.stderr
 
 
-def test_evaluate_reads_it_as_well(sae: Path, text: Path, tmp_path: Path) -> None:
+def test_evaluate_reads_it_as_well(sae: Path, tmp_path: Path) -> None:
+    """Here out of a folder with two splits and a column of another name."""
+    (tmp_path / "text").mkdir()
+    for name, words in (("train", "no"), ("test", " ".join(WORDS))):
+        row = json.dumps({"id": 1, "content": words})
+        (tmp_path / "text" / f"{name}.jsonl").write_text(row)
+    part = ("--split", "test", "--column", "content")
     out, small = tmp_path / "evaluation", "sae_lens.n_eval_sparsity_variance_batches=1"
     ran = run_python(
-        *("-m", "sae_lens_c2r", "evaluate", sae, "--text", text, "--out", out),
+        *("-m", "sae_lens_c2r", "evaluate", sae, "--text", tmp_path / "text", *part),
+        *("--out", out),
         *("--set", small, "--set", "sae_lens.n_eval_reconstruction_batches=1"),
         *("--set", "sae_lens.batch_size_prompts=4", "--device", "cpu"),
     )
@@ -88,4 +98,6 @@ def test_evaluate_reads_it_as_well(sae: Path, text: Path, tmp_path: Path) -> Non
     [found] = json.loads((out / "evaluation.json").read_text())["saes"]
     metrics = found["evaluations"]["sae_lens"]["metrics"]
     assert metrics["sparsity.l0"] > 0
+    settings = found["evaluations"]["sae_lens"]["settings"]
+    assert (settings["split"], settings["column"]) == ("test", "content")
     assert f"{metrics['sparsity.l0']:.1f}" in ran.stdout

@@ -32,12 +32,15 @@ def test_split_holds_whole_documents_out() -> None:
 
 
 def test_rows_hold_the_text_in_order_between_special_tokens() -> None:
-    def tokenizer(texts: list[str], **_: object) -> dict[str, list[list[int]]]:
-        return {"input_ids": [[1000 + int(word) for word in text.split()] for text in texts]}
+    def tokenizer(text: str, **_: object) -> dict[str, list[int]]:
+        return {"input_ids": [1000 + int(word) for word in text.split()]}
 
     words = [str(i) for i in range(300)]
-    rows = corpus.token_rows([" ".join(words[:200]), " ".join(words[200:])], tokenizer)
+    texts = [" ".join(words[:200]), " ".join(words[200:])]
+    rows = torch.tensor(list(corpus.token_rows(texts, tokenizer)))
     assert rows.shape == (2, 128)
     assert (rows[:, 0] == CLS).all()
     assert (rows[:, -1] == SEP).all()
     assert torch.equal(rows[:, 1:-1].flatten(), 1000 + torch.arange(252))
+    # A sentence is one shorter row.
+    assert list(corpus.token_rows(["1", "2"], tokenizer)) == [[CLS, 1001, 1002, SEP]]

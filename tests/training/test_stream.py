@@ -180,14 +180,15 @@ def test_any_number_of_processes_has_the_same_batches(
 
 def test_a_pass_that_has_fewer_tokens_than_before_is_left_for_the_next_one() -> None:
     """Another device or version may leave out other massive tokens."""
-    tokens = Tokens(iter([(0, torch.zeros(3, 1)), (1, torch.ones(5, 1))]), n_used=4)
+    passes = [(0, "", torch.zeros(3, 1)), (1, "", torch.ones(5, 1))]
+    tokens = Tokens(iter(passes), n_used=4)
     assert tokens.take(2).tolist() == [[1], [1]]
     assert (tokens.row, tokens.n_used) == (1, 2)
 
 
 def test_a_text_without_a_row_is_refused() -> None:
     store = make_store(texts(), disable_concat_sequences=True, context_size=4_000)
-    with pytest.raises(UserError, match="The text should have at least one row"):
+    with pytest.raises(UserError, match="The text should fill at least one row"):
         next(ActivationStream(store, seed=0))
 
 

@@ -1,0 +1,312 @@
+"""The one reader of text: words or rows of tokens, from the Hub, a folder or a file.
+
+`datasets` reads the files, a part at a time where it can. What SAELens is given has one
+column, `text` or `tokens`, and no row without content.
+"""
+
+import codecs
+import copy
+import gzip
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset, DatasetDict, IterableDatasetDict, load_dataset, load_from_disk
+from sae_lens.training.activations_store import validate_pretokenized_dataset_tokenizer
+
+from sae_lens_c2r._support.errors import (
+    UserError,
+    first_sentence,
+    is_of_network,
+    needing_the_hub,
+    shortened,
+)
+from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS, documents_of, token_rows
+from sae_lens_c2r.offline.models import MINILM, where_model_is
+from sae_lens_c2r.releases.model import TextSource
+
+COLUMNS = ("tokens", "input_ids", "text", "problem")  # as SAELens looks for them
+_COMPRESSED = {".gz", ".bz2", ".xz", ".zst"}
+_LINES = ("text", {"keep_linebreaks": True})
+_LOADERS: dict[str, tuple[str, dict[str, Any]]] = {
+    **dict.fromkeys((".json", ".jsonl", ".ndjson"), ("json", {})),
+    **{".csv": ("csv", {}), ".tsv": ("csv", {"sep": "\t"})},
+    **{".parquet": ("parquet", {}), ".arrow": ("arrow", {})},
+}  # any other ending is one of plain text
+_PIECE = 1 << 18  # characters that are tokenized at a time
+_Row = Mapping[str, Any]
+
+
+class Text:
+    """A text that can be read again and again, in the form in which SAELens reads a dataset."""
+
+    def __init__(
+        self,
+        rows: Iterable[_Row],
+        named: str,
+        *,
+        column: str | None = None,  # by default SAELens's, or the only one
+        are_lines: bool = False,  # of one document
+        path: Path | None = None,  # of the file or folder; or else
+        hub_id: str | None = None,  # of the dataset
+        field: str = "text",  # that errors name
+    ) -> None:
+        """Look at the first row; a UserError if there is no text in it."""
+        self.named, self.path, self._hub_id = named, path, hub_id
+        self._field = field
+        self._rows = rows.with_format(None) if isinstance(rows, Dataset) else rows
+        self._are_lines = are_lines
+        self._tokenize: Callable[[Iterable[str]], Iterable[Sequence[int]]] | None = None
+        self.context_size = 1  # tokens: rows of fewer are left out
+        self._n_rows = self._n_left_out = 0
+        first = next(self._read(), None)
+        self._columns = list(first or ())
+        self._column = _column_of(self._columns, column) if first else ""
+        self.is_tokens = not isinstance(next(self._values(), ""), str)
+        if next(iter(self), None) is None:
+            raise UserError(f"`{field}` should not be empty. Found no text in {named}.")
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        if self.is_tokens:
+            return ({"tokens": row} for row in self._values())
+        if self._tokenize is not None:
+            return ({"tokens": row} for row in self._tokenize(self._words()))
+        return ({"text": words} for words in self._words())
+
+    def for_model(self, model: str | None, context_size: int) -> "Text":
+        """The text as a model reads it, without rows of fewer tokens than the first one."""
+        text = copy.copy(self)  # MiniLM reads rows of its own, between special tokens
+        if model == MINILM.hub_id and not self.is_tokens:
+            text._tokenize = _tokenize_for_minilm
+        row = next(iter(text)).get("tokens")
+        text.context_size = context_size if row is None else min(context_size, len(row))
+        text._n_rows = text._n_left_out = 0
+        return text
+
+    def check_context(self, context_size: int) -> "Text":
+        """Raise unless the first row, if it is one of tokens, fills the model's context."""
+        if self.context_size < context_size:
+            raise UserError(
+                f"`{self._field}` should fill rows of {context_size:,} tokens, the "
+                f"`context_size`. Found {self.context_size:,} in the first row of {self.named}."
+            )
+        return self
+
+    def check_tokenizer(self, tokenizer: Any) -> None:
+        """Raise, as SAELens does, where the Hub says that another tokenizer made the tokens."""
+        if self.is_tokens and self._hub_id is not None:
+            validate_pretokenized_dataset_tokenizer(self._hub_id, tokenizer)
+
+    @property
+    def left_out(self) -> str | None:
+        """A sentence on the rows that gave nothing, as far as the text has been read."""
+        if not self._n_left_out:
+            return None
+        why = f"fewer than {self.context_size:,} tokens" if self.is_tokens else "no text"
+        return f"{self._n_left_out:,} of {self._n_rows:,} rows of {self.named} have {why}."
+
+    @property
+    def size(self) -> int | None:
+        """Bytes of a text on this machine, which tell cheaply that it has changed."""
+        if self.path is None:
+            return None
+        files = [self.path] if self.path.is_file() else self.path.rglob("*")
+        return sum(file.stat().st_size for file in files if file.is_file())
+
+    def _words(self) -> Iterator[str]:
+        """The documents, long ones in pieces: tokenizing costs what is used."""
+        documents = _joined(self._values()) if self._are_lines else self._values()
+        for document in documents:
+            start = 0
+            while start < len(document):
+                end = len(document)
+                if end - start > 2 * _PIECE:
+                    end = start + _PIECE
+                    blank = max(document.rfind(each, start + 1, end) for each in " \n")
+                    end = blank if blank > 0 else end
+                if not (piece := document[start:end]).isspace():
+                    yield piece
+                start = end
+
+    def _values(self) -> Iterator[Any]:
+        """What stands in the column, without the rows in which nothing does."""
+        for number, row in enumerate(self._read(), start=1):
+            is_new = number > self._n_rows  # and not of another pass over the text
+            self._n_rows = max(self._n_rows, number)
+            value = row.get(self._column)
+            if _is_content(value, self._are_lines, self.context_size):
+                yield value
+            elif value is None or isinstance(value, str) or _are_tokens(value):
+                self._n_left_out += is_new
+            else:
+                raise UserError(
+                    f"`{self._field}` should be words, or rows of tokens. Found "
+                    f"{shortened(repr(value), 80)} in column {self._column}, row {number:,} of "
+                    f"{self.named}, which has the columns {', '.join(self._columns)}."
+                )
+
+    def _read(self) -> Iterator[_Row]:
+        """The rows, with the place where they cannot be read."""
+        n_read = 0
+
+        def place() -> str:
+            bad_line = _bad_line(self.path) if self.path else None
+            return bad_line or f"{self.named}, after row {n_read:,}"
+
+        with needing_the_hub(f"The text {self.named}"), _naming(place, self._field):
+            for row in self._rows:
+                n_read += 1
+                yield row
+
+
+def read_text(
+    source: TextSource,
+    *,
+    streaming: bool = True,
+    trust_remote_code: bool = False,
+    field: str = "text",
+) -> Text:
+    """Open a text; a UserError if it is not there, or if its first row cannot be read."""
+    name = source.dataset
+    if not name.strip():
+        raise UserError(f"`{field}` should be a file, a folder or a dataset. Found nothing.")
+    if name in OFFLINE_DATASETS:
+        return Text([{"text": each} for each in documents_of(name)], source.shown)
+    path = source.path
+    about: Any = {"column": source.column, "field": field}
+    options = {"name": source.subset, "trust_remote_code": trust_remote_code, "field": field}
+    if path is None:
+        with needing_the_hub(f"The text {name}"):
+            rows = _rows_of_dataset(source, streaming=streaming, **options)
+        return Text(rows, source.shown, **about, hub_id=name)
+    if path.is_dir():
+        rows = _rows_of_dataset(source, streaming=streaming, **options)
+        return Text(rows, source.shown, **about, path=path)
+    if not path.is_file():
+        raise UserError(
+            f"`{field}` should be a file that can be read twice, a folder, or a dataset on the "
+            f"Hub. Found {path}."
+        )
+    if source.split not in (None, "train") or source.subset is not None:
+        raise UserError(f"`split` and `subset` should not be given for a file. Found {path}.")
+    endings = [each.lower() for each in path.suffixes if each.lower() not in _COMPRESSED]
+    builder, more = _LOADERS.get(endings[-1] if endings else "", _LINES)
+    if builder not in ("parquet", "arrow"):
+        more = {**more, "encoding": _encoding_of(path)}
+    files: dict[str, Any] = {"data_files": str(path), "split": "train", "streaming": True}
+    with _naming(str(path), field):
+        rows = load_dataset(builder, **files, **more)
+    are_lines = builder == "text"
+    return Text(rows, source.shown, **about, are_lines=are_lines, path=path)
+
+
+@contextmanager
+def _naming(place: str | Callable[[], str], field: str) -> Iterator[None]:
+    """Name what cannot be read, unless it is not reached."""
+    try:
+        yield
+    except Exception as error:  # datasets, pyarrow, pandas and the Hub raise many kinds
+        if isinstance(error, UserError) or is_of_network(error):
+            raise
+        place = place if isinstance(place, str) else place()
+        raise UserError(
+            f"`{field}` should be text that can be read, in UTF-8. Found in {place}: "
+            f"{first_sentence(error)}"
+        ) from error
+
+
+def _encoding_of(path: Path) -> str:
+    """UTF-8, with or without a byte order mark, or the UTF-16 that Windows marks so."""
+    with path.open("rb") as file:
+        is_utf16 = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    return "utf-16" if is_utf16 else "utf-8-sig"
+
+
+def _rows_of_dataset(source: TextSource, *, streaming: bool, field: str, **options: Any) -> Any:
+    """One split of a dataset on the Hub, of a folder, or of what `save_to_disk` wrote."""
+    name, path = source.dataset, source.path
+    with _naming(name, field):
+        if path and any(
+            (path / each).is_file() for each in ("state.json", "dataset_dict.json")
+        ):
+            found = load_from_disk(str(path))
+        elif streaming or path:
+            found = load_dataset(str(path or name), streaming=True, **options)
+        else:  # of the Hub, no more than is asked for
+            found = load_dataset(name, split=source.split or "train", **options)
+    if isinstance(found, DatasetDict | IterableDatasetDict):
+        split = source.split or (str(next(iter(found))) if len(found) == 1 else "train")
+        if split not in found:
+            raise UserError(
+                f"`split` should be one of {', '.join(found)}, which {name} has. "
+                f"Found {source.split or 'none'}."
+            )
+        found = found[split]
+    return found
+
+
+def _column_of(there: list[str], wanted: str | None) -> str:
+    """The column that is named, or that SAELens would take, or the only one."""
+    if wanted is None:
+        wanted = next((each for each in COLUMNS if each in there), None)
+        wanted = there[0] if wanted is None and len(there) == 1 else wanted
+    if wanted not in there:
+        raise UserError(
+            f"`column` should be one of {', '.join(there)}, which the text has. "
+            f"Found {wanted or 'none of ' + ', '.join(COLUMNS)}."
+        )
+    return wanted
+
+
+def _is_content(value: Any, are_lines: bool, least: int) -> bool:
+    """Whether a value is words, or so many tokens; a blank line belongs to its document."""
+    if isinstance(value, str):
+        return are_lines or bool(value.strip())
+    return _are_tokens(value) and len(value) >= max(least, 1)
+
+
+def _are_tokens(value: Any) -> bool:
+    is_row = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+    return is_row and all(type(each) is int for each in value[:1])
+
+
+def _joined(lines: Iterator[str]) -> Iterator[str]:
+    """The lines of a document together, but no more than are tokenized at a time."""
+    held: list[str] = []
+    size = 0
+    for line in lines:
+        held.append(line)
+        size += len(line)
+        if size >= _PIECE:
+            yield "".join(held)
+            held, size = [], 0
+    yield "".join(held)
+
+
+def _tokenize_for_minilm(words: Iterable[str]) -> Iterable[Sequence[int]]:
+    from transformers import AutoTokenizer
+
+    return token_rows(words, AutoTokenizer.from_pretrained(where_model_is(MINILM.hub_id)))
+
+
+def _bad_line(path: Path) -> str | None:
+    """The first line of JSON that is none, or has other kinds of values than those before."""
+    files = [path] if path.is_file() else sorted(path.rglob("*.jsonl*"))
+    for file in (each for each in files if ".jsonl" in each.suffixes):
+        kinds: dict[str, Any] = {}
+        opened = gzip.open if file.suffix == ".gz" else open
+        with suppress(OSError), opened(file, "rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                try:
+                    row = json.loads(line.decode("utf-8-sig")) if line.strip() else {}
+                    values = {key: value for key, value in row.items() if value is not None}
+                    kinds = {**{key: type(value) for key, value in values.items()}, **kinds}
+                    is_bad = any(type(values[key]) is not kinds[key] for key in values)
+                except (ValueError, AttributeError):
+                    is_bad = True
+                if is_bad:
+                    shown = shortened(line.decode(errors="replace").strip(), 80)
+                    return f"line {number:,} of {file}, {shown}"
+    return None

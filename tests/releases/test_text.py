@@ -1,0 +1,256 @@
+"""The reader of text: whatever people have, read as it is, or refused for its true cause."""
+
+import gzip
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from datasets import Dataset, DatasetDict
+from sae_lens.training.activations_store import ActivationsStore
+
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.offline.models import MINILM
+from sae_lens_c2r.releases import text as reader
+from sae_lens_c2r.releases.model import TextSource
+from sae_lens_c2r.releases.text import Text, read_text
+from tests.command import run
+
+WORDS = ["One line,\nand another: ü.", "a\u2028b\x85c, 'two'"]
+ROWS = [{"id": number, "text": words} for number, words in enumerate(WORDS)]
+TOKENS = [[1, 2, 3, 4], [5, 6, 7, 8]]
+MARK = b"\xef\xbb\xbf"
+
+
+def read(path: object, **part: str) -> list[dict[str, Any]]:
+    return list(read_text(TextSource(str(path), **part)))
+
+
+def as_table(separator: str, column: str = "text") -> str:
+    lines = [f'{row["id"]}{separator}"{row["text"]}"' for row in ROWS]
+    return "\n".join([f"id{separator}{column}", *lines, ""])
+
+
+WRITTEN: dict[str, str] = {
+    "jsonl": "".join(json.dumps(row) + "\n" for row in ROWS),
+    "json": json.dumps(ROWS, ensure_ascii=False),
+    "csv": as_table(","),
+    "tsv": as_table("\t"),
+    "txt": WORDS[0],
+    "md": WORDS[0],
+    "log": WORDS[0],
+}
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+@pytest.mark.parametrize("mark", [b"", MARK])
+@pytest.mark.parametrize("ending", [*WRITTEN, "CSV"])
+def test_a_file_is_read_by_its_ending(
+    ending: str, mark: bytes, zipped: bool, tmp_path: Path
+) -> None:
+    content = mark + WRITTEN[ending.lower()].encode()
+    path = tmp_path / f"my.own text.{ending}{'.gz' if zipped else ''}"
+    path.write_bytes(gzip.compress(content) if zipped else content)
+    expected = WORDS[:1] if WRITTEN[ending.lower()] == WORDS[0] else WORDS
+    assert read(path) == [{"text": words} for words in expected]
+
+
+def binary(dataset: Dataset, folder: Path) -> list[Path]:
+    """Parquet and both forms of Arrow."""
+    dataset.to_parquet(folder / "a.parquet")
+    dataset.save_to_disk(folder / "saved")
+    [shard] = (folder / "saved").glob("*.arrow")
+    return [folder / "a.parquet", shard]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "expected"),
+    [
+        (Dataset.from_list(ROWS), [{"text": words} for words in WORDS]),
+        (Dataset.from_dict({"input_ids": TOKENS}), [{"tokens": row} for row in TOKENS]),
+        (
+            Dataset.from_dict({"tokens": TOKENS, "text": WORDS}),
+            [{"tokens": row} for row in TOKENS],
+        ),
+    ],
+)
+def test_tables_are_read_in_any_form_and_folder(
+    dataset: Dataset, expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in binary(dataset, tmp_path):
+        zipped = path.with_name(f"{path.name}.gz")
+        zipped.write_bytes(gzip.compress(path.read_bytes()))
+        assert read(path) == read(zipped) == expected
+        zipped.unlink()
+    dataset.with_format("torch").save_to_disk(tmp_path / "as SAELens saves")
+    of_splits = {"validation": dataset, "test": dataset.select([1])}
+    DatasetDict(of_splits).save_to_disk(tmp_path / "splits")
+    for folder, name in (("alone", "test.parquet"), ("deep", "data/train-00000.parquet")):
+        (tmp_path / folder / name).parent.mkdir(parents=True)
+        dataset.to_parquet(tmp_path / folder / name)
+    monkeypatch.chdir(tmp_path)
+    for folder in ("saved", "as SAELens saves", "alone", "deep", tmp_path / "deep"):
+        assert read(folder) == expected
+    (tmp_path / "link").symlink_to(tmp_path / "alone")
+    assert read("link") == read("alone", split="test") == expected
+    assert read("splits", split="test") == expected[1:]
+
+
+def test_part_of_a_text_can_be_named(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text(json.dumps({"text": "of text", "body": "of body"}))
+    assert read(path, column="body") == [{"text": "of body"}]
+    path.write_text(json.dumps({"review": "of the only column"}))
+    assert read(path) == [{"text": "of the only column"}]
+
+
+def lines_of(*rows: object) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+WRONG: dict[str, tuple[str, bytes | None, dict[str, str], list[str]]] = {
+    "a blank file": ("a.txt", b" \n", {}, ["a.txt"]),
+    "no row": ("a.jsonl", b"", {}, ["a.jsonl"]),
+    "only null": ("a.jsonl", lines_of({"text": None}), {}, ["a.jsonl"]),
+    "binary": ("a.txt", b"\xff\xfe\x00", {}, ["a.txt", "UTF-8"]),
+    "latin-1": ("a.csv", "text\nü\n".encode("latin-1"), {}, ["a.csv", "UTF-8"]),
+    "another column": ("a.csv", b"id,content\n1,x\n", {}, ["`column`", "id, content"]),
+    "no such column": ("a.csv", b"id,text\n1,x\n", {"column": "x"}, ["`column`", "id, text"]),
+    "a number": ("a.jsonl", lines_of({"text": 1}), {}, ["row 1", "a.jsonl"]),
+    "a mapping": ("a.json", b'{"data": [{"text": "a"}]}', {}, ["row 1", "data"]),
+    "no json": ("a.jsonl", lines_of({"text": "a"}) + b"{", {}, ["line 2 of", "a.jsonl"]),
+    "two kinds": (
+        "a.jsonl",
+        lines_of({"text": "a"}, {"text": None}, {"text": 5}),
+        {},
+        ["line 3 of", "a.jsonl"],
+    ),
+    "no parquet": ("a.parquet", b"PAR1 it is not", {}, ["a.parquet"]),
+    "a split of a file": ("a.txt", b"words", {"split": "test"}, ["`split`", "a.txt"]),
+    "no file": ("none.txt", None, {}, ["none.txt"]),
+    "no path": ("./text", None, {}, ["text"]),
+    "no name": ("a/b/c", None, {}, ["a/b/c"]),
+    "nothing": (" ", None, {}, ["Found nothing"]),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_cannot_be_read_is_refused_for_its_true_cause(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name, content, part, told = WRONG[case]
+    if content is not None:
+        Path(name).write_bytes(content)
+    with pytest.raises(UserError) as caught:
+        read(name, **part)
+    text = str(caught.value)
+    assert all(each in text for each in told)
+    assert "Hub cannot be reached" not in text
+    assert "\n" not in text
+    assert len(text) < 400
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match="read twice"):
+        read(tmp_path / "pipe")
+
+
+def test_the_splits_that_are_there_are_named(tmp_path: Path) -> None:
+    for name in ("validation", "test"):
+        (tmp_path / f"{name}.jsonl").write_bytes(lines_of(*ROWS))
+    for part in ({}, {"split": "train"}):
+        with pytest.raises(UserError, match="`split` should be one of validation, test"):
+            read(tmp_path, **part)
+    (tmp_path / "bad").mkdir()
+    for name, content in (("a", lines_of(*ROWS)), ("b", b'{"text": ')):
+        (tmp_path / "bad" / f"{name}.jsonl").write_bytes(content)
+    with pytest.raises(UserError, match=r"line 1 of .*b\.jsonl"):
+        read(tmp_path / "bad")
+
+
+def test_rows_without_text_are_left_out_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    rows = [{"text": "one"}, {"text": None}, {"text": " "}, {"id": 3}, {"text": "two"}]
+    path.write_bytes(lines_of(*rows))
+    text = read_text(TextSource(str(path)))
+    for _ in range(2):
+        assert list(text) == [{"text": "one"}, {"text": "two"}]
+        assert text.left_out
+        assert "3 of 5 rows" in text.left_out
+    rows_of_tokens = Text([{"tokens": row} for row in ([1, 2], [], [3], [4, 5])], "mine")
+    found = rows_of_tokens.for_model(None, 2)
+    assert list(found) == [{"tokens": [1, 2]}, {"tokens": [4, 5]}]
+    assert found.left_out
+    assert "2 of 4 rows" in found.left_out
+
+
+@pytest.mark.parametrize("between", ["\n", " ", "-"])
+def test_of_a_long_text_no_more_is_tokenized_than_is_used(between: str, tmp_path: Path) -> None:
+    path, words = tmp_path / "long.txt", [f"word{i}" for i in range(200_000)]
+    path.write_text(between.join(words))
+    pieces = [row["text"] for row in read(path)]
+    assert len(pieces) > 4
+    assert max(map(len, pieces)) <= 2 * reader._PIECE
+    assert "".join(pieces) == path.read_text()
+    if between != "-":
+        assert sorted(word for piece in pieces for word in piece.split()) == sorted(words)
+
+
+def test_minilm_reads_rows_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = Text([{"text": words} for words in WORDS], "mine")
+    monkeypatch.setattr(reader, "_tokenize_for_minilm", lambda words: ([7] for _ in words))
+    assert list(text.for_model(MINILM.hub_id, 128)) == [{"tokens": [7]}] * 2
+    assert list(text) == list(text.for_model("gpt2", 128)), "for another model"
+
+
+SOURCES: dict[str, Callable[[Path], object]] = {
+    "corpus.jsonl": lambda path: path.write_bytes(lines_of({"text": "word " * 200})),
+    "corpus.txt": lambda path: path.write_text("word " * 200),
+    "my rows": lambda path: Dataset.from_dict({"input_ids": [[1] * 128]}).save_to_disk(path),
+}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize("absolute", [False, True])
+def test_a_dry_run_takes_what_can_be_read_and_tells_of_the_rest(
+    name: str,
+    absolute: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    place = tmp_path / name if absolute else Path(name)
+    command = ["train", "minilm-layer-3", "--dry-run", f"--set=language_model.dataset={place}"]
+    assert run(*command) != 0, "it is not there yet"
+    SOURCES[name](place)
+    capsys.readouterr()
+    assert run(*command) == 0, capsys.readouterr().err
+    assert str(place) in capsys.readouterr().out.replace("\n", "")
+    assert run(*command, "--set=language_model.column=other") != 0
+    assert "`column` should" in capsys.readouterr().err
+    assert not (tmp_path / "saes").exists()
+
+
+def test_sae_lens_reads_a_text_as_it_reads_a_dataset() -> None:
+    """The rows of tokens that its store makes, of words and of tokens."""
+    from tests.language_model import CONTEXT, rows_of_tokens, texts, tiny_model
+
+    for dataset in (texts(), rows_of_tokens()):
+        stores = (
+            ActivationsStore.from_config_multi_hook(
+                model=tiny_model(),
+                dataset=each,
+                hook_names=["blocks.0.hook_resid_post"],
+                hook_d_ins={"blocks.0.hook_resid_post": 6},
+                context_size=CONTEXT,
+            )
+            for each in (dataset, Text(dataset, "mine"))
+        )
+        theirs, ours = (list(store._iterate_tokenized_sequences()) for store in stores)
+        assert len(theirs) > 5
+        assert all(map(lambda a, b: a.tolist() == b.tolist(), theirs, ours))

@@ -1,0 +1,144 @@
+"""Training on a text of one's own: what is wrong with it, and what became of it meanwhile."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.command import run as run_cli
+from tests.training.killing import MINILM, SMALL, as_options, checkpoints, hashes
+
+ID = "layer_3/width_512/batchtopk_c2r_k32"
+WORDS = "the parser reads a string of names and raises an error for unknown words"
+
+
+def rows(n: int, word: str = "parser") -> list[object]:
+    return [{"text": f"{number} {WORDS.replace('parser', word)} " * 12} for number in range(n)]
+
+
+def write(path: Path, rows: list[object], *more: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("\n".join([*map(json.dumps, rows), *more]))
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """A folder whose second file is reached in the middle of the training."""
+    write(tmp_path / "text" / "a.jsonl", rows(60))
+    return tmp_path / "text"
+
+
+def train(text: Path, out: Path, *options: object) -> int:
+    changes = {**SMALL, "language_model.dataset": str(text)}
+    changes["language_model.training_tokens"] = 10 * 1024
+    command = ["train", MINILM, *as_options(changes), "--only", ID, "--out", out]
+    return run_cli(*command, "--device", "cpu", *options)
+
+
+def test_a_row_that_cannot_be_read_leaves_the_steps_before_it(
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad, out = text / "b.jsonl", tmp_path / "saes"
+    write(bad, rows(20), '{"text": ')
+    assert train(text, out) == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    [kept] = checkpoints(out)
+    step = int(kept.name.removeprefix("step-"))
+    assert 0 < step < 10
+    assert f"line 21 of {bad}" in error
+    assert f"`--resume` continues from step {step}." in error
+    write(bad, rows(20))
+    assert train(text, out, "--resume") == 1
+    assert "`--other-text`" in capsys.readouterr().err
+    assert train(text, out, "--resume", "--other-text") == 0
+    assert len(hashes(out)) == 2
+
+
+def test_what_fails_between_two_steps_leaves_the_steps_before_it(
+    text: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And continued, the SAE is that of a training in which nothing failed."""
+    out = tmp_path / "saes"
+    write(text / "b.jsonl", rows(20))
+    with monkeypatch.context() as failing:
+
+        def fail(trainer: object) -> None:
+            if trainer.n_training_steps == 3:  # type: ignore[attr-defined]
+                raise RuntimeError("the network is gone")
+
+        failing.setattr("sae_lens_c2r.training.trainer.Trainer._maybe_log_sparsity", fail)
+        assert train(text, out) == 1
+    assert "the network is gone" in (error := capsys.readouterr().err)
+    assert "`--resume` continues from step 3." in error
+    assert train(text, out, "--resume") == 0
+    assert train(text, tmp_path / "untouched") == 0
+    assert hashes(out) == hashes(tmp_path / "untouched")
+
+
+def replace_words(text: Path) -> None:
+    write(text / "a.jsonl", rows(60, word="reader"))
+
+
+def remove_rows(text: Path) -> None:
+    write(text / "a.jsonl", rows(3))
+    (text / "b.jsonl").unlink()
+
+
+def append_rows(text: Path) -> None:
+    write(text / "c.jsonl", rows(3))
+
+
+@pytest.mark.parametrize("change", [replace_words, remove_rows, append_rows])
+def test_a_training_goes_on_with_its_own_text_unless_it_is_told_otherwise(
+    change: Callable[[Path], None],
+    text: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out = tmp_path / "saes"
+    write(text / "b.jsonl", rows(20))
+    with monkeypatch.context() as failing:
+        from sae_lens_c2r.training.trainer import Trainer
+
+        next_batch = Trainer._next_batch
+
+        def fail_later(trainer: Trainer) -> object:
+            if trainer.n_training_steps == 4:
+                raise RuntimeError
+            return next_batch(trainer)
+
+        failing.setattr(Trainer, "_next_batch", fail_later)
+        assert train(text, out) == 1
+    change(text)
+    capsys.readouterr()
+    assert train(text, out, "--resume") == 1
+    assert "`--other-text`" in capsys.readouterr().err
+    assert len(checkpoints(out)) == 1
+    assert train(text, out, "--resume", "--other-text") == 0
+
+
+def test_rows_without_text_are_left_out_and_counted(
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(text / "a.jsonl", [*rows(9), {"text": None}, {"text": ""}, {"id": 3}, *rows(30)])
+    assert train(text, tmp_path / "saes") == 0
+    assert f"3 of 42 rows of {text}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"runner.seqpos_slice": [0, 1], "runner.exclude_special_tokens": [101]},
+        {"runner.exclude_special_tokens": list(range(30_522))},
+    ],
+)
+def test_a_pass_over_the_text_without_a_token_to_train_on_is_an_error(
+    options: dict[str, object], text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(text, tmp_path / "saes", *as_options(options)) == 1
+    assert "The text should have tokens to train on." in capsys.readouterr().err
