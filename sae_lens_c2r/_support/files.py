@@ -27,13 +27,13 @@ def data_folder(name: str) -> Path:
     return installed if installed.is_dir() else package.parent / name
 
 
-def check_writable(folder: Path, option: str = "--out") -> None:
+def check_writable(folder: Path) -> None:
     """Raise a UserError unless a folder can be written to, or made."""
     places = (folder.absolute(), *folder.absolute().parents)
     existing = next(place for place in places if place.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         raise UserError(
-            f"`{option}` should be a folder that can be written to. Found {existing}, which is "
+            f"`--out` should be a folder that can be written to. Found {existing}, which is "
             f"{'read-only' if existing.is_dir() else 'not a folder'}."
         )
 

@@ -7,8 +7,6 @@ from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 
 _WARNINGS = (
-    "The training dataset contains fewer samples",  # rows of a text are compared with tokens
-    "To copy construct from a tensor",  # how SAELens reads its own rows
     "Dataset is not tokenized",  # to do so takes little time beside the model
     r"\s*This SAE has non-empty model_from_pretrained_kwargs",  # which we give the model
 )

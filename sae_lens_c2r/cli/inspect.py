@@ -12,7 +12,6 @@ from sae_lens_c2r.cli._shared import console_while_loading, count_option, error_
 def inspect(
     saes: list[str] = shared.SAES,
     out: Path = option(Path("report.html"), "File for the report."),
-    figure: Path | None = option(None, "The picture's file, .svg or .png.", unset="none"),
     text: str | None = option(
         None,
         "Text for the SAEs' model: a file, a folder, a dataset on the Hub, "
@@ -35,24 +34,21 @@ def inspect(
 ) -> None:
     """Measure any SAELens SAEs, and write a report for a browser."""
     with error_boundary() as problems:
-        _check_place("out", out, overwrite=overwrite)
-        if figure is not None:
-            _check_place("figure", figure, overwrite=overwrite)
-            if figure.suffix.lower() not in (".svg", ".png"):
-                raise UserError(f"`--figure` should end in .svg or .png. Found {figure}.")
-            if figure.resolve() == out.resolve():
-                raise UserError(f"`--figure` should be another file than `--out`. Found {out}.")
+        if out.is_dir() or not out.parent.is_dir():
+            raise UserError(f"`--out` should be a file in a folder that exists. Found {out}.")
+        if out.exists() and not overwrite:
+            raise UserError(f"`--out` should be a new file, or add `--overwrite`. Found {out}.")
+        check_writable(out.parent)
         wanted = _numbers(latents) if latents is not None else []
         if wanted and text is None:
             raise UserError("`--latents` should be given with `--text`. Found no `--text`.")
         console = console_while_loading()
-        from sae_lens_c2r._support.files import write_bytes, write_text
+        from sae_lens_c2r._support.files import write_text
         from sae_lens_c2r.inspection.activations import ActivationSource
         from sae_lens_c2r.inspection.comparison import inspect as inspect_all
-        from sae_lens_c2r.inspection.report import cosine_figure, in_terminal, report_html
+        from sae_lens_c2r.inspection.report import in_terminal, report_html
         from sae_lens_c2r.releases.model import TextSource
         from sae_lens_c2r.releases.text import read_text
-        from sae_lens_c2r.reporting.figures import png, svg
         from sae_lens_c2r.saes.sae_ref import find_saes
 
         device, source = shared.usable_device(device), None
@@ -81,11 +77,6 @@ def inspect(
             return  # a report without the text would be in the way of the next attempt's
         write_text(out, report_html(reports, comparisons, made_by="sae-lens-c2r inspect"))
         console.say(f"Report: {out}")
-        if figure is not None:
-            picture = cosine_figure(reports)
-            as_png = figure.suffix.lower() == ".png"
-            content = png(picture) if as_png else f"{svg(picture)}\n".encode()
-            write_bytes(figure, content)
 
 
 def _numbers(latents: str) -> list[int]:
@@ -97,12 +88,3 @@ def _numbers(latents: str) -> list[int]:
             f"{shortened(latents, 60)}."
         )
     return list(dict.fromkeys(map(int, parts)))
-
-
-def _check_place(name: str, path: Path, *, overwrite: bool) -> None:
-    """Raise, before any work is done, unless a file may be written."""
-    if path.is_dir() or not path.parent.is_dir():
-        raise UserError(f"`--{name}` should be a file in a folder that exists. Found {path}.")
-    if path.exists() and not overwrite:
-        raise UserError(f"`--{name}` should be a new file, or add `--overwrite`. Found {path}.")
-    check_writable(path.parent, f"--{name}")

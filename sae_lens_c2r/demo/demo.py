@@ -11,18 +11,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from matplotlib.figure import Figure
 from rich.console import Console
 from sae_lens import SAE, TrainingSAE
-from sae_lens.evals import ExplainedVarianceCalculator
-from sae_lens.saes.sae import TrainStepOutput
 from sae_lens.training.sae_trainer import SAETrainer
 from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import read_object, write_json, write_text
 from sae_lens_c2r._support.process import stop_requests
-from sae_lens_c2r.analysis import composition
 from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.inspection.comparison import Comparison, compare
 from sae_lens_c2r.inspection.measures import SAEReport, flat, measure
@@ -33,7 +29,6 @@ from sae_lens_c2r.penalties.neighbors import has_fast_bfloat16
 from sae_lens_c2r.releases.files import read_release
 from sae_lens_c2r.releases.model import Release
 from sae_lens_c2r.releases.text import Text
-from sae_lens_c2r.reporting.figures import color_of, svg
 from sae_lens_c2r.saes.encoding import (
     contributions,
     encode_in_saelens_alone,
@@ -46,7 +41,6 @@ from sae_lens_c2r.training.train import train
 
 PLAIN, REGULARIZED = "batchtopk", "batchtopk_c2r"
 HELD_OUT_SHARE = 0.1
-RECORD_EVERY = 10  # steps
 _COMPARED_TOKENS = 64
 _CONTEXT_SIZE = 256
 _DECAY = 5 * 512  # tokens for each step of the decay: the last fifth, in batches of 512
@@ -63,60 +57,6 @@ _MEANING = (
     "chance level, and hardly change explained variance. Dead latents fire on no held-out\n"
     "token. The report has more measures."
 )
-
-
-class History:
-    """The training of one SAE: the curves of its batches, and the seconds of its own steps."""
-
-    def __init__(self, trainer: SAETrainer[Any, Any]) -> None:
-        """Have every step of a training recorded: SAELens itself logs to wandb only."""
-        self.sae: TrainingSAE[Any] = trainer.sae
-        self.points: list[tuple[int, float, float]] = []
-        self.seconds: list[float] = []
-        step = trainer.step
-
-        def recorded_step(batch: Tensor) -> TrainStepOutput:
-            start = _now(batch.device)
-            output = step(batch)
-            self.seconds.append(_now(batch.device) - start)
-            if trainer.n_training_steps % RECORD_EVERY == 0:
-                self.add(trainer.n_training_steps, output)
-            return output
-
-        trainer.step = recorded_step  # type: ignore[method-assign]
-
-    @torch.no_grad()
-    def add(self, step: int, output: TrainStepOutput) -> None:
-        """Add a point to the curves: explained variance of the batch, and composition."""
-        explained_variance = ExplainedVarianceCalculator()
-        explained_variance.add_batch(output.sae_out, output.sae_in)
-        point = (step, explained_variance.compute(), composition(self.sae.W_dec))
-        self.points.append(point)
-
-    def speed(self, batch_size: int) -> dict[str, float]:
-        """Tokens per second of the SAE's own steps, without the first, which warms up."""
-        timed = self.seconds[1:] or self.seconds
-        return {"tokens_per_second": batch_size * len(timed) / sum(timed)}
-
-
-def _now(device: torch.device) -> float:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()
-
-
-def training_curves(histories: Mapping[str, History]) -> str:
-    """Explained variance and composition over the steps of each training, as SVG."""
-    figure = Figure(figsize=(7.2, 2.8), layout="constrained")
-    both = left, right = figure.subplots(1, 2)
-    for number, (name, history) in enumerate(histories.items()):
-        steps, *curves = zip(*history.points, strict=True)
-        for axes, curve in zip(both, curves, strict=True):
-            axes.plot(steps, curve, color=color_of(number), label=name)
-    left.set(ylim=(0, 1), xlabel="step", title="explained variance (training batch)")
-    right.set(ylim=(0, None), xlabel="step", title="composition")
-    left.legend(frameon=False, loc="lower right")
-    return svg(figure)
 
 
 def demo_release(
@@ -159,10 +99,10 @@ def run_demo(
         training, held_out = (
             Text([{"text": each} for each in part], corpus.OFFLINE_DATASET) for part in texts
         )
-        histories = _train(replace(plan, text=training), folder, tell)
-        reports, comparison = _measure(histories, held_out, plan, folder, tell)
+        trained = _train(replace(plan, text=training), folder, tell)
+        reports, comparison = _measure(trained, held_out, plan, folder, tell)
         asked = {"out": str(out), **settings, "device": device}
-        _write(folder, asked, reports, comparison, training_curves(histories))
+        _write(folder, asked, reports, comparison)
         request.deferrable = True  # a move that has begun is finished
         move_into(out, folder)
     console.print("Measured on held-out text")
@@ -186,13 +126,15 @@ def run_demo(
     )
 
 
-def _train(plan: Plan, folder: Path, tell: Callable[[str], None]) -> dict[str, History]:
+def _train(
+    plan: Plan, folder: Path, tell: Callable[[str], None]
+) -> dict[str, TrainingSAE[Any]]:
     """Train the SAEs of a plan into a folder."""
     tell(f"Training {PLAIN} and {REGULARIZED}, {plan.samples:,} tokens ...")
-    histories: dict[str, History] = {}
+    trained: dict[str, TrainingSAE[Any]] = {}
 
     def watch(sae_id: str, trainer: SAETrainer[Any, Any]) -> None:
-        histories[sae_id] = History(trainer)
+        trained[sae_id] = trainer.sae
 
     begun = time.perf_counter()
     try:
@@ -200,14 +142,12 @@ def _train(plan: Plan, folder: Path, tell: Callable[[str], None]) -> dict[str, H
     except UserError as error:
         # The file that has the traceback goes with the folder.
         raise error.__cause__ or error from None
-    steps = sum(sum(history.seconds) for history in histories.values())
-    seconds = time.perf_counter() - begun
-    tell(f"Training took {seconds:.0f} s, {steps:.0f} s of them in the SAEs' own steps.")
-    return histories
+    tell(f"Training took {time.perf_counter() - begun:.0f} s.")
+    return trained
 
 
 def _measure(
-    histories: Mapping[str, History],
+    trained: Mapping[str, TrainingSAE[Any]],
     held_out: Text,
     plan: Plan,
     folder: Path,
@@ -215,19 +155,16 @@ def _measure(
 ) -> tuple[list[SAEReport], Comparison]:
     """See trained SAEs load without us, measure them on held-out text, and compare them."""
     saes: dict[str, SAE[Any]] = {
-        name: SAE.load_from_disk(folder / name, device=plan.device) for name in histories
+        name: SAE.load_from_disk(folder / name, device=plan.device) for name in trained
     }
     source = ActivationSource(held_out, n_tokens=plan.samples, device=plan.device)
     text = source.activations(saes[PLAIN], PLAIN)
-    check_saved(folder, saes, histories, text.activations[:_COMPARED_TOKENS])
+    check_saved(folder, saes, trained, text.activations[:_COMPARED_TOKENS])
     for name in saes:
         tell(f"Saved {name}. SAELens alone loads the SAE and encodes the same.")
     tell("Measuring on the held-out text ...")
     begun = time.perf_counter()
-    reports = [
-        replace(measure(sae, name, text), of_training=histories[name].speed(plan.batch_size))
-        for name, sae in saes.items()
-    ]
+    reports = [measure(sae, name, text) for name, sae in saes.items()]
     comparison = compare(saes[PLAIN], saes[REGULARIZED], text, reports=reports)
     tell(f"Measuring took {time.perf_counter() - begun:.0f} s.")
     return reports, comparison
@@ -238,7 +175,6 @@ def _write(
     asked: Mapping[str, Any],
     reports: list[SAEReport],
     comparison: Comparison,
-    curves: str,
 ) -> None:
     """Write what was measured into a folder, and what was asked for."""
     for report in reports:
@@ -267,19 +203,21 @@ def _write(
         made_by=f"sae-lens-c2r demo {options}",
         title="What C2R did to an SAE",
         intro=_INTRO,
-        curves=curves,
         load=str(Path(asked["out"]) / REGULARIZED),
     )
     write_text(folder / "report.html", html)
 
 
 def check_saved(
-    folder: Path, saes: Mapping[str, SAE[Any]], histories: Mapping[str, History], inputs: Tensor
+    folder: Path,
+    saes: Mapping[str, SAE[Any]],
+    trained: Mapping[str, TrainingSAE[Any]],
+    inputs: Tensor,
 ) -> None:
     """Raise unless SAELens alone loads what was saved, and encodes as what was trained."""
     requests = [({"folder": str(folder / name)}, inputs) for name in saes]
     for name, alone in zip(saes, encode_in_saelens_alone(requests), strict=True):
-        expected = trained_contributions(histories[name].sae, inputs)
+        expected = trained_contributions(trained[name], inputs)
         if not encodes_alike(contributions(alone.feature_acts, saes[name]), expected):
             raise UserError(
                 f"{name} should encode as in training once it is saved. It does not."

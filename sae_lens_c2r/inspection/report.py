@@ -67,7 +67,6 @@ _COLUMNS = {  # of each table, by what stands above the names
         _Column("dead\nlatents", "dead_latents", ",", "dead latents"),
         _Column("live com-\nposition", "composition_of_live", term="live composition"),
         _Column("chance\nlevel", "chance_of_live"),
-        _Column("tokens/s", "tokens_per_second", ",.0f", "tokens/s"),
     ),
     "firing together": (
         _Column("co-firing", "co_firing.highest_jaccard", term="co-firing"),
@@ -127,7 +126,7 @@ def versions() -> dict[str, str]:
 def report_html(
     reports: Sequence[SAEReport], comparisons: Sequence[Comparison] = (), **shown: str
 ) -> str:
-    """The report, `made_by` a command, with a `title`, `intro`, `curves`, what to `load`."""
+    """The report, `made_by` a command, with a `title`, `intro`, what to `load`."""
     on_text = [report for report in reports if report.on_text]
     return _TEMPLATES.get_template("report.html").render(
         colors=COLORS,

@@ -119,16 +119,9 @@ class Text:
         """The documents, long ones in pieces: tokenizing costs what is used."""
         documents = _joined(self._values()) if self._are_lines else self._values()
         for document in documents:
-            start = 0
-            while start < len(document):
-                end = len(document)
-                if end - start > 2 * _PIECE:
-                    end = start + _PIECE
-                    blank = max(document.rfind(each, start + 1, end) for each in " \n")
-                    end = blank if blank > 0 else end
-                if not (piece := document[start:end]).isspace():
+            for start in range(0, len(document), _PIECE):
+                if (piece := document[start : start + _PIECE]).strip():
                     yield piece
-                start = end
 
     def _values(self) -> Iterator[Any]:
         """What stands in the column, without the rows in which nothing does."""
@@ -169,37 +162,38 @@ def read_text(
     field: str = "text",
 ) -> Text:
     """Open a text; a UserError if it is not there, or if its first row cannot be read."""
-    name = source.dataset
-    if not name.strip():
-        raise UserError(f"`{field}` should be a file, a folder or a dataset. Found nothing.")
+    name, path = source.dataset, source.path
     if name in OFFLINE_DATASETS:
         return Text([{"text": each} for each in documents_of(name)], source.shown)
-    path = source.path
-    about: Any = {"column": source.column, "field": field}
-    options = {"name": source.subset, "trust_remote_code": trust_remote_code, "field": field}
-    if path is None:
-        with needing_the_hub(f"The text {name}"):
-            rows = _rows_of_dataset(source, streaming=streaming, **options)
-        return Text(rows, source.shown, **about, hub_id=name)
-    if path.is_dir():
-        rows = _rows_of_dataset(source, streaming=streaming, **options)
-        return Text(rows, source.shown, **about, path=path)
-    if not path.is_file():
+    is_file = path is not None and path.is_file()
+    if not name.strip() or not (path is None or is_file or path.is_dir()):
         raise UserError(
             f"`{field}` should be a file that can be read twice, a folder, or a dataset on the "
-            f"Hub. Found {path}."
+            f"Hub. Found {name if name.strip() else 'nothing'}."
         )
+    are_lines = False
+    with needing_the_hub(f"The text {name}"), _naming(name, field):
+        if path is not None and is_file:
+            rows, are_lines = _rows_of_file(path, source)
+        else:
+            rows = _rows_of_dataset(source, streaming, trust_remote_code)
+    about: dict[str, Any] = {"column": source.column, "path": path, "field": field}
+    hub_id = name if path is None else None
+    return Text(rows, source.shown, are_lines=are_lines, hub_id=hub_id, **about)
+
+
+def _rows_of_file(path: Path, source: TextSource) -> tuple[Any, bool]:
+    """The rows of a file, by its ending, and whether they are the lines of one document."""
     if source.split not in (None, "train") or source.subset is not None:
         raise UserError(f"`split` and `subset` should not be given for a file. Found {path}.")
     endings = [each.lower() for each in path.suffixes if each.lower() not in _COMPRESSED]
-    builder, more = _LOADERS.get(endings[-1] if endings else "", _LINES)
+    builder, options = _LOADERS.get(endings[-1] if endings else "", _LINES)
     if builder not in ("parquet", "arrow"):
-        more = {**more, "encoding": _encoding_of(path)}
-    files: dict[str, Any] = {"data_files": str(path), "split": "train", "streaming": True}
-    with _naming(str(path), field):
-        rows = load_dataset(builder, **files, **more)
-    are_lines = builder == "text"
-    return Text(rows, source.shown, **about, are_lines=are_lines, path=path)
+        with path.open("rb") as file:  # as Windows marks it
+            is_utf16 = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        options = {**options, "encoding": "utf-16" if is_utf16 else "utf-8-sig"}
+    options = {**options, "split": "train", "streaming": True}
+    return load_dataset(builder, data_files=str(path), **options), builder == "text"
 
 
 @contextmanager
@@ -217,34 +211,26 @@ def _naming(place: str | Callable[[], str], field: str) -> Iterator[None]:
         ) from error
 
 
-def _encoding_of(path: Path) -> str:
-    """UTF-8, with or without a byte order mark, or the UTF-16 that Windows marks so."""
-    with path.open("rb") as file:
-        is_utf16 = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-    return "utf-16" if is_utf16 else "utf-8-sig"
-
-
-def _rows_of_dataset(source: TextSource, *, streaming: bool, field: str, **options: Any) -> Any:
+def _rows_of_dataset(source: TextSource, streaming: bool, trust_remote_code: bool) -> Any:
     """One split of a dataset on the Hub, of a folder, or of what `save_to_disk` wrote."""
     name, path = source.dataset, source.path
-    with _naming(name, field):
-        if path and any(
-            (path / each).is_file() for each in ("state.json", "dataset_dict.json")
-        ):
-            found = load_from_disk(str(path))
-        elif streaming or path:
-            found = load_dataset(str(path or name), streaming=True, **options)
-        else:  # of the Hub, no more than is asked for
-            found = load_dataset(name, split=source.split or "train", **options)
-    if isinstance(found, DatasetDict | IterableDatasetDict):
-        split = source.split or (str(next(iter(found))) if len(found) == 1 else "train")
-        if split not in found:
-            raise UserError(
-                f"`split` should be one of {', '.join(found)}, which {name} has. "
-                f"Found {source.split or 'none'}."
-            )
-        found = found[split]
-    return found
+    options: dict[str, Any] = {"name": source.subset, "trust_remote_code": trust_remote_code}
+    found: Any
+    if path and any((path / each).is_file() for each in ("state.json", "dataset_dict.json")):
+        found = load_from_disk(str(path))
+    elif streaming or path:
+        found = load_dataset(str(path or name), streaming=True, **options)
+    else:  # of the Hub, no more than is asked for
+        found = load_dataset(name, split=source.split or "train", **options)
+    if not isinstance(found, DatasetDict | IterableDatasetDict):
+        return found
+    split = source.split or (str(next(iter(found))) if len(found) == 1 else "train")
+    if split not in found:
+        raise UserError(
+            f"`split` should be one of {', '.join(map(str, found))}, which {name} has. "
+            f"Found {source.split or 'none'}."
+        )
+    return found[split]
 
 
 def _column_of(there: list[str], wanted: str | None) -> str:
@@ -293,20 +279,18 @@ def _tokenize_for_minilm(words: Iterable[str]) -> Iterable[Sequence[int]]:
 
 def _bad_line(path: Path) -> str | None:
     """The first line of JSON that is none, or has other kinds of values than those before."""
-    files = [path] if path.is_file() else sorted(path.rglob("*.jsonl*"))
-    for file in (each for each in files if ".jsonl" in each.suffixes):
-        kinds: dict[str, Any] = {}
-        opened = gzip.open if file.suffix == ".gz" else open
-        with suppress(OSError), opened(file, "rb") as lines:
+    for file in (
+        each for each in (path, *sorted(path.rglob("*"))) if ".jsonl" in each.suffixes
+    ):
+        kinds: dict[str, str] = {}
+        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
-                try:
-                    row = json.loads(line.decode("utf-8-sig")) if line.strip() else {}
-                    values = {key: value for key, value in row.items() if value is not None}
-                    kinds = {**{key: type(value) for key, value in values.items()}, **kinds}
-                    is_bad = any(type(values[key]) is not kinds[key] for key in values)
-                except (ValueError, AttributeError):
-                    is_bad = True
-                if is_bad:
-                    shown = shortened(line.decode(errors="replace").strip(), 80)
-                    return f"line {number:,} of {file}, {shown}"
+                with suppress(ValueError, AttributeError):
+                    row = json.loads(line.decode("utf-8-sig").strip() or "{}").items()
+                    found = {key: type(each).__name__ for key, each in row if each is not None}
+                    if {**found, **kinds} == {**kinds, **found}:
+                        kinds |= found
+                        continue
+                shown = shortened(line.decode(errors="replace").strip(), 80)
+                return f"line {number:,} of {file}, {shown}"
     return None

@@ -18,7 +18,6 @@ GLOSSARY = {
     "L0": "latents that fire on a token, on average",
     "dead latents": "fire on no token of the text",
     "live composition": "composition of the latents that fire, among themselves",
-    "tokens/s": "speed of the SAE's own training steps",
     "co-firing": "mean, over the latents that fire, of the highest Jaccard with another; "
     "latents that fire independently have the chance level. Jaccard of two latents: of the "
     "tokens on which either fires, the share on which both do",

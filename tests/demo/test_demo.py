@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
 from pydoc_data.topics import topics
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,21 +20,18 @@ from sae_lens_c2r.analysis import composition
 from sae_lens_c2r.demo import demo as demo_module
 from sae_lens_c2r.demo.demo import (
     PLAIN,
-    RECORD_EVERY,
     REGULARIZED,
-    History,
     check_saved,
     demo_release,
     move_into,
     run_demo,
-    training_curves,
 )
 from sae_lens_c2r.offline import corpus
 from sae_lens_c2r.offline.models import SMOLLM2
 from sae_lens_c2r.releases.files import find_release, read_release, shipped_releases
 from sae_lens_c2r.saes.encoding import Encoded
 from sae_lens_c2r.training.plan import make_plan
-from tests.architectures.training import D_IN, make_sae, make_trainer, noise
+from tests.architectures.training import D_IN, make_sae
 from tests.command import run_command
 from tests.forkserver import Completed
 
@@ -79,7 +75,7 @@ def test_the_report_has_what_the_results_have(out: Path) -> None:
     for metrics in json.loads((out / "results.json").read_text())["held_out"].values():
         for value in (metrics["composition"], metrics["co_firing"]["highest_jaccard"]):
             assert f"<td>{value:.3f}</td>" in html
-    assert html.count("<svg") == 4
+    assert html.count("<svg") == 3
     assert f'SAE.load_from_disk("{out / REGULARIZED}")' in html.replace("&#34;", '"')
     assert "--tokens 8192 --d-sae 128 --k 8 --c2r-coefficient 5 --seed 0, with Python" in html
 
@@ -94,7 +90,6 @@ def test_numbers_are_those_of_the_saved_saes(out: Path) -> None:
         sae = SAE.load_from_disk(out / name)
         assert metrics["composition"] == pytest.approx(composition(sae.W_dec))
         assert metrics["explained_variance"] < 1
-        assert metrics["tokens_per_second"] > 0
     plain, regularized = results["held_out"].values()
     assert regularized["composition"] < plain["composition"]
 
@@ -134,17 +129,14 @@ def test_a_folder_with_files_is_refused_and_left_as_it_is(tmp_path: Path) -> Non
 def test_a_signal_while_training_leaves_the_earlier_results_and_nothing_else(
     out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def record(trainer: SAETrainer) -> None:
-        step = trainer.step
+    step = SAETrainer.step
 
-        def signalled_step(batch: object) -> object:
-            os.kill(os.getpid(), signal.SIGTERM)
-            return step(batch)
-
-        trainer.step = signalled_step
+    def signalled_step(*arguments: Any) -> object:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return step(*arguments)
 
     before = (out / "report.html").read_bytes()
-    monkeypatch.setattr(demo_module, "History", record)
+    monkeypatch.setattr(SAETrainer, "step", signalled_step)
     ended = run_command(*SMALL, "--out", out, "--overwrite")
     assert ended.returncode == 143
     assert "Interrupted; nothing was written." in ended.stderr
@@ -156,15 +148,15 @@ def test_a_signal_while_training_leaves_the_earlier_results_and_nothing_else(
 def test_what_sae_lens_raises_has_its_traceback_and_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def record(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise RuntimeError("SAELens is at a loss")
 
-    monkeypatch.setattr(demo_module, "History", record)
+    monkeypatch.setattr(SAETrainer, "step", fail)
     console = Console(file=StringIO())
     small = {**OPTIONS, "d_sae": 128, "k": 8}
     with pytest.raises(RuntimeError, match="SAELens is at a loss") as raised:
         run_demo(tmp_path / "out", console, device="cpu", tell=print, **small)
-    assert "record" in [entry.name for entry in raised.traceback]
+    assert "fail" in [entry.name for entry in raised.traceback]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -190,16 +182,16 @@ def test_an_sae_that_does_not_encode_as_it_was_trained_is_refused(
         return [Encoded(sae.encode(inputs).detach(), {}) for sae in saes]
 
     monkeypatch.setattr("sae_lens_c2r.demo.demo.encode_in_saelens_alone", encode)
-    histories = {name: History(trainer_of(name)) for name in SAES}
+    trained: Any = {name: make_sae(name) for name in SAES}
     saes, inputs = {}, 5 * torch.randn(64, D_IN)
-    for name, history in histories.items():
-        history.sae.topk_threshold.fill_(0.5)
-        history.sae.save_inference_model(tmp_path / name)
+    for name, sae in trained.items():
+        sae.topk_threshold.fill_(0.5)
+        sae.save_inference_model(tmp_path / name)
         saes[name] = SAE.load_from_disk(tmp_path / name)
-    check_saved(tmp_path, saes, histories, inputs)
-    histories[REGULARIZED].sae.W_enc.data[:, ::2] += 0.1
+    check_saved(tmp_path, saes, trained, inputs)
+    trained[REGULARIZED].W_enc.data[:, ::2] += 0.1
     with pytest.raises(UserError, match=r"^batchtopk_c2r should encode as in training"):
-        check_saved(tmp_path, saes, histories, inputs)
+        check_saved(tmp_path, saes, trained, inputs)
 
 
 @pytest.mark.parametrize(
@@ -273,43 +265,3 @@ def test_the_model_runs_in_bfloat16_only_where_that_is_fast(
     release = demo_release(**OPTIONS, device="cuda")
     options = release.runner["model_from_pretrained_kwargs"]
     assert options == ({"dtype": "bfloat16"} if fast else {})
-
-
-def trainer_of(sae: str, steps: int = 1) -> SAETrainer:
-    return make_trainer(make_sae(sae), steps, noise())
-
-
-def test_a_recording_has_what_the_steps_did_and_changes_nothing() -> None:
-    steps = 2 * RECORD_EVERY + 2
-    trainer, untouched = (trainer_of(REGULARIZED, steps) for _ in range(2))
-    history = History(trainer)
-    assert trainer.fit() is history.sae
-    recorded, explained_variance, _ = zip(*history.points, strict=True)
-    assert recorded == (0, RECORD_EVERY, 2 * RECORD_EVERY)
-    assert explained_variance[-1] > explained_variance[0]
-    assert len(history.seconds) == steps
-    assert torch.equal(history.sae.W_dec, untouched.fit().W_dec)
-
-
-def test_the_speed_is_without_the_first_step_and_a_point_has_the_share_of_variance() -> None:
-    """The first step, which warms up, is timed only where it is alone."""
-    history = History(trainer_of(REGULARIZED))
-    for seconds, expected in (([9.0, 1.0, 3.0], 50), ([4.0], 25)):
-        history.seconds = seconds
-        assert history.speed(100) == {"tokens_per_second": expected}
-    sae_in = torch.tensor([[1.0, 2.0], [3.0, 6.0]])  # total variance 1 + 1 + 4 + 4
-    history.add(7, SimpleNamespace(sae_in=sae_in, sae_out=sae_in + 0.5))  # type: ignore[arg-type]
-    [(step, explained_variance, found)] = history.points
-    assert (step, found) == (7, composition(history.sae.W_dec))
-    assert explained_variance == pytest.approx(1 - 4 * 0.25 / 10)
-
-
-def test_the_curves_are_drawn_of_every_sae(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo_module, "svg", lambda figure: figure)
-    points = {"a": [(0, 0.1, 0.2), (10, 0.8, 0.4)], "b": [(0, 0.2, 0.1), (20, 0.7, 0.2)]}
-    histories: Any = {name: SimpleNamespace(points=each) for name, each in points.items()}
-    for axes, place in zip(training_curves(histories).axes, (1, 2), strict=True):  # type: ignore[attr-defined]
-        for line, of_sae in zip(axes.lines, points.values(), strict=True):
-            expected = [(point[0], point[place]) for point in of_sae]
-            assert list(map(tuple, line.get_xydata())) == expected
-        assert [line.get_label() for line in axes.lines] == ["a", "b"]

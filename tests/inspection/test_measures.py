@@ -181,8 +181,8 @@ def test_latents_that_fire_are_told_from_those_that_do_not() -> None:
 
 
 def test_the_metrics_are_those_that_were_measured() -> None:
-    whole = report(of_training={"tokens_per_second": 7.0}).metrics()
-    assert whole == {**weights().metrics(), **on_text().numbers, "tokens_per_second": 7.0}
+    whole = report(of_training={"cosine_median": 7.0}).metrics()
+    assert whole == {**weights().metrics(), **on_text().numbers, "cosine_median": 7.0}
     assert flat(whole)["co_firing.chance"] == 0.0625
     assert cosine_summary(torch.tensor([0.9, 1.0, 1.0])) == {
         "cosine_median": 1.0,

@@ -194,10 +194,8 @@ def test_of_a_long_text_no_more_is_tokenized_than_is_used(between: str, tmp_path
     path.write_text(between.join(words))
     pieces = [row["text"] for row in read(path)]
     assert len(pieces) > 4
-    assert max(map(len, pieces)) <= 2 * reader._PIECE
+    assert max(map(len, pieces)) <= reader._PIECE
     assert "".join(pieces) == path.read_text()
-    if between != "-":
-        assert sorted(word for piece in pieces for word in piece.split()) == sorted(words)
 
 
 def test_minilm_reads_rows_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
