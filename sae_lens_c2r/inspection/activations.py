@@ -24,6 +24,7 @@ from sae_lens_c2r._support.errors import (
     shortened,
 )
 from sae_lens_c2r._support.libraries import no_false_alarms
+from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, harmless_options, remote_code
 from sae_lens_c2r.inspection.contexts import AnySAE, TextActivations
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS, documents_of, in_rows
 from sae_lens_c2r.offline.models import MINILM, where_model_is
@@ -84,6 +85,7 @@ class ActivationSource:
             ) from error
         return self._read[key]
 
+    @remote_code()
     def model_of(self, sae: AnySAE) -> Any:
         """The model of an SAE, in SAELens's wrapper."""
         metadata, name = sae.cfg.metadata, self._name_of_model(sae)
@@ -97,12 +99,15 @@ class ActivationSource:
                 )
         key = _key(sae, *_MODEL)
         if key not in self._models:
+            options = harmless_options(metadata.model_from_pretrained_kwargs, f"{name}'s SAE")
+            if TRUSTED.get():
+                options[TRUST] = True
             with needing_the_hub(f"The model {name}"):
                 self._models[key] = load_model(
                     metadata.model_class_name or "HookedTransformer",
                     where_model_is(name),
                     device=self.device,
-                    model_from_pretrained_kwargs=metadata.model_from_pretrained_kwargs or {},
+                    model_from_pretrained_kwargs=options,
                 )
         return self._models[key]
 
@@ -119,7 +124,7 @@ class ActivationSource:
         metadata = sae.cfg.metadata
         options |= {key: metadata[key] for key in _JOINED if key in metadata}
         options |= {"streaming": isinstance(text, str), "device": self.device}
-        with _reading(self.named):
+        with _reading(self.named), remote_code():
             return ActivationsStore.from_sae(model, sae, text, **options)
 
     @no_false_alarms()
