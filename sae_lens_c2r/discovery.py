@@ -2,9 +2,10 @@
 
 SAELens reads no entry points, so we read them for SAELens:
 
-1. `import torch` calls `install`, which pyproject.toml names in PyTorch's own group of
-   auto-loaded entry points, ``torch.backends``. It costs a few milliseconds and only leaves
-   a note for later: a hook on the import of ``sae_lens.config``.
+1. `import torch` calls `sae_lens_c2r_autoload`, as which `_autoload.py` is installed, and
+   which pyproject.toml names in PyTorch's own group of auto-loaded entry points,
+   ``torch.backends``; and that calls `install`. It costs a few milliseconds and only leaves a
+   note for later: a hook on the import of ``sae_lens.config``.
 2. `import sae_lens` triggers the hook, which loads the group ``sae_lens.plugins``, ours and
    anybody else's. Should SAELens scan that group itself one day, step 1 can go. SAELens's
    classes and registry are complete by then, while the package `sae_lens` itself is not: a
@@ -16,9 +17,9 @@ before or after `import sae_lens`, takes its place.
 
 import functools
 import importlib
-import sys
-import warnings
 from importlib.metadata import entry_points
+
+from sae_lens_c2r_autoload import warn
 
 PLUGIN_GROUP = "sae_lens.plugins"
 
@@ -29,16 +30,10 @@ _SAE_LENS_IS_READY = "sae_lens.config"
 
 @functools.cache
 def install() -> None:
-    """Have the import of SAELens load its plugins once; at once if SAELens is imported.
+    """Have the import of SAELens load its plugins once; at once if SAELens is imported."""
+    from wrapt import register_post_import_hook
 
-    Failures are warnings: an error would keep PyTorch from being imported.
-    """
-    try:
-        from wrapt import register_post_import_hook
-
-        register_post_import_hook(lambda _: _load_plugins(), _SAE_LENS_IS_READY)
-    except Exception as error:
-        _warn("sae_lens_c2r could not hook into the import of SAELens", error)
+    register_post_import_hook(lambda _: _load_plugins(), _SAE_LENS_IS_READY)
 
 
 def register() -> None:
@@ -59,12 +54,4 @@ def _load_plugins() -> None:
         try:
             plugin.load()()
         except (Exception, SystemExit) as error:
-            _warn(f"The SAELens plugin `{plugin.name} = {plugin.value}` was not loaded", error)
-
-
-def _warn(what_failed: str, error: BaseException) -> None:
-    text = f"{what_failed}: {type(error).__name__}: {error}"
-    try:
-        warnings.warn(text, stacklevel=2)
-    except Warning:  # where warnings are errors, an import would fail after all
-        print(text, file=sys.stderr)
+            warn(f"The SAELens plugin `{plugin.name} = {plugin.value}` was not loaded", error)

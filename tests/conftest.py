@@ -1,8 +1,10 @@
 """Settings that must stand before anything is imported, Hypothesis's profiles, devices."""
 
 import os
+from tempfile import mkdtemp
 
 os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ.setdefault("HF_MODULES_CACHE", mkdtemp(prefix="modules-"))  # of strangers
 os.environ["WANDB_MODE"] = "disabled"
 os.environ.pop("TQDM_DISABLE", None)  # tests look at the bars
 os.environ["OMP_NUM_THREADS"] = "1"  # two test processes on two cores; children inherit it

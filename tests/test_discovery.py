@@ -131,7 +131,16 @@ def test_import_torch_brings_nothing_heavy() -> None:
         for environment in ({}, AUTOLOAD_OFF)
     )
     brought = {name.split(".")[0] for name in with_us - without_us}
-    assert brought - sys.stdlib_module_names == {"sae_lens_c2r", "wrapt"}
+    assert brought - sys.stdlib_module_names == {
+        *("sae_lens_c2r", "sae_lens_c2r_autoload", "wrapt")
+    }
+
+
+def test_torch_is_imported_without_us() -> None:
+    code = "import sys; sys.modules['sae_lens_c2r'] = None; import torch"
+    process = run_python("-c", code, fresh=True)
+    assert process.returncode == 0, process.stderr
+    assert "It was not loaded: ModuleNotFoundError" in process.stderr
 
 
 def plugin(folder: Path, name: str, module: str, entry_point: str) -> dict[str, str]:

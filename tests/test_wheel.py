@@ -2,11 +2,16 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+import venv
+from collections.abc import Callable
 from pathlib import Path
+from sysconfig import get_path
 
 import pytest
+import torch
 
 from sae_lens_c2r.releases.files import REGISTRY
 from tests import forkserver
@@ -82,3 +87,59 @@ def test_a_wheel_renders_a_card(installed: Path, tmp_path: Path) -> None:
     run_installed(installed, tmp_path, RENDER, str(shipped))
     card = (tmp_path / "README.md").read_text()
     assert card == (shipped / "README.md").read_text()
+
+
+def test_torch_loads_a_wheel(installed: Path) -> None:
+    code = "import sys, torch; print(sys.modules['sae_lens_c2r'].__file__)"
+    environment = {**os.environ, "PYTHONPATH": f"{installed}{os.pathsep}{get_path('purelib')}"}
+    command = [sys.executable, "-S", "-c", code]  # without the environment's own install
+    ran = subprocess.run(
+        command, cwd=installed, env=environment, capture_output=True, text=True
+    )
+    assert Path(ran.stdout.strip()).is_relative_to(installed), ran.stderr
+
+
+@pytest.fixture(scope="module")
+def editable(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A checkout, and the Python of an environment with an editable install of it."""
+    folder = tmp_path_factory.mktemp("editable")
+    checkout, home = folder / "checkout", folder / "environment"
+    left_out = shutil.ignore_patterns(".*", "__pycache__", "tests", "docs", "benchmarks")
+    shutil.copytree(ROOT, checkout, ignore=left_out)
+    build = "from hatchling.build import build_editable; build_editable('..')"
+    subprocess.run([sys.executable, "-c", build], cwd=checkout, check=True)
+    venv.create(home, symlinks=True)
+    [wheel] = folder.glob("*.whl")
+    [site] = home.glob("lib/python*/site-packages")
+    shutil.unpack_archive(wheel, site, "zip")
+    (site / "torch.pth").write_text(get_path("purelib"))  # whose own .pth are not read
+    return checkout, home / "bin" / "python"
+
+
+BREAKS: dict[str, Callable[[Path], object]] = {
+    "whole": lambda _: None,
+    "moved": lambda checkout: checkout.rename(checkout.with_name("moved")),
+    "deleted": lambda checkout: shutil.rmtree(checkout),
+    "no Python": lambda checkout: (checkout / "sae_lens_c2r/__init__.py").write_text("a b"),
+    "ends": lambda checkout: (checkout / "sae_lens_c2r/discovery.py").write_text("exit(3)"),
+}
+
+
+@pytest.mark.parametrize("way", BREAKS)
+def test_torch_is_imported_whatever_became_of_a_checkout(
+    way: str, editable: tuple[Path, Path], tmp_path: Path
+) -> None:
+    checkout, python = editable
+    shutil.copytree(checkout, tmp_path / "kept")
+    BREAKS[way](checkout)
+    try:
+        for errors in ([], ["-W", "error::UserWarning"]):
+            code = "import torch, sys; print(torch.__version__, 'wrapt' in sys.modules)"
+            command = [python, *errors, "-c", code]
+            ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+            assert ran.returncode == 0, ran.stderr
+            assert ran.stdout.split() == [torch.__version__, str(way == "whole")]
+            assert ran.stderr.count("It was not loaded: ") == (way != "whole")
+    finally:
+        shutil.rmtree(checkout, ignore_errors=True)
+        shutil.move(tmp_path / "kept", checkout)

@@ -13,6 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.libraries import no_false_alarms
+from sae_lens_c2r._support.remote_code import TRUSTED
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9}
 _NUMBER = re.compile(
@@ -76,6 +77,7 @@ RESUME = option(False, "Continue from the last checkpoint, if any.", "--resume")
 OTHER_TEXT = option(False, "Resume though the text has changed.", "--other-text")
 CHECKPOINT_MINUTES = option(30.0, "Minutes between checkpoints; 0 for only the last.", min=0)
 JSON = option(False, "Print numbers as JSON, in place of tables.", "--json")
+TRUST = option(False, "Run code that comes with models and datasets.", "--trust-remote-code")
 DRY_RUN = option(False, "Print what would be done, and do nothing.", "--dry-run")
 
 
@@ -161,6 +163,8 @@ def error_boundary(
     except KeyboardInterrupt as interruption:
         problems.append(f"{str(interruption) or interrupted}{how_to_go_on()}")
         status = getattr(interruption, "status", 130)
+    finally:
+        TRUSTED.set(False)
     if problems:
         told = "\n".join(problems)
         for name, typed in _TYPED.items():

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from sae_lens_c2r._support.files import check_writable
+from sae_lens_c2r._support.remote_code import TRUSTED
 from sae_lens_c2r.cli import _shared as shared
 from sae_lens_c2r.cli._shared import console_while_loading, error_boundary, option
 
@@ -38,6 +39,7 @@ def evaluate(
     jobs: int = option(1, "Evaluations to run at a time.", min=1),
     hours: float = option(24, "Time limit for each evaluation.", min=0),
     device: str | None = shared.DEVICE,
+    trust_remote_code: bool = shared.TRUST,
 ) -> None:
     """Evaluate any SAEs with SAEBench and SAELens; what --out has already is not run again.
 
@@ -46,6 +48,7 @@ def evaluate(
     """
     interrupted = "Interrupted. The same command runs the missing evaluations."
     with error_boundary(interrupted) as problems:
+        TRUSTED.set(trust_remote_code)
         check_writable(out)
         console = console_while_loading()
         from sae_lens_c2r._support.process import stop_requests

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from sae_lens_c2r._support.errors import UserError, shortened
 from sae_lens_c2r._support.files import check_writable
+from sae_lens_c2r._support.remote_code import TRUSTED
 from sae_lens_c2r.cli import _shared as shared
 from sae_lens_c2r.cli._shared import console_while_loading, count_option, error_boundary, option
 
@@ -29,11 +30,13 @@ def inspect(
         unset="only the most redundant pairs",
     ),
     device: str | None = shared.DEVICE,
+    trust_remote_code: bool = shared.TRUST,
     as_json: bool = shared.JSON,
     overwrite: bool = shared.OVERWRITE,
 ) -> None:
     """Measure any SAELens SAEs, and write a report for a browser."""
     with error_boundary() as problems:
+        TRUSTED.set(trust_remote_code)
         if out.is_dir() or not out.parent.is_dir():
             raise UserError(f"`--out` should be a file in a folder that exists. Found {out}.")
         if out.exists() and not overwrite:

@@ -101,7 +101,7 @@ def upload(
                 tell=console.say,
             )
         if dry_run:
-            console.print("Nothing was sent: this was a dry run.")
+            console.print("Nothing was sent: this was a dry run, which asks for names alone.")
         elif published is not None and published.url is not None:
             print(f"Published: {published.url}")
 

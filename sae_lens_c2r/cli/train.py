@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sae_lens_c2r._support.process import take_place, was_restarted
+from sae_lens_c2r._support.remote_code import TRUSTED
 from sae_lens_c2r.cli import _shared as shared
 from sae_lens_c2r.cli._shared import console_while_loading, count_option, error_boundary, option
 
@@ -19,6 +20,7 @@ def train(
     only: list[str] | None = option(None, "Id of an SAE to train; may be repeated."),
     overrides: list[str] | None = shared.SET,
     device: str | None = shared.DEVICE,
+    trust_remote_code: bool = shared.TRUST,
     resume: bool = shared.RESUME,
     other_text: bool = shared.OTHER_TEXT,
     checkpoint_minutes: float = shared.CHECKPOINT_MINUTES,
@@ -28,6 +30,7 @@ def train(
     """Train the SAEs of a release, except those that are in the folder already."""
     take_place()
     with error_boundary(how_to_go_on=lambda: _how_to_go_on(out)):
+        TRUSTED.set(trust_remote_code)
         from sae_lens_c2r._support.errors import counted
         from sae_lens_c2r._support.files import check_writable
         from sae_lens_c2r._support.yaml_text import parse_overrides
@@ -92,6 +95,7 @@ def finetune(
         100_000, "Tokens to measure on, about; at least one batch."
     ),
     device: str | None = shared.DEVICE,
+    trust_remote_code: bool = shared.TRUST,
     resume: bool = shared.RESUME,
     other_text: bool = shared.OTHER_TEXT,
     checkpoint_minutes: float = shared.CHECKPOINT_MINUTES,
@@ -100,6 +104,7 @@ def finetune(
 ) -> None:
     """Fine-tune existing SAEs with C2R, and show what changed."""
     with error_boundary(how_to_go_on=lambda: _how_to_go_on(out)) as problems:
+        TRUSTED.set(trust_remote_code)
         from sae_lens_c2r._support.yaml_text import parse_overrides
 
         given = {

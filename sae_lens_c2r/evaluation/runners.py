@@ -23,6 +23,7 @@ from transformers import set_seed
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import begin_folder, finish_folder
+from sae_lens_c2r._support.remote_code import remote_code
 from sae_lens_c2r.analysis import co_firing
 from sae_lens_c2r.analysis.recovery import feature_recovery
 from sae_lens_c2r.evaluation import catalog
@@ -120,6 +121,7 @@ def _measure_features(task: Task, sae: SAE[Any]) -> dict[str, Any]:
     return feature_recovery(sae, model, **settings)
 
 
+@remote_code()
 def _run_sae_bench(task: Task, sae: SAE[Any], working: Path) -> Path:
     """Run one of SAEBench's evaluations in the current folder; the file that it wrote."""
     settings, metadata, out = task.asked.settings, sae.cfg.metadata, working / "of-sae-bench"

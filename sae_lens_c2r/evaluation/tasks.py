@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from sae_lens import SAE
 
 from sae_lens_c2r._support.errors import UserError, reason
 from sae_lens_c2r._support.files import sha256_of
 from sae_lens_c2r._support.libraries import package_versions
+from sae_lens_c2r._support.remote_code import TRUSTED
 from sae_lens_c2r.evaluation.catalog import (
     ABSORPTION,
     KNOWN_FEATURES,
@@ -53,6 +54,7 @@ class Task(BaseModel, frozen=True):
     source: SAERef  # from the root
     home: Path  # of the SAE's evaluations
     features: dict[str, Any] | None = None  # SAELens's config of those it was trained on
+    trust_remote_code: bool = Field(default_factory=lambda: TRUSTED.get())
 
     @property
     def title(self) -> str:

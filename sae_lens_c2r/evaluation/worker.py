@@ -75,6 +75,7 @@ def main(working: Path) -> None:
 
 
 def _run(working: Path) -> None:
+    from sae_lens_c2r._support.remote_code import TRUSTED
     from sae_lens_c2r.evaluation.report import sae_hashes
     from sae_lens_c2r.evaluation.runners import run_evaluation
     from sae_lens_c2r.evaluation.tasks import Task
@@ -83,6 +84,7 @@ def _run(working: Path) -> None:
     sae = task.source.load_for_inference(task.device)
     if sae_hashes(sae) != (task.sae.weights_sha256, task.sae.config_sha256):
         raise UserError(f"{task.sae.name} has changed since the evaluation was planned.")
+    TRUSTED.set(task.trust_remote_code)
     run_evaluation(task, sae, working)
 
 

@@ -10,10 +10,11 @@ from sae_lens import SAE, MultiSAETrainingRunnerConfig
 from sae_lens.loading.pretrained_saes_directory import get_repo_id_and_folder_name
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.remote_code import harmless_runner
 from sae_lens_c2r.releases.files import release_of
 from sae_lens_c2r.releases.language_models import hub_id
 from sae_lens_c2r.releases.model import LICENSE_PATTERN, Release
-from sae_lens_c2r.saes.sae_ref import SAERef, file_on_hub, without_remote_code
+from sae_lens_c2r.saes.sae_ref import SAERef, file_on_hub
 from sae_lens_c2r.saes.start_from import ESTIMATED, c2r_architecture, training_fields
 from sae_lens_c2r.training.configs import config_class_of
 from sae_lens_c2r.training.output_dir import difference
@@ -77,8 +78,7 @@ def _read(ref: SAERef, changes: Mapping[str, Any]) -> Subject:
         "normalize_activations": scaling if scaling == "none" else ESTIMATED,
     }
     runner = _reading(sae) if record.settings is None else dict(settings.get("runner") or {})
-    if pinned.repo is not None:
-        runner = without_remote_code(runner)
+    runner = harmless_runner(runner, pinned.name)
     language_model = _language_model(sae, record, changes, pinned.name)
     return Subject(pinned, language_model, runner, fields, says_k)
 

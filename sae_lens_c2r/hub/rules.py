@@ -24,7 +24,7 @@ _NAMES = {  # by what they name: their pattern, and what they should be
     "base_model": _REPO_ID,
     "revision": _REFERENCE,
     "tag": _REFERENCE,
-    # The Hub is asked whether it knows the licence.
+    # After the yes, the Hub is asked whether it knows the licence.
     "license": (r"[a-z0-9][a-z0-9.+-]*", "a licence of the Hub, like mit or apache-2.0"),
 }
 

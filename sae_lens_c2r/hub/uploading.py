@@ -17,7 +17,7 @@ from rich.syntax import Syntax
 from safetensors import SafetensorError
 
 from sae_lens_c2r._support.errors import UserError, counted, one_line
-from sae_lens_c2r.hub.card import card_files
+from sae_lens_c2r.hub.card import card_files, split_card
 from sae_lens_c2r.hub.local_saes import LocalSAE, check_saes, repo_facts
 from sae_lens_c2r.hub.rendering import printable
 from sae_lens_c2r.hub.repository import (
@@ -118,8 +118,6 @@ def upload(
         with _telling(target, "Nothing was sent."):
             if not dry_run:
                 check_account(api, target)  # before anything is read, which may take long
-            if submission.license is not None:
-                check_metadata(api, f"---\nlicense: {submission.license}\n---\n")
             local = check_saes(submission, Path(scratch), tell)
             known = repo_facts(submission, local, target.repo_id, tell)
             facts = as_the_hub_knows(api, known, tell)
@@ -133,10 +131,11 @@ def upload(
 
             proposal = propose()
             _check_tags(api, proposal)
-            if proposal.card_diff:
-                check_metadata(api, proposal.card)
             if not confirm(proposal) or dry_run:
                 return None
+        with _telling(target, "Nothing was published."):
+            if proposal.card_diff:
+                check_metadata(api, split_card(proposal.card)[0])
         with _telling(target, _UNCHANGED, propose):
             published = publish(api, proposal, propose, message=message, tell=tell)
         done = f"{target.repo_id} has everything, in the commit {published.commit[:8]}."

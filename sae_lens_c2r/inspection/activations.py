@@ -14,6 +14,7 @@ from sae_lens.util import get_special_token_ids
 
 from sae_lens_c2r._support.errors import UserError, first_sentence, needing_the_hub
 from sae_lens_c2r._support.libraries import no_false_alarms
+from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, harmless_options, remote_code
 from sae_lens_c2r.inspection.contexts import AnySAE, TextActivations
 from sae_lens_c2r.offline.models import where_model_is
 from sae_lens_c2r.releases.text import Text
@@ -64,6 +65,7 @@ class ActivationSource:
             ) from error
         return self._read[key]
 
+    @remote_code()
     def model_of(self, sae: AnySAE) -> Any:
         """The model of an SAE, in SAELens's wrapper."""
         metadata, name = sae.cfg.metadata, self._name_of_model(sae)
@@ -77,12 +79,15 @@ class ActivationSource:
                 )
         key = _key(sae, *_MODEL)
         if key not in self._models:
+            options = harmless_options(metadata.model_from_pretrained_kwargs, f"{name}'s SAE")
+            if TRUSTED.get():
+                options[TRUST] = True
             with needing_the_hub(f"The model {name}"):
                 self._models[key] = load_model(
                     metadata.model_class_name or "HookedTransformer",
                     where_model_is(name),
                     device=self.device,
-                    model_from_pretrained_kwargs=metadata.model_from_pretrained_kwargs or {},
+                    model_from_pretrained_kwargs=options,
                 )
         return self._models[key]
 

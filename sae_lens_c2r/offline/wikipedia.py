@@ -18,6 +18,7 @@ from sae_lens_c2r.offline.models import cached_folder
 
 ENWIK8 = "enwik8"  # the first 100 MB of a dump of 2006, CC BY-SA
 PACKAGE = "x-transformers==2.16.1"  # whose source archive brings the dump along
+PACKAGE_SHA256 = "50f73b36c9aea2499a4b95145f44611bfe3887397377425cf1c7b6c5d18578cb"
 SHA256 = "d52ea2118b505f79007e084b2f49acef9fd0e45fb481f84b2cab0a7191a7ef60"
 _DUMP = "enwik8.gz"
 _SHORTEST = 500  # characters; below that an article is hardly more than a list or a pointer
@@ -65,7 +66,11 @@ def _download(to: Path) -> None:
     with TemporaryDirectory(dir=to) as folder:
         options = ["--quiet", "--no-deps", "--no-binary=:all:", f"--dest={folder}"]
         options += ["--disable-pip-version-check"]  # whose advice would stand last
-        command = [sys.executable, "-m", "pip", "download", *options, PACKAGE]
+        # pip checks the hash before it has the package build itself.
+        wanted = Path(folder, "requirements.txt")
+        wanted.write_text(f"{PACKAGE} --hash=sha256:{PACKAGE_SHA256}\n", encoding="utf-8")
+        options += ["--require-hashes", f"--requirement={wanted}"]
+        command = [sys.executable, "-m", "pip", "download", *options]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             reason = done.stderr.strip().splitlines()[-1:] or ["It printed nothing."]

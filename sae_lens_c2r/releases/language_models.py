@@ -21,6 +21,7 @@ from transformer_lens.model_bridge import TransformerBridge
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, remote_code
 from sae_lens_c2r.offline.models import hub_id_of_folder, where_model_is
 
 TRANSFORMER_LENS, TRANSFORMERS = "HookedTransformer", "AutoModelForCausalLM"
@@ -49,6 +50,7 @@ def hub_id(model: str) -> str | None:
     return f"{owner}/{official}" if owner else official if "/" in official else None
 
 
+@remote_code()
 def pretrained_config(model: str, *, n_ctx: int | None = None) -> HookedTransformerConfig:
     """TransformerLens's config of a model, which it may have to download."""
     return get_pretrained_model_config(model, n_ctx=n_ctx)
@@ -75,7 +77,8 @@ def load_by_bridge(model: str, *, module: str, revision: str | None) -> None:
     _, block = output_of_block(module)
 
     def load(_name: str, **options: Any) -> TransformerBridge:
-        bridge = TransformerBridge.boot_transformers(place, revision=revision, **options)
+        options |= {"revision": revision, TRUST: TRUSTED.get()}
+        bridge = TransformerBridge.boot_transformers(place, **options)
         blocks = (bridge.adapter.component_mapping or {})["blocks"].name
         if module != f"{blocks}.{block}":
             raise UserError(
@@ -118,13 +121,12 @@ def hook_site(
     return config.d_model if is_of_the_model_s else None, config.n_ctx
 
 
+@remote_code()
 def _site_of_transformers(model: str, hook_name: str, revision: str | None) -> HookSite:
-    place = model if revision else where_model_is(model)
-    config = AutoConfig.from_pretrained(  # which would ask whether a model's code may be run
-        place, revision=revision, trust_remote_code=False
-    )
+    place, trust = model if revision else where_model_is(model), {TRUST: TRUSTED.get()}
+    config = AutoConfig.from_pretrained(place, revision=revision, **trust)
     with torch.device("meta"):
-        empty = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+        empty = AutoModelForCausalLM.from_config(config, **trust)
     modules = dict(empty.named_modules())
     if hook_name not in modules:
         blocks = [each for each in modules if re.search(r"\.\d+$", each)]

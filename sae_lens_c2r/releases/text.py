@@ -23,6 +23,7 @@ from sae_lens_c2r._support.errors import (
     needing_the_hub,
     shortened,
 )
+from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, remote_code
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS, documents_of, token_rows
 from sae_lens_c2r.offline.models import MINILM, where_model_is
 from sae_lens_c2r.releases.model import TextSource
@@ -158,7 +159,6 @@ def read_text(
     source: TextSource,
     *,
     streaming: bool = True,
-    trust_remote_code: bool = False,
     field: str = "text",
 ) -> Text:
     """Open a text; a UserError if it is not there, or if its first row cannot be read."""
@@ -172,11 +172,11 @@ def read_text(
             f"Hub. Found {name if name.strip() else 'nothing'}."
         )
     are_lines = False
-    with needing_the_hub(f"The text {name}"), _naming(name, field):
+    with needing_the_hub(f"The text {name}"), _naming(name, field), remote_code():
         if path is not None and is_file:
             rows, are_lines = _rows_of_file(path, source)
         else:
-            rows = _rows_of_dataset(source, streaming, trust_remote_code)
+            rows = _rows_of_dataset(source, streaming)
     about: dict[str, Any] = {"column": source.column, "path": path, "field": field}
     hub_id = name if path is None else None
     return Text(rows, source.shown, are_lines=are_lines, hub_id=hub_id, **about)
@@ -211,10 +211,10 @@ def _naming(place: str | Callable[[], str], field: str) -> Iterator[None]:
         ) from error
 
 
-def _rows_of_dataset(source: TextSource, streaming: bool, trust_remote_code: bool) -> Any:
+def _rows_of_dataset(source: TextSource, streaming: bool) -> Any:
     """One split of a dataset on the Hub, of a folder, or of what `save_to_disk` wrote."""
     name, path = source.dataset, source.path
-    options: dict[str, Any] = {"name": source.subset, "trust_remote_code": trust_remote_code}
+    options: dict[str, Any] = {"name": source.subset, TRUST: TRUSTED.get()}
     found: Any
     if path and any((path / each).is_file() for each in ("state.json", "dataset_dict.json")):
         found = load_from_disk(str(path))

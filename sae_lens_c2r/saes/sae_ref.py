@@ -26,6 +26,7 @@ from sae_lens.training.activation_scaler import ActivationScaler
 
 from sae_lens_c2r._support.errors import UserError, needing_the_hub, one_line
 from sae_lens_c2r._support.files import read_object, sha256_of
+from sae_lens_c2r._support.remote_code import harmless_options
 
 SAE_FILES = (
     *(SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME),
@@ -34,7 +35,6 @@ SAE_FILES = (
 _RECORD, _README = "training.json", "README.md"
 _NO_DERIVATIVES = re.compile(r"(?<![a-z])nd(?![a-z])|no-?deriv", re.IGNORECASE)
 _DOWNLOAD = "hf_hub_download"  # by which SAELens's loaders get every file
-_REMOTE_CODE = "trust_remote_code"  # ends the names of such options of models and datasets
 _COMMIT = r"/models--[^/]+/snapshots/([^/]+)/"  # in the path of a file in the Hub's cache
 
 
@@ -81,17 +81,18 @@ class SAERef:
         return {key: value for key, value in place.items() if value is not None}
 
     def load(self, device: str) -> SAE[Any]:
-        """Load it."""
+        """Load it, without what its authors say that may have their code run."""
+        sae = self._load(device)
+        if options := sae.cfg.metadata.model_from_pretrained_kwargs:
+            options = harmless_options(options, self.name)
+            sae.cfg.metadata.model_from_pretrained_kwargs = options
+        return sae
+
+    def _load(self, device: str) -> SAE[Any]:
         try:
             if self.folder is None:
                 with _downloads(self.revision), needing_the_hub(self.name):
-                    sae: SAE[Any] = SAE.from_pretrained(
-                        self.source, self.sae_id or "", device=device
-                    )
-                metadata = sae.cfg.metadata
-                if options := metadata.model_from_pretrained_kwargs:
-                    metadata.model_from_pretrained_kwargs = without_remote_code(options)
-                return sae
+                    return SAE.from_pretrained(self.source, self.sae_id or "", device=device)
             if not is_training_form(self.folder):
                 return SAE.load_from_disk(self.folder, device=device)
             trained: TrainingSAE[Any] = TrainingSAE.load_from_disk(self.folder, device=device)
@@ -146,14 +147,6 @@ def inference_form(sae: SAE[Any], *, fold: bool = True) -> SAE[Any]:
         with suppress(NotImplementedError):
             sae.fold_W_dec_norm()  # type: ignore[no-untyped-call]
     return sae
-
-
-def without_remote_code(options: Any) -> Any:
-    """Options of a stranger's SAE, without those that let a repository's code be run."""
-    if not isinstance(options, dict):
-        return options
-    kept = {key: each for key, each in options.items() if not key.endswith(_REMOTE_CODE)}
-    return {key: without_remote_code(each) for key, each in kept.items()}
 
 
 def find_saes(arguments: Sequence[str], *, on_error: Callable[[str], None]) -> list[SAERef]:

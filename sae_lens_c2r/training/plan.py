@@ -19,6 +19,7 @@ from sae_lens.synthetic import SyntheticSAERunnerConfig
 
 from sae_lens_c2r._support.checks import check_torch_device
 from sae_lens_c2r._support.errors import UserError, counted, one_line
+from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, harmless_runner
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS
 from sae_lens_c2r.offline.models import MODELS
 from sae_lens_c2r.penalties.neighbors import has_fast_bfloat16
@@ -115,6 +116,7 @@ def make_plan(release: Release, *, device: str, only: Sequence[str] = ()) -> Pla
     configs.check_shared(release, list(specs.values()))
     chosen = {sae_id: specs[sae_id] for sae_id in only or specs}
     runner = configs.checked_fields("runner", release.runner, _RUNNERS[type(release.source)])
+    runner = runner if TRUSTED.get() else harmless_runner(runner, "The release")
     saes: dict[str, TrainingSAEConfig] = {}
     starts: dict[str, SAERef] = {}
     notes: list[str] = []
@@ -168,6 +170,7 @@ def runner_config(plan: Plan, *, sae_ids: list[str]) -> RunnerConfig:
                 training_samples=source.training_samples,
                 **common,
             )
+        common[f"dataset_{TRUST}"] = TRUSTED.get()  # SAELens trusts all
         config = MultiSAETrainingRunnerConfig(
             saes={sae_id: plan.saes[sae_id] for sae_id in sae_ids},
             hook_names=source.hook_name,
@@ -179,9 +182,9 @@ def runner_config(plan: Plan, *, sae_ids: list[str]) -> RunnerConfig:
         )
     except (ArithmeticError, TypeError, ValueError, KeyError) as error:
         raise UserError(f"SAELens refuses the runner's fields. {error}") from None
-    if source.revision is not None:  # beside what SAELens puts there
-        assert config.model_from_pretrained_kwargs is not None
-        config.model_from_pretrained_kwargs["revision"] = source.revision
+    options = {"revision": source.revision, TRUST: TRUSTED.get()}
+    assert config.model_from_pretrained_kwargs is not None  # but what SAELens puts there
+    config.model_from_pretrained_kwargs |= {key: each for key, each in options.items() if each}
     return config
 
 

@@ -19,6 +19,7 @@ from tqdm.auto import tqdm
 
 from sae_lens_c2r._support.errors import needing_the_hub
 from sae_lens_c2r._support.libraries import no_false_alarms
+from sae_lens_c2r._support.remote_code import remote_code
 from sae_lens_c2r.offline.models import where_model_is
 from sae_lens_c2r.releases.model import DATASET, LanguageModel
 from sae_lens_c2r.releases.text import read_text
@@ -40,6 +41,7 @@ EVALUATION_BATCH = 4096  # a quarter of the time that the batches of a training 
 
 
 @no_false_alarms()
+@remote_code()
 def train_together(
     plan: Plan, sae_ids: list[str], job: Job
 ) -> tuple[SAEs, dict[str, dict[str, Any]]]:

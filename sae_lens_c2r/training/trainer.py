@@ -249,9 +249,9 @@ class Trainer(MultiSAETrainer):
         for sae_id, trainer in self.trainers.items():
             sae = trainer.sae
             if isinstance(sae, PenalizedMixin):
-                sae.penalty_metrics = torch.load(
-                    Path(path) / sae_id / PENALTIES, map_location=sae.W_dec.device
-                )
+                place, device = Path(path) / sae_id / PENALTIES, sae.W_dec.device
+                metrics = torch.load(place, map_location=device, weights_only=True)
+                sae.penalty_metrics = metrics
             if sae_id in self._job.scaled:  # the weights were saved as scaled ones
                 _scale_config(trainer)
 

@@ -116,6 +116,7 @@ class Seen:
     authorization: str | None
     number: int
     query: dict[str, str] = field(default_factory=dict)
+    size: int = 0  # of its body
 
     @property
     def writes(self) -> bool:
@@ -460,7 +461,8 @@ class _Handler(BaseHTTPRequestHandler):
         query = {key: values[-1] for key, values in parse_qs(url.query).items()}
         who = self.headers.get("Authorization")
         with self.hub.lock:
-            seen = Seen(self.command, url.path, host, who, len(self.hub.log), query)
+            size = int(self.headers.get("Content-Length") or 0)
+            seen = Seen(self.command, url.path, host, who, len(self.hub.log), query, size)
             self.hub.log.append(seen)
         fault = self.hub.fault(seen)
         if fault and not fault.after:

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
+from urllib.parse import unquote
 
 import pytest
 import torch
@@ -195,6 +196,35 @@ def test_a_dry_run_writes_nothing(hub: LoopbackHub, api: HfApi, send: Call) -> N
     assert there == {README, FACTS, "figures/max_cosines.png"}
     assert "+| `d` |" in shown[1].card_diff
     assert "-# saes" not in shown[1].card_diff
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_before_the_yes_the_hub_is_asked_for_names_alone(
+    there: bool, hub: LoopbackHub, send: Call
+) -> None:
+    """The repository's, the model's and the text's; after it the card's metadata come first."""
+    if there:
+        send("a")
+    hub.log.clear()
+    said = {"license": "mit", "message": "What I did", "tag": "mine", "revision": "branch"}
+    for dry_run in (True, False):
+        at_the_yes: list[Seen] = []
+        confirm = {"confirm": lambda _, seen=at_the_yes: not seen.extend(hub.log)}
+        send("b/c", **said, dry_run=dry_run, **confirm)
+        assert {seen.method for seen in at_the_yes} <= {"GET", "HEAD"}
+        assert not any(seen.size for seen in at_the_yes)
+        names = {*REPO.split("/"), "EleutherAI", "pythia-70m-deduped", "nobody", "nothing"}
+        names |= {"branch", README, FACTS, "pythia-70m", "api", "models", "datasets", "refs"}
+        names |= {"whoami-v2", "auth-check", "write", "revision", "tree", "resolve", ""}
+        names |= {commit for repo in hub.repos.values() for commit in repo.commits}
+        for seen in at_the_yes:
+            assert set(unquote(seen.path).split("/")) <= names, seen
+            assert seen.query.keys() <= {"recursive", "expand", "limit", "cursor"}, seen
+        if dry_run:
+            assert hub.log == at_the_yes
+    after = hub.log[len(at_the_yes) :]
+    assert after[0].path == "/api/validate-yaml"
+    assert after[0].size < 2000  # the metadata, of a card that is longer
 
 
 def test_uploads_in_turn_come_to_rest(hub: LoopbackHub, send: Call) -> None:

