@@ -27,6 +27,7 @@ from sae_lens_c2r._support.libraries import no_false_alarms
 from sae_lens_c2r.inspection.contexts import AnySAE, TextActivations
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS, documents_of, in_rows
 from sae_lens_c2r.offline.models import MINILM, where_model_is
+from sae_lens_c2r.releases.language_models import beside_no_folder_of
 
 _ROWS_PER_BATCH = 32
 _MODEL = ("model_class_name", "model_name", "model_from_pretrained_kwargs")
@@ -97,7 +98,8 @@ class ActivationSource:
                 )
         key = _key(sae, *_MODEL)
         if key not in self._models:
-            with needing_the_hub(f"The model {name}"):
+            self._models.clear()  # one at a time, as of what they read
+            with needing_the_hub(f"The model {name}"), beside_no_folder_of(name):
                 self._models[key] = load_model(
                     metadata.model_class_name or "HookedTransformer",
                     where_model_is(name),

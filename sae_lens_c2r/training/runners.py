@@ -23,6 +23,7 @@ from sae_lens_c2r._support.errors import needing_the_hub
 from sae_lens_c2r._support.libraries import no_false_alarms
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS, offline_source
 from sae_lens_c2r.offline.models import MODELS, where_model_is
+from sae_lens_c2r.releases.language_models import beside_no_folder_of
 from sae_lens_c2r.releases.model import LanguageModel
 from sae_lens_c2r.saes.start_from import start_from
 from sae_lens_c2r.training.configs import NEEDS_ESTIMATE
@@ -69,9 +70,10 @@ def train_together(
                 # Of a folder with tokens, SAELens would ask the Hub how they were made.
                 streaming = config.streaming
                 dataset = load_dataset(source.dataset, split="train", streaming=streaming)
-            runner = MultiSAETrainingRunner(
-                config, override_saes=saes, override_dataset=dataset
-            )
+            with beside_no_folder_of(config.model_name):
+                runner = MultiSAETrainingRunner(
+                    config, override_saes=saes, override_dataset=dataset
+                )
         train_on_language_model(runner, job, norm_multiple=plan.norm_multiple)
     for sae in saes.values():
         sae.cfg.metadata.model_name = name  # not where it lies here
