@@ -1,5 +1,6 @@
 """Files that are there whole or not at all."""
 
+import errno
 import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
@@ -38,6 +39,26 @@ def test_what_fails_leaves_what_was_there_and_nothing_else(
         write_text(path, "two")
     assert path.read_text() == "one"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_may_get_its_name_on_another_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a link leads to it: it is there whole, and nothing else is left."""
+    replace, elsewhere = os.replace, tmp_path / "elsewhere"
+
+    def of_one_disk(old: Path, new: Path) -> None:
+        if Path(old).is_relative_to(elsewhere) != Path(new).is_relative_to(elsewhere):
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        replace(old, new)
+
+    monkeypatch.setattr(os, "replace", of_one_disk)
+    with write_folder(elsewhere / "sae", beside=tmp_path / "work") as folder:
+        (folder / "inner").mkdir()
+        (folder / "inner" / "a.txt").write_text("one")
+    assert (elsewhere / "sae" / "inner" / "a.txt").read_text() == "one"
+    assert [path.name for path in elsewhere.iterdir()] == ["sae"]
+    assert list((tmp_path / "work").iterdir()) == []
 
 
 def test_numbers_that_json_has_not_are_refused(tmp_path: Path) -> None:

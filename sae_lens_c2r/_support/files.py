@@ -1,5 +1,6 @@
 """Files: read with errors that name them, and written whole or not at all."""
 
+import errno
 import json
 import os
 import shutil
@@ -25,6 +26,11 @@ def data_folder(name: str) -> Path:
     package = Path(__file__).parent.parent
     installed = package / name
     return installed if installed.is_dir() else package.parent / name
+
+
+def is_there(path: str | Path) -> bool:
+    """Whether there is a file, or a folder with anything in it."""
+    return Path(path).is_file() or (Path(path).is_dir() and any(Path(path).iterdir()))
 
 
 def check_writable(folder: Path) -> None:
@@ -93,9 +99,9 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 @contextmanager
-def write_folder(final: Path, *, beside: Path) -> Iterator[Path]:
+def write_folder(final: Path, *, beside: Path, prefix: str = PARTIAL) -> Iterator[Path]:
     """Give a folder in `beside` to write to, which then gets its name: whole, or not at all."""
-    partial = begin_folder(beside)
+    partial = begin_folder(beside, prefix)
     try:
         with disk_errors(final):
             yield partial
@@ -105,10 +111,10 @@ def write_folder(final: Path, *, beside: Path) -> Iterator[Path]:
         raise
 
 
-def begin_folder(beside: Path) -> Path:
+def begin_folder(beside: Path, prefix: str = PARTIAL) -> Path:
     """A new folder in `beside`, whose name says that it is being written."""
     beside.mkdir(parents=True, exist_ok=True)
-    partial = Path(mkdtemp(prefix=PARTIAL, dir=beside))
+    partial = Path(mkdtemp(prefix=prefix, dir=beside))
     partial.chmod(beside.stat().st_mode)  # `mkdtemp` makes it the owner's alone
     return partial
 
@@ -120,7 +126,15 @@ def finish_folder(partial: Path, final: Path) -> None:
             path.chmod(partial.stat().st_mode & 0o666)
         sync(path)
     final.parent.mkdir(parents=True, exist_ok=True)
-    os.replace(partial, final)
+    try:
+        os.replace(partial, final)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        # A link or a mount leads to another disk, where it is copied first.
+        with write_folder(final, beside=final.parent, prefix=f".{PARTIAL}") as there:
+            shutil.copytree(partial, there, dirs_exist_ok=True)
+        shutil.rmtree(partial)
     sync(final.parent)
 
 

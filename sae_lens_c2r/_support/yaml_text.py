@@ -1,4 +1,7 @@
-"""Reading YAML, with errors in one line; keys may not occur twice."""
+"""Reading YAML, with errors in one line; keys may not occur twice.
+
+What a scalar is follows from the type of its key's field: text stays as it was written.
+"""
 
 import re
 from collections.abc import Sequence
@@ -8,6 +11,14 @@ import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode
 
 from sae_lens_c2r._support.errors import UserError, one_line
+
+# The fields of releases that are text: a commit like 695e0514 is no number.
+TEXT_KEYS = {
+    *("name", "description", "license", "repo_id", "status", "id", "hub_id", "revision"),
+    *("hook_name", "dataset", "subset", "split", "column", "architecture"),
+    *("release", "folder", "repo", "sae_id", "run_name", "wandb_project", "wandb_id"),
+}
+_TEXT, _NULL = "tag:yaml.org,2002:str", "tag:yaml.org,2002:null"
 
 
 class _Loader(yaml.SafeLoader):
@@ -32,18 +43,39 @@ class _Loader(yaml.SafeLoader):
                     f"{lines[name]} and in line {line}."
                 )
             lines[name] = line
+        for key, value in node.value:
+            self.keep_text(str(key.value), value)
         return super().construct_mapping(node, deep=deep)
+
+    def keep_text(self, key: str, value: Node) -> None:
+        """Have the value of a key of text read as it is written, unless it has a tag."""
+        if key in TEXT_KEYS and isinstance(value, ScalarNode):
+            resolved = self.resolve(ScalarNode, value.value, (True, False))  # type: ignore[no-untyped-call]
+            value.tag = _TEXT if value.tag == resolved != _NULL else value.tag
+
+
+def _number(loader: _Loader, node: ScalarNode) -> float:
+    """A number: 1e6 is a whole one, which a field for fractions takes as well."""
+    value = loader.construct_yaml_float(node)
+    is_whole = "e" in node.value.lower() and value.is_integer()
+    return int(value) if is_whole else value
 
 
 # YAML 1.1 would read 1e-4 as text.
-_SCIENTIFIC = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$")
+_SCIENTIFIC = re.compile(r"[-+]?\d[\d_]*(\.[\d_]*)?[eE][-+]?\d+$")
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _SCIENTIFIC, list("-+0123456789"))
+_Loader.add_constructor("tag:yaml.org,2002:float", _number)
 
 
-def read_yaml(text: str) -> Any:
-    """Read a text in YAML; a UserError in one line if it is none."""
+def read_yaml(text: str, *, of_key: str = "") -> Any:
+    """Read a text in YAML, or the value of a key; a UserError in one line if it is none."""
     try:
-        return yaml.load(text, _Loader)
+        loader = _Loader(text)
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        loader.keep_text(of_key, node)
+        return loader.construct_document(node)
     except UserError:
         raise
     # Beside YAML's own errors, some of its tags raise what Python's constructors do.
@@ -61,7 +93,7 @@ def parse_overrides(overrides: Sequence[str], *, example: str = "sae.k=50") -> d
         if not (key and equals):
             raise UserError(f"`--set` should be like {example}. Found `{override}`.")
         try:
-            parsed[key] = read_yaml(value)
+            parsed[key] = read_yaml(value, of_key=key.rpartition(".")[2])
         except UserError as error:
             raise UserError(
                 f"`--set {override}` should have a value in YAML. {error}"

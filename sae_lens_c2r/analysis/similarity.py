@@ -64,18 +64,30 @@ def count_pairs(W_dec: Tensor, *, above: Sequence[float]) -> list[int]:
 
 
 @torch.no_grad()
-def pairs_above(W_dec: Tensor, cosine: float) -> Int[Tensor, "pairs 2"]:
+def pairs_above(
+    W_dec: Tensor, cosine: float, *, most: int | None = None
+) -> Int[Tensor, "pairs 2"]:
     """The pairs that `count_pairs` counts, the lower latent first, in ascending order.
 
     Args:
         W_dec: Decoder, shape ``[d_sae, d_in]``.
         cosine: The threshold.
+        most: How many pairs there are at most, the most alike ones. `None` for all: of 5,000
+            like latents there are 12 million.
 
     Returns:
         The pairs, on the device of `W_dec`.
     """
-    tiles = _cosines_of_pairs(W_dec)
-    return torch.cat([(tile > cosine).nonzero() + start for start, tile in tiles])
+    pairs = torch.empty(0, 2, dtype=torch.long, device=W_dec.device)
+    cosines = torch.empty(0, device=W_dec.device)
+    for start, tile in _cosines_of_pairs(W_dec):
+        found = (tile > cosine).nonzero()
+        cosines = torch.cat([cosines, tile[tuple(found.T)]])
+        pairs = torch.cat([pairs, found + start])
+        if most is not None and len(pairs) > most:
+            kept = cosines.topk(most).indices.sort().values
+            pairs, cosines = pairs[kept], cosines[kept]
+    return pairs
 
 
 def _cosines_of_pairs(W_dec: Tensor) -> Iterator[tuple[int, Tensor]]:

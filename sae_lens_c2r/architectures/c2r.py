@@ -53,7 +53,7 @@ class C2RConfigMixin(PenaltyConfigMixin):
 
     def __post_init__(self, *init_vars: Any) -> None:
         """Check the options, then let the backbone check its own."""
-        check_penalty_options(self, "c2r")
+        check_penalty_options(self, "c2r", C2RConfigMixin)
         super().__post_init__(*init_vars)  # type: ignore[misc]  # of the config this is mixed into
 
     @classmethod

@@ -41,7 +41,7 @@ class OrtTrainingSAEConfig(PenaltyConfigMixin, BatchTopKTrainingSAEConfig):
 
     def __post_init__(self) -> None:
         """Check the options, then let BatchTopK check its own."""
-        check_penalty_options(self, "ort")
+        check_penalty_options(self, "ort", OrtTrainingSAEConfig)
         super().__post_init__()  # type: ignore[no-untyped-call]
 
     @classmethod

@@ -43,9 +43,13 @@ Search = Callable[[int | None, int, int], Tensor]  # for chunk size, seed and st
 _LEAST = {"warm_up_steps": 0, "start_step": 0, "interval": 1}
 
 
-def check_penalty_options(cfg: Any, penalty: str) -> None:
-    """Check the fields of a config that describe a penalty: those with its name as prefix."""
-    for field in fields(cfg):
+def check_penalty_options(cfg: Any, penalty: str, described_by: Any) -> None:
+    """Check the fields of a config that describe a penalty: those with its name as prefix.
+
+    Their types are those of the class that describes it: one that inherits it may write its
+    own as strings.
+    """
+    for field in fields(described_by):
         prefix, _, option = field.name.partition("_")
         if prefix != penalty:
             continue

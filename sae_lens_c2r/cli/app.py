@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from io import TextIOWrapper
-from pathlib import Path
 
 import typer
 
@@ -57,21 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if isinstance(stream, TextIOWrapper):
             with suppress(OSError):  # where another file was put in its place
                 stream.reconfigure(errors="replace")  # a latin-1 terminal has no lambda
-    spread = _repeat_option(sys.argv[1:] if arguments is None else arguments, "--sae-bench")
-    spread.sort(key=lambda argument: argument != "--quiet")  # wherever it was typed
-    app(spread, prog_name="sae-lens-c2r")  # of `python -m sae_lens_c2r` too
-
-
-def _repeat_option(arguments: Sequence[str], option: str) -> list[str]:
-    """Repeat an option before each value that follows it, up to a folder."""
-    spread: list[str] = []
-    follows = False
-    for argument in arguments:
-        if argument.startswith("-"):
-            follows = argument.partition("=")[0] == option
-        elif spread[-1:] != [option] and Path(argument).is_dir():
-            follows = False
-        elif follows and spread[-1] != option:
-            spread.append(option)
-        spread.append(argument)
-    return spread
+    typed = sys.argv[1:] if arguments is None else arguments
+    # `--quiet` first, wherever it was typed.
+    ordered = sorted(typed, key=lambda argument: argument != "--quiet")
+    app(ordered, prog_name="sae-lens-c2r")  # of `python -m sae_lens_c2r` too

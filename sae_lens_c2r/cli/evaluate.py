@@ -12,8 +12,8 @@ def evaluate(
     saes: list[str] = shared.SAES,
     sae_bench: list[str] | None = option(
         None,
-        "SAEBench's evaluations: core absorption scr tpp sparse_probing "
-        "sparse_probing_sae_probes ravel autointerp meta_structure.",
+        "SAEBench's evaluations, joined by commas: core, absorption, scr, tpp, sparse_probing, "
+        "sparse_probing_sae_probes, ravel, autointerp, meta_structure.",
     ),
     sae_lens: bool = option(True, "Run SAELens's own evaluation too."),
     model: str | None = shared.MODEL,
@@ -53,16 +53,23 @@ def evaluate(
         console = console_while_loading()
         from sae_lens_c2r._support.process import stop_requests
         from sae_lens_c2r._support.yaml_text import parse_overrides
-        from sae_lens_c2r.evaluation.catalog import ABSORPTION, ABSORPTION_ADVICE
+        from sae_lens_c2r.evaluation.catalog import ABSORPTION, ABSORPTION_ADVICE, EVALUATIONS
         from sae_lens_c2r.evaluation.evaluate import evaluate as evaluate_all
         from sae_lens_c2r.evaluation.report import REPORT_FILE, terminal_tables
         from sae_lens_c2r.evaluation.settings import Options
         from sae_lens_c2r.saes.sae_ref import find_saes
 
         part = {"split": split, "subset": subset, "column": column}
+        asked = [each.strip() for text in sae_bench or [] for each in text.split(",")]
+        if asked and (
+            more := [each for each in saes if each in EVALUATIONS and not Path(each).is_dir()]
+        ):
+            joined = ",".join([*asked, *more])
+            problems.append(f"`--sae-bench` should have commas, like {joined}. Found blanks.")
+            return
         options = Options(
             out=out,
-            sae_bench=list(dict.fromkeys(sae_bench or [])),
+            sae_bench=list(dict.fromkeys(filter(None, asked))),
             sae_lens=sae_lens,
             model=model,
             text=text,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.files import check_writable
 from sae_lens_c2r.cli._shared import console_while_loading, error_boundary, option
 
 if TYPE_CHECKING:
@@ -25,6 +26,11 @@ _BASE_MODEL = option(
     "The language model on the Hub, ORG/NAME, if SAEs were trained on a local copy of it.",
     unset="what training recorded",
 )
+_NO_SECRET_CHECK = option(
+    False,
+    "Publish even what looks like a key or a password, once you have looked at it.",
+    "--no-secret-check",
+)
 _LICENSE = option(None, "Licence of the weights, like mit.", unset="the release's")
 
 
@@ -38,14 +44,21 @@ def card(
     evaluation: Path | None = _EVALUATION,
     license: str | None = _LICENSE,
     base_model: str | None = _BASE_MODEL,
+    no_secret_check: bool = _NO_SECRET_CHECK,
 ) -> None:
     """Render the card that `upload` would publish, without a network."""
     with error_boundary():
+        check_writable(out)
         console = console_while_loading()
         from sae_lens_c2r import hub
 
         submission = _submission(
-            saes, release, evaluation=evaluation, license=license, base_model=base_model
+            saes,
+            release,
+            evaluation=evaluation,
+            license=license,
+            base_model=base_model,
+            check_secrets=not no_secret_check,
         )
         path = hub.write_card(submission, out, repo_id=repo_id, tell=console.say)
         console.say(f"Card: {path}")
@@ -58,6 +71,7 @@ def upload(
     evaluation: Path | None = _EVALUATION,
     license: str | None = _LICENSE,
     base_model: str | None = _BASE_MODEL,
+    no_secret_check: bool = _NO_SECRET_CHECK,
     revision: str = option("main", "Branch, created if missing."),
     tag: str | None = option(None, "Tag for the commit.", unset="none"),
     create_pr: bool = option(False, "Propose the commit as a pull request.", "--create-pr"),
@@ -87,7 +101,12 @@ def upload(
             return typer.confirm("Send this?")
 
         submission = _submission(
-            saes, release, evaluation=evaluation, license=license, base_model=base_model
+            saes,
+            release,
+            evaluation=evaluation,
+            license=license,
+            base_model=base_model,
+            check_secrets=not no_secret_check,
         )
         with stop_requests():
             published = hub.upload(

@@ -12,6 +12,7 @@ It is gathered from these files, and can be at any time, without SAEBench:
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import fields
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -32,11 +33,17 @@ REPORT_FILE, TABLE = "evaluation.json", "evaluation.md"
 RESULT, ABOUT, LOG, PROBES = "result.json", "about.json", "log.txt", ".probes"
 # Latents by their highest cosine, from this one to the next; the lowest has negative ones too.
 _COSINES = [f"max_cosines_from_{i / INTERVALS:.2f}" for i in range(INTERVALS)]
+# Of an SAE's metadata, what decides which activations it is given.
+_READ = (
+    *("model_class_name", "model_from_pretrained_kwargs", "hook_name", "hook_head_index"),
+    *("dataset_path", "context_size", "prepend_bos", "seqpos_slice", "exclude_special_tokens"),
+    *("sequence_separator_token", "disable_concat_sequences"),
+)
 _NOT_A_NUMBER = -1  # what SAEBench's core writes in place of NaN
 Number = StrictInt | StrictFloat
 
 
-class Evaluation(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
+class Evaluation(BaseModel, frozen=True, allow_inf_nan=False):
     """One evaluation of one SAE."""
 
     source: str | None = None  # the result file, from the folder of `evaluation.json`
@@ -100,16 +107,30 @@ def write_report(out: Path) -> EvaluationReport:
 
 
 def sae_hashes(sae: SAE[Any]) -> tuple[str, str]:
-    """Hash weights and config, whatever files, device and version of SAELens they are of."""
+    """Hash weights and what of the config decides the function and what it is measured on."""
     weights = sha256()
     for name, tensor in sorted(sae.state_dict().items()):
         weights.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
         weights.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
+    # Defaults are left out: a later SAELens has more of them.
+    usual = {field.name: field.default for field in fields(sae.cfg)} | {"device": None}
+    said = {"architecture": sae.cfg.architecture(), **sae.cfg.to_dict()}
+    config = {key: said[key] for key in said.keys() - {"metadata", "device"}}
+    config = {key: value for key, value in config.items() if usual.get(key, ...) != value}
+    read = {key: value for key in _READ if (value := sae.cfg.metadata.get(key)) is not None}
+    return weights.hexdigest(), _digest({**config, "metadata": read})
+
+
+def earlier_config_hash(sae: SAE[Any]) -> str:
+    """Hash a config as before, with all that its metadata say: older files have that."""
     config = sae.cfg.to_dict()
     config.pop("device", None)
     config["metadata"].pop("sae_lens_version", None)
-    text = json.dumps(config, sort_keys=True, default=str)
-    return weights.hexdigest(), sha256(text.encode()).hexdigest()
+    return _digest(config)
+
+
+def _digest(config: dict[str, Any]) -> str:
+    return sha256(json.dumps(config, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def read_metrics(path: Path, evaluation: str) -> tuple[dict[str, float], list[str]]:

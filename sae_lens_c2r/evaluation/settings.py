@@ -12,7 +12,7 @@ from pydantic import ConfigDict, ValidationError
 from pydantic.dataclasses import dataclass
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.files import first_problem
+from sae_lens_c2r._support.files import first_problem, is_there
 from sae_lens_c2r.evaluation.catalog import API_KEY, EVALUATIONS, KNOWN_FEATURES, SAE_LENS
 from sae_lens_c2r.releases.model import TextSource
 from sae_lens_c2r.releases.text import read_text
@@ -84,13 +84,12 @@ class Options:
         if text and (text.path or self.data is None):  # or it is found in `data`
             read_text(text)
         self.overrides = {key: from_root(value) for key, value in self.overrides.items()}
-        self.model, self.text = from_root(self.model), from_root(self.text)
-        self.data = from_root(self.data)
+        self.text, self.data = from_root(self.text), from_root(self.data)
 
 
 def from_root(value: Any) -> Any:
     """The path of a file that exists, which a process elsewhere finds too; else the same."""
-    if isinstance(value, str | Path) and value and Path(value).exists():
+    if isinstance(value, str | Path) and value and is_there(value):
         return type(value)(Path(value).resolve())
     return value
 

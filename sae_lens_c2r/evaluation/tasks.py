@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from sae_lens import SAE
 
 from sae_lens_c2r._support.errors import UserError, reason
-from sae_lens_c2r._support.files import sha256_of
+from sae_lens_c2r._support.files import is_there, sha256_of
 from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r._support.remote_code import TRUSTED
 from sae_lens_c2r.evaluation.catalog import (
@@ -24,12 +24,18 @@ from sae_lens_c2r.evaluation.catalog import (
     SAE_LENS,
     WEIGHTS,
 )
-from sae_lens_c2r.evaluation.report import EvaluatedSAE, Evaluation, read_about, sae_hashes
+from sae_lens_c2r.evaluation.report import (
+    EvaluatedSAE,
+    Evaluation,
+    earlier_config_hash,
+    read_about,
+    sae_hashes,
+)
 from sae_lens_c2r.evaluation.settings import PARTS, Options, from_root, settings_of
 from sae_lens_c2r.inspection.activations import check_reconstructs
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS
+from sae_lens_c2r.offline.models import is_model
 from sae_lens_c2r.releases.language_models import TRANSFORMERS, hook_site, output_of_block
-from sae_lens_c2r.releases.model import TextSource
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.configs import synthetic_model_config
 from sae_lens_c2r.training.record import RECORD, TrainingRecord, read_record
@@ -49,6 +55,7 @@ class Task(BaseModel, frozen=True):
 
     name: str
     sae: EvaluatedSAE  # without evaluations
+    earlier: str  # its config's hash as it was, by which older results are found
     asked: Evaluation  # without metrics
     device: str
     source: SAERef  # from the root
@@ -65,9 +72,12 @@ class Task(BaseModel, frozen=True):
     def folder(self) -> Path:
         """Folder of the result, named by the hash of all that is asked."""
         asked = self.asked.model_dump(mode="json", include=_ASKED)
-        of_sae = [self.sae.weights_sha256, self.sae.config_sha256]
-        digest = sha256(json.dumps([*of_sae, asked], sort_keys=True).encode()).hexdigest()
-        return self.home / f"{self.name}-{digest[:_HASH_LENGTH]}"
+        folders = []
+        for config_sha256 in (self.earlier, self.sae.config_sha256):
+            of_all = json.dumps([self.sae.weights_sha256, config_sha256, asked], sort_keys=True)
+            digest = sha256(of_all.encode()).hexdigest()[:_HASH_LENGTH]
+            folders.append(self.home / f"{self.name}-{digest}")
+        return next(filter(Path.is_dir, folders), folders[-1])
 
     @property
     def is_answered(self) -> bool:
@@ -79,7 +89,7 @@ def tasks_of(
     source: SAERef, sae: SAE[Any], options: Options, *, on_error: Callable[[str], None]
 ) -> list[Task]:
     """The evaluations of an SAE in its inference form, first that of its weights alone."""
-    weights_sha256, config_sha256 = sae_hashes(sae)
+    (weights_sha256, config_sha256), earlier = sae_hashes(sae), earlier_config_hash(sae)
     described = EvaluatedSAE(
         weights_sha256=weights_sha256,
         config_sha256=config_sha256,
@@ -91,18 +101,21 @@ def tasks_of(
         evaluations={},
     )
     # A name that tells an SAE from all others, however they are called.
-    place = f"{source.place} {weights_sha256} {config_sha256}".encode()
+    places = [f"{source.place} {weights_sha256} {each}" for each in (earlier, config_sha256)]
     kept = "".join(char if char.isalnum() or char in "._-" else "_" for char in source.name)
     name = kept[-_NAME_LENGTH:].strip("._-") or "sae"
+    digests = [sha256(place.encode()).hexdigest()[:_HASH_LENGTH] for place in places]
+    homes = [options.out / f"{name}-{digest}" for digest in digests]
     of_weights = Task(
         name=WEIGHTS,
         sae=described,
+        earlier=earlier,
         asked=Evaluation(
             device=options.device, versions=package_versions(*_PACKAGES), metrics={}
         ),
         device=options.device,
         source=replace(source, folder=source.folder and source.folder.resolve()),
-        home=options.out / f"{name}-{sha256(place).hexdigest()[:_HASH_LENGTH]}",
+        home=next(filter(Path.is_dir, homes), homes[-1]),
     )
     tasks = [of_weights]
     record = read_record(source.folder) if source.folder else None
@@ -112,7 +125,9 @@ def tasks_of(
         task = of_weights.model_copy(update={"name": name})
         try:
             if record is None or features is None:
-                asked = _of_language_model(name, sae, options)
+                asked = _of_language_model(
+                    name, sae, options, record.from_disk if record else None
+                )
             elif name == KNOWN_FEATURES and source.folder:
                 check_features(record, options.device)
                 asked = {"inputs": {RECORD: sha256_of(source.folder / RECORD)}}
@@ -129,11 +144,14 @@ def tasks_of(
     return tasks
 
 
-def _of_language_model(name: str, sae: SAE[Any], options: Options) -> dict[str, Any]:
+def _of_language_model(
+    name: str, sae: SAE[Any], options: Options, known: Sequence[str] | None
+) -> dict[str, Any]:
+    """What is asked of a model; `known` names what training read from a disk, if noted."""
     check_reconstructs(sae)
     metadata = sae.cfg.metadata
     model, hook_name = options.model or metadata.model_name, metadata.hook_name
-    if model and Path(str(model), "config.json").is_file():
+    if is_model(model):
         model = from_root(model)  # an evaluation runs in a folder of its own
     should = {"`model` or `metadata.model_name`": model, "`metadata.hook_name`": hook_name}
     for key, value in should.items():
@@ -149,8 +167,9 @@ def _of_language_model(name: str, sae: SAE[Any], options: Options) -> dict[str, 
         text, trained_on = options.text, str(metadata.dataset_path or "")
         if text is None:
             part = {key: metadata.get(f"dataset_{key}") for key in PARTS}
-            there = None if trained_on in OFFLINE_DATASETS else TextSource(trained_on).path
-            text = str(there.resolve()) if there and there.exists() else None
+            of_disk = known is None or trained_on in known
+            if of_disk and trained_on not in OFFLINE_DATASETS and is_there(trained_on):
+                text = from_root(trained_on)
         part = {key: value for key, value in {**part, **options.part}.items() if value}
         reads = text or trained_on
         if options.data is not None and reads and (options.data / str(reads)).exists():

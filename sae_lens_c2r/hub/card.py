@@ -65,14 +65,18 @@ def write_card(
             f"`out` should be a new folder, or hold the card of {facts.repo_id}. Found the "
             f"card of {found} in {out}."
         )
-    for path, content in card_files(facts, read).items():
+    files = card_files(facts, read, check_secrets=submission.check_secrets)
+    for path, content in files.items():
         (out / path).parent.mkdir(parents=True, exist_ok=True)
         write_bytes(out / path, content)
     return out / README
 
 
 def card_files(
-    facts: RepoFacts, read: Callable[[str], bytes | None] = lambda _: None
+    facts: RepoFacts,
+    read: Callable[[str], bytes | None] = lambda _: None,
+    *,
+    check_secrets: bool = True,
 ) -> dict[str, bytes]:
     """Render a card of SAEs and of those that its repository has, with pictures and facts."""
     known, readme = read(FACTS), read(README)
@@ -93,7 +97,7 @@ def card_files(
     drawn = pictures(facts)
     written = {README: render(facts, drawn), FACTS: facts.to_json()}
     for name, text in written.items():  # not what others wrote on the card, which is public
-        refuse_secrets(name, text)
+        refuse_secrets(name, text, check=check_secrets)
     written[README] = merged(existing, written[README])
     return {**{name: text.encode() for name, text in written.items()}, **drawn}
 

@@ -6,7 +6,7 @@ SAEs. Nothing here is typed by hand, and nothing names a place on this machine.
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Annotated, Any, Literal
 
@@ -16,7 +16,7 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import first_problem
 from sae_lens_c2r.evaluation.catalog import HELD_OUT, KNOWN_FEATURES, TRAINING
 from sae_lens_c2r.evaluation.report import Evaluation
-from sae_lens_c2r.hub.rules import is_plain, keep_plain, refuse_secrets
+from sae_lens_c2r.hub.rules import is_plain, keep_plain
 from sae_lens_c2r.releases.model import FACTS, check_ids
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.record import RecordedMeasures, TrainingRecord
@@ -62,6 +62,7 @@ class SAEFacts(_Strict):
     options: dict[str, Any] = {}  # that it was trained with
     training: Training = Training()
     evaluations: dict[str, Evaluation] = {}
+    outdated: list[str] = []  # evaluations that are of other weights or another config
 
     @property
     def kind(self) -> str:
@@ -99,8 +100,11 @@ class RepoFacts(_Strict):
         saes = {**self.saes, **later.saes}
         for sae_id, before in self.saes.items():
             now = saes[sae_id]
-            of = ("weights_sha256", "architecture", "options")
-            if all(getattr(now, name) == getattr(before, name) for name in of):
+            of = ("weights_sha256", "architecture")
+            both = now.options.keys() & before.options.keys()  # a later version has more
+            if all(getattr(now, name) == getattr(before, name) for name in of) and all(
+                now.options[key] == before.options[key] for key in both
+            ):
                 # What was measured still holds.
                 evaluations = {**before.evaluations, **now.evaluations}
                 saes[sae_id] = now.model_copy(update={"evaluations": evaluations})
@@ -125,6 +129,7 @@ def sae_facts(
     record: TrainingRecord,
     evaluations: Mapping[str, Evaluation],
     base_model: str | None = None,
+    of_disk: Collection[str] = (),
 ) -> SAEFacts:
     """Gather what is known of an SAE by its redacted config and its records."""
     metadata = config.get("metadata") or {}
@@ -141,14 +146,13 @@ def sae_facts(
                 "k": config.get("k"),
                 **(metadata.get("training_architecture_details") or {}),
             },
-            "training": _training(metadata, record, base_model),
+            "training": _training(metadata, record, base_model, of_disk),
         }
     )
     if record.started_from is not None:
         known["training"]["started_from"] = _started_from(record.started_from)
     measured = {**_measured_in_training(metadata, record, config["d_sae"]), **evaluations}
     known["evaluations"] = {name: _evaluation(each) for name, each in measured.items()}
-    refuse_secrets("An SAE's record", json.dumps(known, ensure_ascii=False))
     try:
         return SAEFacts.model_validate(known)
     except ValidationError as error:
@@ -158,16 +162,21 @@ def sae_facts(
 
 
 def _training(
-    metadata: Mapping[str, Any], record: TrainingRecord, base_model: str | None
+    metadata: Mapping[str, Any],
+    record: TrainingRecord,
+    base_model: str | None,
+    of_disk: Collection[str],
 ) -> dict[str, Any]:
     model_name = metadata.get("model_name")
-    model = base_model or record.model.hub_id or model_name
+    recorded = (record.model.hub_id, record.model.dataset)
+    hub_id, dataset = (None if name in of_disk else name for name in recorded)
+    model = base_model or hub_id or model_name
     return {
         "model": model,
         "model_name": model_name if model_name != model else None,
         "model_class": metadata.get("model_class_name"),
         "hook_name": metadata.get("hook_name"),
-        "dataset": record.model.dataset or metadata.get("dataset_path"),
+        "dataset": dataset or metadata.get("dataset_path"),
         "context_size": record.model.context_size or metadata.get("context_size"),
         "effective_coefficients": {
             name: metadata.get(f"{name}_effective_coefficient") for name in ("c2r", "ort")

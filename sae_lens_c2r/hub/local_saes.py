@@ -19,10 +19,16 @@ from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r._support.files import read_object
 from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r.evaluation.catalog import WEIGHTS
-from sae_lens_c2r.evaluation.report import Evaluation, sae_hashes, weights_metrics
+from sae_lens_c2r.evaluation.report import (
+    EvaluatedSAE,
+    Evaluation,
+    earlier_config_hash,
+    sae_hashes,
+    weights_metrics,
+)
 from sae_lens_c2r.hub.facts import RepoFacts, SAEFacts, sae_facts
 from sae_lens_c2r.hub.rules import check_names, is_plain, redact, refuse_places, refuse_secrets
-from sae_lens_c2r.hub.submission import Evaluations, Submission, find_folders, known_evaluations
+from sae_lens_c2r.hub.submission import Submission, find_folders, known_evaluations
 from sae_lens_c2r.saes.encoding import (
     Encoded,
     contributions,
@@ -90,7 +96,12 @@ def check_saes(
     saes: list[LocalSAE] = []
     for sae_id, (folder, record) in sorted(found.items()):
         tell(f"Checking {sae_id}, {len(saes) + 1} of {len(found)}.")
-        saes.append(_check(sae_id, folder, record, scratch, known, submission.base_model))
+        saes.append(_check(sae_id, folder, record, scratch, known, submission))
+        if lost := saes[-1].facts.outdated:
+            tell(
+                f"Warning: {', '.join(lost)} of {sae_id} is left out of the card: measured of "
+                "other weights or another config. Run `sae-lens-c2r evaluate` again."
+            )
     tell("Loading the SAEs in SAELens alone.")
     requests = [({"folder": str(sae.folder)}, sae.inputs) for sae in saes]
     for sae, encoded in zip(saes, encode_in_saelens_alone(requests), strict=True):
@@ -123,6 +134,8 @@ def repo_facts(
     if license is None:
         tell("Warning: without a licence nobody may use the SAEs. Set one by `--license`.")
     model = submission.base_model or agreed(models, "hub_id")
+    if any(model in (sae.record.from_disk or ()) for sae in saes):
+        model = submission.base_model
     check_names(repo_id=repo_id, license=license)
     refuse_places("The release's description", description or "")
     return RepoFacts(
@@ -139,13 +152,13 @@ def _check(
     folder: Path,
     record: TrainingRecord,
     scratch: Path,
-    known: Evaluations,
-    base_model: str | None,
+    known: Sequence[EvaluatedSAE],
+    submission: Submission,
 ) -> LocalSAE:
     """Check an SAE's files, measure it, and write it in the form in which it is published."""
     weights = folder / SAE_WEIGHTS_FILENAME
     stamp = _stamp(weights)
-    _check_header(weights)
+    _check_header(weights, submission)
     sae, trained = SAERef(folder=folder).load("cpu"), None
     if isinstance(sae, TrainingSAE):
         training_form, folder = sae, scratch / "converted" / sae_id
@@ -158,19 +171,33 @@ def _check(
             raise UserError(f"{folder}: has no inference form. {one_line(error)}") from error
     weights = weights.resolve()
     config = read_object(folder / SAE_CFG_FILENAME)
-    # As it is read, whatever signs the file spells it with.
-    refuse_secrets(folder / SAE_CFG_FILENAME, json.dumps(config, ensure_ascii=False))
-    redacted, removed = redact(config)
+    refuse_secrets(folder / SAE_CFG_FILENAME, config, check=submission.check_secrets)
+    of_disk = record.names_of_disk(config.get("metadata") or {})
+    redacted, removed = redact(config, of_disk)
     _check_numbers(sae, weights)
     inputs = probe_inputs(sae)  # before its norms are folded, if they are
     form = inference_form(sae)
-    evaluations = known.get(sae_hashes(form), {})
+    weights_sha256, *hashes = *sae_hashes(form), earlier_config_hash(form)
+    own = [each for each in known if each.weights_sha256 == weights_sha256]
+    own = [each for each in own if each.config_sha256 in hashes]
+    evaluations = {name: of for each in own for name, of in each.evaluations.items()}
+    place = f"/{sae_id}"  # ends the name of what was evaluated, which may have changed since
+    others = [each for each in known if Path(each.name).resolve().as_posix().endswith(place)]
+    measured = {name for each in others for name in each.evaluations}
     if WEIGHTS not in evaluations:
         metrics = weights_metrics(form, sae_id)
         versions = package_versions("sae-lens-c2r", "sae-lens", "torch")
         of_weights = Evaluation(metrics=metrics, versions=versions, device="cpu")
         evaluations = {**evaluations, WEIGHTS: of_weights}
-    facts = sae_facts(redacted, record=record, evaluations=evaluations, base_model=base_model)
+    facts = sae_facts(
+        redacted,
+        record=record,
+        evaluations=evaluations,
+        base_model=submission.base_model,
+        of_disk=of_disk,
+    )
+    outdated = sorted(filter(is_plain, measured - evaluations.keys()))
+    facts = facts.model_copy(update={"outdated": outdated})
     staged = scratch / "staged" / sae_id
     staged.mkdir(parents=True)
     text = json.dumps(redacted, indent=1, allow_nan=False)
@@ -179,7 +206,7 @@ def _check(
     return LocalSAE(sae_id, staged, record, removed, facts, stamp, inputs, trained)
 
 
-def _check_header(weights: Path) -> None:
+def _check_header(weights: Path, submission: Submission) -> None:
     """Raise unless a file is safetensors of a type of weights, with no words in it."""
     try:
         with safe_open(weights, framework="pt") as file:
@@ -187,7 +214,7 @@ def _check_header(weights: Path) -> None:
             types = {name: file.get_slice(name).get_dtype() for name in names}
     except (OSError, SafetensorError) as error:
         raise UserError(f"{weights} should be a safetensors file. {one_line(error)}") from None
-    refuse_secrets(weights, json.dumps(metadata, ensure_ascii=False))
+    refuse_secrets(weights, metadata, check=submission.check_secrets)
     wrong = [f"`{name}`: {dtype}" for name, dtype in types.items() if dtype not in _TYPES]
     wrong += [f"metadata `{key}`" for key in metadata if metadata != {"format": "pt"}]
     if wrong:

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -28,29 +28,32 @@ _NAMES = {  # by what they name: their pattern, and what they should be
     "license": (r"[a-z0-9][a-z0-9.+-]*", "a licence of the Hub, like mit or apache-2.0"),
 }
 
+_BEGIN = r"(?<![A-Za-z0-9])"
+# Of letters, digits and hyphens, with a run of letters and digits too long to be a word.
+_MIXED = r"(?=[\w-]*?(?<![A-Za-z0-9])(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{%d})[\w-]+"
 _SECRETS = {
-    "a Hugging Face token": r"hf_[A-Za-z0-9]{20,}|api_org_[A-Za-z0-9]{20,}",
-    "an OpenAI or Anthropic key": r"\bsk-[A-Za-z0-9_-]{16,}",
-    "an AWS key": r"\bA[KS]IA[0-9A-Z]{16}\b",
-    "a GitHub token": r"\bgh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{20,}",
-    "a GitLab token": r"\bglpat-[\w-]{16,}",
-    "a Google key": r"\bAIza[\w-]{35}",
-    "a Slack token": r"\bxox[abeoprs]-[\w-]{10,}",
-    "a registry's token": r"\bnpm_[A-Za-z0-9]{30,}|\bpypi-[\w-]{30,}",
-    "a wandb key": r"(?i)wandb[\w\"'\\ .:=-]{0,40}\b[0-9a-f]{40}\b|wandb_v1_\w{20,}"
-    r"|\blocal-[0-9a-f]{40}\b",
-    "a web token": r"\beyJ[\w-]{8,}\.eyJ[\w-]{8,}|(?i:\bbearer )[\w.~+/-]{16,}",
-    "a private key": r"-----BEGIN [A-Z ]*PRIVATE KEY-----",
-    "a password in an address": r"\w+://[^/\s:@]+:[^/\s:@]+@",
+    "a Hugging Face token": _BEGIN + r"(?:hf|api_org)_[A-Za-z0-9]{30,}",
+    "an OpenAI or Anthropic key": _BEGIN + "sk-" + _MIXED % 20,
+    "an AWS key": _BEGIN + r"A[KS]IA[0-9A-Z]{16}\b",
+    "a GitHub token": _BEGIN + r"(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9]{20}\w*)",
+    "a GitLab token": _BEGIN + "glpat-" + _MIXED % 16,
+    "a Google key": _BEGIN + r"AIza[\w-]{35}",
+    "a Slack token": _BEGIN + "xox[abeoprs]-" + _MIXED % 12,
+    "a registry's token": _BEGIN + r"(?:npm_[A-Za-z0-9]{30,}|pypi-" + _MIXED % 30 + ")",
+    "a wandb key": r"(?i)wandb[\w.-]*key[\w\"'\\ .:=-]{0,9}\b[0-9a-f]{40}\b"
+    rf"|{_BEGIN}wandb_v1_\w{{20,}}|{_BEGIN}local-[0-9a-f]{{40}}\b",
+    "a web token": r"\beyJ[\w-]{8,}\.eyJ[\w.-]{8,}|(?i:\bbearer )(?=\S*\d)[\w.~+/-]{16,}",
+    "a private key": r"-----BEGIN [A-Z ]*PRIVATE KEY[\s\S]*",
+    "a password in an address": r"\w+://[^/\s:@]*:[^/\s:@]+@",
     "a password": r"(?i)(?<![a-z])(?:(?:hf|auth|access|api|bearer)[_-]?token|api[_-]?key"
     r"|secret[_-]?(?:access[_-]?)?key|client[_-]?secret|password|passwd)"
-    r"[\\\"']*\s*[:=]\s*[\\\"']*[^\s\\\"',}\[]{6,}",
+    r"[\\\"']*\s*[:=]\s*[\\\"']*(?=\S*\d)(?=\S*[A-Za-z])[^\s\\\"',}\[<{$]\S{5,}",
 }
 # Only web addresses may be published: `file:`, `s3:` and the like name places.
 _PLACE = re.compile(
     r"""(?:^|[\s"'`(=,\[{|]|(?<!http)(?<!https):)
     (?:~[\w.-]*[\\/]|(?:/|\\|\.{1,2}/|[A-Za-z]:[\\/])[\w.\\/~-])
-    |\b(?!https?:)[A-Za-z][\w+.-]*:/|https?://[^\s/]*@|[\w.+-]+@(?:[A-Za-z]|\d+\.\w)""",
+    |\b(?!https?:)[A-Za-z][\w+.-]*:/|https?://[^\s/]*@|[\w.+-]+@(?:[A-Za-z][\w-]*\.\w|[A-Za-z]{4}|\d+\.\w)""",
     re.VERBOSE,
 )
 # Values that may be published: words, numbers, names on the Hub, devices, versions. Only a
@@ -109,11 +112,32 @@ def check_names(**names: str | None) -> None:
             raise UserError(f"`{name.replace('_', '-')}` should be {should}. Found {value!r}.")
 
 
-def refuse_secrets(name: str | Path, content: str) -> None:
-    """Raise where content seems to hold a secret; the error tells its kind alone."""
-    for kind, pattern in _SECRETS.items():
-        if re.search(pattern, content):
-            raise UserError(f"{name} should hold no secret. Found what looks like {kind}.")
+def refuse_secrets(name: str | Path, content: Any, *, check: bool = True) -> None:
+    """Raise where a text or JSON holds what secrets look like; the error hides their middle."""
+    for place, text in _texts(content) if check else ():
+        for kind, pattern in _SECRETS.items():
+            if found := re.search(pattern, text):
+                secret, rest = found[0], (text[: found.start()], text[found.end() :])
+                # There may be another one beside it.
+                before, after = (re.sub(r"[\w+/=-]{20,}", "…", each) for each in rest)
+                end = secret[-2:] if len(secret) > 20 and "password" not in kind else ""
+                raise UserError(
+                    f"{name} should hold no secret. Found in {re.sub(pattern, '…', place)} "
+                    f"what looks like {kind}: `{before[-30:]}{secret[:6]}…{end}{after[:30]}`. "
+                    "If it is none, add `--no-secret-check`."
+                )
+
+
+def _texts(content: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """The lines of a text, or the values of JSON with their keys, and where they stand."""
+    if isinstance(content, dict | list):
+        for key, value in content.items() if isinstance(content, dict) else enumerate(content):
+            yield from _texts(value, f"{place}.{key}" if place else str(key))
+    elif place:
+        yield f"`{place}`", f"{place}: {content}"
+    else:
+        for number, line in enumerate(str(content).splitlines(), start=1):
+            yield f"line {number}", line
 
 
 def refuse_places(name: str, prose: str) -> None:
@@ -130,9 +154,7 @@ def is_plain(value: Any) -> bool:
     if isinstance(value, list):
         return all(map(is_plain, value))
     if isinstance(value, str):
-        if _NAME.fullmatch(value):
-            return not Path(value).exists()  # a path that looks like a name on the Hub
-        return bool(_WORDS.fullmatch(value))
+        return bool(_NAME.fullmatch(value) or _WORDS.fullmatch(value))
     if isinstance(value, float):
         return math.isfinite(value)
     return value is None or isinstance(value, bool | int)
@@ -148,7 +170,9 @@ def keep_plain(value: Any) -> Any:
     return value if is_plain(value) else None
 
 
-def redact(config: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def redact(
+    config: Mapping[str, Any], of_disk: Collection[str] = ()
+) -> tuple[dict[str, Any], list[str]]:
     """Keep what SAELens needs of a config, and what tells its origin; list what is removed."""
     architecture, metadata = config.get("architecture"), config.get("metadata")
     trained_as = metadata.get("training_architecture") if isinstance(metadata, dict) else None
@@ -172,6 +196,8 @@ def redact(config: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
             is_id = key == "neuronpedia_id" and bool(_NEURONPEDIA.fullmatch(str(value)))
             if inside in known and isinstance(value, dict):
                 kept[key] = keep(value, inside)
+            elif isinstance(value, str) and value in of_disk:  # like a name on the Hub
+                removed.append(".".join(inside))
             elif inside not in known and key in known[path] and (is_id or is_plain(value)):
                 kept[key] = value
             else:

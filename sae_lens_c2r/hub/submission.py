@@ -9,7 +9,7 @@ from sae_lens import SAE
 from sae_lens.constants import SAE_CFG_FILENAME
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.evaluation.report import REPORT_FILE, Evaluation, read_report
+from sae_lens_c2r.evaluation.report import REPORT_FILE, EvaluatedSAE, Evaluation, read_report
 from sae_lens_c2r.hub.rules import check_names, refuse_secrets
 from sae_lens_c2r.releases.model import Release, check_ids
 from sae_lens_c2r.saes.sae_ref import SAE_FILES, allows_derivatives, sae_folders
@@ -17,7 +17,6 @@ from sae_lens_c2r.training.record import RECORD, TrainingRecord, read_record
 
 SAEs = Sequence[Path] | Mapping[str, SAE[Any]]
 Found = dict[str, tuple[Path, TrainingRecord]]  # folders by ids, and what training recorded
-Evaluations = dict[tuple[str, str], dict[str, Evaluation]]  # by weights and config
 _FOLDER = "evaluation"
 
 
@@ -31,6 +30,7 @@ class Submission:
         evaluation: Their `evaluation.json`; by default those beside the folders.
         license: Licence of the weights, as the Hub spells it; by default the release's.
         base_model: The model that they encode, as the Hub calls it; by default the release's.
+        check_secrets: Whether to refuse what looks like a key or a password.
 
     Raises:
         UserError: If there is no SAE, or the licence or the model is not named as on the Hub.
@@ -41,6 +41,7 @@ class Submission:
     evaluation: Path | None = None
     license: str | None = None
     base_model: str | None = None
+    check_secrets: bool = True
 
     def __post_init__(self) -> None:
         if isinstance(self.saes, Mapping):
@@ -64,7 +65,7 @@ def find_folders(submission: Submission, in_memory: Path) -> Found:
         paths = submission.saes
     found: Found = {}
     for path in paths:
-        for sae_id, folder, record in _find_in(path, submission.release):
+        for sae_id, folder, record in _find_in(path, submission):
             if sae_id in found:
                 raise UserError(
                     f"The SAEs' ids should differ. Found {sae_id} in {found[sae_id][0]} and in "
@@ -85,8 +86,9 @@ def find_folders(submission: Submission, in_memory: Path) -> Found:
     return found
 
 
-def _find_in(root: Path, release: Release | None) -> Iterator[tuple[str, Path, TrainingRecord]]:
+def _find_in(root: Path, submission: Submission) -> Iterator[tuple[str, Path, TrainingRecord]]:
     """Yield the SAEs in a folder, named by their release or by their paths in it."""
+    release = submission.release
     if not root.is_dir():
         raise UserError(f"An SAE should be a folder. Found {root}.")
     places = [root.resolve()]
@@ -110,7 +112,8 @@ def _find_in(root: Path, release: Release | None) -> Iterator[tuple[str, Path, T
                     f"Hugging Face cache into the blobs of the same repository. Found {path}."
                 )
         record = read_record(folder) or TrainingRecord()
-        refuse_secrets(folder / RECORD, record.model_dump_json())
+        found = record.model_dump(mode="json")
+        refuse_secrets(folder / RECORD, found, check=submission.check_secrets)
         inside = folder.relative_to(root)
         sae_id = inside.as_posix() if inside.parts else root.resolve().name
         if record.sae_id in known:
@@ -123,7 +126,7 @@ def _find_in(root: Path, release: Release | None) -> Iterator[tuple[str, Path, T
         yield sae_id, folder, record
 
 
-def known_evaluations(submission: Submission) -> Evaluations:
+def known_evaluations(submission: Submission) -> list[EvaluatedSAE]:
     """Read what `sae-lens-c2r evaluate` has measured, where it may have left that."""
     files = [submission.evaluation] if submission.evaluation else []
     if not files:
@@ -135,14 +138,17 @@ def known_evaluations(submission: Submission) -> Evaluations:
         ]
         files = [place / REPORT_FILE for place in (*places, Path(_FOLDER))]
         files = [path for path in files if path.is_file()]
-    known: Evaluations = {}
-    for path in files:
+    known: list[EvaluatedSAE] = []
+    measured: dict[tuple[str, str, str], Evaluation] = {}  # by weights, config and name
+    for path in dict.fromkeys(map(Path.resolve, files)):
         report = read_report(path)
-        refuse_secrets(path, report.model_dump_json())
+        found = report.model_dump(mode="json")
+        refuse_secrets(path, found, check=submission.check_secrets)
+        known += report.saes
         for sae in report.saes:
-            of_sae = known.setdefault((sae.weights_sha256, sae.config_sha256), {})
             for name, evaluation in sae.evaluations.items():
-                if of_sae.setdefault(name, evaluation).metrics != evaluation.metrics:
+                key = (sae.weights_sha256, sae.config_sha256, name)
+                if measured.setdefault(key, evaluation).metrics != evaluation.metrics:
                     raise UserError(
                         f"{path} should agree with the other {REPORT_FILE}. Found different "
                         f"numbers of {name} for {sae.name}."

@@ -124,7 +124,8 @@ def upload(
 
             def propose() -> Proposal:
                 snapshot = take_snapshot(api, target)
-                card = card_files(facts, snapshot.read)
+                checks = submission.check_secrets
+                card = card_files(facts, snapshot.read, check_secrets=checks)
                 files = [addition for sae in local for addition in sae.additions()]
                 files += [CommitOperationAdd(path, content) for path, content in card.items()]
                 return Proposal(target, snapshot, local, files, card[README].decode())

@@ -17,6 +17,7 @@ from sae_lens_c2r._support.libraries import no_false_alarms
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, harmless_options, remote_code
 from sae_lens_c2r.inspection.contexts import AnySAE, TextActivations
 from sae_lens_c2r.offline.models import where_model_is
+from sae_lens_c2r.releases.language_models import beside_no_folder_of
 from sae_lens_c2r.releases.text import Text
 
 _ROWS_PER_BATCH = 32
@@ -79,10 +80,11 @@ class ActivationSource:
                 )
         key = _key(sae, *_MODEL)
         if key not in self._models:
+            self._models.clear()  # one at a time, as of what they read
             options = harmless_options(metadata.model_from_pretrained_kwargs, f"{name}'s SAE")
             if TRUSTED.get():
                 options[TRUST] = True
-            with needing_the_hub(f"The model {name}"):
+            with needing_the_hub(f"The model {name}"), beside_no_folder_of(name):
                 self._models[key] = load_model(
                     metadata.model_class_name or "HookedTransformer",
                     where_model_is(name),

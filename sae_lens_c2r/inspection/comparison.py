@@ -10,7 +10,12 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.analysis import latents_of_features, pair_jaccards, pairs_above
+from sae_lens_c2r.analysis import (
+    count_pairs,
+    latents_of_features,
+    pair_jaccards,
+    pairs_above,
+)
 from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.inspection.contexts import (
     AnySAE,
@@ -25,6 +30,7 @@ from sae_lens_c2r.saes.sae_ref import SAERef, inference_form
 ALIKE = 0.7  # the cosine above which two latents are a redundant pair
 TOGETHER = 0.5  # the Jaccard above which they fire together
 FEW_FIRINGS = 10  # of a latent, on average: with fewer, rare latents look dead
+MOST_PAIRS = 10_000  # that are followed into another SAE, the most alike ones
 Kind = Literal["merged", "apart and firing together", "apart", "still alike"]
 
 
@@ -58,9 +64,12 @@ class Comparison:
     def sentences(self) -> str:
         """The numbers, in words."""
         pairs, matched = self.numbers["redundant_pairs"], self.numbers["matched_latents"]
+        followed = "In"
+        if "most_alike" in pairs:
+            followed = f"Of the {pairs['most_alike']:,} most alike, in"
         text = (
             f"{self.before} has {pairs['pairs']:,} pairs of latents with a cosine above "
-            f"{ALIKE}. In {self.after}: {pairs['merged']:,} merged into one latent, "
+            f"{ALIKE}. {followed} {self.after}: {pairs['merged']:,} merged into one latent, "
             f"{pairs['apart_and_firing_together']:,} apart and firing together (Jaccard above "
             f"{TOGETHER}), {pairs['apart']:,} apart, {pairs['still_alike']:,} still alike."
         )
@@ -130,8 +139,11 @@ def _redundant_pairs(
     fires: Bool[Tensor, " latents"],
 ) -> dict[str, float]:
     """Count what the pairs of live latents of an SAE that are alike became."""
-    pairs = pairs_above(before.W_dec, ALIKE).cpu()
-    pairs = pairs[fires[pairs].all(dim=1)]
+    live = fires.nonzero().squeeze(1)
+    rows = before.W_dec[live.to(before.W_dec.device)]
+    n_pairs = count_pairs(rows, above=[ALIKE])[0] if len(rows) else 0
+    found = pairs_above(rows, ALIKE, most=MOST_PAIRS).cpu() if n_pairs else live.new_empty(0, 2)
+    pairs = live[found]
     places = matches[pairs]
     left, right = (after.W_dec[latents].float() for latents in places.T)
     cosines = cosine_similarity(left, right).tolist()
@@ -140,7 +152,9 @@ def _redundant_pairs(
     one = places[:, 0] == places[:, 1]
     facts = zip(one.tolist(), cosines, jaccards_after.tolist(), strict=True)
     kinds = [kind_of(one=one, cosine=cos, jaccard=jac) for one, cos, jac in facts]
-    numbers: dict[str, float] = {"pairs": len(pairs)}
+    numbers: dict[str, float] = {"pairs": n_pairs}
+    if n_pairs > len(pairs):
+        numbers["most_alike"] = len(pairs)
     numbers |= {kind.replace(" ", "_"): kinds.count(kind) for kind in get_args(Kind)}
     if len(pairs):
         numbers["jaccard_before"] = jaccards.mean().item()

@@ -96,6 +96,11 @@ def cosine_summary(cosines: Tensor) -> dict[str, float]:
     }
 
 
+def _chance_of(rows: Tensor) -> float:
+    """The chance level of composition; 0, as composition is, of a latent without another."""
+    return analysis.chance_composition(*rows.shape) if len(rows) > 1 else 0.0
+
+
 @torch.no_grad()
 def measure_on_text(sae: AnySAE, text: TextActivations) -> TextMetrics:
     """Measure an SAE on a text that its model has read."""
@@ -120,8 +125,8 @@ def measure_on_text(sae: AnySAE, text: TextActivations) -> TextMetrics:
         "explained_variance": explained_variance.compute(),
         "l0": times_fired.sum().item() / together.n_tokens,
         "dead_latents": int((times_fired == 0).sum()),
-        "composition_of_live": analysis.composition(live) if len(live) > 1 else 0.0,
-        "chance_of_live": analysis.chance_composition(*live.shape) if len(live) > 1 else 0.0,
+        "composition_of_live": analysis.composition(live) if len(live) else 0.0,
+        "chance_of_live": _chance_of(live),
         "co_firing": together.summary(),
         "absorption": absorbed,
     }
@@ -145,8 +150,8 @@ def measure(
         if not tensor.isfinite().all():
             raise UserError(f"{name}: `{weight}` should be finite. Found NaN or infinity.")
     W_dec = sae.W_dec.detach()
-    if W_dec.ndim != 2 or min(W_dec.shape) < 2:
-        should = "be a matrix of at least 2 latents and 2 dimensions"
+    if W_dec.ndim != 2 or not len(W_dec) or W_dec.shape[1] < 2:
+        should = "be a matrix of latents and at least 2 dimensions"
         raise UserError(f"{name}: `W_dec` should {should}. Found {tuple(W_dec.shape)}.")
     cosines = analysis.max_cosines(W_dec)
     above_0_9, above_0_7 = analysis.count_pairs(W_dec, above=THRESHOLDS)
@@ -158,7 +163,7 @@ def measure(
             "d_sae": sae.cfg.d_sae,
             "d_in": sae.cfg.d_in,
             "composition": cosines.mean().item(),
-            "chance_composition": analysis.chance_composition(*W_dec.shape),
+            "chance_composition": _chance_of(W_dec),
             "pairs_above_0_9": above_0_9,
             "pairs_above_0_7": above_0_7,
         },

@@ -50,6 +50,11 @@ def where_model_is(name: str) -> str:
     return str(model_folder(model)) if model and find_spec(model.package) else name
 
 
+def is_model(name: object) -> bool:
+    """Whether what is given for a model is a folder of one: others may have any name."""
+    return isinstance(name, str) and Path(name, "config.json").is_file()
+
+
 def hub_id_of_folder(folder: str) -> str | None:
     """The id of the model that `model_folder` returned a folder of, on whatever machine."""
     for model in MODELS.values():

@@ -3,12 +3,15 @@
 This is the one module that imports `transformer_lens`.
 """
 
+import os
 import re
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -22,7 +25,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, remote_code
-from sae_lens_c2r.offline.models import hub_id_of_folder, where_model_is
+from sae_lens_c2r.offline.models import hub_id_of_folder, is_model, where_model_is
 
 TRANSFORMER_LENS, TRANSFORMERS = "HookedTransformer", "AutoModelForCausalLM"
 LOADERS = (TRANSFORMER_LENS, "HookedMamba", TRANSFORMERS)  # classes that SAELens knows
@@ -44,10 +47,27 @@ def official_name(model: str) -> str | None:
 def hub_id(model: str) -> str | None:
     """A model's id on the Hub, which TransformerLens knows of most of its own names."""
     if "/" in model:  # an id, or a folder, which may be of a model that we know
-        return model if _ID.fullmatch(model) else hub_id_of_folder(model)
+        is_id = _ID.fullmatch(model) and not is_model(model)
+        return model if is_id else hub_id_of_folder(model)
     official = official_name(model) or ""
     owner = _OWNERS.get(official.partition("-")[0])
     return f"{owner}/{official}" if owner else official if "/" in official else None
+
+
+@contextmanager
+def beside_no_folder_of(model: str) -> Iterator[None]:
+    """Work elsewhere if a folder that is no model has the name of one: it would be read."""
+    names = filter(None, (model, official_name(model)))
+    if not any(Path(name).is_dir() and not is_model(name) for name in names):
+        yield
+        return
+    here = Path.cwd()
+    with TemporaryDirectory() as empty:
+        os.chdir(empty)
+        try:
+            yield
+        finally:
+            os.chdir(here)
 
 
 @remote_code()
@@ -102,11 +122,12 @@ def hook_site(
     n_ctx: int | None = None,
 ) -> HookSite:
     """Find a place in a model, by the model's config alone."""
-    if loader == TRANSFORMERS:
-        return _site_of_transformers(model, hook_name, revision)
-    if loader != TRANSFORMER_LENS:
+    if loader not in (TRANSFORMERS, TRANSFORMER_LENS):
         return None, None
-    config = pretrained_config(model, n_ctx=n_ctx)
+    with beside_no_folder_of(model):
+        if loader == TRANSFORMERS:
+            return _site_of_transformers(model, hook_name, revision)
+        config = pretrained_config(model, n_ctx=n_ctx)
     config.tokenizer_name = None  # it would be loaded
     with torch.device("meta"), warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)

@@ -116,7 +116,7 @@ class TextSource:
     @property
     def path(self) -> Path | None:
         """The place of a file or folder; `None` for a dataset's name on the Hub."""
-        path = Path(self.dataset).expanduser()
+        path = Path(self.dataset)
         may_be_a_name = _DATASET.fullmatch(self.dataset) and path.suffix not in _ENDINGS
         return path if path.exists() or not may_be_a_name else None
 

@@ -1,5 +1,6 @@
 """References to SAEs: in a folder, in a repository on the Hub, or in SAELens's releases."""
 
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -104,7 +105,7 @@ class SAERef:
             return trained
         except Exception as error:  # SAELens, safetensors and the Hub raise many kinds
             reason = one_line(error)
-            if self.folder is None:
+            if self.folder is None and not Path(self.source).exists():
                 reason += f" There is no folder {self.source} either."
             raise UserError(f"{self.name}: cannot be loaded. {reason}") from error
 
@@ -155,24 +156,33 @@ def find_saes(arguments: Sequence[str], *, on_error: Callable[[str], None]) -> l
     rest = list(arguments)
     while rest:
         argument = rest.pop(0)
-        if Path(argument).is_dir():
-            found = [SAERef(folder=folder) for folder in sae_folders(Path(argument))]
-            if not found:
-                on_error(f"{argument}: should have a {SAE_CFG_FILENAME}, or folders with one.")
+        found = [SAERef(folder=folder) for folder in sae_folders(Path(argument))]
+        is_file, may_be_id = Path(argument).is_file(), rest and not Path(rest[0]).is_dir()
+        if found:
             saes += found
-        elif rest and not Path(rest[0]).is_dir() and not Path(argument).exists():
+        elif may_be_id and not is_file and not Path(argument).is_absolute():
             saes.append(SAERef(release=argument, sae_id=rest.pop(0)))
+        elif Path(argument).is_dir():
+            on_error(f"{argument}: should have a {SAE_CFG_FILENAME}, or folders with one.")
         else:
             on_error(f"{argument}: should be a folder, or a release followed by an SAE's id.")
     return list(dict.fromkeys(saes))
 
 
 def sae_folders(root: Path) -> list[Path]:
-    """The folders of SAEs in a folder, which may be one itself."""
-    folders = sorted(path.parent for path in root.rglob(SAE_CFG_FILENAME) if path.is_file())
-    # What training keeps to be resumed is in a hidden folder.
-    hidden = re.compile(r"(^|/)\..")
-    return [each for each in folders if not hidden.search(each.relative_to(root).as_posix())]
+    """The folders of SAEs in a folder, which may be one itself; links are followed."""
+    found, seen, tops = [], set(root.resolve().parents), [root]
+    for top in tops:  # links last: what they lead to is called by its own name if it is here
+        for place, inner, files in os.walk(top):
+            folder = Path(place)
+            is_new = folder.resolve() not in seen  # a link may lead back
+            seen.add(folder.resolve())
+            # What training keeps to be resumed is in a hidden folder.
+            inner[:] = sorted(name for name in inner if is_new and not name.startswith("."))
+            tops += [folder / name for name in inner if (folder / name).is_symlink()]
+            if is_new and SAE_CFG_FILENAME in files and (folder / SAE_CFG_FILENAME).is_file():
+                found.append(folder)
+    return sorted(found)
 
 
 def is_training_form(folder: Path) -> bool:

@@ -4,7 +4,7 @@ import copy
 import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import MISSING, fields, replace
 from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import (
@@ -152,6 +152,16 @@ def _types(config: type) -> dict[str, Any]:
     if "k" not in types:
         types.pop(K_ANNEAL_STEPS, None)
     return types
+
+
+def defaults_of(config: type) -> dict[str, Any]:
+    """The defaults of the fields that a release can set."""
+    types = _types(config)
+    return {
+        each.name: each.default_factory() if callable(each.default_factory) else each.default
+        for each in fields(config)
+        if each.name in types and not each.default is each.default_factory is MISSING
+    }
 
 
 def checked_fields(

@@ -5,6 +5,7 @@ Each checkpoint is whole under its final name, or has no final name.
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -79,7 +80,7 @@ class Checkpoints:
                 on_damage(f"{folder} is damaged ({damage}). It is now called {aside.name}.")
         if self._named(_DAMAGED):
             raise UserError(
-                f"The folder {self.folder} has no intact checkpoint. Delete it to start again."
+                f"{self.folder} has no intact checkpoint. Move it away to start again."
             )
         return None
 
@@ -156,6 +157,8 @@ def check_places(sae_ids: Iterable[str], out: Path) -> None:
             raise UserError(
                 f"`out` should have no folder of an SAE without {RECORD}. Found {folder}."
             )
+        if not is_finished(out, sae_id):  # a link may lead to a place that is read-only
+            files.check_writable(folder.parent)
 
 
 def settings_of(settings: dict[str, Any], sae_ids: Iterable[str]) -> dict[str, Any]:
@@ -175,6 +178,43 @@ def difference(held: dict[str, Any], planned: dict[str, Any], key: str = "") -> 
     return None
 
 
+def unlike(
+    held: dict[str, Any], planned: dict[str, Any], log: Callable[[str], None]
+) -> str | None:
+    """A sentence on how a training and a plan differ; of versions alone it is a line of log."""
+    theirs, ours = held.get("defaults", {}), planned["defaults"]
+    before, now = _fields(held, ours, theirs), _fields(planned, theirs, ours)
+    # What a record without defaults has beyond ours may be its default: nothing says more.
+    for key in {**now, **before} if theirs else now:
+        was, value = before.get(key), now.get(key)
+        if differs := difference({key: was}, {key: value}):
+            name = re.sub(r"^saes\..*\.", "sae.", key)
+            if key in _fields(planned, ours) and name.split(".")[0] in ("sae", "runner"):
+                differs += f" `--set '{name}={json.dumps(was)}'` has it as it was."
+            return differs
+    lacking = _fields(held).keys() ^ _fields(planned).keys()  # runners name no defaults
+    told = {key for key in lacking if key.startswith("saes.")} | (before.keys() ^ now.keys())
+    if told:
+        names = ", ".join(f"`{name}`" for name in sorted({k.rpartition(".")[2] for k in told}))
+        log(f"Trained by another version: {names}, which one of them lacks, has its default.")
+    return None
+
+
+def _fields(settings: dict[str, Any], *defaults: dict[str, Any]) -> dict[str, Any]:
+    """The fields of settings, by dotted keys, and defaults, of which the last count."""
+    source = dict(settings["source"])
+    parts = {"source.config": source.pop("config", {}), "source": source}
+    parts["runner"] = settings["runner"]
+    kinds = {part: part for part in parts}
+    for sae_id, sae in settings["saes"].items():
+        parts[f"saes.{sae_id}"], kinds[f"saes.{sae_id}"] = sae, f"sae.{sae['architecture']}"
+    found: dict[str, Any] = {}
+    for part, values in parts.items():
+        for known in (*(each.get(kinds[part], {}) for each in defaults), values):
+            found |= {f"{part}.{name}": value for name, value in known.items()}
+    return found
+
+
 def unfinished(settings: dict[str, Any], out: Path, log: Callable[[str], None]) -> list[str]:
     """The ids of the plan's unfinished SAEs; a UserError if other SAEs are in the way."""
     check_places(settings["saes"], out)
@@ -186,10 +226,10 @@ def unfinished(settings: dict[str, Any], out: Path, log: Callable[[str], None]) 
         record = read_record(out / sae_id)
         if record is None or record.settings is None:
             raise UserError(f"{out / sae_id / RECORD} should have `settings`.")
-        if differs := difference(record.settings, settings_of(settings, [sae_id])):
+        if differs := unlike(record.settings, settings_of(settings, [sae_id]), log):
             raise UserError(
-                f"`out` should have no other {sae_id} than the plan's. {differs} Delete "
-                f"{out / sae_id}, or choose another folder."
+                f"`out` should have no other {sae_id} than the plan's. {differs} Or choose "
+                "another folder."
             )
         log(f"{sae_id} is there already.")
     return todo
@@ -209,7 +249,7 @@ def unfinished_run(out: Path, log: Callable[[str], None], *, resume: bool) -> Ch
     if not resume:
         raise UserError(
             f"`--resume` should be given: {out / WORK} has a run that stopped at step "
-            f"{checkpoint.step:,}. Or delete that folder to start again."
+            f"{checkpoint.step:,}. Or choose another folder to start again."
         )
     held["saes"] = {sae_id: held["saes"][sae_id] for sae_id in left}
     return checkpoint
@@ -231,7 +271,7 @@ def checkpoint_of(
     for sae_id in held["saes"]:
         if sae_id not in settings["saes"]:
             raise UserError(f"The plan should include {sae_id}, which is in the checkpoint.")
-    if differs := difference(held, settings_of(settings, held["saes"])):
+    if differs := unlike(held, settings_of(settings, held["saes"]), log):
         raise UserError(f"The plan should match {checkpoint.folder}. {differs}")
     if differs := difference(checkpoint.about["circumstances"], here):
         log(f"Results may differ from those of an uninterrupted run. {differs}")

@@ -15,13 +15,14 @@ from sae_lens import (
 from sae_lens.config import LoggingConfig
 from sae_lens.registry import get_sae_training_class
 from sae_lens.saes.sae import TrainingSAEConfig
-from sae_lens.synthetic import SyntheticSAERunnerConfig
+from sae_lens.synthetic import SyntheticModelConfig, SyntheticSAERunnerConfig
 
 from sae_lens_c2r._support.checks import check_torch_device
 from sae_lens_c2r._support.errors import UserError, counted, one_line
+from sae_lens_c2r._support.files import is_there
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, harmless_runner
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS
-from sae_lens_c2r.offline.models import MODELS
+from sae_lens_c2r.offline.models import MODELS, is_model, where_model_is
 from sae_lens_c2r.penalties.neighbors import has_fast_bfloat16
 from sae_lens_c2r.releases.language_models import TRANSFORMER_LENS, official_name
 from sae_lens_c2r.releases.model import LanguageModel, Release, SyntheticModel
@@ -38,7 +39,7 @@ _RUNNERS = {
 _NO_AUX_LOSS = {"layer_norm", "constant_norm_rescale"}  # for dead latents, in SAELens
 _WITHOUT_EFFECT = (  # on what is trained
     *("logger", "prefetch_llm_batches", "n_eval_batches", "eval_batch_size_prompts"),
-    *("eval_frequency", "llm_device", "act_store_device"),
+    *("eval_frequency", "llm_device", "act_store_device", "dataset_trust_remote_code"),
 )
 
 
@@ -83,8 +84,18 @@ class Plan:
         """Training samples of each SAE: tokens, where they come from a language model."""
         return self.steps * self.batch_size
 
+    @property
+    def from_disk(self) -> list[str]:
+        """The names of the model and of the text, if they are read from this machine's disk."""
+        source, found = self.release.source, list[str]()
+        if isinstance(source, LanguageModel):
+            name, text = source.name or source.hub_id, source.dataset
+            found += [name] if where_model_is(name) == name and is_model(name) else []
+            found += [text] if text not in OFFLINE_DATASETS and is_there(text) else []
+        return found
+
     def fingerprint(self) -> dict[str, Any]:
-        """The settings that decide what is trained, as JSON."""
+        """The settings that decide what is trained, and the defaults of others, as JSON."""
         saes = {}
         for sae_id, config in self.saes.items():
             saes[sae_id] = {**config.to_dict(), "seed": self.seeds[sae_id]}
@@ -101,8 +112,27 @@ class Plan:
         }
         runner |= {name: value for name, value in ours.items() if value is not None}
         source = self.release.source.model_dump(mode="json")
-        settings = json.dumps({"source": source, "runner": runner, "saes": saes})
-        return dict(json.loads(settings))
+        settings = {"source": source, "runner": runner, "saes": saes}
+        settings["defaults"] = self._defaults()
+        text = json.dumps(settings, default=lambda config: config.to_dict())
+        return dict(json.loads(text))
+
+    def _defaults(self) -> dict[str, Any]:
+        """The defaults of what decides what is trained: another version may have others."""
+        source, ours = self.release.source, (configs.MATMUL_PRECISION, configs.NORM_MULTIPLE)
+        runner = configs.defaults_of(_RUNNERS[type(source)]) | dict.fromkeys(ours)
+        of_source = type(source).model_fields.items()
+        synthetic = isinstance(source, SyntheticModel)
+        beside = dict.fromkeys(("init", configs.K_ANNEAL_STEPS))
+        return {
+            "source": {name: of.default for name, of in of_source if not of.is_required()},
+            "source.config": configs.defaults_of(SyntheticModelConfig) if synthetic else {},
+            "runner": {key: runner[key] for key in runner.keys() - set(_WITHOUT_EFFECT)},
+            **{
+                f"sae.{each.architecture()}": configs.defaults_of(type(each)) | beside
+                for each in self.saes.values()
+            },
+        }
 
 
 def make_plan(release: Release, *, device: str, only: Sequence[str] = ()) -> Plan:

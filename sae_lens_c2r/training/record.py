@@ -1,11 +1,13 @@
 """The record that reproduces a training: `training.json`, beside the weights."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
-from sae_lens_c2r._support.files import read_model
+from sae_lens_c2r._support.files import is_there, read_model
+from sae_lens_c2r.offline.models import is_model
 from sae_lens_c2r.saes.sae_ref import SAERef
 
 RECORD = "training.json"
@@ -48,12 +50,19 @@ class RecordedMeasures(_Recorded):
     metrics: dict[str, float] = {}  # by their keys joined by dots
 
 
+def _known(start: Any) -> Any:
+    """What this version knows of a reference, which a later one may say more in."""
+    known = SAERef.__dataclass_fields__
+    return {key: start[key] for key in start if key in known} if type(start) is dict else start
+
+
 class TrainingRecord(_Recorded):
     """The training of one SAE."""
 
     release: RecordedRelease | None = None  # the whole release
     sae_id: str | None = None
-    started_from: SAERef | None = None  # if it did not begin at random
+    # If it did not begin at random.
+    started_from: Annotated[SAERef | None, BeforeValidator(_known)] = None
     settings: dict[str, Any] | None = None  # all that decide what is trained
     trained_together: list[str] = []  # the SAEs that were trained beside it, and it
     # With several processes to a batch, weights differ by rounding. The largest number, if a
@@ -67,6 +76,8 @@ class TrainingRecord(_Recorded):
     held_out: RecordedMeasures | None = None
     finished: str | None = None  # in UTC
     matmul_precision: str | None = None  # torch's name of that of products of float32 matrices
+    # The model and the text, of those that were not the Hub's; `None` where nobody noted it.
+    from_disk: list[str] | None = None
     device: str | None = None
     python: str | None = None
     versions: dict[str, str] = {}
@@ -76,6 +87,15 @@ class TrainingRecord(_Recorded):
     def model(self) -> RecordedModel:
         """The language model; an empty one if none was recorded."""
         return (self.release and self.release.language_model) or RecordedModel()
+
+    def names_of_disk(self, metadata: Mapping[str, Any]) -> set[str]:
+        """The names of the model and the text of an SAE that are of this machine alone."""
+        if self.from_disk is not None:
+            return set(self.from_disk)
+        model, of_hub = metadata.get("model_name"), self.model.hub_id
+        texts = (metadata.get("dataset_path"), self.model.dataset)
+        found = {text for text in texts if isinstance(text, str) and is_there(text)}
+        return found | ({str(model)} if is_model(model) and model != of_hub else set())
 
     @property
     def features(self) -> RecordedFeatures | None:

@@ -21,6 +21,7 @@ from sae_lens_c2r._support.errors import needing_the_hub
 from sae_lens_c2r._support.libraries import no_false_alarms
 from sae_lens_c2r._support.remote_code import remote_code
 from sae_lens_c2r.offline.models import where_model_is
+from sae_lens_c2r.releases.language_models import beside_no_folder_of
 from sae_lens_c2r.releases.model import DATASET, LanguageModel
 from sae_lens_c2r.releases.text import read_text
 from sae_lens_c2r.saes.start_from import start_from
@@ -63,8 +64,9 @@ def train_together(
         if not config.model_from_pretrained_kwargs.get("revision"):
             config.model_name = where_model_is(config.model_name)
         name = source.name or source.hub_id
-        with needing_the_hub(f"The model {name}"):
+        with needing_the_hub(f"The model {name}"), beside_no_folder_of(config.model_name):
             runner = MultiSAETrainingRunner(config, override_saes=saes, override_dataset=text)
+        with needing_the_hub(f"The text {source.dataset}"):
             text.check_tokenizer(runner.model.tokenizer)
         train_on_language_model(runner, job, norm_multiple=plan.norm_multiple)
     for sae in saes.values():

@@ -47,6 +47,7 @@ def train(
     work, on_main = out / output_dir.WORK, distributed.on_main_process
     log = log if distributed.is_main_process() else lambda _: None
     here, settings = circumstances(plan.device), plan.fingerprint()
+    here["from_disk"] = plan.from_disk
     n_parts = on_main(lambda: group_size(plan, distributed.world_size()))
     options = {"resume": resume, "checkpoint_minutes": checkpoint_minutes}
     alike = {"order": list(plan.saes), "options": options, "device": plan.device}

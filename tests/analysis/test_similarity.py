@@ -66,3 +66,17 @@ def test_tiles_do_not_change_the_count(rows: int, monkeypatch: pytest.MonkeyPatc
 def test_random_directions_have_the_chance_level(d_sae: int, d_in: int) -> None:
     W_dec = torch.randn(d_sae, d_in, generator=torch.Generator().manual_seed(0))
     assert composition(W_dec) == pytest.approx(chance_composition(d_sae, d_in), rel=0.01)
+
+
+@pytest.mark.parametrize("most", [0, 1, 50, 10**6])
+def test_of_too_many_pairs_the_most_alike_are_listed(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(VALUES_PER_TILE, "cpu", 700)
+    alike = torch.ones(5) + 0.1 * torch.randn(90, 5, dtype=torch.float64)
+    [every], listed = count_pairs(alike, above=[0.5]), pairs_above(alike, 0.5, most=most)
+    assert every == 90 * 89 / 2
+    assert len(listed) == min(most, every)
+    cosines = torch.cosine_similarity(*alike[pairs_above(alike, 0.5)].unbind(1)).sort().values
+    found = torch.cosine_similarity(*alike[listed].unbind(1)).sort().values
+    torch.testing.assert_close(found, cosines[len(cosines) - len(found) :])

@@ -6,6 +6,8 @@ import re
 import subprocess
 from functools import partial
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import typer
@@ -13,10 +15,9 @@ import typer
 from sae_lens_c2r._support.errors import counted
 from sae_lens_c2r.analysis import composition
 from sae_lens_c2r.cli._shared import count_option
-from sae_lens_c2r.cli.app import _repeat_option
 from sae_lens_c2r.releases.files import shipped_releases
 from tests.architectures.training import make_sae
-from tests.command import run_command
+from tests.command import run, run_command
 from tests.forkserver import FRESH
 
 
@@ -98,16 +99,33 @@ def test_a_noun_is_of_its_number() -> None:
     assert {number: counted(number, "SAE") for number in counts} == counts
 
 
-def test_what_follows_an_option_is_its_value_whatever_folders_there_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+NOTHING: dict[str, Any] = {"return_value.saes": []}
+
+
+@pytest.mark.parametrize(
+    ("typed", "evaluations", "saes"),
+    [
+        ("--sae-bench core RELEASE ID", ["core"], ["RELEASE", "ID"]),
+        ("--sae-bench core,scr RELEASE ID", ["core", "scr"], ["RELEASE", "ID"]),
+        ("core --sae-bench=scr, --sae-bench core,scr", ["scr", "core"], ["core"]),
+    ],
+)
+def test_evaluations_are_joined_by_commas_and_saes_follow_them(
+    typed: str,
+    evaluations: list[str],
+    saes: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("core", "saes"):
-        Path(name).mkdir()
-    spread = ["--sae-bench", "core", "--sae-bench", "absorption", "saes"]
-    assert (
-        _repeat_option(["--sae-bench", "core", "absorption", "saes"], "--sae-bench") == spread
-    )
+    Path("core").mkdir()
+    asked, found = Mock(), Mock(return_value=[])
+    monkeypatch.setattr("sae_lens_c2r.evaluation.settings.Options", asked)
+    monkeypatch.setattr("sae_lens_c2r.saes.sae_ref.find_saes", found)
+    monkeypatch.setattr("sae_lens_c2r.evaluation.evaluate.evaluate", Mock(**NOTHING))
+    run("evaluate", *typed.split(), "--device", "cpu")
+    assert asked.call_args.kwargs["sae_bench"] == evaluations
+    assert found.call_args.args == (saes,)
 
 
 def test_without_a_command_it_shows_what_there_is() -> None:

@@ -17,7 +17,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import write_json
-from sae_lens_c2r.evaluation import worker
+from sae_lens_c2r.evaluation import tasks, worker
 from sae_lens_c2r.evaluation.evaluate import evaluate
 from sae_lens_c2r.evaluation.report import read_report
 from sae_lens_c2r.evaluation.runners import _compute_loss_in_float32, _splice_where_trained
@@ -129,6 +129,62 @@ def test_what_lies_beside_is_found_by_the_evaluation_and_noticed_when_it_changes
     assert requests[-1].asked.settings["split"] == "test"
     assert not run(sae, data=Path("data"), part={"split": "validation"})
     assert requests[-1].asked.settings["split"] == "validation"
+
+
+def test_a_folder_that_is_none_is_no_model_and_no_text(
+    sae: Path, run: Evaluate, requests: list[Task], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is one that training says it did not read."""
+    monkeypatch.chdir(sae.parent)
+    for name in ("gpt2", "org/text"):
+        Path(name).mkdir(parents=True)
+    say(sae, dataset_path="org/text")
+    assert not run(sae, model="gpt2")
+    assert (requests[-1].asked.model, requests[-1].asked.text) == ("gpt2", None)
+    Path("org/text/train.txt").write_text("words")
+    say(sae, {"from_disk": []})
+    assert not run(sae, model="gpt2")
+    assert requests[-1].asked.text is None
+    Path("gpt2/config.json").write_text("{}")
+    say(sae, {"from_disk": ["org/text"]})
+    assert not run(sae, model="gpt2")
+    places = [str(Path(name).resolve()) for name in ("gpt2", "org/text")]
+    assert [requests[-1].asked.model, requests[-1].asked.text] == places
+
+
+@pytest.mark.parametrize(
+    ("change", "again"),
+    [
+        ({"neuronpedia_id": "gpt2/5-mine/1"}, 0),
+        ({"l0": 3.5, "sae_lens_version": "7.0.0", "sae_lens_training_version": "5.0.0"}, 0),
+        ({"hook_name": "blocks.1.hook_resid_post"}, 1),
+        ({"exclude_special_tokens": [1]}, 1),
+    ],
+)
+def test_what_decides_nothing_leaves_a_measurement_as_it_is(
+    change: dict[str, Any], again: int, sae: Path, run: Evaluate, requests: list[Task]
+) -> None:
+    assert not run(sae)
+    say(sae, **change)
+    assert not run(sae)
+    assert len(requests) == 1 + again
+
+
+def test_what_was_measured_by_the_hash_of_before_is_not_measured_again(
+    sae: Path, out: Path, run: Evaluate, requests: list[Task], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        hashes = tasks.sae_hashes
+        patch.setattr(
+            tasks, "sae_hashes", lambda sae: (hashes(sae)[0], tasks.earlier_config_hash(sae))
+        )
+        assert not run(sae)
+    [before] = read_report(out / "evaluation.json").saes
+    assert not run(sae)
+    assert len(requests) == 1
+    assert not run(sae, overrides={"sae_lens.batch_size_prompts": 3})
+    [after] = read_report(out / "evaluation.json").saes
+    assert after.evaluations.keys() == before.evaluations.keys()
 
 
 def test_saes_of_similar_names_are_told_apart(tmp_path: Path, out: Path, run: Evaluate) -> None:

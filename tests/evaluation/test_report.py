@@ -7,7 +7,6 @@ import pytest
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import write_json
-from sae_lens_c2r.cli.app import _repeat_option
 from sae_lens_c2r.evaluation.catalog import COLUMNS, EVALUATIONS
 from sae_lens_c2r.evaluation.report import (
     EvaluatedSAE,
@@ -111,12 +110,3 @@ def test_reading_needs_no_sae_bench() -> None:
     program = "import sys; sys.modules['sae_bench'] = None; import sae_lens_c2r.evaluation."
     ran = forkserver.run("-c", f"{program}evaluate", level=forkserver.LIBRARIES)
     assert ran.returncode == 0, ran.stderr
-
-
-def test_an_option_takes_several_values() -> None:
-    for arguments, spread in {
-        "a --x=core scr": "a --x=core --x scr",
-        "--x core scr tests --y": "--x core --x scr tests --y",
-        "a --x --model m": "a --x --model m",
-    }.items():
-        assert _repeat_option(arguments.split(), "--x") == spread.split()

@@ -65,7 +65,7 @@ def evaluate(
     settings += [f"core.dataset={planted / TEXT}"] * ("core" in evaluations)
     return forkserver.run(
         *("-m", "sae_lens_c2r", "evaluate", planted / saes, "--out", out),
-        *("--sae-bench", *(name for name in evaluations if name != "sae_lens")),
+        *("--sae-bench", ",".join(name for name in evaluations if name != "sae_lens")),
         *["--no-sae-lens"] * ("sae_lens" not in evaluations),
         *("--model", model, "--data", planted / data),
         *(argument for setting in settings for argument in ("--set", setting)),
@@ -283,7 +283,8 @@ def test_a_swallowed_failure_is_told_and_no_key_kept(planted: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("arguments", "key"),
     [
-        ("--sae-bench core unlearning", "`--sae-bench`"),
+        ("--sae-bench core,unlearning", "`--sae-bench`"),
+        ("--sae-bench core scr", "core,scr"),
         ("--sae-bench core --set core.compute_kl=true", "core.compute_kl"),
         ("--sae-bench core --set core.llm_dtype=int", "core.llm_dtype"),
         ("--sae-bench core --set tpp.probe_lr=1", "tpp.probe_lr"),

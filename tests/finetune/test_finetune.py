@@ -126,7 +126,7 @@ def test_what_is_wrong_with_the_place_is_told_before_any_work(
     (out / "report.html").write_text("own, fine-tuned")
     tuning.check_out(out)
     (out / ".training" / "step-1").mkdir(parents=True)
-    with pytest.raises(UserError, match="Delete it to start again"):
+    with pytest.raises(UserError, match="Move it away to start again"):
         tuning.check_out(out)
     assert "step-1 is damaged" in told[-1]
     shutil.rmtree(out / ".training")

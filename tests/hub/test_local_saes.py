@@ -17,14 +17,15 @@ from sae_lens.training.activation_scaler import ActivationScaler
 from safetensors.torch import load_file, save_file
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.evaluation.report import sae_hashes
+from sae_lens_c2r.evaluation.report import earlier_config_hash, sae_hashes
 from sae_lens_c2r.hub import local_saes
+from sae_lens_c2r.hub.card import card_files
 from sae_lens_c2r.hub.local_saes import LocalSAE, check_saes, repo_facts
-from sae_lens_c2r.hub.rules import redact, refuse_secrets
+from sae_lens_c2r.hub.rules import redact, refuse_places, refuse_secrets
 from sae_lens_c2r.hub.submission import Submission, find_folders
 from sae_lens_c2r.inspection.measures import measure
 from sae_lens_c2r.releases.files import find_release, read_release
-from sae_lens_c2r.releases.model import FACTS, check_ids
+from sae_lens_c2r.releases.model import FACTS, README, check_ids
 from sae_lens_c2r.saes.encoding import Encoded, encode_in_saelens_alone, probe_inputs
 from sae_lens_c2r.saes.sae_ref import SAERef, find_saes
 from tests.architectures.training import make_sae
@@ -48,6 +49,13 @@ SECRETS = {
     "eyJhbGciOiJI.eyJzdWIiOiIx": "a web token",
     "password=hunter22": "a password",
     "HF_TOKEN: abc12345": "a password",
+    "sk-ant-api03-" + "a1B" * 31 + "AA": "an OpenAI or Anthropic key",
+    "sk-" + "0f9e8d7c" * 4: "an OpenAI or Anthropic key",
+    "github_pat_" + "11ABCDEFG0" * 2 + "ab_" + "a1" * 29: "a GitHub token",
+    "xoxb-123456789012-1234567890123-" + "aB1" * 8: "a Slack token",
+    "WANDB_API_KEY=" + "0a" * 20: "a wandb key",
+    "-----BEGIN OPENSSH PRIVATE KEY-----": "a private key",
+    "postgres://user:p4ss@host/db": "a password in an address",
 }
 PLACES = [
     "/home/me/x",
@@ -312,13 +320,49 @@ def test_a_secret_in_any_file_stops_everything(tmp_path: Path, folder: Path) -> 
     assert kind in refused(tmp_path, folder)
 
 
-def test_every_kind_of_secret_is_found() -> None:
-    for secret, kind in SECRETS.items():
-        with pytest.raises(UserError, match=f"^x should hold no secret.* {kind}.$"):
-            refuse_secrets("x", secret)
-    sha = "0123456789abcdef0123456789abcdef01234567"
-    harmless = f"blocks.12.hook_resid_post {sha} google/gemma-2-2b https://arxiv.org/abs/1 hf_"
+@pytest.mark.parametrize("secret", SECRETS)
+def test_what_looks_like_a_secret_is_refused_with_its_place_and_without_its_middle(
+    secret: str,
+) -> None:
+    kind = SECRETS[secret]
+    for content, place in (
+        (f"a line\nsee {secret} here", "line 2"),
+        ({"a": {"note": f"see {secret} here"}}, "`a.note`"),
+        ({"a": [{"note": secret, secret: {"x": 1}}]}, "`a.0.note`"),
+    ):
+        message = refusal(refuse_secrets, "cfg.json", content)
+        assert all(said in message for said in ("cfg.json", kind, place, "--no-secret-check"))
+        assert secret not in message
+    refuse_secrets("cfg.json", secret, check=False)
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        *("org/sk-wikipedia-sentences", "org/sk-wikipedia-sentences-20231101-clean"),
+        *("Helsinki-NLP/opus-mt-sk-en", "sk-learn-20news", "password: optional", "recall@k"),
+        *("api_key: none", "xoxo-valentines-letters-2023", "github_pat_issues_and_commits_23"),
+        *("org/hf_transformers_embeddings_large", "bearer authentication-protocols", "hf_"),
+        *("pypi-top-packages-description-2024", "a wandb run at 0123456789abcdef0123456789ab"),
+        *("0123456789abcdef0123456789abcdef01234567", "https://arxiv.org/abs/1", "precision@5"),
+    ],
+)
+def test_what_reads_like_words_is_no_secret_and_no_address(harmless: str) -> None:
     refuse_secrets("a file", harmless)
+    refuse_secrets("a file", {"dataset_path": harmless})
+    refuse_places("A description", f"On {harmless}.")
+
+
+def test_what_is_no_secret_may_be_let_through(tmp_path: Path, folder: Path) -> None:
+    """Wherever it stands; nothing else is let through with it."""
+    [secret, *_] = SECRETS
+    say(folder, {"versions": {"torch": secret}}, hook_name=f"hook_{secret}", note="/home/me")
+    [sae] = check(tmp_path, folder, check_secrets=False)
+    assert sae.facts.training.versions == {"torch": secret}
+    assert "/home/me" not in (sae.folder / CFG).read_text()
+    facts = repo_facts(Submission([folder]), [sae], "me/saes")
+    assert secret in card_files(facts, check_secrets=False)[README].decode()
+    assert "Hugging Face token" in refusal(card_files, facts)
 
 
 TEXTS = st.text(string.printable, max_size=20) | st.sampled_from(
@@ -431,3 +475,92 @@ def test_what_evaluate_measured_is_found(tmp_path: Path, folder: Path) -> None:
     entry["evaluations"] = {"weights": {"metrics": {"composition": 0.25}}}
     (tmp_path / "saes" / "evaluation.json").write_text(json.dumps(content))
     assert "should agree with" in refused(tmp_path / "again", tmp_path / "saes")
+
+
+NAMES = {"model_name": "org/model", "dataset_path": "org/text"}
+
+
+@pytest.mark.parametrize(
+    ("record", "published"),
+    [
+        ({"release": {"language_model": {"hub_id": "org/model"}}, "from_disk": []}, 2),
+        ({"release": {"language_model": {"hub_id": "org/model"}}}, 1),  # of before: the model
+        ({}, 0),  # of SAELens's own runner: nothing says that they were the Hub's
+        (
+            {
+                "release": {"language_model": {"hub_id": "org/model"}},
+                "from_disk": [*NAMES.values()],
+            },
+            0,
+        ),
+    ],
+)
+@pytest.mark.parametrize("beside", ["nothing", "empty folders", "a model and a text"])
+def test_names_of_the_hub_are_published_whatever_lies_beside_and_folders_are_not(
+    record: dict[str, Any],
+    published: int,
+    beside: str,
+    tmp_path: Path,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, file in zip(NAMES.values(), ("config.json", "text.txt"), strict=True):
+        if beside != "nothing":
+            Path(name).mkdir(parents=True)
+        if beside == "a model and a text":
+            Path(name, file).write_text("{}")
+    if beside != "a model and a text":
+        published = 0 if record.get("from_disk") else 2
+    say(folder, record, **NAMES)
+    [sae] = check(tmp_path / "again", folder)
+    config = json.loads((sae.folder / CFG).read_text())["metadata"]
+    training = sae.facts.training
+    kept = list(NAMES)[:published]
+    assert [key for key in NAMES if key in config] == kept
+    assert [training.model, training.dataset][:published] == list(NAMES.values())[:published]
+    assert not any([training.model, training.dataset][published:])
+    facts = repo_facts(Submission([folder]), [sae], "me/saes")
+    if record:
+        assert facts.base_models == ["org/model"] * bool(published)
+    named = repo_facts(Submission([folder], base_model="org/base"), [sae], "me/saes")
+    assert named.base_models == ["org/base"]
+
+
+@pytest.mark.parametrize(
+    ("change", "kept"),
+    [
+        (lambda _: None, True),
+        (lambda folder: say(folder, neuronpedia_id="gpt2/5-mine/1"), True),
+        (lambda folder: set_field(folder, a_later_default=1), True),
+        (lambda folder: set_field(folder, apply_b_dec_to_input=False), False),
+        (lambda folder: plant_sae(folder, d_in=8, seed=5), False),
+    ],
+)
+@pytest.mark.parametrize(
+    "digest", [sae_hashes, lambda sae: (sae_hashes(sae)[0], earlier_config_hash(sae))]
+)
+def test_a_measurement_belongs_to_what_an_sae_computes_and_none_is_lost_in_silence(
+    change: Any, kept: bool, digest: Any, tmp_path: Path, folder: Path
+) -> None:
+    sae = SAERef(folder=folder).load_for_inference("cpu")
+    digests = dict(zip(("weights_sha256", "config_sha256"), digest(sae), strict=True))
+    entry = {"name": str(folder), **digests, "evaluations": {"core": {"metrics": {"x": 0.125}}}}
+    place = tmp_path / "saes" / "evaluation.json"
+    place.write_text(json.dumps({"format": 1, "later": 1, "saes": [entry]}))
+    changed = change(folder) is not None
+    if digest is not sae_hashes and changed:
+        kept = "a_later_default" in (folder / CFG).read_text()  # of which SAELens knows nothing
+    told: list[str] = []
+    submission = Submission([tmp_path / "saes"])
+    [checked] = check_saes(submission, tmp_path, told.append)
+    assert ("core" in checked.facts.evaluations) == kept
+    assert any("core of layer_1/a is left out" in line for line in told) != kept
+    card = card_files(repo_facts(submission, [checked], "me/saes"))[README].decode()
+    assert ("`layer_1/a`: core was measured of other weights" in card) != kept
+
+
+def set_field(folder: Path, **values: Any) -> Path:
+    config = json.loads((folder / CFG).read_text())
+    (folder / CFG).write_text(json.dumps({**config, **values}))
+    return folder

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
+from weakref import ref
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.inspection import activations
 from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASET
+from sae_lens_c2r.releases.language_models import hub_id
 from sae_lens_c2r.releases.model import TextSource
 from sae_lens_c2r.releases.text import Text, read_text
 from tests.architectures.training import make_sae
@@ -223,3 +225,47 @@ def test_any_model_reads_any_text_in_place_of_the_one_in_the_config(
         source(text).activations(sae, "x")
     found = source(text, model="tiny", n_tokens=20).activations(sae, "x")
     assert (found.rows.shape[1], found.text, found.model) == (CONTEXT, text, "tiny")
+
+
+def test_one_model_is_kept_at_a_time(
+    tmp_path: Path, loaded: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models: list[Any] = []
+
+    def load_another(_class: str, name: str, **_: Any) -> Any:
+        assert not [each for each in models if each() is not None]
+        loaded.append(name)
+        model = Mock()
+        models.append(ref(model))
+        return model
+
+    monkeypatch.setattr(activations, "load_model", load_another)
+    reader = source()
+    for name in ("one", "other", "other"):
+        reader.model_of(load(tmp_path / name, model_name=name))
+    assert loaded == ["one", "other"]
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gpt2-small", "org/model"])
+def test_an_empty_folder_is_not_taken_for_a_model(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor a file, or a folder of anything else; a folder with a config is read."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / {"gpt2-small": "gpt2"}.get(name, name)
+    seen: list[bool] = []
+
+    def look(_class: str, place: str, **_: Any) -> Any:
+        seen.append(Path({"gpt2-small": "gpt2"}.get(place, place)).is_dir())
+        return tiny_model()
+
+    monkeypatch.setattr(activations, "load_model", look)
+    sae = load(tmp_path / "sae", model_name=name)
+    folder.mkdir(parents=True)
+    (folder / "notes.txt").write_text("mine")
+    source().model_of(sae)
+    assert (seen, Path.cwd()) == ([False], tmp_path)
+    (folder / "config.json").write_text("{}")
+    source().model_of(sae)
+    assert seen == [False, True]
+    assert hub_id(str(folder.relative_to(tmp_path))) is None or "/" not in name

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.inspection import comparison
 from sae_lens_c2r.inspection.comparison import (
     Comparison,
     compare,
@@ -16,6 +17,7 @@ from sae_lens_c2r.inspection.comparison import (
     matched_latents,
 )
 from sae_lens_c2r.inspection.measures import flat, measure
+from sae_lens_c2r.inspection.report import report_html
 from sae_lens_c2r.saes.sae_ref import SAERef
 from tests.architectures.training import D_IN, make_sae
 from tests.inspection.planted import planted_sae, text_of
@@ -38,6 +40,41 @@ def compared(before: Tensor = PLAIN, acts: Tensor = FIRING) -> Comparison:
     saes = planted_sae(before), planted_sae(TURNED)
     first, second = (measure(sae, name, text) for sae, name in zip(saes, "ab", strict=True))
     return compare(*saes, text, reports=(first, second))
+
+
+def test_of_too_many_pairs_the_most_alike_are_followed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The others are counted; those of latents that never fire are not."""
+    whole = compared().numbers["redundant_pairs"]
+    monkeypatch.setattr(comparison, "MOST_PAIRS", 3)
+    found = compared()
+    numbers = found.numbers["redundant_pairs"]
+    kinds = ("merged", "apart_and_firing_together", "apart", "still_alike")
+    assert (numbers["pairs"], numbers["most_alike"]) == (whole["pairs"], 3)
+    assert sum(numbers[kind] for kind in kinds) == 3
+    assert "Of the 3 most alike, in b: " in found.sentences()
+
+
+@pytest.mark.parametrize("fires", [True, False])
+def test_one_latent_is_measured_compared_and_shown(fires: bool, tmp_path: Path) -> None:
+    sae = planted_sae(torch.tensor([[1.0, 0.0, 0.0]]))
+    text = text_of(torch.eye(3).repeat(4, 1) * fires)
+    reports = [measure(sae, name, text, latents=[0]) for name in ("a", "b")]
+    metrics = flat(reports[0].metrics())
+    alone = ("composition", "chance_composition", "composition_of_live", "pairs_above_0_7")
+    assert {metrics[key] for key in alone} == {0}
+    assert metrics["co_firing.highest_jaccard"] == metrics["co_firing.chance"] == 0
+    assert metrics["dead_latents"] == 1 - fires
+    between = compare(sae, sae, text, reports=reports)
+    assert between.numbers["matched_latents"]["latents"] == fires
+    assert "</html>" in report_html(reports, [between], made_by="a test")
+    sae.save_model(tmp_path / "one")
+    errors: list[str] = []
+    [found], _ = inspect(
+        [SAERef(folder=tmp_path / "one")], device="cpu", on_error=errors.append
+    )
+    assert (found.numbers["d_sae"], errors) == (1, [])
 
 
 def test_the_numbers_and_the_sentences_count_them() -> None:

@@ -52,9 +52,8 @@ def test_what_cannot_be_measured_is_named(weight: str, value: float) -> None:
     getattr(sae, weight).data.flatten()[1] = value
     with pytest.raises(UserError, match=f"^mine: `{weight}` should be finite"):
         measure(sae, "mine")
-    for shape in ((1, 4), (4, 1)):  # without another row or direction
-        with pytest.raises(UserError, match=r"^mine: `W_dec` should"):
-            measure(planted_sae(torch.ones(shape)), "mine")
+    with pytest.raises(UserError, match=r"^mine: `W_dec` should"):
+        measure(planted_sae(torch.ones(4, 1)), "mine")  # without another direction
 
 
 def test_every_latent_is_in_one_interval() -> None:

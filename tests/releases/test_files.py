@@ -2,14 +2,22 @@
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 import yaml
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.yaml_text import parse_overrides
-from sae_lens_c2r.releases.files import REGISTRY, find_release, read_release, shipped_releases
+from sae_lens_c2r._support.yaml_text import TEXT_KEYS, parse_overrides, read_yaml
+from sae_lens_c2r.releases.files import (
+    REGISTRY,
+    find_release,
+    read_release,
+    release_of,
+    shipped_releases,
+)
+from sae_lens_c2r.releases.model import Grid, LanguageModel, Release, SyntheticModel
+from sae_lens_c2r.saes.sae_ref import SAERef
 from tests.command import run_command
 
 SHIPPED = sorted(REGISTRY.glob("*.yaml"))
@@ -76,7 +84,7 @@ MANY = {f"axis_{number}": list(range(39)) for number in range(6)}
         *(("name", {"name": name}) for name in ("My SAEs", "large")),
         (
             "synthetic_model.training_samples",
-            {"synthetic_model": {**KNOWN, "training_samples": "4e5"}},
+            {"synthetic_model": {**KNOWN, "training_samples": "4.5"}},
         ),
         ("language_model.hub_id", {**NO_FEATURES, "language_model": {"hub_id": "gpt2"}}),
         ("language_model", NO_FEATURES),
@@ -113,10 +121,7 @@ def test_a_wrong_key_is_named(tmp_path: Path, key: str, changed: dict[str, Any])
         ("sae: {k: 2, k: 3}\n", "`k` should occur once"),
         ("name: small\n'name': large\n", "`name` should occur once"),
         ("[" * 1000, "nested"),
-        *(
-            (f"name: {date}\n", "It should be YAML.")
-            for date in ("2026-13-45", "!!timestamp x")
-        ),
+        *((f"sae: {date}\n", "It should be YAML.") for date in ("2026-13-45", "!!timestamp x")),
         *((f"name: {value}\n", "It should be YAML.") for value in ("[", "!!bool maybe")),
         *((f"name: {value}\n", "It should be YAML.") for value in ("!!int ''", "!!float ''")),
         (f"sae: {{k: {'9' * 20_000}}}\n", "It should be YAML."),
@@ -146,6 +151,50 @@ def test_what_publishing_needs_training_does_not(tmp_path: Path) -> None:
     path.write_text(yaml.safe_dump({k: v for k, v in RELEASE.items() if k not in needed}))
     release = read_release(path)
     assert (release.license, release.repo_id, release.status) == (None, None, "planned")
+
+
+def written(key: str, value: str) -> list[Any]:
+    """A value as a file has it, and as `--set` does."""
+    return [
+        read_yaml(f"{key}: {value}\n")[key],
+        *parse_overrides([f"a.{key}={value}"]).values(),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        *(("1e6", 1_000_000), ("3e1", 30), ("1_000", 1000), ("1.5e3", 1500), ("1_0e2", 1000)),
+        *(("1e-4", 1e-4), ("2.5", 2.5), ("2.0", 2.0), ("-1e1", -10), ("1E+2", 100)),
+    ],
+)
+def test_a_number_is_whole_where_it_can_be(text: str, number: float) -> None:
+    for found in written("k", text):
+        assert (found, type(found)) == (number, type(number))
+
+
+@pytest.mark.parametrize(
+    "text", ["695e0514", "1234567", "0123456", "1e6", "1_000", "2024-01-01", "on", "1:30", ".5"]
+)
+@pytest.mark.parametrize("key", ["revision", "name", "hook_name", "dataset", "split"])
+def test_text_stays_as_it_is_written(key: str, text: str) -> None:
+    for found in (*written(key, text), *written(key, f"'{text}'")):
+        assert (found, type(found)) == (text, str)
+    assert written(key, "null") == [None, None]
+
+
+def test_every_text_of_a_release_is_known_as_such() -> None:
+    models = (Release, LanguageModel, SyntheticModel, Grid, SAERef)
+    hints = {name: hint for of in models for name, hint in get_type_hints(of).items()}
+    assert {name for name, hint in hints.items() if hint in (str, str | None)} <= TEXT_KEYS
+    changes = {"training_tokens": 5e5, "revision": "695e0514", "hook_name": "1e3"}
+    document = yaml.safe_load(find_release("minilm-layer-3").read_text())
+    lines = [f"{key}: {value}" for key, value in changes.items()]
+    source = read_yaml("\n".join(lines).replace("500000.0", "5e5"))
+    document["language_model"] |= source
+    read = release_of(document, overrides=None).language_model
+    assert read is not None
+    assert {key: getattr(read, key) for key in changes} == changes
 
 
 @pytest.mark.parametrize("text", ["1e-4", "1E-4", "+1.e-4", "0.1e-3"])

@@ -3,9 +3,10 @@
 from pathlib import Path
 from unittest.mock import patch
 
+import pytest
 from sae_lens import SAE
 
-from sae_lens_c2r.saes.sae_ref import SAERef, allows_derivatives
+from sae_lens_c2r.saes.sae_ref import SAERef, allows_derivatives, find_saes, sae_folders
 from tests.saes.forms import make_form
 
 NO_DERIVATIVES = ("cc-by-nd-4.0", "cc-by-nc-nd-4.0", "CC BY-NC-ND 4.0", "CC BY-ND 4.0")
@@ -41,3 +42,32 @@ def test_the_card_of_a_downloaded_repository_is_read(tmp_path: Path) -> None:
     assert SAERef(folder=folder).pin()[0].license is None
     (folder / "training.json").write_text('{"release": {"license": "apache-2.0"}}')
     assert SAERef(folder=folder).pin()[0].license == "apache-2.0"
+
+
+def test_saes_behind_links_are_found_once(tmp_path: Path) -> None:
+    """By their own names, if they are here; links that lead back are no harm."""
+    root, outside = tmp_path / "meine SAEs", tmp_path / "größer"
+    for folder in (root / "b", outside / "c", root / ".hidden" / "d"):
+        make_form("standard").save_model(folder)
+    (root / "a").symlink_to(root / "b")
+    (root / "more").symlink_to(outside)
+    (root / "b" / "up").symlink_to(root)
+    (outside / "back").symlink_to(root)
+    (root / "gone").symlink_to(tmp_path / "nowhere")
+    assert sae_folders(root) == [root / "b", root / "more" / "c"]
+    (tmp_path / "link").symlink_to(root)
+    assert sae_folders(tmp_path / "link")[0] == tmp_path / "link" / "b"
+    assert sae_folders(root / "a") == [root / "a"]
+
+
+def test_an_empty_folder_is_no_sae_though_it_has_a_release_s_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "org" / "saes").mkdir(parents=True)
+    assert find_saes(["org/saes", "a"], on_error=pytest.fail) == [
+        SAERef("org/saes", sae_id="a")
+    ]
+    errors: list[str] = []
+    assert find_saes(["org/saes", str(tmp_path)], on_error=errors.append) == []
+    assert [error.partition(":")[0] for error in errors] == ["org/saes", str(tmp_path)]

@@ -1,6 +1,10 @@
 """Training of releases by the command."""
 
 import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -10,9 +14,13 @@ import torch
 import wandb
 from sae_lens import SAE, SAETrainer
 
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.yaml_text import parse_overrides
+from sae_lens_c2r.training.output_dir import WORK, Checkpoints, checkpoint_of
 from tests.command import run as run_cli
 from tests.releases.test_files import write
 from tests.training.killing import MINILM, SMALL, as_options
+from tests.training.test_plan import plan_of
 
 IDS = [f"width_1k/{architecture}_k{k}" for architecture in ("topk", "topk_c2r") for k in (2, 3)]
 
@@ -108,11 +116,129 @@ def test_a_finished_sae_of_other_settings_is_not_taken_for_the_plans(
     assert run(path, "--out", out, *only) == 0
     before = (out / IDS[0] / "sae_weights.safetensors").read_bytes()
     assert run(path, "--out", out, *only, "--set", "runner.lr=0.5") == 2
-    assert "Found `runner.lr = 0.5`, and None there" in capsys.readouterr().err
+    assert "Found `runner.lr = 0.5`, and 0.0003 there" in capsys.readouterr().err
     assert run(path, "--out", out, *only, "--set", "sae.use_sparse_activations=true") == 2
     assert (out / IDS[0] / "sae_weights.safetensors").read_bytes() == before
     assert run(path, "--out", out, *only, "--set", "runner.logger.wandb_project=x") == 0
     assert f"{IDS[0]} is there already." in capsys.readouterr().err
+
+
+Settings = dict[str, Any]
+
+
+def fields_of(settings: Settings) -> Settings:
+    return settings["saes"][IDS[2]]
+
+
+def older(settings: Settings) -> None:
+    """As before there were a field and defaults."""
+    del settings["defaults"], fields_of(settings)["c2r_gate"]
+
+
+def newer(settings: Settings, value: int = 3) -> None:
+    """As by a version that has fields beyond ours, with that value."""
+    fields_of(settings)["c2r_later"] = settings["runner"]["later"] = value
+    settings["defaults"]["sae.topk_c2r"]["c2r_later"] = 3
+    settings["defaults"]["runner"]["later"] = 3
+
+
+def with_fewer_fields(settings: Settings) -> None:
+    """As before a field was dropped."""
+    older(settings)
+    fields_of(settings)["c2r_gone"] = settings["runner"]["gone"] = 7
+
+
+def other_default(settings: Settings) -> None:
+    """As by a SAELens whose default was another one."""
+    fields_of(settings)["aux_loss_coefficient"] = 0.5
+    settings["defaults"]["sae.topk_c2r"]["aux_loss_coefficient"] = 0.5
+
+
+def other_default_of_the_runner(settings: Settings) -> None:
+    settings["defaults"]["runner"]["lr"] = 0.5
+
+
+@pytest.mark.parametrize(
+    ("version", "options", "goes_on", "says"),
+    [
+        (older, [], True, "`c2r_gate`"),
+        (older, ["sae.c2r_gate=relu", "runner.lr=3e-4"], True, "`c2r_gate`"),
+        (older, ["sae.c2r_gate=none"], False, "c2r_gate = 'none'"),
+        (newer, [], True, "`c2r_later`"),
+        (partial(newer, value=4), [], False, "later"),
+        (with_fewer_fields, [], True, "`c2r_gate`, `c2r_gone`, `gone`"),
+        (other_default, [], False, "`--set 'sae.aux_loss_coefficient=0.5'`"),
+        (other_default, ["sae.aux_loss_coefficient=0.5"], True, ""),
+        (other_default_of_the_runner, [], False, "`--set 'runner.lr=0.5'`"),
+        (other_default_of_the_runner, ["runner.lr=0.5"], True, ""),
+    ],
+)
+def test_a_training_of_another_version_goes_on_unless_it_would_change(
+    version: Callable[[Settings], None],
+    options: list[str],
+    goes_on: bool,
+    says: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A finished SAE is left, or a checkpoint continued from; nothing is to be deleted."""
+    path, out, only = write(tmp_path), tmp_path / "saes", ["--only", IDS[2]]
+    command = [path, "--out", out, *only, *(f"--set={option}" for option in options)]
+    assert run(path, "--out", out, *only) == 0
+    record = out / IDS[2] / "training.json"
+    content = json.loads(record.read_text())
+    version(content["settings"])
+    # As a later version may say more elsewhere, too.
+    record.write_text(json.dumps({**content, "later": 1, "started_from": None}))
+    assert (run(*command) == 0) == goes_on
+    assert says in (told := capsys.readouterr().err)
+    assert "elete" not in told
+    about = {"settings": content["settings"], "circumstances": {}}
+    checkpoints = Checkpoints(out / WORK)
+    checkpoints.write(3, about, lambda _: [])
+    record.unlink()
+    planned = plan_of(path, IDS[2], **dict(yaml_of(option) for option in options)).fingerprint()
+    resume = partial(checkpoint_of, planned, {}, out, print, resume=True)
+    if goes_on:
+        found = resume()
+        assert found is not None
+        assert found.step == 3
+    else:
+        with pytest.raises(UserError, match=re.escape(says)):
+            resume()
+    assert says in capsys.readouterr().out or not goes_on
+
+
+def yaml_of(option: str) -> tuple[str, Any]:
+    [(key, value)] = parse_overrides([option]).items()
+    return key.replace(".", "__"), value
+
+
+def test_a_record_says_what_was_read_from_a_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the names of the release: a model has a config, and a text is not empty."""
+    monkeypatch.chdir(tmp_path)
+    model, text = "org/model", "org/text"
+    changes = {"language_model__hub_id": model, "language_model__dataset": text}
+    plan = plan_of("gemma-2-2b-layer-12", **changes, language_model__name="gemma-2-2b")
+    plan = replace(plan, release=plan.release.model_copy(deep=True))
+    of_name = replace(
+        plan,
+        release=plan.release.model_copy(
+            update={
+                "language_model": plan.release.language_model.model_copy(update={"name": None})
+            }
+        ),
+    )
+    assert of_name.from_disk == []
+    for name in (model, text):
+        Path(name).mkdir(parents=True)
+    assert of_name.from_disk == []
+    Path(model, "config.json").write_text("{}")
+    Path(text, "a.txt").write_text("words")
+    assert of_name.from_disk == [model, text]
+    assert plan.from_disk == [text]
 
 
 @pytest.mark.parametrize("way", ["a folder", "a file", "a broken link", "a file for out"])
