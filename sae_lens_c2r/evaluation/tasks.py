@@ -148,7 +148,8 @@ def _of_language_model(
     check_reconstructs(sae)
     metadata = sae.cfg.metadata
     model, hook_name = options.model or metadata.model_name, metadata.hook_name
-    if is_model(model):
+    of_disk = known is None or options.model or model in known  # or the Hub's, in training
+    if is_model(model) and of_disk:
         model = from_root(model)  # an evaluation runs in a folder of its own
     should = {"`model` or `metadata.model_name`": model, "`metadata.hook_name`": hook_name}
     for key, value in should.items():

@@ -478,21 +478,16 @@ def test_what_evaluate_measured_is_found(tmp_path: Path, folder: Path) -> None:
 
 
 NAMES = {"model_name": "org/model", "dataset_path": "org/text"}
+RECORDED = {"release": {"language_model": {"hub_id": "org/model"}}}
 
 
 @pytest.mark.parametrize(
     ("record", "published"),
     [
-        ({"release": {"language_model": {"hub_id": "org/model"}}, "from_disk": []}, 2),
-        ({"release": {"language_model": {"hub_id": "org/model"}}}, 1),  # of before: the model
+        ({**RECORDED, "from_disk": []}, 2),
+        (RECORDED, 1),  # as of before: it names the model on the Hub
         ({}, 0),  # of SAELens's own runner: nothing says that they were the Hub's
-        (
-            {
-                "release": {"language_model": {"hub_id": "org/model"}},
-                "from_disk": [*NAMES.values()],
-            },
-            0,
-        ),
+        ({**RECORDED, "from_disk": [*NAMES.values()]}, 0),
     ],
 )
 @pytest.mark.parametrize("beside", ["nothing", "empty folders", "a model and a text"])
@@ -530,7 +525,7 @@ def test_names_of_the_hub_are_published_whatever_lies_beside_and_folders_are_not
 @pytest.mark.parametrize(
     ("change", "kept"),
     [
-        (lambda folder: None, True),
+        (lambda _: None, True),
         (lambda folder: say(folder, neuronpedia_id="gpt2/5-mine/1"), True),
         (lambda folder: set_field(folder, a_later_default=1), True),
         (lambda folder: set_field(folder, apply_b_dec_to_input=False), False),
