@@ -340,6 +340,7 @@ def test_what_looks_like_a_secret_is_refused_with_its_place_and_without_its_midd
     "harmless",
     [
         *("org/sk-wikipedia-sentences", "org/sk-wikipedia-sentences-20231101-clean"),
+        *("org/sk-wikipediasentences2023", "sk-wikipediasentences20231101-clean"),
         *("Helsinki-NLP/opus-mt-sk-en", "sk-learn-20news", "password: optional", "recall@k"),
         *("api_key: none", "xoxo-valentines-letters-2023", "github_pat_issues_and_commits_23"),
         *("org/hf_transformers_embeddings_large", "bearer authentication-protocols", "hf_"),
