@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
@@ -125,9 +125,7 @@ def tasks_of(
         task = of_weights.model_copy(update={"name": name})
         try:
             if record is None or features is None:
-                asked = _of_language_model(
-                    name, sae, options, record.from_disk if record else None
-                )
+                asked = _of_language_model(name, sae, options, record or TrainingRecord())
             elif name == KNOWN_FEATURES and source.folder:
                 check_features(record, options.device)
                 asked = {"inputs": {RECORD: sha256_of(source.folder / RECORD)}}
@@ -145,13 +143,14 @@ def tasks_of(
 
 
 def _of_language_model(
-    name: str, sae: SAE[Any], options: Options, known: Sequence[str] | None
+    name: str, sae: SAE[Any], options: Options, record: TrainingRecord
 ) -> dict[str, Any]:
-    """What is asked of a model; `known` names what training read from a disk, if noted."""
     check_reconstructs(sae)
     metadata = sae.cfg.metadata
+    names = [metadata.model_name, metadata.dataset_path] if record.from_disk is not None else []
+    of_hub = [each for each in names if each not in (record.from_disk or ())]  # in training
     model, hook_name = options.model or metadata.model_name, metadata.hook_name
-    if is_model(model):
+    if is_model(model) and (options.model or model not in of_hub):
         model = from_root(model)  # an evaluation runs in a folder of its own
     should = {"`model` or `metadata.model_name`": model, "`metadata.hook_name`": hook_name}
     for key, value in should.items():
@@ -167,8 +166,7 @@ def _of_language_model(
         text, trained_on = options.text, str(metadata.dataset_path or "")
         if text is None:
             part = {key: metadata.get(f"dataset_{key}") for key in PARTS}
-            of_disk = known is None or trained_on in known
-            if of_disk and trained_on not in OFFLINE_DATASETS and is_there(trained_on):
+            if trained_on not in (*OFFLINE_DATASETS, *of_hub) and is_there(trained_on):
                 text = from_root(trained_on)
         part = {key: value for key, value in {**part, **options.part}.items() if value}
         reads = text or trained_on

@@ -101,12 +101,12 @@ class RepoFacts(_Strict):
         for sae_id, before in self.saes.items():
             now = saes[sae_id]
             of = ("weights_sha256", "architecture")
-            both = now.options.keys() & before.options.keys()  # a later version has more
-            if all(getattr(now, name) == getattr(before, name) for name in of) and all(
-                now.options[key] == before.options[key] for key in both
-            ):
-                # What was measured still holds.
-                evaluations = {**before.evaluations, **now.evaluations}
+            same = all(getattr(now, name) == getattr(before, name) for name in of)
+            # Options that only one has are the defaults of a later version.
+            alike = {**before.options, **now.options} == {**now.options, **before.options}
+            if same and alike:  # what was measured still holds
+                held = before.evaluations.keys() - set(now.outdated)
+                evaluations = {key: before.evaluations[key] for key in held} | now.evaluations
                 saes[sae_id] = now.model_copy(update={"evaluations": evaluations})
         return RepoFacts(
             repo_id=later.repo_id,

@@ -33,7 +33,10 @@ _BEGIN = r"(?<![A-Za-z0-9])"
 _MIXED = r"(?=[\w-]*?(?<![A-Za-z0-9])(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{%d})[\w-]+"
 _SECRETS = {
     "a Hugging Face token": _BEGIN + r"(?:hf|api_org)_[A-Za-z0-9]{30,}",
-    "an OpenAI or Anthropic key": _BEGIN + "sk-" + _MIXED % 20,
+    # "sk" is Slovak, too: a name may end with a year.
+    "an OpenAI or Anthropic key": _BEGIN
+    + "sk-(?=[\\w-]*?(?:\\d[A-Za-z]|[A-Za-z0-9]{32}))"
+    + _MIXED % 20,
     "an AWS key": _BEGIN + r"A[KS]IA[0-9A-Z]{16}\b",
     "a GitHub token": _BEGIN + r"(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9]{20}\w*)",
     "a GitLab token": _BEGIN + "glpat-" + _MIXED % 16,

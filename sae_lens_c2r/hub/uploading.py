@@ -124,8 +124,7 @@ def upload(
 
             def propose() -> Proposal:
                 snapshot = take_snapshot(api, target)
-                checks = submission.check_secrets
-                card = card_files(facts, snapshot.read, check_secrets=checks)
+                card = card_files(facts, snapshot.read, check_secrets=submission.check_secrets)
                 files = [addition for sae in local for addition in sae.additions()]
                 files += [CommitOperationAdd(path, content) for path, content in card.items()]
                 return Proposal(target, snapshot, local, files, card[README].decode())

@@ -51,7 +51,7 @@ class RecordedMeasures(_Recorded):
 
 
 def _known(start: Any) -> Any:
-    """What this version knows of a reference, which a later one may say more in."""
+    """The keys of a reference that this version knows: a later one may have more."""
     known = SAERef.__dataclass_fields__
     return {key: start[key] for key in start if key in known} if type(start) is dict else start
 

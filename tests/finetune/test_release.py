@@ -126,14 +126,22 @@ def test_what_is_asked_for_goes_before_both(plant: Plant) -> None:
         assert (asked.hub_id, asked.name) == ("openai-community/gpt2", "gpt2-small")
 
 
-def test_a_model_in_a_folder_is_known_by_its_package_or_asked_for(plant: Plant) -> None:
+def test_a_model_in_a_folder_is_known_by_its_package_or_asked_for(
+    plant: Plant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As in the README, where an SAE is trained on a model that a package holds."""
     folder = str(Path("/elsewhere", MINILM.package, "model"))
     asked = release_of(plant(model_name=folder)).language_model
     assert (asked.hub_id, asked.name) == (MINILM.hub_id, None)
-    mine = plant("b", model_name="/models/mine")
-    with pytest.raises(UserError, match="`model` should be given"):
-        release_of(mine)
+    monkeypatch.chdir(tmp_path)
+    mine = plant("c", model_name="models/mine")
+    assert release_of(mine).language_model.hub_id == "models/mine"  # as on the Hub
+    (tmp_path / "models" / "mine").mkdir(parents=True)
+    assert release_of(mine).language_model.hub_id == "models/mine"
+    (tmp_path / "models" / "mine" / "config.json").write_text("{}")
+    for each in (mine, plant("b", model_name="/models/mine")):
+        with pytest.raises(UserError, match="`model` should be given"):
+            release_of(each)
     release = release_of(mine, language_model__hub_id="google/gemma-2-2b")
     assert make_plan(release, device="cpu").saes
 

@@ -340,6 +340,7 @@ def test_what_looks_like_a_secret_is_refused_with_its_place_and_without_its_midd
     "harmless",
     [
         *("org/sk-wikipedia-sentences", "org/sk-wikipedia-sentences-20231101-clean"),
+        *("org/sk-wikipediasentences2023", "sk-wikipediasentences20231101-clean"),
         *("Helsinki-NLP/opus-mt-sk-en", "sk-learn-20news", "password: optional", "recall@k"),
         *("api_key: none", "xoxo-valentines-letters-2023", "github_pat_issues_and_commits_23"),
         *("org/hf_transformers_embeddings_large", "bearer authentication-protocols", "hf_"),
@@ -478,21 +479,16 @@ def test_what_evaluate_measured_is_found(tmp_path: Path, folder: Path) -> None:
 
 
 NAMES = {"model_name": "org/model", "dataset_path": "org/text"}
+RECORDED = {"release": {"language_model": {"hub_id": "org/model"}}}
 
 
 @pytest.mark.parametrize(
     ("record", "published"),
     [
-        ({"release": {"language_model": {"hub_id": "org/model"}}, "from_disk": []}, 2),
-        ({"release": {"language_model": {"hub_id": "org/model"}}}, 1),  # of before: the model
+        ({**RECORDED, "from_disk": []}, 2),
+        (RECORDED, 1),  # as of before: it names the model on the Hub
         ({}, 0),  # of SAELens's own runner: nothing says that they were the Hub's
-        (
-            {
-                "release": {"language_model": {"hub_id": "org/model"}},
-                "from_disk": [*NAMES.values()],
-            },
-            0,
-        ),
+        ({**RECORDED, "from_disk": [*NAMES.values()]}, 0),
     ],
 )
 @pytest.mark.parametrize("beside", ["nothing", "empty folders", "a model and a text"])

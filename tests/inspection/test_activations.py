@@ -16,7 +16,6 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.inspection import activations
 from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASET
-from sae_lens_c2r.releases.language_models import hub_id
 from sae_lens_c2r.releases.model import TextSource
 from sae_lens_c2r.releases.text import Text, read_text
 from tests.architectures.training import make_sae
@@ -268,4 +267,3 @@ def test_an_empty_folder_is_not_taken_for_a_model(
     (folder / "config.json").write_text("{}")
     source().model_of(sae)
     assert seen == [False, True]
-    assert hub_id(str(folder.relative_to(tmp_path))) is None or "/" not in name
