@@ -10,7 +10,7 @@ OLDEST := sae-lens==6.54.10 jaxtyping==0.3.0 jinja2==3.1.0 matplotlib==3.8.0 ric
   typer==0.16.0 wrapt==1.15.0
 
 .PHONY: demo test test-all test-exhaustive test-thorough test-oldest test-newest mutations \
-  study known-features sae-bench constraints docs workflows clean
+  study known-features gpu sae-bench constraints docs workflows clean
 
 demo: $(VENV)/installed ## BatchTopK with and without C2R on a language model, offline
 	$(BIN)/sae-lens-c2r demo --overwrite
@@ -52,6 +52,9 @@ mutations: $(VENV)/sae-bench ## Plant faults in the package: do the tests notice
 study: $(VENV)/sae-bench ## The study of the paper's claims, small
 	rm -rf $(VENV)/study
 	$(BIN)/python -m benchmarks four_worlds --quick --out $(VENV)/study --data $(VENV)/study
+
+gpu: $(VENV)/installed ## What only a GPU can show, in four parts of at most eight minutes
+	$(BIN)/python -m benchmarks.gpu
 
 known-features: $(VENV)/sae-bench ## The benchmarks of methods, with hardly any training
 	for world in synth_sae_bench planted minilm_text finetuning; do \

@@ -7,26 +7,41 @@ from sae_lens.registry import register_sae_training_class
 from torch import Tensor
 
 from sae_lens_c2r import BatchTopKC2RTrainingSAE, BatchTopKC2RTrainingSAEConfig
+from sae_lens_c2r.architectures.penalized import Decoder, Measured
 from sae_lens_c2r.penalties import scaling
-from sae_lens_c2r.penalties.gates import candidates, chance_composition
+from sae_lens_c2r.penalties.batches import batch_norms
+from sae_lens_c2r.penalties.c2r import penalty_of_neighbors
+from sae_lens_c2r.penalties.scaling import candidates, chance_composition
 
 
 class DirectionsOnly(BatchTopKC2RTrainingSAE):
     """The activations are detached: the penalty turns decoder rows and nothing else."""
 
-    def _measure_c2r(
-        self, feature_acts: Tensor, neighbors: Tensor, cosines: Tensor, step: int
-    ) -> Tensor:
-        return super()._measure_c2r(feature_acts.detach(), neighbors, cosines, step)
+    def _measure_c2r(self, feature_acts: Tensor, decoder: Decoder, step: int) -> Measured:
+        return super()._measure_c2r(feature_acts.detach(), decoder, step)
 
 
-class ActivationsOnly(BatchTopKC2RTrainingSAE):
+class _OtherCosines(BatchTopKC2RTrainingSAE):
+    """Something else takes the place of the cosines."""
+
+    def _measure_c2r(self, feature_acts: Tensor, decoder: Decoder, step: int) -> Measured:
+        _, cosines, neighbors = super()._measure_c2r(feature_acts, decoder, step)
+        assert cosines is not None
+        assert neighbors is not None
+        assert self.cfg.rescale_acts_by_decoder_norm
+        about = neighbors, self.cfg.c2r_exponent, self.cfg.c2r_gate
+        norms = batch_norms(feature_acts, cosines.dtype)
+        return penalty_of_neighbors(norms, self._other(cosines), *about), cosines, neighbors
+
+    def _other(self, cosines: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+class ActivationsOnly(_OtherCosines):
     """The gate is detached: the penalty shrinks and merges activations and nothing else."""
 
-    def _measure_c2r(
-        self, feature_acts: Tensor, neighbors: Tensor, cosines: Tensor, step: int
-    ) -> Tensor:
-        return super()._measure_c2r(feature_acts, neighbors, cosines.detach(), step)
+    def _other(self, cosines: Tensor) -> Tensor:
+        return cosines.detach()
 
 
 class _OfChance(BatchTopKC2RTrainingSAE):
@@ -38,13 +53,11 @@ class _OfChance(BatchTopKC2RTrainingSAE):
         self.chance = chance_composition(self.among, self.cfg.d_in)
 
 
-class ExcessGate(_OfChance):
+class ExcessGate(_OfChance, _OtherCosines):
     """A pair counts by the square of what its cosine has above the level of chance."""
 
-    def _measure_c2r(
-        self, feature_acts: Tensor, neighbors: Tensor, cosines: Tensor, step: int
-    ) -> Tensor:
-        return super()._measure_c2r(feature_acts, neighbors, cosines - self.chance, step)
+    def _other(self, cosines: Tensor) -> Tensor:
+        return cosines - self.chance
 
     def _scale(self, name: str, sae_in: Tensor) -> Tensor | float:
         # The rule holds constant what the paper's gate does at the level of chance. This one is
@@ -53,7 +66,7 @@ class ExcessGate(_OfChance):
         return super()._scale(name, sae_in) * (math.log(self.among) / self.cfg.d_in) / papers
 
 
-class DirectionsOnlyExcessGate(ExcessGate, DirectionsOnly):
+class DirectionsOnlyExcessGate(DirectionsOnly, ExcessGate):
     """Both."""
 
 
@@ -62,12 +75,12 @@ class DownToChance(_OfChance):
 
     share = 1.0  # of lambda
 
-    def _measure_c2r(
-        self, feature_acts: Tensor, neighbors: Tensor, cosines: Tensor, step: int
-    ) -> Tensor:
+    def _measure_c2r(self, feature_acts: Tensor, decoder: Decoder, step: int) -> Measured:
+        penalty, cosines, neighbors = super()._measure_c2r(feature_acts, decoder, step)
+        assert cosines is not None
         at_chance = cosines.mean().item() <= self.chance
         self.share = self.share * 0.9 if at_chance else min(1.0, self.share / 0.9)
-        return self.share * super()._measure_c2r(feature_acts, neighbors, cosines, step)
+        return self.share * penalty, cosines, neighbors
 
 
 for architecture, of in {

@@ -209,9 +209,14 @@ def execute(task: tuple[Run, Path, str]) -> Row:
 
 def trained(run: Run, world: World, data: Path, device: str) -> SAE[Any]:
     """Load the SAE of a run, and train it first if need be."""
-    saved = data / "saes" / "-".join(map(str, astuple(run))).replace("/", "-")
+    saved = saved_in(data, run)
     make_once(saved, lambda partial: world.train(run, partial, device))
     return SAE.load_from_disk(saved, device=device)
+
+
+def saved_in(data: Path, run: Run) -> Path:
+    """Return where the SAE of a run is saved."""
+    return data / "saes" / "-".join(map(str, astuple(run))).replace("/", "-")
 
 
 def make_once(path: Path, make: Callable[[Path], object]) -> None:

@@ -3,22 +3,29 @@
 `training` compares decoder rows in bfloat16 where that is fast, as training does; `direct` is
 a call of `c2r_penalty`, which is exact. A GPU may use TensorFloat-32 besides. Memory is what
 is taken beyond the inputs and, in the backward pass, beyond the gradients that all return.
+
+`--device meta` takes no GPU: it counts the calls of `training` on one, and the bytes they move.
 """
 
 import math
 from argparse import Namespace
 from collections.abc import Callable
+from unittest.mock import patch
 
 import torch
 from rich.progress import track
 from torch import Tensor
 
-from benchmarks.measure import TIMINGS, main, peak_bytes, timer
+from benchmarks.measure import TIMINGS, Calls, main, peak_bytes, timer
 from benchmarks.rows import Row
-from sae_lens_c2r import c2r_penalty, nearest_neighbors
+from sae_lens_c2r import c2r_penalty
 from sae_lens_c2r.penalties import step_generator
+from sae_lens_c2r.penalties.c2r import evaluate
+from sae_lens_c2r.penalties.cosines import row_lengths
+from sae_lens_c2r.penalties.neighbors import search
 
 DATA = TIMINGS["penalty"]
+COUNTED = ("forward_calls", "backward_calls", "forward_gb", "backward_gb")
 
 
 def naive_penalty(feature_acts: Tensor, W_dec: Tensor, chunks: tuple[Tensor, ...]) -> Tensor:
@@ -32,6 +39,15 @@ def naive_penalty(feature_acts: Tensor, W_dec: Tensor, chunks: tuple[Tensor, ...
         rho, neighbors = cosines.masked_fill(itself, -1.0).max(dim=1)
         total = total + (rho.square() * (norms[chunk] + norms[chunk[neighbors]])).sum()
     return total / len(W_dec)
+
+
+def in_training(acts: Tensor, W_dec: Tensor, chunk_size: int | None) -> Tensor:
+    """Evaluate the penalty as a training step does, which may compare cosines in bfloat16."""
+    draw = chunk_size, step_generator(0, 0), None
+    _, inverse = row_lengths(W_dec.detach())
+    neighbors = search(W_dec, inverse, draw, reduced_precision=True)
+    penalty, *_ = evaluate(acts, W_dec, inverse, None, 1.0, "nearest", "relu", neighbors, draw)
+    return penalty
 
 
 def measures(penalty: Callable[[], Tensor], acts: Tensor, W_dec: Tensor) -> dict[str, float]:
@@ -63,19 +79,12 @@ def compare(size: str, d_sae: int, chunk_size: int | None, device: str) -> Row:
     order = torch.randperm(d_sae, generator=step_generator(0, 0)).to(device)
     chunks = order.split(min(chunk_size or d_sae, d_sae))
 
-    def ours(*, reduced_precision: bool) -> Tensor:
-        found = nearest_neighbors(
-            W_dec,
-            chunk_size=chunk_size,
-            generator=step_generator(0, 0),
-            reduced_precision=reduced_precision,
-        )
-        return c2r_penalty(acts, W_dec, neighbors=found)
-
     penalties = {
         "naive": lambda: naive_penalty(acts, W_dec, chunks),
-        "direct": lambda: ours(reduced_precision=False),
-        "training": lambda: ours(reduced_precision=True),
+        "direct": lambda: c2r_penalty(
+            acts, W_dec, chunk_size=chunk_size, generator=step_generator(0, 0)
+        ),
+        "training": lambda: in_training(acts, W_dec, chunk_size),
     }
     found = {name: measures(penalty, acts, W_dec) for name, penalty in penalties.items()}
     values, ms = ([each[key] for each in found.values()] for key in ("value", "ms"))
@@ -86,8 +95,28 @@ def compare(size: str, d_sae: int, chunk_size: int | None, device: str) -> Row:
     return {**about, **found, "naive_over": faster}
 
 
+@patch("sae_lens_c2r.penalties.neighbors.has_fast_bfloat16", lambda _: True)  # as a GPU has
+def count(size: str, d_sae: int, chunk_size: int | None) -> Row:
+    """Count what a penalty in training asks of an accelerator."""
+    d_in, batch_size = DATA["d_in"][size], DATA["batch_size"][size]
+    acts = torch.empty(batch_size, d_sae, device="meta", requires_grad=True)
+    W_dec = torch.empty(d_sae, d_in, device="meta", requires_grad=True)
+    with Calls() as forward:
+        penalty = in_training(acts, W_dec, chunk_size)
+    with Calls() as backward:
+        torch.autograd.grad(penalty, (acts, W_dec))
+    return {
+        **{"d_sae": d_sae, "d_in": d_in, "batch_size": batch_size, "chunk": f"{chunk_size:,}"},
+        **{"forward_calls": forward.number, "forward_gb": forward.bytes / 1e9},
+        **{"backward_calls": backward.number, "backward_gb": backward.bytes / 1e9},
+        "waits": [*forward.waits, *backward.waits],
+    }
+
+
 def measure(options: Namespace) -> list[Row]:
     """Return the rows of all sizes."""
+    if options.device == "meta":
+        return [count("meta", *case) for case in DATA["cases"]["meta"]]
     if options.device == "cuda":
         torch.set_float32_matmul_precision("high")
     size, device = options.size, options.device
@@ -96,4 +125,7 @@ def measure(options: Namespace) -> list[Row]:
 
 
 if __name__ == "__main__":
-    main("penalty", __doc__, measure)
+    rows = main("penalty", __doc__, measure, devices=["cpu", "cuda", "meta"])
+    for row in rows if "forward_calls" in rows[0] else []:
+        shown = {"latents": row["d_sae"], **{key: row[key] for key in COUNTED}}
+        print(" ".join(f"{key}={value:.5g}" for key, value in shown.items()))

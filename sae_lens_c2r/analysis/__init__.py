@@ -11,7 +11,7 @@ from sae_lens_c2r.analysis.similarity import (
     max_cosines,
     pairs_above,
 )
-from sae_lens_c2r.penalties.gates import chance_composition
+from sae_lens_c2r.penalties.scaling import chance_composition
 
 __all__ = [
     "AbsorptionPairs",

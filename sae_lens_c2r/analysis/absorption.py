@@ -9,8 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from sae_lens_c2r.penalties import nearest_neighbors
-from sae_lens_c2r.penalties.cosines import at_least_float32, pair_cosines
-from sae_lens_c2r.penalties.tiles import slices_of_tiles
+from sae_lens_c2r.penalties.cosines import at_least_float32, pair_cosines, slices_of_tiles
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from scipy import sparse
 from torch import Tensor
 
 from sae_lens_c2r._support.checks import check_feature_acts, message
-from sae_lens_c2r.penalties.tiles import slices_of_tiles
+from sae_lens_c2r.penalties.cosines import slices_of_tiles
 
 JACCARDS = (0.5, 0.7, 0.9)
 _LEVELS = 20  # of firing rates that the chance level tells apart, in a factor of e

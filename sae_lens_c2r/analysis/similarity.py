@@ -13,9 +13,9 @@ from sae_lens_c2r.penalties.cosines import (
     at_least_float32,
     full_precision,
     pair_cosines,
+    slices_of_tiles,
     unit_rows,
 )
-from sae_lens_c2r.penalties.tiles import slices_of_tiles
 
 
 def composition(W_dec: Tensor) -> float:

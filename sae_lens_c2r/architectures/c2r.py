@@ -3,23 +3,20 @@
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from sae_lens.registry import get_sae_class
 from sae_lens.saes.sae import SAEConfig
 from torch import Tensor
 
 from sae_lens_c2r.architectures.penalized import (
+    Decoder,
+    Measured,
     PenalizedMixin,
     PenaltyConfigMixin,
     Scaling,
     check_penalty_options,
 )
 from sae_lens_c2r.penalties import step_generator
-from sae_lens_c2r.penalties.c2r import Pairs, penalty_of_all_pairs, penalty_of_neighbors
-from sae_lens_c2r.penalties.cosines import at_least_float32
-from sae_lens_c2r.penalties.gates import Gate
-from sae_lens_c2r.penalties.neighbors import draw_chunks
-from sae_lens_c2r.penalties.norms import batch_norms
+from sae_lens_c2r.penalties.c2r import Gate, Pairs, evaluate
 
 
 @dataclass(kw_only=True)
@@ -73,28 +70,26 @@ class C2RMixin(PenalizedMixin):
     """The C2R penalty among the losses of a training SAE, a mixin to put before its class.
 
     Every T-th step adds `c2r_loss` = T * lambda_eff * `c2r_penalty`, Eq. (26) of the paper.
-    Every step shows the last values of `c2r_penalty`, of `c2r_effective_coefficient`
-    (lambda_eff, without T) and of `c2r_mean_max_cosine` (mean cosine of the latents with
-    their neighbours in the chunk) among the metrics.
+    Every step shows the last values of `c2r_penalty`, `c2r_effective_coefficient` (lambda_eff,
+    without T) and, of nearest neighbours, `c2r_mean_max_cosine` (the mean cosine with them).
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.add_penalty("c2r", self._measure_c2r)
 
-    def _measure_c2r(
-        self, feature_acts: Tensor, neighbors: Tensor, cosines: Tensor, step: int
-    ) -> Tensor:
+    def _measure_c2r(self, feature_acts: Tensor, decoder: Decoder, step: int) -> Measured:
         cfg = self.cfg
-        dtype = at_least_float32(feature_acts, self.W_dec)
-        norms = batch_norms(feature_acts, dtype, self.process_group)
-        # In units of unit rows, as SAELens has them where it multiplies by decoder norms.
-        if not getattr(cfg, "rescale_acts_by_decoder_norm", False):
-            norms = norms * torch.linalg.vector_norm(self.W_dec, dim=-1, dtype=dtype)
-        if cfg.c2r_pairs == "nearest":
-            return penalty_of_neighbors(
-                norms, cosines, neighbors, cfg.c2r_exponent, cfg.c2r_gate
-            )
-        generator = step_generator(cfg.c2r_seed, step)
-        chunks = draw_chunks(self.W_dec, cfg.c2r_chunk_size, generator, self.process_group)
-        return penalty_of_all_pairs(norms, self.W_dec, chunks, cfg.c2r_exponent, cfg.c2r_gate)
+        size, seed = cfg.c2r_chunk_size, cfg.c2r_seed
+        return evaluate(
+            feature_acts,
+            self.W_dec,
+            decoder.inverse,
+            # SAELens has them in units of unit rows where it multiplies by decoder norms.
+            None if getattr(cfg, "rescale_acts_by_decoder_norm", False) else decoder.lengths,
+            exponent=cfg.c2r_exponent,
+            pairs=cfg.c2r_pairs,
+            gate=cfg.c2r_gate,
+            neighbors=decoder.search(size, seed, step) if cfg.c2r_pairs == "nearest" else None,
+            draw=(size, step_generator(seed, step), self.process_group),
+        )

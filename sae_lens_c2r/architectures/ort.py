@@ -7,13 +7,16 @@ from sae_lens.saes.batchtopk_sae import BatchTopKTrainingSAE, BatchTopKTrainingS
 from torch import Tensor
 
 from sae_lens_c2r.architectures.penalized import (
+    Decoder,
+    Measured,
     PenalizedMixin,
     PenaltyConfigMixin,
     Scaling,
     check_penalty_options,
 )
 from sae_lens_c2r.architectures.with_c2r import register_architecture
-from sae_lens_c2r.penalties.gates import squared_gate
+from sae_lens_c2r.penalties.c2r import squared_gate
+from sae_lens_c2r.penalties.cosines import pair_cosines
 
 
 @dataclass
@@ -64,10 +67,10 @@ class OrtTrainingSAE(PenalizedMixin, BatchTopKTrainingSAE):
         super().__init__(*args, **kwargs)
         self.add_penalty("ort", self._measure_ort)
 
-    def _measure_ort(
-        self, _feature_acts: Tensor, _neighbors: Tensor, cosines: Tensor, _step: int
-    ) -> Tensor:
-        return squared_gate(cosines, "relu").mean()
+    def _measure_ort(self, _feature_acts: Tensor, decoder: Decoder, step: int) -> Measured:
+        neighbors = decoder.search(self.cfg.ort_chunk_size, self.cfg.ort_seed, step)
+        cosines = pair_cosines(self.W_dec, neighbors, decoder.inverse)
+        return squared_gate(cosines, "relu").mean(), cosines, neighbors
 
 
 register_architecture(OrtTrainingSAE, OrtTrainingSAEConfig)

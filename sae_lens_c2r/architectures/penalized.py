@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 import torch
 from sae_lens.saes.sae import (
@@ -26,21 +26,27 @@ from sae_lens_c2r._support.checks import (
     message,
     plain,
 )
-from sae_lens_c2r.penalties import (
-    nearest_neighbors,
-    step_generator,
-    transfer_factor,
-    typical_norm,
-)
-from sae_lens_c2r.penalties.cosines import pair_cosines
-from sae_lens_c2r.penalties.processes import total
+from sae_lens_c2r.penalties import step_generator, transfer_factor, typical_norm
+from sae_lens_c2r.penalties.batches import total
+from sae_lens_c2r.penalties.cosines import row_lengths
+from sae_lens_c2r.penalties.neighbors import search
 
 Scaling = Literal["transfer", "none"]
-# A penalty as in its equation, without a coefficient: of the activations, the neighbours, the
-# cosines with them and the step that drew the chunks.
-Measure = Callable[[Tensor, Tensor, Tensor, int], Tensor]
-Search = Callable[[int | None, int, int], Tensor]  # for chunk size, seed and step
 _LEAST = {"warm_up_steps": 0, "start_step": 0, "interval": 1}
+
+
+class Decoder(NamedTuple):
+    """The decoder as all penalties of a step share it: it is measured and searched once."""
+
+    lengths: Tensor
+    inverse: Tensor
+    search: Callable[[int | None, int, int], Tensor]  # for chunk size, seed and step
+
+
+# A penalty without its coefficient, and what cosines and neighbours it has: of the activations,
+# the decoder and the step that drew the chunks.
+Measured = tuple[Tensor, Tensor | None, Tensor | None]
+Measure = Callable[[Tensor, Decoder, int], Measured]
 
 
 def check_penalty_options(cfg: Any, penalty: str, described_by: Any) -> None:
@@ -159,7 +165,7 @@ class PenalizedMixin(TrainingSAE[Any]):
         self, step_input: TrainStepInput, feature_acts: Tensor
     ) -> dict[str, Tensor]:
         """Eq. (26) of the paper: at every T-th step, a loss T times as large."""
-        search = functools.cache(self._nearest_neighbors)  # penalties of a step share one
+        decoder = functools.cache(self._decoder)  # penalties of a step share one
         losses = {}
         for name, metrics in self.penalty_metrics.items():
             # SAELens may never log a step that has a penalty, hence the last values; a run
@@ -167,44 +173,41 @@ class PenalizedMixin(TrainingSAE[Any]):
             # where processes share a batch: those that do not log would not take part.
             first_log = step_input.is_logging_step and not metrics
             if self._is_due(name, step_input) or (first_log and self.process_group is None):
-                loss = self._evaluate(name, step_input, feature_acts, search)
+                loss = self._evaluate(name, step_input, feature_acts, decoder())
                 if loss is not None:
                     losses[f"{name}_loss"] = loss
         return losses
 
+    def _decoder(self) -> Decoder:
+        lengths, inverse = row_lengths(self.W_dec)
+
+        @functools.cache
+        def search_once(chunk_size: int | None, seed: int, step: int) -> Tensor:
+            draw = chunk_size, step_generator(seed, step), self.process_group
+            return search(self.W_dec, inverse, draw, reduced_precision=True)
+
+        return Decoder(lengths, inverse, search_once)
+
     def _evaluate(
-        self, name: str, step_input: TrainStepInput, feature_acts: Tensor, search: Search
+        self, name: str, step_input: TrainStepInput, feature_acts: Tensor, decoder: Decoder
     ) -> Tensor | None:
         """The loss of a penalty, whose metrics are kept; `None` where it is only measured."""
         step, interval = step_input.n_training_steps, self._option(name, "interval")
         begun = step >= self._option(name, "start_step")
         coefficient = step_input.coefficients[name] if begun else 0.0
-        # With a coefficient of 0 the penalty is only measured, so that the losses, and with
-        # them the weights, stay the backbone's to the bit.
+        # With a coefficient of 0 it is only measured: weights stay the backbone's to the bit.
         applied = self._is_due(name, step_input) and coefficient > 0
-        drawn = step - step % interval
         with torch.set_grad_enabled(applied and torch.is_grad_enabled()):
-            neighbors = search(
-                self._option(name, "chunk_size"), self._option(name, "seed"), drawn
-            )
-            cosines = pair_cosines(self.W_dec, neighbors)
-            penalty = self._measures[name](feature_acts, neighbors, cosines, drawn)
+            drawn = step - step % interval
+            penalty, cosines, _ = self._measures[name](feature_acts, decoder, drawn)
         effective = coefficient * self._scale(name, step_input.sae_in)
         self.penalty_metrics[name] = {
             f"{name}_penalty": penalty.detach(),
             f"{name}_effective_coefficient": effective,
-            f"{name}_mean_max_cosine": cosines.detach().mean(),
         }
+        if cosines is not None:
+            self.penalty_metrics[name][f"{name}_mean_max_cosine"] = cosines.detach().mean()
         return interval * effective * penalty if applied else None
-
-    def _nearest_neighbors(self, chunk_size: int | None, seed: int, step: int) -> Tensor:
-        return nearest_neighbors(
-            self.W_dec,
-            chunk_size=chunk_size,
-            generator=step_generator(seed, step),
-            reduced_precision=True,
-            process_group=self.process_group,
-        )
 
     def _scale(self, name: str, sae_in: Tensor) -> Tensor | float:
         """The factor of a coefficient with which it acts on these inputs as in the paper."""
@@ -214,7 +217,7 @@ class PenalizedMixin(TrainingSAE[Any]):
         exponent = getattr(cfg, f"{name}_exponent", 0.0)  # OrtSAE's has no activations
         n_samples = sae_in.shape[:-1].numel()
         factor = transfer_factor(
-            batch_size=total(n_samples, self.process_group, device=sae_in.device),
+            batch_size=total(n_samples, self.process_group, sae_in.device),
             d_sae=cfg.d_sae,
             d_in=cfg.d_in,
             chunk_size=self._option(name, "chunk_size"),
@@ -230,7 +233,7 @@ class PenalizedMixin(TrainingSAE[Any]):
         norm = typical_norm(sae_in, process_group=self.process_group)
         rescales = cfg.normalize_activations in {"layer_norm", "constant_norm_rescale"}
         unit = norm / math.sqrt(cfg.d_in) if rescales else 1.0
-        return factor * norm ** (2 - exponent) * unit**exponent
+        return factor * unit**exponent * norm ** (2 - exponent)
 
     @torch.compiler.disable
     def _all_metrics(self, step_input: TrainStepInput) -> dict[str, Tensor | float]:

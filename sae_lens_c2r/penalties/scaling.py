@@ -3,13 +3,9 @@
 import math
 
 import torch
-from torch import Tensor
-from torch.distributed import ProcessGroup
 
-from sae_lens_c2r.penalties.c2r import Pairs
-from sae_lens_c2r.penalties.cosines import at_least_float32
-from sae_lens_c2r.penalties.gates import Gate, candidates
-from sae_lens_c2r.penalties.processes import gather_samples
+from sae_lens_c2r._support.checks import check_integer
+from sae_lens_c2r.penalties.c2r import Gate, Pairs
 
 # The setting that the paper's lambda = 5 was chosen in (Section 6.2): activations of unit
 # RMS norm, Gemma-2-2B's residual stream, chunks of 8,192 latents.
@@ -41,16 +37,12 @@ def transfer_factor(
     What stays the same is how much the penalty shrinks a latent whose nearest neighbour is only
     as close as chance makes it. Scale its activations z by s. Reconstruction then costs
     :math:`(1 - s)^2 \lVert z \rVert^2 / B` more, and the penalty saves in proportion to
-    :math:`\lambda \rho^2 \lVert z \rVert / k`, so that
+    :math:`\lambda \rho^2 \lVert z \rVert / k`. The latent fires on a share :math:`L_0 / k` of
+    the tokens with an activation of about :math:`r / \sqrt{L_0}`, so that
+    :math:`\lVert z \rVert = r \sqrt{B / k}`, whatever :math:`L_0` is. Holding
 
-    .. math:: 1 - s \sim \lambda \, \frac{\rho^2 B}{k \lVert z \rVert}.
-
-    The latent fires on a share :math:`L_0 / k` of the tokens with an activation of about
-    :math:`r / \sqrt{L_0}`, so :math:`\lVert z \rVert = r \sqrt{B / k}`, whatever
-    :math:`L_0` is. The highest of n cosines of random directions in d dimensions is about
-    :math:`\rho^2 = 2 \ln n / d`. Holding
-
-    .. math:: 1 - s \sim \lambda \, \frac{2 \ln n}{d} \sqrt{\frac Bk} \, \frac 1r
+    .. math:: 1 - s \sim \lambda \, \frac{\rho^2 B}{k \lVert z \rVert} \sim
+        \lambda \, \frac{2 \ln n}{d} \sqrt{\frac Bk} \, \frac 1r
 
     at its value in the paper gives the factor for a = 1; other exponents follow the same steps.
     ``docs/how-lambda-transfers.md`` has what was measured.
@@ -77,6 +69,11 @@ def transfer_factor(
     return per_latent ** (exponent / 2) * (papers_chance / chance)
 
 
+def candidates(d_sae: int, chunk_size: int | None) -> int:
+    """Number of latents among which a neighbour is searched, itself included, at least 2."""
+    return max(2, min(chunk_size or d_sae, d_sae))
+
+
 def _chance_gate(n: int, d_in: int, pairs: Pairs, gate: Gate) -> float:
     """The sum of the gates of a latent among n random directions."""
     if pairs == "all":
@@ -84,19 +81,32 @@ def _chance_gate(n: int, d_in: int, pairs: Pairs, gate: Gate) -> float:
     return 1.0 if gate == "none" else 2 * math.log(n) / d_in
 
 
-@torch.no_grad()
-def typical_norm(sae_in: Tensor, *, process_group: ProcessGroup | None = None) -> Tensor:
-    """Median L2 norm of the inputs that are not 0.
+def chance_composition(d_sae: int, d_in: int) -> float:
+    r"""Mean `composition` of random directions.
+
+    .. math::
+        \mathbb E \max_{j < k} c_j = 1 - \int_{-1}^1 F(c)^{k-1} \, dc, \qquad
+        F'(c) \propto (1 - c^2)^{(d-3)/2}
+
+    F is the distribution of the cosine of two random directions in d dimensions; a latent's
+    are independent. For large k and d it is a little below :math:`\sqrt{2 \ln k / d}`.
 
     Args:
-        sae_in: The inputs, shape ``[..., d_in]``.
-        process_group: Processes over which the batch is split.
+        d_sae: Latents, k, at least 2.
+        d_in: Dimension of the inputs, d, at least 2.
 
     Returns:
-        A detached scalar, that of the joined batch; 0 where all inputs are.
+        The chance level.
+
+    Raises:
+        TypeError: If a number is not an integer.
+        ValueError: If a number is below 2.
     """
-    # A mean would be driven by a few massive tokens: a BOS token's norm can be 30 times
-    # the others'. Zeros, from padding or a silent generator, say nothing of the scale.
-    norms = torch.linalg.vector_norm(sae_in, dim=-1, dtype=at_least_float32(sae_in))
-    norms = gather_samples(norms.flatten(), process_group)
-    return torch.where(norms == 0, torch.nan, norms).nanmedian().nan_to_num(0.0)
+    check_integer("d_sae", d_sae, minimum=2)
+    check_integer("d_in", d_in, minimum=2)
+    # With c = sin(angle) the density is cos(angle)^(d-2), which is finite everywhere.
+    angle = torch.linspace(-math.pi / 2, math.pi / 2, 20001, dtype=torch.float64)
+    density = angle.cos() ** (d_in - 2)
+    cdf = torch.cumulative_trapezoid(density, angle)
+    at_most = torch.cat([cdf.new_zeros(1), cdf / cdf[-1]]) ** (d_sae - 1)
+    return 1 - torch.trapezoid(at_most * angle.cos(), angle).item()

@@ -22,7 +22,7 @@ from torch.distributed import ProcessGroup
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.architectures.penalized import PenalizedMixin
-from sae_lens_c2r.penalties.processes import gather_parts
+from sae_lens_c2r.penalties.batches import gather_parts
 from sae_lens_c2r.training.plan import Plan
 
 # SAEs of which it is known what a step needs of the whole batch.

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from sae_lens_c2r.analysis import AbsorptionPairs, absorption_pairs
-from sae_lens_c2r.penalties.norms import batch_norms
+from sae_lens_c2r.penalties.batches import batch_norms
 
 N_TOKENS, N_BESIDE = 400, 60
 positive = st.floats(0.01, 100)

@@ -12,7 +12,7 @@ from sae_lens_c2r.analysis import (
     max_cosines,
     pairs_above,
 )
-from sae_lens_c2r.penalties.tiles import VALUES_PER_TILE
+from sae_lens_c2r.penalties.cosines import VALUES_PER_TILE
 from tests import reference
 from tests.strategies import Case, cases
 

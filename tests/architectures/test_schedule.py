@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from sae_lens_c2r import composition, nearest_neighbors
+from sae_lens_c2r import composition
 from sae_lens_c2r.architectures import penalized
+from sae_lens_c2r.penalties import cosines, neighbors
 from tests.architectures.training import (
     make_config,
     make_sae,
@@ -73,11 +74,28 @@ def test_penalties_of_a_step_that_draw_the_same_chunks_share_a_search(
     options: dict[str, int], steps: list[int]
 ) -> None:
     sae, searched = make_sae("ort_c2r", **options), list[int]()
-    with patch.object(penalized, "nearest_neighbors", wraps=nearest_neighbors) as search:
+    with patch.object(penalized, "search", wraps=neighbors.search) as search:
         for step in range(6):
             sae.training_forward_pass(step_input(sae, step))
             searched += [step] * (search.call_count - len(searched))
     assert searched == steps
+
+
+@pytest.mark.parametrize("pairs", ["nearest", "all"])
+def test_nothing_is_searched_for_a_metric_alone(pairs: str) -> None:
+    sae = make_sae("batchtopk_c2r", c2r_pairs=pairs)
+    with patch.object(penalized, "search", wraps=neighbors.search) as search:
+        metrics = sae.training_forward_pass(step_input(sae)).metrics
+    assert search.call_count == (pairs == "nearest") == ("c2r_mean_max_cosine" in metrics)
+
+
+@pytest.mark.parametrize("architecture", ["batchtopk_c2r", "ort_c2r", "standard_c2r"])
+def test_the_lengths_of_decoder_rows_are_measured_once_a_step(architecture: str) -> None:
+    sae = make_sae(architecture)
+    with patch.object(penalized, "row_lengths", wraps=cosines.row_lengths) as measure:
+        for step in range(6):
+            sae.training_forward_pass(step_input(sae, step))
+    assert measure.call_count == 2
 
 
 @pytest.mark.parametrize("architecture", ["batchtopk_c2r", "ort"])

@@ -12,13 +12,19 @@ import torch
 
 from benchmarks import experiment, worlds
 from benchmarks.__main__ import main
-from benchmarks.alternatives import ActivationsOnly, DirectionsOnly, DownToChance, ExcessGate
+from benchmarks.alternatives import (
+    ActivationsOnly,
+    DirectionsOnly,
+    DirectionsOnlyExcessGate,
+    DownToChance,
+    ExcessGate,
+)
 from benchmarks.experiment import METHODS, Run, Size, execute, make_sae
 from benchmarks.rows import read
 from benchmarks.worlds import synth_sae_bench
 from benchmarks.worlds.finetuning import BEFORE, Finetuning
 from benchmarks.worlds.finetuning import sizes as finetuning_sizes
-from sae_lens_c2r.penalties.cosines import pair_cosines
+from sae_lens_c2r.architectures.penalized import Decoder
 from sae_lens_c2r.releases.files import read_release
 from tests.architectures.training import make_config
 
@@ -109,26 +115,34 @@ def test_fine_tuning_starts_from_the_sae_before_on_samples_that_it_has_not_seen(
     assert seeds == [0, 1000, 54321, 54321]  # the one before is there already
 
 
+def parts_of(sae) -> tuple[torch.Tensor, Decoder]:
+    """Activations, and what a step shares of the decoder."""
+    return torch.rand(8, sae.cfg.d_sae, requires_grad=True), sae._decoder()
+
+
 @pytest.mark.parametrize("half", [DirectionsOnly, ActivationsOnly])
 def test_a_half_has_one_of_the_two_gradients(half) -> None:
     torch.manual_seed(0)
     sae = half(make_config("batchtopk_c2r"))
-    acts = torch.rand(8, sae.cfg.d_sae, requires_grad=True)
-    neighbors = sae._nearest_neighbors(None, seed=0, step=0)
-    penalty = sae._measure_c2r(acts, neighbors, pair_cosines(sae.W_dec, neighbors), 0)
+    acts, decoder = parts_of(sae)
+    penalty, *_ = sae._measure_c2r(acts, decoder, 0)
     grads = torch.autograd.grad(penalty, [sae.W_dec, acts], allow_unused=True)
     moved = [grad is not None and bool((grad != 0).any()) for grad in grads]
     assert moved == [half is DirectionsOnly, half is ActivationsOnly]
 
 
-def test_a_gate_may_open_at_the_level_of_chance_which_lambda_is_not_rescaled_for() -> None:
-    plain, sae = (each(make_config("batchtopk_c2r")) for each in (DirectionsOnly, ExcessGate))
-    acts, neighbors = torch.rand(8, sae.cfg.d_sae), sae._nearest_neighbors(None, seed=0, step=0)
-    plain.W_dec.data.copy_(sae.W_dec)
-    for cosine in (-0.1, 0.0, 0.1):
-        above = torch.full(neighbors.shape, cosine)
-        found = sae._measure_c2r(acts, neighbors, sae.chance + above, 0)
-        torch.testing.assert_close(found, plain._measure_c2r(acts, neighbors, above, 0))
+@pytest.mark.parametrize("excess", [ExcessGate, DirectionsOnlyExcessGate])
+def test_a_gate_may_open_at_the_level_of_chance_which_lambda_is_not_rescaled_for(
+    excess,
+) -> None:
+    plain, sae = (each(make_config("batchtopk_c2r")) for each in (DirectionsOnly, excess))
+    acts, decoder = parts_of(sae)
+    penalty, cosines, neighbors = sae._measure_c2r(acts, decoder, 0)
+    norms, above = acts.norm(dim=0), (cosines - sae.chance).clamp(min=0)
+    expected = (above**2 * (norms + norms[neighbors])).mean()
+    torch.testing.assert_close(penalty, expected)
+    [in_acts] = torch.autograd.grad(penalty, acts, allow_unused=True)
+    assert (in_acts is None) == (excess is DirectionsOnlyExcessGate)
     sae_in = torch.rand(8, sae.cfg.d_in)
     plain.cfg.c2r_gate = "none"  # nor is it for the ablation
     torch.testing.assert_close(sae._scale("c2r", sae_in), plain._scale("c2r", sae_in))
@@ -136,9 +150,12 @@ def test_a_gate_may_open_at_the_level_of_chance_which_lambda_is_not_rescaled_for
 
 def test_lambda_falls_where_composition_is_at_the_level_of_chance() -> None:
     sae = DownToChance(make_config("batchtopk_c2r"))
-    acts, neighbors = torch.rand(8, sae.cfg.d_sae), sae._nearest_neighbors(None, seed=0, step=0)
+    acts, _ = parts_of(sae)
+    opposite, same = torch.eye(sae.cfg.d_sae, sae.cfg.d_in), torch.ones_like(sae.W_dec)
+    opposite[1::2] = -opposite[::2]
     shares = []
-    for cosine in (-1.0, -1.0, 1.0, 1.0, 1.0):
-        sae._measure_c2r(acts, neighbors, torch.full(neighbors.shape, cosine), 0)
+    for rows in (opposite, opposite, same, same, same):
+        sae.W_dec.data.copy_(rows)
+        sae._measure_c2r(acts, sae._decoder(), 0)
         shares.append(sae.share)
     assert shares == pytest.approx([0.9, 0.81, 0.9, 1.0, 1.0])

@@ -10,19 +10,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sae_lens_c2r import c2r_penalty, nearest_neighbors, orthogonality_penalty
-from sae_lens_c2r.penalties.gates import squared_gate
-from sae_lens_c2r.penalties.tiles import VALUES_PER_TILE
+from sae_lens_c2r.penalties import batches, cosines, neighbors
+from sae_lens_c2r.penalties.c2r import squared_gate
+from sae_lens_c2r.penalties.cosines import VALUES_PER_TILE, pair_cosines
 from tests import properties, reference
 from tests.penalties.test_neighbors import chunks_drawn
 from tests.strategies import Case, cases, chunk_sizes, exponents, seeds
 
 
-@pytest.fixture(scope="module", params=["one-tile", "tiles-of-a-row"])
+@pytest.fixture(scope="module", params=product(["cpu", "accelerator"], [None, 8]))
 def tile(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Both sizes of the world: tests have small decoders, and users have large ones."""
+    """Both sizes of the world: tests have small decoders, and users have large ones.
+
+    And both kinds of device: what an accelerator does, a CPU can do.
+    """
+    kind, values = request.param
     with pytest.MonkeyPatch.context() as patched:
-        if request.param != "one-tile":
-            patched.setitem(VALUES_PER_TILE, "cpu", 8)
+        if kind == "accelerator":
+            for module in (batches, cosines, neighbors):
+                patched.setattr(module, "CPU", "none of these")
+        if values is not None:
+            patched.setitem(VALUES_PER_TILE, kind, values)
         yield
 
 
@@ -97,13 +105,40 @@ def test_gradients_stay_within_the_range_of_half_precision(pairs: str) -> None:
     properties.is_finite_and_not_negative(penalty, Case(acts, W_dec))
 
 
-@given(case=cases(), power=st.integers(-100, 100))
-def test_lengths_of_decoder_rows_may_be_huge_or_tiny(case: Case, power: int) -> None:
-    """Powers of 2 are exact: float32 rows of length 1e-30 or 1e30 change nothing at all."""
-    W_dec, acts = case.W_dec.float(), case.feature_acts.float()
-    neighbors = nearest_neighbors(W_dec)
-    scaled = c2r_penalty(acts, W_dec * 2.0**power, neighbors=neighbors)
-    assert torch.equal(scaled, c2r_penalty(acts, W_dec, neighbors=neighbors))
+@pytest.mark.parametrize("pairs", ["nearest", "all"])
+@pytest.mark.parametrize(
+    ("dtype", "decades", "atol"),
+    [(torch.bfloat16, 18, 1e-4), (torch.float32, 18, 1e-4), (torch.float64, 150, 1e-11)],
+)
+@given(case=cases(), powers=st.lists(st.floats(-1, 1), min_size=7, max_size=7))
+def test_lengths_of_decoder_rows_may_be_huge_or_tiny(
+    dtype: torch.dtype, decades: int, atol: float, pairs: str, case: Case, powers: list[float]
+) -> None:
+    """To the ends of the range that the docstring states, and each row of its own length."""
+    lengths = 10.0 ** (decades * torch.tensor(powers[: case.d_sae], dtype=torch.float64))
+    unit = torch.nn.functional.normalize(case.W_dec)
+    W_dec, acts = (unit * lengths[:, None]).to(dtype), case.feature_acts.to(dtype) / 1e3
+    unit = W_dec.double() / lengths[:, None]  # as the dtype rounds it
+    penalty = partial(c2r_penalty, pairs=pairs)
+    if pairs == "nearest":
+        found = nearest_neighbors(W_dec)
+        both = found, nearest_neighbors(unit)
+        reached, highest = (pair_cosines(unit, each) for each in both)
+        torch.testing.assert_close(reached, highest, rtol=0, atol=atol)
+        penalty = partial(penalty, neighbors=found)
+    value, in_acts, in_W_dec = properties.gradients(penalty, Case(acts, W_dec))
+    expected = properties.gradients(penalty, Case(acts.double(), unit))
+    in_unit = in_W_dec.double() * lengths[:, None]
+    rtol = max(atol, torch.finfo(dtype).eps)
+    for found, right in zip((value, in_acts, in_unit), expected, strict=True):
+        torch.testing.assert_close(found.double(), right, rtol=rtol, atol=atol)
+
+
+def test_rows_too_short_to_be_squared_count_as_zero_rows() -> None:
+    acts, W_dec = torch.rand(4, 6), torch.rand(6, 3) * 1e-25
+    value, *grads = properties.gradients(c2r_penalty, Case(acts, W_dec))
+    assert value == 0
+    assert all((grad == 0).all() for grad in grads)
 
 
 @pytest.mark.parametrize("magnitude", [1e-15, 1e15])
@@ -130,11 +165,12 @@ def test_gradient_of_the_gate_is_continuous_where_it_opens(cosine: float) -> Non
 
 
 @pytest.mark.usefixtures("tile")
+@pytest.mark.parametrize("pairs", ["nearest", "all"])
 @pytest.mark.parametrize("exponent", [1.0, 1.7])
-def test_gradients_of_gradients_are_right(exponent: float) -> None:
+def test_gradients_of_gradients_are_right(exponent: float, pairs: str) -> None:
     acts = torch.randn(4, 6, dtype=torch.float64, requires_grad=True)
     W_dec = torch.randn(6, 3, dtype=torch.float64, requires_grad=True)
-    penalty = partial(c2r_penalty, exponent=exponent)
+    penalty = partial(c2r_penalty, exponent=exponent, pairs=pairs)
     assert torch.autograd.gradgradcheck(penalty, (acts, W_dec))
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 
 from sae_lens_c2r import c2r_penalty, nearest_neighbors, orthogonality_penalty
 from sae_lens_c2r.analysis import co_firing
-from sae_lens_c2r.penalties import step_generator
-from sae_lens_c2r.penalties.tiles import VALUES_PER_TILE
+from sae_lens_c2r.penalties import cosines, neighbors, step_generator
+from sae_lens_c2r.penalties.cosines import VALUES_PER_TILE
 from tests import reference
 from tests.strategies import Case, cases, chunk_sizes, seeds
 
@@ -40,28 +40,39 @@ def test_each_neighbor_has_the_highest_cosine_of_the_chunk(
             assert abs(reference.cosine(case.W_dec[i], case.W_dec[j]) - best) < 1e-12
 
 
+@pytest.fixture(params=["cpu", "accelerator"])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A kind of device: what an accelerator does, a CPU can do."""
+    if request.param == "accelerator":
+        monkeypatch.setattr(cosines, "CPU", "none of these")
+        monkeypatch.setattr(neighbors, "CPU", "none of these")
+    return request.param
+
+
 @pytest.mark.parametrize("d_sae", [1, 2, 37, 100, 200])
 @pytest.mark.parametrize("edge", [16, 48])
 def test_tiles_do_not_change_the_result(
-    d_sae: int, edge: int, monkeypatch: pytest.MonkeyPatch
+    d_sae: int, edge: int, kind: str, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    W_dec = torch.randn(d_sae, 8, dtype=torch.float64)
+    W_dec = torch.randn(d_sae, 8, dtype=torch.float64, device=device)
     whole = nearest_neighbors(W_dec, chunk_size=None)
-    monkeypatch.setitem(VALUES_PER_TILE, "cpu", edge * edge)
+    monkeypatch.setitem(VALUES_PER_TILE, kind if device == "cpu" else "accelerator", edge**2)
     assert torch.equal(nearest_neighbors(W_dec, chunk_size=None), whole)
-    cosines = torch.nn.functional.normalize(W_dec, dim=1)
-    cosines = (cosines @ cosines.T).fill_diagonal_(-torch.inf)
-    assert d_sae == 1 or torch.equal(whole, cosines.argmax(dim=1))
+    unit = torch.nn.functional.normalize(W_dec, dim=1)
+    nearest = (unit @ unit.T).fill_diagonal_(-torch.inf).argmax(dim=1)
+    assert d_sae == 1 or torch.equal(whole, nearest)
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
-def test_rows_not_finite_are_not_hidden(value: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_not_finite_are_not_hidden(
+    value: float, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They poison the penalty, as they do every other loss: in later tiles, too."""
-    monkeypatch.setitem(VALUES_PER_TILE, "cpu", 16 * 16)
+    monkeypatch.setitem(VALUES_PER_TILE, kind, 16 * 16)
     W_dec = torch.randn(40, 6)
     W_dec[3, 0] = value
-    neighbors = nearest_neighbors(W_dec, chunk_size=None)
-    assert ((neighbors == 3) == (torch.arange(40) != 3)).all()
+    found = nearest_neighbors(W_dec, chunk_size=None)
+    assert ((found == 3) == (torch.arange(40) != 3)).all()
     assert c2r_penalty(torch.ones(2, 40), W_dec, chunk_size=None).isnan()
     assert orthogonality_penalty(W_dec, chunk_size=None).isnan()
 
@@ -91,12 +102,12 @@ def test_the_global_random_states_are_left_alone(generator: torch.Generator | No
 
 
 @pytest.mark.usefixtures("unchecked_types")
-@pytest.mark.parametrize("kind", [np.int64, np.int32, torch.tensor])
-def test_a_chunk_size_may_be_a_scalar(kind: Any) -> None:
+@pytest.mark.parametrize("scalar", [np.int64, np.int32, torch.tensor])
+def test_a_chunk_size_may_be_a_scalar(scalar: Any) -> None:
     W_dec = torch.randn(10, 4)
     found, expected = (
         nearest_neighbors(W_dec, chunk_size=size, generator=step_generator(0, 0))
-        for size in (kind(3), 3)
+        for size in (scalar(3), 3)
     )
     assert torch.equal(found, expected)
 

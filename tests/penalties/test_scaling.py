@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sae_lens_c2r.penalties import transfer_factor, typical_norm
-from sae_lens_c2r.penalties.gates import chance_composition
+from sae_lens_c2r.penalties.scaling import chance_composition
 
 PAPER = {"batch_size": 2048, "d_sae": 65536, "d_in": 2304, "chunk_size": 8192}
 
