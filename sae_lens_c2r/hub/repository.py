@@ -131,11 +131,10 @@ def check_metadata(api: HfApi, card: str) -> None:
         ) from None
 
 
-def take_snapshot(api: HfApi, target: Target) -> Snapshot:
-    """Look at a branch: it holds nothing if it or the repository does not exist."""
-    repo_id = target.repo_id
+def take_snapshot(api: HfApi, repo_id: str, revision: str) -> Snapshot:
+    """Look at a branch or a commit: it has no files if it or the repository does not exist."""
     try:
-        info = api.model_info(repo_id, revision=target.revision)
+        info = api.model_info(repo_id, revision=revision)
     except RevisionNotFoundError:
         return Snapshot(private=bool(api.model_info(repo_id).private))
     except RepositoryNotFoundError:
