@@ -361,7 +361,6 @@ def test_the_licence_is_the_repositorys_and_one_of_the_hubs(
     [
         (None, False, "There is no token, or the Hub does not accept it"),
         (Account("me", role="read"), False, "Found a token of me with the role `read`"),
-        (Account("me", role="fineGrained"), False, "fine-grained with `repo.write`. Found a"),
         (Account("you", ("your-lab",)), False, "Found a token of you and your-lab with"),
         (Account("me", role="read"), True, "should have the role `write`"),
         (Account("me", role="fineGrained", writable=("me/x",)), True, "may not write to me/s"),
@@ -381,6 +380,17 @@ def test_what_a_token_may_is_told_before_anything_is_read(
     assert "hf_another" not in message
     assert len(hub.log) <= 2
     assert not writes(hub)
+
+
+def test_a_fine_grained_token_that_may_make_no_repository_is_told(
+    hub: LoopbackHub, send: Call
+) -> None:
+    """By the Hub's answer, when it is asked to make one."""
+    hub.accounts["hf_fine"] = Account("me", role="fineGrained", writable=("me/others",))
+    message = refusal(send, "a", api=HfApi(hub.endpoint, token="hf_fine"))
+    assert f"The token may not write to {REPO}: it should have the role `write` or" in message
+    assert [seen.path for seen in writes(hub)] == ["/api/repos/create"]
+    assert not hub.repos
 
 
 def test_a_fine_grained_token_is_enough_and_anybody_may_propose(
