@@ -10,8 +10,9 @@ from unittest.mock import Mock
 import pytest
 import torch
 from safetensors.torch import save_file
+from torch import OutOfMemoryError
 
-from sae_lens_c2r._support.files import write_folder, write_json, write_text
+from sae_lens_c2r._support.files import fill_once, write_folder, write_json, write_text
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
@@ -27,6 +28,26 @@ def test_a_folder_s_files_are_readable_by_whom_the_umask_says(tmp_path: Path) ->
     with write_folder(tmp_path / "sae", beside=tmp_path) as folder:
         save_file({"W": torch.ones(2)}, folder / "weights.safetensors")
     assert stat.S_IMODE((tmp_path / "sae" / "weights.safetensors").stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError(), OutOfMemoryError("GPU")])
+def test_a_folder_that_fails_to_be_filled_is_not_there(
+    error: BaseException, tmp_path: Path
+) -> None:
+    """What is not of the disk is told as what it is, and the next one who asks tries again."""
+    folder = tmp_path / "cache" / "folder"
+
+    def fail(to: Path) -> None:
+        (to / "half").write_text("half")
+        raise error
+
+    with pytest.raises(type(error)) as raised:
+        fill_once(folder, fail)
+    assert raised.value is error
+    assert [path.name for path in folder.parent.iterdir()] == ["folder.lock"]
+    fill_once(folder, lambda to: (to / "whole").write_text("whole"))
+    fill_once(folder, fail)
+    assert [path.name for path in folder.iterdir()] == ["whole"]
 
 
 def test_what_fails_leaves_what_was_there_and_nothing_else(

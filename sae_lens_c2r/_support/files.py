@@ -4,7 +4,7 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
@@ -111,6 +111,17 @@ def write_folder(final: Path, *, beside: Path, prefix: str = PARTIAL) -> Iterato
         raise
 
 
+def fill_once(folder: Path, fill: Callable[[Path], object]) -> None:
+    """Have one process fill a folder, whole or not at all, while the others wait for it."""
+    if folder.is_dir():
+        return
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{folder}.lock"):
+        if not folder.is_dir():
+            with write_folder(folder, beside=folder.parent) as to:
+                fill(to)
+
+
 def begin_folder(beside: Path, prefix: str = PARTIAL) -> Path:
     """A new folder in `beside`, whose name says that it is being written."""
     beside.mkdir(parents=True, exist_ok=True)
@@ -144,8 +155,10 @@ def disk_errors(final: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, RuntimeError, SafetensorError) as error:
-        if isinstance(error, OSError) and error.errno is None:
-            raise  # it is ours already
+        is_ours = isinstance(error, OSError) and error.errno is None
+        # Writers raise RuntimeError itself; its subclasses tell of a device or of memory.
+        if is_ours or (isinstance(error, RuntimeError) and type(error) is not RuntimeError):
+            raise
         why = getattr(error, "strerror", None) or error
         raise OSError(f"{final} cannot be written. {why}.") from error
 

@@ -80,7 +80,7 @@ def upload(
     token: str | None = option(None, "Token for the Hub.", unset="from `hf auth login`"),
     dry_run: bool = option(False, "Show what would be sent, and send nothing.", "--dry-run"),
     no_verify: bool = option(
-        False, "Do not load the SAEs from the Hub afterwards.", "--no-verify"
+        False, "Do not verify afterwards what is on the Hub.", "--no-verify"
     ),
     yes: bool = option(False, "Do not ask before sending.", "--yes"),
 ) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 
 import jaxtyping
 import torch
-from filelock import FileLock
 from sae_lens import SAE, __version__
 from sae_lens.evals import get_eval_everything_config, run_evals
 from sae_lens.synthetic import SyntheticModel
@@ -22,7 +21,7 @@ from torch import Tensor, nn
 from transformers import set_seed
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.files import begin_folder, finish_folder
+from sae_lens_c2r._support.files import fill_once
 from sae_lens_c2r._support.remote_code import remote_code
 from sae_lens_c2r.analysis import co_firing
 from sae_lens_c2r.analysis.recovery import feature_recovery
@@ -210,17 +209,12 @@ def _share_probes(task: Task, sae: SAE[Any], working: Path) -> None:
     metadata, asked = sae.cfg.metadata, {"model", "settings", "inputs", "device", "versions"}
     place = (metadata.hook_name, metadata.hook_layer, metadata.model_from_pretrained_kwargs)
     key = json.dumps([task.asked.model_dump(mode="json", include=asked), place], default=str)
-    kept, here = (working / PROBES).resolve(), working / catalog.ABSORPTION
-    probes = kept / sha256(key.encode()).hexdigest()
+    here = working / catalog.ABSORPTION
+    probes = (working / PROBES).resolve() / sha256(key.encode()).hexdigest()
     load_or_train = k_sparse_probing.load_or_train_probe
 
     def load_or_train_once(**options: Any) -> Any:
-        kept.mkdir(exist_ok=True)
-        with FileLock(f"{probes}.lock"):
-            if not probes.exists():
-                folder = begin_folder(kept)
-                load_or_train(**{**options, "probes_dir": folder})
-                finish_folder(folder, probes)
+        fill_once(probes, lambda folder: load_or_train(**{**options, "probes_dir": folder}))
         set_seed(task.asked.settings["random_seed"])  # the same, whichever SAE had them trained
         return load_or_train(**options)
 

@@ -2,13 +2,12 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from huggingface_hub import CardData, EvalResult
 from huggingface_hub.repocard_data import eval_results_to_model_index
 from jinja2 import Environment, FileSystemLoader
-from matplotlib.figure import Figure
 
 from sae_lens_c2r._support.errors import UserError, counted
 from sae_lens_c2r._support.files import data_folder
@@ -17,10 +16,8 @@ from sae_lens_c2r.evaluation.catalog import (
     ABSORPTION_ADVICE,
     CO_FIRING,
     COLUMNS,
-    EXPLAINED_VARIANCE,
     HELD_OUT,
     KNOWN_FEATURES,
-    L0,
     RECOVERED,
     SAE_LENS,
     TRAINING,
@@ -31,20 +28,14 @@ from sae_lens_c2r.evaluation.report import Evaluation, max_cosine_counts
 from sae_lens_c2r.hub.facts import RepoFacts
 from sae_lens_c2r.inspection.measures import THRESHOLDS
 from sae_lens_c2r.releases.model import FIGURES
-from sae_lens_c2r.reporting.figures import (
-    Distribution,
-    color_of,
-    legend_above,
-    max_cosine_figure,
-    png,
-)
+from sae_lens_c2r.reporting.figures import Distribution, color_of, max_cosine_figure, png
 
 CARDS = data_folder("hub_cards")
 TEMPLATE, SENTENCES = "card.md.jinja", "sentences.jinja"
 BEGIN = "<!-- sae-lens-c2r:begin. What follows is rewritten by every upload. -->"
 END = "<!-- sae-lens-c2r:end. What follows is yours, and so is what stands above. -->"
 INDEX, TASK = "model-index", "sparse autoencoder"  # and what our results in it are of
-_COMPOSITION, _CHANCE = "composition", "chance_composition"
+_CHANCE = "chance_composition"
 _PAPER = "2606.30609"  # on arXiv
 _PENALTIES = {"C2R": "c2r_coefficient", "OrtSAE": "ort_coefficient"}
 _COUNT, _PAIRS = ",.0f", f"{CO_FIRING}.pairs_above"
@@ -72,8 +63,6 @@ _NAMES = {  # of what is not SAEBench's
     TRAINING: "End of training",
     SAE_LENS: "SAELens",
 }
-_FARTHER = 1.1  # the least factor between two L0 that differ
-_Colors = Mapping[str, str]  # by what SAEs were trained as
 # A number of a card: the SAE's id, its column, and the evaluation that has it.
 _Number = tuple[str, Column, Evaluation]
 
@@ -223,14 +212,6 @@ def pictures(facts: RepoFacts) -> dict[str, bytes]:
     """Draw PNG files, by their paths: those of which there are numbers."""
     kinds = sorted({sae.kind for sae in facts.saes.values()})
     colors = {kind: color_of(number) for number, kind in enumerate(kinds)}
-    drawn = {
-        f"{FIGURES}/max_cosines.png": _max_cosines(facts, colors),
-        f"{FIGURES}/trade_off.png": _trade_off(facts, colors),
-    }
-    return {path: png(figure) for path, figure in drawn.items() if figure is not None}
-
-
-def _max_cosines(facts: RepoFacts, colors: _Colors) -> Figure | None:
     distributions: list[Distribution] = []
     chance = set()
     for sae in facts.saes.values():
@@ -240,33 +221,6 @@ def _max_cosines(facts: RepoFacts, colors: _Colors) -> Figure | None:
             is_first = sae.kind not in {label for label, _, _ in distributions}
             distributions.append((sae.kind if is_first else None, colors[sae.kind], counts))
             chance |= {metrics[_CHANCE]} if _CHANCE in metrics else set()
-    return max_cosine_figure(distributions, chance) if distributions else None
-
-
-def _trade_off(facts: RepoFacts, colors: _Colors) -> Figure | None:
-    """Draw SAEs of which some differ, within their kind, in their sparsity."""
-    for name in (SAE_LENS, "core"):
-        points = {kind: found for kind in colors if (found := _points(facts, name, kind))}
-        if any(of_kind[-1][0] > _FARTHER * of_kind[0][0] for of_kind in points.values()):
-            break
-    else:
-        return None
-    figure = Figure(figsize=(7.2, 3.0), layout="constrained")
-    widest = 1.15 * max(of_kind[-1][0] for of_kind in points.values())
-    measures = ("explained variance", "composition")
-    for number, axes in enumerate(figure.subplots(1, 2)):
-        for kind, of_kind in points.items():
-            l0, *values = zip(*of_kind, strict=True)
-            axes.plot(l0, values[number], "o-", color=colors[kind], label=kind)
-        # From 0, so that a small difference looks small.
-        axes.set(xlabel="L0", ylabel=measures[number], xlim=(0, widest), ylim=(0, 1))
-    legend_above(figure)
-    return figure
-
-
-def _points(facts: RepoFacts, name: str, kind: str) -> list[tuple[float, ...]]:
-    """Return the L0, explained variance and composition of SAEs of a kind, in order."""
-    keys = (L0, EXPLAINED_VARIANCE, _COMPOSITION)
-    saes = [sae for sae in facts.saes.values() if sae.kind == kind]
-    metrics = [{**sae.metrics_of(name), **sae.metrics_of(WEIGHTS)} for sae in saes]
-    return sorted(tuple(of[key] for key in keys) for of in metrics if of.keys() >= set(keys))
+    if not distributions:
+        return {}
+    return {f"{FIGURES}/max_cosines.png": png(max_cosine_figure(distributions, chance))}

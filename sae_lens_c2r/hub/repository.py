@@ -94,26 +94,20 @@ def load(
 
 
 def check_account(api: HfApi, target: Target) -> None:
-    """Raise unless the token may write to a repository, or make it."""
+    """Raise where the Hub tells beforehand that the token may not write to a repository."""
     account, owner = api.whoami(), target.repo_id.partition("/")[0]
     owners = [account["name"], *(each["name"] for each in account.get("orgs", []))]
-    token = account.get("auth", {}).get("accessToken", {})
-    may = token.get("role") != "read"
+    role = account.get("auth", {}).get("accessToken", {}).get("role")
+    may = role != "read"
     try:
         api.auth_check(target.repo_id, write=not target.create_pr)  # anybody may propose
-    except RepositoryNotFoundError:  # it is to be made
+    except RepositoryNotFoundError:  # of a fine-grained token, the Hub tells when it is made
         may = may and owner in owners
-        if token.get("role") == "fineGrained":
-            may = may and any(
-                scope.get("entity", {}).get("name") == owner
-                and "repo.write" in scope.get("permissions", [])
-                for scope in token.get("fineGrained", {}).get("scoped", [])
-            )
     if not may:
         raise UserError(
             f"`token` should be allowed to write to the repositories of {owner}: with the "
             f"role `write`, or fine-grained with `repo.write`. Found a token of "
-            f"{' and '.join(owners)} with the role `{token.get('role')}`. For somebody else's "
+            f"{' and '.join(owners)} with the role `{role}`. For somebody else's "
             "existing repository, use `--create-pr`."
         )
 
@@ -131,11 +125,10 @@ def check_metadata(api: HfApi, card: str) -> None:
         ) from None
 
 
-def take_snapshot(api: HfApi, target: Target) -> Snapshot:
-    """Look at a branch: it holds nothing if it or the repository does not exist."""
-    repo_id = target.repo_id
+def take_snapshot(api: HfApi, repo_id: str, revision: str) -> Snapshot:
+    """Look at a branch or a commit: it has no files if it or the repository does not exist."""
     try:
-        info = api.model_info(repo_id, revision=target.revision)
+        info = api.model_info(repo_id, revision=revision)
     except RevisionNotFoundError:
         return Snapshot(private=bool(api.model_info(repo_id).private))
     except RepositoryNotFoundError:

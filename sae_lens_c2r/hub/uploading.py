@@ -78,6 +78,7 @@ class Published:
     commit: str  # of the branch, with all files
     url: str | None  # of the commit or of the pull request; none if nothing had to be sent
     sent: int  # how many files were
+    proposal: Proposal  # what was proposed of that commit
 
 
 def upload(
@@ -100,7 +101,8 @@ def upload(
         confirm: Called with what would be sent; returns whether to send. By default everything
             is sent.
         dry_run: Whether to send nothing; the token then need not be allowed to write.
-        check_published: Whether to load the SAEs from the Hub without this package.
+        check_published: Whether to compare all files with what the Hub says of them, and to
+            load one SAE from there without this package.
         message: Message of the commit; by default it names what is added.
         api: Client of the Hub; by default as the environment says.
         tell: Called with lines on the progress.
@@ -123,7 +125,7 @@ def upload(
             facts = as_the_hub_knows(api, known, tell)
 
             def propose() -> Proposal:
-                snapshot = take_snapshot(api, target)
+                snapshot = take_snapshot(api, target.repo_id, target.revision)
                 card = card_files(facts, snapshot.read, check_secrets=submission.check_secrets)
                 files = [addition for sae in local for addition in sae.additions()]
                 files += [CommitOperationAdd(path, content) for path, content in card.items()]
@@ -141,8 +143,8 @@ def upload(
         done = f"{target.repo_id} has everything, in the commit {published.commit[:8]}."
         with _telling(target, f"{done} The commit was not verified or tagged."):
             if check_published:
-                tell("Loading the SAEs from the Hub, in SAELens alone.")
-                _verify(api, target, local, published.commit)
+                tell("Comparing the files on the Hub, and loading an SAE in SAELens alone.")
+                _verify(api, published)
         with _telling(target, f"{done} But the tag {target.tag} may not have been set."):
             if target.tag is not None:
                 _set_tag(api, target.repo_id, target.tag, published.commit)
@@ -207,7 +209,7 @@ def _commit(
     parent = proposal.snapshot.commit
     if not files and parent is not None:
         tell(f"{target.repo_id} has all {len(proposal.wanted)} files already.")
-        return Published(parent, None, 0)
+        return Published(parent, None, 0, proposal)
     tell(f"Sending {len(files)} files, {proposal.size / 1e6:,.1f} MB.")
     where: dict[str, Any] = {"revision": target.revision, "create_pr": target.create_pr}
     try:
@@ -229,7 +231,7 @@ def _commit(
     made = api.create_commit(
         target.repo_id, files, commit_message=message or added, parent_commit=parent, **where
     )
-    return Published(made.oid, made.pr_url or made.commit_url, len(files))
+    return Published(made.oid, made.pr_url or made.commit_url, len(files), proposal)
 
 
 def _check_tags(api: HfApi, proposal: Proposal) -> None:
@@ -258,30 +260,33 @@ def _set_tag(api: HfApi, repo_id: str, tag: str, commit: str) -> None:
             raise
 
 
-def _verify(api: HfApi, target: Target, saes: Sequence[LocalSAE], commit: str) -> None:
-    """Load every SAE from the Hub, without us and with an empty cache, and compare it."""
-    token = api.token if isinstance(api.token, str) else get_token()
-    is_newest = target.revision == MAIN and not target.create_pr
-    at = {} if is_newest else {"commit": commit}
-    requests = [
-        ({"repo_id": target.repo_id, "sae_id": sae.sae_id, **at}, sae.inputs) for sae in saes
-    ]
+def _verify(api: HfApi, published: Published) -> None:
+    """Compare what the Hub says of every file, and load one SAE from there, without us."""
+    proposal, commit = published.proposal, published.commit
+    target, sae = proposal.target, proposal.saes[0]
+    there = take_snapshot(api, target.repo_id, commit)
+    for file in proposal.wanted:
+        if not there.has(file):
+            raise UserError(
+                f"{file.path_in_repo} of {target.repo_id} at {commit[:8]} should have the "
+                f"SHA-256 {file.upload_info.sha256.hex()}. Found another file, or none."
+            )
     with TemporaryDirectory() as home:
+        where = {"repo_id": target.repo_id, "sae_id": sae.sae_id}
+        if target.revision != MAIN or target.create_pr:  # where `from_pretrained` looks not
+            options: dict[str, Any] = {"revision": commit, "local_dir": home}
+            api.snapshot_download(target.repo_id, allow_patterns=f"{sae.sae_id}/*", **options)
+            where = {"folder": str(Path(home, sae.sae_id))}
         environment = dict.fromkeys(("HF_HOME", "HF_HUB_CACHE", "HF_XET_CACHE"), home)
         environment |= {"HF_ENDPOINT": api.endpoint, "HF_HUB_OFFLINE": "0"}
-        if token:
+        if token := api.token if isinstance(api.token, str) else get_token():
             environment["HF_TOKEN"] = token
-        encoded = encode_in_saelens_alone(requests, environment=environment)
-    for sae, found in zip(saes, encoded, strict=True):
-        place = f"{sae.sae_id} of {target.repo_id} at {commit[:8]}"
-        for name, digest in sae.sha256.items():
-            if found.sha256[name] != digest:
-                raise UserError(
-                    f"{place} should have {name} with the SHA-256 {digest}. Found "
-                    f"{found.sha256[name]}."
-                )
-        if not encodes_alike(found.feature_acts, sae.feature_acts.to_dense()):
-            raise UserError(f"{place} should encode a batch as it did here. It does not.")
+        [found] = encode_in_saelens_alone([(where, sae.inputs)], environment=environment)
+    if not encodes_alike(found.feature_acts, sae.feature_acts.to_dense()):
+        raise UserError(
+            f"{sae.sae_id} of {target.repo_id} should encode a batch as it did here. It does "
+            "not."
+        )
 
 
 def show_proposal(

@@ -6,10 +6,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.files import sha256_of, write_folder
+from sae_lens_c2r._support.files import fill_once, sha256_of
 
 
 @dataclass(frozen=True)
@@ -97,13 +95,8 @@ def cached_folder(namespace: str, sha256: str, fill: Callable[[Path], None]) -> 
     """A folder in the user's cache, filled if nobody has done so before."""
     from huggingface_hub import cached_assets_path
 
-    cache = cached_assets_path("sae-lens-c2r", namespace=namespace)
-    folder = cache / sha256
-    if not folder.is_dir():
-        with FileLock(cache / "lock"):  # another process may be filling it
-            if not folder.is_dir():
-                with write_folder(folder, beside=cache) as to:
-                    fill(to)
+    folder = cached_assets_path("sae-lens-c2r", namespace=namespace) / sha256
+    fill_once(folder, fill)
     return folder
 
 

@@ -73,7 +73,7 @@ def encodes_alike(
 
 
 class Encoded(NamedTuple):
-    """The encoding of a batch by an SAE, and the SHA-256 of its files by their names."""
+    """The encoding of a batch by an SAE, and the SHA-256 of its files, if they are here."""
 
     feature_acts: Tensor
     sha256: dict[str, str]
@@ -108,5 +108,5 @@ def encode_in_saelens_alone(
         for request in asked:
             with safe_open(request["outputs"], framework="pt") as file:
                 acts = file.get_tensor("feature_acts").clone()
-                encoded.append(Encoded(acts, dict(file.metadata())))
+                encoded.append(Encoded(acts, dict(file.metadata() or {})))
         return encoded

@@ -225,10 +225,6 @@ class LoopbackHub:
     def _whoami(self, seen: Seen, *_: Any) -> Answer:
         account = self._account(seen)
         token: dict[str, Any] = {"role": account.role, "displayName": "loopback"}
-        if account.role == "fineGrained":
-            models = [{"type": "model", "name": name} for name in account.writable]
-            may = {"permissions": ["repo.write"]}
-            token["fineGrained"] = {"scoped": [{"entity": model, **may} for model in models]}
         owners = [{"name": name} for name in account.organizations]
         auth = {"type": "access_token", "accessToken": token}
         return Answer.json({"type": "user", "name": account.name, "orgs": owners, "auth": auth})

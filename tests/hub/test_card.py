@@ -117,12 +117,6 @@ def test_later_facts_count_and_measurements_of_the_same_weights_stay() -> None:
     assert (again, again.to_json()) == (joined, joined.to_json())
 
 
-def with_l0(l0: float, **changes: Any) -> SAEFacts:
-    found = sae(**changes)
-    found.evaluations["sae_lens"].metrics["sparsity.l0"] = l0
-    return found
-
-
 def test_what_training_measured_counts_until_it_is_evaluated() -> None:
     """Measured on held-out text, on text that was trained on, and of known features."""
     numbers = {"explained_variance": 0.625, "l0": 16.5, "dead_latents": 1695}
@@ -182,13 +176,10 @@ def test_the_code_of_a_card_runs(
 
 
 def test_pictures_are_of_the_numbers_and_always_the_same() -> None:
-    """A trade-off is of SAEs of one kind with several sparsities."""
-    one = facts(a=with_l0(32.0), b=with_l0(31.5), c=with_l0(64.0, trained_as="topk"))
-    assert set(pictures(one)) == {"figures/max_cosines.png"}
-    two = facts(a=with_l0(32.0), b=with_l0(64.0))
-    drawn = pictures(two)
-    assert set(drawn) == {"figures/max_cosines.png", "figures/trade_off.png"}
-    assert pictures(two) == drawn
+    three = facts(a=sae(), b=sae(), c=sae(trained_as="topk"))
+    drawn = pictures(three)
+    assert set(drawn) == {"figures/max_cosines.png"}
+    assert pictures(three) == drawn
     assert not pictures(facts(a=sae(evaluations={})))
 
 

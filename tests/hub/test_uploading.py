@@ -361,7 +361,6 @@ def test_the_licence_is_the_repositorys_and_one_of_the_hubs(
     [
         (None, False, "There is no token, or the Hub does not accept it"),
         (Account("me", role="read"), False, "Found a token of me with the role `read`"),
-        (Account("me", role="fineGrained"), False, "fine-grained with `repo.write`. Found a"),
         (Account("you", ("your-lab",)), False, "Found a token of you and your-lab with"),
         (Account("me", role="read"), True, "should have the role `write`"),
         (Account("me", role="fineGrained", writable=("me/x",)), True, "may not write to me/s"),
@@ -381,6 +380,17 @@ def test_what_a_token_may_is_told_before_anything_is_read(
     assert "hf_another" not in message
     assert len(hub.log) <= 2
     assert not writes(hub)
+
+
+def test_a_fine_grained_token_that_may_make_no_repository_is_told(
+    hub: LoopbackHub, send: Call
+) -> None:
+    """By the Hub's answer, when it is asked to make one."""
+    hub.accounts["hf_fine"] = Account("me", role="fineGrained", writable=("me/others",))
+    message = refusal(send, "a", api=HfApi(hub.endpoint, token="hf_fine"))
+    assert f"The token may not write to {REPO}: it should have the role `write` or" in message
+    assert [seen.path for seen in writes(hub)] == ["/api/repos/create"]
+    assert not hub.repos
 
 
 def test_a_fine_grained_token_is_enough_and_anybody_may_propose(
@@ -443,7 +453,29 @@ def test_weights_that_change_before_they_are_sent_are_not(
     assert list(hub.repos[REPO].history()[0].files) == [".gitattributes"]
 
 
-def test_what_comes_back_wrong_is_told(hub: LoopbackHub, checked: Checked, send: Call) -> None:
+@pytest.mark.parametrize("path", [f"b/{WEIGHTS}", f"a/{CFG}", README, FACTS])
+def test_a_file_that_is_not_there_as_it_was_sent_is_told(
+    hub: LoopbackHub, send: Call, path: str
+) -> None:
+    """Of any SAE, and of the card: the Hub says of every file what it is."""
+
+    def spoil(seen: Seen) -> None:
+        if "/tree/" in seen.path and len(hub.repos[REPO].history()) == 2:
+            files = hub.repos[REPO].history()[0].files
+            size, content, sha256 = vars(files[path]).values()
+            files[path] = File(size, content and content[::-1], sha256 and sha256[::-1])
+
+    hub.fault = spoil
+    message = refusal(send, "a", "b", tag="v1", check_published=True)
+    assert "has everything" in message
+    assert f"{path} of {REPO} at" in message
+    assert "should have the SHA-256" in message
+    assert not hub.repos[REPO].tags
+
+
+def test_an_sae_that_comes_back_wrong_is_told(
+    hub: LoopbackHub, checked: Checked, send: Call
+) -> None:
     other = checked("b", "c")[1]
 
     def spoil(seen: Seen) -> None:
@@ -457,7 +489,7 @@ def test_what_comes_back_wrong_is_told(hub: LoopbackHub, checked: Checked, send:
     hub.fault = spoil
     message = refusal(send, "a", tag="v1", check_published=True)
     assert "has everything" in message
-    assert f"should have {WEIGHTS} with the SHA-256" in message
+    assert "should encode a batch as it did here" in message
     assert not hub.repos[REPO].tags
 
 
@@ -573,7 +605,7 @@ contents = [Path(path) for path in large] or [name.encode() * 99 + b"%d" % i for
 def propose():
     files = [(f"{name}/{i}.safetensors", content) for i, content in enumerate(contents)]
     files = [CommitOperationAdd(*file) for file in [*files, (f"{name}/cfg.json", b"{}")]]
-    return Proposal(target, take_snapshot(api, target), [], files, card="")
+    return Proposal(target, take_snapshot(api, "me/saes", "main"), [], files, card="")
 publish(api, propose(), propose, message=name)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
