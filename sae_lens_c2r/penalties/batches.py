@@ -87,8 +87,7 @@ def typical_norm(sae_in: Tensor, *, process_group: ProcessGroup | None = None) -
     """Median L2 norm of the rows of the joined batch that are not 0, detached; 0 of none."""
     # A mean would be driven by a few massive tokens: a BOS token's norm can be 30 times the
     # others'. Zeros, from padding or a silent generator, say nothing of the scale.
-    norms = torch.linalg.vector_norm(sae_in, dim=-1, dtype=at_least_float32(sae_in))
-    norms = norms.flatten()
+    norms = torch.linalg.vector_norm(sae_in, dim=-1, dtype=at_least_float32(sae_in)).flatten()
     if process_group is not None:  # parts may differ in size
         padded = norms.new_zeros(total(len(norms), process_group, norms.device))
         padded[: len(norms)] = norms

@@ -89,11 +89,11 @@ def c2r_penalty(
     checks.check_process_group(process_group)
     checks.check_choice("pairs", pairs, get_args(Pairs))
     checks.check_choice("gate", gate, get_args(Gate))
-    if pairs == "all" and neighbors is not None:
-        should = 'be None where `pairs = "all"`'
-        raise ValueError(checks.message("neighbors", should, neighbors))
     if neighbors is not None:
         checks.check_neighbors(neighbors, W_dec)
+        if pairs == "all":
+            should = 'be None where `pairs = "all"`'
+            raise ValueError(checks.message("neighbors", should, neighbors))
     draw, (_, inverse) = (chunk_size, generator, process_group), row_lengths(W_dec.detach())
     options = exponent, pairs, gate, neighbors, draw
     return evaluate(feature_acts, W_dec, inverse, None, *options)[0]

@@ -15,7 +15,7 @@ Latents = Int[Tensor, " d_sae"]  # one for each
 # What is worked on at once. A tile stays in a CPU's cache while it is reduced; an accelerator
 # waits for calls, not for memory, and has the square of a chunk of 8,192 latents as one.
 VALUES_PER_TILE = {"cpu": 2**20, "accelerator": 2**26}
-CPU = "cpu"  # as torch calls it; any other device is an accelerator
+CPU = "cpu"  # any other device is an accelerator
 
 
 def edge_of_tiles(device: torch.device) -> int:
@@ -44,9 +44,10 @@ def at_least_float32(*tensors: Tensor) -> torch.dtype:
 
 def row_lengths(W_dec: Rows) -> tuple[PerLatent, PerLatent]:
     """L2 norms of the rows and their inverses, by one pass that all uses in a step share."""
-    lengths = torch.linalg.vector_norm(W_dec, dim=-1, dtype=at_least_float32(W_dec))
+    dtype, rows = at_least_float32(W_dec), W_dec.contiguous()  # all layouts are rounded alike
+    lengths = torch.linalg.vector_norm(rows, dim=-1, dtype=dtype)
     # That of a zero row, or of one too short to be squared, is 0, and so are its cosines.
-    too_short = lengths < torch.finfo(lengths.dtype).tiny ** 0.5
+    too_short = lengths < torch.finfo(dtype).tiny ** 0.5
     return lengths, lengths.masked_fill(too_short, torch.inf).reciprocal()
 
 

@@ -81,8 +81,10 @@ def search(
         chunks = chunks[dist.get_rank(process_group) :: dist.get_world_size(process_group)]
     neighbors = torch.zeros(len(W_dec), dtype=torch.long, device=W_dec.device)
     for chunk in chunks:
-        parts = chunk.split(edge_of_tiles(W_dec.device))
-        unit = [(W_dec[part] * inverse[part, None]).to(dtype) for part in parts]
+        unit = [
+            (W_dec[part].contiguous() * inverse[part, None]).to(dtype)
+            for part in chunk.split(edge_of_tiles(W_dec.device))
+        ]
         neighbors[chunk] = chunk[_nearest_in_chunk(unit)]
     if process_group is not None:  # the others' latents are 0
         dist.all_reduce(neighbors, group=process_group)

@@ -13,7 +13,7 @@ from sae_lens_c2r.analysis import co_firing
 from sae_lens_c2r.penalties import cosines, neighbors, step_generator
 from sae_lens_c2r.penalties.cosines import VALUES_PER_TILE
 from tests import reference
-from tests.strategies import Case, cases, chunk_sizes, seeds
+from tests.strategies import DENSE_LAYOUTS, Case, cases, chunk_sizes, seeds
 
 
 def chunks_drawn(d_sae: int, chunk_size: int | None, seed: int) -> list[list[int]]:
@@ -61,6 +61,14 @@ def test_tiles_do_not_change_the_result(
     unit = torch.nn.functional.normalize(W_dec, dim=1)
     nearest = (unit @ unit.T).fill_diagonal_(-torch.inf).argmax(dim=1)
     assert d_sae == 1 or torch.equal(whole, nearest)
+
+
+@given(case=cases())
+def test_ties_are_decided_alike_in_any_layout(case: Case) -> None:
+    """A step and a function that are given the same rows then have the same penalty."""
+    found = nearest_neighbors(case.W_dec)
+    for layout in DENSE_LAYOUTS.values():
+        assert torch.equal(nearest_neighbors(layout(case.W_dec)), found)
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
