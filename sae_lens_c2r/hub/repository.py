@@ -101,7 +101,7 @@ def check_account(api: HfApi, target: Target) -> None:
     may = role != "read"
     try:
         api.auth_check(target.repo_id, write=not target.create_pr)  # anybody may propose
-    except RepositoryNotFoundError:  # of a fine-grained token, the Hub tells when it is made
+    except RepositoryNotFoundError:  # making it tells what a fine-grained token may
         may = may and owner in owners
     if not may:
         raise UserError(

@@ -78,7 +78,7 @@ class Published:
     commit: str  # of the branch, with all files
     url: str | None  # of the commit or of the pull request; none if nothing had to be sent
     sent: int  # how many files were
-    proposal: Proposal  # what was proposed of that commit
+    proposal: Proposal  # which the commit holds
 
 
 def upload(
@@ -264,18 +264,20 @@ def _verify(api: HfApi, published: Published) -> None:
     """Compare what the Hub says of every file, and load one SAE from there, without us."""
     proposal, commit = published.proposal, published.commit
     target, sae = proposal.target, proposal.saes[0]
-    there = take_snapshot(api, target.repo_id, commit)
+    repo_id = target.repo_id
+    there = take_snapshot(api, repo_id, commit)
     for file in proposal.wanted:
         if not there.has(file):
             raise UserError(
-                f"{file.path_in_repo} of {target.repo_id} at {commit[:8]} should have the "
-                f"SHA-256 {file.upload_info.sha256.hex()}. Found another file, or none."
+                f"{file.path_in_repo} of {repo_id} at {commit[:8]} should have the SHA-256 "
+                f"{file.upload_info.sha256.hex()}. Found another file, or none."
             )
     with TemporaryDirectory() as home:
-        where = {"repo_id": target.repo_id, "sae_id": sae.sae_id}
-        if target.revision != MAIN or target.create_pr:  # where `from_pretrained` looks not
-            options: dict[str, Any] = {"revision": commit, "local_dir": home}
-            api.snapshot_download(target.repo_id, allow_patterns=f"{sae.sae_id}/*", **options)
+        where = {"repo_id": repo_id, "sae_id": sae.sae_id}
+        if target.revision != MAIN or target.create_pr:  # which `from_pretrained` cannot name
+            api.snapshot_download(
+                repo_id, revision=commit, allow_patterns=f"{sae.sae_id}/*", local_dir=home
+            )
             where = {"folder": str(Path(home, sae.sae_id))}
         environment = dict.fromkeys(("HF_HOME", "HF_HUB_CACHE", "HF_XET_CACHE"), home)
         environment |= {"HF_ENDPOINT": api.endpoint, "HF_HUB_OFFLINE": "0"}
@@ -284,8 +286,7 @@ def _verify(api: HfApi, published: Published) -> None:
         [found] = encode_in_saelens_alone([(where, sae.inputs)], environment=environment)
     if not encodes_alike(found.feature_acts, sae.feature_acts.to_dense()):
         raise UserError(
-            f"{sae.sae_id} of {target.repo_id} should encode a batch as it did here. It does "
-            "not."
+            f"{sae.sae_id} of {repo_id} should encode a batch as it did here. It does not."
         )
 
 
