@@ -8,8 +8,10 @@ import codecs
 import copy
 import gzip
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -113,8 +115,12 @@ class Text:
         """Bytes of a text on this machine, which tell cheaply that it has changed."""
         if self.path is None:
             return None
-        files = [self.path] if self.path.is_file() else self.path.rglob("*")
-        return sum(file.stat().st_size for file in files if file.is_file())
+        if self.path.is_file():
+            return self.path.stat().st_size
+        hidden = re.compile(r"(^|/)\.")  # as checkpoints beside the text
+        files = (each for each in self.path.rglob("*") if each.is_file())
+        named = ((each, each.relative_to(self.path).as_posix()) for each in files)
+        return sum(each.stat().st_size for each, name in named if not hidden.search(name))
 
     def _words(self) -> Iterator[str]:
         """The documents, long ones in pieces: tokenizing costs what is used."""
@@ -193,7 +199,8 @@ def _rows_of_file(path: Path, source: TextSource) -> tuple[Any, bool]:
             is_utf16 = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
         options = {**options, "encoding": "utf-16" if is_utf16 else "utf-8-sig"}
     options = {**options, "split": "train", "streaming": True}
-    return load_dataset(builder, data_files=str(path), **options), builder == "text"
+    # Escaped: notes[1].txt would be a pattern, which other files fit.
+    return load_dataset(builder, data_files=escape(str(path)), **options), builder == "text"
 
 
 @contextmanager
@@ -218,8 +225,11 @@ def _rows_of_dataset(source: TextSource, streaming: bool) -> Any:
     found: Any
     if path and any((path / each).is_file() for each in ("state.json", "dataset_dict.json")):
         found = load_from_disk(str(path))
+        is_split = isinstance(found, DatasetDict)
+        if source.subset or (source.split not in (None, "train") and not is_split):
+            raise UserError(f"`split` and `subset` should fit {path}, which has none.")
     elif streaming or path:
-        found = load_dataset(str(path or name), streaming=True, **options)
+        found = load_dataset(str(path.resolve() if path else name), streaming=True, **options)
     else:  # of the Hub, no more than is asked for
         found = load_dataset(name, split=source.split or "train", **options)
     if not isinstance(found, DatasetDict | IterableDatasetDict):
@@ -255,7 +265,7 @@ def _is_content(value: Any, are_lines: bool, least: int) -> bool:
 
 def _are_tokens(value: Any) -> bool:
     is_row = isinstance(value, Sequence) and not isinstance(value, str | bytes)
-    return is_row and all(type(each) is int for each in value[:1])
+    return is_row and all(type(each) is int and each >= 0 for each in value)
 
 
 def _joined(lines: Iterator[str]) -> Iterator[str]:

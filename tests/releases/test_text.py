@@ -96,6 +96,9 @@ def test_tables_are_read_in_any_form_and_folder(
     (tmp_path / "link").symlink_to(tmp_path / "alone")
     assert read("link") == read("alone", split="test") == expected
     assert read("splits", split="test") == expected[1:]
+    for part in ({"split": "test"}, {"subset": "en"}):
+        with pytest.raises(UserError, match="`split` and `subset`"):
+            read("saved", **part)
 
 
 def test_part_of_a_text_can_be_named(tmp_path: Path) -> None:
@@ -127,6 +130,8 @@ WRONG: dict[str, tuple[str, bytes | None, dict[str, str], list[str]]] = {
         {},
         ["line 3 of", "a.jsonl"],
     ),
+    "a token that is none": ("a.jsonl", lines_of({"tokens": [1, None]}), {}, ["row 1"]),
+    "a negative token": ("a.jsonl", lines_of({"tokens": [1, -1]}), {}, ["row 1"]),
     "no parquet": ("a.parquet", b"PAR1 it is not", {}, ["a.parquet"]),
     "a split of a file": ("a.txt", b"words", {"split": "test"}, ["`split`", "a.txt"]),
     "no file": ("none.txt", None, {}, ["none.txt"]),
@@ -151,6 +156,18 @@ def test_what_cannot_be_read_is_refused_for_its_true_cause(
     assert "Hub cannot be reached" not in text
     assert "\n" not in text
     assert len(text) < 400
+
+
+def test_a_name_is_no_pattern(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a browser's second download; and the folder that one stands in has a name, too."""
+    for name in ("notes[1].txt", "notes1.txt", "w?.txt", "wx.txt"):
+        (tmp_path / name).write_text(name)
+    for name in ("notes[1].txt", "w?.txt"):
+        assert read(tmp_path / name) == [{"text": name}]
+    (tmp_path / "alone").mkdir()
+    (tmp_path / "alone" / "a.txt").write_text("a")
+    monkeypatch.chdir(tmp_path / "alone")
+    assert read(".") == [{"text": "a"}]
 
 
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
