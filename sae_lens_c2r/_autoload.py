@@ -1,4 +1,4 @@
-"""What PyTorch loads of us: a file that `site-packages` has wherever the checkout is."""
+"""The part that PyTorch loads: a file that `site-packages` has wherever the checkout is."""
 
 import sys
 import warnings

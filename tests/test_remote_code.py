@@ -149,6 +149,7 @@ EVALUATE += ("--set", "sae_lens.n_eval_reconstruction_batches=1", "--device", "c
 EVALUATE += ("--set", "sae_lens.batch_size_prompts=2")
 FINETUNE = ("finetune", "--tokens", "64", "--measured-tokens", "64", "--device", "cpu")
 FINETUNE += ("--set", "runner.train_batch_size_tokens=32", "--set", "sae.k=2")
+FINETUNE += ("--model", MODEL)  # which lies here, and so is not taken for the Hub's
 INSPECT = ("inspect", "--tokens", "200", "--device", "cpu")
 
 

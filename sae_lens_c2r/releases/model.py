@@ -103,7 +103,7 @@ class TextSource:
 
     @property
     def part(self) -> dict[str, str]:
-        """What is said of the part of the dataset."""
+        """The part of the dataset that is named."""
         parts = {"split": self.split, "subset": self.subset, "column": self.column}
         return {name: value for name, value in parts.items() if value is not None}
 

@@ -131,7 +131,7 @@ class Text:
                     yield piece
 
     def _values(self) -> Iterator[Any]:
-        """What stands in the column, without the rows in which nothing does."""
+        """The content of the column, without the rows that have none."""
         for number, row in enumerate(self._read(), start=1):
             is_new = number > self._n_rows  # and not of another pass over the text
             self._n_rows = max(self._n_rows, number)
