@@ -223,7 +223,7 @@ def test_code_of_a_dataset_runs_only_if_it_is_trusted(
     run = {
         "inspect": (INSPECT[0], sae, *INSPECT[1:], "--text", DATASET),
         "evaluate": (EVALUATE[0], sae, *EVALUATE[1:]),
-        "finetune": (FINETUNE[0], sae, *FINETUNE[1:]),
+        "finetune": (FINETUNE[0], sae, *FINETUNE[1:], "--model", "org/plain"),
         "train": ("train", release, "--device", "cpu"),
     }[command]
     for again in (False, True):
