@@ -27,13 +27,13 @@ from sae_lens_c2r.analysis import co_firing
 from sae_lens_c2r.analysis.recovery import feature_recovery
 from sae_lens_c2r.evaluation import catalog
 from sae_lens_c2r.evaluation.report import PROBES, RESULT
-from sae_lens_c2r.evaluation.settings import PARTS, config_class_of, short_name
+from sae_lens_c2r.evaluation.settings import config_class_of, short_name
 from sae_lens_c2r.evaluation.tasks import Task
 from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.inspection.contexts import encode
 from sae_lens_c2r.offline.models import MINILM
 from sae_lens_c2r.releases.language_models import TRANSFORMERS, load_by_bridge, output_of_block
-from sae_lens_c2r.releases.model import TextSource
+from sae_lens_c2r.releases.model import PARTS, TextSource
 from sae_lens_c2r.releases.text import read_text
 from sae_lens_c2r.training.configs import synthetic_model_config
 

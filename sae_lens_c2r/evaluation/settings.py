@@ -19,7 +19,6 @@ from sae_lens_c2r.releases.text import read_text
 from sae_lens_c2r.training.stream import EVALUATION_SEED
 
 _BATCH_SIZE, _DTYPE = 32, "float32"  # of models that SAEBench does not know
-PARTS = ("split", "subset", "column")  # of a text
 _DTYPES = ("float32", "float64", "float16", "bfloat16")
 
 

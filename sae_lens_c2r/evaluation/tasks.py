@@ -31,11 +31,12 @@ from sae_lens_c2r.evaluation.report import (
     read_about,
     sae_hashes,
 )
-from sae_lens_c2r.evaluation.settings import PARTS, Options, from_root, settings_of
+from sae_lens_c2r.evaluation.settings import Options, from_root, settings_of
 from sae_lens_c2r.inspection.activations import check_reconstructs
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS
 from sae_lens_c2r.offline.models import is_model
 from sae_lens_c2r.releases.language_models import TRANSFORMERS, hook_site, output_of_block
+from sae_lens_c2r.releases.model import PARTS
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.configs import synthetic_model_config
 from sae_lens_c2r.training.record import RECORD, TrainingRecord, read_record

@@ -13,7 +13,7 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.remote_code import harmless_runner
 from sae_lens_c2r.releases.files import release_of
 from sae_lens_c2r.releases.language_models import hub_id
-from sae_lens_c2r.releases.model import LICENSE_PATTERN, Release
+from sae_lens_c2r.releases.model import LICENSE_PATTERN, PARTS, Release
 from sae_lens_c2r.saes.sae_ref import SAERef, file_on_hub
 from sae_lens_c2r.saes.start_from import ESTIMATED, c2r_architecture, training_fields
 from sae_lens_c2r.training.configs import config_class_of
@@ -33,7 +33,6 @@ _SLOWER = 3
 _SCHEDULES = {"lr_warm_up_steps": 20, "lr_decay_steps": 5}
 _ESTIMATED_BATCHES = 20  # of the stream, which is short; SAELens takes 1,000
 _IN_UNITS = {"l0_coefficient", "l1_coefficient"}  # of the inputs that an SAE was trained on
-_PARTS = ("split", "subset", "column")  # of a dataset
 _NEEDED = ("hub_id", "hook_name", "dataset", "context_size")  # of a language model
 
 
@@ -108,7 +107,7 @@ def _language_model(
         "revision": recorded.get("revision"),
         "hook_name": metadata.hook_name,
         "dataset": recorded.get("dataset") or metadata.dataset_path,
-        **{key: metadata.get(f"dataset_{key}") for key in _PARTS},
+        **{key: metadata.get(f"dataset_{key}") for key in PARTS},
         "context_size": metadata.context_size,
     }
     prefix = "language_model."
@@ -117,7 +116,7 @@ def _language_model(
     if given.get("hub_id", own["hub_id"]) != own["hub_id"]:
         own["revision"] = own["name"] = None
     if given.get("dataset", own["dataset"]) != own["dataset"]:
-        own |= dict.fromkeys(_PARTS)
+        own |= dict.fromkeys(PARTS)
     if own["name"] == own["hub_id"]:
         own["name"] = None
     for key in _NEEDED:

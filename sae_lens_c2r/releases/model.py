@@ -5,6 +5,7 @@ are checked when a plan is made of a release.
 """
 
 import math
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -90,6 +91,7 @@ class _Strict(BaseModel):
 
 
 DATASET = "language_model.dataset"  # as errors name it
+PARTS = ("split", "subset", "column")  # of a dataset
 
 
 @dataclass(frozen=True)
@@ -104,8 +106,7 @@ class TextSource:
     @property
     def part(self) -> dict[str, str]:
         """The part of the dataset that is named."""
-        parts = {"split": self.split, "subset": self.subset, "column": self.column}
-        return {name: value for name, value in parts.items() if value is not None}
+        return {name: value for name in PARTS if (value := getattr(self, name)) is not None}
 
     @property
     def shown(self) -> str:
@@ -118,7 +119,7 @@ class TextSource:
         """The place of a file or folder; `None` for a dataset's name on the Hub."""
         path = Path(self.dataset)
         may_be_a_name = _DATASET.fullmatch(self.dataset) and path.suffix not in _ENDINGS
-        return path if path.exists() or not may_be_a_name else None
+        return path if os.path.lexists(path) or not may_be_a_name else None
 
 
 class LanguageModel(_Strict):

@@ -20,9 +20,9 @@ from sae_lens.training.activations_store import validate_pretokenized_dataset_to
 
 from sae_lens_c2r._support.errors import (
     UserError,
-    first_sentence,
     is_of_network,
     needing_the_hub,
+    one_line,
     shortened,
 )
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, remote_code
@@ -214,7 +214,7 @@ def _naming(place: str | Callable[[], str], field: str) -> Iterator[None]:
         place = place if isinstance(place, str) else place()
         raise UserError(
             f"`{field}` should be text that can be read, in UTF-8. Found in {place}: "
-            f"{first_sentence(error)}"
+            f"{shortened(one_line(error), 200)}"
         ) from error
 
 

@@ -267,7 +267,9 @@ def checkpoint_of(
     checkpoint = unfinished_run(out, log, resume=resume)
     if checkpoint is None:
         return None
-    held = checkpoint.about["settings"]
+    held, stream = checkpoint.about["settings"], checkpoint.about.get("stream", {})
+    if stream.get("text_size") is not None:  # the rows tell a text of a disk, wherever it lies
+        held["source"]["dataset"] = settings["source"]["dataset"]
     for sae_id in held["saes"]:
         if sae_id not in settings["saes"]:
             raise UserError(f"The plan should include {sae_id}, which is in the checkpoint.")

@@ -121,6 +121,7 @@ WRONG: dict[str, tuple[str, bytes | None, dict[str, str], list[str]]] = {
     "latin-1": ("a.csv", "text\nü\n".encode("latin-1"), {}, ["a.csv", "UTF-8"]),
     "another column": ("a.csv", b"id,content\n1,x\n", {}, ["`column`", "id, content"]),
     "no such column": ("a.csv", b"id,text\n1,x\n", {"column": "x"}, ["`column`", "id, text"]),
+    "a ragged table": ("a.csv", b"text\na\nb,c\n", {}, ["a.csv", "line 3"]),
     "a number": ("a.jsonl", lines_of({"text": 1}), {}, ["row 1", "a.jsonl"]),
     "a mapping": ("a.json", b'{"data": [{"text": "a"}]}', {}, ["row 1", "data"]),
     "no json": ("a.jsonl", lines_of({"text": "a"}) + b"{", {}, ["line 2 of", "a.jsonl"]),
@@ -170,10 +171,15 @@ def test_a_name_is_no_pattern(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert read(".") == [{"text": "a"}]
 
 
-def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+def test_what_is_no_file_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(UserError, match="read twice"):
-        read(tmp_path / "pipe")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    monkeypatch.chdir(tmp_path)
+    for name in ("pipe", "dangling"):
+        with pytest.raises(UserError, match="read twice"):
+            read(name)
 
 
 def test_the_splits_that_are_there_are_named(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sae_lens_c2r.training.trainer import Trainer
 from tests.command import run as run_cli
 from tests.training.killing import MINILM, SMALL, as_options, checkpoints, hashes
 
@@ -55,28 +56,39 @@ def test_a_row_that_cannot_be_read_leaves_the_steps_before_it(
     assert len(hashes(out)) == 2
 
 
-def test_what_fails_between_two_steps_leaves_the_steps_before_it(
+@pytest.fixture
+def stopped(
     text: Path,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Path:
+    """A training on the text that failed before its fifth step."""
+    write(text / "b.jsonl", rows(20))
+    next_batch = Trainer._next_batch
+
+    def fail_later(trainer: Trainer) -> object:
+        if trainer.n_training_steps == 4:
+            raise RuntimeError("the network is gone")
+        return next_batch(trainer)
+
+    with monkeypatch.context() as failing:
+        failing.setattr(Trainer, "_next_batch", fail_later)
+        assert train(text, tmp_path / "saes") == 1
+    error = capsys.readouterr().err
+    assert "the network is gone" in error
+    assert "`--resume` continues from step 4." in error
+    return tmp_path / "saes"
+
+
+def test_what_fails_between_two_steps_leaves_the_steps_before_it(
+    text: Path, stopped: Path, tmp_path: Path
 ) -> None:
     """And continued, the SAE is that of a training in which nothing failed."""
-    out = tmp_path / "saes"
-    write(text / "b.jsonl", rows(20))
-    with monkeypatch.context() as failing:
-
-        def fail(trainer: object) -> None:
-            if trainer.n_training_steps == 3:  # type: ignore[attr-defined]
-                raise RuntimeError("the network is gone")
-
-        failing.setattr("sae_lens_c2r.training.trainer.Trainer._maybe_log_sparsity", fail)
-        assert train(text, out) == 1
-    assert "the network is gone" in (error := capsys.readouterr().err)
-    assert "`--resume` continues from step 3." in error
-    assert train(text, out, "--resume") == 0
-    assert train(text, tmp_path / "untouched") == 0
-    assert hashes(out) == hashes(tmp_path / "untouched")
+    moved = text.rename(tmp_path / "moved")  # which is the same text
+    assert train(moved, stopped, "--resume") == 0
+    assert train(moved, tmp_path / "untouched") == 0
+    assert hashes(stopped) == hashes(tmp_path / "untouched")
 
 
 def replace_words(text: Path) -> None:
@@ -96,30 +108,14 @@ def append_rows(text: Path) -> None:
 def test_a_training_goes_on_with_its_own_text_unless_it_is_told_otherwise(
     change: Callable[[Path], None],
     text: Path,
-    tmp_path: Path,
+    stopped: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    out = tmp_path / "saes"
-    write(text / "b.jsonl", rows(20))
-    with monkeypatch.context() as failing:
-        from sae_lens_c2r.training.trainer import Trainer
-
-        next_batch = Trainer._next_batch
-
-        def fail_later(trainer: Trainer) -> object:
-            if trainer.n_training_steps == 4:
-                raise RuntimeError
-            return next_batch(trainer)
-
-        failing.setattr(Trainer, "_next_batch", fail_later)
-        assert train(text, out) == 1
     change(text)
-    capsys.readouterr()
-    assert train(text, out, "--resume") == 1
+    assert train(text, stopped, "--resume") == 1
     assert "`--other-text`" in capsys.readouterr().err
-    assert len(checkpoints(out)) == 1
-    assert train(text, out, "--resume", "--other-text") == 0
+    assert len(checkpoints(stopped)) == 1
+    assert train(text, stopped, "--resume", "--other-text") == 0
 
 
 def test_rows_without_text_are_left_out_and_counted(
