@@ -3,13 +3,55 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 # By their names: httpx, requests, datasets and the Hub's client each have some of their own.
 _UNREACHED = {"ConnectionError", "TransportError", "LocalEntryNotFoundError"}
 
 
 class UserError(ValueError):
-    """An error whose text tells a user in one line why a command cannot do what it should."""
+    """An error that a command prints: in one line, what should be how, and what was found.
+
+    Args:
+        field: The parameter by its name, or a file by its path. Or else all that is to be said.
+        should: What it should be, or do.
+        found: What was found in its place.
+        more: Sentences after that, with the cause or with advice.
+        of: The SAE or the file that it belongs to.
+    """
+
+    def __init__(
+        self,
+        field: str | Path,
+        should: str = "",
+        found: object = "",
+        more: str = "",
+        *,
+        of: object = "",
+    ) -> None:
+        self.field, self.should, self.found = field, should, str(found)
+        self.more, self.of = more, str(of)
+        super().__init__(field, should, self.found, more)
+
+    def __str__(self) -> str:
+        return self.told()
+
+    def told(self, option: str | None = None) -> str:
+        """The error's text; its field may be named as the option that was typed."""
+        text = f"{self.of}: " if self.of else ""
+        if not self.should:
+            return f"{text}{self.field}"
+        name = f"`{option or self.field}`" if isinstance(self.field, str) else self.field
+        text += f"{name} should {self.should}."
+        text += f" Found {self.found.removesuffix('.')}." if self.found else ""
+        return f"{text} {self.more}".rstrip()
+
+
+def error_of(name: str, error: BaseException) -> UserError:
+    """An error of any library, or of ours, as one of what has a name."""
+    if isinstance(error, UserError) and not error.of:
+        return UserError(error.field, error.should, error.found, error.more, of=name)
+    return UserError(f"{name}: {reason(error)}")
 
 
 def one_line(error: BaseException) -> str:

@@ -19,8 +19,7 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9}
 _NUMBER = re.compile(
     r"((?:\d+|\d{1,3}(?:,\d{3})+|\d{1,3}(?:_\d{3})+)(?:\.\d+)?)([kmb]?)", re.IGNORECASE
 )
-_OF_USAGE = re.compile("`--[^`]+` should")
-_SECTION = r"((sae|runner|language_model)\.)?"  # of a release, where an option's value goes
+_SECTION = re.compile(r"^(sae|runner|language_model)\.")  # of a release, where a value goes
 _TYPED: dict[str, str] = {}  # options of the command that runs, by the library's names
 _WHOLE_LINES = 10_000  # columns of a pipe, in which nothing should be wrapped
 
@@ -147,9 +146,9 @@ def console_while_loading(*, quiet: bool = False) -> LineConsole:
 @contextmanager
 def error_boundary(
     interrupted: str = "Interrupted.", *, how_to_go_on: Callable[[], str] = str
-) -> Iterator[list[str]]:
+) -> Iterator[list[UserError]]:
     """Print the errors of a command, and end the command with their status."""
-    problems: list[str] = []
+    problems: list[UserError] = []
     status = 1
     try:
         with no_false_alarms():
@@ -157,17 +156,22 @@ def error_boundary(
     except BrokenPipeError:
         raise  # which click ends quietly: whoever read the output has enough of it
     except UserError as error:
-        problems.append(str(error))
+        problems.append(error)
     except OSError as error:
-        problems.append(f"{error}{how_to_go_on()}")
+        problems.append(UserError(f"{error}{how_to_go_on()}"))
     except KeyboardInterrupt as interruption:
-        problems.append(f"{str(interruption) or interrupted}{how_to_go_on()}")
+        problems.append(UserError(f"{str(interruption) or interrupted}{how_to_go_on()}"))
         status = getattr(interruption, "status", 130)
     finally:
         TRUSTED.set(False)
+    options = [_option_of(problem.field) for problem in problems]
+    for problem, option in zip(problems, options, strict=True):
+        print(problem.told(option), file=sys.stderr)
     if problems:
-        told = "\n".join(problems)
-        for name, typed in _TYPED.items():
-            told = re.sub(f"`{_SECTION}{name.replace('_', '[-_]')}`", f"`{typed}`", told)
-        print(told, file=sys.stderr)
-        raise typer.Exit(2 if status == 1 and _OF_USAGE.match(told) else status)
+        raise typer.Exit(2 if status == 1 and options[0] else status)
+
+
+def _option_of(field: object) -> str | None:
+    """The option that a parameter of the library was typed as, if any."""
+    name = str(field)
+    return name if name.startswith("--") else _TYPED.get(_SECTION.sub("", name))
