@@ -51,8 +51,8 @@ class CoFiring:
 
     def summary(self) -> dict[str, float]:
         """The numbers that are shown of it."""
-        pairs = {f"pairs_above_{above}": count for above, count in self.pairs.items()}
-        return {"highest_jaccard": self.mean, "chance": self.chance, **pairs}
+        pairs = {f"co_firing_pairs_above_{above}": count for above, count in self.pairs.items()}
+        return {"co_firing": self.mean, "co_firing_chance": self.chance, **pairs}
 
 
 @torch.no_grad()

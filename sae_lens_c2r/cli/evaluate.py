@@ -55,7 +55,7 @@ def evaluate(
         from sae_lens_c2r._support.yaml_text import parse_overrides
         from sae_lens_c2r.evaluation.catalog import ABSORPTION, ABSORPTION_ADVICE, EVALUATIONS
         from sae_lens_c2r.evaluation.evaluate import evaluate as evaluate_all
-        from sae_lens_c2r.evaluation.report import REPORT_FILE, terminal_tables
+        from sae_lens_c2r.evaluation.report import REPORT_FILE, table_of
         from sae_lens_c2r.evaluation.settings import Options
         from sae_lens_c2r.saes.sae_ref import find_saes
 
@@ -88,7 +88,8 @@ def evaluate(
                 tell=console.say,
             )
         if report.saes:
-            console.print(*terminal_tables(report, width=console.width), sep="\n")
+            table = table_of(report)
+            console.print(*table.in_terminal(width=console.width, note=table.note), sep="\n")
             if ABSORPTION in options.sae_bench:
                 console.say(ABSORPTION_ADVICE)
             console.say(f"All results: {out / REPORT_FILE}")

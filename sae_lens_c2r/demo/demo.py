@@ -17,11 +17,11 @@ from sae_lens.training.sae_trainer import SAETrainer
 from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.files import read_object, write_json, write_text
+from sae_lens_c2r._support.files import write_json, write_text
 from sae_lens_c2r._support.process import stop_requests
 from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.inspection.comparison import Comparison, compare
-from sae_lens_c2r.inspection.measures import SAEReport, flat, measure
+from sae_lens_c2r.inspection.measures import SAEReport, measure
 from sae_lens_c2r.inspection.report import in_terminal, report_html, versions
 from sae_lens_c2r.offline import corpus
 from sae_lens_c2r.offline.models import SMOLLM2, model_folder
@@ -35,8 +35,8 @@ from sae_lens_c2r.saes.encoding import (
     encodes_alike,
     trained_contributions,
 )
+from sae_lens_c2r.saes.record import HELD_OUT, RECORD, Evaluation, as_document, read_record
 from sae_lens_c2r.training.plan import Plan, make_plan
-from sae_lens_c2r.training.record import RECORD
 from sae_lens_c2r.training.train import train
 
 PLAIN, REGULARIZED = "batchtopk", "batchtopk_c2r"
@@ -179,12 +179,17 @@ def _write(
     """Write what was measured into a folder, and what was asked for."""
     for report in reports:
         # An SAE's card is made of what training recorded: what was measured belongs there.
-        measured = ("explained_variance", "l0", "dead_latents", "co_firing.")
-        metrics = {k: v for k, v in flat(report.metrics()).items() if k.startswith(measured)}
         assert report.on_text is not None, "measured on the held-out text"
-        said = {"text": report.on_text.text, "n_tokens": report.on_text.n_tokens}
-        path = folder / report.name / RECORD
-        write_json(path, {**read_object(path), "held_out": {**said, "metrics": metrics}})
+        record = read_record(folder / report.name)
+        record.evaluations[HELD_OUT] = Evaluation(
+            text=report.on_text.text,
+            settings={"n_tokens": report.on_text.n_tokens},
+            device=record.device,
+            versions=record.versions,
+            metrics=report.on_text.numbers,
+        )
+        record = record.model_copy(update={"evaluations": record.evaluations})
+        write_json(folder / report.name / RECORD, as_document(record))
     results = {
         "settings": asked,
         "versions": versions(),

@@ -12,7 +12,6 @@ from threading import Event
 
 from sae_lens_c2r._support.errors import UserError, reason
 from sae_lens_c2r._support.files import locked, write_json, write_text
-from sae_lens_c2r.evaluation.catalog import WEIGHTS
 from sae_lens_c2r.evaluation.report import (
     ABOUT,
     LOG,
@@ -20,12 +19,13 @@ from sae_lens_c2r.evaluation.report import (
     RESULT,
     EvaluationReport,
     read_metrics,
-    weights_metrics,
     write_report,
 )
 from sae_lens_c2r.evaluation.settings import Options
 from sae_lens_c2r.evaluation.tasks import Task, tasks_of
 from sae_lens_c2r.evaluation.worker import INSIDE, TASK, run_worker
+from sae_lens_c2r.inspection.measures import measure
+from sae_lens_c2r.saes.record import WEIGHTS, as_document
 from sae_lens_c2r.saes.sae_ref import SAERef
 
 Say = Callable[[str], None]
@@ -64,7 +64,7 @@ def _plan(source: SAERef, options: Options, on_error: Say) -> list[Task]:
     sae = source.load_for_inference(options.device)
     of_weights, *tasks = tasks_of(source, sae, options, on_error=on_error)
     if not of_weights.is_answered:
-        metrics = weights_metrics(sae, source.name)
+        metrics = measure(sae, source.name).numbers
         of_weights.folder.mkdir(parents=True, exist_ok=True)
         result = {"eval_type_id": WEIGHTS, "eval_result_metrics": metrics}
         write_json(of_weights.folder / RESULT, result)
@@ -125,7 +125,7 @@ def _keep(task: Task, result: Path, *, seconds: float) -> list[str]:
     answer = {"source": source, "seconds": seconds, "metrics": metrics, "missing": missing}
     evaluation = task.asked.model_copy(update=answer)
     about = task.sae.model_copy(update={"evaluations": {task.name: evaluation}})
-    write_json(task.folder / ABOUT, about.model_dump(mode="json"))
+    write_json(task.folder / ABOUT, as_document(about))
     for other in task.home.glob(f"{task.name}-*"):
         if other.name != task.folder.name:
             shutil.rmtree(other, ignore_errors=True)

@@ -35,6 +35,7 @@ from sae_lens_c2r.offline.models import MINILM
 from sae_lens_c2r.releases.language_models import TRANSFORMERS, load_by_bridge, output_of_block
 from sae_lens_c2r.releases.model import PARTS, TextSource
 from sae_lens_c2r.releases.text import read_text
+from sae_lens_c2r.saes.record import KNOWN_FEATURES, SAE_LENS
 from sae_lens_c2r.training.configs import synthetic_model_config
 
 _MOST_TOKENS = 100_000  # of which the activations are held, for co-firing
@@ -44,10 +45,10 @@ _NAME, _SEED = "sae", 42
 def run_evaluation(task: Task, sae: SAE[Any], working: Path) -> None:
     """Run an evaluation of an SAE, and write its result in the form of SAEBench's files."""
     sae.cfg.metadata.model_name = task.asked.model
-    if task.name not in (catalog.SAE_LENS, catalog.KNOWN_FEATURES):
+    if task.name not in (SAE_LENS, KNOWN_FEATURES):
         shutil.move(_run_sae_bench(task, sae, working), working / RESULT)
         return
-    measure = _measure_text if task.name == catalog.SAE_LENS else _measure_features
+    measure = _measure_text if task.name == SAE_LENS else _measure_features
     content = {
         "eval_type_id": task.name,
         "eval_config": task.asked.settings,
@@ -82,7 +83,7 @@ def _measure_text(task: Task, sae: SAE[Any]) -> dict[str, Any]:
         sae, store, model, ActivationScaler(), config, exclude_special_tokens=special
     )
     acts = (acts for _, acts in encode(sae, reader.activations(sae, task.sae.name)))
-    return {**metrics, catalog.CO_FIRING: co_firing(acts).summary()}
+    return {**metrics, **co_firing(acts).summary()}
 
 
 def _splice_where_trained(model: Any, positions: slice) -> None:

@@ -17,29 +17,26 @@ from sae_lens_c2r._support.errors import UserError, reason
 from sae_lens_c2r._support.files import is_there, sha256_of
 from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r._support.remote_code import TRUSTED
-from sae_lens_c2r.evaluation.catalog import (
-    ABSORPTION,
-    KNOWN_FEATURES,
-    RAVEL,
-    SAE_LENS,
-    WEIGHTS,
-)
-from sae_lens_c2r.evaluation.report import (
-    EvaluatedSAE,
-    Evaluation,
-    earlier_config_hash,
-    read_about,
-    sae_hashes,
-)
+from sae_lens_c2r.evaluation.catalog import ABSORPTION, RAVEL
+from sae_lens_c2r.evaluation.report import read_about
 from sae_lens_c2r.evaluation.settings import Options, from_root, settings_of
 from sae_lens_c2r.inspection.activations import check_reconstructs
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS
 from sae_lens_c2r.offline.models import is_model
 from sae_lens_c2r.releases.language_models import TRANSFORMERS, hook_site, output_of_block
 from sae_lens_c2r.releases.model import PARTS
+from sae_lens_c2r.saes.hashes import earlier_config_hash, sae_hashes
+from sae_lens_c2r.saes.record import (
+    KNOWN_FEATURES,
+    RECORD,
+    SAE_LENS,
+    WEIGHTS,
+    Evaluation,
+    SAERecord,
+    read_record,
+)
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.configs import synthetic_model_config
-from sae_lens_c2r.training.record import RECORD, TrainingRecord, read_record
 
 _PACKAGES = (
     *("sae-lens-c2r", "sae-lens", "sae-bench"),
@@ -55,7 +52,7 @@ class Task(BaseModel, frozen=True):
     """An evaluation to be run, as it is passed to the process that runs it."""
 
     name: str
-    sae: EvaluatedSAE  # without evaluations
+    sae: SAERecord  # without evaluations
     earlier: str  # its config's hash as it was, by which older results are found
     asked: Evaluation  # without metrics
     device: str
@@ -91,7 +88,7 @@ def tasks_of(
 ) -> list[Task]:
     """The evaluations of an SAE in its inference form, first that of its weights alone."""
     (weights_sha256, config_sha256), earlier = sae_hashes(sae), earlier_config_hash(sae)
-    described = EvaluatedSAE(
+    described = SAERecord(
         weights_sha256=weights_sha256,
         config_sha256=config_sha256,
         name=source.name,
@@ -119,18 +116,18 @@ def tasks_of(
         home=next(filter(Path.is_dir, homes), homes[-1]),
     )
     tasks = [of_weights]
-    record = read_record(source.folder) if source.folder else None
-    features = record.features if record else None
+    record = read_record(source.folder) if source.folder else SAERecord()
+    features = record.features
     own = KNOWN_FEATURES if features else SAE_LENS
     for name in [*([own] if options.sae_lens else []), *options.sae_bench]:
         task = of_weights.model_copy(update={"name": name})
         try:
-            if record is None or features is None:
-                asked = _of_language_model(name, sae, options, record or TrainingRecord())
+            if features is None:
+                asked = _of_language_model(name, sae, options, record)
             elif name == KNOWN_FEATURES and source.folder:
                 check_features(record, options.device)
                 asked = {"inputs": {RECORD: sha256_of(source.folder / RECORD)}}
-                task = task.model_copy(update={"features": features.config})
+                task = task.model_copy(update={"features": features})
             else:
                 raise UserError("it needs a language model. Found known features.")
             settings = settings_of(name, options.overrides, model=asked.get("model"))
@@ -144,7 +141,7 @@ def tasks_of(
 
 
 def _of_language_model(
-    name: str, sae: SAE[Any], options: Options, record: TrainingRecord
+    name: str, sae: SAE[Any], options: Options, record: SAERecord
 ) -> dict[str, Any]:
     check_reconstructs(sae)
     metadata = sae.cfg.metadata
@@ -197,10 +194,10 @@ def _of_language_model(
     return {"model": model, "text": text, "part": part, "inputs": inputs}
 
 
-def check_features(record: TrainingRecord, device: str) -> None:
+def check_features(record: SAERecord, device: str) -> None:
     """Refuse known features of which SAELens would draw others on a device."""
     assert record.features is not None, "of an SAE of known features"
-    if synthetic_model_config(record.features.config).seed is None:
+    if synthetic_model_config(record.features).seed is None:
         raise UserError(
             f"{RECORD} should have a seed in the features' config, or SAELens does not draw "
             "the same features again. Found none."

@@ -76,9 +76,9 @@ def main(working: Path) -> None:
 
 def _run(working: Path) -> None:
     from sae_lens_c2r._support.remote_code import TRUSTED
-    from sae_lens_c2r.evaluation.report import sae_hashes
     from sae_lens_c2r.evaluation.runners import run_evaluation
     from sae_lens_c2r.evaluation.tasks import Task
+    from sae_lens_c2r.saes.hashes import sae_hashes
 
     task = Task.model_validate_json((working / TASK).read_bytes())
     sae = task.source.load_for_inference(task.device)

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from sae_lens import SAE, MultiSAETrainingRunnerConfig
-from sae_lens.loading.pretrained_saes_directory import get_repo_id_and_folder_name
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.remote_code import harmless_runner
 from sae_lens_c2r.releases.files import release_of
 from sae_lens_c2r.releases.language_models import hub_id
 from sae_lens_c2r.releases.model import LICENSE_PATTERN, PARTS, Release
-from sae_lens_c2r.saes.sae_ref import SAERef, file_on_hub
+from sae_lens_c2r.saes.origins import pin, record_of
+from sae_lens_c2r.saes.record import SAERecord
+from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.saes.start_from import ESTIMATED, c2r_architecture, training_fields
 from sae_lens_c2r.training.configs import config_class_of
 from sae_lens_c2r.training.output_dir import difference
-from sae_lens_c2r.training.record import RECORD, TrainingRecord, read_record
 
 # Of an SAE's metadata, what SAELens's runner is to be told again.
 READING = (
@@ -60,11 +60,11 @@ def read_subjects(refs: Sequence[SAERef], changes: Mapping[str, Any]) -> dict[st
 
 
 def _read(ref: SAERef, changes: Mapping[str, Any]) -> Subject:
-    pinned, sae = ref.pin()
+    pinned, sae = pin(ref)
     architecture = changes.get("sae.architecture") or c2r_architecture(sae)
     config_class = config_class_of({"architecture": architecture}, pinned.name)
     says_k = not hasattr(config_class, "k") or "k" in training_fields(sae, architecture)
-    record = _record_of(pinned)
+    record = record_of(pinned)
     settings = record.settings or {}
     own = settings.get("saes", {}).get(record.sae_id, {})
     # SAELens does not say how inputs were scaled. Its default keeps the unit in which a
@@ -82,23 +82,11 @@ def _read(ref: SAERef, changes: Mapping[str, Any]) -> Subject:
     return Subject(pinned, language_model, runner, fields, says_k)
 
 
-def _record_of(ref: SAERef) -> TrainingRecord:
-    """The record of our training of an SAE, in its folder or beside it on the Hub."""
-    if ref.folder is not None:
-        return read_record(ref.folder) or TrainingRecord()
-    repo, folder = get_repo_id_and_folder_name(ref.source, ref.sae_id or "")
-    path = file_on_hub(repo, f"{folder}/{RECORD}", ref.revision)
-    try:
-        return (path and read_record(path.parent)) or TrainingRecord()
-    except UserError:  # somebody else's file of that name
-        return TrainingRecord()
-
-
 def _language_model(
-    sae: SAE[Any], record: TrainingRecord, changes: Mapping[str, Any], shown: str
+    sae: SAE[Any], record: SAERecord, changes: Mapping[str, Any], shown: str
 ) -> dict[str, Any]:
     """The model and the text, with changes; a UserError if nothing says one of them."""
-    metadata, recorded = sae.cfg.metadata, record.model.model_dump(exclude_none=True)
+    metadata, recorded = sae.cfg.metadata, record.source
     name = metadata.model_name or ""
     own = {
         "hub_id": recorded.get("hub_id") or hub_id(name),

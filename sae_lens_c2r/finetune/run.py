@@ -17,6 +17,7 @@ from sae_lens_c2r.inspection.measures import SAEReport, cosine_summary, measure
 from sae_lens_c2r.inspection.report import report_html
 from sae_lens_c2r.releases.model import TextSource
 from sae_lens_c2r.releases.text import read_text
+from sae_lens_c2r.saes.origins import pin
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.output_dir import check_out, unfinished
 from sae_lens_c2r.training.plan import Plan, make_plan, runner_config
@@ -115,7 +116,7 @@ class Finetuning:
         )
 
     def _load(self, sae_id: str) -> SAE[Any]:
-        return self._subjects[sae_id].ref.pin()[1].to(self._device)
+        return pin(self._subjects[sae_id].ref)[1].to(self._device)
 
     def _measure_before(self, plan: Plan) -> None:
         """Measure SAEs on the tokens that a plan trains on, whatever they say of themselves."""

@@ -15,9 +15,9 @@ from huggingface_hub.utils import yaml_dump  # type: ignore[attr-defined]
 
 from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r._support.files import write_bytes
-from sae_lens_c2r.hub.facts import RepoFacts
-from sae_lens_c2r.hub.local_saes import check_saes, repo_facts
+from sae_lens_c2r.hub.local_saes import check_saes, repo_record
 from sae_lens_c2r.hub.rendering import BEGIN, END, INDEX, TASK, pictures, render
+from sae_lens_c2r.hub.repo_record import RepoRecord
 from sae_lens_c2r.hub.rules import refuse_secrets
 from sae_lens_c2r.hub.submission import SAEs, Submission
 from sae_lens_c2r.releases.model import FACTS, README, check_ids
@@ -44,7 +44,7 @@ def write_card(
         tell: Called with lines on the progress.
 
     Returns:
-        The card's file. Beside it are its pictures and its facts.
+        The card's file. Beside it are its pictures and its records.
 
     Raises:
         UserError: If one of the SAEs is not fit to be published, or `out` has the card of
@@ -53,19 +53,19 @@ def write_card(
     submission = saes if isinstance(saes, Submission) else Submission(saes)
     with TemporaryDirectory(prefix="sae-lens-c2r-") as scratch:
         local = check_saes(submission, Path(scratch), tell)
-        facts = repo_facts(submission, local, repo_id, tell)
+        repo = repo_record(submission, local, repo_id, tell)
 
     def read(path: str) -> bytes | None:
         return (out / path).read_bytes() if (out / path).is_file() else None
 
     known = read(FACTS)
-    found = facts.repo_id if known is None else RepoFacts.read(known).repo_id
-    if found != facts.repo_id:
+    found = repo.repo_id if known is None else RepoRecord.read(known).repo_id
+    if found != repo.repo_id:
         raise UserError(
-            f"`out` should be a new folder, or hold the card of {facts.repo_id}. Found the "
+            f"`out` should be a new folder, or hold the card of {repo.repo_id}. Found the "
             f"card of {found} in {out}."
         )
-    files = card_files(facts, read, check_secrets=submission.check_secrets)
+    files = card_files(repo, read, check_secrets=submission.check_secrets)
     for path, content in files.items():
         (out / path).parent.mkdir(parents=True, exist_ok=True)
         write_bytes(out / path, content)
@@ -73,29 +73,29 @@ def write_card(
 
 
 def card_files(
-    facts: RepoFacts,
+    repo: RepoRecord,
     read: Callable[[str], bytes | None] = lambda _: None,
     *,
     check_secrets: bool = True,
 ) -> dict[str, bytes]:
-    """Render a card of SAEs and of those that its repository has, with pictures and facts."""
+    """Render a card of SAEs and of those that its repository has, with pictures and records."""
     known, readme = read(FACTS), read(README)
-    facts = facts if known is None else RepoFacts.read(known).joined(facts)
-    check_ids(facts.saes)
+    repo = repo if known is None else RepoRecord.read(known).joined(repo)
+    check_ids(repo.saes)
     try:
         existing = None if readme is None else readme.decode()
     except UnicodeDecodeError as error:
         raise UserError(f"{README} of the repository should be UTF-8. {error}") from None
     license = split_card(existing or "")[1].get("license")
     if isinstance(license, str):
-        if facts.license not in (None, license):
+        if repo.license not in (None, license):
             raise UserError(
                 f"`license` should be {license}, as in {README} of the repository. Confirm it "
-                f"with `--license {license}`. Found {facts.license}."
+                f"with `--license {license}`. Found {repo.license}."
             )
-        facts = facts.model_copy(update={"license": license})
-    drawn = pictures(facts)
-    written = {README: render(facts, drawn), FACTS: facts.to_json()}
+        repo = repo.model_copy(update={"license": license})
+    drawn = pictures(repo)
+    written = {README: render(repo, drawn), FACTS: repo.to_json()}
     for name, text in written.items():  # not what others wrote on the card, which is public
         refuse_secrets(name, text, check=check_secrets)
     written[README] = merged(existing, written[README])

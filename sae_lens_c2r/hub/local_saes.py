@@ -18,17 +18,10 @@ from torch import Tensor
 from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r._support.files import read_object
 from sae_lens_c2r._support.libraries import package_versions
-from sae_lens_c2r.evaluation.catalog import WEIGHTS
-from sae_lens_c2r.evaluation.report import (
-    EvaluatedSAE,
-    Evaluation,
-    earlier_config_hash,
-    sae_hashes,
-    weights_metrics,
-)
-from sae_lens_c2r.hub.facts import RepoFacts, SAEFacts, sae_facts
+from sae_lens_c2r.hub.repo_record import RepoRecord, published
 from sae_lens_c2r.hub.rules import check_names, is_plain, redact, refuse_places, refuse_secrets
 from sae_lens_c2r.hub.submission import Submission, find_folders, known_evaluations
+from sae_lens_c2r.inspection.measures import measure
 from sae_lens_c2r.saes.encoding import (
     Encoded,
     contributions,
@@ -37,8 +30,9 @@ from sae_lens_c2r.saes.encoding import (
     probe_inputs,
     trained_contributions,
 )
+from sae_lens_c2r.saes.hashes import earlier_config_hash, sae_hashes
+from sae_lens_c2r.saes.record import WEIGHTS, Evaluation, SAERecord
 from sae_lens_c2r.saes.sae_ref import SAERef, inference_form
-from sae_lens_c2r.training.record import TrainingRecord
 
 _TYPES = ("F64", "F32", "F16", "BF16")
 
@@ -49,9 +43,9 @@ class LocalSAE:
 
     sae_id: str  # its folder on the Hub
     folder: Path  # of its redacted config, and a link to its weights
-    record: TrainingRecord
+    found: SAERecord  # what was recorded of it here
+    record: SAERecord  # of that, what may be published
     removed: list[str]  # the keys that were removed from its config
-    facts: SAEFacts
     stamp: tuple[int, ...]  # of the weights' file, which changes if it is written to
     inputs: Tensor  # the probe, shape [batch, d_in]
     trained: Tensor | None  # what its training form makes of the probe, if it had one
@@ -97,7 +91,7 @@ def check_saes(
     for sae_id, (folder, record) in sorted(found.items()):
         tell(f"Checking {sae_id}, {len(saes) + 1} of {len(found)}.")
         saes.append(_check(sae_id, folder, record, scratch, known, submission))
-        if lost := saes[-1].facts.outdated:
+        if lost := saes[-1].record.outdated:
             tell(
                 f"Warning: {', '.join(lost)} of {sae_id} is left out of the card: measured of "
                 "other weights or another config. Run `sae-lens-c2r evaluate` again."
@@ -107,52 +101,53 @@ def check_saes(
     for sae, encoded in zip(saes, encode_in_saelens_alone(requests), strict=True):
         _check_encoding(sae, encoded)
         sae.sha256, sae.feature_acts = encoded.sha256, encoded.feature_acts.to_sparse()
-        digest = {"weights_sha256": sae.sha256[SAE_WEIGHTS_FILENAME]}
-        sae.facts = sae.facts.model_copy(update=digest)
+        digest = {"file_sha256": sae.sha256[SAE_WEIGHTS_FILENAME]}
+        sae.record = sae.record.model_copy(update=digest)
     return saes
 
 
-def repo_facts(
+def repo_record(
     submission: Submission,
     saes: Sequence[LocalSAE],
     repo_id: str | None,
     tell: Callable[[str], None] = lambda _: None,
-) -> RepoFacts:
+) -> RepoRecord:
     """Gather what is known of SAEs: by the release, or where all training records agree."""
-    releases = [submission.release or sae.record.release for sae in saes]
-    models = [release.language_model if release else None for release in releases]
+    release = submission.release
 
-    def agreed(recorded: Sequence[object], name: str) -> str | None:
-        values = {getattr(each, name, None) for each in recorded}
+    def agreed(name: str) -> str | None:
+        values = {getattr(release or sae.found, name) for sae in saes}
         return values.pop() if len(values) == 1 else None
 
-    repo_id = repo_id or agreed(releases, "repo_id")
+    repo_id = repo_id or agreed("repo_id")
     if repo_id is None:
         raise UserError("`repo-id` should be given, like org/name, where no release names one.")
-    description = agreed(releases, "description")
-    license = submission.license or agreed(releases, "license")
+    description = agreed("description")
+    license = submission.license or agreed("license")
     if license is None:
         tell("Warning: without a licence nobody may use the SAEs. Set one by `--license`.")
-    model = submission.base_model or agreed(models, "hub_id")
-    if any(model in (sae.record.from_disk or ()) for sae in saes):
-        model = submission.base_model
+    sources = [release.source.model_dump() if release else sae.found.source for sae in saes]
+    model, *others = {source.get("hub_id") for source in sources}
+    if others or any(model in (sae.found.from_disk or ()) for sae in saes):
+        model = None
+    model = submission.base_model or model
     check_names(repo_id=repo_id, license=license)
     refuse_places("The release's description", description or "")
-    return RepoFacts(
+    return RepoRecord(
         repo_id=repo_id,
         description=description,
         license=license,
         base_models=[model] if model and "/" in model and is_plain(model) else [],
-        saes={sae.sae_id: sae.facts for sae in saes},
+        saes={sae.sae_id: sae.record for sae in saes},
     )
 
 
 def _check(
     sae_id: str,
     folder: Path,
-    record: TrainingRecord,
+    found: SAERecord,
     scratch: Path,
-    known: Sequence[EvaluatedSAE],
+    known: Sequence[SAERecord],
     submission: Submission,
 ) -> LocalSAE:
     """Check an SAE's files, measure it, and write it in the form in which it is published."""
@@ -172,7 +167,7 @@ def _check(
     weights = weights.resolve()
     config = read_object(folder / SAE_CFG_FILENAME)
     refuse_secrets(folder / SAE_CFG_FILENAME, config, check=submission.check_secrets)
-    of_disk = record.names_of_disk(config.get("metadata") or {})
+    of_disk = found.with_config(config).names_of_disk
     redacted, removed = redact(config, of_disk)
     _check_numbers(sae, weights)
     inputs = probe_inputs(sae)  # before its norms are folded, if they are
@@ -182,28 +177,27 @@ def _check(
     own = [each for each in own if each.config_sha256 in hashes]
     evaluations = {name: of for each in own for name, of in each.evaluations.items()}
     place = f"/{sae_id}"  # ends the name of what was evaluated, which may have changed since
-    others = [each for each in known if Path(each.name).resolve().as_posix().endswith(place)]
+    names = [(each, Path(each.name or "").resolve().as_posix()) for each in known]
+    others = [each for each, name in names if name.endswith(place)]
     measured = {name for each in others for name in each.evaluations}
     if WEIGHTS not in evaluations:
-        metrics = weights_metrics(form, sae_id)
+        metrics = measure(form, sae_id).numbers
         versions = package_versions("sae-lens-c2r", "sae-lens", "torch")
         of_weights = Evaluation(metrics=metrics, versions=versions, device="cpu")
         evaluations = {**evaluations, WEIGHTS: of_weights}
-    facts = sae_facts(
-        redacted,
-        record=record,
-        evaluations=evaluations,
-        base_model=submission.base_model,
-        of_disk=of_disk,
-    )
-    outdated = sorted(filter(is_plain, measured - evaluations.keys()))
-    facts = facts.model_copy(update={"outdated": outdated})
+    complete = found.with_config(redacted)
+    digests = {"weights_sha256": weights_sha256, "config_sha256": hashes[0]}
+    update = {**digests, "evaluations": {**complete.evaluations, **evaluations}}
+    complete = complete.model_copy(update=update)
+    record = published(complete, base_model=submission.base_model, of_disk=of_disk)
+    if outdated := sorted(filter(is_plain, measured - evaluations.keys())):
+        record = record.model_copy(update={"outdated": outdated})
     staged = scratch / "staged" / sae_id
     staged.mkdir(parents=True)
     text = json.dumps(redacted, indent=1, allow_nan=False)
     (staged / SAE_CFG_FILENAME).write_text(f"{text}\n", "utf-8")
     (staged / SAE_WEIGHTS_FILENAME).symlink_to(weights)
-    return LocalSAE(sae_id, staged, record, removed, facts, stamp, inputs, trained)
+    return LocalSAE(sae_id, staged, found, record, removed, stamp, inputs, trained)
 
 
 def _check_header(weights: Path, submission: Submission) -> None:

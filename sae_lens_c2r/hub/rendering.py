@@ -2,109 +2,80 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from importlib.resources import files
 from typing import Any
 
 from huggingface_hub import CardData, EvalResult
 from huggingface_hub.repocard_data import eval_results_to_model_index
-from jinja2 import Environment, FileSystemLoader
+from jinja2 import Environment, PackageLoader
 
 from sae_lens_c2r._support.errors import UserError, counted
-from sae_lens_c2r._support.files import data_folder
 from sae_lens_c2r.analysis.cofiring import JACCARDS
-from sae_lens_c2r.evaluation.catalog import (
-    ABSORPTION_ADVICE,
-    CO_FIRING,
-    COLUMNS,
+from sae_lens_c2r.evaluation.catalog import ABSORPTION_ADVICE, EVALUATIONS
+from sae_lens_c2r.hub.repo_record import RepoRecord
+from sae_lens_c2r.inspection.measures import THRESHOLDS, max_cosine_counts
+from sae_lens_c2r.releases.model import FIGURES
+from sae_lens_c2r.reporting.figures import Distribution, color_of, max_cosine_figure, png
+from sae_lens_c2r.reporting.metrics import METRICS, metric_table
+from sae_lens_c2r.saes.record import (
     HELD_OUT,
     KNOWN_FEATURES,
-    RECOVERED,
     SAE_LENS,
     TRAINING,
     WEIGHTS,
-    Column,
+    SAERecord,
 )
-from sae_lens_c2r.evaluation.report import Evaluation, max_cosine_counts
-from sae_lens_c2r.hub.facts import RepoFacts
-from sae_lens_c2r.inspection.measures import THRESHOLDS
-from sae_lens_c2r.releases.model import FIGURES
-from sae_lens_c2r.reporting.figures import Distribution, color_of, max_cosine_figure, png
 
-CARDS = data_folder("hub_cards")
 TEMPLATE, SENTENCES = "card.md.jinja", "sentences.jinja"
+CITATION = files("sae_lens_c2r.hub").joinpath("citations.bib")
 BEGIN = "<!-- sae-lens-c2r:begin. What follows is rewritten by every upload. -->"
 END = "<!-- sae-lens-c2r:end. What follows is yours, and so is what stands above. -->"
 INDEX, TASK = "model-index", "sparse autoencoder"  # and what our results in it are of
-_CHANCE = "chance_composition"
 _PAPER = "2606.30609"  # on arXiv
 _PENALTIES = {"C2R": "c2r_coefficient", "OrtSAE": "ort_coefficient"}
-_COUNT, _PAIRS = ",.0f", f"{CO_FIRING}.pairs_above"
-_CARD_COLUMNS = (
-    Column("explained variance", "", HELD_OUT, "explained_variance", 1),
-    Column("L0", "", HELD_OUT, "l0", 0, ".1f"),
-    Column("dead latents", "", HELD_OUT, "dead_latents", -1, _COUNT),
-    Column("co-firing", "", HELD_OUT, f"{CO_FIRING}.highest_jaccard", -1),
-    # The chance level of composition stands where it is said how that was measured.
-    *(column for column in COLUMNS if column.metric != _CHANCE),
-    Column("loss recovered", "", SAE_LENS, RECOVERED, 1),
-    Column("pairs > 0.9", "", WEIGHTS, "pairs_above_0.9", -1, _COUNT),
-    Column("pairs > 0.7", "", WEIGHTS, "pairs_above_0.7", -1, _COUNT),
-    Column("co-firing by chance", "", SAE_LENS, f"{CO_FIRING}.chance", 0),
-    *(
-        Column(f"co-firing pairs > {above}", "", SAE_LENS, f"{_PAIRS}_{above}", -1, _COUNT)
-        for above in JACCARDS
-    ),
-    Column("dead latents", "", TRAINING, "dead_latents", -1, _COUNT),
-)
-_NAMES = {  # of what is not SAEBench's
-    WEIGHTS: "Weights",
-    KNOWN_FEATURES: "Known features",
+# In the order of a card, by their names there; SAEBench's have the names that it gives them.
+_EVALUATIONS = {
     HELD_OUT: "Held-out text",
-    TRAINING: "End of training",
     SAE_LENS: "SAELens",
+    KNOWN_FEATURES: "Known features",
+    WEIGHTS: "Weights",
+    **{name: f"SAEBench {name}" for name in EVALUATIONS},
+    TRAINING: "End of training",
 }
-# A number of a card: the SAE's id, its column, and the evaluation that has it.
-_Number = tuple[str, Column, Evaluation]
+_AT_MOST = 7  # columns of a table, so that none is wider than the page
 
 
-def render(facts: RepoFacts, figures: Iterable[str] = ()) -> str:
+def render(repo: RepoRecord, figures: Iterable[str] = ()) -> str:
     """Render the card of SAEs, with pictures by their paths."""
-    saes, models = facts.saes, facts.base_models
+    saes, models = repo.saes, repo.base_models
     options = {option for sae in saes.values() for option in sae.options}
     penalties = {name: option for name, option in _PENALTIES.items() if option in options}
     with_c2r = (sae_id for sae_id, sae in saes.items() if _PENALTIES["C2R"] in sae.options)
     example = next(with_c2r, next(iter(saes)))
-    numbers = [
-        (sae_id, column, evaluation)
-        for sae_id, sae in saes.items()
-        for column in _CARD_COLUMNS
-        if (evaluation := sae.evaluations.get(column.evaluation))
-        and column.metric in evaluation.metrics
-    ]
-    cells = {(i, of): format(each.metrics[of.metric], of.shown) for i, of, each in numbers}
+    measured = list(_measured(repo))
     data = CardData(
         base_model=models[0] if len(models) == 1 else models or None,
-        datasets=facts.datasets or None,
+        datasets=repo.datasets or None,
         library_name="saelens",
-        license=facts.license,
+        license=repo.license,
         tags=["sparse-autoencoder", "sae", "interpretability", *["c2r"] * ("C2R" in penalties)],
-        **{INDEX: _model_index(numbers) or None},  # type: ignore[arg-type]
+        **{INDEX: _model_index(repo) or None},  # type: ignore[arg-type]
     )
     card = _LANGUAGE.get_template(TEMPLATE).render(
         card_data=data.to_yaml(),
-        facts=facts,
+        repo=repo,
         example=example,
         first=saes[example],
         penalties=penalties,
-        cells=cells,
-        measured=_measured(numbers),
-        co_firing=any(column.title == "co-firing" for _, column, _ in numbers),
-        trained=_how_trained(facts),
+        measured=measured,
+        co_firing=any("co-firing" in table for _, table, _ in measured),
+        trained=_how_trained(repo),
         figures=figures,
         begin=BEGIN,
         end=END,
         paper=_PAPER,
-        citation=(CARDS / "citations.bib").read_text(encoding="utf-8").strip(),
+        citation=CITATION.read_text(encoding="utf-8").strip(),
     )
     card = card.replace("\r\n", "\n")
     if card.count("<!-- sae-lens-c2r:") != 2:
@@ -112,48 +83,58 @@ def render(facts: RepoFacts, figures: Iterable[str] = ()) -> str:
     return re.sub(r"\n{3,}", "\n\n", card).rstrip() + "\n"
 
 
-def _model_index(numbers: Sequence[_Number]) -> list[dict[str, Any]]:
-    results: dict[str, list[EvalResult]] = defaultdict(list)
-    for sae_id, column, evaluation in numbers:
-        data = _name(column.evaluation)
-        if column.evaluation == SAE_LENS:
-            data = evaluation.text or "training text"
-        result = EvalResult(
-            task_type="feature-extraction",
-            task_name=TASK,
-            dataset_type=re.sub(r"[^\w./-]+", "-", data),
-            dataset_name=data,
-            metric_type=re.sub(r"[^a-z0-9]+", "_", column.title.lower()).strip("_"),
-            metric_name=column.title,
-            metric_value=evaluation.metrics[column.metric],
-        )
-        results[sae_id].append(result)
-    return [eval_results_to_model_index(sae_id, of)[0] for sae_id, of in results.items()]
+def _shown(sae: SAERecord, evaluation: str) -> dict[str, float]:
+    """The metrics of an evaluation on a card: those of the weights stand in theirs alone."""
+    elsewhere = sae.metrics_of(WEIGHTS) if evaluation != WEIGHTS else {}
+    metrics = sae.metrics_of(evaluation)
+    return {key: metrics[key] for key in METRICS if key in metrics and key not in elsewhere}
 
 
-def _name(evaluation: str) -> str:
-    return _NAMES.get(evaluation, f"SAEBench {evaluation}")
+def _model_index(repo: RepoRecord) -> list[dict[str, Any]]:
+    index = []
+    for sae_id, sae in repo.saes.items():
+        results = []
+        for name, shown in _EVALUATIONS.items():
+            if name == SAE_LENS and name in sae.evaluations:
+                shown = sae.evaluations[name].text or "training text"
+            results += [
+                EvalResult(
+                    task_type="feature-extraction",
+                    task_name=TASK,
+                    dataset_type=re.sub(r"[^\w./-]+", "-", shown),
+                    dataset_name=shown,
+                    metric_type=key.lower().replace(".", "_"),
+                    metric_name=METRICS[key].title,
+                    metric_value=value,
+                )
+                for key, value in _shown(sae, name).items()
+            ]
+        index += eval_results_to_model_index(sae_id, results) if results else []
+    return index
 
 
 # Sentences
 
 
-def _measured(numbers: Sequence[_Number]) -> Iterator[tuple[str, list[Column], list[str]]]:
-    """Yield each evaluation's name, its columns, and a paragraph for the SAEs that share it."""
-    for name in dict.fromkeys(column.evaluation for column in _CARD_COLUMNS):
-        of = [number for number in numbers if number[1].evaluation == name]
-        said = ((sae_id, _say("measured", name, evaluation)) for sae_id, _, evaluation in of)
-        if of:
-            columns = sorted({column for _, column, _ in of}, key=_CARD_COLUMNS.index)
-            yield _name(name), columns, _each_once(said)
+def _measured(repo: RepoRecord) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield each evaluation's name, its table, and a paragraph for the SAEs that share it."""
+    for name, shown in _EVALUATIONS.items():
+        saes = [(f"`{sae_id}`", _shown(sae, name)) for sae_id, sae in repo.saes.items()]
+        if any(metrics for _, metrics in saes):
+            said = (
+                (sae_id, _say("measured", name, sae.evaluations[name]))
+                for sae_id, sae in repo.saes.items()
+                if _shown(sae, name)
+            )
+            yield shown, metric_table(saes).in_markdown(columns=_AT_MOST), _each_once(said)
 
 
-def _how_trained(facts: RepoFacts) -> Iterator[str]:
+def _how_trained(repo: RepoRecord) -> Iterator[str]:
     """Yield how the SAEs were trained, a paragraph for those that share it."""
-    said = ((sae_id, _say("trained", sae.training)) for sae_id, sae in facts.saes.items())
+    said = ((sae_id, _say("trained", sae)) for sae_id, sae in repo.saes.items())
     yield from _each_once(said)
     for name, option in _PENALTIES.items():
-        if coefficients := _say("coefficients", name, option.partition("_")[0], facts.saes):
+        if coefficients := _say("coefficients", name, option.partition("_")[0], repo.saes):
             yield coefficients
 
 
@@ -198,7 +179,7 @@ def _duration(seconds: float) -> str:
     return counted(max(1, seconds), "second")
 
 
-_LANGUAGE = Environment(loader=FileSystemLoader(CARDS))
+_LANGUAGE = Environment(loader=PackageLoader("sae_lens_c2r", "hub"))
 _LANGUAGE.filters.update(text=_text, code=_code, printable=printable, duration=_duration)
 _LANGUAGE.globals.update(
     cosines=THRESHOLDS, jaccards=JACCARDS, absorption_advice=ABSORPTION_ADVICE
@@ -208,19 +189,19 @@ _LANGUAGE.globals.update(
 # Pictures
 
 
-def pictures(facts: RepoFacts) -> dict[str, bytes]:
+def pictures(repo: RepoRecord) -> dict[str, bytes]:
     """Draw PNG files, by their paths: those of which there are numbers."""
-    kinds = sorted({sae.kind for sae in facts.saes.values()})
+    kinds = sorted({sae.kind for sae in repo.saes.values()})
     colors = {kind: color_of(number) for number, kind in enumerate(kinds)}
     distributions: list[Distribution] = []
     chance = set()
-    for sae in facts.saes.values():
+    for sae in repo.saes.values():
         metrics = sae.metrics_of(WEIGHTS)
         counts = max_cosine_counts(metrics)
-        if counts and sum(counts):
+        if counts and sum(counts) and "chance_composition" in metrics:
             is_first = sae.kind not in {label for label, _, _ in distributions}
             distributions.append((sae.kind if is_first else None, colors[sae.kind], counts))
-            chance |= {metrics[_CHANCE]} if _CHANCE in metrics else set()
+            chance.add(metrics["chance_composition"])
     if not distributions:
         return {}
     return {f"{FIGURES}/max_cosines.png": png(max_cosine_figure(distributions, chance))}

@@ -23,7 +23,7 @@ from sae_lens import SAE
 from sae_lens.constants import SAE_CFG_FILENAME
 
 from sae_lens_c2r._support.errors import UserError, one_line
-from sae_lens_c2r.hub.facts import RepoFacts
+from sae_lens_c2r.hub.repo_record import RepoRecord
 from sae_lens_c2r.hub.rules import MAIN, Target
 from sae_lens_c2r.releases.model import check_ids
 
@@ -159,12 +159,12 @@ def make_branch(
         api.create_branch(target.repo_id, branch=target.revision, exist_ok=True)
 
 
-def as_the_hub_knows(api: HfApi, facts: RepoFacts, tell: Callable[[str], None]) -> RepoFacts:
+def as_the_hub_knows(api: HfApi, repo: RepoRecord, tell: Callable[[str], None]) -> RepoRecord:
     """Name the models and texts that the Hub has by their names there."""
     from sae_lens_c2r.releases.language_models import official_name
 
-    trainings = [sae.training for sae in facts.saes.values()]
-    names = facts.base_models or [each.model for each in trainings if each.model]
+    saes = repo.saes.values()
+    names = repo.base_models or [sae.model for sae in saes if sae.model]
     models = set()
     for name in sorted(set(names)):
         model = _ask(api.model_info, official_name(name), name)
@@ -176,10 +176,10 @@ def as_the_hub_knows(api: HfApi, facts: RepoFacts, tell: Callable[[str], None]) 
             models.add(model.id)
         if model.gated:
             tell(f"{model.id} is gated: users have to accept the model's terms on the Hub.")
-    texts = {each.dataset for each in trainings if each.dataset and "/" in each.dataset}
+    texts = {sae.dataset for sae in saes if sae.dataset and "/" in sae.dataset}
     found = [_ask(api.dataset_info, name) for name in sorted(texts)]
     datasets = [each.id for each in found if each and not each.private]
-    return facts.model_copy(update={"base_models": sorted(models), "datasets": datasets})
+    return repo.model_copy(update={"base_models": sorted(models), "datasets": datasets})
 
 
 def _ask(ask: Callable[[str], Any], *names: str | None) -> Any:

@@ -9,14 +9,15 @@ from sae_lens import SAE
 from sae_lens.constants import SAE_CFG_FILENAME
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.evaluation.report import REPORT_FILE, EvaluatedSAE, Evaluation, read_report
+from sae_lens_c2r.evaluation.report import REPORT_FILE, read_report
 from sae_lens_c2r.hub.rules import check_names, refuse_secrets
 from sae_lens_c2r.releases.model import Release, check_ids
-from sae_lens_c2r.saes.sae_ref import SAE_FILES, allows_derivatives, sae_folders
-from sae_lens_c2r.training.record import RECORD, TrainingRecord, read_record
+from sae_lens_c2r.saes.origins import allows_derivatives
+from sae_lens_c2r.saes.record import RECORD, Evaluation, SAERecord, read_record
+from sae_lens_c2r.saes.sae_ref import SAE_FILES, sae_folders
 
 SAEs = Sequence[Path] | Mapping[str, SAE[Any]]
-Found = dict[str, tuple[Path, TrainingRecord]]  # folders by ids, and what training recorded
+Found = dict[str, tuple[Path, SAERecord]]  # folders by ids, and what training recorded
 _FOLDER = "evaluation"
 
 
@@ -86,7 +87,7 @@ def find_folders(submission: Submission, in_memory: Path) -> Found:
     return found
 
 
-def _find_in(root: Path, submission: Submission) -> Iterator[tuple[str, Path, TrainingRecord]]:
+def _find_in(root: Path, submission: Submission) -> Iterator[tuple[str, Path, SAERecord]]:
     """Yield the SAEs in a folder, named by their release or by their paths in it."""
     release = submission.release
     if not root.is_dir():
@@ -111,7 +112,7 @@ def _find_in(root: Path, submission: Submission) -> Iterator[tuple[str, Path, Tr
                     f"A link should not lead out of {root}, unless from a snapshot in the "
                     f"Hugging Face cache into the blobs of the same repository. Found {path}."
                 )
-        record = read_record(folder) or TrainingRecord()
+        record = read_record(folder)
         found = record.model_dump(mode="json")
         refuse_secrets(folder / RECORD, found, check=submission.check_secrets)
         inside = folder.relative_to(root)
@@ -126,7 +127,7 @@ def _find_in(root: Path, submission: Submission) -> Iterator[tuple[str, Path, Tr
         yield sae_id, folder, record
 
 
-def known_evaluations(submission: Submission) -> list[EvaluatedSAE]:
+def known_evaluations(submission: Submission) -> list[SAERecord]:
     """Read what `sae-lens-c2r evaluate` has measured, where it may have left that."""
     files = [submission.evaluation] if submission.evaluation else []
     if not files:
@@ -138,8 +139,8 @@ def known_evaluations(submission: Submission) -> list[EvaluatedSAE]:
         ]
         files = [place / REPORT_FILE for place in (*places, Path(_FOLDER))]
         files = [path for path in files if path.is_file()]
-    known: list[EvaluatedSAE] = []
-    measured: dict[tuple[str, str, str], Evaluation] = {}  # by weights, config and name
+    known: list[SAERecord] = []
+    measured: dict[tuple[str | None, ...], Evaluation] = {}  # by weights, config, name
     for path in dict.fromkeys(map(Path.resolve, files)):
         report = read_report(path)
         found = report.model_dump(mode="json")

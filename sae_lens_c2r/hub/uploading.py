@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 
 from sae_lens_c2r._support.errors import UserError, counted, one_line
 from sae_lens_c2r.hub.card import card_files, split_card
-from sae_lens_c2r.hub.local_saes import LocalSAE, check_saes, repo_facts
+from sae_lens_c2r.hub.local_saes import LocalSAE, check_saes, repo_record
 from sae_lens_c2r.hub.rendering import printable
 from sae_lens_c2r.hub.repository import (
     MOVED,
@@ -121,12 +121,12 @@ def upload(
             if not dry_run:
                 check_account(api, target)  # before anything is read, which may take long
             local = check_saes(submission, Path(scratch), tell)
-            known = repo_facts(submission, local, target.repo_id, tell)
-            facts = as_the_hub_knows(api, known, tell)
+            known = repo_record(submission, local, target.repo_id, tell)
+            repo = as_the_hub_knows(api, known, tell)
 
             def propose() -> Proposal:
                 snapshot = take_snapshot(api, target.repo_id, target.revision)
-                card = card_files(facts, snapshot.read, check_secrets=submission.check_secrets)
+                card = card_files(repo, snapshot.read, check_secrets=submission.check_secrets)
                 files = [addition for sae in local for addition in sae.additions()]
                 files += [CommitOperationAdd(path, content) for path, content in card.items()]
                 return Proposal(target, snapshot, local, files, card[README].decode())

@@ -24,9 +24,12 @@ from sae_lens_c2r.inspection.contexts import (
     most_alike,
     pairs_in_context,
 )
+from sae_lens_c2r.reporting.metrics import METRICS
 
 THRESHOLDS = (0.9, 0.7)
-INTERVALS = 50  # of a distribution of maximum cosine
+_INTERVALS = 50  # of a distribution of maximum cosine
+# Latents by their highest cosine, from this one to the next; the lowest has negative ones too.
+_COSINES = [f"max_cosines_from_{i / _INTERVALS:.2f}" for i in range(_INTERVALS)]
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class TextMetrics:
     text: str
     model: str
     n_tokens: int  # without special ones
-    numbers: dict[str, Any]
+    numbers: dict[str, float]  # by their keys in METRICS
     frequencies: Float[Tensor, " d_sae"]  # shares of the tokens on which each latent fires
     absorption: analysis.AbsorptionPairs
     pairs: list[Pair]  # the most redundant ones, in context
@@ -53,37 +56,24 @@ class SAEReport:
 
     name: str
     config: SAEConfig  # of the form in which it is
-    numbers: dict[str, Any]  # of the weights
-    max_cosines: Tensor  # of each latent's decoder row with another one's
+    numbers: dict[str, float]  # of the weights
     decoder_norms: Tensor
     on_text: TextMetrics | None = None
     latents: Sequence[Latent] = ()  # that somebody asked for
     of_training: Mapping[str, float] = field(default_factory=dict)
 
-    @property
-    def cosine_counts(self) -> list[int]:
-        """Latents by their highest cosine: in equal intervals from 0 to 1, the rest below."""
-        cosines = self.max_cosines.float().clamp(0, 1)
-        return torch.histc(cosines, bins=INTERVALS, min=0, max=1).int().tolist()
-
-    @property
-    def zero_rows(self) -> int:
-        """Latents whose decoder row is 0: they say nothing."""
-        return int((self.decoder_norms == 0).sum())
-
     def metrics(self) -> dict[str, Any]:
-        """Its numbers, as they are written to a file and shown in tables."""
+        """Its numbers by their keys in METRICS, as files and tables have them."""
+        form = {"architecture": self.config.architecture()}
+        form |= {name: getattr(self.config, name) for name in ("d_sae", "d_in")}
         on_text = self.on_text.numbers if self.on_text else {}
-        return {**self.numbers, **on_text, **self.of_training}
+        numbers = {**self.numbers, **on_text, **self.of_training}
+        return form | {key: value for key, value in numbers.items() if key in METRICS}
 
 
-def flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested values, by their keys joined by dots."""
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        inner = flat(value) if isinstance(value, dict) else {"": value}
-        found |= {f"{key}.{name}" if name else key: each for name, each in inner.items()}
-    return found
+def max_cosine_counts(numbers: Mapping[str, float]) -> list[float] | None:
+    """Latents by their highest cosine, of the numbers of an SAE's weights, if they have all."""
+    return [numbers[key] for key in _COSINES] if numbers.keys() >= set(_COSINES) else None
 
 
 def cosine_summary(cosines: Tensor) -> dict[str, float]:
@@ -94,6 +84,12 @@ def cosine_summary(cosines: Tensor) -> dict[str, float]:
         "cosine_median": cosines.median().item(),
         "cosine_1st_percentile": torch.quantile(cosines, 0.01).item(),
     }
+
+
+def _counted(max_cosines: Tensor) -> dict[str, int]:
+    """Latents by their highest cosine, in equal intervals from 0 to 1, the rest below."""
+    counts = torch.histc(max_cosines.float().clamp(0, 1), bins=_INTERVALS, min=0, max=1)
+    return dict(zip(_COSINES, counts.int().tolist(), strict=True))
 
 
 def _chance_of(rows: Tensor) -> float:
@@ -115,7 +111,7 @@ def measure_on_text(sae: AnySAE, text: TextActivations) -> TextMetrics:
     times_fired = together.times_fired
     live = sae.W_dec[(times_fired > 0).to(sae.W_dec.device)]
     absorption = analysis.absorption_pairs(sae.W_dec, (acts for _, acts in encode(sae, text)))
-    absorbed: dict[str, float] = {"pairs": len(absorption)}
+    absorbed: dict[str, float] = {"absorption_pairs": len(absorption)}
     if len(absorption):
         absorbed["eq_13_holds"] = absorption.satisfied.double().mean().item()
         ratio = (absorption.A / absorption.B).median().item()
@@ -124,11 +120,11 @@ def measure_on_text(sae: AnySAE, text: TextActivations) -> TextMetrics:
     numbers = {
         "explained_variance": explained_variance.compute(),
         "l0": times_fired.sum().item() / together.n_tokens,
-        "dead_latents": int((times_fired == 0).sum()),
+        "dead_latents": (times_fired == 0).double().mean().item(),
         "composition_of_live": analysis.composition(live) if len(live) else 0.0,
         "chance_of_live": _chance_of(live),
-        "co_firing": together.summary(),
-        "absorption": absorbed,
+        **together.summary(),
+        **absorbed,
     }
     return TextMetrics(
         text.text,
@@ -154,21 +150,19 @@ def measure(
         should = "be a matrix of latents and at least 2 dimensions"
         raise UserError(f"{name}: `W_dec` should {should}. Found {tuple(W_dec.shape)}.")
     cosines = analysis.max_cosines(W_dec)
-    above_0_9, above_0_7 = analysis.count_pairs(W_dec, above=THRESHOLDS)
+    n_pairs, norms = analysis.count_pairs(W_dec, above=THRESHOLDS), W_dec.norm(dim=-1)
+    pairs = {f"pairs_above_{above}": n for above, n in zip(THRESHOLDS, n_pairs, strict=True)}
     return SAEReport(
         name=name,
         config=sae.cfg,
         numbers={
-            "architecture": sae.cfg.architecture(),
-            "d_sae": sae.cfg.d_sae,
-            "d_in": sae.cfg.d_in,
             "composition": cosines.mean().item(),
             "chance_composition": _chance_of(W_dec),
-            "pairs_above_0_9": above_0_9,
-            "pairs_above_0_7": above_0_7,
+            **pairs,
+            "zero_decoder_rows": int((norms == 0).sum()),
+            **_counted(cosines),
         },
-        max_cosines=cosines.cpu(),
-        decoder_norms=W_dec.norm(dim=-1).cpu(),
+        decoder_norms=norms.cpu(),
         on_text=measure_on_text(sae, text) if text else None,
         latents=latents_in_context(sae, text, latents) if text else (),
     )

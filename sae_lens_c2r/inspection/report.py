@@ -3,7 +3,7 @@
 import platform
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -12,11 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from sae_lens_c2r._support.libraries import package_versions
-from sae_lens_c2r.analysis.cofiring import JACCARDS
 from sae_lens_c2r.inspection import contexts
 from sae_lens_c2r.inspection.comparison import Comparison
 from sae_lens_c2r.inspection.contexts import Latent
-from sae_lens_c2r.inspection.measures import SAEReport, flat
+from sae_lens_c2r.inspection.measures import SAEReport, max_cosine_counts
 from sae_lens_c2r.reporting.figures import (
     COLORS,
     color_of,
@@ -25,7 +24,7 @@ from sae_lens_c2r.reporting.figures import (
     max_cosine_figure,
     svg,
 )
-from sae_lens_c2r.reporting.tables import explained, terminal_tables
+from sae_lens_c2r.reporting.metrics import METRICS, MetricTable, metric_table
 
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent),
@@ -35,69 +34,28 @@ _TEMPLATES = Environment(
 )
 
 
-class _Column(NamedTuple):
-    heading: str
-    key: str  # of the metrics
-    shown: str = ".3f"
-    term: str | None = None  # of the glossary
-
-
-class _Table(NamedTuple):
-    title: str
-    headings: list[str]
-    rows: list[tuple[str, list[str]]]
-    note: str
-
-
-_COLUMNS = {  # of each table, by what stands above the names
+_TABLES = {  # the metrics of each, by what stands above the names
     "": (
-        _Column("form", "architecture", ""),
-        _Column("d_sae", "d_sae", ","),
-        _Column("d_in", "d_in", ","),
-        _Column("composition", "composition", term="composition"),
-        _Column("chance\nlevel", "chance_composition"),
-        _Column("pairs\n> 0.9", "pairs_above_0_9", ",", "pairs"),
-        _Column("pairs\n> 0.7", "pairs_above_0_7", ","),
-        _Column("cosine\nwith before", "cosine_median", term="cosine with before"),
-        _Column("1st per-\ncentile", "cosine_1st_percentile"),
+        *("architecture", "d_sae", "d_in", "composition", "chance_composition"),
+        *("pairs_above_0.9", "pairs_above_0.7", "cosine_median", "cosine_1st_percentile"),
     ),
     "on text": (
-        _Column("explained\nvariance", "explained_variance"),
-        _Column("L0", "l0", ".1f", "L0"),
-        _Column("dead\nlatents", "dead_latents", ",", "dead latents"),
-        _Column("live com-\nposition", "composition_of_live", term="live composition"),
-        _Column("chance\nlevel", "chance_of_live"),
+        *("explained_variance", "l0", "dead_latents"),
+        *("composition_of_live", "chance_of_live"),
     ),
-    "firing together": (
-        _Column("co-firing", "co_firing.highest_jaccard", term="co-firing"),
-        _Column("chance\nlevel", "co_firing.chance"),
-        *(
-            _Column(f"pairs\n> {above}", f"co_firing.pairs_above_{above}", ",", "Jaccard pairs")
-            for above in JACCARDS
-        ),
-    ),
-    "absorption": (
-        _Column("absorption\npairs", "absorption.pairs", ",", "absorption pairs"),
-        _Column("Eq. (13)\nholds", "absorption.eq_13_holds", term="Eq. (13)"),
-        _Column("median\nA / B", "absorption.median_A_by_B", ".2f"),
-    ),
+    "firing together": [key for key in METRICS if key.startswith("co_firing")],
+    "absorption": ("absorption_pairs", "eq_13_holds", "median_A_by_B"),
 }
 
 
-def tables_of(reports: Sequence[SAEReport]) -> list[_Table]:
-    """The tables, with the columns that any SAE has a number in, and the SAEs that have any."""
-    metrics = {report.name: flat(report.metrics()) for report in reports}
-    tables = []
-    for title, all_columns in _COLUMNS.items():
-        columns = [c for c in all_columns if any(c.key in each for each in metrics.values())]
-        rows = [
-            (name, [format(each[c.key], c.shown) if c.key in each else "-" for c in columns])
-            for name, each in metrics.items()
-            if any(c.key in each for c in columns)
-        ]
-        if rows:
-            note = explained(*(c.term for c in columns if c.term))
-            tables.append(_Table(title, [c.heading for c in columns], rows, note))
+def tables_of(reports: Sequence[SAEReport]) -> dict[str, MetricTable]:
+    """The tables by their titles, with the SAEs that have any of their metrics."""
+    tables = {}
+    for title, keys in _TABLES.items():
+        saes = [(report.name, report.metrics()) for report in reports]
+        measured = [(name, each) for name, each in saes if not each.keys().isdisjoint(keys)]
+        if measured:
+            tables[title] = metric_table(measured, keys, blank="-")
     return tables
 
 
@@ -110,10 +68,8 @@ def in_terminal(
 ) -> list[Table | Text]:
     """Return what `rich` is to print: tables as wide as the terminal, and sentences."""
     shown: list[Table | Text] = []
-    for title, headings, rows, note in tables_of(reports)[: 2 if brief else None]:
-        text, told = (0,) if title else (0, 1), None if brief else note
-        cells = [[name, *row] for name, row in rows]
-        shown += terminal_tables(["SAE", *headings], cells, width=width, text=text, note=told)
+    for table in list(tables_of(reports).values())[: 2 if brief else None]:
+        shown += table.in_terminal(width=width, note=None if brief else table.note)
     return [*shown, *(Text(each.sentences()) for each in comparisons)]
 
 
@@ -148,7 +104,8 @@ def report_html(
 def cosine_figure(reports: Sequence[SAEReport]) -> Figure:
     """Draw how alike the latents are: the distributions of their highest cosines."""
     counts = [
-        (each.name, color_of(number), each.cosine_counts) for number, each in enumerate(reports)
+        (each.name, color_of(number), max_cosine_counts(each.numbers) or [])
+        for number, each in enumerate(reports)
     ]
     return max_cosine_figure(counts, [each.numbers["chance_composition"] for each in reports])
 

@@ -8,44 +8,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-# A line for each measure: the words that all tables, reports and cards share.
-GLOSSARY = {
-    "composition": "mean, over the latents, of the highest cosine with another latent's "
-    "decoder row; random directions have the chance level, and lower than that is no better",
-    "pairs": "pairs of latents with a cosine above the number",
-    "cosine with before": "cosine of each latent's decoder row with its row before training: "
-    "median and first percentile",
-    "L0": "latents that fire on a token, on average",
-    "dead latents": "fire on no token of the text",
-    "live composition": "composition of the latents that fire, among themselves",
-    "co-firing": "mean, over the latents that fire, of the highest Jaccard with another; "
-    "latents that fire independently have the chance level. Jaccard of two latents: of the "
-    "tokens on which either fires, the share on which both do",
-    "Jaccard pairs": "pairs of latents with a Jaccard above the number. Composition can "
-    "fall while these pairs stay",
-    "absorption pairs": "a general latent and a more specific latent that fires in its place",
-    "Eq. (13)": "share of absorption pairs in which the penalty counteracts absorption; A / B: "
-    "ratio of the energies that decide it",
-    "explained variance": "as SAELens computes it, or else SAEBench's core",
-    "features present": "features in a sample, on average",
-    "share dead": "share of the latents that fire on no sample",
-    "MCC": "mean absolute cosine of features and latents, matched one to one",
-    "uniqueness": "number of features that are nearest to some latent, divided by the latents",
-    "F1": "like precision and recall, rates latents as detectors of features",
-    "absorption by children": "how much more often a parent's latent is silent beside a child "
-    "than without, over the parents found, which have a latent of their own",
-    "absorption": "mean absorption fraction",
-    "F1 of probes": "mean F1 of the probes of first letters, on which absorption rests",
-    "SCR": "with 20 latents",
-    "TPP": "with 20 latents",
-}
 _BETWEEN, _EDGES = 2, 1  # signs between two columns, and at a table's edges
-
-
-def explained(*terms: str) -> str:
-    """The lines of the glossary on some terms, each once, as a table's note."""
-    lines = (f"{term[0].upper()}{term[1:]}: {GLOSSARY[term]}." for term in dict.fromkeys(terms))
-    return " ".join(lines)
 
 
 def terminal_tables(

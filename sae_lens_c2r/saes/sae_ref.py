@@ -1,17 +1,15 @@
 """References to SAEs: in a folder, in a repository on the Hub, or in SAELens's releases."""
 
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 from unittest.mock import patch
 
 import torch
-from huggingface_hub import hf_hub_download, metadata_load
 from pydantic import ConfigDict, PlainSerializer
 from sae_lens import SAE, TrainingSAE
 from sae_lens.constants import (
@@ -21,22 +19,18 @@ from sae_lens.constants import (
     SAE_WEIGHTS_FILENAME,
 )
 from sae_lens.loading import pretrained_sae_loaders
-from sae_lens.loading.pretrained_saes_directory import get_repo_id_and_folder_name
 from sae_lens.registry import SAE_CLASS_REGISTRY, SAE_TRAINING_CLASS_REGISTRY
 from sae_lens.training.activation_scaler import ActivationScaler
 
 from sae_lens_c2r._support.errors import UserError, needing_the_hub, one_line
-from sae_lens_c2r._support.files import read_object, sha256_of
+from sae_lens_c2r._support.files import read_object
 from sae_lens_c2r._support.remote_code import harmless_options
 
 SAE_FILES = (
     *(SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME),
     *(ACTIVATION_SCALER_CFG_FILENAME, ACTIVATION_WHITENING_FILENAME),
 )
-_RECORD, _README = "training.json", "README.md"
-_NO_DERIVATIVES = re.compile(r"(?<![a-z])nd(?![a-z])|no-?deriv", re.IGNORECASE)
 _DOWNLOAD = "hf_hub_download"  # by which SAELens's loaders get every file
-_COMMIT = r"/models--[^/]+/snapshots/([^/]+)/"  # in the path of a file in the Hub's cache
 
 
 @dataclass(frozen=True)
@@ -92,7 +86,7 @@ class SAERef:
     def _load(self, device: str) -> SAE[Any]:
         try:
             if self.folder is None:
-                with _downloads(self.revision), needing_the_hub(self.name):
+                with downloads(self.revision), needing_the_hub(self.name):
                     return SAE.from_pretrained(self.source, self.sae_id or "", device=device)
             if not is_training_form(self.folder):
                 return SAE.load_from_disk(self.folder, device=device)
@@ -113,26 +107,6 @@ class SAERef:
         """Load it in the form in which anybody uses it: without training, norms folded."""
         # Folded on a CPU, weights have the same bits, and the same hash, on every device.
         return inference_form(self.load("cpu")).to(device)
-
-    def pin(self) -> tuple["SAERef", SAE[Any]]:
-        """Load it, and note exactly what was loaded."""
-        with _downloads(None) as files:
-            # Norms are not folded: what they are belongs to how it is trained on.
-            sae = inference_form(self.load("cpu"), fold=False)
-        pinned = self
-        if self.folder is not None:
-            files = [path for path in map(self.folder.joinpath, SAE_FILES) if path.is_file()]
-            license = self.license or _license_of_folder(self.folder)
-        else:
-            repo, _ = get_repo_id_and_folder_name(self.source, self.sae_id or "")
-            found = (re.search(_COMMIT, each.as_posix()) for each in files)
-            commit = next((match[1] for match in found if match), None)
-            license = self.license or _license_of_card(file_on_hub(repo, _README, commit))
-            pinned = replace(self, release=self.source, repo=repo, revision=commit)
-        sha256 = {path.name: sha256_of(path) for path in files}
-        if self.sha256 and self.sha256 != sha256:
-            raise UserError(f"{self.name} should be as recorded. Found other files: {sha256}.")
-        return replace(pinned, sha256=sha256, license=license), sae
 
 
 def inference_form(sae: SAE[Any], *, fold: bool = True) -> SAE[Any]:
@@ -212,7 +186,7 @@ def fold_scaling(sae: TrainingSAE[Any], scaler: ActivationScaler) -> None:
 
 
 @contextmanager
-def _downloads(revision: str | None) -> Iterator[list[Path]]:
+def downloads(revision: str | None) -> Iterator[list[Path]]:
     """Have SAELens load SAEs as of a revision, which it cannot be asked for; list the files."""
     files: list[Path] = []
     download = vars(pretrained_sae_loaders)[_DOWNLOAD]
@@ -226,37 +200,3 @@ def _downloads(revision: str | None) -> Iterator[list[Path]]:
 
     with patch.object(pretrained_sae_loaders, _DOWNLOAD, noted):
         yield files
-
-
-def allows_derivatives(license: str | None) -> bool:
-    """Whether a licence allows publishing derivatives: Creative Commons with ND does not."""
-    return _NO_DERIVATIVES.search(license or "") is None
-
-
-def _license_of_folder(folder: Path) -> str | None:
-    """The licence of a folder, by its training, or else by the card of its repository."""
-    path = folder / _RECORD
-    release = read_object(path).get("release") if path.is_file() else None
-    license = release.get("license") if isinstance(release, dict) else None
-    if isinstance(license, str):
-        return license
-    folder = folder.resolve()
-    cards = (place / _README for place in (folder, *folder.parents))
-    return _license_of_card(next(filter(Path.is_file, cards), None))
-
-
-def _license_of_card(path: Path | None) -> str | None:
-    try:
-        data = path and metadata_load(path)
-        license = data and (data.get("license_name") or data.get("license"))
-    except Exception:  # a card without readable metadata has no known licence
-        return None
-    return str(license) if license else None
-
-
-def file_on_hub(repo: str, path: str, commit: str | None) -> Path | None:
-    """A file of a repository on the Hub; `None` where there is none, or no network."""
-    try:
-        return Path(hf_hub_download(repo, path, revision=commit))
-    except Exception:  # the Hub and the network raise many kinds
-        return None

@@ -32,7 +32,8 @@ from sae_lens_c2r._support.files import first_problem
 from sae_lens_c2r.releases.files import explained
 from sae_lens_c2r.releases.language_models import LOADERS, hub_id, official_name
 from sae_lens_c2r.releases.model import LanguageModel, Release, SAESpec
-from sae_lens_c2r.saes.sae_ref import SAERef, allows_derivatives
+from sae_lens_c2r.saes.origins import allows_derivatives, pin
+from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.saes.start_from import starting_weights, training_fields
 
 K_ANNEAL_STEPS = "k_anneal_steps"
@@ -194,7 +195,7 @@ def find_start(
     spec: SAESpec, release: Release, device: str
 ) -> tuple[SAERef, TrainingSAEConfig, list[str]]:
     """Load the SAE that a release's SAE starts from; return its place, a config and notes."""
-    origin, sae = _init_of(spec).pin()
+    origin, sae = pin(_init_of(spec))
     try:
         _check_inputs(sae, release)
         config_class = config_class_of(spec.fields, spec.sae_id)

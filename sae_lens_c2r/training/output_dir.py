@@ -17,8 +17,8 @@ from typing import Any
 
 from sae_lens_c2r._support import files
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.saes.record import RECORD, read_record
 from sae_lens_c2r.training import distributed
-from sae_lens_c2r.training.record import RECORD, read_record
 
 WORK = ".training"  # in the folder of the SAEs, while there is something to resume
 LOCK, TRACEBACK, MANIFEST = "lock", "traceback.txt", "manifest.json"
@@ -224,7 +224,7 @@ def unfinished(settings: dict[str, Any], out: Path, log: Callable[[str], None]) 
             todo.append(sae_id)
             continue
         record = read_record(out / sae_id)
-        if record is None or record.settings is None:
+        if record.settings is None:
             raise UserError(f"{out / sae_id / RECORD} should have `settings`.")
         if differs := unlike(record.settings, settings_of(settings, [sae_id]), log):
             raise UserError(

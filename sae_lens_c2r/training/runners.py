@@ -24,6 +24,7 @@ from sae_lens_c2r.offline.models import where_model_is
 from sae_lens_c2r.releases.language_models import beside_no_folder_of
 from sae_lens_c2r.releases.model import DATASET, LanguageModel
 from sae_lens_c2r.releases.text import read_text
+from sae_lens_c2r.saes.origins import pin
 from sae_lens_c2r.saes.start_from import start_from
 from sae_lens_c2r.training.configs import NEEDS_ESTIMATE
 from sae_lens_c2r.training.distributed import rank, world_size
@@ -81,7 +82,7 @@ def train_together(
 def _make(plan: Plan, sae_id: str) -> TrainingSAE[Any]:
     config = copy.deepcopy(plan.saes[sae_id])  # SAELens changes it when it has trained
     if sae_id in plan.starts:
-        _, sae = plan.starts[sae_id].pin()
+        _, sae = pin(plan.starts[sae_id])
         return start_from(sae, config)
     sae_class, _ = get_sae_training_class(config.architecture())
     torch.manual_seed(plan.seeds[sae_id])

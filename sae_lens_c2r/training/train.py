@@ -24,11 +24,12 @@ from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r._support.files import write_folder
 from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r._support.process import stop_requests
+from sae_lens_c2r.reporting.metrics import final_metrics
+from sae_lens_c2r.saes.record import KNOWN_FEATURES, RECORD, Evaluation, SAERecord, as_document
 from sae_lens_c2r.training import distributed, output_dir
 from sae_lens_c2r.training.configs import NEEDS_ESTIMATE
 from sae_lens_c2r.training.data_parallel import group_size, place
 from sae_lens_c2r.training.plan import Plan
-from sae_lens_c2r.training.record import RECORD, RecordedRelease, TrainingRecord
 from sae_lens_c2r.training.runners import train_together
 from sae_lens_c2r.training.trainer import Job, Watch
 
@@ -173,10 +174,17 @@ def _save(
     out: Path,
 ) -> None:
     """Save the SAEs that are this process's to save, each with its record."""
-    seconds, settings = job.seconds, job.about["settings"]
+    seconds, settings, here = job.seconds, job.about["settings"], job.about["circumstances"]
     for sae_id in job.saved:
-        record = TrainingRecord(
-            release=RecordedRelease.model_validate(plan.release.model_dump(mode="json")),
+        measured = {}
+        if sae_id in evaluations:
+            d_sae, by = plan.saes[sae_id].d_sae, {k: here[k] for k in ("device", "versions")}
+            metrics = final_metrics(KNOWN_FEATURES, evaluations[sae_id], d_sae=d_sae)
+            measured[KNOWN_FEATURES] = Evaluation(metrics=metrics, **by)
+        record = SAERecord(
+            release=plan.release.name,
+            **plan.release.model_dump(include={"description", "license", "repo_id"}),
+            source=settings["source"],
             sae_id=sae_id,
             started_from=plan.starts.get(sae_id),
             settings=output_dir.settings_of(settings, [sae_id]),
@@ -186,13 +194,13 @@ def _save(
             samples=plan.samples,
             seconds=seconds,
             samples_per_second=plan.samples / seconds,
-            evaluation=evaluations.get(sae_id),
             finished=datetime.now(timezone.utc).isoformat(timespec="seconds"),
             matmul_precision=torch.get_float32_matmul_precision(),
-            **job.about["circumstances"],
+            **here,
+            evaluations=measured,
         )
         with write_folder(out / sae_id, beside=out / output_dir.WORK) as folder:
             saes[sae_id].save_inference_model(folder)
             # Not by `write_json`: settings may be infinite.
-            text = json.dumps(record.model_dump(), indent=1)
+            text = json.dumps(as_document(record), indent=1)
             (folder / RECORD).write_text(f"{text}\n", encoding="utf-8")

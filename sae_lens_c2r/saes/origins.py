@@ -1,0 +1,83 @@
+"""The origin of an SAE: exactly which files it is loaded from, its licence, and its record."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import hf_hub_download, metadata_load
+from sae_lens import SAE
+from sae_lens.loading.pretrained_saes_directory import get_repo_id_and_folder_name
+
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.files import sha256_of
+from sae_lens_c2r.saes.record import RECORD, SAERecord, read_record
+from sae_lens_c2r.saes.sae_ref import SAE_FILES, SAERef, downloads, inference_form
+
+_README = "README.md"
+_COMMIT = r"/models--[^/]+/snapshots/([^/]+)/"  # in the path of a file in the Hub's cache
+_NO_DERIVATIVES = re.compile(r"(?<![a-z])nd(?![a-z])|no-?deriv", re.IGNORECASE)
+
+
+def pin(ref: SAERef) -> tuple[SAERef, SAE[Any]]:
+    """Load an SAE, and note exactly what was loaded."""
+    with downloads(None) as files:
+        # Norms are not folded: what they are belongs to how it is trained on.
+        sae = inference_form(ref.load("cpu"), fold=False)
+    pinned = ref
+    if ref.folder is not None:
+        files = [path for path in map(ref.folder.joinpath, SAE_FILES) if path.is_file()]
+        license = ref.license or _license_of_folder(ref.folder)
+    else:
+        repo, _ = get_repo_id_and_folder_name(ref.source, ref.sae_id or "")
+        found = (re.search(_COMMIT, each.as_posix()) for each in files)
+        commit = next((match[1] for match in found if match), None)
+        license = ref.license or _license_of_card(_file_on_hub(repo, _README, commit))
+        pinned = replace(ref, release=ref.source, repo=repo, revision=commit)
+    sha256 = {path.name: sha256_of(path) for path in files}
+    if ref.sha256 and ref.sha256 != sha256:
+        raise UserError(f"{ref.name} should be as recorded. Found other files: {sha256}.")
+    return replace(pinned, sha256=sha256, license=license), sae
+
+
+def record_of(ref: SAERef) -> SAERecord:
+    """The record of our training of an SAE, in its folder or beside it on the Hub."""
+    if ref.folder is not None:
+        return read_record(ref.folder)
+    repo, folder = get_repo_id_and_folder_name(ref.source, ref.sae_id or "")
+    path = _file_on_hub(repo, f"{folder}/{RECORD}", ref.revision)
+    try:
+        return read_record(path.parent) if path else SAERecord()
+    except UserError:  # somebody else's file of that name
+        return SAERecord()
+
+
+def allows_derivatives(license: str | None) -> bool:
+    """Whether a licence allows publishing derivatives: Creative Commons with ND does not."""
+    return _NO_DERIVATIVES.search(license or "") is None
+
+
+def _license_of_folder(folder: Path) -> str | None:
+    """The licence of a folder, by its training, or else by the card of its repository."""
+    if license := read_record(folder).license:
+        return license
+    folder = folder.resolve()
+    cards = (place / _README for place in (folder, *folder.parents))
+    return _license_of_card(next(filter(Path.is_file, cards), None))
+
+
+def _license_of_card(path: Path | None) -> str | None:
+    try:
+        data = path and metadata_load(path)
+        license = data and (data.get("license_name") or data.get("license"))
+    except Exception:  # a card without readable metadata has no known licence
+        return None
+    return str(license) if license else None
+
+
+def _file_on_hub(repo: str, path: str, commit: str | None) -> Path | None:
+    """A file of a repository on the Hub; `None` where there is none, or no network."""
+    try:
+        return Path(hf_hub_download(repo, path, revision=commit))
+    except Exception:  # the Hub and the network raise many kinds
+        return None
