@@ -76,8 +76,8 @@ RENDER = """
 import sys
 from pathlib import Path
 from sae_lens_c2r.hub.card import card_files
-from sae_lens_c2r.hub.facts import RepoFacts
-facts = RepoFacts.read(Path(sys.argv[1], "sae-lens-c2r.json").read_bytes())
+from sae_lens_c2r.hub.repo_record import RepoRecord
+facts = RepoRecord.read(Path(sys.argv[1], "sae-lens-c2r.json").read_bytes())
 Path("README.md").write_bytes(card_files(facts)["README.md"])
 """
 

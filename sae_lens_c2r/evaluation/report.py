@@ -12,9 +12,9 @@ It is gathered from these files, and can be at any time, without SAEBench:
 import json
 import math
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel
 from pydantic_core import from_json
 
 from sae_lens_c2r._support.errors import UserError
@@ -42,11 +42,17 @@ RESULT, ABOUT, LOG, PROBES = "result.json", "about.json", "log.txt", ".probes"
 _NOT_A_NUMBER = -1  # what SAEBench's core writes in place of NaN
 
 
+def _evaluated(sae: SAERecord) -> SAERecord:
+    if None in (sae.name, sae.weights_sha256, sae.config_sha256) or not sae.evaluations:
+        raise ValueError("it should have a name, two hashes, and evaluations")
+    return sae
+
+
 class EvaluationReport(BaseModel, frozen=True):
     """The content of `evaluation.json`: its format, and the SAEs by name."""
 
     format: Literal[2] = 2
-    saes: list[SAERecord]
+    saes: list[Annotated[SAERecord, AfterValidator(_evaluated)]]
 
 
 def read_report(path: Path) -> EvaluationReport:
@@ -58,7 +64,7 @@ def read_about(folder: Path) -> SAERecord | None:
     """Read the SAE and its one evaluation of a folder; `None` if the folder has no result."""
     try:
         content = from_json((folder / ABOUT).read_bytes(), allow_inf_nan=False)
-        return SAERecord.model_validate(in_this_format(content))
+        return _evaluated(SAERecord.model_validate(in_this_format(content)))
     except (AttributeError, KeyError, OSError, TypeError, ValueError):
         return None
 

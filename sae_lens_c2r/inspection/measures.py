@@ -86,7 +86,7 @@ def cosine_summary(cosines: Tensor) -> dict[str, float]:
     }
 
 
-def _counted(max_cosines: Tensor) -> dict[str, int]:
+def count_max_cosines(max_cosines: Tensor) -> dict[str, int]:
     """Latents by their highest cosine, in equal intervals from 0 to 1, the rest below."""
     counts = torch.histc(max_cosines.float().clamp(0, 1), bins=_INTERVALS, min=0, max=1)
     return dict(zip(_COSINES, counts.int().tolist(), strict=True))
@@ -160,7 +160,7 @@ def measure(
             "chance_composition": _chance_of(W_dec),
             **pairs,
             "zero_decoder_rows": int((norms == 0).sum()),
-            **_counted(cosines),
+            **count_max_cosines(cosines),
         },
         decoder_norms=norms.cpu(),
         on_text=measure_on_text(sae, text) if text else None,

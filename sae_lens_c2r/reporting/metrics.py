@@ -101,7 +101,7 @@ class MetricTable:
                 ["SAE", *(metric.full_title for metric in self.metrics[at : at + columns])],
                 [[row[0], *row[at + 1 : at + 1 + columns]] for row in self.rows],
             )
-            for at in range(0, len(self.metrics), columns)
+            for at in range(0, max(len(self.metrics), 1), columns)
         ]
         return "\n\n".join(parts)
 

@@ -73,7 +73,7 @@ def test_says_where_everything_is(out: Path, ran: Completed) -> None:
 def test_the_report_has_what_the_results_have(out: Path) -> None:
     html = (out / "report.html").read_text()
     for metrics in json.loads((out / "results.json").read_text())["held_out"].values():
-        for value in (metrics["composition"], metrics["co_firing"]["highest_jaccard"]):
+        for value in (metrics["composition"], metrics["co_firing"]):
             assert f"<td>{value:.3f}</td>" in html
     assert html.count("<svg") == 3
     assert f'SAE.load_from_disk("{out / REGULARIZED}")' in html.replace("&#34;", '"')
@@ -100,18 +100,16 @@ def test_training_is_recorded_as_by_train_with_what_a_card_needs(out: Path) -> N
         record = json.loads((out / name / "training.json").read_text())
         assert (record["sae_id"], record["steps"], record["samples"]) == (name, 16, 8192)
         assert record["trained_together"] == list(SAES)
-        assert record["release"]["license"] == "apache-2.0"
-        hub_id = record["release"]["language_model"]["hub_id"]
+        assert record["license"] == "apache-2.0"
+        hub_id = record["source"]["hub_id"]
         config = (out / name / "cfg.json").read_text()
         assert json.loads(config)["metadata"]["model_name"] == hub_id
         assert "site-packages" not in config
-        held_out = record["held_out"]
-        for key in ("explained_variance", "l0", "dead_latents"):
+        held_out = record["evaluations"]["held_out"]
+        for key in ("explained_variance", "l0", "dead_latents", "co_firing_chance"):
             assert held_out["metrics"][key] == measured[name][key]
-        chance = measured[name]["co_firing"]["chance"]
-        assert held_out["metrics"]["co_firing.chance"] == chance
         assert held_out["text"] == "python-documentation"
-        assert held_out["n_tokens"] > 0
+        assert held_out["settings"]["n_tokens"] > 0
 
 
 def test_a_folder_with_files_is_refused_and_left_as_it_is(tmp_path: Path) -> None:

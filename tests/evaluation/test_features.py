@@ -8,6 +8,7 @@ import pytest
 import torch
 from sae_lens import SAE
 from sae_lens.synthetic import SyntheticModel
+from sae_lens_c2r.training.record import TrainingRecord
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.analysis.recovery import feature_recovery
@@ -16,7 +17,6 @@ from sae_lens_c2r.hub import Submission, write_card
 from sae_lens_c2r.releases.files import read_release
 from sae_lens_c2r.training.configs import synthetic_model_config
 from sae_lens_c2r.training.plan import make_plan
-from sae_lens_c2r.training.record import TrainingRecord
 from sae_lens_c2r.training.train import train
 from tests.command import run_command
 from tests.releases.test_files import write

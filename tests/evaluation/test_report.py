@@ -7,22 +7,20 @@ import pytest
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import write_json
-from sae_lens_c2r.evaluation.catalog import COLUMNS, EVALUATIONS
 from sae_lens_c2r.evaluation.report import (
-    EvaluatedSAE,
     EvaluationReport,
-    markdown_table,
     read_metrics,
     read_report,
-    terminal_tables,
+    table_of,
     write_report,
 )
+from sae_lens_c2r.saes.record import SAERecord, as_document
 from tests import forkserver
 
 
-def sae(name: str, *, digest: str = "0", **metrics: dict[str, float]) -> EvaluatedSAE:
+def sae(name: str, *, digest: str = "0", **metrics: dict[str, float]) -> SAERecord:
     """An SAE with the metrics of its evaluations."""
-    return EvaluatedSAE(
+    return SAERecord(
         name=name,
         weights_sha256=digest,
         config_sha256="1",
@@ -65,18 +63,17 @@ def test_everything_is_gathered_that_is_whole(tmp_path: Path, wrong: str) -> Non
     saes = [sae("saes/a", core={"x": 1.0}), sae("saes/a", weights={"composition": 0.5})]
     for number, each in enumerate(saes):
         (tmp_path / "a" / str(number)).mkdir(parents=True)
-        content = each.model_dump(mode="json")
-        write_json(tmp_path / "a" / str(number) / "about.json", content)
+        write_json(tmp_path / "a" / str(number) / "about.json", as_document(each))
     (tmp_path / "b" / "core").mkdir(parents=True)
-    whole = json.dumps(saes[0].model_dump(mode="json"))
+    whole = json.dumps(as_document(saes[0]))
     said = wrong if '": ' not in wrong else f"{whole[:-1]}, {wrong}}}"
     (tmp_path / "b" / "core" / "about.json").write_text(said)
     report = write_report(tmp_path)
     assert report.saes == [sae("saes/a", core={"x": 1.0}, weights={"composition": 0.5})]
     path = tmp_path / "evaluation.json"
     assert read_report(path) == report
-    assert (tmp_path / "evaluation.md").read_text() == markdown_table(report)
-    write_json(path, {**report.model_dump(mode="json"), "format": 7})
+    assert table_of(report).in_markdown() in (tmp_path / "evaluation.md").read_text()
+    write_json(path, {**as_document(report), "format": 7})
     with pytest.raises(UserError, match="`format`"):
         read_report(path)
 
@@ -85,25 +82,24 @@ def test_names_are_shown_as_they_are() -> None:
     names = {"[/k=3] a|b": "0", "c": "12345678ab"}
     saes = [sae(name, digest=digest) for name, digest in names.items()]
     report = EvaluationReport(saes=[*saes, sae("c", digest="2")])
-    shown = markdown_table(report)
+    shown = table_of(report, escape=True).in_markdown()
     assert all(f"| {name} |" in shown for name in ("[/k=3] a\\|b", "c (12345678)", "c (2)"))
-    [table] = terminal_tables(report)
+    [table] = table_of(report).in_terminal()
     assert next(str(cell) for cell in table.columns[0].cells) == "[/k=3] a|b"
 
 
 def test_what_was_measured_has_a_column_and_nothing_else_has() -> None:
-    quality = {"reconstruction_quality.explained_variance": 0.8125, "sparsity.l0": 31.96}
+    quality = {"explained_variance": 0.8125, "l0": 31.96}
     recovered = {"explained_variance": 0.5, "l0": 3.0, "mcc": 0.75}
     saes = [sae("a", sae_lens=quality), sae("b", known_features=recovered)]
-    lines = markdown_table(EvaluationReport(saes=saes)).splitlines()
+    table = table_of(EvaluationReport(saes=saes))
+    lines = table.in_markdown().splitlines()
     assert lines[0] == "| SAE | explained variance ↑ | L0 | MCC ↑ |"
     assert lines[2:4] == ["| a | 0.812 | 32.0 |  |", "| b | 0.500 | 3.0 | 0.750 |"]
-    assert "MCC: " in lines[-1]
-    assert "SCR" not in lines[-1]
-    of_core = markdown_table(EvaluationReport(saes=[sae("c", core=quality)]))
+    assert "MCC: " in table.note
+    assert "SCR" not in table.note
+    of_core = table_of(EvaluationReport(saes=[sae("c", core=quality)])).in_markdown()
     assert "| c | 0.812 | 32.0 |" in of_core
-    for column in COLUMNS:
-        assert column.evaluation in (*EVALUATIONS, "weights", "sae_lens", "known_features")
 
 
 def test_reading_needs_no_sae_bench() -> None:

@@ -57,7 +57,7 @@ def test_an_sae_of_the_hubs_cache_is_fine_tuned_offline(trained: Path, tmp_path:
         assert f"{after[name]:.3f}" in shown
     assert f"own has {changed['redundant_pairs']['pairs']} pairs of latents with" in shown
     assert 0.5 < after["cosine_median"] < 1
-    assert changed["matched_latents"]["latents"] == 256 - before["dead_latents"]
+    assert changed["matched_latents"]["latents"] == 256 * (1 - before["dead_latents"])
     record = json.loads((out / "own" / "training.json").read_text())
     assert record["started_from"]["folder"] == str(trained)
     settings = record["settings"]

@@ -14,9 +14,9 @@ from huggingface_hub import HfApi, constants
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.hub import card, uploading
-from sae_lens_c2r.hub.facts import RepoFacts
 from sae_lens_c2r.hub.local_saes import LocalSAE, check_saes
 from sae_lens_c2r.hub.rendering import pictures
+from sae_lens_c2r.hub.repo_record import RepoRecord
 from sae_lens_c2r.hub.rules import Target
 from sae_lens_c2r.hub.submission import Submission
 from tests import forkserver
@@ -70,7 +70,7 @@ def refusal(call: Callable[..., Any], *arguments: Any, **options: Any) -> str:
 
 @cache
 def pictures_of(facts: str) -> dict[str, bytes]:
-    return pictures(RepoFacts.read(facts))
+    return pictures(RepoRecord.read(facts))
 
 
 def send(saes: Sequence[LocalSAE], api: HfApi, **options: Any) -> Any:

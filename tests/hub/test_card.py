@@ -16,28 +16,39 @@ from pydantic import ValidationError
 from sae_lens import SAE
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.evaluation.report import Evaluation
 from sae_lens_c2r.hub.card import LISTS, card_files, merged, split_card
-from sae_lens_c2r.hub.facts import RepoFacts, SAEFacts, Training, sae_facts
-from sae_lens_c2r.hub.rendering import BEGIN, CARDS, END, SENTENCES, TEMPLATE, pictures, render
+from sae_lens_c2r.hub.rendering import (
+    BEGIN,
+    CITATION,
+    END,
+    SENTENCES,
+    TEMPLATE,
+    pictures,
+    render,
+)
+from sae_lens_c2r.hub.repo_record import RepoRecord, published
 from sae_lens_c2r.offline.models import MINILM, where_model_is
 from sae_lens_c2r.releases.model import FACTS, README
-from sae_lens_c2r.training.record import TrainingRecord
+from sae_lens_c2r.saes.format_1 import in_this_format
+from sae_lens_c2r.saes.record import Evaluation, SAERecord
 from tests.evaluation.planted import small_sae
 from tests.hub.server import LoopbackHub
 from tests.language_model import D_MODEL, HOOK, tiny_model
 
+ROOT = Path(__file__).parents[2]
+CARDS = ROOT / "hub_cards"
 RENDERED = sorted(path.parent for path in CARDS.glob(f"*/{FACTS}"))
 COUNTS = {f"max_cosines_from_{i / 50:.2f}": float(i) for i in range(50)}
 
 
-def sae(**changes: Any) -> SAEFacts:
+def sae(**changes: Any) -> SAERecord:
     weights = {"composition": 0.25, "chance_composition": 0.125, "pairs_above_0.9": 3.0}
-    quality = {"reconstruction_quality.explained_variance": 0.8125, "sparsity.l0": 31.96}
-    together = {"highest_jaccard": 0.375, "chance": 0.0625, "pairs_above_0.5": 1234.0}
-    quality |= {f"co_firing.{name}": value for name, value in together.items()}
-    return SAEFacts(
+    quality = {"explained_variance": 0.8125, "l0": 31.96}
+    quality |= {"co_firing": 0.375, "co_firing_chance": 0.0625}
+    quality |= {"co_firing_pairs_above_0.5": 1234.0}
+    return SAERecord(
         weights_sha256="0" * 64,
+        config_sha256="1",
         architecture="jumprelu",
         d_in=8,
         d_sae=80,
@@ -48,8 +59,8 @@ def sae(**changes: Any) -> SAEFacts:
     ).model_copy(update=changes)
 
 
-def facts(**saes: SAEFacts) -> RepoFacts:
-    return RepoFacts(repo_id="me/saes", saes=saes or {"a": sae()})
+def facts(**saes: SAERecord) -> RepoRecord:
+    return RepoRecord(repo_id="me/saes", saes=saes or {"a": sae()})
 
 
 def test_nothing_is_said_that_was_not_measured() -> None:
@@ -70,7 +81,8 @@ def numbers_of(template: str) -> list[str]:
 def test_the_template_has_no_number_of_its_own() -> None:
     """All numbers of a card are given to it: one that is typed in would be found."""
     for name in (TEMPLATE, SENTENCES):
-        assert numbers_of((CARDS / name).read_text(encoding="utf-8")) == []
+        template = ROOT / "sae_lens_c2r" / "hub" / name
+        assert numbers_of(template.read_text(encoding="utf-8")) == []
     typed = "| `a` | 0.99 | It explains 0.99. {{ 0.99 }}"
     assert numbers_of(typed) == ["0.99"] * 3
 
@@ -97,7 +109,7 @@ def test_the_hub_accepts_the_metadata(tmp_path: Path) -> None:
 
 def test_markup_stays_text() -> None:
     odd = "x|y<script>`\n## z"
-    evaluation = Evaluation(metrics={"sparsity.l0": 1.0}, model=odd, settings={odd: odd})
+    evaluation = Evaluation(metrics={"l0": 1.0}, model=odd, settings={odd: odd})
     found = sae(trained_as="topk", options={"k": odd}, evaluations={"sae_lens": evaluation})
     card = render(facts(a=found))
     assert "<script>" not in re.sub(r"`[^`\n]*`", "", card.replace("\\`", ""))
@@ -113,35 +125,39 @@ def test_later_facts_count_and_measurements_of_the_same_weights_stay() -> None:
     assert list(joined.saes) == ["a", "b", "c"]
     assert joined.saes["a"].evaluations == sae().evaluations
     assert joined.saes["b"].evaluations == {}
-    again = RepoFacts.read(joined.to_json())
+    again = RepoRecord.read(joined.to_json())
     assert (again, again.to_json()) == (joined, joined.to_json())
 
 
 def test_what_training_measured_counts_until_it_is_evaluated() -> None:
     """Measured on held-out text, on text that was trained on, and of known features."""
-    numbers = {"explained_variance": 0.625, "l0": 16.5, "dead_latents": 1695}
+    numbers = {"explained_variance": 0.625, "l0": 16.5, "dead_latents": 60}
     known = {"mcc": 0.875, "uniqueness": float("nan"), "dead_latents": 20}
-    record = TrainingRecord.model_validate(
-        {
-            "release": {"language_model": {"hub_id": "org/model"}},
-            "seconds": 7200.0,
-            "trained_together": ["a", "b"],
-            "held_out": {"text": "python-documentation", "n_tokens": 1, "metrics": numbers},
-            "evaluation": {**known, "classification": {"precision": 0.5, "f1_score": 0.375}},
-        }
+    record = SAERecord.model_validate(
+        in_this_format(
+            {
+                "release": {"language_model": {"hub_id": "org/model"}},
+                "seconds": 7200.0,
+                "trained_together": ["a", "b"],
+                "held_out": {"text": "python-documentation", "n_tokens": 1, "metrics": numbers},
+                "evaluation": {
+                    **known,
+                    "classification": {"precision": 0.5, "f1_score": 0.375},
+                },
+                "sae_id": "a",
+                "settings": {"saes": {"a": {"d_sae": 80}}},
+            }
+        )
     )
     metadata = {"num_dead_features": 7, "model_name": "model-1", "hook_name": "x"}
     config = {"architecture": "topk", "d_in": 8, "d_sae": 80, "metadata": metadata}
-    found = sae_facts(config, record=record, evaluations={})
+    found = published(record.with_config(config))
     metrics = found.evaluations["known_features"].metrics
     assert (metrics["mcc"], metrics["f1"], metrics["dead_latents"]) == (0.875, 0.375, 0.25)
     card = render(facts(a=found))
-    for said in ("| 0.625 | 16.5 | 1,695 |", "| 7 |", "2.0 hours for 2 SAEs together"):
+    for said in ("| 0.625 | 16.5 | 0.750 |", "| 0.087 |", "2.0 hours for 2 SAEs together"):
         assert said in card
     assert 'model_name = "model-1"' in card
-    later = {"known_features": Evaluation(metrics={"mcc": 0.5})}
-    evaluated = sae_facts(config, record=record, evaluations=later).evaluations
-    assert evaluated["known_features"].metrics == {"mcc": 0.5}
 
 
 @pytest.mark.parametrize("kind", ["MiniLM", "a transformer", "no model"])
@@ -154,8 +170,8 @@ def test_the_code_of_a_card_runs(
         "no model": (None, None, None, 8),
     }
     model, model_class, hook_name, d_in = names[kind]
-    training = Training(model=model, model_class=model_class, hook_name=hook_name)
-    card = render(facts(a=sae(d_in=d_in, d_sae=80, training=training)))
+    encoded = {"model": model, "model_class": model_class, "hook_name": hook_name}
+    card = render(facts(a=sae(d_in=d_in, d_sae=80, **encoded)))
     loaded = small_sae(d_in=d_in)
     monkeypatch.setattr(SAE, "from_pretrained", lambda *_: loaded)
     load = sae_lens.load_model.load_model
@@ -186,7 +202,7 @@ def test_pictures_are_of_the_numbers_and_always_the_same() -> None:
 @pytest.mark.parametrize("folder", RENDERED, ids=lambda folder: folder.name)
 def test_rendered_cards_are_of_their_facts(folder: Path) -> None:
     """What is in the repository is what anybody renders of the facts beside it."""
-    rendered = card_files(RepoFacts.read((folder / FACTS).read_bytes()))
+    rendered = card_files(RepoRecord.read((folder / FACTS).read_bytes()))
     for name in (README, FACTS):
         assert rendered.pop(name) == (folder / name).read_bytes()
     assert rendered.keys() == {
@@ -195,8 +211,8 @@ def test_rendered_cards_are_of_their_facts(folder: Path) -> None:
 
 
 def test_the_readme_and_the_cards_cite_alike() -> None:
-    citation = (CARDS / "citations.bib").read_text(encoding="utf-8")
-    assert citation in (CARDS.parent / "README.md").read_text(encoding="utf-8")
+    citation = CITATION.read_text(encoding="utf-8")
+    assert citation in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_a_card_is_of_all_that_a_repository_has() -> None:
@@ -205,7 +221,7 @@ def test_a_card_is_of_all_that_a_repository_has() -> None:
     alone = card_files(ours)
     assert card_files(ours, alone.get) == alone
     joined = card_files(ours, card_files(theirs).get)
-    assert set(RepoFacts.read(joined[FACTS]).saes) == {"a", "b"}
+    assert set(RepoRecord.read(joined[FACTS]).saes) == {"a", "b"}
     assert b"| `b` |" in joined[README]
     assert card_files(ours) == alone
 

@@ -17,16 +17,17 @@ from sae_lens.training.activation_scaler import ActivationScaler
 from safetensors.torch import load_file, save_file
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.evaluation.report import earlier_config_hash, sae_hashes
 from sae_lens_c2r.hub import local_saes
 from sae_lens_c2r.hub.card import card_files
-from sae_lens_c2r.hub.local_saes import LocalSAE, check_saes, repo_facts
+from sae_lens_c2r.hub.local_saes import LocalSAE, check_saes, repo_record
 from sae_lens_c2r.hub.rules import redact, refuse_places, refuse_secrets
 from sae_lens_c2r.hub.submission import Submission, find_folders
 from sae_lens_c2r.inspection.measures import measure
 from sae_lens_c2r.releases.files import find_release, read_release
 from sae_lens_c2r.releases.model import FACTS, README, check_ids
 from sae_lens_c2r.saes.encoding import Encoded, encode_in_saelens_alone, probe_inputs
+from sae_lens_c2r.saes.hashes import earlier_config_hash, sae_hashes
+from sae_lens_c2r.saes.origins import pin
 from sae_lens_c2r.saes.sae_ref import SAERef, find_saes
 from tests.architectures.training import make_sae
 from tests.evaluation.planted import plant_sae
@@ -146,7 +147,7 @@ def test_an_sae_in_the_cache_of_the_hub_is_one(tmp_path: Path) -> None:
     [source] = find_saes([str(snapshot)], on_error=pytest.fail)
     loaded = source.load_for_inference("cpu")
     assert measure(loaded, "a").config.d_sae == 80
-    pinned, _ = source.pin()
+    pinned, _ = pin(source)
     assert pinned.license == "mit"
     assert pinned.sha256[WEIGHTS] == sae.sha256[WEIGHTS]
 
@@ -204,9 +205,9 @@ def test_a_release_gives_the_ids(tmp_path: Path, folder: Path) -> None:
         *((WEIGHTS, content, WEIGHTS) for content in ("", "\xff" * 99)),
         (RECORD, '"x"', RECORD),
         (RECORD, '{"release": ["a"]}', "`release`"),
-        (RECORD, '{"release": {"license": ["mit"]}}', "`release.license`"),
+        (RECORD, '{"release": {"license": ["mit"]}}', "`license`"),
         ("evaluation.json", '{"format": 1, "saes": ["x"]}', "evaluation.json"),
-        ("evaluation.json", '{"format": 1, "saes": [{}]}', "`saes.0.weights_sha256`"),
+        ("evaluation.json", '{"format": 1, "saes": [{}]}', "`saes.0`"),
         ("evaluation.json", "[" * 99999, "evaluation.json"),
     ],
 )
@@ -258,10 +259,10 @@ def test_every_architecture_and_precision_is_published_as_it_was_trained(
     for dtype in ("bfloat16", "float16"):
         saes[f"batchtopk_c2r/{dtype}"] = fires_at(training_sae(dtype=dtype), 0.01)
     for sae in check_saes(Submission(saes), tmp_path):
-        assert sae.facts.trained_as == sae.sae_id.partition("/")[0]
+        assert sae.record.trained_as == sae.sae_id.partition("/")[0]
         assert (sae.feature_acts.to_dense() > 0).any()
-        assert sae.facts.evaluations["weights"].metrics["composition"] > 0
-        assert ("k" in sae.facts.options) == hasattr(saes[sae.sae_id].cfg, "k")
+        assert sae.record.evaluations["weights"].metrics["composition"] > 0
+        assert ("k" in sae.record.options) == hasattr(saes[sae.sae_id].cfg, "k")
 
 
 def test_a_process_without_us_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,9 +360,9 @@ def test_what_is_no_secret_may_be_let_through(tmp_path: Path, folder: Path) -> N
     [secret, *_] = SECRETS
     say(folder, {"versions": {"torch": secret}}, hook_name=f"hook_{secret}", note="/home/me")
     [sae] = check(tmp_path, folder, check_secrets=False)
-    assert sae.facts.training.versions == {"torch": secret}
+    assert sae.record.training.versions == {"torch": secret}
     assert "/home/me" not in (sae.folder / CFG).read_text()
-    facts = repo_facts(Submission([folder]), [sae], "me/saes")
+    facts = repo_record(Submission([folder]), [sae], "me/saes")
     assert secret in card_files(facts, check_secrets=False)[README].decode()
     assert "Hugging Face token" in refusal(card_files, facts)
 
@@ -421,7 +422,7 @@ def test_no_place_of_this_machine_is_published(
     say(folder, record, **metadata)
     [sae] = check(tmp_path / "scratch", folder)
     told: list[str] = []
-    facts = repo_facts(Submission([folder]), [sae], "me/saes", told.append)
+    facts = repo_record(Submission([folder]), [sae], "me/saes", told.append)
     assert [line.partition(" nobody")[0] for line in told] == ["Warning: without a licence"]
     sent = (sae.folder / CFG).read_text() + facts.to_json()
     assert place not in sent.replace("\\\\", "\\")
@@ -433,7 +434,7 @@ def test_no_place_of_this_machine_is_published(
 
 def of_record(tmp_path: Path, folder: Path, record: Any, **said: Any) -> Any:
     submission = Submission([say(folder, record)], **said)
-    return repo_facts(submission, check_saes(submission, tmp_path / "scratch"), "me/saes")
+    return repo_record(submission, check_saes(submission, tmp_path / "scratch"), "me/saes")
 
 
 def test_training_is_told_without_this_machine(tmp_path: Path, folder: Path) -> None:
@@ -443,7 +444,7 @@ def test_training_is_told_without_this_machine(tmp_path: Path, folder: Path) -> 
     facts = of_record(tmp_path, folder, record)
     assert (facts.description, facts.license) == ("What they are for.", "mit")
     assert facts.base_models == ["google/gemma-2-2b"]
-    training = facts.saes["a"].training
+    training = facts.saes["a"]
     assert (training.samples, training.steps, training.model) == (2048, 2, "google/gemma-2-2b")
     assert not re.search("/home/me|my-machine", facts.to_json())
 
@@ -472,7 +473,7 @@ def test_what_evaluate_measured_is_found(tmp_path: Path, folder: Path) -> None:
     path.parent.mkdir()
     path.write_text(json.dumps(content))
     [checked] = check(tmp_path / "scratch", tmp_path / "saes")
-    assert checked.facts.evaluations["weights"].metrics["composition"] == 0.125
+    assert checked.record.evaluations["weights"].metrics["composition"] == 0.125
     entry["evaluations"] = {"weights": {"metrics": {"composition": 0.25}}}
     (tmp_path / "saes" / "evaluation.json").write_text(json.dumps(content))
     assert "should agree with" in refused(tmp_path / "again", tmp_path / "saes")
@@ -511,15 +512,15 @@ def test_names_of_the_hub_are_published_whatever_lies_beside_and_folders_are_not
     say(folder, record, **NAMES)
     [sae] = check(tmp_path / "again", folder)
     config = json.loads((sae.folder / CFG).read_text())["metadata"]
-    training = sae.facts.training
+    training = sae.record
     kept = list(NAMES)[:published]
     assert [key for key in NAMES if key in config] == kept
     assert [training.model, training.dataset][:published] == list(NAMES.values())[:published]
     assert not any([training.model, training.dataset][published:])
-    facts = repo_facts(Submission([folder]), [sae], "me/saes")
+    facts = repo_record(Submission([folder]), [sae], "me/saes")
     if record:
         assert facts.base_models == ["org/model"] * bool(published)
-    named = repo_facts(Submission([folder], base_model="org/base"), [sae], "me/saes")
+    named = repo_record(Submission([folder], base_model="org/base"), [sae], "me/saes")
     assert named.base_models == ["org/base"]
 
 
@@ -550,9 +551,9 @@ def test_a_measurement_belongs_to_what_an_sae_computes_and_none_is_lost_in_silen
     told: list[str] = []
     submission = Submission([tmp_path / "saes"])
     [checked] = check_saes(submission, tmp_path, told.append)
-    assert ("core" in checked.facts.evaluations) == kept
+    assert ("core" in checked.record.evaluations) == kept
     assert any("core of layer_1/a is left out" in line for line in told) != kept
-    card = card_files(repo_facts(submission, [checked], "me/saes"))[README].decode()
+    card = card_files(repo_record(submission, [checked], "me/saes"))[README].decode()
     assert ("`layer_1/a`: core was measured of other weights" in card) != kept
 
 

@@ -10,17 +10,16 @@ import torch
 from sae_lens import SAE
 
 from sae_lens_c2r._support.yaml_text import parse_overrides
-from sae_lens_c2r.evaluation.catalog import KNOWN_FEATURES
 from sae_lens_c2r.evaluation.report import REPORT_FILE, read_report
-from sae_lens_c2r.hub.facts import RepoFacts
-from sae_lens_c2r.hub.rendering import CARDS
+from sae_lens_c2r.hub.repo_record import RepoRecord
 from sae_lens_c2r.releases.files import find_release, read_release, shipped_releases
 from sae_lens_c2r.releases.model import FACTS, Release
 from sae_lens_c2r.saes.encoding import encode_in_saelens_alone, probe_inputs
-from sae_lens_c2r.training.record import RECORD, read_record
+from sae_lens_c2r.saes.record import KNOWN_FEATURES, RECORD, SAERecord, read_record
 from tests.docs.blocks import blocks_of
 from tests.docs.commands import Shell
 from tests.hub.server import TOKEN, Account, LoopbackHub
+from tests.hub.test_card import CARDS
 
 LANGUAGE_MODEL, READY = "smollm2-135m-layer-9", "synth-sae-bench-2k"
 # The SAEs in the repository, where it does not hold all: of the others it has the digests.
@@ -46,20 +45,20 @@ def digests_of(folder: Path) -> dict[str, str]:
 
 def check_ready(folder: Path, release: Release) -> None:
     """Assert that a card, the digests, the evaluation and the records are of a release."""
-    facts, digests = RepoFacts.read((folder / FACTS).read_bytes()), digests_of(folder)
+    facts, digests = RepoRecord.read((folder / FACTS).read_bytes()), digests_of(folder)
     said = (facts.repo_id, facts.license, facts.description)
     assert said == (release.repo_id, release.license, release.description)
     specs = {spec.sae_id: spec for spec in release.saes()}
     assert facts.saes.keys() == specs.keys()
     assert digests.keys() == {f"{sae_id}/{name}" for sae_id in specs for name in FILES}
     report = read_report(folder / REPORT_FILE)
-    evaluated = {sae.name.partition(f"{release.name}/")[2]: sae for sae in report.saes}
+    evaluated = {str(sae.name).partition(f"{release.name}/")[2]: sae for sae in report.saes}
     assert evaluated.keys() == specs.keys()
     for sae_id, sae in facts.saes.items():
-        assert sae.weights_sha256 == digests[f"{sae_id}/sae_weights.safetensors"]
+        assert sae.file_sha256 == digests[f"{sae_id}/sae_weights.safetensors"]
         assert sae.trained_as == specs[sae_id].fields["architecture"]
         if Path(sae_id).name in COMMITTED.get(release.name, {Path(sae_id).name}):
-            check_training(folder / sae_id, sae.training.model_dump(), release, sae_id)
+            check_training(folder / sae_id, sae, release, sae_id)
         measured = evaluated[sae_id].evaluations
         if release.synthetic_model:
             assert measured[KNOWN_FEATURES].inputs == {RECORD: digests[f"{sae_id}/{RECORD}"]}
@@ -70,12 +69,9 @@ def check_ready(folder: Path, release: Release) -> None:
         assert not re.search(r'"(/|\w:\\)', path.read_text()), "a place on somebody's machine"
 
 
-def check_training(
-    folder: Path, of_card: dict[str, Any], release: Release, sae_id: str
-) -> None:
+def check_training(folder: Path, of_card: SAERecord, release: Release, sae_id: str) -> None:
     """Assert that an SAE was trained as a release says, which may have changed since."""
     record = read_record(folder)
-    assert record is not None
     assert record.settings is not None
     assert record.sae_id == sae_id
     settings, [spec] = record.settings, [s for s in release.saes() if s.sae_id == sae_id]
@@ -89,7 +85,7 @@ def check_training(
     assert record.samples == -(-asked // batch_size) * batch_size
     assert record.steps == record.samples // batch_size
     for name in ("samples", "steps", "seconds", "device", "versions"):
-        assert of_card[name] == getattr(record, name)
+        assert getattr(of_card, name) == getattr(record, name)
 
 
 def test_what_is_ready_lies_beside_its_card() -> None:

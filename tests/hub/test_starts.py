@@ -18,8 +18,9 @@ from sae_lens.saes.sae import SAEMetadata
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.finetune.release import finetuning_release, read_subjects
 from sae_lens_c2r.hub import Submission, write_card
-from sae_lens_c2r.hub.local_saes import check_saes, repo_facts
+from sae_lens_c2r.hub.local_saes import check_saes, repo_record
 from sae_lens_c2r.releases.model import FACTS
+from sae_lens_c2r.saes.origins import pin
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.train import train
 from tests.evaluation.planted import plant_sae
@@ -54,7 +55,7 @@ def scope(hub_here: LoopbackHub, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_gemma_scope_is_pinned_with_its_commit_and_licence(scope: str) -> None:
-    origin, sae = SAERef(release=SCOPE, sae_id=SAE_ID).pin()
+    origin, sae = pin(SAERef(release=SCOPE, sae_id=SAE_ID))
     assert (origin.repo, origin.revision) == (REPO, scope)
     assert origin.license == "cc-by-4.0"
     assert list(origin.sha256) == ["params.npz"]
@@ -89,13 +90,13 @@ def test_a_repository_is_read_at_its_revision(
     newest = plan_of(tmp_path, init, "batchtopk", k=K)
     older = plan_of(tmp_path, {**init, "revision": first}, "batchtopk", k=K)
     shown = older if named else newest
-    _, started = shown.starts["batchtopk"].pin()
+    _, started = pin(shown.starts["batchtopk"])
     expected = make_form("jumprelu", d_in=8, seed=0 if named else 1)
     torch.testing.assert_close(started.W_dec, expected.W_dec)
     assert started.cfg.metadata.to_dict() == expected.cfg.metadata.to_dict()
     # What the repository gets after the plan was made is not begun with.
     hub_here.put("org/saes", save(make_form("jumprelu", d_in=8, seed=2), tmp_path / "3"))
-    _, started = shown.starts["batchtopk"].pin()
+    _, started = pin(shown.starts["batchtopk"])
     torch.testing.assert_close(started.W_dec, expected.W_dec)
     [trained] = train(shown, tmp_path / "out")
     assert (trained / "training.json").is_file()
@@ -158,7 +159,7 @@ def test_a_card_tells_what_an_sae_started_from(tmp_path: Path) -> None:
         f"Started from `{PATH}` of [{REPO}](https://huggingface.co/{REPO}) at the commit "
         f"c0ffeec0 (under cc-by-4.0; SHA-256 of params.npz {'ab' * 32})" in card
     )
-    started = json.loads(facts)["saes"]["a"]["training"]["started_from"]
+    started = json.loads(facts)["saes"]["a"]["started_from"]
     assert started["revision"].startswith("c0ffee")
     # And no place of this machine.
     here = {"repo": None, "release": None, "sae_id": None, "folder": "/home/me/secret"}
@@ -173,5 +174,5 @@ def test_a_licence_without_derivatives_stops_an_upload(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="`license` should be given for a"):
         check_saes(Submission([saes]), tmp_path / "scratch")
     given = Submission([saes], license="mit")
-    facts = repo_facts(given, check_saes(given, tmp_path / "other"), "me/saes")
+    facts = repo_record(given, check_saes(given, tmp_path / "other"), "me/saes")
     assert facts.license == "mit"

@@ -56,16 +56,19 @@ def on_text(
     times_fired: Sequence[int] = (6, 5, 0, 1), *, n_pairs: int = 3, **changes: Any
 ) -> TextMetrics:
     """The measures of an SAE on ten tokens."""
-    together = {"pairs_above_0.5": 1234, "pairs_above_0.7": 56, "pairs_above_0.9": 7}
+    pairs = {0.5: 1234, 0.7: 56, 0.9: 7}
     absorbed = {"eq_13_holds": 2 / 3, "median_A_by_B": 4.0} if n_pairs else {}
-    numbers: dict[str, Any] = {
+    numbers: dict[str, float] = {
         "explained_variance": 0.8125,
         "l0": sum(times_fired) / 10,
-        "dead_latents": times_fired.count(0),
+        "dead_latents": times_fired.count(0) / len(times_fired),
         "composition_of_live": 0.3456,
         "chance_of_live": 0.1234,
-        "co_firing": {"highest_jaccard": 0.25, "chance": 0.0625, **together},
-        "absorption": {"pairs": n_pairs, **absorbed},
+        "co_firing": 0.25,
+        "co_firing_chance": 0.0625,
+        **{f"co_firing_pairs_above_{above}": n for above, n in pairs.items()},
+        "absorption_pairs": n_pairs,
+        **absorbed,
     }
     A, alpha = torch.tensor([[1.0, 4.0, 9.0], [0.6, 0.1, 0.3]])[:, :n_pairs].double()
     latents = torch.arange(2 * n_pairs)

@@ -10,12 +10,13 @@ from sae_lens_c2r.analysis import chance_composition, composition
 from sae_lens_c2r.inspection import contexts
 from sae_lens_c2r.inspection.contexts import encode
 from sae_lens_c2r.inspection.measures import (
-    INTERVALS,
     cosine_summary,
-    flat,
+    count_max_cosines,
+    max_cosine_counts,
     measure,
     measure_on_text,
 )
+from sae_lens_c2r.reporting.metrics import METRICS
 from sae_lens_c2r.saes.encoding import encode_in_saelens_alone
 from sae_lens_c2r.saes.sae_ref import SAERef, inference_form
 from tests.architectures.training import D_IN, make_sae
@@ -30,8 +31,10 @@ def test_the_numbers_are_those_of_the_decoder() -> None:
     rows = torch.tensor([[2.0, 0, 0, 0], [3, 0, 0, 0], [0, 4, 0, 0], [0, 0.75, 0.66144, 0]])
     rows = torch.cat([rows, torch.zeros(1, 4)])  # alike to nothing
     found = measure(planted_sae(rows), "mine")
-    assert (found.name, found.on_text, found.zero_rows) == ("mine", None, 1)
-    assert found.max_cosines.tolist() == pytest.approx([1, 1, 0.75, 0.75, 0], abs=1e-5)
+    assert (found.name, found.on_text) == ("mine", None)
+    assert found.numbers["zero_decoder_rows"] == 1
+    counts = max_cosine_counts(found.numbers) or []
+    assert {i: n for i, n in enumerate(counts) if n} == {0: 1, 37: 2, 49: 2}
     assert found.decoder_norms.tolist() == pytest.approx([2, 3, 4, 1, 0], abs=1e-5)
     assert found.metrics() == {
         "architecture": "standard",
@@ -39,10 +42,10 @@ def test_the_numbers_are_those_of_the_decoder() -> None:
         "d_in": 4,
         "composition": pytest.approx(0.7, abs=1e-5),
         "chance_composition": chance_composition(5, 4),
-        "pairs_above_0_9": 1,
-        "pairs_above_0_7": 2,
+        "pairs_above_0.9": 1,
+        "pairs_above_0.7": 2,
     }
-    assert weights().zero_rows == 0
+    assert weights().numbers["zero_decoder_rows"] == 0
 
 
 @pytest.mark.parametrize("weight", ["W_dec", "W_enc", "b_enc"])
@@ -58,9 +61,10 @@ def test_what_cannot_be_measured_is_named(weight: str, value: float) -> None:
 
 def test_every_latent_is_in_one_interval() -> None:
     cosines = torch.tensor([-0.5, 0, 0.019, 0.021, 0.5, 0.999, 1.0, 1.0000001])
-    counts = weights(max_cosines=cosines).cosine_counts
-    assert len(counts) == INTERVALS == 50
+    counts = max_cosine_counts(count_max_cosines(cosines)) or []
+    assert len(counts) == 50
     assert {i: count for i, count in enumerate(counts) if count} == {0: 3, 1: 1, 25: 1, 49: 3}
+    assert max_cosine_counts({"composition": 0.5}) is None
 
 
 def test_a_training_form_is_measured_as_it_is() -> None:
@@ -69,7 +73,7 @@ def test_a_training_form_is_measured_as_it_is() -> None:
     assert config.architecture() == "jumprelu"
     assert config.metadata.training_architecture == "batchtopk_c2r"
     assert found.config.architecture() == "batchtopk_c2r"
-    assert not found.max_cosines.requires_grad
+    assert not found.decoder_norms.requires_grad
 
 
 @pytest.mark.parametrize("tokens_per_batch", [1, 7, 30])
@@ -97,7 +101,7 @@ def test_every_token_is_counted_and_reconstructed_however_they_are_batched(
         **whole,
         "explained_variance": pytest.approx(1 - residual / total, rel=1e-4),
         "l0": pytest.approx(sum(times_fired) / len(inputs)),
-        "dead_latents": times_fired.count(0),
+        "dead_latents": times_fired.count(0) / len(times_fired),
     }
 
 
@@ -156,15 +160,12 @@ def test_on_text_there_are_pairs_absorption_and_what_fires_together() -> None:
     assert pair.latents[0].top_tokens[0].token == "w40"
     absorbed = found.on_text.absorption
     assert (absorbed.parents.tolist(), absorbed.children.tolist()) == ([0], [1])
-    assert found.on_text.numbers["absorption"] == {
-        "pairs": 1,
-        "eq_13_holds": 1,
-        "median_A_by_B": pytest.approx((absorbed.A / absorbed.B).item()),
-    }
+    numbers = found.on_text.numbers
+    assert (numbers["absorption_pairs"], numbers["eq_13_holds"]) == (1, 1)
+    assert numbers["median_A_by_B"] == pytest.approx((absorbed.A / absorbed.B).item())
     # Of the three live latents 2 fires on half of the tokens of 0 and of 1.
-    together = found.on_text.numbers["co_firing"]
-    assert together["highest_jaccard"] == pytest.approx((20 / 60 + 10 / 50 + 20 / 60) / 3)
-    assert together["pairs_above_0.5"] == 0
+    assert numbers["co_firing"] == pytest.approx((20 / 60 + 10 / 50 + 20 / 60) / 3)
+    assert numbers["co_firing_pairs_above_0.5"] == 0
 
 
 def test_latents_that_fire_are_told_from_those_that_do_not() -> None:
@@ -172,17 +173,17 @@ def test_latents_that_fire_are_told_from_those_that_do_not() -> None:
     sae = planted_sae(torch.tensor([[1.0, 0, 0], [0, 1, 0], [1, 0, 0]]))
     found = measure(sae, "x", text_of(torch.tensor([[1.0, 0, 0], [0, 2, 0], [1, 1, 0]])))
     metrics = found.metrics()
-    assert metrics["dead_latents"] == 1
+    assert metrics["dead_latents"] == pytest.approx(1 / 3)
     assert metrics["composition"] == pytest.approx(2 / 3)
     assert metrics["composition_of_live"] == pytest.approx(0)
     assert metrics["chance_of_live"] == chance_composition(2, 3)
-    assert metrics["pairs_above_0_9"] == 1
+    assert metrics["pairs_above_0.9"] == 1
 
 
 def test_the_metrics_are_those_that_were_measured() -> None:
     whole = report(of_training={"cosine_median": 7.0}).metrics()
     assert whole == {**weights().metrics(), **on_text().numbers, "cosine_median": 7.0}
-    assert flat(whole)["co_firing.chance"] == 0.0625
+    assert whole.keys() <= METRICS.keys()
     assert cosine_summary(torch.tensor([0.9, 1.0, 1.0])) == {
         "cosine_median": 1.0,
         "cosine_1st_percentile": pytest.approx(0.902),

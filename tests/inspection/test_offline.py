@@ -97,7 +97,7 @@ def test_evaluate_reads_it_as_well(sae: Path, tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     [found] = json.loads((out / "evaluation.json").read_text())["saes"]
     metrics = found["evaluations"]["sae_lens"]["metrics"]
-    assert metrics["sparsity.l0"] > 0
+    assert metrics["l0"] > 0
     settings = found["evaluations"]["sae_lens"]["settings"]
     assert (settings["split"], settings["column"]) == ("test", "content")
-    assert f"{metrics['sparsity.l0']:.1f}" in ran.stdout
+    assert f"{metrics['l0']:.1f}" in ran.stdout

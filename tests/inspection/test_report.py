@@ -40,23 +40,23 @@ def report_html(*reports: SAEReport, comparisons: Any = (), **options: Any) -> s
 
 def test_every_table_has_the_columns_that_were_measured() -> None:
     large = weights("a")
-    counts = {"pairs_above_0_9": 7, "pairs_above_0_7": 1234}
+    counts = {"pairs_above_0.9": 7, "pairs_above_0.7": 1234}
     large.numbers.update(composition=0.12345, chance_composition=0.2, **counts)
-    [(_, headings, rows, _)] = tables_of([large])
-    assert rows == [("a", ["standard", "6", "6", "0.123", "0.200", "7", "1,234"])]
-    assert len(headings) == len(rows[0][1])
-    _, *on_texts = tables_of([large, report("b")])
+    [table] = tables_of([large]).values()
+    assert table.rows == [["a", "standard", "6", "6", "0.123", "0.200", "7", "1,234"]]
+    assert len(table.metrics) == len(table.rows[0]) - 1
+    _, *on_texts = tables_of([large, report("b")]).values()
     # Alpha is above the threshold in two of the three pairs.
     assert [table.rows for table in on_texts] == [
-        [("b", ["0.812", "1.2", "1", "0.346", "0.123"])],
-        [("b", ["0.250", "0.062", "1,234", "56", "7"])],
-        [("b", ["3", "0.667", "4.00"])],
+        [["b", "0.812", "1.2", "0.250", "0.346", "0.123"]],
+        [["b", "0.250", "0.062", "1,234", "56", "7"]],
+        [["b", "3", "0.667", "4.00"]],
     ]
     # Without absorption pairs there is nothing to average.
-    assert tables_of([report(on_text=on_text(n_pairs=0))])[-1].rows == [("a", ["0"])]
+    assert tables_of([report(on_text=on_text(n_pairs=0))])["absorption"].rows == [["a", "0"]]
     kept = {"cosine_median": 0.9, "cosine_1st_percentile": 0.508}
-    of_weights, *_ = tables_of([report("a"), report("b", of_training=kept)])
-    assert [cells[-2:] for _, cells in of_weights.rows] == [["-", "-"], ["0.900", "0.508"]]
+    of_weights = tables_of([report("a"), report("b", of_training=kept)])[""]
+    assert [cells[-2:] for cells in of_weights.rows] == [["-", "-"], ["0.900", "0.508"]]
 
 
 def test_the_tables_fit_a_terminal_of_80_columns() -> None:
@@ -73,6 +73,7 @@ def test_the_tables_fit_a_terminal_of_80_columns() -> None:
 
 def test_the_report_of_weights_has_one_picture_and_what_is_known_of_the_sae() -> None:
     known = weights("<a>", decoder_norms=torch.tensor([0.0, 2.5]))
+    known.numbers["zero_decoder_rows"] = 1
     assert "<dt>trained as</dt><dd>not recorded</dd>" in report_html(known)
     known.config.metadata = SAEMetadata(training_architecture="topk_c2r", secret="x")
     html = report_html(known)
@@ -86,8 +87,8 @@ def test_the_report_of_weights_has_one_picture_and_what_is_known_of_the_sae() ->
 def test_the_report_on_text_has_the_pairs_in_context() -> None:
     html = report_html(report("a"))
     assert html.count("<svg") == 3
-    for table in tables_of([report("a")]):
-        assert "".join(f"<td>{cell}</td>" for cell in table.rows[0][1]) in html
+    for table in tables_of([report("a")]).values():
+        assert "".join(f"<td>{cell}</td>" for cell in table.rows[0][1:]) in html
     for part in (
         "<dd>10 tokens of my.txt, read by gpt2</dd>",
         "cosine <b>0.93</b>, fire on 4 and 3 of 10 tokens, together on 2, Jaccard <b>0.40</b>",

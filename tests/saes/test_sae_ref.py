@@ -6,7 +6,8 @@ from unittest.mock import patch
 import pytest
 from sae_lens import SAE
 
-from sae_lens_c2r.saes.sae_ref import SAERef, allows_derivatives, find_saes, sae_folders
+from sae_lens_c2r.saes.origins import allows_derivatives, pin
+from sae_lens_c2r.saes.sae_ref import SAERef, find_saes, sae_folders
 from tests.saes.forms import make_form
 
 NO_DERIVATIVES = ("cc-by-nd-4.0", "cc-by-nc-nd-4.0", "CC BY-NC-ND 4.0", "CC BY-ND 4.0")
@@ -36,12 +37,12 @@ def test_the_card_of_a_downloaded_repository_is_read(tmp_path: Path) -> None:
         (folder.parent, "---\nlicense: cc-by-nd-4.0\n---\n"),
     ):
         (path / "README.md").write_text(text)
-    origin, _ = SAERef(folder=folder).pin()
+    origin, _ = pin(SAERef(folder=folder))
     assert origin.license == "cc-by-nd-4.0"
     (folder / "README.md").write_text("Without front matter.")  # the nearest one is its own
-    assert SAERef(folder=folder).pin()[0].license is None
+    assert pin(SAERef(folder=folder))[0].license is None
     (folder / "training.json").write_text('{"release": {"license": "apache-2.0"}}')
-    assert SAERef(folder=folder).pin()[0].license == "apache-2.0"
+    assert pin(SAERef(folder=folder))[0].license == "apache-2.0"
 
 
 def test_saes_behind_links_are_found_once(tmp_path: Path) -> None:

@@ -54,8 +54,11 @@ def test_a_batch_split_over_processes_trains_the_same_sae_up_to_rounding(
     of_two, of_one = record(out / IDS[0]), record(alone / IDS[0])
     assert (of_two["processes_per_batch"], of_one["processes_per_batch"]) == (2, 1)
     assert of_two["samples"] == of_one["samples"] == 50 * STEPS
-    assert of_two["evaluation"]["true_l0"] == of_one["evaluation"]["true_l0"]
-    assert of_two["evaluation"]["sae_l0"] == pytest.approx(of_one["evaluation"]["sae_l0"])
+    of_two, of_one = (
+        each["evaluations"]["known_features"]["metrics"] for each in (of_two, of_one)
+    )
+    assert of_two["true_l0"] == of_one["true_l0"]
+    assert of_two["l0"] == pytest.approx(of_one["l0"])
 
 
 def test_stopped_with_four_it_is_continued_with_one_and_then_with_two(
