@@ -8,7 +8,7 @@ import pytest
 import torch
 from sae_lens import SAE
 from sae_lens.synthetic import SyntheticModel
-from sae_lens_c2r.training.record import TrainingRecord
+from sae_lens_c2r.saes.record import SAERecord
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.analysis.recovery import feature_recovery
@@ -87,8 +87,6 @@ def test_sae_bench_needs_a_language_model(trained: Path, tmp_path: Path) -> None
 )
 def test_other_features_are_refused(changes: dict[str, Any], device: str, message: str) -> None:
     config, trained_on = changes.get("config", CONFIG), changes.get("device")
-    record = TrainingRecord.model_validate(
-        {"release": {"synthetic_model": {"config": config}}, "device": trained_on}
-    )
+    record = SAERecord(source={"config": config}, device=trained_on)
     with pytest.raises(UserError, match=message):
         check_features(record, device)

@@ -360,7 +360,7 @@ def test_what_is_no_secret_may_be_let_through(tmp_path: Path, folder: Path) -> N
     [secret, *_] = SECRETS
     say(folder, {"versions": {"torch": secret}}, hook_name=f"hook_{secret}", note="/home/me")
     [sae] = check(tmp_path, folder, check_secrets=False)
-    assert sae.record.training.versions == {"torch": secret}
+    assert sae.record.versions == {"torch": secret}
     assert "/home/me" not in (sae.folder / CFG).read_text()
     facts = repo_record(Submission([folder]), [sae], "me/saes")
     assert secret in card_files(facts, check_secrets=False)[README].decode()
