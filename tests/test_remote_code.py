@@ -284,7 +284,10 @@ def test_no_library_runs_code_that_is_not_trusted(
     """Whether a library asks at a terminal, where somebody says yes, or trusts by itself."""
     monkeypatch.setattr("builtins.input", lambda _: "y")
     ask = {**ASKING, **SCRIPTS}[way]
-    with pytest.raises(UserError, match="`trust_remote_code`"), remote_code():
+    with (
+        pytest.raises(UserError, match="`--trust-remote-code` should"),
+        remote_code(),
+    ):
         ask(MODEL)
     assert not marker.exists()
     monkeypatch.setattr("builtins.input", lambda _: pytest.fail("asked"))

@@ -104,10 +104,8 @@ def check_torch_device(name: str) -> None:
             return
     except (RuntimeError, AssertionError, ImportError) as error:
         problem = f": {str(error).splitlines()[0].rstrip('.')}"
-    raise UserError(
-        "`device` should be a device that torch has here, such as cpu or cuda. Found "
-        f"{name!r}{problem}."
-    )
+    should = "be a device that torch has here, such as cpu or cuda"
+    raise UserError("device", should, f"{name!r}{problem}")
 
 
 def check_process_group(process_group: dist.ProcessGroup | None) -> None:

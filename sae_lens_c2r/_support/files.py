@@ -38,10 +38,8 @@ def check_writable(folder: Path) -> None:
     places = (folder.absolute(), *folder.absolute().parents)
     existing = next(place for place in places if place.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        raise UserError(
-            f"`--out` should be a folder that can be written to. Found {existing}, which is "
-            f"{'read-only' if existing.is_dir() else 'not a folder'}."
-        )
+        found = f"{existing}, which is {'read-only' if existing.is_dir() else 'not a folder'}"
+        raise UserError("out", "be a folder that can be written to", found)
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -49,9 +47,9 @@ def read_object(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{path} should be JSON. {error}") from None
+        raise UserError(path, "be JSON", more=str(error)) from None
     if not isinstance(content, dict):
-        raise UserError(f"{path} should be a JSON object. Found {type(content).__name__}.")
+        raise UserError(path, "be a JSON object", type(content).__name__)
     return content
 
 
@@ -61,8 +59,8 @@ def read_model(path: Path, model: type[Model], *, written_by: str) -> Model:
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        problem = first_problem(error)
-        raise UserError(f"{path} should be written by {written_by}. {problem}") from None
+        should = f"be written by {written_by}"
+        raise UserError(path, should, more=first_problem(error)) from None
 
 
 def first_problem(error: ValidationError) -> str:
@@ -179,11 +177,11 @@ def sync(path: Path) -> None:
 
 
 @contextmanager
-def locked(path: Path, *, otherwise: str) -> Iterator[None]:
-    """Hold the lock of a file; a UserError that says `otherwise` if another process does."""
+def locked(path: Path, *, otherwise: UserError) -> Iterator[None]:
+    """Hold the lock of a file; raise `otherwise` if another process does."""
     try:
         lock = FileLock(path).acquire(timeout=0)
     except Timeout:
-        raise UserError(otherwise) from None
+        raise otherwise from None
     with lock:
         yield

@@ -76,4 +76,5 @@ def remote_code() -> Iterator[None]:
         except ValueError as error:
             if trusted or isinstance(error, UserError) or TRUST not in str(error):
                 raise
-            raise UserError(f"`{TRUST}` should be given. {first_sentence(error)}") from error
+            advice = first_sentence(error)
+            raise UserError("--trust-remote-code", "be given", more=advice) from error

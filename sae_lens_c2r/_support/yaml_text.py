@@ -91,11 +91,10 @@ def parse_overrides(overrides: Sequence[str], *, example: str = "sae.k=50") -> d
     for override in overrides:
         key, equals, value = override.partition("=")
         if not (key and equals):
-            raise UserError(f"`--set` should be like {example}. Found `{override}`.")
+            raise UserError("--set", f"be like {example}", f"`{override}`")
         try:
             parsed[key] = read_yaml(value, of_key=key.rpartition(".")[2])
         except UserError as error:
-            raise UserError(
-                f"`--set {override}` should have a value in YAML. {error}"
-            ) from None
+            should = "have a value in YAML"
+            raise UserError(f"--set {override}", should, more=str(error)) from None
     return parsed

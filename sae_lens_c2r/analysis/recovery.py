@@ -111,11 +111,11 @@ def hierarchy_absorption(
     check_integer("samples", samples, minimum=1)
     check_integer("batch_size", batch_size, minimum=1)
     if model.hierarchy is None:
-        raise UserError("`model` should have a hierarchy of features. Found none.")
+        raise UserError("model", "have a hierarchy of features", "none")
     edges = hierarchy_edges(model.hierarchy.roots)
     features = model.feature_dict.feature_vectors
     if (hidden_dim := features.shape[1]) != sae.cfg.d_in:
-        raise UserError(f"`sae.cfg.d_in` should be {hidden_dim:,}. Found {sae.cfg.d_in:,}.")
+        raise UserError("sae.cfg.d_in", f"be {hidden_dim:,}", f"{sae.cfg.d_in:,}")
     latents, _ = latents_of_features(sae.W_dec, features)
     sums = AbsorptionSums(edges)
     for start in range(0, samples, batch_size):

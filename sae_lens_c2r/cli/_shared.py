@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -168,10 +169,12 @@ def error_boundary(
     for problem, option in zip(problems, options, strict=True):
         print(problem.told(option), file=sys.stderr)
     if problems:
-        raise typer.Exit(2 if status == 1 and options[0] else status)
+        is_of_usage = status == 1 and options[0] and not problems[0].of
+        raise typer.Exit(2 if is_of_usage else status)
 
 
-def _option_of(field: object) -> str | None:
+def _option_of(field: str | Path) -> str | None:
     """The option that a parameter of the library was typed as, if any."""
-    name = str(field)
-    return name if name.startswith("--") else _TYPED.get(_SECTION.sub("", name))
+    if isinstance(field, Path) or field.startswith("--"):
+        return field if isinstance(field, str) else None
+    return _TYPED.get(_SECTION.sub("", field))

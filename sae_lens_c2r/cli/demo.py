@@ -24,10 +24,8 @@ def demo(
     with error_boundary("Interrupted; nothing was written."):
         check_writable(out)
         if not overwrite and out.is_dir() and any(out.iterdir()):
-            raise UserError(
-                f"`--out` should be empty. Found files in {out}; "
-                "choose another folder, or replace the demo's files there with --overwrite."
-            )
+            advice = "Choose another folder, or replace the demo's files with `--overwrite`."
+            raise UserError("out", "be empty", f"files in {out}", advice)
         console = console_while_loading()
         from sae_lens_c2r.demo.demo import run_demo
 

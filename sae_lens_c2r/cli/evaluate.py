@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import check_writable
 from sae_lens_c2r._support.remote_code import TRUSTED
 from sae_lens_c2r.cli import _shared as shared
@@ -65,7 +66,7 @@ def evaluate(
             more := [each for each in saes if each in EVALUATIONS and not Path(each).is_dir()]
         ):
             joined = ",".join([*asked, *more])
-            problems.append(f"`--sae-bench` should have commas, like {joined}. Found blanks.")
+            problems.append(UserError("sae_bench", f"have commas, like {joined}", "blanks"))
             return
         options = Options(
             out=out,

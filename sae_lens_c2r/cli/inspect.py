@@ -38,13 +38,13 @@ def inspect(
     with error_boundary() as problems:
         TRUSTED.set(trust_remote_code)
         if out.is_dir() or not out.parent.is_dir():
-            raise UserError(f"`--out` should be a file in a folder that exists. Found {out}.")
+            raise UserError("out", "be a file in a folder that exists", out)
         if out.exists() and not overwrite:
-            raise UserError(f"`--out` should be a new file, or add `--overwrite`. Found {out}.")
+            raise UserError("out", "be a new file, or add `--overwrite`", out)
         check_writable(out.parent)
         wanted = _numbers(latents) if latents is not None else []
         if wanted and text is None:
-            raise UserError("`--latents` should be given with `--text`. Found no `--text`.")
+            raise UserError("latents", "be given with `--text`", "no `--text`")
         console = console_while_loading()
         from sae_lens_c2r._support.files import write_text
         from sae_lens_c2r.inspection.activations import ActivationSource
@@ -86,8 +86,6 @@ def _numbers(latents: str) -> list[int]:
     """The numbers of latents, joined by commas like ``3,17``, each once."""
     parts = [part.strip() for part in latents.split(",")]
     if not all(part.isascii() and part.isdigit() and len(part) < 18 for part in parts):
-        raise UserError(
-            "`--latents` should be numbers of latents, like 3,17. Found "
-            f"{shortened(latents, 60)}."
-        )
+        found = shortened(latents, 60)
+        raise UserError("latents", "be numbers of latents, like 3,17", found)
     return list(dict.fromkeys(map(int, parts)))

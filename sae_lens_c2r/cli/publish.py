@@ -97,7 +97,7 @@ def upload(
             if yes or dry_run or not proposal.files:
                 return True
             if not sys.stdin.isatty():
-                raise UserError("`--yes` should be given where there is no terminal to ask in.")
+                raise UserError("yes", "be given where there is no terminal to ask in")
             return typer.confirm("Send this?")
 
         submission = _submission(

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
 
-from sae_lens_c2r._support.errors import UserError, reason
+from sae_lens_c2r._support.errors import UserError, error_of, with_advice
 from sae_lens_c2r._support.files import locked, write_json, write_text
 from sae_lens_c2r.evaluation.report import (
     ABOUT,
@@ -29,18 +29,24 @@ from sae_lens_c2r.saes.record import WEIGHTS, as_document
 from sae_lens_c2r.saes.sae_ref import SAERef
 
 Say = Callable[[str], None]
+OnError = Callable[[UserError], None]
 _LOCK, _WORKING = ".lock", ".working-"
 _COPIED = "artifacts"  # what SAEBench writes into as well
 
 
 def evaluate(
-    sources: Sequence[SAERef], options: Options, *, on_error: Say, tell: Say = lambda _: None
+    sources: Sequence[SAERef],
+    options: Options,
+    *,
+    on_error: OnError,
+    tell: Say = lambda _: None,
 ) -> EvaluationReport:
     """Run what is missing, telling of what fails, and gather all into `evaluation.json`."""
     if not sources:
         raise UserError("There should be an SAE to evaluate.")
     options.out.mkdir(parents=True, exist_ok=True)
-    in_use = f"`out` should not be in use. Another process writes to {options.out}."
+    another = f"Another process writes to {options.out}."
+    in_use = UserError("out", "not be in use", more=another)
     with locked(options.out / _LOCK, otherwise=in_use):
         shutil.rmtree(options.out / PROBES, ignore_errors=True)  # of a command that was killed
         try:
@@ -49,9 +55,9 @@ def evaluate(
                 try:
                     tasks += _plan(source, options, on_error)
                 except UserError as error:
-                    on_error(str(error))
+                    on_error(error)
                 except Exception as error:  # a config can hold anything
-                    on_error(f"{source.name}: {reason(error)}")
+                    on_error(error_of(source.name, error))
             _run_all(tasks, options, on_error=on_error, tell=tell)
             shutil.rmtree(options.out / PROBES, ignore_errors=True)
         finally:
@@ -59,7 +65,7 @@ def evaluate(
     return report
 
 
-def _plan(source: SAERef, options: Options, on_error: Say) -> list[Task]:
+def _plan(source: SAERef, options: Options, on_error: OnError) -> list[Task]:
     """The evaluations of an SAE beside that of its weights, which are measured here."""
     sae = source.load_for_inference(options.device)
     of_weights, *tasks = tasks_of(source, sae, options, on_error=on_error)
@@ -72,7 +78,7 @@ def _plan(source: SAERef, options: Options, on_error: Say) -> list[Task]:
     return tasks
 
 
-def _run_all(tasks: Sequence[Task], options: Options, *, on_error: Say, tell: Say) -> None:
+def _run_all(tasks: Sequence[Task], options: Options, *, on_error: OnError, tell: Say) -> None:
     """Run those that are missing, so many at a time."""
     todo = [task for task in tasks if not task.is_answered]
     if len(todo) < len(tasks):
@@ -85,7 +91,8 @@ def _run_all(tasks: Sequence[Task], options: Options, *, on_error: Say, tell: Sa
             missing = _run(task, options, stop)
         except Exception as error:  # a full disk, a folder that is gone
             if not stop.is_set():
-                on_error(f"{task.title}: {reason(error)} Log: {task.folder / LOG}")
+                log = f"Log: {task.folder / LOG}"
+                on_error(with_advice(error_of(task.title, error), log))
                 tell(f"{task.title}: failed. {next(ended)} of {len(todo)}")
         else:
             without = f" Not finite: {', '.join(missing)}." if missing else ""

@@ -82,7 +82,7 @@ def _measure_text(task: Task, sae: SAE[Any]) -> dict[str, Any]:
     metrics, _ = run_evals(
         sae, store, model, ActivationScaler(), config, exclude_special_tokens=special
     )
-    acts = (acts for _, acts in encode(sae, reader.activations(sae, task.sae.name)))
+    acts = (acts for _, acts in encode(sae, reader.activations(sae, str(task.sae.name))))
     return {**metrics, **co_firing(acts).summary()}
 
 

@@ -13,7 +13,7 @@ import torch
 from pydantic import BaseModel, Field
 from sae_lens import SAE
 
-from sae_lens_c2r._support.errors import UserError, reason
+from sae_lens_c2r._support.errors import UserError, error_of
 from sae_lens_c2r._support.files import is_there, sha256_of
 from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r._support.remote_code import TRUSTED
@@ -84,7 +84,7 @@ class Task(BaseModel, frozen=True):
 
 
 def tasks_of(
-    source: SAERef, sae: SAE[Any], options: Options, *, on_error: Callable[[str], None]
+    source: SAERef, sae: SAE[Any], options: Options, *, on_error: Callable[[UserError], None]
 ) -> list[Task]:
     """The evaluations of an SAE in its inference form, first that of its weights alone."""
     (weights_sha256, config_sha256), earlier = sae_hashes(sae), earlier_config_hash(sae)
@@ -133,7 +133,7 @@ def tasks_of(
             settings = settings_of(name, options.overrides, model=asked.get("model"))
             asked["settings"] = settings | asked.pop("part", {})
         except Exception as error:  # transformers, the Hub and TransformerLens raise many
-            on_error(f"{task.title}: {reason(error)}")
+            on_error(error_of(task.title, error))
             continue
         evaluation = task.asked.model_copy(update=asked)
         tasks.append(task.model_copy(update={"asked": evaluation}))

@@ -109,8 +109,8 @@ def _language_model(
         own["name"] = None
     for key in _NEEDED:
         if not (own[key] or key in given):
-            option = "model" if key == "hub_id" else key.replace("_", "-")
-            raise UserError(f"`{option}` should be given: {shown} does not name it.")
+            field = "model" if key == "hub_id" else key
+            raise UserError(field, f"be given: {shown} does not name it")
     return {key: value for key, value in own.items() if value} | given
 
 
@@ -136,11 +136,12 @@ def finetuning_release(subjects: Mapping[str, Subject], changes: Mapping[str, An
         if differs is None and "runner.lr" not in changes:
             differs = difference(first.runner, other.runner)
         if differs is not None:
-            raise UserError(
-                "`SAE...` should share a model, a hook, a text and the way of training, or be "
-                f"fine-tuned one by one. {other.ref.name} differs from {first.ref.name}. "
-                f"{differs}"
+            should = (
+                "share a model, a hook, a text and the way of training, or be fine-tuned one "
+                "by one"
             )
+            found = f"{other.ref.name} differs from {first.ref.name}. {differs}"
+            raise UserError("SAE...", should, more=found)
     licenses = {(subject.ref.license or "").lower() for subject in subjects.values()}
     license = licenses.pop() if len(licenses) == 1 else ""
     document = {

@@ -56,10 +56,8 @@ class Finetuning:
             if not held or any(_TUNED.format(sae_id) not in html for sae_id in held):
                 wrong = report
         if wrong is not None:
-            raise UserError(
-                f"`out` should have no {wrong.name} of other SAEs, or add `--overwrite`. "
-                f"Found {wrong}."
-            )
+            should = f"have no {wrong.name} of other SAEs, or add `--overwrite`"
+            raise UserError("out", should, wrong)
         check_out(self._subjects, out, self._tell, resume=resume)
 
     def plan(self) -> Plan:

@@ -61,10 +61,8 @@ def write_card(
     known = read(FACTS)
     found = repo.repo_id if known is None else RepoRecord.read(known).repo_id
     if found != repo.repo_id:
-        raise UserError(
-            f"`out` should be a new folder, or hold the card of {repo.repo_id}. Found the "
-            f"card of {found} in {out}."
-        )
+        should = f"be a new folder, or hold the card of {repo.repo_id}"
+        raise UserError("out", should, f"the card of {found} in {out}")
     files = card_files(repo, read, check_secrets=submission.check_secrets)
     for path, content in files.items():
         (out / path).parent.mkdir(parents=True, exist_ok=True)
@@ -85,14 +83,13 @@ def card_files(
     try:
         existing = None if readme is None else readme.decode()
     except UnicodeDecodeError as error:
-        raise UserError(f"{README} of the repository should be UTF-8. {error}") from None
+        raise UserError(Path(README), "be UTF-8", more=str(error), of="repository") from None
     license = split_card(existing or "")[1].get("license")
     if isinstance(license, str):
         if repo.license not in (None, license):
-            raise UserError(
-                f"`license` should be {license}, as in {README} of the repository. Confirm it "
-                f"with `--license {license}`. Found {repo.license}."
-            )
+            should = f"be {license}, as in {README} of the repository"
+            advice = f"Confirm it with `--license {license}`."
+            raise UserError("license", should, repo.license, advice)
         repo = repo.model_copy(update={"license": license})
     drawn = pictures(repo)
     written = {README: render(repo, drawn), FACTS: repo.to_json()}
@@ -111,9 +108,10 @@ def split_card(content: str) -> tuple[str, dict[str, Any], str]:
     try:
         metadata = yaml.safe_load(f"{found[2]}\n") or {}
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UserError(f"{README} should have metadata in YAML. {one_line(error)}") from None
+        problem = one_line(error)
+        raise UserError(Path(README), "have metadata in YAML", more=problem) from None
     if not isinstance(metadata, dict):
-        raise UserError(f"{README} should have a mapping as metadata. Found {metadata!r}.")
+        raise UserError(Path(README), "have a mapping as metadata", repr(metadata))
     return content[: found.end()], metadata, content[found.end() :]
 
 
@@ -141,10 +139,8 @@ def _with_block(body: str, card: str, newline: str) -> str:
         gap = newline * 2 if body.strip() else ""
         return body.rstrip("\r\n") + gap + block + newline
     if not len(begins) == len(ends) == 1 or begins[0].end() > ends[0].start():
-        raise UserError(
-            f"{README} should have the marks {BEGIN} and {END} once each, in this order, or "
-            f"neither mark. Found {len(begins)} and {len(ends)}."
-        )
+        should = f"have the marks {BEGIN} and {END} once each, in this order, or neither mark"
+        raise UserError(Path(README), should, f"{len(begins)} and {len(ends)}")
     return body[: begins[0].start()] + block + body[ends[0].end() :]
 
 

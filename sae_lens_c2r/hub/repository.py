@@ -86,10 +86,8 @@ def load(
         snapshot_download(repo_id, revision=revision, allow_patterns=patterns, token=token)
     )
     if not (folder / sae_id / SAE_CFG_FILENAME).is_file():
-        raise UserError(
-            f"`sae_id` should be a folder with a {SAE_CFG_FILENAME}, in {repo_id} at "
-            f"{revision}. Found {sae_id!r}."
-        )
+        should = f"be a folder with a {SAE_CFG_FILENAME}, in {repo_id} at {revision}"
+        raise UserError("sae_id", should, repr(sae_id))
     return SAE.load_from_disk(folder / sae_id, device=device, dtype=dtype)
 
 
@@ -105,10 +103,11 @@ def check_account(api: HfApi, target: Target) -> None:
         may = may and owner in owners
     if not may:
         raise UserError(
-            f"`token` should be allowed to write to the repositories of {owner}: with the "
-            f"role `write`, or fine-grained with `repo.write`. Found a token of "
-            f"{' and '.join(owners)} with the role `{role}`. For somebody else's "
-            "existing repository, use `--create-pr`."
+            "token",
+            f"be allowed to write to the repositories of {owner}: with the role `write`, or "
+            "fine-grained with `repo.write`",
+            f"a token of {' and '.join(owners)} with the role `{role}`",
+            "For somebody else's existing repository, use `--create-pr`.",
         )
 
 
@@ -202,8 +201,6 @@ def status_of(error: HTTPError) -> int | None:
 
 def explain_hub_error(error: Exception, repo_id: str) -> str:
     """Explain an error of the Hub in a sentence, without the token."""
-    if isinstance(error, UserError):
-        return str(error)
     if not isinstance(error, HTTPError):
         return f"{type(error).__name__}: {one_line(error)}"
     status = status_of(error)

@@ -104,7 +104,7 @@ class Target:
     def __post_init__(self) -> None:
         check_names(repo_id=self.repo_id, revision=self.revision, tag=self.tag)
         if self.tag and self.create_pr:
-            raise UserError("`tag` should be left out with `create_pr`: nothing is merged yet.")
+            raise UserError("tag", "be left out with `--create-pr`: nothing is merged yet")
 
 
 def check_names(**names: str | None) -> None:
@@ -112,7 +112,7 @@ def check_names(**names: str | None) -> None:
     for name, value in names.items():
         pattern, should = _NAMES[name]
         if value is not None and not re.fullmatch(pattern, value, re.ASCII):
-            raise UserError(f"`{name.replace('_', '-')}` should be {should}. Found {value!r}.")
+            raise UserError(name, f"be {should}", repr(value))
 
 
 def refuse_secrets(name: str | Path, content: Any, *, check: bool = True) -> None:
@@ -124,11 +124,10 @@ def refuse_secrets(name: str | Path, content: Any, *, check: bool = True) -> Non
                 # There may be another one beside it.
                 before, after = (re.sub(r"[\w+/=-]{20,}", "…", each) for each in rest)
                 end = secret[-2:] if len(secret) > 20 and "password" not in kind else ""
-                raise UserError(
-                    f"{name} should hold no secret. Found in {re.sub(pattern, '…', place)} "
-                    f"what looks like {kind}: `{before[-30:]}{secret[:6]}…{end}{after[:30]}`. "
-                    "If it is none, add `--no-secret-check`."
-                )
+                hidden = f"`{before[-30:]}{secret[:6]}…{end}{after[:30]}`"
+                found_in = f"in {re.sub(pattern, '…', place)} what looks like {kind}: {hidden}"
+                advice = "If it is none, add `--no-secret-check`."
+                raise UserError(Path(name), "hold no secret", found_in, advice)
 
 
 def _texts(content: Any, place: str = "") -> Iterator[tuple[str, str]]:
@@ -181,7 +180,7 @@ def redact(
     trained_as = metadata.get("training_architecture") if isinstance(metadata, dict) else None
     fields_of_config = _fields_of(SAE_CLASS_REGISTRY, architecture)
     if not fields_of_config:
-        raise UserError(f"`architecture` should be known to SAELens. Found {architecture}.")
+        raise UserError("architecture", "be known to SAELens", architecture)
     known = {
         (): {"architecture", *fields_of_config},
         ("metadata",): _METADATA,

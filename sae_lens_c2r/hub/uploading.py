@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 from safetensors import SafetensorError
 
-from sae_lens_c2r._support.errors import UserError, counted, one_line
+from sae_lens_c2r._support.errors import UserError, counted, one_line, with_advice
 from sae_lens_c2r.hub.card import card_files, split_card
 from sae_lens_c2r.hub.local_saes import LocalSAE, check_saes, repo_record
 from sae_lens_c2r.hub.rendering import printable
@@ -156,9 +156,11 @@ def upload(
 def _telling(
     target: Target, state: str, propose: Callable[[], Proposal] | None = None
 ) -> Iterator[None]:
-    """Begin an error's text with what is on the Hub; look there if it is interrupted."""
+    """Say in an error what is on the Hub; look there if it is interrupted."""
     try:
         yield
+    except UserError as error:
+        raise with_advice(error, state) from error
     except _FAILURES as error:
         raise UserError(f"{state} {explain_hub_error(error, target.repo_id)}") from error
     except KeyboardInterrupt as interruption:
@@ -239,12 +241,10 @@ def _check_tags(api: HfApi, proposal: Proposal) -> None:
     target, snapshot = proposal.target, proposal.snapshot
     tags = {} if snapshot.private is None else _tags(api, target.repo_id)
     if target.revision in tags:
-        raise UserError(f"`revision` should be a branch. Found the tag {target.revision}.")
+        raise UserError("revision", "be a branch", f"the tag {target.revision}")
     at = tags.get(target.tag)
     if at is not None and (proposal.files or at != snapshot.commit):
-        raise UserError(
-            f"`tag` should be new. Found {target.tag} at {at[:8]} of {target.repo_id}."
-        )
+        raise UserError("tag", "be new", f"{target.tag} at {at[:8]} of {target.repo_id}")
 
 
 def _tags(api: HfApi, repo_id: str) -> dict[str | None, str]:
@@ -268,10 +268,9 @@ def _verify(api: HfApi, published: Published) -> None:
     there = take_snapshot(api, repo_id, commit)
     for file in proposal.wanted:
         if not there.has(file):
-            raise UserError(
-                f"{file.path_in_repo} of {repo_id} at {commit[:8]} should have the SHA-256 "
-                f"{file.upload_info.sha256.hex()}. Found another file, or none."
-            )
+            should = f"have the SHA-256 {file.upload_info.sha256.hex()}"
+            place, of = Path(file.path_in_repo), f"{repo_id} at {commit[:8]}"
+            raise UserError(place, should, "another file, or none", of=of)
     with TemporaryDirectory() as home:
         where = {"repo_id": repo_id, "sae_id": sae.sae_id}
         if target.revision != MAIN or target.create_pr:  # which `from_pretrained` cannot name

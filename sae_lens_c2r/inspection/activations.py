@@ -12,7 +12,7 @@ from sae_lens.load_model import load_model
 from sae_lens.training.activations_store import ActivationsStore
 from sae_lens.util import get_special_token_ids
 
-from sae_lens_c2r._support.errors import UserError, first_sentence, needing_the_hub
+from sae_lens_c2r._support.errors import UserError, error_of, first_sentence, needing_the_hub
 from sae_lens_c2r._support.libraries import no_false_alarms
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, harmless_options, remote_code
 from sae_lens_c2r.inspection.contexts import AnySAE, TextActivations
@@ -54,16 +54,13 @@ class ActivationSource:
             if key not in self._read:
                 self._read = {key: self._run(sae)}  # one at a time: they may be large
         except UserError as error:
-            raise UserError(f"{name}: {error}") from None
+            raise error_of(name, error) from None
         except KeyError as error:
-            raise UserError(
-                f"{name}: `model` should have the hook {hook_name}. There is no {error}."
-            ) from error
+            should, missing = f"have the hook {hook_name}", f"There is no {error}."
+            raise UserError("model", should, more=missing, of=name) from error
         except Exception as error:  # the Hub, transformers and torch raise many kinds
-            raise UserError(
-                f"{name}: `model` should give activations of width {sae.cfg.d_in} at "
-                f"{hook_name}, on the text. {first_sentence(error)}"
-            ) from error
+            should = f"give activations of width {sae.cfg.d_in} at {hook_name}, on the text"
+            raise UserError("model", should, more=first_sentence(error), of=name) from error
         return self._read[key]
 
     @remote_code()
@@ -74,10 +71,9 @@ class ActivationSource:
         known = {**metadata.to_dict(), "model_name": name}
         for key in ("model_name", *_PLACE):
             if known.get(key) is None:
-                raise UserError(
-                    f"`metadata.{key}` should be in the config, or `model` be given. SAEs "
-                    "of known features have none, and read no text."
-                )
+                advice = "SAEs of known features have none, and read no text."
+                should = "be in the config, or `model` be given"
+                raise UserError(f"metadata.{key}", should, more=advice)
         key = _key(sae, *_MODEL)
         if key not in self._models:
             self._models.clear()  # one at a time, as of what they read
@@ -129,10 +125,8 @@ class ActivationSource:
         kept.view(-1)[self.n_tokens :] = False
         kept = kept[:, slice(*store.seqpos_slice)]
         if not kept.any():
-            raise UserError(
-                "`text` should fill a row of the model's context with tokens that the SAE was "
-                f"trained on. Found none among {self.n_tokens:,}."
-            )
+            should = "fill a row of the model's context with tokens the SAE was trained on"
+            raise UserError("text", should, f"none among {self.n_tokens:,}")
         batches = zip(tokens.split(_ROWS_PER_BATCH), kept.split(_ROWS_PER_BATCH), strict=True)
         return TextActivations(
             tokens[:, slice(*store.seqpos_slice)].cpu(),
@@ -175,5 +169,5 @@ def _fit_into_a_row(store: ActivationsStore) -> None:
     if is_too_short(wanted):
         store.context_size = bisect_left(range(1, wanted), True, key=is_too_short)
     if store.context_size == 0:
-        raise UserError("`text` should have a token. Found none.")
+        raise UserError("text", "have a token", "none")
     store.iterable_sequences = store._iterate_tokenized_sequences()

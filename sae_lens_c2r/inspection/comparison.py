@@ -167,7 +167,7 @@ def inspect(
     refs: Sequence[SAERef],
     *,
     device: str,
-    on_error: Callable[[str], None],
+    on_error: Callable[[UserError], None],
     source: ActivationSource | None = None,
     latents: Sequence[int] = (),
     tell: Callable[[str], None] = lambda _: None,
@@ -182,15 +182,13 @@ def inspect(
             sae = inference_form(ref.load(device), fold=False)
             too_high = [str(number) for number in latents if number >= sae.cfg.d_sae]
             if too_high:
-                raise UserError(
-                    f"{ref.name}: `latents` should be below {sae.cfg.d_sae:,}, the number of "
-                    f"latents. Found {', '.join(too_high)}."
-                )
+                should = f"be below {sae.cfg.d_sae:,}, the number of latents"
+                raise UserError("latents", should, ", ".join(too_high), of=ref.name)
             if source is not None:
                 try:
                     text = source.activations(sae, ref.name)
                 except UserError as error:  # its weights are measured nonetheless
-                    on_error(str(error))
+                    on_error(error)
             reports.append(measure(sae, ref.name, text, latents=latents))
             if on_text := reports[-1].on_text:
                 firings = on_text.frequencies.mean().item() * on_text.n_tokens
@@ -200,7 +198,7 @@ def inspect(
                         f"latents are dead: they fire {firings:.1f} times on average."
                     )
         except UserError as error:
-            on_error(str(error))
+            on_error(error)
             continue
         if len(refs) == 2:  # of more, none is kept
             measured.append((sae, text))

@@ -85,10 +85,8 @@ def verify_weights(model: OfflineModel, path: Path) -> None:
     """Raise unless a file has the SHA-256 of a model's weights."""
     found = sha256_of(path)
     if found != model.sha256:
-        raise UserError(
-            f"The weights of {model.hub_id} should have SHA-256 {model.sha256}. "
-            f"Found {found} in {path}; they were not loaded."
-        )
+        refused = f"The weights of {model.hub_id} were not loaded."
+        raise UserError(path, f"have SHA-256 {model.sha256}", found, refused)
 
 
 def cached_folder(namespace: str, sha256: str, fill: Callable[[Path], None]) -> Path:

@@ -83,4 +83,4 @@ def _download(to: Path) -> None:
             (to / _DUMP).write_bytes(cast(IO[bytes], source.extractfile(name)).read())
     found = sha256_of(to / _DUMP)
     if found != SHA256:
-        raise UserError(f"{_DUMP} should have SHA-256 {SHA256}. Found {found} in {PACKAGE}.")
+        raise UserError(Path(_DUMP), f"have SHA-256 {SHA256}", f"{found} in {PACKAGE}")

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from sae_lens_c2r._support.errors import UserError, first_sentence
+from sae_lens_c2r._support.errors import UserError, error_of, first_sentence
 from sae_lens_c2r._support.files import data_folder
 from sae_lens_c2r._support.yaml_text import read_yaml
 from sae_lens_c2r.offline.models import SMOLLM2
@@ -39,9 +39,9 @@ def find_release(name_or_path: str | Path) -> Path:
     if (name := str(path).removesuffix(".yaml")) in known:
         return REGISTRY / f"{name}.yaml"
     close = get_close_matches(path.stem, known, n=1)
+    advice = f"Did you mean {close[0]}?" if close else ""
     raise UserError(
-        f"A release should be a YAML file or one of {', '.join(known)}. There is no "
-        f"`{name_or_path}`.{f' Did you mean {close[0]}?' if close else ''}"
+        "release", f"be a YAML file or one of {', '.join(known)}", name_or_path, advice
     )
 
 
@@ -54,7 +54,7 @@ def directory_entry(release: Release) -> dict[str, Any]:
     """A release's entry in SAELens's `pretrained_saes.yaml`, to be proposed there."""
     if release.language_model is None or release.repo_id is None:
         lacks = "language_model" if release.language_model is None else "repo_id"
-        raise UserError(f"{release.name} should have a `{lacks}` to be in SAELens's directory.")
+        raise UserError(lacks, "be given to be in SAELens's directory", of=release.name)
     return {
         release.name: {
             "repo_id": release.repo_id,
@@ -70,10 +70,10 @@ def read_release(path: Path, *, overrides: Mapping[str, Any] | None = None) -> R
     try:
         document = read_yaml(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError(f"{path}: {error}") from None
+        raise error_of(path, error) from None
     if not isinstance(document, dict):
         found = "nothing" if document is None else f"a {type(document).__name__}"
-        raise UserError(f"{path}: should be a mapping of keys. Found {found}.")
+        raise UserError(path, "be a mapping of keys", found)
     return release_of(document, overrides=overrides, path=path)
 
 
@@ -89,12 +89,11 @@ def release_of(
     try:
         release = Release.model_validate(document)
     except ValidationError as error:
-        lines = (f"{path}: {line}" for line in explained(error, _keys_beside))
-        raise UserError("\n".join(lines)) from None
+        problems = [error_of(path, problem) for problem in explained(error, _keys_beside)]
+        lines = UserError("\n".join(map(str, problems)))
+        raise (lines if len(problems) > 1 else problems[0]) from None
     if release.name != path.stem:
-        raise UserError(
-            f"{path}: `name` should be `{path.stem}`. Found `name = {release.name!r}`."
-        )
+        raise UserError("name", f"be `{path.stem}`", repr(release.name), of=path)
     return release
 
 
@@ -104,7 +103,7 @@ def _override(document: dict[str, Any], key: str, value: Any) -> None:
     for parent in parents:
         place = place.setdefault(parent, {})
         if not isinstance(place, dict):
-            raise UserError(f"`{key}` should name a key below a mapping. Found `{parent}`.")
+            raise UserError(key, "name a key below a mapping", f"`{parent}`")
     place[last] = value
     grids = document.get("grids")
     if parents != ["sae"] or not isinstance(grids, list):
@@ -120,7 +119,7 @@ def _check_kinds(path: Path, value: Any, key: str = "") -> None:
     if isinstance(value, dict):
         for name, inner in value.items():
             if not isinstance(name, str):
-                raise UserError(f"{path}: keys should be text. Found {key}`{name!r}`.")
+                raise UserError(f"keys should be text. Found {key}`{name!r}`.", of=path)
             _check_kinds(path, inner, f"{key}{name}.")
     elif isinstance(value, list):
         for inner in value:
@@ -129,29 +128,33 @@ def _check_kinds(path: Path, value: Any, key: str = "") -> None:
         # As the order of a norm, infinity is the maximum.
         infinite = value == value and key.endswith("lp_norm.")
         if not (infinite or abs(value) <= sys.float_info.max):
-            raise UserError(f"{path}: `{key[:-1]}` should be finite. Found {value!r}.")
+            raise UserError(key[:-1], "be finite", repr(value), of=path)
     elif value is not None and not isinstance(value, str):
-        raise UserError(
-            f"{path}: `{key[:-1]}` should be text, a number, true, false, null or a list or "
-            f"mapping of these; quote it if it is text. Found {value!r}."
+        should = (
+            "be text, a number, true, false, null or a list or mapping of these; quote it if "
+            "it is text"
         )
+        raise UserError(key[:-1], should, repr(value), of=path)
 
 
 def explained(
     error: ValidationError, known: Callable[[str], str], *, within: str = ""
-) -> Iterator[str]:
+) -> Iterator[UserError]:
     """Explain what is wrong with keys; `known` says what an unknown key should be."""
     for problem in error.errors():
         loc, kind = problem["loc"], problem["type"]
         if within:  # of a value of several types only its name is a key
             loc = (within, *(loc if kind == "unexpected_keyword_argument" else loc[:1]))
         key = ".".join(map(str, loc))
-        should = problem["msg"].removeprefix("Value error, ")  # of one of our own checks
-        if kind == "extra_forbidden":
-            should = f"should be {known(key)}"
-        found = f" Found `{key} = {problem['input']!r}`." if key and kind != "missing" else ""
-        which = f"`{key}`: " if key else ""  # none where it is of the whole release
-        yield f"{which}{should}.{found}"
+        text = problem["msg"].removeprefix("Value error, ")  # of one of our own checks
+        kinds = {"extra_forbidden": f"be {known(key)}", "missing": "be given"}
+        kinds["unexpected_keyword_argument"] = "be left out"
+        # Pydantic's begin with `Input should`, or the like; those of a whole release name keys.
+        should = kinds.get(kind, text.partition("should ")[2] if key else "")
+        if should:
+            yield UserError(key, should, "" if kind == "missing" else repr(problem["input"]))
+        else:
+            yield UserError(f"`{key}`: {text}." if key else f"{text}.")
 
 
 def _keys_beside(key: str) -> str:
@@ -162,12 +165,10 @@ def _keys_beside(key: str) -> str:
 def new_release(name: str, model: str | None) -> str:
     """Write a small release in YAML, for SmolLM2 or a model that TransformerLens has."""
     if not re.fullmatch(NAME_PATTERN, name):
-        raise UserError(
-            "`NAME` should be lowercase letters and digits, with `-` or `.` between them, like "
-            f"my-first-release. Found {name!r}."
-        )
+        should = "be lowercase letters and digits, with `-` or `.` between them"
+        raise UserError("NAME", f"{should}, like my-first-release", repr(name))
     if (REGISTRY / f"{name}.yaml").exists():
-        raise UserError(f"`NAME` should not be that of a shipped release. Found {name!r}.")
+        raise UserError("NAME", "not be that of a shipped release", repr(name))
     file, values = "smollm2.yaml", {}
     if model not in (None, SMOLLM2.hub_id):
         file, values = "transformer_lens.yaml", _values_of(model)
@@ -180,10 +181,8 @@ def _values_of(model: str) -> dict[str, Any]:
 
     official = official_name(model)
     if official is None:
-        raise UserError(
-            f"`--model` should be a name that TransformerLens has, or {SMOLLM2.hub_id}. "
-            f"Found {model!r}."
-        )
+        should = f"be a name that TransformerLens has, or {SMOLLM2.hub_id}"
+        raise UserError("model", should, repr(model))
     try:
         config = pretrained_config(model)
     except OSError as error:

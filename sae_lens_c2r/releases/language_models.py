@@ -81,8 +81,10 @@ def output_of_block(module: str) -> tuple[str, int]:
     block = re.fullmatch(r"\D*\.(\d+)", module)
     if block is None:
         raise UserError(
-            "`metadata.hook_name` should be a block, like model.layers.9: elsewhere SAEBench "
-            f"cannot read a model of transformers. Found {module}."
+            "metadata.hook_name",
+            "be a block, like model.layers.9: elsewhere SAEBench cannot read a model of "
+            "transformers",
+            module,
         )
     return f"blocks.{block[1]}.hook_resid_post", int(block[1])
 
@@ -101,10 +103,8 @@ def load_by_bridge(model: str, *, module: str, revision: str | None) -> None:
         bridge = TransformerBridge.boot_transformers(place, **options)
         blocks = (bridge.adapter.component_mapping or {})["blocks"].name
         if module != f"{blocks}.{block}":
-            raise UserError(
-                f"`metadata.hook_name` should be a block of {model}, like {blocks}.{block}. "
-                f"Found {module}."
-            )
+            should = f"be a block of {model}, like {blocks}.{block}"
+            raise UserError("metadata.hook_name", should, module)
         bridge.cfg.model_name = Path(model).name  # SAEBench joins it to paths of its own
         cached = partial(bridge.run_with_cache, stop_at_layer=block + 1)
         bridge.run_with_cache = cached  # type: ignore[method-assign, assignment]
@@ -134,10 +134,11 @@ def hook_site(
         hooks = list(HookedTransformer(config, move_to_device=False).hook_dict)
     if hook_name not in hooks:
         close = get_close_matches(hook_name, hooks, n=1) or hooks[-1:]
-        raise UserError(
-            f"`hook_name` should be one that TransformerLens has in {model}, whose blocks are "
-            f"0 to {config.n_layers - 1}, like {close[0]}. Found {hook_name}."
+        should = (
+            f"be one that TransformerLens has in {model}, whose blocks are 0 to "
+            f"{config.n_layers - 1}, like {close[0]}"
         )
+        raise UserError("hook_name", should, hook_name)
     is_of_the_model_s = _OF_THE_MODEL_S_WIDTH.search(hook_name)
     return config.d_model if is_of_the_model_s else None, config.n_ctx
 
@@ -151,10 +152,8 @@ def _site_of_transformers(model: str, hook_name: str, revision: str | None) -> H
     modules = dict(empty.named_modules())
     if hook_name not in modules:
         blocks = [each for each in modules if re.search(r"\.\d+$", each)]
-        raise UserError(
-            f"`hook_name` should be a module of {model}, like "
-            f"{blocks[-1] if blocks else list(modules)[-1]}. Found {hook_name}."
-        )
+        like = blocks[-1] if blocks else list(modules)[-1]
+        raise UserError("hook_name", f"be a module of {model}, like {like}", hook_name)
     width = _width(empty, modules[hook_name], hook_name)
     return width, getattr(config, "max_position_embeddings", None)
 
@@ -170,8 +169,7 @@ def _width(model: torch.nn.Module, module: torch.nn.Module, hook_name: str) -> i
     with suppress(Exception), torch.no_grad():  # each model has its own reasons
         model(torch.zeros(1, 2, dtype=torch.long, device="meta"))
     if outputs and not isinstance(outputs[0], torch.Tensor):
-        raise UserError(
-            "`hook_name` should be a module that outputs a tensor, or a tuple that begins with "
-            f"a tensor. {hook_name} outputs {type(outputs[0]).__name__}."
-        )
+        should = "be a module that outputs a tensor, or a tuple that begins with a tensor"
+        output = f"{hook_name} outputs {type(outputs[0]).__name__}."
+        raise UserError("hook_name", should, more=output)
     return outputs[0].shape[-1] if outputs else None

@@ -47,7 +47,7 @@ def check_ids(sae_ids: Iterable[str]) -> None:
     pattern, should = SAE_ID
     for sae_id in sae_ids:
         if not re.fullmatch(pattern, sae_id, re.ASCII):
-            raise UserError(f"`sae-id` should be {should}. Found {shortened(sae_id, 300)!r}.")
+            raise UserError("sae_id", f"be {should}", repr(shortened(sae_id, 300)))
     # Sorted as paths, what lies in a folder follows it at once.
     for outer, inner in pairwise(sorted(f"{sae_id.lower()}/" for sae_id in sae_ids)):
         if inner.startswith(outer):

@@ -69,7 +69,7 @@ class Text:
         self._column = _column_of(self._columns, column) if first else ""
         self.is_tokens = not isinstance(next(self._values(), ""), str)
         if next(iter(self), None) is None:
-            raise UserError(f"`{field}` should not be empty. Found no text in {named}.")
+            raise UserError(field, "not be empty", f"no text in {named}")
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         if self.is_tokens:
@@ -91,10 +91,9 @@ class Text:
     def check_context(self, context_size: int) -> "Text":
         """Raise unless the first row, if it is one of tokens, fills the model's context."""
         if self.context_size < context_size:
-            raise UserError(
-                f"`{self._field}` should fill rows of {context_size:,} tokens, the "
-                f"`context_size`. Found {self.context_size:,} in the first row of {self.named}."
-            )
+            should = f"fill rows of {context_size:,} tokens, the `context_size`"
+            found = f"{self.context_size:,} in the first row of {self.named}"
+            raise UserError(self._field, should, found)
         return self
 
     def check_tokenizer(self, tokenizer: Any) -> None:
@@ -141,11 +140,11 @@ class Text:
             elif value is None or isinstance(value, str) or _are_tokens(value):
                 self._n_left_out += is_new
             else:
-                raise UserError(
-                    f"`{self._field}` should be words, or rows of tokens. Found "
+                found = (
                     f"{shortened(repr(value), 80)} in column {self._column}, row {number:,} of "
-                    f"{self.named}, which has the columns {', '.join(self._columns)}."
+                    f"{self.named}, which has the columns {', '.join(self._columns)}"
                 )
+                raise UserError(self._field, "be words, or rows of tokens", found)
 
     def _read(self) -> Iterator[_Row]:
         """The rows, with the place where they cannot be read."""
@@ -173,10 +172,8 @@ def read_text(
         return Text([{"text": each} for each in documents_of(name)], source.shown)
     is_file = path is not None and path.is_file()
     if not name.strip() or not (path is None or is_file or path.is_dir()):
-        raise UserError(
-            f"`{field}` should be a file that can be read twice, a folder, or a dataset on the "
-            f"Hub. Found {name if name.strip() else 'nothing'}."
-        )
+        should = "be a file that can be read twice, a folder, or a dataset on the Hub"
+        raise UserError(field, should, name if name.strip() else "nothing")
     are_lines = False
     with needing_the_hub(f"The text {name}"), _naming(name, field), remote_code():
         if path is not None and is_file:
@@ -191,7 +188,8 @@ def read_text(
 def _rows_of_file(path: Path, source: TextSource) -> tuple[Any, bool]:
     """The rows of a file, by its ending, and whether they are the lines of one document."""
     if source.split not in (None, "train") or source.subset is not None:
-        raise UserError(f"`split` and `subset` should not be given for a file. Found {path}.")
+        part = "split" if source.subset is None else "subset"
+        raise UserError(part, "not be given for a file", path)
     endings = [each.lower() for each in path.suffixes if each.lower() not in _COMPRESSED]
     builder, options = _LOADERS.get(endings[-1] if endings else "", _LINES)
     if builder not in ("parquet", "arrow"):
@@ -212,10 +210,8 @@ def _naming(place: str | Callable[[], str], field: str) -> Iterator[None]:
         if isinstance(error, UserError) or is_of_network(error):
             raise
         place = place if isinstance(place, str) else place()
-        raise UserError(
-            f"`{field}` should be text that can be read, in UTF-8. Found in {place}: "
-            f"{shortened(one_line(error), 200)}"
-        ) from error
+        found = f"in {place}: {shortened(one_line(error), 200)}"
+        raise UserError(field, "be text that can be read, in UTF-8", found) from error
 
 
 def _rows_of_dataset(source: TextSource, streaming: bool) -> Any:
@@ -227,7 +223,8 @@ def _rows_of_dataset(source: TextSource, streaming: bool) -> Any:
         found = load_from_disk(str(path))
         is_split = isinstance(found, DatasetDict)
         if source.subset or (source.split not in (None, "train") and not is_split):
-            raise UserError(f"`split` and `subset` should fit {path}, which has none.")
+            part = "subset" if source.subset else "split"
+            raise UserError(part, f"not be given for {path}, which has none")
     elif streaming or path:
         found = load_dataset(str(path.resolve() if path else name), streaming=True, **options)
     else:  # of the Hub, no more than is asked for
@@ -236,10 +233,8 @@ def _rows_of_dataset(source: TextSource, streaming: bool) -> Any:
         return found
     split = source.split or (str(next(iter(found))) if len(found) == 1 else "train")
     if split not in found:
-        raise UserError(
-            f"`split` should be one of {', '.join(map(str, found))}, which {name} has. "
-            f"Found {source.split or 'none'}."
-        )
+        should = f"be one of {', '.join(map(str, found))}, which {name} has"
+        raise UserError("split", should, source.split or "none")
     return found[split]
 
 
@@ -249,10 +244,8 @@ def _column_of(there: list[str], wanted: str | None) -> str:
         wanted = next((each for each in COLUMNS if each in there), None)
         wanted = there[0] if wanted is None and len(there) == 1 else wanted
     if wanted not in there:
-        raise UserError(
-            f"`column` should be one of {', '.join(there)}, which the text has. "
-            f"Found {wanted or 'none of ' + ', '.join(COLUMNS)}."
-        )
+        should = f"be one of {', '.join(there)}, which the text has"
+        raise UserError("column", should, wanted or f"none of {', '.join(COLUMNS)}")
     return wanted
 
 

@@ -36,7 +36,7 @@ def pin(ref: SAERef) -> tuple[SAERef, SAE[Any]]:
         pinned = replace(ref, release=ref.source, repo=repo, revision=commit)
     sha256 = {path.name: sha256_of(path) for path in files}
     if ref.sha256 and ref.sha256 != sha256:
-        raise UserError(f"{ref.name} should be as recorded. Found other files: {sha256}.")
+        raise UserError("sha256", "be as recorded", sha256, of=ref.name)
     return replace(pinned, sha256=sha256, license=license), sae
 
 

@@ -124,7 +124,9 @@ def inference_form(sae: SAE[Any], *, fold: bool = True) -> SAE[Any]:
     return sae
 
 
-def find_saes(arguments: Sequence[str], *, on_error: Callable[[str], None]) -> list[SAERef]:
+def find_saes(
+    arguments: Sequence[str], *, on_error: Callable[[UserError], None]
+) -> list[SAERef]:
     """Read which SAEs a command line names."""
     saes: list[SAERef] = []
     rest = list(arguments)
@@ -137,9 +139,11 @@ def find_saes(arguments: Sequence[str], *, on_error: Callable[[str], None]) -> l
         elif may_be_id and not is_file and not Path(argument).is_absolute():
             saes.append(SAERef(release=argument, sae_id=rest.pop(0)))
         elif Path(argument).is_dir():
-            on_error(f"{argument}: should have a {SAE_CFG_FILENAME}, or folders with one.")
+            should = f"have a {SAE_CFG_FILENAME}, or folders with one"
+            on_error(UserError(Path(argument), should))
         else:
-            on_error(f"{argument}: should be a folder, or a release followed by an SAE's id.")
+            should = "be a folder, or a release followed by an SAE's id"
+            on_error(UserError(Path(argument), should))
     return list(dict.fromkeys(saes))
 
 
@@ -166,10 +170,8 @@ def is_training_form(folder: Path) -> bool:
     if architecture not in SAE_TRAINING_CLASS_REGISTRY:
         if "architecture" in config and architecture not in SAE_CLASS_REGISTRY:
             known = sorted({*SAE_CLASS_REGISTRY, *SAE_TRAINING_CLASS_REGISTRY})
-            raise UserError(
-                f"`architecture` in {SAE_CFG_FILENAME} should be one of SAELens's or ours: "
-                f"{', '.join(known)}. Found {architecture}."
-            )
+            should = f"have an `architecture` of SAELens's or ours: {', '.join(known)}"
+            raise UserError(folder / SAE_CFG_FILENAME, should, architecture)
         return False
     return architecture not in SAE_CLASS_REGISTRY or "decoder_init_norm" in config
 

@@ -107,23 +107,18 @@ def _check_configs(sae: SAE[Any], config: TrainingSAEConfig, forms: tuple[str, .
             f"{' or '.join(forms) or 'no other'}. Found {form}."
         )
     if sae.cfg.normalize_activations != "none":
-        raise UserError(
-            "An SAE to start from should not normalize its inputs. Found "
-            f"`normalize_activations = {sae.cfg.normalize_activations!r}`."
-        )
+        found = repr(sae.cfg.normalize_activations)
+        raise UserError("normalize_activations", "be none in the SAE to start from", found)
     if config.normalize_activations not in ("none", ESTIMATED):
-        raise UserError(
-            f"`sae.normalize_activations` should be none or {ESTIMATED} where an SAE starts "
-            f"from another. Found {config.normalize_activations!r}."
-        )
+        should = f"be none or {ESTIMATED} where an SAE starts from another"
+        found = repr(config.normalize_activations)
+        raise UserError("sae.normalize_activations", should, found)
     for name in _OF_THE_FUNCTION:
         own = getattr(sae.cfg, name, None)
         wanted = getattr(config, name, own)
         if hasattr(sae.cfg, name) and own != wanted:
-            raise UserError(
-                f"`sae.{name}` should be {own!r}, as in the SAE to start from. Found "
-                f"{wanted!r}."
-            )
+            should = f"be {own!r}, as in the SAE to start from"
+            raise UserError(f"sae.{name}", should, repr(wanted))
 
 
 def _linear_weights(sae: SAE[Any], config: TrainingSAEConfig) -> Weights:
@@ -137,10 +132,9 @@ def _linear_weights(sae: SAE[Any], config: TrainingSAEConfig) -> Weights:
             scale = weights["r_mag"].exp() if name == "b_mag" else 1.0
             weights[name] = weights[name] + scale * shift
     elif added and weights["b_dec"].any():  # Matching Pursuit has no biases
-        raise UserError(
-            "`sae.apply_b_dec_to_input` should be "
-            f"{str(sae.cfg.apply_b_dec_to_input).lower()}, as in the SAE to start from."
-        )
+        value = str(sae.cfg.apply_b_dec_to_input).lower()
+        should = f"be {value}, as in the SAE to start from"
+        raise UserError("sae.apply_b_dec_to_input", should)
     return weights
 
 
@@ -162,10 +156,9 @@ def _ranked_alike(weights: Weights, was_rescaled: bool, rescaled: bool) -> Weigh
     unit = torch.allclose(norms, torch.ones_like(norms), rtol=0, atol=1e-6)
     if was_rescaled == rescaled or unit:
         return weights
-    raise UserError(
-        "`rescale_acts_by_decoder_norm` should be false, as in the SAE to start from, which "
-        f"has decoder rows of norms from {norms.min():.3g} to {norms.max():.3g}."
-    )
+    between = f"from {norms.min():.3g} to {norms.max():.3g}"
+    should = f"be false, as in the SAE to start from, which has decoder rows of norms {between}"
+    raise UserError("rescale_acts_by_decoder_norm", should)
 
 
 def thresholds_of(sae: SAE[Any]) -> Tensor:
@@ -183,19 +176,15 @@ def _with_one_threshold(
     if rescaled:
         norms = weights["W_dec"].norm(dim=-1)
         if not _may_be_rescaled(thresholds, norms, rounding):
-            raise UserError(
-                "`rescale_acts_by_decoder_norm` should be false where decoder rows are 0, or "
-                "latents have different thresholds. Found "
-                f"{int((norms == 0).sum())} such rows, and {between}."
-            )
+            should = "be false where decoder rows are 0, or latents have different thresholds"
+            found = f"{int((norms == 0).sum())} such rows, and {between}"
+            raise UserError("rescale_acts_by_decoder_norm", should, found)
         thresholds = thresholds * norms
     if _are_alike(thresholds, rounding):
         return {**weights, "topk_threshold": thresholds.median()}
     if not (thresholds > 0).all():
-        raise UserError(
-            "`architecture` should be `jumprelu` or `jumprelu_c2r` where only some latents "
-            f"have the threshold 0. Found {between}."
-        )
+        should = "be `jumprelu` or `jumprelu_c2r` where only some latents have the threshold 0"
+        raise UserError("architecture", should, between)
     # A latent may be scaled, and its decoder row by the inverse, until the threshold of all is
     # its own: the geometric mean, by which latents stay as large as they are on average.
     shared = thresholds.log().mean().exp()

@@ -27,7 +27,7 @@ from sae_lens.synthetic import (
 )
 from sae_lens.util import str_to_dtype
 
-from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.errors import UserError, error_of
 from sae_lens_c2r._support.files import first_problem
 from sae_lens_c2r.releases.files import explained
 from sae_lens_c2r.releases.language_models import LOADERS, hub_id, official_name
@@ -97,10 +97,8 @@ def sae_config(spec: SAESpec, device: str) -> TrainingSAEConfig:
             sae_class(replace(copy.deepcopy(config), device="meta"))
     except (ArithmeticError, AssertionError, TypeError, ValueError) as error:
         raise UserError(f"SAELens refuses {spec.sae_id}. {error}") from None
-    if getattr(config, "k", 1) > config.d_sae:
-        raise UserError(
-            f"`sae.k` should be at most `d_sae`, {config.d_sae}. Found {config.k}."  # type: ignore[attr-defined]
-        )
+    if (k := getattr(config, "k", 1)) > config.d_sae:
+        raise UserError("sae.k", f"be at most `d_sae`, {config.d_sae}", k)
     return config
 
 
@@ -125,10 +123,8 @@ def check_shared(release: Release, specs: Sequence[SAESpec]) -> None:
         names = {"architecture"}.union(*map(_types, classes))
         for name in sorted(shared.keys() - names):
             whose = " or ".join(sorted(each.__name__ for each in classes))
-            raise UserError(
-                f"`sae.{name}` should be a field of SAELens's {whose}: "
-                f"{', '.join(sorted(names))}."
-            )
+            should = f"be a field of SAELens's {whose}: {', '.join(sorted(names))}"
+            raise UserError(f"sae.{name}", should)
 
 
 def config_class_of(fields: Mapping[str, Any], sae_id: str) -> type[TrainingSAEConfig]:
@@ -136,9 +132,7 @@ def config_class_of(fields: Mapping[str, Any], sae_id: str) -> type[TrainingSAEC
     architecture = fields.get("architecture")
     if not isinstance(architecture, str) or architecture not in SAE_TRAINING_CLASS_REGISTRY:
         known = ", ".join(sorted(SAE_TRAINING_CLASS_REGISTRY))
-        raise UserError(
-            f"`architecture` should be one of {known}. Found {architecture!r} in {sae_id}."
-        )
+        raise UserError("architecture", f"be one of {known}", f"{architecture!r} in {sae_id}")
     return get_sae_training_class(architecture)[1]
 
 
@@ -183,7 +177,7 @@ def checked_fields(
         valid = model.model_validate_json(json.dumps(values), strict=strict)
     except ValidationError as error:
         known = f"a field of SAELens's {config.__name__}: {', '.join(sorted(types))}"
-        raise UserError(next(explained(error, lambda _: known, within=key))) from None
+        raise next(explained(error, lambda _: known, within=key)) from None
     found = {name: getattr(valid, name) for name in values}
     # 32 stays 32, and not 32.0.
     return {
@@ -201,14 +195,13 @@ def find_start(
         config_class = config_class_of(spec.fields, spec.sae_id)
         own = training_fields(sae, spec.fields["architecture"])
         if hasattr(config_class, "k") and "k" not in {**own, **spec.fields}:
-            raise UserError(
-                "`sae.k` should be given: the SAE does not say how many latents fire."
-            )
+            unknown = "be given: the SAE does not say how many latents fire"
+            raise UserError("sae.k", unknown)
         own = checked_fields("sae", own, config_class, strict=False)  # JSON's 32.0 may be 32
         config = sae_config(replace(spec, fields={**own, **spec.fields}), device)
         starting_weights(sae, config)
     except UserError as error:
-        raise UserError(f"{spec.sae_id} cannot start from {origin.name}. {error}") from None
+        raise error_of(f"{spec.sae_id} cannot start from {origin.name}", error) from None
     return origin, config, list(_notes(spec, origin, sae, release, config, own))
 
 
@@ -217,20 +210,20 @@ def _init_of(spec: SAESpec) -> SAERef:
     try:
         init = TypeAdapter(SAERef).validate_json(json.dumps(given), strict=True)
     except ValidationError as error:
-        problem = first_problem(error).removeprefix("``: ")
-        raise UserError(f"`sae.init` should name an SAE. {problem}") from None
+        raise UserError("sae.init", "name an SAE", more=first_problem(error)) from None
     if (
         sum(map(bool, (init.folder, init.release, init.repo))) != 1
         or bool(init.sae_id) == bool(init.folder)
         or (init.folder and init.revision)
         or init.license  # what is with the SAE says it
     ):
-        raise UserError(
-            "`sae.init` should have a `folder`, or else a `release` or a `repo` with an "
-            f"`sae_id` and perhaps a `revision`. Found {given!r}."
+        should = (
+            "have a `folder`, or else a `release` or a `repo` with an `sae_id` and perhaps a "
+            "`revision`"
         )
+        raise UserError("sae.init", should, given)
     if init.folder and not (init.folder / SAE_CFG_FILENAME).is_file():
-        raise UserError(f"{init.folder}: should be a folder with a {SAE_CFG_FILENAME}.")
+        raise UserError(init.folder, f"be a folder with a {SAE_CFG_FILENAME}")
     return init
 
 
@@ -245,14 +238,10 @@ def _check_inputs(sae: SAE[Any], release: Release) -> None:
     wanted = _names(source.hub_id) | _names(source.name or source.hub_id)
     is_folder = model is not None and "/" in model and hub_id(model) is None
     if model is not None and not is_folder and wanted.isdisjoint(_names(model)):
-        raise UserError(
-            f"`language_model` should be {model}, as for the SAE. Found "
-            f"{source.name or source.hub_id}."
-        )
+        found = source.name or source.hub_id
+        raise UserError("language_model", f"be {model}, as for the SAE", found)
     if hook_name is not None and hook_name != source.hook_name:
-        raise UserError(
-            f"`hook_name` should be {hook_name}, as for the SAE. Found {source.hook_name}."
-        )
+        raise UserError("hook_name", f"be {hook_name}, as for the SAE", source.hook_name)
 
 
 def _names(model: str) -> set[str]:

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
 
-from sae_lens_c2r._support.errors import UserError, one_line
+from sae_lens_c2r._support.errors import UserError, error_of, one_line
 from sae_lens_c2r._support.files import begin_folder
 
 T = TypeVar("T")
@@ -89,15 +89,16 @@ def on_all_ranks(part: Callable[[], T]) -> T:
         result = part()
     except (UserError, OSError) as raised:
         error = raised
-    problem = None if error is None else (isinstance(error, OSError), str(error))
-    problems = all_gather(problem)
+    problems = all_gather(OSError(str(error)) if isinstance(error, OSError) else error)
     if error is not None and is_main_process():
         raise error
     for number, problem in enumerate(problems):
         if problem is not None:
-            of_disk, text = problem  # which rank 0 alone has for the user
-            text = f"Rank {number}: {text}" if is_main_process() else ""
-            raise OSError(text) if of_disk else UserError(text)
+            of_disk = isinstance(problem, OSError)
+            if not is_main_process():  # rank 0 alone has it for the user
+                raise OSError() if of_disk else UserError("")
+            rank = f"Rank {number}"
+            raise OSError(f"{rank}: {problem}") if of_disk else error_of(rank, problem)
     return result  # type: ignore[return-value]
 
 
@@ -119,10 +120,9 @@ def check_shared_folder(folder: Path) -> None:
     def check() -> None:
         token.rmdir()
         if not all(found):
-            raise UserError(
-                f"`out` should be a folder that all ranks share. Rank {found.index(False)} "
-                f"does not find in {folder} what rank 0 has written there."
-            )
+            blind = f"Rank {found.index(False)} does not find in {folder} what rank 0 has"
+            should = "be a folder that all ranks share"
+            raise UserError("out", should, more=f"{blind} written there.")
 
     on_main_process(check)
 

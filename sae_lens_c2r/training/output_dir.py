@@ -152,11 +152,9 @@ def check_places(sae_ids: Iterable[str], out: Path) -> None:
         folder = out / sae_id
         for parent in (out / part for part in reversed(Path(sae_id).parents)):
             if os.path.lexists(parent) and not parent.is_dir():
-                raise UserError(f"`out` should have a folder at {parent}. Found a file.")
+                raise UserError("out", f"have a folder at {parent}", "a file")
         if os.path.lexists(folder) and not is_finished(out, sae_id):
-            raise UserError(
-                f"`out` should have no folder of an SAE without {RECORD}. Found {folder}."
-            )
+            raise UserError("out", f"have no folder of an SAE without {RECORD}", folder)
         if not is_finished(out, sae_id):  # a link may lead to a place that is read-only
             files.check_writable(folder.parent)
 
@@ -225,12 +223,10 @@ def unfinished(settings: dict[str, Any], out: Path, log: Callable[[str], None]) 
             continue
         record = read_record(out / sae_id)
         if record.settings is None:
-            raise UserError(f"{out / sae_id / RECORD} should have `settings`.")
+            raise UserError(out / sae_id / RECORD, "have `settings`")
         if differs := unlike(record.settings, settings_of(settings, [sae_id]), log):
-            raise UserError(
-                f"`out` should have no other {sae_id} than the plan's. {differs} Or choose "
-                "another folder."
-            )
+            should = f"have no other {sae_id} than the plan's"
+            raise UserError("out", should, more=f"{differs} Or choose another folder.")
         log(f"{sae_id} is there already.")
     return todo
 
@@ -247,10 +243,9 @@ def unfinished_run(out: Path, log: Callable[[str], None], *, resume: bool) -> Ch
         checkpoints.remove_all()
         return None
     if not resume:
-        raise UserError(
-            f"`--resume` should be given: {out / WORK} has a run that stopped at step "
-            f"{checkpoint.step:,}. Or choose another folder to start again."
-        )
+        why = f"{out / WORK} has a run that stopped at step {checkpoint.step:,}"
+        advice = "Or choose another folder to start again."
+        raise UserError("resume", f"be given: {why}", more=advice)
     held["saes"] = {sae_id: held["saes"][sae_id] for sae_id in left}
     return checkpoint
 
@@ -294,7 +289,7 @@ def locked_out(out: Path) -> Iterator[None]:
     """Keep other processes from training into a folder; a UserError if one already does."""
     work = out / WORK
     work.mkdir(parents=True, exist_ok=True)
-    in_use = f"`out` should be a folder that no other process trains into. Found {out}."
+    in_use = UserError("out", "be a folder that no other process trains into", out)
     with files.locked(work / LOCK, otherwise=in_use):
         yield
         for name in (LOCK, TRACEBACK):

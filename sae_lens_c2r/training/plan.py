@@ -140,9 +140,7 @@ def make_plan(release: Release, *, device: str, only: Sequence[str] = ()) -> Pla
     check_torch_device(device)
     specs = {spec.sae_id: spec for spec in release.saes()}
     if unknown := sorted(set(only) - specs.keys()):
-        raise UserError(
-            f"`--only` should be ids of the release: {', '.join(specs)}. Found {unknown[0]!r}."
-        )
+        raise UserError("only", f"be ids of the release: {', '.join(specs)}", repr(unknown[0]))
     configs.check_shared(release, list(specs.values()))
     chosen = {sae_id: specs[sae_id] for sae_id in only or specs}
     runner = configs.checked_fields("runner", release.runner, _RUNNERS[type(release.source)])
@@ -224,30 +222,26 @@ def _check_source(plan: Plan) -> None:
     if isinstance(source, SyntheticModel):
         features = configs.synthetic_model_config(source.config)
         if features.seed is None:
-            raise UserError(
-                "`synthetic_model.config.seed` should be an integer, such as `seed: 42`, or "
-                "each process would draw other features. Found none."
-            )
+            should = "be an integer, such as 42, or each process would draw other features"
+            raise UserError("synthetic_model.config.seed", should, "none")
         for sae_id, config in plan.saes.items():
             if config.d_in != features.hidden_dim:
-                raise UserError(
-                    "`sae.d_in` should be the `hidden_dim` of the known features, "
-                    f"{features.hidden_dim}. Found {config.d_in} in {sae_id}."
-                )
+                should = f"be the `hidden_dim` of the known features, {features.hidden_dim}"
+                raise UserError("sae.d_in", should, f"{config.d_in} in {sae_id}")
         return
     name = source.name or source.hub_id
     if source.dataset in OFFLINE_DATASETS:
         model = MODELS.get(source.hub_id)
         if model is None or source.name or source.revision:
-            raise UserError(
-                f"`language_model` should be {' or '.join(MODELS)}, without a name or a "
-                f"revision, where `dataset` is {source.dataset}. Found {name}."
+            should = (
+                f"be {' or '.join(MODELS)}, without a name or a revision, where `dataset` is "
+                f"{source.dataset}"
             )
+            raise UserError("language_model", should, name)
         if source.context_size > model.context_size:
-            raise UserError(
-                f"`language_model.context_size` should be at most {model.context_size:,}, the "
-                f"tokens in a row of {source.dataset}. Found {source.context_size:,}."
-            )
+            most = f"{model.context_size:,}, the tokens in a row of {source.dataset}"
+            found = f"{source.context_size:,}"
+            raise UserError("language_model.context_size", f"be at most {most}", found)
     if plan.runner_value("model_class_name") == TRANSFORMER_LENS and not official_name(name):
         short = name.rpartition("/")[2]
         advice = f"Write `name: {short}` below it."
@@ -256,10 +250,8 @@ def _check_source(plan: Plan) -> None:
                 "Or load it by `transformers`: set `model_class_name: AutoModelForCausalLM` "
                 "under `runner`, and give a module as `hook_name`."
             )
-        raise UserError(
-            f"`language_model.{'name' if source.name else 'hub_id'}` should be a model that "
-            f"TransformerLens has. Found {name}. {advice}"
-        )
+        field = f"language_model.{'name' if source.name else 'hub_id'}"
+        raise UserError(field, "be a model that TransformerLens has", name, advice)
 
 
 def _notes(plan: Plan) -> Iterator[str]:
@@ -307,36 +299,35 @@ def _check_steps(plan: Plan, config: RunnerConfig) -> None:
         except (TypeError, ValueError):
             kept = range(0)
         if not kept or kept.step < 1:
-            raise UserError(
-                "`runner.seqpos_slice` should be `[start, end]` or `[start, end, step]`, and "
-                f"keep some of a row's {config.context_size:,} tokens. Found {positions}."
+            should = (
+                "be `[start, end]` or `[start, end, step]`, and keep some of a row's "
+                f"{config.context_size:,} tokens"
             )
+            raise UserError("runner.seqpos_slice", should, positions)
     for sae_id, each in plan.saes.items():
         ends = {name: getattr(each, name, 0) for name in ("c2r_start_step", "ort_start_step")}
         ends[configs.K_ANNEAL_STEPS] = plan.k_anneal_steps.get(sae_id, 0)
         for name, step in ends.items():
             if step >= max(plan.steps, 1):
-                raise UserError(
-                    f"`sae.{name}` should be below the steps of the training, "
-                    f"{plan.steps:,}. Found {step:,} in {sae_id}."
-                )
+                should = f"be below the steps of the training, {plan.steps:,}"
+                raise UserError(f"sae.{name}", should, f"{step:,} in {sae_id}")
         sae_class, _ = get_sae_training_class(each.architecture())
         may_die = plan.steps > config.dead_feature_window
         needs_loss = may_die and hasattr(sae_class, "calculate_topk_aux_loss")
         if needs_loss and each.normalize_activations in _NO_AUX_LOSS:
-            raise UserError(
-                f"`sae.normalize_activations` should be none or {ESTIMATED} for {sae_id}: "
-                "SAELens stops with an error once a latent is dead. Found "
-                f"{each.normalize_activations}."
+            should = (
+                f"be none or {ESTIMATED} for {sae_id}: SAELens stops with an error once a "
+                "latent is dead"
             )
+            raise UserError("sae.normalize_activations", should, each.normalize_activations)
     theirs = config.to_sae_trainer_config()
     warm_up, decay = theirs.lr_warm_up_steps, theirs.lr_decay_steps
     if warm_up + decay > theirs.total_training_steps:
-        raise UserError(
-            "`runner.lr_warm_up_steps` and `runner.lr_decay_steps` should together be at most "
-            f"the steps of the training, {theirs.total_training_steps:,}. Found {warm_up:,} "
-            f"and {decay:,}."
+        should = (
+            "be, with `runner.lr_decay_steps`, at most the steps of the training, "
+            f"{theirs.total_training_steps:,}"
         )
+        raise UserError("runner.lr_warm_up_steps", should, f"{warm_up:,} and {decay:,}")
     try:
         SAETrainer(theirs, StandardTrainingSAE(StandardTrainingSAEConfig(1, 1)), iter(()))
     except (ArithmeticError, AssertionError, TypeError, ValueError) as error:

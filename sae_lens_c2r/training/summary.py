@@ -47,10 +47,8 @@ def check_model(plan: Plan, log: Callable[[str], None]) -> None:
         raise
     except Exception as error:  # there are many kinds, of configs that are a model's own too
         if isinstance(error.__cause__ or error, _NOT_ON_THE_HUB):
-            raise UserError(
-                "`language_model` should be a model on the Hub that you may read. Found "
-                f"{name}. {first_sentence(error)}"
-            ) from None
+            should = "be a model on the Hub that you may read"
+            raise UserError("language_model", should, name, first_sentence(error)) from None
         whose = (
             "The network did not give" if isinstance(error, OSError) else "We could not read"
         )
@@ -60,16 +58,12 @@ def check_model(plan: Plan, log: Callable[[str], None]) -> None:
         )
         return
     if n_tokens is not None and source.context_size > n_tokens:
-        raise UserError(
-            f"`language_model.context_size` should be at most {n_tokens:,}, the most tokens "
-            f"that {name} takes. Found {source.context_size:,}."
-        )
+        should = f"be at most {n_tokens:,}, the most tokens that {name} takes"
+        raise UserError("language_model.context_size", should, f"{source.context_size:,}")
     for sae_id, config in plan.saes.items():
         if width is not None and config.d_in != width:
-            raise UserError(
-                f"`sae.d_in` should be {width}, the width of {source.hook_name} in {name}. "
-                f"Found {config.d_in} in {sae_id}."
-            )
+            should = f"be {width}, the width of {source.hook_name} in {name}"
+            raise UserError("sae.d_in", should, f"{config.d_in} in {sae_id}")
 
 
 def check_text(plan: Plan, log: Callable[[str], None]) -> None:

@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 from sae_lens import TrainingSAE
 
-from sae_lens_c2r._support.errors import UserError, one_line
+from sae_lens_c2r._support.errors import UserError, one_line, with_advice
 from sae_lens_c2r._support.files import write_folder
 from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r._support.process import stop_requests
@@ -110,14 +110,15 @@ def _train_at_once(plan: Plan, sae_ids: list[str], job: Job, out: Path) -> None:
     except OSError:
         raise  # to which the command adds how to go on
     except Exception as error:  # SAELens, torch and transformers raise many kinds
-        told = one_line(error)
-        if not isinstance(error, UserError):
+        failure = error if isinstance(error, UserError) else None
+        if failure is None:
             path = out / output_dir.WORK / output_dir.TRACEBACK
             path.write_text(traceback.format_exc(), encoding="utf-8")
-            told = f"SAELens failed: {type(error).__name__}: {told} ({path} has the traceback)."
-        if job.kept_step is not None:
-            told += f" `--resume` continues from step {job.kept_step:,}."
-        raise UserError(told) from error
+            name, text = type(error).__name__, one_line(error)
+            failure = UserError(f"SAELens failed: {name}: {text} ({path} has the traceback).")
+        step = job.kept_step
+        advice = "" if step is None else f"`--resume` continues from step {step:,}."
+        raise with_advice(failure, advice) from error
     distributed.on_all_ranks(partial(_save, plan, job, saes, evaluations, out))
     distributed.on_main_process(job.checkpoints.remove_all)
 

@@ -205,11 +205,9 @@ class Trainer(MultiSAETrainer):
         """Raise a UserError unless all weights of an SAE are finite."""
         for name, weight in self.trainers[sae_id].sae.state_dict().items():
             if not weight.isfinite().all():
-                raise UserError(
-                    f"{sae_id} should stay finite. Found NaN or infinity in `{name}` after "
-                    f"{self.n_training_steps:,} steps. Try a lower `runner.lr`, or `sae.dtype` "
-                    "float32 if it is another one."
-                )
+                found = f"NaN or infinity after {self.n_training_steps:,} steps"
+                advice = "Try a lower `runner.lr`, or `sae.dtype` float32 if it is another one."
+                raise UserError(name, "stay finite", found, advice, of=sae_id)
 
     def _save_or_stop(self) -> None:
         """Write a checkpoint if one is due; and end, if any process was told to."""

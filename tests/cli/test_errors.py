@@ -1,12 +1,15 @@
 """The one place that catches errors: what is printed, and with which status a command ends."""
 
+import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.cli import _shared as shared
 from sae_lens_c2r.cli._shared import error_boundary
 from tests.command import run_command
 from tests.releases.test_files import write
@@ -14,7 +17,7 @@ from tests.releases.test_files import write
 FULL = OSError(28, "No space left on device")
 
 
-def ended(error: BaseException | None, *problems: str) -> int:
+def ended(error: BaseException | None, *problems: UserError) -> int:
     """The status of a command that meets an error, and has told of problems before."""
     try:
         with error_boundary("Interrupted.", how_to_go_on=lambda: " Go on.") as told:
@@ -29,21 +32,67 @@ def ended(error: BaseException | None, *problems: str) -> int:
 @pytest.mark.parametrize(
     ("error", "problems", "status", "says"),
     [
-        (UserError("`k` should be 1."), [], 1, "`k` should be 1.\n"),
-        (UserError("`--k` should be 1."), [], 2, "`--k` should be 1.\n"),
+        (UserError("k", "be 1"), [], 1, "`k` should be 1.\n"),
+        (UserError("--set k", "be 1", 2), [], 2, "`--set k` should be 1. Found 2.\n"),
+        (UserError(Path("a.b"), "be 1", of="c"), [], 1, "c: a.b should be 1.\n"),
+        (UserError("the end", more="Or not."), [], 1, "the end Or not.\n"),
         (FULL, [], 1, "[Errno 28] No space left on device Go on.\n"),
         (KeyboardInterrupt(), [], 130, "Interrupted. Go on.\n"),
         (KeyboardInterrupt("Half is there."), [], 130, "Half is there. Go on.\n"),
-        (UserError("the end"), ["a", "b"], 1, "a\nb\nthe end\n"),
-        (None, ["one SAE"], 1, "one SAE\n"),
+        (
+            UserError("--k", "be 1"),
+            [UserError("a"), UserError("b")],
+            1,
+            "a\nb\n`--k` should be 1.\n",
+        ),
+        (None, [UserError("one SAE")], 1, "one SAE\n"),
         (None, [], 0, ""),
     ],
 )
 def test_an_error_is_a_line_and_a_status(
-    error: Any, problems: list[str], status: int, says: str, capsys: pytest.CaptureFixture[str]
+    error: Any,
+    problems: list[UserError],
+    status: int,
+    says: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert ended(error, *problems) == status
     assert capsys.readouterr() == ("", says)
+
+
+@pytest.mark.parametrize(
+    ("field", "option", "status"),
+    [
+        ("sae.top_k", "`--top-k`", 2),
+        ("top_k", "`--top-k`", 2),
+        ("runner.text", "`runner.text`", 1),  # an argument has no option
+        ("grids.top_k", "`grids.top_k`", 1),
+        (Path("top_k"), "top_k", 1),
+    ],
+)
+@pytest.mark.parametrize("of", ["", "an SAE"])
+def test_a_parameter_is_named_as_the_option_that_was_typed(
+    field: str | Path, option: str, status: int, of: str
+) -> None:
+    app = typer.Typer()
+
+    @app.command(cls=shared.Command)
+    def run(top_k: int = shared.option(1, "Latents."), text: str = typer.Argument("")) -> None:
+        print(top_k, text)
+        with error_boundary():
+            raise UserError(field, "be at most 5", 8, "Try 4.", of=of)
+
+    ran = CliRunner().invoke(app, [])
+    shown = f"{of}: {option}" if of else option
+    assert ran.stderr == f"{shown} should be at most 5. Found 8. Try 4.\n"
+    assert ran.exit_code == (1 if of else status)
+
+
+def test_an_error_of_another_process_keeps_its_parts() -> None:
+    error = UserError(Path("a.b"), "be 1", 2, "Try 1.", of="an SAE")
+    other = pickle.loads(pickle.dumps(error))
+    assert vars(other) == vars(error)
+    assert str(other) == str(error) == "an SAE: a.b should be 1. Found 2. Try 1."
 
 
 def test_an_error_that_nobody_foresaw_keeps_its_traceback() -> None:

@@ -65,10 +65,10 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
 @pytest.fixture
 def run(out: Path, requests: list[Task]) -> Evaluate:  # noqa: ARG001
     def run(*paths: Path, out: Path = out, **options: object) -> list[str]:
-        failed: list[str] = []
+        failed: list[UserError] = []
         sources = find_saes(list(map(str, paths)), on_error=failed.append)
         evaluate(sources, Options(out, **options), on_error=failed.append)
-        return failed
+        return list(map(str, failed))
 
     return run
 

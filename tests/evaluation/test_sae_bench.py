@@ -117,11 +117,11 @@ def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[list[Path], lis
     monkeypatch.setattr("sae_lens_c2r.evaluation.tasks._hook_site", lambda *_: (None, None))
 
     def plan(folder: Path, *names: str, data: Path) -> tuple[list[Path], list[str]]:
-        source, failed = SAERef(folder=folder), list[str]()
+        source, failed = SAERef(folder=folder), list[UserError]()
         options = Options(data / "out", names, sae_lens=False, model=MODEL, data=data)
         loaded = source.load_for_inference("cpu")
         tasks = tasks_of(source, loaded, options, on_error=failed.append)
-        return [task.folder for task in tasks], failed
+        return [task.folder for task in tasks], list(map(str, failed))
 
     return plan
 

@@ -155,7 +155,7 @@ def test_what_an_sae_does_not_say_is_measured_or_asked_for(
     (folder / "cfg.json").write_text(json.dumps(config))
     command = [folder, "--tokens", "2k", "--out", tmp_path / "finetuned", "--dry-run"]
     for wrong, status, said in (
-        (("nowhere", "--tokens", "2k"), 1, "nowhere: should be a folder"),
+        (("nowhere", "--tokens", "2k"), 1, "nowhere should be a folder"),
         (command, 2, "`--dataset` should be given"),
     ):
         ran = finetune(*wrong)

@@ -147,7 +147,7 @@ def test_a_model_in_a_folder_is_known_by_its_package_or_asked_for(
 
 
 def test_what_nothing_says_is_asked_for_by_name(plant: Plant) -> None:
-    options = ("model", "hook-name", "dataset", "context-size")
+    options = ("model", "hook_name", "dataset", "context_size")
     keys = ("model_name", "hook_name", "dataset_path", "context_size")
     for option, key in zip(options, keys, strict=True):
         with pytest.raises(UserError, match=f"`{option}` should be given: .* does not name it"):

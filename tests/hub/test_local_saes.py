@@ -115,7 +115,7 @@ NO_IDS = ["", ".", "..", "a/../b", "/a", "a/", ".git/a", "a/.git", "a\\b", "ä",
 
 @pytest.mark.parametrize("sae_id", [*NO_IDS, "a" * 201, "README.md", "figures/a", FACTS])
 def test_an_id_is_a_folder_on_the_hub(sae_id: str) -> None:
-    with pytest.raises(UserError, match="`sae-id` should be folders"):
+    with pytest.raises(UserError, match="`sae_id` should be folders"):
         check_ids([sae_id])
 
 

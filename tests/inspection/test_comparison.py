@@ -70,7 +70,7 @@ def test_one_latent_is_measured_compared_and_shown(fires: bool, tmp_path: Path) 
     assert between.numbers["matched_latents"]["latents"] == fires
     assert "</html>" in report_html(reports, [between], made_by="a test")
     sae.save_model(tmp_path / "one")
-    errors: list[str] = []
+    errors: list[UserError] = []
     [found], _ = inspect(
         [SAERef(folder=tmp_path / "one")], device="cpu", on_error=errors.append
     )
@@ -166,13 +166,13 @@ class Source:
 
 
 def look_at(*names: str, source: Any = None, latents: tuple[int, ...] = ()) -> Any:
-    errors: list[str] = []
+    errors: list[UserError] = []
     told: list[str] = []
     refs = [Planted(folder=Path(name)) for name in names]
     how: dict[str, Any] = {"device": "cpu", "source": source, "latents": latents}
     reports, found = inspect(refs, on_error=errors.append, tell=told.append, **how)
     assert told == [f"{n} of {len(names)}: {name}" for n, name in enumerate(names, start=1)]
-    return reports, found, errors
+    return reports, found, list(map(str, errors))
 
 
 @pytest.mark.parametrize("name", ["missing", "nan"])

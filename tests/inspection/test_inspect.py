@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.analysis import composition
 from sae_lens_c2r.saes.sae_ref import find_saes
 from tests.architectures.training import make_sae
@@ -78,19 +79,20 @@ def test_what_cannot_be_loaded_is_one_line(saes: Path, tmp_path: Path) -> None:
     assert ran.returncode == 1
     errors = ran.stderr.splitlines()
     [of_unknown] = [line for line in errors if line.startswith(f"{unknown}: ")]
-    assert "`architecture` in cfg.json should be one of" in of_unknown
+    assert "cfg.json should have an `architecture` of" in of_unknown
     assert len(errors) == 5
     for path in (broken, *wrong):
-        assert any(line.startswith(f"{path}: ") for line in errors), path
+        assert any(line.startswith((f"{path}: ", f"{path} should")) for line in errors), path
     assert "batchtopk_c2r</th>" in out.read_text()
 
 
 def test_a_release_is_followed_by_an_id(saes: Path) -> None:
-    errors: list[str] = []
+    errors: list[UserError] = []
     found = find_saes(["org/repo", "an/id", str(saes), "alone"], on_error=errors.append)
     assert (found[0].release, found[0].sae_id) == ("org/repo", "an/id")
     assert [source.folder for source in found[1:]] == sorted((saes / "layer_0").iterdir())
-    assert errors == ["alone: should be a folder, or a release followed by an SAE's id."]
+    [error] = map(str, errors)
+    assert error == "alone should be a folder, or a release followed by an SAE's id."
 
 
 def test_a_release_that_is_not_there_is_one_line(tmp_path: Path) -> None:

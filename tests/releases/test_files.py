@@ -136,7 +136,7 @@ def test_a_file_that_is_no_release_is_refused_in_one_line(
     path.write_text(text)
     with pytest.raises(UserError) as raised:
         read_release(path)
-    assert str(raised.value).startswith(f"{path}: ")
+    assert str(raised.value).startswith(str(path))
     assert named in str(raised.value)
     assert "\n" not in str(raised.value)
     assert len(str(raised.value)) < 400
@@ -223,7 +223,7 @@ def test_sae_lens_s_directory_would_take_our_releases(
     for release in shipped_releases():
         ran = run_command("registry", "export", release.name)
         assert ran.returncode == (0 if release in exported else 1)
-        assert release in exported or "should have a `language_model`" in ran.stderr
+        assert release in exported or "`language_model` should be given" in ran.stderr
         with (tmp_path / "pretrained_saes.yaml").open("a") as file:
             file.write(ran.stdout)
     monkeypatch.setattr(directory, "files", lambda _: tmp_path)
@@ -239,7 +239,7 @@ def test_sae_lens_s_directory_would_take_our_releases(
 
 @pytest.mark.parametrize("name", [".", "minilm-layer-3.5", "elsewhere/minilm-layer-3.yaml"])
 def test_only_a_whole_name_is_that_of_a_shipped_release(name: str) -> None:
-    with pytest.raises(UserError, match=f"There is no `{re.escape(name)}`"):
+    with pytest.raises(UserError, match=f"^`release` should be .* Found {re.escape(name)}"):
         find_release(name)
 
 
@@ -253,5 +253,5 @@ def test_releases_are_listed_and_shown() -> None:
         assert all(each in ran.stdout for each in shown)
     ran = run_command("registry", "show", "minilm-layer-4.yaml")
     assert ran.returncode == 1
-    assert "no `minilm-layer-4.yaml`. Did you mean minilm-layer-3?" in ran.stderr
+    assert "Found minilm-layer-4.yaml. Did you mean minilm-layer-3?" in ran.stderr
     assert "gemma-2-2b-layer-12" in ran.stderr

@@ -6,6 +6,7 @@ from unittest.mock import patch
 import pytest
 from sae_lens import SAE
 
+from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.saes.origins import allows_derivatives, pin
 from sae_lens_c2r.saes.sae_ref import SAERef, find_saes, sae_folders
 from tests.saes.forms import make_form
@@ -69,6 +70,6 @@ def test_an_empty_folder_is_no_sae_though_it_has_a_release_s_name(
     assert find_saes(["org/saes", "a"], on_error=pytest.fail) == [
         SAERef("org/saes", sae_id="a")
     ]
-    errors: list[str] = []
+    errors: list[UserError] = []
     assert find_saes(["org/saes", str(tmp_path)], on_error=errors.append) == []
-    assert [error.partition(":")[0] for error in errors] == ["org/saes", str(tmp_path)]
+    assert [str(error.field) for error in errors] == ["org/saes", str(tmp_path)]
