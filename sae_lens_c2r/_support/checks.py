@@ -117,14 +117,25 @@ def check_process_group(process_group: dist.ProcessGroup | None) -> None:
         raise TypeError(message("process_group", should, process_group, with_type=True))
 
 
-def message(name: str, should: str, found: object, *, with_type: bool = False) -> str:
+class Message(str):
+    """The text of an error, with the parts that it is made of."""
+
+    name: str
+    should: str
+    found: object
+
+
+def message(name: str, should: str, found: object, *, with_type: bool = False) -> Message:
     """The text of every error. Values that may hold much data are shown by their type."""
     kind = f"{type(found).__module__}.{type(found).__name__}".removeprefix("builtins.")
     has_data = with_type and hasattr(found, "__len__") and not isinstance(found, str)
-    if has_data or isinstance(found, Tensor):
-        return f"Parameter `{name}` should {should}. Found `{name}` of type {kind}."
     of_type = f", of type {type(found).__name__}" if with_type else ""
-    return f"Parameter `{name}` should {should}. Found `{name} = {found!r}`{of_type}."
+    shown = f"`{name} = {found!r}`{of_type}"
+    if has_data or isinstance(found, Tensor):
+        shown = f"`{name}` of type {kind}"
+    text = Message(f"Parameter `{name}` should {should}. Found {shown}.")
+    text.name, text.should, text.found = name, should, found
+    return text
 
 
 def _check_floating(name: str, value: Tensor, *layouts: torch.layout) -> None:

@@ -53,16 +53,6 @@ def read_object(path: Path) -> dict[str, Any]:
     return content
 
 
-def read_model(path: Path, model: type[Model], *, written_by: str) -> Model:
-    """Read a file of one of our commands; a UserError if it is not of that kind."""
-    content = read_object(path)
-    try:
-        return model.model_validate(content)
-    except ValidationError as error:
-        should = f"be written by {written_by}"
-        raise UserError(path, should, more=first_problem(error)) from None
-
-
 def first_problem(error: ValidationError) -> str:
     """The first key that is wrong, and what is wrong with its value."""
     first = error.errors()[0]

@@ -61,7 +61,7 @@ def _known(start: Any) -> Any:
 class SAERecord(BaseModel):
     """The record of one SAE. Every key may be missing, and others may be there."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True, ser_json_inf_nan="constants")
     format: Literal[2] = FORMAT
 
     # Which SAE it is.

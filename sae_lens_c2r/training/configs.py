@@ -27,6 +27,7 @@ from sae_lens.synthetic import (
 )
 from sae_lens.util import str_to_dtype
 
+from sae_lens_c2r._support.checks import Message
 from sae_lens_c2r._support.errors import UserError, error_of
 from sae_lens_c2r._support.files import first_problem
 from sae_lens_c2r.releases.files import explained
@@ -96,6 +97,9 @@ def sae_config(spec: SAESpec, device: str) -> TrainingSAEConfig:
             warnings.simplefilter("ignore")  # they come again in training
             sae_class(replace(copy.deepcopy(config), device="meta"))
     except (ArithmeticError, AssertionError, TypeError, ValueError) as error:
+        if isinstance(text := next(iter(error.args), None), Message):
+            name, found = f"sae.{text.name}", f"{text.found} in {spec.sae_id}"
+            raise UserError(name, text.should, found) from None
         raise UserError(f"SAELens refuses {spec.sae_id}. {error}") from None
     if (k := getattr(config, "k", 1)) > config.d_sae:
         raise UserError("sae.k", f"be at most `d_sae`, {config.d_sae}", k)

@@ -240,7 +240,7 @@ WRONG = [
             ("architecture", {"architecture": [["topk", "topk_c2r"]]}),
             ("sae.c2r_coefficient", {"architecture": ["topk"], "c2r_coefficient": [1]}),
             ("sae.k_anneal_steps", {"architecture": ["jumprelu"], "k_anneal_steps": [1]}),
-            ("c2r_interval", {"architecture": ["topk_c2r"], "c2r_interval": [0]}),
+            ("sae.c2r_interval", {"architecture": ["topk_c2r"], "c2r_interval": [0]}),
         )
     ),
 ]
