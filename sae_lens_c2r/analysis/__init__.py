@@ -9,6 +9,7 @@ from sae_lens_c2r.analysis.similarity import (
     latents_of_features,
     latents_per_feature,
     max_cosines,
+    max_cosines_and_counts,
     pairs_above,
 )
 from sae_lens_c2r.penalties.scaling import chance_composition
@@ -26,6 +27,7 @@ __all__ = [
     "latents_of_features",
     "latents_per_feature",
     "max_cosines",
+    "max_cosines_and_counts",
     "pair_jaccards",
     "pairs_above",
 ]

@@ -2,20 +2,23 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import combinations_with_replacement
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from tqdm import tqdm
 
 from sae_lens_c2r._support.checks import check_decoder
-from sae_lens_c2r.penalties import nearest_neighbors
 from sae_lens_c2r.penalties.cosines import (
     at_least_float32,
+    edge_of_tiles,
     full_precision,
-    pair_cosines,
     slices_of_tiles,
     unit_rows,
 )
+
+_PATIENCE = 5  # seconds after which a bar shows how far it is
 
 
 def composition(W_dec: Tensor) -> float:
@@ -39,13 +42,11 @@ def composition(W_dec: Tensor) -> float:
     return max_cosines(W_dec).mean().item()
 
 
-@torch.no_grad()
 def max_cosines(W_dec: Tensor) -> Float[Tensor, " d_sae"]:
     """The highest cosine of each decoder row with another, over the whole dictionary."""
-    return pair_cosines(W_dec, nearest_neighbors(W_dec, chunk_size=None)).clamp(-1, 1)
+    return max_cosines_and_counts(W_dec, above=())[0]
 
 
-@torch.no_grad()
 def count_pairs(W_dec: Tensor, *, above: Sequence[float]) -> list[int]:
     """Count the unordered pairs of latents whose decoder rows have a cosine over a threshold.
 
@@ -56,11 +57,22 @@ def count_pairs(W_dec: Tensor, *, above: Sequence[float]) -> list[int]:
     Returns:
         A count for each threshold.
     """
-    counts = [0] * len(above)
-    for _, tile in _cosines_of_pairs(W_dec):
+    return max_cosines_and_counts(W_dec, above=above)[1]
+
+
+@torch.no_grad()
+def max_cosines_and_counts(
+    W_dec: Tensor, *, above: Sequence[float]
+) -> tuple[Float[Tensor, " d_sae"], list[int]]:
+    """The highest cosines and the counts of pairs, by one product of all pairs."""
+    counts, dtype = [0] * len(above), at_least_float32(W_dec)
+    highest = torch.full((len(W_dec),), -1.0, dtype=dtype, device=W_dec.device)
+    for rows, columns, tile in _tiles_of_pairs(W_dec):
+        for latents, dim in ((rows, 1), (columns, 0)):
+            highest[latents] = torch.maximum(highest[latents], tile.amax(dim))
         for number, threshold in enumerate(above):
             counts[number] += int((tile > threshold).sum())
-    return counts
+    return highest.clamp(-1, 1) if len(W_dec) > 1 else highest.zero_(), counts
 
 
 @torch.no_grad()
@@ -80,25 +92,29 @@ def pairs_above(
     """
     pairs = torch.empty(0, 2, dtype=torch.long, device=W_dec.device)
     cosines = torch.empty(0, device=W_dec.device)
-    for start, tile in _cosines_of_pairs(W_dec):
+    for rows, columns, tile in _tiles_of_pairs(W_dec):
         found = (tile > cosine).nonzero()
         cosines = torch.cat([cosines, tile[tuple(found.T)]])
-        pairs = torch.cat([pairs, found + start])
+        pairs = torch.cat([pairs, found + found.new_tensor([rows.start, columns.start])])
         if most is not None and len(pairs) > most:
-            kept = cosines.topk(most).indices.sort().values
+            kept = cosines.topk(most).indices
             pairs, cosines = pairs[kept], cosines[kept]
-    return pairs
+    return pairs[(pairs[:, 0] * len(W_dec) + pairs[:, 1]).argsort()]
 
 
-def _cosines_of_pairs(W_dec: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """Tiles of cosines, from a latent on in both directions, each unordered pair once."""
+def _tiles_of_pairs(W_dec: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Square tiles of cosines with the latents in both directions, each unordered pair once."""
     check_decoder(W_dec)
-    with full_precision(W_dec):
-        unit = unit_rows(W_dec)
-        for rows in slices_of_tiles((len(unit), len(unit)), unit.device):
-            tile = unit[rows] @ unit[rows.start :].T
+    edge, unit = edge_of_tiles(W_dec.device), unit_rows(W_dec)
+    parts = [slice(start, start + edge) for start in range(0, len(unit), edge)]
+    pairs = list(combinations_with_replacement(parts, 2))
+    for rows, columns in tqdm(pairs, "Comparing latents", delay=_PATIENCE, leave=False):
+        with full_precision(W_dec):
+            tile = unit[rows] @ unit[columns].T
+        if rows == columns:
             no_pair = torch.ones_like(tile, dtype=torch.bool).tril()
-            yield rows.start, tile.masked_fill_(no_pair, -math.inf)
+            tile.masked_fill_(no_pair, -math.inf)
+        yield rows, columns, tile
 
 
 @torch.no_grad()

@@ -149,8 +149,8 @@ def measure(
     if W_dec.ndim != 2 or not len(W_dec) or W_dec.shape[1] < 2:
         should = "be a matrix of latents and at least 2 dimensions"
         raise UserError(f"{name}: `W_dec` should {should}. Found {tuple(W_dec.shape)}.")
-    cosines = analysis.max_cosines(W_dec)
-    n_pairs, norms = analysis.count_pairs(W_dec, above=THRESHOLDS), W_dec.norm(dim=-1)
+    cosines, n_pairs = analysis.max_cosines_and_counts(W_dec, above=THRESHOLDS)
+    norms = W_dec.norm(dim=-1)
     pairs = {f"pairs_above_{above}": n for above, n in zip(THRESHOLDS, n_pairs, strict=True)}
     return SAEReport(
         name=name,
