@@ -7,9 +7,9 @@ from itertools import combinations_with_replacement
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from tqdm import tqdm
 
 from sae_lens_c2r._support.checks import check_decoder
+from sae_lens_c2r._support.progress import with_bar
 from sae_lens_c2r.penalties.cosines import (
     at_least_float32,
     edge_of_tiles,
@@ -17,8 +17,6 @@ from sae_lens_c2r.penalties.cosines import (
     slices_of_tiles,
     unit_rows,
 )
-
-_PATIENCE = 5  # seconds after which a bar shows how far it is
 
 
 def composition(W_dec: Tensor) -> float:
@@ -108,7 +106,7 @@ def _tiles_of_pairs(W_dec: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
     edge, unit = edge_of_tiles(W_dec.device), unit_rows(W_dec)
     parts = [slice(start, start + edge) for start in range(0, len(unit), edge)]
     pairs = list(combinations_with_replacement(parts, 2))
-    for rows, columns in tqdm(pairs, "Comparing latents", delay=_PATIENCE, leave=False):
+    for rows, columns in with_bar(pairs, "Comparing latents"):
         with full_precision(W_dec):
             tile = unit[rows] @ unit[columns].T
         if rows == columns:

@@ -14,6 +14,7 @@ from sae_lens.util import get_special_token_ids
 
 from sae_lens_c2r._support.errors import UserError, error_of, first_sentence, needing_the_hub
 from sae_lens_c2r._support.libraries import no_false_alarms
+from sae_lens_c2r._support.progress import with_bar
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, harmless_options, remote_code
 from sae_lens_c2r.inspection.contexts import AnySAE, TextActivations
 from sae_lens_c2r.offline.models import where_model_is
@@ -127,7 +128,8 @@ class ActivationSource:
         if not kept.any():
             should = "fill a row of the model's context with tokens the SAE was trained on"
             raise UserError("text", should, f"none among {self.n_tokens:,}")
-        batches = zip(tokens.split(_ROWS_PER_BATCH), kept.split(_ROWS_PER_BATCH), strict=True)
+        parts = zip(tokens.split(_ROWS_PER_BATCH), kept.split(_ROWS_PER_BATCH), strict=True)
+        batches = with_bar(list(parts), "Running the model")
         return TextActivations(
             tokens[:, slice(*store.seqpos_slice)].cpu(),
             torch.cat([store.get_activations(each).cpu()[of] for each, of in batches]).float(),

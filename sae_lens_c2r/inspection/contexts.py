@@ -11,6 +11,7 @@ from sae_lens import SAE, TrainingSAE
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
+from sae_lens_c2r._support.progress import with_bar
 from sae_lens_c2r.penalties import nearest_neighbors
 from sae_lens_c2r.penalties.cosines import pair_cosines
 
@@ -40,7 +41,7 @@ def encode(
     """Batches of inputs and of the latents' activations on them."""
     # Of attention's outputs, the heads are joined already.
     sae.turn_off_forward_pass_hook_z_reshaping()  # type: ignore[no-untyped-call]
-    for batch in text.activations.split(_TOKENS_PER_BATCH):
+    for batch in with_bar(text.activations.split(_TOKENS_PER_BATCH), "Encoding tokens"):
         inputs = batch.to(sae.device, sae.dtype)
         with torch.no_grad():
             acts = sae.encode(inputs).to_dense()
