@@ -53,6 +53,7 @@ _LOADERS: dict[str, tuple[str, dict[str, Any]]] = {
     **{".parquet": ("parquet", {}), ".arrow": ("arrow", {})},
 }  # any other ending is one of plain text
 _SEPARATORS = ",;\t|"  # of tables; the first one if none has more columns
+_HIDDEN = re.compile(r"(^|/)\.")
 _PATTERN = re.compile(r"[*?\[\]]")  # in the name of a folder, for `datasets`
 _PIECE = 1 << 18  # characters that are tokenized at a time
 _Row = Mapping[str, Any]
@@ -132,10 +133,7 @@ class Text:
             return None
         if self.path.is_file():
             return self.path.stat().st_size
-        hidden = re.compile(r"(^|/)\.")  # as checkpoints beside the text
-        files = (each for each in self.path.rglob("*") if each.is_file())
-        named = ((each, each.relative_to(self.path).as_posix()) for each in files)
-        return sum(each.stat().st_size for each, name in named if not hidden.search(name))
+        return sum(each.stat().st_size for each in _files_in(self.path))
 
     def _words(self) -> Iterator[str]:
         """The documents, long ones in pieces: tokenizing costs what is used."""
@@ -220,6 +218,13 @@ def _rows_of_file(path: Path, source: TextSource) -> tuple[Any, bool]:
     return load_dataset(builder, data_files=escape(str(path)), **options), builder == "text"
 
 
+def _files_in(folder: Path) -> Iterator[Path]:
+    """The files in a folder but for hidden ones, as checkpoints beside a text."""
+    for path in folder.rglob("*"):
+        if not _HIDDEN.search(path.relative_to(folder).as_posix()) and path.is_file():
+            yield path
+
+
 def _ending_of(path: Path) -> str:
     endings = [each.lower() for each in path.suffixes if each.lower() not in _COMPRESSED]
     return endings[-1] if endings else ""
@@ -237,7 +242,7 @@ def _separator_of(path: Path, encoding: str) -> str:
 def _without_special_names(path: Path) -> Path:
     """The path, or one of links if `datasets` would read a pattern or a chain in its name."""
     is_folder = path.is_dir()
-    files = list(filter(Path.is_file, path.rglob("*") if is_folder else [path]))
+    files = list(_files_in(path)) if is_folder else [path]
     has_chain = any("::" in str(file) for file in files)
     if not has_chain and not (is_folder and _PATTERN.search(str(path))):
         return path
@@ -300,7 +305,7 @@ def _look_into(folder: Path, config: Any) -> None:
         if config.sep == _SEPARATORS[0]:
             config.sep = _separator_of(read[0], "utf-8-sig")
     kinds = {*_LOADERS, ".txt"} - {_ending_of(file) for file in read}
-    others = sorted(each.name for each in folder.rglob("*") if _ending_of(each) in kinds)
+    others = sorted(each.name for each in _files_in(folder) if _ending_of(each) in kinds)
     if read and others:
         _tell_once(
             f"{folder}: read are files like {read[0].name}, and not {len(others):,} of other "

@@ -208,7 +208,9 @@ def test_files_that_are_not_read_are_told_of_once(
 ) -> None:
     for name, content in (("a.jsonl", lines_of(*ROWS)), ("b.jsonl", lines_of(*ROWS))):
         (tmp_path / name).write_bytes(content)
-    (tmp_path / "notes.md").write_text("of the text")
+    (tmp_path / ".step").mkdir()
+    for name in ("notes.md", ".step/a.csv", ".b.csv"):
+        (tmp_path / name).write_text("of no text")
     assert len(read(tmp_path)) == 4
     assert not caplog.messages
     (tmp_path / "notes.txt").write_text("words")
