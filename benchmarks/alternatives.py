@@ -7,11 +7,12 @@ from sae_lens.registry import register_sae_training_class
 from torch import Tensor
 
 from sae_lens_c2r import BatchTopKC2RTrainingSAE, BatchTopKC2RTrainingSAEConfig
+from sae_lens_c2r.analysis import chance_composition
 from sae_lens_c2r.architectures.penalized import Decoder, Measured
 from sae_lens_c2r.penalties import scaling
 from sae_lens_c2r.penalties.batches import batch_norms
 from sae_lens_c2r.penalties.c2r import penalty_of_neighbors
-from sae_lens_c2r.penalties.scaling import candidates, chance_composition
+from sae_lens_c2r.penalties.scaling import candidates
 
 
 class DirectionsOnly(BatchTopKC2RTrainingSAE):

@@ -18,6 +18,7 @@ TEXT_KEYS = {
     *("hook_name", "dataset", "subset", "split", "column", "architecture"),
     *("release", "folder", "repo", "sae_id", "run_name", "wandb_project", "wandb_id"),
 }
+_NOT_PLAIN = re.compile(r"\s*(['\"!]|(~|null)?\s*$)", re.IGNORECASE)  # a text in YAML
 _TEXT, _NULL = "tag:yaml.org,2002:str", "tag:yaml.org,2002:null"
 
 
@@ -67,15 +68,10 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _SCIENTIFIC, list("-+01
 _Loader.add_constructor("tag:yaml.org,2002:float", _number)
 
 
-def read_yaml(text: str, *, of_key: str = "") -> Any:
-    """Read a text in YAML, or the value of a key; a UserError in one line if it is none."""
+def read_yaml(text: str) -> Any:
+    """Read a text in YAML; a UserError in one line if it is none."""
     try:
-        loader = _Loader(text)
-        node = loader.get_single_node()
-        if node is None:
-            return None
-        loader.keep_text(of_key, node)
-        return loader.construct_document(node)
+        return yaml.load(text, _Loader)
     except UserError:
         raise
     # Beside YAML's own errors, some of its tags raise what Python's constructors do.
@@ -92,8 +88,11 @@ def parse_overrides(overrides: Sequence[str], *, example: str = "sae.k=50") -> d
         key, equals, value = override.partition("=")
         if not (key and equals):
             raise UserError("--set", f"be like {example}", f"`{override}`")
+        if key.rpartition(".")[2] in TEXT_KEYS and not _NOT_PLAIN.match(value):
+            parsed[key] = value.strip()  # as typed: YAML would cut it at ` #`
+            continue
         try:
-            parsed[key] = read_yaml(value, of_key=key.rpartition(".")[2])
+            parsed[key] = read_yaml(value)
         except UserError as error:
             should = "have a value in YAML"
             raise UserError(f"--set {override}", should, more=str(error)) from None

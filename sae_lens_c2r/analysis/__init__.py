@@ -4,6 +4,7 @@ from sae_lens_c2r.analysis.absorption import AbsorptionPairs, absorption_pairs
 from sae_lens_c2r.analysis.cofiring import CoFiring, chance_co_firing, co_firing, pair_jaccards
 from sae_lens_c2r.analysis.recovery import hierarchy_absorption
 from sae_lens_c2r.analysis.similarity import (
+    chance_composition,
     composition,
     count_pairs,
     latents_of_features,
@@ -12,7 +13,6 @@ from sae_lens_c2r.analysis.similarity import (
     max_cosines_and_counts,
     pairs_above,
 )
-from sae_lens_c2r.penalties.scaling import chance_composition
 
 __all__ = [
     "AbsorptionPairs",

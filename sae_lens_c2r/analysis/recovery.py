@@ -14,8 +14,11 @@ from torch import Tensor
 from sae_lens_c2r._support.checks import check_integer
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.analysis.cofiring import co_firing
-from sae_lens_c2r.analysis.similarity import composition, latents_of_features
-from sae_lens_c2r.penalties.scaling import chance_composition
+from sae_lens_c2r.analysis.similarity import (
+    chance_composition,
+    composition,
+    latents_of_features,
+)
 
 Edge = tuple[int, int]  # the features of a parent and of one of its children
 

@@ -1,6 +1,7 @@
 """A repository on the Hub: what it holds, what a token may do there, and its refusals."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -93,22 +94,9 @@ def load(
 
 def check_account(api: HfApi, target: Target) -> None:
     """Raise where the Hub tells beforehand that the token may not write to a repository."""
-    account, owner = api.whoami(), target.repo_id.partition("/")[0]
-    owners = [account["name"], *(each["name"] for each in account.get("orgs", []))]
-    role = account.get("auth", {}).get("accessToken", {}).get("role")
-    may = role != "read"
-    try:
+    api.whoami()
+    with suppress(RepositoryNotFoundError):  # making it tells whether the token may
         api.auth_check(target.repo_id, write=not target.create_pr)  # anybody may propose
-    except RepositoryNotFoundError:  # making it tells what a fine-grained token may
-        may = may and owner in owners
-    if not may:
-        raise UserError(
-            "token",
-            f"be allowed to write to the repositories of {owner}: with the role `write`, or "
-            "fine-grained with `repo.write`",
-            f"a token of {' and '.join(owners)} with the role `{role}`",
-            "For somebody else's existing repository, use `--create-pr`.",
-        )
 
 
 def check_metadata(api: HfApi, card: str) -> None:

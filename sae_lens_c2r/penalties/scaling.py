@@ -2,9 +2,6 @@
 
 import math
 
-import torch
-
-from sae_lens_c2r._support.checks import check_integer
 from sae_lens_c2r.penalties.c2r import Gate, Pairs
 
 # The setting that the paper's lambda = 5 was chosen in (Section 6.2): activations of unit
@@ -79,34 +76,3 @@ def _chance_gate(n: int, d_in: int, pairs: Pairs, gate: Gate) -> float:
     if pairs == "all":
         return float(n - 1) * (1.0 if gate == "none" else 1 / (2 * d_in))
     return 1.0 if gate == "none" else 2 * math.log(n) / d_in
-
-
-def chance_composition(d_sae: int, d_in: int) -> float:
-    r"""Mean `composition` of random directions.
-
-    .. math::
-        \mathbb E \max_{j < k} c_j = 1 - \int_{-1}^1 F(c)^{k-1} \, dc, \qquad
-        F'(c) \propto (1 - c^2)^{(d-3)/2}
-
-    F is the distribution of the cosine of two random directions in d dimensions; a latent's
-    are independent. For large k and d it is a little below :math:`\sqrt{2 \ln k / d}`.
-
-    Args:
-        d_sae: Latents, k, at least 2.
-        d_in: Dimension of the inputs, d, at least 2.
-
-    Returns:
-        The chance level.
-
-    Raises:
-        TypeError: If a number is not an integer.
-        ValueError: If a number is below 2.
-    """
-    check_integer("d_sae", d_sae, minimum=2)
-    check_integer("d_in", d_in, minimum=2)
-    # With c = sin(angle) the density is cos(angle)^(d-2), which is finite everywhere.
-    angle = torch.linspace(-math.pi / 2, math.pi / 2, 20001, dtype=torch.float64)
-    density = angle.cos() ** (d_in - 2)
-    cdf = torch.cumulative_trapezoid(density, angle)
-    at_most = torch.cat([cdf.new_zeros(1), cdf / cdf[-1]]) ** (d_sae - 1)
-    return 1 - torch.trapezoid(at_most * angle.cos(), angle).item()

@@ -4,18 +4,32 @@
 column, `text` or `tokens`, and no row without content.
 """
 
+import atexit
 import codecs
 import copy
+import csv
 import gzip
 import json
 import re
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from glob import escape
+from logging import getLogger
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
-from datasets import Dataset, DatasetDict, IterableDatasetDict, load_dataset, load_from_disk
+from datasets import (
+    Dataset,
+    DatasetDict,
+    IterableDatasetDict,
+    load_dataset,
+    load_dataset_builder,
+    load_from_disk,
+)
+from datasets.packaged_modules.csv.csv import CsvConfig
 from sae_lens.training.activations_store import validate_pretokenized_dataset_tokenizer
 
 from sae_lens_c2r._support.errors import (
@@ -38,6 +52,9 @@ _LOADERS: dict[str, tuple[str, dict[str, Any]]] = {
     **{".csv": ("csv", {}), ".tsv": ("csv", {"sep": "\t"})},
     **{".parquet": ("parquet", {}), ".arrow": ("arrow", {})},
 }  # any other ending is one of plain text
+_SEPARATORS = ",;\t|"  # of tables; the first one if none has more columns
+_HIDDEN = re.compile(r"(^|/)\.")
+_PATTERN = re.compile(r"[*?\[\]]")  # in the name of a folder, for `datasets`
 _PIECE = 1 << 18  # characters that are tokenized at a time
 _Row = Mapping[str, Any]
 
@@ -116,10 +133,7 @@ class Text:
             return None
         if self.path.is_file():
             return self.path.stat().st_size
-        hidden = re.compile(r"(^|/)\.")  # as checkpoints beside the text
-        files = (each for each in self.path.rglob("*") if each.is_file())
-        named = ((each, each.relative_to(self.path).as_posix()) for each in files)
-        return sum(each.stat().st_size for each, name in named if not hidden.search(name))
+        return sum(each.stat().st_size for each in _files_in(self.path))
 
     def _words(self) -> Iterator[str]:
         """The documents, long ones in pieces: tokenizing costs what is used."""
@@ -190,15 +204,56 @@ def _rows_of_file(path: Path, source: TextSource) -> tuple[Any, bool]:
     if source.split not in (None, "train") or source.subset is not None:
         part = "split" if source.subset is None else "subset"
         raise UserError(part, "not be given for a file", path)
-    endings = [each.lower() for each in path.suffixes if each.lower() not in _COMPRESSED]
-    builder, options = _LOADERS.get(endings[-1] if endings else "", _LINES)
+    path = _without_special_names(path)
+    builder, options = _LOADERS.get(_ending_of(path), _LINES)
     if builder not in ("parquet", "arrow"):
         with path.open("rb") as file:  # as Windows marks it
             is_utf16 = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
         options = {**options, "encoding": "utf-16" if is_utf16 else "utf-8-sig"}
+    if builder == "csv":
+        options = {"sep": _separator_of(path, options["encoding"]), **options}
+        options["keep_default_na"] = False  # `NA` and `null` are words
     options = {**options, "split": "train", "streaming": True}
     # Escaped: notes[1].txt would be a pattern, which other files fit.
     return load_dataset(builder, data_files=escape(str(path)), **options), builder == "text"
+
+
+def _files_in(folder: Path) -> Iterator[Path]:
+    """The files in a folder but for hidden ones, as checkpoints beside a text."""
+    for path in folder.rglob("*"):
+        if not _HIDDEN.search(path.relative_to(folder).as_posix()) and path.is_file():
+            yield path
+
+
+def _ending_of(path: Path) -> str:
+    endings = [each.lower() for each in path.suffixes if each.lower() not in _COMPRESSED]
+    return endings[-1] if endings else ""
+
+
+def _separator_of(path: Path, encoding: str) -> str:
+    """The separator by which the first line of a table has the most columns."""
+    options: dict[str, Any] = {"encoding": encoding, "split": "train", "streaming": True}
+    lines = load_dataset("text", data_files=escape(str(path)), **options)
+    header = [row["text"] for row in lines.take(1)]
+    counts = {each: len(next(csv.reader(header, delimiter=each), [])) for each in _SEPARATORS}
+    return max(counts, key=counts.__getitem__)
+
+
+def _without_special_names(path: Path) -> Path:
+    """The path, or one of links if `datasets` would read a pattern or a chain in its name."""
+    is_folder = path.is_dir()
+    files = list(_files_in(path)) if is_folder else [path]
+    has_chain = any("::" in str(file) for file in files)
+    if not has_chain and not (is_folder and _PATTERN.search(str(path))):
+        return path
+    links = Path(mkdtemp())
+    atexit.register(shutil.rmtree, links, ignore_errors=True)
+    link, top = links, path if is_folder else path.parent
+    for file in files:
+        link = links / str(file.relative_to(top)).replace("::", "_")
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(file.absolute())
+    return links if is_folder else link
 
 
 @contextmanager
@@ -226,7 +281,11 @@ def _rows_of_dataset(source: TextSource, streaming: bool) -> Any:
             part = "subset" if source.subset else "split"
             raise UserError(part, f"not be given for {path}, which has none")
     elif streaming or path:
-        found = load_dataset(str(path.resolve() if path else name), streaming=True, **options)
+        place = _without_special_names(path.resolve()) if path else name
+        builder = load_dataset_builder(str(place), **options)
+        if path:
+            _look_into(path, builder.config)
+        found = builder.as_streaming_dataset()
     else:  # of the Hub, no more than is asked for
         found = load_dataset(name, split=source.split or "train", **options)
     if not isinstance(found, DatasetDict | IterableDatasetDict):
@@ -236,6 +295,27 @@ def _rows_of_dataset(source: TextSource, streaming: bool) -> Any:
         should = f"be one of {', '.join(map(str, found))}, which {name} has"
         raise UserError("split", should, source.split or "none")
     return found[split]
+
+
+def _look_into(folder: Path, config: Any) -> None:
+    """Have a folder's tables read as a single one is, and tell of files of other kinds."""
+    read = [Path(each) for files in (config.data_files or {}).values() for each in files]
+    if isinstance(config, CsvConfig):
+        config.keep_default_na = False
+        if config.sep == _SEPARATORS[0]:
+            config.sep = _separator_of(read[0], "utf-8-sig")
+    kinds = {*_LOADERS, ".txt"} - {_ending_of(file) for file in read}
+    others = sorted(each.name for each in _files_in(folder) if _ending_of(each) in kinds)
+    if read and others:
+        _tell_once(
+            f"{folder}: read are files like {read[0].name}, and not {len(others):,} of other "
+            f"kinds, like {others[0]}."
+        )
+
+
+@cache
+def _tell_once(line: str) -> None:
+    getLogger(__name__).warning(line)
 
 
 def _column_of(there: list[str], wanted: str | None) -> str:

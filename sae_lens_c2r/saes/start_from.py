@@ -27,7 +27,9 @@ _OF_THE_FUNCTION = (
     *("residual_threshold", "max_iterations", "stop_on_duplicate_support"),
 )
 _BIASES = ("b_enc", "b_gate", "b_mag")  # of encoders
+# Of SAELens's ways to normalize activations, those that it estimates from batches.
 ESTIMATED = "expected_average_only_in"
+NEEDS_ESTIMATE = {ESTIMATED, "covariance_whitening"}
 _RESCALED = "rescale_acts_by_decoder_norm"
 # Fields that say where an SAE runs, what it is called, or how random weights are drawn.
 _NOT_TAKEN = {"device", "metadata", "decoder_init_norm", "dtype", "normalize_activations"}

@@ -39,7 +39,6 @@ from sae_lens_c2r.saes.start_from import starting_weights, training_fields
 
 K_ANNEAL_STEPS = "k_anneal_steps"
 MATMUL_PRECISION, NORM_MULTIPLE = "matmul_precision", "max_activation_norm_multiple"
-NEEDS_ESTIMATE = {"expected_average_only_in", "covariance_whitening"}  # of SAELens's
 
 
 def _floating(dtype: str) -> str:

@@ -25,8 +25,7 @@ from sae_lens_c2r.releases.language_models import beside_no_folder_of
 from sae_lens_c2r.releases.model import DATASET, LanguageModel
 from sae_lens_c2r.releases.text import read_text
 from sae_lens_c2r.saes.origins import pin
-from sae_lens_c2r.saes.start_from import start_from
-from sae_lens_c2r.training.configs import NEEDS_ESTIMATE
+from sae_lens_c2r.saes.start_from import NEEDS_ESTIMATE, start_from
 from sae_lens_c2r.training.distributed import rank, world_size
 from sae_lens_c2r.training.plan import Plan, runner_config
 from sae_lens_c2r.training.stream import (

@@ -1,85 +1,22 @@
-"""A plan before hours of training: checked against its language model, and printed."""
+"""A plan before hours of training: what it takes, printed or as JSON."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
-from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 from rich.console import Console
 from rich.filesize import decimal
 from sae_lens.constants import DTYPE_MAP
 from sae_lens.saes.sae import TrainingSAEConfig
 from sae_lens.util import str_to_dtype
 
-from sae_lens_c2r._support.errors import (
-    UserError,
-    counted,
-    first_sentence,
-    is_of_network,
-)
-from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS
-from sae_lens_c2r.releases.language_models import hook_site
-from sae_lens_c2r.releases.model import DATASET, LanguageModel
-from sae_lens_c2r.releases.text import read_text
+from sae_lens_c2r._support.errors import counted
+from sae_lens_c2r.releases.model import LanguageModel
 from sae_lens_c2r.reporting.tables import terminal_tables
-from sae_lens_c2r.training.configs import NEEDS_ESTIMATE
+from sae_lens_c2r.saes.start_from import NEEDS_ESTIMATE
 from sae_lens_c2r.training.data_parallel import group_size, place
 from sae_lens_c2r.training.plan import Plan
 
 SHOWN = ("k", "c2r_coefficient", "ort_coefficient", "l1_coefficient", "l0_coefficient")
-_NOT_ON_THE_HUB = (RepositoryNotFoundError, RevisionNotFoundError)
-
-
-def check_model(plan: Plan, log: Callable[[str], None]) -> None:
-    """Raise unless a plan's SAEs fit the hook of its language model."""
-    source = plan.release.source
-    if not isinstance(source, LanguageModel):
-        return
-    name = source.name or source.hub_id
-    try:
-        width, n_tokens = hook_site(
-            name,
-            source.hook_name,
-            loader=plan.runner_value("model_class_name"),
-            revision=source.revision,
-            n_ctx=(plan.runner.get("model_from_pretrained_kwargs") or {}).get("n_ctx"),
-        )
-    except UserError:
-        raise
-    except Exception as error:  # there are many kinds, of configs that are a model's own too
-        if isinstance(error.__cause__ or error, _NOT_ON_THE_HUB):
-            should = "be a model on the Hub that you may read"
-            raise UserError("language_model", should, name, first_sentence(error)) from None
-        whose = (
-            "The network did not give" if isinstance(error, OSError) else "We could not read"
-        )
-        log(
-            f"{whose} the config of {name}, so `d_in`, `hook_name` and `context_size` were not "
-            f"checked. {first_sentence(error)}"
-        )
-        return
-    if n_tokens is not None and source.context_size > n_tokens:
-        should = f"be at most {n_tokens:,}, the most tokens that {name} takes"
-        raise UserError("language_model.context_size", should, f"{source.context_size:,}")
-    for sae_id, config in plan.saes.items():
-        if width is not None and config.d_in != width:
-            should = f"be {width}, the width of {source.hook_name} in {name}"
-            raise UserError("sae.d_in", should, f"{config.d_in} in {sae_id}")
-
-
-def check_text(plan: Plan, log: Callable[[str], None]) -> None:
-    """Raise unless the text of a plan's language model can be read, if it can be reached."""
-    source = plan.release.source
-    if not isinstance(source, LanguageModel) or source.dataset in OFFLINE_DATASETS:
-        return
-    try:
-        streaming = plan.runner_value("streaming")
-        text = read_text(source.text, streaming=streaming, field=DATASET)
-    except UserError as error:
-        if not is_of_network(error):
-            raise
-        log(f"The text was not looked at. {error}")
-    else:
-        text.for_model(source.hub_id, source.context_size).check_context(source.context_size)
 
 
 def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:

@@ -26,8 +26,8 @@ from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r._support.process import stop_requests
 from sae_lens_c2r.reporting.metrics import final_metrics
 from sae_lens_c2r.saes.record import KNOWN_FEATURES, RECORD, Evaluation, SAERecord, as_document
+from sae_lens_c2r.saes.start_from import NEEDS_ESTIMATE
 from sae_lens_c2r.training import distributed, output_dir
-from sae_lens_c2r.training.configs import NEEDS_ESTIMATE
 from sae_lens_c2r.training.data_parallel import group_size, place
 from sae_lens_c2r.training.plan import Plan
 from sae_lens_c2r.training.runners import train_together

@@ -29,8 +29,7 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.process import Interrupted, StopRequest
 from sae_lens_c2r.architectures.penalized import PenalizedMixin
 from sae_lens_c2r.saes.sae_ref import fold_scaling
-from sae_lens_c2r.saes.start_from import ESTIMATED, scale_inputs
-from sae_lens_c2r.training.configs import NEEDS_ESTIMATE
+from sae_lens_c2r.saes.start_from import ESTIMATED, NEEDS_ESTIMATE, scale_inputs
 from sae_lens_c2r.training.data_parallel import DataParallelTrainer
 from sae_lens_c2r.training.distributed import all_reduce_max, world_size
 from sae_lens_c2r.training.output_dir import Checkpoint, Checkpoints

@@ -68,6 +68,14 @@ def test_random_directions_have_the_chance_level(d_sae: int, d_in: int) -> None:
     assert composition(W_dec) == pytest.approx(chance_composition(d_sae, d_in), rel=0.01)
 
 
+@pytest.mark.parametrize("d_sae", [2, 3, 10, 1000])
+def test_chance_is_that_of_uniform_cosines_in_three_dimensions(d_sae: int) -> None:
+    others = d_sae - 1  # the highest of as many numbers that are uniform from -1 to 1
+    assert chance_composition(d_sae, 3) == pytest.approx((others - 1) / (others + 1), abs=1e-6)
+    for d_in in (2, 64, 2304):  # of one other latent it is no cosine
+        assert chance_composition(2, d_in) == pytest.approx(0, abs=1e-6)
+
+
 @pytest.mark.parametrize("most", [0, 1, 50, 10**6])
 def test_of_too_many_pairs_the_most_alike_are_listed(
     most: int, monkeypatch: pytest.MonkeyPatch

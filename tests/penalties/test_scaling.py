@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from sae_lens_c2r.penalties import transfer_factor, typical_norm
-from sae_lens_c2r.penalties.scaling import chance_composition
 
 PAPER = {"batch_size": 2048, "d_sae": 65536, "d_in": 2304, "chunk_size": 8192}
 
@@ -40,14 +39,6 @@ def test_each_factor_by_itself_with_the_chance_level_of_a_variant(
 ) -> None:
     found = transfer_factor(**{**PAPER, **variant, **changed})
     assert found == pytest.approx(factor, rel=1e-12)
-
-
-@pytest.mark.parametrize("d_sae", [2, 3, 10, 1000])
-def test_chance_is_that_of_uniform_cosines_in_three_dimensions(d_sae: int) -> None:
-    others = d_sae - 1  # the highest of as many numbers that are uniform from -1 to 1
-    assert chance_composition(d_sae, 3) == pytest.approx((others - 1) / (others + 1), abs=1e-6)
-    for d_in in (2, 64, 2304):  # of one other latent it is no cosine
-        assert chance_composition(2, d_in) == pytest.approx(0, abs=1e-6)
 
 
 @pytest.mark.parametrize("d_sae", [1, 2])

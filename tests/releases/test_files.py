@@ -183,6 +183,23 @@ def test_text_stays_as_it_is_written(key: str, text: str) -> None:
     assert written(key, "null") == [None, None]
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *(
+            (each, each)
+            for each in ("a # b", "C: d", "[1].txt", "*.txt", "a: {b", "% & @", "- a")
+        ),
+        *((f" {each} ", None) for each in ("null", "~", "NULL", "")),
+        *(("'a # b'", "a # b"), ('"a"', "a"), ("null.txt", "null.txt")),
+    ],
+)
+def test_a_text_is_set_as_it_is_typed(text: str, value: str | None) -> None:
+    assert parse_overrides([f"language_model.dataset={text}"]) == {
+        "language_model.dataset": value
+    }
+
+
 def test_every_text_of_a_release_is_known_as_such() -> None:
     models = (Release, LanguageModel, SyntheticModel, Grid, SAERef)
     hints = {name: hint for of in models for name, hint in get_type_hints(of).items()}

@@ -57,6 +57,34 @@ def test_a_file_is_read_by_its_ending(
     assert read(path) == [{"text": words} for words in expected]
 
 
+TABLES = [
+    *(
+        (f'id{mark}text\n1{mark}"One, two; three"\n2{mark}NA\n3{mark}null\n')
+        for mark in ",;\t|"
+    ),
+    'text\n"One, two; three"\nNA\nnull\n',
+]
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("zipped", [False, True])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_table_is_read_as_it_is_written(
+    table: str, encoding: str, zipped: bool, tmp_path: Path
+) -> None:
+    """By whatever separates the columns; and what pandas would take for nothing is a word."""
+    path = tmp_path / f"a.csv{'.gz' if zipped else ''}"
+    content = table.encode(encoding)
+    path.write_bytes(gzip.compress(content) if zipped else content)
+    if zipped and encoding == "utf-16":
+        with pytest.raises(UserError, match="UTF-8"):
+            read(path)
+    else:
+        assert read(path) == [{"text": each} for each in ("One, two; three", "NA", "null")]
+    if encoding == "utf-8":
+        assert read(tmp_path) == read(path)
+
+
 def binary(dataset: Dataset, folder: Path) -> list[Path]:
     """Parquet and both forms of Arrow."""
     dataset.to_parquet(folder / "a.parquet")
@@ -165,10 +193,32 @@ def test_a_name_is_no_pattern(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         (tmp_path / name).write_text(name)
     for name in ("notes[1].txt", "w?.txt"):
         assert read(tmp_path / name) == [{"text": name}]
-    (tmp_path / "alone").mkdir()
-    (tmp_path / "alone" / "a.txt").write_text("a")
-    monkeypatch.chdir(tmp_path / "alone")
-    assert read(".") == [{"text": "a"}]
+    for folder in ("alone", "all [1]", "a::b", "w*", "file://a"):
+        for name in ("a.txt", "deep/b::c.txt", "deep/d[1].txt"):
+            (tmp_path / folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / folder / name).write_text(name)
+            assert read(tmp_path / folder / name) == [{"text": name}]
+        monkeypatch.chdir(tmp_path / folder)
+        found = sorted(row["text"] for row in read("."))
+        assert found == ["a.txt", "deep/b::c.txt", "deep/d[1].txt"]
+
+
+def test_files_that_are_not_read_are_told_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, content in (("a.jsonl", lines_of(*ROWS)), ("b.jsonl", lines_of(*ROWS))):
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / ".step").mkdir()
+    for name in ("notes.md", ".step/a.csv", ".b.csv"):
+        (tmp_path / name).write_text("of no text")
+    assert len(read(tmp_path)) == 4
+    assert not caplog.messages
+    (tmp_path / "notes.txt").write_text("words")
+    (tmp_path / "table.csv").write_text("text\nwords\n")
+    for _ in range(2):
+        assert len(read(tmp_path)) == 4
+    [line] = caplog.messages
+    assert "read are files like a.jsonl, and not 2 of other kinds, like notes.txt" in line
 
 
 def test_what_is_no_file_is_not_waited_for(
