@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import check_writable
 from sae_lens_c2r._support.remote_code import TRUSTED
 from sae_lens_c2r.cli import _shared as shared
@@ -26,12 +27,6 @@ def evaluate(
     split: str | None = shared.SPLIT,
     subset: str | None = shared.SUBSET,
     column: str | None = shared.COLUMN,
-    data: Path | None = option(
-        None,
-        "Folder with SAEBench's datasets by their names on the Hub, for machines "
-        "without network.",
-        unset="downloaded",
-    ),
     overrides: list[str] | None = option(
         None, "A setting, like core.batch_size_prompts=4; may be repeated.", "--set"
     ),
@@ -65,7 +60,7 @@ def evaluate(
             more := [each for each in saes if each in EVALUATIONS and not Path(each).is_dir()]
         ):
             joined = ",".join([*asked, *more])
-            problems.append(f"`--sae-bench` should have commas, like {joined}. Found blanks.")
+            problems.append(UserError("sae_bench", f"have commas, like {joined}", "blanks"))
             return
         options = Options(
             out=out,
@@ -74,13 +69,12 @@ def evaluate(
             model=model,
             text=text,
             part={name: value for name, value in part.items() if value is not None},
-            data=data,
             overrides=parse_overrides(overrides or [], example="core.context_size=64"),
             device=shared.usable_device(device),
             jobs=jobs,
             hours=hours,
         )
-        with stop_requests():
+        with stop_requests(), console.clock("Evaluating"):
             report = evaluate_all(
                 find_saes(saes, on_error=problems.append),
                 options,

@@ -1,9 +1,9 @@
 """Processes of evaluations: how they are started and ended, and what one of them does.
 
-As a script it is one of them, `worker.py WORKING`: it runs what WORKING/task.json asks in the
-folder WORKING/inside, in which SAEBench finds its datasets and leaves its artifacts, and
-writes WORKING/result.json. WORKING/.probes leads to the probes that evaluations share. What
-went wrong is the last line that it prints; its status is 1.
+As a script it is one of them, `worker.py WORKING`: it evaluates the SAEs of WORKING/tasks.json
+in turn in the folder WORKING/inside, in which SAEBench leaves its artifacts, and writes
+WORKING/KEY.json for each. At the first that fails it ends with status 1; why is the last line
+that it prints.
 """
 
 import os
@@ -12,22 +12,25 @@ import subprocess
 import sys
 import time
 import traceback
+from collections.abc import Generator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
 
 from sae_lens_c2r._support.errors import UserError, reason
 
-TASK, INSIDE = "task.json", "inside"
+TASKS, INSIDE = "tasks.json", "inside"
 PROGRAM = __file__
 _FAILED = "evaluation failed: "
-_PAUSE = 0.05  # seconds until it is asked again whether a process has ended
+_PAUSE = 0.05  # seconds until it is asked again what a process has done
 
 
-def run_worker(working: Path, *, log: Path, hours: float, stop: Event) -> None:
-    """Run one to its end, or until `stop`; a UserError says in one line what went wrong."""
-    latest = time.monotonic() + hours * 3600
-    with log.open("wb") as output:
+def run_worker(
+    working: Path, logs: Mapping[str, Path], *, hours: float, stop: Event
+) -> Generator[tuple[Path, float], None, None]:
+    """Run one until it ends or `stop`: SAEs' results at once, and each one's seconds."""
+    waiting, begun = list(logs), time.monotonic()
+    with logs[waiting[0]].open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, PROGRAM, str(working)],
             cwd=working / INSIDE,
@@ -37,8 +40,14 @@ def run_worker(working: Path, *, log: Path, hours: float, stop: Event) -> None:
             start_new_session=True,
         )
     try:
-        while process.poll() is None:
-            if time.monotonic() > latest:
+        has_ended = False
+        while not has_ended:
+            has_ended = process.poll() is not None  # asked before the last result is looked for
+            while waiting and (result := working / f"{waiting[0]}.json").exists():
+                seconds, begun = time.monotonic() - begun, time.monotonic()
+                waiting.pop(0)
+                yield result, round(seconds, 1)
+            if waiting and time.monotonic() - begun > hours * 3600:
                 raise UserError(f"took more than {hours:g} hours, and was ended.")
             if stop.wait(_PAUSE):
                 raise UserError("was stopped.")
@@ -46,12 +55,12 @@ def run_worker(working: Path, *, log: Path, hours: float, stop: Event) -> None:
         with suppress(ProcessLookupError):  # or what it started, if that is all that is left
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-    if process.returncode < 0:
+    if waiting and process.returncode < 0:
         name = signal.Signals(-process.returncode).name
         memory = ", perhaps for lack of memory" if name == "SIGKILL" else ""
         raise UserError(f"its process was ended by {name}{memory}.")
-    if process.returncode > 0:
-        raise UserError(_why(log))
+    if waiting:
+        raise UserError(_why(logs[waiting[0]]))
 
 
 def _why(log: Path) -> str:
@@ -64,7 +73,7 @@ def _why(log: Path) -> str:
 
 
 def main(working: Path) -> None:
-    """Run the evaluation of a process."""
+    """Run the evaluations of a process."""
     _end_with_the_parent()
     try:
         _run(working)
@@ -75,17 +84,15 @@ def main(working: Path) -> None:
 
 
 def _run(working: Path) -> None:
+    from pydantic import TypeAdapter
+
     from sae_lens_c2r._support.remote_code import TRUSTED
-    from sae_lens_c2r.evaluation.report import sae_hashes
-    from sae_lens_c2r.evaluation.runners import run_evaluation
+    from sae_lens_c2r.evaluation.runners import run_evaluations
     from sae_lens_c2r.evaluation.tasks import Task
 
-    task = Task.model_validate_json((working / TASK).read_bytes())
-    sae = task.source.load_for_inference(task.device)
-    if sae_hashes(sae) != (task.sae.weights_sha256, task.sae.config_sha256):
-        raise UserError(f"{task.sae.name} has changed since the evaluation was planned.")
-    TRUSTED.set(task.trust_remote_code)
-    run_evaluation(task, sae, working)
+    tasks = TypeAdapter(list[Task]).validate_json((working / TASKS).read_bytes())
+    TRUSTED.set(tasks[0].trust_remote_code)
+    run_evaluations(tasks, working)
 
 
 def _end_with_the_parent() -> None:
