@@ -39,19 +39,26 @@ class UserError(ValueError):
     def told(self, option: str | None = None) -> str:
         """The error's text; its field may be named as the option that was typed."""
         text = f"{self.of}: " if self.of else ""
-        if not self.should:
-            return f"{text}{self.field}"
-        name = f"`{option or self.field}`" if isinstance(self.field, str) else self.field
-        text += f"{name} should {self.should}."
-        text += f" Found {self.found.removesuffix('.')}." if self.found else ""
+        if self.should:
+            name = f"`{option or self.field}`" if isinstance(self.field, str) else self.field
+            text += f"{name} should {self.should}."
+            text += f" Found {self.found.removesuffix('.')}." if self.found else ""
+        else:
+            text += str(self.field)
         return f"{text} {self.more}".rstrip()
 
 
-def error_of(name: str, error: BaseException) -> UserError:
+def error_of(name: object, error: BaseException) -> UserError:
     """An error of any library, or of ours, as one of what has a name."""
     if isinstance(error, UserError) and not error.of:
         return UserError(error.field, error.should, error.found, error.more, of=name)
     return UserError(f"{name}: {reason(error)}")
+
+
+def with_advice(error: UserError, advice: str) -> UserError:
+    """An error with one more sentence at its end."""
+    more = f"{error.more} {advice}".strip()
+    return UserError(error.field, error.should, error.found, more, of=error.of)
 
 
 def one_line(error: BaseException) -> str:

@@ -32,7 +32,7 @@ def evaluate(
     ),
     out: Path = option(Path("evaluation"), "Folder for the results."),
     jobs: int = option(1, "Evaluations to run at a time.", min=1),
-    hours: float = option(24, "Time limit for each evaluation.", min=0),
+    hours: float = option(24, "Time limit for an evaluation of one SAE.", min=0),
     device: str | None = shared.DEVICE,
     trust_remote_code: bool = shared.TRUST,
 ) -> None:

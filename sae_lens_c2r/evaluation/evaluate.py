@@ -11,7 +11,7 @@ from threading import Event
 
 from pydantic import TypeAdapter
 
-from sae_lens_c2r._support.errors import UserError, counted, error_of, reason
+from sae_lens_c2r._support.errors import UserError, counted, error_of, with_advice
 from sae_lens_c2r._support.files import locked, write_bytes, write_json
 from sae_lens_c2r.evaluation.catalog import WEIGHTS
 from sae_lens_c2r.evaluation.report import (
@@ -44,7 +44,8 @@ def evaluate(
     if not sources:
         raise UserError("There should be an SAE to evaluate.")
     options.out.mkdir(parents=True, exist_ok=True)
-    in_use = f"{options.out} is in use: another process writes to it."
+    another = f"Another process writes to {options.out}."
+    in_use = UserError("out", "not be in use", more=another)
     with locked(options.out / _LOCK, otherwise=in_use):
         for left in options.out.glob(f"{_WORKING}*"):  # by a command that was killed
             shutil.rmtree(left, ignore_errors=True)
@@ -119,8 +120,8 @@ def _run_group(
                     end(f". Not finite: {', '.join(missing)}" if missing else "")
         except Exception as error:  # a full disk, a folder that is gone
             if not stop.is_set():
-                text = f"{reason(error)} Log: {waiting[0].folder / LOG}"
-                on_error(UserError(text, of=waiting[0].title))
+                named = error_of(waiting[0].title, error)
+                on_error(with_advice(named, f"Log: {waiting[0].folder / LOG}"))
                 end(": failed")
     shutil.rmtree(working, ignore_errors=True)
 

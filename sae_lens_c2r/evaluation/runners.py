@@ -239,10 +239,10 @@ def _add_probes(key: str, written: list[Path], settings: dict[str, Any]) -> None
     """Put the F1 of each letter's probe beside the score, or say which probes are missing."""
     path = Path("artifacts", catalog.ABSORPTION, f"{key}_custom_sae_k_sparse_probing.json")
     probes = {row["letter"]: row["f1_probe"] for row in json.loads(path.read_bytes())}
+    least, letters = settings["min_GT_probe_f1"], settings["min_feats_for_eval"]
+    good = sum(f1 > least for f1 in probes.values())
     probes["mean"] = sum(probes.values()) / len(probes)
-    good = sum(f1 > settings["min_GT_probe_f1"] for f1 in probes.values())
-    if not written and good < settings["min_feats_for_eval"]:
-        least, letters = settings["min_GT_probe_f1"], settings["min_feats_for_eval"]
+    if not written and good < letters:
         should = f"have probes of {letters} letters with an F1 above {least}, for a score"
         found = f"{good} in {settings['model_name']}, with a mean F1 of {probes['mean']:.2f}"
         raise UserError("model", should, found)
@@ -258,13 +258,8 @@ def _prepare_absorption(seed: int, here: Path) -> None:
     It has them beside its own files. And a tokenizer gives its vocabulary in another order each
     time it is loaded, so that a seed alone does not make two runs find the same.
     """
-    from sae_bench.evals.absorption import (
-        common,
-        feature_absorption,
-        k_sparse_probing,
-        main,
-        vocab,
-    )
+    from sae_bench.evals.absorption import common, feature_absorption, k_sparse_probing, main
+    from sae_bench.evals.absorption.vocab import get_alpha_tokens
 
     load_or_train = k_sparse_probing.load_or_train_probe
 
@@ -282,7 +277,7 @@ def _prepare_absorption(seed: int, here: Path) -> None:
         main.run_feature_absortion_experiment, **places, sparse_probing_experiment_dir=here
     )
     for module in (common, feature_absorption):
-        module.get_alpha_tokens = lambda tokenizer: sorted(vocab.get_alpha_tokens(tokenizer))
+        module.get_alpha_tokens = lambda tokenizer: sorted(get_alpha_tokens(tokenizer))
 
 
 def _prepare_ravel(config: Any) -> None:

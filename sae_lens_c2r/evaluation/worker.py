@@ -2,10 +2,11 @@
 
 As a script it is one of them, `worker.py WORKING`: it evaluates the SAEs of WORKING/tasks.json
 in turn in the folder WORKING/inside, in which SAEBench leaves its artifacts, and writes
-WORKING/KEY.json for each. At the first that fails it ends with status 1; why is the last line
-that it prints.
+WORKING/KEY.json for each. At the first that fails it ends with status 1; the last line that it
+prints has the parts of a UserError.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -60,16 +61,18 @@ def run_worker(
         memory = ", perhaps for lack of memory" if name == "SIGKILL" else ""
         raise UserError(f"its process was ended by {name}{memory}.")
     if waiting:
-        raise UserError(_why(logs[waiting[0]]))
+        raise _why(logs[waiting[0]])
 
 
-def _why(log: Path) -> str:
+def _why(log: Path) -> UserError:
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    reasons = [line.removeprefix(_FAILED) for line in lines if line.startswith(_FAILED)]
     # SAEBench's core goes on after a failure, and has no other way to tell of it.
     swallowed = [line for line in lines if "Failed to evaluate SAE" in line]
+    failures = [line.removeprefix(_FAILED) for line in lines if line.startswith(_FAILED)]
+    if failures and not swallowed:
+        return UserError(*json.loads(failures[-1]))
     printed = [line for line in lines if line.strip()]
-    return (swallowed or reasons or printed or ["it printed nothing."])[-1]
+    return UserError((swallowed or printed or ["it printed nothing."])[-1])
 
 
 def main(working: Path) -> None:
@@ -79,7 +82,8 @@ def main(working: Path) -> None:
         _run(working)
     except BaseException as error:  # out of memory among them
         traceback.print_exc()
-        print(f"{_FAILED}{reason(error)}", file=sys.stderr, flush=True)
+        parts = error.args if isinstance(error, UserError) else [reason(error)]
+        print(_FAILED + json.dumps(parts, default=str), file=sys.stderr, flush=True)
         raise SystemExit(1) from None
 
 

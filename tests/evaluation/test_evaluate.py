@@ -18,6 +18,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import write_json
+from sae_lens_c2r.cli._shared import LineConsole
 from sae_lens_c2r.evaluation import tasks, worker
 from sae_lens_c2r.evaluation.evaluate import evaluate
 from sae_lens_c2r.evaluation.report import read_report
@@ -69,7 +70,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
 
 @pytest.fixture
 def run(out: Path, requests: list[Task]) -> Evaluate:  # noqa: ARG001
-    def run(*paths: Path, tell: Say = [].append, **options: object) -> list[str]:
+    def run(*paths: Path, tell: Say = print, **options: object) -> list[str]:
         failed: list[UserError] = []
         sources = find_saes(list(map(str, paths)), on_error=failed.append)
         evaluate(sources, Options(out, **options), on_error=failed.append, tell=tell)
@@ -220,6 +221,23 @@ def test_saes_that_share_all_else_are_evaluated_together(tmp_path: Path, run: Ev
     assert len(run(*saes, tell=lines.append)) == 1  # which alone is run again
     assert lines[-2].startswith("sae_lens: started, 1 SAE. Log: ")
     assert not list(tmp_path.rglob(".working-*"))
+
+
+@pytest.mark.parametrize(("quiet", "terminal"), [(False, True), (True, True), (False, False)])
+def test_a_terminal_shows_for_how_long_it_takes(
+    quiet: bool,
+    terminal: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if terminal:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+    console = LineConsole(quiet=quiet)
+    with console.clock("Evaluating"):
+        console.say("a line")
+    errors = capsys.readouterr().err
+    assert ("0:00:0" in errors) == (terminal and not quiet)
+    assert ("a line" in errors) == (not quiet)
 
 
 def test_each_sae_that_cannot_be_is_one_line(tmp_path: Path, out: Path, run: Evaluate) -> None:
