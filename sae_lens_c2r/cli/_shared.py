@@ -136,6 +136,18 @@ class LineConsole(Console):
         if not (self.quiet or self.no_progress):
             print(line, file=sys.stderr, flush=True)
 
+    @contextmanager
+    def clock(self, doing: str) -> Iterator[None]:
+        """Show on a terminal, under what is said, for how long something takes."""
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        terminal = Console(stderr=True)
+        is_shown = terminal.is_terminal and not (self.quiet or self.no_progress)
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        with Progress(*columns, console=terminal, transient=True, disable=not is_shown) as bar:
+            bar.add_task(doing, total=None)
+            yield
+
 
 def console_while_loading(*, quiet: bool = False) -> LineConsole:
     """A console that has said what takes the first seconds: importing SAELens."""

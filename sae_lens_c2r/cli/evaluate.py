@@ -27,18 +27,12 @@ def evaluate(
     split: str | None = shared.SPLIT,
     subset: str | None = shared.SUBSET,
     column: str | None = shared.COLUMN,
-    data: Path | None = option(
-        None,
-        "Folder with SAEBench's datasets by their names on the Hub, for machines "
-        "without network.",
-        unset="downloaded",
-    ),
     overrides: list[str] | None = option(
         None, "A setting, like core.batch_size_prompts=4; may be repeated.", "--set"
     ),
     out: Path = option(Path("evaluation"), "Folder for the results."),
     jobs: int = option(1, "Evaluations to run at a time.", min=1),
-    hours: float = option(24, "Time limit for each evaluation.", min=0),
+    hours: float = option(24, "Time limit for an evaluation of one SAE.", min=0),
     device: str | None = shared.DEVICE,
     trust_remote_code: bool = shared.TRUST,
 ) -> None:
@@ -75,13 +69,12 @@ def evaluate(
             model=model,
             text=text,
             part={name: value for name, value in part.items() if value is not None},
-            data=data,
             overrides=parse_overrides(overrides or [], example="core.context_size=64"),
             device=shared.usable_device(device),
             jobs=jobs,
             hours=hours,
         )
-        with stop_requests():
+        with stop_requests(), console.clock("Evaluating"):
             report = evaluate_all(
                 find_saes(saes, on_error=problems.append),
                 options,

@@ -2,20 +2,20 @@
 
 import os
 import shutil
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
+from contextlib import closing
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Event
 
-from sae_lens_c2r._support.errors import UserError, error_of, with_advice
-from sae_lens_c2r._support.files import locked, write_json, write_text
+from pydantic import TypeAdapter
+
+from sae_lens_c2r._support.errors import UserError, counted, error_of, with_advice
+from sae_lens_c2r._support.files import locked, write_bytes, write_json
 from sae_lens_c2r.evaluation.report import (
     ABOUT,
     LOG,
-    PROBES,
     RESULT,
     EvaluationReport,
     read_metrics,
@@ -23,7 +23,7 @@ from sae_lens_c2r.evaluation.report import (
 )
 from sae_lens_c2r.evaluation.settings import Options
 from sae_lens_c2r.evaluation.tasks import Task, tasks_of
-from sae_lens_c2r.evaluation.worker import INSIDE, TASK, run_worker
+from sae_lens_c2r.evaluation.worker import INSIDE, TASKS, run_worker
 from sae_lens_c2r.inspection.measures import measure
 from sae_lens_c2r.saes.record import WEIGHTS, as_document
 from sae_lens_c2r.saes.sae_ref import SAERef
@@ -31,7 +31,6 @@ from sae_lens_c2r.saes.sae_ref import SAERef
 Say = Callable[[str], None]
 OnError = Callable[[UserError], None]
 _LOCK, _WORKING = ".lock", ".working-"
-_COPIED = "artifacts"  # what SAEBench writes into as well
 
 
 def evaluate(
@@ -48,7 +47,8 @@ def evaluate(
     another = f"Another process writes to {options.out}."
     in_use = UserError("out", "not be in use", more=another)
     with locked(options.out / _LOCK, otherwise=in_use):
-        shutil.rmtree(options.out / PROBES, ignore_errors=True)  # of a command that was killed
+        for left in options.out.glob(f"{_WORKING}*"):  # by a command that was killed
+            shutil.rmtree(left, ignore_errors=True)
         try:
             tasks: list[Task] = []
             for source in {source.place: source for source in sources}.values():
@@ -59,7 +59,6 @@ def evaluate(
                 except Exception as error:  # a config can hold anything
                     on_error(error_of(source.name, error))
             _run_all(tasks, options, on_error=on_error, tell=tell)
-            shutil.rmtree(options.out / PROBES, ignore_errors=True)
         finally:
             report = write_report(options.out)
     return report
@@ -79,49 +78,52 @@ def _plan(source: SAERef, options: Options, on_error: OnError) -> list[Task]:
 
 
 def _run_all(tasks: Sequence[Task], options: Options, *, on_error: OnError, tell: Say) -> None:
-    """Run those that are missing, so many at a time."""
+    """Run those that are missing, so many groups at a time."""
     todo = [task for task in tasks if not task.is_answered]
     if len(todo) < len(tasks):
         tell(f"{len(tasks) - len(todo)} of {len(tasks)} evaluations were done before.")
-    stop, pool, ended = Event(), ThreadPoolExecutor(options.jobs), count(1)
-
-    def run(task: Task) -> None:
-        tell(f"{task.title}: started. Log: {task.folder / LOG}")
-        try:
-            missing = _run(task, options, stop)
-        except Exception as error:  # a full disk, a folder that is gone
-            if not stop.is_set():
-                log = f"Log: {task.folder / LOG}"
-                on_error(with_advice(error_of(task.title, error), log))
-                tell(f"{task.title}: failed. {next(ended)} of {len(todo)}")
-        else:
-            without = f" Not finite: {', '.join(missing)}." if missing else ""
-            tell(f"{task.title}: done. {next(ended)} of {len(todo)}.{without}")
-
+    groups: dict[str, list[Task]] = {}
+    for task in todo:
+        groups.setdefault(task.group, []).append(task)
+    stop, pool = Event(), ThreadPoolExecutor(options.jobs)
+    run = partial(_run_group, options=options, stop=stop, on_error=on_error, tell=tell)
     try:
-        list(pool.map(run, todo))
+        list(pool.map(run, groups.values()))
     finally:
         stop.set()
         pool.shutdown(cancel_futures=True)
 
 
-def _run(task: Task, options: Options, stop: Event) -> list[str]:
-    """Run an evaluation, and keep its result; the keys of what is not finite in it."""
-    begun = time.monotonic()
-    task.folder.mkdir(parents=True, exist_ok=True)
-    for left in task.folder.glob(f"{_WORKING}*"):  # by a process that was killed
-        shutil.rmtree(left, ignore_errors=True)
-    with TemporaryDirectory(
-        prefix=_WORKING, dir=task.folder.resolve(), ignore_cleanup_errors=True
-    ) as folder:
-        working = Path(folder)
-        (working / INSIDE).mkdir()
-        (working / PROBES).symlink_to((options.out / PROBES).resolve())
-        if options.data is not None:
-            _link(options.data, working / INSIDE, leave_out=options.out.resolve())
-        write_text(working / TASK, task.model_dump_json())
-        run_worker(working, log=task.folder / LOG, hours=options.hours, stop=stop)
-        return _keep(task, working / RESULT, seconds=round(time.monotonic() - begun, 1))
+def _run_group(
+    group: Sequence[Task], *, options: Options, stop: Event, on_error: OnError, tell: Say
+) -> None:
+    """Run an evaluation of SAEs that share all else, and another process after a failure."""
+    waiting, name, n_saes = list(group), group[0].name, counted(len(group), "SAE")
+    working = options.out.resolve() / f"{_WORKING}{group[0].key}-{name}"
+    tell(f"{name}: started, {n_saes}. Log: {group[0].folder / LOG}")
+
+    def end(how: str) -> None:
+        sae = waiting.pop(0).sae
+        tell(f"{name}: {len(group) - len(waiting)} of {n_saes}, {sae.name}{how}.")
+
+    while waiting and not stop.is_set():
+        logs = {task.key: task.folder / LOG for task in waiting}
+        try:
+            for log in logs.values():
+                log.parent.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(working / INSIDE, ignore_errors=True)  # of a process that failed
+            (working / INSIDE).mkdir(parents=True)
+            write_bytes(working / TASKS, TypeAdapter(list[Task]).dump_json(waiting))
+            with closing(run_worker(working, logs, hours=options.hours, stop=stop)) as results:
+                for result, seconds in results:
+                    missing = _keep(waiting[0], result, seconds=seconds)
+                    end(f". Not finite: {', '.join(missing)}" if missing else "")
+        except Exception as error:  # a full disk, a folder that is gone
+            if not stop.is_set():
+                named = error_of(waiting[0].title, error)
+                on_error(with_advice(named, f"Log: {waiting[0].folder / LOG}"))
+                end(": failed")
+    shutil.rmtree(working, ignore_errors=True)
 
 
 def _keep(task: Task, result: Path, *, seconds: float) -> list[str]:
@@ -137,16 +139,3 @@ def _keep(task: Task, result: Path, *, seconds: float) -> list[str]:
         if other.name != task.folder.name:
             shutil.rmtree(other, ignore_errors=True)
     return missing
-
-
-def _link(data: Path, folder: Path, *, leave_out: Path) -> None:
-    """Link all files, in folders of their own, and copy those that are written into."""
-
-    def link(file: str, target: str) -> None:
-        is_written = Path(file).is_relative_to(data / _COPIED)
-        (shutil.copy2 if is_written else os.symlink)(file, target)
-
-    def left_out(inside: str, names: list[str]) -> list[str]:
-        return [name for name in names if Path(inside, name) == leave_out]
-
-    shutil.copytree(data, folder, copy_function=link, ignore=left_out, dirs_exist_ok=True)

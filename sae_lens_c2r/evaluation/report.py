@@ -6,7 +6,6 @@ It is gathered from these files, and can be at any time, without SAEBench:
     OUT/SAE/EVALUATION-HASH/result.json   as SAEBench wrote it
     OUT/SAE/EVALUATION-HASH/about.json    what `evaluation.json` has of it
     OUT/SAE/EVALUATION-HASH/log.txt       what was printed
-    OUT/.probes                           of absorption, until the command has run everything
 """
 
 import json
@@ -38,7 +37,7 @@ from sae_lens_c2r.saes.record import (
 )
 
 REPORT_FILE, TABLE = "evaluation.json", "evaluation.md"
-RESULT, ABOUT, LOG, PROBES = "result.json", "about.json", "log.txt", ".probes"
+RESULT, ABOUT, LOG = "result.json", "about.json", "log.txt"
 _NOT_A_NUMBER = -1  # what SAEBench's core writes in place of NaN
 
 

@@ -2,10 +2,10 @@
 
 import json
 import os
-import shutil
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +13,7 @@ from typing import Any
 
 import jaxtyping
 import torch
+from huggingface_hub import snapshot_download
 from sae_lens import SAE, __version__
 from sae_lens.evals import get_eval_everything_config, run_evals
 from sae_lens.synthetic import SyntheticModel
@@ -21,12 +22,12 @@ from torch import Tensor, nn
 from transformers import set_seed
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.files import fill_once
+from sae_lens_c2r._support.files import write_text
 from sae_lens_c2r._support.remote_code import remote_code
 from sae_lens_c2r.analysis import co_firing
 from sae_lens_c2r.analysis.recovery import feature_recovery
 from sae_lens_c2r.evaluation import catalog
-from sae_lens_c2r.evaluation.report import PROBES, RESULT
+from sae_lens_c2r.evaluation.report import LOG
 from sae_lens_c2r.evaluation.settings import config_class_of, short_name
 from sae_lens_c2r.evaluation.tasks import Task
 from sae_lens_c2r.inspection.activations import ActivationSource
@@ -35,55 +36,77 @@ from sae_lens_c2r.offline.models import MINILM
 from sae_lens_c2r.releases.language_models import TRANSFORMERS, load_by_bridge, output_of_block
 from sae_lens_c2r.releases.model import PARTS, TextSource
 from sae_lens_c2r.releases.text import read_text
-from sae_lens_c2r.saes.record import KNOWN_FEATURES, SAE_LENS
+from sae_lens_c2r.saes.hashes import sae_hashes
+from sae_lens_c2r.saes.record import SAE_LENS
 from sae_lens_c2r.training.configs import synthetic_model_config
 
+Measure = Callable[[Task, SAE[Any]], dict[str, Any]]
 _MOST_TOKENS = 100_000  # of which the activations are held, for co-firing
-_NAME, _SEED = "sae", 42
+_SEED, _PROMPTS = 42, "adamkarvonen/ravel_prompts"
 
 
-def run_evaluation(task: Task, sae: SAE[Any], working: Path) -> None:
-    """Run an evaluation of an SAE, and write its result in the form of SAEBench's files."""
-    sae.cfg.metadata.model_name = task.asked.model
-    if task.name not in (SAE_LENS, KNOWN_FEATURES):
-        shutil.move(_run_sae_bench(task, sae, working), working / RESULT)
+def run_evaluations(tasks: Sequence[Task], working: Path) -> None:
+    """Run an evaluation of SAEs that share all else, and write each one's result at once."""
+    if tasks[0].name in catalog.EVALUATIONS:
+        _run_sae_bench(tasks, working)
         return
-    measure = _measure_text if task.name == SAE_LENS else _measure_features
-    content = {
-        "eval_type_id": task.name,
-        "eval_config": task.asked.settings,
-        "eval_result_metrics": measure(task, sae),
-        "sae_lens_version": __version__,
-    }
-    (working / RESULT).write_text(json.dumps(content), encoding="utf-8")
+    measures = _on_text if tasks[0].name == SAE_LENS else _on_features
+    measure: Measure | None = None
+    for task, sae in _in_turn(tasks):
+        measure = measure or measures(task, sae)
+        content = {
+            "eval_type_id": task.name,
+            "eval_config": task.asked.settings,
+            "eval_result_metrics": measure(task, sae),
+            "sae_lens_version": __version__,
+        }
+        write_text(working / f"{task.key}.json", json.dumps(content))
 
 
-def _measure_text(task: Task, sae: SAE[Any]) -> dict[str, Any]:
+def _in_turn(tasks: Sequence[Task]) -> Iterator[tuple[Task, SAE[Any]]]:
+    """Load one SAE after another, and give each a log of its own."""
+    for task in tasks:
+        if task is not tasks[0]:  # whose log is open
+            with (task.folder / LOG).open("wb") as log:
+                for stream in (sys.stdout, sys.stderr):
+                    stream.flush()
+                    os.dup2(log.fileno(), stream.fileno())
+        sae = task.source.load_for_inference(task.device)
+        if sae_hashes(sae) != (task.sae.weights_sha256, task.sae.config_sha256):
+            raise UserError(f"{task.sae.name} has changed since the evaluation was planned.")
+        sae.cfg.metadata.model_name = task.asked.model
+        yield task, sae
+
+
+def _on_text(task: Task, sae: SAE[Any]) -> Measure:
     """SAELens's own `run_evals`, for models of any class that SAELens loads, and co-firing."""
-    asked, metadata = task.asked, sae.cfg.metadata
-    source = asked.text or metadata.dataset_path
+    metadata, settings = sae.cfg.metadata, dict(task.asked.settings)
+    source = task.asked.text or metadata.dataset_path
     if not source:
-        raise UserError("`text` should be given: the SAE does not say what it was trained on.")
-    settings = dict(asked.settings)
+        raise UserError("text", "be given: the SAE does not say what it was trained on")
     text = read_text(TextSource(source, **{key: settings.pop(key, None) for key in PARTS}))
     rows = settings["n_eval_sparsity_variance_batches"] * settings["batch_size_prompts"]
     n_tokens = min(rows * (metadata.context_size or 1), _MOST_TOKENS)
     reader = ActivationSource(
-        text, model=asked.model, n_tokens=n_tokens, device=task.device, tell=print
+        text, model=task.asked.model, n_tokens=n_tokens, device=task.device, tell=print
     )
     model = reader.model_of(sae)
-    store = reader.store_of(sae, store_batch_size_prompts=settings["batch_size_prompts"])
+    _splice_where_trained(model, slice(*(metadata.seqpos_slice or (None,))))
+    _compute_loss_in_float32(model)
     config = get_eval_everything_config(**settings)
     # Its head is random: nobody trained all-MiniLM-L6-v2 to predict a token.
-    config.compute_kl = config.compute_ce_loss = asked.model != MINILM.hub_id
-    special = metadata.exclude_special_tokens or False
-    _splice_where_trained(model, slice(*store.seqpos_slice))
-    _compute_loss_in_float32(model)
-    metrics, _ = run_evals(
-        sae, store, model, ActivationScaler(), config, exclude_special_tokens=special
-    )
-    acts = (acts for _, acts in encode(sae, reader.activations(sae, str(task.sae.name))))
-    return {**metrics, **co_firing(acts).summary()}
+    config.compute_kl = config.compute_ce_loss = task.asked.model != MINILM.hub_id
+
+    def measure(task: Task, sae: SAE[Any]) -> dict[str, Any]:
+        store = reader.store_of(sae, store_batch_size_prompts=settings["batch_size_prompts"])
+        special = sae.cfg.metadata.exclude_special_tokens or False
+        metrics, _ = run_evals(
+            sae, store, model, ActivationScaler(), config, exclude_special_tokens=special
+        )
+        acts = (acts for _, acts in encode(sae, reader.activations(sae, str(task.sae.name))))
+        return {**metrics, **co_firing(acts).summary()}
+
+    return measure
 
 
 def _splice_where_trained(model: Any, positions: slice) -> None:
@@ -112,50 +135,82 @@ def _compute_loss_in_float32(model: Any) -> None:
     head.register_forward_hook(lambda _module, _inputs, logits: logits.float())
 
 
-def _measure_features(task: Task, sae: SAE[Any]) -> dict[str, Any]:
-    """`feature_recovery` of the features that the SAE was trained on, drawn again."""
-    config = synthetic_model_config(task.features or {})
+def _on_features(task: Task, _: SAE[Any]) -> Measure:
+    """`feature_recovery` of the features that SAEs were trained on, drawn again."""
+    config = synthetic_model_config(task.shared["features"])
     model = SyntheticModel.load_from_source(config, device=task.device)
     settings = dict(task.asked.settings)
-    torch.manual_seed(settings.pop("seed"))
-    return feature_recovery(sae, model, **settings)
+    seed = settings.pop("seed")
+
+    def measure(_: Task, sae: SAE[Any]) -> dict[str, Any]:
+        torch.manual_seed(seed)
+        return feature_recovery(sae, model, **settings)
+
+    return measure
+
+
+@dataclass
+class _SAEs:
+    """SAEs as SAEBench takes them: of a list, it asks for the next when it is done with one."""
+
+    tasks: Sequence[Task]
+    working: Path
+    n_done: int = 0
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    def __iter__(self) -> Iterator[tuple[str, SAE[Any]]]:
+        for task, sae in _in_turn(self.tasks):
+            metadata, settings = sae.cfg.metadata, task.asked.settings
+            if metadata.model_class_name == TRANSFORMERS:
+                metadata.hook_name, _ = output_of_block(str(metadata.hook_name))
+                metadata.model_from_pretrained_kwargs = {}
+            # SAEBench gives these itself.
+            for name in ("dtype", "torch_dtype", "device"):
+                (metadata.model_from_pretrained_kwargs or {}).pop(name, None)
+            if settings.get("llm_dtype"):
+                sae.cfg.dtype = settings["llm_dtype"]
+            # As in a process of its own, whatever the SAE before has left.
+            torch.set_grad_enabled(True)
+            set_seed(settings.get("random_seed", _SEED))
+            yield task.key, sae
+            self.take_result()
+
+    def take_result(self) -> None:
+        """Take what SAEBench has written of an SAE; a UserError if that is nothing."""
+        task = self.tasks[self.n_done]
+        self.n_done += 1
+        written = list(self.working.rglob(f"{task.key}_custom_sae_eval_results.json"))
+        if task.name == catalog.ABSORPTION:
+            _add_probes(task.key, written, task.asked.settings)
+        if not written:  # SAEBench goes on after some failures as if there were none
+            raise UserError(
+                "SAEBench could not evaluate the SAE, and wrote no result: the log says why."
+            )
+        os.replace(written[0], self.working / f"{task.key}.json")
 
 
 @remote_code()
-def _run_sae_bench(task: Task, sae: SAE[Any], working: Path) -> Path:
-    """Run one of SAEBench's evaluations in the current folder; the file that it wrote."""
-    settings, metadata, out = task.asked.settings, sae.cfg.metadata, working / "of-sae-bench"
-    if task.name == catalog.ABSORPTION:
-        _share_probes(task, sae, working)
-    if metadata.model_class_name == TRANSFORMERS:
-        module, options = str(metadata.hook_name), metadata.model_from_pretrained_kwargs or {}
-        load_by_bridge(str(task.asked.model), module=module, revision=options.get("revision"))
-        metadata.hook_name, _ = output_of_block(module)
-        metadata.model_from_pretrained_kwargs = {}
-    # SAEBench gives these itself.
-    for name in ("dtype", "torch_dtype", "device"):
-        (metadata.model_from_pretrained_kwargs or {}).pop(name, None)
-    if settings.get("llm_dtype"):
-        sae.cfg.dtype = settings["llm_dtype"]
+def _run_sae_bench(tasks: Sequence[Task], working: Path) -> None:
+    """Run one of SAEBench's evaluations in the current folder."""
+    shared, saes = tasks[0].shared, _SAEs(tasks, working)
+    if shared["model_class_name"] == TRANSFORMERS:
+        revision = (shared["model_from_pretrained_kwargs"] or {}).get("revision")
+        load_by_bridge(str(tasks[0].asked.model), module=shared["hook_name"], revision=revision)
     # SAEBench's sparse probing passes shapes that its annotations forbid.
     jaxtyping.config.update("jaxtyping_disable", True)
-    out.mkdir()
-    run = _entry_point(task, dict(settings), str(out))
-    set_seed(settings.get("random_seed", _SEED))  # which SAEBench's absorption does not use
-    run([(_NAME, sae)], device=task.device)
-    written = list(out.rglob(f"{_NAME}_custom_sae_eval_results.json"))
-    if task.name == catalog.ABSORPTION:
-        _add_probes(written, settings)
-    if not written:  # SAEBench goes on after some failures as if there were none
-        raise UserError(
-            "SAEBench could not evaluate the SAE, and wrote no result: the log says why."
-        )
-    return written[0]
+    _entry_point(tasks, working)(saes, device=tasks[0].device)
+    if saes.n_done < len(saes):  # absorption ends with an SAE that has no result
+        saes.take_result()
 
 
-def _entry_point(task: Task, settings: dict[str, Any], out: str) -> Callable[..., Any]:
-    package = catalog.EVALUATIONS[task.name].package
-    if task.name == "core":
+def _entry_point(tasks: Sequence[Task], working: Path) -> Callable[..., Any]:
+    name, settings = tasks[0].name, dict(tasks[0].asked.settings)
+    out = working / "of-sae-bench"
+    out.mkdir(exist_ok=True)  # or left by a process in which an SAE failed
+    package = catalog.EVALUATIONS[name].package
+    if name == "core":
         del settings["model_name"]
         return partial(
             import_module(f"{package}.main").multiple_evals,
@@ -164,93 +219,83 @@ def _entry_point(task: Task, settings: dict[str, Any], out: str) -> Callable[...
             eval_batch_size_prompts=settings.pop("batch_size_prompts"),
             compute_featurewise_density_statistics=True,
             compute_featurewise_weight_based_metrics=True,
-            output_folder=out,
+            output_folder=str(out),
             verbose=True,
             **settings,
         )
-    config = config_class_of(task.name)(**settings)
-    options: dict[str, Any] = {"output_path": out}
-    if task.name in ("scr", "tpp", "sparse_probing"):
+    config = config_class_of(name)(**settings)
+    options: dict[str, Any] = {"output_path": str(out)}
+    if name in ("scr", "tpp", "sparse_probing"):
+        # With saved activations, scores would depend on whether an SAE is the first.
         options |= {"clean_up_activations": True, "save_activations": False}
-    elif task.name == catalog.ABSORPTION:
-        _order_vocabulary()
-    elif task.name == catalog.RAVEL:
+    elif name == catalog.ABSORPTION:
+        _prepare_absorption(settings["random_seed"], working / catalog.ABSORPTION)
+    elif name == catalog.RAVEL:
         _prepare_ravel(config)
-    elif task.name == "autointerp":
+    elif name == "autointerp":
         options["api_key"] = os.environ[catalog.API_KEY]
     return partial(import_module(f"{package}.main").run_eval, config, **options)
 
 
-def _add_probes(written: list[Path], settings: dict[str, Any]) -> None:
+def _add_probes(key: str, written: list[Path], settings: dict[str, Any]) -> None:
     """Put the F1 of each letter's probe beside the score, or say which probes are missing."""
-    path = Path("artifacts", catalog.ABSORPTION, f"{_NAME}_custom_sae_k_sparse_probing.json")
+    path = Path("artifacts", catalog.ABSORPTION, f"{key}_custom_sae_k_sparse_probing.json")
     probes = {row["letter"]: row["f1_probe"] for row in json.loads(path.read_bytes())}
+    least, letters = settings["min_GT_probe_f1"], settings["min_feats_for_eval"]
+    good = sum(f1 > least for f1 in probes.values())
     probes["mean"] = sum(probes.values()) / len(probes)
-    good = sum(f1 > settings["min_GT_probe_f1"] for f1 in probes.values())
-    if not written and good < settings["min_feats_for_eval"]:
-        raise UserError(
-            f"absorption should have probes of {settings['min_feats_for_eval']} letters with "
-            f"an F1 above {settings['min_GT_probe_f1']}, on which its score rests. "
-            f"{settings['model_name']} has {good}, with a mean F1 of {probes['mean']:.2f}."
-        )
+    if not written and good < letters:
+        should = f"have probes of {letters} letters with an F1 above {least}, for a score"
+        found = f"{good} in {settings['model_name']}, with a mean F1 of {probes['mean']:.2f}"
+        raise UserError("model", should, found)
     for result in written:
         content = json.loads(result.read_bytes())
         content["eval_result_metrics"][catalog.PROBES] = probes
         result.write_text(json.dumps(content), encoding="utf-8")
 
 
-def _share_probes(task: Task, sae: SAE[Any], working: Path) -> None:
-    """Have SAEs of the same activations share probes, which take most of absorption's time.
+def _prepare_absorption(seed: int, here: Path) -> None:
+    """Have SAEBench keep probes, by the name of a model, in a folder of this command's.
 
-    SAEBench keeps probes and results beside its own files, by the name of a model, and takes
-    them again for another model of that name.
+    It has them beside its own files. And a tokenizer gives its vocabulary in another order each
+    time it is loaded, so that a seed alone does not make two runs find the same.
     """
-    from sae_bench.evals.absorption import k_sparse_probing, main
+    from sae_bench.evals.absorption import common, feature_absorption, k_sparse_probing, main
+    from sae_bench.evals.absorption.vocab import get_alpha_tokens
 
-    metadata, asked = sae.cfg.metadata, {"model", "settings", "inputs", "device", "versions"}
-    place = (metadata.hook_name, metadata.hook_layer, metadata.model_from_pretrained_kwargs)
-    key = json.dumps([task.asked.model_dump(mode="json", include=asked), place], default=str)
-    here = working / catalog.ABSORPTION
-    probes = (working / PROBES).resolve() / sha256(key.encode()).hexdigest()
     load_or_train = k_sparse_probing.load_or_train_probe
 
-    def load_or_train_once(**options: Any) -> Any:
-        fill_once(probes, lambda folder: load_or_train(**{**options, "probes_dir": folder}))
-        set_seed(task.asked.settings["random_seed"])  # the same, whichever SAE had them trained
-        return load_or_train(**options)
+    def load_or_train_and_seed(**options: Any) -> Any:
+        probe = load_or_train(**options)
+        set_seed(seed)  # the same, whichever SAE had it trained
+        return probe
 
-    k_sparse_probing.load_or_train_probe = load_or_train_once
-    places = {"experiment_dir": here, "probes_dir": probes}
+    k_sparse_probing.load_or_train_probe = load_or_train_and_seed
+    places = {"experiment_dir": here, "probes_dir": here / "probes"}
     main.run_k_sparse_probing_experiment = partial(
         main.run_k_sparse_probing_experiment, **places
     )
     main.run_feature_absortion_experiment = partial(
         main.run_feature_absortion_experiment, **places, sparse_probing_experiment_dir=here
     )
-
-
-def _order_vocabulary() -> None:
-    """Let absorption split words in the same order in every process.
-
-    A tokenizer gives its vocabulary in another order each time it is loaded, so that a seed
-    alone does not make two runs find the same.
-    """
-    from sae_bench.evals.absorption import common, feature_absorption, vocab
-
     for module in (common, feature_absorption):
-        module.get_alpha_tokens = lambda tokenizer: sorted(vocab.get_alpha_tokens(tokenizer))
+        module.get_alpha_tokens = lambda tokenizer: sorted(get_alpha_tokens(tokenizer))
 
 
 def _prepare_ravel(config: Any) -> None:
-    """Name the model as SAEBench's RAVEL does, and give RAVEL the tuples that it expects."""
+    """Name the model as RAVEL does, and give RAVEL the tuples and the files that it expects."""
     from sae_bench.evals.ravel.main import LLM_NAME_MAP
     from sae_bench.sae_bench_utils import activation_collection
 
     model = config.model_name
     if short_name(model) not in LLM_NAME_MAP:
         known = ", ".join(LLM_NAME_MAP)
-        raise UserError(f"SAEBench's ravel knows the models {known}. Found {model}.")
+        raise UserError("model", f"be one that SAEBench's ravel knows: {known}", model)
     config.model_name = short_name(model)
+    base = Path(config.artifact_dir, "base")
+    if not base.exists():  # SAEBench itself would not look for it in the Hub's cache
+        base.parent.mkdir(parents=True, exist_ok=True)
+        base.symlink_to(snapshot_download(_PROMPTS, repo_type="dataset"))
     get_module = activation_collection.get_module
     activation_collection.get_module = lambda *args: _with_tuples(get_module(*args))
 

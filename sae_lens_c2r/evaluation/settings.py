@@ -52,7 +52,6 @@ class Options:
     text: str | None = None
     # Of the text: its `split`, `subset` and `column`, those that are given.
     part: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    data: Path | None = None
     # Settings in place of the defaults: `core.context_size`, with its value.
     overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     device: str = "cpu"
@@ -67,24 +66,17 @@ class Options:
         for key in self.overrides:
             name, _, field = key.partition(".")
             if name not in wanted or not field:
-                raise UserError(
-                    f"`--set {key}` should be like core.context_size=64, of an evaluation that "
-                    f"is run: {', '.join(wanted) or 'none'}."
-                )
+                run = ", ".join(wanted) or "none"
+                should = f"be like core.context_size=64, of an evaluation that is run: {run}"
+                raise UserError(f"--set {key}", should)
         if self.hours <= 0:
-            raise UserError(f"`hours` should be positive. Found {self.hours:g}.")
+            raise UserError("hours", "be positive", f"{self.hours:g}")
         if "autointerp" in self.sae_bench and not os.environ.get(API_KEY):
             raise UserError(f"autointerp asks a language model, and needs a key in {API_KEY}.")
-        if self.data is not None:
-            if not self.data.is_dir():
-                raise UserError(f"`data` should be a folder. Found {self.data}.")
-            if self.data.resolve().is_relative_to(self.out.resolve()):
-                raise UserError(f"`data` should not lie in `out`. Found {self.data}.")
-        text = TextSource(self.text, **self.part) if self.text is not None else None
-        if text and (text.path or self.data is None):  # or it is found in `data`
-            read_text(text)
+        if self.text is not None:
+            read_text(TextSource(self.text, **self.part))
         self.overrides = {key: from_root(value) for key, value in self.overrides.items()}
-        self.text, self.data = from_root(self.text), from_root(self.data)
+        self.text = from_root(self.text)
 
 
 def from_root(value: Any) -> Any:
@@ -111,38 +103,32 @@ def settings_of(
     changes = {key: value for (of, key), value in dotted.items() if of == name}
     for key in changes:
         if key not in settable:
-            raise UserError(f"`--set {name}.{key}` should be one of {', '.join(settable)}.")
+            raise UserError(f"--set {name}.{key}", f"be one of {', '.join(settable)}")
     values = {key: value for key, value in {**values, **changes}.items() if key in fields}
     try:
         config = config_class(**values)
         kept = {key: getattr(config, key) for key in fields}
         settings: dict[str, Any] = json.loads(json.dumps(kept, allow_nan=False))
     except ValidationError as error:
-        raise UserError(
-            f"`--set` should fit {name}'s settings. `{name}.{first_problem(error)[1:]}"
-        ) from None
+        problem = f"`{name}.{first_problem(error)[1:]}"
+        raise UserError("--set", f"fit {name}'s settings", more=problem) from None
     except ValueError as error:
-        raise UserError(f"`--set` should be finite for {name}. {error}.") from None
+        raise UserError("--set", f"be finite for {name}", more=f"{error}.") from None
     for key in changes:
         value, default = settings[key], fields[key].default
         default = getattr(default, "default", default)  # of a field of pydantic's
         is_count = type(value) is type(default) is int and not key.endswith("seed")
         if is_count and value < 1 <= default:
-            raise UserError(f"`--set {name}.{key}` should be positive. Found {value}.")
-    if settings.get("llm_dtype", _DTYPE) not in _DTYPES:
-        raise UserError(
-            f"`--set {name}.llm_dtype` should be one of {', '.join(_DTYPES)}. "
-            f"Found {settings['llm_dtype']}."
-        )
+            raise UserError(f"--set {name}.{key}", "be positive", value)
+    if (dtype := settings.get("llm_dtype", _DTYPE)) not in _DTYPES:
+        raise UserError(f"--set {name}.llm_dtype", f"be one of {', '.join(_DTYPES)}", dtype)
     return settings
 
 
 def config_class_of(name: str) -> Any:
     """SAEBench's config class of an evaluation; a UserError if there is none here."""
     if name not in EVALUATIONS:
-        raise UserError(
-            f"`sae-bench` should be some of {', '.join(EVALUATIONS)}. Found {name}."
-        )
+        raise UserError("sae_bench", f"be some of {', '.join(EVALUATIONS)}", name)
     evaluation = EVALUATIONS[name]
     try:
         module = import_module(f"{evaluation.package}.eval_config")

@@ -46,6 +46,11 @@ _hook_site = lru_cache(hook_site)  # of many SAEs alike
 _NAME_LENGTH, _HASH_LENGTH = 60, 8
 _BLOCK = re.compile(r"blocks\.\d+\.hook_resid_post")
 _ASKED = {"model", "text", "settings", "inputs"}  # what may change the numbers
+# Of an SAE's metadata, what decides which activations of its model and text it is given.
+_READ = (
+    *("model_class_name", "model_from_pretrained_kwargs", "hook_name", "hook_head_index"),
+    *("context_size", "seqpos_slice"),
+)
 
 
 class Task(BaseModel, frozen=True):
@@ -58,13 +63,24 @@ class Task(BaseModel, frozen=True):
     device: str
     source: SAERef  # from the root
     home: Path  # of the SAE's evaluations
-    features: dict[str, Any] | None = None  # SAELens's config of those it was trained on
+    shared: dict[str, Any] = {}  # what else SAEs are to share to be evaluated together
     trust_remote_code: bool = Field(default_factory=lambda: TRUSTED.get())
 
     @property
     def title(self) -> str:
         """The evaluation's name where it is shown."""
         return f"{self.name} of {self.sae.name}"
+
+    @property
+    def group(self) -> str:
+        """One for all SAEs that are evaluated together, since they share all else."""
+        asked = self.asked.model_dump(mode="json", include={"model", "text", "settings"})
+        return json.dumps([self.name, asked, self.shared], sort_keys=True)
+
+    @property
+    def key(self) -> str:
+        """A short name of the SAE, for files of an evaluation."""
+        return self.home.name[-_HASH_LENGTH:]
 
     @property
     def folder(self) -> Path:
@@ -103,7 +119,7 @@ def tasks_of(
     kept = "".join(char if char.isalnum() or char in "._-" else "_" for char in source.name)
     name = kept[-_NAME_LENGTH:].strip("._-") or "sae"
     digests = [sha256(place.encode()).hexdigest()[:_HASH_LENGTH] for place in places]
-    homes = [options.out / f"{name}-{digest}" for digest in digests]
+    homes = [options.out.resolve() / f"{name}-{digest}" for digest in digests]
     of_weights = Task(
         name=WEIGHTS,
         sae=described,
@@ -124,10 +140,11 @@ def tasks_of(
         try:
             if features is None:
                 asked = _of_language_model(name, sae, options, record)
+                shared = asked.pop("shared")
             elif name == KNOWN_FEATURES and source.folder:
                 check_features(record, options.device)
                 asked = {"inputs": {RECORD: sha256_of(source.folder / RECORD)}}
-                task = task.model_copy(update={"features": features})
+                shared = {"features": features}
             else:
                 raise UserError("it needs a language model. Found known features.")
             settings = settings_of(name, options.overrides, model=asked.get("model"))
@@ -135,8 +152,10 @@ def tasks_of(
         except Exception as error:  # transformers, the Hub and TransformerLens raise many
             on_error(error_of(task.title, error))
             continue
+        if asked["settings"].get("full_dataset_downsample"):  # RAVEL's first SAE alone draws it
+            shared["home"] = str(task.home)
         evaluation = task.asked.model_copy(update=asked)
-        tasks.append(task.model_copy(update={"asked": evaluation}))
+        tasks.append(task.model_copy(update={"asked": evaluation, "shared": shared}))
     return tasks
 
 
@@ -150,15 +169,15 @@ def _of_language_model(
     model, hook_name = options.model or metadata.model_name, metadata.hook_name
     if is_model(model) and (options.model or model not in of_hub):
         model = from_root(model)  # an evaluation runs in a folder of its own
-    should = {"`model` or `metadata.model_name`": model, "`metadata.hook_name`": hook_name}
-    for key, value in should.items():
+    for field, value, should in (
+        ("model", model, "be given, or else `metadata.model_name` be a name"),
+        ("metadata.hook_name", hook_name, "be a name"),
+    ):
         if not isinstance(value, str) or not value:
-            raise UserError(
-                f"{key} should be a name. Found {value}. An SAE of known features needs the "
-                f"{RECORD} that `sae-lens-c2r train` writes."
-            )
+            needs = f"needs the {RECORD} that `sae-lens-c2r train` writes"
+            raise UserError(field, should, value, f"An SAE of known features {needs}.")
     text: str | None = None
-    reads: Any = options.data
+    reads: str | None = None
     part: dict[str, Any] = {}
     if name == SAE_LENS:
         text, trained_on = options.text, str(metadata.dataset_path or "")
@@ -168,8 +187,6 @@ def _of_language_model(
                 text = from_root(trained_on)
         part = {key: value for key, value in {**part, **options.part}.items() if value}
         reads = text or trained_on
-        if options.data is not None and reads and (options.data / str(reads)).exists():
-            reads = options.data / str(reads)  # where the evaluation finds it
     else:  # SAEBench finds no other hook and no other width
         where: dict[str, Any] = {}
         if metadata.model_class_name == TRANSFORMERS:
@@ -177,37 +194,29 @@ def _of_language_model(
             options_of_model = metadata.model_from_pretrained_kwargs or {}
             where = {"loader": TRANSFORMERS, "revision": options_of_model.get("revision")}
         elif name in (ABSORPTION, RAVEL) and not _BLOCK.fullmatch(str(hook_name)):
-            raise UserError(
-                "`metadata.hook_name` should be like blocks.8.hook_resid_post: SAEBench's "
-                f"{name} reads no other activations. Found {hook_name}."
-            )
+            should = f"be like blocks.8.hook_resid_post: SAEBench's {name} reads no others"
+            raise UserError("metadata.hook_name", should, hook_name)
         width, _ = _hook_site(str(model), str(hook_name), **where)
         if width not in (None, sae.cfg.d_in):
-            raise UserError(
-                f"the SAE should have inputs of the model's width, {width} in {model}. "
-                f"Found {sae.cfg.d_in}."
-            )
+            raise UserError("d_in", f"be the model's width, {width} in {model}", sae.cfg.d_in)
     changed = (v for key, v in options.overrides.items() if key.startswith(f"{name}."))
     named = (Path(str(each)) for each in (model, *changed, reads))
     paths = [path for path in named if path.is_absolute() and path.exists()]
     inputs = {str(path): _fingerprint(path, without=options.out.resolve()) for path in paths}
-    return {"model": model, "text": text, "part": part, "inputs": inputs}
+    shared = {key: metadata.get(key) for key in _READ} | {"reads": reads, "inputs": inputs}
+    return {"model": model, "text": text, "part": part, "inputs": inputs, "shared": shared}
 
 
 def check_features(record: SAERecord, device: str) -> None:
     """Refuse known features of which SAELens would draw others on a device."""
     assert record.features is not None, "of an SAE of known features"
     if synthetic_model_config(record.features).seed is None:
-        raise UserError(
-            f"{RECORD} should have a seed in the features' config, or SAELens does not draw "
-            "the same features again. Found none."
-        )
+        should = "have a seed in the features' config, by which SAELens draws them again"
+        raise UserError(Path(RECORD), should, "none")
     trained_on = torch.device((record.device or device).partition(" ")[0]).type
     if torch.device(device).type != trained_on:
-        raise UserError(
-            f"`device` should be {trained_on}, as in training: SAELens draws other features on "
-            f"another device. Found {device}."
-        )
+        should = f"be {trained_on}, as in training: SAELens draws other features elsewhere"
+        raise UserError("device", should, device)
 
 
 def _fingerprint(path: Path, *, without: Path) -> str:

@@ -1,33 +1,37 @@
 """Processes of evaluations: how they are started and ended, and what one of them does.
 
-As a script it is one of them, `worker.py WORKING`: it runs what WORKING/task.json asks in the
-folder WORKING/inside, in which SAEBench finds its datasets and leaves its artifacts, and
-writes WORKING/result.json. WORKING/.probes leads to the probes that evaluations share. What
-went wrong is the last line that it prints; its status is 1.
+As a script it is one of them, `worker.py WORKING`: it evaluates the SAEs of WORKING/tasks.json
+in turn in the folder WORKING/inside, in which SAEBench leaves its artifacts, and writes
+WORKING/KEY.json for each. At the first that fails it ends with status 1; the last line that it
+prints has the parts of a UserError.
 """
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
 import traceback
+from collections.abc import Generator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
 
 from sae_lens_c2r._support.errors import UserError, reason
 
-TASK, INSIDE = "task.json", "inside"
+TASKS, INSIDE = "tasks.json", "inside"
 PROGRAM = __file__
 _FAILED = "evaluation failed: "
-_PAUSE = 0.05  # seconds until it is asked again whether a process has ended
+_PAUSE = 0.05  # seconds until it is asked again what a process has done
 
 
-def run_worker(working: Path, *, log: Path, hours: float, stop: Event) -> None:
-    """Run one to its end, or until `stop`; a UserError says in one line what went wrong."""
-    latest = time.monotonic() + hours * 3600
-    with log.open("wb") as output:
+def run_worker(
+    working: Path, logs: Mapping[str, Path], *, hours: float, stop: Event
+) -> Generator[tuple[Path, float], None, None]:
+    """Run one until it ends or `stop`: SAEs' results at once, and each one's seconds."""
+    waiting, begun = list(logs), time.monotonic()
+    with logs[waiting[0]].open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, PROGRAM, str(working)],
             cwd=working / INSIDE,
@@ -37,8 +41,14 @@ def run_worker(working: Path, *, log: Path, hours: float, stop: Event) -> None:
             start_new_session=True,
         )
     try:
-        while process.poll() is None:
-            if time.monotonic() > latest:
+        has_ended = False
+        while not has_ended:
+            has_ended = process.poll() is not None  # asked before the last result is looked for
+            while waiting and (result := working / f"{waiting[0]}.json").exists():
+                seconds, begun = time.monotonic() - begun, time.monotonic()
+                waiting.pop(0)
+                yield result, round(seconds, 1)
+            if waiting and time.monotonic() - begun > hours * 3600:
                 raise UserError(f"took more than {hours:g} hours, and was ended.")
             if stop.wait(_PAUSE):
                 raise UserError("was stopped.")
@@ -46,46 +56,47 @@ def run_worker(working: Path, *, log: Path, hours: float, stop: Event) -> None:
         with suppress(ProcessLookupError):  # or what it started, if that is all that is left
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-    if process.returncode < 0:
+    if waiting and process.returncode < 0:
         name = signal.Signals(-process.returncode).name
         memory = ", perhaps for lack of memory" if name == "SIGKILL" else ""
         raise UserError(f"its process was ended by {name}{memory}.")
-    if process.returncode > 0:
-        raise UserError(_why(log))
+    if waiting:
+        raise _why(logs[waiting[0]])
 
 
-def _why(log: Path) -> str:
+def _why(log: Path) -> UserError:
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    reasons = [line.removeprefix(_FAILED) for line in lines if line.startswith(_FAILED)]
     # SAEBench's core goes on after a failure, and has no other way to tell of it.
     swallowed = [line for line in lines if "Failed to evaluate SAE" in line]
+    failures = [line.removeprefix(_FAILED) for line in lines if line.startswith(_FAILED)]
+    if failures and not swallowed:
+        return UserError(*json.loads(failures[-1]))
     printed = [line for line in lines if line.strip()]
-    return (swallowed or reasons or printed or ["it printed nothing."])[-1]
+    return UserError((swallowed or printed or ["it printed nothing."])[-1])
 
 
 def main(working: Path) -> None:
-    """Run the evaluation of a process."""
+    """Run the evaluations of a process."""
     _end_with_the_parent()
     try:
         _run(working)
     except BaseException as error:  # out of memory among them
         traceback.print_exc()
-        print(f"{_FAILED}{reason(error)}", file=sys.stderr, flush=True)
+        parts = error.args if isinstance(error, UserError) else [reason(error)]
+        print(_FAILED + json.dumps(parts, default=str), file=sys.stderr, flush=True)
         raise SystemExit(1) from None
 
 
 def _run(working: Path) -> None:
-    from sae_lens_c2r._support.remote_code import TRUSTED
-    from sae_lens_c2r.evaluation.runners import run_evaluation
-    from sae_lens_c2r.evaluation.tasks import Task
-    from sae_lens_c2r.saes.hashes import sae_hashes
+    from pydantic import TypeAdapter
 
-    task = Task.model_validate_json((working / TASK).read_bytes())
-    sae = task.source.load_for_inference(task.device)
-    if sae_hashes(sae) != (task.sae.weights_sha256, task.sae.config_sha256):
-        raise UserError(f"{task.sae.name} has changed since the evaluation was planned.")
-    TRUSTED.set(task.trust_remote_code)
-    run_evaluation(task, sae, working)
+    from sae_lens_c2r._support.remote_code import TRUSTED
+    from sae_lens_c2r.evaluation.runners import run_evaluations
+    from sae_lens_c2r.evaluation.tasks import Task
+
+    tasks = TypeAdapter(list[Task]).validate_json((working / TASKS).read_bytes())
+    TRUSTED.set(tasks[0].trust_remote_code)
+    run_evaluations(tasks, working)
 
 
 def _end_with_the_parent() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset
+from datasets.packaged_modules.json.json import Json
 from sae_lens import SAE
 from sae_lens.saes import JumpReLUSAE, JumpReLUSAEConfig
 from sae_lens.saes.sae import SAEMetadata
@@ -36,7 +37,7 @@ SCR_CLASSES = (21, 13)  # professor and nurse
 def plant_model(home: Path) -> None:
     """Put the model into a cache of the Hub, as if it had been downloaded.
 
-    Beside it lies what RAVEL asks, in `ravel`: cities of which the model knows everything.
+    Beside it lies what RAVEL asks: cities of which the model knows everything.
     """
     torch.manual_seed(0)
     words = [*SPECIAL, *PROMPT, *WORDS, *string.ascii_uppercase]  # the last are the answers
@@ -78,8 +79,11 @@ def plant_model(home: Path) -> None:
         city: {attribute: answer(template % city) for attribute, template in templates.items()}
         for city in WORDS[::8]
     }
-    folder = home / "ravel" / "artifacts" / "ravel" / "base"
+    repository = home / "hub" / "datasets--adamkarvonen--ravel_prompts"
+    folder = repository / "snapshots" / commit
     folder.mkdir(parents=True)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(commit)
     for name, content in {
         "entity_attributes": cities,
         "entity_to_split": dict.fromkeys(cities, "train"),
@@ -95,15 +99,15 @@ def letter_directions() -> torch.Tensor:
     return torch.linalg.qr(torch.randn(D_MODEL, 26, generator=generator))[0].T
 
 
-def plant_datasets(folder: Path) -> None:
-    """Write biographies under the name that SAEBench downloads, and a text in a folder."""
+def plant_datasets(home: Path) -> None:
+    """Put biographies into a cache, as if SAEBench had loaded them, and a text beside it."""
     rng = random.Random(0)
 
     def words(letters: str, n: int = 12) -> list[str]:
         return [rng.choice([word for word in WORDS if word[0] in letters]) for _ in range(n)]
 
-    biographies = folder / "LabHC" / "bias_in_bios"
-    biographies.mkdir(parents=True)
+    biographies = home / "biographies"
+    biographies.mkdir()
     for split, n in (("train", 40), ("test", 20)):
         lines = []
         professions = enumerate((*CLASSES, *SCR_CLASSES))
@@ -113,7 +117,17 @@ def plant_datasets(folder: Path) -> None:
             who = {"profession": profession, "gender": gender}
             lines.append({"hard_text": " ".join(text), **who})
         Dataset.from_list(lines).to_json(biographies / f"{split}.jsonl")
-    text = folder / "text"
+    builder = Json(
+        cache_dir=str(home / "datasets"),
+        repo_id="LabHC/bias_in_bios",
+        dataset_name="bias_in_bios",
+        data_files={path.stem: str(path) for path in biographies.iterdir()},
+        hash="planted",
+    )
+    builder.download_and_prepare()
+    config = Path(builder.cache_dir).parents[1]
+    config.rename(config.with_name("default"))  # as what is read from the Hub
+    text = home / "text"
     text.mkdir()
     lines = [{"text": " ".join(words(LETTERS, 300))} for _ in range(40)]
     Dataset.from_list(lines).to_json(text / "train.jsonl")

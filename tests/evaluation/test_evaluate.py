@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 import torch
 from filelock import FileLock
+from pydantic import TypeAdapter
 from sae_lens.load_model import HookedProxyLM
 from torch.nn.functional import cross_entropy
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import write_json
+from sae_lens_c2r.cli._shared import LineConsole
 from sae_lens_c2r.evaluation import tasks, worker
 from sae_lens_c2r.evaluation.evaluate import evaluate
 from sae_lens_c2r.evaluation.report import read_report
@@ -30,6 +32,7 @@ from tests.hub.conftest import say
 from tests.language_model import tiny_model
 
 Evaluate = Callable[..., list[str]]
+Say = Callable[[str], None]
 
 
 @pytest.fixture
@@ -47,16 +50,19 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
     """The tasks of workers, who do nothing but answer."""
     told: list[Task] = []
 
-    def answer(working: Path, *, log: Path, **_: object) -> None:
-        told.append(Task.model_validate_json((working / "task.json").read_bytes()))
-        inside = working / "inside"
-        (inside / "artifacts").mkdir(exist_ok=True)
-        for name in ("task.json", "result.json", "artifacts/cache"):
-            (inside / name).unlink(missing_ok=True)
-            (inside / name).write_text("of the evaluation")
-        log.write_text("done")
-        result = {"eval_type_id": "sae_lens", "eval_result_metrics": {"l0": 3.0}}
-        (working / "result.json").write_text(json.dumps(result))
+    def answer(working: Path, *_: object, **__: object) -> Iterator[tuple[Path, float]]:
+        assert not list((working / "inside").iterdir())
+        (working / "inside" / "cache").write_text("of the evaluation")
+        for task in TypeAdapter(list[Task]).validate_json(
+            (working / "tasks.json").read_bytes()
+        ):
+            told.append(task)
+            if "fails" in task.sae.name:
+                raise UserError("it failed.")
+            result = {"eval_type_id": "sae_lens", "eval_result_metrics": {"l0": 3.0}}
+            path = working / f"{task.key}.json"
+            path.write_text(json.dumps(result))
+            yield path, 1.0
 
     monkeypatch.setattr("sae_lens_c2r.evaluation.evaluate.run_worker", answer)
     return told
@@ -64,11 +70,11 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
 
 @pytest.fixture
 def run(out: Path, requests: list[Task]) -> Evaluate:  # noqa: ARG001
-    def run(*paths: Path, out: Path = out, **options: object) -> list[str]:
+    def run(*paths: Path, tell: Say = print, **options: object) -> list[str]:
         failed: list[UserError] = []
         sources = find_saes(list(map(str, paths)), on_error=failed.append)
-        evaluate(sources, Options(out, **options), on_error=failed.append)
-        return list(map(str, failed))
+        evaluate(sources, Options(out, **options), on_error=failed.append, tell=tell)
+        return [str(error) for error in failed]
 
     return run
 
@@ -102,7 +108,7 @@ def test_only_what_has_changed_is_run_again(
     assert requests[-1].source.name == str(tmp_path / "copy")
     assert len(list(out.glob("*/sae_lens-*"))) == len(names(out))
     # The first was planned for other weights.
-    (tmp_path / "task.json").write_text(requests[0].model_dump_json())
+    (tmp_path / "tasks.json").write_text(f"[{requests[0].model_dump_json()}]")
     with pytest.raises(UserError, match="has changed since the evaluation was planned"):
         worker._run(tmp_path)
 
@@ -111,7 +117,7 @@ def test_what_lies_beside_is_found_by_the_evaluation_and_noticed_when_it_changes
     sae: Path, run: Evaluate, requests: list[Task], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(sae.parent)
-    for path in ("models/mine/config.json", "texts/text.txt", "data/other/text.txt"):
+    for path in ("models/mine/config.json", "texts/text.txt", "other/text.txt"):
         Path(path).parent.mkdir(parents=True)
         Path(path).write_text("one")
     say(sae, model_name="models/mine", dataset_path="texts/text.txt")
@@ -122,12 +128,12 @@ def test_what_lies_beside_is_found_by_the_evaluation_and_noticed_when_it_changes
     assert asked.inputs.keys() == {asked.model, asked.text}
     say(sae, dataset_path="other/text.txt", dataset_split="test")
     for number, content in enumerate(("one", "two"), start=2):
-        Path("data/other/text.txt").write_text(content)
+        Path("other/text.txt").write_text(content)
         for _ in range(2):
-            assert not run(sae, data=Path("data"))
+            assert not run(sae)
             assert len(requests) == number
     assert requests[-1].asked.settings["split"] == "test"
-    assert not run(sae, data=Path("data"), part={"split": "validation"})
+    assert not run(sae, part={"split": "validation"})
     assert requests[-1].asked.settings["split"] == "validation"
 
 
@@ -194,24 +200,50 @@ def test_saes_of_similar_names_are_told_apart(tmp_path: Path, out: Path, run: Ev
     assert sorted(names(out)) == sorted(map(str, saes))
 
 
-def test_nothing_of_anybody_s_is_written_to(tmp_path: Path, sae: Path, run: Evaluate) -> None:
-    data = tmp_path / "data"
-    (data / "artifacts").mkdir(parents=True)
-    for name in ("task.json", "result.json", "random.py", "artifacts/cache"):
-        (data / name).write_text("precious")
-    assert not run(sae, data=data, out=data / "out")
-    assert not run(sae, data=data)
-    mine = [path for path in data.rglob("*") if path.is_file() and "out" not in path.parts]
-    assert {path.read_text() for path in mine} == {"precious"}
+def test_saes_that_share_all_else_are_evaluated_together(tmp_path: Path, run: Evaluate) -> None:
+    """If one fails, it is named, and the others are evaluated without it."""
+    changes = {"a": {}, "b-fails": {"l0": 3.0}, "c": {}, "hook": {"hook_name": "blocks.1.x"}}
+    changes |= {"context": {"context_size": 16}, "text": {"dataset_path": "somebody/else"}}
+    changes |= {"options": {"model_from_pretrained_kwargs": {"revision": "v1"}}}
+    saes = [plant_sae(tmp_path / name, d_in=8, seed=i) for i, name in enumerate(changes)]
+    for sae, change in zip(saes, changes.values(), strict=True):
+        say(sae, **change)
+    lines: list[str] = []
+    [error] = run(*saes, tell=lines.append)
+    assert error.startswith(f"sae_lens of {saes[1]}: it failed. Log: {tmp_path}")
+    starts = [line.partition(". Log: ")[0] for line in lines if ": started, " in line]
+    assert starts == [f"sae_lens: started, {n}" for n in ("3 SAEs", *["1 SAE"] * 4)]
+    assert [line for line in lines if " of 3 SAEs, " in line] == [
+        f"sae_lens: 1 of 3 SAEs, {saes[0]}.",
+        f"sae_lens: 2 of 3 SAEs, {saes[1]}: failed.",
+        f"sae_lens: 3 of 3 SAEs, {saes[2]}.",
+    ]
+    assert len(run(*saes, tell=lines.append)) == 1  # which alone is run again
+    assert lines[-2].startswith("sae_lens: started, 1 SAE. Log: ")
     assert not list(tmp_path.rglob(".working-*"))
-    with pytest.raises(UserError, match="should not lie in `out`"):
-        run(sae, data=data, out=data)
+
+
+@pytest.mark.parametrize(("quiet", "terminal"), [(False, True), (True, True), (False, False)])
+def test_a_terminal_shows_for_how_long_it_takes(
+    quiet: bool,
+    terminal: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if terminal:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+    console = LineConsole(quiet=quiet)
+    with console.clock("Evaluating"):
+        console.say("a line")
+    errors = capsys.readouterr().err
+    assert ("0:00:0" in errors) == (terminal and not quiet)
+    assert ("a line" in errors) == (not quiet)
 
 
 def test_each_sae_that_cannot_be_is_one_line(tmp_path: Path, out: Path, run: Evaluate) -> None:
     reasons = {
         "hook": "`metadata.hook_name`",
-        "model": "`model` or `metadata.model_name`",
+        "model": "`model` should be given, or else `metadata.model_name`",
         "broken": "JSON",
         "list": "",
         "nan": "finite",
@@ -248,7 +280,7 @@ def test_a_folder_is_of_one_process_and_what_is_left_or_foreign_in_it_is_no_harm
         run()
     assert not run(sae)
     (folder,) = out.glob("*/sae_lens-*")
-    (folder / ".working-old").mkdir()
+    (out / ".working-old").mkdir()
     (folder / "about.json").write_text("cut")
     (out / "a" / "b").mkdir(parents=True)
     (out / "a" / "b" / "about.json").write_text("nonsense")

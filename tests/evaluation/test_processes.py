@@ -31,7 +31,8 @@ def put_double(folder: Path, body: str) -> str:
     double = folder / "double.py"
     double.write_text(
         "import sys\nfrom pathlib import Path\nfrom sae_lens_c2r.evaluation import worker\n"
-        f"def run(_): exec({body!r})\n"
+        "def run(path):\n"
+        f"    (path / 'a.json').write_text('')\n    exec({body!r})\n"
         "worker._run = run\nworker.main(Path(sys.argv[1]))\n"
     )
     return str(double)
@@ -40,27 +41,40 @@ def put_double(folder: Path, body: str) -> str:
 @pytest.mark.parametrize(
     ("body", "hours", "said"),
     [
-        ("", 1, None),
+        ("(path / 'b.json').write_text('')", 1, None),
+        ("", 1, "it printed nothing."),
         ("import os; os.kill(os.getpid(), 9)", 1, "by SIGKILL, perhaps for lack of memory."),
         ("raise ValueError('of\\n  this')", 1, "ValueError: of this"),
         ("bytearray(1 << 60)", 1, "MemoryError: MemoryError"),
         (NEVER, 0.5 / 3600, "took more than 0.000138889 hours, and was ended."),
         (NEVER, 0.0, "was stopped."),
     ],
-    ids=["ends_well", "is_killed", "says_why", "is_out_of_memory", "never_ends", "is_stopped"],
+    ids=[
+        "ends_well",
+        "does_nothing",
+        "is_killed",
+        "says_why",
+        "is_out_of_memory",
+        "never_ends",
+        "is_stopped",
+    ],
 )
 def test_one_line_says_what_went_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, hours: float, said: str | None
 ) -> None:
     monkeypatch.setattr(worker, "PROGRAM", put_double(tmp_path, body))
-    stop, reason = Event(), None
+    stop, reason, results = Event(), None, []
+    logs = dict.fromkeys("ab", tmp_path / "log")
     if not hours:
         stop.set()
     try:
-        run_worker(tmp_path, log=tmp_path / "log", hours=hours or 1, stop=stop)
+        for result, _ in run_worker(tmp_path, logs, hours=hours or 1, stop=stop):
+            results.append(result.stem)
     except UserError as error:
         reason = str(error)
     assert reason == said or (said and reason.endswith(said))
+    if body != NEVER:
+        assert results == (["a"] if said else ["a", "b"])
 
 
 PARENT = """
@@ -71,7 +85,7 @@ from sae_lens_c2r.evaluation import worker
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 folder = Path(sys.argv[1])
 worker.PROGRAM = str(folder / "double.py")
-worker.run_worker(folder, log=folder / "log", hours=1, stop=Event())
+list(worker.run_worker(folder, {"b": folder / "log"}, hours=1, stop=Event()))
 """
 
 

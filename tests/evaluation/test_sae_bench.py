@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Callable
 from importlib.resources import files
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from tests.evaluation.planted import MODEL, RAVEL_MODEL, plant_datasets, plant_m
 
 pytest.importorskip("sae_bench")
 
-TEXT = "data/text"
+TEXT = "home/text"
 EVALUATIONS = ("core", "absorption", "scr", "tpp", "sparse_probing")
 PROFESSIONS = "LabHC/bias_in_bios_class_set1"
 BATCHES = "n_eval_reconstruction_batches=2 n_eval_sparsity_variance_batches=2"
@@ -45,8 +46,9 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of what SAEBench would download."""
     folder = tmp_path_factory.mktemp("planted")
     plant_model(folder / "home")
-    plant_datasets(folder / "data")
-    plant_sae(folder / "sae")
+    plant_datasets(folder / "home")
+    plant_sae(folder / "saes" / "one")
+    plant_sae(folder / "saes" / "other", seed=5)
     plant_sae(folder / "of-transformers", hook="gpt_neox.layers.0")
     return folder
 
@@ -55,9 +57,8 @@ def evaluate(
     planted: Path,
     out: Path,
     *evaluations: str,
-    saes: str | Path = "sae",
+    saes: str | Path = "saes/one",
     model: str = MODEL,
-    data: str | Path = "data",
     also: tuple[object, ...] = (),
     **variables: str,
 ) -> forkserver.Completed:
@@ -67,7 +68,7 @@ def evaluate(
         *("-m", "sae_lens_c2r", "evaluate", planted / saes, "--out", out),
         *("--sae-bench", ",".join(name for name in evaluations if name != "sae_lens")),
         *["--no-sae-lens"] * ("sae_lens" not in evaluations),
-        *("--model", model, "--data", planted / data),
+        *("--model", model),
         *(argument for setting in settings for argument in ("--set", setting)),
         *also,
         env={**os.environ, "HF_HOME": str(planted / "home"), **variables},
@@ -90,17 +91,18 @@ from sae_bench.evals.absorption import common, feature_absorption, vocab
 assert common.RESULTS_DIR.is_relative_to(Path.cwd())  # not beside files that others need
 in_order = lambda tokenizer: sorted(vocab.get_alpha_tokens(tokenizer))
 common.get_alpha_tokens = feature_absorption.get_alpha_tokens = in_order
-sae, text = sys.argv[1:]
+text, *folders = map(Path, sys.argv[1:])
 seed = lambda: [random.seed(42), np.random.seed(42), torch.manual_seed(42)]
-saes = [("sae", SAE.load_from_disk(sae))]
-seed()
-core.multiple_evals(saes, 2, 2, 16, True, True, True, text, 32, "core", device="cpu")
+for folder in folders:
+    saes = [(folder.name, SAE.load_from_disk(folder))]
+    seed()
+    core.multiple_evals(saes, 2, 2, 16, True, True, True, str(text), 32, "core", device="cpu")
 Path("absorption").mkdir()
 config = absorption.AbsorptionEvalConfig(
     model_name="MODEL", llm_batch_size=512, llm_dtype="float32", k_sparse_probe_num_epochs=5
 )
-for _ in range(2):  # the second time with the probes of the first
-    saes = [("sae", SAE.load_from_disk(sae))]
+for folder in (folders[0], *folders):  # the second time with the probes of the first
+    saes = [(folder.name, SAE.load_from_disk(folder))]
     seed()
     absorption.run_eval(config, saes, "cpu", "absorption", force_rerun=True)
 """
@@ -118,10 +120,11 @@ def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[list[Path], lis
 
     def plan(folder: Path, *names: str, data: Path) -> tuple[list[Path], list[str]]:
         source, failed = SAERef(folder=folder), list[UserError]()
-        options = Options(data / "out", names, sae_lens=False, model=MODEL, data=data)
+        overrides = {"core.dataset": str(data)}
+        options = Options(data / "out", names, sae_lens=False, model=MODEL, overrides=overrides)
         loaded = source.load_for_inference("cpu")
         tasks = tasks_of(source, loaded, options, on_error=failed.append)
-        return [task.folder for task in tasks], list(map(str, failed))
+        return [task.folder for task in tasks], [str(error) for error in failed]
 
     return plan
 
@@ -129,12 +132,14 @@ def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[list[Path], lis
 def test_what_evaluations_leave_in_data_is_no_other_data(
     planted: Path, tmp_path: Path, plan: Callable[..., tuple[list[Path], list[str]]]
 ) -> None:
-    before = plan(planted / "sae", "core", data=tmp_path)
+    sae, text = planted / "saes" / "one", tmp_path / "text.txt"
+    text.write_text("one")
+    before = plan(sae, "core", data=tmp_path)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "evaluation.json").write_text("{}")
-    assert plan(planted / "sae", "core", data=tmp_path) == before
-    (tmp_path / "other").write_text("{}")
-    assert plan(planted / "sae", "core", data=tmp_path) != before
+    assert plan(sae, "core", data=tmp_path) == before
+    text.write_text("another")
+    assert plan(sae, "core", data=tmp_path) != before
 
 
 @pytest.mark.parametrize("hook", ["blocks.1.hook_resid_pre", "blocks.0.hook_mlp_out"])
@@ -151,10 +156,14 @@ def test_absorption_and_ravel_are_of_the_output_of_a_block(
 def test_numbers_are_sae_bench_s_own(planted: Path, tmp_path: Path) -> None:
     before, out = files_of_sae_bench(), tmp_path / "out"
     text = ("--text", planted / TEXT / "train.jsonl", "--jobs", 2)
-    ran = evaluate(planted, out, "sae_lens", *EVALUATIONS, also=text)
+    ran = evaluate(planted, out, "sae_lens", *EVALUATIONS, saes="saes", also=text)
     assert ran.returncode == 0, ran.stderr
-    found = measured(out)
-    assert set(found) == {"weights", "sae_lens", *EVALUATIONS}
+    found, other = measured(out), measured(out, 1)
+    assert set(found) == set(other) == {"weights", "sae_lens", *EVALUATIONS}
+    assert "absorption: 2 of 2 SAEs, " in ran.stderr
+    logs = [path.read_text(encoding="utf-8") for path in out.glob("*/absorption-*/log.txt")]
+    assert sorted("Processing train tokens" in log for log in logs) == [False, True]
+    assert not list(out.glob(".working-*"))
     for name, evaluation in found.items():
         assert evaluation["metrics"], name
         assert (out / evaluation["source"]).is_file()
@@ -169,15 +178,18 @@ def test_numbers_are_sae_bench_s_own(planted: Path, tmp_path: Path) -> None:
     directly = tmp_path / "directly"
     ignored = shutil.ignore_patterns("artifacts", "__pycache__")
     shutil.copytree(str(files("sae_bench")), directly / "sae_bench", ignore=ignored)
-    program = ("-c", DIRECTLY.replace("MODEL", MODEL), planted / "sae", planted / TEXT)
+    program = ("-c", DIRECTLY.replace("MODEL", MODEL), planted / TEXT)
+    program += (planted / "saes" / "one", planted / "saes" / "other")
     home = {"HF_HOME": str(planted / "home")}
     alone = forkserver.run(*program, cwd=directly, env={**os.environ, **home})
     assert alone.returncode == 0, alone.stderr
-    for name in ("core", "absorption"):
-        theirs = json.loads((directly / name / "sae_custom_sae_eval_results.json").read_text())
-        for group, metrics in theirs["eval_result_metrics"].items():
+    for name, (sae, of_sae) in product(
+        ("core", "absorption"), {"one": found, "other": other}.items()
+    ):
+        path = directly / name / f"{sae}_custom_sae_eval_results.json"
+        for group, metrics in json.loads(path.read_text())["eval_result_metrics"].items():
             for metric, value in metrics.items():
-                ours = found[name]["metrics"].get(f"{group}.{metric}")
+                ours = of_sae[name]["metrics"].get(f"{group}.{metric}")
                 assert ours == (None if value == -1 else value), metric
 
     again = evaluate(planted, out, *EVALUATIONS, also=("--set", "core.context_size=16"))
@@ -199,19 +211,6 @@ def test_numbers_are_sae_bench_s_own(planted: Path, tmp_path: Path) -> None:
     assert absorption[probes] == pytest.approx(found["absorption"]["metrics"][probes], abs=0.02)
 
 
-def test_saes_share_the_probes_of_absorption(planted: Path, tmp_path: Path) -> None:
-    saes, out = tmp_path / "saes", tmp_path / "out"
-    for name, block in {"one": 0, "other": 1, "same": 0}.items():
-        plant_sae(saes / name, hook=f"blocks.{block}.hook_resid_post")
-    ran = evaluate(planted, out, "absorption", saes=saes, also=("--jobs", 2))
-    assert ran.returncode == 0, ran.stderr
-    logs = [path.read_text(encoding="utf-8") for path in out.rglob("log.txt")]
-    assert sorted("Processing train tokens" in log for log in logs) == [False, True, True]
-    one, other, same = (measured(out, i)["absorption"]["metrics"] for i in range(3))
-    assert one == same != other
-    assert not (out / ".probes").exists()
-
-
 def test_saebench_reads_no_module_of_transformers_but_blocks() -> None:
     assert output_of_block("model.layers.9") == ("blocks.9.hook_resid_post", 9)
     for module in ("model.layers.5.mlp.experts.3", "model.layers.4.mlp", "model.norm"):
@@ -220,14 +219,11 @@ def test_saebench_reads_no_module_of_transformers_but_blocks() -> None:
 
 
 def test_ravel_runs_on_today_s_transformers(planted: Path, tmp_path: Path) -> None:
-    prompts = planted / "home" / "ravel"
-    before = sorted(prompts.rglob("*"))
     model = f"EleutherAI/{RAVEL_MODEL}"
-    ran = evaluate(planted, tmp_path / "out", "ravel", model=model, data=prompts)
+    ran = evaluate(planted, tmp_path / "out", "ravel", saes="saes", model=model)
     assert ran.returncode == 0, ran.stderr
     metrics = measured(tmp_path / "out")["ravel"]["metrics"]
     assert 0 <= metrics["ravel.disentanglement_score"] <= 1
-    assert sorted(prompts.rglob("*")) == before
 
 
 def test_what_fails_does_not_stop_the_others(planted: Path, tmp_path: Path) -> None:
@@ -238,13 +234,14 @@ def test_what_fails_does_not_stop_the_others(planted: Path, tmp_path: Path) -> N
     plant_sae(saes / "other-hook", hook="blocks.7.hook_resid_post")
     plant_sae(saes / "no-layer", hook="hook.without.a.layer")
     plant_sae(saes / "whole")
-    there = {"saes": saes, "data": tmp_path}  # which has no biographies
-    ran = evaluate(planted, tmp_path / "out", "core", "scr", **there, also=("--quiet",))
+    no_biographies = {"HF_DATASETS_CACHE": str(tmp_path / "cache")}
+    arguments = (planted, tmp_path / "out", "core", "scr")
+    ran = evaluate(*arguments, saes=saes, also=("--quiet",), **no_biographies)
     assert ran.returncode == 1
     errors = ran.stderr.strip().splitlines()
     for start, reason in {
         f"{saes}/corrupt: ": "cannot be loaded",
-        f"core of {saes}/other-width: ": "should have inputs of the model's width",
+        f"core of {saes}/other-width: ": "`d_in` should be the model's width",
         f"scr of {saes}/other-hook: ": "whose blocks are",
         f"core of {saes}/no-layer: ": "whose blocks are",
         f"scr of {saes}/whole: ": "LabHC/bias_in_bios",
@@ -295,7 +292,6 @@ def test_a_swallowed_failure_is_told_and_no_key_kept(planted: Path, tmp_path: Pa
         ("--set core=1", "core.context_size=64"),
         ("--set sae_lens.batch_size_prompts=0", "sae_lens.batch_size_prompts"),
         ("--set known_features.size=3", "known_features.size"),
-        ("--data nowhere", "`--data`"),
         ("--hours 0", "`--hours`"),
         ("--text nothing.txt", "`--text`"),
     ],
