@@ -7,12 +7,12 @@ that file names the card and the versions. **No part has been run yet.** Where t
 """
 
 import json
+import re
 import subprocess
 import sys
 from argparse import ArgumentParser
-from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from threading import Timer
 from time import monotonic
 
 import torch
@@ -26,60 +26,32 @@ from benchmarks.worlds.language_model import SIZES
 LIMIT = 8 * 60  # seconds
 RECORD, TESTED = RESULTS / "gpu.json", RESULTS / "devices-cuda.txt"
 RELEASE = Path("hub_cards/smollm2-135m-layer-9-wide")
-CHOSEN = "cuda or gpu"  # of the tests of devices
 PIECE = 16 * 2**20  # bytes of a file, so that any host takes it
+PARTS = {  # what Python is to run
+    "devices": ["pytest", "tests/test_devices.py", "-v", "-k", "cuda or gpu"],
+    "penalty": ["benchmarks.penalty", "--device", "cuda"],
+    "training_step": ["benchmarks.training_step", "--device", "cuda"],
+    "release": [
+        *("benchmarks", "language_model", "--size", "wide", "--device", "cuda", "--jobs", "5")
+    ],
+}
 
 
-def python(*arguments: object) -> list[str]:
-    """Return a command of this Python."""
-    return [sys.executable, "-m", *map(str, arguments)]
+def run(part: str) -> bool:
+    """Run a part, without the tests that have passed, and return whether it ended in time."""
+    command, log = [sys.executable, "-m", *PARTS[part]], None
+    if part == "devices":
+        log = TESTED.open("a+")
+        log.seek(0)
+        passed = re.findall(r"^(\S+) PASSED", log.read(), re.MULTILINE)
+        command += [f"--deselect={test}" for test in passed]
+    with log or nullcontext(), suppress(subprocess.TimeoutExpired):
+        status = subprocess.run(command, timeout=LIMIT, stdout=log).returncode
+        return status in (0, 5)  # 5: all tests had passed before
+    return False
 
 
-def run(command: list[str], seconds: float) -> bool:
-    """Run a command, and return whether it ended well in time."""
-    try:
-        return subprocess.run(command, timeout=seconds).returncode == 0
-    except subprocess.TimeoutExpired:
-        return False
-
-
-def devices(seconds: float) -> bool:
-    """Run the tests of devices on the GPU, but for those that have passed."""
-    passed = TESTED.read_text().split() if TESTED.exists() else []
-    options = ["-v", "-k", CHOSEN, *(f"--deselect={test}" for test in passed)]
-    command = python("pytest", "tests/test_devices.py", *options)
-    with (
-        TESTED.open("a") as file,
-        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process,
-    ):
-        timer = Timer(seconds, process.kill)
-        timer.start()
-        for line in process.stdout or ():
-            print(line, end="", flush=True)
-            test, _, result = line.partition(" ")
-            if result.startswith("PASSED"):
-                print(test, file=file, flush=True)
-        timer.cancel()
-    return process.returncode in (0, 5)  # 5: all had passed before
-
-
-def penalty(seconds: float) -> bool:
-    """Time the penalty against Eq. (16) in plain autograd."""
-    return run(python("benchmarks.penalty", "--device", "cuda"), seconds)
-
-
-def training_step(seconds: float) -> bool:
-    """Time training steps with the penalty and without it."""
-    return run(python("benchmarks.training_step", "--device", "cuda"), seconds)
-
-
-def release(seconds: float) -> bool:
-    """Train SAEs of 16,384 latents on SmolLM2, and keep two of them in half precision."""
-    size = ("language_model", "--size", "wide", "--device", "cuda", "--jobs", 5)
-    return run(python("benchmarks", *size), seconds) and keep_release()
-
-
-def keep_release() -> bool:
+def keep_release() -> None:
     """Write BatchTopK and C2R of the first seed, in eight files."""
     # `cat sae_weights.safetensors.* > sae_weights.safetensors` joins the weights of an SAE
     # again; `sae-lens-c2r evaluate --sae-bench absorption` and `card` then make its card.
@@ -95,12 +67,6 @@ def keep_release() -> bool:
         for number, start in enumerate(range(0, len(halved), PIECE)):
             piece = folder / f"sae_weights.safetensors.{number}"
             piece.write_bytes(halved[start : start + PIECE])
-    return True
-
-
-PARTS: dict[str, Callable[[float], bool]] = {
-    part.__name__: part for part in (devices, penalty, training_step, release)
-}
 
 
 def main() -> int:
@@ -119,10 +85,11 @@ def main() -> int:
             print(f"{name}: done already, on {done[name]['gpu']}")
             continue
         begun = monotonic()
-        ended = PARTS[name](LIMIT)
-        print(f"{name}: {'done' if ended else 'not done; call again to go on'}", flush=True)
-        if not ended:
+        if not run(name):
+            print(f"{name}: not done; call again to go on")
             return 2
+        if name == "release":
+            keep_release()
         done[name] = {**environment("cuda"), "seconds": round(monotonic() - begun)}
         RECORD.write_text(json.dumps(done, indent=1) + "\n")
     return 0

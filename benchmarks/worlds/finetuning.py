@@ -1,7 +1,6 @@
 """Fine-tuning of SAEs that exist, against the same steps without C2R and from scratch.
 
-On hierarchies of known features, over seeds.
-`sae-lens-c2r finetune` prints the same of any SAE.
+On hierarchies of known features. `sae-lens-c2r finetune` prints the same of any SAE.
 """
 
 from collections.abc import Iterable
@@ -16,7 +15,7 @@ from sae_lens import SAE
 from torch.nn.functional import cosine_similarity
 
 from benchmarks.compare import intervals
-from benchmarks.experiment import Drawn, Row, Run, Size, fit, make_sae, read_yaml, trained
+from benchmarks.experiment import Drawn, Row, Run, Size, fit, make_sae, read_yaml
 from benchmarks.worlds.four_worlds import ALL, FourWorlds
 from sae_lens_c2r.analysis import chance_composition, composition
 from sae_lens_c2r.inspection.measures import cosine_summary
@@ -61,8 +60,10 @@ class Finetuning(FourWorlds):
     """Hierarchies of known features, and SAEs of them that are trained on."""
 
     def __init__(self, run: Run, data: Path, device: str) -> None:
-        super().__init__(replace(run, world=ALL[0].world), data, device)
-        self.run, self.data, self.device, self.way = run, data, device, WAYS[run.method]
+        self.way = WAYS[run.method]
+        method = "C2R" if self.way.strength else "BatchTopK"
+        super().__init__(replace(run, world=ALL[0].world, method=method), data, device)
+        self.run = run
         self.steps_before = round(run.steps / self.way.share)
         window = {"dead_feature_window": self.steps_before // 10}  # as before
         self.trainer_options = {**self.trainer_options, **window}
@@ -72,16 +73,16 @@ class Finetuning(FourWorlds):
         """The SAE before, trained if need be."""
         [size] = sizes(self.steps_before, self.run.seed + 1, [BEFORE])
         *_, run = size.runs()
-        return trained(run, Finetuning(run, self.data, self.device), self.data, self.device)
+        return Finetuning(run, self.data, self.device).trained()
 
-    def train(self, run: Run, folder: Path, device: str) -> None:
+    def train(self, folder: Path) -> None:
         """Train the SAE of a way."""
-        torch.manual_seed(run.seed)
-        method = "C2R" if self.way.strength else "BatchTopK"
-        sae, seed = make_sae(replace(run, method=method), self, device), run.seed
+        seed = self.run.seed
+        torch.manual_seed(seed)
+        sae = make_sae(self)
         if self.way.finetuned:
-            sae, seed = start_from(self.before, sae.cfg), run.seed + UNSEEN
-        fit(sae, run, self, seed).save_inference_model(folder)
+            sae, seed = start_from(self.before, sae.cfg), seed + UNSEEN
+        fit(sae, self, seed).save_inference_model(folder)
 
     @torch.no_grad()
     def evaluate(self, sae: SAE[Any]) -> Row:

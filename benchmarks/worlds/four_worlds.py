@@ -34,7 +34,8 @@ text_table = partial(markdown_table, text=range(1 + len(METRICS)))
 class FourWorlds(World):
     """Known features in trees, of unequal frequencies: a child fires with its parent only."""
 
-    def __init__(self, run: Run, _data: Path, _device: str = "cpu") -> None:
+    def __init__(self, run: Run, data: Path, device: str) -> None:
+        super().__init__(run, data, device)
         about = WORLDS[run.world.partition("/")[2]]
         n_features, self.d_in, self.d_sae = about["n_features"], about["d_in"], about["d_sae"]
         trees = {"total_root_nodes": n_features // 4, **DATA["hierarchy"]}

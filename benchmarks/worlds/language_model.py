@@ -161,13 +161,12 @@ class LanguageModel(MiniLMText):
 
     d_in, kept_in = D_IN, "smollm2"
 
-    def __init__(self, run: Run, data: Path, device: str = "cpu") -> None:
+    def __init__(self, run: Run, data: Path, device: str) -> None:
         super().__init__(run, data, device)
         self.d_sae = 16_384 if self.size.name == "wide" else 4096
 
-    def _collect(self, folder: Path) -> None:
+    def draw_shared(self, folder: Path) -> None:
         """Keep activations of Wikipedia's articles and of single words, in float16."""
-        folder.mkdir()
         texts = articles()
         model = load(SMOLLM2, HOOK_NAME, self.device, dtype=torch.bfloat16)
         pool, n_tokens = torch.empty(self.size.pool, D_IN, dtype=torch.float16), 0

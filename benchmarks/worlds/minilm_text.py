@@ -12,7 +12,7 @@ from sae_lens.evals import ExplainedVarianceCalculator
 from sae_lens.load_model import load_model
 from torch import Tensor
 
-from benchmarks.experiment import Drawn, Row, Run, World, make_once, read_sizes, size_of
+from benchmarks.experiment import Drawn, Row, Run, World, read_sizes
 from benchmarks.report import between_table, draw_schedules, of_full_length
 from sae_lens_c2r.analysis import CoFiring, chance_composition, co_firing, composition
 from sae_lens_c2r.offline import corpus
@@ -70,20 +70,16 @@ class MiniLMText(World):
 
     d_in, d_sae, kept_in = D_IN, 2048, "minilm"
 
-    def __init__(self, run: Run, data: Path, device: str = "cpu") -> None:
-        self.run, self.size, self.device = run, size_of(run.world), device
+    def __init__(self, run: Run, data: Path, device: str) -> None:
+        super().__init__(run, data, device)
         self.folder = data / f"{self.kept_in}-{self.size.pool}"
         self.text, self.held_out = self.folder / "text.npy", self.folder / "held_out.npy"
         self.pools = [self.text]
 
-    def prepare(self) -> None:
-        """Collect the activations, unless that was done before."""
-        make_once(self.folder, self._collect)
-
-    def _collect(self, folder: Path) -> None:
+    def draw_shared(self, folder: Path) -> None:
+        """Collect the activations."""
         text, held_out = text_activations(self.size.pool, self.size.evaluation)
         scale = D_IN**0.5 / text.norm(dim=1).mean()
-        folder.mkdir()
         np.save(folder / self.held_out.name, (scale * held_out).numpy())
         np.save(folder / self.text.name, (scale * text).numpy())
 

@@ -28,33 +28,26 @@ def test_without_a_gpu_nothing_is_begun(
     assert not gpu.RECORD.exists()
 
 
-def test_a_part_is_done_once_and_those_after_it_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_is_done_once_and_those_after_it_wait(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of the tests of devices, those that have passed are left out."""
+    tests = tmp_path / "test_it.py"
+    tests.write_text("def test_good(): pass\ndef test_bad(): assert False\n")
+    monkeypatch.chdir(tmp_path)
+    command = ["pytest", "test_it.py", "-v", "-p", "no:cacheprovider", "--rootdir=."]
+    monkeypatch.setattr(gpu, "PARTS", {"devices": command, "release": ["this"]})
+    monkeypatch.setattr(gpu, "keep_release", gpu.RELEASE.touch)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(gpu, "environment", lambda _: {"gpu": "a card"})
-    called, fails = [], {"penalty"}
-    for name in gpu.PARTS:
-
-        def part(_seconds: float, name: str = name) -> bool:
-            called.append(name)
-            return name not in fails
-
-        monkeypatch.setitem(gpu.PARTS, name, part)
-    assert gpu.main() == 2
-    fails.clear()
+    assert gpu.main() == gpu.main() == 2
+    tests.write_text(tests.read_text().replace("False", "True"))
     assert gpu.main() == gpu.main() == 0
-    assert called == ["devices", "penalty", "penalty", "training_step", "release"]
+    assert gpu.run("devices"), "all have passed"
+    log = gpu.TESTED.read_text()
+    assert (log.count("test_good PASSED"), log.count("test_bad PASSED")) == (1, 1)
     assert {part["gpu"] for part in json.loads(gpu.RECORD.read_text()).values()} == {"a card"}
-
-
-def test_tests_that_have_passed_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "CHOSEN", "one_penalty and cpu and nearest")
-    assert gpu.devices(600)
-    passed = gpu.TESTED.read_text().splitlines()
-    assert len(passed) == len(set(passed)) == 2
-    gpu.TESTED.write_text(passed[0] + "\n")
-    assert gpu.devices(600)
-    assert sorted(gpu.TESTED.read_text().splitlines()) == sorted(passed)
-    assert gpu.devices(600), "all have passed"
+    assert gpu.RELEASE.exists()
 
 
 def test_what_is_kept_can_be_joined_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +57,7 @@ def test_what_is_kept_can_be_joined_again(monkeypatch: pytest.MonkeyPatch) -> No
         folder.mkdir(parents=True)
         (folder / "cfg.json").write_text("{}")
         save_file({"W_dec": torch.rand(40, 20)}, folder / "sae_weights.safetensors")
-    assert gpu.keep_release()
+    gpu.keep_release()
     assert [path.name for path in sorted(gpu.RELEASE.iterdir())] == ["batchtopk-0", "c2r-5"]
     [run] = [run for run in SIZES["wide"][0].runs() if (run.seed, run.strength) == (0, 5)]
     weights = load_file(saved_in(gpu.DATA, run) / "sae_weights.safetensors")
