@@ -1,7 +1,6 @@
 """The pages' figures and tables, from the rows that all worlds keep.
 
-`python -m benchmarks.evidence` draws the figures of `docs/evidence.md`, fills its tables and
-those of two more pages, and writes the numbers of its first figure to `results/evidence.md`.
+`python -m benchmarks.evidence` draws the figures of `docs/evidence.md` and fills `PAGES`.
 """
 
 import re

@@ -136,7 +136,9 @@ class World(ABC):
 
     def __init__(self, run: Run, data: Path, device: str) -> None:
         self.run, self.data, self.device = run, data, device
-        self.size, self.method = size_of(run.world), METHODS[run.method]
+        sizes = chain.from_iterable(world_module(run.world).SIZES.values())
+        self.size = next(size for size in sizes if size.world == run.world)
+        self.method = METHODS[run.method]
         self.folder = data / run.world.replace("/", "-")  # of what all SAEs share
 
     def prepare(self) -> None:
@@ -163,7 +165,8 @@ class World(ABC):
 
     def trained(self) -> SAE[Any]:
         """Load the SAE of the run, and train it first if need be."""
-        saved = saved_in(self.data, self.run)
+        name = "-".join(map(str, astuple(self.run))).replace("/", "-")
+        saved = self.data / "saes" / name
         fill_once(saved, self.train)
         return SAE.load_from_disk(saved, device=self.device)
 
@@ -192,12 +195,6 @@ def read_sizes(path: Path) -> dict[str, list[Size]]:
     return {name: [Size(f"{path.stem}/{name}", **about)] for name, about in sizes.items()}
 
 
-def size_of(world: str) -> Size:
-    """Return the size that a run's `world` names."""
-    sizes = chain.from_iterable(world_module(world).SIZES.values())
-    return next(size for size in sizes if size.world == world)
-
-
 def train_all(runs: Sequence[Run], path: Path, *, data: Path, device: str, jobs: int) -> None:
     """Train and measure the SAEs that have no row yet, and append their rows to a file."""
     done = {tuple(row[name] for name in KEY) for row in read(path)}
@@ -216,11 +213,6 @@ def execute(task: tuple[Run, Path, str]) -> Row:
         torch.set_num_threads(1)
     world = world_module(run.world).open_world(*task)
     return {**asdict(run), **world.evaluate(world.trained())}
-
-
-def saved_in(data: Path, run: Run) -> Path:
-    """Return where the SAE of a run is saved."""
-    return data / "saes" / "-".join(map(str, astuple(run))).replace("/", "-")
 
 
 def make_sae(world: World) -> TrainingSAE[Any]:

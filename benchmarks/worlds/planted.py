@@ -95,7 +95,6 @@ class Planted(MiniLMText):
 
     @torch.no_grad()
     def evaluate(self, sae: SAE[Any]) -> Row:
-        """Measure what became of the planted features, on text that no SAE has seen."""
         vectors = self.forest.features.feature_vectors.to(self.device)
         text = torch.from_numpy(np.load(self.held_out)).to(self.device)
         torch.manual_seed(EVALUATION_SEED + self.run.world_seed)
@@ -110,8 +109,7 @@ class Planted(MiniLMText):
             acts = sae.encode(batch)
             sums.add(acts[:, latents], present)
             acts_of_all.append(acts.to_sparse())
-        together = co_firing(acts_of_all)
-        full = sums.full()
+        together, full = co_firing(acts_of_all), sums.full()
         found = found_parents(self.edges, sae.W_dec, vectors)
         edges = torch.tensor(self.edges, device=self.device)
         parents, children = edges.unbind(dim=1)
@@ -152,7 +150,6 @@ def same_children_table(rows: pd.DataFrame) -> str:
 
 
 def draw(rows: pd.DataFrame) -> Drawn:
-    """Draw both schedules, and absorption by children that two methods have found."""
     drawn = draw_schedules(rows, SIZES)
     [size] = SIZES["minilm"]
     if size.name in drawn.tables:

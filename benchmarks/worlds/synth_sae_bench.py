@@ -54,7 +54,6 @@ class SynthSAEBench(World):
         self.first_seed = (run.world_seed - KEPT_WORLD) * 2 * EVALUATION_SEED
 
     def draw_shared(self, folder: Path) -> None:
-        """Draw the features, and samples to train on and to evaluate with."""
         # On a CPU, as SAELens draws other features on other devices.
         config = SyntheticModelConfig.from_dict(self.config)
         SyntheticModel(config, device="cpu").save(folder / "model")
@@ -72,7 +71,6 @@ class SynthSAEBench(World):
 
     @torch.no_grad()
     def evaluate(self, sae: SAE[Any]) -> Row:
-        """Measure what SAELens measures of an SAE of known features, and absorption."""
         model = SyntheticModel.load_from_disk(self.folder / "model", device=self.device)
         kept = cycle(torch.load(self.folder / "evaluation.pt"))
         # The same samples for every SAE, in place of fresh ones.
@@ -103,8 +101,11 @@ def published_table(rows: pd.DataFrame, size: Size) -> str:
     """Return SAELens's architectures in the published order, on their curves where L0 is k."""
     k, table, metrics = size.ks[0], [], ["l0", *DATA["published"]]
     for name in DATA["published"]["f1"]:
-        ours = rows[(rows.method == name) & (rows.k == k)]
-        found = {seed: _at_l0(here, k, metrics) for seed, here in ours.groupby("seed")}
+        ours, found = rows[(rows.method == name) & (rows.k == k)].sort_values("strength"), {}
+        for seed, here in ours.groupby("seed"):
+            values = here[metrics].to_numpy()
+            points = list(zip(here.l0, values, strict=True))
+            found[seed] = interpolate(points, k) if len(points) > 1 else values[0]
         if found:
             at_k = pd.DataFrame(found, index=metrics).T
             cells = [str(at_k.l0.notna().sum()), str(Interval.of(at_k.l0))]
@@ -116,15 +117,7 @@ def published_table(rows: pd.DataFrame, size: Size) -> str:
     return markdown_table(["", "seeds", "L0 here", *head], table)
 
 
-def _at_l0(rows: pd.DataFrame, l0: float, metrics: list[str]) -> Any:
-    """Return metrics of a method's curve where its L0 is as wanted, NaN if it is nowhere."""
-    curve = rows.sort_values("strength")
-    points = list(zip(curve.l0, curve[metrics].to_numpy(), strict=True))
-    return interpolate(points, l0) if len(points) > 1 else points[0][1]
-
-
 def draw(rows: pd.DataFrame) -> Drawn:
-    """Draw every size that there are rows of."""
     drawn = draw_sizes(rows, SIZES)
     for name, tables in drawn.tables.items():
         [size] = SIZES[name]

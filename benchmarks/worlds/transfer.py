@@ -1,8 +1,4 @@
-"""Does lambda transfer? The experiment behind `c2r_scaling="transfer"`.
-
-A run knows only its literal coefficient: so it serves the rule, that without each factor, and
-none.
-"""
+"""Does lambda transfer? The experiment behind `c2r_scaling="transfer"`."""
 
 import math
 import sys
@@ -147,13 +143,11 @@ class Hierarchy(Transfer):
         self.find_literal()
 
     def batches(self, seed: int, batch_size: int) -> Iterator[Tensor]:  # noqa: ARG002
-        """Yield fresh samples for ever, which go on in torch's random state."""
         while True:
             yield self.setting.scale * self.forest.sample(batch_size)[0]
 
     @torch.no_grad()
     def evaluate(self, sae: SAE[Any]) -> Row:
-        """Measure an SAE, and absorption in mean over the edges."""
         torch.manual_seed(12345)
         samples, feature_acts = self.forest.sample(16384)
         inputs, vectors = self.setting.scale * samples, self.forest.features.feature_vectors
@@ -175,11 +169,9 @@ class MiniLM(Transfer):
             self.find_literal()
 
     def draw_shared(self, folder: Path) -> None:
-        """Run MiniLM over Python's documentation."""
         torch.save(text_activations(MINILM_TOKENS, sys.maxsize), folder / "activations.pt")
 
     def batches(self, seed: int, batch_size: int) -> Iterator[Tensor]:
-        """Yield shuffled tokens, again and again."""
         generator = torch.Generator().manual_seed(seed)
         while True:
             order = torch.randperm(len(self.training), generator=generator)
@@ -187,7 +179,6 @@ class MiniLM(Transfer):
 
     @torch.no_grad()
     def evaluate(self, sae: SAE[Any]) -> Row:
-        """Measure an SAE on held-out tokens."""
         return self.measures(sae, self.held_out)
 
 
@@ -201,7 +192,6 @@ def _activations(folder: Path, d_in: int) -> tuple[Tensor, Tensor]:
 
 
 def open_world(run: Run, *arguments: Any) -> World:
-    """Return the world of a run."""
     return (MiniLM if f"/{MINILM}" in run.world else Hierarchy)(run, *arguments)
 
 
@@ -298,7 +288,6 @@ def figure(curves: Sequence[Curve]) -> Figure:
 
 
 def draw(rows: pd.DataFrame) -> Drawn:
-    """Draw the curves."""
     curves = curves_of(rows)
     tables = {"tables": f"{turns_table(curves)}\n\n{exponents_table(curves)}"}
     return Drawn({"tables": tables}, lambda: {"curves": figure(curves)})

@@ -100,7 +100,8 @@ def test_fine_tuning_starts_from_the_sae_before_on_samples_that_it_has_not_seen(
     monkeypatch.setattr("benchmarks.worlds.four_worlds.EVALUATION_SAMPLES", 4096)
     batches = create_autospec(Finetuning.batches, side_effect=Finetuning.batches)
     monkeypatch.setattr(Finetuning, "batches", batches)
-    [before, finetuned] = finetuning_sizes(20, 1, [BEFORE, "10 % with C2R"])
+    sizes = {name: size for size in finetuning_sizes(20, 1) for name in size.methods}
+    before, finetuned = sizes[BEFORE], sizes["10 % with C2R"]
     row = execute((finetuned.runs()[0], tmp_path, "cpu"))
     assert 0.5 < row["cosine_median"] < 1
     assert row["samples"] == 2 * 256
