@@ -30,7 +30,7 @@ test-all: $(VENV)/sae-bench ## Everything that can be tested, in hours, and how 
 	done
 	date +%F; cat $(VENV)/test-all.txt
 
-test-exhaustive: $(VENV)/sae-bench ## The tests that `make test` has a smaller sibling of
+test-exhaustive: $(VENV)/sae-bench ## Those with a smaller sibling, and those of kept data
 	$(BIN)/python -m pytest $(IN_TWO) -m exhaustive
 
 test-thorough: $(VENV)/sae-bench ## The properties, of ten times as many examples
@@ -53,8 +53,18 @@ study: $(VENV)/sae-bench ## The study of the paper's claims, small
 	rm -rf $(VENV)/study
 	$(BIN)/python -m benchmarks four_worlds --quick --out $(VENV)/study --data $(VENV)/study
 
-gpu: $(VENV)/installed ## What only a GPU can show, in four parts of at most eight minutes
-	$(BIN)/python -m benchmarks.gpu
+GPU_devices := pytest tests/test_devices.py -k 'cuda or gpu'
+GPU_penalty := benchmarks.penalty --device cuda
+GPU_training_step := benchmarks.training_step --device cuda
+GPU_release := benchmarks language_model --size wide --device cuda --jobs 5
+
+gpu: $(addprefix $(VENV)/gpu-,devices penalty training_step release) ## What only a GPU can show
+
+# In at most eight minutes each. A part that is done is skipped until its file is deleted.
+$(VENV)/gpu-%: | $(VENV)/installed
+	$(BIN)/python -c 'import torch; torch.cuda.is_available() or exit("This needs a GPU.")'
+	timeout -s INT 480 $(BIN)/python -m $(GPU_$*)
+	touch $@
 
 known-features: $(VENV)/sae-bench ## The benchmarks of methods, with hardly any training
 	for world in synth_sae_bench planted minilm_text finetuning; do \

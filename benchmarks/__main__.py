@@ -9,7 +9,7 @@ from pkgutil import iter_modules
 import pandas as pd
 
 from benchmarks import worlds
-from benchmarks.experiment import PLAIN, train_all, world_module
+from benchmarks.experiment import PLAIN, ROWS_ONLY, train_all, world_module
 from benchmarks.report import learning_rates_table, page_of
 from benchmarks.rows import read
 
@@ -45,7 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         run
         for each in world.SIZES[size]
         for run in (each.runs_to_choose_lr() if choose else each.runs())
-        if (not options.only or run.method in options.only)
+        if run.method not in ROWS_ONLY
+        and (not options.only or run.method in options.only)
         and (choose or options.seeds is None or run.seed < options.seeds)
     ]
     out = options.out or (results / "quick" if options.quick else results)

@@ -19,13 +19,11 @@ MOST_ABSORBERS = 3
 
 @torch.no_grad()
 def class_measures(sae: SAE[Any], inputs: Tensor, classes: Tensor, *, enough: float) -> Row:
-    """Return means over classes whose probe has enough F1, and how many these are.
-
-    Inputs of class -1 have none. The latents of a class are those that tell it best by
-    whether any of them fires. Absorption is SAEBench's, of unseen tokens that a linear probe
-    gets right: whether a latent that is aligned with the probe makes up for the class's
-    latents that are silent, and what share of the probe's projection others have taken over.
-    """
+    """Return means over classes (-1 is none) whose probe has enough F1, and their number."""
+    # The latents of a class are those that tell it best by whether any of them fires.
+    # Absorption is SAEBench's, of unseen tokens that a linear probe gets right: whether a
+    # latent that is aligned with the probe makes up for the class's latents that are silent,
+    # and what share of the probe's projection others have taken over.
     inputs, classes = inputs.to(sae.device), classes.to(sae.device)
     n_training = int(TRAINING * len(inputs))
     is_class = classes[:, None] == torch.arange(int(classes.max()) + 1, device=sae.device)
@@ -46,24 +44,22 @@ def class_measures(sae: SAE[Any], inputs: Tensor, classes: Tensor, *, enough: fl
         share = latents[unseen][right] * aligned[number]
         whole = tokens[right] @ directions[number]
         silent = ~fires[right][:, main].any(dim=1)
-        absorbed = _has_absorber(share, whole, aligned[number])
+        largest, which = share.max(dim=1)
+        absorbed = (
+            (aligned[number][which] >= ALIGNED) & (whole > 0) & (largest >= SHARE * whole)
+        )
         fraction = _fraction(share, whole, aligned[number], main)
-        found = {
-            "f1": f1(fires[:, main].any(dim=1), is_here),
-            "latents": len(main),
-            "silent": silent.float().mean().item(),
-            "full_absorption": (silent & absorbed).float().mean().item(),
-            "absorption_fraction": fraction.mean().item(),
-            "probe_f1": probe_f1,
-        }
-        rows.append(found)
+        rows.append(
+            {
+                "f1": f1(fires[:, main].any(dim=1), is_here),
+                "latents": len(main),
+                "silent": silent.float().mean().item(),
+                "full_absorption": (silent & absorbed).float().mean().item(),
+                "absorption_fraction": fraction.mean().item(),
+                "probe_f1": probe_f1,
+            }
+        )
     return {**pd.DataFrame(rows).mean().to_dict(), "counted": len(rows)}
-
-
-def _has_absorber(share: Tensor, whole: Tensor, aligned: Tensor) -> Tensor:
-    """Return whether the latent with the largest projection is aligned and takes enough."""
-    largest, which = share.max(dim=1)
-    return (aligned[which] >= ALIGNED) & (whole > 0) & (largest >= SHARE * whole)
 
 
 def _fraction(share: Tensor, whole: Tensor, aligned: Tensor, main: list[int]) -> Tensor:

@@ -96,22 +96,16 @@ class Equal:
     chance: float = 0.0
     plus: float = 0.0
 
-    def target(self, rows: pd.DataFrame) -> pd.Series:
-        """Return what the metric should be, for each seed and sparsity."""
-        method, strength = self.of
-        found = at_strength(rows, method, strength, [self.metric, CHANCE])
-        return self.own * found[self.metric] + self.chance * found[CHANCE] + self.plus
-
 
 def at_equal(
     rows: pd.DataFrame, method: str, equal: Equal, metrics: Sequence[str]
 ) -> pd.DataFrame:
-    """Return metrics of a method where it comes to the same as others, by seed and sparsity.
-
-    The curve begins at BatchTopK, the method at strength 0, and is followed from its strong
-    end. Where it does not come to the target, or is of one strength only, there are NaNs.
-    """
-    targets = equal.target(rows)
+    """Return metrics of a method where it comes to the same as others, by seed and sparsity."""
+    # The curve begins at BatchTopK, the method at strength 0, and is followed from its strong
+    # end. Where it does not come to the target, or is of one strength only, there are NaNs.
+    first, strength = equal.of
+    of = at_strength(rows, first, strength, [equal.metric, CHANCE])
+    targets = equal.own * of[equal.metric] + equal.chance * of[CHANCE] + equal.plus
     found = pd.DataFrame(nan, index=targets.index, columns=list(metrics))
     ours = rows[rows.method.isin([PLAIN, method])].sort_values("strength")
     for where, curve in ours.groupby(SEED_AND_K):

@@ -1,11 +1,10 @@
 """The pages' figures and tables, from the rows that all worlds keep.
 
-`python -m benchmarks.evidence` draws the figures of `docs/evidence.md`, fills its tables and
-those of two more pages, and writes the numbers of its first figure to `results/evidence.md`.
+`python -m benchmarks.evidence` draws the figures of `docs/evidence.md` and fills `PAGES`.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,15 +24,20 @@ from sae_lens_c2r.reporting.figures import svg
 from sae_lens_c2r.reporting.tables import markdown_table
 
 DOCS, RESULTS = Path("docs"), Path("benchmarks/results")
+PAGES = [
+    *(DOCS / "evidence.md", DOCS / "how-the-evidence-was-made.md"),
+    *(DOCS / "how-lambda-transfers.md", DOCS / "finetune.md", RESULTS / "evidence.md"),
+]
 SHOWN = read_yaml(Path(__file__))
 DATA, COLUMNS, SMALLEST = SHOWN["data"], SHOWN["columns"], SHOWN["smallest"]
 MEASURES = ["unexplained", *list(COLUMNS)[1:]]
 POINTS = [("C2R", 5.0), ("OrtSAE", 0.25), ("Matryoshka", 0.0)]  # of the figure
+MORE_POINTS = [*POINTS, ("C2R", 2.0), ("C2R", 20.0), ("OrtSAE", 1.0)]
 FARTHEST = 40  # percent of the unexplained variance that the figure shows
 NARROW = "\N{NARROW NO-BREAK SPACE}"
 Differences = Mapping[str, Interval]
-Point = tuple[str, float]  # a method at a strength
-ByData = Mapping[str, Mapping[Point, Differences]]
+ByPoint = Mapping[tuple[str, float], Differences]  # by method and strength
+ByData = Mapping[str, ByPoint]
 
 
 @cache
@@ -65,11 +69,11 @@ def differences(rows: pd.DataFrame, contrast: Contrast) -> Differences:
     return over_seeds(gaps if len(gaps) > 2 else gaps * float("nan"))  # of two none is told
 
 
-def from_plain(rows: pd.DataFrame, points: Iterable[Point]) -> dict[Point, Differences]:
+def from_plain(rows: pd.DataFrame) -> ByPoint:
     """Return the differences from BatchTopK of those points that were trained."""
     return {
         (method, strength): differences(rows, Contrast(method, PLAIN, [strength, 0]))
-        for method, strength in points
+        for method, strength in MORE_POINTS
         if (method, strength) in points_of(rows)
     }
 
@@ -86,21 +90,21 @@ def cell(differences: Differences, measure: str) -> str:
     return f"**{text}**" if abs(judged.mean) > max(judged.half_width, SMALLEST[by]) else text
 
 
-def by_method(found: Mapping[Point, Differences]) -> dict[tuple[str], Differences]:
-    """Return differences by the first cell of their lines in a table of methods."""
-    return {(label(*point),): differences for point, differences in found.items()}
-
-
-def by_k(rows: pd.DataFrame, points: Iterable[Point]) -> dict[tuple[str, ...], Differences]:
-    """Return differences by sparsity and method."""
+def by_method(found: ByData) -> dict[tuple[str, str], Differences]:
+    """Return differences by the first two cells of a line: a part of the rows, and a method."""
     return {
-        (f"{k:g}", *method): each
-        for k, here in rows.groupby("k")
-        for method, each in by_method(from_plain(here, points)).items()
+        (part, label(*point)): each
+        for part, here in found.items()
+        for point, each in here.items()
     }
 
 
-def table(lines: Mapping[Any, Differences], *head: str, without: Sequence[str] = ()) -> str:
+def by_k(*data: pd.DataFrame) -> ByData:
+    """Return the differences from BatchTopK by sparsity."""
+    return {f"{k:g}": from_plain(here) for rows in data for k, here in rows.groupby("k")}
+
+
+def table(lines: Mapping[Any, Differences], head: Sequence[str], *without: str) -> str:
     """Return a table of differences: a line for each tuple, a column for what any has."""
     known = (name for name in COLUMNS if any(cell(each, name) for each in lines.values()))
     shown = [name for name in known if name not in without]
@@ -211,29 +215,26 @@ def figures() -> dict[str, Figure]:
     synth, of_synth = data["SynthSAEBench"], {"found": "F1", "mcc": "MCC"}
     of_planted = {"absorption": "absorption", "found": "features found"}
     return {
-        "evidence": forest({name: from_plain(rows, POINTS) for name, rows in data.items()}),
+        "evidence": forest({name: from_plain(rows) for name, rows in data.items()}),
         "evidence-synth": over_unexplained(synth[synth.k == 8], of_synth),
         "evidence-planted": over_unexplained(data["planted, 2M tokens"], of_planted),
         "evidence-hierarchies": hierarchies(),
     }
 
 
-def places() -> dict[Path, dict[str, str]]:
-    """Return the tables of marked places, by page and mark."""
+def tables() -> dict[str, str]:
+    """Return the tables by their marks."""
     data = {name: rows_of(*where) for name, where in DATA.items()}
-    points = [*POINTS, ("C2R", 2.0), ("C2R", 20.0), ("OrtSAE", 1.0)]
-    found = {name: from_plain(rows, points) for name, rows in data.items()}
+    found = {name: from_plain(rows) for name, rows in data.items()}
     synth = data["SynthSAEBench"]
     synth = synth[synth.k == 8]
-    in_order = [point for point in points_of(synth) if point in points]
-    of_synth = by_method(from_plain(synth, in_order))
     at_equal_l0 = Contrast("JumpReLU", PLAIN, ["the l0 of BatchTopK", 0])
-    of_synth[("JumpReLU",)] = differences(synth, at_equal_l0)
-    letters = {
-        line: each
-        for name, rows in data.items()
-        if name.startswith("language model")
-        for line, each in by_k(rows, points).items()
+    by_point = from_plain(synth)
+    of_synth = {
+        **{
+            (label(*point),): by_point[point] for point in points_of(synth) if point in by_point
+        },
+        ("JumpReLU",): differences(synth, at_equal_l0),
     }
     strengths = {
         (name, f"{strength:g}"): here["C2R", strength]
@@ -245,32 +246,19 @@ def places() -> dict[Path, dict[str, str]]:
     at_equal_cost = Contrast("C2R", "OrtSAE", [5.0, "the explained_variance of C2R 5"])
     equal = {(name,): differences(rows, at_equal_cost) for name, rows in data.items()}
     equal = {name: each for name, each in equal.items() if cell(each, "found")}
-    everything = {
-        (name, label(*point)): each for name in found for point, each in found[name].items()
-    }
+    letters = by_k(*(rows for name, rows in data.items() if name.startswith("language model")))
+    others, by_part = by_k(data["SynthSAEBench, other worlds"]), ["active", "method"]
+    few = ("mcc", "highest_jaccard", "composition")
     return {
-        DOCS / "evidence.md": {
-            "corrected": corrected(found),
-            "letters": table(letters, "active", "method"),
-            "synth": table(of_synth, "method", without=["composition"]),
-            "equal cost": table(
-                equal, "data", without=["percent", "highest_jaccard", "composition"]
-            ),
-            "strengths": table(
-                strengths, "data", "λ", without=["mcc", "highest_jaccard", "composition"]
-            ),
-        },
-        DOCS / "how-the-evidence-was-made.md": {
-            "other worlds": table(
-                by_k(data["SynthSAEBench, other worlds"], points),
-                "active",
-                "method",
-                without=["mcc", "highest_jaccard", "dead_latents", "composition"],
-            )
-        },
-        DOCS / "how-lambda-transfers.md": {"rule": rule_table()},
-        DOCS / "finetune.md": {"known features": finetuning_table()},
-        RESULTS / "evidence.md": {"differences": table(everything, "data", "minus BatchTopK")},
+        "corrected": corrected(found),
+        "letters": table(by_method(letters), by_part),
+        "synth": table(of_synth, ["method"], "composition"),
+        "equal cost": table(equal, ["data"], "percent", "highest_jaccard", "composition"),
+        "strengths": table(strengths, ["data", "λ"], *few),
+        "other worlds": table(by_method(others), by_part, "dead_latents", *few),
+        "rule": rule_table(),
+        "known features": finetuning_table(),
+        "differences": table(by_method(found), ["data", "minus BatchTopK"]),
     }
 
 
@@ -278,8 +266,9 @@ def main() -> None:
     """Draw the figures, and fill the marked places."""
     for name, figure in figures().items():
         (DOCS / f"{name}.svg").write_text(svg(figure), encoding="utf-8")
-    for page, tables in places().items():
-        page.write_text(fill(page.read_text(encoding="utf-8"), tables), encoding="utf-8")
+    shown = tables()
+    for page in PAGES:
+        page.write_text(fill(page.read_text(encoding="utf-8"), shown), encoding="utf-8")
 
 
 if __name__ == "__main__":

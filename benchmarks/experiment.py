@@ -1,9 +1,7 @@
 """Which SAEs are trained, and how one is trained and measured."""
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from importlib import import_module
 from itertools import chain
@@ -20,9 +18,9 @@ from sae_lens.config import SAETrainerConfig
 from sae_lens.registry import get_sae_training_class
 from torch import Tensor
 
-import benchmarks.alternatives  # noqa: F401  # registers its architectures
 from benchmarks.rows import Row as Row
 from benchmarks.rows import execute_all, read
+from sae_lens_c2r._support.files import fill_once
 
 LRS, DECAYS = (3e-4, 1e-3, 3e-3), (0.2, 0.5, 0.8)
 CHOICE_SEED = 1000  # of the SAEs that learning rate and decay are chosen by
@@ -34,7 +32,7 @@ Strengths = Mapping[str, Sequence[float]]  # of methods, by their names
 class Method:
     """A way to train SAEs."""
 
-    architecture: str
+    architecture: str = ""  # none where only rows are left
     coefficient: str | None = None  # the config's field that a strength is the value of
     options: Mapping[str, Any] = field(default_factory=dict)
     curve: bool = False  # whether figures show what comes of its strength
@@ -47,6 +45,7 @@ def read_yaml(path: Path) -> Any:
 
 _METHODS = read_yaml(Path(__file__).with_name("methods.yaml"))
 METHODS = {name: Method(**about) for name, about in _METHODS.items()}
+ROWS_ONLY = {name for name, method in METHODS.items() if not method.architecture}
 
 
 @dataclass(frozen=True)
@@ -135,14 +134,22 @@ class World(ABC):
     trainer_options: Row = MappingProxyType({})  # of a config, beyond those that a run says
     pools: Sequence[Path] = ()  # on disk, whose samples are summed
 
-    def prepare(self) -> None:  # noqa: B027
+    def __init__(self, run: Run, data: Path, device: str) -> None:
+        self.run, self.data, self.device = run, data, device
+        sizes = chain.from_iterable(world_module(run.world).SIZES.values())
+        self.size = next(size for size in sizes if size.world == run.world)
+        self.method = METHODS[run.method]
+        self.folder = data / run.world.replace("/", "-")  # of what all SAEs share
+
+    def prepare(self) -> None:
         """Draw what all SAEs share, unless that was done before."""
+        fill_once(self.folder, self.draw_shared)
+
+    def draw_shared(self, folder: Path) -> None:  # noqa: B027
+        """Draw what all SAEs share into its folder, if there is anything."""
 
     def batches(self, seed: int, batch_size: int) -> Iterator[Tensor]:
-        """Yield samples, shape ``[batch_size, d_in]``, for ever, in an order of the seed's.
-
-        Those of pools come in another order for every seed and pass.
-        """
+        """Yield samples for ever; those of pools in another order for every seed and pass."""
         samples = [np.load(pool, mmap_mode="r") for pool in self.pools]
         random = np.random.default_rng(seed)
         while True:
@@ -156,10 +163,17 @@ class World(ABC):
     def evaluate(self, sae: SAE[Any]) -> Row:
         """Measure an SAE, as anybody would load it."""
 
-    def train(self, run: Run, folder: Path, device: str) -> None:
-        """Train the SAE of a run, and save it in the form in which anybody would load it."""
-        torch.manual_seed(run.seed)
-        fit(make_sae(run, self, device), run, self, run.seed).save_inference_model(folder)
+    def trained(self) -> SAE[Any]:
+        """Load the SAE of the run, and train it first if need be."""
+        name = "-".join(map(str, astuple(self.run))).replace("/", "-")
+        saved = self.data / "saes" / name
+        fill_once(saved, self.train)
+        return SAE.load_from_disk(saved, device=self.device)
+
+    def train(self, folder: Path) -> None:
+        """Train the SAE of the run, and save it in the form in which anybody would load it."""
+        torch.manual_seed(self.run.seed)
+        fit(make_sae(self), self, self.run.seed).save_inference_model(folder)
 
 
 @dataclass(frozen=True)
@@ -181,12 +195,6 @@ def read_sizes(path: Path) -> dict[str, list[Size]]:
     return {name: [Size(f"{path.stem}/{name}", **about)] for name, about in sizes.items()}
 
 
-def size_of(world: str) -> Size:
-    """Return the size that a run's `world` names."""
-    sizes = chain.from_iterable(world_module(world).SIZES.values())
-    return next(size for size in sizes if size.world == world)
-
-
 def train_all(runs: Sequence[Run], path: Path, *, data: Path, device: str, jobs: int) -> None:
     """Train and measure the SAEs that have no row yet, and append their rows to a file."""
     done = {tuple(row[name] for name in KEY) for row in read(path)}
@@ -200,38 +208,16 @@ def train_all(runs: Sequence[Run], path: Path, *, data: Path, device: str, jobs:
 
 def execute(task: tuple[Run, Path, str]) -> Row:
     """Train one SAE, unless it is saved already, and return its row."""
-    run, data, device = task
+    run, _, device = task
     if device == "cpu":
         torch.set_num_threads(1)
-    world = world_module(run.world).open_world(run, data, device)
-    return {**asdict(run), **world.evaluate(trained(run, world, data, device))}
+    world = world_module(run.world).open_world(*task)
+    return {**asdict(run), **world.evaluate(world.trained())}
 
 
-def trained(run: Run, world: World, data: Path, device: str) -> SAE[Any]:
-    """Load the SAE of a run, and train it first if need be."""
-    saved = saved_in(data, run)
-    make_once(saved, lambda partial: world.train(run, partial, device))
-    return SAE.load_from_disk(saved, device=device)
-
-
-def saved_in(data: Path, run: Run) -> Path:
-    """Return where the SAE of a run is saved."""
-    return data / "saes" / "-".join(map(str, astuple(run))).replace("/", "-")
-
-
-def make_once(path: Path, make: Callable[[Path], object]) -> None:
-    """Make a file or a folder that is missing, by another name until it is whole."""
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f"partial-{os.getpid()}-{path.name}")
-        make(partial)
-        with suppress(OSError):  # Another process may have been faster.
-            partial.rename(path)
-
-
-def make_sae(run: Run, world: World, device: str) -> TrainingSAE[Any]:
-    """Make the SAE of a run, untrained."""
-    method = METHODS[run.method]
+def make_sae(world: World) -> TrainingSAE[Any]:
+    """Make the SAE of a world's run, untrained."""
+    run, method = world.run, world.method
     sae_class, config_class = get_sae_training_class(method.architecture)
     options: Row = {
         "k": run.k,
@@ -243,13 +229,13 @@ def make_sae(run: Run, world: World, device: str) -> TrainingSAE[Any]:
     options = {name: value for name, value in options.items() if name in known}
     if method.coefficient is not None:
         options.setdefault(method.coefficient, run.strength)
-    shape = {"d_in": world.d_in, "d_sae": world.d_sae, "device": device}
+    shape = {"d_in": world.d_in, "d_sae": world.d_sae, "device": world.device}
     return sae_class(config_class(**{**shape, **options, **method.options}))
 
 
-def fit(sae: TrainingSAE[Any], run: Run, world: World, seed: int) -> TrainingSAE[Any]:
-    """Train an SAE as a run says, on the world's samples in the order of a seed."""
-    device = str(sae.device)
+def fit(sae: TrainingSAE[Any], world: World, seed: int) -> TrainingSAE[Any]:
+    """Train an SAE as the world's run says, on samples in the order of a seed."""
+    run, device = world.run, world.device
     config = SAETrainerConfig(
         total_training_samples=run.steps * run.batch_size,
         train_batch_size_samples=run.batch_size,
@@ -257,7 +243,7 @@ def fit(sae: TrainingSAE[Any], run: Run, world: World, seed: int) -> TrainingSAE
         lr=run.lr,
         lr_end=run.lr / 10,
         lr_decay_steps=int(run.decay * run.steps),
-        autocast=size_of(run.world).autocast or device != "cpu",
+        autocast=world.size.autocast or device != "cpu",
         feature_sampling_window=10**9,  # steps after which the counts of firing begin anew
         **world.trainer_options,
     )

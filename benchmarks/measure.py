@@ -12,19 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.benchmark import Timer
 
+from benchmarks.experiment import read_yaml
 from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r.reporting.tables import markdown_table
 
 GATHERS, SCATTERS = {"index", "index_select", "gather"}, {"index_put", "index_put_"}
 WAITS = {"_local_scalar_dense", "is_nonzero", "item", "nonzero"}
-TIMINGS = yaml.safe_load(Path(__file__).with_name("timings.yaml").read_text(encoding="utf-8"))
+TIMINGS = read_yaml(Path(__file__).with_name("timings.yaml"))
 
 
 def timer(call: Callable[[], object]) -> Timer:
@@ -50,19 +50,13 @@ def peak_bytes(call: Callable[[], object], device: str) -> int:
 
 
 class Calls(TorchDispatchMode):
-    """What is asked of a device while it lasts: calls, the bytes they move, and waits for it.
-
-    Tensors may be on `meta`, which takes neither a GPU nor memory. A view asks for nothing.
-    """
+    """What is asked of a device, which may be `meta`: calls, bytes they move, and waits."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.number, self.bytes, self.waits = 0, 0, list[str]()
 
-    def __torch_dispatch__(
-        self, func: Any, _types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        """Do what is asked, and count it."""
+    def __torch_dispatch__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         result, name = func(*args, **kwargs), func.overloadpacket.__name__
         if name in WAITS:
@@ -108,7 +102,6 @@ def main(
     description: str | None,
     measure: Callable[[Namespace], list[Any]],
     devices: Sequence[str] = ("cpu", "cuda"),
-    **more: int,
 ) -> list[Any]:
     """Measure as a command line says; keep the rows and their table, which is printed."""
     parser = ArgumentParser(description=description)
@@ -116,8 +109,6 @@ def main(
     parser.add_argument("--device", choices=devices, default=device)
     parser.add_argument("--quick", action="store_true", help="only something small")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
-    for option, default in more.items():
-        parser.add_argument(f"--{option}", type=int, default=default)
     options = parser.parse_args()
     options.size = "quick" if options.quick else options.device
     rows, kind = measure(options), "calls" if options.device == "meta" else "columns"

@@ -1,10 +1,8 @@
 """The penalty against Eq. (16) in plain autograd: `python -m benchmarks.penalty`.
 
-`training` compares decoder rows in bfloat16 where that is fast, as training does; `direct` is
-a call of `c2r_penalty`, which is exact. A GPU may use TensorFloat-32 besides. Memory is what
-is taken beyond the inputs and, in the backward pass, beyond the gradients that all return.
-
-`--device meta` takes no GPU: it counts the calls of `training` on one, and the bytes they move.
+`training` may compare decoder rows in bfloat16, as training does; `direct` is `c2r_penalty`,
+which is exact. A GPU may use TensorFloat-32 besides. Memory is what is taken beyond the inputs
+and the gradients. `--device meta` counts the calls of `training` on a GPU, and their bytes.
 """
 
 import math

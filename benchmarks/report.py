@@ -1,7 +1,7 @@
 """The tables and figures that worlds share, and the pages that they are put into."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -48,10 +48,7 @@ def method_tables(rows: pd.DataFrame, size: Size) -> dict[str, str]:
 def questions_table(rows: pd.DataFrame, size: Size) -> str:
     """Return each question with the differences that answer it, at the first sparsity."""
     rows = rows[rows.k == size.ks[0]]
-    metrics = metrics_of(rows)
-    answers = ((each, _answer(each, rows, size.ks[:1], metrics, size)) for each in CONTRASTS)
-    table = [[*each.words, *answer] for each, answer in answers if answer]
-    return _table(["of", "minus", "where", "seeds"], metrics, table)
+    return _answers_table({"": (rows, size.ks[:1])}, "", metrics_of(rows), size)
 
 
 def sparsities_table(rows: pd.DataFrame, size: Size) -> str:
@@ -59,7 +56,7 @@ def sparsities_table(rows: pd.DataFrame, size: Size) -> str:
     metrics = [metric for metric in metrics_of(rows) if METRICS[metric].by_sparsity]
     by_k = {f"{k:g}": (rows, [k]) for k in sorted(rows.k.unique())}
     parts = {**by_k, "all": (rows, size.ks)}
-    return _parts_table("k", parts, f"{size.ks[0]:g}", metrics, size)
+    return _answers_table(parts, "k", metrics, size, less={f"{size.ks[0]:g}", "all"})
 
 
 def lengths_table(rows: pd.DataFrame, size: Size) -> str:
@@ -73,18 +70,18 @@ def lengths_table(rows: pd.DataFrame, size: Size) -> str:
     for samples, (here, _) in parts.items():
         plain = here[here.method == PLAIN]
         first.append([PLAIN, "", "", samples, str(len(plain)), *intervals(plain[metrics])])
-    return _parts_table("samples", parts, f"{size.samples:,}", metrics, size, first)
+    return _answers_table(parts, "samples", metrics, size, first, less={f"{size.samples:,}"})
 
 
-def _parts_table(
-    by: str,
+def _answers_table(
     parts: Mapping[str, tuple[pd.DataFrame, Sequence[float]]],  # rows, and which sparsities
-    main: str,
+    by: str,  # the parts' heading, if there are several
     metrics: Sequence[str],
     size: Size,
-    first: Sequence[list[str]] = (),
+    first: Iterable[list[str]] = (),
+    less: Collection[str] = (),
 ) -> str:
-    """Return the answers that other parts of the rows than the main one have, too."""
+    """Return the questions that other parts than some answer, with what each part answers."""
     table = [*first]
     for each in CONTRASTS:
         found = {
@@ -92,9 +89,11 @@ def _parts_table(
             for part, (rows, ks) in parts.items()
             if (answer := _answer(each, rows, ks, metrics, size))
         }
-        if not set(found) <= {main, "all"}:
-            table += [[*each.words, part, *answer] for part, answer in found.items()]
-    return _table(["of", "minus", "where", by, "seeds"], metrics, table)
+        if not set(found) <= set(less):
+            about = ([part] if by else [] for part in found)
+            lines = zip(about, found.values(), strict=True)
+            table += [[*each.words, *part, *answer] for part, answer in lines]
+    return _table(["of", "minus", "where", *([by] if by else []), "seeds"], metrics, table)
 
 
 def _answer(
@@ -106,16 +105,14 @@ def _answer(
 ) -> list[str] | None:
     """Return on how many seeds the differences rest, and they; `None` if there are none."""
     differences = question.by_complete_seed(rows, ks, metrics)
-    found, cells = over_seeds(differences), []
     # What is known of fewer seeds than the line says is not told, nor of two which is ahead.
-    everywhere = differences.notna().all()
-    for metric in metrics:
+    everywhere, cells = differences.notna().all(), []
+    for metric, found in over_seeds(differences).items():
         about = METRICS[metric]
-        smallest = about.smallest if size.of_interest else 0.0
-        said = verdict(found[metric], about.better or 1, smallest)
-        judged = about.better and found[metric].count > 2
-        shown = found[metric].signed + (WORDS.get(said, "") if judged else "")
-        cells.append(shown if said != "not measured" and everywhere[metric] else "")
+        said = verdict(found, about.better or 1, about.smallest if size.of_interest else 0.0)
+        word = WORDS.get(said, "") if about.better and found.count > 2 else ""
+        known = said != "not measured" and everywhere[metric]
+        cells.append(found.signed + word if known else "")
     seeds = differences.index.get_level_values("seed")
     return [str(seeds.nunique()), *cells] if any(cells) else None
 
@@ -250,9 +247,4 @@ def page_of(tables: Mapping[str, str]) -> str:
 
 def fill(page: str, tables: Mapping[str, str]) -> str:
     """Replace what is between the marks of each table, `<!-- begin NAME -->` and `end`."""
-    marked = {name for _, name, _ in _PLACE.findall(page)}
-    if marked != set(tables):
-        raise ValueError(
-            f"The page should have marks for {sorted(tables)}. Found {sorted(marked)}."
-        )
     return _PLACE.sub(lambda part: part[1] + tables[part[2]] + part[3], page)

@@ -35,10 +35,7 @@ def read(path: Path) -> list[Row]:
 def execute_all(
     tasks: Sequence[Task], execute: Callable[[Task], Row], path: Path, *, jobs: int
 ) -> None:
-    """Execute the tasks in parallel, each by one thread, and append what each returns.
-
-    After a failure, or an interrupt, the tasks that have not ended are given up.
-    """
+    """Execute tasks in parallel, append what each returns, and give up after a failure."""
     path.parent.mkdir(parents=True, exist_ok=True)
     spawn = get_context("spawn")
     with (

@@ -1,9 +1,8 @@
 """What C2R adds to a training step: `python -m benchmarks.training_step [--device cuda]`.
 
-SAELens's trainer takes steps with a backbone and, in turn with it, steps with a penalty: ours,
-and the same in plain autograd. With one at every T-th step, the mean step takes
-(with it + (T - 1) without) / T. Its ratio to the backbone's step is the median over rounds, in
-each of which all are timed: what slows a machine for a while slows them alike.
+SAELens's trainer takes steps with a backbone, with our penalty, and with the same in plain
+autograd, in turn. With a penalty at every T-th step, the mean step takes
+(with it + (T - 1) without) / T. Its ratio to the backbone's is the median over rounds.
 """
 
 from argparse import Namespace
@@ -97,17 +96,13 @@ def compare(variant: Row, chunk_size: int | None, size: str, device: str) -> Row
 def measure(options: Namespace) -> list[Row]:
     """Return the rows of all variants."""
     size, device = options.size, options.device
-    names = ("d_sae", "d_in", "batch_size", "k")
-    variants = [
-        {
-            **{"backbone": backbone, "layout": layout, "autocast": DATA["autocast"][size]},
-            **dict(zip(names, shape, strict=True)),
-        }
-        for shape in DATA["sizes"][size]
-        for backbone, layout in DATA["kinds"][size]
-    ]
-    cases = track(list(product(variants, DATA["chunk_sizes"][size])))
-    return [compare(variant, chunk_size, size, device) for variant, chunk_size in cases]
+    names = ("backbone", "layout", "d_sae", "d_in", "batch_size", "k", "autocast")
+    cases = product(DATA["sizes"][size], DATA["kinds"][size], DATA["chunk_sizes"][size])
+    rows = []
+    for shape, kind, chunk_size in track(list(cases)):
+        variant = dict(zip(names, (*kind, *shape, DATA["autocast"][size]), strict=True))
+        rows.append(compare(variant, chunk_size, size, device))
+    return rows
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """The names that users rely on, and what is imported for them."""
 
-import ast
 import re
 import subprocess
 from pathlib import Path
@@ -49,12 +48,3 @@ def test_one_module_imports_transformer_lens() -> None:
     its_import = re.compile(r"^\s*(from|import) transformer_lens\b", re.MULTILINE)
     files = [path for path in PACKAGE.rglob("*.py") if its_import.search(path.read_text())]
     assert files == [PACKAGE / "releases" / "language_models.py"]
-
-
-def test_no_docstring_begins_with_what() -> None:
-    """A docstring begins with a verb, or with the thing that is returned."""
-    for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_bytes())):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-                text = ast.get_docstring(node) or ""
-                assert not text.startswith("What"), f"{path.name}: {text.splitlines()[0]}"

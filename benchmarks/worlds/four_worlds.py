@@ -13,7 +13,7 @@ import torch
 from sae_lens import SAE, synthetic
 from torch import Tensor
 
-from benchmarks.compare import Contrast, Interval, at_strength, intervals, over_seeds, verdict
+from benchmarks.compare import Contrast, at_strength, intervals, over_seeds, verdict
 from benchmarks.experiment import METHODS, Drawn, Row, Run, Size, World, read_yaml
 from sae_lens_c2r import analysis
 from sae_lens_c2r.analysis.recovery import AbsorptionSums, hierarchy_edges
@@ -34,12 +34,15 @@ text_table = partial(markdown_table, text=range(1 + len(METRICS)))
 class FourWorlds(World):
     """Known features in trees, of unequal frequencies: a child fires with its parent only."""
 
-    def __init__(self, run: Run, _data: Path, _device: str = "cpu") -> None:
+    def __init__(self, run: Run, data: Path, device: str) -> None:
+        super().__init__(run, data, device)
         about = WORLDS[run.world.partition("/")[2]]
         n_features, self.d_in, self.d_sae = about["n_features"], about["d_in"], about["d_sae"]
-        trees = {"total_root_nodes": n_features // 4, **DATA["hierarchy"]}
-        shape = {"num_features": n_features, "hidden_dim": self.d_in, "seed": run.world_seed}
-        config = {**DATA["features"], **shape, "hierarchy": trees}
+        config = {
+            **DATA["features"],
+            **{"num_features": n_features, "hidden_dim": self.d_in, "seed": run.world_seed},
+            "hierarchy": {"total_root_nodes": n_features // 4, **DATA["hierarchy"]},
+        }
         self.model = synthetic.SyntheticModel(synthetic.SyntheticModelConfig.from_dict(config))
         assert self.model.hierarchy is not None
         self.edges = hierarchy_edges(self.model.hierarchy.roots)
@@ -53,14 +56,12 @@ class FourWorlds(World):
         self.trainer_options = {"lr_warm_up_steps": warm_up, "dead_feature_window": window}
 
     def batches(self, seed: int, batch_size: int) -> Iterator[Tensor]:
-        """Yield fresh samples for ever."""
         torch.manual_seed(seed)
         while True:
             yield self.model.sample(batch_size)
 
     @torch.no_grad()
     def evaluate(self, sae: SAE[Any]) -> Row:
-        """Measure what the paper measures, and what only known features can tell."""
         torch.manual_seed(12345)
         features = self.model.feature_dict
         found = synthetic.eval_sae_on_synthetic_data(
@@ -111,8 +112,8 @@ class Claim:
     number: float = 0.0
     paper: str = ""
 
-    def measured(self, rows: pd.DataFrame) -> tuple[str, Interval]:
-        """Return the verdict, and the difference in one world that it rests on."""
+    def measured(self, rows: pd.DataFrame) -> tuple[str, str]:
+        """Return the verdict, and it with the difference in one world that it rests on."""
         (method, strength), metrics = self.of, [self.metric]
         if self.less is None:
             values = at_strength(rows, method, strength, metrics) - self.number
@@ -121,45 +122,42 @@ class Claim:
             values = Contrast(method, other, (strength, at)).by_seed_and_k(rows, metrics)
         found = over_seeds(values)[self.metric]
         said = verdict(found, self.expected, EQUAL if self.expected == 0 else 0.0)
-        return {"yes": "agrees", "no": "differs"}.get(said, said), found
-
-    def judged(self, rows: pd.DataFrame) -> str:
-        """Return the verdict and the difference, in Markdown."""
-        said, found = self.measured(rows)
-        return f"**{said}** {replace(found, mean=found.mean + self.number).signed}"
+        said = {"yes": "agrees", "no": "differs"}.get(said, said)
+        return said, f"**{said}** {replace(found, mean=found.mean + self.number).signed}"
 
 
 CLAIMS, FURTHER = ([Claim(**each) for each in DATA[part]] for part in ("claims", "further"))
 
 
 def draw(rows: pd.DataFrame) -> Drawn:
-    """Draw all tables: those of one training length, and of all lengths."""
-    short = by_world(rows[rows.samples == rows.samples.min()])
+    worlds = {size.name: rows[rows.world == size.world] for size in ALL}
+    worlds = {name: ours for name, ours in worlds.items() if len(ours)}
+    least = rows.samples.min()
+    short = {name: ours[ours.samples == least] for name, ours in worlds.items()}
     words = ("agrees", "undecided", "differs")
-    claims = [[each.claim, each.paper, *map(each.judged, short.values())] for each in CLAIMS]
+    said, claims = pd.DataFrame(index=list(short)), []
+    for each in CLAIMS:
+        verdicts, shown = zip(*map(each.measured, short.values()), strict=True)
+        said[each.claim] = verdicts
+        claims.append([each.claim, each.paper, *shown])
     claims += [
         [claim, paper, *[f"cannot be tested here: {why}"] * len(short)]
         for claim, paper, why in DATA["untested"]
     ]
-    further = [[each.claim, *map(each.judged, short.values())] for each in FURTHER]
-    counts = []
-    for name, ours in short.items():
-        said = [claim.measured(ours)[0] for claim in CLAIMS]
-        counts.append([name, *(str(said.count(each)) for each in words)])
+    counts = [
+        [name, *(str((each == word).sum()) for word in words)] for name, each in said.T.items()
+    ]
+    further = [
+        [each.claim, *(each.measured(ours)[1] for ours in short.values())] for each in FURTHER
+    ]
     tables = {
         "claims": text_table(["claim", "the paper", *short], claims),
         "verdicts": text_table(["", *words], counts),
         "further": text_table(["claim", *short], further),
         **{name: world_tables(name, ours) for name, ours in short.items()},
-        "lengths": lengths_table(by_world(rows)),
+        "lengths": lengths_table(worlds),
     }
     return Drawn({"tables": tables})
-
-
-def by_world(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return the rows of each of the four that there are rows of."""
-    found = {size.name: rows[rows.world == size.world] for size in ALL}
-    return {name: ours for name, ours in found.items() if len(ours)}
 
 
 def world_tables(name: str, rows: pd.DataFrame) -> str:
@@ -194,7 +192,10 @@ def lengths_table(by_name: dict[str, pd.DataFrame]) -> str:
         k = WORLDS[name]["ks"][0]
         for samples, then in rows[rows.k == k].groupby("samples"):
             found = [at_strength(then, *each, ["absorption"]) for each in LENGTHS.items()]
-            cells = [*chain(*map(intervals, found)), *(each.judged(then) for each in judged)]
+            cells = [
+                *chain(*map(intervals, found)),
+                *(each.measured(then)[1] for each in judged),
+            ]
             table.append([name, str(k), f"{samples // SAES['batch_size']:,}", *cells])
     head = ["", "k", "steps", *LENGTHS, *(claim.claim for claim in judged)]
     return markdown_table(head, table)

@@ -14,23 +14,16 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from benchmarks.classes import class_measures
-from benchmarks.experiment import Run, read_sizes
+from benchmarks.experiment import Run, read_sizes, read_yaml
 from benchmarks.report import draw_sizes
 from benchmarks.rows import Row
-from benchmarks.worlds.minilm_text import (
-    MiniLMText,
-    activations,
-    device_of,
-    load,
-    text_measures,
-)
+from benchmarks.worlds.minilm_text import MiniLMText, activations, load, text_measures
 from sae_lens_c2r.offline.models import SMOLLM2
 from sae_lens_c2r.offline.wikipedia import articles
 
 SIZES = read_sizes(Path(__file__))
 D_IN, HOOK_NAME = 576, "model.layers.9"
 CONTEXT, ROWS, SEPARATOR = 256, 32, 0  # SEPARATOR is <|endoftext|>
-ENCODED = 64  # texts at once
 LOSS_ROWS, LOSS_BATCH = 64, 4  # whose loss is measured, and at once
 # The norms of the first tokens, and of a few others, are many times the rest's.
 FIRST_TOKENS, HIGHEST_NORM = 4, 4.0
@@ -40,21 +33,13 @@ SPELLED = 3  # words of a prompt whose letters are given
 LETTER_F1, CLASS_F1 = 0.6, 0.95  # of a probe, at least; the first is SAEBench's
 OF_LETTERS = {"f1": "letter_f1", "latents": "letter_latents", "counted": "letters"}
 PIECE = re.compile("[a-z]+")  # of a word, where the token before it ends in a letter
-TOKENS = [  # other classes of tokens, without the space before them
-    "[0-9]",
-    r"[][(){}]+",
-    "[Aa]|[Aa]n|[Tt]he",
-    "am|are|is|was|were|be|been|being|do|does|did|have|has|had|can|could|may|might|must|shall|"
-    "should|will|would",
-    "I|[Mm]e|[Mm]y|[Yy]ou|[Yy]our|[Hh]e|[Hh]im|[Hh]is|[Ss]he|[Hh]er|[Ii]t|[Ii]ts|[Ww]e|[Uu]s|"
-    "[Oo]ur|[Tt]hey|[Tt]hem|[Tt]heir",
-    "[Nn]o|[Nn]ot|[Nn]or|[Nn]one|[Nn]ever|[Ww]ithout|cannot|'t",
-]
+TOKENS = read_yaml(Path(__file__))["tokens"]
 
 
 def read(model: Any, texts: Iterable[str]) -> Iterator[tuple[Tensor, ...]]:
     """Yield rows of tokens, which of these SAEs are trained on, and their activations."""
-    ids = chain.from_iterable(encoded(model.tokenizer, texts))
+    encoded = ([*model.tokenizer(text)["input_ids"], SEPARATOR] for text in texts)
+    ids = chain.from_iterable(encoded)
     while True:
         rows = torch.tensor(list(islice(ids, ROWS * CONTEXT))).view(-1, CONTEXT)
         found = activations(model, rows)
@@ -62,14 +47,6 @@ def read(model: Any, texts: Iterable[str]) -> Iterator[tuple[Tensor, ...]]:
         used = norms < HIGHEST_NORM * norms[:, FIRST_TOKENS:].median()
         used[:, :FIRST_TOKENS] = False
         yield rows, used.cpu(), found[used].cpu()
-
-
-def encoded(tokenizer: Any, texts: Iterable[str]) -> Iterator[list[int]]:
-    """Yield the tokens of each text, and of the separator; many texts are encoded at once."""
-    texts = iter(texts)
-    while batch := list(islice(texts, ENCODED)):
-        for ids in tokenizer(batch)["input_ids"]:
-            yield [*ids, SEPARATOR]
 
 
 def collect_held_out(
@@ -97,8 +74,7 @@ def collect_held_out(
     torch.save(tokens, folder / "tokens.pt")
     prompts, letters = spelling(model.tokenizer, at_most)
     inputs = torch.cat([activations(model, each)[:, -1].cpu() for each in prompts.split(256)])
-    words = {"inputs": (scale * inputs).half(), "letters": letters}
-    torch.save(words, folder / "words.pt")
+    torch.save({"inputs": (scale * inputs).half(), "letters": letters}, folder / "words.pt")
 
 
 def classes_of(rows: Tensor, names: Sequence[str]) -> Tensor:
@@ -124,7 +100,7 @@ def loss_on(
             found[here] = replace(found[here].float()).to(found.dtype)
             return found
 
-        tokens = tokens.to(device_of(model))
+        tokens = tokens.to(next(model.parameters()).device)
         logits = model.run_with_hooks(tokens, fwd_hooks=[(HOOK_NAME, splice)])
         said, true = logits[:, FIRST_TOKENS:-1].float(), tokens[:, FIRST_TOKENS + 1 :]
         losses.append(cross_entropy(said.mT, true).item())
@@ -132,10 +108,8 @@ def loss_on(
 
 
 def spelling(tokenizer: Any, at_most: int) -> tuple[Tensor, Tensor]:
-    """Return prompts that end in a word, and the words' first letters, both in a fixed order.
-
-    `tartan has the first letter: T`, as SAEBench asks, three times; then the word alone.
-    """
+    """Return prompts that end in a word, and the words' first letters, in a fixed order."""
+    # `tartan has the first letter: T`, as SAEBench asks, three times; then the word alone.
     ids = {token: i for token, i in tokenizer.get_vocab().items() if WORD.fullmatch(token)}
     order = torch.Generator().manual_seed(0)
     names = sorted(ids)
@@ -161,13 +135,11 @@ class LanguageModel(MiniLMText):
 
     d_in, kept_in = D_IN, "smollm2"
 
-    def __init__(self, run: Run, data: Path, device: str = "cpu") -> None:
+    def __init__(self, run: Run, data: Path, device: str) -> None:
         super().__init__(run, data, device)
         self.d_sae = 16_384 if self.size.name == "wide" else 4096
 
-    def _collect(self, folder: Path) -> None:
-        """Keep activations of Wikipedia's articles and of single words, in float16."""
-        folder.mkdir()
+    def draw_shared(self, folder: Path) -> None:
         texts = articles()
         model = load(SMOLLM2, HOOK_NAME, self.device, dtype=torch.bfloat16)
         pool, n_tokens = torch.empty(self.size.pool, D_IN, dtype=torch.float16), 0
@@ -183,7 +155,6 @@ class LanguageModel(MiniLMText):
         collect_held_out(folder, held_out, model, scale, self.size.evaluation)
 
     def evaluate(self, sae: SAE[Any]) -> Row:
-        """Measure text that no SAE has seen: also its letters, its classes and its loss."""
         inputs = torch.from_numpy(np.load(self.held_out)).float()
         words, tokens = (torch.load(self.folder / name) for name in ("words.pt", "tokens.pt"))
         spelled = words["inputs"].float(), words["letters"]

@@ -12,7 +12,7 @@ from sae_lens.evals import ExplainedVarianceCalculator
 from sae_lens.load_model import load_model
 from torch import Tensor
 
-from benchmarks.experiment import Drawn, Row, Run, World, make_once, read_sizes, size_of
+from benchmarks.experiment import Drawn, Row, Run, World, read_sizes
 from benchmarks.report import between_table, draw_schedules, of_full_length
 from sae_lens_c2r.analysis import CoFiring, chance_composition, co_firing, composition
 from sae_lens_c2r.offline import corpus
@@ -31,18 +31,13 @@ def load(offline: OfflineModel, hook_name: str, device: str = "cpu", **options: 
     return load_model("AutoModelForCausalLM", folder, device, options, [hook_name])
 
 
-def device_of(model: Any) -> torch.device:
-    """Return the device that a model is on."""
-    return next(model.parameters()).device
-
-
 @torch.no_grad()
 def activations(model: Any, rows: Tensor) -> Tensor:
     """Return activations at a model's hook, shape ``[rows, tokens, d_in]``."""
     hook_names = list(model.hook_dict)
     # Naming a layer to stop at has SAELens's wrapper stop at the hook.
     _, cache = model.run_with_cache(
-        rows.to(device_of(model)), names_filter=hook_names, stop_at_layer=-1
+        rows.to(next(model.parameters()).device), names_filter=hook_names, stop_at_layer=-1
     )
     return cache[hook_names[0]].float()
 
@@ -70,25 +65,19 @@ class MiniLMText(World):
 
     d_in, d_sae, kept_in = D_IN, 2048, "minilm"
 
-    def __init__(self, run: Run, data: Path, device: str = "cpu") -> None:
-        self.run, self.size, self.device = run, size_of(run.world), device
+    def __init__(self, run: Run, data: Path, device: str) -> None:
+        super().__init__(run, data, device)
         self.folder = data / f"{self.kept_in}-{self.size.pool}"
         self.text, self.held_out = self.folder / "text.npy", self.folder / "held_out.npy"
         self.pools = [self.text]
 
-    def prepare(self) -> None:
-        """Collect the activations, unless that was done before."""
-        make_once(self.folder, self._collect)
-
-    def _collect(self, folder: Path) -> None:
+    def draw_shared(self, folder: Path) -> None:
         text, held_out = text_activations(self.size.pool, self.size.evaluation)
         scale = D_IN**0.5 / text.norm(dim=1).mean()
-        folder.mkdir()
         np.save(folder / self.held_out.name, (scale * held_out).numpy())
         np.save(folder / self.text.name, (scale * text).numpy())
 
     def evaluate(self, sae: SAE[Any]) -> Row:
-        """Measure what can be where no feature is known, on text that no SAE has seen."""
         inputs = torch.from_numpy(np.load(self.held_out)).float()
         return text_measures(sae, inputs.to(self.device))
 
@@ -126,7 +115,6 @@ def firing_measures(sae: SAE[Any], together: CoFiring) -> Row:
 
 
 def draw(rows: pd.DataFrame) -> Drawn:
-    """Draw the sizes, and what float32 comes to less bfloat16."""
     drawn, [size], [in_float32] = draw_schedules(rows, SIZES), SIZES[MAIN], SIZES[FLOAT32]
     if in_float32.name in drawn.tables:
         of_length = rows[(rows.world == size.world) & (rows.samples == in_float32.samples)]

@@ -12,9 +12,10 @@ from sae_lens import SAE, synthetic
 from torch import Tensor
 
 from benchmarks.compare import Interval, label, points_of
-from benchmarks.experiment import PLAIN, Drawn, Row, Run, make_once, read_sizes
+from benchmarks.experiment import PLAIN, Drawn, Row, Run, read_sizes
 from benchmarks.report import draw_schedules, of_full_length
 from benchmarks.worlds.minilm_text import BATCH, MiniLMText, explained_variance, firing_measures
+from sae_lens_c2r._support.files import fill_once
 from sae_lens_c2r.analysis import co_firing, latents_of_features, latents_per_feature
 from sae_lens_c2r.analysis.recovery import AbsorptionSums, Edge, found_parents
 from sae_lens_c2r.reporting.tables import markdown_table
@@ -61,7 +62,7 @@ class Planted(MiniLMText):
 
     d_sae = 4096
 
-    def __init__(self, run: Run, data: Path, device: str = "cpu") -> None:
+    def __init__(self, run: Run, data: Path, device: str) -> None:
         super().__init__(run, data, device)
         torch.manual_seed(run.world_seed)
         # The parents come first.
@@ -73,30 +74,27 @@ class Planted(MiniLMText):
         parents, children = torch.linspace(*P_PARENT, PARENTS), PARENTS * CHILDREN
         probabilities = torch.cat([parents, torch.full((children,), P_CHILD)])
         self.forest = Forest(self.edges, probabilities, self.d_in, exclusive=True)
-        self.planted = self.folder / f"planted-{run.world_seed}.npy"
+        self.planted = data / f"planted-{self.size.pool}-{run.world_seed}" / "samples.npy"
         self.factor = self.planted.with_suffix(".txt")
         self.pools = [self.text, self.planted]  # each in an order of its own
 
     def prepare(self) -> None:
-        """Collect the activations and plant the features, unless that was done before.
-
-        Both are kept apart, so that in every pass other features are at other tokens.
-        """
+        """Collect the activations and plant the features, unless that was done before."""
+        # Both are kept apart, so that in every pass other features are at other tokens.
         super().prepare()
-        make_once(self.planted, self._plant)
+        fill_once(self.planted.parent, self._plant)
 
-    def _plant(self, path: Path) -> None:
+    def _plant(self, folder: Path) -> None:
         text = torch.from_numpy(np.load(self.text))
         torch.manual_seed(SAMPLES_SEED + self.run.world_seed)
         planted = torch.cat([self.forest.sample(BATCH)[0] for _ in range(len(text) // BATCH)])
         of_text, of_planted = (each.var(dim=0).sum() for each in (text, planted))
         factor = (SHARE / (1 - SHARE) * of_text / of_planted).sqrt()
-        self.factor.write_text(repr(factor.item()))
-        np.save(path, (factor * planted).numpy())
+        (folder / self.factor.name).write_text(repr(factor.item()))
+        np.save(folder / self.planted.name, (factor * planted).numpy())
 
     @torch.no_grad()
     def evaluate(self, sae: SAE[Any]) -> Row:
-        """Measure what became of the planted features, on text that no SAE has seen."""
         vectors = self.forest.features.feature_vectors.to(self.device)
         text = torch.from_numpy(np.load(self.held_out)).to(self.device)
         torch.manual_seed(EVALUATION_SEED + self.run.world_seed)
@@ -111,8 +109,7 @@ class Planted(MiniLMText):
             acts = sae.encode(batch)
             sums.add(acts[:, latents], present)
             acts_of_all.append(acts.to_sparse())
-        together = co_firing(acts_of_all)
-        full = sums.full()
+        together, full = co_firing(acts_of_all), sums.full()
         found = found_parents(self.edges, sae.W_dec, vectors)
         edges = torch.tensor(self.edges, device=self.device)
         parents, children = edges.unbind(dim=1)
@@ -153,7 +150,6 @@ def same_children_table(rows: pd.DataFrame) -> str:
 
 
 def draw(rows: pd.DataFrame) -> Drawn:
-    """Draw both schedules, and absorption by children that two methods have found."""
     drawn = draw_schedules(rows, SIZES)
     [size] = SIZES["minilm"]
     if size.name in drawn.tables:

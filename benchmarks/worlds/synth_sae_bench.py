@@ -21,10 +21,8 @@ from benchmarks.experiment import (
     Run,
     Size,
     World,
-    make_once,
     read_sizes,
     read_yaml,
-    size_of,
 )
 from benchmarks.report import draw_sizes, of_full_length
 from sae_lens_c2r.analysis.recovery import feature_recovery
@@ -42,52 +40,39 @@ DATA = read_yaml(Path(__file__))
 class SynthSAEBench(World):
     """The features of one size, as they are kept on disk with their samples."""
 
-    def __init__(self, run: Run, data: Path, device: str = "cpu") -> None:
-        self.run, self.size = run, size_of(run.world)
+    def __init__(self, run: Run, data: Path, device: str) -> None:
+        super().__init__(run, data, device)
         published = self.size.name if self.size.name in ("4k", "16k") else "2k"
         release = read_release(find_release(f"synth-sae-bench-{published}"))
         assert release.synthetic_model is not None
         self.d_in, self.d_sae = release.sae["d_in"], release.sae["d_sae"]
         self.config = {**release.synthetic_model.config, "seed": run.world_seed}
-        self.folder = data / f"synth-sae-bench-{published}-{run.world_seed}"
-        self.device = device
-        self.pools = [self.folder / f"pool-{self.size.pool}.npy"]
-        self.evaluation = self.folder / f"evaluation-{self.size.evaluation}.pt"
+        name = f"{published}-{run.world_seed}-{self.size.pool}-{self.size.evaluation}"
+        self.folder = data / f"synth-sae-bench-{name}"
+        self.pools = [self.folder / "pool.npy"]
         # Worlds are apart in their samples, too. Those of the kept one begin at 0.
         self.first_seed = (run.world_seed - KEPT_WORLD) * 2 * EVALUATION_SEED
 
-    def load(self) -> SyntheticModel:
-        """Load the features, and make them first where they are missing."""
-        config, path = SyntheticModelConfig.from_dict(self.config), self.folder / "model"
+    def draw_shared(self, folder: Path) -> None:
         # On a CPU, as SAELens draws other features on other devices.
-        make_once(path, lambda to: SyntheticModel(config, device="cpu").save(to))
-        return SyntheticModel.load_from_disk(path, device=self.device)
-
-    def prepare(self) -> None:
-        """Generate what is missing of the samples, to train on and to evaluate with."""
-        model = self.load()
-
-        def generate_pool(path: Path) -> None:
-            shape = (self.size.pool, self.d_in)
-            pool = np.lib.format.open_memmap(path, "w+", dtype="float32", shape=shape)
-            for start in track(range(0, len(pool), BATCH), "Generating samples"):
-                if start % CHUNK == 0:
-                    torch.manual_seed(self.first_seed + start // CHUNK)
-                pool[start : start + BATCH] = model.sample(BATCH).cpu()
-
-        def generate_evaluation(path: Path) -> None:
-            torch.manual_seed(self.first_seed + EVALUATION_SEED)
-            n, draw_samples = self.size.evaluation // BATCH, model.activation_generator.sample
-            samples = [draw_samples(BATCH).to_dense().to_sparse().cpu() for _ in range(n)]
-            torch.save(samples, path)
-
-        make_once(self.pools[0], generate_pool)
-        make_once(self.evaluation, generate_evaluation)
+        config = SyntheticModelConfig.from_dict(self.config)
+        SyntheticModel(config, device="cpu").save(folder / "model")
+        model = SyntheticModel.load_from_disk(folder / "model", device=self.device)
+        shape = (self.size.pool, self.d_in)
+        pool = np.lib.format.open_memmap(folder / "pool.npy", "w+", "float32", shape)
+        for start in track(range(0, len(pool), BATCH), "Generating samples"):
+            if start % CHUNK == 0:
+                torch.manual_seed(self.first_seed + start // CHUNK)
+            pool[start : start + BATCH] = model.sample(BATCH).cpu()
+        torch.manual_seed(self.first_seed + EVALUATION_SEED)
+        n, draw_samples = self.size.evaluation // BATCH, model.activation_generator.sample
+        samples = [draw_samples(BATCH).to_dense().to_sparse().cpu() for _ in range(n)]
+        torch.save(samples, folder / "evaluation.pt")
 
     @torch.no_grad()
     def evaluate(self, sae: SAE[Any]) -> Row:
-        """Measure what SAELens measures of an SAE of known features, and absorption."""
-        model, kept = self.load(), cycle(torch.load(self.evaluation))
+        model = SyntheticModel.load_from_disk(self.folder / "model", device=self.device)
+        kept = cycle(torch.load(self.folder / "evaluation.pt"))
         # The same samples for every SAE, in place of fresh ones.
         model.activation_generator.sample = lambda _: next(kept).to(self.device).to_dense()  # type: ignore
         return feature_recovery(sae, model, samples=self.size.evaluation, batch_size=BATCH)
@@ -116,8 +101,11 @@ def published_table(rows: pd.DataFrame, size: Size) -> str:
     """Return SAELens's architectures in the published order, on their curves where L0 is k."""
     k, table, metrics = size.ks[0], [], ["l0", *DATA["published"]]
     for name in DATA["published"]["f1"]:
-        ours = rows[(rows.method == name) & (rows.k == k)]
-        found = {seed: _at_l0(here, k, metrics) for seed, here in ours.groupby("seed")}
+        ours, found = rows[(rows.method == name) & (rows.k == k)].sort_values("strength"), {}
+        for seed, here in ours.groupby("seed"):
+            values = here[metrics].to_numpy()
+            points = list(zip(here.l0, values, strict=True))
+            found[seed] = interpolate(points, k) if len(points) > 1 else values[0]
         if found:
             at_k = pd.DataFrame(found, index=metrics).T
             cells = [str(at_k.l0.notna().sum()), str(Interval.of(at_k.l0))]
@@ -129,15 +117,7 @@ def published_table(rows: pd.DataFrame, size: Size) -> str:
     return markdown_table(["", "seeds", "L0 here", *head], table)
 
 
-def _at_l0(rows: pd.DataFrame, l0: float, metrics: list[str]) -> Any:
-    """Return metrics of a method's curve where its L0 is as wanted, NaN if it is nowhere."""
-    curve = rows.sort_values("strength")
-    points = list(zip(curve.l0, curve[metrics].to_numpy(), strict=True))
-    return interpolate(points, l0) if len(points) > 1 else points[0][1]
-
-
 def draw(rows: pd.DataFrame) -> Drawn:
-    """Draw every size that there are rows of."""
     drawn = draw_sizes(rows, SIZES)
     for name, tables in drawn.tables.items():
         [size] = SIZES[name]

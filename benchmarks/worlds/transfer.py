@@ -1,8 +1,4 @@
-"""Does lambda transfer? The experiment behind `c2r_scaling="transfer"`.
-
-A run knows only its literal coefficient: so it serves the rule, that without each factor, and
-none.
-"""
+"""Does lambda transfer? The experiment behind `c2r_scaling="transfer"`."""
 
 import math
 import sys
@@ -20,7 +16,7 @@ from matplotlib.figure import Figure
 from sae_lens import SAE
 from torch import Tensor
 
-from benchmarks.experiment import Drawn, Row, Run, Size, World, make_once, read_yaml
+from benchmarks.experiment import Drawn, Row, Run, Size, World, read_yaml
 from benchmarks.report import lines_figure
 from benchmarks.worlds.minilm_text import explained_variance, text_activations
 from benchmarks.worlds.planted import Forest
@@ -103,8 +99,9 @@ def rules(setting: Setting, norm: float) -> dict[str, float]:
 class Transfer(World):
     """Inputs of a setting, and lambda as the rule gives it for them."""
 
-    def __init__(self, run: Run) -> None:
-        self.run, self.setting = run, SETTINGS[run.world, run.batch_size]
+    def __init__(self, run: Run, data: Path, device: str) -> None:
+        super().__init__(run, data, device)
+        self.setting = SETTINGS[run.world, run.batch_size]
         self.d_in, self.d_sae = self.setting.d_in, self.setting.d_sae
         warm_up = run.steps // 12
         self.trainer_options = {"lr_warm_up_steps": warm_up, "dead_feature_window": 200}
@@ -134,8 +131,8 @@ class Hierarchy(Transfer):
     # Their directions are random, so that a latent that has found its feature is as close to
     # its nearest neighbour as chance makes it: the case that the rule is derived for.
 
-    def __init__(self, run: Run) -> None:
-        super().__init__(run)
+    def __init__(self, run: Run, data: Path, device: str) -> None:
+        super().__init__(run, data, device)
         torch.manual_seed(run.world_seed)
         n_features = FIXED_FEATURES if self.setting.data == FIXED else self.d_sae // 2
         parents = range(0, n_features, 1 + N_CHILDREN)
@@ -146,13 +143,11 @@ class Hierarchy(Transfer):
         self.find_literal()
 
     def batches(self, seed: int, batch_size: int) -> Iterator[Tensor]:  # noqa: ARG002
-        """Yield fresh samples for ever, which go on in torch's random state."""
         while True:
             yield self.setting.scale * self.forest.sample(batch_size)[0]
 
     @torch.no_grad()
     def evaluate(self, sae: SAE[Any]) -> Row:
-        """Measure an SAE, and absorption in mean over the edges."""
         torch.manual_seed(12345)
         samples, feature_acts = self.forest.sample(16384)
         inputs, vectors = self.setting.scale * samples, self.forest.features.feature_vectors
@@ -165,23 +160,18 @@ class Hierarchy(Transfer):
 class MiniLM(Transfer):
     """MiniLM's activations, collected once; fewer dimensions are their principal ones."""
 
-    def __init__(self, run: Run, data: Path) -> None:
-        super().__init__(run)
-        self.path = data / "minilm-transfer.pt"
-        if self.path.exists():  # as it does once it was prepared
-            activations, scale = _activations(self.path, self.d_in), self.setting.scale
+    def __init__(self, run: Run, data: Path, device: str) -> None:
+        super().__init__(run, data, device)
+        self.folder = data / "minilm-transfer"
+        if self.folder.exists():  # as it does once it was prepared
+            activations, scale = _activations(self.folder, self.d_in), self.setting.scale
             self.training, self.held_out = (scale * each for each in activations)
             self.find_literal()
 
-    def prepare(self) -> None:
-        """Run MiniLM over Python's documentation, unless that was done before."""
-        make_once(
-            self.path,
-            lambda path: torch.save(text_activations(MINILM_TOKENS, sys.maxsize), path),
-        )
+    def draw_shared(self, folder: Path) -> None:
+        torch.save(text_activations(MINILM_TOKENS, sys.maxsize), folder / "activations.pt")
 
     def batches(self, seed: int, batch_size: int) -> Iterator[Tensor]:
-        """Yield shuffled tokens, again and again."""
         generator = torch.Generator().manual_seed(seed)
         while True:
             order = torch.randperm(len(self.training), generator=generator)
@@ -189,22 +179,20 @@ class MiniLM(Transfer):
 
     @torch.no_grad()
     def evaluate(self, sae: SAE[Any]) -> Row:
-        """Measure an SAE on held-out tokens."""
         return self.measures(sae, self.held_out)
 
 
 @cache
-def _activations(path: Path, d_in: int) -> tuple[Tensor, Tensor]:
-    training, held_out = torch.load(path, weights_only=True)
+def _activations(folder: Path, d_in: int) -> tuple[Tensor, Tensor]:
+    training, held_out = torch.load(folder / "activations.pt", weights_only=True)
     if d_in == training.shape[1]:
         return training, held_out
     _, axes = torch.linalg.eigh(training.T.cov())  # by rising variance
     return training @ axes[:, -d_in:], held_out @ axes[:, -d_in:]
 
 
-def open_world(run: Run, data: Path, _device: str) -> World:
-    """Return the world of a run."""
-    return MiniLM(run, data) if f"/{MINILM}" in run.world else Hierarchy(run)
+def open_world(run: Run, *arguments: Any) -> World:
+    return (MiniLM if f"/{MINILM}" in run.world else Hierarchy)(run, *arguments)
 
 
 @dataclass(frozen=True)
@@ -300,7 +288,6 @@ def figure(curves: Sequence[Curve]) -> Figure:
 
 
 def draw(rows: pd.DataFrame) -> Drawn:
-    """Draw the curves."""
     curves = curves_of(rows)
     tables = {"tables": f"{turns_table(curves)}\n\n{exponents_table(curves)}"}
     return Drawn({"tables": tables}, lambda: {"curves": figure(curves)})

@@ -16,6 +16,7 @@ from sae_lens import (
     TrainingSAE,
     register_sae_training_class,
 )
+from sae_lens.llm_sae_training_runner import _parse_cfg_args
 from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY
 from sae_lens.saes.sae import TrainStepInput, TrainStepOutput
 from sae_lens.saes.topk_sae import TopKSAEConfig
@@ -179,12 +180,7 @@ def test_what_is_made_is_pickled_and_read_in_a_fresh_process() -> None:
 
 
 def test_sae_lens_command_line_takes_it() -> None:
+    with_c2r("mine")
     flags = ["--architecture", "mine_c2r", "--c2r_interval", "9", "--temperature", "3"]
-    code = (
-        "from sae_lens_c2r import with_c2r; import tests.architectures.test_with_c2r as t; "
-        "with_c2r((t.MineTrainingSAE, t.MineTrainingSAEConfig)); "
-        "from sae_lens.llm_sae_training_runner import _parse_cfg_args as parse; "
-        f"cfg = parse({flags}).sae; assert (cfg.c2r_interval, cfg.temperature) == (9, 3.0)"
-    )
-    process = forkserver.run("-c", code, cwd=forkserver.ROOT)
-    assert process.returncode == 0, process.stderr
+    cfg = _parse_cfg_args(flags).sae
+    assert (cfg.c2r_interval, cfg.temperature) == (9, 3.0)

@@ -9,24 +9,16 @@ from unittest.mock import Mock, create_autospec
 import numpy as np
 import pytest
 import torch
+from sae_lens.synthetic import SyntheticModel
 
 from benchmarks import experiment, worlds
 from benchmarks.__main__ import main
-from benchmarks.alternatives import (
-    ActivationsOnly,
-    DirectionsOnly,
-    DirectionsOnlyExcessGate,
-    DownToChance,
-    ExcessGate,
-)
-from benchmarks.experiment import METHODS, Run, Size, execute, make_sae
+from benchmarks.experiment import METHODS, ROWS_ONLY, Run, Size, execute, make_sae
 from benchmarks.rows import read
 from benchmarks.worlds import synth_sae_bench
 from benchmarks.worlds.finetuning import BEFORE, Finetuning
 from benchmarks.worlds.finetuning import sizes as finetuning_sizes
-from sae_lens_c2r.architectures.penalized import Decoder
 from sae_lens_c2r.releases.files import read_release
-from tests.architectures.training import make_config
 
 
 def in_this_process(tasks, execute, path: Path, **_: int) -> None:
@@ -74,13 +66,14 @@ def test_every_seed_has_a_world_of_its_own_and_samples_in_its_order(
     few_features = partial(read_release, overrides=small)
     monkeypatch.setattr(synth_sae_bench, "read_release", few_features)
     runs = size.runs()
-    first, second = (synth_sae_bench.open_world(run, tmp_path) for run in runs[:2])
+    first, second = (synth_sae_bench.open_world(run, tmp_path, "cpu") for run in runs[:2])
     for world in (first, second):
         world.prepare()
-    one, other = (world.load().feature_dict.feature_vectors for world in (first, second))
+    models = (SyntheticModel.load_from_disk(each.folder / "model") for each in (first, second))
+    one, other = (model.feature_dict.feature_vectors for model in models)
     assert not torch.allclose(one, other)
     assert not np.array_equal(np.load(first.pools[0]), np.load(second.pools[0]))
-    again = synth_sae_bench.open_world(runs[0], tmp_path / "again")
+    again = synth_sae_bench.open_world(runs[0], tmp_path / "again", "cpu")
     again.prepare()
     assert np.array_equal(np.load(first.pools[0]), np.load(again.pools[0]))
     batches = [next(first.batches(seed, 4096)) for seed in (0, 0, 1)]
@@ -92,10 +85,11 @@ def test_every_seed_has_a_world_of_its_own_and_samples_in_its_order(
     assert row["explained_variance"] < 1
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in ROWS_ONLY])
 def test_every_method_makes_an_sae_of_its_own_strength(method: str) -> None:
-    about, world = METHODS[method], Mock(d_in=16, d_sae=32, sae_options={})
-    sae = make_sae(Run("", method, 3.5, 2, 0, 0, 1024, 128, 1e-3, 0.2), world, "cpu")
+    about, run = METHODS[method], Run("", method, 3.5, 2, 0, 0, 1024, 128, 1e-3, 0.2)
+    shape = {"d_in": 16, "d_sae": 32, "device": "cpu", "sae_options": {}}
+    sae = make_sae(Mock(run=run, method=about, **shape))
     expected = {**about.options, **({about.coefficient: 3.5} if about.coefficient else {})}
     assert {name: getattr(sae.cfg, name) for name in expected} == expected
 
@@ -106,56 +100,11 @@ def test_fine_tuning_starts_from_the_sae_before_on_samples_that_it_has_not_seen(
     monkeypatch.setattr("benchmarks.worlds.four_worlds.EVALUATION_SAMPLES", 4096)
     batches = create_autospec(Finetuning.batches, side_effect=Finetuning.batches)
     monkeypatch.setattr(Finetuning, "batches", batches)
-    [before, finetuned] = finetuning_sizes(20, 1, [BEFORE, "10 % with C2R"])
+    sizes = {name: size for size in finetuning_sizes(20, 1) for name in size.methods}
+    before, finetuned = sizes[BEFORE], sizes["10 % with C2R"]
     row = execute((finetuned.runs()[0], tmp_path, "cpu"))
     assert 0.5 < row["cosine_median"] < 1
     assert row["samples"] == 2 * 256
     assert execute((before.runs()[0], tmp_path, "cpu"))["cosine_median"] == 1
     seeds = [called.args[1] for called in batches.call_args_list]
     assert seeds == [0, 1000, 54321, 54321]  # the one before is there already
-
-
-def parts_of(sae) -> tuple[torch.Tensor, Decoder]:
-    """Activations, and what a step shares of the decoder."""
-    return torch.rand(8, sae.cfg.d_sae, requires_grad=True), sae._decoder()
-
-
-@pytest.mark.parametrize("half", [DirectionsOnly, ActivationsOnly])
-def test_a_half_has_one_of_the_two_gradients(half) -> None:
-    torch.manual_seed(0)
-    sae = half(make_config("batchtopk_c2r"))
-    acts, decoder = parts_of(sae)
-    penalty, *_ = sae._measure_c2r(acts, decoder, 0)
-    grads = torch.autograd.grad(penalty, [sae.W_dec, acts], allow_unused=True)
-    moved = [grad is not None and bool((grad != 0).any()) for grad in grads]
-    assert moved == [half is DirectionsOnly, half is ActivationsOnly]
-
-
-@pytest.mark.parametrize("excess", [ExcessGate, DirectionsOnlyExcessGate])
-def test_a_gate_may_open_at_the_level_of_chance_which_lambda_is_not_rescaled_for(
-    excess,
-) -> None:
-    plain, sae = (each(make_config("batchtopk_c2r")) for each in (DirectionsOnly, excess))
-    acts, decoder = parts_of(sae)
-    penalty, cosines, neighbors = sae._measure_c2r(acts, decoder, 0)
-    norms, above = acts.norm(dim=0), (cosines - sae.chance).clamp(min=0)
-    expected = (above**2 * (norms + norms[neighbors])).mean()
-    torch.testing.assert_close(penalty, expected)
-    [in_acts] = torch.autograd.grad(penalty, acts, allow_unused=True)
-    assert (in_acts is None) == (excess is DirectionsOnlyExcessGate)
-    sae_in = torch.rand(8, sae.cfg.d_in)
-    plain.cfg.c2r_gate = "none"  # nor is it for the ablation
-    torch.testing.assert_close(sae._scale("c2r", sae_in), plain._scale("c2r", sae_in))
-
-
-def test_lambda_falls_where_composition_is_at_the_level_of_chance() -> None:
-    sae = DownToChance(make_config("batchtopk_c2r"))
-    acts, _ = parts_of(sae)
-    opposite, same = torch.eye(sae.cfg.d_sae, sae.cfg.d_in), torch.ones_like(sae.W_dec)
-    opposite[1::2] = -opposite[::2]
-    shares = []
-    for rows in (opposite, opposite, same, same, same):
-        sae.W_dec.data.copy_(rows)
-        sae._measure_c2r(acts, sae._decoder(), 0)
-        shares.append(sae.share)
-    assert shares == pytest.approx([0.9, 0.81, 0.9, 1.0, 1.0])

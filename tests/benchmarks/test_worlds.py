@@ -32,7 +32,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Planted:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(minilm_text, "text_activations", lambda *counts: map(noise, counts))
         [size] = planted.SIZES["quick"]
-        found = Planted(size.runs()[0], tmp_path_factory.mktemp("samples"))
+        found = Planted(size.runs()[0], tmp_path_factory.mktemp("samples"), "cpu")
         found.prepare()
     return found
 

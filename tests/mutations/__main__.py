@@ -2,7 +2,8 @@
 
 Every fault is put into a copy of the repository by itself; with words, those whose folder and
 name have them, as in `hub: secrets published`. A fault that no test catches is a law that
-nobody checks: the command then fails.
+nobody checks: the command then fails. It does so at once if a fault no longer fits the code:
+then write what the code says now into `faults.txt`.
 """
 
 import os
@@ -55,6 +56,8 @@ def first_to_fail(tests: Iterable[str], fault: Fault | None) -> str | None:
 
 def main() -> None:
     """Run the tests without a fault, then with each."""
+    if misfits := [str(fault) for fault in FAULTS if not fault.fits()]:
+        sys.exit(f"These do not fit the code any more: {', '.join(misfits)}")
     words = " ".join(sys.argv[1:])
     chosen = [fault for fault in FAULTS if words in str(fault)]
     needed = sorted({test for fault in chosen for test in fault.tests})

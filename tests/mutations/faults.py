@@ -5,6 +5,7 @@ group begins with the folder that its code lies in and the tests that are to cat
 is a name, a piece of code that stands in one file of the folder, and what takes its place.
 """
 
+import ast
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,15 @@ class Fault:
         """The files that have the code: one, as long as the fault fits."""
         files = sorted((package / self.folder).rglob("*.py"))
         return [path for path in files if self.old in path.read_text()]
+
+    def fits(self) -> bool:
+        """Whether one file has the code, is Python with the fault, and the tests are there."""
+        try:
+            [path] = self.files()
+            ast.parse(path.read_text().replace(self.old, self.new))
+        except (ValueError, SyntaxError):
+            return False
+        return all((PACKAGE.parent / test).exists() for test in self.tests)
 
     def plant(self, package: Path) -> None:
         """Put the fault into a copy of the package."""

@@ -140,19 +140,6 @@ def test_the_search_is_not_differentiated() -> None:
     assert kept == []
 
 
-def test_every_device_finds_the_same_and_gives_the_same_penalty(device: str) -> None:
-    W_dec = torch.randn(200, 16, dtype=torch.float64)
-    found, expected = (
-        nearest_neighbors(rows, chunk_size=64, generator=step_generator(0, 0))
-        for rows in (W_dec.to(device), W_dec)
-    )
-    assert found.device.type == device
-    assert torch.equal(found.cpu(), expected)
-    acts = torch.randn(16, 200, dtype=torch.float64)
-    penalty = c2r_penalty(acts.to(device), W_dec.to(device))
-    torch.testing.assert_close(penalty.cpu(), c2r_penalty(acts, W_dec))
-
-
 @pytest.mark.parametrize("fast", [False, True])
 def test_bfloat16_finds_what_is_hardly_further(
     fast: bool, monkeypatch: pytest.MonkeyPatch
