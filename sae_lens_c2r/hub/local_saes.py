@@ -66,10 +66,8 @@ class LocalSAE:
     def refuse_changed(self) -> None:
         """Raise where the weights are no longer those that were checked."""
         if _stamp(self.folder / SAE_WEIGHTS_FILENAME) != self.stamp:
-            raise UserError(
-                f"{self.sae_id}/{SAE_WEIGHTS_FILENAME} should not change during an upload. The "
-                "file has changed since it was checked."
-            )
+            weights = Path(self.sae_id, SAE_WEIGHTS_FILENAME)
+            raise UserError(weights, "not change during an upload", "a file that has changed")
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
@@ -121,7 +119,7 @@ def repo_record(
 
     repo_id = repo_id or agreed("repo_id")
     if repo_id is None:
-        raise UserError("`repo-id` should be given, like org/name, where no release names one.")
+        raise UserError("repo_id", "be given, like org/name, where no release names one")
     description = agreed("description")
     license = submission.license or agreed("license")
     if license is None:
@@ -207,14 +205,14 @@ def _check_header(weights: Path, submission: Submission) -> None:
             metadata, names = file.metadata() or {}, file.keys()
             types = {name: file.get_slice(name).get_dtype() for name in names}
     except (OSError, SafetensorError) as error:
-        raise UserError(f"{weights} should be a safetensors file. {one_line(error)}") from None
+        raise UserError(weights, "be a safetensors file", more=one_line(error)) from None
     refuse_secrets(weights, metadata, check=submission.check_secrets)
     wrong = [f"`{name}`: {dtype}" for name, dtype in types.items() if dtype not in _TYPES]
     wrong += [f"metadata `{key}`" for key in metadata if metadata != {"format": "pt"}]
     if wrong:
+        without = "and no metadata in its header, which would be published"
         raise UserError(
-            f"{weights} should have tensors of {', '.join(_TYPES)}, and no metadata in its "
-            f"header, which would be published. Found {', '.join(wrong)}."
+            weights, f"have tensors of {', '.join(_TYPES)}, {without}", ", ".join(wrong)
         )
 
 
@@ -235,9 +233,8 @@ def _check_numbers(sae: SAE[Any], shown: Path) -> None:
             (name == "W_dec" and is_zero, "not be 0 everywhere"),
         ):
             if wrong:  # where there is a NaN, `low` and `high` are NaN
-                raise UserError(
-                    f"{shown}: `{name}` should {should}. Found values from {low:g} to {high:g}."
-                )
+                found = f"values from {low:g} to {high:g}"
+                raise UserError(name, should, found, of=shown)
 
 
 def _check_encoding(sae: LocalSAE, encoded: Encoded) -> None:

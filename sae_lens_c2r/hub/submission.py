@@ -50,9 +50,9 @@ class Submission:
         elif not isinstance(self.saes, Sequence) or not all(
             isinstance(each, Path) for each in self.saes
         ):
-            raise UserError(f"`saes` should be a list of `Path`. Found {self.saes!r}.")
+            raise UserError("saes", "be a list of `Path`", repr(self.saes))
         if not self.saes:
-            raise UserError("`saes` should be folders, or SAEs by their ids. Found none.")
+            raise UserError("saes", "be folders, or SAEs by their ids", "none")
         check_names(license=self.license, base_model=self.base_model)
 
 
@@ -74,11 +74,9 @@ def find_folders(submission: Submission, in_memory: Path) -> Found:
                 )
             start = record.started_from
             if submission.license is None and start and not allows_derivatives(start.license):
-                raise UserError(
-                    f"`license` should be given for {sae_id}. The SAE started from one under "
-                    f"{start.license}, which does not allow publishing derivatives. Have its "
-                    "authors agreed?"
-                )
+                forbids = f"{start.license}, which does not allow publishing derivatives"
+                reason = f"The SAE started from one under {forbids}. Have its authors agreed?"
+                raise UserError("license", f"be given for {sae_id}", more=reason)
             found[sae_id] = folder, record
     if not found:
         shown = ", ".join(map(str, paths))
@@ -150,8 +148,6 @@ def known_evaluations(submission: Submission) -> list[SAERecord]:
             for name, evaluation in sae.evaluations.items():
                 key = (sae.weights_sha256, sae.config_sha256, name)
                 if measured.setdefault(key, evaluation).metrics != evaluation.metrics:
-                    raise UserError(
-                        f"{path} should agree with the other {REPORT_FILE}. Found different "
-                        f"numbers of {name} for {sae.name}."
-                    )
+                    should = f"agree with the other {REPORT_FILE}"
+                    raise UserError(path, should, f"other numbers of {name} for {sae.name}")
     return known

@@ -144,11 +144,11 @@ def measure(
     """Measure an SAE's weights, which should be finite, and the SAE on text if there is one."""
     for weight, tensor in sae.state_dict().items():
         if not tensor.isfinite().all():
-            raise UserError(f"{name}: `{weight}` should be finite. Found NaN or infinity.")
+            raise UserError(weight, "be finite", "NaN or infinity", of=name)
     W_dec = sae.W_dec.detach()
     if W_dec.ndim != 2 or not len(W_dec) or W_dec.shape[1] < 2:
         should = "be a matrix of latents and at least 2 dimensions"
-        raise UserError(f"{name}: `W_dec` should {should}. Found {tuple(W_dec.shape)}.")
+        raise UserError("W_dec", should, tuple(W_dec.shape), of=name)
     cosines, n_pairs = analysis.max_cosines_and_counts(W_dec, above=THRESHOLDS)
     norms = W_dec.norm(dim=-1)
     pairs = {f"pairs_above_{above}": n for above, n in zip(THRESHOLDS, n_pairs, strict=True)}

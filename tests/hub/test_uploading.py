@@ -115,7 +115,7 @@ def test_a_card_is_of_one_repository(tmp_path: Path) -> None:
     out = tmp_path / "card"
     assert "org/recorded" in write_card([tmp_path / "saes"], out).read_text()
     say(folder, {"release": {"repo_id": "org/other"}})
-    with pytest.raises(UserError, match="`repo-id` should be given"):
+    with pytest.raises(UserError, match="`repo_id` should be given"):
         write_card([tmp_path / "saes"], out)
     held = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     with pytest.raises(UserError, match=r"`out` should be a new folder.*org/recorded in "):
@@ -445,7 +445,7 @@ def test_weights_that_change_before_they_are_sent_are_not(
         weights.write_bytes(content[:-4] + b"nan!")
         return True
 
-    said = "has changed since it was checked"
+    said = "should not change during an upload"
     assert said in refusal(send, *saes(), confirm=spoil)
     gone = saes()
     weights.unlink()
