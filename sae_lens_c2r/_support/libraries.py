@@ -1,6 +1,7 @@
 """Other libraries: their versions, and SAELens's false alarms."""
 
 import logging
+import platform
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +21,12 @@ def package_versions(*packages: str) -> dict[str, str]:
         with suppress(PackageNotFoundError):
             versions[package] = version(package)
     return versions
+
+
+def versions() -> dict[str, str]:
+    """The versions that matter where something is reported, by name."""
+    packages = package_versions("sae-lens-c2r", "sae-lens", "torch", "transformers")
+    return {**packages, "Python": platform.python_version()}
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from io import TextIOWrapper
 
 import typer
 
-from sae_lens_c2r import __version__
+from sae_lens_c2r._support.libraries import versions
 from sae_lens_c2r.cli._shared import Command, Group, LineConsole, option
 from sae_lens_c2r.cli.demo import demo
 from sae_lens_c2r.cli.evaluate import evaluate
@@ -34,7 +34,7 @@ app.add_typer(registry, name="registry")
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"sae-lens-c2r {__version__}")
+        print(*(f"{name} {number}" for name, number in versions().items()), sep="\n")
         raise typer.Exit
 
 

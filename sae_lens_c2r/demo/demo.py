@@ -18,11 +18,12 @@ from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import write_json, write_text
+from sae_lens_c2r._support.libraries import versions
 from sae_lens_c2r._support.process import stop_requests
 from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.inspection.comparison import Comparison, compare
 from sae_lens_c2r.inspection.measures import SAEReport, measure
-from sae_lens_c2r.inspection.report import in_terminal, report_html, versions
+from sae_lens_c2r.inspection.report import in_terminal, report_html
 from sae_lens_c2r.offline import corpus
 from sae_lens_c2r.offline.models import SMOLLM2, model_folder
 from sae_lens_c2r.penalties.neighbors import has_fast_bfloat16

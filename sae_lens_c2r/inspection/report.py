@@ -1,6 +1,5 @@
 """The measures of SAEs as tables in the terminal, and as a self-contained `report.html`."""
 
-import platform
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from matplotlib.figure import Figure
 from rich.table import Table
 from rich.text import Text
 
-from sae_lens_c2r._support.libraries import package_versions
+from sae_lens_c2r._support.libraries import versions
 from sae_lens_c2r.inspection import contexts
 from sae_lens_c2r.inspection.comparison import Comparison
 from sae_lens_c2r.inspection.contexts import Latent
@@ -71,12 +70,6 @@ def in_terminal(
     for table in list(tables_of(reports).values())[: 2 if brief else None]:
         shown += table.in_terminal(width=width, note=None if brief else table.note)
     return [*shown, *(Text(each.sentences()) for each in comparisons)]
-
-
-def versions() -> dict[str, str]:
-    """The versions of what measures, by name."""
-    packages = package_versions("sae-lens-c2r", "sae-lens", "torch", "transformers")
-    return {"Python": platform.python_version(), **packages}
 
 
 def report_html(

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import torch
+
 import sae_lens_c2r
 from tests.docs.commands import Shell
 from tests.forkserver import FRESH
@@ -30,5 +32,6 @@ def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
 def test_python_m_is_the_command(tmp_path: Path) -> None:
     shell = Shell.in_folder(tmp_path, python=FRESH)
     said = shell.run("python -m sae_lens_c2r --version")
-    assert said == f"sae-lens-c2r {sae_lens_c2r.__version__}\n"
+    assert said.startswith(f"sae-lens-c2r {sae_lens_c2r.__version__}\nsae-lens ")
+    assert f"\ntorch {torch.__version__}\n" in said
     assert "Usage: sae-lens-c2r" in shell.run("python -m sae_lens_c2r --help")
