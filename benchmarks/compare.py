@@ -103,9 +103,8 @@ def at_equal(
     """Return metrics of a method where it comes to the same as others, by seed and sparsity."""
     # The curve begins at BatchTopK, the method at strength 0, and is followed from its strong
     # end. Where it does not come to the target, or is of one strength only, there are NaNs.
-    first, strength = equal.of
-    of = at_strength(rows, first, strength, [equal.metric, CHANCE])
-    targets = equal.own * of[equal.metric] + equal.chance * of[CHANCE] + equal.plus
+    reached = at_strength(rows, equal.of[0], equal.of[1], [equal.metric, CHANCE])
+    targets = equal.own * reached[equal.metric] + equal.chance * reached[CHANCE] + equal.plus
     found = pd.DataFrame(nan, index=targets.index, columns=list(metrics))
     ours = rows[rows.method.isin([PLAIN, method])].sort_values("strength")
     for where, curve in ours.groupby(SEED_AND_K):

@@ -107,12 +107,12 @@ def _answer(
     differences = question.by_complete_seed(rows, ks, metrics)
     # What is known of fewer seeds than the line says is not told, nor of two which is ahead.
     everywhere, cells = differences.notna().all(), []
-    for metric, found in over_seeds(differences).items():
+    for metric, gap in over_seeds(differences).items():
         about = METRICS[metric]
-        said = verdict(found, about.better or 1, about.smallest if size.of_interest else 0.0)
-        word = WORDS.get(said, "") if about.better and found.count > 2 else ""
-        known = said != "not measured" and everywhere[metric]
-        cells.append(found.signed + word if known else "")
+        answer = verdict(gap, about.better or 1, about.smallest if size.of_interest else 0.0)
+        word = WORDS.get(answer, "") if about.better and gap.count > 2 else ""
+        known = answer != "not measured" and everywhere[metric]
+        cells.append(gap.signed + word if known else "")
     seeds = differences.index.get_level_values("seed")
     return [str(seeds.nunique()), *cells] if any(cells) else None
 

@@ -135,17 +135,17 @@ def draw(rows: pd.DataFrame) -> Drawn:
     least = rows.samples.min()
     short = {name: ours[ours.samples == least] for name, ours in worlds.items()}
     words = ("agrees", "undecided", "differs")
-    said, claims = pd.DataFrame(index=list(short)), []
-    for each in CLAIMS:
-        verdicts, shown = zip(*map(each.measured, short.values()), strict=True)
-        said[each.claim] = verdicts
-        claims.append([each.claim, each.paper, *shown])
+    verdicts, claims = pd.DataFrame(index=list(short)), []
+    for claim in CLAIMS:
+        verdicts[claim.claim], cells = zip(*map(claim.measured, short.values()), strict=True)
+        claims.append([claim.claim, claim.paper, *cells])
     claims += [
         [claim, paper, *[f"cannot be tested here: {why}"] * len(short)]
         for claim, paper, why in DATA["untested"]
     ]
     counts = [
-        [name, *(str((each == word).sum()) for word in words)] for name, each in said.T.items()
+        [name, *(str((column == word).sum()) for word in words)]
+        for name, column in verdicts.T.items()
     ]
     further = [
         [each.claim, *(each.measured(ours)[1] for ours in short.values())] for each in FURTHER
