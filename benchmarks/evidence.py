@@ -24,11 +24,8 @@ from sae_lens_c2r.reporting.figures import svg
 from sae_lens_c2r.reporting.tables import markdown_table
 
 DOCS, RESULTS = Path("docs"), Path("benchmarks/results")
-PAGES = [
-    *(DOCS / "evidence.md", DOCS / "how-the-evidence-was-made.md"),
-    *(DOCS / "how-lambda-transfers.md", DOCS / "finetune.md", RESULTS / "evidence.md"),
-]
 SHOWN = read_yaml(Path(__file__))
+PAGES = [Path(page) for page in SHOWN["pages"]]
 DATA, COLUMNS, SMALLEST = SHOWN["data"], SHOWN["columns"], SHOWN["smallest"]
 MEASURES = ["unexplained", *list(COLUMNS)[1:]]
 POINTS = [("C2R", 5.0), ("OrtSAE", 0.25), ("Matryoshka", 0.0)]  # of the figure
@@ -209,6 +206,22 @@ def finetuning_table() -> str:
     return markdown_table(["", *(name.replace("_", " ") for name in names)], lines)
 
 
+def smollm2_table() -> str:
+    """Return what methods come to on the language model, with the level of chance."""
+    columns: dict[str, str] = SHOWN["smollm2"]
+    names = [name for name in DATA if name.startswith("language model")]
+    rows = pd.concat([rows_of(*DATA[name]) for name in names])
+    rows["method"] = [label(*point) for point in zip(rows.method, rows.strength, strict=True)]
+    means = rows.groupby(["k", "method"])[list(columns)].mean()
+    order = [(k, method) for k in rows.k.unique() for method in SHOWN["smollm2_methods"]]
+    means = means.loc[[point for point in order if point in means.index]]
+    means.loc[("", "chance"), "composition"] = rows.chance_composition.mean()
+    cells = means.map("{:.3f}".format).replace("nan", "").reset_index().astype(str)
+    return markdown_table(
+        ["k", "method", *columns.values()], cells.values.tolist(), text=(0, 1)
+    )
+
+
 def figures() -> dict[str, Figure]:
     """Return the figures of the page of evidence, by their files."""
     data = {name: rows_of(*where) for name, where in DATA.items()}
@@ -257,6 +270,7 @@ def tables() -> dict[str, str]:
         "strengths": table(strengths, ["data", "λ"], *few),
         "other worlds": table(by_method(others), by_part, "dead_latents", *few),
         "rule": rule_table(),
+        "smollm2": smollm2_table(),
         "known features": finetuning_table(),
         "differences": table(by_method(found), ["data", "minus BatchTopK"]),
     }
