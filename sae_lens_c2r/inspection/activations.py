@@ -18,11 +18,13 @@ from sae_lens_c2r._support.progress import with_bar
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, harmless_options, remote_code
 from sae_lens_c2r.inspection.contexts import AnySAE, TextActivations
 from sae_lens_c2r.offline.models import where_model_is
+from sae_lens_c2r.penalties.neighbors import has_fast_bfloat16
 from sae_lens_c2r.releases.language_models import beside_no_folder_of
 from sae_lens_c2r.releases.text import Text
 
 _ROWS_PER_BATCH = 32
 _MODEL = ("model_class_name", "model_name", "model_from_pretrained_kwargs")
+_DTYPES = ("dtype", "torch_dtype")
 _PLACE = ("hook_name", "context_size", "prepend_bos")  # that SAELens has to know
 _OPTIONS = ("hook_head_index", "seqpos_slice", "exclude_special_tokens")
 _JOINED = ("sequence_separator_token", "disable_concat_sequences")  # not read by `from_sae`
@@ -81,6 +83,9 @@ class ActivationSource:
             options = harmless_options(metadata.model_from_pretrained_kwargs, f"{name}'s SAE")
             if TRUSTED.get():
                 options[TRUST] = True
+            if not has_fast_bfloat16(torch.device(self.device)):  # there float32 is faster
+                in_bfloat16 = (key for key in _DTYPES if "bfloat16" in str(options.get(key)))
+                options |= dict.fromkeys(in_bfloat16, "float32")
             with needing_the_hub(f"The model {name}"), beside_no_folder_of(name):
                 self._models[key] = load_model(
                     metadata.model_class_name or "HookedTransformer",
