@@ -146,6 +146,7 @@ def test_bfloat16_finds_what_is_hardly_further(
 ) -> None:
     for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
         monkeypatch.setattr(torch.cpu, name, lambda: fast, raising=False)
+    monkeypatch.setattr(neighbors, "_gains_by_bfloat16", lambda: True)
     W_dec = torch.randn(300, 32, generator=torch.Generator().manual_seed(0))
     exact, found = (
         nearest_neighbors(W_dec, chunk_size=None, reduced_precision=reduced)
@@ -165,3 +166,17 @@ def test_chance_finds_redundant_pairs_over_the_steps() -> None:
         for step in range(200)
     ]
     assert 20 < sum(together) < 90
+
+
+@pytest.mark.parametrize(
+    ("seconds", "fast"), [((1.0, 2.0), False), ((1.0, 0.9), False), ((1.0, 0.5), True)]
+)
+def test_instructions_for_bfloat16_count_where_they_gain(
+    seconds: tuple[float, float], fast: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter(seconds)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True, raising=False)
+    monkeypatch.setattr(neighbors, "repeat", lambda *_, **__: [next(times), 9.0])
+    neighbors._gains_by_bfloat16.cache_clear()
+    assert neighbors.has_fast_bfloat16(torch.device("cpu")) is fast
+    neighbors._gains_by_bfloat16.cache_clear()
