@@ -93,7 +93,7 @@ def write_folder(final: Path, *, beside: Path, prefix: str = PARTIAL) -> Iterato
     try:
         with disk_errors(final):
             yield partial
-        finish_folder(partial, final)
+        _finish_folder(partial, final)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
@@ -118,7 +118,7 @@ def begin_folder(beside: Path, prefix: str = PARTIAL) -> Path:
     return partial
 
 
-def finish_folder(partial: Path, final: Path) -> None:
+def _finish_folder(partial: Path, final: Path) -> None:
     """Bring what was written to the disk, and give it its final name."""
     for path in [*partial.rglob("*"), partial]:
         if path.is_file():  # safetensors makes what it writes the owner's alone

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -49,23 +49,20 @@ class Checkpoints:
     def write(self, step: int, about: dict[str, Any], fill: Fill) -> Path:
         """Add a checkpoint, of which `fill` writes this rank's part; remove those too old."""
         final = self.folder / f"{_FINAL}{step:09d}"
-        partial = distributed.on_main_process(lambda: files.begin_folder(self.folder))
-        try:
+        with ExitStack() as stack:  # of rank 0; the others write into its folder
+            whole = files.write_folder(final, beside=self.folder)
+            partial = distributed.on_main_process(lambda: stack.enter_context(whole))
             own = distributed.on_all_ranks(lambda: _written(partial, final, fill))
             parts = distributed.all_gather(own)
             digests = {name: digest for part in parts for name, digest in part.items()}
             content = {"step": step, "about": about, "files": dict(sorted(digests.items()))}
-            distributed.on_main_process(lambda: self._finish(partial, final, content))
-        except BaseException:
-            if distributed.is_main_process():
-                shutil.rmtree(partial, ignore_errors=True)
-            raise
+            distributed.on_main_process(lambda: self._finish(partial, content, stack))
         return final
 
-    def _finish(self, partial: Path, final: Path, content: dict[str, Any]) -> None:
+    def _finish(self, partial: Path, content: dict[str, Any], stack: ExitStack) -> None:
         manifest = {"content": content, "sha256": _digest_of(content)}
         (partial / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-        files.finish_folder(partial, final)
+        stack.close()
         for folder in self._named(_FINAL)[:-KEPT]:
             self._remove(folder)
 

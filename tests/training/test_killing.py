@@ -205,7 +205,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(
 def test_what_a_checkpoint_is_not_of_is_refused(release: Path, stopped: Path) -> None:
     before = sorted((stopped / ".training").rglob("*"))
     cases = [
-        ({}, {}, False, "`--resume` should be given: .* stopped at step"),
+        ({}, {}, False, "`resume` should be given: .* stopped at step"),
         ({"sae.k": 5}, {}, True, r"`saes.layer_0/batchtopk_c2r.k = 5`, and 4 there"),
         ({"synthetic_model.training_samples": 450}, {}, True, "samples = 450`, and 1200 there"),
         ({}, {"only": IDS[1:]}, True, "should include layer_0/batchtopk_c2r"),
