@@ -38,16 +38,25 @@ def _record(sae: Any) -> Any:
     d_sae = fields_of_sae.get("d_sae")
     evaluations: dict[str, Any] = {}
     for name, evaluation in (record.get("evaluations") or {}).items():
-        counted_of = d_sae if name in _COUNTED else None
-        metrics = final_metrics(name, evaluation.get("metrics", {}), d_sae=counted_of)
+        metrics = final_metrics(name, evaluation.get("metrics", {}))
+        if name in _COUNTED:
+            metrics = _with_shares(name, metrics, d_sae)
         evaluations[name] = {**evaluation, "metrics": metrics}
     by = {key: record[key] for key in ("device", "versions") if record.get(key)}
     if numbers := record.pop("evaluation", None):  # SAELens's of known features
-        metrics = final_metrics("known_features", numbers, d_sae=d_sae)
+        metrics = _with_shares("known_features", numbers, d_sae)
         evaluations["known_features"] = {"metrics": metrics, **by}
     if held_out := record.pop("held_out", None):
-        metrics = final_metrics("held_out", held_out.get("metrics", {}), d_sae=d_sae)
+        metrics = _with_shares("held_out", held_out.get("metrics", {}), d_sae)
         read = {"n_tokens": held_out.get("n_tokens")}
         about = {"text": held_out.get("text"), "settings": read, **by}
         evaluations["held_out"] = {"metrics": metrics, **about}
     return {**record, "evaluations": evaluations}
+
+
+def _with_shares(
+    evaluation: str, numbers: dict[str, Any], d_sae: int | None
+) -> dict[str, float]:
+    """The metrics of an evaluation that counted dead latents, if it is known of how many."""
+    kept = {key: numbers[key] for key in numbers if d_sae or key != "dead_latents"}
+    return final_metrics(evaluation, kept, d_sae=d_sae)

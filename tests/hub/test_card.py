@@ -1,5 +1,6 @@
 """A card says what was measured, and nothing else; whose words stand around it stay."""
 
+import json
 import re
 import string
 from pathlib import Path
@@ -127,6 +128,25 @@ def test_later_facts_count_and_measurements_of_the_same_weights_stay() -> None:
     assert joined.saes["b"].evaluations == {}
     again = RepoRecord.read(joined.to_json())
     assert (again, again.to_json()) == (joined, joined.to_json())
+
+
+def test_what_an_earlier_version_left_on_the_hub_is_read_and_joined() -> None:
+    quality = {"sparsity.l0": 31.5, "co_firing.highest_jaccard": 0.25}
+    evaluations = {"training": {"dead_latents": 20.0}, "sae_lens": quality}
+    earlier = {
+        **{"weights_sha256": "0", "architecture": "jumprelu", "d_in": 8, "d_sae": 80},
+        "training": {"model": "org/model", "together": 2, "seconds": 1.0},
+        "evaluations": {name: {"metrics": of} for name, of in evaluations.items()},
+    }
+    content = json.dumps({"format": 1, "repo_id": "me/saes", "saes": {"a": earlier}})
+    found = RepoRecord.read(content).saes["a"]
+    assert (found.file_sha256, found.model, found.n_together) == ("0", "org/model", 2)
+    assert found.metrics_of("training") == {"dead_latents": 0.25}
+    assert found.metrics_of("sae_lens") == {"l0": 31.5, "co_firing": 0.25}
+    for sha256, kept in (("0", True), ("1", False)):
+        later = facts(a=sae(file_sha256=sha256, evaluations={}))
+        joined = RepoRecord.read(content).joined(later)
+        assert (joined.saes["a"].evaluations == found.evaluations) is kept
 
 
 def test_what_training_measured_counts_until_it_is_evaluated() -> None:
