@@ -43,6 +43,8 @@ _SECRETS = {
     "a Google key": _BEGIN + r"AIza[\w-]{35}",
     "a Slack token": _BEGIN + "xox[abeoprs]-" + _MIXED % 12,
     "a registry's token": _BEGIN + r"(?:npm_[A-Za-z0-9]{30,}|pypi-" + _MIXED % 30 + ")",
+    "a provider's key": _BEGIN + r"(?:(?:sk|rk)_live_|gsk_|r8_)[A-Za-z0-9]{20,}",
+    "an Azure key": r"AccountKey=[A-Za-z0-9+/]{40,}",
     "a wandb key": r"(?i)wandb[\w.-]*key[\w\"'\\ .:=-]{0,9}\b[0-9a-f]{40}\b"
     rf"|{_BEGIN}wandb_v1_\w{{20,}}|{_BEGIN}local-[0-9a-f]{{40}}\b",
     "a web token": r"\beyJ[\w-]{8,}\.eyJ[\w.-]{8,}|(?i:\bbearer )(?=\S*\d)[\w.~+/-]{16,}",
@@ -50,7 +52,10 @@ _SECRETS = {
     "a password in an address": r"\w+://[^/\s:@]*:[^/\s:@]+@",
     "a password": r"(?i)(?<![a-z])(?:(?:hf|auth|access|api|bearer)[_-]?token|api[_-]?key"
     r"|secret[_-]?(?:access[_-]?)?key|client[_-]?secret|password|passwd)"
-    r"[\\\"']*\s*[:=]\s*[\\\"']*(?=\S*\d)(?=\S*[A-Za-z])[^\s\\\"',}\[<{$]\S{5,}",
+    r"[\\\"']*\s*[:=]\s*[\\\"']*"
+    # but for the name of a variable that has it
+    r"(?!(?-i:[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b))"
+    r"(?=\S*\d)(?=\S*[A-Za-z])[^\s\\\"',}\[<{$]\S{5,}",
 }
 # Only web addresses may be published: `file:`, `s3:` and the like name places.
 _PLACE = re.compile(

@@ -45,6 +45,10 @@ SECRETS = {
     "xoxb-" + "1a" * 10: "a Slack token",
     "AIza" + "a" * 35: "a Google key",
     "glpat-" + "a1" * 10: "a GitLab token",
+    "sk_live_" + "a1B" * 8: "a provider's key",
+    "gsk_" + "a1B" * 17: "a provider's key",
+    "r8_" + "a1B" * 12: "a provider's key",
+    "AccountKey=" + "a1B/" * 21 + "==": "an Azure key",
     "pypi-" + "a1" * 20: "a registry's token",
     "ASIA" + "A1" * 8: "an AWS key",
     "eyJhbGciOiJI.eyJzdWIiOiIx": "a web token",
@@ -346,6 +350,7 @@ def test_what_looks_like_a_secret_is_refused_with_its_place_and_without_its_midd
         *("api_key: none", "xoxo-valentines-letters-2023", "github_pat_issues_and_commits_23"),
         *("org/hf_transformers_embeddings_large", "bearer authentication-protocols", "hf_"),
         *("pypi-top-packages-description-2024", "a wandb run at 0123456789abcdef0123456789ab"),
+        *("api_key: OPENAI_API_KEY2", "org/gsk_and_r8_models_of_2024"),
         *("0123456789abcdef0123456789abcdef01234567", "https://arxiv.org/abs/1", "precision@5"),
     ],
 )
