@@ -212,9 +212,8 @@ def smollm2_table() -> str:
     names = [name for name in DATA if name.startswith("language model")]
     rows = pd.concat([rows_of(*DATA[name]) for name in names])
     rows["method"] = [label(*point) for point in zip(rows.method, rows.strength, strict=True)]
-    means = rows.groupby(["k", "method"])[list(columns)].mean()
-    order = [(k, method) for k in rows.k.unique() for method in SHOWN["smollm2_methods"]]
-    means = means.loc[[point for point in order if point in means.index]]
+    order = pd.MultiIndex.from_product([rows.k.unique(), SHOWN["smollm2_methods"]])
+    means = rows.groupby(["k", "method"])[list(columns)].mean().reindex(order).dropna()
     means.loc[("", "chance"), "composition"] = rows.chance_composition.mean()
     cells = means.map("{:.3f}".format).replace("nan", "").reset_index().astype(str)
     return markdown_table(

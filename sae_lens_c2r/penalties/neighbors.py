@@ -46,7 +46,7 @@ def nearest_neighbors(
         generator: CPU generator that draws the chunks, see `step_generator`. `None` draws
             fresh ones that no seed reproduces. Torch's global random state is left alone.
         reduced_precision: Whether to compare cosines in bfloat16 where that is faster: for
-            decoders up to float32, on GPUs since Ampere and on CPUs that multiply in it. The
+            decoders up to float32, on GPUs since Ampere and on CPUs that are faster in it. The
             cosine with the neighbour found is then within about 0.005 of the highest.
         process_group: Processes that have the same decoder and share the search: each takes
             every so many-th chunk, and all get all results. The first draws the chunks.
