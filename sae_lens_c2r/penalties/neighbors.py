@@ -1,8 +1,9 @@
 """The nearest decoder row of every latent: Eq. (15), chunked as in Eq. (25) of the paper."""
 
+import platform
 import random
-from functools import cache, partial
-from timeit import repeat
+from functools import cache
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -15,7 +16,6 @@ from sae_lens_c2r.penalties.cosines import CPU, edge_of_tiles, full_precision, r
 
 # How chunks are drawn: of how many latents, by which generator, and for which processes.
 Draw = tuple[int | None, torch.Generator | None, ProcessGroup | None]
-_CLEARLY = 0.8  # of the time: no machine is now on one side of it and now on the other
 GROUP = 16  # values of a row or column that are compared at once
 
 
@@ -98,20 +98,22 @@ def has_fast_bfloat16(device: torch.device) -> bool:
     """Whether a device is known to multiply in bfloat16 faster than in float32."""
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
-    on_cpu = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")  # torch has no public ones
-    has_any = device.type == "cpu" and any(getattr(torch.cpu, each, bool)() for each in on_cpu)
-    return has_any and _gains_by_bfloat16()
+    if device.type != "cpu":
+        return False
+    # By what the CPU is, and not by how long it takes now: all processes decide alike.
+    has_amx, has_avx512 = (
+        getattr(torch.cpu, name, bool)()  # torch has no public ones
+        for name in ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
+    )
+    return has_amx or (has_avx512 and is_of_amd())
 
 
 @cache
-@torch.compiler.disable
-def _gains_by_bfloat16() -> bool:
-    """Whether the CPU is faster with its instructions for bfloat16: some are half as fast."""
-    seconds = []
-    for dtype in (torch.float32, torch.bfloat16):
-        rows = torch.ones(1024, 1024, dtype=dtype)
-        seconds.append(min(repeat(partial(torch.mm, rows, rows), number=1, repeat=5)))
-    return seconds[1] < _CLEARLY * seconds[0]
+def is_of_amd() -> bool:
+    """Whether the CPU is AMD's: without AMX, Intel's take longer in bfloat16."""
+    about = Path("/proc/cpuinfo")  # elsewhere the platform says it
+    text = about.read_text() if about.exists() else platform.processor()
+    return "AuthenticAMD" in text
 
 
 def draw_chunks(W_dec: Float[Tensor, "d_sae d_in"], draw: Draw) -> tuple[Tensor, ...]:

@@ -33,8 +33,8 @@ def _record(sae: Any) -> Any:
     if isinstance(training := record.pop("training", None), dict):
         record |= {**training, "trained_together": training.get("together", [])}
         record["file_sha256"] = record.pop("weights_sha256", None)
-    settings = record.get("settings") or {"saes": {}}
-    fields_of_sae = settings["saes"].get(record.get("sae_id"), record)
+    settings = record.get("settings") or {}
+    fields_of_sae = settings.get("saes", {}).get(record.get("sae_id"), record)
     d_sae = fields_of_sae.get("d_sae")
     evaluations: dict[str, Any] = {}
     for name, evaluation in (record.get("evaluations") or {}).items():

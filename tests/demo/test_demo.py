@@ -77,7 +77,10 @@ def test_the_report_has_what_the_results_have(out: Path) -> None:
             assert f"<td>{value:.3f}</td>" in html
     assert html.count("<svg") == 3
     assert f'SAE.load_from_disk("{out / REGULARIZED}")' in html.replace("&#34;", '"')
-    assert "--tokens 8192 --d-sae 128 --k 8 --c2r-coefficient 5 --seed 0, with Python" in html
+    assert (
+        "--tokens 8192 --d-sae 128 --k 8 --c2r-coefficient 5 --seed 0, with sae-lens-c2r "
+        in html
+    )
 
 
 def test_numbers_are_those_of_the_saved_saes(out: Path) -> None:

@@ -146,7 +146,6 @@ def test_bfloat16_finds_what_is_hardly_further(
 ) -> None:
     for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
         monkeypatch.setattr(torch.cpu, name, lambda: fast, raising=False)
-    monkeypatch.setattr(neighbors, "_gains_by_bfloat16", lambda: True)
     W_dec = torch.randn(300, 32, generator=torch.Generator().manual_seed(0))
     exact, found = (
         nearest_neighbors(W_dec, chunk_size=None, reduced_precision=reduced)
@@ -168,15 +167,14 @@ def test_chance_finds_redundant_pairs_over_the_steps() -> None:
     assert 20 < sum(together) < 90
 
 
-@pytest.mark.parametrize(
-    ("seconds", "fast"), [((1.0, 2.0), False), ((1.0, 0.9), False), ((1.0, 0.5), True)]
-)
-def test_instructions_for_bfloat16_count_where_they_gain(
-    seconds: tuple[float, float], fast: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("amx", [False, True])
+@pytest.mark.parametrize("avx512", [False, True])
+@pytest.mark.parametrize("amd", [False, True])
+def test_bfloat16_is_fast_where_it_was_seen_to_be(
+    amx: bool, avx512: bool, amd: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    times = iter(seconds)
-    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True, raising=False)
-    monkeypatch.setattr(neighbors, "repeat", lambda *_, **__: [next(times), 9.0])
-    neighbors._gains_by_bfloat16.cache_clear()
-    assert neighbors.has_fast_bfloat16(torch.device("cpu")) is fast
-    neighbors._gains_by_bfloat16.cache_clear()
+    for name, has in (("_is_amx_tile_supported", amx), ("_is_avx512_bf16_supported", avx512)):
+        monkeypatch.setattr(torch.cpu, name, lambda has=has: has, raising=False)
+    monkeypatch.setattr(neighbors, "is_of_amd", lambda: amd)
+    assert neighbors.has_fast_bfloat16(torch.device("cpu")) is (amx or (avx512 and amd))
+    assert not neighbors.has_fast_bfloat16(torch.device("meta"))
