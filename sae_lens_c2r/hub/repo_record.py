@@ -98,7 +98,9 @@ def published(
         "dataset": of_hub["dataset"] or record.dataset,
         "trained_together": record.n_together or None,
     }
-    evaluations = {name: _evaluation(each) for name, each in record.evaluations.items()}
+    evaluations = {
+        name: _evaluation(each) for name, each in record.evaluations.items() if is_plain(name)
+    }
     kept = {**keep_plain(known), "evaluations": evaluations}
     if record.started_from is not None:
         kept["started_from"] = _started_from(record.started_from)

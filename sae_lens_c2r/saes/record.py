@@ -134,8 +134,8 @@ class SAERecord(BaseModel):
         """The names of the model and the text that are of this machine alone."""
         if self.from_disk is not None:
             return set(self.from_disk)
-        texts = filter(None, (self.dataset, self.source.get("dataset")))
-        found = {text for text in texts if is_there(text)}
+        texts = (self.dataset, self.source.get("dataset"))
+        found = {text for text in texts if isinstance(text, str) and is_there(text)}
         if self.model_name != self.source.get("hub_id") and is_model(self.model_name):
             found.add(str(self.model_name))
         return found
