@@ -20,7 +20,7 @@ EVALUATE = "sae-lens-c2r evaluate demo-output"
 SMALLER = {  # what would take minutes
     "README.md": {"training_tokens=200_000": "training_tokens=20_000", "10000": "1000"},
     "finetune.md": {"--tokens 200000": "--tokens 4096 --measured-tokens 4096"},
-    **dict.fromkeys(("evaluate.md", "publish.md"), {EVALUATE: f"{EVALUATE} {FEWER_ROWS}"}),
+    **{key: {EVALUATE: f"{EVALUATE} {FEWER_ROWS}"} for key in ("evaluate.md", "publish.md")},
 }
 SHELL_BLOCKS = [block for page in PAGES for block in blocks_of(page) if block.language in SHELL]
 
