@@ -30,6 +30,7 @@ DATA, COLUMNS, SMALLEST = SHOWN["data"], SHOWN["columns"], SHOWN["smallest"]
 MEASURES = ["unexplained", *list(COLUMNS)[1:]]
 POINTS = [("C2R", 5.0), ("OrtSAE", 0.25), ("Matryoshka", 0.0)]  # of the figure
 MORE_POINTS = [*POINTS, ("C2R", 2.0), ("C2R", 20.0), ("OrtSAE", 1.0)]
+MUCH = 0.05  # absorption
 FARTHEST = 40  # percent of the unexplained variance that the figure shows
 NARROW = "\N{NARROW NO-BREAK SPACE}"
 Differences = Mapping[str, Interval]
@@ -152,11 +153,36 @@ def over_unexplained(rows: pd.DataFrame, ys: Mapping[str, str]) -> Figure:
     return curves(rows.assign(row="", x=rows.unexplained), methods, ys, "unexplained variance")
 
 
+def of_hierarchies() -> pd.DataFrame:
+    """Return absorption and what is unexplained, by trained pair, at λ = 0 and at 5."""
+    rows = rows_kept("transfer").assign(unexplained=lambda rows: 1 - rows.explained_variance)
+    ours = rows[(rows.method == "C2R") & rows.world.str.contains("hierarchy")]
+    values = ["absorption", "unexplained"]
+    return ours.pivot(index=["world", "batch_size", "seed"], columns="strength", values=values)
+
+
+def hierarchies_told() -> str:
+    """Return how often λ = 5 lowers absorption in hierarchies, and for how much."""
+    pairs = of_hierarchies()
+    means = pairs.groupby(["world", "batch_size"]).mean()
+    much = means.absorption[0.0] >= MUCH
+    lower, falls = means.absorption[5.0] < means.absorption[0.0], means[much].absorption
+    where = [place[:2] in means.index[much] for place in pairs.index]
+    of_pairs = pairs[where].absorption
+    n_lower = (of_pairs[5.0] < of_pairs[0.0]).sum()
+    more = 100 * (means[much].unexplained[5.0] / means[much].unexplained[0.0] - 1)
+    return (
+        f"Absorption is lower in {lower.sum()} of {len(means)} settings. BatchTopK absorbs "
+        f"{MUCH} or more in {much.sum()} settings. Absorption falls in {lower[much].sum()} of "
+        f"these, and in {n_lower} of their {len(of_pairs)} pairs of trainings, by a median of "
+        f"{100 * (1 - falls[5.0] / falls[0.0]).median():.0f} %. Unexplained variance rises by "
+        f"a median of {more.median():.0f} % ({more.min():,.0f} to {more.max():,.0f} %)."
+    )
+
+
 def hierarchies() -> Figure:
     """Draw absorption with C2R over absorption without it, a point for each hierarchy."""
-    rows = rows_kept("transfer")
-    ours = rows[(rows.method == "C2R") & rows.world.str.contains("hierarchy")]
-    found = ours.groupby(["world", "batch_size", "strength"]).absorption.mean().unstack()
+    found = of_hierarchies().groupby(["world", "batch_size"]).mean().absorption
     figure = Figure(figsize=(4.6, 4.2), layout="constrained")
     panel = figure.subplots()
     panel.plot([0, 0.19], [0, 0.19], color="0.5", linewidth=0.8)
@@ -268,6 +294,7 @@ def tables() -> dict[str, str]:
         "equal cost": table(equal, ["data"], "percent", "highest_jaccard", "composition"),
         "strengths": table(strengths, ["data", "λ"], *few),
         "other worlds": table(by_method(others), by_part, "dead_latents", *few),
+        "hierarchies": hierarchies_told(),
         "rule": rule_table(),
         "smollm2": smollm2_table(),
         "known features": finetuning_table(),

@@ -170,6 +170,20 @@ def _check(
     _check_numbers(sae, weights)
     inputs = probe_inputs(sae)  # before its norms are folded, if they are
     form = inference_form(sae)
+    complete = _with_evaluations(found.with_config(redacted), sae_id, form, known)
+    record = published(complete, base_model=submission.base_model, of_disk=of_disk)
+    staged = scratch / "staged" / sae_id
+    staged.mkdir(parents=True)
+    text = json.dumps(redacted, indent=1, allow_nan=False)
+    (staged / SAE_CFG_FILENAME).write_text(f"{text}\n", "utf-8")
+    (staged / SAE_WEIGHTS_FILENAME).symlink_to(weights)
+    return LocalSAE(sae_id, staged, found, record, removed, stamp, inputs, trained)
+
+
+def _with_evaluations(
+    record: SAERecord, sae_id: str, form: SAE[Any], known: Sequence[SAERecord]
+) -> SAERecord:
+    """The record of an SAE with what was measured of its weights and its config."""
     weights_sha256, *hashes = *sae_hashes(form), earlier_config_hash(form)
     own = [each for each in known if each.weights_sha256 == weights_sha256]
     own = [each for each in own if each.config_sha256 in hashes]
@@ -181,21 +195,15 @@ def _check(
     if WEIGHTS not in evaluations:
         metrics = measure(form, sae_id).numbers
         versions = package_versions("sae-lens-c2r", "sae-lens", "torch")
-        of_weights = Evaluation(metrics=metrics, versions=versions, device="cpu")
-        evaluations = {**evaluations, WEIGHTS: of_weights}
-    complete = found.with_config(redacted)
-    digests = {"weights_sha256": weights_sha256, "config_sha256": hashes[0]}
-    update = {**digests, "evaluations": {**complete.evaluations, **evaluations}}
-    complete = complete.model_copy(update=update)
-    record = published(complete, base_model=submission.base_model, of_disk=of_disk)
-    if outdated := sorted(filter(is_plain, measured - evaluations.keys())):
-        record = record.model_copy(update={"outdated": outdated})
-    staged = scratch / "staged" / sae_id
-    staged.mkdir(parents=True)
-    text = json.dumps(redacted, indent=1, allow_nan=False)
-    (staged / SAE_CFG_FILENAME).write_text(f"{text}\n", "utf-8")
-    (staged / SAE_WEIGHTS_FILENAME).symlink_to(weights)
-    return LocalSAE(sae_id, staged, found, record, removed, stamp, inputs, trained)
+        evaluations[WEIGHTS] = Evaluation(metrics=metrics, versions=versions, device="cpu")
+    return record.model_copy(
+        update={
+            "weights_sha256": weights_sha256,
+            "config_sha256": hashes[0],
+            "evaluations": {**record.evaluations, **evaluations},
+            "outdated": sorted(measured - evaluations.keys()),
+        }
+    )
 
 
 def _check_header(weights: Path, submission: Submission) -> None:

@@ -97,6 +97,7 @@ def published(
         "model_name": record.model_name if record.model_name != model else None,
         "dataset": of_hub["dataset"] or record.dataset,
         "trained_together": record.n_together or None,
+        "outdated": record.outdated or None,
     }
     evaluations = {
         name: _evaluation(each) for name, each in record.evaluations.items() if is_plain(name)
