@@ -182,14 +182,15 @@ def _write(
         # An SAE's card is made of what training recorded: what was measured belongs there.
         assert report.on_text is not None, "measured on the held-out text"
         record = read_record(folder / report.name)
-        record.evaluations[HELD_OUT] = Evaluation(
+        held_out = Evaluation(
             text=report.on_text.text,
             settings={"n_tokens": report.on_text.n_tokens},
             device=record.device,
             versions=record.versions,
             metrics=report.on_text.numbers,
         )
-        record = record.model_copy(update={"evaluations": record.evaluations})
+        evaluations = {**record.evaluations, HELD_OUT: held_out}
+        record = record.model_copy(update={"evaluations": evaluations})
         write_json(folder / report.name / RECORD, as_document(record))
     results = {
         "settings": asked,
