@@ -33,7 +33,7 @@ SPELLED = 3  # words of a prompt whose letters are given
 LETTER_F1, CLASS_F1 = 0.6, 0.95  # of a probe, at least; the first is SAEBench's
 OF_LETTERS = {"f1": "letter_f1", "latents": "letter_latents", "counted": "letters"}
 PIECE = re.compile("[a-z]+")  # of a word, where the token before it ends in a letter
-TOKENS = read_yaml(Path(__file__))["tokens"]
+ABOUT = read_yaml(Path(__file__))
 
 
 def read(model: Any, texts: Iterable[str]) -> Iterator[tuple[Tensor, ...]]:
@@ -80,7 +80,7 @@ def collect_held_out(
 def classes_of(rows: Tensor, names: Sequence[str]) -> Tensor:
     """Return the class of each token, 0 for pieces of words, -1 for none."""
     plain = [name.removeprefix("Ġ") for name in names]
-    matching = ([bool(re.fullmatch(kind, name)) for kind in TOKENS] for name in plain)
+    matching = ([bool(re.fullmatch(kind, name)) for kind in ABOUT["tokens"]] for name in plain)
     classes = torch.tensor([1 + here.index(True) if any(here) else -1 for here in matching])
     goes_on = torch.tensor([bool(PIECE.fullmatch(name)) for name in names])
     letter_last = torch.tensor([bool(re.search("[A-Za-z]$", name)) for name in names])
@@ -133,11 +133,11 @@ def spelling(tokenizer: Any, at_most: int) -> tuple[Tensor, Tensor]:
 class LanguageModel(MiniLMText):
     """The same of SmolLM2, after its tenth block, and what else a language model tells."""
 
-    d_in, kept_in = D_IN, "smollm2"
+    d_in, d_sae, kept_in = D_IN, 4096, "smollm2"
 
     def __init__(self, run: Run, data: Path, device: str) -> None:
         super().__init__(run, data, device)
-        self.d_sae = 16_384 if self.size.name == "wide" else 4096
+        vars(self).update(ABOUT["of_size"].get(self.size.name, {}))
 
     def draw_shared(self, folder: Path) -> None:
         texts = articles()
