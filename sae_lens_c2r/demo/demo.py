@@ -47,7 +47,7 @@ _CONTEXT_SIZE = 256
 _DECAY = 5 * 512  # tokens for each step of the decay: the last fifth, in batches of 512
 _INTRO = (
     "Two sparse autoencoders of SmolLM2-135M-Instruct (weights quantized to four bits), after "
-    "its tenth block, trained from the same weights on the same activations in the same order: "
+    "its fifth block, trained from the same weights on the same activations in the same order: "
     f"SAELens's {PLAIN}, and {REGULARIZED}, which adds the C2R penalty. The text is Python's "
     "own documentation. All numbers and tokens in context are from documents that were held "
     "out from training."
