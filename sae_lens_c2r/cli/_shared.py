@@ -137,15 +137,21 @@ class LineConsole(Console):
             print(line, file=sys.stderr, flush=True)
 
     @contextmanager
-    def clock(self, doing: str) -> Iterator[None]:
-        """Show on a terminal, under what is said, for how long something takes."""
-        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    def clock(self, doing: Callable[[], str]) -> Iterator[None]:
+        """Show on a terminal, under what is said, what is being done and for how long."""
+        from rich.progress import Progress, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+        from rich.text import Text
 
         terminal = Console(stderr=True)
         is_shown = terminal.is_terminal and not (self.quiet or self.no_progress)
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+
+        class Doing(TextColumn):
+            def render(self, _: Task) -> Text:
+                return Text(doing(), overflow="ellipsis", no_wrap=True)
+
+        columns = (SpinnerColumn(), TimeElapsedColumn(), Doing(""))
         with Progress(*columns, console=terminal, transient=True, disable=not is_shown) as bar:
-            bar.add_task(doing, total=None)
+            bar.add_task("", total=None)
             yield
 
 

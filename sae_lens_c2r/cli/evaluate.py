@@ -50,7 +50,7 @@ def evaluate(
         from sae_lens_c2r._support.yaml_text import parse_overrides
         from sae_lens_c2r.evaluation.catalog import ABSORPTION, ABSORPTION_ADVICE, EVALUATIONS
         from sae_lens_c2r.evaluation.evaluate import evaluate as evaluate_all
-        from sae_lens_c2r.evaluation.report import REPORT_FILE, table_of
+        from sae_lens_c2r.evaluation.report import REPORT_FILE, last_line, table_of
         from sae_lens_c2r.evaluation.settings import Options
         from sae_lens_c2r.saes.sae_ref import find_saes
 
@@ -74,7 +74,7 @@ def evaluate(
             jobs=jobs,
             hours=hours,
         )
-        with stop_requests(), console.clock("Evaluating"):
+        with stop_requests(), console.clock(lambda: last_line(out)):
             report = evaluate_all(
                 find_saes(saes, on_error=problems.append),
                 options,

@@ -10,6 +10,8 @@ It is gathered from these files, and can be at any time, without SAEBench:
 
 import json
 import math
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -38,6 +40,7 @@ from sae_lens_c2r.saes.record import (
 
 REPORT_FILE, TABLE = "evaluation.json", "evaluation.md"
 RESULT, ABOUT, LOG = "result.json", "about.json", "log.txt"
+_END_OF_LOG = 2000  # bytes
 _NOT_A_NUMBER = -1  # what SAEBench's core writes in place of NaN
 
 
@@ -93,6 +96,17 @@ def table_of(report: EvaluationReport, *, escape: bool = False) -> MetricTable:
             metrics |= sae.metrics_of(evaluation)
         saes.append((name.replace("|", "\\|") if escape else name, metrics))
     return metric_table(saes)
+
+
+def last_line(out: Path) -> str:
+    """What the log that is being written says at its end: a bar, for one."""
+    with suppress(OSError, ValueError):  # a log that is gone, and none so far
+        log = max(out.glob(f"*/*/{LOG}"), key=lambda path: path.stat().st_mtime_ns)
+        with log.open("rb") as file:
+            file.seek(-min(log.stat().st_size, _END_OF_LOG), os.SEEK_END)
+            lines = file.read().decode("utf-8", errors="ignore").splitlines()
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return ""
 
 
 def read_metrics(path: Path, evaluation: str) -> tuple[dict[str, float], list[str]]:

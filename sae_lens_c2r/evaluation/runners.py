@@ -4,17 +4,19 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import jaxtyping
 import torch
 from huggingface_hub import snapshot_download
-from sae_lens import SAE, __version__
+from sae_lens import SAE, __version__, evals
 from sae_lens.evals import get_eval_everything_config, run_evals
 from sae_lens.synthetic import SyntheticModel
 from sae_lens.training.activation_scaler import ActivationScaler
@@ -42,6 +44,8 @@ from sae_lens_c2r.training.configs import synthetic_model_config
 
 Measure = Callable[[Task, SAE[Any]], dict[str, Any]]
 _MOST_TOKENS = 100_000  # of which the activations are held, for co-firing
+# Whose means over tokens SAELens makes loss recovered of.
+_LOSSES = tuple(f"ce_loss_{which}" for which in ("with_ablation", "with_sae", "without_sae"))
 _SEED, _PROMPTS = 42, "adamkarvonen/ravel_prompts"
 
 
@@ -100,13 +104,46 @@ def _on_text(task: Task, sae: SAE[Any]) -> Measure:
     def measure(task: Task, sae: SAE[Any]) -> dict[str, Any]:
         store = reader.store_of(sae, store_batch_size_prompts=settings["batch_size_prompts"])
         special = sae.cfg.metadata.exclude_special_tokens or False
-        metrics, _ = run_evals(
-            sae, store, model, ActivationScaler(), config, exclude_special_tokens=special
-        )
+        with _losses_of_rows() as losses:
+            metrics, _ = run_evals(
+                sae,
+                store,
+                model,
+                ActivationScaler(),
+                config,
+                exclude_special_tokens=special,
+                verbose=True,
+            )
+        if sum(map(len, losses)) > 1:
+            metrics["loss_recovered_error"] = error_of_loss_recovered(torch.cat(losses))
         acts = (acts for _, acts in encode(sae, reader.activations(sae, str(task.sae.name))))
         return {**metrics, **co_firing(acts).summary()}
 
     return measure
+
+
+@contextmanager
+def _losses_of_rows() -> Iterator[list[Tensor]]:
+    """Collect the losses of each row of text, of which SAELens returns a mean alone."""
+    rows: list[Tensor] = []
+    measure = evals.get_recons_loss
+
+    def collect(*args: Any, **options: Any) -> dict[str, Any]:
+        found = measure(*args, **options)
+        if options["compute_ce_loss"]:
+            rows.append(torch.stack([found[each].mean(dim=1) for each in _LOSSES], dim=1).cpu())
+        return found
+
+    with patch.object(evals, "get_recons_loss", collect):
+        yield rows
+
+
+def error_of_loss_recovered(losses: Tensor) -> float:
+    """Return its standard error over rows of text, by the jackknife, from `_LOSSES` of each."""
+    n = len(losses)
+    ablated, spliced, clean = ((losses.sum(dim=0) - losses) / (n - 1)).T
+    scores = (ablated - spliced) / (ablated - clean)
+    return (scores.var(correction=0) * (n - 1)).sqrt().item()
 
 
 def _splice_where_trained(model: Any, positions: slice) -> None:

@@ -37,6 +37,14 @@ class _KnownFeaturesSettings:
     seed: int = EVALUATION_SEED
 
 
+# A CPU has less time. Logits of few rows at once take it no fresh memory for each batch.
+_ON_A_CPU: Mapping[str, Mapping[str, int]] = {
+    SAE_LENS: {
+        "batch_size_prompts": 4,
+        "n_eval_reconstruction_batches": 8,
+        "n_eval_sparsity_variance_batches": 40,
+    }
+}
 # Which of them is run depends on the SAE.
 _OURS = {SAE_LENS: _SAELensSettings, KNOWN_FEATURES: _KnownFeaturesSettings}
 
@@ -62,7 +70,7 @@ class Options:
         """Raise unless the options are valid, whatever the SAE."""
         wanted = [*(_OURS if self.sae_lens else ()), *self.sae_bench]
         for name in wanted:
-            settings_of(name, self.overrides, model=self.model)
+            settings_of(name, self.overrides, model=self.model, device=self.device)
         for key in self.overrides:
             name, _, field = key.partition(".")
             if name not in wanted or not field:
@@ -87,12 +95,13 @@ def from_root(value: Any) -> Any:
 
 
 def settings_of(
-    name: str, overrides: Mapping[str, Any], *, model: str | None
+    name: str, overrides: Mapping[str, Any], *, model: str | None, device: str
 ) -> dict[str, Any]:
     """All settings of an evaluation with a model; a UserError unless its config takes them."""
     config_class: Any = _OURS.get(name) or config_class_of(name)
     fields = config_class.__dataclass_fields__
-    values, settable = {}, list(fields)
+    values: dict[str, Any] = dict(_ON_A_CPU.get(name, {})) if device == "cpu" else {}
+    settable = list(fields)
     if name in EVALUATIONS:
         theirs = EVALUATIONS[name]
         values = {**_of_model(model or ""), **theirs.settings}

@@ -147,7 +147,9 @@ def tasks_of(
                 shared = {"features": features}
             else:
                 raise UserError("it needs a language model. Found known features.")
-            settings = settings_of(name, options.overrides, model=asked.get("model"))
+            settings = settings_of(
+                name, options.overrides, model=asked.get("model"), device=options.device
+            )
             asked["settings"] = settings | asked.pop("part", {})
         except Exception as error:  # transformers, the Hub and TransformerLens raise many
             on_error(error_of(task.title, error))

@@ -22,8 +22,12 @@ from sae_lens_c2r.cli._shared import LineConsole
 from sae_lens_c2r.evaluation import tasks, worker
 from sae_lens_c2r.evaluation.evaluate import evaluate
 from sae_lens_c2r.evaluation.report import read_report
-from sae_lens_c2r.evaluation.runners import _compute_loss_in_float32, _splice_where_trained
-from sae_lens_c2r.evaluation.settings import Options
+from sae_lens_c2r.evaluation.runners import (
+    _compute_loss_in_float32,
+    _splice_where_trained,
+    error_of_loss_recovered,
+)
+from sae_lens_c2r.evaluation.settings import Options, settings_of
 from sae_lens_c2r.evaluation.tasks import Task
 from sae_lens_c2r.saes.sae_ref import find_saes
 from tests.command import run_command
@@ -233,11 +237,39 @@ def test_a_terminal_shows_for_how_long_it_takes(
     if terminal:
         monkeypatch.setenv("FORCE_COLOR", "1")
     console = LineConsole(quiet=quiet)
-    with console.clock("Evaluating"):
+    with console.clock(lambda: "5 of 8"):
         console.say("a line")
     errors = capsys.readouterr().err
-    assert ("0:00:0" in errors) == (terminal and not quiet)
+    for shown in ("0:00:0", "5 of 8"):
+        assert (shown in errors) == (terminal and not quiet)
     assert ("a line" in errors) == (not quiet)
+
+
+def test_a_cpu_is_given_less_to_measure_unless_asked() -> None:
+    of_cpu, of_gpu, asked = (
+        settings_of("sae_lens", changes, model=None, device=device)
+        for device, changes in (
+            ("cpu", {}),
+            ("cuda", {}),
+            ("cpu", {"sae_lens.n_eval_reconstruction_batches": 99}),
+        )
+    )
+    rows = [
+        each["batch_size_prompts"] * each["n_eval_reconstruction_batches"]
+        for each in (of_cpu, of_gpu, asked)
+    ]
+    assert rows == [32, 160, 4 * 99]
+
+
+def test_the_error_of_loss_recovered_is_that_of_its_mean_over_rows() -> None:
+    torch.manual_seed(0)
+    spliced = 3 + 0.1 * torch.rand(50, dtype=torch.float64)
+    losses = torch.stack([torch.full_like(spliced, 5), spliced, torch.ones_like(spliced)], 1)
+    scores = (5 - spliced) / (5 - 1)
+    expected = scores.std().item() / 50**0.5
+    assert error_of_loss_recovered(losses) == pytest.approx(expected)
+    # What rows have in common makes none, and all rows alike have none.
+    assert error_of_loss_recovered(losses[:1].expand(9, -1)) == pytest.approx(0, abs=1e-12)
 
 
 def test_each_sae_that_cannot_be_is_one_line(tmp_path: Path, out: Path, run: Evaluate) -> None:

@@ -1,6 +1,7 @@
 """`evaluation.json` and its table, of the files that evaluations leave."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import write_json
 from sae_lens_c2r.evaluation.report import (
     EvaluationReport,
+    last_line,
     read_metrics,
     read_report,
     table_of,
@@ -26,6 +28,16 @@ def sae(name: str, *, digest: str = "0", **metrics: dict[str, float]) -> SAEReco
         config_sha256="1",
         evaluations={key: {"metrics": value} for key, value in metrics.items()},
     )
+
+
+def test_what_is_being_done_is_at_the_end_of_the_log_that_is_written(tmp_path: Path) -> None:
+    assert last_line(tmp_path) == ""
+    for number, name in enumerate(("core", "sae_lens")):
+        log = tmp_path / "sae" / name / "log.txt"
+        log.parent.mkdir(parents=True)
+        log.write_text(f"begun\n{name}: 0%\r{name}: 50%\r \n")
+        os.utime(log, (number, number))
+    assert last_line(tmp_path) == "sae_lens: 50%"
 
 
 def test_only_finite_numbers_are_metrics(tmp_path: Path) -> None:
