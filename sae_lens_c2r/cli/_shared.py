@@ -134,7 +134,9 @@ class LineConsole(Console):
     def say(self, line: str) -> None:
         """Print a line of progress, or a warning."""
         if not (self.quiet or self.no_progress):
-            print(line, file=sys.stderr, flush=True)
+            from tqdm import tqdm
+
+            tqdm.write(line, file=sys.stderr)  # above a bar that is shown
 
     @contextmanager
     def clock(self, doing: Callable[[], str]) -> Iterator[None]:

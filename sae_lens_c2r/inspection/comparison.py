@@ -29,9 +29,10 @@ from sae_lens_c2r.saes.sae_ref import SAERef, inference_form
 
 ALIKE = 0.7  # the cosine above which two latents are a redundant pair
 TOGETHER = 0.5  # the Jaccard above which they fire together
+MATCHED = 0.5  # the cosine with the nearest latent of another SAE below which it is no match
 FEW_FIRINGS = 10  # of a latent, on average: with fewer, rare latents look dead
 MOST_PAIRS = 10_000  # that are followed into another SAE, the most alike ones
-Kind = Literal["merged", "apart and firing together", "apart", "still alike"]
+Kind = Literal["merged", "apart and firing together", "apart", "still alike", "without a match"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,8 @@ class MatchedPair:
         """The kind of pair that the two latents became."""
         first, second = self.matches.latents
         one = first.index == second.index
-        return kind_of(one=one, cosine=self.matches.cosine, jaccard=self.matches.jaccard)
+        cosine, jaccard = self.matches.cosine, self.matches.jaccard
+        return kind_of(match=min(self.cosines), one=one, cosine=cosine, jaccard=jaccard)
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,8 @@ class Comparison:
             f"{self.before} has {pairs['pairs']:,} pairs of latents with a cosine above "
             f"{ALIKE}. {followed} {self.after}: {pairs['merged']:,} merged into one latent, "
             f"{pairs['apart_and_firing_together']:,} apart and firing together (Jaccard above "
-            f"{TOGETHER}), {pairs['apart']:,} apart, {pairs['still_alike']:,} still alike."
+            f"{TOGETHER}), {pairs['apart']:,} apart, {pairs['still_alike']:,} still alike, "
+            f"{pairs['without_a_match']:,} without a match (a cosine of {MATCHED})."
         )
         if "jaccard_of_two_after" in pairs:
             text += (
@@ -88,8 +91,10 @@ class Comparison:
         return text
 
 
-def kind_of(*, one: bool, cosine: float, jaccard: float) -> Kind:
+def kind_of(*, match: float, one: bool, cosine: float, jaccard: float) -> Kind:
     """Name what two latents became, by the one or the two latents that match them."""
+    if match < MATCHED:  # the lower cosine of the two with theirs
+        return "without a match"
     if one:
         return "merged"
     if cosine > ALIKE:
@@ -111,7 +116,9 @@ def compare(
     matching = pairs_in_context(after, text, matches[indices])
     live = cosines[first.fires]
     numbers = {
-        "redundant_pairs": _redundant_pairs(before, after, text, matches, first.fires),
+        "redundant_pairs": _redundant_pairs(
+            before, after, text, (cosines, matches), first.fires
+        ),
         "matched_latents": {"latents": len(live), **cosine_summary(live)},
     }
     matched = zip(first.pairs, cosines[indices].tolist(), matching, strict=True)
@@ -135,31 +142,36 @@ def _redundant_pairs(
     before: AnySAE,
     after: AnySAE,
     text: TextActivations,
-    matches: Int[Tensor, " latents"],
+    matched: tuple[Float[Tensor, " latents"], Int[Tensor, " latents"]],
     fires: Bool[Tensor, " latents"],
 ) -> dict[str, float]:
     """Count what the pairs of live latents of an SAE that are alike became."""
+    with_match, matches = matched
     live = fires.nonzero().squeeze(1)
     rows = before.W_dec[live.to(before.W_dec.device)]
     n_pairs = count_pairs(rows, above=[ALIKE])[0] if len(rows) else 0
     found = pairs_above(rows, ALIKE, most=MOST_PAIRS).cpu() if n_pairs else live.new_empty(0, 2)
     pairs = live[found]
-    places = matches[pairs]
+    places, weaker = matches[pairs], with_match[pairs].amin(dim=1)
     left, right = (after.W_dec[latents].float() for latents in places.T)
     cosines = cosine_similarity(left, right).tolist()
     jaccards = pair_jaccards((acts for _, acts in encode(before, text)), pairs)
     jaccards_after = pair_jaccards((acts for _, acts in encode(after, text)), places)
     one = places[:, 0] == places[:, 1]
-    facts = zip(one.tolist(), cosines, jaccards_after.tolist(), strict=True)
-    kinds = [kind_of(one=one, cosine=cos, jaccard=jac) for one, cos, jac in facts]
+    facts = zip(weaker.tolist(), one.tolist(), cosines, jaccards_after.tolist(), strict=True)
+    kinds = [
+        kind_of(match=match, one=one, cosine=cosine, jaccard=jaccard)
+        for match, one, cosine, jaccard in facts
+    ]
     numbers: dict[str, float] = {"pairs": n_pairs}
     if n_pairs > len(pairs):
         numbers["most_alike"] = len(pairs)
     numbers |= {kind.replace(" ", "_"): kinds.count(kind) for kind in get_args(Kind)}
     if len(pairs):
         numbers["jaccard_before"] = jaccards.mean().item()
-    if not one.all():
-        numbers["jaccard_of_two_after"] = jaccards_after[~one].mean().item()
+    two = ~one & (weaker >= MATCHED)
+    if two.any():
+        numbers["jaccard_of_two_after"] = jaccards_after[two].mean().item()
     return numbers
 
 

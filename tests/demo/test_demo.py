@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
 from pydoc_data.topics import topics
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from sae_lens_c2r.demo import demo as demo_module
 from sae_lens_c2r.demo.demo import (
     PLAIN,
     REGULARIZED,
+    _tell_how_long,
     check_saved,
     demo_release,
     move_into,
@@ -234,11 +236,11 @@ def test_the_options_are_what_is_trained() -> None:
     assert all(key.startswith("c2r_") for key in differ)
 
 
-def test_it_reads_the_model_as_the_release_of_the_same_layer_does() -> None:
-    """But for each row's first positions; and nobody publishes the demo's."""
+def test_it_reads_the_model_as_the_release_does() -> None:
+    """But for the block and each row's first positions; and nobody publishes the demo's."""
     known = read_release(find_release("smollm2-135m-layer-9"))
     release = demo_release(**OPTIONS)
-    for field in ("hub_id", "hook_name", "context_size"):
+    for field in ("hub_id", "context_size"):
         assert getattr(release.language_model, field) == getattr(known.language_model, field)
     for name in (
         *("model_class_name", "prepend_bos", "sequence_separator_token"),
@@ -246,6 +248,15 @@ def test_it_reads_the_model_as_the_release_of_the_same_layer_does() -> None:
     ):
         assert release.runner[name] == known.runner[name]
     assert release.name not in {each.name for each in shipped_releases()}
+
+
+@pytest.mark.parametrize("steps", [80, 81])
+def test_a_training_of_some_length_says_how_long_it_will_take(steps: int) -> None:
+    said: list[str] = []
+    plan: Any = SimpleNamespace(steps=steps)
+    step: Any = _tell_how_long(lambda batch: batch, plan, said.append)  # type: ignore[arg-type, return-value]
+    assert [step(number) for number in range(steps)] == list(range(steps))
+    assert said == ["Training will take about 10 s here."][: steps > 80]
 
 
 def test_a_missing_model_says_what_to_install(

@@ -50,7 +50,7 @@ def test_of_too_many_pairs_the_most_alike_are_followed(
     monkeypatch.setattr(comparison, "MOST_PAIRS", 3)
     found = compared()
     numbers = found.numbers["redundant_pairs"]
-    kinds = ("merged", "apart_and_firing_together", "apart", "still_alike")
+    kinds = ("merged", "apart_and_firing_together", "apart", "still_alike", "without_a_match")
     assert (numbers["pairs"], numbers["most_alike"]) == (whole["pairs"], 3)
     assert sum(numbers[kind] for kind in kinds) == 3
     assert "Of the 3 most alike, in b: " in found.sentences()
@@ -85,6 +85,7 @@ def test_the_numbers_and_the_sentences_count_them() -> None:
         "apart_and_firing_together": 1,
         "apart": 1,
         "still_alike": 1,
+        "without_a_match": 0,
         "jaccard_before": 3.25 / 4,
         "jaccard_of_two_after": 2.25 / 3,
     }
@@ -106,13 +107,26 @@ def test_without_redundant_pairs_there_is_no_mean() -> None:
 
 
 def test_kinds_by_thresholds() -> None:
-    for kind, (one, cosine, jaccard) in {
-        "merged": (True, 1.0, 1.0),
-        "still alike": (False, 0.71, 1.0),
-        "apart and firing together": (False, 0.7, 0.51),
-        "apart": (False, 0.7, 0.5),
+    for kind, (match, one, cosine, jaccard) in {
+        "merged": (0.5, True, 1.0, 1.0),
+        "still alike": (0.5, False, 0.71, 1.0),
+        "apart and firing together": (0.5, False, 0.7, 0.51),
+        "apart": (0.5, False, 0.7, 0.5),
+        "without a match": (0.49, True, 1.0, 1.0),
     }.items():
-        assert kind_of(one=one, cosine=cosine, jaccard=jaccard) == kind
+        assert kind_of(match=match, one=one, cosine=cosine, jaccard=jaccard) == kind
+
+
+def test_latents_that_nothing_resembles_are_without_a_match() -> None:
+    before = torch.tensor([[1.0, 0.1, 0], [1, -0.1, 0], [0, 0, 1]])
+    after = torch.tensor([[0.4, 1.0, 0.5], [0.4, -1, 0.5], [0, 0, 1]])
+    acts, counts = torch.ones(12, 3), []
+    for decoder in (before, after):
+        saes, text = [planted_sae(before), planted_sae(decoder)], text_of(acts)
+        reports = [measure(sae, name, text) for sae, name in zip(saes, "ab", strict=True)]
+        pairs = compare(*saes, text, reports=reports).numbers["redundant_pairs"]
+        counts.append((pairs["pairs"], pairs["still_alike"], pairs["without_a_match"]))
+    assert counts == [(1, 1, 0), (1, 0, 1)]
 
 
 def test_a_latent_is_matched_by_the_nearest_one_that_fires() -> None:

@@ -27,7 +27,7 @@ ONE = Pair(1.0, (latent(21, TWO, *"ab"), latent(21, TWO, *"ab")))
 
 
 def comparison(*matches: Pair) -> Comparison:
-    kinds = ("merged", "apart_and_firing_together", "apart", "still_alike")
+    kinds = ("merged", "apart_and_firing_together", "apart", "still_alike", "without_a_match")
     numbers = {"pairs": 2, **dict.fromkeys(kinds, 1)}
     shown = [MatchedPair(ALIKE, (0.71, 0.65), each) for each in matches]
     found = {"redundant_pairs": numbers, "matched_latents": {"latents": 0}}
