@@ -1,4 +1,4 @@
-"""Screenshots of the demo's report and card: `python docs/_screenshots.py`, with Chromium."""
+"""Pictures of the demo's report and card: `python docs/_screenshots.py`, with Chromium."""
 
 import subprocess
 from pathlib import Path
@@ -14,6 +14,12 @@ STYLE = (
     "font-size:14px}td,th{border:1px solid #ddd;padding:4px 8px}pre,code{background:#f4f4f6}"
     "pre{padding:12px}img{max-width:100%}"
 )
+
+
+def cosines() -> str:
+    """The report's first figure."""
+    text = REPORT.read_text(encoding="utf-8")
+    return text[text.index("<svg") : text.index("</svg>")] + "</svg>\n"
 
 
 def report() -> str:
@@ -41,5 +47,6 @@ def take(html: str, to: Path, height: int) -> None:
 
 
 if __name__ == "__main__":
+    (ROOT / "docs" / "inspect.svg").write_text(cosines(), encoding="utf-8")
     take(report(), ROOT / "docs" / "report.png", 722)
     take(card(), ROOT / "docs" / "card.png", 770)

@@ -11,8 +11,8 @@ from sae_lens_c2r.cli._shared import console_while_loading, count_option, error_
 
 def demo(
     out: Path = option(Path("demo-output"), "Folder for the SAEs, the numbers and the report."),
-    tokens: int = count_option(150_000, "Tokens to train on, of 440,000.", least=2048),
-    d_sae: int = option(2048, "Latents of each SAE."),
+    tokens: int = count_option(160_000, "Tokens to train on, of 440,000.", least=2048),
+    d_sae: int = option(1536, "Latents of each SAE."),
     k: int = option(32, "Latents active per token, on average."),
     c2r_coefficient: float = option(5.0, "Strength of the C2R penalty."),
     seed: int = option(0, "Seed of the weights and of the data.", min=0, max=2**63 - 1),

@@ -100,7 +100,7 @@ def _run_group(
     """Run an evaluation of SAEs that share all else, and another process after a failure."""
     waiting, name, n_saes = list(group), group[0].name, counted(len(group), "SAE")
     working = options.out.resolve() / f"{_WORKING}{group[0].key}-{name}"
-    tell(f"{name}: started, {n_saes}. Log: {group[0].folder / LOG}")
+    tell(f"{name}: started, {n_saes}. Log: {_log_of(group[0], options)}")
 
     def end(how: str) -> None:
         sae = waiting.pop(0).sae
@@ -121,9 +121,14 @@ def _run_group(
         except Exception as error:  # a full disk, a folder that is gone
             if not stop.is_set():
                 named = error_of(waiting[0].title, error)
-                on_error(with_advice(named, f"Log: {waiting[0].folder / LOG}"))
+                on_error(with_advice(named, f"Log: {_log_of(waiting[0], options)}"))
                 end(": failed")
     shutil.rmtree(working, ignore_errors=True)
+
+
+def _log_of(task: Task, options: Options) -> Path:
+    """A task's log, from where the command was given."""
+    return options.out / task.folder.relative_to(options.out.resolve()) / LOG
 
 
 def _keep(task: Task, result: Path, *, seconds: float) -> list[str]:

@@ -158,11 +158,17 @@ def _joined_index(known: Any, new: list[dict[str, Any]]) -> list[Any]:
     ours = {entry["name"]: entry["results"] for entry in new}
     index = []
     for entry in known if isinstance(known, list) else []:
-        name = entry.get("name") if isinstance(entry, dict) else None
+        name, results = (
+            entry.get(key) if isinstance(entry, dict) else None for key in ("name", "results")
+        )
+        found = results if isinstance(results, list) else []
+        theirs = [each for each in found if not _is_ours(each)]
         if isinstance(name, str) and name in ours:
-            theirs = [each for each in entry.get("results") or [] if not _is_ours(each)]
             entry = {**entry, "results": [*theirs, *ours.pop(name)]}
-        index.append(entry)
+        elif len(theirs) < len(found):
+            entry = {**entry, "results": theirs}
+        if not found or entry["results"]:
+            index.append(entry)
     return [*index, *({"name": name, "results": results} for name, results in ours.items())]
 
 

@@ -32,7 +32,14 @@ CITATION = files("sae_lens_c2r.hub").joinpath("citations.bib")
 BEGIN = "<!-- sae-lens-c2r:begin. What follows is rewritten by every upload. -->"
 END = "<!-- sae-lens-c2r:end. What follows is yours, and so is what stands above. -->"
 INDEX, TASK = "model-index", "sparse autoencoder"  # and what our results in it are of
-_PAPER = "2606.30609"  # on arXiv
+_PROJECT = "https://github.com/sae-lens-c2r/sae-lens-c2r"
+_PAPER = "2606.30609"  # on arXiv, as are these, by what names an architecture
+_WORKS = {
+    "batchtopk": ("BatchTopK", "2412.06410"),
+    "matryoshka": ("Matryoshka SAEs", "2503.17547"),
+    "ort": ("OrtSAE", "2509.22033"),
+}
+_SAE_BENCH = ("SAEBench", "2503.09532")
 _PENALTIES = {"C2R": "c2r_coefficient", "OrtSAE": "ort_coefficient"}
 # In the order of a card, by their names there; SAEBench's have the names that it gives them.
 _EVALUATIONS = {
@@ -43,6 +50,13 @@ _EVALUATIONS = {
     **{name: f"SAEBench {name}" for name in EVALUATIONS},
     TRAINING: "End of training",
 }
+# Of these, the first that there is stands at the top of a card.
+_MAIN = (HELD_OUT, SAE_LENS, KNOWN_FEATURES, "core")
+_AT_THE_TOP = (
+    *("explained_variance", "l0", "dead_latents", "loss_recovered", "loss_recovered_error"),
+    *("mcc", "f1", "composition", "chance_composition"),
+)
+_IN_INDEX, _DIGITS = 3, 3  # metrics of one SAE, for a search on the Hub
 _AT_MOST = 7  # columns of a table, so that none is wider than the page
 
 
@@ -60,7 +74,7 @@ def render(repo: RepoRecord, figures: Iterable[str] = ()) -> str:
         library_name="saelens",
         license=repo.license,
         tags=["sparse-autoencoder", "sae", "interpretability", *["c2r"] * ("C2R" in penalties)],
-        **{INDEX: _model_index(repo) or None},  # type: ignore[arg-type]
+        **{INDEX: _model_index(example, saes[example]) or None},  # type: ignore[arg-type]
     )
     card = _LANGUAGE.get_template(TEMPLATE).render(
         card_data=data.to_yaml(),
@@ -69,6 +83,9 @@ def render(repo: RepoRecord, figures: Iterable[str] = ()) -> str:
         first=saes[example],
         penalties=penalties,
         measured=measured,
+        main=_at_the_top(repo),
+        works=_works(repo),
+        project=_PROJECT,
         co_firing=any("co-firing" in table for _, table, _ in measured),
         trained=_how_trained(repo),
         figures=figures,
@@ -90,30 +107,64 @@ def _shown(sae: SAERecord, evaluation: str) -> dict[str, float]:
     return {key: metrics[key] for key in METRICS if key in metrics and key not in elsewhere}
 
 
-def _model_index(repo: RepoRecord) -> list[dict[str, Any]]:
-    index = []
-    for sae_id, sae in repo.saes.items():
-        results = []
-        for name, shown in _EVALUATIONS.items():
-            if name == SAE_LENS and name in sae.evaluations:
-                shown = sae.evaluations[name].text or "training text"
-            results += [
-                EvalResult(
-                    task_type="feature-extraction",
-                    task_name=TASK,
-                    dataset_type=re.sub(r"[^\w./-]+", "-", shown),
-                    dataset_name=shown,
-                    metric_type=key.lower().replace(".", "_"),
-                    metric_name=METRICS[key].title,
-                    metric_value=value,
-                )
-                for key, value in _shown(sae, name).items()
-            ]
-        index += eval_results_to_model_index(sae_id, results) if results else []
-    return index
+def _model_index(sae_id: str, sae: SAERecord) -> list[dict[str, Any]]:
+    """A few metrics of one SAE, rounded, as the Hub's searches read them."""
+    results = [
+        EvalResult(
+            task_type="feature-extraction",
+            task_name=TASK,
+            dataset_type=re.sub(r"[^\w./-]+", "-", dataset),
+            dataset_name=dataset,
+            metric_type=key,
+            metric_name=METRICS[key].title,
+            metric_value=round(value, _DIGITS),
+        )
+        for name in (*_MAIN, WEIGHTS)
+        for dataset in [_dataset_of(sae, name)]
+        for key, value in _shown(sae, name).items()
+        if key in _AT_THE_TOP
+    ]
+    return eval_results_to_model_index(sae_id, results[:_IN_INDEX]) if results else []
+
+
+def _dataset_of(sae: SAERecord, evaluation: str) -> str:
+    """What an evaluation was measured on."""
+    if evaluation == SAE_LENS and evaluation in sae.evaluations:
+        return sae.evaluations[evaluation].text or "training text"
+    return _EVALUATIONS[evaluation]
+
+
+def _works(repo: RepoRecord) -> list[tuple[str, str]]:
+    """The works to cite beside C2R: of architectures, and of SAEBench if it was run."""
+    saes = repo.saes.values()
+    kinds = {part for sae in saes for part in sae.kind.split("_")}
+    found = [work for name, work in _WORKS.items() if name in kinds]
+    is_run = any(name in sae.evaluations for sae in saes for name in EVALUATIONS)
+    return [*found, *[_SAE_BENCH] * is_run]
 
 
 # Sentences
+
+
+def _at_the_top(repo: RepoRecord) -> tuple[str, list[str]] | None:
+    """A table of what counts most, and a paragraph on how it was measured."""
+    there = {name for sae in repo.saes.values() for name in sae.evaluations}
+    main = next((name for name in _MAIN if name in there), WEIGHTS)
+    saes = [
+        (f"`{sae_id}`", {**sae.metrics_of(WEIGHTS), **_shown(sae, main)})
+        for sae_id, sae in repo.saes.items()
+    ]
+    table = metric_table(saes, _AT_THE_TOP)
+    return (table.in_markdown(columns=_AT_MOST), _how(repo, main)) if table.metrics else None
+
+
+def _how(repo: RepoRecord, name: str) -> list[str]:
+    """How an evaluation was done, a paragraph for the SAEs that share it."""
+    return _each_once(
+        (sae_id, _say("measured", name, sae.evaluations[name]))
+        for sae_id, sae in repo.saes.items()
+        if _shown(sae, name)
+    )
 
 
 def _measured(repo: RepoRecord) -> Iterator[tuple[str, str, list[str]]]:
@@ -121,12 +172,7 @@ def _measured(repo: RepoRecord) -> Iterator[tuple[str, str, list[str]]]:
     for name, shown in _EVALUATIONS.items():
         saes = [(f"`{sae_id}`", _shown(sae, name)) for sae_id, sae in repo.saes.items()]
         if any(metrics for _, metrics in saes):
-            said = (
-                (sae_id, _say("measured", name, sae.evaluations[name]))
-                for sae_id, sae in repo.saes.items()
-                if _shown(sae, name)
-            )
-            yield shown, metric_table(saes).in_markdown(columns=_AT_MOST), _each_once(said)
+            yield shown, metric_table(saes).in_markdown(columns=_AT_MOST), _how(repo, name)
 
 
 def _how_trained(repo: RepoRecord) -> Iterator[str]:
@@ -191,17 +237,24 @@ _LANGUAGE.globals.update(
 
 def pictures(repo: RepoRecord) -> dict[str, bytes]:
     """Draw PNG files, by their paths: those of which there are numbers."""
-    kinds = sorted({sae.kind for sae in repo.saes.values()})
-    colors = {kind: color_of(number) for number, kind in enumerate(kinds)}
+    labels = sorted({_label(sae) for sae in repo.saes.values()})
+    colors = {label: color_of(number) for number, label in enumerate(labels)}
     distributions: list[Distribution] = []
     chance = set()
     for sae in repo.saes.values():
         metrics = sae.metrics_of(WEIGHTS)
         counts = max_cosine_counts(metrics)
         if counts and sum(counts) and "chance_composition" in metrics:
-            is_first = sae.kind not in {label for label, _, _ in distributions}
-            distributions.append((sae.kind if is_first else None, colors[sae.kind], counts))
+            label = _label(sae)
+            is_first = label not in {known for known, _, _ in distributions}
+            distributions.append((label if is_first else None, colors[label], counts))
             chance.add(metrics["chance_composition"])
     if not distributions:
         return {}
     return {f"{FIGURES}/max_cosines.png": png(max_cosine_figure(distributions, chance))}
+
+
+def _label(sae: SAERecord) -> str:
+    """The architecture and the strengths of its penalties."""
+    strengths = (sae.options[key] for key in _PENALTIES.values() if key in sae.options)
+    return " ".join([sae.kind, *(str(each).removesuffix(".0") for each in strengths)])

@@ -131,8 +131,11 @@ class ActivationSource:
         kept.view(-1)[self.n_tokens :] = False
         kept = kept[:, slice(*store.seqpos_slice)]
         if not kept.any():
-            should = "fill a row of the model's context with tokens the SAE was trained on"
-            raise UserError("text", should, f"none among {self.n_tokens:,}")
+            left_out, length = store.seqpos_slice[0] or 0, tokens.shape[1]
+            should = "have tokens that the SAE was trained on, none of them special"
+            if left_out:
+                should += f": after the first {left_out} of a row"
+            raise UserError("text", should, f"{len(rows):,} rows of {length:,}, without one")
         parts = zip(tokens.split(_ROWS_PER_BATCH), kept.split(_ROWS_PER_BATCH), strict=True)
         batches = with_bar(list(parts), "Running the model")
         return TextActivations(
