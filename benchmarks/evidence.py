@@ -4,6 +4,7 @@
 """
 
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -27,8 +28,9 @@ DOCS, RESULTS = Path("docs"), Path("benchmarks/results")
 SHOWN = read_yaml(Path(__file__))
 PAGES = [Path(page) for page in SHOWN["pages"]]
 DATA, COLUMNS, SMALLEST = SHOWN["data"], SHOWN["columns"], SHOWN["smallest"]
-MEASURES = ["unexplained", *list(COLUMNS)[1:]]
+MEASURES = ["unexplained", *list(COLUMNS)[1:], *SHOWN["drawn"]]
 POINTS = [("C2R", 5.0), ("OrtSAE", 0.25), ("Matryoshka", 0.0)]  # of the figure
+SHORT_POINTS = [("C2R", 2.0), *POINTS]  # of that in README
 MORE_POINTS = [*POINTS, ("C2R", 2.0), ("C2R", 20.0), ("OrtSAE", 1.0)]
 MUCH = 0.05  # absorption
 FARTHEST = 40  # percent of the unexplained variance that the figure shows
@@ -53,6 +55,7 @@ def rows_of(world: str, samples: int, k: float | None = None) -> pd.DataFrame:
     rows = rows.assign(unexplained=1 - rows.explained_variance)
     for name, instances in SHOWN["instances"].items():
         rows[name] = next((rows[each] for each in instances if each in rows), np.nan)
+    rows["above_chance"] = (rows.composition - rows.chance_composition).clip(lower=0)
     return rows.reindex(columns=rows.columns.union(MEASURES))
 
 
@@ -110,40 +113,57 @@ def table(lines: Mapping[Any, Differences], head: Sequence[str], *without: str) 
     return markdown_table([*head, *(COLUMNS[name] for name in shown)], body)
 
 
-def forest(found: ByData) -> Figure:
+def forest(
+    found: ByData, measures: Sequence[str], points: Sequence[tuple[str, float]], *, lines: int
+) -> Figure:
     """Draw the differences from BatchTopK: a row for each data set, a panel for a measure."""
-    figure = Figure(figsize=(7.4, 7.6), layout="constrained")
-    grid = figure.subplots(2, 3, sharey=True)
-    for panel, measure in zip(grid.flat, SHOWN["figure"], strict=False):
+    figure = Figure(
+        figsize=(7.4, 1.4 + lines * (0.8 + 0.19 * len(found))), layout="constrained"
+    )
+    grid = figure.subplots(lines, -(-len(measures) // lines), sharey=True, squeeze=False)
+    n_real = sum(name in SHOWN["real"] for name in found)
+    for panel in grid.flat[len(measures) :]:
+        panel.axis("off")
+    for panel, measure in zip(grid.flat, measures, strict=False):
         panel.axvspan(-SMALLEST[measure], SMALLEST[measure], color="0.9")
         panel.axvline(0, color="0.4", linewidth=0.8)
-        for number, point in enumerate(POINTS):
+        panel.axhline(n_real - 0.5, color="0.4", linewidth=0.8, linestyle=":")
+        for number, point in enumerate(points):
             shown = [
-                (row + 0.25 * (number - 1), here[point][measure])
+                (row + 0.6 * ((number + 0.5) / len(points) - 0.5), here[point][measure])
                 for row, here in enumerate(found.values())
                 if point in here and here[point][measure].half_width < float("inf")
             ]
+            color = f"C{MORE_POINTS.index(point)}"
             panel.errorbar(
                 [each.mean for _, each in shown],
                 [row for row, _ in shown],
                 xerr=[each.half_width for _, each in shown],
-                fmt=f"oC{number}",
+                fmt="o",
+                color=color,
                 markersize=4,
                 linewidth=1.2,
                 label=label(*point),
             )
             for row, each in shown if measure == "percent" else ():
                 if each.mean > FARTHEST:
-                    panel.plot(FARTHEST, row, f">C{number}", markersize=5, clip_on=False)
-        panel.set_title(COLUMNS[measure], fontsize=10)
+                    panel.plot(FARTHEST, row, ">", color=color, markersize=5, clip_on=False)
+        if measure == "percent":
+            panel.set_xlim(np.clip(panel.get_xlim(), -30, FARTHEST))
+        title = {**COLUMNS, **SHOWN["drawn"]}[measure]
+        panel.set_title(textwrap.fill(title, 14), fontsize=10)
         panel.set_xlabel("higher is better" if measure == "found" else "lower is better")
-        panel.locator_params(axis="x", nbins=5)
+        panel.locator_params(axis="x", nbins=3)
         panel.grid(axis="y", color="0.93")
-    grid[0, 0].set_xlim(-30, FARTHEST)
-    grid[0, 0].set_yticks(range(len(found)), list(found))
-    grid[0, 0].invert_yaxis()
-    grid[1, 2].axis("off")
-    grid[1, 2].legend(*grid[0, 0].get_legend_handles_labels(), loc="center", frameon=False)
+    first = grid[0, 0]
+    n_seeds = (
+        max(each["unexplained"].count for each in here.values()) for here in found.values()
+    )
+    names = (f"{name} ({count:.0f})" for name, count in zip(found, n_seeds, strict=True))
+    first.set_yticks(range(len(found)), list(names))
+    first.set_ylim(len(found) - 0.5, -0.5)
+    handles = first.get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=len(points), frameon=False)
     return figure
 
 
@@ -252,8 +272,11 @@ def figures() -> dict[str, Figure]:
     data = {name: rows_of(*where) for name, where in DATA.items()}
     synth, of_synth = data["SynthSAEBench"], {"found": "F1", "mcc": "MCC"}
     of_planted = {"absorption": "absorption", "found": "features found"}
+    found = {name: from_plain(rows) for name, rows in data.items()}
+    few = {name: found[name] for name in SHOWN["readme_rows"]}
     return {
-        "evidence": forest({name: from_plain(rows) for name, rows in data.items()}),
+        "evidence": forest(found, SHOWN["figure"], POINTS, lines=2),
+        "evidence-short": forest(few, SHOWN["readme_figure"], SHORT_POINTS, lines=1),
         "evidence-synth": over_unexplained(synth[synth.k == 8], of_synth),
         "evidence-planted": over_unexplained(data["planted, 2M tokens"], of_planted),
         "evidence-hierarchies": hierarchies(),
