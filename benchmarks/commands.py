@@ -24,7 +24,7 @@ from sae_lens_c2r.reporting.tables import markdown_table
 D_SAE, D_IN = 65_536, 2304
 OUT = Path("benchmarks/results/commands-cpu")
 COMMANDS = (
-    "inspect {0}/sae --out {1}/report.html",
+    "inspect {0}/sae --out {1}-report.html",
     "evaluate demo-output --out {1}/evaluation",
 )
 

@@ -117,7 +117,9 @@ def _on_text(task: Task, sae: SAE[Any]) -> Measure:
         if sum(map(len, losses)) > 1:
             metrics["loss_recovered_error"] = error_of_loss_recovered(torch.cat(losses))
         acts = (acts for _, acts in encode(sae, reader.activations(sae, str(task.sae.name))))
-        return {**metrics, **co_firing(acts).summary()}
+        found = co_firing(acts)
+        dead = 1 - found.live / sae.cfg.d_sae
+        return {**metrics, **found.summary(), "dead_latents": dead}
 
     return measure
 

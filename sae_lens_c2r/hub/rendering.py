@@ -102,7 +102,9 @@ def render(repo: RepoRecord, figures: Iterable[str] = ()) -> str:
 
 def _shown(sae: SAERecord, evaluation: str) -> dict[str, float]:
     """The metrics of an evaluation on a card: those of the weights stand in theirs alone."""
-    elsewhere = sae.metrics_of(WEIGHTS) if evaluation != WEIGHTS else {}
+    # Nor does a card say what was counted in training of what was measured afterwards.
+    others = {TRAINING: (*_MAIN, WEIGHTS), WEIGHTS: ()}.get(evaluation, (WEIGHTS,))
+    elsewhere = {key for name in others for key in sae.metrics_of(name)}
     metrics = sae.metrics_of(evaluation)
     return {key: metrics[key] for key in METRICS if key in metrics and key not in elsewhere}
 

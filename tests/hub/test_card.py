@@ -176,8 +176,13 @@ def test_what_training_measured_counts_until_it_is_evaluated() -> None:
     metrics = found.evaluations["known_features"].metrics
     assert (metrics["mcc"], metrics["f1"], metrics["dead_latents"]) == (0.875, 0.375, 0.25)
     card = render(facts(a=found))
-    for said in ("| 0.625 | 16.5 | 0.750 |", "| 0.087 |", "2.0 hours for 2 SAEs together"):
+    for said in ("| 0.625 | 16.5 | 0.750 |", "2.0 hours for 2 SAEs together"):
         assert said in card
+    # Dead latents are those of the held-out text, and of training only where there are none.
+    assert "| 0.087 |" not in card
+    of_training = {"training": found.evaluations["training"]}
+    alone = found.model_copy(update={"evaluations": of_training})
+    assert "| 0.087 |" in render(facts(a=alone))
     assert 'model_name = "model-1"' in card
 
 
