@@ -12,6 +12,7 @@ import time
 from argparse import ArgumentParser
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
 from rich.progress import track
@@ -22,10 +23,11 @@ from benchmarks.measure import environment
 from sae_lens_c2r.reporting.tables import markdown_table
 
 D_SAE, D_IN = 65_536, 2304
+DEMO = Path("demo-output").resolve()
 OUT = Path("benchmarks/results/commands-cpu")
 COMMANDS = (
     "inspect {0}/sae --out {1}-report.html",
-    "evaluate demo-output --out {1}/evaluation",
+    "evaluate {2} --out {1}/evaluation",
 )
 
 
@@ -33,8 +35,12 @@ def take(command: str, package: Path) -> Row:
     """Run a command with the package of a checkout; return its seconds and peak memory."""
     program = [sys.executable, "-m", "sae_lens_c2r", *command.split()]
     variables = {**os.environ, "PYTHONPATH": str(package), "HF_HUB_OFFLINE": "1"}
+    where = [sys.executable, "-c", "import sae_lens_c2r; print(sae_lens_c2r.__file__)"]
+    there: dict[str, Any] = {"cwd": package, "env": variables}  # Python looks there first
+    imported = subprocess.run(where, **there, check=True, capture_output=True, text=True).stdout
+    assert Path(imported).is_relative_to(package), imported
     begun = time.perf_counter()
-    process = subprocess.Popen(program, env=variables, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(program, **there, stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
     assert status == 0, command
     return {"s": round(time.perf_counter() - begun, 1), "peak_MB": used.ru_maxrss // 1000}
@@ -57,7 +63,7 @@ def main() -> None:
             subprocess.run(worktree, check=True)
         for command in track(COMMANDS):
             for of, package in packages.items():
-                measured = take(command.format(scratch, scratch / f"of-{of}"), package)
+                measured = take(command.format(scratch, scratch / f"of-{of}", DEMO), package)
                 rows.append({"command": command.split()[0], "commit": of, **measured})
     subprocess.run(["git", "worktree", "prune"], check=True)  # whose folder is gone
     about, command = environment("cpu"), " ".join(["benchmarks.commands", *sys.argv[1:]])
