@@ -142,6 +142,7 @@ class LineConsole(Console):
     def clock(self, doing: Callable[[], str]) -> Iterator[None]:
         """Show on a terminal, under what is said, what is being done and for how long."""
         from rich.progress import Progress, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+        from rich.table import Column
         from rich.text import Text
 
         terminal = Console(stderr=True)
@@ -149,10 +150,16 @@ class LineConsole(Console):
 
         class Doing(TextColumn):
             def render(self, _: Task) -> Text:
-                return Text(doing(), overflow="ellipsis", no_wrap=True)
+                # Without what would move the cursor, where bars are below each other.
+                return Text.from_ansi(doing(), overflow="ellipsis", no_wrap=True)
 
-        columns = (SpinnerColumn(), TimeElapsedColumn(), Doing(""))
-        with Progress(*columns, console=terminal, transient=True, disable=not is_shown) as bar:
+        columns = (
+            SpinnerColumn(table_column=Column(min_width=1)),
+            TimeElapsedColumn(table_column=Column(min_width=7, no_wrap=True)),
+            Doing("", table_column=Column(ratio=1, no_wrap=True)),
+        )
+        shown: dict[str, Any] = {"transient": True, "expand": True, "disable": not is_shown}
+        with Progress(*columns, console=terminal, **shown) as bar:
             bar.add_task("", total=None)
             yield
 

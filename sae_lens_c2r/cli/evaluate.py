@@ -1,5 +1,7 @@
 """`sae-lens-c2r evaluate`."""
 
+import time
+from functools import partial
 from pathlib import Path
 
 from sae_lens_c2r._support.errors import UserError
@@ -74,7 +76,7 @@ def evaluate(
             jobs=jobs,
             hours=hours,
         )
-        with stop_requests(), console.clock(lambda: last_line(out)):
+        with stop_requests(), console.clock(partial(last_line, out, since=time.time())):
             report = evaluate_all(
                 find_saes(saes, on_error=problems.append),
                 options,

@@ -98,10 +98,11 @@ def table_of(report: EvaluationReport, *, escape: bool = False) -> MetricTable:
     return metric_table(saes)
 
 
-def last_line(out: Path) -> str:
-    """What the log that is being written says at its end: a bar, for one."""
+def last_line(out: Path, *, since: float) -> str:
+    """What the log that was last written `since` a time says at its end: a bar, for one."""
     with suppress(OSError, ValueError):  # a log that is gone, and none so far
-        log = max(out.glob(f"*/*/{LOG}"), key=lambda path: path.stat().st_mtime_ns)
+        logs = {path.stat().st_mtime: path for path in out.glob(f"*/*/{LOG}")}
+        log = logs[max(when for when in logs if when >= since)]
         with log.open("rb") as file:
             file.seek(-min(log.stat().st_size, _END_OF_LOG), os.SEEK_END)
             lines = file.read().decode("utf-8", errors="ignore").splitlines()

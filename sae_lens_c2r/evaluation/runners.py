@@ -126,14 +126,19 @@ def _on_text(task: Task, sae: SAE[Any]) -> Measure:
 
 @contextmanager
 def _losses_of_rows() -> Iterator[list[Tensor]]:
-    """Collect the losses of each row of text, of which SAELens returns a mean alone."""
+    """Collect the sums of the losses of each row of text, of which SAELens returns means."""
     rows: list[Tensor] = []
     measure = evals.get_recons_loss
 
-    def collect(*args: Any, **options: Any) -> dict[str, Any]:
-        found = measure(*args, **options)
+    def collect(
+        sae: Any, model: Any, scaler: Any, tokens: Tensor, **options: Any
+    ) -> dict[str, Any]:
+        found = measure(sae, model, scaler, tokens, **options)
         if options["compute_ce_loss"]:
-            rows.append(torch.stack([found[each].mean(dim=1) for each in _LOSSES], dim=1).cpu())
+            ignored = tokens.new_tensor(options["ignore_tokens"] or [])
+            counted = ~torch.isin(tokens, ignored)[:, :-1]  # as SAELens counts them
+            losses = (found[each].cpu() * counted.cpu() for each in _LOSSES)
+            rows.append(torch.stack([each.sum(dim=1) for each in losses], dim=1).double())
         return found
 
     with patch.object(evals, "get_recons_loss", collect):
@@ -141,9 +146,9 @@ def _losses_of_rows() -> Iterator[list[Tensor]]:
 
 
 def error_of_loss_recovered(losses: Tensor) -> float:
-    """Return its standard error over rows of text, by the jackknife, from `_LOSSES` of each."""
+    """Return its standard error over rows, by the jackknife, from the sums of `_LOSSES`."""
     n = len(losses)
-    ablated, spliced, clean = ((losses.sum(dim=0) - losses) / (n - 1)).T
+    ablated, spliced, clean = (losses.sum(dim=0) - losses).T
     scores = (ablated - spliced) / (ablated - clean)
     return (scores.var(correction=0) * (n - 1)).sqrt().item()
 

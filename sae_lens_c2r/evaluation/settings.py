@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import torch
 from pydantic import ConfigDict, ValidationError
 from pydantic.dataclasses import dataclass
 
@@ -100,7 +101,9 @@ def settings_of(
     """All settings of an evaluation with a model; a UserError unless its config takes them."""
     config_class: Any = _OURS.get(name) or config_class_of(name)
     fields = config_class.__dataclass_fields__
-    values: dict[str, Any] = dict(_ON_A_CPU.get(name, {})) if device == "cpu" else {}
+    values: dict[str, Any] = (
+        dict(_ON_A_CPU.get(name, {})) if torch.device(device).type == "cpu" else {}
+    )
     settable = list(fields)
     if name in EVALUATIONS:
         theirs = EVALUATIONS[name]

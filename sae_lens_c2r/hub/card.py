@@ -123,8 +123,10 @@ def merged(existing: str | None, card: str) -> str:
     newline = "\r\n" if "\r\n" in existing else "\n"
     joined = {**known, **{key: value for key, value in new.items() if key not in known}}
     joined |= {key: _joined(known.get(key), new[key]) for key in LISTS if key in new}
-    if INDEX in new:
-        joined[INDEX] = _joined_index(known.get(INDEX), new[INDEX])
+    if index := _joined_index(known.get(INDEX), new.get(INDEX, [])):
+        joined[INDEX] = index
+    elif isinstance(known.get(INDEX), list):  # of results of ours alone
+        del joined[INDEX]
     if joined != known:
         front = f"---\n{yaml_dump(joined, sort_keys=False).strip()}\n---\n"
         front = front.replace("\n", newline)

@@ -67,6 +67,7 @@ def render(repo: RepoRecord, figures: Iterable[str] = ()) -> str:
     penalties = {name: option for name, option in _PENALTIES.items() if option in options}
     with_c2r = (sae_id for sae_id, sae in saes.items() if _PENALTIES["C2R"] in sae.options)
     example = next(with_c2r, next(iter(saes)))
+    kinds = {_PENALTIES["C2R"] in sae.options for sae in saes.values()}
     measured = list(_measured(repo))
     data = CardData(
         base_model=models[0] if len(models) == 1 else models or None,
@@ -82,6 +83,7 @@ def render(repo: RepoRecord, figures: Iterable[str] = ()) -> str:
         example=example,
         first=saes[example],
         penalties=penalties,
+        is_choice=len(kinds) == 2,  # of SAEs with C2R and without
         measured=measured,
         main=_at_the_top(repo),
         works=_works(repo),
@@ -150,13 +152,14 @@ def _works(repo: RepoRecord) -> list[tuple[str, str]]:
 
 def _at_the_top(repo: RepoRecord) -> tuple[str, list[str]] | None:
     """A table of what counts most, and a paragraph on how it was measured."""
-    there = {name for sae in repo.saes.values() for name in sae.evaluations}
-    main = next((name for name in _MAIN if name in there), WEIGHTS)
-    saes = [
+    saes = repo.saes.values()
+    found = (name for name in _MAIN if any(_shown(sae, name) for sae in saes))
+    main = next(found, WEIGHTS)
+    numbers = [
         (f"`{sae_id}`", {**sae.metrics_of(WEIGHTS), **_shown(sae, main)})
         for sae_id, sae in repo.saes.items()
     ]
-    table = metric_table(saes, _AT_THE_TOP)
+    table = metric_table([each for each in numbers if each[1]], _AT_THE_TOP)
     return (table.in_markdown(columns=_AT_MOST), _how(repo, main)) if table.metrics else None
 
 
@@ -257,6 +260,10 @@ def pictures(repo: RepoRecord) -> dict[str, bytes]:
 
 
 def _label(sae: SAERecord) -> str:
-    """The architecture and the strengths of its penalties."""
-    strengths = (sae.options[key] for key in _PENALTIES.values() if key in sae.options)
-    return " ".join([sae.kind, *(str(each).removesuffix(".0") for each in strengths)])
+    """The architecture and its penalties, as the card's table has them."""
+    strengths = (
+        f"{name} {str(sae.options[key]).removesuffix('.0')}"
+        for name, key in _PENALTIES.items()
+        if key in sae.options
+    )
+    return ", ".join([sae.kind, *strengths])

@@ -12,7 +12,13 @@ from sae_lens.load_model import load_model
 from sae_lens.training.activations_store import ActivationsStore
 from sae_lens.util import get_special_token_ids
 
-from sae_lens_c2r._support.errors import UserError, error_of, first_sentence, needing_the_hub
+from sae_lens_c2r._support.errors import (
+    UserError,
+    counted,
+    error_of,
+    first_sentence,
+    needing_the_hub,
+)
 from sae_lens_c2r._support.libraries import no_false_alarms
 from sae_lens_c2r._support.progress import with_bar
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, harmless_options, remote_code
@@ -131,11 +137,11 @@ class ActivationSource:
         kept.view(-1)[self.n_tokens :] = False
         kept = kept[:, slice(*store.seqpos_slice)]
         if not kept.any():
-            left_out, length = store.seqpos_slice[0] or 0, tokens.shape[1]
-            should = "have tokens that the SAE was trained on, none of them special"
+            left_out, found = store.seqpos_slice[0] or 0, counted(len(rows), "row")
+            should = "have a token that the SAE was trained on: not a special one"
             if left_out:
-                should += f": after the first {left_out} of a row"
-            raise UserError("text", should, f"{len(rows):,} rows of {length:,}, without one")
+                should += f", and after the first {left_out} of its row"
+            raise UserError("text", should, f"{found} of {tokens.shape[1]:,} without one")
         parts = zip(tokens.split(_ROWS_PER_BATCH), kept.split(_ROWS_PER_BATCH), strict=True)
         batches = with_bar(list(parts), "Running the model")
         return TextActivations(

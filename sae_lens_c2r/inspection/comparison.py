@@ -73,12 +73,13 @@ class Comparison:
             f"{self.before} has {pairs['pairs']:,} pairs of latents with a cosine above "
             f"{ALIKE}. {followed} {self.after}: {pairs['merged']:,} merged into one latent, "
             f"{pairs['apart_and_firing_together']:,} apart and firing together (Jaccard above "
-            f"{TOGETHER}), {pairs['apart']:,} apart, {pairs['still_alike']:,} still alike, "
-            f"{pairs['without_a_match']:,} without a match (a cosine of {MATCHED})."
+            f"{TOGETHER}), {pairs['apart']:,} apart and not firing together, "
+            f"{pairs['still_alike']:,} still alike, {pairs['without_a_match']:,} without a "
+            f"match (no cosine of {MATCHED} or more)."
         )
         if "jaccard_of_two_after" in pairs:
             text += (
-                f" The mean Jaccard was {pairs['jaccard_before']:.2f}. Of pairs that are still "
+                f" The mean Jaccard was {pairs['jaccard_before']:.2f}. Of pairs that match "
                 f"two latents, it is {pairs['jaccard_of_two_after']:.2f}."
             )
         if "cosine_median" in matched:
@@ -93,7 +94,7 @@ class Comparison:
 
 def kind_of(*, match: float, one: bool, cosine: float, jaccard: float) -> Kind:
     """Name what two latents became, by the one or the two latents that match them."""
-    if match < MATCHED:  # the lower cosine of the two with theirs
+    if not match >= MATCHED:  # the lower cosine of the two with theirs
         return "without a match"
     if one:
         return "merged"

@@ -12,6 +12,7 @@ import pytest
 import torch
 from filelock import FileLock
 from pydantic import TypeAdapter
+from sae_lens import evals
 from sae_lens.load_model import HookedProxyLM
 from torch.nn.functional import cross_entropy
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -24,6 +25,7 @@ from sae_lens_c2r.evaluation.evaluate import evaluate
 from sae_lens_c2r.evaluation.report import read_report
 from sae_lens_c2r.evaluation.runners import (
     _compute_loss_in_float32,
+    _losses_of_rows,
     _splice_where_trained,
     error_of_loss_recovered,
 )
@@ -237,11 +239,13 @@ def test_a_terminal_shows_for_how_long_it_takes(
     if terminal:
         monkeypatch.setenv("FORCE_COLOR", "1")
     console = LineConsole(quiet=quiet)
-    with console.clock(lambda: "5 of 8"):
+    # Nested bars move the cursor; a line may be longer than the terminal.
+    with console.clock(lambda: f"\x1b[A5 of 8 {'and more ' * 99}"):
         console.say("a line")
     errors = capsys.readouterr().err
     for shown in ("0:00:0", "5 of 8"):
         assert (shown in errors) == (terminal and not quiet)
+    assert "\x1b[A5" not in errors
     assert ("a line" in errors) == (not quiet)
 
 
@@ -270,6 +274,23 @@ def test_the_error_of_loss_recovered_is_that_of_its_mean_over_rows() -> None:
     assert error_of_loss_recovered(losses) == pytest.approx(expected)
     # What rows have in common makes none, and all rows alike have none.
     assert error_of_loss_recovered(losses[:1].expand(9, -1)) == pytest.approx(0, abs=1e-12)
+
+
+def test_the_losses_of_rows_are_of_the_tokens_that_sae_lens_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tokens = torch.tensor([[0, 5, 6, 7], [0, 5, 0, 7]])
+    per_token = torch.arange(6.0).view(2, 3)
+    found = {f"ce_loss_{name}": per_token for name in ("with_ablation", "with_sae")}
+    found["ce_loss_without_sae"] = -per_token
+    monkeypatch.setattr(evals, "get_recons_loss", lambda *_, **__: found)
+    with _losses_of_rows() as rows:
+        for ignored in ([0], None):
+            options = {"compute_ce_loss": True, "ignore_tokens": ignored}
+            evals.get_recons_loss(None, None, None, tokens, **options)  # type: ignore[arg-type]
+    sums = [each[:, 0].tolist() for each in rows]
+    assert sums == [[1 + 2, 4], [0 + 1 + 2, 3 + 4 + 5]]
+    assert rows[0].tolist()[0] == [3, 3, -3]
 
 
 def test_each_sae_that_cannot_be_is_one_line(tmp_path: Path, out: Path, run: Evaluate) -> None:

@@ -31,13 +31,14 @@ def sae(name: str, *, digest: str = "0", **metrics: dict[str, float]) -> SAEReco
 
 
 def test_what_is_being_done_is_at_the_end_of_the_log_that_is_written(tmp_path: Path) -> None:
-    assert last_line(tmp_path) == ""
+    assert last_line(tmp_path, since=0) == ""
     for number, name in enumerate(("core", "sae_lens")):
         log = tmp_path / "sae" / name / "log.txt"
         log.parent.mkdir(parents=True)
         log.write_text(f"begun\n{name}: 0%\r{name}: 50%\r \n")
         os.utime(log, (number, number))
-    assert last_line(tmp_path) == "sae_lens: 50%"
+    assert last_line(tmp_path, since=0) == "sae_lens: 50%"
+    assert last_line(tmp_path, since=2) == ""  # of an earlier command
 
 
 def test_only_finite_numbers_are_metrics(tmp_path: Path) -> None:

@@ -357,6 +357,13 @@ def test_odd_yaml_survives(front: str, mark: str) -> None:
         assert "\n" not in once.replace("\r\n", "")
 
 
+def test_earlier_results_of_ours_go_where_there_are_none_now() -> None:
+    without = re.sub("model-index:.*(?=---\n\n# saes)", "", OUR_CARD, flags=re.DOTALL)
+    assert "model-index" not in metadata(merged(OUR_CARD, without))
+    foreign = OUR_CARD.replace("name: sparse autoencoder", "name: another")
+    assert metadata(merged(foreign, without)) == metadata(foreign)
+
+
 def test_lists_grow_and_foreign_results_stay() -> None:
     foreign = {"task": {"type": "text-generation"}, "dataset": {"name": "y", "type": "y"}}
     results = [{**foreign, "metrics": [{"type": "mine", "value": 1}]}]

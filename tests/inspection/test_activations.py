@@ -117,7 +117,7 @@ def test_a_text_that_is_shorter_than_a_row_is_read_as_it_is(case: str, tmp_path:
 def test_a_text_of_nothing_but_what_is_left_out_is_refused(tmp_path: Path) -> None:
     special = Dataset.from_dict({"tokens": [[0, 7] * (CONTEXT // 2)] * 3})
     with pytest.raises(
-        UserError, match=r"^mine: `text` should have tokens that the SAE was trained on"
+        UserError, match=r"^mine: `text` should have a token that the SAE was trained on"
     ):
         source(special).activations(load(tmp_path / "sae"), "mine")
 
