@@ -52,7 +52,10 @@ def main() -> None:
     """Time each command with this checkout's package, and with that of another commit."""
     parser = ArgumentParser(prog="python -m benchmarks.commands", description=__doc__)
     parser.add_argument("commit", nargs="?", help="whose package is timed, too")
-    commit, rows = parser.parse_args().commit, []
+    parser.add_argument("--only", choices=[each.split()[0] for each in COMMANDS])
+    options, rows = parser.parse_args(), []
+    commit = options.commit
+    commands = [each for each in COMMANDS if options.only in (None, each.split()[0])]
     with TemporaryDirectory() as folder:
         scratch, packages = Path(folder), {"this": Path.cwd()}
         torch.manual_seed(0)
@@ -65,7 +68,7 @@ def main() -> None:
             packages[commit] = scratch / "checkout"
             worktree = ["git", "worktree", "add", "--detach", str(packages[commit]), commit]
             subprocess.run(worktree, check=True)
-        for command in track(COMMANDS):
+        for command in track(commands):
             for of, package in packages.items():
                 measured = take(command.format(scratch, scratch / f"of-{of}"), package)
                 rows.append({"command": command.split()[0], "commit": of, **measured})
