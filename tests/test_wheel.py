@@ -49,7 +49,7 @@ def test_what_pypi_shows_has_no_link_into_the_checkout(installed: Path) -> None:
     shown = path.read_text(encoding="utf-8")
     links = re.findall(r"\]\(([^)]*)\)", shown)
     assert f"{URLS['Repository']}/blob/main/docs/evidence.md" in links
-    assert f"{URLS['Documentation']}evidence.svg" in links
+    assert f"{URLS['Documentation']}evidence-short.svg" in links
     assert all(link.startswith("https://") for link in links)
     assert len(links) == len(re.findall(r"\]\(", (ROOT / "README.md").read_text()))
 
