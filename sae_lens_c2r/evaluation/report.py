@@ -99,7 +99,7 @@ def table_of(report: EvaluationReport, *, escape: bool = False) -> MetricTable:
 
 
 def last_line(out: Path, *, since: float) -> str:
-    """What the log that was last written `since` a time says at its end: a bar, for one."""
+    """The last line of the log that was last written `since` a time, often a bar."""
     with suppress(OSError, ValueError):  # a log that is gone, and none so far
         logs = {path.stat().st_mtime: path for path in out.glob(f"*/*/{LOG}")}
         log = logs[max(when for when in logs if when >= since)]
