@@ -88,6 +88,7 @@ class Size:
     decay: float = 0.2
     seeds: int = 5
     world_seed: int | None = None  # that of all seeds; `None` draws a world for each
+    world_seeds_after: int = 0  # added to a seed for that of its world, to draw them apart
     pool: int = 0  # samples that are drawn, once for all SAEs
     evaluation: int = 65_536  # samples that are kept to evaluate with
     autocast: bool = False  # in bf16 on a CPU, too
@@ -120,7 +121,8 @@ class Size:
         return [replace(run, lr=lr, decay=decay) for lr in LRS for decay in DECAYS]
 
     def _run(self, method: str, strength: float, k: float, seed: int, samples: int) -> Run:
-        world_seed = seed if self.world_seed is None else self.world_seed
+        own = self.world_seeds_after + seed
+        world_seed = own if self.world_seed is None else self.world_seed
         about = (samples, self.batch_size, self.lr, self.decay)
         return Run(self.world, method, strength, k, seed, world_seed, *about)
 
