@@ -28,5 +28,5 @@ SIZES = {
 
 
 def draw(rows: pd.DataFrame) -> Drawn:  # noqa: ARG001
-    """Draw nothing: `python -m benchmarks.evidence` shows these rows beside the earlier ones."""
+    """Draw nothing: `python -m benchmarks.evidence` shows these rows beside the others."""
     return Drawn({})
