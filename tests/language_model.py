@@ -1,8 +1,8 @@
 """A language model of one block, with text, for SAELens's own runners."""
 
+import warnings
 from functools import cache
 
-import pytest
 from datasets import Dataset
 from transformer_lens import HookedTransformer, HookedTransformerConfig
 from transformers import AutoTokenizer
@@ -21,7 +21,8 @@ def tiny_model(n_ctx: int = CONTEXT) -> HookedTransformer:
         n_layers=1, d_model=D_MODEL, n_ctx=n_ctx, d_head=3, act_fn="relu", seed=0
     )
     tokenizer = AutoTokenizer.from_pretrained(model_folder(MINILM))
-    with pytest.warns(DeprecationWarning, match="HookedTransformer is deprecated"):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of HookedTransformer, since 3.3
         return HookedTransformer(config, tokenizer=tokenizer)
 
 

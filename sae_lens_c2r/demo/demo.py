@@ -71,8 +71,10 @@ def demo_release(
     changes["language_model.training_tokens"] = tokens
     changes |= dict.fromkeys(("runner.seed", "sae.seed", "sae.c2r_seed"), seed)
     changes["runner.lr_decay_steps"] = tokens // _DECAY
-    # A short training should not fill a large buffer first.
-    changes["runner.n_batches_in_buffer"] = min(64, tokens // _CONTEXT_SIZE)
+    # A short training should not read more tokens at once than it uses.
+    rows = tokens // _CONTEXT_SIZE
+    changes["runner.n_batches_in_buffer"] = min(64, rows)
+    changes["runner.store_batch_size_prompts"] = min(32, rows)
     if not has_fast_bfloat16(torch.device(device)):
         changes["runner.model_from_pretrained_kwargs"] = {}
     path = Path(str(files("sae_lens_c2r.demo").joinpath("smollm2-demo.yaml")))

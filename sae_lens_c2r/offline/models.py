@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,8 @@ def model_folder(model: OfflineModel) -> Path:
         verify_weights(model, weights)
         _convert(weights, to)
 
-    return cached_folder(model.hub_id, model.sha256, convert)
+    major = version("transformers").partition(".")[0]  # older ones cannot read what it writes
+    return cached_folder(f"{model.hub_id}-transformers-{major}", model.sha256, convert)
 
 
 def verify_weights(model: OfflineModel, path: Path) -> None:
@@ -106,7 +108,7 @@ def _convert(weights: Path, to: Path) -> None:
     of_file: dict[str, Any] = {"gguf_file": weights.name}
     read = AutoModelForCausalLM.from_pretrained(weights.parent, dtype=torch.float32, **of_file)
     config = read.config.to_dict()
-    del config["quantization_config"]  # with which it would not be saved
+    config.pop("quantization_config", None)  # with which transformers 5 would not save it
     plain = LlamaForCausalLM(LlamaConfig(**config))
     plain.load_state_dict(read.state_dict())
     plain.save_pretrained(to)

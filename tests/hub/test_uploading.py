@@ -1,5 +1,6 @@
 """An upload from end to end, against the loopback Hub: as a whole, or not at all."""
 
+import importlib
 import json
 import re
 import signal
@@ -72,6 +73,14 @@ def test_public_names_are_these() -> None:
         assert callable(getattr(sae_lens_c2r.hub, name))
     with pytest.raises(AttributeError, match="no attribute 'uplaod'"):
         _ = sae_lens_c2r.hub.uplaod
+
+
+def test_beside_an_older_client_of_the_hub_only_publishing_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "0.36.2")
+    with pytest.raises(UserError, match=r"1\.31 or newer.*Found 0\.36\.2"):
+        importlib.reload(sae_lens_c2r.hub)
 
 
 def test_saes_in_memory_are_sent_with_what_is_said_of_them(

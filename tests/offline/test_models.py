@@ -149,6 +149,7 @@ def test_smollm2_speaks_and_its_release_trains(
     changes |= {"sae.matryoshka_widths": [16, 64], "language_model.context_size": 32}
     changes |= {"runner.train_batch_size_tokens": 128, "runner.lr_decay_steps": 1}
     changes |= {"runner.n_batches_in_buffer": 8, "runner.n_batches_for_norm_estimate": 2}
+    changes["runner.store_batch_size_prompts"] = 8
     release = read_release(find_release("smollm2-135m-layer-9"), overrides=changes)
     train(make_plan(release, device="cpu"), tmp_path, checkpoint_minutes=0)
     for spec in release.saes():
