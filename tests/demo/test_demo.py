@@ -38,8 +38,8 @@ from tests.command import run_command
 from tests.forkserver import Completed
 
 SAES = (PLAIN, REGULARIZED)
-OPTIONS = {"tokens": 8192, "d_sae": 2048, "k": 32, "c2r_coefficient": 5.0, "seed": 0}
-SMALL = ["demo", "--tokens", "8192", "--d-sae", "128", "--k", "8", "--device", "cpu"]
+OPTIONS = {"tokens": 4096, "d_sae": 2048, "k": 32, "c2r_coefficient": 5.0, "seed": 0}
+SMALL = ["demo", "--tokens", "4096", "--d-sae", "128", "--k", "8", "--device", "cpu"]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -69,7 +69,7 @@ def test_says_where_everything_is(out: Path, ran: Completed) -> None:
         files = {"cfg.json", "sae_weights.safetensors", "training.json"}
         assert {path.name for path in (out / name).iterdir()} == files
     assert all(str(path) in ran.stdout for path in out.iterdir())
-    assert f"sae-lens-c2r finetune {out / 'batchtopk'} --tokens 4096\n" in ran.stdout
+    assert f"sae-lens-c2r finetune {out / 'batchtopk'} --tokens 2048\n" in ran.stdout
 
 
 def test_the_report_has_what_the_results_have(out: Path) -> None:
@@ -80,7 +80,7 @@ def test_the_report_has_what_the_results_have(out: Path) -> None:
     assert html.count("<svg") == 3
     assert f'SAE.load_from_disk("{out / REGULARIZED}")' in html.replace("&#34;", '"')
     assert (
-        "--tokens 8192 --d-sae 128 --k 8 --c2r-coefficient 5 --seed 0, with sae-lens-c2r "
+        "--tokens 4096 --d-sae 128 --k 8 --c2r-coefficient 5 --seed 0, with sae-lens-c2r "
         in html
     )
 
@@ -88,7 +88,7 @@ def test_the_report_has_what_the_results_have(out: Path) -> None:
 def test_numbers_are_those_of_the_saved_saes(out: Path) -> None:
     results = json.loads((out / "results.json").read_text())
     assert results.keys() >= {"versions", "redundant_pairs", "matched_latents"}
-    options = {"tokens": 8192, "d_sae": 128, "k": 8, "out": str(out), "device": "cpu"}
+    options = {"tokens": 4096, "d_sae": 128, "k": 8, "out": str(out), "device": "cpu"}
     assert options.items() <= results["settings"].items()
     assert list(results["held_out"]) == list(SAES)
     for name, metrics in results["held_out"].items():
@@ -103,7 +103,7 @@ def test_training_is_recorded_as_by_train_with_what_a_card_needs(out: Path) -> N
     measured = json.loads((out / "results.json").read_text())["held_out"]
     for name in SAES:
         record = json.loads((out / name / "training.json").read_text())
-        assert (record["sae_id"], record["steps"], record["samples"]) == (name, 16, 8192)
+        assert (record["sae_id"], record["steps"], record["samples"]) == (name, 8, 4096)
         assert record["trained_together"] == list(SAES)
         assert record["license"] == "apache-2.0"
         hub_id = record["source"]["hub_id"]

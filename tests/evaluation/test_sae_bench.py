@@ -31,7 +31,7 @@ SIZES = "train_set_size=64 test_set_size=32 n_values=[2,20] probe_epochs=5"
 SETTINGS = {  # small ones
     "sae_lens": BATCHES,
     "core": f"{BATCHES} context_size=32",
-    "absorption": "k_sparse_probe_num_epochs=5",
+    "absorption": "k_sparse_probe_num_epochs=5 max_k_value=2",
     "scr": f"{BIOGRAPHIES} {SIZES} "
     f'column1_vals_lookup={{"{PROFESSIONS}":[["professor","nurse"]]}}',
     "tpp": f"{BIOGRAPHIES} {SIZES}",
@@ -100,7 +100,11 @@ for folder in folders:
     core.multiple_evals(saes, 2, 2, 16, True, True, True, str(text), 32, "core", device="cpu")
 Path("absorption").mkdir()
 config = absorption.AbsorptionEvalConfig(
-    model_name="MODEL", llm_batch_size=512, llm_dtype="float32", k_sparse_probe_num_epochs=5
+    model_name="MODEL",
+    llm_batch_size=512,
+    llm_dtype="float32",
+    k_sparse_probe_num_epochs=5,
+    max_k_value=2,
 )
 for folder in (folders[0], *folders):  # the second time with the probes of the first
     saes = [(folder.name, SAE.load_from_disk(folder))]

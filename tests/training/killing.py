@@ -60,6 +60,7 @@ SMALL = {  # makes it small: 4 steps
     "runner.lr_decay_steps": 1,
     "runner.train_batch_size_tokens": 1024,
     "runner.n_batches_in_buffer": 8,
+    "runner.store_batch_size_prompts": 8,
     "runner.n_batches_for_norm_estimate": 2,
     "sae.d_sae": 512,
 }

@@ -156,7 +156,7 @@ def alone() -> dict[str, dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("n", [pytest.param(2, marks=pytest.mark.exhaustive), 3])
 def test_every_architecture_is_trained_as_by_one_process(
     n: int, tmp_path: Path, alone: dict[str, dict[str, Any]]
 ) -> None:

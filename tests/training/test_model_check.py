@@ -93,7 +93,7 @@ def small(d_sae: int, tokens: int) -> list[str]:
     """Changes with which a new release is trained soon."""
     changes = [f"sae.d_sae={d_sae}", f"language_model.training_tokens={tokens}"]
     changes += ["runner.n_batches_in_buffer=8", "runner.n_batches_for_norm_estimate=2"]
-    changes += ["runner.lr_decay_steps=1"]
+    changes += ["runner.lr_decay_steps=1", "runner.store_batch_size_prompts=4"]
     return [argument for change in changes for argument in ("--set", change)]
 
 
