@@ -150,9 +150,13 @@ def _in_turn(
 def circumstances(device: str) -> dict[str, Any]:
     """Versions and the machine, which may change the results of the same settings."""
     packages = ("sae-lens-c2r", "sae-lens", "torch", "transformer-lens", "transformers")
-    is_gpu = torch.device(device).type == "cuda"
+    kinds = {
+        "cuda": torch.cuda.get_device_name,
+        "cpu": lambda _: torch.backends.cpu.get_cpu_capability(),  # which decides the rounding
+    }
+    kind = kinds.get(torch.device(device).type)
     return {
-        "device": f"{device} ({torch.cuda.get_device_name(device)})" if is_gpu else device,
+        "device": f"{device} ({kind(device)})" if kind else device,
         "python": platform.python_version(),
         "versions": package_versions(*packages, "datasets"),
         "git_revision": _git_revision(),
