@@ -46,9 +46,11 @@ def rows_kept(world: str) -> pd.DataFrame:
     return pd.DataFrame(read(RESULTS / world / "runs.jsonl"))
 
 
-def rows_of(world: str, samples: int, k: float | None = None) -> pd.DataFrame:
+def rows_of(
+    world: str, samples: int, k: float | None = None, *, kept_by: str = ""
+) -> pd.DataFrame:
     """Return the rows of a data set, by the measures of differences."""
-    kept = rows_kept(world.partition("/")[0])
+    kept = rows_kept(kept_by or world.partition("/")[0])
     rows = kept[(kept.world == world) & (kept.samples == samples) & (kept.seed != CHOICE_SEED)]
     if k is not None:
         rows = rows[rows.k == k]
@@ -175,8 +177,8 @@ def over_unexplained(rows: pd.DataFrame, ys: Mapping[str, str]) -> Figure:
 
 def of_hierarchies() -> pd.DataFrame:
     """Return absorption and what is unexplained, by trained pair, at λ = 0 and at 5."""
-    rows = rows_kept("transfer").assign(unexplained=lambda rows: 1 - rows.explained_variance)
-    ours = rows[(rows.method == "C2R") & rows.world.str.contains("hierarchy")]
+    rows = rows_kept("apart").assign(unexplained=lambda rows: 1 - rows.explained_variance)
+    ours = rows[rows.world.str.contains("hierarchy")]
     values = ["absorption", "unexplained"]
     return ours.pivot(index=["world", "batch_size", "seed"], columns="strength", values=values)
 
@@ -209,6 +211,21 @@ def hierarchies() -> Figure:
     panel.plot(found[0.0], found[5.0], "o", color="C0", markersize=5)
     panel.set(xlabel="absorption of BatchTopK", ylabel="absorption with C2R 5")
     return figure
+
+
+def apart_table() -> str:
+    """Return differences where one seed draws world and weights, and where two draw them."""
+    measures, body = SHOWN["of_apart"], []
+    for name in SHOWN["apart"]:
+        world, samples = DATA[name]
+        for k, rows in rows_of(world, samples, kept_by="apart").groupby("k"):
+            together = from_plain(rows_of(world, samples, k))
+            for point, apart in from_plain(rows).items():
+                both = (together[point], apart)
+                cells = (cell(each, measure) for measure in measures for each in both)
+                body.append([name, f"{k:g}", label(*point), *cells])
+    head = (f"{COLUMNS[name]}, {how}" for name in measures for how in ("together", "apart"))
+    return markdown_table(["data", "active", "minus BatchTopK", *head], body)
 
 
 def corrected(found: ByData) -> str:
@@ -318,6 +335,7 @@ def tables() -> dict[str, str]:
         "strengths": table(strengths, ["data", "λ"], *few),
         "other worlds": table(by_method(others), by_part, "dead_latents", *few),
         "hierarchies": hierarchies_told(),
+        "apart": apart_table(),
         "rule": rule_table(),
         "smollm2": smollm2_table(),
         "known features": finetuning_table(),
