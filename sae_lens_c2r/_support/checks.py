@@ -86,7 +86,7 @@ def check_neighbors(neighbors: Tensor, W_dec: Tensor) -> None:
     # On another device the check would have to wait for results.
     if neighbors.device.type == "cpu" and not ((neighbors >= 0) & (neighbors < d_sae)).all():
         wrong = int(neighbors[(neighbors < 0) | (neighbors >= d_sae)][0])
-        raise ValueError(message("neighbors", f"be indices below {d_sae}", wrong))
+        raise ValueError(message("neighbors", f"be indices from 0 to {d_sae - 1}", wrong))
 
 
 def check_device(name: str, value: Tensor, W_dec: Tensor) -> None:

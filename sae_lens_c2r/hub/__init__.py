@@ -8,7 +8,7 @@ from sae_lens_c2r._support.errors import UserError
 
 # The penalty is used beside transformers 4, too, which needs a client older than 1.
 if Version(found := version("huggingface-hub")) < Version("1.31"):
-    advice = "Beside transformers 4 there is none: publish from an environment with 5."
+    advice = "transformers 4 needs an older one: publish from an environment with 5."
     raise UserError("huggingface-hub", "be 1.31 or newer, to publish", found, advice)
 
 from sae_lens_c2r.hub.card import write_card

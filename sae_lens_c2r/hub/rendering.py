@@ -132,7 +132,7 @@ def _model_index(sae_id: str, sae: SAERecord) -> list[dict[str, Any]]:
 
 
 def _dataset_of(sae: SAERecord, evaluation: str) -> str:
-    """What an evaluation was measured on."""
+    """The text, or the samples, that an evaluation was measured on."""
     if evaluation == SAE_LENS and evaluation in sae.evaluations:
         return sae.evaluations[evaluation].text or "training text"
     return _EVALUATIONS[evaluation]

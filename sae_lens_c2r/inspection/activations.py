@@ -81,7 +81,9 @@ class ActivationSource:
         for key in ("model_name", *_PLACE):
             if known.get(key) is None:
                 advice = "SAEs of known features have none, and read no text."
-                should = "be in the config, or `model` be given"
+                should = "be in the config"
+                if key == "model_name":
+                    should += ", or `model` be given"
                 raise UserError(f"metadata.{key}", should, more=advice)
         key = _key(sae, *_MODEL)
         if key not in self._models:

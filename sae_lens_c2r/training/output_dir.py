@@ -179,12 +179,14 @@ def unlike(
     """A sentence on how a training and a plan differ; of versions alone it is a line of log."""
     theirs, ours = held.get("defaults", {}), planned["defaults"]
     before, now = _fields(held, ours, theirs), _fields(planned, theirs, ours)
+    section = "synthetic_model" if "config" in planned["source"] else "language_model"
     # What a record without defaults has beyond ours may be its default: nothing says more.
     for key in {**now, **before} if theirs else now:
         was, value = before.get(key), now.get(key)
-        if differs := difference({key: was}, {key: value}):
-            name = re.sub(r"^saes\..*\.", "sae.", key)
-            if key in _fields(planned, ours) and name.split(".")[0] in ("sae", "runner"):
+        shown = re.sub(r"^source\.", f"{section}.", key)  # as a release has it
+        if differs := difference({shown: was}, {shown: value}):
+            name = re.sub(r"^saes\..*\.", "sae.", shown)
+            if key in _fields(planned, ours):
                 differs += f" `--set '{name}={json.dumps(was)}'` has it as it was."
             return differs
     lacking = _fields(held).keys() ^ _fields(planned).keys()  # runners name no defaults
@@ -264,7 +266,10 @@ def checkpoint_of(
         held["source"]["dataset"] = settings["source"]["dataset"]
     for sae_id in held["saes"]:
         if sae_id not in settings["saes"]:
-            raise UserError(f"The plan should include {sae_id}, which is in the checkpoint.")
+            ids = ", ".join(settings["saes"])
+            raise UserError(
+                f"The plan should include {sae_id}, which is in the checkpoint. Found {ids}."
+            )
     if differs := unlike(held, settings_of(settings, held["saes"]), log):
         raise UserError(f"The plan should match {checkpoint.folder}. {differs}")
     if differs := difference(checkpoint.about["circumstances"], here):

@@ -150,13 +150,12 @@ def _in_turn(
 def circumstances(device: str) -> dict[str, Any]:
     """Versions and the machine, which may change the results of the same settings."""
     packages = ("sae-lens-c2r", "sae-lens", "torch", "transformer-lens", "transformers")
-    kinds = {
-        "cuda": torch.cuda.get_device_name,
-        "cpu": lambda _: torch.backends.cpu.get_cpu_capability(),  # which decides the rounding
-    }
-    kind = kinds.get(torch.device(device).type)
+    if torch.device(device).type == "cuda":
+        device = f"{device} ({torch.cuda.get_device_name(device)})"
+    elif torch.device(device).type == "cpu":  # whose instructions decide the rounding
+        device = f"{device} ({torch.backends.cpu.get_cpu_capability()})"
     return {
-        "device": f"{device} ({kind(device)})" if kind else device,
+        "device": device,
         "python": platform.python_version(),
         "versions": package_versions(*packages, "datasets"),
         "git_revision": _git_revision(),
