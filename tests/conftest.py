@@ -58,7 +58,8 @@ def unchecked_types(monkeypatch: pytest.MonkeyPatch) -> None:
 def forked() -> Iterator[None]:
     """Have our own code start processes of the fork server, where it starts Python."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "executable", forkserver.python())
+        if not torch.cuda.is_available():  # which no fork can use that comes after such a call
+            patch.setattr(sys, "executable", forkserver.python())
         yield
 
 
