@@ -33,7 +33,7 @@ test-all: $(VENV)/sae-bench ## Everything that can be tested, in hours, and how 
 test-exhaustive: $(VENV)/sae-bench ## Those with a smaller sibling, and those of kept data
 	$(BIN)/python -m pytest $(IN_TWO) -m exhaustive
 
-test-thorough: $(VENV)/sae-bench ## The properties, of ten times as many examples
+test-thorough: $(VENV)/sae-bench ## The properties, of twenty times as many examples
 	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest $(IN_TWO) -m hypothesis
 
 # Without the site, whose tools need a newer Jinja than we do.

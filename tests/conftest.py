@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 import jaxtyping
 import pytest
+import sae_lens  # noqa: F401 before jaxtyping's loader, below which nothing is read from a cache
 import torch
 from hypothesis import HealthCheck, Phase, settings
 
@@ -31,7 +32,7 @@ settings.register_profile("dev", untimed, max_examples=30)
 settings.register_profile(
     "fault", untimed, max_examples=30, phases=(Phase.explicit, Phase.generate)
 )
-settings.register_profile("ci", untimed, max_examples=100, derandomize=True, print_blob=True)
+settings.register_profile("ci", untimed, max_examples=50, derandomize=True, print_blob=True)
 settings.register_profile("thorough", untimed, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 

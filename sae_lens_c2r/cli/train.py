@@ -153,8 +153,7 @@ def _show(plan: "Plan", console: shared.LineConsole, *, as_json: bool = False) -
     from sae_lens_c2r.training.plan import check_model, check_text
     from sae_lens_c2r.training.summary import numbers_of, print_plan
 
-    check_model(plan, console.say)
-    check_text(plan, console.say)
+    check_text(plan, console.say, check_model(plan, console.say))
     if as_json:
         print(json.dumps(numbers_of(plan), indent=1))
     else:

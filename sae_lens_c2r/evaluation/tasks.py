@@ -198,7 +198,7 @@ def _of_language_model(
         elif name in (ABSORPTION, RAVEL) and not _BLOCK.fullmatch(str(hook_name)):
             should = f"be like blocks.8.hook_resid_post: SAEBench's {name} reads no others"
             raise UserError("metadata.hook_name", should, hook_name)
-        width, _ = _hook_site(str(model), str(hook_name), **where)
+        width, *_ = _hook_site(str(model), str(hook_name), **where)
         if width not in (None, sae.cfg.d_in):
             raise UserError("d_in", f"be the model's width, {width} in {model}", sae.cfg.d_in)
     changed = (v for key, v in options.overrides.items() if key.startswith(f"{name}."))

@@ -65,8 +65,11 @@ class ActivationSource:
         except UserError as error:
             raise error_of(name, error) from None
         except KeyError as error:
-            should, missing = f"have the hook {hook_name}", f"There is no {error}."
-            raise UserError("model", should, more=missing, of=name) from error
+            wrong = ("model", f"have the hook {hook_name}", self.model)
+            if self.model is None:
+                should = f"be a hook of {sae.cfg.metadata.model_name}"
+                wrong = ("metadata.hook_name", should, hook_name)
+            raise UserError(*wrong, of=name) from error
         except Exception as error:  # the Hub, transformers and torch raise many kinds
             should = f"give activations of width {sae.cfg.d_in} at {hook_name}, on the text"
             raise UserError("model", should, more=first_sentence(error), of=name) from error

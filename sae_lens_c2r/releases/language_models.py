@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from transformer_lens import HookedTransformer, HookedTransformerConfig
@@ -33,8 +33,14 @@ _OF_THE_MODEL_S_WIDTH = re.compile(r"\.(hook_resid_(pre|mid|post)|hook_(attn|mlp
 _ID = re.compile(r"\w[\w.-]*/[\w.-]+")
 # As TransformerLens has them, without the owner that they have on the Hub by now.
 _OWNERS = {"gpt2": "openai-community", "distilgpt2": "distilbert"}
-# The width there, and the most tokens in a row; `None` where weights are needed to know it.
-HookSite = tuple[int | None, int | None]
+
+
+class HookSite(NamedTuple):
+    """A place in a model; `None` is what its config alone does not tell."""
+
+    width: int | None
+    n_tokens: int | None  # in a row, at most
+    n_vocabulary: int | None
 
 
 def official_name(model: str) -> str | None:
@@ -123,7 +129,7 @@ def hook_site(
 ) -> HookSite:
     """Find a place in a model, by the model's config alone."""
     if loader not in (TRANSFORMERS, TRANSFORMER_LENS):
-        return None, None
+        return HookSite(None, None, None)
     with beside_no_folder_of(model):
         if loader == TRANSFORMERS:
             return _site_of_transformers(model, hook_name, revision)
@@ -140,7 +146,8 @@ def hook_site(
         )
         raise UserError("hook_name", should, hook_name)
     is_of_the_model_s = _OF_THE_MODEL_S_WIDTH.search(hook_name)
-    return config.d_model if is_of_the_model_s else None, config.n_ctx
+    width = config.d_model if is_of_the_model_s else None
+    return HookSite(width, config.n_ctx, config.d_vocab)
 
 
 @remote_code()
@@ -155,7 +162,8 @@ def _site_of_transformers(model: str, hook_name: str, revision: str | None) -> H
         like = blocks[-1] if blocks else list(modules)[-1]
         raise UserError("hook_name", f"be a module of {model}, like {like}", hook_name)
     width = _width(empty, modules[hook_name], hook_name)
-    return width, getattr(config, "max_position_embeddings", None)
+    found = (getattr(config, key, None) for key in ("max_position_embeddings", "vocab_size"))
+    return HookSite(width, *found)
 
 
 def _width(model: torch.nn.Module, module: torch.nn.Module, hook_name: str) -> int | None:

@@ -80,6 +80,7 @@ class Text:
         self._are_lines = are_lines
         self._tokenize: Callable[[Iterable[str]], Iterable[Sequence[int]]] | None = None
         self.context_size = 1  # tokens: rows of fewer are left out
+        self.n_vocabulary: int | None = None  # of the model that reads tokens, if it is known
         self._n_rows = self._n_left_out = 0
         first = next(self._read(), None)
         self._columns = list(first or ())
@@ -114,7 +115,8 @@ class Text:
         return self
 
     def check_tokenizer(self, tokenizer: Any) -> None:
-        """Raise, as SAELens does, where the Hub says that another tokenizer made the tokens."""
+        """Raise where tokens are of another tokenizer: by the Hub, or once one is too high."""
+        self.n_vocabulary = self.n_vocabulary or (tokenizer and len(tokenizer))
         if self.is_tokens and self._hub_id is not None:
             validate_pretokenized_dataset_tokenizer(self._hub_id, tokenizer)
 
@@ -149,15 +151,17 @@ class Text:
             is_new = number > self._n_rows  # and not of another pass over the text
             self._n_rows = max(self._n_rows, number)
             value = row.get(self._column)
+            place = f"in column {self._column}, row {number:,} of {self.named}"
             if _is_content(value, self._are_lines, self.context_size):
+                if self.n_vocabulary and (highest := _highest(value)) >= self.n_vocabulary:
+                    should = f"have tokens below {self.n_vocabulary:,}, the model's vocabulary"
+                    raise UserError(self._field, should, f"{highest:,} {place}")
                 yield value
             elif value is None or isinstance(value, str) or _are_tokens(value):
                 self._n_left_out += is_new
             else:
-                found = (
-                    f"{shortened(repr(value), 80)} in column {self._column}, row {number:,} of "
-                    f"{self.named}, which has the columns {', '.join(self._columns)}"
-                )
+                columns = f", which has the columns {', '.join(self._columns)}"
+                found = f"{shortened(repr(value), 80)} {place}{columns}"
                 raise UserError(self._field, "be words, or rows of tokens", found)
 
     def _read(self) -> Iterator[_Row]:
@@ -339,6 +343,11 @@ def _is_content(value: Any, are_lines: bool, least: int) -> bool:
 def _are_tokens(value: Any) -> bool:
     is_row = isinstance(value, Sequence) and not isinstance(value, str | bytes)
     return is_row and all(type(each) is int and each >= 0 for each in value)
+
+
+def _highest(content: Any) -> int:
+    """The highest token, if they are tokens."""
+    return -1 if isinstance(content, str) else max(content)
 
 
 def _joined(lines: Iterator[str]) -> Iterator[str]:

@@ -100,8 +100,8 @@ def sae_config(spec: SAESpec, device: str) -> TrainingSAEConfig:
             name, found = f"sae.{text.name}", f"{text.found} in {spec.sae_id}"
             raise UserError(name, text.should, found) from None
         raise UserError(f"SAELens refuses {spec.sae_id}. {error}") from None
-    if (k := getattr(config, "k", 1)) > config.d_sae:
-        raise UserError("sae.k", f"be at most `d_sae`, {config.d_sae}", k)
+    if not 0 < (k := getattr(config, "k", 1)) <= config.d_sae:
+        raise UserError("sae.k", f"be above 0, and at most `d_sae`, {config.d_sae}", k)
     return config
 
 

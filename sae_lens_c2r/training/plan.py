@@ -262,14 +262,14 @@ def _check_source(plan: Plan) -> None:
         raise UserError(field, "be a model that TransformerLens has", name, advice)
 
 
-def check_model(plan: Plan, log: Callable[[str], None]) -> None:
-    """Raise unless a plan's SAEs fit the hook of its language model."""
+def check_model(plan: Plan, log: Callable[[str], None]) -> int | None:
+    """Raise unless a plan's SAEs fit their hook; return the size of the model's vocabulary."""
     source = plan.release.source
     if not isinstance(source, LanguageModel):
-        return
+        return None
     name = source.name or source.hub_id
     try:
-        width, n_tokens = hook_site(
+        width, n_tokens, n_vocabulary = hook_site(
             name,
             source.hook_name,
             loader=plan.runner_value("model_class_name"),
@@ -289,7 +289,7 @@ def check_model(plan: Plan, log: Callable[[str], None]) -> None:
             f"{whose} the config of {name}, so `d_in`, `hook_name` and `context_size` were not "
             f"checked. {first_sentence(error)}"
         )
-        return
+        return None
     if n_tokens is not None and source.context_size > n_tokens:
         should = f"be at most {n_tokens:,}, the most tokens that {name} takes"
         raise UserError("language_model.context_size", should, f"{source.context_size:,}")
@@ -297,9 +297,10 @@ def check_model(plan: Plan, log: Callable[[str], None]) -> None:
         if width is not None and config.d_in != width:
             should = f"be {width}, the width of {source.hook_name} in {name}"
             raise UserError("sae.d_in", should, f"{config.d_in} in {sae_id}")
+    return n_vocabulary
 
 
-def check_text(plan: Plan, log: Callable[[str], None]) -> None:
+def check_text(plan: Plan, log: Callable[[str], None], n_vocabulary: int | None) -> None:
     """Raise unless the text of a plan's language model can be read, if it can be reached."""
     source = plan.release.source
     if not isinstance(source, LanguageModel) or source.dataset in OFFLINE_DATASETS:
@@ -312,6 +313,7 @@ def check_text(plan: Plan, log: Callable[[str], None]) -> None:
             raise
         log(f"The text was not looked at. {error}")
     else:
+        text.n_vocabulary = n_vocabulary
         text.for_model(source.hub_id, source.context_size).check_context(source.context_size)
 
 

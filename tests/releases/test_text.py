@@ -261,6 +261,15 @@ def test_rows_without_text_are_left_out_and_counted(tmp_path: Path) -> None:
     assert "2 of 4 rows" in found.left_out
 
 
+def test_tokens_of_another_model_are_refused_where_they_are_read() -> None:
+    text = Text([{"tokens": row} for row in ([0, 9], [10, 0])], "mine")
+    text.check_tokenizer(range(10))
+    rows = iter(text.for_model(None, 2))
+    assert next(rows) == {"tokens": [0, 9]}
+    with pytest.raises(UserError, match=r"below 10, .* Found 10 in .*row 2 of mine"):
+        next(rows)
+
+
 @pytest.mark.parametrize("between", ["\n", " ", "-"])
 def test_of_a_long_text_no_more_is_tokenized_than_is_used(between: str, tmp_path: Path) -> None:
     path, words = tmp_path / "long.txt", [f"word{i}" for i in range(200_000)]

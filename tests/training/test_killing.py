@@ -110,7 +110,13 @@ def test_what_cannot_be_written_leaves_those_before_it(tmp_path: Path) -> None:
     assert names(tmp_path) == ["step-000000001"]
 
 
-@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(signal.SIGTERM, signal.SIGKILL),
+        pytest.param(signal.SIGINT, marks=pytest.mark.exhaustive),
+    ],
+)
 @pytest.mark.parametrize(
     "seed", [1, *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range(2, 12))]
 )

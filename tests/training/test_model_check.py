@@ -166,6 +166,16 @@ def test_a_new_release_of_a_model_of_transformer_lens_s_can_be_planned(
     assert not (tmp_path / "other.yaml").exists()
 
 
+def test_a_dry_run_refuses_tokens_that_the_model_does_not_have(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps({"tokens": [30_522] * 128}))
+    dataset = f"language_model.dataset={path}"
+    assert run("train", MINILM, "--dry-run", "--device", "cpu", "--set", dataset) == 1
+    assert "tokens below 30,522, the model's vocabulary. Found 30" in capsys.readouterr().err
+
+
 def test_a_new_release_of_smollm2_reads_it_as_ours_does(tmp_path: Path) -> None:
     for name, options in (("mine", ()), ("same", ("--model", models.SMOLLM2.hub_id))):
         assert run("registry", "new", name, *options, "--out", tmp_path) == 0

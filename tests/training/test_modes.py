@@ -120,7 +120,13 @@ def train(sae: Any, folder: Path, mode: str) -> Tensor:
     return runner.run().W_dec.detach()
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "mode",
+    [
+        pytest.param(mode, marks=pytest.mark.exhaustive if mode == "compile_sae" else ())
+        for mode in MODES
+    ],
+)
 def test_every_log_of_every_mode_shows_the_metrics(
     mode: str, tmp_path: Path, logs: Logs
 ) -> None:

@@ -104,7 +104,13 @@ def append_rows(text: Path) -> None:
     write(text / "c.jsonl", rows(3))
 
 
-@pytest.mark.parametrize("change", [replace_words, remove_rows, append_rows])
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(replace_words, append_rows),
+        pytest.param(remove_rows, marks=pytest.mark.exhaustive),
+    ],
+)
 def test_a_training_goes_on_with_its_own_text_unless_it_is_told_otherwise(
     change: Callable[[Path], None],
     text: Path,
