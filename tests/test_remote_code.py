@@ -41,7 +41,8 @@ MODEL, DATASET, HOOK, OPTION = (
     "model.layers.0",
     "--trust-remote-code",
 )
-WORDS = [f"The {n}th sentence says that {n} comes after {n - 1}." for n in range(1, 200)]
+NUMBERS = range(1, 200), range(199)
+WORDS = [*map("The {0}th sentence says that {0} comes after {1}.".format, *NUMBERS)]
 # A name is enough for `transformers` to take code for the model's own.
 MODEL_CODE = """
 from pathlib import Path
@@ -63,7 +64,8 @@ class D(datasets.GeneratorBasedBuilder):
     def _split_generators(self, _):
         return [datasets.SplitGenerator("train")]
     def _generate_examples(self):
-        yield from enumerate([{{"text": " ".join({words!r})}}] * 9)
+        words = map("The {{0}}th sentence says that {{0}} comes after {{1}}.".format, *{words})
+        yield from enumerate([{{"text": " ".join(words)}}] * 9)
 """
 Trust = Callable[[bool], object]
 TRUSTING = {"trust_remote_code": True}
@@ -93,7 +95,7 @@ def marker(weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     (model / "config.json").write_text(json.dumps(config))
     (model / "evil.py").write_text(MODEL_CODE.format(marker=str(marker)))
     (tmp_path / DATASET).mkdir()
-    code = DATASET_CODE.format(marker=str(marker), words=WORDS)
+    code = DATASET_CODE.format(marker=str(marker), words=NUMBERS)
     (tmp_path / DATASET / "d.py").write_text(code)
     (tmp_path / "t.txt").write_text(" ".join(WORDS))
     Path(tmp_path / "rows").mkdir()

@@ -20,7 +20,10 @@ EVALUATE = "sae-lens-c2r evaluate demo-output"
 SMALLER = {  # what would take minutes
     "README.md": {"training_tokens=200_000": "training_tokens=20_000", "10000": "1000"},
     "inspect.md": {"--tokens 10000": "--tokens 1000"},
-    "finetune.md": {"--tokens 200000": "--tokens 4096 --measured-tokens 4096"},
+    "finetune.md": {
+        "--tokens 200000": "--tokens 1024 --measured-tokens 1024"
+        " --set runner.n_batches_for_norm_estimate=2"
+    },
     **{key: {EVALUATE: f"{EVALUATE} {FEWER_ROWS}"} for key in ("evaluate.md", "publish.md")},
 }
 SHELL_BLOCKS = [block for page in PAGES for block in blocks_of(page) if block.language in SHELL]
@@ -62,7 +65,7 @@ def test_shell_lines_run_one_after_the_other(tmp_path: Path) -> None:
     """The blocks of all pages run in one folder, which has the demo's output."""
     (tmp_path / "hub_cards").symlink_to(ROOT / "hub_cards")
     shell = Shell.in_folder(tmp_path)
-    shell.run("sae-lens-c2r demo --tokens 4096 --d-sae 128 --k 8")
+    shell.run("sae-lens-c2r demo --tokens 2048 --d-sae 128 --k 8")
     pages = [page for page in PAGES if page != PUBLISH and to_run(page, SHELL)]
     assert pages
     for page in pages:

@@ -15,6 +15,7 @@ import shutil
 import signal
 import socket
 import sys
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -30,8 +31,10 @@ def import_libraries() -> None:
 
 
 def import_sae_lens() -> None:
-    """SAELens, which does not know of this package."""
+    """SAELens, which does not know of this package, with its list of SAEs."""
     importlib.import_module("sae_lens")
+    directory = importlib.import_module("sae_lens.loading.pretrained_saes_directory")
+    directory.get_pretrained_saes_directory()
     assert "sae_lens_c2r" not in sys.modules
 
 
@@ -40,7 +43,7 @@ def import_all() -> None:
     import torch
 
     import sae_lens_c2r
-    from sae_lens_c2r.offline import corpus
+    from sae_lens_c2r.offline import corpus, models
     from sae_lens_c2r.saes import encoding
 
     torch._import_device_backends()  # an import of torch does, by default
@@ -48,10 +51,12 @@ def import_all() -> None:
     for module in pkgutil.walk_packages(sae_lens_c2r.__path__, "sae_lens_c2r."):
         if module.name.rpartition(".")[2] not in ("__main__", script):
             importlib.import_module(module.name)
-    for name in ("sklearn.linear_model", "sklearn.metrics", "openai"):
-        with suppress(ImportError):  # SAEBench is optional
+    # SAEBench is optional; torch imports the last when a process ends.
+    for name in ("sklearn.linear_model", "sklearn.metrics", "openai", "tabulate"):
+        with suppress(ImportError):
             importlib.import_module(name)
     corpus.documents()
+    models.where_model_is(models.MINILM.hub_id)
 
 
 LEVELS: dict[str, Callable[[], None]] = {
@@ -72,6 +77,8 @@ def main(folder: Path) -> None:
         imports()
         if level == ALL or os.fork() == 0:
             break
+    for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined]
+        finalizer.atexit = False  # of thousands of torch's operators, in every process
     gc.collect()
     gc.freeze()
     serve(listeners[level], {"level": level, "python": str(folder / "python")})

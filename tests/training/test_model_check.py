@@ -92,8 +92,9 @@ def test_a_model_that_the_hub_does_not_have_is_refused(monkeypatch: pytest.Monke
 def small(d_sae: int, tokens: int) -> list[str]:
     """Changes with which a new release is trained soon."""
     changes = [f"sae.d_sae={d_sae}", f"language_model.training_tokens={tokens}"]
-    changes += ["runner.n_batches_in_buffer=8", "runner.n_batches_for_norm_estimate=2"]
-    changes += ["runner.lr_decay_steps=1", "runner.store_batch_size_prompts=4"]
+    changes += ["runner.n_batches_in_buffer=4", "runner.n_batches_for_norm_estimate=2"]
+    changes += ["runner.train_batch_size_tokens=128", "runner.store_batch_size_prompts=1"]
+    changes += ["runner.lr_decay_steps=1"]
     return [argument for change in changes for argument in ("--set", change)]
 
 
@@ -112,7 +113,7 @@ def test_a_new_release_trains_offline(
     assert run("registry", "new", "mine.yaml", "--out", tmp_path) == 1
     assert f"Found {path}." in capsys.readouterr().err
     out = tmp_path / "saes"
-    assert run("train", path, "--out", out, "--device", "cpu", *small(256, 2048)) == 0
+    assert run("train", path, "--out", out, "--device", "cpu", *small(256, 512)) == 0
     shown = capsys.readouterr()
     assert "2 SAEs trained" in shown.err
     alarms = ("fewer samples", "copy construct", "not be reproducible", "not tokenized")
@@ -132,7 +133,7 @@ def test_a_new_release_trains_offline_on_a_text_of_ones_own(
     (tmp_path / "ds" / "mine.jsonl").write_text("\n".join(lines))
     assert run("registry", "new", "mine", "--out", tmp_path) == 0
     command = ["train", "mine.yaml", "--out", "saes", "--only", "batchtopk_k32"]
-    command += [*small(64, 1024), "--device", "cpu", "--set"]
+    command += [*small(64, 256), "--device", "cpu", "--set"]
     assert run(*command, "language_model.dataset=nobody/nothing") == 1
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("The text nobody/nothing is not on this machine, and ")
