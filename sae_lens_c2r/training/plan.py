@@ -344,6 +344,11 @@ def _notes(plan: Plan) -> Iterator[str]:
     if in_vain := _autocast_in_vain(plan):
         fields = " and ".join(f"`runner.{name}`" for name in in_vain)
         yield f"Without {fields}: {plan.device} is not known to be fast in bfloat16."
+    of_model = plan.runner.get("model_from_pretrained_kwargs") or {}
+    key = next((key for key, value in of_model.items() if "bfloat16" in str(value)), None)
+    if key and not has_fast_bfloat16(torch.device(plan.device)):
+        change = f"`--set runner.model_from_pretrained_kwargs.{key}=float32`"
+        yield f"The model is in bfloat16, which may be slow here: {change} may be faster."
     for sae_id, config in plan.saes.items():
         for name in ("c2r_warm_up_steps", "ort_warm_up_steps"):
             if (steps := getattr(config, name, 0)) > plan.steps:

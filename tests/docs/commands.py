@@ -9,8 +9,8 @@ from huggingface_hub.constants import HF_ASSETS_CACHE
 
 from tests import forkserver
 
-FEWER_ROWS = (  # for `evaluate`: 2, twice, in place of 32 and 160
-    "--set sae_lens.batch_size_prompts=2 --set sae_lens.n_eval_reconstruction_batches=1"
+FEWER_ROWS = (  # for `evaluate`: 1, twice, in place of 32 and 160
+    "--set sae_lens.batch_size_prompts=1 --set sae_lens.n_eval_reconstruction_batches=1"
     " --set sae_lens.n_eval_sparsity_variance_batches=1"
 )
 _COMMANDS = {

@@ -55,12 +55,12 @@ RELEASE: dict[str, Any] = {
 }
 MINILM = "minilm-layer-3"
 SMALL = {  # makes it small: 4 steps
-    "language_model.training_tokens": 4096,
+    "language_model.training_tokens": 2048,
     "runner.autocast": False,  # as parts of a batch are rounded otherwise than the whole
     "runner.lr_decay_steps": 1,
-    "runner.train_batch_size_tokens": 1024,
+    "runner.train_batch_size_tokens": 512,
     "runner.n_batches_in_buffer": 8,
-    "runner.store_batch_size_prompts": 8,
+    "runner.store_batch_size_prompts": 4,
     "runner.n_batches_for_norm_estimate": 2,
     "sae.d_sae": 512,
 }

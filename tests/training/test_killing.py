@@ -244,7 +244,7 @@ def test_a_grid_of_a_language_model_is_killed_twice_and_ends_with_the_same_weigh
     tmp_path: Path,
 ) -> None:
     """More than one buffer of activations, and text that is read ahead."""
-    longer = {"language_model.training_tokens": 8192, "runner.prefetch_llm_batches": 2}
+    longer = {"language_model.training_tokens": 4096, "runner.prefetch_llm_batches": 2}
     longer["runner.autocast"] = True
     options = as_options({**SMALL, **longer})
     untouched, out = tmp_path / "untouched", tmp_path / "saes"

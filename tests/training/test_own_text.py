@@ -33,6 +33,7 @@ def text(tmp_path: Path) -> Path:
 def train(text: Path, out: Path, *options: object) -> int:
     changes = {**SMALL, "language_model.dataset": str(text)}
     changes["language_model.training_tokens"] = 10 * 1024
+    changes |= {"runner.train_batch_size_tokens": 1024, "runner.store_batch_size_prompts": 8}
     command = ["train", MINILM, *as_options(changes), "--only", ID, "--out", out]
     return run_cli(*command, "--device", "cpu", *options)
 

@@ -161,6 +161,18 @@ def test_there_is_no_autocast_where_bfloat16_is_not_fast(
     assert [each.startswith(note) for each in plan.notes] == ([] if fast else [True])
 
 
+@pytest.mark.parametrize("fast", [True, False])
+def test_a_model_in_bfloat16_is_told_where_that_may_be_slow(
+    fast: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sae_lens_c2r.training.plan.has_fast_bfloat16", lambda _: fast)
+    release, key = find_release("smollm2-135m-layer-9"), "runner.model_from_pretrained_kwargs"
+    notes = plan_of(release).notes
+    assert any(f"`--set {key}.dtype=float32` may be faster" in note for note in notes) != fast
+    notes = plan_of(release, **{f"{key}.dtype": "float32"}).notes
+    assert not any("may be faster" in note for note in notes)
+
+
 def test_sizes_are_those_of_the_weights(tmp_path: Path) -> None:
     plan = plan_of(write(tmp_path), "width_1k/topk_k2")
     assert plan.steps == 10
