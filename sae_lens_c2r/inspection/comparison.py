@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.errors import UserError, counted
 from sae_lens_c2r.analysis import (
     count_pairs,
     latents_of_features,
@@ -70,10 +70,10 @@ class Comparison:
         if "most_alike" in pairs:
             followed = f"Of the {pairs['most_alike']:,} most alike, in"
         text = (
-            f"{self.before} has {pairs['pairs']:,} pairs of latents with a cosine above "
-            f"{ALIKE}. {followed} {self.after}: {pairs['merged']:,} merged into one latent, "
-            f"{pairs['apart_and_firing_together']:,} apart and firing together (Jaccard above "
-            f"{TOGETHER}), {pairs['apart']:,} apart and not firing together, "
+            f"{self.before} has {counted(pairs['pairs'], 'pair')} of latents with a cosine "
+            f"above {ALIKE}. {followed} {self.after}: {pairs['merged']:,} merged into one "
+            f"latent, {pairs['apart_and_firing_together']:,} apart and firing together "
+            f"(Jaccard above {TOGETHER}), {pairs['apart']:,} apart and not firing together, "
             f"{pairs['still_alike']:,} still alike, {pairs['without_a_match']:,} without a "
             f"match (no cosine of {MATCHED} or more)."
         )
