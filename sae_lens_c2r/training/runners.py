@@ -100,10 +100,13 @@ def train_on_language_model(
     again = runner.evaluator.activations_store._iterate_tokenized_sequences()
     runner.evaluator.activations_store.iterable_sequences = again
     state = job.resumed.about["stream"] if job.resumed else None
+    trainer = cfg.to_sae_trainer_config()
+    n_batches = -(-trainer.total_training_samples // trainer.train_batch_size_samples)
     stream = ActivationStream(
         store,
         seed=cfg.seed,
         state=state,
+        n_batches=n_batches + trainer.n_batches_for_norm_estimate,
         norm_multiple=norm_multiple,
         other_text=job.other_text,
     )
@@ -114,7 +117,7 @@ def train_on_language_model(
         ahead = closing(PrefetchingIterator(stream, prefetch=n_ahead))
     with ahead as batches:
         return Trainer(
-            cfg.to_sae_trainer_config(),
+            trainer,
             runner.saes,
             store.hook_name,
             batches,

@@ -5,6 +5,7 @@ batch i, or batch i of known features, is made by rank i modulo their number, an
 """
 
 import random
+import sys
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
@@ -42,12 +43,13 @@ class ActivationStream(Iterator[Batch]):
         *,
         seed: int,  # of the shuffles
         state: dict[str, Any] | None = None,  # of another stream of the same text, to continue
+        n_batches: int = sys.maxsize,  # that will be taken; a buffer has no more
         norm_multiple: float | None = None,  # as of `within_norm`
         other_text: bool = False,  # whether the state may be of another text
     ) -> None:
         self._store, self._seed, self._norm_multiple = store, seed, norm_multiple
         buffer_size = store.n_batches_in_buffer * store.training_context_size
-        self._n_batches = max(1, buffer_size // store.train_batch_size_tokens)
+        self._n_batches = max(1, min(buffer_size // store.train_batch_size_tokens, n_batches))
         self._size = self._n_batches * store.train_batch_size_tokens
         self._n_lent = int(self._size * store.activations_mixing_fraction)
         self._row = 0  # of this epoch, behind those that were read
