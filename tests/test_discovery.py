@@ -95,7 +95,7 @@ BACKBONES = "sae_lens_c2r.architectures.backbones"
 @pytest.mark.parametrize(
     ("imports", "options"),
     [
-        *(("import sae_lens", {"fresh": True}), (FIRST, {"fresh": True})),  # nothing before
+        ("import sae_lens", {"fresh": True}),  # nothing before
         *((FIRST, AUTOLOAD_OFF), (LAST, AUTOLOAD_OFF)),  # an import of ours does it
         *((FIRST, {}), (LAST, {})),
         ("import torch, sae_lens", {}),

@@ -18,7 +18,7 @@ from tests.hub.server import TOKEN, serving
 PUBLISH, TRAIN = (ROOT / "docs" / f"{name}.md" for name in ("publish", "train"))
 EVALUATE = "sae-lens-c2r evaluate demo-output"
 SMALLER = {  # what would take minutes
-    "README.md": {"training_tokens=200_000": "training_tokens=20_000", "10000": "1000"},
+    "README.md": {"training_tokens=200_000": "training_tokens=8_000", "10000": "1000"},
     "inspect.md": {"--tokens 10000": "--tokens 1000"},
     "finetune.md": {
         "--tokens 200000": "--tokens 1024 --measured-tokens 1024"

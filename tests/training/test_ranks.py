@@ -219,6 +219,7 @@ def test_a_process_without_an_sae_of_its_own_takes_part(
     assert hashes(out) == hashes(untouched)
 
 
+@pytest.mark.exhaustive
 def test_torchrun_on_two_nodes_goes_on_after_a_kill_and_ends_with_the_same_weights(
     tmp_path: Path, of_model: Path
 ) -> None:
