@@ -116,7 +116,8 @@ class Text:
 
     def check_tokenizer(self, tokenizer: Any) -> None:
         """Raise where tokens are of another tokenizer: by the Hub, or once one is too high."""
-        self.n_vocabulary = self.n_vocabulary or (tokenizer and len(tokenizer))
+        if self.is_tokens and self.n_vocabulary is None and tokenizer is not None:
+            self.n_vocabulary = 1 + max(tokenizer.get_vocab().values())
         if self.is_tokens and self._hub_id is not None:
             validate_pretokenized_dataset_tokenizer(self._hub_id, tokenizer)
 
@@ -151,18 +152,20 @@ class Text:
             is_new = number > self._n_rows  # and not of another pass over the text
             self._n_rows = max(self._n_rows, number)
             value = row.get(self._column)
-            place = f"in column {self._column}, row {number:,} of {self.named}"
             if _is_content(value, self._are_lines, self.context_size):
                 if self.n_vocabulary and (highest := _highest(value)) >= self.n_vocabulary:
                     should = f"have tokens below {self.n_vocabulary:,}, the model's vocabulary"
-                    raise UserError(self._field, should, f"{highest:,} {place}")
+                    raise UserError(self._field, should, f"{highest:,} {self._place(number)}")
                 yield value
             elif value is None or isinstance(value, str) or _are_tokens(value):
                 self._n_left_out += is_new
             else:
                 columns = f", which has the columns {', '.join(self._columns)}"
-                found = f"{shortened(repr(value), 80)} {place}{columns}"
+                found = f"{shortened(repr(value), 80)} {self._place(number)}{columns}"
                 raise UserError(self._field, "be words, or rows of tokens", found)
+
+    def _place(self, number: int) -> str:
+        return f"in column {self._column}, row {number:,} of {self.named}"
 
     def _read(self) -> Iterator[_Row]:
         """The rows, with the place where they cannot be read."""

@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -263,7 +264,7 @@ def test_rows_without_text_are_left_out_and_counted(tmp_path: Path) -> None:
 
 def test_tokens_of_another_model_are_refused_where_they_are_read() -> None:
     text = Text([{"tokens": row} for row in ([0, 9], [10, 0])], "mine")
-    text.check_tokenizer(range(10))
+    text.check_tokenizer(SimpleNamespace(get_vocab=lambda: {"a": 0, "z": 9}))
     rows = iter(text.for_model(None, 2))
     assert next(rows) == {"tokens": [0, 9]}
     with pytest.raises(UserError, match=r"below 10, .* Found 10 in .*row 2 of mine"):
