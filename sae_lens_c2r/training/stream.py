@@ -49,7 +49,10 @@ class ActivationStream(Iterator[Batch]):
     ) -> None:
         self._store, self._seed, self._norm_multiple = store, seed, norm_multiple
         buffer_size = store.n_batches_in_buffer * store.training_context_size
-        self._n_batches = max(1, min(buffer_size // store.train_batch_size_tokens, n_batches))
+        of_store = buffer_size // store.train_batch_size_tokens
+        # A state of earlier versions does not say: theirs were the store's.
+        said = (state or {"of_a_buffer": n_batches}).get("of_a_buffer", of_store)
+        self._n_batches = max(1, min(of_store, said))
         self._size = self._n_batches * store.train_batch_size_tokens
         self._n_lent = int(self._size * store.activations_mixing_fraction)
         self._row = 0  # of this epoch, behind those that were read
@@ -73,7 +76,8 @@ class ActivationStream(Iterator[Batch]):
     def state(self, n_batches: int) -> dict[str, Any]:
         """Where the stream was after so many batches, which may be fewer than it has given."""
         begins = self._begins[n_batches // self._n_batches]
-        return {"n_batches": n_batches, "begins": begins, "text_size": self._text_size}
+        about = {"text_size": self._text_size, "of_a_buffer": self._n_batches}
+        return {"n_batches": n_batches, "begins": begins, **about}
 
     def _shuffled(self, first: int) -> Iterator[Tensor]:
         """The batches of all buffers after the first one, which lends a part to the next."""
