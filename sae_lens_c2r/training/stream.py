@@ -50,9 +50,9 @@ class ActivationStream(Iterator[Batch]):
         self._store, self._seed, self._norm_multiple = store, seed, norm_multiple
         buffer_size = store.n_batches_in_buffer * store.training_context_size
         of_store = buffer_size // store.train_batch_size_tokens
-        # A state of earlier versions does not say: theirs were the store's.
-        said = (state or {"of_a_buffer": n_batches}).get("of_a_buffer", of_store)
-        self._n_batches = max(1, min(of_store, said))
+        if state is not None:  # earlier versions do not say: their buffers were the store's
+            n_batches = state.get("of_a_buffer", of_store)
+        self._n_batches = max(1, min(of_store, n_batches))
         self._size = self._n_batches * store.train_batch_size_tokens
         self._n_lent = int(self._size * store.activations_mixing_fraction)
         self._row = 0  # of this epoch, behind those that were read
