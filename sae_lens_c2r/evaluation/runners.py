@@ -16,7 +16,7 @@ from unittest.mock import patch
 import jaxtyping
 import torch
 from huggingface_hub import snapshot_download
-from sae_lens import SAE, __version__, evals
+from sae_lens import SAE, evals
 from sae_lens.evals import get_eval_everything_config, run_evals
 from sae_lens.synthetic import SyntheticModel
 from sae_lens.training.activation_scaler import ActivationScaler
@@ -58,12 +58,7 @@ def run_evaluations(tasks: Sequence[Task], working: Path) -> None:
     measure: Measure | None = None
     for task, sae in _in_turn(tasks):
         measure = measure or measures(task, sae)
-        content = {
-            "eval_type_id": task.name,
-            "eval_config": task.asked.settings,
-            "eval_result_metrics": measure(task, sae),
-            "sae_lens_version": __version__,
-        }
+        content = {"eval_type_id": task.name, "eval_result_metrics": measure(task, sae)}
         write_text(working / f"{task.key}.json", json.dumps(content))
 
 
@@ -154,10 +149,8 @@ def error_of_loss_recovered(losses: Tensor) -> float:
 
 
 def _splice_where_trained(model: Any, positions: slice) -> None:
-    """Have SAELens leave activations as they are where the SAE was not trained.
-
-    It would replace a row's first token, too, which attention rests on in many models.
-    """
+    """Have SAELens leave activations as they are where the SAE was not trained."""
+    # It would replace a row's first token, too, which attention rests on in many models.
     run = model.run_with_hooks
 
     def splice(replace: Callable[..., Tensor], activations: Tensor, hook: Any) -> Tensor:
@@ -299,11 +292,9 @@ def _add_probes(key: str, written: list[Path], settings: dict[str, Any]) -> None
 
 
 def _prepare_absorption(seed: int, here: Path) -> None:
-    """Have SAEBench keep probes, by the name of a model, in a folder of this command's.
-
-    It has them beside its own files. And a tokenizer gives its vocabulary in another order each
-    time it is loaded, so that a seed alone does not make two runs find the same.
-    """
+    """Have SAEBench keep probes, by the name of a model, in a folder of this command's."""
+    # It has them beside its own files. And a tokenizer gives its vocabulary in another order
+    # each time it is loaded, so that a seed alone does not make two runs find the same.
     from sae_bench.evals.absorption import common, feature_absorption, k_sparse_probing, main
     from sae_bench.evals.absorption.vocab import get_alpha_tokens
 
@@ -345,11 +336,9 @@ def _prepare_ravel(config: Any) -> None:
 
 
 def _with_tuples(layer: nn.Module) -> Any:
-    """Return what takes hooks for a layer, and shows them its output in a tuple.
-
-    SAEBench's RAVEL takes a layer's output from a tuple, and puts another into it. Since
-    version 5 of transformers there is no tuple.
-    """
+    """Return what takes hooks for a layer, and shows them its output in a tuple."""
+    # SAEBench's RAVEL takes a layer's output from a tuple, and puts another into it. Since
+    # version 5 of transformers there is no tuple.
 
     def register(hook: Callable[..., Any]) -> Any:
         def adapted(layer: nn.Module, inputs: Any, output: Any) -> Any:

@@ -39,12 +39,10 @@ class _KnownFeaturesSettings:
 
 
 # A CPU has less time. Logits of few rows at once take it no fresh memory for each batch.
-_ON_A_CPU: Mapping[str, Mapping[str, int]] = {
-    SAE_LENS: {
-        "batch_size_prompts": 4,
-        "n_eval_reconstruction_batches": 8,
-        "n_eval_sparsity_variance_batches": 40,
-    }
+_SAE_LENS_ON_A_CPU = {
+    "batch_size_prompts": 4,
+    "n_eval_reconstruction_batches": 8,
+    "n_eval_sparsity_variance_batches": 40,
 }
 # Which of them is run depends on the SAE.
 _OURS = {SAE_LENS: _SAELensSettings, KNOWN_FEATURES: _KnownFeaturesSettings}
@@ -101,9 +99,8 @@ def settings_of(
     """All settings of an evaluation with a model; a UserError unless its config takes them."""
     config_class: Any = _OURS.get(name) or config_class_of(name)
     fields = config_class.__dataclass_fields__
-    values: dict[str, Any] = (
-        dict(_ON_A_CPU.get(name, {})) if torch.device(device).type == "cpu" else {}
-    )
+    on_a_cpu = name == SAE_LENS and torch.device(device).type == "cpu"
+    values: dict[str, Any] = dict(_SAE_LENS_ON_A_CPU if on_a_cpu else {})
     settable = list(fields)
     if name in EVALUATIONS:
         theirs = EVALUATIONS[name]
