@@ -151,7 +151,7 @@ def _check(
     """Check an SAE's files, measure it, and write it in the form in which it is published."""
     weights = folder / SAE_WEIGHTS_FILENAME
     stamp = _stamp(weights)
-    _check_header(weights, submission)
+    _check_header(weights)
     sae, trained = SAERef(folder=folder).load("cpu"), None
     if isinstance(sae, TrainingSAE):
         training_form, folder = sae, scratch / "converted" / sae_id
@@ -206,7 +206,7 @@ def _with_evaluations(
     )
 
 
-def _check_header(weights: Path, submission: Submission) -> None:
+def _check_header(weights: Path) -> None:
     """Raise unless a file is safetensors of a type of weights, with no words in it."""
     try:
         with safe_open(weights, framework="pt") as file:
@@ -214,7 +214,6 @@ def _check_header(weights: Path, submission: Submission) -> None:
             types = {name: file.get_slice(name).get_dtype() for name in names}
     except (OSError, SafetensorError) as error:
         raise UserError(weights, "be a safetensors file", more=one_line(error)) from None
-    refuse_secrets(weights, metadata, check=submission.check_secrets)
     wrong = [f"`{name}`: {dtype}" for name, dtype in types.items() if dtype not in _TYPES]
     wrong += [f"metadata `{key}`" for key in metadata if metadata != {"format": "pt"}]
     if wrong:

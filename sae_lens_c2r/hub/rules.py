@@ -10,7 +10,7 @@ from typing import Any
 from sae_lens.registry import SAE_CLASS_REGISTRY, SAE_TRAINING_CLASS_REGISTRY
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.releases.model import REPO_ID
+from sae_lens_c2r.releases.model import LICENSE_PATTERN, REPO_ID
 
 MAIN = "main"
 _REPO_ID = REPO_ID, "like org/name, on the Hub"
@@ -25,7 +25,7 @@ _NAMES = {  # by what they name: their pattern, and what they should be
     "revision": _REFERENCE,
     "tag": _REFERENCE,
     # After the yes, the Hub is asked whether it knows the licence.
-    "license": (r"[a-z0-9][a-z0-9.+-]*", "a licence of the Hub, like mit or apache-2.0"),
+    "license": (LICENSE_PATTERN, "a licence of the Hub, like mit or apache-2.0"),
 }
 
 _BEGIN = r"(?<![A-Za-z0-9])"
