@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.resources import files
-from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,7 +13,6 @@ from typing import Any
 import torch
 from rich.console import Console
 from sae_lens import SAE, TrainingSAE
-from sae_lens.saes.sae import TrainStepOutput
 from sae_lens.training.sae_trainer import SAETrainer
 from torch import Tensor
 
@@ -43,10 +41,8 @@ from sae_lens_c2r.training.plan import Plan, make_plan
 from sae_lens_c2r.training.train import train
 
 PLAIN, REGULARIZED = "batchtopk", "batchtopk_c2r"
-HELD_OUT_SHARE = 0.1
 _COMPARED_TOKENS = 64
 _CONTEXT_SIZE = 256
-_TIMED = (10, 40)  # steps between which the buffer of activations is filled once
 _DECAY = 5 * 512  # tokens for each step of the decay: the last fifth, in batches of 512
 _INTRO = (
     "Two sparse autoencoders of SmolLM2-135M-Instruct (weights quantized to four bits), after "
@@ -99,8 +95,7 @@ def run_demo(
         for note in plan.notes:
             tell(note)
         tell("Reading Python's documentation ...")
-        share, seed = HELD_OUT_SHARE, settings["seed"]
-        texts = corpus.split(corpus.documents(), held_out_share=share, seed=seed)
+        texts = corpus.split(corpus.documents(), held_out_share=0.1, seed=settings["seed"])
         tell("{:,} documents to train on, {:,} held out.".format(*map(len, texts)))
         training, held_out = (
             Text([{"text": each} for each in part], corpus.OFFLINE_DATASET) for part in texts
@@ -141,9 +136,6 @@ def _train(
 
     def watch(sae_id: str, trainer: SAETrainer[Any, Any]) -> None:
         trained[sae_id] = trainer.sae
-        if sae_id == REGULARIZED:
-            of_last: Any = trainer
-            of_last.step = _tell_how_long(trainer.step, plan, tell)
 
     begun = time.perf_counter()
     try:
@@ -153,24 +145,6 @@ def _train(
         raise error.__cause__ or error from None
     tell(f"Training took {time.perf_counter() - begun:.0f} s.")
     return trained
-
-
-def _tell_how_long(
-    step: Callable[[Tensor], TrainStepOutput], plan: Plan, tell: Callable[[str], None]
-) -> Callable[[Tensor], TrainStepOutput]:
-    """Have a trainer's steps tell once how long all of them will take here."""
-    first, last = _TIMED
-    times = [time.perf_counter()]
-
-    def timed(batch: Tensor) -> TrainStepOutput:
-        times.append(time.perf_counter())
-        if len(times) == last + 1 and plan.steps > 2 * last:
-            of_step = (times[last] - times[first]) / (last - first)
-            seconds = times[last] - times[0] + of_step * (plan.steps - last)
-            tell(f"Training will take about {10 * ceil(seconds / 10)} s here.")
-        return step(batch)
-
-    return timed
 
 
 def _measure(

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
 from pydoc_data.topics import topics
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +21,6 @@ from sae_lens_c2r.demo import demo as demo_module
 from sae_lens_c2r.demo.demo import (
     PLAIN,
     REGULARIZED,
-    _tell_how_long,
     check_saved,
     demo_release,
     move_into,
@@ -248,15 +246,6 @@ def test_it_reads_the_model_as_the_release_does() -> None:
     ):
         assert release.runner[name] == known.runner[name]
     assert release.name not in {each.name for each in shipped_releases()}
-
-
-@pytest.mark.parametrize("steps", [80, 81])
-def test_a_training_of_some_length_says_how_long_it_will_take(steps: int) -> None:
-    said: list[str] = []
-    plan: Any = SimpleNamespace(steps=steps)
-    step: Any = _tell_how_long(lambda batch: batch, plan, said.append)  # type: ignore[arg-type, return-value]
-    assert [step(number) for number in range(steps)] == list(range(steps))
-    assert said == ["Training will take about 10 s here."][: steps > 80]
 
 
 def test_a_missing_model_says_what_to_install(
