@@ -28,13 +28,13 @@ from sae_lens_c2r.reporting.metrics import (
     is_finite,
     metric_table,
 )
-from sae_lens_c2r.saes.format_1 import in_this_format
 from sae_lens_c2r.saes.record import (
     KNOWN_FEATURES,
     SAE_LENS,
     WEIGHTS,
     SAERecord,
     as_document,
+    parsed,
     read_document,
 )
 
@@ -66,8 +66,8 @@ def read_about(folder: Path) -> SAERecord | None:
     """Read the SAE and its one evaluation of a folder; `None` if the folder has no result."""
     try:
         content = from_json((folder / ABOUT).read_bytes(), allow_inf_nan=False)
-        return _evaluated(SAERecord.model_validate(in_this_format(content)))
-    except (AttributeError, KeyError, OSError, TypeError, ValueError):
+        return _evaluated(parsed(content, SAERecord, folder / ABOUT, of="evaluate"))
+    except (OSError, ValueError):
         return None
 
 
