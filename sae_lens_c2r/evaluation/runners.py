@@ -86,9 +86,7 @@ def _on_text(task: Task, sae: SAE[Any]) -> Measure:
     text = read_text(TextSource(source, **{key: settings.pop(key, None) for key in PARTS}))
     rows = settings["n_eval_sparsity_variance_batches"] * settings["batch_size_prompts"]
     n_tokens = min(rows * (metadata.context_size or 1), _MOST_TOKENS)
-    reader = ActivationSource(
-        text, model=task.asked.model, n_tokens=n_tokens, device=task.device, tell=print
-    )
+    reader = ActivationSource(text, n_tokens=n_tokens, device=task.device, tell=print)
     model = reader.model_of(sae)
     _splice_where_trained(model, slice(*(metadata.seqpos_slice or (None,))))
     _compute_loss_in_float32(model)
