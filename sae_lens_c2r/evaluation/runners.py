@@ -95,6 +95,8 @@ def _on_text(task: Task, sae: SAE[Any]) -> Measure:
     config.compute_kl = config.compute_ce_loss = task.asked.model != MINILM.hub_id
 
     def measure(task: Task, sae: SAE[Any]) -> dict[str, Any]:
+        # Read first: it says in words what SAELens would fail at.
+        on_text = reader.activations(sae, str(task.sae.name))
         store = reader.store_of(sae, store_batch_size_prompts=settings["batch_size_prompts"])
         special = sae.cfg.metadata.exclude_special_tokens or False
         with _losses_of_rows() as losses:
@@ -109,8 +111,7 @@ def _on_text(task: Task, sae: SAE[Any]) -> Measure:
             )
         if sum(map(len, losses)) > 1:
             metrics["loss_recovered_error"] = error_of_loss_recovered(torch.cat(losses))
-        acts = (acts for _, acts in encode(sae, reader.activations(sae, str(task.sae.name))))
-        found = co_firing(acts)
+        found = co_firing(acts for _, acts in encode(sae, on_text))
         dead = 1 - found.live / sae.cfg.d_sae
         return {**metrics, **found.summary(), "dead_latents": dead}
 

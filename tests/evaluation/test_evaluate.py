@@ -26,16 +26,18 @@ from sae_lens_c2r.evaluation.report import read_report
 from sae_lens_c2r.evaluation.runners import (
     _compute_loss_in_float32,
     _losses_of_rows,
+    _on_text,
     _splice_where_trained,
     error_of_loss_recovered,
 )
 from sae_lens_c2r.evaluation.settings import Options, settings_of
 from sae_lens_c2r.evaluation.tasks import Task
+from sae_lens_c2r.inspection import activations
 from sae_lens_c2r.saes.sae_ref import find_saes
 from tests.command import run_command
-from tests.evaluation.planted import plant_sae
+from tests.evaluation.planted import plant_sae, small_sae
 from tests.hub.conftest import say
-from tests.language_model import tiny_model
+from tests.language_model import CONTEXT, texts, tiny_model
 
 Evaluate = Callable[..., list[str]]
 Say = Callable[[str], None]
@@ -274,6 +276,24 @@ def test_the_error_of_loss_recovered_is_that_of_its_mean_over_rows() -> None:
     assert error_of_loss_recovered(losses) == pytest.approx(expected)
     # What rows have in common makes none, and all rows alike have none.
     assert error_of_loss_recovered(losses[:1].expand(9, -1)) == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"hook": "blocks.9.hook_resid_post"}, "hook_name` should be a hook of"), ({}, "width 7")],
+)
+def test_what_does_not_fit_the_model_is_told_before_sae_lens_fails_at_it(
+    options: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(activations, "load_model", lambda *_, **__: deepcopy(tiny_model()))
+    texts().to_json(tmp_path / "text.jsonl")
+    sae = small_sae(d_in=7, **options)
+    sae.cfg.metadata.context_size = CONTEXT
+    settings = settings_of("sae_lens", {}, model=None, device="cpu")
+    asked = SimpleNamespace(settings=settings, text=str(tmp_path / "text.jsonl"), model=None)
+    task: Any = SimpleNamespace(asked=asked, device="cpu", sae=SimpleNamespace(name="it"))
+    with pytest.raises(UserError, match=f"^it: `.*{said}"):
+        _on_text(task, sae)(task, sae)
 
 
 def test_the_losses_of_rows_are_of_the_tokens_that_sae_lens_counts(
