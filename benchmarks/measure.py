@@ -6,9 +6,10 @@ import platform
 import re
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -102,13 +103,16 @@ def main(
     description: str | None,
     measure: Callable[[Namespace], list[Any]],
     devices: Sequence[str] = ("cpu", "cuda"),
-) -> list[Any]:
+    arguments: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),  # of this one alone
+) -> None:
     """Measure as a command line says; keep the rows and their table, which is printed."""
     parser = ArgumentParser(description=description)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     parser.add_argument("--device", choices=devices, default=device)
     parser.add_argument("--quick", action="store_true", help="only something small")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    for argument, about_it in arguments.items():
+        parser.add_argument(argument, **about_it)
     options = parser.parse_args()
     options.size = "quick" if options.quick else options.device
     rows, kind = measure(options), "calls" if options.device == "meta" else "columns"
@@ -125,4 +129,3 @@ def main(
     said = ", ".join(f"{key} {value}" for key, value in about.items())
     path.with_suffix(".md").write_text(f"{table}\n\nBy `{command}`: {said}.\n")
     print(table)
-    return rows

@@ -23,7 +23,6 @@ from sae_lens_c2r.penalties.cosines import row_lengths
 from sae_lens_c2r.penalties.neighbors import search
 
 DATA = TIMINGS["penalty"]
-COUNTED = ("forward_calls", "backward_calls", "forward_gb", "backward_gb")
 
 
 def naive_penalty(feature_acts: Tensor, W_dec: Tensor, chunks: tuple[Tensor, ...]) -> Tensor:
@@ -68,13 +67,18 @@ def measures(penalty: Callable[[], Tensor], acts: Tensor, W_dec: Tensor) -> dict
     }
 
 
-def compare(size: str, d_sae: int, chunk_size: int | None, device: str) -> Row:
-    """Measure the penalties on the same inputs."""
+def inputs(size: str, d_sae: int, device: str) -> tuple[Tensor, Tensor]:
+    """Return activations and a decoder."""
     torch.manual_seed(0)
     d_in, batch_size = DATA["d_in"][size], DATA["batch_size"][size]
     acts = torch.randn(batch_size, d_sae, device=device).relu().requires_grad_()
-    W_dec = torch.randn(d_sae, d_in, device=device).requires_grad_()
-    order = torch.randperm(d_sae, generator=step_generator(0, 0)).to(device)
+    return acts, torch.randn(d_sae, d_in, device=device).requires_grad_()
+
+
+def compare(acts: Tensor, W_dec: Tensor, chunk_size: int | None) -> Row:
+    """Measure the penalties on the same inputs."""
+    d_sae = len(W_dec)
+    order = torch.randperm(d_sae, generator=step_generator(0, 0)).to(W_dec.device)
     chunks = order.split(min(chunk_size or d_sae, d_sae))
 
     penalties = {
@@ -87,24 +91,17 @@ def compare(size: str, d_sae: int, chunk_size: int | None, device: str) -> Row:
     found = {name: measures(penalty, acts, W_dec) for name, penalty in penalties.items()}
     values, ms = ([each[key] for each in found.values()] for key in ("value", "ms"))
     assert math.isclose(min(values), max(values), rel_tol=0.01), "not the same penalty"
-    faster = {"direct": ms[0] / ms[1], "training": ms[0] / ms[2]}
-    chunk = "all" if chunk_size is None else f"{chunk_size:,}"
-    about = {"d_sae": d_sae, "d_in": d_in, "batch_size": batch_size, "chunk": chunk}
-    return {**about, **found, "naive_over": faster}
+    return {**found, "naive_over": {"direct": ms[0] / ms[1], "training": ms[0] / ms[2]}}
 
 
 @patch("sae_lens_c2r.penalties.neighbors.has_fast_bfloat16", lambda _: True)  # as a GPU has
-def count(size: str, d_sae: int, chunk_size: int | None) -> Row:
-    """Count what a penalty in training asks of an accelerator."""
-    d_in, batch_size = DATA["d_in"][size], DATA["batch_size"][size]
-    acts = torch.empty(batch_size, d_sae, device="meta", requires_grad=True)
-    W_dec = torch.empty(d_sae, d_in, device="meta", requires_grad=True)
+def count(acts: Tensor, W_dec: Tensor, chunk_size: int | None) -> Row:
+    """Count what a penalty in training asks of an accelerator, for inputs on `meta`."""
     with Calls() as forward:
         penalty = in_training(acts, W_dec, chunk_size)
     with Calls() as backward:
         torch.autograd.grad(penalty, (acts, W_dec))
     return {
-        **{"d_sae": d_sae, "d_in": d_in, "batch_size": batch_size, "chunk": f"{chunk_size:,}"},
         **{"forward_calls": forward.number, "forward_gb": forward.bytes / 1e9},
         **{"backward_calls": backward.number, "backward_gb": backward.bytes / 1e9},
         "waits": [*forward.waits, *backward.waits],
@@ -113,17 +110,17 @@ def count(size: str, d_sae: int, chunk_size: int | None) -> Row:
 
 def measure(options: Namespace) -> list[Row]:
     """Return the rows of all sizes."""
-    if options.device == "meta":
-        return [count("meta", *case) for case in DATA["cases"]["meta"]]
     if options.device == "cuda":
         torch.set_float32_matmul_precision("high")
-    size, device = options.size, options.device
-    cases = track(DATA["cases"][size])
-    return [compare(size, d_sae, chunk_size, device) for d_sae, chunk_size in cases]
+    size, rows = options.size, list[Row]()
+    for d_sae, chunk_size in track(DATA["cases"][size]):
+        acts, W_dec = inputs(size, d_sae, options.device)
+        about = {"d_sae": d_sae, "d_in": W_dec.shape[1], "batch_size": len(acts)}
+        about["chunk"] = "all" if chunk_size is None else f"{chunk_size:,}"
+        found = (count if W_dec.is_meta else compare)(acts, W_dec, chunk_size)
+        rows.append({**about, **found})
+    return rows
 
 
 if __name__ == "__main__":
-    rows = main("penalty", __doc__, measure, devices=["cpu", "cuda", "meta"])
-    for row in rows if "forward_calls" in rows[0] else []:
-        shown = {"latents": row["d_sae"], **{key: row[key] for key in COUNTED}}
-        print(" ".join(f"{key}={value:.5g}" for key, value in shown.items()))
+    main("penalty", __doc__, measure, devices=["cpu", "cuda", "meta"])

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from benchmarks.measure import Calls
-from benchmarks.penalty import count
+from benchmarks.penalty import count, inputs
 from sae_lens_c2r.penalties import neighbors
 from tests.architectures.training import make_sae, step_input
 from tests.strategies import WITH_C2R
@@ -24,7 +24,7 @@ AT_MOST = {
 
 @pytest.mark.parametrize("d_sae", AT_MOST)
 def test_calls_and_bytes_are_few_and_none_waits(d_sae: int) -> None:
-    found = count("meta", d_sae, 8192)
+    found = count(*inputs("meta", d_sae, "meta"), 8192)
     assert found["waits"] == []
     assert {
         name: found[name] for name, most in AT_MOST[d_sae].items() if found[name] > most
