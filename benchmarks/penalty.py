@@ -43,7 +43,7 @@ def in_training(acts: Tensor, W_dec: Tensor, chunk_size: int | None) -> Tensor:
     draw = chunk_size, step_generator(0, 0), None
     _, inverse = row_lengths(W_dec.detach())
     neighbors = search(W_dec, inverse, draw, reduced_precision=True)
-    penalty, *_ = evaluate(acts, W_dec, inverse, None, 1.0, "nearest", "relu", neighbors, draw)
+    penalty, _ = evaluate(acts, W_dec, inverse, None, 1.0, "nearest", "relu", neighbors, draw)
     return penalty
 
 

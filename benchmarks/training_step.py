@@ -63,7 +63,7 @@ def measure_naively(sae: Any, acts: Tensor, _decoder: object, step: int) -> tupl
     draw = sae.cfg.c2r_chunk_size, step_generator(sae.cfg.c2r_seed, step), None
     if not getattr(sae.cfg, "rescale_acts_by_decoder_norm", False):
         acts = acts.to_dense() * sae.W_dec.norm(dim=1)
-    return naive_penalty(acts, sae.W_dec, draw_chunks(sae.W_dec, draw)), None, None
+    return naive_penalty(acts, sae.W_dec, draw_chunks(sae.W_dec, draw)), None
 
 
 def compare(variant: Row, chunk_size: int | None, size: str, device: str) -> Row:

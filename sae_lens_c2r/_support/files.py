@@ -36,7 +36,7 @@ def is_there(path: str | Path) -> bool:
 def check_writable(folder: Path) -> None:
     """Raise a UserError unless a folder can be written to, or made."""
     places = (folder.absolute(), *folder.absolute().parents)
-    existing = next(place for place in places if place.exists())
+    existing = next(place for place in places if os.path.lexists(place))
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         found = f"{existing}, which is {'read-only' if existing.is_dir() else 'not a folder'}"
         raise UserError("out", "be a folder that can be written to", found)

@@ -70,7 +70,7 @@ class OrtTrainingSAE(PenalizedMixin, BatchTopKTrainingSAE):
     def _measure_ort(self, _feature_acts: Tensor, decoder: Decoder, step: int) -> Measured:
         neighbors = decoder.search(self.cfg.ort_chunk_size, self.cfg.ort_seed, step)
         cosines = pair_cosines(self.W_dec, neighbors, decoder.inverse)
-        return squared_gate(cosines, "relu").mean(), cosines, neighbors
+        return squared_gate(cosines, "relu").mean(), cosines
 
 
 register_architecture(OrtTrainingSAE, OrtTrainingSAEConfig)

@@ -43,9 +43,9 @@ class Decoder(NamedTuple):
     search: Callable[[int | None, int, int], Tensor]  # for chunk size, seed and step
 
 
-# A penalty without its coefficient, and what cosines and neighbours it has: of the activations,
-# the decoder and the step that drew the chunks.
-Measured = tuple[Tensor, Tensor | None, Tensor | None]
+# A penalty without its coefficient, and the cosines with neighbours if it has any: of the
+# activations, the decoder and the step that drew the chunks.
+Measured = tuple[Tensor, Tensor | None]
 Measure = Callable[[Tensor, Decoder, int], Measured]
 
 
@@ -199,7 +199,7 @@ class PenalizedMixin(TrainingSAE[Any]):
         applied = self._is_due(name, step_input) and coefficient > 0
         with torch.set_grad_enabled(applied and torch.is_grad_enabled()):
             drawn = step - step % interval
-            penalty, cosines, _ = self._measures[name](feature_acts, decoder, drawn)
+            penalty, cosines = self._measures[name](feature_acts, decoder, drawn)
         effective = coefficient * self._scale(name, step_input.sae_in)
         self.penalty_metrics[name] = {
             f"{name}_penalty": penalty.detach(),

@@ -109,20 +109,19 @@ def evaluate(
     gate: Gate,
     neighbors: Latents | None,
     draw: Draw,
-) -> tuple[Tensor, PerLatent | None, Latents | None]:
-    """`c2r_penalty`, unchecked; of nearest neighbours the cosines with them, and these, too."""
+) -> tuple[Tensor, PerLatent | None]:
+    """`c2r_penalty`, unchecked, and the cosines with nearest neighbours."""
     # The rows' `lengths` are given where activations are not in units of unit-norm rows yet.
     norms = batch_norms(feature_acts, at_least_float32(feature_acts, W_dec), draw[-1])
     if lengths is not None:
         norms = norms * lengths
     if pairs == "all":
         chunks = draw_chunks(W_dec, draw)
-        return penalty_of_all_pairs(norms, W_dec, chunks, exponent, gate), None, None
+        return penalty_of_all_pairs(norms, W_dec, chunks, exponent, gate), None
     if neighbors is None:
         neighbors = search(W_dec, inverse, draw)
     cosines = pair_cosines(W_dec, neighbors, inverse)
-    penalty = penalty_of_neighbors(norms, cosines, neighbors, exponent, gate)
-    return penalty, cosines, neighbors
+    return penalty_of_neighbors(norms, cosines, neighbors, exponent, gate), cosines
 
 
 def squared_gate(cosines: Tensor, gate: Gate) -> Tensor:

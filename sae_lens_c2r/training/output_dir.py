@@ -147,9 +147,6 @@ def check_places(sae_ids: Iterable[str], out: Path) -> None:
     """Raise a `UserError` unless every SAE's folder can be made, or is there."""
     for sae_id in sae_ids:
         folder = out / sae_id
-        for parent in (out / part for part in reversed(Path(sae_id).parents)):
-            if os.path.lexists(parent) and not parent.is_dir():
-                raise UserError("out", f"have a folder at {parent}", "a file")
         if os.path.lexists(folder) and not is_finished(out, sae_id):
             raise UserError("out", f"have no folder of an SAE without {RECORD}", folder)
         if not is_finished(out, sae_id):  # a link may lead to a place that is read-only

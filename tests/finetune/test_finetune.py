@@ -133,7 +133,7 @@ def test_what_is_wrong_with_the_place_is_told_before_any_work(
     (out / "own").mkdir()
     with pytest.raises(UserError, match="no folder of an SAE without"):
         tuning.check_out(out)
-    with pytest.raises(UserError, match="should have a folder at"):
+    with pytest.raises(UserError, match="which is not a folder"):
         tuning.check_out(out / "report.html")
 
 
