@@ -37,18 +37,13 @@ def of_full_length(rows: pd.DataFrame, size: Size) -> pd.DataFrame:
 def method_tables(rows: pd.DataFrame, size: Size) -> dict[str, str]:
     """Return the tables of a size, in Markdown, by their names."""
     full = of_full_length(rows, size)
+    main, ks = full[full.k == size.ks[0]], size.ks[:1]
     return {
-        "questions": questions_table(full, size),
+        "questions": _answers_table({"": (main, ks)}, "", metrics_of(main), size),
         "methods": methods_table(full, size),
         **({"sparsities": sparsities_table(full, size)} if len(size.ks) > 1 else {}),
         **({"lengths": lengths_table(rows, size)} if size.other_samples else {}),
     }
-
-
-def questions_table(rows: pd.DataFrame, size: Size) -> str:
-    """Return each question with the differences that answer it, at the first sparsity."""
-    rows = rows[rows.k == size.ks[0]]
-    return _answers_table({"": (rows, size.ks[:1])}, "", metrics_of(rows), size)
 
 
 def sparsities_table(rows: pd.DataFrame, size: Size) -> str:
