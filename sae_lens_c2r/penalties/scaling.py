@@ -62,13 +62,9 @@ def transfer_factor(
     """
     per_latent = (d_sae / batch_size) / (PAPER_D_SAE / PAPER_BATCH_SIZE)
     papers_chance = _chance_gate(PAPER_CANDIDATES, PAPER_D_IN, pairs, gate)
-    chance = _chance_gate(candidates(d_sae, chunk_size), d_in, pairs, gate)
+    candidates = max(2, min(chunk_size or d_sae, d_sae))  # a latent, itself included
+    chance = _chance_gate(candidates, d_in, pairs, gate)
     return per_latent ** (exponent / 2) * (papers_chance / chance)
-
-
-def candidates(d_sae: int, chunk_size: int | None) -> int:
-    """Number of latents among which a neighbour is searched, itself included, at least 2."""
-    return max(2, min(chunk_size or d_sae, d_sae))
 
 
 def _chance_gate(n: int, d_in: int, pairs: Pairs, gate: Gate) -> float:

@@ -106,13 +106,12 @@ class Text:
         text._n_rows = text._n_left_out = 0
         return text
 
-    def check_context(self, context_size: int) -> "Text":
+    def check_context(self, context_size: int) -> None:
         """Raise unless the first row, if it is one of tokens, fills the model's context."""
         if self.context_size < context_size:
             should = f"fill rows of {context_size:,} tokens, the `context_size`"
             found = f"{self.context_size:,} in the first row of {self.named}"
             raise UserError(self._field, should, found)
-        return self
 
     def check_tokenizer(self, tokenizer: Any) -> None:
         """Raise where tokens are of another tokenizer: by the Hub, or once one is too high."""

@@ -28,7 +28,7 @@ def sae_hashes(sae: SAE[Any]) -> tuple[str, str]:
     config = {key: said[key] for key in said.keys() - {"metadata", "device"}}
     config = {key: value for key, value in config.items() if usual.get(key, ...) != value}
     read = {key: value for key in _READ if (value := sae.cfg.metadata.get(key)) is not None}
-    return weights.hexdigest(), _digest({**config, "metadata": read})
+    return weights.hexdigest(), digest_of({**config, "metadata": read})
 
 
 def earlier_config_hash(sae: SAE[Any]) -> str:
@@ -36,8 +36,9 @@ def earlier_config_hash(sae: SAE[Any]) -> str:
     config = sae.cfg.to_dict()
     config.pop("device", None)
     config["metadata"].pop("sae_lens_version", None)
-    return _digest(config)
+    return digest_of(config)
 
 
-def _digest(config: dict[str, Any]) -> str:
-    return sha256(json.dumps(config, sort_keys=True, default=str).encode()).hexdigest()
+def digest_of(content: dict[str, Any]) -> str:
+    """Hash JSON, whatever the order of its keys."""
+    return sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()

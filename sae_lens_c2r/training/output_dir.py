@@ -10,13 +10,13 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
 from sae_lens_c2r._support import files
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.saes.hashes import digest_of
 from sae_lens_c2r.saes.record import RECORD, read_record
 from sae_lens_c2r.training import distributed
 
@@ -60,7 +60,7 @@ class Checkpoints:
         return final
 
     def _finish(self, partial: Path, content: dict[str, Any], stack: ExitStack) -> None:
-        manifest = {"content": content, "sha256": _digest_of(content)}
+        manifest = {"content": content, "sha256": digest_of(content)}
         (partial / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
         stack.close()
         for folder in self._named(_FINAL)[:-KEPT]:
@@ -107,7 +107,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         content = manifest["content"]
-        whole = manifest["sha256"] == _digest_of(content)
+        whole = manifest["sha256"] == digest_of(content)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DamagedError(f"{MANIFEST} cannot be read ({error})") from None
     if not whole:
@@ -132,10 +132,6 @@ def _written(folder: Path, final: Path, fill: Fill) -> dict[str, str]:
             files.sync(path)
             digests[path.relative_to(folder).as_posix()] = files.sha256_of(path)
     return digests
-
-
-def _digest_of(content: dict[str, Any]) -> str:
-    return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def is_finished(out: Path, sae_id: str) -> bool:
