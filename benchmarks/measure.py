@@ -106,13 +106,13 @@ def main(
     arguments: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),  # of this one alone
 ) -> None:
     """Measure as a command line says; keep the rows and their table, which is printed."""
-    parser = ArgumentParser(description=description)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    parser = ArgumentParser(prog=f"python -m benchmarks.{name}", description=description)
+    device = "cuda" if torch.cuda.is_available() and "cuda" in devices else "cpu"
     parser.add_argument("--device", choices=devices, default=device)
     parser.add_argument("--quick", action="store_true", help="only something small")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
-    for argument, about_it in arguments.items():
-        parser.add_argument(argument, **about_it)
+    for argument, settings in arguments.items():
+        parser.add_argument(argument, **settings)
     options = parser.parse_args()
     options.size = "quick" if options.quick else options.device
     rows, kind = measure(options), "calls" if options.device == "meta" else "columns"
@@ -121,7 +121,7 @@ def main(
         list(columns), [[cell.format(**row) for cell in columns.values()] for row in rows]
     )
     about = environment(options.device)
-    command = " ".join([f"python -m benchmarks.{name}", *sys.argv[1:]])
+    command = " ".join([parser.prog, *sys.argv[1:]])
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / f"{name}-{options.size}"
     result = {"command": command, "environment": about, "rows": rows}
