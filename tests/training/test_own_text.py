@@ -133,15 +133,9 @@ def test_rows_without_text_are_left_out_and_counted(
     assert f"3 of 42 rows of {text}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"runner.seqpos_slice": [0, 1], "runner.exclude_special_tokens": [101]},
-        {"runner.exclude_special_tokens": list(range(30_522))},
-    ],
-)
 def test_a_pass_over_the_text_without_a_token_to_train_on_is_an_error(
-    options: dict[str, object], text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    options = {"runner.seqpos_slice": [0, 1], "runner.exclude_special_tokens": [101]}
     assert train(text, tmp_path / "saes", *as_options(options)) == 1
     assert "The text should have tokens to train on." in capsys.readouterr().err
