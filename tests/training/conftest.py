@@ -14,6 +14,12 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("release"), **RELEASE)
 
 
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """Where a test trains to."""
+    return tmp_path / "saes"
+
+
 @pytest.fixture(scope="session")
 def untouched(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """SAEs of a training that nothing happened to."""

@@ -62,9 +62,8 @@ def test_a_batch_split_over_processes_trains_the_same_sae_up_to_rounding(
 
 
 def test_stopped_with_four_it_is_continued_with_one_and_then_with_two(
-    release: Path, untouched: Path, tmp_path: Path
+    release: Path, untouched: Path, out: Path
 ) -> None:
-    out = tmp_path / "saes"
     for size in (4, 1):
         before = {0: after_checkpoints(out, 3, signal.SIGTERM)}
         assert train(size, release, out, *TWO, before=before) == [143] * size
@@ -91,9 +90,8 @@ def test_a_process_of_a_group_that_is_killed_or_fails_ends_the_others(
         assert train(2, release, out, *ONE) == [0, 0]
 
 
-def test_of_a_language_model_too_a_batch_may_be_split(tmp_path: Path, of_model: Path) -> None:
+def test_of_a_language_model_too_a_batch_may_be_split(out: Path, of_model: Path) -> None:
     sae_id = "layer_3/width_512/ort_c2r_k32"
-    out = tmp_path / "saes"
     options = [*as_options(SMALL), "--only", sae_id]
     assert train(2, MINILM, out, *options, minutes=0) == [0, 0]
     assert_close(out / sae_id, of_model / sae_id)

@@ -33,9 +33,8 @@ from tests.training.rank_processes import start, told, train
 
 
 @pytest.fixture
-def stopped(release: Path, tmp_path: Path) -> Path:
+def stopped(release: Path, out: Path) -> Path:
     """A training that was killed when it had two checkpoints."""
-    out = tmp_path / "saes"
     assert train(1, release, out, before={0: after_checkpoints(out, 2, signal.SIGKILL)}) == [-9]
     assert left(out) == (2, 0, 0)
     return out
@@ -172,9 +171,8 @@ def test_killed_while_it_saves_several_saes_it_ends_with_the_same_weights(
 
 @pytest.mark.parametrize(("kind", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_during_the_final_evaluation_ends_it_and_it_is_continued(
-    release: Path, tmp_path: Path, untouched: Path, kind: int, status: int
+    release: Path, out: Path, untouched: Path, kind: int, status: int
 ) -> None:
-    out = tmp_path / "saes"
     options = as_options({"runner.run_final_eval": True, "runner.eval_samples": 100})
     before = {0: (signal_in_final_evaluation, (kind,))}
     assert train(1, release, out, *options, before=before, minutes=0) == [status]
@@ -231,8 +229,7 @@ def test_what_a_checkpoint_is_not_of_is_refused(release: Path, stopped: Path) ->
     assert sorted((stopped / ".training").rglob("*")) == before
 
 
-def test_two_processes_do_not_train_into_one_folder(release: Path, tmp_path: Path) -> None:
-    out = tmp_path / "saes"
+def test_two_processes_do_not_train_into_one_folder(release: Path, out: Path) -> None:
     [process] = start(1, release, out, before={0: after_checkpoints(out, 1, signal.SIGSTOP)})
     while not checkpoints(out):
         assert process.poll() is None
