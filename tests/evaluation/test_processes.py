@@ -38,27 +38,22 @@ def put_double(folder: Path, body: str) -> str:
     return str(double)
 
 
-@pytest.mark.parametrize(
-    ("body", "hours", "said"),
-    [
-        ("(path / 'b.json').write_text('')", 1, None),
-        ("", 1, "it printed nothing."),
-        ("import os; os.kill(os.getpid(), 9)", 1, "by SIGKILL, perhaps for lack of memory."),
-        ("raise ValueError('of\\n  this')", 1, "ValueError: of this"),
-        ("bytearray(1 << 60)", 1, "MemoryError: MemoryError"),
-        (NEVER, 0.5 / 3600, "took more than 0.000138889 hours, and was ended."),
-        (NEVER, 0.0, "was stopped."),
-    ],
-    ids=[
-        "ends_well",
-        "does_nothing",
-        "is_killed",
-        "says_why",
-        "is_out_of_memory",
-        "never_ends",
-        "is_stopped",
-    ],
-)
+CASES: dict[str, tuple[str, float, str | None]] = {
+    "ends well": ("(path / 'b.json').write_text('')", 1, None),
+    "does nothing": ("", 1, "it printed nothing."),
+    "is killed": (
+        "import os; os.kill(os.getpid(), 9)",
+        1,
+        "SIGKILL, perhaps for lack of memory.",
+    ),
+    "says why": ("raise ValueError('of\\n  this')", 1, "ValueError: of this"),
+    "is out of memory": ("bytearray(1 << 60)", 1, "MemoryError: MemoryError"),
+    "never ends": (NEVER, 0.5 / 3600, "took more than 0.000138889 hours, and was ended."),
+    "is stopped": (NEVER, 0.0, "was stopped."),
+}
+
+
+@pytest.mark.parametrize(("body", "hours", "said"), CASES.values(), ids=CASES)
 def test_one_line_says_what_went_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, hours: float, said: str | None
 ) -> None:
