@@ -70,13 +70,11 @@ def all_penalties(rank: int) -> dict[str, tuple[Tensor, Tensor, Tensor]]:
     return results
 
 
-@pytest.mark.parametrize("n", [2, 3])
-def test_the_penalty_and_its_gradients_are_those_of_the_joined_batch(
-    n: int, tmp_path: Path
-) -> None:
+def test_the_penalty_and_its_gradients_are_those_of_the_joined_batch(tmp_path: Path) -> None:
+    n = len(SIZES)
     found = in_processes(n, all_penalties, folder=tmp_path)
     parts, W_dec = batch()
-    joined = torch.cat(parts[:n])
+    joined = torch.cat(parts)
     for name, options in OPTIONS.items():
         value, in_acts, in_W_dec = penalty_and_gradients(joined, W_dec, **options)
         for each in found:
@@ -102,11 +100,10 @@ def searches(rank: int) -> tuple[Tensor, ...]:
     return seeded, other_seeds, unseeded, orthogonality, norm
 
 
-@pytest.mark.parametrize("n", [2, 3])
 def test_all_processes_get_the_search_that_they_share_and_one_norm_of_the_inputs(
-    n: int, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
-    found = in_processes(n, searches, folder=tmp_path)
+    found = in_processes(len(SIZES), searches, folder=tmp_path)
     parts, W_dec = batch()
     alone = nearest_neighbors(W_dec, chunk_size=4, generator=step_generator(0, 0))
     for seeded, other_seeds, unseeded, orthogonality, norm in found:
@@ -114,7 +111,7 @@ def test_all_processes_get_the_search_that_they_share_and_one_norm_of_the_inputs
         assert torch.equal(other_seeds, alone), "not the chunks of the first process"
         assert torch.equal(unseeded, found[0][2])
         assert orthogonality == orthogonality_penalty(W_dec)
-        assert norm == typical_norm(torch.cat(parts[:n]))
+        assert norm == typical_norm(torch.cat(parts))
 
 
 def first_log(rank: int) -> list[bool]:

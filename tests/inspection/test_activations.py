@@ -19,7 +19,6 @@ from sae_lens_c2r.offline.corpus import OFFLINE_DATASET
 from sae_lens_c2r.releases.model import TextSource
 from sae_lens_c2r.releases.text import Text, read_text
 from tests.architectures.training import make_sae
-from tests.command import run_command
 from tests.language_model import CONTEXT, D_MODEL, HOOK, rows_of_tokens, texts, tiny_model
 
 IN = "blocks.0.hook_resid_pre"  # before the model's only block
@@ -76,23 +75,10 @@ def test_what_is_read_are_the_models_activations(tmp_path: Path) -> None:
     assert torch.equal(inside.rows, tokens[:, 2:-1])
 
 
-def test_the_report_shows_it(tmp_path: Path) -> None:
-    text = tmp_path / "text.jsonl"
-    texts().to_json(text)
-    changes: list[Any] = [{"model_name": "none"}, {"hook_name": "x"}, {"d_in": 5}]
-    wrong = [save(tmp_path / f"wrong-{i}", **change) for i, change in enumerate(changes)]
-    out = tmp_path / "report.html"
-    saes = (save(tmp_path / "sae"), *wrong)
-    options = ("--text", text, "--out", out, "--device", "cpu")
-    ran = run_command("inspect", *saes, *options, "--quiet")
-    assert ran.returncode == 1
-    errors = ran.stderr.splitlines()
-    assert len(errors) == len(wrong)
-    for error, path in zip(errors, wrong, strict=True):
-        assert error.startswith(f"{path}: `")
-    html = out.read_text()
-    assert html.count("<svg") == 3
-    assert all(f">{path}</th>" in html for path in wrong), "lost what was found"
+@pytest.mark.parametrize("change", [{"model_name": "none"}, {"hook_name": "x"}, {"d_in": 5}])
+def test_a_model_that_does_not_fit_is_named(change: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"^mine: `"):
+        source().activations(load(tmp_path / "sae", **change), "mine")
 
 
 SHORT: dict[str, tuple[Any, int]] = {

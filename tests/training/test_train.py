@@ -222,15 +222,9 @@ def test_a_record_says_what_was_read_from_a_disk(
     model, text = "org/model", "org/text"
     changes = {"language_model__hub_id": model, "language_model__dataset": text}
     plan = plan_of("gemma-2-2b-layer-12", **changes, language_model__name="gemma-2-2b")
-    plan = replace(plan, release=plan.release.model_copy(deep=True))
-    of_name = replace(
-        plan,
-        release=plan.release.model_copy(
-            update={
-                "language_model": plan.release.language_model.model_copy(update={"name": None})
-            }
-        ),
-    )
+    source = plan.release.language_model.model_copy(update={"name": None})
+    release = plan.release.model_copy(update={"language_model": source})
+    of_name = replace(plan, release=release)
     assert of_name.from_disk == []
     for name in (model, text):
         Path(name).mkdir(parents=True)
