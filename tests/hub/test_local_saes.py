@@ -25,7 +25,7 @@ from sae_lens_c2r.hub.submission import Submission, find_folders
 from sae_lens_c2r.inspection.measures import measure
 from sae_lens_c2r.releases.files import find_release, read_release
 from sae_lens_c2r.releases.model import FACTS, README, check_ids
-from sae_lens_c2r.saes.encoding import Encoded, encode_in_saelens_alone, probe_inputs
+from sae_lens_c2r.saes.encoding import Encoded, encode_in_saelens_alone
 from sae_lens_c2r.saes.hashes import earlier_config_hash, sae_hashes
 from sae_lens_c2r.saes.origins import pin
 from sae_lens_c2r.saes.sae_ref import SAERef, find_saes
@@ -290,14 +290,6 @@ def test_a_process_without_us_is_asked(tmp_path: Path, monkeypatch: pytest.Monke
 
         monkeypatch.setattr(local_saes, "encode_in_saelens_alone", spoilt)
         assert reason in refused(tmp_path / str(number), tmp_path / "a")
-
-
-def test_a_probe_is_of_the_saes_own_rows(folder: Path) -> None:
-    sae = SAE.load_from_disk(folder)
-    inputs = probe_inputs(sae)
-    assert inputs.shape == (64, 8)
-    acts = sae.encode(inputs)
-    assert (acts > 0).any(dim=1).sum() > 50
 
 
 def test_a_secret_in_any_file_stops_everything(tmp_path: Path, folder: Path) -> None:
