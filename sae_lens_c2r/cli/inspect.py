@@ -43,8 +43,9 @@ def inspect(
             raise UserError("out", "be a new file, or add `--overwrite`", out)
         check_writable(out.parent)
         wanted = _numbers(latents) if latents is not None else []
-        if wanted and text is None:
-            raise UserError("latents", "be given with `--text`", "no `--text`")
+        of_text = {"latents": wanted, "split": split, "subset": subset, "column": column}
+        if text is None and (given := next(filter(of_text.get, of_text), None)):
+            raise UserError(given, "be given with `--text`", "no `--text`")
         console = console_while_loading()
         from sae_lens_c2r._support.files import write_text
         from sae_lens_c2r.inspection.activations import ActivationSource

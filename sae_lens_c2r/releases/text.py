@@ -8,7 +8,6 @@ import atexit
 import codecs
 import copy
 import csv
-import gzip
 import json
 import re
 import shutil
@@ -16,11 +15,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from glob import escape
+from itertools import islice
 from logging import getLogger
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+import pandas as pd
 from datasets import (
     Dataset,
     DatasetDict,
@@ -29,7 +30,9 @@ from datasets import (
     load_dataset_builder,
     load_from_disk,
 )
+from datasets.exceptions import DataFilesNotFoundError
 from datasets.packaged_modules.csv.csv import CsvConfig
+from fsspec.implementations.local import LocalFileSystem
 from sae_lens.training.activations_store import validate_pretokenized_dataset_tokenizer
 
 from sae_lens_c2r._support.errors import (
@@ -44,8 +47,9 @@ from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS, documents_of, token_ro
 from sae_lens_c2r.offline.models import MINILM, where_model_is
 from sae_lens_c2r.releases.model import TextSource
 
-COLUMNS = ("tokens", "input_ids", "text", "problem")  # as SAELens looks for them
-_COMPRESSED = {".gz", ".bz2", ".xz", ".zst"}
+_OF_TOKENS = ("tokens", "input_ids")
+COLUMNS = (*_OF_TOKENS, "text", "problem")  # as SAELens looks for them
+_COMPRESSED = {".gz", ".gzip", ".bz2", ".xz", ".zst", ".zip"}
 _LINES = ("text", {"keep_linebreaks": True})
 _LOADERS: dict[str, tuple[str, dict[str, Any]]] = {
     **dict.fromkeys((".json", ".jsonl", ".ndjson"), ("json", {})),
@@ -56,6 +60,7 @@ _SEPARATORS = ",;\t|"  # of tables; the first one if none has more columns
 _HIDDEN = re.compile(r"(^|/)\.")
 _PATTERN = re.compile(r"[*?\[\]]")  # in the name of a folder, for `datasets`
 _PIECE = 1 << 18  # characters that are tokenized at a time
+_FIRST_ROWS = 100  # of which the longest says how many tokens a row may have
 _Row = Mapping[str, Any]
 
 
@@ -85,9 +90,20 @@ class Text:
         first = next(self._read(), None)
         self._columns = list(first or ())
         self._column = _column_of(self._columns, column) if first else ""
-        self.is_tokens = not isinstance(next(self._values(), ""), str)
+        content = next(self._values(), "")
+        self.is_tokens = not isinstance(content, str)
+        if not self.is_tokens:
+            self._check_words(content)
         if next(iter(self), None) is None:
             raise UserError(field, "not be empty", f"no text in {named}")
+
+    def _check_words(self, words: str) -> None:
+        """Raise if the first words are of another encoding, or the text of a row of tokens."""
+        if "\0" in words:
+            raise UserError(self._field, "be text in UTF-8", f"NUL characters {self._place(1)}")
+        if self._column in _OF_TOKENS and words.lstrip().startswith("["):
+            should = "have rows of tokens as lists of numbers, as a .jsonl or .parquet has them"
+            raise UserError(self._field, should, shortened(f"words {self._place(1)}", 200))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         if self.is_tokens:
@@ -97,20 +113,21 @@ class Text:
         return ({"text": words} for words in self._words())
 
     def for_model(self, model: str | None, context_size: int) -> "Text":
-        """The text as a model reads it, without rows of fewer tokens than the first one."""
+        """The text as a model reads it, without rows of fewer tokens than it can use."""
         text = copy.copy(self)  # MiniLM reads rows of its own, between special tokens
         if model == MINILM.hub_id and not self.is_tokens:
             text._tokenize = _tokenize_for_minilm
-        row = next(iter(text)).get("tokens")
-        text.context_size = context_size if row is None else min(context_size, len(row))
+        rows = islice(text, _FIRST_ROWS if self.is_tokens else 1)
+        longest = max((len(row["tokens"]) for row in rows if "tokens" in row), default=None)
+        text.context_size = min(context_size, longest or context_size)
         text._n_rows = text._n_left_out = 0
         return text
 
     def check_context(self, context_size: int) -> None:
-        """Raise unless the first row, if it is one of tokens, fills the model's context."""
+        """Raise unless one of the first rows of tokens fills the model's context."""
         if self.context_size < context_size:
             should = f"fill rows of {context_size:,} tokens, the `context_size`"
-            found = f"{self.context_size:,} in the first row of {self.named}"
+            found = f"{self.context_size:,} in the longest of the first rows of {self.named}"
             raise UserError(self._field, should, found)
 
     def check_tokenizer(self, tokenizer: Any) -> None:
@@ -189,11 +206,15 @@ def read_text(
     """Open a text; a UserError if it is not there, or if its first row cannot be read."""
     name, path = source.dataset, source.path
     if name in OFFLINE_DATASETS:
+        if source.part:
+            raise UserError(next(iter(source.part)), "not be given for a text of ours", name)
         return Text([{"text": each} for each in documents_of(name)], source.shown)
     is_file = path is not None and path.is_file()
     if not name.strip() or not (path is None or is_file or path.is_dir()):
         should = "be a file that can be read twice, a folder, or a dataset on the Hub"
-        raise UserError(field, should, name if name.strip() else "nothing")
+        is_missing = path is not None and not path.exists()
+        found = f"{name}, and there is no such file" if is_missing else name
+        raise UserError(field, should, found if name.strip() else "nothing")
     are_lines = False
     with needing_the_hub(f"The text {name}"), _naming(name, field), remote_code():
         if path is not None and is_file:
@@ -213,12 +234,9 @@ def _rows_of_file(path: Path, source: TextSource) -> tuple[Any, bool]:
     path = _without_special_names(path)
     builder, options = _LOADERS.get(_ending_of(path), _LINES)
     if builder not in ("parquet", "arrow"):
-        with path.open("rb") as file:  # as Windows marks it
-            is_utf16 = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-        options = {**options, "encoding": "utf-16" if is_utf16 else "utf-8-sig"}
+        options = {**options, "encoding": _encoding_of(path)}
     if builder == "csv":
-        options = {"sep": _separator_of(path, options["encoding"]), **options}
-        options["keep_default_na"] = False  # `NA` and `null` are words
+        options = _as_words(path, **options)
     options = {**options, "split": "train", "streaming": True}
     # Escaped: notes[1].txt would be a pattern, which other files fit.
     return load_dataset(builder, data_files=escape(str(path)), **options), builder == "text"
@@ -236,13 +254,29 @@ def _ending_of(path: Path) -> str:
     return endings[-1] if endings else ""
 
 
-def _separator_of(path: Path, encoding: str) -> str:
-    """The separator by which the first line of a table has the most columns."""
-    options: dict[str, Any] = {"encoding": encoding, "split": "train", "streaming": True}
-    lines = load_dataset("text", data_files=escape(str(path)), **options)
-    header = [row["text"] for row in lines.take(1)]
-    counts = {each: len(next(csv.reader(header, delimiter=each), [])) for each in _SEPARATORS}
-    return max(counts, key=counts.__getitem__)
+def _encoding_of(path: Path) -> str:
+    """UTF-8, unless a file begins with the mark of UTF-16, as Windows writes it."""
+    with path.open("rb") as file:
+        start = file.read(4)
+    if start == b"PK\3\4" and path.suffix.lower() != ".zip":
+        raise ValueError("it is an archive or a document of an office program")
+    is_utf16 = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return "utf-16" if is_utf16 and not start.endswith(b"\0\0") else "utf-8-sig"
+
+
+def _as_words(path: Path, *, encoding: str, sep: str | None = None) -> dict[str, Any]:
+    """Options by which a table's cells are words, never numbers or nothing."""
+    if sep is None:  # that by which the first line has the most columns
+        options: dict[str, Any] = {"encoding": encoding, "split": "train", "streaming": True}
+        lines = load_dataset("text", data_files=escape(str(path)), **options)
+        head = [row["text"] for row in lines.take(1)]
+        counts = {of: len(next(csv.reader(head, delimiter=of), [])) for of in _SEPARATORS}
+        sep = max(counts, key=counts.__getitem__)
+    # Where the row below the header has more cells, pandas would take the first for an index.
+    # Without a header it counts them.
+    top = pd.read_csv(path, sep=sep, encoding=encoding, header=None, nrows=2, dtype=str)
+    converters = dict.fromkeys(range(top.shape[1]), str)
+    return {"sep": sep, "encoding": encoding, "converters": converters}
 
 
 def _without_special_names(path: Path) -> Path:
@@ -287,8 +321,15 @@ def _rows_of_dataset(source: TextSource, streaming: bool) -> Any:
             part = "subset" if source.subset else "split"
             raise UserError(part, f"not be given for {path}, which has none")
     elif streaming or path:
-        place = _without_special_names(path.resolve()) if path else name
-        builder = load_dataset_builder(str(place), **options)
+        place: Any = _without_special_names(path.resolve()) if path else name
+        try:
+            builder = load_dataset_builder(str(place), **options)
+        except DataFilesNotFoundError:  # none of the kinds that `datasets` knows by their names
+            documents = sorted(escape(str(each)) for each in _files_in(place)) if path else []
+            if not documents:
+                raise
+            about: dict[str, Any] = {"sample_by": "document", **options}
+            builder = load_dataset_builder("text", data_files=documents, **about)
         if path:
             _look_into(path, builder.config)
         found = builder.as_streaming_dataset()
@@ -307,9 +348,9 @@ def _look_into(folder: Path, config: Any) -> None:
     """Have a folder's tables read as a single one is, and tell of files of other kinds."""
     read = [Path(each) for files in (config.data_files or {}).values() for each in files]
     if isinstance(config, CsvConfig):
-        config.keep_default_na = False
-        if config.sep == _SEPARATORS[0]:
-            config.sep = _separator_of(read[0], "utf-8-sig")
+        sep = None if config.sep == _SEPARATORS[0] else config.sep
+        for name, value in _as_words(read[0], encoding="utf-8-sig", sep=sep).items():
+            setattr(config, name, value)
     kinds = {*_LOADERS, ".txt"} - {_ending_of(file) for file in read}
     others = sorted(each.name for each in _files_in(folder) if _ending_of(each) in kinds)
     if read and others:
@@ -328,7 +369,9 @@ def _column_of(there: list[str], wanted: str | None) -> str:
     """The column that is named, or that SAELens would take, or the only one."""
     if wanted is None:
         wanted = next((each for each in COLUMNS if each in there), None)
-        wanted = there[0] if wanted is None and len(there) == 1 else wanted
+        if wanted is None and len(there) == 1:
+            wanted = there[0]
+            _tell_once(f"The text is read from its only column, {shortened(wanted, 80)}.")
     if wanted not in there:
         should = f"be one of {', '.join(there)}, which the text has"
         raise UserError("column", should, wanted or f"none of {', '.join(COLUMNS)}")
@@ -377,14 +420,17 @@ def _bad_line(path: Path) -> str | None:
         each for each in (path, *sorted(path.rglob("*"))) if ".jsonl" in each.suffixes
     ):
         kinds: dict[str, str] = {}
-        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as lines:
-            for number, line in enumerate(lines, start=1):
-                with suppress(ValueError, AttributeError):
-                    row = json.loads(line.decode("utf-8-sig").strip() or "{}").items()
-                    found = {key: type(each).__name__ for key, each in row if each is not None}
-                    if {**found, **kinds} == {**kinds, **found}:
-                        kinds |= found
-                        continue
-                shown = shortened(line.decode(errors="replace").strip(), 80)
-                return f"line {number:,} of {file}, {shown}"
+        try:
+            with LocalFileSystem().open(file, compression="infer") as lines:
+                for number, line in enumerate(lines, start=1):
+                    with suppress(ValueError, AttributeError):
+                        row = json.loads(line.decode("utf-8-sig").strip() or "{}")
+                        found = {k: type(v).__name__ for k, v in row.items() if v is not None}
+                        if {**found, **kinds} == {**kinds, **found}:
+                            kinds |= found
+                            continue
+                    shown = shortened(line.decode(errors="replace").strip(), 80)
+                    return f"line {number:,} of {file}, {shown}"
+        except Exception:  # what is compressed is cut, or was never compressed
+            return str(file)
     return None

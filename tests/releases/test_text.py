@@ -1,5 +1,6 @@
 """The reader of text: whatever people have, read as it is, or refused for its true cause."""
 
+import bz2
 import gzip
 import json
 import os
@@ -7,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 from datasets import Dataset, DatasetDict
@@ -45,25 +47,30 @@ WRITTEN: dict[str, str] = {
 }
 
 
-@pytest.mark.parametrize("zipped", [False, True])
+@pytest.mark.parametrize("zipped", ["", ".gz", ".zip"])
 @pytest.mark.parametrize("mark", [b"", MARK])
 @pytest.mark.parametrize("ending", [*WRITTEN, "CSV"])
 def test_a_file_is_read_by_its_ending(
-    ending: str, mark: bytes, zipped: bool, tmp_path: Path
+    ending: str, mark: bytes, zipped: str, tmp_path: Path
 ) -> None:
     content = mark + WRITTEN[ending.lower()].encode()
-    path = tmp_path / f"my.own text.{ending}{'.gz' if zipped else ''}"
-    path.write_bytes(gzip.compress(content) if zipped else content)
+    path = tmp_path / f"my.own text.{ending}{zipped}"
+    if zipped == ".zip":
+        with ZipFile(path, "w") as file:
+            file.writestr(path.stem, content)
+    else:
+        path.write_bytes(gzip.compress(content) if zipped else content)
     expected = WORDS[:1] if WRITTEN[ending.lower()] == WORDS[0] else WORDS
     assert read(path) == [{"text": words} for words in expected]
 
 
+CELLS = ["One, two; three", "NA", "null", "007", "true"]
 TABLES = [
     *(
-        (f'id{mark}text\n1{mark}"One, two; three"\n2{mark}NA\n3{mark}null\n')
+        "".join([f"id{mark}text\n", *(f'1{mark}"{cell}"\n' for cell in CELLS)])
         for mark in ",;\t|"
     ),
-    'text\n"One, two; three"\nNA\nnull\n',
+    "".join(["text\n", *(f'"{cell}"\n' for cell in CELLS)]),
 ]
 
 
@@ -73,7 +80,7 @@ TABLES = [
 def test_a_table_is_read_as_it_is_written(
     table: str, encoding: str, zipped: bool, tmp_path: Path
 ) -> None:
-    """By whatever separates the columns; and what pandas would take for nothing is a word."""
+    """By whatever separates the columns; and what pandas would take for no word is one."""
     path = tmp_path / f"a.csv{'.gz' if zipped else ''}"
     content = table.encode(encoding)
     path.write_bytes(gzip.compress(content) if zipped else content)
@@ -81,7 +88,7 @@ def test_a_table_is_read_as_it_is_written(
         with pytest.raises(UserError, match="UTF-8"):
             read(path)
     else:
-        assert read(path) == [{"text": each} for each in ("One, two; three", "NA", "null")]
+        assert read(path) == [{"text": cell} for cell in CELLS]
     if encoding == "utf-8":
         assert read(tmp_path) == read(path)
 
@@ -130,12 +137,13 @@ def test_tables_are_read_in_any_form_and_folder(
             read("saved", **{part: "test"})
 
 
-def test_part_of_a_text_can_be_named(tmp_path: Path) -> None:
+def test_part_of_a_text_can_be_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "mine.jsonl"
     path.write_text(json.dumps({"text": "of text", "body": "of body"}))
     assert read(path, column="body") == [{"text": "of body"}]
     path.write_text(json.dumps({"review": "of the only column"}))
     assert read(path) == [{"text": "of the only column"}]
+    assert caplog.messages == ["The text is read from its only column, review."]
 
 
 def lines_of(*rows: object) -> bytes:
@@ -151,6 +159,19 @@ WRONG: dict[str, tuple[str, bytes | None, dict[str, str], list[str]]] = {
     "another column": ("a.csv", b"id,content\n1,x\n", {}, ["`column`", "id, content"]),
     "no such column": ("a.csv", b"id,text\n1,x\n", {"column": "x"}, ["`column`", "id, text"]),
     "a ragged table": ("a.csv", b"text\na\nb,c\n", {}, ["a.csv", "line 3"]),
+    "more cells than the header": ("a.csv", b"id,text\n1,a, b\n", {}, ["a.csv", "line 2"]),
+    "tokens in a table": ("a.csv", b'tokens\n"[1, 2]"\n', {}, ["a.csv", "lists of numbers"]),
+    "UTF-32": ("a.txt", "words".encode("utf-32"), {}, ["a.txt", "UTF-8"]),
+    "no mark of UTF-16": ("a.txt", "words".encode("utf-16-le"), {}, ["a.txt", "UTF-8"]),
+    "an office's document": ("a.docx", b"PK\3\4", {}, ["a.docx", "archive"]),
+    "cut": ("a.jsonl.gz", gzip.compress(lines_of(*ROWS))[:-9], {}, ["a.jsonl.gz"]),
+    "never compressed": ("a.jsonl.gz", lines_of(*ROWS), {}, ["a.jsonl.gz"]),
+    "two kinds, compressed": (
+        "a.jsonl.bz2",
+        bz2.compress(lines_of({"text": "a"}, {"text": 5})),
+        {},
+        ["line 2 of", "a.jsonl.bz2"],
+    ),
     "a number": ("a.jsonl", lines_of({"text": 1}), {}, ["row 1", "a.jsonl"]),
     "a mapping": ("a.json", b'{"data": [{"text": "a"}]}', {}, ["row 1", "data"]),
     "no json": ("a.jsonl", lines_of({"text": "a"}) + b"{", {}, ["line 2 of", "a.jsonl"]),
@@ -164,7 +185,9 @@ WRONG: dict[str, tuple[str, bytes | None, dict[str, str], list[str]]] = {
     "a negative token": ("a.jsonl", lines_of({"tokens": [1, -1]}), {}, ["row 1"]),
     "no parquet": ("a.parquet", b"PAR1 it is not", {}, ["a.parquet"]),
     "a split of a file": ("a.txt", b"words", {"split": "test"}, ["`split`", "a.txt"]),
-    "no file": ("none.txt", None, {}, ["none.txt"]),
+    "a split of ours": ("enwik8", None, {"split": "test"}, ["`split`", "enwik8"]),
+    "no file": ("none.txt", None, {}, ["none.txt", "no such file"]),
+    "a pattern": ("*.txt", None, {}, ["*.txt", "no such file"]),
     "no path": ("./text", None, {}, ["text"]),
     "no name": ("a/b/c", None, {}, ["a/b/c"]),
     "nothing": (" ", None, {}, ["Found nothing"]),
@@ -222,6 +245,17 @@ def test_files_that_are_not_read_are_told_of_once(
     assert "read are files like a.jsonl, and not 2 of other kinds, like notes.txt" in line
 
 
+def test_files_of_no_known_kind_are_documents(tmp_path: Path) -> None:
+    for name in ("a.md", "deep/b[1].rst", ".hidden.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"In {name}\nare two lines.")
+    expected = [{"text": f"In {name}\nare two lines."} for name in ("a.md", "deep/b[1].rst")]
+    assert read(tmp_path) == expected
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="empty"):
+        read(tmp_path / "empty")
+
+
 def test_what_is_no_file_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,15 +294,18 @@ def test_rows_without_text_are_left_out_and_counted(tmp_path: Path) -> None:
     assert list(found) == [{"tokens": [1, 2]}, {"tokens": [4, 5]}]
     assert found.left_out
     assert "2 of 4 rows" in found.left_out
+    short_first = Text([{"tokens": row} for row in ([1], [1, 2, 3], [4, 5])], "mine")
+    assert list(short_first.for_model(None, 8)) == [{"tokens": [1, 2, 3]}]
+    assert short_first.for_model(None, 2).context_size == 2
 
 
 def test_tokens_of_another_model_are_refused_where_they_are_read() -> None:
-    text = Text([{"tokens": row} for row in ([0, 9], [10, 0])], "mine")
+    text = Text([{"tokens": row} for row in (*[[0, 9]] * 200, [10, 0])], "mine")
     text.check_tokenizer(SimpleNamespace(get_vocab=lambda: {"a": 0, "z": 9}))
     rows = iter(text.for_model(None, 2))
     assert next(rows) == {"tokens": [0, 9]}
-    with pytest.raises(UserError, match=r"below 10, .* Found 10 in .*row 2 of mine"):
-        next(rows)
+    with pytest.raises(UserError, match=r"below 10, .* Found 10 in .*row 201 of mine"):
+        list(rows)
 
 
 @pytest.mark.parametrize("between", ["\n", " ", "-"])
