@@ -72,7 +72,7 @@ def test_shell_lines_run_one_after_the_other(tmp_path: Path) -> None:
         shell.run(smaller(page, "\n".join(to_run(page, SHELL))))
 
     # From the demo's output to an environment without us, line by line.
-    commands, start = to_run(PUBLISH, SHELL)
+    start, commands = to_run(PUBLISH, SHELL)
     assert start == "python -m tests.hub.server\n"
     assert f"HF_ENDPOINT=http://127.0.0.1:8899 HF_TOKEN={TOKEN}" in commands
     printed = smaller(PUBLISH, commands).splitlines()
