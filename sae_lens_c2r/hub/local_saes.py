@@ -1,7 +1,6 @@
 """SAEs on this machine: found, checked, redacted, and seen to load in SAELens alone."""
 
 import json
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +31,7 @@ from sae_lens_c2r.saes.encoding import (
 )
 from sae_lens_c2r.saes.hashes import earlier_config_hash, sae_hashes
 from sae_lens_c2r.saes.record import WEIGHTS, Evaluation, SAERecord
-from sae_lens_c2r.saes.sae_ref import SAERef, inference_form
+from sae_lens_c2r.saes.sae_ref import SAERef, check_numbers, inference_form
 
 _TYPES = ("F64", "F32", "F16", "BF16")
 
@@ -167,7 +166,8 @@ def _check(
     refuse_secrets(folder / SAE_CFG_FILENAME, config, check=submission.check_secrets)
     of_disk = found.with_config(config).names_of_disk
     redacted, removed = redact(config, of_disk)
-    _check_numbers(sae, weights)
+    check_numbers(sae, weights)
+    _check_thresholds(sae, weights)
     inputs = probe_inputs(sae)  # before its norms are folded, if they are
     form = inference_form(sae)
     complete = _with_evaluations(found.with_config(redacted), sae_id, form, known)
@@ -223,25 +223,18 @@ def _check_header(weights: Path) -> None:
         )
 
 
-def _check_numbers(sae: SAE[Any], shown: Path) -> None:
-    """Raise unless the tensors of an SAE have numbers that make sense."""
+def _check_thresholds(sae: SAE[Any], shown: Path) -> None:
+    """Raise unless the thresholds of an SAE, if any, let latents fire as they were trained."""
+    thresholds = sae.state_dict().get("threshold")
+    if thresholds is None:
+        return
     trained_as = str(sae.cfg.metadata.training_architecture)
     trained_class, _ = SAE_TRAINING_CLASS_REGISTRY.get(trained_as, (object, object))
     learned = issubclass(trained_class, BatchTopKTrainingSAE)  # which learns its threshold
-    for name, tensor in sae.state_dict().items():
-        if not tensor.numel():
-            continue
-        low, high = (number.item() for number in tensor.aminmax())
-        is_zero, is_threshold = low == high == 0, name == "threshold"
-        for wrong, should in (
-            (not (math.isfinite(low) and math.isfinite(high)), "be finite"),
-            (is_threshold and low < 0, "not be negative"),
-            (is_threshold and is_zero and learned, "have been learned"),
-            (name == "W_dec" and is_zero, "not be 0 everywhere"),
-        ):
-            if wrong:  # where there is a NaN, `low` and `high` are NaN
-                found = f"values from {low:g} to {high:g}"
-                raise UserError(name, should, found, of=shown)
+    low, high = (number.item() for number in thresholds.aminmax())
+    should = "not be negative" if low < 0 else "have been learned"
+    if low < 0 or (learned and low == high == 0):
+        raise UserError("threshold", should, f"values from {low:g} to {high:g}", of=shown)
 
 
 def _check_encoding(sae: LocalSAE, encoded: Encoded) -> None:

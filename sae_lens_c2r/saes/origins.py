@@ -12,7 +12,13 @@ from sae_lens.loading.pretrained_saes_directory import get_repo_id_and_folder_na
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import sha256_of
 from sae_lens_c2r.saes.record import RECORD, SAERecord, read_record
-from sae_lens_c2r.saes.sae_ref import SAE_FILES, SAERef, downloads, inference_form
+from sae_lens_c2r.saes.sae_ref import (
+    SAE_FILES,
+    SAERef,
+    check_numbers,
+    downloads,
+    inference_form,
+)
 
 _README = "README.md"
 _COMMIT = r"/models--[^/]+/snapshots/([^/]+)/"  # in the path of a file in the Hub's cache
@@ -24,6 +30,7 @@ def pin(ref: SAERef) -> tuple[SAERef, SAE[Any]]:
     with downloads(None) as files:
         # Norms are not folded: what they are belongs to how it is trained on.
         sae = inference_form(ref.load("cpu"), fold=False)
+    check_numbers(sae, ref.name)
     pinned = ref
     if ref.folder is not None:
         files = [path for path in map(ref.folder.joinpath, SAE_FILES) if path.is_file()]

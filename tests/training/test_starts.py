@@ -1,6 +1,7 @@
 """Releases whose SAEs start from SAEs that exist."""
 
 import json
+import math
 from collections.abc import Callable
 from itertools import repeat
 from pathlib import Path
@@ -11,9 +12,12 @@ import pytest
 import torch
 from sae_lens import SAE
 from sae_lens.training.sae_trainer import SAETrainer
+from safetensors.torch import load_file, save_file
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.finetune.run import Finetuning
 from sae_lens_c2r.releases.files import read_release
+from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.plan import Plan, make_plan
 from sae_lens_c2r.training.train import train
 from tests.hub.conftest import say
@@ -169,6 +173,20 @@ def test_an_init_that_names_no_sae_that_is_there_is_refused(
 ) -> None:
     with pytest.raises(UserError, match=says):
         plan_of(tmp_path, init, "batchtopk")
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 0.0])
+def test_an_init_without_usable_numbers_is_refused(
+    tmp_path: Path, origin: Callable[..., Path], value: float
+) -> None:
+    where = origin()
+    weights = load_file(where / WEIGHTS)
+    weights["W_dec"][slice(None) if value == 0 else (1, 2)] = value
+    save_file(weights, where / WEIGHTS)
+    with pytest.raises(UserError, match=f"{where}: `W_dec` should"):
+        plan_of(tmp_path, folder(where), "batchtopk")
+    with pytest.raises(UserError, match=f"{where}: `W_dec` should"):
+        Finetuning([SAERef(folder=where)], {}, device="cpu")
 
 
 def of_model(**changed: str) -> dict[str, Any]:
