@@ -1,7 +1,7 @@
 """`sae-lens-c2r train` and `sae-lens-c2r finetune`."""
 
 import json
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,27 +45,24 @@ def train(
                 lambda: read_release(find_release(release), overrides=values)
             )
             console = console_while_loading(quiet=not distributed.is_main_process())
-            from sae_lens_c2r.training.output_dir import unfinished
             from sae_lens_c2r.training.plan import make_plan
             from sae_lens_c2r.training.train import train as train_plan
 
             plan = distributed.on_all_ranks(
                 lambda: make_plan(chosen, device=shared.usable_device(device), only=only or ())
             )
-            distributed.on_main_process(lambda: _show(plan, console, as_json=as_json))
-            if dry_run:
-                in_place = partial(unfinished, plan.fingerprint(), out, console.say)
-                distributed.on_main_process(in_place)
-                return
+            distributed.on_main_process(lambda: _show(plan, console, out, as_json=as_json))
             folders = train_plan(
                 plan,
                 out,
                 resume=resume or restarted,
                 checkpoint_minutes=checkpoint_minutes,
                 other_text=other_text,
+                dry_run=dry_run,
                 log=console.say,
             )
-            console.say(f"{counted(len(folders), 'SAE')} trained, in {out}.")
+            if not dry_run:
+                console.say(f"{counted(len(folders), 'SAE')} trained, in {out}.")
 
 
 def finetune(
@@ -127,6 +124,7 @@ def finetune(
         from sae_lens_c2r.finetune.run import REPORT, Finetuning
         from sae_lens_c2r.inspection.report import in_terminal
         from sae_lens_c2r.saes.sae_ref import find_saes
+        from sae_lens_c2r.training.train import train as train_plan
 
         device = shared.usable_device(device)
         refs = find_saes(saes, on_error=problems.append)
@@ -135,11 +133,11 @@ def finetune(
         tuning = Finetuning(
             refs, wanted, device=device, text=text, n_tokens=measured_tokens, tell=console.say
         )
-        if not dry_run:
-            tuning.check_out(out, resume=resume, overwrite=overwrite)
+        tuning.check_out(out, resume=resume, overwrite=overwrite, look_only=dry_run)
         plan = tuning.plan()
-        _show(plan, console)
+        _show(plan, console, out)
         if dry_run:
+            train_plan(plan, out, resume=resume, dry_run=True, log=console.say)
             return
         how = {"resume": resume, "checkpoint_minutes": checkpoint_minutes}
         shown = tuning.run(plan, out, **how, other_text=other_text)
@@ -147,13 +145,16 @@ def finetune(
         console.say(f"Report: {out / REPORT}")
 
 
-def _show(plan: "Plan", console: shared.LineConsole, *, as_json: bool = False) -> None:
+def _show(
+    plan: "Plan", console: shared.LineConsole, out: Path, *, as_json: bool = False
+) -> None:
     """Print a plan whose model was looked at."""
     from sae_lens_c2r.training.distributed import world_size
     from sae_lens_c2r.training.plan import check_model, check_text
-    from sae_lens_c2r.training.summary import numbers_of, print_plan
+    from sae_lens_c2r.training.summary import numbers_of, print_plan, too_large
 
     check_text(plan, console.say, check_model(plan, console.say))
+    plan = replace(plan, notes=[*plan.notes, *too_large(plan, out, n_ranks=world_size())])
     if as_json:
         print(json.dumps(numbers_of(plan), indent=1))
     else:

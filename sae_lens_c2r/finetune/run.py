@@ -46,8 +46,21 @@ class Finetuning:
         self._n_tokens = n_tokens
         self._before: dict[str, SAEReport] = {}
 
-    def check_out(self, out: Path, *, resume: bool = False, overwrite: bool = False) -> None:
+    def check_out(
+        self,
+        out: Path,
+        *,
+        resume: bool = False,
+        overwrite: bool = False,
+        look_only: bool = False,
+    ) -> None:
         """Raise, before any work, what keeps the SAEs from being trained into a folder."""
+        top = out.resolve()
+        for folder in (each.ref.folder for each in self._subjects.values()):
+            place = (folder or Path()).resolve()
+            if folder and (top in (place, *place.parents) or place in top.parents):
+                should = "be a folder that has none of the SAEs to fine-tune, and is in none"
+                raise UserError("out", should, folder)
         results, report = out / RESULTS, out / REPORT
         held = read_object(results) if results.is_file() and not overwrite else {}
         wrong = results if held.keys() - self._subjects.keys() else None
@@ -58,7 +71,7 @@ class Finetuning:
         if wrong is not None:
             should = f"have no {wrong.name} of other SAEs, or add `--overwrite`"
             raise UserError("out", should, wrong)
-        check_out(self._subjects, out, self._tell, resume=resume)
+        check_out(self._subjects, out, self._tell, resume=resume, look_only=look_only)
 
     def plan(self) -> Plan:
         """Plan the training. The L0 of SAEs that do not say theirs is measured for it."""

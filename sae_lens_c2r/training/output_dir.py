@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
@@ -45,6 +45,7 @@ class Checkpoints:
     """The checkpoints of one training. All ranks write one together; the rest is for rank 0."""
 
     folder: Path
+    look_only: bool = False  # as a dry run does
 
     def write(self, step: int, about: dict[str, Any], fill: Fill) -> Path:
         """Add a checkpoint, of which `fill` writes this rank's part; remove those too old."""
@@ -68,14 +69,18 @@ class Checkpoints:
 
     def newest(self, *, on_damage: Callable[[str], None]) -> Checkpoint | None:
         """The newest that is not damaged, if any was begun. Damaged ones get another name."""
+        begun = self._named(_FINAL) + self._named(_DAMAGED)
         for folder in reversed(self._named(_FINAL)):
             try:
                 return read_checkpoint(folder)
             except DamagedError as damage:
-                aside = Path(mkdtemp(prefix=f"{_DAMAGED}{folder.name}-", dir=self.folder))
-                os.replace(folder, aside)
-                on_damage(f"{folder} is damaged ({damage}). It is now called {aside.name}.")
-        if self._named(_DAMAGED):
+                told = f"{folder} is damaged ({damage})."
+                if not self.look_only:
+                    aside = Path(mkdtemp(prefix=f"{_DAMAGED}{folder.name}-", dir=self.folder))
+                    os.replace(folder, aside)
+                    told += f" It is now called {aside.name}."
+                on_damage(told)
+        if begun:
             raise UserError(
                 f"{self.folder} has no intact checkpoint. Move it away to start again."
             )
@@ -223,16 +228,19 @@ def unfinished(settings: dict[str, Any], out: Path, log: Callable[[str], None]) 
     return todo
 
 
-def unfinished_run(out: Path, log: Callable[[str], None], *, resume: bool) -> Checkpoint | None:
+def unfinished_run(
+    out: Path, log: Callable[[str], None], *, resume: bool, look_only: bool = False
+) -> Checkpoint | None:
     """The newest checkpoint in a folder of SAEs, as if it held the unfinished ones alone."""
-    checkpoints = Checkpoints(out / WORK)
+    checkpoints = Checkpoints(out / WORK, look_only)
     checkpoint = checkpoints.newest(on_damage=log)
     if checkpoint is None:
         return None
     held = checkpoint.about["settings"]
     left = [sae_id for sae_id in held["saes"] if not is_finished(out, sae_id)]
     if not left:  # the process died before it could remove its checkpoints
-        checkpoints.remove_all()
+        if not look_only:
+            checkpoints.remove_all()
         return None
     if not resume:
         why = f"{out / WORK} has a run that stopped at step {checkpoint.step:,}"
@@ -249,9 +257,10 @@ def checkpoint_of(
     log: Callable[[str], None],
     *,
     resume: bool,
+    look_only: bool = False,
 ) -> Checkpoint | None:
     """The checkpoint to continue from, if any; a UserError if it is of another plan."""
-    checkpoint = unfinished_run(out, log, resume=resume)
+    checkpoint = unfinished_run(out, log, resume=resume, look_only=look_only)
     if checkpoint is None:
         return None
     held, stream = checkpoint.about["settings"], checkpoint.about.get("stream", {})
@@ -271,12 +280,17 @@ def checkpoint_of(
 
 
 def check_out(
-    sae_ids: Iterable[str], out: Path, log: Callable[[str], None], *, resume: bool = False
+    sae_ids: Iterable[str],
+    out: Path,
+    log: Callable[[str], None],
+    *,
+    resume: bool = False,
+    look_only: bool = False,  # and make no folder, nor change one
 ) -> None:
     """Raise what `train` would raise about its folder, before any work."""
     check_places(sae_ids, out)
-    with locked_out(out):
-        unfinished_run(out, log, resume=resume)
+    with nullcontext() if look_only else locked_out(out):
+        unfinished_run(out, log, resume=resume, look_only=look_only)
 
 
 @contextmanager

@@ -1,8 +1,12 @@
 """A plan before hours of training: what it takes, printed or as JSON."""
 
-from collections.abc import Iterable
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
+import torch
 from rich.console import Console
 from rich.filesize import decimal
 from sae_lens.constants import DTYPE_MAP
@@ -17,6 +21,22 @@ from sae_lens_c2r.training.data_parallel import group_size, place
 from sae_lens_c2r.training.plan import Plan
 
 SHOWN = ("k", "c2r_coefficient", "ort_coefficient", "l1_coefficient", "l0_coefficient")
+
+
+def too_large(plan: Plan, out: Path, *, n_ranks: int = 1) -> Iterator[str]:
+    """A warning for each of memory and disk, if this machine has less than a plan takes."""
+    if torch.device(plan.device).type == "cuda":
+        memory = torch.cuda.mem_get_info(plan.device)[1]
+    else:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    place = next(each for each in (out, *out.absolute().parents) if each.exists())
+    disk = shutil.disk_usage(place).free
+    if n_ranks == 1 and memory_bytes(plan) > memory:
+        taken = f"about {decimal(memory_bytes(plan))} of memory"
+        yield f"Warning: training takes {taken}, and {plan.device} has {decimal(memory)}."
+    if (most := 3 * checkpoint_bytes(plan)) > disk:  # which take more than the SAEs
+        free = f"{place} has {decimal(disk)} free"
+        yield f"Warning: checkpoints take {decimal(most)}, and {free}."
 
 
 def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:

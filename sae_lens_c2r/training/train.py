@@ -41,6 +41,7 @@ def train(
     resume: bool = False,  # from the last checkpoint, if there is one
     checkpoint_minutes: float = 30.0,  # between two; 0 for one at the end only
     other_text: bool = False,  # whether to resume with another text than it began with
+    dry_run: bool = False,  # raise what would be raised before the first step, and do nothing
     log: Callable[[str], None] = print,
     watch: Watch = lambda *_: None,  # given the id and the trainer of each SAE before it begins
 ) -> list[Path]:
@@ -54,6 +55,10 @@ def train(
     alike = {"order": list(plan.saes), "options": options, "device": plan.device}
     _check_alike({**settings, **alike, **{key: here[key] for key in ("python", "versions")}})
     todo = on_main(lambda: output_dir.unfinished(settings, out, log))
+    if dry_run:
+        look = {"resume": resume, "look_only": True}
+        on_main(lambda: output_dir.checkpoint_of(settings, here, out, log, **look))
+        return []
     if not todo and not on_main(work.exists):
         return []
     with stop_requests() as stop, ExitStack() as stack:

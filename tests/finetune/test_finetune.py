@@ -114,6 +114,11 @@ def test_what_is_wrong_with_the_place_is_told_before_any_work(
     # With nothing to measure on, which should not be needed.
     told: list[str] = []
     tuning = Finetuning(refs, {TOKENS: 1}, device="cpu", text="missing.txt", tell=told.append)
+    for place in (trained, trained.parent, trained / "in"):
+        with pytest.raises(UserError, match=f"`out` should.* none of the SAEs.*{trained}"):
+            tuning.check_out(place)
+    tuning.check_out(out, look_only=True)
+    assert not out.exists()
     tuning.check_out(out)
     assert list(out.iterdir()) == []
     (out / "report.html").write_text("Somebody's.")
@@ -157,6 +162,7 @@ def test_what_an_sae_does_not_say_is_measured_or_asked_for(
     for wrong, status, said in (
         (("nowhere", "--tokens", "2k"), 1, "nowhere should be a folder"),
         (command, 2, "`--dataset` should be given"),
+        ((*command, "--dataset", "a.txt", "--out", folder), 2, "`--out` should be a folder"),
     ):
         ran = finetune(*wrong)
         assert ran.returncode == status

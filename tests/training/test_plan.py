@@ -24,6 +24,7 @@ from sae_lens_c2r.training.summary import (
     disk_bytes,
     memory_bytes,
     print_plan,
+    too_large,
     weight_bytes,
 )
 from tests.releases.test_files import RELEASE, SHIPPED, write
@@ -178,6 +179,16 @@ def test_sizes_are_those_of_the_weights(tmp_path: Path) -> None:
     assert plan.steps == 10
     assert disk_bytes(plan) == 4 * (2 * 8 * 1024 + 8 + 1024)
     assert memory_bytes(plan) == 4 * disk_bytes(plan) + 3 * 4 * 100 * 1024
+
+
+def test_what_this_machine_has_no_room_for_is_told(tmp_path: Path) -> None:
+    plans = {size: plan_of(write(tmp_path), sae__d_sae=size) for size in (32, 10**13)}
+    told = {size: [*too_large(plan, tmp_path / "new")] for size, plan in plans.items()}
+    assert told[32] == []
+    memory, disk = told[10**13]
+    assert decimal(memory_bytes(plans[10**13])) in memory
+    assert decimal(3 * checkpoint_bytes(plans[10**13])) in disk
+    assert f"{tmp_path} has" in disk
 
 
 @pytest.mark.parametrize("dtype", ["auto", None, "bfloat16"])
