@@ -3,8 +3,9 @@
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,9 @@ from sae_lens_c2r._support.remote_code import TRUSTED
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9}
 _NUMBER = re.compile(
-    r"((?:\d+|\d{1,3}(?:,\d{3})+|\d{1,3}(?:_\d{3})+)(?:\.\d+)?)([kmb]?)", re.IGNORECASE
+    r"((?:\d+|\d{1,3}(?:,\d{3})+|\d{1,3}(?:_\d{3})+)(?:\.\d+)?(?:e\+?\d\d?)?)([kmb]?)",
+    re.IGNORECASE,
 )
-_SECTION = re.compile(r"^(sae|runner|language_model)\.")  # of a release, where a value goes
 _TYPED: dict[str, str] = {}  # options of the command that runs, by the library's names
 _WHOLE_LINES = 10_000  # columns of a pipe, in which nothing should be wrapped
 
@@ -37,10 +38,11 @@ def count_option(default: Any, help: str, *, least: int = 1) -> Any:
         number, count = _NUMBER.fullmatch(str(text).strip()), 0
         if number:
             digits = number[1].replace("_", "").replace(",", "")
-            count = round(float(digits) * _UNITS[number[2].lower()])
+            exact = Decimal(digits) * _UNITS[number[2].lower()]
+            count = int(exact) if exact == int(exact) else 0
         if count < least:
             raise typer.BadParameter(
-                f"It should be a number like 5M or 400k, at least {least:,}. Found {text}."
+                f"It should be whole, like 5M or 400k, and at least {least:,}. Found {text}."
             )
         return count
 
@@ -92,6 +94,11 @@ def usable_device(device: str | None) -> str:
     return device
 
 
+def name_as_options(keys: Iterable[str]) -> None:
+    """Have errors name keys of a release as the options that gave their values."""
+    _TYPED.update({key: _TYPED[name] for key in keys if (name := key.split(".")[1]) in _TYPED})
+
+
 class _FlagsWithoutType:
     """Help that shows no `<bool>` beside a flag."""
 
@@ -112,9 +119,17 @@ class Command(_FlagsWithoutType, TyperCommand):
         typed = {param.name: max(param.opts, key=len) for param in self.params}
         _TYPED.update({name: opt for name, opt in typed.items() if opt.startswith("--")})
         try:
+            ctx.params = {name: _at_home(value) for name, value in ctx.params.items()}
             return super().invoke(ctx)
         finally:
             _TYPED.clear()
+
+
+def _at_home(value: Any) -> Any:
+    """A value whose `~/`, which shells leave after `=`, is the home folder."""
+    if isinstance(value, list | tuple):
+        return [_at_home(each) for each in value]
+    return type(value)(os.path.expanduser(value)) if isinstance(value, str | Path) else value
 
 
 class Group(_FlagsWithoutType, TyperGroup):
@@ -204,4 +219,4 @@ def _option_of(field: str | Path) -> str | None:
     """The option that a parameter of the library was typed as, if any."""
     if isinstance(field, Path) or field.startswith("--"):
         return field if isinstance(field, str) else None
-    return _TYPED.get(_SECTION.sub("", field))
+    return _TYPED.get(field)

@@ -119,7 +119,9 @@ def finetune(
             "runner.lr": lr,
         }
         wanted = {key: value for key, value in given.items() if value is not None}
-        wanted |= parse_overrides(changes or [])
+        values = parse_overrides(changes or [])
+        shared.name_as_options(wanted.keys() - values.keys())
+        wanted |= values
         console = console_while_loading()
         from sae_lens_c2r.finetune.run import REPORT, Finetuning
         from sae_lens_c2r.inspection.report import in_terminal

@@ -81,18 +81,18 @@ def release_of(
     document: dict[str, Any], *, overrides: Mapping[str, Any] | None, path: Path | None = None
 ) -> Release:
     """Check a release that is in memory."""
-    path = path or Path(f"{document.get('name')}.yaml")
-    _check_kinds(path, document)
-    _check_kinds(Path("--set"), dict(overrides or {}))
+    _check_kinds(path or "", document)
+    _check_kinds("--set" if path else "", dict(overrides or {}))
     for key, value in (overrides or {}).items():
         _override(document, key, value)
     try:
         release = Release.model_validate(document)
     except ValidationError as error:
-        problems = [error_of(path, problem) for problem in explained(error, _keys_beside)]
+        found = explained(error, _keys_beside)
+        problems = [error_of(path, problem) if path else problem for problem in found]
         lines = UserError("\n".join(map(str, problems)))
         raise (lines if len(problems) > 1 else problems[0]) from None
-    if release.name != path.stem:
+    if path and release.name != path.stem:
         raise UserError("name", f"be `{path.stem}`", repr(release.name), of=path)
     return release
 
@@ -114,7 +114,7 @@ def _override(document: dict[str, Any], key: str, value: Any) -> None:
                 grid[fields].pop(last, None)
 
 
-def _check_kinds(path: Path, value: Any, key: str = "") -> None:
+def _check_kinds(path: Path | str, value: Any, key: str = "") -> None:
     """Raise for what YAML has and JSON has not, such as dates: records are kept in JSON."""
     if isinstance(value, dict):
         for name, inner in value.items():

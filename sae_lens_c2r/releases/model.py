@@ -39,6 +39,7 @@ _DATASET = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 _ENDINGS = {".txt", ".md", ".json", ".jsonl", ".csv", ".tsv", ".parquet", ".arrow", ".gz"}
 REPO_ID = r"(?!.*(?:--|\.\.|\.git$))\b[\w.-]+\b/\b[\w.-]{1,96}\b"
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+_Place = Annotated[Text, AfterValidator(os.path.expanduser)]  # a folder, a file, or a name
 
 
 def check_ids(sae_ids: Iterable[str]) -> None:
@@ -126,10 +127,10 @@ class LanguageModel(_Strict):
     """The model whose activations are encoded, and what is read from it."""
 
     hub_id: _Model
-    name: Text | None = None  # that SAELens loads it by, where that differs from the Hub's
+    name: _Place | None = None  # that SAELens loads it by, where that differs from the Hub's
     revision: Text | None = None  # branch, tag or commit on the Hub
     hook_name: Text  # where the activations are taken
-    dataset: Text  # a file, a folder, on the Hub, or one of ours that needs no network
+    dataset: _Place  # a file, a folder, on the Hub, or one of ours that needs no network
     split: Text | None = None  # of the dataset; by default `train`, or the only one
     subset: Text | None = None
     column: Text | None = None  # with the words, or the tokens

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from unittest.mock import patch
 
 import torch
-from pydantic import ConfigDict, PlainSerializer
+from pydantic import AfterValidator, ConfigDict, PlainSerializer
 from sae_lens import SAE, TrainingSAE
 from sae_lens.constants import (
     ACTIVATION_SCALER_CFG_FILENAME,
@@ -31,6 +31,9 @@ SAE_FILES = (
     *(SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME),
     *(ACTIVATION_SCALER_CFG_FILENAME, ACTIVATION_WHITENING_FILENAME),
 )
+_Folder = Annotated[
+    Path, AfterValidator(lambda path: Path(os.path.expanduser(path))), PlainSerializer(str)
+]
 _DOWNLOAD = "hf_hub_download"  # by which SAELens's loaders get every file
 
 
@@ -41,7 +44,7 @@ class SAERef:
     __pydantic_config__ = ConfigDict(extra="forbid")
 
     release: str | None = None  # of SAELens's, or a repository on the Hub; or
-    folder: Annotated[Path, PlainSerializer(str)] | None = None  # where it lies
+    folder: _Folder | None = None  # where it lies
     sae_id: str | None = None  # in the release or the repository
     repo: str | None = None  # on the Hub
     revision: str | None = None  # of that; `None` for what the Hub has today

@@ -160,7 +160,7 @@ def _ranked_alike(weights: Weights, was_rescaled: bool, rescaled: bool) -> Weigh
         return weights
     between = f"from {norms.min():.3g} to {norms.max():.3g}"
     should = f"be false, as in the SAE to start from, which has decoder rows of norms {between}"
-    raise UserError("rescale_acts_by_decoder_norm", should)
+    raise UserError("sae.rescale_acts_by_decoder_norm", should)
 
 
 def thresholds_of(sae: SAE[Any]) -> Tensor:
@@ -180,13 +180,13 @@ def _with_one_threshold(
         if not _may_be_rescaled(thresholds, norms, rounding):
             should = "be false where decoder rows are 0, or latents have different thresholds"
             found = f"{int((norms == 0).sum())} such rows, and {between}"
-            raise UserError("rescale_acts_by_decoder_norm", should, found)
+            raise UserError("sae.rescale_acts_by_decoder_norm", should, found)
         thresholds = thresholds * norms
     if _are_alike(thresholds, rounding):
         return {**weights, "topk_threshold": thresholds.median()}
     if not (thresholds > 0).all():
         should = "be `jumprelu` or `jumprelu_c2r` where only some latents have the threshold 0"
-        raise UserError("architecture", should, between)
+        raise UserError("sae.architecture", should, between)
     # A latent may be scaled, and its decoder row by the inverse, until the threshold of all is
     # its own: the geometric mean, by which latents stay as large as they are on average.
     shared = thresholds.log().mean().exp()

@@ -127,7 +127,7 @@ def check_shared(release: Release, specs: Sequence[SAESpec]) -> None:
         for name in sorted(shared.keys() - names):
             whose = " or ".join(sorted(each.__name__ for each in classes))
             should = f"be a field of SAELens's {whose}: {', '.join(sorted(names))}"
-            raise UserError(f"sae.{name}", should)
+            raise UserError(f"sae.{name}", should, repr(shared[name]))
 
 
 def config_class_of(fields: Mapping[str, Any], sae_id: str) -> type[TrainingSAEConfig]:
@@ -135,7 +135,9 @@ def config_class_of(fields: Mapping[str, Any], sae_id: str) -> type[TrainingSAEC
     architecture = fields.get("architecture")
     if not isinstance(architecture, str) or architecture not in SAE_TRAINING_CLASS_REGISTRY:
         known = ", ".join(sorted(SAE_TRAINING_CLASS_REGISTRY))
-        raise UserError("architecture", f"be one of {known}", f"{architecture!r} in {sae_id}")
+        raise UserError(
+            "sae.architecture", f"be one of {known}", f"{architecture!r} in {sae_id}"
+        )
     return get_sae_training_class(architecture)[1]
 
 
@@ -244,7 +246,9 @@ def _check_inputs(sae: SAE[Any], release: Release) -> None:
         found = source.name or source.hub_id
         raise UserError("language_model", f"be {model}, as for the SAE", found)
     if hook_name is not None and hook_name != source.hook_name:
-        raise UserError("hook_name", f"be {hook_name}, as for the SAE", source.hook_name)
+        raise UserError(
+            "language_model.hook_name", f"be {hook_name}, as for the SAE", source.hook_name
+        )
 
 
 def _names(model: str) -> set[str]:

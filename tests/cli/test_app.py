@@ -41,11 +41,12 @@ def test_tokens_are_counted_as_people_write_them() -> None:
         return tokens
 
     counts = {"5M": 5_000_000, "400k": 400_000, "1.5b": 1_500_000_000, "20_000": 20_000}
-    counts |= {"1,500,000": 1_500_000, "20,000.5k": 20_000_500}
+    counts |= {"1,500,000": 1_500_000, "20,000.5k": 20_000_500, "1e6": 1_000_000}
+    counts |= {"1.5e3": 1500, "1E+2": 100, "9007199254740993": 2**53 + 1}
     for text, count in counts.items():
         assert command(["--tokens", text], standalone_mode=False) == count
-    for text in ("", "M", "-5M", "0", "1", "five", "5MB", "1e6", "1,5M", "1,50,000"):
-        with pytest.raises(typer.BadParameter, match="a number like 5M or 400k, at least 2"):
+    for text in ("", "M", "-5M", "0", "1", "five", "5MB", "1e999", "1,5M", "1,50,000", "2.5"):
+        with pytest.raises(typer.BadParameter, match=f"at least 2. Found {re.escape(text)}"):
             command([f"--tokens={text}"], standalone_mode=False)
 
 

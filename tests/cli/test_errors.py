@@ -6,13 +6,17 @@ from typing import Any
 
 import pytest
 import typer
+from pydantic import TypeAdapter
 from typer.testing import CliRunner
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.cli import _shared as shared
 from sae_lens_c2r.cli._shared import error_boundary
+from sae_lens_c2r.releases.model import LanguageModel
+from sae_lens_c2r.saes.sae_ref import SAERef
 from tests.command import run_command
 from tests.releases.test_files import write
+from tests.saes.forms import make_form
 
 FULL = OSError(28, "No space left on device")
 
@@ -64,6 +68,7 @@ def test_an_error_is_a_line_and_a_status(
     ("field", "option", "status"),
     [
         ("sae.top_k", "`--top-k`", 2),
+        ("runner.top_k", "`runner.top_k`", 1),  # which the option does not set
         ("top_k", "`--top-k`", 2),
         ("runner.text", "`runner.text`", 1),  # an argument has no option
         ("grids.top_k", "`grids.top_k`", 1),
@@ -80,12 +85,49 @@ def test_a_parameter_is_named_as_the_option_that_was_typed(
     def run(top_k: int = shared.option(1, "Latents."), text: str = typer.Argument("")) -> None:
         print(top_k, text)
         with error_boundary():
+            shared.name_as_options({"sae.top_k", "sae.text"})
             raise UserError(field, "be at most 5", 8, "Try 4.", of=of)
 
     ran = CliRunner().invoke(app, [])
     shown = f"{of}: {option}" if of else option
     assert ran.stderr == f"{shown} should be at most 5. Found 8. Try 4.\n"
     assert ran.exit_code == (1 if of else status)
+
+
+def test_a_value_is_named_as_it_was_given(tmp_path: Path) -> None:
+    sae = make_form("standard", d_in=8, d_sae=16)
+    sae.save_model(tmp_path / "sae")
+    command = ["finetune", tmp_path / "sae", "--tokens", "1k", "--dry-run"]
+    command += ["--model=org/model", "--hook-name=a", "--dataset=b"]
+    for options, named in (
+        (["--context-size=8", "--k=nan"], "`--k` should be finite"),
+        (["--context-size=8", "--set=sae.k=.nan"], "`sae.k` should be finite"),
+        (["--context-size=8", "--k=2", "--set=sae.k=.nan"], "`sae.k` should be finite"),
+        (["--context-size=0"], "`--context-size` should be greater"),
+        (["--set=language_model.context_size=0"], "`language_model.context_size`"),
+        (
+            ["--context-size=8", "--set=sae.architecture=none"],
+            "`sae.architecture` should be one",
+        ),
+    ):
+        assert run_command(*command, *options).stderr.splitlines()[-1].startswith(named)
+    for key in ("runner.device=cuda", "runner.resume=true"):
+        ran = run_command("train", write(tmp_path), "--device=cpu", f"--set={key}", "--dry-run")
+        assert ran.stderr.splitlines()[-1].startswith(f"`{key.partition('=')[0]}` should be a")
+
+
+def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    make_form("standard", d_in=8, d_sae=16).save_model(tmp_path / "sae")
+    assert run_command("inspect", "~/sae", "--out=~/sae.html").returncode == 0
+    assert (tmp_path / "sae.html").is_file()
+    assert not (tmp_path / "~").exists()
+    source = {"hub_id": "a/b", "hook_name": "a", "context_size": 8, "training_tokens": 9}
+    places = {"dataset": "~/a.txt", "name": "~/model"}
+    read = LanguageModel.model_validate({**source, **places})
+    assert (read.dataset, read.name) == (f"{tmp_path}/a.txt", f"{tmp_path}/model")
+    assert TypeAdapter(SAERef).validate_python({"folder": "~/sae"}).folder == tmp_path / "sae"
 
 
 def test_an_error_of_another_process_keeps_its_parts() -> None:

@@ -200,7 +200,7 @@ def test_both_are_measured_on_what_is_trained_on(plant: Plant) -> None:
 
 
 def test_an_architecture_that_nobody_knows_is_refused(plant: Plant) -> None:
-    with pytest.raises(UserError, match=r"`architecture` should .*batchtopk_c2r.*foo"):
+    with pytest.raises(UserError, match=r"`sae.architecture` should .*batchtopk_c2r.*foo"):
         release_of(plant(), sae__architecture="foo")
 
 

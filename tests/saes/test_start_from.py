@@ -187,16 +187,16 @@ MODES = ("layer_norm", "constant_norm_rescale", "covariance_whitening")
 @pytest.mark.parametrize(
     ("sae", "trained", "fields", "named"),
     [
-        (make_form("jumprelu"), "batchtopk_c2r", {}, f"`{RESCALE}` should be false"),
+        (make_form("jumprelu"), "batchtopk_c2r", {}, f"`sae.{RESCALE}` should be false"),
         (
             broken("jumprelu", "threshold"),
-            *("batchtopk_c2r", {RESCALE: False}, "`architecture` should be `jumprelu`"),
+            *("batchtopk_c2r", {RESCALE: False}, "`sae.architecture` should be `jumprelu`"),
         ),
         (broken("jumprelu", "W_dec"), "batchtopk_c2r", {}, "Found 1 such rows"),
         (make_form("jumprelu"), "topk_c2r", {}, "saved as topk. Found jumprelu"),
         (make_form("gated"), "ort", {}, "saved as jumprelu or standard. Found gated"),
         (make_form("topk"), "topk_c2r", {"k": 4}, "`sae.k` should be 3"),
-        (make_form("topk"), "topk_c2r", {RESCALE: True}, f"`{RESCALE}` should be false"),
+        (make_form("topk"), "topk_c2r", {RESCALE: True}, f"`sae.{RESCALE}` should be false"),
         (
             make_form("matching_pursuit", apply_b_dec_to_input=False),
             *("matching_pursuit_c2r", {B_DEC: True}, f"`sae.{B_DEC}` should be false"),

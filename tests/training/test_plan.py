@@ -259,8 +259,8 @@ WRONG = [
     *(
         (key, {"grids": [{"id": "x", "axes": axes}], "sae": {"d_in": 8, "d_sae": 8}})
         for key, axes in (
-            ("architecture", {"architecture": ["c2r"]}),
-            ("architecture", {"architecture": [["topk", "topk_c2r"]]}),
+            ("sae.architecture", {"architecture": ["c2r"]}),
+            ("sae.architecture", {"architecture": [["topk", "topk_c2r"]]}),
             ("sae.c2r_coefficient", {"architecture": ["topk"], "c2r_coefficient": [1]}),
             ("sae.k_anneal_steps", {"architecture": ["jumprelu"], "k_anneal_steps": [1]}),
             ("sae.c2r_interval", {"architecture": ["topk_c2r"], "c2r_interval": [0]}),
