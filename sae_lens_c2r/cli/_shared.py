@@ -119,17 +119,12 @@ class Command(_FlagsWithoutType, TyperCommand):
         typed = {param.name: max(param.opts, key=len) for param in self.params}
         _TYPED.update({name: opt for name, opt in typed.items() if opt.startswith("--")})
         try:
-            ctx.params = {name: _at_home(value) for name, value in ctx.params.items()}
+            for name, value in ctx.params.items():  # a shell leaves the `~` of `--out=~/saes`
+                if isinstance(value, str | Path):
+                    ctx.params[name] = type(value)(os.path.expanduser(value))
             return super().invoke(ctx)
         finally:
             _TYPED.clear()
-
-
-def _at_home(value: Any) -> Any:
-    """A value whose `~/`, which shells leave after `=`, is the home folder."""
-    if isinstance(value, list | tuple):
-        return [_at_home(each) for each in value]
-    return type(value)(os.path.expanduser(value)) if isinstance(value, str | Path) else value
 
 
 class Group(_FlagsWithoutType, TyperGroup):

@@ -147,9 +147,7 @@ def finetune(
         console.say(f"Report: {out / REPORT}")
 
 
-def _show(
-    plan: "Plan", console: shared.LineConsole, out: Path, *, as_json: bool = False
-) -> None:
+def _show(plan: "Plan", console: shared.LineConsole, out: Path, as_json: bool = False) -> None:
     """Print a plan whose model was looked at."""
     from sae_lens_c2r.training.distributed import world_size
     from sae_lens_c2r.training.plan import check_model, check_text

@@ -19,7 +19,7 @@ from sae_lens_c2r.releases.model import TextSource
 from sae_lens_c2r.releases.text import read_text
 from sae_lens_c2r.saes.origins import pin
 from sae_lens_c2r.saes.sae_ref import SAERef
-from sae_lens_c2r.training.output_dir import check_out, unfinished
+from sae_lens_c2r.training.output_dir import check_out, check_places, unfinished
 from sae_lens_c2r.training.plan import Plan, make_plan, runner_config
 from sae_lens_c2r.training.train import train
 
@@ -71,7 +71,10 @@ class Finetuning:
         if wrong is not None:
             should = f"have no {wrong.name} of other SAEs, or add `--overwrite`"
             raise UserError("out", should, wrong)
-        check_out(self._subjects, out, self._tell, resume=resume, look_only=look_only)
+        if look_only:  # training looks at the rest
+            check_places(self._subjects, out)
+        else:
+            check_out(self._subjects, out, self._tell, resume=resume)
 
     def plan(self) -> Plan:
         """Plan the training. The L0 of SAEs that do not say theirs is measured for it."""

@@ -8,9 +8,8 @@ from typing import Any
 
 import torch
 from huggingface_hub import CommitOperationAdd
-from sae_lens import SAE, BatchTopKTrainingSAE, TrainingSAE
+from sae_lens import SAE, TrainingSAE
 from sae_lens.constants import SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME
-from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -30,8 +29,9 @@ from sae_lens_c2r.saes.encoding import (
     trained_contributions,
 )
 from sae_lens_c2r.saes.hashes import earlier_config_hash, sae_hashes
+from sae_lens_c2r.saes.origins import check_numbers
 from sae_lens_c2r.saes.record import WEIGHTS, Evaluation, SAERecord
-from sae_lens_c2r.saes.sae_ref import SAERef, check_numbers, inference_form
+from sae_lens_c2r.saes.sae_ref import SAERef, inference_form
 
 _TYPES = ("F64", "F32", "F16", "BF16")
 
@@ -166,8 +166,7 @@ def _check(
     refuse_secrets(folder / SAE_CFG_FILENAME, config, check=submission.check_secrets)
     of_disk = found.with_config(config).names_of_disk
     redacted, removed = redact(config, of_disk)
-    check_numbers(sae, weights)
-    _check_thresholds(sae, weights)
+    check_numbers(sae, weights, published=True)
     inputs = probe_inputs(sae)  # before its norms are folded, if they are
     form = inference_form(sae)
     complete = _with_evaluations(found.with_config(redacted), sae_id, form, known)
@@ -221,20 +220,6 @@ def _check_header(weights: Path) -> None:
         raise UserError(
             weights, f"have tensors of {', '.join(_TYPES)}, {without}", ", ".join(wrong)
         )
-
-
-def _check_thresholds(sae: SAE[Any], shown: Path) -> None:
-    """Raise unless the thresholds of an SAE, if any, let latents fire as they were trained."""
-    thresholds = sae.state_dict().get("threshold")
-    if thresholds is None:
-        return
-    trained_as = str(sae.cfg.metadata.training_architecture)
-    trained_class, _ = SAE_TRAINING_CLASS_REGISTRY.get(trained_as, (object, object))
-    learned = issubclass(trained_class, BatchTopKTrainingSAE)  # which learns its threshold
-    low, high = (number.item() for number in thresholds.aminmax())
-    should = "not be negative" if low < 0 else "have been learned"
-    if low < 0 or (learned and low == high == 0):
-        raise UserError("threshold", should, f"values from {low:g} to {high:g}", of=shown)
 
 
 def _check_encoding(sae: LocalSAE, encoded: Encoded) -> None:

@@ -1,24 +1,20 @@
 """The origin of an SAE: exactly which files it is loaded from, its licence, and its record."""
 
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import hf_hub_download, metadata_load
-from sae_lens import SAE
+from sae_lens import SAE, BatchTopKTrainingSAE
 from sae_lens.loading.pretrained_saes_directory import get_repo_id_and_folder_name
+from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import sha256_of
 from sae_lens_c2r.saes.record import RECORD, SAERecord, read_record
-from sae_lens_c2r.saes.sae_ref import (
-    SAE_FILES,
-    SAERef,
-    check_numbers,
-    downloads,
-    inference_form,
-)
+from sae_lens_c2r.saes.sae_ref import SAE_FILES, SAERef, downloads, inference_form
 
 _README = "README.md"
 _COMMIT = r"/models--[^/]+/snapshots/([^/]+)/"  # in the path of a file in the Hub's cache
@@ -45,6 +41,27 @@ def pin(ref: SAERef) -> tuple[SAERef, SAE[Any]]:
     if ref.sha256 and ref.sha256 != sha256:
         raise UserError("sha256", "be as recorded", sha256, of=ref.name)
     return replace(pinned, sha256=sha256, license=license), sae
+
+
+def check_numbers(sae: SAE[Any], shown: object, *, published: bool = False) -> None:
+    """Raise unless the tensors of an SAE, as it is begun with or published, make sense."""
+    trained_as = str(sae.cfg.metadata.training_architecture)
+    trained_class, _ = SAE_TRAINING_CLASS_REGISTRY.get(trained_as, (object, object))
+    learned = issubclass(trained_class, BatchTopKTrainingSAE)  # which learns its threshold
+    for name, tensor in sae.state_dict().items():
+        if not tensor.numel():
+            continue
+        low, high = (number.item() for number in tensor.aminmax())
+        is_zero, is_threshold = low == high == 0, published and name == "threshold"
+        for wrong, should in (
+            (not (math.isfinite(low) and math.isfinite(high)), "be finite"),
+            (is_threshold and low < 0, "not be negative"),
+            (is_threshold and is_zero and learned, "have been learned"),
+            (name == "W_dec" and is_zero, "not be 0 everywhere"),
+        ):
+            if wrong:  # where there is a NaN, `low` and `high` are NaN
+                found = f"values from {low:g} to {high:g}"
+                raise UserError(name, should, found, of=shown)
 
 
 def record_of(ref: SAERef) -> SAERecord:

@@ -1,6 +1,5 @@
 """References to SAEs: in a folder, in a repository on the Hub, or in SAELens's releases."""
 
-import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -126,20 +125,6 @@ def inference_form(sae: SAE[Any], *, fold: bool = True) -> SAE[Any]:
         with suppress(NotImplementedError):
             sae.fold_W_dec_norm()  # type: ignore[no-untyped-call]
     return sae
-
-
-def check_numbers(sae: SAE[Any], shown: object) -> None:
-    """Raise unless the tensors of an SAE have numbers that make sense."""
-    for name, tensor in sae.state_dict().items():
-        if not tensor.numel():
-            continue
-        low, high = (number.item() for number in tensor.aminmax())
-        for wrong, should in (
-            (not (math.isfinite(low) and math.isfinite(high)), "be finite"),
-            (name == "W_dec" and low == high == 0, "not be 0 everywhere"),
-        ):
-            if wrong:  # where there is a NaN, `low` and `high` are NaN
-                raise UserError(name, should, f"values from {low:g} to {high:g}", of=shown)
 
 
 def find_saes(

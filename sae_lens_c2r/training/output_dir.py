@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
@@ -280,17 +280,12 @@ def checkpoint_of(
 
 
 def check_out(
-    sae_ids: Iterable[str],
-    out: Path,
-    log: Callable[[str], None],
-    *,
-    resume: bool = False,
-    look_only: bool = False,  # and make no folder, nor change one
+    sae_ids: Iterable[str], out: Path, log: Callable[[str], None], *, resume: bool = False
 ) -> None:
     """Raise what `train` would raise about its folder, before any work."""
     check_places(sae_ids, out)
-    with nullcontext() if look_only else locked_out(out):
-        unfinished_run(out, log, resume=resume, look_only=look_only)
+    with locked_out(out):
+        unfinished_run(out, log, resume=resume)
 
 
 @contextmanager

@@ -30,13 +30,12 @@ def too_large(plan: Plan, out: Path, *, n_ranks: int = 1) -> Iterator[str]:
     else:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     place = next(each for each in (out, *out.absolute().parents) if each.exists())
-    disk = shutil.disk_usage(place).free
-    if n_ranks == 1 and memory_bytes(plan) > memory:
-        taken = f"about {decimal(memory_bytes(plan))} of memory"
-        yield f"Warning: training takes {taken}, and {plan.device} has {decimal(memory)}."
-    if (most := 3 * checkpoint_bytes(plan)) > disk:  # which take more than the SAEs
-        free = f"{place} has {decimal(disk)} free"
-        yield f"Warning: checkpoints take {decimal(most)}, and {free}."
+    needed = {"memory": memory_bytes(plan), "disk": 3 * checkpoint_bytes(plan)}
+    found = {"memory": n_ranks * memory, "disk": shutil.disk_usage(place).free}
+    for what, most in needed.items():
+        if most > found[what]:
+            has = f"{decimal(found[what])} here"
+            yield f"Warning: training takes {decimal(most)} of {what}, and there is {has}."
 
 
 def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
