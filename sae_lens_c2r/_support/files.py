@@ -47,7 +47,8 @@ def read_object(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise UserError(path, "be JSON", more=str(error)) from None
+        should = "be a file that can be read" if isinstance(error, OSError) else "be JSON"
+        raise UserError(path, should, more=str(error)) from None
     if not isinstance(content, dict):
         raise UserError(path, "be a JSON object", type(content).__name__)
     return content

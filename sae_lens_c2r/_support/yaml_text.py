@@ -56,9 +56,9 @@ class _Loader(yaml.SafeLoader):
 
 
 def _number(loader: _Loader, node: ScalarNode) -> float:
-    """A number: 1e6 is a whole one, which a field for fractions takes as well."""
+    """A number: 1e6 is a whole one, which a field for fractions takes too; 1e38 is none."""
     value = loader.construct_yaml_float(node)
-    is_whole = "e" in node.value.lower() and value.is_integer()
+    is_whole = "e" in node.value.lower() and value.is_integer() and abs(value) < 2**63
     return int(value) if is_whole else value
 
 
@@ -66,6 +66,15 @@ def _number(loader: _Loader, node: ScalarNode) -> float:
 _SCIENTIFIC = re.compile(r"[-+]?\d[\d_]*(\.[\d_]*)?[eE][-+]?\d+$")
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _SCIENTIFIC, list("-+0123456789"))
 _Loader.add_constructor("tag:yaml.org,2002:float", _number)
+
+
+def _whole_number(loader: _Loader, node: ScalarNode) -> int:
+    """A whole number: 010 is ten, where YAML 1.1 would read octal digits."""
+    digits = node.value.replace("_", "")
+    return int(digits) if digits.lstrip("+-").isdigit() else loader.construct_yaml_int(node)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _whole_number)
 
 
 def read_yaml(text: str) -> Any:

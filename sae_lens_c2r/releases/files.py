@@ -69,6 +69,8 @@ def read_release(path: Path, *, overrides: Mapping[str, Any] | None = None) -> R
     """Read and check a release."""
     try:
         document = read_yaml(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise UserError(path, "be in UTF-8", f"byte {error.object[error.start]:#x}") from None
     except (OSError, ValueError) as error:
         raise error_of(path, error) from None
     if not isinstance(document, dict):

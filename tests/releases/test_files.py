@@ -145,6 +145,13 @@ def test_a_file_that_is_no_release_is_refused_in_one_line(
             parse_overrides([f"sae={text}"])
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
+def test_a_release_is_read_in_utf_8(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "small.yaml").write_text("name: größer", encoding=encoding)
+    with pytest.raises(UserError, match=r"small\.yaml should be in UTF-8\. Found byte 0xf"):
+        read_release(tmp_path / "small.yaml")
+
+
 def test_what_publishing_needs_training_does_not(tmp_path: Path) -> None:
     path = tmp_path / "small.yaml"
     needed = ("license", "repo_id", "status")
@@ -166,7 +173,7 @@ def written(key: str, value: str) -> list[Any]:
     [
         *(("1e6", 1_000_000), ("3e1", 30), ("1_000", 1000), ("1.5e3", 1500), ("1_0e2", 1000)),
         *(("1e-4", 1e-4), ("2.5", 2.5), ("2.0", 2.0), ("-1e1", -10), ("1E+2", 100)),
-        *(("1E-4", 1e-4), ("+1.e-4", 1e-4), ("0.1e-3", 1e-4)),
+        *(("1E-4", 1e-4), ("+1.e-4", 1e-4), ("0.1e-3", 1e-4), ("1e38", 1e38), ("010", 10)),
     ],
 )
 def test_a_number_is_whole_where_it_can_be(text: str, number: float) -> None:
