@@ -183,6 +183,9 @@ def checked_fields(
     except ValidationError as error:
         known = f"a field of SAELens's {config.__name__}: {', '.join(sorted(types))}"
         raise next(explained(error, lambda _: known, within=key)) from None
+    for name, value in values.items():
+        if isinstance(value, int) and abs(value) >= 2**63:
+            raise UserError(f"{key}.{name}", "be less than 2^63, as torch counts", value)
     found = {name: getattr(valid, name) for name in values}
     # 32 stays 32, and not 32.0.
     return {
@@ -228,7 +231,9 @@ def _init_of(spec: SAESpec) -> SAERef:
         )
         raise UserError("sae.init", should, given)
     if init.folder and not (init.folder / SAE_CFG_FILENAME).is_file():
-        raise UserError(init.folder, f"be a folder with a {SAE_CFG_FILENAME}")
+        advice = "If it was moved, `--set sae.init.folder=PATH` goes on with it."
+        should = f"be a folder with a {SAE_CFG_FILENAME}"
+        raise UserError(init.folder, should, more="" if "init" in spec.grid.sae else advice)
     return init
 
 

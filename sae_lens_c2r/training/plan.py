@@ -391,11 +391,10 @@ def _check_steps(plan: Plan, config: RunnerConfig) -> None:
     theirs = config.to_sae_trainer_config()
     warm_up, decay = theirs.lr_warm_up_steps, theirs.lr_decay_steps
     if warm_up + decay > theirs.total_training_steps:
-        should = (
-            "be, with `runner.lr_decay_steps`, at most the steps of the training, "
-            f"{theirs.total_training_steps:,}"
-        )
-        raise UserError("runner.lr_warm_up_steps", should, f"{warm_up:,} and {decay:,}")
+        name = f"runner.lr_{'warm_up' if warm_up else 'decay'}_steps"
+        most = f"{theirs.total_training_steps:,}, the whole batches that were asked for"
+        found = " and ".join(f"{each:,}" for each in (warm_up, decay) if each)
+        raise UserError(name, f"be, with all schedules of `lr`, at most {most}", found)
     try:
         SAETrainer(theirs, StandardTrainingSAE(StandardTrainingSAEConfig(1, 1)), iter(()))
     except (ArithmeticError, AssertionError, TypeError, ValueError) as error:

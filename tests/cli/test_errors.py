@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 from typer.testing import CliRunner
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.files import read_object
 from sae_lens_c2r.cli import _shared as shared
 from sae_lens_c2r.cli._shared import error_boundary
 from sae_lens_c2r.releases.model import LanguageModel
@@ -120,7 +121,7 @@ def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     make_form("standard", d_in=8, d_sae=16).save_model(tmp_path / "sae")
-    assert run_command("inspect", "~/sae", "--out=~/sae.html").returncode == 0
+    assert run_command("inspect", tmp_path / "sae", "--out=~/sae.html").returncode == 0
     assert (tmp_path / "sae.html").is_file()
     assert not (tmp_path / "~").exists()
     source = {"hub_id": "a/b", "hook_name": "a", "context_size": 8, "training_tokens": 9}
@@ -128,6 +129,11 @@ def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     read = LanguageModel.model_validate({**source, **places})
     assert (read.dataset, read.name) == (f"{tmp_path}/a.txt", f"{tmp_path}/model")
     assert TypeAdapter(SAERef).validate_python({"folder": "~/sae"}).folder == tmp_path / "sae"
+
+
+def test_a_file_that_is_not_there_is_not_called_no_json(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"nope\.json should be a file.* No such file"):
+        read_object(tmp_path / "nope.json")
 
 
 def test_an_error_of_another_process_keeps_its_parts() -> None:

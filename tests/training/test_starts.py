@@ -164,7 +164,7 @@ def test_an_origin_that_changes_before_it_is_begun_with_is_refused(
         ),
         ({"folder": "x", "revision": "v1"}, "^`sae.init`.*`revision`"),
         ({"folder": "x", "path": "y"}, "^`sae.init`.*`path`"),
-        ({"folder": "nowhere"}, "^nowhere should be a folder with a cfg.json"),
+        ({"folder": "nowhere"}, "^nowhere should be a folder with a cfg.json.*`--set sae.init"),
         ({"release": "gemma-scope-2b-pt-res-canonical", "sae_id": "none"}, "cannot be loaded"),
     ],
 )
