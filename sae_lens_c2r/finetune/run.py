@@ -59,7 +59,7 @@ class Finetuning:
         for folder in (each.ref.folder for each in self._subjects.values()):
             place = (folder or Path()).resolve()
             if folder and (top in (place, *place.parents) or place in top.parents):
-                should = "be a folder that has none of the SAEs to fine-tune, and is in none"
+                should = "be a folder apart from the SAEs to fine-tune"
                 raise UserError("out", should, folder)
         results, report = out / RESULTS, out / REPORT
         held = read_object(results) if results.is_file() and not overwrite else {}

@@ -185,7 +185,7 @@ def checked_fields(
         raise next(explained(error, lambda _: known, within=key)) from None
     for name, value in values.items():
         if isinstance(value, int) and abs(value) >= 2**63:
-            raise UserError(f"{key}.{name}", "be less than 2^63, as torch counts", value)
+            raise UserError(f"{key}.{name}", "be below 2^63, as torch needs it", value)
     found = {name: getattr(valid, name) for name in values}
     # 32 stays 32, and not 32.0.
     return {
