@@ -68,7 +68,9 @@ SAES = typer.Argument(
 
 SPLIT = option(None, "Split of the text.", unset="train, or the only one")
 SUBSET = option(None, "Subset of the text, as on the Hub.", unset="the only one")
-COLUMN = option(None, "Column of the text.", unset="tokens, input_ids, text, problem, or the only one")
+COLUMN = option(
+    None, "Column of the text.", unset="tokens, input_ids, text, problem, or the only one"
+)
 RELEASE = typer.Argument(
     ...,
     help="A release of this package, such as minilm-layer-3, or a YAML file.",

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,10 @@ def too_large(plan: Plan, out: Path, *, n_ranks: int = 1) -> Iterator[str]:
     """A warning for each of memory and disk, if this machine has less than a plan takes."""
     if torch.device(plan.device).type == "cuda":
         memory = torch.cuda.mem_get_info(plan.device)[1]
-    else:
+    elif hasattr(os, "sysconf"):
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    else:  # on Windows
+        memory = sys.maxsize
     place = next(each for each in (out, *out.absolute().parents) if each.exists())
     needed = {"memory": memory_bytes(plan), "disk": 3 * checkpoint_bytes(plan)}
     found = {"memory": n_ranks * memory, "disk": shutil.disk_usage(place).free}
