@@ -1,6 +1,7 @@
 """Checks of arguments. Every message names the parameter, what it should be, what was found."""
 
 import sys
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -15,15 +16,26 @@ def plain(value: Any) -> Any:
     return value.item() if getattr(value, "shape", None) == () else value
 
 
-def check_number(name: str, value: float, *, positive: bool = False) -> None:
-    """Raise unless `value` is a finite number of at least 0, or above 0."""
-    should = "be a finite number above 0" if positive else "be a finite number of at least 0"
+def check_number(
+    name: str, value: float, *, positive: bool = False, negative: bool = False
+) -> None:
+    """Raise unless `value` is a finite number of at least 0, or above 0, or of either sign."""
+    least = "" if negative else " above 0" if positive else " of at least 0"
+    should, most = f"be a finite number{least}", sys.float_info.max
     value = plain(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(message(name, should, value, with_type=True))
     # An integer may be beyond what a float can be.
-    if not 0 <= value <= sys.float_info.max or (positive and value == 0):
+    if not (-most if negative else 0) <= value <= most or (positive and value == 0):
         raise ValueError(message(name, should, value))
+
+
+def check_numbers(name: str, values: Sequence[float], *, negative: bool = True) -> None:
+    """Raise unless `values` is a list of finite numbers, and of which sign."""
+    if isinstance(values, str) or not hasattr(plain(values), "__len__"):
+        raise TypeError(message(name, "be a list of numbers", values, with_type=True))
+    for value in values:
+        check_number(name, value, negative=negative)
 
 
 def check_integer(name: str, value: int, *, minimum: int | None = None) -> None:
@@ -48,19 +60,19 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
         raise ValueError(message(name, f"be one of {', '.join(map(repr, choices))}", value))
 
 
-def check_decoder(W_dec: Tensor) -> None:
-    """Raise unless `W_dec` is a floating-point matrix with at least one row."""
-    _check_floating("W_dec", W_dec, torch.strided)
+def check_decoder(W_dec: Tensor, name: str = "W_dec", *, rows: int = 1) -> None:
+    """Raise unless `W_dec` is a floating-point matrix with at least so many rows."""
+    check_floating(name, W_dec, torch.strided)
     if W_dec.is_meta:
-        raise ValueError(message("W_dec.device", "be a device with data", str(W_dec.device)))
-    if W_dec.ndim != 2 or W_dec.numel() == 0:
+        raise ValueError(message(f"{name}.device", "be a device with data", str(W_dec.device)))
+    if W_dec.ndim != 2 or len(W_dec) < rows or W_dec.shape[1] == 0:
         should = "have shape [d_sae, d_in], neither of them 0"
-        raise ValueError(message("W_dec.shape", should, tuple(W_dec.shape)))
+        raise ValueError(message(f"{name}.shape", should, tuple(W_dec.shape)))
 
 
 def check_feature_acts(feature_acts: Tensor, *, d_sae: int | None) -> None:
     """Raise unless `feature_acts` is a batch of activations of `d_sae` latents, if given."""
-    _check_floating("feature_acts", feature_acts, torch.strided, torch.sparse_coo)
+    check_floating("feature_acts", feature_acts, torch.strided, torch.sparse_coo)
     shape = tuple(feature_acts.shape)
     if feature_acts.ndim < 2 or shape[-1] != (d_sae or shape[-1]):
         should = f"be [batch, {d_sae or 'd_sae'}], with a column for each row of `W_dec`"
@@ -70,6 +82,36 @@ def check_feature_acts(feature_acts: Tensor, *, d_sae: int | None) -> None:
         raise ValueError(message("feature_acts.sparse_dim", should, feature_acts.sparse_dim()))
     if feature_acts.numel() == 0:
         raise ValueError(message("feature_acts.shape", "hold at least one sample", shape))
+
+
+def checked_batches(batches: Iterable[Tensor], W_dec: Tensor | None = None) -> Iterator[Tensor]:
+    """Batches of activations that fit each other and a decoder, at least one, without NaN."""
+    acts, d_sae = None, None if W_dec is None else len(W_dec)
+    should = "be a list of tensors of shape [tokens, d_sae], without NaN"
+    if not isinstance(batches, Iterable):
+        raise TypeError(message("batches", should, batches))
+    for acts in batches:
+        if isinstance(acts, Tensor) and acts.ndim != 2:
+            raise ValueError(message("batches", should, tuple(acts.shape)))
+        check_feature_acts(acts, d_sae=d_sae)
+        if W_dec is not None:
+            check_device("feature_acts", acts, W_dec)
+        if (acts.coalesce().values() if acts.is_sparse else acts).isnan().any():
+            raise ValueError(message("batches", should, "NaN"))
+        d_sae = acts.shape[1]
+        yield acts
+    if acts is None:
+        raise ValueError(message("batches", should, []))
+
+
+def check_pairs(pairs: Tensor, d_sae: int | None = None) -> None:
+    """Raise unless `pairs` is a tensor of pairs of latents, of so many if that is known."""
+    if not isinstance(pairs, Tensor) or pairs.dtype != torch.long or pairs.shape[1:] != (2,):
+        should = "be a tensor of torch.int64 of shape [pairs, 2]"
+        raise TypeError(message("pairs", should, pairs, with_type=True))
+    if d_sae and pairs.numel() and not 0 <= pairs.min() <= pairs.max() < d_sae:
+        found = f"{pairs.min()} to {pairs.max()}"
+        raise ValueError(message("pairs", f"be latents from 0 to {d_sae - 1}", found))
 
 
 def check_neighbors(neighbors: Tensor, W_dec: Tensor) -> None:
@@ -108,6 +150,16 @@ def check_torch_device(name: str) -> None:
     raise UserError("device", should, f"{name!r}{problem}")
 
 
+def check_draw(chunk_size: Any, generator: Any, process_group: Any) -> None:
+    """Raise unless these are how chunks can be drawn."""
+    check_chunk_size("chunk_size", chunk_size)
+    of_cpu = isinstance(generator, torch.Generator) and generator.device.type == "cpu"
+    if generator is not None and not of_cpu:
+        should = "be None or a torch.Generator of the CPU"
+        raise TypeError(message("generator", should, generator, with_type=True))
+    check_process_group(process_group)
+
+
 def check_process_group(process_group: dist.ProcessGroup | None) -> None:
     """Raise unless `process_group` is None or a group that this process is in."""
     if process_group is None:
@@ -138,11 +190,13 @@ def message(name: str, should: str, found: object, *, with_type: bool = False) -
     return text
 
 
-def _check_floating(name: str, value: Tensor, *layouts: torch.layout) -> None:
+def check_floating(name: str, value: Tensor, *layouts: torch.layout) -> None:
+    """Raise unless `value` is a tensor of a floating-point type that torch computes in."""
     if not isinstance(value, Tensor):
         raise TypeError(message(name, "be a torch.Tensor", value, with_type=True))
-    if not value.is_floating_point():
-        raise TypeError(message(f"{name}.dtype", "be a floating-point type", value.dtype))
+    if not value.is_floating_point() or value.dtype.itemsize < 2:
+        should = "be a floating-point type of at least 16 bits"
+        raise TypeError(message(f"{name}.dtype", should, value.dtype))
     if value.layout not in layouts:
         should = f"be {' or '.join(map(str, layouts))}"
         raise ValueError(message(f"{name}.layout", should, value.layout))

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from sae_lens_c2r._support import checks
 from sae_lens_c2r.penalties import nearest_neighbors
 from sae_lens_c2r.penalties.cosines import at_least_float32, pair_cosines, slices_of_tiles
 
@@ -75,7 +76,7 @@ def absorption_pairs(
     :math:`\alpha = \sum_{c > 0} c \rho z_1 / \sum_{c > 0} z_1^2`.
 
     Args:
-        W_dec: The decoder.
+        W_dec: The decoder, with rows of lengths as of `c2r_penalty`.
         batches: The latents' activations on text. Negative ones count as none.
         least_cosine: Of a pair's decoder rows. Compare it with the chance level.
         least_firings: Tokens on which a child fires.
@@ -91,7 +92,7 @@ def absorption_pairs(
     lengths = W_dec.to(at_least_float32(W_dec)).norm(dim=-1)
     zeros = torch.zeros(len(children), dtype=torch.float64, device=W_dec.device)
     sums: dict[str, Tensor] = defaultdict(zeros.clone)
-    for acts in batches:
+    for acts in checks.checked_batches(batches, W_dec):
         for tile in slices_of_tiles((len(children), len(acts)), acts.device):
             parent, child = (
                 acts[:, latents[tile]].to(lengths.dtype).clamp(min=0) * lengths[latents[tile]]

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from scipy import sparse
 from torch import Tensor
 
-from sae_lens_c2r._support.checks import check_feature_acts, message
+from sae_lens_c2r._support import checks
 from sae_lens_c2r.penalties.cosines import slices_of_tiles
 
 JACCARDS = (0.5, 0.7, 0.9)
@@ -84,6 +84,7 @@ def co_firing(batches: Iterable[Tensor], *, above: Sequence[float] = JACCARDS) -
         ValueError: If there is no batch, or one is empty, holds a NaN or is not of
             that shape.
     """
+    checks.check_numbers("above", above, negative=False)
     fires, times_fired = _firings(batches)
     d_sae, n_tokens = fires.shape
     highest = torch.zeros(d_sae, dtype=torch.float64, device="cpu")
@@ -105,21 +106,13 @@ def co_firing(batches: Iterable[Tensor], *, above: Sequence[float] = JACCARDS) -
 
 def _firings(batches: Iterable[Tensor]) -> tuple[Any, Int[Tensor, " d_sae"]]:
     """Every latent's firing on every token, a sparse matrix of ones, and how often it fires."""
-    found, n_tokens, d_sae = [], 0, None
-    for acts in batches:
-        check_feature_acts(acts, d_sae=d_sae)
-        if acts.ndim != 2:
-            should = "hold tensors of shape [tokens, d_sae]"
-            raise ValueError(message("batches", should, tuple(acts.shape)))
+    found, n_tokens, d_sae = [], 0, 0
+    for acts in checks.checked_batches(batches):
         d_sae = acts.shape[1]
         fires = acts.detach().to_sparse().coalesce()
-        if fires.values().isnan().any():
-            raise ValueError(message("batches", "hold no NaN", "a batch that does"))
         tokens, latents = fires.indices()[:, fires.values() != 0].int().cpu()
         found.append(torch.stack([latents, tokens + n_tokens]))
         n_tokens += len(acts)
-    if d_sae is None:
-        raise ValueError(message("batches", "hold at least one batch", found))
     at = torch.cat(found, dim=1)
     ones = np.ones(at.shape[1], dtype=np.int32)
     matrix = sparse.csr_array((ones, tuple(at.numpy())), shape=(d_sae, n_tokens))
@@ -151,8 +144,10 @@ def pair_jaccards(
     Returns:
         A number from 0 to 1 for each pair; 0 where neither latent fires.
     """
+    checks.check_pairs(pairs)
     both, either = torch.zeros(2, len(pairs), dtype=torch.long, device="cpu")
-    for acts in batches:
+    for acts in checks.checked_batches(batches):
+        checks.check_pairs(pairs, acts.shape[1])
         for tile in slices_of_tiles((len(pairs), len(acts)), acts.device):
             left, right = ((acts[:, latents] != 0).cpu() for latents in pairs[tile].T)
             both[tile] += (left & right).sum(dim=0)

@@ -39,6 +39,8 @@ def feature_recovery(
         The measures by their names; those of absorption if the features have a hierarchy. One
         that the samples do not hold is NaN.
     """
+    check_integer("samples", samples, minimum=1)
+    check_integer("batch_size", batch_size, minimum=1)
     if sae.dtype != torch.float32:  # SAELens multiplies its rows with the features' as they are
         sae = copy.deepcopy(sae).to(torch.float32)
     found = eval_sae_on_synthetic_data(

@@ -8,12 +8,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sae_lens_c2r._support.checks import check_decoder, check_integer
+from sae_lens_c2r._support import checks
 from sae_lens_c2r._support.progress import with_bar
 from sae_lens_c2r.penalties.cosines import (
     at_least_float32,
     edge_of_tiles,
     full_precision,
+    in_range,
     slices_of_tiles,
     unit_rows,
 )
@@ -35,9 +36,12 @@ def composition(W_dec: Tensor) -> float:
 
     Raises:
         TypeError: If `W_dec` is not a floating-point tensor.
-        ValueError: If `W_dec` is not two-dimensional.
+        ValueError: If `W_dec` is not a finite matrix, or 0 everywhere.
     """
-    return max_cosines(W_dec).mean().item()
+    highest = max_cosines(W_dec)
+    if not W_dec.any():
+        raise ValueError(checks.message("W_dec", "not be 0 everywhere", W_dec))
+    return highest.mean().item()
 
 
 def chance_composition(d_sae: int, d_in: int) -> float:
@@ -61,8 +65,8 @@ def chance_composition(d_sae: int, d_in: int) -> float:
         TypeError: If a number is not an integer.
         ValueError: If a number is below 2.
     """
-    check_integer("d_sae", d_sae, minimum=2)
-    check_integer("d_in", d_in, minimum=2)
+    checks.check_integer("d_sae", d_sae, minimum=2)
+    checks.check_integer("d_in", d_in, minimum=2)
     # With c = sin(angle) the density is cos(angle)^(d-2), which is finite everywhere.
     angle = torch.linspace(-math.pi / 2, math.pi / 2, 20001, dtype=torch.float64)
     density = angle.cos() ** (d_in - 2)
@@ -94,6 +98,8 @@ def max_cosines_and_counts(
     W_dec: Tensor, *, above: Sequence[float]
 ) -> tuple[Float[Tensor, " d_sae"], list[int]]:
     """The highest cosines and the counts of pairs, by one product of all pairs."""
+    W_dec = in_range(W_dec)
+    checks.check_numbers("above", above)
     counts, dtype = [0] * len(above), at_least_float32(W_dec)
     highest = torch.full((len(W_dec),), -1.0, dtype=dtype, device=W_dec.device)
     for rows, columns, tile in _tiles_of_pairs(W_dec):
@@ -119,6 +125,8 @@ def pairs_above(
     Returns:
         The pairs, on the device of `W_dec`.
     """
+    W_dec = in_range(W_dec)
+    checks.check_number("cosine", cosine, negative=True)
     pairs = torch.empty(0, 2, dtype=torch.long, device=W_dec.device)
     cosines = torch.empty(0, device=W_dec.device)
     for rows, columns, tile in _tiles_of_pairs(W_dec):
@@ -133,7 +141,6 @@ def pairs_above(
 
 def _tiles_of_pairs(W_dec: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
     """Square tiles of cosines with the latents in both directions, each unordered pair once."""
-    check_decoder(W_dec)
     edge, unit = edge_of_tiles(W_dec.device), unit_rows(W_dec)
     parts = [slice(start, start + edge) for start in range(0, len(unit), edge)]
     pairs = list(combinations_with_replacement(parts, 2))
@@ -159,6 +166,7 @@ def latents_of_features(
     Returns:
         The latents, and their cosines with the features.
     """
+    W_dec, feature_vectors = _that_fit(W_dec, feature_vectors)
     dtype = at_least_float32(feature_vectors, W_dec)
     features, rows = unit_rows(feature_vectors.to(dtype)), unit_rows(W_dec.to(dtype))
     tiles = slices_of_tiles((len(features), len(rows)), features.device)
@@ -167,6 +175,16 @@ def latents_of_features(
         nearest = [(features[tile] @ rows.T).max(dim=1) for tile in tiles]
     cosines, latents = (torch.cat(parts) for parts in zip(*nearest, strict=True))
     return latents, cosines
+
+
+def _that_fit(W_dec: Tensor, feature_vectors: Tensor) -> tuple[Tensor, Tensor]:
+    """A decoder and features, as `in_range` has them; there may be no feature."""
+    W_dec, features = in_range(W_dec), in_range(feature_vectors, "feature_vectors", rows=0)
+    checks.check_device("feature_vectors", features, W_dec)
+    if features.shape[1] != W_dec.shape[1]:
+        should = f"be [features, {W_dec.shape[1]}], as wide as `W_dec`"
+        raise ValueError(checks.message("feature_vectors.shape", should, tuple(features.shape)))
+    return W_dec, features
 
 
 @torch.no_grad()
@@ -187,5 +205,7 @@ def latents_per_feature(
     Returns:
         A count for each feature, 0 for one that was not found.
     """
+    checks.check_number("above", above, negative=True)
+    W_dec, feature_vectors = _that_fit(W_dec, feature_vectors)
     features, cosines = latents_of_features(feature_vectors, W_dec)
     return features[cosines > above].bincount(minlength=len(feature_vectors))

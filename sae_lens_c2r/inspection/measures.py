@@ -121,7 +121,7 @@ def measure_on_text(sae: AnySAE, text: TextActivations) -> TextMetrics:
         "explained_variance": explained_variance.compute(),
         "l0": times_fired.sum().item() / together.n_tokens,
         "dead_latents": (times_fired == 0).double().mean().item(),
-        "composition_of_live": analysis.composition(live) if len(live) else 0.0,
+        "composition_of_live": analysis.composition(live) if live.any() else 0.0,
         "chance_of_live": _chance_of(live),
         **together.summary(),
         **absorbed,
@@ -149,6 +149,8 @@ def measure(
     if W_dec.ndim != 2 or not len(W_dec) or W_dec.shape[1] < 2:
         should = "be a matrix of latents and at least 2 dimensions"
         raise UserError("W_dec", should, tuple(W_dec.shape), of=name)
+    if not W_dec.any():
+        raise UserError("W_dec", "not be 0 everywhere", of=name)
     cosines, n_pairs = analysis.max_cosines_and_counts(W_dec, above=THRESHOLDS)
     norms = W_dec.norm(dim=-1)
     pairs = {f"pairs_above_{above}": n for above, n in zip(THRESHOLDS, n_pairs, strict=True)}

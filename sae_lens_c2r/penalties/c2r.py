@@ -85,8 +85,7 @@ def c2r_penalty(
     checks.check_feature_acts(feature_acts, d_sae=len(W_dec))
     checks.check_device("feature_acts", feature_acts, W_dec)
     checks.check_number("exponent", exponent, positive=True)
-    checks.check_chunk_size("chunk_size", chunk_size)
-    checks.check_process_group(process_group)
+    checks.check_draw(chunk_size, generator, process_group)
     checks.check_choice("pairs", pairs, get_args(Pairs))
     checks.check_choice("gate", gate, get_args(Gate))
     if neighbors is not None:
@@ -204,8 +203,7 @@ def orthogonality_penalty(
         ValueError: If shapes or devices do not match, or `chunk_size` is below 2.
     """
     checks.check_decoder(W_dec)
-    checks.check_chunk_size("chunk_size", chunk_size)
-    checks.check_process_group(process_group)
+    checks.check_draw(chunk_size, generator, process_group)
     _, inverse = row_lengths(W_dec.detach())
     if neighbors is None:
         neighbors = search(W_dec, inverse, (chunk_size, generator, process_group))

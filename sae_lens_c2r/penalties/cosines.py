@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from sae_lens_c2r._support.checks import check_decoder, message
+
 Rows = Float[Tensor, "d_sae d_in"]
 PerLatent = Float[Tensor, " d_sae"]
 Latents = Int[Tensor, " d_sae"]  # one for each
@@ -49,6 +51,17 @@ def row_lengths(W_dec: Rows) -> tuple[PerLatent, PerLatent]:
     # That of a zero row, or of one too short to be squared, is 0, and so are its cosines.
     too_short = lengths < torch.finfo(dtype).tiny ** 0.5
     return lengths, lengths.masked_fill(too_short, torch.inf).reciprocal()
+
+
+@torch.no_grad()
+def in_range(W_dec: Rows, name: str = "W_dec", *, rows: int = 1) -> Rows:
+    """Rows to measure, checked: those whose squares are out of range are scaled, no others."""
+    check_decoder(W_dec, name, rows=rows)
+    if not W_dec.isfinite().all():
+        raise ValueError(message(name, "be finite", "NaN or infinity"))
+    highest = W_dec.abs().amax(dim=1, keepdim=True).to(at_least_float32(W_dec))
+    is_out = (row_lengths(W_dec)[1][:, None] == 0) & (highest > 0)
+    return torch.where(is_out, W_dec / highest, W_dec) if is_out.any() else W_dec
 
 
 def unit_rows(W_dec: Rows) -> Rows:

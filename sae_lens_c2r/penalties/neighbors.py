@@ -11,8 +11,14 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
-from sae_lens_c2r._support.checks import check_chunk_size, check_decoder, check_process_group
-from sae_lens_c2r.penalties.cosines import CPU, edge_of_tiles, full_precision, row_lengths
+from sae_lens_c2r._support.checks import check_draw
+from sae_lens_c2r.penalties.cosines import (
+    CPU,
+    edge_of_tiles,
+    full_precision,
+    in_range,
+    row_lengths,
+)
 
 # How chunks are drawn: of how many latents, by which generator, and for which processes.
 Draw = tuple[int | None, torch.Generator | None, ProcessGroup | None]
@@ -40,7 +46,7 @@ def nearest_neighbors(
 
     Args:
         W_dec: Decoder, shape ``[d_sae, d_in]``, any floating dtype; one row a latent.
-            An all-zero row has cosine 0 with every other. For lengths, see `c2r_penalty`.
+            An all-zero row has cosine 0 with every other. Others have any finite length.
         chunk_size: Latents to a chunk, at least 2. The last chunk may be shorter. `None`
             searches the whole dictionary, and so does any size of ``d_sae`` or more.
         generator: CPU generator that draws the chunks, see `step_generator`. `None` draws
@@ -57,11 +63,10 @@ def nearest_neighbors(
 
     Raises:
         TypeError: If `W_dec` is not a floating-point tensor, or `chunk_size` not an integer.
-        ValueError: If `W_dec` is not two-dimensional, or `chunk_size` is below 2.
+        ValueError: If `W_dec` is not a finite matrix, or `chunk_size` is below 2.
     """
-    check_decoder(W_dec)
-    check_chunk_size("chunk_size", chunk_size)
-    check_process_group(process_group)
+    W_dec = in_range(W_dec)
+    check_draw(chunk_size, generator, process_group)
     _, inverse = row_lengths(W_dec.detach())
     return search(W_dec, inverse, (chunk_size, generator, process_group), reduced_precision)
 

@@ -1,7 +1,9 @@
 """Lambda that transfers: one coefficient for every batch, width and scale of activations."""
 
 import math
+from typing import get_args
 
+from sae_lens_c2r._support import checks
 from sae_lens_c2r.penalties.c2r import Gate, Pairs
 
 # The setting that the paper's lambda = 5 was chosen in (Section 6.2): activations of unit
@@ -60,6 +62,12 @@ def transfer_factor(
     Returns:
         The factor, above 0.
     """
+    for name, value in (("batch_size", batch_size), ("d_sae", d_sae), ("d_in", d_in)):
+        checks.check_integer(name, value, minimum=1)
+    checks.check_chunk_size("chunk_size", chunk_size)
+    checks.check_number("exponent", exponent)
+    checks.check_choice("pairs", pairs, get_args(Pairs))
+    checks.check_choice("gate", gate, get_args(Gate))
     per_latent = (d_sae / batch_size) / (PAPER_D_SAE / PAPER_BATCH_SIZE)
     papers_chance = _chance_gate(PAPER_CANDIDATES, PAPER_D_IN, pairs, gate)
     candidates = max(2, min(chunk_size or d_sae, d_sae))  # a latent, itself included

@@ -2,16 +2,18 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sae_lens_c2r.analysis import (
     chance_composition,
     composition,
     count_pairs,
+    latents_of_features,
     max_cosines,
     pairs_above,
 )
+from sae_lens_c2r.penalties import nearest_neighbors
 from sae_lens_c2r.penalties.cosines import VALUES_PER_TILE
 from tests import reference
 from tests.strategies import Case, cases
@@ -25,7 +27,25 @@ def test_composition_is_the_mean_of_the_highest_cosines(case: Case) -> None:
         for i, j in enumerate(neighbors)
     ]
     assert max_cosines(case.W_dec).tolist() == pytest.approx(cosines, abs=1e-12)
+    assume(case.W_dec.any())  # or composition is refused
     assert composition(case.W_dec) == pytest.approx(sum(cosines) / len(cosines), abs=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("scale", [1e30, 1e-30])
+def test_the_length_of_rows_does_not_matter_even_where_its_square_is_out_of_range(
+    scale: float, dtype: torch.dtype
+) -> None:
+    W_dec = torch.randn(20, 6, generator=torch.Generator().manual_seed(0))
+    scales = torch.ones(20, 1).index_fill(0, torch.arange(0, 20, 2), scale)
+    rows = (W_dec * scales).to(dtype)
+    unit = torch.nn.functional.normalize(rows.double())
+    assert composition(rows) == pytest.approx(composition(unit), abs=1e-6)
+    assert count_pairs(rows, above=[0.5]) == count_pairs(unit, above=[0.5])
+    assert torch.equal(nearest_neighbors(rows), nearest_neighbors(unit))
+    assert torch.equal(
+        latents_of_features(rows, unit)[0], latents_of_features(unit, rows.double())[0]
+    )
 
 
 def test_equal_rows_are_not_more_than_alike() -> None:

@@ -79,7 +79,8 @@ def test_rows_not_finite_are_not_hidden(
     monkeypatch.setitem(VALUES_PER_TILE, kind, 16 * 16)
     W_dec = torch.randn(40, 6)
     W_dec[3, 0] = value
-    found = nearest_neighbors(W_dec, chunk_size=None)
+    inverse = cosines.row_lengths(W_dec)[1]
+    found = neighbors.search(W_dec, inverse, (None, None, None))
     assert ((found == 3) == (torch.arange(40) != 3)).all()
     assert c2r_penalty(torch.ones(2, 40), W_dec, chunk_size=None).isnan()
     assert orthogonality_penalty(W_dec, chunk_size=None).isnan()

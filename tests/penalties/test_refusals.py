@@ -2,13 +2,17 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from sae_lens_c2r import c2r_penalty, nearest_neighbors, orthogonality_penalty
+from sae_lens_c2r import analysis, c2r_penalty, nearest_neighbors, orthogonality_penalty
+from sae_lens_c2r.analysis.recovery import feature_recovery
+from sae_lens_c2r.architectures import BatchTopKC2RTrainingSAEConfig, TopKC2RTrainingSAEConfig
+from sae_lens_c2r.penalties import transfer_factor, typical_norm
 
 pytestmark = pytest.mark.usefixtures("unchecked_types")
 ACTS, W_DEC = torch.zeros(2, 3), torch.zeros(3, 4)
@@ -41,6 +45,10 @@ def c2r(W_dec: Any = W_DEC, feature_acts: Any = ACTS, **options: Any) -> object:
         (c2r, "exponent", {"exponent": 0}, ValueError),
         (c2r, "exponent", {"exponent": float("nan")}, ValueError),
         (c2r, "exponent", {"exponent": "1"}, TypeError),
+        (c2r, "feature_acts.dtype", {"feature_acts": ACTS.to(torch.float8_e5m2)}, TypeError),
+        (c2r, "generator", {"generator": 3}, TypeError),
+        (orthogonality_penalty, "generator", {"W_dec": W_DEC, "generator": "0"}, TypeError),
+        (nearest_neighbors, "generator", {"W_dec": W_DEC, "generator": W_DEC}, TypeError),
         (c2r, "pairs", {"pairs": "some"}, ValueError),
         (c2r, "gate", {"gate": "tanh"}, ValueError),
         (c2r, "neighbors", {"neighbors": torch.tensor([-1, 0, 1])}, ValueError),
@@ -55,6 +63,85 @@ def test_bad_input_is_named(
 ) -> None:
     with pytest.raises(error, match=rf"Parameter `{re.escape(name)}` should .*Found"):
         penalty(**given)
+
+
+EYE = torch.eye(3)
+NAN = EYE.clone().fill_diagonal_(torch.nan)
+MEASURES: list[tuple[Callable[..., object], tuple[Any, ...]]] = [
+    *((measure, ()) for measure in (analysis.composition, analysis.max_cosines)),
+    *((nearest_neighbors, ()), (analysis.absorption_pairs, ([EYE],))),
+    *((partial(analysis.count_pairs, above=[0.5]), ()), (analysis.pairs_above, (0.5,))),
+    *((analysis.latents_of_features, (EYE,)), (analysis.latents_per_feature, (EYE,))),
+]
+
+
+@pytest.mark.parametrize(("measure", "others"), MEASURES)
+@pytest.mark.parametrize(
+    "W_dec", [EYE.numpy(), EYE.tolist(), "W_dec", EYE.int(), EYE[0], EYE[:0], NAN, EYE / 0]
+)
+def test_what_is_no_decoder_is_not_measured(
+    W_dec: Any, measure: Callable[..., object], others: tuple[Any, ...]
+) -> None:
+    with pytest.raises(
+        (TypeError, ValueError), match=r"Parameter `W_dec[.a-z]*` should .*Found"
+    ):
+        measure(W_dec, *others)
+
+
+TRANSFER: dict[str, Any] = {"batch_size": 8, "d_sae": 4, "d_in": 4, "chunk_size": None}
+SIZES: dict[str, Any] = {"d_in": 4, "d_sae": 32}
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("W_dec", lambda: analysis.composition(torch.zeros(3, 4))),
+        ("above", lambda: analysis.count_pairs(EYE, above=0.5)),
+        ("above", lambda: analysis.count_pairs(EYE, above=[torch.nan])),
+        ("above", lambda: analysis.co_firing([EYE], above=[-0.1])),
+        ("above", lambda: analysis.latents_per_feature(EYE, EYE, above="0.5")),
+        ("cosine", lambda: analysis.pairs_above(EYE, "0.5")),
+        ("feature_vectors.shape", lambda: analysis.latents_of_features(EYE, W_DEC)),
+        ("feature_vectors.shape", lambda: analysis.latents_per_feature(EYE, W_DEC)),
+        ("feature_vectors", lambda: analysis.latents_of_features(EYE, NAN)),
+        ("feature_vectors", lambda: analysis.latents_per_feature(EYE, EYE.numpy())),
+        ("feature_vectors.device", lambda: analysis.latents_of_features(EYE, EYE.to("meta"))),
+        ("feature_acts.shape", lambda: analysis.absorption_pairs(EYE[:2], [EYE])),
+        ("feature_acts.shape", lambda: analysis.absorption_pairs(torch.ones(4, 3), [EYE])),
+        ("feature_acts.device", lambda: analysis.absorption_pairs(EYE, [EYE.to("meta")])),
+        ("batches", lambda: analysis.absorption_pairs(EYE, [NAN])),
+        ("batches", lambda: analysis.absorption_pairs(EYE, iter(()))),
+        ("batches", lambda: analysis.absorption_pairs(EYE, 3)),
+        ("batches", lambda: analysis.co_firing(EYE)),
+        ("batches", lambda: analysis.pair_jaccards([NAN], torch.tensor([[0, 1]]))),
+        ("pairs", lambda: analysis.pair_jaccards([EYE], [(0, 1)])),
+        ("pairs", lambda: analysis.pair_jaccards([EYE], torch.tensor([[0.0, 1.0]]))),
+        ("pairs", lambda: analysis.pair_jaccards([EYE], torch.tensor([[0, 1, 2]]))),
+        ("pairs", lambda: analysis.pair_jaccards([EYE], torch.tensor([[0, 3]]))),
+        ("pairs", lambda: analysis.pair_jaccards([EYE], torch.tensor([[0, -1]]))),
+        ("batch_size", lambda: feature_recovery(None, None, batch_size=0)),
+        *(
+            (name, lambda wrong={name: value}: transfer_factor(**{**TRANSFER, **wrong}))
+            for name, value in {"batch_size": 0, "d_sae": 4.5, "d_in": "4", "gate": "x"}.items()
+        ),
+        *(
+            (name, lambda sae_in=value: typical_norm(sae_in))
+            for name, value in {"sae_in": [1.0], "sae_in.dtype": EYE.int()}.items()
+        ),
+        ("sae_in", lambda: typical_norm(EYE.numpy())),
+        ("sae_in.shape", lambda: typical_norm(EYE[:0])),
+        *(
+            (name, lambda wrong={name: value}: BatchTopKC2RTrainingSAEConfig(**SIZES, **wrong))
+            for name, value in {"k": "8", "c2r_seed": -1}.items()
+        ),
+        ("k", lambda: BatchTopKC2RTrainingSAEConfig(**SIZES, k=33)),
+        ("k", lambda: TopKC2RTrainingSAEConfig(**SIZES, k=0)),
+    ],
+)
+def test_other_arguments_are_named(name: str, call: Callable[[], object]) -> None:
+    said = rf"Parameter `{re.escape(name)}` should .*Found"
+    with pytest.raises((TypeError, ValueError), match=said):
+        call()
 
 
 @pytest.mark.parametrize("data", [NUMBERS, np.array(NUMBERS), tuple(NUMBERS)], ids=type)
