@@ -18,6 +18,7 @@ from safetensors import SafetensorError
 from sae_lens_c2r._support.errors import UserError
 
 PARTIAL = "partial-"  # begins the name of a folder that is being written
+_LFS_POINTER = b"version https://git-lfs"
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -52,6 +53,16 @@ def read_object(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise UserError(path, "be a JSON object", type(content).__name__)
     return content
+
+
+def check_whole(path: Path) -> None:
+    """Raise a UserError where a file is empty, or what Git left in place of a large one."""
+    with path.open("rb") as file:
+        begins = file.read(len(_LFS_POINTER))
+    if begins == _LFS_POINTER:
+        raise UserError(path, "have its content", "a Git LFS pointer", "Run `git lfs pull`.")
+    if not begins:
+        raise UserError(path, "not be empty")
 
 
 def first_problem(error: ValidationError) -> str:

@@ -10,7 +10,14 @@ from typing import Annotated, Any
 from unittest.mock import patch
 
 import torch
-from pydantic import AfterValidator, ConfigDict, PlainSerializer
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    PlainSerializer,
+    PositiveInt,
+    ValidationError,
+)
 from sae_lens import SAE, TrainingSAE
 from sae_lens.constants import (
     ACTIVATION_SCALER_CFG_FILENAME,
@@ -23,7 +30,7 @@ from sae_lens.registry import SAE_CLASS_REGISTRY, SAE_TRAINING_CLASS_REGISTRY
 from sae_lens.training.activation_scaler import ActivationScaler
 
 from sae_lens_c2r._support.errors import UserError, needing_the_hub, one_line
-from sae_lens_c2r._support.files import read_object
+from sae_lens_c2r._support.files import check_whole, read_object
 from sae_lens_c2r._support.remote_code import harmless_options
 
 SAE_FILES = (
@@ -81,6 +88,8 @@ class SAERef:
     def load(self, device: str) -> SAE[Any]:
         """Load it, without what its authors say that may have their code run."""
         sae = self._load(device)
+        where = self.folder / SAE_CFG_FILENAME if self.folder else self.name
+        check_keys(_Metadata, sae.cfg.metadata.to_dict(), "metadata.", of=where)
         if options := sae.cfg.metadata.model_from_pretrained_kwargs:
             options = harmless_options(options, self.name)
             sae.cfg.metadata.model_from_pretrained_kwargs = options
@@ -102,6 +111,8 @@ class SAERef:
             return trained
         except Exception as error:  # SAELens, safetensors and the Hub raise many kinds
             reason = one_line(error)
+            if isinstance(error, KeyError):
+                reason = f"It has no key {reason}."
             if self.folder is None and not Path(self.source).exists():
                 reason += f" There is no folder {self.source} either."
             raise UserError(f"{self.name}: cannot be loaded. {reason}") from error
@@ -125,6 +136,48 @@ def inference_form(sae: SAE[Any], *, fold: bool = True) -> SAE[Any]:
         with suppress(NotImplementedError):
             sae.fold_W_dec_norm()  # type: ignore[no-untyped-call]
     return sae
+
+
+class _Config(BaseModel):
+    """The keys of `cfg.json` that SAELens reads before it says what is wrong with them."""
+
+    d_in: PositiveInt
+    d_sae: PositiveInt
+    metadata: dict[str, Any] = {}  # older SAELens has none
+
+
+class _Metadata(BaseModel):
+    """The keys of the metadata that are read here; each may be missing."""
+
+    model_name: str | None = None
+    model_class_name: str | None = None
+    model_from_pretrained_kwargs: dict[str, Any] | None = None
+    hook_name: str | None = None
+    hook_head_index: int | None = None
+    context_size: PositiveInt | None = None
+    prepend_bos: bool | None = None
+    seqpos_slice: list[int | None] | tuple[int | None, ...] | None = None
+    exclude_special_tokens: bool | list[int] | None = None
+    disable_concat_sequences: bool | None = None
+    sequence_separator_token: int | str | None = None
+    dataset_path: str | None = None
+    training_architecture: str | None = None
+    training_architecture_details: dict[str, Any] | None = None
+
+
+def check_keys(
+    model: type[BaseModel], values: dict[str, Any], prefix: str, *, of: object
+) -> None:
+    """Raise a UserError for the first value that is not as a model has it."""
+    try:
+        model.model_validate(values, strict=True)
+    except ValidationError as error:
+        key = error.errors()[0]["loc"][0]
+        said = [each["msg"] for each in error.errors() if each["loc"][0] == key]
+        should = " or ".join(each.removeprefix("Input should ") for each in said)
+        if key not in values:
+            raise UserError(f"{prefix}{key}", "be there", of=of) from None
+        raise UserError(f"{prefix}{key}", should, repr(values[key]), of=of) from None
 
 
 def find_saes(
@@ -168,13 +221,17 @@ def sae_folders(root: Path) -> list[Path]:
 
 def is_training_form(folder: Path) -> bool:
     """Whether SAELens loads what a folder holds as a `TrainingSAE`."""
+    for path in map(folder.joinpath, SAE_FILES):
+        if path.is_file():
+            check_whole(path)
     config = read_object(folder / SAE_CFG_FILENAME)
     architecture = str(config.get("architecture"))  # old configs have none
+    known = sorted({*SAE_CLASS_REGISTRY, *SAE_TRAINING_CLASS_REGISTRY})
+    if "architecture" in config and architecture not in known:
+        should = f"have an `architecture` of SAELens's or ours: {', '.join(known)}"
+        raise UserError(folder / SAE_CFG_FILENAME, should, architecture)
+    check_keys(_Config, config, "", of=folder / SAE_CFG_FILENAME)
     if architecture not in SAE_TRAINING_CLASS_REGISTRY:
-        if "architecture" in config and architecture not in SAE_CLASS_REGISTRY:
-            known = sorted({*SAE_CLASS_REGISTRY, *SAE_TRAINING_CLASS_REGISTRY})
-            should = f"have an `architecture` of SAELens's or ours: {', '.join(known)}"
-            raise UserError(folder / SAE_CFG_FILENAME, should, architecture)
         return False
     return architecture not in SAE_CLASS_REGISTRY or "decoder_init_norm" in config
 

@@ -316,7 +316,7 @@ def test_each_sae_that_cannot_be_is_one_line(tmp_path: Path, out: Path, run: Eva
         "whole": None,
     }
     saes = {name: plant_sae(tmp_path / name, d_in=8) for name in reasons}
-    say(saes["hook"], hook_name=5)
+    say(saes["hook"], hook_name=None)
     say(saes["model"], model_name=None)
     (saes["broken"] / "cfg.json").write_text("{")
     (saes["list"] / "cfg.json").write_text("[]")

@@ -1,6 +1,8 @@
 """The licence of an SAE that another SAE starts from."""
 
+import json
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -60,6 +62,75 @@ def test_saes_behind_links_are_found_once(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(root)
     assert sae_folders(tmp_path / "link")[0] == tmp_path / "link" / "b"
     assert sae_folders(root / "a") == [root / "a"]
+
+
+LFS_POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:abc\nsize 123\n"
+
+
+@pytest.mark.parametrize("name", ["cfg.json", "sae_weights.safetensors"])
+@pytest.mark.parametrize(
+    ("content", "said"), [(b"", "not be empty"), (LFS_POINTER, "git lfs pull")]
+)
+def test_a_file_without_its_content_is_named(
+    content: bytes, said: str, name: str, tmp_path: Path
+) -> None:
+    make_form("standard").save_model(tmp_path)
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=rf"{name} should .*{said}"):
+        SAERef(folder=tmp_path).load("cpu")
+
+
+def saved(folder: Path, metadata: dict[str, Any], changes: Any = ()) -> SAERef:
+    """An SAE whose config was changed; an ellipsis stands for a key that was removed."""
+    make_form("jumprelu").save_model(folder)
+    path = folder / "cfg.json"
+    config = json.loads(path.read_text())
+    config = {**config, "metadata": {**config["metadata"], **metadata}} | dict(changes)
+    path.write_text(json.dumps({key: of for key, of in config.items() if of is not ...}))
+    return SAERef(folder=folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"d_sae": value} for value in ("64", None, 0, ...)),
+        *({"metadata": value} for value in (None, [1])),
+        {"architecture": ...},
+    ],
+)
+def test_a_key_of_the_config_that_is_wrong_is_named(
+    change: dict[str, Any], tmp_path: Path
+) -> None:
+    [key] = change
+    with pytest.raises(UserError, match=rf"cfg.json: `{key}` should|no key '{key}'"):
+        saved(tmp_path, {}, change).load("cpu")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("context_size", value) for value in ("32", 0, 32.5, True)),
+        *(("model_name", 5), ("model_class_name", []), ("hook_name", {})),
+        *(("exclude_special_tokens", "yes"), ("exclude_special_tokens", ["a"])),
+        *(("seqpos_slice", "0:5"), ("prepend_bos", "no"), ("hook_head_index", "3")),
+        *(("model_from_pretrained_kwargs", ["x"]), ("training_architecture_details", "x")),
+    ],
+)
+def test_metadata_of_a_wrong_type_are_named_with_what_was_found(
+    key: str, value: Any, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError) as caught:
+        saved(tmp_path, {key: value}).load("cpu")
+    assert caught.value.field == f"metadata.{key}"
+    assert caught.value.of == str(tmp_path / "cfg.json")
+    assert caught.value.found == repr(value)
+
+
+def test_metadata_may_be_missing_or_null_or_of_others(tmp_path: Path) -> None:
+    kept = {"seqpos_slice": [0, None], "exclude_special_tokens": [5], "context_size": 8}
+    others = {"hook_name": None, "notes": ["of others"], "sequence_separator_token": "bos"}
+    metadata = saved(tmp_path, {**kept, **others}).load("cpu").cfg.metadata.to_dict()
+    assert {**metadata, **kept, **others} == metadata
 
 
 def test_an_empty_folder_is_no_sae_though_it_has_a_release_s_name(
