@@ -25,7 +25,12 @@ from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, harmless_options, 
 from sae_lens_c2r.inspection.contexts import AnySAE, TextActivations
 from sae_lens_c2r.offline.models import where_model_is
 from sae_lens_c2r.penalties.neighbors import has_fast_bfloat16
-from sae_lens_c2r.releases.language_models import beside_no_folder_of
+from sae_lens_c2r.releases.language_models import (
+    TRANSFORMER_LENS,
+    TRANSFORMERS,
+    beside_no_folder_of,
+    official_name,
+)
 from sae_lens_c2r.releases.text import Text
 
 _ROWS_PER_BATCH = 32
@@ -71,8 +76,9 @@ class ActivationSource:
                 wrong = ("metadata.hook_name", should, hook_name)
             raise UserError(*wrong, of=name) from error
         except Exception as error:  # the Hub, transformers and torch raise many kinds
+            field = "model" if self.model else "metadata.model_name"
             should = f"give activations of width {sae.cfg.d_in} at {hook_name}, on the text"
-            raise UserError("model", should, more=first_sentence(error), of=name) from error
+            raise UserError(field, should, more=first_sentence(error), of=name) from error
         return self._read[key]
 
     @remote_code()
@@ -98,12 +104,20 @@ class ActivationSource:
                 in_bfloat16 = (key for key in _DTYPES if "bfloat16" in str(options.get(key)))
                 options |= dict.fromkeys(in_bfloat16, "float32")
             with needing_the_hub(f"The model {name}"), beside_no_folder_of(name):
-                self._models[key] = load_model(
-                    metadata.model_class_name or "HookedTransformer",
-                    where_model_is(name),
-                    device=self.device,
-                    model_from_pretrained_kwargs=options,
-                )
+                try:
+                    self._models[key] = load_model(
+                        metadata.model_class_name or TRANSFORMER_LENS,
+                        where_model_is(name),
+                        device=self.device,
+                        model_from_pretrained_kwargs=options,
+                    )
+                except ValueError as error:
+                    if metadata.model_class_name or official_name(name):
+                        raise
+                    should = f"be in cfg.json, as TransformerLens has no model {name}"
+                    advice = f"Add `{TRANSFORMERS}`, by which transformers loads the model."
+                    wrong = ("metadata.model_class_name", should, "none", advice)
+                    raise UserError(*wrong) from error
         return self._models[key]
 
     @no_false_alarms()

@@ -145,8 +145,23 @@ def test_what_libraries_raise_is_told_in_a_sentence_that_names_the_network(
     double = Mock(side_effect=error)
     monkeypatch.setattr(f"sae_lens_c2r.inspection.activations.{failing}", double)
     with pytest.raises(UserError, match=said) as caught:
-        source().activations(load(tmp_path / "sae"), "x")
+        source().activations(load(tmp_path / "sae", model_class_name="HookedTransformer"), "x")
     assert len(str(caught.value)) < 500
+
+
+def test_an_sae_without_a_class_of_a_model_that_transformer_lens_has_not_says_what_to_add(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    double = Mock(side_effect=ValueError("tiny not found"))
+    monkeypatch.setattr(activations, "load_model", double)
+    with pytest.raises(UserError, match="AutoModelForCausalLM") as caught:
+        source().activations(load(tmp_path / "sae"), "x")
+    assert caught.value.field == "metadata.model_class_name"
+    sae = load(tmp_path / "sae", model_name="gpt2")  # which it has
+    with pytest.raises(UserError, match=r"`metadata\.model_name` should give"):
+        source().activations(sae, "x")
+    with pytest.raises(UserError, match="`model` should give"):
+        source(model="gpt2").activations(sae, "x")
 
 
 def test_a_model_runs_once_for_the_same_inputs(tmp_path: Path, loaded: list[str]) -> None:
