@@ -18,7 +18,7 @@ from sae_lens_c2r._support.files import write_bytes
 from sae_lens_c2r.hub.local_saes import check_saes, repo_record
 from sae_lens_c2r.hub.rendering import BEGIN, END, INDEX, TASK, pictures, render
 from sae_lens_c2r.hub.repo_record import RepoRecord
-from sae_lens_c2r.hub.rules import refuse_secrets
+from sae_lens_c2r.hub.rules import check_names, refuse_secrets
 from sae_lens_c2r.hub.submission import SAEs, Submission
 from sae_lens_c2r.releases.model import FACTS, README, check_ids
 
@@ -50,6 +50,7 @@ def write_card(
         UserError: If one of the SAEs is not fit to be published, or `out` has the card of
             another repository.
     """
+    check_names(repo_id=repo_id)
     submission = saes if isinstance(saes, Submission) else Submission(saes)
     with TemporaryDirectory(prefix="sae-lens-c2r-") as scratch:
         local = check_saes(submission, Path(scratch), tell)

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError, one_line
-from sae_lens_c2r._support.files import read_object
+from sae_lens_c2r._support.files import check_whole, read_object
 from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r.hub.repo_record import RepoRecord, published
 from sae_lens_c2r.hub.rules import check_names, is_plain, redact, refuse_places, refuse_secrets
@@ -150,6 +150,10 @@ def _check(
     """Check an SAE's files, measure it, and write it in the form in which it is published."""
     weights = folder / SAE_WEIGHTS_FILENAME
     stamp = _stamp(weights)
+    if read_object(folder / SAE_CFG_FILENAME).get("architecture") == "temporal":
+        should = "be of an SAE that encodes token by token to be published"
+        raise UserError(folder / SAE_CFG_FILENAME, should, "a temporal SAE")
+    check_whole(weights)
     _check_header(weights)
     sae, trained = SAERef(folder=folder).load("cpu"), None
     if isinstance(sae, TrainingSAE):

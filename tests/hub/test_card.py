@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from sae_lens import SAE
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.hub.card import LISTS, card_files, merged, split_card
+from sae_lens_c2r.hub.card import LISTS, card_files, merged, split_card, write_card
 from sae_lens_c2r.hub.rendering import (
     BEGIN,
     CITATION,
@@ -62,6 +62,13 @@ def sae(**changes: Any) -> SAERecord:
 
 def facts(**saes: SAERecord) -> RepoRecord:
     return RepoRecord(repo_id="me/saes", saes=saes or {"a": sae()})
+
+
+@pytest.mark.parametrize("repo_id", ["foo", "https://huggingface.co/me/saes", ""])
+def test_the_repository_is_checked_before_any_sae(repo_id: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        write_card([tmp_path / "nowhere"], tmp_path / "card", repo_id=repo_id)
+    assert caught.value.field == "repo_id"
 
 
 def test_nothing_is_said_that_was_not_measured() -> None:
