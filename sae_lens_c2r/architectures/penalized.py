@@ -69,15 +69,6 @@ def check_penalty_options(cfg: Any, penalty: str, described_by: Any) -> None:
             check_chunk_size(field.name, value)
         else:
             check_integer(field.name, value, minimum=_LEAST.get(option))
-    if {field.name: field.type for field in fields(cfg)}.get("k") in (int, float):
-        _check_k(cfg.k, cfg.d_sae)
-
-
-def _check_k(k: float, d_sae: int) -> None:
-    """Raise where SAELens, which does not check its k, would fail in training."""
-    check_number("k", k, positive=True)
-    if k > d_sae:
-        raise ValueError(message("k", f"be at most the {d_sae} of `d_sae`", k))
 
 
 class PenaltyConfigMixin:

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 import torch
+from pydantic import BaseModel, PositiveInt
 from sae_lens.load_model import load_model
 from sae_lens.training.activations_store import ActivationsStore
 from sae_lens.util import get_special_token_ids
@@ -32,6 +33,7 @@ from sae_lens_c2r.releases.language_models import (
     official_name,
 )
 from sae_lens_c2r.releases.text import Text
+from sae_lens_c2r.saes.sae_ref import check_keys
 
 _ROWS_PER_BATCH = 32
 _MODEL = ("model_class_name", "model_name", "model_from_pretrained_kwargs")
@@ -45,6 +47,22 @@ _IF_EMPTY: dict[str, Any] = {
     **{"model_class_name": "HookedTransformer", "model_from_pretrained_kwargs": {}},
     **{"seqpos_slice": [None], "exclude_special_tokens": False},
 }
+
+
+class _Metadata(BaseModel):
+    """What is read of an SAE's metadata; each key may be missing."""
+
+    model_name: str | None = None
+    model_class_name: str | None = None
+    model_from_pretrained_kwargs: dict[str, Any] | None = None
+    hook_name: str | None = None
+    hook_head_index: int | None = None
+    context_size: PositiveInt | None = None
+    prepend_bos: bool | None = None
+    seqpos_slice: list[int | None] | tuple[int | None, ...] | None = None
+    exclude_special_tokens: bool | list[int] | None = None
+    disable_concat_sequences: bool | None = None
+    sequence_separator_token: int | str | None = None
 
 
 @dataclass
@@ -177,13 +195,14 @@ class ActivationSource:
 
 
 def check_reconstructs(sae: AnySAE) -> None:
-    """Raise for what encodes one activation and predicts another, or needs whole texts."""
+    """Raise for what cannot be run on text, or does not say in its metadata how."""
     architecture = sae.cfg.architecture()
     if architecture == "temporal" or architecture.endswith("transcoder"):
         raise UserError(
             "An SAE should reconstruct, token by token, what it encodes to be run on text. "
             f"A {architecture} does not."
         )
+    check_keys(_Metadata, sae.cfg.metadata.to_dict(), "metadata.")
 
 
 def _key(sae: AnySAE, *names: str) -> str:

@@ -88,9 +88,10 @@ class SAERef:
     def load(self, device: str) -> SAE[Any]:
         """Load it, without what its authors say that may have their code run."""
         sae = self._load(device)
-        where = self.folder / SAE_CFG_FILENAME if self.folder else self.name
-        check_keys(_Metadata, sae.cfg.metadata.to_dict(), "metadata.", of=where)
         if options := sae.cfg.metadata.model_from_pretrained_kwargs:
+            if not isinstance(options, dict):
+                field = "metadata.model_from_pretrained_kwargs"
+                raise UserError(field, "be a JSON object", repr(options), of=self.name)
             options = harmless_options(options, self.name)
             sae.cfg.metadata.model_from_pretrained_kwargs = options
         return sae
@@ -146,27 +147,8 @@ class _Config(BaseModel):
     metadata: dict[str, Any] = {}  # older SAELens has none
 
 
-class _Metadata(BaseModel):
-    """The keys of the metadata that are read here; each may be missing."""
-
-    model_name: str | None = None
-    model_class_name: str | None = None
-    model_from_pretrained_kwargs: dict[str, Any] | None = None
-    hook_name: str | None = None
-    hook_head_index: int | None = None
-    context_size: PositiveInt | None = None
-    prepend_bos: bool | None = None
-    seqpos_slice: list[int | None] | tuple[int | None, ...] | None = None
-    exclude_special_tokens: bool | list[int] | None = None
-    disable_concat_sequences: bool | None = None
-    sequence_separator_token: int | str | None = None
-    dataset_path: str | None = None
-    training_architecture: str | None = None
-    training_architecture_details: dict[str, Any] | None = None
-
-
 def check_keys(
-    model: type[BaseModel], values: dict[str, Any], prefix: str, *, of: object
+    model: type[BaseModel], values: dict[str, Any], prefix: str = "", *, of: object = ""
 ) -> None:
     """Raise a UserError for the first value that is not as a model has it."""
     try:
@@ -230,7 +212,7 @@ def is_training_form(folder: Path) -> bool:
     if "architecture" in config and architecture not in known:
         should = f"have an `architecture` of SAELens's or ours: {', '.join(known)}"
         raise UserError(folder / SAE_CFG_FILENAME, should, architecture)
-    check_keys(_Config, config, "", of=folder / SAE_CFG_FILENAME)
+    check_keys(_Config, config, of=folder / SAE_CFG_FILENAME)
     if architecture not in SAE_TRAINING_CLASS_REGISTRY:
         return False
     return architecture not in SAE_CLASS_REGISTRY or "decoder_init_norm" in config

@@ -36,9 +36,7 @@ def make_config(architecture: str, **options: Any) -> TrainingSAEConfig:
     sizes = {"d_in": D_IN, "d_sae": D_SAE}
     ours = architecture if architecture in ARCHITECTURES else f"{architecture}_c2r"
     config = {**sizes, **ARCHITECTURES[ours], **options}
-    if "k" in config:  # which may not be larger than d_sae
-        config["k"] = min(config["k"], config["d_sae"])
-    if "matryoshka_widths" in config:  # nor may these
+    if "matryoshka_widths" in config:  # none may be larger than d_sae
         config["matryoshka_widths"] = sorted({1 + config["d_sae"] // 4, config["d_sae"]})
     return config_class(**config)
 

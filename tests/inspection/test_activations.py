@@ -270,3 +270,32 @@ def test_an_empty_folder_is_not_taken_for_a_model(
     (folder / "config.json").write_text("{}")
     source().model_of(sae)
     assert seen == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("context_size", value) for value in ("32", 0, 32.5, True)),
+        *(("model_name", 5), ("model_class_name", []), ("hook_name", {})),
+        *(("exclude_special_tokens", "yes"), ("exclude_special_tokens", ["a"])),
+        *(("seqpos_slice", "0:5"), ("prepend_bos", "no"), ("hook_head_index", "3")),
+    ],
+)
+def test_metadata_of_a_wrong_type_are_named_with_what_was_found(
+    key: str, value: Any, tmp_path: Path
+) -> None:
+    sae = load(tmp_path / "sae", **{key: value})
+    with pytest.raises(UserError) as caught:
+        source().activations(sae, "it")
+    assert (caught.value.field, caught.value.of) == (f"metadata.{key}", "it")
+    assert caught.value.found == repr(value)
+
+
+def test_metadata_may_be_missing_or_null_or_of_others(
+    tmp_path: Path, loaded: list[str]
+) -> None:
+    kept = {"seqpos_slice": [0, None], "exclude_special_tokens": [5], "context_size": 8}
+    others = {"prepend_bos": False, "notes": ["of others"], "sequence_separator_token": "bos"}
+    sae = load(tmp_path / "sae", hook_head_index=None, **kept, **others)
+    assert len(source().activations(sae, "it").activations)
+    assert loaded == ["tiny"]

@@ -11,7 +11,7 @@ import torch
 
 from sae_lens_c2r import analysis, c2r_penalty, nearest_neighbors, orthogonality_penalty
 from sae_lens_c2r.analysis.recovery import feature_recovery
-from sae_lens_c2r.architectures import BatchTopKC2RTrainingSAEConfig, TopKC2RTrainingSAEConfig
+from sae_lens_c2r.architectures import BatchTopKC2RTrainingSAEConfig
 from sae_lens_c2r.penalties import transfer_factor, typical_norm
 
 pytestmark = pytest.mark.usefixtures("unchecked_types")
@@ -130,12 +130,7 @@ SIZES: dict[str, Any] = {"d_in": 4, "d_sae": 32}
         ),
         ("sae_in", lambda: typical_norm(EYE.numpy())),
         ("sae_in.shape", lambda: typical_norm(EYE[:0])),
-        *(
-            (name, lambda wrong={name: value}: BatchTopKC2RTrainingSAEConfig(**SIZES, **wrong))
-            for name, value in {"k": "8", "c2r_seed": -1}.items()
-        ),
-        ("k", lambda: BatchTopKC2RTrainingSAEConfig(**SIZES, k=33)),
-        ("k", lambda: TopKC2RTrainingSAEConfig(**SIZES, k=0)),
+        ("c2r_seed", lambda: BatchTopKC2RTrainingSAEConfig(**SIZES, c2r_seed=-1)),
     ],
 )
 def test_other_arguments_are_named(name: str, call: Callable[[], object]) -> None:

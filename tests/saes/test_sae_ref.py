@@ -106,33 +106,6 @@ def test_a_key_of_the_config_that_is_wrong_is_named(
         saved(tmp_path, {}, change).load("cpu")
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        *(("context_size", value) for value in ("32", 0, 32.5, True)),
-        *(("model_name", 5), ("model_class_name", []), ("hook_name", {})),
-        *(("exclude_special_tokens", "yes"), ("exclude_special_tokens", ["a"])),
-        *(("seqpos_slice", "0:5"), ("prepend_bos", "no"), ("hook_head_index", "3")),
-        *(("model_from_pretrained_kwargs", ["x"]), ("training_architecture_details", "x")),
-    ],
-)
-def test_metadata_of_a_wrong_type_are_named_with_what_was_found(
-    key: str, value: Any, tmp_path: Path
-) -> None:
-    with pytest.raises(UserError) as caught:
-        saved(tmp_path, {key: value}).load("cpu")
-    assert caught.value.field == f"metadata.{key}"
-    assert caught.value.of == str(tmp_path / "cfg.json")
-    assert caught.value.found == repr(value)
-
-
-def test_metadata_may_be_missing_or_null_or_of_others(tmp_path: Path) -> None:
-    kept = {"seqpos_slice": [0, None], "exclude_special_tokens": [5], "context_size": 8}
-    others = {"hook_name": None, "notes": ["of others"], "sequence_separator_token": "bos"}
-    metadata = saved(tmp_path, {**kept, **others}).load("cpu").cfg.metadata.to_dict()
-    assert {**metadata, **kept, **others} == metadata
-
-
 def test_an_empty_folder_is_no_sae_though_it_has_a_release_s_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
