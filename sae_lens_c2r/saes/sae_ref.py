@@ -89,9 +89,6 @@ class SAERef:
         """Load it, without what its authors say that may have their code run."""
         sae = self._load(device)
         if options := sae.cfg.metadata.model_from_pretrained_kwargs:
-            if not isinstance(options, dict):
-                field = "metadata.model_from_pretrained_kwargs"
-                raise UserError(field, "be a JSON object", repr(options), of=self.name)
             options = harmless_options(options, self.name)
             sae.cfg.metadata.model_from_pretrained_kwargs = options
         return sae
