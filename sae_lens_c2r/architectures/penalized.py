@@ -128,11 +128,20 @@ class PenalizedMixin(TrainingSAE[Any]):
         return super().save_inference_model(path)
 
     def calculate_aux_loss(
-        self, step_input: TrainStepInput, feature_acts: Tensor, *args: Any, **kwargs: Any
+        self,
+        step_input: TrainStepInput,
+        feature_acts: Tensor,
+        hidden_pre: Tensor,
+        sae_out: Tensor,
+        **others: Any,
     ) -> dict[str, Tensor]:
         """The backbone's auxiliary losses and, on penalty steps, ours."""
         losses = super().calculate_aux_loss(  # type: ignore[safe-super]
-            step_input, feature_acts, *args, **kwargs
+            step_input=step_input,
+            feature_acts=feature_acts,
+            hidden_pre=hidden_pre,
+            sae_out=sae_out,
+            **others,
         )
         if isinstance(losses, Tensor):  # SAELens allows an architecture this shorthand
             losses = {"auxiliary_loss": losses}
