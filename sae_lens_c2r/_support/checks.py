@@ -106,11 +106,12 @@ def checked_batches(batches: Iterable[Tensor], W_dec: Tensor | None = None) -> I
 
 def check_pairs(pairs: Tensor, d_sae: int | None = None) -> None:
     """Raise unless `pairs` is a tensor of pairs of latents, of so many if that is known."""
-    if not isinstance(pairs, Tensor) or pairs.dtype != torch.long or pairs.shape[1:] != (2,):
-        should = "be a tensor of torch.int64 of shape [pairs, 2]"
+    is_whole = isinstance(pairs, Tensor) and not (pairs.is_floating_point() and len(pairs))
+    if not is_whole or pairs.shape[1:] != (2,):
+        should = "be a tensor of integers of shape [pairs, 2]"
         raise TypeError(message("pairs", should, pairs, with_type=True))
     if d_sae and pairs.numel() and not 0 <= pairs.min() <= pairs.max() < d_sae:
-        found = f"{pairs.min()} to {pairs.max()}"
+        found = f"{pairs.min()}, {pairs.max()}"
         raise ValueError(message("pairs", f"be latents from 0 to {d_sae - 1}", found))
 
 

@@ -146,8 +146,8 @@ def pair_jaccards(
     """
     checks.check_pairs(pairs)
     both, either = torch.zeros(2, len(pairs), dtype=torch.long, device="cpu")
-    for acts in checks.checked_batches(batches):
-        checks.check_pairs(pairs, acts.shape[1])
+    for acts in batches:
+        checks.check_pairs(pairs, acts.shape[-1])
         for tile in slices_of_tiles((len(pairs), len(acts)), acts.device):
             left, right = ((acts[:, latents] != 0).cpu() for latents in pairs[tile].T)
             both[tile] += (left & right).sum(dim=0)

@@ -32,7 +32,7 @@ from sae_lens_c2r.penalties.cosines import row_lengths
 from sae_lens_c2r.penalties.neighbors import search
 
 Scaling = Literal["transfer", "none"]
-_LEAST = {"warm_up_steps": 0, "start_step": 0, "interval": 1, "seed": 0}
+_LEAST = {"warm_up_steps": 0, "start_step": 0, "interval": 1}
 
 
 class Decoder(NamedTuple):

@@ -55,10 +55,11 @@ class Finetuning:
         look_only: bool = False,
     ) -> None:
         """Raise, before any work, what keeps the SAEs from being trained into a folder."""
-        top = out.resolve()
+        top, *places = [place.resolve() for place in (out, *map(out.joinpath, self._subjects))]
         for folder in (each.ref.folder for each in self._subjects.values()):
             place = (folder or Path()).resolve()
-            if folder and (top in (place, *place.parents) or place in top.parents):
+            taken = top == place or any(own in (place, *place.parents) for own in places)
+            if folder and taken:
                 should = "be a folder apart from the SAEs to fine-tune"
                 raise UserError("out", should, folder)
         results, report = out / RESULTS, out / REPORT

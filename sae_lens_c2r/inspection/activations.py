@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 import torch
-from pydantic import BaseModel, PositiveInt
+from pydantic import BaseModel, ConfigDict, PositiveInt
 from sae_lens.load_model import load_model
 from sae_lens.training.activations_store import ActivationsStore
 from sae_lens.util import get_special_token_ids
@@ -52,6 +52,8 @@ _IF_EMPTY: dict[str, Any] = {
 class _Metadata(BaseModel):
     """What is read of an SAE's metadata; each key may be missing."""
 
+    model_config = ConfigDict(protected_namespaces=())
+
     model_name: str | None = None
     model_class_name: str | None = None
     model_from_pretrained_kwargs: dict[str, Any] | None = None
@@ -94,9 +96,8 @@ class ActivationSource:
                 wrong = ("metadata.hook_name", should, hook_name)
             raise UserError(*wrong, of=name) from error
         except Exception as error:  # the Hub, transformers and torch raise many kinds
-            field = "model" if self.model else "metadata.model_name"
             should = f"give activations of width {sae.cfg.d_in} at {hook_name}, on the text"
-            raise UserError(field, should, more=first_sentence(error), of=name) from error
+            raise UserError("model", should, more=first_sentence(error), of=name) from error
         return self._read[key]
 
     @remote_code()

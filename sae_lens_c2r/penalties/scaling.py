@@ -63,8 +63,7 @@ def transfer_factor(
         The factor, above 0.
     """
     for name, value in (("batch_size", batch_size), ("d_sae", d_sae), ("d_in", d_in)):
-        checks.check_integer(name, value, minimum=1)
-    checks.check_chunk_size("chunk_size", chunk_size)
+        checks.check_number(name, value, positive=True)
     checks.check_number("exponent", exponent)
     checks.check_choice("pairs", pairs, get_args(Pairs))
     checks.check_choice("gate", gate, get_args(Gate))

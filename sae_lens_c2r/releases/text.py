@@ -37,6 +37,7 @@ from sae_lens.training.activations_store import validate_pretokenized_dataset_to
 
 from sae_lens_c2r._support.errors import (
     UserError,
+    counted,
     is_of_network,
     needing_the_hub,
     one_line,
@@ -84,7 +85,7 @@ class Text:
         self._rows = rows.with_format(None) if isinstance(rows, Dataset) else rows
         self._are_lines = are_lines
         self._tokenize: Callable[[Iterable[str]], Iterable[Sequence[int]]] | None = None
-        self.context_size = 1  # tokens: rows of fewer are left out
+        self.context_size = self._longest = 1  # tokens: rows of fewer are left out
         self.n_vocabulary: int | None = None  # of the model that reads tokens, if it is known
         self._n_rows = self._n_left_out = 0
         first = next(self._read(), None)
@@ -99,9 +100,10 @@ class Text:
 
     def _check_words(self, words: str) -> None:
         """Raise if the first words are of another encoding, or the text of a row of tokens."""
-        if "\0" in words:
+        start = words[:64]
+        if 3 * start.count("\0") > len(start):  # UTF-16 has one in every letter
             raise UserError(self._field, "be text in UTF-8", f"NUL characters {self._place(1)}")
-        if self._column in _OF_TOKENS and words.lstrip().startswith("["):
+        if self._column in _OF_TOKENS and re.match(r"\s*\[\s*\d", words):
             should = "have rows of tokens as lists of numbers, as a .jsonl or .parquet has them"
             raise UserError(self._field, should, shortened(f"words {self._place(1)}", 200))
 
@@ -113,22 +115,26 @@ class Text:
         return ({"text": words} for words in self._words())
 
     def for_model(self, model: str | None, context_size: int) -> "Text":
-        """The text as a model reads it, without rows of fewer tokens than it can use."""
+        """The text as a model reads it, in rows of the length that keeps most tokens."""
         text = copy.copy(self)  # MiniLM reads rows of its own, between special tokens
         if model == MINILM.hub_id and not self.is_tokens:
             text._tokenize = _tokenize_for_minilm
         rows = islice(text, _FIRST_ROWS if self.is_tokens else 1)
-        longest = max((len(row["tokens"]) for row in rows if "tokens" in row), default=None)
-        text.context_size = min(context_size, longest or context_size)
+        lengths = [
+            min(len(row.get("tokens", ())) or context_size, context_size) for row in rows
+        ]
+        text._longest = max(lengths)
+        text.context_size = max(lengths, key=lambda n: n * sum(each >= n for each in lengths))
         text._n_rows = text._n_left_out = 0
         return text
 
     def check_context(self, context_size: int) -> None:
         """Raise unless one of the first rows of tokens fills the model's context."""
-        if self.context_size < context_size:
+        if self._longest < context_size:
             should = f"fill rows of {context_size:,} tokens, the `context_size`"
-            found = f"{self.context_size:,} in the longest of the first rows of {self.named}"
+            found = f"{self._longest:,} in the longest of the first rows of {self.named}"
             raise UserError(self._field, should, found)
+        self.context_size = context_size  # shorter rows are left out
 
     def check_tokenizer(self, tokenizer: Any) -> None:
         """Raise where tokens are of another tokenizer: by the Hub, or once one is too high."""
@@ -206,8 +212,7 @@ def read_text(
     """Open a text; a UserError if it is not there, or if its first row cannot be read."""
     name, path = source.dataset, source.path
     if name in OFFLINE_DATASETS:
-        if source.part:
-            raise UserError(next(iter(source.part)), "not be given for a text of ours", name)
+        check_part(source)
         return Text([{"text": each} for each in documents_of(name)], source.shown)
     is_file = path is not None and path.is_file()
     if not name.strip() or not (path is None or is_file or path.is_dir()):
@@ -224,6 +229,13 @@ def read_text(
     about: dict[str, Any] = {"column": source.column, "path": path, "field": field}
     hub_id = name if path is None else None
     return Text(rows, source.shown, are_lines=are_lines, hub_id=hub_id, **about)
+
+
+def check_part(source: TextSource) -> None:
+    """Raise where a part is named of a text of ours, which is one split and has one column."""
+    for part, value in source.part.items():
+        if (part, value) != ("split", "train"):
+            raise UserError(part, "not be given for a text of ours", source.dataset)
 
 
 def _rows_of_file(path: Path, source: TextSource) -> tuple[Any, bool]:
@@ -266,17 +278,30 @@ def _encoding_of(path: Path) -> str:
 
 def _as_words(path: Path, *, encoding: str, sep: str | None = None) -> dict[str, Any]:
     """Options by which a table's cells are words, never numbers or nothing."""
-    if sep is None:  # that by which the first line has the most columns
-        options: dict[str, Any] = {"encoding": encoding, "split": "train", "streaming": True}
-        lines = load_dataset("text", data_files=escape(str(path)), **options)
-        head = [row["text"] for row in lines.take(1)]
-        counts = {of: len(next(csv.reader(head, delimiter=of), [])) for of in _SEPARATORS}
-        sep = max(counts, key=counts.__getitem__)
-    # Where the row below the header has more cells, pandas would take the first for an index.
-    # Without a header it counts them.
-    top = pd.read_csv(path, sep=sep, encoding=encoding, header=None, nrows=2, dtype=str)
-    converters = dict.fromkeys(range(top.shape[1]), str)
-    return {"sep": sep, "encoding": encoding, "converters": converters}
+    options: dict[str, Any] = {"encoding": encoding, "split": "train", "streaming": True}
+    lines = load_dataset("text", data_files=escape(str(path)), **options)
+    head = [row["text"] for row in lines.take(1)]
+    counts = {of: len(next(csv.reader(head, delimiter=of), [])) for of in sep or _SEPARATORS}
+    sep = max(counts, key=counts.__getitem__)
+    n_columns = counts[sep]
+    try:
+        # Where the row below the header has more cells, pandas would take the first for an
+        # index. Without a header it counts them.
+        top = pd.read_csv(path, sep=sep, encoding=encoding, header=None, nrows=2, dtype=str)
+        n_columns = top.shape[1]
+    except pd.errors.ParserError as error:
+        told = str(error).strip()
+        raise ValueError(f"the row below the header has more cells than it ({told})") from None
+    except ValueError:  # an archive, which `datasets` opens
+        pass
+    converters = dict.fromkeys(range(n_columns), str)
+    # Files beside this one may have more columns.
+    return {
+        "sep": sep,
+        "encoding": encoding,
+        "converters": converters,
+        "keep_default_na": False,
+    }
 
 
 def _without_special_names(path: Path) -> Path:
@@ -325,9 +350,12 @@ def _rows_of_dataset(source: TextSource, streaming: bool) -> Any:
         try:
             builder = load_dataset_builder(str(place), **options)
         except DataFilesNotFoundError:  # none of the kinds that `datasets` knows by their names
+            card = place / "README.md" if path else None  # of data that are not here
+            is_dataset = card and card.is_file() and card.read_bytes().startswith(b"---")
             documents = sorted(escape(str(each)) for each in _files_in(place)) if path else []
-            if not documents:
+            if is_dataset or not documents:
                 raise
+            _tell_once(f"{path}: each of {counted(len(documents), 'file')} is a document.")
             about: dict[str, Any] = {"sample_by": "document", **options}
             builder = load_dataset_builder("text", data_files=documents, **about)
         if path:
@@ -348,8 +376,12 @@ def _look_into(folder: Path, config: Any) -> None:
     """Have a folder's tables read as a single one is, and tell of files of other kinds."""
     read = [Path(each) for files in (config.data_files or {}).values() for each in files]
     if isinstance(config, CsvConfig):
-        sep = None if config.sep == _SEPARATORS[0] else config.sep
-        for name, value in _as_words(read[0], encoding="utf-8-sig", sep=sep).items():
+        options: dict[str, Any] = {"keep_default_na": False}
+        said, usual = config.pd_read_csv_kwargs, CsvConfig().pd_read_csv_kwargs
+        if {**said, "sep": None} == {**usual, "sep": None}:  # or a dataset's card has its own
+            sep = None if config.sep == _SEPARATORS[0] else config.sep
+            options = _as_words(read[0], encoding="utf-8-sig", sep=sep)
+        for name, value in options.items():
             setattr(config, name, value)
     kinds = {*_LOADERS, ".txt"} - {_ending_of(file) for file in read}
     others = sorted(each.name for each in _files_in(folder) if _ending_of(each) in kinds)

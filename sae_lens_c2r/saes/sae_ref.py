@@ -155,7 +155,7 @@ def check_keys(
         said = [each["msg"] for each in error.errors() if each["loc"][0] == key]
         should = " or ".join(each.removeprefix("Input should ") for each in said)
         if key not in values:
-            raise UserError(f"{prefix}{key}", "be there", of=of) from None
+            raise UserError(f"{prefix}{key}", "be given", of=of) from None
         raise UserError(f"{prefix}{key}", should, repr(values[key]), of=of) from None
 
 

@@ -184,8 +184,9 @@ def checked_fields(
         known = f"a field of SAELens's {config.__name__}: {', '.join(sorted(types))}"
         raise next(explained(error, lambda _: known, within=key)) from None
     for name, value in values.items():
-        if isinstance(value, int) and abs(value) >= 2**63:
-            raise UserError(f"{key}.{name}", "be below 2^63, as torch needs it", value)
+        bits = 64 if name.endswith("seed") else 63
+        if isinstance(value, int) and abs(value) >= 2**bits:
+            raise UserError(f"{key}.{name}", f"be below 2^{bits}, as torch needs it", value)
     found = {name: getattr(valid, name) for name in values}
     # 32 stays 32, and not 32.0.
     return {

@@ -33,7 +33,7 @@ from sae_lens_c2r.offline.models import MODELS, is_model, where_model_is
 from sae_lens_c2r.penalties.neighbors import has_fast_bfloat16
 from sae_lens_c2r.releases.language_models import TRANSFORMER_LENS, hook_site, official_name
 from sae_lens_c2r.releases.model import DATASET, LanguageModel, Release, SyntheticModel
-from sae_lens_c2r.releases.text import Text, read_text
+from sae_lens_c2r.releases.text import Text, check_part, read_text
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.saes.start_from import ESTIMATED
 from sae_lens_c2r.training import configs
@@ -303,7 +303,10 @@ def check_model(plan: Plan, log: Callable[[str], None]) -> int | None:
 def check_text(plan: Plan, log: Callable[[str], None], n_vocabulary: int | None) -> None:
     """Raise unless the text of a plan's language model can be read, if it can be reached."""
     source = plan.release.source
-    if not isinstance(source, LanguageModel) or source.dataset in OFFLINE_DATASETS:
+    if not isinstance(source, LanguageModel):
+        return
+    if source.dataset in OFFLINE_DATASETS:
+        check_part(source.text)
         return
     try:
         streaming = plan.runner_value("streaming")

@@ -19,6 +19,7 @@ from sae_lens_c2r.releases.model import LanguageModel
 from sae_lens_c2r.reporting.tables import terminal_tables
 from sae_lens_c2r.saes.start_from import NEEDS_ESTIMATE
 from sae_lens_c2r.training.data_parallel import group_size, place
+from sae_lens_c2r.training.output_dir import WORK
 from sae_lens_c2r.training.plan import Plan
 
 SHOWN = ("k", "c2r_coefficient", "ort_coefficient", "l1_coefficient", "l0_coefficient")
@@ -27,14 +28,15 @@ SHOWN = ("k", "c2r_coefficient", "ort_coefficient", "l1_coefficient", "l0_coeffi
 def too_large(plan: Plan, out: Path, *, n_ranks: int = 1) -> Iterator[str]:
     """A warning for each of memory and disk, if this machine has less than a plan takes."""
     if torch.device(plan.device).type == "cuda":
-        memory = torch.cuda.mem_get_info(plan.device)[1]
+        memory = n_ranks * torch.cuda.mem_get_info(plan.device)[1]
     elif hasattr(os, "sysconf"):
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     else:  # on Windows
         memory = sys.maxsize
-    place = next(each for each in (out, *out.absolute().parents) if each.exists())
+    work = (out / WORK).absolute()  # which may be a link to another disk
+    place = next(each for each in (work, *work.parents) if each.exists())
     needed = {"memory": memory_bytes(plan), "disk": 3 * checkpoint_bytes(plan)}
-    found = {"memory": n_ranks * memory, "disk": shutil.disk_usage(place).free}
+    found = {"memory": memory, "disk": shutil.disk_usage(place).free}
     for what, most in needed.items():
         if most > found[what]:
             has = f"{decimal(found[what])} here"

@@ -114,7 +114,7 @@ def test_what_is_wrong_with_the_place_is_told_before_any_work(
     # With nothing to measure on, which should not be needed.
     told: list[str] = []
     tuning = Finetuning(refs, {TOKENS: 1}, device="cpu", text="missing.txt", tell=told.append)
-    for place in (trained, trained.parent, trained / "in"):
+    for place in (trained, trained.parent):
         with pytest.raises(UserError, match=f"`out` should.* apart from the SAEs.*{trained}"):
             tuning.check_out(place)
     tuning.check_out(out, look_only=True)

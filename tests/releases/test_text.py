@@ -18,7 +18,7 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.offline.models import MINILM
 from sae_lens_c2r.releases import text as reader
 from sae_lens_c2r.releases.model import TextSource
-from sae_lens_c2r.releases.text import Text, read_text
+from sae_lens_c2r.releases.text import Text, check_part, read_text
 from tests.command import run
 
 WORDS = ["One line,\nand another: ü.", "a\u2028b\x85c, 'two'"]
@@ -141,6 +141,8 @@ def test_part_of_a_text_can_be_named(tmp_path: Path, caplog: pytest.LogCaptureFi
     path = tmp_path / "mine.jsonl"
     path.write_text(json.dumps({"text": "of text", "body": "of body"}))
     assert read(path, column="body") == [{"text": "of body"}]
+    path.write_text(json.dumps({"text": "of\0a PDF"}))
+    assert read(path) == [{"text": "of\0a PDF"}]
     path.write_text(json.dumps({"review": "of the only column"}))
     assert read(path) == [{"text": "of the only column"}]
     assert caplog.messages == ["The text is read from its only column, review."]
@@ -245,6 +247,35 @@ def test_files_that_are_not_read_are_told_of_once(
     assert "read are files like a.jsonl, and not 2 of other kinds, like notes.txt" in line
 
 
+CARD = "---\nconfigs:\n- config_name: default\n  data_files: {}\n  quoting: 3\n---\n"
+
+
+def test_a_table_of_a_dataset_is_read_as_its_card_says(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text(CARD.format("a.csv"))
+    with pytest.raises(UserError, match=r"a\.csv"):
+        read(tmp_path)
+    (tmp_path / "a.csv").write_text('text\n"open\nNA\n')
+    assert read(tmp_path) == [{"text": '"open'}, {"text": "NA"}]
+
+
+def test_tables_in_an_archive_are_read(tmp_path: Path) -> None:
+    with ZipFile(tmp_path / "data.zip", "w") as file:
+        for name in ("a.csv", "b.csv"):
+            file.writestr(name, f"id,text\n1,NA\n2,of {name}\n")
+    words = [row["text"] for row in read(tmp_path)]
+    assert sorted(words) == ["NA", "NA", "of a.csv", "of b.csv"]
+
+
+def test_tables_beside_each_other_may_have_other_columns(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("text\nhello\n")
+    (tmp_path / "b.csv").write_text("id,text\n1,NA\n")
+    assert read(tmp_path) == [{"text": "hello"}, {"text": "NA"}]
+
+
+def test_a_text_of_ours_is_one_split() -> None:
+    check_part(TextSource("enwik8", "train"))
+
+
 def test_files_of_no_known_kind_are_documents(tmp_path: Path) -> None:
     for name in ("a.md", "deep/b[1].rst", ".hidden.md"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -295,8 +326,12 @@ def test_rows_without_text_are_left_out_and_counted(tmp_path: Path) -> None:
     assert found.left_out
     assert "2 of 4 rows" in found.left_out
     short_first = Text([{"tokens": row} for row in ([1], [1, 2, 3], [4, 5])], "mine")
-    assert list(short_first.for_model(None, 8)) == [{"tokens": [1, 2, 3]}]
-    assert short_first.for_model(None, 2).context_size == 2
+    most = short_first.for_model(None, 8)
+    assert [row["tokens"] for row in most] == [[1, 2, 3], [4, 5]]
+    with pytest.raises(UserError, match="3 in the longest"):
+        most.check_context(4)
+    most.check_context(3)
+    assert [row["tokens"] for row in most] == [[1, 2, 3]]
 
 
 def test_tokens_of_another_model_are_refused_where_they_are_read() -> None:
