@@ -290,8 +290,7 @@ def _as_words(path: Path, *, encoding: str, sep: str | None = None) -> dict[str,
         top = pd.read_csv(path, sep=sep, encoding=encoding, header=None, nrows=2, dtype=str)
         n_columns = top.shape[1]
     except pd.errors.ParserError as error:
-        told = str(error).strip()
-        raise ValueError(f"the row below the header has more cells than it ({told})") from None
+        raise ValueError(f"the first row does not fit the header: {error}") from None
     except ValueError:  # an archive, which `datasets` opens
         pass
     converters = dict.fromkeys(range(n_columns), str)
@@ -378,7 +377,8 @@ def _look_into(folder: Path, config: Any) -> None:
     if isinstance(config, CsvConfig):
         options: dict[str, Any] = {"keep_default_na": False}
         said, usual = config.pd_read_csv_kwargs, CsvConfig().pd_read_csv_kwargs
-        if {**said, "sep": None} == {**usual, "sep": None}:  # or a dataset's card has its own
+        # Unless a dataset's card has options of its own.
+        if {**said, "sep": None} == {**usual, "sep": None} and len(config.sep) == 1:
             sep = None if config.sep == _SEPARATORS[0] else config.sep
             options = _as_words(read[0], encoding="utf-8-sig", sep=sep)
         for name, value in options.items():
