@@ -50,7 +50,7 @@ _IF_EMPTY: dict[str, Any] = {
 
 
 class _Metadata(BaseModel):
-    """What is read of an SAE's metadata; each key may be missing."""
+    """The keys of an SAE's metadata that are read; each may be missing."""
 
     model_config = ConfigDict(protected_namespaces=())
 

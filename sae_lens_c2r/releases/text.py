@@ -61,7 +61,7 @@ _SEPARATORS = ",;\t|"  # of tables; the first one if none has more columns
 _HIDDEN = re.compile(r"(^|/)\.")
 _PATTERN = re.compile(r"[*?\[\]]")  # in the name of a folder, for `datasets`
 _PIECE = 1 << 18  # characters that are tokenized at a time
-_FIRST_ROWS = 100  # of which the longest says how many tokens a row may have
+_FIRST_ROWS = 100  # that say of how many tokens the rows are read
 _Row = Mapping[str, Any]
 
 
@@ -79,7 +79,7 @@ class Text:
         hub_id: str | None = None,  # of the dataset
         field: str = "text",  # that errors name
     ) -> None:
-        """Look at the first row; a UserError if there is no text in it."""
+        """Look at the first row; a UserError if there is no text in it, or none in UTF-8."""
         self.named, self.path, self._hub_id = named, path, hub_id
         self._field = field
         self._rows = rows.with_format(None) if isinstance(rows, Dataset) else rows

@@ -72,7 +72,7 @@ class Checkpoints:
         begun = self._named(_FINAL) + self._named(_DAMAGED)
         for folder in reversed(self._named(_FINAL)):
             try:
-                # A dry run takes no minutes for many gigabytes.
+                # A dry run should not take the minutes that hashing gigabytes does.
                 return read_checkpoint(folder, hashes=not self.look_only)
             except DamagedError as damage:
                 told = f"{folder} is damaged ({damage})."
