@@ -1,65 +1,40 @@
 """The one reader of text: words or rows of tokens, from the Hub, a folder or a file.
 
-`datasets` reads the files, a part at a time where it can. What SAELens is given has one
-column, `text` or `tokens`, and no row without content.
+What SAELens is given has one column, `text` or `tokens`, and no row without content.
 """
 
-import atexit
-import codecs
 import copy
-import csv
-import json
 import re
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from functools import cache
-from glob import escape
+from contextlib import contextmanager
 from itertools import islice
-from logging import getLogger
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
-import pandas as pd
-from datasets import (
-    Dataset,
-    DatasetDict,
-    IterableDatasetDict,
-    load_dataset,
-    load_dataset_builder,
-    load_from_disk,
-)
-from datasets.exceptions import DataFilesNotFoundError
-from datasets.packaged_modules.csv.csv import CsvConfig
-from fsspec.implementations.local import LocalFileSystem
+from datasets import Dataset
 from sae_lens.training.activations_store import validate_pretokenized_dataset_tokenizer
 
 from sae_lens_c2r._support.errors import (
     UserError,
-    counted,
     is_of_network,
     needing_the_hub,
     one_line,
     shortened,
 )
-from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, remote_code
+from sae_lens_c2r._support.remote_code import remote_code
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS, documents_of, token_rows
 from sae_lens_c2r.offline.models import MINILM, where_model_is
 from sae_lens_c2r.releases.model import TextSource
+from sae_lens_c2r.releases.text_files import (
+    bad_line,
+    files_in,
+    rows_of_dataset,
+    rows_of_file,
+    tell_once,
+)
 
 _OF_TOKENS = ("tokens", "input_ids")
 COLUMNS = (*_OF_TOKENS, "text", "problem")  # as SAELens looks for them
-_COMPRESSED = {".gz", ".gzip", ".bz2", ".xz", ".zst", ".zip"}
-_LINES = ("text", {"keep_linebreaks": True})
-_LOADERS: dict[str, tuple[str, dict[str, Any]]] = {
-    **dict.fromkeys((".json", ".jsonl", ".ndjson"), ("json", {})),
-    **{".csv": ("csv", {}), ".tsv": ("csv", {"sep": "\t"})},
-    **{".parquet": ("parquet", {}), ".arrow": ("arrow", {})},
-}  # any other ending is one of plain text
-_SEPARATORS = ",;\t|"  # of tables; the first one if none has more columns
-_HIDDEN = re.compile(r"(^|/)\.")
-_PATTERN = re.compile(r"[*?\[\]]")  # in the name of a folder, for `datasets`
 _PIECE = 1 << 18  # characters that are tokenized at a time
 _FIRST_ROWS = 100  # that say of how many tokens the rows are read
 _Row = Mapping[str, Any]
@@ -158,7 +133,7 @@ class Text:
             return None
         if self.path.is_file():
             return self.path.stat().st_size
-        return sum(each.stat().st_size for each in _files_in(self.path))
+        return sum(each.stat().st_size for each in files_in(self.path))
 
     def _words(self) -> Iterator[str]:
         """The documents, long ones in pieces: tokenizing costs what is used."""
@@ -194,8 +169,8 @@ class Text:
         n_read = 0
 
         def place() -> str:
-            bad_line = _bad_line(self.path) if self.path else None
-            return bad_line or f"{self.named}, after row {n_read:,}"
+            line = bad_line(self.path) if self.path else None
+            return line or f"{self.named}, after row {n_read:,}"
 
         with needing_the_hub(f"The text {self.named}"), _naming(place, self._field):
             for row in self._rows:
@@ -223,9 +198,9 @@ def read_text(
     are_lines = False
     with needing_the_hub(f"The text {name}"), _naming(name, field), remote_code():
         if path is not None and is_file:
-            rows, are_lines = _rows_of_file(path, source)
+            rows, are_lines = rows_of_file(path, source)
         else:
-            rows = _rows_of_dataset(source, streaming)
+            rows = rows_of_dataset(source, streaming)
     about: dict[str, Any] = {"column": source.column, "path": path, "field": field}
     hub_id = name if path is None else None
     return Text(rows, source.shown, are_lines=are_lines, hub_id=hub_id, **about)
@@ -236,88 +211,6 @@ def check_part(source: TextSource) -> None:
     for part, value in source.part.items():
         if (part, value) != ("split", "train"):
             raise UserError(part, "not be given for a text of ours", source.dataset)
-
-
-def _rows_of_file(path: Path, source: TextSource) -> tuple[Any, bool]:
-    """The rows of a file, by its ending, and whether they are the lines of one document."""
-    if source.split not in (None, "train") or source.subset is not None:
-        part = "split" if source.subset is None else "subset"
-        raise UserError(part, "not be given for a file", path)
-    path = _without_special_names(path)
-    builder, options = _LOADERS.get(_ending_of(path), _LINES)
-    if builder not in ("parquet", "arrow"):
-        options = {**options, "encoding": _encoding_of(path)}
-    if builder == "csv":
-        options = _as_words(path, **options)
-    options = {**options, "split": "train", "streaming": True}
-    # Escaped: notes[1].txt would be a pattern, which other files fit.
-    return load_dataset(builder, data_files=escape(str(path)), **options), builder == "text"
-
-
-def _files_in(folder: Path) -> Iterator[Path]:
-    """The files in a folder but for hidden ones, as checkpoints beside a text."""
-    for path in folder.rglob("*"):
-        if not _HIDDEN.search(path.relative_to(folder).as_posix()) and path.is_file():
-            yield path
-
-
-def _ending_of(path: Path) -> str:
-    endings = [each.lower() for each in path.suffixes if each.lower() not in _COMPRESSED]
-    return endings[-1] if endings else ""
-
-
-def _encoding_of(path: Path) -> str:
-    """UTF-8, unless a file begins with the mark of UTF-16, as Windows writes it."""
-    with path.open("rb") as file:
-        start = file.read(4)
-    if start == b"PK\3\4" and path.suffix.lower() != ".zip":
-        raise ValueError("it is an archive or a document of an office program")
-    is_utf16 = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    return "utf-16" if is_utf16 and not start.endswith(b"\0\0") else "utf-8-sig"
-
-
-def _as_words(path: Path, *, encoding: str, sep: str | None = None) -> dict[str, Any]:
-    """Options by which a table's cells are words, never numbers or nothing."""
-    options: dict[str, Any] = {"encoding": encoding, "split": "train", "streaming": True}
-    lines = load_dataset("text", data_files=escape(str(path)), **options)
-    head = [row["text"] for row in lines.take(1)]
-    counts = {of: len(next(csv.reader(head, delimiter=of), [])) for of in sep or _SEPARATORS}
-    sep = max(counts, key=counts.__getitem__)
-    n_columns = counts[sep]
-    try:
-        # Where the row below the header has more cells, pandas would take the first for an
-        # index. Without a header it counts them.
-        top = pd.read_csv(path, sep=sep, encoding=encoding, header=None, nrows=2, dtype=str)
-        n_columns = top.shape[1]
-    except pd.errors.ParserError as error:
-        raise ValueError(f"the first row does not fit the header: {error}") from None
-    except ValueError:  # an archive, which `datasets` opens
-        pass
-    converters = dict.fromkeys(range(n_columns), str)
-    # Files beside this one may have more columns.
-    return {
-        "sep": sep,
-        "encoding": encoding,
-        "converters": converters,
-        "keep_default_na": False,
-    }
-
-
-def _without_special_names(path: Path) -> Path:
-    """The path, or one of links if `datasets` would read a pattern or a chain in its name."""
-    is_folder = path.is_dir()
-    files = list(_files_in(path)) if is_folder else [path]
-    has_chain = any("::" in str(file) for file in files)
-    if not has_chain and not (is_folder and _PATTERN.search(str(path))):
-        return path
-    links = Path(mkdtemp())
-    atexit.register(shutil.rmtree, links, ignore_errors=True)
-    link, top = links, path if is_folder else path.parent
-    for file in files:
-        link = links / str(file.relative_to(top)).replace("::", "_")
-        link.parent.mkdir(parents=True, exist_ok=True)
-        link.symlink_to(file.absolute())
-    return links if is_folder else link
 
 
 @contextmanager
@@ -333,77 +226,13 @@ def _naming(place: str | Callable[[], str], field: str) -> Iterator[None]:
         raise UserError(field, "be text that can be read, in UTF-8", found) from error
 
 
-def _rows_of_dataset(source: TextSource, streaming: bool) -> Any:
-    """One split of a dataset on the Hub, of a folder, or of what `save_to_disk` wrote."""
-    name, path = source.dataset, source.path
-    options: dict[str, Any] = {"name": source.subset, TRUST: TRUSTED.get()}
-    found: Any
-    if path and any((path / each).is_file() for each in ("state.json", "dataset_dict.json")):
-        found = load_from_disk(str(path))
-        is_split = isinstance(found, DatasetDict)
-        if source.subset or (source.split not in (None, "train") and not is_split):
-            part = "subset" if source.subset else "split"
-            raise UserError(part, f"not be given for {path}, which has none")
-    elif streaming or path:
-        place: Any = _without_special_names(path.resolve()) if path else name
-        try:
-            builder = load_dataset_builder(str(place), **options)
-        except DataFilesNotFoundError:  # none of the kinds that `datasets` knows by their names
-            card = place / "README.md" if path else None  # of data that are not here
-            is_dataset = card and card.is_file() and card.read_bytes().startswith(b"---")
-            documents = sorted(escape(str(each)) for each in _files_in(place)) if path else []
-            if is_dataset or not documents:
-                raise
-            _tell_once(f"{path}: each of {counted(len(documents), 'file')} is a document.")
-            about: dict[str, Any] = {"sample_by": "document", **options}
-            builder = load_dataset_builder("text", data_files=documents, **about)
-        if path:
-            _look_into(path, builder.config)
-        found = builder.as_streaming_dataset()
-    else:  # of the Hub, no more than is asked for
-        found = load_dataset(name, split=source.split or "train", **options)
-    if not isinstance(found, DatasetDict | IterableDatasetDict):
-        return found
-    split = source.split or (str(next(iter(found))) if len(found) == 1 else "train")
-    if split not in found:
-        should = f"be one of {', '.join(map(str, found))}, which {name} has"
-        raise UserError("split", should, source.split or "none")
-    return found[split]
-
-
-def _look_into(folder: Path, config: Any) -> None:
-    """Have a folder's tables read as a single one is, and tell of files of other kinds."""
-    read = [Path(each) for files in (config.data_files or {}).values() for each in files]
-    if isinstance(config, CsvConfig):
-        options: dict[str, Any] = {"keep_default_na": False}
-        said, usual = config.pd_read_csv_kwargs, CsvConfig().pd_read_csv_kwargs
-        # Unless a dataset's card has options of its own.
-        if {**said, "sep": None} == {**usual, "sep": None} and len(config.sep) == 1:
-            sep = None if config.sep == _SEPARATORS[0] else config.sep
-            options = _as_words(read[0], encoding="utf-8-sig", sep=sep)
-        for name, value in options.items():
-            setattr(config, name, value)
-    kinds = {*_LOADERS, ".txt"} - {_ending_of(file) for file in read}
-    others = sorted(each.name for each in _files_in(folder) if _ending_of(each) in kinds)
-    if read and others:
-        _tell_once(
-            f"{folder}: read are files like {read[0].name}, and not {len(others):,} of other "
-            f"kinds, like {others[0]}."
-        )
-
-
-@cache
-def _tell_once(line: str) -> None:
-    getLogger(__name__).warning(line)
-
-
 def _column_of(there: list[str], wanted: str | None) -> str:
     """The column that is named, or that SAELens would take, or the only one."""
     if wanted is None:
         wanted = next((each for each in COLUMNS if each in there), None)
         if wanted is None and len(there) == 1:
             wanted = there[0]
-            _tell_once(f"The text is read from its only column, {shortened(wanted, 80)}.")
+            tell_once(f"The text is read from its only column, {shortened(wanted, 80)}.")
     if wanted not in there:
         should = f"be one of {', '.join(there)}, which the text has"
         raise UserError("column", should, wanted or f"none of {', '.join(COLUMNS)}")
@@ -444,25 +273,3 @@ def _tokenize_for_minilm(words: Iterable[str]) -> Iterable[Sequence[int]]:
     from transformers import AutoTokenizer
 
     return token_rows(words, AutoTokenizer.from_pretrained(where_model_is(MINILM.hub_id)))
-
-
-def _bad_line(path: Path) -> str | None:
-    """The first line of JSON that is none, or has other kinds of values than those before."""
-    for file in (
-        each for each in (path, *sorted(path.rglob("*"))) if ".jsonl" in each.suffixes
-    ):
-        kinds: dict[str, str] = {}
-        try:
-            with LocalFileSystem().open(file, compression="infer") as lines:
-                for number, line in enumerate(lines, start=1):
-                    with suppress(ValueError, AttributeError):
-                        row = json.loads(line.decode("utf-8-sig").strip() or "{}")
-                        found = {k: type(v).__name__ for k, v in row.items() if v is not None}
-                        if {**found, **kinds} == {**kinds, **found}:
-                            kinds |= found
-                            continue
-                    shown = shortened(line.decode(errors="replace").strip(), 80)
-                    return f"line {number:,} of {file}, {shown}"
-        except Exception:  # what is compressed is cut, or was never compressed
-            return str(file)
-    return None
