@@ -150,7 +150,7 @@ def finetune(
 def _show(plan: "Plan", console: shared.LineConsole, out: Path, as_json: bool = False) -> None:
     """Print a plan whose model was looked at."""
     from sae_lens_c2r.training.distributed import world_size
-    from sae_lens_c2r.training.plan import check_model, check_text
+    from sae_lens_c2r.training.inputs import check_model, check_text
     from sae_lens_c2r.training.summary import numbers_of, print_plan, too_large
 
     check_text(plan, console.say, check_model(plan, console.say))

@@ -1,12 +1,11 @@
 """The plan of a release's training: SAELens's configs, every field of which it has accepted."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 from sae_lens import (
     MultiSAETrainingRunnerConfig,
     SAETrainer,
@@ -19,21 +18,15 @@ from sae_lens.saes.sae import TrainingSAEConfig
 from sae_lens.synthetic import SyntheticModelConfig, SyntheticSAERunnerConfig
 
 from sae_lens_c2r._support.checks import check_torch_device
-from sae_lens_c2r._support.errors import (
-    UserError,
-    counted,
-    first_sentence,
-    is_of_network,
-    one_line,
-)
+from sae_lens_c2r._support.errors import UserError, counted, one_line
 from sae_lens_c2r._support.files import is_there
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, harmless_runner
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS
 from sae_lens_c2r.offline.models import MODELS, is_model, where_model_is
 from sae_lens_c2r.penalties.neighbors import has_fast_bfloat16
-from sae_lens_c2r.releases.language_models import TRANSFORMER_LENS, hook_site, official_name
-from sae_lens_c2r.releases.model import DATASET, LanguageModel, Release, SyntheticModel
-from sae_lens_c2r.releases.text import Text, check_part, read_text
+from sae_lens_c2r.releases.language_models import TRANSFORMER_LENS, official_name
+from sae_lens_c2r.releases.model import LanguageModel, Release, SyntheticModel
+from sae_lens_c2r.releases.text import Text
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.saes.start_from import ESTIMATED
 from sae_lens_c2r.training import configs
@@ -43,7 +36,6 @@ _RUNNERS = {
     LanguageModel: MultiSAETrainingRunnerConfig,
     SyntheticModel: SyntheticSAERunnerConfig,
 }
-_NOT_ON_THE_HUB = (RepositoryNotFoundError, RevisionNotFoundError)
 _NO_AUX_LOSS = {"layer_norm", "constant_norm_rescale"}  # for dead latents, in SAELens
 _WITHOUT_EFFECT = (  # on what is trained
     *("logger", "prefetch_llm_batches", "n_eval_batches", "eval_batch_size_prompts"),
@@ -260,64 +252,6 @@ def _check_source(plan: Plan) -> None:
             )
         field = f"language_model.{'name' if source.name else 'hub_id'}"
         raise UserError(field, "be a model that TransformerLens has", name, advice)
-
-
-def check_model(plan: Plan, log: Callable[[str], None]) -> int | None:
-    """Raise unless a plan's SAEs fit their hook; return the size of the model's vocabulary."""
-    source = plan.release.source
-    if not isinstance(source, LanguageModel):
-        return None
-    name = source.name or source.hub_id
-    try:
-        width, n_tokens, n_vocabulary = hook_site(
-            name,
-            source.hook_name,
-            loader=plan.runner_value("model_class_name"),
-            revision=source.revision,
-            n_ctx=(plan.runner.get("model_from_pretrained_kwargs") or {}).get("n_ctx"),
-        )
-    except UserError:
-        raise
-    except Exception as error:  # there are many kinds, of configs that are a model's own too
-        if isinstance(error.__cause__ or error, _NOT_ON_THE_HUB):
-            should = "be a model on the Hub that you may read"
-            raise UserError("language_model", should, name, first_sentence(error)) from None
-        whose = (
-            "The network did not give" if isinstance(error, OSError) else "We could not read"
-        )
-        log(
-            f"{whose} the config of {name}, so `d_in`, `hook_name` and `context_size` were not "
-            f"checked. {first_sentence(error)}"
-        )
-        return None
-    if n_tokens is not None and source.context_size > n_tokens:
-        should = f"be at most {n_tokens:,}, the most tokens that {name} takes"
-        raise UserError("language_model.context_size", should, f"{source.context_size:,}")
-    for sae_id, config in plan.saes.items():
-        if width is not None and config.d_in != width:
-            should = f"be {width}, the width of {source.hook_name} in {name}"
-            raise UserError("sae.d_in", should, f"{config.d_in} in {sae_id}")
-    return n_vocabulary
-
-
-def check_text(plan: Plan, log: Callable[[str], None], n_vocabulary: int | None) -> None:
-    """Raise unless the text of a plan's language model can be read, if it can be reached."""
-    source = plan.release.source
-    if not isinstance(source, LanguageModel):
-        return
-    if source.dataset in OFFLINE_DATASETS:
-        check_part(source.text)
-        return
-    try:
-        streaming = plan.runner_value("streaming")
-        text = read_text(source.text, streaming=streaming, field=DATASET)
-    except UserError as error:
-        if not is_of_network(error):
-            raise
-        log(f"The text was not looked at. {error}")
-    else:
-        text.n_vocabulary = n_vocabulary
-        text.for_model(source.hub_id, source.context_size).check_context(source.context_size)
 
 
 def _notes(plan: Plan) -> Iterator[str]:

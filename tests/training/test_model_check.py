@@ -17,7 +17,7 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.offline import corpus, models
 from sae_lens_c2r.releases import language_models
 from sae_lens_c2r.releases.files import new_release, read_release
-from sae_lens_c2r.training.plan import check_model
+from sae_lens_c2r.training.inputs import check_model
 from tests.command import run
 from tests.training.test_plan import GEMMA, MINILM, plan_of
 

@@ -1,0 +1,72 @@
+"""A plan's model and text, as far as they can be reached before the training."""
+
+from collections.abc import Callable
+
+from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+
+from sae_lens_c2r._support.errors import UserError, first_sentence, is_of_network
+from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS
+from sae_lens_c2r.releases.language_models import hook_site
+from sae_lens_c2r.releases.model import DATASET, LanguageModel
+from sae_lens_c2r.releases.text import check_part, read_text
+from sae_lens_c2r.training.plan import Plan
+
+_NOT_ON_THE_HUB = (RepositoryNotFoundError, RevisionNotFoundError)
+
+
+def check_model(plan: Plan, log: Callable[[str], None]) -> int | None:
+    """Raise unless a plan's SAEs fit their hook; return the size of the model's vocabulary."""
+    source = plan.release.source
+    if not isinstance(source, LanguageModel):
+        return None
+    name = source.name or source.hub_id
+    try:
+        width, n_tokens, n_vocabulary = hook_site(
+            name,
+            source.hook_name,
+            loader=plan.runner_value("model_class_name"),
+            revision=source.revision,
+            n_ctx=(plan.runner.get("model_from_pretrained_kwargs") or {}).get("n_ctx"),
+        )
+    except UserError:
+        raise
+    except Exception as error:  # there are many kinds, of configs that are a model's own too
+        if isinstance(error.__cause__ or error, _NOT_ON_THE_HUB):
+            should = "be a model on the Hub that you may read"
+            raise UserError("language_model", should, name, first_sentence(error)) from None
+        whose = (
+            "The network did not give" if isinstance(error, OSError) else "We could not read"
+        )
+        log(
+            f"{whose} the config of {name}, so `d_in`, `hook_name` and `context_size` were not "
+            f"checked. {first_sentence(error)}"
+        )
+        return None
+    if n_tokens is not None and source.context_size > n_tokens:
+        should = f"be at most {n_tokens:,}, the most tokens that {name} takes"
+        raise UserError("language_model.context_size", should, f"{source.context_size:,}")
+    for sae_id, config in plan.saes.items():
+        if width is not None and config.d_in != width:
+            should = f"be {width}, the width of {source.hook_name} in {name}"
+            raise UserError("sae.d_in", should, f"{config.d_in} in {sae_id}")
+    return n_vocabulary
+
+
+def check_text(plan: Plan, log: Callable[[str], None], n_vocabulary: int | None) -> None:
+    """Raise unless the text of a plan's language model can be read, if it can be reached."""
+    source = plan.release.source
+    if not isinstance(source, LanguageModel):
+        return
+    if source.dataset in OFFLINE_DATASETS:
+        check_part(source.text)
+        return
+    try:
+        streaming = plan.runner_value("streaming")
+        text = read_text(source.text, streaming=streaming, field=DATASET)
+    except UserError as error:
+        if not is_of_network(error):
+            raise
+        log(f"The text was not looked at. {error}")
+    else:
+        text.n_vocabulary = n_vocabulary
+        text.for_model(source.hub_id, source.context_size).check_context(source.context_size)
