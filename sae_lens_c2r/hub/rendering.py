@@ -1,8 +1,9 @@
 """The text, metadata and pictures of a card. Every number is of an evaluation, by its key."""
 
+import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import files
 from typing import Any
 
@@ -56,7 +57,7 @@ _AT_THE_TOP = (
     *("explained_variance", "l0", "dead_latents", "loss_recovered", "loss_recovered_error"),
     *("mcc", "f1", "composition", "chance_composition"),
 )
-_IN_INDEX, _DIGITS = 3, 3  # metrics of one SAE, for a search on the Hub
+_IN_INDEX = 3  # metrics of one SAE, for a search on the Hub
 _AT_MOST = 7  # columns of a table, so that none is wider than the page
 
 
@@ -65,9 +66,10 @@ def render(repo: RepoRecord, figures: Iterable[str] = ()) -> str:
     saes, models = repo.saes, repo.base_models
     options = {option for sae in saes.values() for option in sae.options}
     penalties = {name: option for name, option in _PENALTIES.items() if option in options}
-    with_c2r = (sae_id for sae_id, sae in saes.items() if _PENALTIES["C2R"] in sae.options)
-    example = next(with_c2r, next(iter(saes)))
-    kinds = {_PENALTIES["C2R"] in sae.options for sae in saes.values()}
+    with_c2r = [sae_id for sae_id, sae in saes.items() if _PENALTIES["C2R"] in sae.options]
+    is_choice = 0 < len(with_c2r) < len(saes)
+    choice = _choice(saes, _main(saes)) if is_choice else None
+    example = choice[0] if choice else next(iter(with_c2r or saes))
     measured = list(_measured(repo))
     data = CardData(
         base_model=models[0] if len(models) == 1 else models or None,
@@ -83,7 +85,8 @@ def render(repo: RepoRecord, figures: Iterable[str] = ()) -> str:
         example=example,
         first=saes[example],
         penalties=penalties,
-        is_choice=len(kinds) == 2,  # of SAEs with C2R and without
+        is_choice=is_choice,
+        choice=choice,
         measured=measured,
         main=_at_the_top(repo),
         works=_works(repo),
@@ -100,6 +103,30 @@ def render(repo: RepoRecord, figures: Iterable[str] = ()) -> str:
     if card.count("<!-- sae-lens-c2r:") != 2:
         raise UserError("A card should have our marks once. Found another mark in its text.")
     return re.sub(r"\n{3,}", "\n\n", card).rstrip() + "\n"
+
+
+def _main(saes: Mapping[str, SAERecord]) -> str:
+    """The evaluation that stands at the top."""
+    found = (name for name in _MAIN if any(_shown(sae, name) for sae in saes.values()))
+    return next(found, WEIGHTS)
+
+
+def _choice(saes: Mapping[str, SAERecord], main: str) -> tuple[str, str] | None:
+    """Of alike SAEs, that with C2R which is nearest to chance, and that which explains most."""
+    if len({(sae.hook_name, sae.d_sae, sae.options.get("k")) for sae in saes.values()}) > 1:
+        return None
+    from_chance, unexplained = dict[str, float](), dict[str, float]()
+    for sae_id, sae in saes.items():
+        found = {**sae.metrics_of(WEIGHTS), **_shown(sae, main)}
+        unexplained[sae_id] = 1 - found.get("explained_variance", math.nan)
+        if _PENALTIES["C2R"] in sae.options:
+            chance = found.get("chance_composition", math.nan)
+            from_chance[sae_id] = abs(found.get("composition", math.nan) - chance)
+    if any(map(math.isnan, (*from_chance.values(), *unexplained.values()))):
+        return None
+    return min(from_chance, key=from_chance.__getitem__), min(
+        unexplained, key=unexplained.__getitem__
+    )
 
 
 def _shown(sae: SAERecord, evaluation: str) -> dict[str, float]:
@@ -121,7 +148,7 @@ def _model_index(sae_id: str, sae: SAERecord) -> list[dict[str, Any]]:
             dataset_name=dataset,
             metric_type=key,
             metric_name=METRICS[key].title,
-            metric_value=round(value, _DIGITS),
+            metric_value=float(format(value, METRICS[key].shown)),
         )
         for name in (*_MAIN, WEIGHTS)
         for dataset in [_dataset_of(sae, name)]
@@ -152,9 +179,7 @@ def _works(repo: RepoRecord) -> list[tuple[str, str]]:
 
 def _at_the_top(repo: RepoRecord) -> tuple[str, list[str]] | None:
     """A table of what counts most, and a paragraph on how it was measured."""
-    saes = repo.saes.values()
-    found = (name for name in _MAIN if any(_shown(sae, name) for sae in saes))
-    main = next(found, WEIGHTS)
+    main = _main(repo.saes)
     numbers = [
         (f"`{sae_id}`", {**sae.metrics_of(WEIGHTS), **_shown(sae, main)})
         for sae_id, sae in repo.saes.items()

@@ -193,6 +193,26 @@ def test_what_training_measured_counts_until_it_is_evaluated() -> None:
     assert 'model_name = "model-1"' in card
 
 
+def test_a_card_names_the_sae_to_take_where_one_can_be_named() -> None:
+    def of(composition: float, explained: float, **options: float) -> SAERecord:
+        weights = {"composition": composition, "chance_composition": 0.125}
+        measured = {"weights": weights, "sae_lens": {"explained_variance": explained}}
+        evaluations = {name: Evaluation(metrics=each) for name, each in measured.items()}
+        return sae(evaluations=evaluations, options={"k": 8, **options})
+
+    weak, strong = of(0.25, 0.875, c2r_coefficient=1.0), of(0.125, 0.75, c2r_coefficient=4.0)
+    saes = {"a": weak, "b": strong, "c": of(0.5, 0.9375)}
+    card = render(facts(**saes))
+    assert "take `b`: of those with C2R" in card
+    assert "Otherwise take `c`, which" in card
+    assert 'SAE.from_pretrained("me/saes", "b")' in card
+    for other in (of(0.5, 0.9375, k=16), sae(evaluations={}, options={"k": 8})):
+        assert "Otherwise take the one" in render(facts(**{**saes, "d": other}))
+    both = {**saes, "b": of(0.125, 0.96875, c2r_coefficient=4.0)}
+    assert "Take `b`: it explains the most variance, and of" in render(facts(**both))
+    assert "Which SAE" not in render(facts(a=weak, b=strong))
+
+
 @pytest.mark.parametrize("kind", ["MiniLM", "a transformer", "no model"])
 def test_the_code_of_a_card_runs(
     kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
