@@ -30,6 +30,7 @@ PAGES = [Path(page) for page in SHOWN["pages"]]
 DATA, COLUMNS, SMALLEST = SHOWN["data"], SHOWN["columns"], SHOWN["smallest"]
 MEASURES = ["unexplained", *list(COLUMNS)[1:], *SHOWN["drawn"]]
 POINTS = [("C2R", 5.0), ("OrtSAE", 0.25), ("Matryoshka", 0.0)]  # of the figure
+COLORS = {**{point: f"C{number}" for number, point in enumerate(POINTS)}, ("C2R", 2.0): "C9"}
 SHORT_POINTS = [("C2R", 2.0), *POINTS]  # of that in README
 MORE_POINTS = [*POINTS, ("C2R", 2.0), ("C2R", 20.0), ("OrtSAE", 1.0)]
 MUCH = 0.05  # absorption
@@ -69,6 +70,7 @@ def differences(rows: pd.DataFrame, contrast: Contrast) -> Differences:
     plain = at_strength(rows, PLAIN, 0, MEASURES).loc[gaps.index].groupby("seed").mean()
     gaps = gaps.groupby("seed").mean()
     gaps["percent"] = 100 * gaps.unexplained / plain.unexplained
+    gaps["percent_of_interest"] = 100 * SMALLEST["unexplained"] / plain.unexplained
     return over_seeds(gaps if len(gaps) > 2 else gaps * float("nan"))  # of two none is told
 
 
@@ -127,7 +129,10 @@ def forest(
     for panel in grid.flat[len(measures) :]:
         panel.axis("off")
     for panel, measure in zip(grid.flat, measures, strict=False):
-        panel.axvspan(-SMALLEST[measure], SMALLEST[measure], color="0.9")
+        for row, here in enumerate(found.values()):
+            of_row = next(iter(here.values()))["percent_of_interest"].mean
+            smallest = of_row if measure == "percent" else SMALLEST[measure]
+            panel.barh(row, 2 * smallest, height=1, left=-smallest, color="0.9")
         panel.axvline(0, color="0.4", linewidth=0.8)
         panel.axhline(n_real - 0.5, color="0.4", linewidth=0.8, linestyle=":")
         for number, point in enumerate(points):
@@ -136,7 +141,7 @@ def forest(
                 for row, here in enumerate(found.values())
                 if point in here and here[point][measure].half_width < float("inf")
             ]
-            color = f"C{MORE_POINTS.index(point)}"
+            color = COLORS[point]
             panel.errorbar(
                 [each.mean for _, each in shown],
                 [row for row, _ in shown],
@@ -156,6 +161,7 @@ def forest(
         panel.set_title(textwrap.fill(title, 14), fontsize=10)
         panel.set_xlabel("higher is better" if measure == "found" else "lower is better")
         panel.locator_params(axis="x", nbins=3)
+        panel.xaxis.set_major_formatter("{x:g}")
         panel.grid(axis="y", color="0.93")
     first = grid[0, 0]
     n_seeds = (

@@ -209,6 +209,7 @@ def lines_figure(
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots(len(rows), len(columns), squeeze=False, sharey=False)
     colors = {line: f"C{number}" for number, line in enumerate(points.line.unique())}
+    colors |= {PLAIN: "black"}  # in every figure, and on top: where curves begin
     drawn = {}
     for (row, column, line, *_), here in points.dropna(subset="y").groupby(lines, sort=False):
         panel = axes[rows.index(row), columns.index(column)]
@@ -220,6 +221,7 @@ def lines_figure(
             xerr=np.nan_to_num([each.half_width for each in x], posinf=0.0),
             yerr=np.nan_to_num([each.half_width for each in y], posinf=0.0),
             color=colors[line],
+            zorder=3 if line == PLAIN else 2,
             marker="o",
             markersize=3,
             linewidth=1,
