@@ -129,10 +129,10 @@ def forest(
     for panel in grid.flat[len(measures) :]:
         panel.axis("off")
     for panel, measure in zip(grid.flat, measures, strict=False):
-        for row, here in enumerate(found.values()):
+        for at, here in enumerate(found.values()):
             of_row = next(iter(here.values()))["percent_of_interest"].mean
             smallest = of_row if measure == "percent" else SMALLEST[measure]
-            panel.barh(row, 2 * smallest, height=1, left=-smallest, color="0.9")
+            panel.barh(at, 2 * smallest, height=1, left=-smallest, color="0.9")
         panel.axvline(0, color="0.4", linewidth=0.8)
         panel.axhline(n_real - 0.5, color="0.4", linewidth=0.8, linestyle=":")
         for number, point in enumerate(points):

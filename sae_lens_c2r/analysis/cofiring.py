@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from scipy import sparse
+from scipy.special import betainc
 from torch import Tensor
 
 from sae_lens_c2r._support import checks
@@ -161,10 +162,10 @@ def chance_co_firing(times_fired: Int[Tensor, " d_sae"], n_tokens: int) -> float
     .. math::
         \mathbb E \max_{j \neq i} J_{ij} =
         1 - \int_0^1 \prod_{j \neq i} P\!\left(C_{ij} \le \frac{t (n_i + n_j)}{1 + t}\right) dt,
-        \qquad C_{ij} \sim \mathrm{Poisson}\!\left(\frac{n_i n_j}{N}\right)
+        \qquad C_{ij} \sim \mathrm{Hypergeometric}(N, n_i, n_j)
 
     for a latent that fires on :math:`n_i` of N tokens, then the mean over the latents that
-    fire. The number C of common tokens is Poisson's where latents are silent on most tokens.
+    fire. The number C of common tokens is taken for the binomial one of its mean and variance.
     Rates within 5 % of each other are taken for one.
 
     Args:
@@ -174,22 +175,37 @@ def chance_co_firing(times_fired: Int[Tensor, " d_sae"], n_tokens: int) -> float
     Returns:
         The chance level, from 0 to 1.
     """
-    n = times_fired[times_fired > 0].double()
+    n = times_fired[times_fired > 0].double().cpu()
     group = (_LEVELS * n.log()).round().unique(return_inverse=True)[1]
-    sizes = group.bincount().double()
-    n = torch.zeros_like(sizes).index_add_(0, group, n) / sizes
+    sizes = group.bincount().double().numpy()
+    n = torch.zeros(len(sizes)).double().index_add_(0, group, n).numpy() / sizes
     # More steps where the Jaccard is small: most of what chance makes is.
-    root = (torch.arange(_STEPS, dtype=torch.float64, device=n.device) + 0.5) / _STEPS
-    t, width = root.square(), 2 * root / _STEPS
+    root = (np.arange(_STEPS) + 0.5) / _STEPS
+    t, width = root**2, 2 * root / _STEPS
     total = 0.0
-    for level, size in enumerate(sizes.tolist()):
-        at_most = (t[:, None] / (1 + t[:, None]) * (n + n[level])).floor()
-        below = torch.special.gammaincc(
-            at_most + 1, (n * n[level] / n_tokens).expand_as(at_most)
-        )
-        below = torch.where(at_most >= n.clamp(max=n[level].item()), 1.0, below)
-        others = sizes.clone()
-        others[level] -= 1
-        product = (others * below.clamp(min=1e-300).log()).sum(dim=1).exp()
-        total += size * ((1 - product) * width).sum().item()
-    return total / max(sizes.sum().item(), 1.0)
+    for level, size in enumerate(sizes):
+        most = np.floor((t / (1 + t))[:, None] * (n + n[level]))
+        below = _at_most(most, n_tokens, n[level], n)
+        others = sizes - (np.arange(len(sizes)) == level)
+        product = np.exp((others * np.log(below.clip(min=1e-300))).sum(axis=1))
+        total += size * ((1 - product) * width).sum()
+    return float(total / max(sizes.sum(), 1.0))
+
+
+def _at_most(most: Any, n_tokens: int, n_left: float, n_right: Any) -> Any:
+    """The probability that latents, which fire so often, share at most so many tokens."""
+    # Where a latent fires on most tokens, those on which it is silent are counted.
+    left_silent, right_silent = 2 * n_left > n_tokens, 2 * n_right > n_tokens
+    left = n_tokens - n_left if left_silent else n_left
+    right = np.where(right_silent, n_tokens - n_right, n_right)
+    shared = left * right / n_tokens
+    one_silent = left_silent != right_silent
+    least = np.where(left_silent & right_silent, n_left + n_right - n_tokens, 0)
+    whole = n_right if left_silent else n_left  # of the latent that is not counted by silence
+    most = np.where(one_silent, whole - most - 1, most - least)
+    p = 1 - (1 - left / n_tokens) * (1 - right / n_tokens) * n_tokens / max(n_tokens - 1, 1)
+    drawn = shared / p.clip(min=1e-12)
+    below = betainc((drawn - most).clip(min=1e-300), most.clip(min=0) + 1, 1 - p.clip(0, 1))
+    below = np.where(most >= np.minimum(left, right).clip(max=drawn), 1.0, below)
+    below = np.where(most < 0, 0.0, below)
+    return np.where(one_silent, 1 - below, below)
