@@ -74,7 +74,7 @@ def inspect(
         if as_json:
             compared = comparisons[0].numbers if comparisons else {}
             numbers = {"saes": {each.name: each.metrics() for each in reports}, **compared}
-            print(json.dumps(numbers, indent=1))
+            print(json.dumps(numbers, indent=1, allow_nan=False))
         else:
             console.print(*in_terminal(reports, comparisons, width=console.width), sep="\n")
         if text is not None and not any(report.on_text for report in reports):

@@ -106,7 +106,6 @@ def finetune(
 
         given = {
             "language_model.training_tokens": tokens,
-            "language_model.hub_id": model,
             "language_model.hook_name": hook_name,
             "language_model.dataset": dataset,
             "language_model.split": split,
@@ -123,6 +122,7 @@ def finetune(
         shared.name_as_options(wanted.keys() - values.keys())
         wanted |= values
         console = console_while_loading()
+        from sae_lens_c2r.finetune.release import keys_of_model
         from sae_lens_c2r.finetune.run import REPORT, Finetuning
         from sae_lens_c2r.inspection.report import in_terminal
         from sae_lens_c2r.saes.sae_ref import find_saes
@@ -132,6 +132,8 @@ def finetune(
         refs = find_saes(saes, on_error=problems.append)
         if problems:
             return
+        if model is not None:
+            wanted = {**keys_of_model(model), **wanted}
         tuning = Finetuning(
             refs, wanted, device=device, text=text, n_tokens=measured_tokens, tell=console.say
         )

@@ -23,7 +23,12 @@ from sae_lens_c2r.evaluation.settings import Options, from_root, settings_of
 from sae_lens_c2r.inspection.activations import check_reconstructs
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS
 from sae_lens_c2r.offline.models import is_model
-from sae_lens_c2r.releases.language_models import TRANSFORMERS, hook_site, output_of_block
+from sae_lens_c2r.releases.language_models import (
+    TRANSFORMERS,
+    check_model_name,
+    hook_site,
+    output_of_block,
+)
 from sae_lens_c2r.releases.model import PARTS
 from sae_lens_c2r.saes.hashes import earlier_config_hash, sae_hashes
 from sae_lens_c2r.saes.record import (
@@ -178,6 +183,7 @@ def _of_language_model(
         if not isinstance(value, str) or not value:
             needs = f"needs the {RECORD} that `sae-lens-c2r train` writes"
             raise UserError(field, should, value, f"An SAE of known features {needs}.")
+    check_model_name(str(model), "model" if options.model else "metadata.model_name")
     text: str | None = None
     reads: str | None = None
     part: dict[str, Any] = {}

@@ -10,8 +10,9 @@ from sae_lens import SAE, MultiSAETrainingRunnerConfig
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.remote_code import harmless_runner
+from sae_lens_c2r.offline.models import is_model
 from sae_lens_c2r.releases.files import release_of
-from sae_lens_c2r.releases.language_models import hub_id
+from sae_lens_c2r.releases.language_models import check_model_name, hub_id
 from sae_lens_c2r.releases.model import LICENSE_PATTERN, PARTS, Release
 from sae_lens_c2r.saes.origins import pin, record_of
 from sae_lens_c2r.saes.record import SAERecord
@@ -33,7 +34,7 @@ _SLOWER = 3
 _SCHEDULES = {"lr_warm_up_steps": 20, "lr_decay_steps": 5}
 _ESTIMATED_BATCHES = 20  # of the stream, which is short; SAELens takes 1,000
 _IN_UNITS = {"l0_coefficient", "l1_coefficient"}  # of the inputs that an SAE was trained on
-_NEEDED = ("hub_id", "hook_name", "dataset", "context_size")  # of a language model
+_NEEDED = ("hook_name", "dataset", "context_size")  # of a language model
 
 
 @dataclass(frozen=True)
@@ -87,11 +88,13 @@ def _language_model(
 ) -> dict[str, Any]:
     """The model and the text, with changes; a UserError if nothing says one of them."""
     metadata, recorded = sae.cfg.metadata, record.source
-    name = metadata.model_name or ""
+    name, known = metadata.model_name or "", recorded.get("hub_id")
+    known = known or hub_id(name)
+    # What has a slash is that id, or a folder, perhaps of another machine.
+    is_name = "/" not in name or (known is None and is_model(name))
     own = {
-        "hub_id": recorded.get("hub_id") or hub_id(name),
-        # What has a slash is that id, or a folder of some machine.
-        "name": recorded.get("name") if recorded else None if "/" in name else name,
+        "hub_id": known,
+        "name": recorded.get("name") if recorded else name if is_name else None,
         "revision": recorded.get("revision"),
         "hook_name": metadata.hook_name,
         "dataset": recorded.get("dataset") or metadata.dataset_path,
@@ -107,11 +110,21 @@ def _language_model(
         own |= dict.fromkeys(PARTS)
     if own["name"] == own["hub_id"]:
         own["name"] = None
+    if not (own["hub_id"] or own["name"] or given.keys() & {"hub_id", "name"}):
+        why = f"names {name}, which is no folder here" if name else "does not name it"
+        raise UserError("model", f"be given: {shown} {why}")
     for key in _NEEDED:
         if not (own[key] or key in given):
-            field = "model" if key == "hub_id" else key
-            raise UserError(field, f"be given: {shown} does not name it")
+            raise UserError(key, f"be given: {shown} does not name it")
     return {key: value for key, value in own.items() if value} | given
+
+
+def keys_of_model(model: str) -> dict[str, str]:
+    """A release's keys for a folder, an id on the Hub, or a name of TransformerLens."""
+    check_model_name(model, "model")
+    known = hub_id(model)
+    keys = {"hub_id": known, "name": None if model == known else model}
+    return {f"language_model.{key}": value for key, value in keys.items() if value}
 
 
 def _reading(sae: SAE[Any]) -> dict[str, Any]:

@@ -149,6 +149,7 @@ def _check(
 ) -> LocalSAE:
     """Check an SAE's files, measure it, and write it in the form in which it is published."""
     weights = folder / SAE_WEIGHTS_FILENAME
+    shown = Path(sae_id) if folder.is_relative_to(scratch) else folder  # which errors name
     stamp = _stamp(weights)
     if read_object(folder / SAE_CFG_FILENAME).get("architecture") == "temporal":
         should = "be of an SAE that encodes token by token to be published"
@@ -164,13 +165,13 @@ def _check(
             stamp = _stamp(weights)
             trained = trained_contributions(training_form, probe_inputs(sae)).to_sparse()
         except (RuntimeError, SafetensorError, ValueError) as error:
-            raise UserError(f"{folder}: has no inference form. {one_line(error)}") from error
+            raise UserError(f"{shown}: has no inference form. {one_line(error)}") from error
     weights = weights.resolve()
     config = read_object(folder / SAE_CFG_FILENAME)
-    refuse_secrets(folder / SAE_CFG_FILENAME, config, check=submission.check_secrets)
+    refuse_secrets(shown / SAE_CFG_FILENAME, config, check=submission.check_secrets)
     of_disk = found.with_config(config).names_of_disk
     redacted, removed = redact(config, of_disk)
-    check_numbers(sae, weights, published=True)
+    check_numbers(sae, shown / weights.name, published=True)
     inputs = probe_inputs(sae)  # before its norms are folded, if they are
     form = inference_form(sae)
     complete = _with_evaluations(found.with_config(redacted), sae_id, form, known)

@@ -57,6 +57,9 @@ _AT_THE_TOP = (
     *("explained_variance", "l0", "dead_latents", "loss_recovered", "loss_recovered_error"),
     *("mcc", "f1", "composition", "chance_composition"),
 )
+_OF_A_HEAD = re.compile(r"hook_[qkvz]$").search  # an SAE may encode one head alone
+_RECONSTRUCTION = "reconstruction = sae.decode(feature_acts)"
+_OUTPUT = "output = sae(activations)  # of the module that the transcoder stands for"
 _IN_INDEX = 3  # metrics of one SAE, for a search on the Hub
 _AT_MOST = 7  # columns of a table, so that none is wider than the page
 
@@ -70,6 +73,9 @@ def render(repo: RepoRecord, figures: Iterable[str] = ()) -> str:
     is_choice = 0 < len(with_c2r) < len(saes)
     choice = _choice(saes, _main(saes)) if is_choice else None
     example = choice[0] if choice else next(iter(with_c2r or saes))
+    first = saes[example]
+    hook_name = first.hook_name or ""
+    runs_model = (first.model_name or first.model) and hook_name and not _OF_A_HEAD(hook_name)
     measured = list(_measured(repo))
     data = CardData(
         base_model=models[0] if len(models) == 1 else models or None,
@@ -83,7 +89,9 @@ def render(repo: RepoRecord, figures: Iterable[str] = ()) -> str:
         card_data=data.to_yaml(),
         repo=repo,
         example=example,
-        first=saes[example],
+        first=first,
+        runs_model=runs_model,
+        result=_OUTPUT if "transcoder" in first.kind else _RECONSTRUCTION,
         penalties=penalties,
         is_choice=is_choice,
         choice=choice,

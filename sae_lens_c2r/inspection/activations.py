@@ -30,6 +30,7 @@ from sae_lens_c2r.releases.language_models import (
     TRANSFORMER_LENS,
     TRANSFORMERS,
     beside_no_folder_of,
+    check_model_name,
     official_name,
 )
 from sae_lens_c2r.releases.text import Text
@@ -95,9 +96,14 @@ class ActivationSource:
                 should = f"be a hook of {sae.cfg.metadata.model_name}"
                 wrong = ("metadata.hook_name", should, hook_name)
             raise UserError(*wrong, of=name) from error
+        except IndexError as error:  # no such place in the model's table of positions
+            should = f"be at most the tokens that {self._name_of_model(sae)} takes in a row"
+            found = sae.cfg.metadata.context_size
+            raise UserError("metadata.context_size", should, found, of=name) from error
         except Exception as error:  # the Hub, transformers and torch raise many kinds
-            should = f"give activations of width {sae.cfg.d_in} at {hook_name}, on the text"
-            raise UserError("model", should, more=first_sentence(error), of=name) from error
+            what = f"activations of width {sae.cfg.d_in} from {self._name_of_model(sae)}"
+            told = f"{name}: no {what} at {hook_name}. {first_sentence(error)}"
+            raise UserError(told) from error
         return self._read[key]
 
     @remote_code()
@@ -116,7 +122,9 @@ class ActivationSource:
         key = _key(sae, *_MODEL)
         if key not in self._models:
             self._models.clear()  # one at a time, as of what they read
+            check_model_name(name, "metadata.model_name" if self.model is None else "model")
             options = harmless_options(metadata.model_from_pretrained_kwargs, f"{name}'s SAE")
+            options.pop("device_map", None)  # of the machine that it was trained on
             if TRUSTED.get():
                 options[TRUST] = True
             if not has_fast_bfloat16(torch.device(self.device)):  # there float32 is faster

@@ -1,6 +1,5 @@
 """Measures of an SAE: of its weights and, if given, on a text."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,7 +23,7 @@ from sae_lens_c2r.inspection.contexts import (
     most_alike,
     pairs_in_context,
 )
-from sae_lens_c2r.reporting.metrics import METRICS
+from sae_lens_c2r.reporting.metrics import METRICS, is_finite
 
 THRESHOLDS = (0.9, 0.7)
 _INTERVALS = 50  # of a distribution of maximum cosine
@@ -114,9 +113,7 @@ def measure_on_text(sae: AnySAE, text: TextActivations) -> TextMetrics:
     absorbed: dict[str, float] = {"absorption_pairs": len(absorption)}
     if len(absorption):
         absorbed["eq_13_holds"] = absorption.satisfied.double().mean().item()
-        ratio = (absorption.A / absorption.B).median().item()
-        if math.isfinite(ratio):  # as JSON's numbers are
-            absorbed["median_A_by_B"] = ratio
+        absorbed["median_A_by_B"] = (absorption.A / absorption.B).median().item()
     numbers = {
         "explained_variance": explained_variance.compute(),
         "l0": times_fired.sum().item() / together.n_tokens,
@@ -126,6 +123,7 @@ def measure_on_text(sae: AnySAE, text: TextActivations) -> TextMetrics:
         **together.summary(),
         **absorbed,
     }
+    numbers = {name: value for name, value in numbers.items() if is_finite(value)}
     return TextMetrics(
         text.text,
         text.model,

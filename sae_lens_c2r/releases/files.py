@@ -58,7 +58,7 @@ def directory_entry(release: Release) -> dict[str, Any]:
     return {
         release.name: {
             "repo_id": release.repo_id,
-            "model": release.language_model.name or release.language_model.hub_id,
+            "model": release.language_model.model,
             "conversion_func": None,
             "saes": [{"id": spec.sae_id, "path": spec.sae_id} for spec in release.saes()],
         }

@@ -60,6 +60,14 @@ def hub_id(model: str) -> str | None:
     return f"{owner}/{official}" if owner else official if "/" in official else None
 
 
+def check_model_name(model: str, field: str) -> None:
+    """Raise for the path of a folder that is not here, or that holds no model."""
+    is_path = re.search(r"[/\\]|^[.~]", model) and not hub_id(model)
+    if is_path and not is_model(model):
+        should = "be a folder with a config.json, or a model on the Hub, like gpt2"
+        raise UserError(field, should, model)
+
+
 @contextmanager
 def beside_no_folder_of(model: str) -> Iterator[None]:
     """Work elsewhere if a folder that is no model has the name of one: it would be read."""
@@ -174,8 +182,13 @@ def _width(model: torch.nn.Module, module: torch.nn.Module, hook_name: str) -> i
         outputs.append(output[0] if isinstance(output, tuple) else output)
 
     module.register_forward_hook(keep)
+    has_run = False
     with suppress(Exception), torch.no_grad():  # each model has its own reasons
         model(torch.zeros(1, 2, dtype=torch.long, device="meta"))
+        has_run = True
+    if has_run and not outputs:
+        should = "be a module that the model runs, not a list of modules"
+        raise UserError("hook_name", should, hook_name)
     if outputs and not isinstance(outputs[0], torch.Tensor):
         should = "be a module that outputs a tensor, or a tuple that begins with a tensor"
         output = f"{hook_name} outputs {type(outputs[0]).__name__}."

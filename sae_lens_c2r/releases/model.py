@@ -126,7 +126,7 @@ class TextSource:
 class LanguageModel(_Strict):
     """The model whose activations are encoded, and what is read from it."""
 
-    hub_id: _Model
+    hub_id: _Model | None = None  # where `name` is a folder, it may lack
     name: _Place | None = None  # that SAELens loads it by, where that differs from the Hub's
     revision: Text | None = None  # branch, tag or commit on the Hub
     hook_name: Text  # where the activations are taken
@@ -136,6 +136,17 @@ class LanguageModel(_Strict):
     column: Text | None = None  # with the words, or the tokens
     context_size: int = Field(gt=1)  # tokens in a row
     training_tokens: int = Field(gt=0)  # in all
+
+    @model_validator(mode="after")
+    def _has_a_model(self) -> "LanguageModel":
+        if self.hub_id is None and self.name is None:
+            raise ValueError("`hub_id`, or a folder as `name`, should be given")
+        return self
+
+    @property
+    def model(self) -> str:
+        """The name that SAELens loads the model by, which may be a folder."""
+        return self.name or self.hub_id or ""
 
     @property
     def text(self) -> TextSource:

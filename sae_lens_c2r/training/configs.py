@@ -246,10 +246,10 @@ def _check_inputs(sae: SAE[Any], release: Release) -> None:
         if model is not None:
             raise UserError(f"The SAE encodes activations of {model}, not known features.")
         return
-    wanted = _names(source.hub_id) | _names(source.name or source.hub_id)
+    wanted = _names(source.hub_id or "") | _names(source.model)
     is_folder = model is not None and "/" in model and hub_id(model) is None
     if model is not None and not is_folder and wanted.isdisjoint(_names(model)):
-        found = source.name or source.hub_id
+        found = source.model
         raise UserError("language_model", f"be {model}, as for the SAE", found)
     if hook_name is not None and hook_name != source.hook_name:
         raise UserError(

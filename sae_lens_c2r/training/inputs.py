@@ -19,7 +19,7 @@ def check_model(plan: Plan, log: Callable[[str], None]) -> int | None:
     source = plan.release.source
     if not isinstance(source, LanguageModel):
         return None
-    name = source.name or source.hub_id
+    name = source.model
     try:
         width, n_tokens, n_vocabulary = hook_site(
             name,

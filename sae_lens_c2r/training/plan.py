@@ -89,7 +89,7 @@ class Plan:
         """The names of the model and of the text, if they are read from this machine's disk."""
         source, found = self.release.source, list[str]()
         if isinstance(source, LanguageModel):
-            name, text = source.name or source.hub_id, source.dataset
+            name, text = source.model, source.dataset
             found += [name] if where_model_is(name) == name and is_model(name) else []
             found += [text] if text not in OFFLINE_DATASETS and is_there(text) else []
         return found
@@ -202,7 +202,7 @@ def runner_config(plan: Plan, *, sae_ids: list[str]) -> RunnerConfig:
         config = MultiSAETrainingRunnerConfig(
             saes={sae_id: plan.saes[sae_id] for sae_id in sae_ids},
             hook_names=source.hook_name,
-            model_name=source.name or source.hub_id,
+            model_name=source.model,
             dataset_path=source.dataset,
             context_size=source.context_size,
             training_tokens=source.training_tokens,
@@ -229,9 +229,9 @@ def _check_source(plan: Plan) -> None:
                 should = f"be the `hidden_dim` of the known features, {features.hidden_dim}"
                 raise UserError("sae.d_in", should, f"{config.d_in} in {sae_id}")
         return
-    name = source.name or source.hub_id
+    name = source.model
     if source.dataset in OFFLINE_DATASETS:
-        model = MODELS.get(source.hub_id)
+        model = MODELS.get(source.hub_id or "")
         if model is None or source.name or source.revision:
             should = (
                 f"be {' or '.join(MODELS)}, without a name or a revision, where `dataset` is "

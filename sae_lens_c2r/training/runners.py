@@ -63,7 +63,7 @@ def train_together(
         text.check_context(source.context_size)
         if not config.model_from_pretrained_kwargs.get("revision"):
             config.model_name = where_model_is(config.model_name)
-        name = source.name or source.hub_id
+        name = source.model
         with needing_the_hub(f"The model {name}"), beside_no_folder_of(config.model_name):
             runner = MultiSAETrainingRunner(config, override_saes=saes, override_dataset=text)
         with needing_the_hub(f"The text {source.dataset}"):

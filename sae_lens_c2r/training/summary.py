@@ -51,8 +51,8 @@ def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
     if isinstance(source, LanguageModel):
         unit, beside = "tokens", " beside the model"
         console.print(
-            f"{source.hub_id} at {source.hook_name}, on {source.text.shown} in rows of "
-            f"{source.context_size:,} tokens",
+            f"{source.hub_id or source.model} at {source.hook_name}, on {source.text.shown} in "
+            f"rows of {source.context_size:,} tokens",
             markup=False,
         )
     for note in plan.notes:

@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.finetune.release import TOKENS, finetuning_release, read_subjects
+from sae_lens_c2r.finetune.release import (
+    TOKENS,
+    finetuning_release,
+    keys_of_model,
+    read_subjects,
+)
 from sae_lens_c2r.finetune.run import read_as_planned
 from sae_lens_c2r.offline.models import MINILM
 from sae_lens_c2r.releases.model import Release
@@ -126,7 +131,7 @@ def test_what_is_asked_for_goes_before_both(plant: Plant) -> None:
         assert (asked.hub_id, asked.name) == ("openai-community/gpt2", "gpt2-small")
 
 
-def test_a_model_in_a_folder_is_known_by_its_package_or_asked_for(
+def test_a_model_in_a_folder_is_known_by_its_package_or_as_a_folder(
     plant: Plant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in the README, where an SAE is trained on a model that a package holds."""
@@ -139,9 +144,15 @@ def test_a_model_in_a_folder_is_known_by_its_package_or_asked_for(
     (tmp_path / "models" / "mine").mkdir(parents=True)
     assert release_of(mine).language_model.hub_id == "models/mine"
     (tmp_path / "models" / "mine" / "config.json").write_text("{}")
-    for each in (mine, plant("b", model_name="/models/mine")):
-        with pytest.raises(UserError, match="`model` should be given"):
-            release_of(each)
+    here = release_of(mine).language_model
+    assert (here.hub_id, here.name) == (None, "models/mine")
+    with pytest.raises(UserError, match=r"`model` should be given: .* names /models/mine, whi"):
+        release_of(plant("b", model_name="/models/mine"))
+    for name in ("google/gemma-2-2b", "models/mine", "gpt2"):
+        keys = {key.replace(".", "__"): value for key, value in keys_of_model(name).items()}
+        assert release_of(mine, **keys).language_model.model == name
+    with pytest.raises(UserError, match=r"`model` should be a folder with a config\.json, or"):
+        keys_of_model("./nothing")
     release = release_of(mine, language_model__hub_id="google/gemma-2-2b")
     assert make_plan(release, device="cpu").saes
 

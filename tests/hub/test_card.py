@@ -193,6 +193,19 @@ def test_what_training_measured_counts_until_it_is_evaluated() -> None:
     assert 'model_name = "model-1"' in card
 
 
+def test_the_code_of_a_card_is_of_its_kind_of_sae() -> None:
+    encoded = {"model": "org/model", "hook_name": "blocks.0.hook_mlp_out"}
+    assert "reconstruction = sae.decode(" in render(facts(a=sae(**encoded)))
+    transcoder = render(facts(a=sae(architecture="skip_transcoder", **encoded)))
+    assert "output = sae(activations)" in transcoder
+    assert "sae.decode" not in transcoder
+    of_a_head = render(facts(a=sae(**{**encoded, "hook_name": "blocks.0.attn.hook_z"})))
+    assert "load_model" not in of_a_head
+    assert "`sae.encode` takes activations at `blocks.0.attn.hook_z`" in of_a_head
+    nameless = render(facts(a=sae(hook_name="blocks.0.hook_mlp_out")))
+    assert "Activations at `blocks.0.hook_mlp_out`." in nameless
+
+
 def test_a_card_names_the_sae_to_take_where_one_can_be_named() -> None:
     def of(composition: float, explained: float, **options: float) -> SAERecord:
         weights = {"composition": composition, "chance_composition": 0.125}

@@ -189,6 +189,18 @@ def test_a_checkpoints_scaling_is_folded(tmp_path: Path) -> None:
     torch.testing.assert_close(loaded.encode(inputs), expected)
 
 
+def test_what_was_converted_is_named_as_it_was_given(tmp_path: Path) -> None:
+    sae = fires_at(training_sae(), 0.001)
+    sae.cfg.metadata.note = next(iter(SECRETS))
+    sae.save_model(tmp_path / "mine")
+    for saes, named in (
+        ([tmp_path / "mine"], str(tmp_path / "mine" / "cfg.json")),
+        ({"a": sae}, "a/cfg.json"),
+    ):
+        with pytest.raises(UserError, match=f"^{re.escape(named)} should hold no secret"):
+            check_saes(Submission(saes), tmp_path / "scratch")
+
+
 def test_a_release_gives_the_ids(tmp_path: Path, folder: Path) -> None:
     release = read_release(find_release("minilm-layer-3"))
     sae_id = "layer_3/width_24k/ort_k32"

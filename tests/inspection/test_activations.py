@@ -1,5 +1,6 @@
 """Models run over a text where SAEs take their inputs; what keeps them from it is one line."""
 
+import re
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -75,10 +76,33 @@ def test_what_is_read_are_the_models_activations(tmp_path: Path) -> None:
     assert torch.equal(inside.rows, tokens[:, 2:-1])
 
 
-@pytest.mark.parametrize("change", [{"model_name": "none"}, {"hook_name": "x"}, {"d_in": 5}])
-def test_a_model_that_does_not_fit_is_named(change: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"^mine: `"):
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"model_name": "none"}, f"no activations of width {D_MODEL} from none at"),
+        (
+            {"model_name": "/models/mine"},
+            "`metadata.model_name` should be a folder with a conf",
+        ),
+        ({"hook_name": "x"}, "`metadata.hook_name` should be a hook of tiny. Found x."),
+        ({"d_in": 5}, f"no activations of width 5 from tiny at {HOOK}. "),
+    ],
+)
+def test_what_does_not_fit_is_named(change: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"^mine: {re.escape(said)}"):
         source().activations(load(tmp_path / "sae", **change), "mine")
+
+
+def test_the_place_of_a_model_in_a_training_is_not_that_of_its_inspection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    double = Mock(side_effect=ValueError("seen"))
+    monkeypatch.setattr(activations, "load_model", double)
+    options = {"device_map": "cuda:7", "dtype": "float32"}
+    sae = load(tmp_path / "sae", model_from_pretrained_kwargs=options, model_class_name="x")
+    with pytest.raises(UserError, match="seen"):
+        source().activations(sae, "mine")
+    assert double.call_args.kwargs["model_from_pretrained_kwargs"] == {"dtype": "float32"}
 
 
 SHORT: dict[str, tuple[Any, int]] = {
@@ -135,7 +159,8 @@ NETWORK.__cause__ = LocalEntryNotFoundError("not in the cache")
     [
         # TransformerLens lists every model that it knows.
         ("load_model", ValueError(f"x not found. Known: {['gpt2'] * 1000}"), r"x not found\.$"),
-        ("load_model", ValueError("x" * 5000), r"on the text\. x+…$"),
+        ("load_model", ValueError("x" * 5000), r"tiny at [\w.]+\. x+…$"),
+        ("load_model", IndexError("out of range"), r"context_size` should be at most the tok"),
         ("load_model", NETWORK, r"^x: The model tiny is not on this machine.*Hub"),
     ],
 )
@@ -158,7 +183,7 @@ def test_an_sae_without_a_class_of_a_model_that_transformer_lens_has_not_says_wh
         source().activations(load(tmp_path / "sae"), "x")
     assert caught.value.field == "metadata.model_class_name"
     sae = load(tmp_path / "sae", model_name="gpt2")  # which it has
-    with pytest.raises(UserError, match="`model` should give"):
+    with pytest.raises(UserError, match="no activations of width"):
         source().activations(sae, "x")
 
 

@@ -45,6 +45,7 @@ HOOK, SIZE = "language_model.hook_name", "language_model.context_size"
         (MINILM, {HOOK: "bert.encoder.layer.3.intermediate"}, "sae.d_in"),
         (MINILM, {HOOK: "blocks.3.hook_resid_post"}, "hook_name"),
         (MINILM, {HOOK: "bert"}, "hook_name"),
+        (MINILM, {HOOK: "bert.encoder.layer"}, "hook_name"),  # a list, which never runs
         (GEMMA, {HOOK: "blocks.26.hook_resid_post"}, "hook_name"),
         (GEMMA, {HOOK: "blocks.3.hook_resid_psot"}, "hook_name"),
         (GEMMA, {SIZE: 100_000}, SIZE),
