@@ -85,13 +85,14 @@ def card_files(
         existing = None if readme is None else readme.decode()
     except UnicodeDecodeError as error:
         raise UserError(Path(README), "be UTF-8", more=str(error), of="repository") from None
-    license = split_card(existing or "")[1].get("license")
-    if isinstance(license, str):
-        if repo.license not in (None, license):
-            should = f"be {license}, as in {README} of the repository"
-            advice = f"Confirm it with `--license {license}`."
-            raise UserError("license", should, repo.license, advice)
-        repo = repo.model_copy(update={"license": license})
+    said = split_card(existing or "")[1].get("license")
+    licenses = [each for each in (said if isinstance(said, list) else [said]) if each]
+    if licenses and repo.license not in (None, *licenses):
+        should = f"be {' or '.join(map(str, licenses))}, as in {README} of the repository"
+        advice = f"Confirm it with `--license {licenses[0]}`."
+        raise UserError("license", should, repo.license, advice)
+    if isinstance(said, str):
+        repo = repo.model_copy(update={"license": said})
     drawn = pictures(repo)
     written = {README: render(repo, drawn), FACTS: repo.to_json()}
     for name, text in written.items():  # not what others wrote on the card, which is public
@@ -122,16 +123,44 @@ def merged(existing: str | None, card: str) -> str:
         return card
     (front, known, body), (_, new, ours) = split_card(existing), split_card(card)
     newline = "\r\n" if "\r\n" in existing else "\n"
-    joined = {**known, **{key: value for key, value in new.items() if key not in known}}
+    said = {key for key, value in known.items() if (key, value) != ("license", None)}
+    joined = {**known, **{key: value for key, value in new.items() if key not in said}}
     joined |= {key: _joined(known.get(key), new[key]) for key in LISTS if key in new}
     if index := _joined_index(known.get(INDEX), new.get(INDEX, [])):
         joined[INDEX] = index
     elif isinstance(known.get(INDEX), list):  # of results of ours alone
         del joined[INDEX]
     if joined != known:
-        front = f"---\n{yaml_dump(joined, sort_keys=False).strip()}\n---\n"
-        front = front.replace("\n", newline)
+        front = _front(front, known, joined, newline)
     return front + _with_block(body, ours, newline)
+
+
+def _front(front: str, known: dict[str, Any], joined: dict[str, Any], newline: str) -> str:
+    """Front matter of other metadata, in which the keys that stay are written as they were."""
+
+    def dump(metadata: dict[str, Any]) -> str:
+        text: str = yaml_dump(metadata, sort_keys=False)
+        return text.strip().replace("\n", newline) + newline if metadata else ""
+
+    whole, found = f"---{newline}{dump(joined)}---{newline}", REGEX_YAML_BLOCK.match(front)
+    if not (known and found):
+        return whole
+    lines = found[2].rstrip() + newline
+    node: Any = yaml.compose(lines)
+    starts = [key.start_mark.index for key, _ in node.value]
+    if node.flow_style or len(starts) != len(known):
+        return whole
+    written = lines[: starts[0]]
+    for key, start, end in zip(known, starts, [*starts[1:], len(lines)], strict=True):
+        if key in joined:
+            stays = joined[key] == known[key]
+            written += lines[start:end] if stays else dump({key: joined[key]})
+    written += dump({key: value for key, value in joined.items() if key not in known})
+    kept = f"---{newline}{written}---{newline}"
+    try:
+        return kept if split_card(kept)[1] == joined else whole
+    except UserError:  # an anchor of what was changed
+        return whole
 
 
 def _with_block(body: str, card: str, newline: str) -> str:

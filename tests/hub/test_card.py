@@ -397,6 +397,35 @@ def test_odd_yaml_survives(front: str, mark: str) -> None:
         assert "\n" not in once.replace("\r\n", "")
 
 
+def test_metadata_that_stay_are_written_as_they_were() -> None:
+    mine = (
+        "# mine\nlanguage:\n- no  # Norwegian\nversion: 1.10\nno: 010\nlicense: mit\n"
+        "text: |\n  as it\n  is\nbase: &b {x: 1}\nsame: *b\ntags: [mine]\n"
+    )
+    once = merged(f"---\n{mine}---\n# Mine\n", OUR_CARD)
+    kept = mine.replace("tags: [mine]\n", "")
+    assert once.startswith(f"---\n{kept}tags:\n- mine\n- sae\nlibrary_name: saelens\n")
+    assert merged(once, OUR_CARD) == once
+    nobody = merged("---\nlicense: null\nversion: 1.10\n---\n", OUR_CARD)
+    assert nobody.startswith("---\nlicense: mit\nversion: 1.10\n")
+    changed_anchor = "---\ntags: &t [mine]\nmine: *t\n---\n"
+    assert metadata(merged(changed_anchor, OUR_CARD))["mine"] == ["mine"]
+    assert metadata(merged("---\n{tags: [mine]}\n---\n", OUR_CARD))["tags"] == ["mine", "sae"]
+
+
+def test_a_licence_among_several_is_confirmed() -> None:
+    both = b"---\nlicense: [apache-2.0, mit]\n---\n"
+
+    def write(license: str | None) -> bytes:
+        repo = facts().model_copy(update={"license": license})
+        return card_files(repo, {README: both}.get)[README]
+
+    for license in (None, "mit"):
+        assert b"license: [apache-2.0, mit]\n" in write(license)
+    with pytest.raises(UserError, match=r"`license` should be apache-2\.0 or mit, as in"):
+        write("bsd-3-clause")
+
+
 def test_earlier_results_of_ours_go_where_there_are_none_now() -> None:
     without = re.sub("model-index:.*(?=---\n\n# saes)", "", OUR_CARD, flags=re.DOTALL)
     assert "model-index" not in metadata(merged(OUR_CARD, without))
@@ -432,10 +461,10 @@ def test_what_cannot_be_joined_with_is_refused(content: str) -> None:
 
 
 def test_metadata_that_have_all_of_ours_are_left_as_they_are() -> None:
-    """With their comments, which are lost where anything is added."""
+    """With their comments, which stay where anything is added, too."""
     front = OUR_CARD.replace("license: mit", "# why\nlicense: mit  # so\nmine: null")
     once = merged(front, OUR_CARD.replace("Ours.", "Ours, later."))
     assert once == front.replace("Ours.", "Ours, later.")
     added = merged(front, OUR_CARD.replace("- sae\n", "- sae\n- c2r\n"))
     assert metadata(added) == {**metadata(front), "tags": ["sae", "c2r"]}
-    assert "# why" not in added
+    assert "# why" in added
