@@ -83,7 +83,7 @@ class Published:
 
 def upload(
     saes: SAEs | Submission,
-    target: Target,
+    target: Target | str,
     *,
     confirm: Callable[[Proposal], bool] = lambda _: True,
     dry_run: bool = False,
@@ -97,7 +97,7 @@ def upload(
     Args:
         saes: Folders, each with one or more SAEs, or SAEs in memory by their ids, or a
             `Submission`, which says more about the SAEs.
-        target: The repository and the branch.
+        target: The repository and the branch, or the repository alone, like ``org/name``.
         confirm: Called with what would be sent; returns whether to send. By default everything
             is sent.
         dry_run: Whether to send nothing; the token then need not be allowed to write.
@@ -115,6 +115,7 @@ def upload(
         KeyboardInterrupt: If interrupted while sending; the text says what is on the Hub.
     """
     api = api or HfApi()
+    target = Target(target) if isinstance(target, str) else target
     submission = saes if isinstance(saes, Submission) else Submission(saes)
     with TemporaryDirectory(prefix="sae-lens-c2r-") as scratch:
         with _telling(target, "Nothing was sent."):

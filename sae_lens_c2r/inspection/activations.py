@@ -189,10 +189,11 @@ class ActivationSource:
                 should += f", and after the first {left_out} of its row"
             raise UserError("text", should, f"{found} of {tokens.shape[1]:,} without one")
         parts = zip(tokens.split(_ROWS_PER_BATCH), kept.split(_ROWS_PER_BATCH), strict=True)
-        batches = with_bar(list(parts), "Running the model")
+        with with_bar(list(parts), "Running the model") as batches:
+            acts = [store.get_activations(each).cpu()[of] for each, of in batches]
         return TextActivations(
             tokens[:, slice(*store.seqpos_slice)].cpu(),
-            torch.cat([store.get_activations(each).cpu()[of] for each, of in batches]).float(),
+            torch.cat(acts).float(),
             kept.nonzero(),
             tokenizer=tokenizer,
             text=self.text.named,

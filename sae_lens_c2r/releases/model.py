@@ -31,8 +31,8 @@ README, FACTS, FIGURES = _OF_A_CARD = "README.md", "sae-lens-c2r.json", "figures
 SAE_ID = (  # its pattern, and what it should be: the SAE's folder on the disk and on the Hub
     rf"(?!.{{201}}|(?i:{'|'.join(map(re.escape, _OF_A_CARD))})(?:/|$))"
     r"\w[\w.-]*(?:/\w[\w.-]*)*",
-    "folders of letters, digits, `_`, `-` and `.`, at most 200 characters, and not begin "
-    f"with {', '.join(_OF_A_CARD)}, which a card needs",
+    "folders of letters, digits, `_`, and, after the first, `-` and `.`, at most 200 "
+    f"characters, and not begin with {', '.join(_OF_A_CARD)}, which a card needs",
 )
 _DATASET = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 # Which nobody gives a dataset.

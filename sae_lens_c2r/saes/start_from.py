@@ -215,7 +215,10 @@ def c2r_architecture(sae: SAE[Any]) -> str:
         if name.endswith("_c2r") and name in SAE_TRAINING_CLASS_REGISTRY:
             return name
     # A JumpReLU without its sparsity coefficient becomes a BatchTopK, which needs only the L0.
-    return "batchtopk_c2r" if form == "jumprelu" else f"{form}_c2r"
+    name = "batchtopk_c2r" if form == "jumprelu" else f"{form}_c2r"
+    if name not in SAE_TRAINING_CLASS_REGISTRY:
+        raise UserError("architecture", f"be given: a {form} SAE has no form with C2R")
+    return name
 
 
 def training_fields(sae: SAE[Any], architecture: str) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def test_saes_in_memory_are_sent_with_what_is_said_of_them(
     hashing = Mock()
     monkeypatch.setattr("huggingface_hub.lfs.sha_fileobj", hashing)
     sae = SAE.load_from_disk(plant_sae(tmp_path / "a", d_in=8))
-    published = upload(Submission({"x/y": sae}, license="mit"), Target(REPO), api=api)
+    published = upload(Submission({"x/y": sae}, license="mit"), REPO, api=api)
     assert published is not None
     hashing.assert_not_called()
     assert "x/y/cfg.json" in hub.repos[REPO].commits[published.commit].files

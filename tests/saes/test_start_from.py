@@ -151,6 +151,8 @@ def test_an_sae_goes_on_as_what_it_was(form: str) -> None:
         if trained:
             sae.cfg.metadata.training_architecture = trained
         assert c2r_architecture(sae) == expected
+    with pytest.raises(UserError, match="a transcoder SAE has no form with C2R"):
+        c2r_architecture(make_form("transcoder", d_out=6, **{B_DEC: False}))
 
 
 def test_what_training_recorded_is_taken() -> None:
