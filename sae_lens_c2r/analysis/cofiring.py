@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from scipy import sparse
-from scipy.special import betainc
+from scipy.special import betainc, gammaln
 from torch import Tensor
 
 from sae_lens_c2r._support import checks
@@ -18,6 +18,7 @@ from sae_lens_c2r.penalties.cosines import slices_of_tiles
 JACCARDS = (0.5, 0.7, 0.9)
 _LEVELS = 20  # of firing rates that the chance level tells apart, in a factor of e
 _STEPS = 128  # of the integral over the Jaccard
+_EXACT_UP_TO = 4096  # tokens; what is exact is as long as these are many
 _PAIRS_AT_ONCE = 2**22  # in a block of latents
 _LEAST_BLOCKS = 8  # as half of the pairs within a block are counted twice
 
@@ -165,8 +166,8 @@ def chance_co_firing(times_fired: Int[Tensor, " d_sae"], n_tokens: int) -> float
         \qquad C_{ij} \sim \mathrm{Hypergeometric}(N, n_i, n_j)
 
     for a latent that fires on :math:`n_i` of N tokens, then the mean over the latents that
-    fire. The number C of common tokens is taken for the binomial one of its mean and variance.
-    Rates within 5 % of each other are taken for one.
+    fire. Above 4,096 tokens, the number C of common ones is taken for the binomial number of
+    its mean and variance. Rates within 5 % of each other are taken for one.
 
     Args:
         times_fired: On how many tokens each latent fires.
@@ -192,8 +193,20 @@ def chance_co_firing(times_fired: Int[Tensor, " d_sae"], n_tokens: int) -> float
     return float(total / max(sizes.sum(), 1.0))
 
 
+def _log_binom(n: Any, k: Any) -> Any:
+    """The logarithm of a binomial coefficient, which is 0 for a k below 0 or above n."""
+    return gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)
+
+
 def _at_most(most: Any, n_tokens: int, n_left: float, n_right: Any) -> Any:
     """The probability that latents, which fire so often, share at most so many tokens."""
+    if n_tokens <= _EXACT_UP_TO:
+        a, b = np.round(n_left), np.round(n_right)
+        c = np.arange(min(a, b.max()) + 1)[:, None]
+        p = np.exp(_log_binom(a, c) + _log_binom(n_tokens - a, b - c) - _log_binom(n_tokens, b))
+        at = most.astype(int).clip(max=len(c) - 1)
+        found: Any = np.take_along_axis(p.cumsum(axis=0).clip(max=1), at, axis=0)
+        return found
     # Where a latent fires on most tokens, those on which it is silent are counted.
     left_silent, right_silent = 2 * n_left > n_tokens, 2 * n_right > n_tokens
     left = n_tokens - n_left if left_silent else n_left

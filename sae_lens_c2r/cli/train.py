@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sae_lens_c2r._support.process import take_place, was_restarted
 from sae_lens_c2r._support.remote_code import TRUSTED
@@ -104,7 +104,7 @@ def finetune(
         TRUSTED.set(trust_remote_code)
         from sae_lens_c2r._support.yaml_text import parse_overrides
 
-        given = {
+        given: dict[str, Any] = {
             "language_model.training_tokens": tokens,
             "language_model.hook_name": hook_name,
             "language_model.dataset": dataset,
@@ -133,7 +133,7 @@ def finetune(
         if problems:
             return
         if model is not None:
-            wanted = {**keys_of_model(model), **wanted}
+            wanted = keys_of_model(model) | wanted
         tuning = Finetuning(
             refs, wanted, device=device, text=text, n_tokens=measured_tokens, tell=console.say
         )

@@ -12,7 +12,7 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.remote_code import harmless_runner
 from sae_lens_c2r.offline.models import is_model
 from sae_lens_c2r.releases.files import release_of
-from sae_lens_c2r.releases.language_models import check_model_name, hub_id
+from sae_lens_c2r.releases.language_models import check_model_name, hub_id, official_name
 from sae_lens_c2r.releases.model import LICENSE_PATTERN, PARTS, Release
 from sae_lens_c2r.saes.origins import pin, record_of
 from sae_lens_c2r.saes.record import SAERecord
@@ -119,12 +119,14 @@ def _language_model(
     return {key: value for key, value in own.items() if value} | given
 
 
-def keys_of_model(model: str) -> dict[str, str]:
+def keys_of_model(model: str) -> dict[str, str | None]:
     """A release's keys for a folder, an id on the Hub, or a name of TransformerLens."""
     check_model_name(model, "model")
-    known = hub_id(model)
-    keys = {"hub_id": known, "name": None if model == known else model}
-    return {f"language_model.{key}": value for key, value in keys.items() if value}
+    known, short = hub_id(model), model.rpartition("/")[2]
+    name: str | None = model
+    if model == known:  # of some ids TransformerLens knows the last part alone
+        name = short if official_name(short) and not official_name(model) else None
+    return {"language_model.hub_id": known, "language_model.name": name}
 
 
 def _reading(sae: SAE[Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from sae_lens_c2r.hub.submission import SAEs, Submission
 from sae_lens_c2r.releases.model import FACTS, README, check_ids
 
 _BEGIN, _END = (re.compile(f"<!-- sae-lens-c2r:{mark}\\b.*?-->") for mark in ("begin", "end"))
+_COMMENTS = re.compile(r"^(?:[ \t]*(?:#.*)?\r?\n)+\Z", re.MULTILINE)  # on what follows
 LISTS = ("base_model", "datasets", "tags")  # metadata which others add to
 
 
@@ -86,9 +87,10 @@ def card_files(
     except UnicodeDecodeError as error:
         raise UserError(Path(README), "be UTF-8", more=str(error), of="repository") from None
     said = split_card(existing or "")[1].get("license")
-    licenses = [each for each in (said if isinstance(said, list) else [said]) if each]
+    found = said if isinstance(said, list) else [said]
+    licenses = [each for each in found if isinstance(each, str)]
     if licenses and repo.license not in (None, *licenses):
-        should = f"be {' or '.join(map(str, licenses))}, as in {README} of the repository"
+        should = f"be {' or '.join(licenses)}, as in {README} of the repository"
         advice = f"Confirm it with `--license {licenses[0]}`."
         raise UserError("license", should, repo.license, advice)
     if isinstance(said, str):
@@ -153,8 +155,10 @@ def _front(front: str, known: dict[str, Any], joined: dict[str, Any], newline: s
     written = lines[: starts[0]]
     for key, start, end in zip(known, starts, [*starts[1:], len(lines)], strict=True):
         if key in joined:
-            stays = joined[key] == known[key]
-            written += lines[start:end] if stays else dump({key: joined[key]})
+            own = lines[start:end]
+            after = _COMMENTS.search(own)
+            changed = dump({key: joined[key]}) + (after[0] if after else "")
+            written += own if joined[key] == known[key] else changed
     written += dump({key: value for key, value in joined.items() if key not in known})
     kept = f"---{newline}{written}---{newline}"
     try:

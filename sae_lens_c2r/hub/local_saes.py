@@ -171,7 +171,7 @@ def _check(
     refuse_secrets(shown / SAE_CFG_FILENAME, config, check=submission.check_secrets)
     of_disk = found.with_config(config).names_of_disk
     redacted, removed = redact(config, of_disk)
-    check_numbers(sae, shown / weights.name, published=True)
+    check_numbers(sae, shown / SAE_WEIGHTS_FILENAME, published=True)
     inputs = probe_inputs(sae)  # before its norms are folded, if they are
     form = inference_form(sae)
     complete = _with_evaluations(found.with_config(redacted), sae_id, form, known)

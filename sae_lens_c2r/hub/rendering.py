@@ -94,6 +94,7 @@ def render(repo: RepoRecord, figures: Iterable[str] = ()) -> str:
         result=_OUTPUT if "transcoder" in first.kind else _RECONSTRUCTION,
         penalties=penalties,
         is_choice=is_choice,
+        is_only=len(with_c2r) == 1,
         choice=choice,
         measured=measured,
         main=_at_the_top(repo),
@@ -121,7 +122,8 @@ def _main(saes: Mapping[str, SAERecord]) -> str:
 
 def _choice(saes: Mapping[str, SAERecord], main: str) -> tuple[str, str] | None:
     """Of alike SAEs, that with C2R which is nearest to chance, and that which explains most."""
-    if len({(sae.hook_name, sae.d_sae, sae.options.get("k")) for sae in saes.values()}) > 1:
+    alike = {(sae.hook_name, sae.d_sae, sae.options.get("k")) for sae in saes.values()}
+    if len(alike) > 1 or alike.pop()[-1] is None:  # of other L0, perhaps
         return None
     from_chance, unexplained = dict[str, float](), dict[str, float]()
     for sae_id, sae in saes.items():

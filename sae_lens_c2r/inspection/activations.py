@@ -37,6 +37,7 @@ from sae_lens_c2r.releases.text import Text
 from sae_lens_c2r.saes.sae_ref import check_keys
 
 _ROWS_PER_BATCH = 32
+_ANY_DEVICES = {"None", "auto", "balanced", "balanced_low_0", "sequential"}
 _MODEL = ("model_class_name", "model_name", "model_from_pretrained_kwargs")
 _DTYPES = ("dtype", "torch_dtype")
 _PLACE = ("hook_name", "context_size", "prepend_bos")  # that SAELens has to know
@@ -96,14 +97,14 @@ class ActivationSource:
                 should = f"be a hook of {sae.cfg.metadata.model_name}"
                 wrong = ("metadata.hook_name", should, hook_name)
             raise UserError(*wrong, of=name) from error
-        except IndexError as error:  # no such place in the model's table of positions
-            should = f"be at most the tokens that {self._name_of_model(sae)} takes in a row"
-            found = sae.cfg.metadata.context_size
-            raise UserError("metadata.context_size", should, found, of=name) from error
         except Exception as error:  # the Hub, transformers and torch raise many kinds
-            what = f"activations of width {sae.cfg.d_in} from {self._name_of_model(sae)}"
-            told = f"{name}: no {what} at {hook_name}. {first_sentence(error)}"
-            raise UserError(told) from error
+            model = self._name_of_model(sae)
+            if "index out of range in self" in str(error):  # torch's words for an embedding
+                should = f"be at most the tokens that {model} takes in a row"
+                found = sae.cfg.metadata.context_size
+                raise UserError("metadata.context_size", should, found, of=name) from error
+            told = f"no activations of width {sae.cfg.d_in} from {model} at {hook_name}."
+            raise UserError(f"{told} {first_sentence(error)}", of=name) from error
         return self._read[key]
 
     @remote_code()
@@ -124,7 +125,8 @@ class ActivationSource:
             self._models.clear()  # one at a time, as of what they read
             check_model_name(name, "metadata.model_name" if self.model is None else "model")
             options = harmless_options(metadata.model_from_pretrained_kwargs, f"{name}'s SAE")
-            options.pop("device_map", None)  # of the machine that it was trained on
+            if str(options.get("device_map")) not in _ANY_DEVICES:  # of another machine
+                del options["device_map"]
             if TRUSTED.get():
                 options[TRUST] = True
             if not has_fast_bfloat16(torch.device(self.device)):  # there float32 is faster

@@ -63,7 +63,8 @@ def hub_id(model: str) -> str | None:
 def check_model_name(model: str, field: str) -> None:
     """Raise for the path of a folder that is not here, or that holds no model."""
     is_path = re.search(r"[/\\]|^[.~]", model) and not hub_id(model)
-    if is_path and not is_model(model):
+    is_adapter = Path(model, "adapter_config.json").is_file()  # of a model that it names
+    if is_path and not (is_model(model) or is_adapter):
         should = "be a folder with a config.json, or a model on the Hub, like gpt2"
         raise UserError(field, should, model)
 
@@ -163,7 +164,7 @@ def _site_of_transformers(model: str, hook_name: str, revision: str | None) -> H
     place, trust = model if revision else where_model_is(model), {TRUST: TRUSTED.get()}
     config = AutoConfig.from_pretrained(place, revision=revision, **trust)
     with torch.device("meta"):
-        empty = AutoModelForCausalLM.from_config(config, **trust)
+        empty = AutoModelForCausalLM.from_config(config, **trust).eval()  # no block is dropped
     modules = dict(empty.named_modules())
     if hook_name not in modules:
         blocks = [each for each in modules if re.search(r"\.\d+$", each)]
@@ -187,8 +188,7 @@ def _width(model: torch.nn.Module, module: torch.nn.Module, hook_name: str) -> i
         model(torch.zeros(1, 2, dtype=torch.long, device="meta"))
         has_run = True
     if has_run and not outputs:
-        should = "be a module that the model runs, not a list of modules"
-        raise UserError("hook_name", should, hook_name)
+        raise UserError("hook_name", "be a module that the model runs", hook_name)
     if outputs and not isinstance(outputs[0], torch.Tensor):
         should = "be a module that outputs a tensor, or a tuple that begins with a tensor"
         output = f"{hook_name} outputs {type(outputs[0]).__name__}."

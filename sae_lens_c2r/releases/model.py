@@ -23,6 +23,7 @@ from pydantic import (
 )
 
 from sae_lens_c2r._support.errors import UserError, one_line, shortened
+from sae_lens_c2r.offline.models import is_model
 
 NAME_PATTERN = r"[a-z0-9]+([.-][a-z0-9]+)*"
 LICENSE_PATTERN = rf"{NAME_PATTERN}\+*"  # as openrail++
@@ -139,7 +140,8 @@ class LanguageModel(_Strict):
 
     @model_validator(mode="after")
     def _has_a_model(self) -> "LanguageModel":
-        if self.hub_id is None and self.name is None:
+        is_folder = re.search(r"[/\\]|^[.~]", self.name or "") or is_model(self.name)
+        if self.hub_id is None and not is_folder:
             raise ValueError("`hub_id`, or a folder as `name`, should be given")
         return self
 

@@ -246,7 +246,7 @@ def _check_inputs(sae: SAE[Any], release: Release) -> None:
         if model is not None:
             raise UserError(f"The SAE encodes activations of {model}, not known features.")
         return
-    wanted = _names(source.hub_id or "") | _names(source.model)
+    wanted = _names(source.hub_id or source.model) | _names(source.model)
     is_folder = model is not None and "/" in model and hub_id(model) is None
     if model is not None and not is_folder and wanted.isdisjoint(_names(model)):
         found = source.model

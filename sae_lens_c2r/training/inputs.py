@@ -6,7 +6,7 @@ from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundErro
 
 from sae_lens_c2r._support.errors import UserError, first_sentence, is_of_network
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS
-from sae_lens_c2r.releases.language_models import hook_site
+from sae_lens_c2r.releases.language_models import check_model_name, hook_site
 from sae_lens_c2r.releases.model import DATASET, LanguageModel
 from sae_lens_c2r.releases.text import check_part, read_text
 from sae_lens_c2r.training.plan import Plan
@@ -20,6 +20,7 @@ def check_model(plan: Plan, log: Callable[[str], None]) -> int | None:
     if not isinstance(source, LanguageModel):
         return None
     name = source.model
+    check_model_name(name, "language_model.name")
     try:
         width, n_tokens, n_vocabulary = hook_site(
             name,

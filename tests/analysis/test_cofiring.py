@@ -93,7 +93,8 @@ def test_what_are_no_batches_is_refused(batches: list, error: type) -> None:
     ("least", "most", "n_tokens"),
     [
         *((1, 10, 2000), (1, 100, 2000), (50, 50, 2000), (5, 300, 4000)),
-        *((1, 60, 60), (5, 95, 100), (150, 190, 200), (3, 17, 20)),  # often, in a short text
+        # Often, in a short text.
+        *((1, 60, 60), (5, 95, 100), (150, 190, 200), (3, 17, 20), (10, 10, 20), (32, 32, 64)),
     ],
 )
 def test_independence_gives_the_chance_level(least: int, most: int, n_tokens: int) -> None:

@@ -45,6 +45,7 @@ def test_the_verdict_tells_the_rows_of_smollm2() -> None:
         "at λ = 5" in README
     )
     assert scores["batchtopk_k32"]["pairs_above_0.7"] == 1
+    assert "4,096 latents in BatchTopK, one pair has a cosine above 0.7" in README
 
 
 @pytest.mark.exhaustive
@@ -76,6 +77,10 @@ def test_the_cost_of_a_step_is_that_of_the_benchmark() -> None:
     assert (
         f"takes [{least:.2f} to {most:.2f} times](docs/costs.md) as long on an H200" in README
     )
+    rows = json.loads((RESULTS / "training_step-cpu.json").read_bytes())["rows"]
+    ratios = [row["step_over_plain"]["5"] for row in rows if row["chunk"] == "8,192"]
+    costs = Path("docs/costs.md").read_text(encoding="utf-8")
+    assert f"takes {min(ratios):.2f} to {max(ratios):.2f} times as long" in costs
 
 
 @pytest.mark.exhaustive

@@ -151,6 +151,10 @@ def test_a_model_in_a_folder_is_known_by_its_package_or_as_a_folder(
     for name in ("google/gemma-2-2b", "models/mine", "gpt2"):
         keys = {key.replace(".", "__"): value for key, value in keys_of_model(name).items()}
         assert release_of(mine, **keys).language_model.model == name
+    here = {"language_model__hub_id": None, "language_model__name": "models/mine"}
+    asked = release_of(plant("d", model_name="gpt2"), **here).language_model
+    assert (asked.hub_id, asked.name, asked.revision) == (None, "models/mine", None)
+    assert keys_of_model("openai-community/gpt2")["language_model.name"] == "gpt2"
     with pytest.raises(UserError, match=r"`model` should be a folder with a config\.json, or"):
         keys_of_model("./nothing")
     release = release_of(mine, language_model__hub_id="google/gemma-2-2b")

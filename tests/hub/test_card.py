@@ -216,13 +216,15 @@ def test_a_card_names_the_sae_to_take_where_one_can_be_named() -> None:
     weak, strong = of(0.25, 0.875, c2r_coefficient=1.0), of(0.125, 0.75, c2r_coefficient=4.0)
     saes = {"a": weak, "b": strong, "c": of(0.5, 0.9375)}
     card = render(facts(**saes))
-    assert "take `b`: of those with C2R" in card
+    assert "take `b`, whose composition is nearest to chance. Otherwise" in card
     assert "Otherwise take `c`, which" in card
     assert 'SAE.from_pretrained("me/saes", "b")' in card
     for other in (of(0.5, 0.9375, k=16), sae(evaluations={}, options={"k": 8})):
         assert "Otherwise take the one" in render(facts(**{**saes, "d": other}))
     both = {**saes, "b": of(0.125, 0.96875, c2r_coefficient=4.0)}
-    assert "Take `b`: it explains the most variance, and of" in render(facts(**both))
+    assert "Take `b`: it explains the most variance, and its" in render(facts(**both))
+    without_k = {name: each.model_copy(update={"options": {}}) for name, each in saes.items()}
+    assert "`a`" not in render(facts(**without_k)).partition("Which SAE")[2][:300]
     assert "Which SAE" not in render(facts(a=weak, b=strong))
 
 
@@ -408,6 +410,8 @@ def test_metadata_that_stay_are_written_as_they_were() -> None:
     assert merged(once, OUR_CARD) == once
     nobody = merged("---\nlicense: null\nversion: 1.10\n---\n", OUR_CARD)
     assert nobody.startswith("---\nlicense: mit\nversion: 1.10\n")
+    of_next = merged("---\ntags: [mine]\n\n# of doi\ndoi: 10.10\n---\n", OUR_CARD)
+    assert "- sae\n\n# of doi\ndoi: 10.10\n" in of_next
     changed_anchor = "---\ntags: &t [mine]\nmine: *t\n---\n"
     assert metadata(merged(changed_anchor, OUR_CARD))["mine"] == ["mine"]
     assert metadata(merged("---\n{tags: [mine]}\n---\n", OUR_CARD))["tags"] == ["mine", "sae"]

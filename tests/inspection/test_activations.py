@@ -98,11 +98,13 @@ def test_the_place_of_a_model_in_a_training_is_not_that_of_its_inspection(
 ) -> None:
     double = Mock(side_effect=ValueError("seen"))
     monkeypatch.setattr(activations, "load_model", double)
-    options = {"device_map": "cuda:7", "dtype": "float32"}
-    sae = load(tmp_path / "sae", model_from_pretrained_kwargs=options, model_class_name="x")
-    with pytest.raises(UserError, match="seen"):
-        source().activations(sae, "mine")
-    assert double.call_args.kwargs["model_from_pretrained_kwargs"] == {"dtype": "float32"}
+    for place, kept in (("cuda:7", {}), ("auto", {"device_map": "auto"})):
+        options = {"device_map": place, "dtype": "float32"}
+        sae = load(tmp_path / place, model_from_pretrained_kwargs=options, model_class_name="x")
+        with pytest.raises(UserError, match=r"^mine: no activations of width .* seen$"):
+            source().activations(sae, "mine")
+        asked = double.call_args.kwargs["model_from_pretrained_kwargs"]
+        assert asked == {"dtype": "float32", **kept}
 
 
 SHORT: dict[str, tuple[Any, int]] = {
@@ -160,7 +162,7 @@ NETWORK.__cause__ = LocalEntryNotFoundError("not in the cache")
         # TransformerLens lists every model that it knows.
         ("load_model", ValueError(f"x not found. Known: {['gpt2'] * 1000}"), r"x not found\.$"),
         ("load_model", ValueError("x" * 5000), r"tiny at [\w.]+\. x+…$"),
-        ("load_model", IndexError("out of range"), r"context_size` should be at most the tok"),
+        ("load_model", IndexError("index out of range in self"), r"context_size` should be at"),
         ("load_model", NETWORK, r"^x: The model tiny is not on this machine.*Hub"),
     ],
 )

@@ -59,6 +59,12 @@ def test_what_does_not_fit_is_one_line(name: str, changes: dict[str, Any], named
     assert "\n" not in str(raised.value)
 
 
+def test_a_folder_of_a_model_that_is_not_here_is_named() -> None:
+    gone = {"language_model.hub_id": None, "language_model.name": "/models/gone"}
+    with pytest.raises(UserError, match=r"^`language_model\.name` should be a folder with a"):
+        told(SMOLLM2, **gone, **{"language_model.dataset": "org/text"})
+
+
 def test_a_model_with_a_short_context_is_begun_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     config = SimpleNamespace(d_model=768, n_layers=12, n_ctx=512)
     monkeypatch.setattr(language_models, "pretrained_config", lambda _: config)
