@@ -176,10 +176,10 @@ def chance_co_firing(times_fired: Int[Tensor, " d_sae"], n_tokens: int) -> float
     Returns:
         The chance level, from 0 to 1.
     """
-    n = times_fired[times_fired > 0].double().cpu()
-    group = (_LEVELS * n.log()).round().unique(return_inverse=True)[1]
-    sizes = group.bincount().double().numpy()
-    n = torch.zeros(len(sizes)).double().index_add_(0, group, n).numpy() / sizes
+    fired = times_fired[times_fired > 0].double().cpu().numpy()
+    rates = (_LEVELS * np.log(fired)).round()
+    _, group, sizes = np.unique(rates, return_inverse=True, return_counts=True)
+    n = np.bincount(group, weights=fired) / sizes
     # More steps where the Jaccard is small: most of what chance makes is.
     root = (np.arange(_STEPS) + 0.5) / _STEPS
     t, width = root**2, 2 * root / _STEPS

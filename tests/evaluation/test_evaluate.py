@@ -285,7 +285,7 @@ def test_what_does_not_fit_the_model_is_told_before_sae_lens_fails_at_it(
     settings = settings_of("sae_lens", {}, model=None, device="cpu")
     asked = SimpleNamespace(settings=settings, text=str(tmp_path / "text.jsonl"), model=None)
     task: Any = SimpleNamespace(asked=asked, device="cpu", sae=SimpleNamespace(name="it"))
-    with pytest.raises(UserError, match=f"^it: `.*{said}"):
+    with pytest.raises(UserError, match=f"^it: .*{said}"):
         _on_text(task, sae)(task, sae)
 
 
