@@ -43,14 +43,18 @@ def import_all() -> None:
     import torch
 
     import sae_lens_c2r
+    from sae_lens_c2r._support.errors import UserError
     from sae_lens_c2r.offline import corpus, models
     from sae_lens_c2r.saes import encoding
 
     torch._import_device_backends()  # an import of torch does, by default
     script = encoding._SCRIPT.stem
-    for module in pkgutil.walk_packages(sae_lens_c2r.__path__, "sae_lens_c2r."):
+    # Beside transformers 4, what publishes does not import.
+    ours = pkgutil.walk_packages(sae_lens_c2r.__path__, "sae_lens_c2r.", lambda _: None)
+    for module in ours:
         if module.name.rpartition(".")[2] not in ("__main__", script):
-            importlib.import_module(module.name)
+            with suppress(UserError):
+                importlib.import_module(module.name)
     # SAEBench is optional; torch imports the last when a process ends.
     for name in ("sklearn.linear_model", "sklearn.metrics", "openai", "tabulate"):
         with suppress(ImportError):
