@@ -32,8 +32,10 @@ def test_the_verdict_tells_the_rows_of_smollm2() -> None:
         from_plain(rows_of(*DATA[f"language model, k = {k}"]))["C2R", 2.0] for k in (10, 32)
     ]
     price, dead = ([each[name].mean for each in ours] for name in ("percent", "dead_latents"))
-    assert f"for {price[0]:.0f} to {price[1]:.0f} % more unexplained variance" in README
-    assert f"and {100 * dead[0]:.0f} to {100 * dead[1]:.0f} points more dead latents" in README
+    assert {f"{each:.0f}" for each in price} == {"3"}
+    assert {f"{100 * each:.0f}" for each in dead} == {"4"}
+    said = "for 3 % more unexplained variance and 4 points more dead latents"
+    assert said in README
     scores = {
         sae_id.rpartition("/")[2]: each
         for sae_id, each in metrics_of("smollm2-135m-layer-9", "absorption", "weights").items()
