@@ -18,7 +18,7 @@ from sae_lens_c2r.penalties.cosines import slices_of_tiles
 JACCARDS = (0.5, 0.7, 0.9)
 _LEVELS = 20  # of firing rates that the chance level tells apart, in a factor of e
 _STEPS = 128  # of the integral over the Jaccard
-_EXACT_UP_TO = 4096  # tokens; what is exact is as long as these are many
+_EXACT_UP_TO = 4096  # tokens, beyond which exact tables would be long
 _PAIRS_AT_ONCE = 2**22  # in a block of latents
 _LEAST_BLOCKS = 8  # as half of the pairs within a block are counted twice
 

@@ -109,6 +109,18 @@ def test_independence_gives_the_chance_level(least: int, most: int, n_tokens: in
     assert chance_co_firing(dead, n_tokens) == found[0].chance
 
 
+@pytest.mark.parametrize("most", [20, 400, 3900])
+def test_the_chance_level_of_a_long_text_is_the_exact_one(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times_fired = torch.randint(1, most, (300,), generator=torch.Generator().manual_seed(0))
+    exact = chance_co_firing(times_fired, 4000)
+    monkeypatch.setattr(cofiring, "_EXACT_UP_TO", 0)
+    about = chance_co_firing(times_fired, 4000)
+    assert about != exact
+    assert about == pytest.approx(exact, rel=0.01)
+
+
 @pytest.mark.parametrize("times_fired", [[7, 0], [0, 0, 0]])
 def test_a_latent_alone_and_none_have_no_chance(times_fired: list[int]) -> None:
     assert chance_co_firing(torch.tensor(times_fired), 10) == 0
