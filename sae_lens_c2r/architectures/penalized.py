@@ -4,7 +4,6 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
@@ -78,10 +77,11 @@ class PenaltyConfigMixin:
     def from_dict(cls, config_dict: dict[str, Any]) -> Any:
         """Read a config as SAELens does, which would drop a field with a misspelt name."""
         names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
+        prefixes = ("c2r_", "ort_")
         for key in config_dict.keys() - set(names):
-            if key.startswith(("c2r_", "ort_")):
-                close = get_close_matches(key, names, n=1, cutoff=0)
-                should = f"be a field of {cls.__name__}, such as `{close[0]}`"
+            if key.startswith(prefixes):
+                known = ", ".join(name for name in names if name.startswith(prefixes))
+                should = f"be a field of {cls.__name__}: {known}"
                 raise ValueError(message(key, should, config_dict[key]))
         return super().from_dict(config_dict)  # type: ignore[misc]
 
