@@ -43,7 +43,7 @@ def test_the_verdict_tells_the_rows_of_smollm2() -> None:
     saes = ("batchtopk_k32", "batchtopk_c2r_k32_lambda_2", "batchtopk_c2r_k32_lambda_5")
     plain, weak, strong = (scores[sae]["full_absorption"] for sae in saes)
     assert (
-        f"full absorption rises from {plain:.2f} to {weak:.2f} at λ = 2, and to {strong:.2f} "
+        f"full absorption rises there from {plain:.2f} to {weak:.2f} at λ = 2, and to {strong:.2f} "
         "at λ = 5" in README
     )
     assert scores["batchtopk_k32"]["pairs_above_0.7"] == 1
@@ -56,8 +56,8 @@ def test_the_verdict_tells_the_rows_of_synthetic_settings() -> None:
     [fall, more] = re.findall(r"median of (\d+) %", hierarchies_told())
     [[least, most]] = re.findall(r"\(-(\d+) to ([\d,]+) %\)", hierarchies_told())
     assert (
-        f"in all {settings} small hierarchies where BatchTopK absorbs 0.05 or more, by a "
-        f"median of {fall} %, for a median of {more} % more unexplained variance "
+        f"in all {settings} small hierarchies where BatchTopK absorbs 0.05 or more. The "
+        f"median fall is {fall} %, for a median of {more} % more unexplained variance "
         f"(\N{MINUS SIGN}{least} to {most} %;" in README
     )
     tables = (RESULTS / "four_worlds" / "tables.md").read_text(encoding="utf-8")
