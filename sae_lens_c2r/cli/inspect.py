@@ -44,6 +44,7 @@ def inspect(
         check_writable(out.parent)
         wanted = _numbers(latents) if latents is not None else []
         of_text = {"latents": wanted, "split": split, "subset": subset, "column": column}
+        of_text["model"] = model
         if text is None and (given := next(filter(of_text.get, of_text), None)):
             raise UserError(given, "be given with `--text`", "no `--text`")
         console = console_while_loading()

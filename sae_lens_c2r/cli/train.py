@@ -83,7 +83,9 @@ def finetune(
     ),
     k: float | None = option(None, "Latents per token.", unset="the SAE's, or its L0"),
     lr: float | None = option(None, "Learning rate.", unset="a third of the SAE's"),
-    c2r_coefficient: float | None = option(None, "Strength of the penalty.", unset="5"),
+    c2r_coefficient: float | None = option(
+        None, "Strength of the penalty.", unset="the SAE's, or 5 if it has none"
+    ),
     changes: list[str] | None = shared.SET,
     text: str | None = option(
         None, "Text to measure on, as for `inspect`.", unset="the training text"

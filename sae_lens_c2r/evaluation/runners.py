@@ -22,19 +22,18 @@ from sae_lens.synthetic import SyntheticModel
 from sae_lens.training.activation_scaler import ActivationScaler
 from torch import Tensor, nn
 from transformers import set_seed
+from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import write_text
 from sae_lens_c2r._support.remote_code import remote_code
-from sae_lens_c2r.analysis import co_firing
 from sae_lens_c2r.analysis.recovery import feature_recovery
 from sae_lens_c2r.evaluation import catalog
 from sae_lens_c2r.evaluation.report import LOG
 from sae_lens_c2r.evaluation.settings import config_class_of, short_name
 from sae_lens_c2r.evaluation.tasks import Task
-from sae_lens_c2r.inspection.activations import ActivationSource
-from sae_lens_c2r.inspection.contexts import encode
-from sae_lens_c2r.offline.models import MINILM
+from sae_lens_c2r.inspection.activations import ActivationSource, excludes_special_tokens
+from sae_lens_c2r.inspection.measures import fidelity_and_firing
 from sae_lens_c2r.releases.language_models import TRANSFORMERS, load_by_bridge, output_of_block
 from sae_lens_c2r.releases.model import PARTS, TextSource
 from sae_lens_c2r.releases.text import read_text
@@ -91,14 +90,12 @@ def _on_text(task: Task, sae: SAE[Any]) -> Measure:
     _splice_where_trained(model, slice(*(metadata.seqpos_slice or (None,))))
     _compute_loss_in_float32(model)
     config = get_eval_everything_config(**settings)
-    # Its head is random: nobody trained all-MiniLM-L6-v2 to predict a token.
-    config.compute_kl = config.compute_ce_loss = task.asked.model != MINILM.hub_id
+    config.compute_kl = config.compute_ce_loss = _predicts_the_next_token(model)
 
     def measure(task: Task, sae: SAE[Any]) -> dict[str, Any]:
         # Read first: it says in words what SAELens would fail at.
         on_text = reader.activations(sae, str(task.sae.name))
         store = reader.store_of(sae, store_batch_size_prompts=settings["batch_size_prompts"])
-        special = sae.cfg.metadata.exclude_special_tokens or False
         with _losses_of_rows() as losses:
             metrics, _ = run_evals(
                 sae,
@@ -106,14 +103,16 @@ def _on_text(task: Task, sae: SAE[Any]) -> Measure:
                 model,
                 ActivationScaler(),
                 config,
-                exclude_special_tokens=special,
+                exclude_special_tokens=excludes_special_tokens(sae),
                 verbose=True,
             )
         if sum(map(len, losses)) > 1:
             metrics["loss_recovered_error"] = error_of_loss_recovered(torch.cat(losses))
-        found = co_firing(acts for _, acts in encode(sae, on_text))
-        dead = 1 - found.live / sae.cfg.d_sae
-        return {**metrics, **found.summary(), "dead_latents": dead}
+        found, measured = fidelity_and_firing(sae, on_text)
+        # SAELens's are of positions, too, that `seqpos_slice` left out of training.
+        metrics.get("reconstruction_quality", {}).pop("explained_variance", None)
+        metrics.get("sparsity", {}).pop("l0", None)
+        return {**metrics, **measured, "n_tokens": found.n_tokens}
 
     return measure
 
@@ -162,6 +161,13 @@ def _splice_where_trained(model: Any, positions: slice) -> None:
         return run(*args, fwd_hooks=there, **options)
 
     model.run_with_hooks = run_with_hooks
+
+
+def _predicts_the_next_token(model: Any) -> bool:
+    """Whether a model was trained to: encoders like BERT are given a head of random weights."""
+    config = getattr(getattr(model, "model", None), "config", None)  # of `transformers`
+    is_encoder = getattr(config, "model_type", None) in MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    return not is_encoder or getattr(config, "is_decoder", False)
 
 
 def _compute_loss_in_float32(model: Any) -> None:

@@ -10,6 +10,8 @@ from sae_lens import SAE, MultiSAETrainingRunnerConfig
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.remote_code import harmless_runner
+from sae_lens_c2r.architectures.c2r import C2RConfigMixin
+from sae_lens_c2r.inspection.activations import excludes_special_tokens
 from sae_lens_c2r.offline.models import is_model
 from sae_lens_c2r.releases.files import release_of
 from sae_lens_c2r.releases.language_models import check_model_name, hub_id, official_name
@@ -77,6 +79,8 @@ def _read(ref: SAERef, changes: Mapping[str, Any]) -> Subject:
         "init": pinned.address,
         "normalize_activations": scaling if scaling == "none" else ESTIMATED,
     }
+    if training_fields(sae, architecture).get("c2r_coefficient") == 0:
+        fields["c2r_coefficient"] = C2RConfigMixin.c2r_coefficient  # it was a baseline
     runner = _reading(sae) if record.settings is None else dict(settings.get("runner") or {})
     runner = harmless_runner(runner, pinned.name)
     language_model = _language_model(sae, record, changes, pinned.name)
@@ -134,9 +138,7 @@ def _reading(sae: SAE[Any]) -> dict[str, Any]:
     metadata = sae.cfg.metadata
     said = {key: metadata.get(key) for key in READING}
     said["hook_head_indices"] = metadata.hook_head_index
-    if said["exclude_special_tokens"] is None:
-        # A BOS token's norm can be 30 times the others': few SAEs were trained on it.
-        said["exclude_special_tokens"] = True
+    said["exclude_special_tokens"] = excludes_special_tokens(sae)
     kept = {key: value for key, value in said.items() if value is not None}
     if "sequence_separator_token" in metadata:  # where null is nothing, and not the default
         kept["sequence_separator_token"] = said["sequence_separator_token"]
@@ -148,8 +150,12 @@ def finetuning_release(subjects: Mapping[str, Subject], changes: Mapping[str, An
     first, *others = subjects.values()
     for other in others:
         differs = difference(first.language_model, other.language_model)
-        if differs is None and "runner.lr" not in changes:
-            differs = difference(first.runner, other.runner)
+        if differs is None:  # but for what is given for all of them
+            one, another = (
+                {key: value for key, value in each.items() if f"runner.{key}" not in changes}
+                for each in (first.runner, other.runner)
+            )
+            differs = difference(one, another)
         if differs is not None:
             should = (
                 "share a model, a hook, a text and the way of training, or be fine-tuned one "

@@ -73,6 +73,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][\w.-]*/[A-Za-z0-9_][\w.-]*", re.ASCII)
 _METADATA = {
     *("sae_lens_version", "sae_lens_training_version", "training_architecture"),
     *("model_name", "model_class_name", "dataset_path", "neuronpedia_id"),
+    *("dataset_split", "dataset_subset", "dataset_column"),
     *("hook_name", "hook_head_index", "context_size", "prepend_bos", "seqpos_slice"),
     *("exclude_special_tokens", "disable_concat_sequences", "sequence_separator_token"),
     *("c2r_effective_coefficient", "ort_effective_coefficient"),
@@ -81,6 +82,7 @@ _METADATA = {
 _MODEL_OPTIONS = {
     *("revision", "dtype", "torch_dtype", "attn_implementation"),
     *("center_writing_weights", "center_unembed", "fold_ln", "fold_value_biases"),
+    *("checkpoint_value", "checkpoint_index", "n_ctx", "first_n_layers"),
 }
 _NEURONPEDIA = re.compile(r"[\w.-]+/[\w.-]+/[\w.-]+", re.ASCII)
 

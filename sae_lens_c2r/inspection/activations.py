@@ -47,7 +47,7 @@ _JOINED = ("sequence_separator_token", "disable_concat_sequences")  # not read b
 _IF_MISSING = {"sequence_separator_token": "bos", "disable_concat_sequences": False}
 _IF_EMPTY: dict[str, Any] = {
     **{"model_class_name": "HookedTransformer", "model_from_pretrained_kwargs": {}},
-    **{"seqpos_slice": [None], "exclude_special_tokens": False},
+    "seqpos_slice": [None],
 }
 
 
@@ -136,7 +136,7 @@ class ActivationSource:
                 try:
                     self._models[key] = load_model(
                         metadata.model_class_name or TRANSFORMER_LENS,
-                        where_model_is(name),
+                        name if options.get("revision") else where_model_is(name),
                         device=self.device,
                         model_from_pretrained_kwargs=options,
                     )
@@ -178,7 +178,7 @@ class ActivationSource:
         if text.left_out:
             self.tell(text.left_out)
         tokenizer: Any = store.model.tokenizer
-        excluded = sae.cfg.metadata.exclude_special_tokens
+        excluded = excludes_special_tokens(sae)
         special = get_special_token_ids(tokenizer) if excluded is True else excluded or []
         tokens = torch.stack(rows)
         kept = ~torch.isin(tokens.cpu(), torch.tensor(special, dtype=torch.long))
@@ -217,9 +217,17 @@ def check_reconstructs(sae: AnySAE) -> None:
     check_keys(_Metadata, sae.cfg.metadata.to_dict(), "metadata.")
 
 
+def excludes_special_tokens(sae: AnySAE) -> bool | list[int]:
+    """Whether an SAE was trained without special tokens, or which; True if it does not say."""
+    said: bool | list[int] | None = sae.cfg.metadata.exclude_special_tokens
+    # A BOS token's norm can be 30 times the others': few SAEs were trained on it.
+    return True if said is None else said
+
+
 def _key(sae: AnySAE, *names: str) -> str:
     """The values of some names in an SAE's config, to tell one such SAE from another."""
     said = {**_IF_MISSING, **sae.cfg.metadata.to_dict()}
+    said["exclude_special_tokens"] = excludes_special_tokens(sae)
     values = [said.get(name) or _IF_EMPTY.get(name, said.get(name)) for name in names]
     return json.dumps(values, default=str, sort_keys=True)
 

@@ -219,4 +219,6 @@ def inspect(
         (before, text), (after, same_text) = measured
         if text is not None and text is same_text:
             return reports, [compare(before, after, text, reports=reports)]
+        if text is not None and same_text is not None:
+            tell("The SAEs are not compared: they read other activations of the text.")
     return reports, []

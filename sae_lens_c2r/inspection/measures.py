@@ -97,8 +97,10 @@ def _chance_of(rows: Tensor) -> float:
 
 
 @torch.no_grad()
-def measure_on_text(sae: AnySAE, text: TextActivations) -> TextMetrics:
-    """Measure an SAE on a text that its model has read."""
+def fidelity_and_firing(
+    sae: AnySAE, text: TextActivations
+) -> tuple[analysis.CoFiring, dict[str, float]]:
+    """How latents fire on a text, and the measures of that and of reconstructions."""
     explained_variance = ExplainedVarianceCalculator()
 
     def batches() -> Iterator[Tensor]:
@@ -107,6 +109,18 @@ def measure_on_text(sae: AnySAE, text: TextActivations) -> TextMetrics:
             yield acts
 
     together = analysis.co_firing(batches())
+    return together, {
+        "explained_variance": explained_variance.compute(),
+        "l0": together.times_fired.sum().item() / together.n_tokens,
+        "dead_latents": (together.times_fired == 0).double().mean().item(),
+        **together.summary(),
+    }
+
+
+@torch.no_grad()
+def measure_on_text(sae: AnySAE, text: TextActivations) -> TextMetrics:
+    """Measure an SAE on a text that its model has read."""
+    together, measured = fidelity_and_firing(sae, text)
     times_fired = together.times_fired
     live = sae.W_dec[(times_fired > 0).to(sae.W_dec.device)]
     absorption = analysis.absorption_pairs(sae.W_dec, (acts for _, acts in encode(sae, text)))
@@ -115,12 +129,9 @@ def measure_on_text(sae: AnySAE, text: TextActivations) -> TextMetrics:
         absorbed["eq_13_holds"] = absorption.satisfied.double().mean().item()
         absorbed["median_A_by_B"] = (absorption.A / absorption.B).median().item()
     numbers = {
-        "explained_variance": explained_variance.compute(),
-        "l0": times_fired.sum().item() / together.n_tokens,
-        "dead_latents": (times_fired == 0).double().mean().item(),
+        **measured,
         "composition_of_live": analysis.composition(live) if live.any() else 0.0,
         "chance_of_live": _chance_of(live),
-        **together.summary(),
         **absorbed,
     }
     numbers = {name: value for name, value in numbers.items() if is_finite(value)}

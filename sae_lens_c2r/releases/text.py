@@ -23,7 +23,7 @@ from sae_lens_c2r._support.errors import (
 )
 from sae_lens_c2r._support.remote_code import remote_code
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS, documents_of, token_rows
-from sae_lens_c2r.offline.models import MINILM, where_model_is
+from sae_lens_c2r.offline.models import MINILM, hub_id_of_folder, where_model_is
 from sae_lens_c2r.releases.model import TextSource
 from sae_lens_c2r.releases.text_files import (
     bad_line,
@@ -92,7 +92,7 @@ class Text:
     def for_model(self, model: str | None, context_size: int) -> "Text":
         """The text as a model reads it, in rows of the length that keeps most tokens."""
         text = copy.copy(self)  # MiniLM reads rows of its own, between special tokens
-        if model == MINILM.hub_id and not self.is_tokens:
+        if MINILM.hub_id in (model, hub_id_of_folder(model or "")) and not self.is_tokens:
             text._tokenize = _tokenize_for_minilm
         rows = islice(text, _FIRST_ROWS if self.is_tokens else 1)
         lengths = [

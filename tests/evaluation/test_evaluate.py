@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from sae_lens import evals
 from sae_lens.load_model import HookedProxyLM
 from torch.nn.functional import cross_entropy
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import BertConfig, LlamaConfig, LlamaForCausalLM
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import write_json
@@ -27,6 +27,7 @@ from sae_lens_c2r.evaluation.runners import (
     _compute_loss_in_float32,
     _losses_of_rows,
     _on_text,
+    _predicts_the_next_token,
     _splice_where_trained,
     error_of_loss_recovered,
 )
@@ -37,7 +38,7 @@ from sae_lens_c2r.saes.sae_ref import find_saes
 from tests.command import run_command
 from tests.evaluation.planted import plant_sae, small_sae
 from tests.hub.conftest import say
-from tests.language_model import CONTEXT, texts, tiny_model
+from tests.language_model import CONTEXT, D_MODEL, HOOK, rows_of_tokens, texts, tiny_model
 
 Evaluate = Callable[..., list[str]]
 Say = Callable[[str], None]
@@ -397,3 +398,39 @@ def test_losses_of_a_model_in_bfloat16_are_not_rounded(of_transformers: bool) ->
     assert (rounded.dtype, loss.dtype) == (torch.bfloat16, torch.float32)
     assert loss.item() == pytest.approx(cross_entropy(logits[0, :-1], tokens[0, 1:]).item())
     assert loss.item() == pytest.approx(rounded.item(), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("config", "predicts"),
+    [(BertConfig(), False), (BertConfig(is_decoder=True), True), (LlamaConfig(), True)],
+)
+def test_only_models_that_predict_the_next_token_have_a_loss(
+    config: Any, predicts: bool
+) -> None:
+    model = SimpleNamespace(model=SimpleNamespace(config=config))
+    assert _predicts_the_next_token(model) == predicts
+    assert _predicts_the_next_token(tiny_model())
+
+
+def test_fidelity_and_firing_are_of_the_positions_that_the_sae_was_trained_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(activations, "load_model", lambda *_, **__: deepcopy(tiny_model()))
+    rows = rows_of_tokens(8)
+    rows.to_json(tmp_path / "text.jsonl")
+    sae = small_sae(d_in=D_MODEL, hook=HOOK)
+    read = {"context_size": CONTEXT, "seqpos_slice": (3, None), "prepend_bos": False}
+    vars(sae.cfg.metadata).update(read, exclude_special_tokens=False)
+    changes = {"sae_lens.n_eval_sparsity_variance_batches": 2, "sae_lens.batch_size_prompts": 4}
+    settings = settings_of("sae_lens", changes, model=None, device="cpu")
+    asked = SimpleNamespace(settings=settings, text=str(tmp_path / "text.jsonl"), model=None)
+    task: Any = SimpleNamespace(asked=asked, device="cpu", sae=SimpleNamespace(name="it"))
+    found = _on_text(task, sae)(task, sae)
+    _, cache = tiny_model().run_with_cache(torch.tensor(rows["tokens"]), prepend_bos=False)
+    inputs = cache[HOOK][:, 3:].flatten(end_dim=1)
+    acts = sae.encode(inputs)
+    errors, deviations = inputs - sae.decode(acts), inputs - inputs.mean(dim=0)
+    explained = 1 - (errors.square().sum() / deviations.square().sum()).item()
+    assert found["explained_variance"] == pytest.approx(explained, rel=1e-3)
+    assert found["l0"] == pytest.approx((acts != 0).sum().item() / len(inputs))
+    assert found["n_tokens"] == len(inputs)

@@ -175,6 +175,27 @@ def test_saes_of_other_inputs_are_not_trained_together(plant: Plant) -> None:
         release_of(plant(), other)
 
 
+def test_saes_that_read_text_in_other_ways_are_not_either_whatever_is_given(
+    plant: Plant,
+) -> None:
+    saes = plant("a", seqpos_slice=[4, None]), plant("b", seqpos_slice=[None])
+    with pytest.raises(UserError, match=r"b differs from .*a\. Found `seqpos_slice = "):
+        release_of(*saes, runner__lr=1e-4)
+    release = release_of(*saes, runner__lr=1e-4, runner__seqpos_slice=[1, None])
+    assert release.runner["seqpos_slice"] == [1, None]
+
+
+@pytest.mark.parametrize(("was", "becomes"), [(2.0, 2.0), (0.0, 5.0)])
+def test_lambda_is_the_sae_s_own_unless_it_was_a_baseline(
+    was: float, becomes: float, plant: Plant
+) -> None:
+    details = {**ABOUT["training_architecture_details"], "c2r_coefficient": was}
+    sae = plant(training_architecture="batchtopk_c2r", training_architecture_details=details)
+    for given, expected in (({}, becomes), ({"sae__c2r_coefficient": 0.0}, 0.0)):
+        config: Any = make_plan(release_of(sae, **given), device="cpu").saes["a"]
+        assert config.c2r_coefficient == expected
+
+
 def test_an_sae_of_the_hub_is_named_as_a_release_does() -> None:
     for release, repo, key in (("scope", "google/scope", "release"), ("o/r", "o/r", "repo")):
         pinned = SAERef(release, None, "layer_1/a", repo, "abc")

@@ -412,6 +412,16 @@ def test_a_redacted_config_loads_and_holds_nothing_that_was_removed(
         assert sign not in text
 
 
+def test_what_decides_which_model_and_text_are_read_is_published() -> None:
+    said = json.loads(json.dumps(training_sae().cfg.get_inference_sae_cfg_dict()))
+    text = {"dataset_split": "test", "dataset_subset": "en", "dataset_column": "content"}
+    options = {"revision": "step1000", "checkpoint_value": 1000, "n_ctx": 512}
+    said["metadata"] |= {**text, "model_from_pretrained_kwargs": options}
+    kept, _ = redact(said)
+    assert kept["metadata"].items() >= text.items()
+    assert kept["metadata"]["model_from_pretrained_kwargs"] == options
+
+
 @pytest.mark.parametrize("place", [*PLACES, "a/b/c"])
 def test_no_place_of_this_machine_is_published(
     tmp_path: Path, folder: Path, place: str

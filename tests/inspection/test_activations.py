@@ -202,7 +202,7 @@ def test_a_model_runs_once_for_the_same_inputs(tmp_path: Path, loaded: list[str]
     assert loaded == ["tiny"]
     # What SAELens takes where a config says nothing, or a number of other bits.
     said = {"model_class_name": "HookedTransformer", "seqpos_slice": (None,)}
-    said |= {"sequence_separator_token": "bos", "exclude_special_tokens": False}
+    said |= {"sequence_separator_token": "bos", "exclude_special_tokens": True}
     unsaid = dict.fromkeys([*said, "model_from_pretrained_kwargs"])
     del unsaid["sequence_separator_token"]
     first = read.activations(load(tmp_path / "said", **said), "a")
@@ -232,6 +232,9 @@ def test_all_special_tokens_can_be_left_out(tmp_path: Path) -> None:
     kept = load(tmp_path / "none", exclude_special_tokens=False)
     assert source(rows).activations(left_out, "x").places[:, 1].tolist() == [1, 2, 3, 5, 6, 7]
     assert len(source(rows).activations(kept, "x").places) == CONTEXT
+    # SAELens's evaluation leaves them out, too, unless it is told otherwise.
+    unsaid = load(tmp_path / "unsaid", exclude_special_tokens=None)
+    assert len(source(rows).activations(unsaid, "x").places) == CONTEXT - 2
 
 
 def test_documents_are_joined_as_the_sae_says(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """SAEs are measured one after the other, and two of the same activations are compared."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -177,13 +178,19 @@ class Source:
         return text_of(torch.ones(20, 4)) if "other" in name else self.text
 
 
-def look_at(*names: str, source: Any = None, latents: tuple[int, ...] = ()) -> Any:
+def look_at(
+    *names: str,
+    source: Any = None,
+    latents: tuple[int, ...] = (),
+    also_told: Sequence[str] = (),
+) -> Any:
     errors: list[UserError] = []
     told: list[str] = []
     refs = [Planted(folder=Path(name)) for name in names]
     how: dict[str, Any] = {"device": "cpu", "source": source, "latents": latents}
     reports, found = inspect(refs, on_error=errors.append, tell=told.append, **how)
-    assert told == [f"{n} of {len(names)}: {name}" for n, name in enumerate(names, start=1)]
+    of_each = [f"{n} of {len(names)}: {name}" for n, name in enumerate(names, start=1)]
+    assert told == [*of_each, *also_told]
     return reports, found, list(map(str, errors))
 
 
@@ -203,8 +210,10 @@ def test_two_saes_of_the_same_activations_are_compared() -> None:
     assert (comparison.before, comparison.after) == ("a", "b")
     near = comparison.numbers["matched_latents"]
     assert near["cosine_1st_percentile"] == pytest.approx(1)
-    for names in (("a",), ("a", "b", "c"), ("a", "other"), ("a", "nan"), ("a", "unread")):
+    for names in (("a",), ("a", "b", "c"), ("a", "nan"), ("a", "unread")):
         assert look_at(*names, source=Source())[1] == []
+    why = ["The SAEs are not compared: they read other activations of the text."]
+    assert look_at("a", "other", source=Source(), also_told=why)[1] == []
 
 
 def test_what_an_sae_lacks_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

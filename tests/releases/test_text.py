@@ -356,7 +356,8 @@ def test_of_a_long_text_no_more_is_tokenized_than_is_used(between: str, tmp_path
 def test_minilm_reads_rows_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     text = Text([{"text": words} for words in WORDS], "mine")
     monkeypatch.setattr(reader, "_tokenize_for_minilm", lambda words: ([7] for _ in words))
-    assert list(text.for_model(MINILM.hub_id, 128)) == [{"tokens": [7]}] * 2
+    for model in (MINILM.hub_id, f"/venv/{MINILM.package}/model"):
+        assert list(text.for_model(model, 128)) == [{"tokens": [7]}] * 2
     assert list(text) == list(text.for_model("gpt2", 128)), "for another model"
 
 
