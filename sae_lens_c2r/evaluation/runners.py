@@ -167,7 +167,8 @@ def _predicts_the_next_token(model: Any) -> bool:
     """Whether a model was trained to: encoders like BERT are given a head of random weights."""
     config = getattr(getattr(model, "model", None), "config", None)  # of `transformers`
     is_encoder = getattr(config, "model_type", None) in MODEL_FOR_MASKED_LM_MAPPING_NAMES
-    return not is_encoder or getattr(config, "is_decoder", False)
+    is_causal = getattr(config, "is_decoder", False) or getattr(config, "causal", False)
+    return not is_encoder or is_causal
 
 
 def _compute_loss_in_float32(model: Any) -> None:

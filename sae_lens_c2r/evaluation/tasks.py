@@ -51,6 +51,7 @@ _hook_site = lru_cache(hook_site)  # of many SAEs alike
 _NAME_LENGTH, _HASH_LENGTH = 60, 8
 _BLOCK = re.compile(r"blocks\.\d+\.hook_resid_post")
 _ASKED = {"model", "text", "settings", "inputs"}  # what may change the numbers
+_SINCE = {SAE_LENS: ["where the SAE was trained"]}  # where an earlier version had others
 # Of an SAE's metadata, what decides which activations of its model and text it is given.
 _READ = (
     *("model_class_name", "model_from_pretrained_kwargs", "hook_name", "hook_head_index"),
@@ -93,7 +94,10 @@ class Task(BaseModel, frozen=True):
         asked = self.asked.model_dump(mode="json", include=_ASKED)
         folders = []
         for config_sha256 in (self.earlier, self.sae.config_sha256):
-            of_all = json.dumps([self.sae.weights_sha256, config_sha256, asked], sort_keys=True)
+            of_all = json.dumps(
+                [self.sae.weights_sha256, config_sha256, asked, *_SINCE.get(self.name, [])],
+                sort_keys=True,
+            )
             digest = sha256(of_all.encode()).hexdigest()[:_HASH_LENGTH]
             folders.append(self.home / f"{self.name}-{digest}")
         return next(filter(Path.is_dir, folders), folders[-1])

@@ -28,6 +28,9 @@ READING = (
     *("model_class_name", "prepend_bos", "seqpos_slice", "exclude_special_tokens"),
     *("sequence_separator_token", "disable_concat_sequences", "model_from_pretrained_kwargs"),
 )
+_READ = {*READING, "hook_head_indices", "max_activation_norm_multiple"}
+_DEFAULTS: tuple[Any, ...] = ([None], {}, "HookedTransformer")  # which may be said, or not
+_STRENGTH = ("c2r_coefficient", "c2r_scaling")
 TOKENS = "language_model.training_tokens"
 _NO_ID = re.compile(r"[^\w.-]+", re.ASCII)
 # At the learning rate of its training, an SAE's latents change more than they need to.
@@ -80,7 +83,7 @@ def _read(ref: SAERef, changes: Mapping[str, Any]) -> Subject:
         "normalize_activations": scaling if scaling == "none" else ESTIMATED,
     }
     if training_fields(sae, architecture).get("c2r_coefficient") == 0:
-        fields["c2r_coefficient"] = C2RConfigMixin.c2r_coefficient  # it was a baseline
+        fields |= {key: getattr(C2RConfigMixin, key) for key in _STRENGTH}  # it was a baseline
     runner = _reading(sae) if record.settings is None else dict(settings.get("runner") or {})
     runner = harmless_runner(runner, pinned.name)
     language_model = _language_model(sae, record, changes, pinned.name)
@@ -150,12 +153,8 @@ def finetuning_release(subjects: Mapping[str, Subject], changes: Mapping[str, An
     first, *others = subjects.values()
     for other in others:
         differs = difference(first.language_model, other.language_model)
-        if differs is None:  # but for what is given for all of them
-            one, another = (
-                {key: value for key, value in each.items() if f"runner.{key}" not in changes}
-                for each in (first.runner, other.runner)
-            )
-            differs = difference(one, another)
+        if differs is None:
+            differs = difference(_way(first.runner, changes), _way(other.runner, changes))
         if differs is not None:
             should = (
                 "share a model, a hook, a text and the way of training, or be fine-tuned one "
@@ -177,6 +176,13 @@ def finetuning_release(subjects: Mapping[str, Subject], changes: Mapping[str, An
         "grids": [{"id": sae_id, "sae": {**each.sae}} for sae_id, each in subjects.items()],
     }
     return release_of(document, overrides=dict(changes))
+
+
+def _way(runner: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """How SAEs are trained, all alike; if a learning rate is given, how the text is read."""
+    given = {key.split(".")[1] for key in changes if key.startswith("runner.")}
+    said = {key: value for key, value in runner.items() if value not in _DEFAULTS}
+    return {key: said[key] for key in said.keys() - given if "lr" not in given or key in _READ}
 
 
 def _runner(runner: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

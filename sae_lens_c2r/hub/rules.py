@@ -69,22 +69,31 @@ _PLACE = re.compile(
 _WORDS = re.compile(r"[\w.+:()\[\]{}<>|,;= -]{0,200}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_][\w.-]*/[A-Za-z0-9_][\w.-]*", re.ASCII)
 
+_PARTS = ("dataset_split", "dataset_subset", "dataset_column")  # of a text that has a name
 # Of a config's metadata, what says how to use an SAE and how it was trained.
 _METADATA = {
     *("sae_lens_version", "sae_lens_training_version", "training_architecture"),
     *("model_name", "model_class_name", "dataset_path", "neuronpedia_id"),
-    *("dataset_split", "dataset_subset", "dataset_column"),
+    *_PARTS,
     *("hook_name", "hook_head_index", "context_size", "prepend_bos", "seqpos_slice"),
     *("exclude_special_tokens", "disable_concat_sequences", "sequence_separator_token"),
     *("c2r_effective_coefficient", "ort_effective_coefficient"),
     *("l0", "num_dead_features", "is_transcoder", "hook_name_out", "d_out"),
 }
 _MODEL_OPTIONS = {
-    *("revision", "dtype", "torch_dtype", "attn_implementation"),
+    *("revision", "dtype", "torch_dtype"),
     *("center_writing_weights", "center_unembed", "fold_ln", "fold_value_biases"),
-    *("checkpoint_value", "checkpoint_index", "n_ctx", "first_n_layers"),
+    *("checkpoint_value", "checkpoint_label", "checkpoint_index", "n_ctx", "first_n_layers"),
 }
-_NEURONPEDIA = re.compile(r"[\w.-]+/[\w.-]+/[\w.-]+", re.ASCII)
+_PART = r"[\w.+: -]{1,200}"
+# Of these, no more may be published than what they are for.
+_OWN_PATTERNS = {
+    "neuronpedia_id": r"([\w.-]+/)?[\w.-]+/[\w.-]+",
+    "dataset_split": rf"{_PART}(\[[\d:%-]*\])?",  # like train[:10%]
+    **dict.fromkeys(("dataset_subset", "dataset_column"), _PART),
+    **dict.fromkeys(("checkpoint_value", "checkpoint_label", "checkpoint_index"), r"\d+"),
+    **dict.fromkeys(("n_ctx", "first_n_layers"), r"\d+"),
+}
 
 
 @dataclass(frozen=True)
@@ -202,18 +211,23 @@ def redact(
         kept = {}
         for key, value in values.items():
             inside = (*path, key)
-            is_id = key == "neuronpedia_id" and bool(_NEURONPEDIA.fullmatch(str(value)))
+            pattern = None if value is None else _OWN_PATTERNS.get(key)
+            fits = re.fullmatch(pattern, str(value), re.ASCII) if pattern else is_plain(value)
             if inside in known and isinstance(value, dict):
                 kept[key] = keep(value, inside)
             elif isinstance(value, str) and value in of_disk:  # like a name on the Hub
                 removed.append(".".join(inside))
-            elif inside not in known and key in known[path] and (is_id or is_plain(value)):
+            elif inside not in known and key in known[path] and fits:
                 kept[key] = value
             else:
                 removed.append(".".join(inside))
         return kept
 
     kept = keep(config)
+    of_text = kept.get("metadata", {})
+    for key in [each for each in of_text if each in _PARTS and "dataset_path" not in of_text]:
+        del of_text[key]
+        removed.append(f"metadata.{key}")
     return ({**kept, "device": "cpu"} if "device" in kept else kept), removed
 
 

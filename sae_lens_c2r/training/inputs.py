@@ -70,4 +70,5 @@ def check_text(plan: Plan, log: Callable[[str], None], n_vocabulary: int | None)
         log(f"The text was not looked at. {error}")
     else:
         text.n_vocabulary = n_vocabulary
-        text.for_model(source.hub_id, source.context_size).check_context(source.context_size)
+        read = text.for_model(source.hub_id or source.name, source.context_size)
+        read.check_context(source.context_size)

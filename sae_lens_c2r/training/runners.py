@@ -59,7 +59,7 @@ def train_together(
             return saes, train_on_known_features(config, saes, job)
         text: Any = plan.text
         text = text or read_text(source.text, streaming=config.streaming, field=DATASET)
-        text = text.for_model(source.hub_id, source.context_size)
+        text = text.for_model(source.hub_id or source.name, source.context_size)
         text.check_context(source.context_size)
         if not config.model_from_pretrained_kwargs.get("revision"):
             config.model_name = where_model_is(config.model_name)

@@ -183,6 +183,7 @@ def test_saes_that_read_text_in_other_ways_are_not_either_whatever_is_given(
         release_of(*saes, runner__lr=1e-4)
     release = release_of(*saes, runner__lr=1e-4, runner__seqpos_slice=[1, None])
     assert release.runner["seqpos_slice"] == [1, None]
+    assert release_of(saes[1], plant("c", model_class_name="HookedTransformer")).runner
 
 
 @pytest.mark.parametrize(("was", "becomes"), [(2.0, 2.0), (0.0, 5.0)])

@@ -267,6 +267,25 @@ def test_pictures_are_of_the_numbers_and_always_the_same() -> None:
     assert not pictures(facts(a=sae(evaluations={})))
 
 
+@pytest.mark.parametrize(
+    ("metrics", "said"),
+    [
+        ({}, "Explained variance and L0 are of all positions."),
+        (
+            {"n_tokens": 99_840.0},
+            "Explained variance, L0, co-firing and dead latents are of 99,840 tokens at "
+            "positions that the SAE was trained on.",
+        ),
+    ],
+)
+def test_a_card_says_which_tokens_were_counted(metrics: dict[str, float], said: str) -> None:
+    known = sae().evaluations
+    of_text = known["sae_lens"].model_copy(
+        update={"metrics": {**known["sae_lens"].metrics, **metrics}}
+    )
+    assert said in render(facts(a=sae(evaluations={**known, "sae_lens": of_text})))
+
+
 @pytest.mark.parametrize("folder", RENDERED, ids=lambda folder: folder.name)
 def test_rendered_cards_are_of_their_facts(folder: Path) -> None:
     """What is in the repository is what anybody renders of the facts beside it."""

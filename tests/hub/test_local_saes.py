@@ -414,12 +414,20 @@ def test_a_redacted_config_loads_and_holds_nothing_that_was_removed(
 
 def test_what_decides_which_model_and_text_are_read_is_published() -> None:
     said = json.loads(json.dumps(training_sae().cfg.get_inference_sae_cfg_dict()))
-    text = {"dataset_split": "test", "dataset_subset": "en", "dataset_column": "content"}
+    part = {"dataset_split": "train[:10%]", "dataset_subset": "en", "dataset_column": "body"}
     options = {"revision": "step1000", "checkpoint_value": 1000, "n_ctx": 512}
-    said["metadata"] |= {**text, "model_from_pretrained_kwargs": options}
-    kept, _ = redact(said)
-    assert kept["metadata"].items() >= text.items()
-    assert kept["metadata"]["model_from_pretrained_kwargs"] == options
+    said["metadata"] |= {**part, "model_from_pretrained_kwargs": options}
+    for text, of_it in (("org/text", part), ("/home/me/x", {})):
+        said["metadata"]["dataset_path"] = text
+        kept, removed = redact(said)
+        assert {key: kept["metadata"].get(key) for key in of_it} == of_it
+        assert {f"metadata.{key}" for key in part.keys() - of_it.keys()} <= {*removed}
+        assert kept["metadata"]["model_from_pretrained_kwargs"] == options
+    said["metadata"] |= {"dataset_path": "org/text", "dataset_subset": "data/acme"}
+    options["checkpoint_value"] = "runs/secret"
+    _, removed = redact(said)
+    in_options = "metadata.model_from_pretrained_kwargs.checkpoint_value"
+    assert {"metadata.dataset_subset", in_options} <= {*removed}
 
 
 @pytest.mark.parametrize("place", [*PLACES, "a/b/c"])
