@@ -181,8 +181,8 @@ def finetuning_release(subjects: Mapping[str, Subject], changes: Mapping[str, An
 def _way(runner: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """How SAEs are trained, all alike; if a learning rate is given, how the text is read."""
     given = {key.split(".")[1] for key in changes if key.startswith("runner.")}
-    said = {key: value for key, value in runner.items() if value not in _DEFAULTS}
-    return {key: said[key] for key in said.keys() - given if "lr" not in given or key in _READ}
+    compared = (_READ if "lr" in given else runner.keys()) - given
+    return {k: v for k, v in runner.items() if k in compared and v not in _DEFAULTS}
 
 
 def _runner(runner: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
