@@ -108,6 +108,9 @@ class Task(BaseModel, frozen=True):
         return read_about(self.folder) is not None
 
 
+Measure = Callable[[Task, SAE[Any]], dict[str, Any]]  # of an SAE, which its task names
+
+
 def tasks_of(
     source: SAERef, sae: SAE[Any], options: Options, *, on_error: Callable[[UserError], None]
 ) -> list[Task]:

@@ -22,15 +22,15 @@ from sae_lens_c2r._support.files import write_json
 from sae_lens_c2r.cli._shared import LineConsole
 from sae_lens_c2r.evaluation import tasks, worker
 from sae_lens_c2r.evaluation.evaluate import evaluate
-from sae_lens_c2r.evaluation.report import read_report
-from sae_lens_c2r.evaluation.runners import (
+from sae_lens_c2r.evaluation.on_text import (
     _compute_loss_in_float32,
     _losses_of_rows,
-    _on_text,
     _predicts_the_next_token,
     _splice_where_trained,
     error_of_loss_recovered,
+    on_text,
 )
+from sae_lens_c2r.evaluation.report import read_report
 from sae_lens_c2r.evaluation.settings import Options, settings_of
 from sae_lens_c2r.evaluation.tasks import Task
 from sae_lens_c2r.inspection import activations
@@ -287,7 +287,7 @@ def test_what_does_not_fit_the_model_is_told_before_sae_lens_fails_at_it(
     asked = SimpleNamespace(settings=settings, text=str(tmp_path / "text.jsonl"), model=None)
     task: Any = SimpleNamespace(asked=asked, device="cpu", sae=SimpleNamespace(name="it"))
     with pytest.raises(UserError, match=f"^it: .*{said}"):
-        _on_text(task, sae)(task, sae)
+        on_text(task, sae)(task, sae)
 
 
 def test_the_losses_of_rows_are_of_the_tokens_that_sae_lens_counts(
@@ -425,7 +425,7 @@ def test_fidelity_and_firing_are_of_the_positions_that_the_sae_was_trained_on(
     settings = settings_of("sae_lens", changes, model=None, device="cpu")
     asked = SimpleNamespace(settings=settings, text=str(tmp_path / "text.jsonl"), model=None)
     task: Any = SimpleNamespace(asked=asked, device="cpu", sae=SimpleNamespace(name="it"))
-    found = _on_text(task, sae)(task, sae)
+    found = on_text(task, sae)(task, sae)
     _, cache = tiny_model().run_with_cache(torch.tensor(rows["tokens"]), prepend_bos=False)
     inputs = cache[HOOK][:, 3:].flatten(end_dim=1)
     acts = sae.encode(inputs)
