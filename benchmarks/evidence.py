@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import stats
 
@@ -125,44 +126,10 @@ def forest(
         figsize=(7.4, 1.4 + lines * (0.8 + 0.19 * len(found))), layout="constrained"
     )
     grid = figure.subplots(lines, -(-len(measures) // lines), sharey=True, squeeze=False)
-    n_real = sum(name in SHOWN["real"] for name in found)
     for panel in grid.flat[len(measures) :]:
         panel.axis("off")
     for panel, measure in zip(grid.flat, measures, strict=False):
-        for at, here in enumerate(found.values()):
-            of_row = next(iter(here.values()))["percent_of_interest"].mean
-            smallest = of_row if measure == "percent" else SMALLEST[measure]
-            panel.barh(at, 2 * smallest, height=1, left=-smallest, color="0.9")
-        panel.axvline(0, color="0.4", linewidth=0.8)
-        panel.axhline(n_real - 0.5, color="0.4", linewidth=0.8, linestyle=":")
-        for number, point in enumerate(points):
-            shown = [
-                (row + 0.6 * ((number + 0.5) / len(points) - 0.5), here[point][measure])
-                for row, here in enumerate(found.values())
-                if point in here and here[point][measure].half_width < float("inf")
-            ]
-            color = COLORS[point]
-            panel.errorbar(
-                [each.mean for _, each in shown],
-                [row for row, _ in shown],
-                xerr=[each.half_width for _, each in shown],
-                fmt="o",
-                color=color,
-                markersize=4,
-                linewidth=1.2,
-                label=label(*point),
-            )
-            for row, each in shown if measure == "percent" else ():
-                if each.mean > FARTHEST:
-                    panel.plot(FARTHEST, row, ">", color=color, markersize=5, clip_on=False)
-        if measure == "percent":
-            panel.set_xlim(np.clip(panel.get_xlim(), -30, FARTHEST))
-        title = {**COLUMNS, **SHOWN["drawn"]}[measure]
-        panel.set_title(textwrap.fill(title, 14), fontsize=10)
-        panel.set_xlabel("higher is better" if measure == "found" else "lower is better")
-        panel.locator_params(axis="x", nbins=3)
-        panel.xaxis.set_major_formatter("{x:g}")
-        panel.grid(axis="y", color="0.93")
+        forest_panel(panel, found, measure, points)
     first = grid[0, 0]
     n_seeds = (
         max(each["unexplained"].count for each in here.values()) for here in found.values()
@@ -173,6 +140,47 @@ def forest(
     handles = first.get_legend_handles_labels()
     figure.legend(*handles, loc="outside lower center", ncols=len(points), frameon=False)
     return figure
+
+
+def forest_panel(
+    panel: Axes, found: ByData, measure: str, points: Sequence[tuple[str, float]]
+) -> None:
+    """Draw the differences of one measure, a row for each data set."""
+    for at, here in enumerate(found.values()):
+        of_row = next(iter(here.values()))["percent_of_interest"].mean
+        smallest = of_row if measure == "percent" else SMALLEST[measure]
+        panel.barh(at, 2 * smallest, height=1, left=-smallest, color="0.9")
+    panel.axvline(0, color="0.4", linewidth=0.8)
+    n_real = sum(name in SHOWN["real"] for name in found)
+    panel.axhline(n_real - 0.5, color="0.4", linewidth=0.8, linestyle=":")
+    for number, point in enumerate(points):
+        shown = [
+            (row + 0.6 * ((number + 0.5) / len(points) - 0.5), here[point][measure])
+            for row, here in enumerate(found.values())
+            if point in here and here[point][measure].half_width < float("inf")
+        ]
+        color = COLORS[point]
+        panel.errorbar(
+            [each.mean for _, each in shown],
+            [row for row, _ in shown],
+            xerr=[each.half_width for _, each in shown],
+            fmt="o",
+            color=color,
+            markersize=4,
+            linewidth=1.2,
+            label=label(*point),
+        )
+        for row, each in shown if measure == "percent" else ():
+            if each.mean > FARTHEST:
+                panel.plot(FARTHEST, row, ">", color=color, markersize=5, clip_on=False)
+    if measure == "percent":
+        panel.set_xlim(np.clip(panel.get_xlim(), -30, FARTHEST))
+    title = {**COLUMNS, **SHOWN["drawn"]}[measure]
+    panel.set_title(textwrap.fill(title, 14), fontsize=10)
+    panel.set_xlabel("higher is better" if measure == "found" else "lower is better")
+    panel.locator_params(axis="x", nbins=3)
+    panel.xaxis.set_major_formatter("{x:g}")
+    panel.grid(axis="y", color="0.93")
 
 
 def over_unexplained(rows: pd.DataFrame, ys: Mapping[str, str]) -> Figure:
@@ -320,26 +328,15 @@ def tables() -> dict[str, str]:
         },
         ("JumpReLU",): differences(synth, at_equal_l0),
     }
-    strengths = {
-        (name, f"{strength:g}"): here["C2R", strength]
-        for name, here in found.items()
-        for strength in (2.0, 5.0, 20.0)
-        if {("C2R", 2.0), ("C2R", 20.0)} <= set(here)
-        and here["C2R", 2.0]["percent"].count == here["C2R", 20.0]["percent"].count
-    }
     at_equal_cost = Contrast("C2R", "OrtSAE", [5.0, "the explained_variance of C2R 5"])
     equal = {(name,): differences(rows, at_equal_cost) for name, rows in data.items()}
     equal = {name: each for name, each in equal.items() if cell(each, "found")}
     letters = by_k(*(rows for name, rows in data.items() if name.startswith("language model")))
-    others, by_part = by_k(data["SynthSAEBench, other worlds"]), ["active", "method"]
-    few = ("mcc", "highest_jaccard", "composition")
     return {
         "corrected": corrected(found),
-        "letters": table(by_method(letters), by_part),
+        "letters": table(by_method(letters), ["active", "method"]),
         "synth": table(of_synth, ["method"], "composition"),
         "equal cost": table(equal, ["data"], "percent", "highest_jaccard", "composition"),
-        "strengths": table(strengths, ["data", "λ"], *few),
-        "other worlds": table(by_method(others), by_part, "dead_latents", *few),
         "hierarchies": hierarchies_told(),
         "apart": apart_table(),
         "rule": rule_table(),

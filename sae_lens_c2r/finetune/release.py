@@ -69,20 +69,21 @@ def _read(ref: SAERef, changes: Mapping[str, Any]) -> Subject:
     pinned, sae = pin(ref)
     architecture = changes.get("sae.architecture") or c2r_architecture(sae)
     config_class = config_class_of({"architecture": architecture}, pinned.name)
-    says_k = not hasattr(config_class, "k") or "k" in training_fields(sae, architecture)
+    known = training_fields(sae, architecture)
+    says_k = not hasattr(config_class, "k") or "k" in known
     record = record_of(pinned)
     settings = record.settings or {}
     own = settings.get("saes", {}).get(record.sae_id, {})
     # SAELens does not say how inputs were scaled. Its default keeps the unit in which a
     # sparsity coefficient was chosen. Whitening is in the weights by now.
-    unsaid = "none" if _IN_UNITS & training_fields(sae, architecture).keys() else ESTIMATED
+    unsaid = "none" if _IN_UNITS & known.keys() else ESTIMATED
     scaling = own.get("normalize_activations", unsaid)
     fields = {
         "architecture": architecture,
         "init": pinned.address,
         "normalize_activations": scaling if scaling == "none" else ESTIMATED,
     }
-    if training_fields(sae, architecture).get("c2r_coefficient") == 0:
+    if known.get("c2r_coefficient") == 0:
         fields |= {key: getattr(C2RConfigMixin, key) for key in _STRENGTH}  # it was a baseline
     runner = _reading(sae) if record.settings is None else dict(settings.get("runner") or {})
     runner = harmless_runner(runner, pinned.name)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from filelock import FileLock
 from pydantic import TypeAdapter
-from sae_lens import evals
+from sae_lens import SAE, evals
 from sae_lens.load_model import HookedProxyLM
 from torch.nn.functional import cross_entropy
 from transformers import BertConfig, LlamaConfig, LlamaForCausalLM
@@ -272,6 +272,14 @@ def test_the_error_of_loss_recovered_is_that_of_its_mean_over_rows() -> None:
     assert error_of_loss_recovered(losses[:1].expand(9, -1)) == pytest.approx(0, abs=1e-12)
 
 
+def measure_on(text: Path, sae: SAE[Any], **changes: Any) -> dict[str, Any]:
+    """Measure an SAE on a text as SAELens's evaluation of it does, in this process."""
+    settings = settings_of("sae_lens", changes, model=None, device="cpu")
+    asked = SimpleNamespace(settings=settings, text=str(text), model=None)
+    task: Any = SimpleNamespace(asked=asked, device="cpu", sae=SimpleNamespace(name="it"))
+    return on_text(task, sae)(task, sae)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [({"hook": "blocks.9.hook_resid_post"}, "hook_name` should be a hook of"), ({}, "width 7")],
@@ -283,11 +291,8 @@ def test_what_does_not_fit_the_model_is_told_before_sae_lens_fails_at_it(
     texts().to_json(tmp_path / "text.jsonl")
     sae = small_sae(d_in=7, **options)
     sae.cfg.metadata.context_size = CONTEXT
-    settings = settings_of("sae_lens", {}, model=None, device="cpu")
-    asked = SimpleNamespace(settings=settings, text=str(tmp_path / "text.jsonl"), model=None)
-    task: Any = SimpleNamespace(asked=asked, device="cpu", sae=SimpleNamespace(name="it"))
     with pytest.raises(UserError, match=f"^it: .*{said}"):
-        on_text(task, sae)(task, sae)
+        measure_on(tmp_path / "text.jsonl", sae)
 
 
 def test_the_losses_of_rows_are_of_the_tokens_that_sae_lens_counts(
@@ -422,10 +427,7 @@ def test_fidelity_and_firing_are_of_the_positions_that_the_sae_was_trained_on(
     read = {"context_size": CONTEXT, "seqpos_slice": (3, None), "prepend_bos": False}
     vars(sae.cfg.metadata).update(read, exclude_special_tokens=False)
     changes = {"sae_lens.n_eval_sparsity_variance_batches": 2, "sae_lens.batch_size_prompts": 4}
-    settings = settings_of("sae_lens", changes, model=None, device="cpu")
-    asked = SimpleNamespace(settings=settings, text=str(tmp_path / "text.jsonl"), model=None)
-    task: Any = SimpleNamespace(asked=asked, device="cpu", sae=SimpleNamespace(name="it"))
-    found = on_text(task, sae)(task, sae)
+    found = measure_on(tmp_path / "text.jsonl", sae, **changes)
     _, cache = tiny_model().run_with_cache(torch.tensor(rows["tokens"]), prepend_bos=False)
     inputs = cache[HOOK][:, 3:].flatten(end_dim=1)
     acts = sae.encode(inputs)
