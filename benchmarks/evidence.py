@@ -174,7 +174,7 @@ def forest_panel(
             if each.mean > FARTHEST:
                 panel.plot(FARTHEST, row, ">", color=color, markersize=5, clip_on=False)
     if measure == "percent":
-        panel.set_xlim(np.clip(panel.get_xlim(), -30, FARTHEST))
+        panel.set_xlim(*np.clip(panel.get_xlim(), -30, FARTHEST))
     title = {**COLUMNS, **SHOWN["drawn"]}[measure]
     panel.set_title(textwrap.fill(title, 14), fontsize=10)
     panel.set_xlabel("higher is better" if measure == "found" else "lower is better")

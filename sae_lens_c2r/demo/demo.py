@@ -32,9 +32,9 @@ from sae_lens_c2r.releases.model import Release
 from sae_lens_c2r.releases.text import Text
 from sae_lens_c2r.saes.encoding import (
     contributions,
+    contributions_here,
     encode_in_saelens_alone,
     encodes_alike,
-    trained_contributions,
 )
 from sae_lens_c2r.saes.record import HELD_OUT, RECORD, Evaluation, as_document, read_record
 from sae_lens_c2r.training.plan import Plan, make_plan
@@ -224,7 +224,7 @@ def check_saved(
     """Raise unless SAELens alone loads what was saved, and encodes as what was trained."""
     requests = [({"folder": str(folder / name)}, inputs) for name in saes]
     for name, alone in zip(saes, encode_in_saelens_alone(requests), strict=True):
-        expected = trained_contributions(trained[name], inputs)
+        expected = contributions_here(trained[name], inputs)
         if not encodes_alike(contributions(alone.feature_acts, saes[name]), expected):
             raise UserError(
                 f"{name} should encode as in training once it is saved. It does not."

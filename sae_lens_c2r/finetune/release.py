@@ -170,7 +170,6 @@ def finetuning_release(subjects: Mapping[str, Subject], changes: Mapping[str, An
         "description": "Existing SAEs, fine-tuned with C2R.",
         # The Hub's word for an unknown licence, for one of another name, and for several.
         "license": license if re.fullmatch(LICENSE_PATTERN, license) else "unknown",
-        "repo_id": "sae-lens-c2r/finetuned",
         "language_model": {**first.language_model},
         "runner": _runner(first.runner, changes),
         "sae": {},

@@ -4,7 +4,7 @@ Our part stands between two marks; the rest of the file stays as it is.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -76,11 +76,14 @@ def card_files(
     repo: RepoRecord,
     read: Callable[[str], bytes | None] = lambda _: None,
     *,
+    there: Collection[str] | None = None,  # the files of the repository, if it has the SAEs'
     check_secrets: bool = True,
 ) -> dict[str, bytes]:
     """Render a card of SAEs and of those that its repository has, with pictures and records."""
     known, readme = read(FACTS), read(README)
-    repo = repo if known is None else RepoRecord.read(known).joined(repo)
+    before = None if known is None else RepoRecord.read(known)
+    repo = repo if before is None else before.joined(repo, there)
+    gone = set(before.base_models if before else ()) - {*repo.base_models}
     check_ids(repo.saes)
     try:
         existing = None if readme is None else readme.decode()
@@ -99,7 +102,7 @@ def card_files(
     written = {README: render(repo, drawn), FACTS: repo.to_json()}
     for name, text in written.items():  # not what others wrote on the card, which is public
         refuse_secrets(name, text, check=check_secrets)
-    written[README] = merged(existing, written[README])
+    written[README] = merged(existing, written[README], gone)
     return {**{name: text.encode() for name, text in written.items()}, **drawn}
 
 
@@ -119,15 +122,15 @@ def split_card(content: str) -> tuple[str, dict[str, Any], str]:
     return content[: found.end()], metadata, content[found.end() :]
 
 
-def merged(existing: str | None, card: str) -> str:
-    """Bring a card into the file that a repository has; other words and metadata stay."""
+def merged(existing: str | None, card: str, gone: Collection[str] = ()) -> str:
+    """Bring a card into a repository's file, of which the rest stays, but for what is gone."""
     if existing is None:
         return card
     (front, known, body), (_, new, ours) = split_card(existing), split_card(card)
     newline = "\r\n" if "\r\n" in existing else "\n"
     said = {key for key, value in known.items() if (key, value) != ("license", None)}
     joined = {**known, **{key: value for key, value in new.items() if key not in said}}
-    joined |= {key: _joined(known.get(key), new[key]) for key in LISTS if key in new}
+    joined |= {key: _joined(known.get(key), new[key], gone) for key in LISTS if key in new}
     if index := _joined_index(known.get(INDEX), new.get(INDEX, [])):
         joined[INDEX] = index
     elif isinstance(known.get(INDEX), list):  # of results of ours alone
@@ -180,13 +183,12 @@ def _with_block(body: str, card: str, newline: str) -> str:
     return body[: begins[0].start()] + block + body[ends[0].end() :]
 
 
-def _joined(known: Any, new: Any) -> Any:
-    """Join what a list has, and what it is to have beside that."""
-    before, after = (
-        value if isinstance(value, list) else [value] for value in (known or [], new)
-    )
+def _joined(known: Any, new: Any, gone: Collection[str]) -> Any:
+    """Join what a list has, but for what is gone, and what it is to have beside that."""
+    had, after = (value if isinstance(value, list) else [value] for value in (known or [], new))
+    before = [value for value in had if value not in gone]
     together = before + [value for value in after if value not in before]
-    return known if together == before else together if before else new
+    return known if together == had else together if before else new
 
 
 def _joined_index(known: Any, new: list[dict[str, Any]]) -> list[Any]:

@@ -9,7 +9,10 @@ from typing import Any
 import torch
 from huggingface_hub import CommitOperationAdd
 from sae_lens import SAE, TrainingSAE
+from sae_lens import __version__ as sae_lens_version
 from sae_lens.constants import SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME
+from sae_lens.loading.pretrained_sae_loaders import handle_config_defaulting
+from sae_lens.saes.sae import SAEMetadata
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -23,15 +26,15 @@ from sae_lens_c2r.inspection.measures import measure
 from sae_lens_c2r.saes.encoding import (
     Encoded,
     contributions,
+    contributions_here,
     encode_in_saelens_alone,
     encodes_alike,
     probe_inputs,
-    trained_contributions,
 )
 from sae_lens_c2r.saes.hashes import earlier_config_hash, sae_hashes
 from sae_lens_c2r.saes.origins import check_numbers
-from sae_lens_c2r.saes.record import WEIGHTS, Evaluation, SAERecord
-from sae_lens_c2r.saes.sae_ref import SAERef, inference_form
+from sae_lens_c2r.saes.record import TRAINING, WEIGHTS, Evaluation, SAERecord
+from sae_lens_c2r.saes.sae_ref import SAERef, check_scaled, inference_form
 
 _TYPES = ("F64", "F32", "F16", "BF16")
 
@@ -47,7 +50,7 @@ class LocalSAE:
     removed: list[str]  # the keys that were removed from its config
     stamp: tuple[int, ...]  # of the weights' file, which changes if it is written to
     inputs: Tensor  # the probe, shape [batch, d_in]
-    trained: Tensor | None  # what its training form makes of the probe, if it had one
+    expected: Tensor  # what it makes of the probe as it is here, shape [batch, d_sae], sparse
     # As SAELens alone has loaded its files, and encoded the probe, shape [batch, d_sae], sparse
     sha256: dict[str, str] = field(init=False)
     feature_acts: Tensor = field(init=False)
@@ -156,14 +159,19 @@ def _check(
         raise UserError(folder / SAE_CFG_FILENAME, should, "a temporal SAE")
     check_whole(weights)
     _check_header(weights)
-    sae, trained = SAERef(folder=folder).load("cpu"), None
-    if isinstance(sae, TrainingSAE):
-        training_form, folder = sae, scratch / "converted" / sae_id
+    sae = SAERef(folder=folder).load("cpu")
+    check_scaled(sae, of=shown / SAE_CFG_FILENAME)
+    said, as_here = read_object(folder / SAE_CFG_FILENAME), sae
+    is_old = not isinstance(sae, TrainingSAE) and handle_config_defaulting(said) != said
+    if is_old:  # of SAELens before 6: what it says has other places now
+        metadata = {**said.get("metadata", {}), **sae.cfg.metadata.to_dict()}
+        sae.cfg.metadata = SAEMetadata(**{**metadata, "sae_lens_version": sae_lens_version})
+    if is_old or isinstance(sae, TrainingSAE):
+        folder = scratch / "converted" / sae_id
         try:
-            sae = inference_form(training_form)
+            sae = inference_form(sae, fold=not is_old)
             weights, _ = map(Path, sae.save_model(folder))
             stamp = _stamp(weights)
-            trained = trained_contributions(training_form, probe_inputs(sae)).to_sparse()
         except (RuntimeError, SafetensorError, ValueError) as error:
             raise UserError(f"{shown}: has no inference form. {one_line(error)}") from error
     weights = weights.resolve()
@@ -173,6 +181,7 @@ def _check(
     redacted, removed = redact(config, of_disk)
     check_numbers(sae, shown / SAE_WEIGHTS_FILENAME, published=True)
     inputs = probe_inputs(sae)  # before its norms are folded, if they are
+    expected = contributions_here(as_here, inputs).to_sparse()
     form = inference_form(sae)
     complete = _with_evaluations(found.with_config(redacted), sae_id, form, known)
     record = published(complete, base_model=submission.base_model, of_disk=of_disk)
@@ -181,7 +190,7 @@ def _check(
     text = json.dumps(redacted, indent=1, allow_nan=False)
     (staged / SAE_CFG_FILENAME).write_text(f"{text}\n", "utf-8")
     (staged / SAE_WEIGHTS_FILENAME).symlink_to(weights)
-    return LocalSAE(sae_id, staged, found, record, removed, stamp, inputs, trained)
+    return LocalSAE(sae_id, staged, found, record, removed, stamp, inputs, expected)
 
 
 def _with_evaluations(
@@ -192,10 +201,13 @@ def _with_evaluations(
     own = [each for each in known if each.weights_sha256 == weights_sha256]
     own = [each for each in own if each.config_sha256 in hashes]
     evaluations = {name: of for each in own for name, of in each.evaluations.items()}
+    recorded = record.evaluations
+    if record.weights_sha256 not in (None, weights_sha256):  # they have changed since
+        recorded = {name: of for name, of in recorded.items() if name == TRAINING}
     place = f"/{sae_id}"  # ends the name of what was evaluated, which may have changed since
     names = [(each, Path(each.name or "").resolve().as_posix()) for each in known]
     others = [each for each, name in names if name.endswith(place)]
-    measured = {name for each in others for name in each.evaluations}
+    measured = {name for each in (record, *others) for name in each.evaluations}
     if WEIGHTS not in evaluations:
         metrics = measure(form, sae_id).numbers
         versions = package_versions("sae-lens-c2r", "sae-lens", "torch")
@@ -204,8 +216,8 @@ def _with_evaluations(
         update={
             "weights_sha256": weights_sha256,
             "config_sha256": hashes[0],
-            "evaluations": {**record.evaluations, **evaluations},
-            "outdated": sorted(measured - evaluations.keys()),
+            "evaluations": {**recorded, **evaluations},
+            "outdated": sorted(measured - {*recorded, *evaluations}),
         }
     )
 
@@ -237,13 +249,11 @@ def _check_encoding(sae: LocalSAE, encoded: Encoded) -> None:
             f"decoder rows with norms of up to {sae.inputs.norm(dim=1).max():,.0f}. Is the "
             "threshold right?"
         )
-    if sae.trained is None:
-        return
     published: SAE[Any] = SAE.load_from_disk(sae.folder)
-    found, trained = contributions(encoded.feature_acts, published), sae.trained.to_dense()
-    if not encodes_alike(found, trained, dtype=published.dtype):
-        share = torch.isclose(found, trained, rtol=1e-3).float().mean()
+    found, expected = contributions(encoded.feature_acts, published), sae.expected.to_dense()
+    if not encodes_alike(found, expected, dtype=published.dtype):
+        share = torch.isclose(found, expected, rtol=1e-3).float().mean()
         raise UserError(
-            f"{sae.sae_id} should encode the same in its inference form as in training. "
+            f"{sae.sae_id} should encode the same as here once it is published. "
             f"Found {share:.1%} of the activations alike."
         )

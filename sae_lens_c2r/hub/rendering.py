@@ -122,8 +122,14 @@ def _main(saes: Mapping[str, SAERecord]) -> str:
 
 def _choice(saes: Mapping[str, SAERecord], main: str) -> tuple[str, str] | None:
     """Of alike SAEs, that with C2R which is nearest to chance, and that which explains most."""
-    alike = {(sae.hook_name, sae.d_sae, sae.options.get("k")) for sae in saes.values()}
+    alike = {
+        (sae.model or sae.model_name, sae.hook_name, sae.d_sae, sae.options.get("k"))
+        for sae in saes.values()
+    }
     if len(alike) > 1 or alike.pop()[-1] is None:  # of other L0, perhaps
+        return None
+    how = [sae.evaluations[main] for sae in saes.values() if main in sae.evaluations]
+    if any((each.text, each.settings) != (how[0].text, how[0].settings) for each in how):
         return None
     from_chance, unexplained = dict[str, float](), dict[str, float]()
     for sae_id, sae in saes.items():

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import from_json
+from sae_lens.constants import SAE_CFG_FILENAME
 
 from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r.hub.rules import is_plain, keep_plain
@@ -50,20 +51,27 @@ class RepoRecord(BaseModel):
             raise UserError(name, "be JSON", more=one_line(error)) from None
         return parsed(values, cls, name, of="upload")
 
-    def joined(self, later: "RepoRecord") -> "RepoRecord":
-        """Join what is known of all SAEs; a later upload counts where both have one."""
-        saes = {**self.saes, **later.saes}
-        for sae_id, before in self.saes.items():
+    def joined(self, later: "RepoRecord", there: Collection[str] | None = None) -> "RepoRecord":
+        """Join what is known of all SAEs that are there; of two records, the later counts."""
+        kept = {
+            sae_id: sae
+            for sae_id, sae in self.saes.items()
+            if there is None or f"{sae_id}/{SAE_CFG_FILENAME}" in there
+        }
+        saes = {**kept, **later.saes}
+        for sae_id, before in kept.items():
             if _computes_as(saes[sae_id], before):  # what was measured still holds
                 now = saes[sae_id]
                 held = before.evaluations.keys() - set(now.outdated)
                 evaluations = {key: before.evaluations[key] for key in held} | now.evaluations
                 saes[sae_id] = now.model_copy(update={"evaluations": evaluations})
+        models = {sae.model for sae in saes.values()}
+        corrected = {sae.model for sae in self.saes.values()} - models
         return RepoRecord(
             repo_id=later.repo_id,
             description=later.description or self.description,
             license=later.license or self.license,
-            base_models=sorted({*self.base_models, *later.base_models}),
+            base_models=sorted({*self.base_models} - corrected | {*later.base_models}),
             datasets=sorted({*self.datasets, *later.datasets}),
             saes=dict(sorted(saes.items())),  # as the file has them, and so every card
         )

@@ -127,7 +127,8 @@ def upload(
 
             def propose() -> Proposal:
                 snapshot = take_snapshot(api, target.repo_id, target.revision)
-                card = card_files(repo, snapshot.read, check_secrets=submission.check_secrets)
+                check = submission.check_secrets
+                card = card_files(repo, snapshot.read, there=snapshot.tree, check_secrets=check)
                 files = [addition for sae in local for addition in sae.additions()]
                 files += [CommitOperationAdd(path, content) for path, content in card.items()]
                 return Proposal(target, snapshot, local, files, card[README].decode())

@@ -34,7 +34,7 @@ from sae_lens_c2r.releases.language_models import (
     official_name,
 )
 from sae_lens_c2r.releases.text import Text
-from sae_lens_c2r.saes.sae_ref import check_keys
+from sae_lens_c2r.saes.sae_ref import check_keys, check_scaled
 
 _ROWS_PER_BATCH = 32
 _ANY_DEVICES = {"None", "auto", "balanced", "balanced_low_0", "sequential"}
@@ -127,6 +127,7 @@ class ActivationSource:
             options = harmless_options(metadata.model_from_pretrained_kwargs, f"{name}'s SAE")
             if str(options.get("device_map")) not in _ANY_DEVICES:  # of another machine
                 del options["device_map"]
+            options.pop("n_devices", None)  # with which SAELens takes CUDA, whatever is asked
             if TRUSTED.get():
                 options[TRUST] = True
             if not has_fast_bfloat16(torch.device(self.device)):  # there float32 is faster
@@ -215,6 +216,7 @@ def check_reconstructs(sae: AnySAE) -> None:
             f"A {architecture} does not."
         )
     check_keys(_Metadata, sae.cfg.metadata.to_dict(), "metadata.")
+    check_scaled(sae)
 
 
 def excludes_special_tokens(sae: AnySAE) -> bool | list[int]:

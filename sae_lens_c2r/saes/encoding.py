@@ -43,12 +43,15 @@ def probe_inputs(sae: SAE[Any]) -> Tensor:
 
 
 @torch.no_grad()
-def trained_contributions(sae: TrainingSAE[Any], inputs: Tensor) -> Tensor:
-    """The `contributions` of a training SAE, once it is used and no longer trained."""
-    # One of the BatchTopK family ranks a batch in training, and uses a threshold after it.
-    if sae.dtype != torch.float32:  # as the inference form is, and without overflow
+def contributions_here(sae: SAE[Any], inputs: Tensor) -> Tensor:
+    """The `contributions` of an SAE as it is in memory, used and no longer trained."""
+    if sae.dtype != torch.float32:  # as it is loaded elsewhere, and without overflow
         sae = copy.deepcopy(sae).to(torch.float32)
+    if not isinstance(sae, TrainingSAE):
+        sae.turn_off_forward_pass_hook_z_reshaping()  # type: ignore[no-untyped-call]
+        return contributions(sae.encode(inputs.to(sae.device)), sae)
     feature_acts, hidden_pre = sae.encode_with_hidden_pre(inputs.to(sae.device))
+    # One of the BatchTopK family ranks a batch in training, and uses a threshold after it.
     threshold = getattr(sae, "topk_threshold", None)
     if threshold is not None:
         feature_acts = hidden_pre.relu() * (hidden_pre > threshold)

@@ -32,6 +32,7 @@ from sae_lens.training.activation_scaler import ActivationScaler
 from sae_lens_c2r._support.errors import UserError, needing_the_hub, one_line
 from sae_lens_c2r._support.files import check_whole, read_object
 from sae_lens_c2r._support.remote_code import harmless_options
+from sae_lens_c2r.saes.start_from import NEEDS_ESTIMATE
 
 SAE_FILES = (
     *(SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME),
@@ -119,6 +120,14 @@ class SAERef:
         """Load it in the form in which anybody uses it: without training, norms folded."""
         # Folded on a CPU, weights have the same bits, and the same hash, on every device.
         return inference_form(self.load("cpu")).to(device)
+
+
+def check_scaled(sae: SAE[Any], *, of: object = "") -> None:
+    """Raise a UserError if its inputs were scaled in training, and nothing says by how much."""
+    mode = sae.cfg.normalize_activations
+    if mode in NEEDS_ESTIMATE:
+        should = f"be none, or {ACTIVATION_SCALER_CFG_FILENAME} lie beside the weights"
+        raise UserError("normalize_activations", should, repr(mode), of=of)
 
 
 def inference_form(sae: SAE[Any], *, fold: bool = True) -> SAE[Any]:

@@ -25,7 +25,9 @@ from sae_lens_c2r._support.files import write_folder
 from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r._support.process import stop_requests
 from sae_lens_c2r.reporting.metrics import final_metrics
+from sae_lens_c2r.saes.hashes import sae_hashes
 from sae_lens_c2r.saes.record import KNOWN_FEATURES, RECORD, Evaluation, SAERecord, as_document
+from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.saes.start_from import NEEDS_ESTIMATE
 from sae_lens_c2r.training import distributed, output_dir
 from sae_lens_c2r.training.data_parallel import group_size, place
@@ -210,6 +212,8 @@ def _save(
         )
         with write_folder(out / sae_id, beside=out / output_dir.WORK) as folder:
             saes[sae_id].save_inference_model(folder)
+            weights_sha256, _ = sae_hashes(SAERef(folder=folder).load_for_inference("cpu"))
+            record = record.model_copy(update={"weights_sha256": weights_sha256})
             # Not by `write_json`: settings may be infinite.
             text = json.dumps(as_document(record), indent=1)
             (folder / RECORD).write_text(f"{text}\n", encoding="utf-8")

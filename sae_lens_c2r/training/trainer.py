@@ -143,8 +143,8 @@ class Trainer(MultiSAETrainer):
             # The others of several processes may know nothing of it, unless it is of the text.
             if world_size() == 1 or isinstance(error, UserError):
                 with suppress(UserError):  # of weights that are not finite, which are not kept
-                    self._write_checkpoint()
-                    self._job.kept_step = self.n_training_steps or None
+                    if self._write_checkpoint():
+                        self._job.kept_step = self.n_training_steps
             raise
 
     def _next_batch(self) -> Tensor:
@@ -219,10 +219,11 @@ class Trainer(MultiSAETrainer):
         if decided == STOP:
             raise Interrupted(all_reduce_max(self._job.stop.received))
 
-    def _write_checkpoint(self) -> None:
+    def _write_checkpoint(self) -> bool:
+        """Write one, unless it is there; return whether there is one of this step."""
         job, step = self._job, self.n_training_steps
         if step == (job.resumed.step if job.resumed else 0):
-            return  # nothing is new
+            return step > 0  # nothing is new
 
         def fill(folder: Path) -> list[Path]:
             for sae_id in job.saved:
@@ -239,6 +240,8 @@ class Trainer(MultiSAETrainer):
             job.checkpoints.write(step, {**job.about, **now}, fill)
         except OSError as error:  # no reason to stop: there may be room again next time
             job.log(f"No checkpoint was written at step {step:,}. {error}")
+            return False
+        return True
 
     def load_checkpoint(self, path: str | Path) -> None:
         """Restore what SAELens's checkpoints have, and what they leave out."""

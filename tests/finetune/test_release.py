@@ -63,6 +63,7 @@ def test_an_sae_s_own_config_says_what_it_is_trained_on(plant: Plant) -> None:
         "training_tokens": 40_960_000,
     }
     assert release.runner["autocast"] is True
+    assert release.repo_id is None  # nobody's but who publishes it
     plan = make_plan(release, device="cpu")
     config: Any = plan.saes["a"]
     assert config.architecture() == "batchtopk_c2r"

@@ -138,6 +138,27 @@ def test_later_facts_count_and_measurements_of_the_same_weights_stay() -> None:
     assert (again, again.to_json()) == (joined, joined.to_json())
 
 
+def test_an_sae_that_was_deleted_from_the_hub_leaves_the_card() -> None:
+    before = facts(a=sae(), b=sae())
+    card = card_files(
+        facts(c=sae()), {FACTS: before.to_json().encode()}.get, there=["b/cfg.json"]
+    )
+    assert list(RepoRecord.read(card[FACTS]).saes) == ["b", "c"]
+    assert "`a`" not in card[README].decode()
+
+
+def test_a_corrected_model_takes_the_place_of_the_wrong_one() -> None:
+    def of(**models: str) -> RepoRecord:
+        saes = {sae_id: sae(model=model) for sae_id, model in models.items()}
+        return facts(**saes).model_copy(update={"base_models": sorted({*models.values()})})
+
+    before = card_files(of(a="me/x", b="me/x"))
+    corrected = (of(a="me/y"), ["me/x", "me/y"]), (of(a="me/y", b="me/y"), "me/y")
+    for later, models in corrected:
+        card = card_files(later, before.get)
+        assert metadata(card[README].decode())["base_model"] == models
+
+
 def test_what_an_earlier_version_left_on_the_hub_is_read_and_joined() -> None:
     quality = {"sparsity.l0": 31.5, "co_firing.highest_jaccard": 0.25}
     evaluations = {"training": {"dead_latents": 20.0}, "sae_lens": quality}
@@ -204,6 +225,8 @@ def test_the_code_of_a_card_is_of_its_kind_of_sae() -> None:
     assert "`sae.encode` takes activations at `blocks.0.attn.hook_z`" in of_a_head
     nameless = render(facts(a=sae(hook_name="blocks.0.hook_mlp_out")))
     assert "Activations at `blocks.0.hook_mlp_out`." in nameless
+    without_model = sae(hook_name="blocks.0.hook_mlp_out", samples=2048)
+    assert "`blocks.0.hook_mlp_out`, 2,048 tokens." in render(facts(a=without_model))
 
 
 def test_a_card_names_the_sae_to_take_where_one_can_be_named() -> None:
@@ -219,7 +242,13 @@ def test_a_card_names_the_sae_to_take_where_one_can_be_named() -> None:
     assert "take `b`, whose composition is nearest to chance. Otherwise" in card
     assert "Otherwise take `c`, which" in card
     assert 'SAE.from_pretrained("me/saes", "b")' in card
-    for other in (of(0.5, 0.9375, k=16), sae(evaluations={}, options={"k": 8})):
+    elsewhere, of_another = of(0.5, 0.9375), of(0.5, 0.9375)
+    elsewhere.evaluations["sae_lens"] = Evaluation(
+        text="another", metrics={"explained_variance": 0.9375}
+    )
+    of_another = of_another.model_copy(update={"model": "org/another"})
+    unknown = sae(evaluations={}, options={"k": 8})
+    for other in (of(0.5, 0.9375, k=16), unknown, elsewhere, of_another):
         assert "Otherwise take the one" in render(facts(**{**saes, "d": other}))
     both = {**saes, "b": of(0.125, 0.96875, c2r_coefficient=4.0)}
     assert "Take `b`: it explains the most variance, and its" in render(facts(**both))

@@ -32,6 +32,7 @@ from sae_lens_c2r.saes.sae_ref import SAERef, find_saes
 from tests.architectures.training import make_sae
 from tests.evaluation.planted import plant_sae
 from tests.hub.conftest import CFG, RECORD, WEIGHTS, link_to_blobs, refusal, say
+from tests.saes.forms import make_form
 from tests.strategies import ARCHITECTURES
 
 SECRETS = {
@@ -189,6 +190,29 @@ def test_a_checkpoints_scaling_is_folded(tmp_path: Path) -> None:
     torch.testing.assert_close(loaded.encode(inputs), expected)
 
 
+def test_a_checkpoint_without_its_scaling_is_refused(tmp_path: Path, folder: Path) -> None:
+    set_field(folder, normalize_activations="expected_average_only_in")
+    assert "or activation_scaler.json lie beside the weights" in refused(tmp_path, folder)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_what_sae_lens_5_saved_is_published_as_it_is_loaded(
+    tmp_path: Path, inside: bool
+) -> None:
+    sae = make_form("topk", d_in=8, d_sae=16)
+    sae.save_model(tmp_path / "old")
+    activation = {"activation_fn_str": "topk", "activation_fn_kwargs": {"k": 3}}
+    place = {"hook_name": "blocks.0.hook_resid_post", "model_name": "gpt2"}
+    kept = {key: getattr(sae.cfg, key) for key in ("d_in", "d_sae", "dtype", "device")}
+    config = {**kept, **activation, **({"metadata": place} if inside else place)}
+    (tmp_path / "old" / CFG).write_text(json.dumps(config))
+    [checked] = check(tmp_path / "scratch", tmp_path / "old")
+    published = SAE.load_from_disk(checked.folder)
+    assert ((checked.feature_acts.to_dense() > 0).sum(dim=1) <= 3).all()
+    assert (published.cfg.architecture(), published.cfg.k) == ("topk", 3)
+    assert published.cfg.metadata.hook_name == checked.record.hook_name == place["hook_name"]
+
+
 def test_what_was_converted_is_named_as_it_was_given(tmp_path: Path) -> None:
     sae = fires_at(training_sae(), 0.001)
     sae.cfg.metadata.note = next(iter(SECRETS))
@@ -287,7 +311,7 @@ def test_a_process_without_us_is_asked(tmp_path: Path, monkeypatch: pytest.Monke
     """Another encoding than the training form's, or none at all, stops everything."""
     fires_at(training_sae(), 0.3).save_model(tmp_path / "a")
 
-    encode, otherwise = encode_in_saelens_alone, "in its inference form as in training"
+    encode, otherwise = encode_in_saelens_alone, "the same as here once it is published"
     for number, (change, reason) in enumerate(
         [
             (lambda acts: acts * 1.01, otherwise),
@@ -502,6 +526,18 @@ def test_what_evaluate_measured_is_found(tmp_path: Path, folder: Path) -> None:
     entry["evaluations"] = {"weights": {"metrics": {"composition": 0.25}}}
     (tmp_path / "saes" / "evaluation.json").write_text(json.dumps(content))
     assert "should agree with" in refused(tmp_path / "again", tmp_path / "saes")
+
+
+def test_what_was_measured_before_the_weights_changed_is_left_out(
+    tmp_path: Path, folder: Path
+) -> None:
+    weights_sha256, _ = sae_hashes(SAERef(folder=folder).load_for_inference("cpu"))
+    for digest, kept in ((weights_sha256, True), ("0" * 64, False)):
+        measured = {"held_out": {"metrics": {"l0": 2.5}}}
+        say(folder, {"format": 2, "weights_sha256": digest, "evaluations": measured})
+        [checked] = check(tmp_path / digest, folder)
+        assert ("held_out" in checked.record.evaluations) is kept
+        assert checked.record.outdated == ([] if kept else ["held_out"])
 
 
 NAMES = {"model_name": "org/model", "dataset_path": "org/text"}

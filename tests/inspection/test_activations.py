@@ -76,6 +76,15 @@ def test_what_is_read_are_the_models_activations(tmp_path: Path) -> None:
     assert torch.equal(inside.rows, tokens[:, 2:-1])
 
 
+def test_an_sae_whose_inputs_were_scaled_by_nobody_knows_what_reads_no_text(
+    tmp_path: Path,
+) -> None:
+    sae = load(tmp_path / "sae")
+    sae.cfg.normalize_activations = "expected_average_only_in"
+    with pytest.raises(UserError, match=r"or activation_scaler\.json lie beside the weights"):
+        source().activations(sae, "mine")
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -99,7 +108,7 @@ def test_the_place_of_a_model_in_a_training_is_not_that_of_its_inspection(
     double = Mock(side_effect=ValueError("seen"))
     monkeypatch.setattr(activations, "load_model", double)
     for place, kept in (("cuda:7", {}), ("auto", {"device_map": "auto"})):
-        options = {"device_map": place, "dtype": "float32"}
+        options = {"device_map": place, "dtype": "float32", "n_devices": 2}
         sae = load(tmp_path / place, model_from_pretrained_kwargs=options, model_class_name="x")
         with pytest.raises(UserError, match=r"^mine: no activations of width .* seen$"):
             source().activations(sae, "mine")

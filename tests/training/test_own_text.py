@@ -4,9 +4,11 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from sae_lens_c2r.training.output_dir import Checkpoints
 from sae_lens_c2r.training.trainer import Trainer
 from tests.command import run as run_cli
 from tests.training.killing import MINILM, SMALL, as_options, checkpoints, hashes
@@ -57,6 +59,20 @@ def test_a_row_that_cannot_be_read_leaves_the_steps_before_it(
     assert "`--other-text`" in capsys.readouterr().err
     assert train(text, out, "--resume", "--other-text") == 0
     assert len(hashes(out)) == 2
+
+
+def test_no_checkpoint_is_promised_that_there_was_no_room_for(
+    text: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write(text / "b.jsonl", rows(20), '{"text": ')
+    monkeypatch.setattr(Checkpoints, "write", Mock(side_effect=OSError("no room")))
+    assert train(text, tmp_path / "saes") == 1
+    told = capsys.readouterr()
+    assert "No checkpoint was written at step" in told.out + told.err
+    assert "continues from" not in told.err
 
 
 @pytest.fixture

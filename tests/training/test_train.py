@@ -16,6 +16,8 @@ from sae_lens import SAE, SAETrainer
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.yaml_text import parse_overrides
+from sae_lens_c2r.saes.hashes import sae_hashes
+from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.output_dir import WORK, Checkpoints, checkpoint_of
 from tests.command import run as run_cli
 from tests.releases.test_files import write
@@ -78,6 +80,8 @@ def test_known_features_are_trained_on_and_what_is_finished_is_left(tmp_path: Pa
     assert record["settings"]["saes"][IDS[3]]["k"] == 3
     assert record["steps"] == 10
     assert record["samples_per_second"] > 0
+    sae = SAERef(folder=out / IDS[3]).load_for_inference("cpu")
+    assert record["weights_sha256"] == sae_hashes(sae)[0]
 
 
 def test_two_kinds_of_saes_are_two_runs_of_wandb(
