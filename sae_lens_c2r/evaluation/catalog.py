@@ -47,7 +47,12 @@ _EVALUATIONS = (  # all but two, of which docs/evaluate.md tells why they cannot
     SAEBenchEvaluation("scr", settings={"perform_scr": True}, **_SCR_AND_TPP),
     SAEBenchEvaluation("tpp", settings={"perform_scr": False}, **_SCR_AND_TPP),
     SAEBenchEvaluation("sparse_probing", "SparseProbingEvalConfig"),
-    SAEBenchEvaluation("sparse_probing_sae_probes", "SparseProbingSaeProbesEvalConfig"),
+    SAEBenchEvaluation(
+        "sparse_probing_sae_probes",
+        "SparseProbingSaeProbesEvalConfig",
+        # In a folder of this command's: results that are there are not computed again.
+        {"results_path": "artifacts/sparse_probing_sae_probes"},
+    ),
     SAEBenchEvaluation(RAVEL, "RAVELEvalConfig"),
     SAEBenchEvaluation("autointerp", "AutoInterpEvalConfig"),
     SAEBenchEvaluation(

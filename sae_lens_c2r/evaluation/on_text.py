@@ -55,8 +55,9 @@ def on_text(task: Task, sae: SAE[Any]) -> Measure:
                 exclude_special_tokens=excludes_special_tokens(sae),
                 verbose=True,
             )
-        if sum(map(len, losses)) > 1:
-            metrics["loss_recovered_error"] = error_of_loss_recovered(torch.cat(losses))
+        if len(losses) > 1:
+            of_rows = torch.stack(list(losses.values()))
+            metrics["loss_recovered_error"] = error_of_loss_recovered(of_rows)
         found, measured = fidelity_and_firing(sae, read)
         # SAELens's are of positions, too, that `seqpos_slice` left out of training.
         metrics.get("reconstruction_quality", {}).pop("explained_variance", None)
@@ -67,9 +68,9 @@ def on_text(task: Task, sae: SAE[Any]) -> Measure:
 
 
 @contextmanager
-def _losses_of_rows() -> Iterator[list[Tensor]]:
+def _losses_of_rows() -> Iterator[dict[tuple[int, ...], Tensor]]:
     """Collect the sums of the losses of each row of text, of which SAELens returns means."""
-    rows: list[Tensor] = []
+    rows: dict[tuple[int, ...], Tensor] = {}  # once each: SAELens reads a short text again
     measure = evals.get_recons_loss
 
     def collect(
@@ -80,7 +81,8 @@ def _losses_of_rows() -> Iterator[list[Tensor]]:
             ignored = tokens.new_tensor(options["ignore_tokens"] or [])
             counted = ~torch.isin(tokens, ignored)[:, :-1]  # as SAELens counts them
             losses = (found[each].cpu() * counted.cpu() for each in _LOSSES)
-            rows.append(torch.stack([each.sum(dim=1) for each in losses], dim=1).double())
+            sums = torch.stack([each.sum(dim=1) for each in losses], dim=1).double()
+            rows.update(zip(map(tuple, tokens.tolist()), sums, strict=True))
         return found
 
     with patch.object(evals, "get_recons_loss", collect):

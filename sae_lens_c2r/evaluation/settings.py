@@ -15,6 +15,7 @@ from pydantic.dataclasses import dataclass
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import first_problem, is_there
 from sae_lens_c2r.evaluation.catalog import API_KEY, EVALUATIONS
+from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS
 from sae_lens_c2r.releases.model import TextSource
 from sae_lens_c2r.releases.text import read_text
 from sae_lens_c2r.saes.record import KNOWN_FEATURES, SAE_LENS
@@ -83,7 +84,8 @@ class Options:
         if self.text is not None:
             read_text(TextSource(self.text, **self.part))
         self.overrides = {key: from_root(value) for key, value in self.overrides.items()}
-        self.text = from_root(self.text)
+        if self.text not in OFFLINE_DATASETS:  # whose names files may have, too
+            self.text = from_root(self.text)
 
 
 def from_root(value: Any) -> Any:

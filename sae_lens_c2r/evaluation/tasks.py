@@ -115,6 +115,26 @@ def tasks_of(
     source: SAERef, sae: SAE[Any], options: Options, *, on_error: Callable[[UserError], None]
 ) -> list[Task]:
     """The evaluations of an SAE in its inference form, first that of its weights alone."""
+    of_weights = _of_weights(source, sae, options)
+    tasks = [of_weights]
+    record = read_record(source.folder) if source.folder else SAERecord()
+    own = KNOWN_FEATURES if record.features else SAE_LENS
+    for name in [*([own] if options.sae_lens else []), *options.sae_bench]:
+        task = of_weights.model_copy(update={"name": name})
+        try:
+            asked, shared = _asked(name, sae, options, record, source.folder)
+        except Exception as error:  # transformers, the Hub and TransformerLens raise many
+            on_error(error_of(task.title, error))
+            continue
+        if asked["settings"].get("full_dataset_downsample"):  # RAVEL's first SAE alone draws it
+            shared["home"] = str(task.home)
+        evaluation = task.asked.model_copy(update=asked)
+        tasks.append(task.model_copy(update={"asked": evaluation, "shared": shared}))
+    return tasks
+
+
+def _of_weights(source: SAERef, sae: SAE[Any], options: Options) -> Task:
+    """The evaluation of an SAE's weights, of which the others are made."""
     (weights_sha256, config_sha256), earlier = sae_hashes(sae), earlier_config_hash(sae)
     described = SAERecord(
         weights_sha256=weights_sha256,
@@ -132,45 +152,36 @@ def tasks_of(
     name = kept[-_NAME_LENGTH:].strip("._-") or "sae"
     digests = [sha256(place.encode()).hexdigest()[:_HASH_LENGTH] for place in places]
     homes = [options.out.resolve() / f"{name}-{digest}" for digest in digests]
-    of_weights = Task(
+    versions = package_versions(*_PACKAGES)
+    return Task(
         name=WEIGHTS,
         sae=described,
         earlier=earlier,
-        asked=Evaluation(
-            device=options.device, versions=package_versions(*_PACKAGES), metrics={}
-        ),
+        asked=Evaluation(device=options.device, versions=versions, metrics={}),
         device=options.device,
         source=replace(source, folder=source.folder and source.folder.resolve()),
         home=next(filter(Path.is_dir, homes), homes[-1]),
     )
-    tasks = [of_weights]
-    record = read_record(source.folder) if source.folder else SAERecord()
-    features = record.features
-    own = KNOWN_FEATURES if features else SAE_LENS
-    for name in [*([own] if options.sae_lens else []), *options.sae_bench]:
-        task = of_weights.model_copy(update={"name": name})
-        try:
-            if features is None:
-                asked = _of_language_model(name, sae, options, record)
-                shared = asked.pop("shared")
-            elif name == KNOWN_FEATURES and source.folder:
-                check_features(record, options.device)
-                asked = {"inputs": {RECORD: sha256_of(source.folder / RECORD)}}
-                shared = {"features": features}
-            else:
-                raise UserError("it needs a language model. Found known features.")
-            settings = settings_of(
-                name, options.overrides, model=asked.get("model"), device=options.device
-            )
-            asked["settings"] = settings | asked.pop("part", {})
-        except Exception as error:  # transformers, the Hub and TransformerLens raise many
-            on_error(error_of(task.title, error))
-            continue
-        if asked["settings"].get("full_dataset_downsample"):  # RAVEL's first SAE alone draws it
-            shared["home"] = str(task.home)
-        evaluation = task.asked.model_copy(update=asked)
-        tasks.append(task.model_copy(update={"asked": evaluation, "shared": shared}))
-    return tasks
+
+
+def _asked(
+    name: str, sae: SAE[Any], options: Options, record: SAERecord, folder: Path | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What an evaluation asks of an SAE, and what else SAEs share to be evaluated together."""
+    if record.features is None:
+        asked = _of_language_model(name, sae, options, record)
+        shared = asked.pop("shared")
+    elif name == KNOWN_FEATURES and folder:
+        check_features(record, options.device)
+        asked = {"inputs": {RECORD: sha256_of(folder / RECORD)}}
+        shared = {"features": record.features}
+    else:
+        raise UserError("it needs a language model. Found known features.")
+    settings = settings_of(
+        name, options.overrides, model=asked.get("model"), device=options.device
+    )
+    asked["settings"] = settings | asked.pop("part", {})
+    return asked, shared
 
 
 def _of_language_model(

@@ -33,7 +33,7 @@ from sae_lens_c2r.releases.language_models import (
     check_model_name,
     official_name,
 )
-from sae_lens_c2r.releases.text import Text
+from sae_lens_c2r.releases.text import FIRST_ROWS, Text, length_that_keeps_most
 from sae_lens_c2r.saes.sae_ref import check_keys, check_scaled
 
 _ROWS_PER_BATCH = 32
@@ -161,10 +161,13 @@ class ActivationSource:
         store = ActivationsStore.from_sae(model, sae, text, **options)
         _fit_into_a_row(store)
         if store.context_size < metadata.context_size:
-            self.tell(
+            told = (
                 f"{text.named} has {store.context_size:,} tokens in a row, where the SAE was "
                 f"trained on rows of {metadata.context_size:,}."
             )
+            if store.disable_concat_sequences:
+                told += " Shorter documents are left out, as the SAE does not join them."
+            self.tell(told)
         return store
 
     @no_false_alarms()
@@ -236,6 +239,12 @@ def _key(sae: AnySAE, *names: str) -> str:
 
 def _fit_into_a_row(store: ActivationsStore) -> None:
     """Let a text that is shorter than the model's context be one row of its own length."""
+    dataset: Any = store.dataset
+    # Documents that are not joined are left out where they do not fill a row.
+    if store.disable_concat_sequences and not dataset.is_tokens:
+        documents = islice(store._iterate_raw_dataset_tokens(), FIRST_ROWS)
+        lengths = [min(len(each), store.context_size) for each in documents]
+        store.context_size = max(1, length_that_keeps_most(lengths))
 
     def is_too_short(n_tokens: int) -> bool:
         store.context_size = n_tokens

@@ -36,8 +36,13 @@ from sae_lens_c2r.releases.text_files import (
 _OF_TOKENS = ("tokens", "input_ids")
 COLUMNS = (*_OF_TOKENS, "text", "problem")  # as SAELens looks for them
 _PIECE = 1 << 18  # characters that are tokenized at a time
-_FIRST_ROWS = 100  # that say of how many tokens the rows are read
+FIRST_ROWS = 100  # that say of how many tokens the rows are read
 _Row = Mapping[str, Any]
+
+
+def length_that_keeps_most(lengths: Sequence[int]) -> int:
+    """The length of rows that keeps most tokens, where shorter ones are left out."""
+    return max(lengths, key=lambda n: n * sum(each >= n for each in lengths))
 
 
 class Text:
@@ -94,12 +99,12 @@ class Text:
         text = copy.copy(self)  # MiniLM reads rows of its own, between special tokens
         if MINILM.hub_id in (model, hub_id_of_folder(model or "")) and not self.is_tokens:
             text._tokenize = _tokenize_for_minilm
-        rows = islice(text, _FIRST_ROWS if self.is_tokens else 1)
+        rows = islice(text, FIRST_ROWS if self.is_tokens else 1)
         lengths = [
             min(len(row.get("tokens", ())) or context_size, context_size) for row in rows
         ]
         text._longest = max(lengths)
-        text.context_size = max(lengths, key=lambda n: n * sum(each >= n for each in lengths))
+        text.context_size = length_that_keeps_most(lengths)
         text._n_rows = text._n_left_out = 0
         return text
 

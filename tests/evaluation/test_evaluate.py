@@ -303,13 +303,22 @@ def test_the_losses_of_rows_are_of_the_tokens_that_sae_lens_counts(
     found = {f"ce_loss_{name}": per_token for name in ("with_ablation", "with_sae")}
     found["ce_loss_without_sae"] = -per_token
     monkeypatch.setattr(evals, "get_recons_loss", lambda *_, **__: found)
-    with _losses_of_rows() as rows:
-        for ignored in ([0], None):
-            options = {"compute_ce_loss": True, "ignore_tokens": ignored}
-            evals.get_recons_loss(None, None, None, tokens, **options)  # type: ignore[arg-type]
-    sums = [each[:, 0].tolist() for each in rows]
-    assert sums == [[1 + 2, 4], [0 + 1 + 2, 3 + 4 + 5]]
-    assert rows[0].tolist()[0] == [3, 3, -3]
+    for ignored, sums in (([0], [1 + 2, 4]), (None, [0 + 1 + 2, 3 + 4 + 5])):
+        options = {"compute_ce_loss": True, "ignore_tokens": ignored}
+        with _losses_of_rows() as rows:
+            for _ in range(2):  # a text that is read again has no more rows
+                evals.get_recons_loss(None, None, None, tokens, **options)  # type: ignore[arg-type]
+        assert [each.tolist() for each in rows.values()] == [[of, of, -of] for of in sums]
+
+
+def test_a_file_with_the_name_of_a_text_of_ours_is_not_read_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine.txt", "python-documentation"):
+        Path(name).write_text("words")
+    assert Options(tmp_path, text="mine.txt").text == str(tmp_path / "mine.txt")
+    assert Options(tmp_path, text="python-documentation").text == "python-documentation"
 
 
 def test_each_sae_that_cannot_be_is_one_line(tmp_path: Path, out: Path, run: Evaluate) -> None:

@@ -7,10 +7,15 @@ from collections.abc import Callable
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
+from transformer_lens import HookedTransformer
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.evaluation import runners
 from sae_lens_c2r.evaluation.settings import Options
 from sae_lens_c2r.evaluation.tasks import tasks_of
 from sae_lens_c2r.releases.language_models import output_of_block
@@ -225,6 +230,50 @@ def test_saebench_reads_no_module_of_transformers_but_blocks() -> None:
     for module in ("model.layers.5.mlp.experts.3", "model.layers.4.mlp", "model.norm"):
         with pytest.raises(UserError, match="should be a block"):
             output_of_block(module)
+
+
+def test_the_model_is_loaded_as_the_sae_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SAEBench's core alone passes these options on."""
+    load = Mock()
+    monkeypatch.setattr(HookedTransformer, "from_pretrained_no_processing", load)
+
+    def run(saes: Any, device: str) -> None:
+        saes.n_done = len(saes)
+        HookedTransformer.from_pretrained_no_processing("gpt2", device=device, dtype="float32")
+
+    monkeypatch.setattr(runners, "_entry_point", lambda *_: run)
+    options = {"center_writing_weights": True, "dtype": "bfloat16", "n_devices": 2}
+    shared = {"model_class_name": None, "model_from_pretrained_kwargs": options}
+    task: Any = SimpleNamespace(name="scr", shared=shared, device="cpu")
+    runners.run_evaluations([task], tmp_path)
+    load.assert_called_once_with(
+        "gpt2", center_writing_weights=True, device="cpu", dtype="float32"
+    )
+
+
+def test_ravel_reads_the_model_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sae_bench.evals.ravel.main import LLM_NAME_MAP
+    from sae_bench.sae_bench_utils import activation_collection
+
+    monkeypatch.setattr(activation_collection, "get_module", Mock())
+    monkeypatch.setitem(LLM_NAME_MAP, "gemma-2-2b", "google/gemma-2-2b")
+    (tmp_path / "base").mkdir()
+    for model, place in (("gemma-2-2b", "google/gemma-2-2b"), ("me/gemma-2-2b",) * 2):
+        config = SimpleNamespace(model_name=model, artifact_dir=str(tmp_path))
+        runners._prepare_ravel(config, {"fold_ln": False})
+        assert LLM_NAME_MAP[config.model_name] == place
+    with pytest.raises(UserError, match=r"should name no revision .* Found revision"):
+        runners._prepare_ravel(SimpleNamespace(model_name="gemma-2-2b"), {"revision": "step1"})
+
+
+def test_what_core_calls_explained_variance_is_not_ours() -> None:
+    """It takes the mean square for the variance."""
+    found = {"reconstruction_quality.explained_variance": 0.5}
+    assert "explained_variance" not in final_metrics("core", found, d_sae=8)
 
 
 def test_ravel_runs_on_today_s_transformers(planted: Path, tmp_path: Path) -> None:

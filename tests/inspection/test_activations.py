@@ -253,6 +253,16 @@ def test_documents_are_joined_as_the_sae_says(tmp_path: Path) -> None:
         assert (5 in source(two).activations(sae, "x").rows) == joined
 
 
+def test_documents_that_are_not_joined_are_read_at_the_length_that_keeps_most(
+    tmp_path: Path,
+) -> None:
+    text = Dataset.from_dict({"text": ["one two three", *["one two"] * 9]})
+    sae = load(tmp_path / "sae", disable_concat_sequences=True)
+    told: list[str] = []
+    assert len(source(text, tell=told.append).activations(sae, "x").rows) == 10
+    assert told[0].endswith("Shorter documents are left out, as the SAE does not join them.")
+
+
 @pytest.mark.parametrize("text", ["text.txt", OFFLINE_DATASET])
 def test_any_model_reads_any_text_in_place_of_the_one_in_the_config(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
