@@ -17,7 +17,6 @@ from huggingface_hub import snapshot_download
 from sae_lens import SAE
 from sae_lens.synthetic import SyntheticModel
 from torch import nn
-from transformer_lens import HookedTransformer
 from transformers import set_seed
 
 from sae_lens_c2r._support.errors import UserError
@@ -28,15 +27,20 @@ from sae_lens_c2r.evaluation import catalog
 from sae_lens_c2r.evaluation.on_text import on_text
 from sae_lens_c2r.evaluation.report import LOG
 from sae_lens_c2r.evaluation.settings import config_class_of, short_name
-from sae_lens_c2r.evaluation.tasks import Measure, Task
+from sae_lens_c2r.evaluation.tasks import Measure, Task, without_given
 from sae_lens_c2r.offline.models import where_model_is
-from sae_lens_c2r.releases.language_models import TRANSFORMERS, load_by_bridge, output_of_block
+from sae_lens_c2r.releases.language_models import (
+    TRANSFORMERS,
+    load_by_bridge,
+    load_with,
+    on_this_machine,
+    output_of_block,
+)
 from sae_lens_c2r.saes.hashes import sae_hashes
 from sae_lens_c2r.saes.record import SAE_LENS
 from sae_lens_c2r.training.configs import synthetic_model_config
 
 _SEED, _PROMPTS = 42, "adamkarvonen/ravel_prompts"
-_GIVEN = {"dtype", "torch_dtype", "device", "device_map", "n_devices"}  # by SAEBench
 
 
 def run_evaluations(tasks: Sequence[Task], working: Path) -> None:
@@ -99,7 +103,8 @@ class _SAEs:
                 metadata.hook_name, _ = output_of_block(str(metadata.hook_name))
                 metadata.model_from_pretrained_kwargs = {}
             options = metadata.model_from_pretrained_kwargs
-            metadata.model_from_pretrained_kwargs = _without_given(options)
+            options = without_given(on_this_machine(options or {}, task.device))
+            metadata.model_from_pretrained_kwargs = options
             if settings.get("llm_dtype"):
                 sae.cfg.dtype = settings["llm_dtype"]
             # As in a process of its own, whatever the SAE before has left.
@@ -130,19 +135,13 @@ def _run_sae_bench(tasks: Sequence[Task], working: Path) -> None:
     if shared["model_class_name"] == TRANSFORMERS:
         revision = of_model.get("revision")
         load_by_bridge(str(tasks[0].asked.model), module=shared["hook_name"], revision=revision)
-    elif options := _without_given(of_model):  # which only SAEBench's core passes on
-        load = HookedTransformer.from_pretrained_no_processing
-        HookedTransformer.from_pretrained_no_processing = partial(load, **options)  # type: ignore
+    elif options := without_given(on_this_machine(of_model, tasks[0].device)):
+        load_with(options)
     # SAEBench's sparse probing passes shapes that its annotations forbid.
     jaxtyping.config.update("jaxtyping_disable", True)
     _entry_point(tasks, working)(saes, device=tasks[0].device)
     if saes.n_done < len(saes):  # absorption ends with an SAE that has no result
         saes.take_result()
-
-
-def _without_given(options: dict[str, Any] | None) -> dict[str, Any]:
-    """Options of a model but for those that SAEBench gives itself."""
-    return {key: value for key, value in (options or {}).items() if key not in _GIVEN}
 
 
 def _entry_point(tasks: Sequence[Task], working: Path) -> Callable[..., Any]:
@@ -229,8 +228,8 @@ def _prepare_ravel(config: Any, of_model: dict[str, Any]) -> None:
     if short_name(model) not in LLM_NAME_MAP:
         known = ", ".join(LLM_NAME_MAP)
         raise UserError("model", f"be one that SAEBench's ravel knows: {known}", model)
-    if found := [key for key in of_model if key.startswith(("revision", "checkpoint"))]:
-        should = "name no revision of the model for SAEBench's ravel, which loads none"
+    if found := [key for key, value in without_given(of_model).items() if value]:
+        should = "be empty for SAEBench's ravel, which loads models without options"
         raise UserError("metadata.model_from_pretrained_kwargs", should, ", ".join(found))
     config.model_name = short_name(model)
     if "/" in model:  # another of that name, or a folder

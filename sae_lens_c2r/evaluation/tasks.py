@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
@@ -17,7 +17,7 @@ from sae_lens_c2r._support.errors import UserError, error_of
 from sae_lens_c2r._support.files import is_there, sha256_of
 from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r._support.remote_code import TRUSTED
-from sae_lens_c2r.evaluation.catalog import ABSORPTION, RAVEL
+from sae_lens_c2r.evaluation.catalog import ABSORPTION, EVALUATIONS, RAVEL
 from sae_lens_c2r.evaluation.report import read_about
 from sae_lens_c2r.evaluation.settings import Options, from_root, settings_of
 from sae_lens_c2r.inspection.activations import check_reconstructs
@@ -51,7 +51,12 @@ _hook_site = lru_cache(hook_site)  # of many SAEs alike
 _NAME_LENGTH, _HASH_LENGTH = 60, 8
 _BLOCK = re.compile(r"blocks\.\d+\.hook_resid_post")
 _ASKED = {"model", "text", "settings", "inputs"}  # what may change the numbers
-_SINCE = {SAE_LENS: ["where the SAE was trained"]}  # where an earlier version had others
+_SINCE = {  # where an earlier version had other numbers
+    SAE_LENS: ["where the SAE was trained"],
+    "core": ["without its explained variance"],
+}
+_SINCE_OF_OPTIONS = "with the model's options"  # SAEBench's others
+_GIVEN = {"dtype", "torch_dtype", "device"}  # options of a model that SAEBench gives itself
 # Of an SAE's metadata, what decides which activations of its model and text it is given.
 _READ = (
     *("model_class_name", "model_from_pretrained_kwargs", "hook_name", "hook_head_index"),
@@ -92,11 +97,14 @@ class Task(BaseModel, frozen=True):
     def folder(self) -> Path:
         """Folder of the result, named by the hash of all that is asked."""
         asked = self.asked.model_dump(mode="json", include=_ASKED)
+        since = _SINCE.get(self.name, [])
+        options = self.shared.get("model_from_pretrained_kwargs") or {}
+        if self.name in EVALUATIONS and any(without_given(options).values()):
+            since = [*since, _SINCE_OF_OPTIONS]
         folders = []
         for config_sha256 in (self.earlier, self.sae.config_sha256):
             of_all = json.dumps(
-                [self.sae.weights_sha256, config_sha256, asked, *_SINCE.get(self.name, [])],
-                sort_keys=True,
+                [self.sae.weights_sha256, config_sha256, asked, *since], sort_keys=True
             )
             digest = sha256(of_all.encode()).hexdigest()[:_HASH_LENGTH]
             folders.append(self.home / f"{self.name}-{digest}")
@@ -106,6 +114,11 @@ class Task(BaseModel, frozen=True):
     def is_answered(self) -> bool:
         """Whether the folder has a result."""
         return read_about(self.folder) is not None
+
+
+def without_given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a model but for those that SAEBench gives itself."""
+    return {key: value for key, value in options.items() if key not in _GIVEN}
 
 
 Measure = Callable[[Task, SAE[Any]], dict[str, Any]]  # of an SAE, which its task names

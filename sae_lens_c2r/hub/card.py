@@ -83,7 +83,8 @@ def card_files(
     known, readme = read(FACTS), read(README)
     before = None if known is None else RepoRecord.read(known)
     repo = repo if before is None else before.joined(repo, there)
-    gone = set(before.base_models if before else ()) - {*repo.base_models}
+    had = [*before.base_models, *before.datasets] if before else []
+    gone = [name for name in had if name not in (*repo.base_models, *repo.datasets)]
     check_ids(repo.saes)
     try:
         existing = None if readme is None else readme.decode()
@@ -130,7 +131,10 @@ def merged(existing: str | None, card: str, gone: Collection[str] = ()) -> str:
     newline = "\r\n" if "\r\n" in existing else "\n"
     said = {key for key, value in known.items() if (key, value) != ("license", None)}
     joined = {**known, **{key: value for key, value in new.items() if key not in said}}
-    joined |= {key: _joined(known.get(key), new[key], gone) for key in LISTS if key in new}
+    for key in [key for key in LISTS if key in new or known.get(key)]:
+        joined[key] = _joined(known.get(key), new.get(key, []), gone)
+        if not joined[key]:
+            del joined[key]
     if index := _joined_index(known.get(INDEX), new.get(INDEX, [])):
         joined[INDEX] = index
     elif isinstance(known.get(INDEX), list):  # of results of ours alone

@@ -33,8 +33,9 @@ from sae_lens_c2r.saes.encoding import (
 )
 from sae_lens_c2r.saes.hashes import earlier_config_hash, sae_hashes
 from sae_lens_c2r.saes.origins import check_numbers
-from sae_lens_c2r.saes.record import TRAINING, WEIGHTS, Evaluation, SAERecord
+from sae_lens_c2r.saes.record import HELD_OUT, TRAINING, WEIGHTS, Evaluation, SAERecord
 from sae_lens_c2r.saes.sae_ref import SAERef, check_scaled, inference_form
+from sae_lens_c2r.saes.start_from import NEEDS_ESTIMATE
 
 _TYPES = ("F64", "F32", "F16", "BF16")
 
@@ -92,9 +93,10 @@ def check_saes(
         tell(f"Checking {sae_id}, {len(saes) + 1} of {len(found)}.")
         saes.append(_check(sae_id, folder, record, scratch, known, submission))
         if lost := saes[-1].record.outdated:
+            again = "" if lost == [HELD_OUT] else " Run `sae-lens-c2r evaluate` again."
             tell(
                 f"Warning: {', '.join(lost)} of {sae_id} is left out of the card: measured of "
-                "other weights or another config. Run `sae-lens-c2r evaluate` again."
+                f"other weights or another config.{again}"
             )
     tell("Loading the SAEs in SAELens alone.")
     requests = [({"folder": str(sae.folder)}, sae.inputs) for sae in saes]
@@ -162,14 +164,15 @@ def _check(
     sae = SAERef(folder=folder).load("cpu")
     check_scaled(sae, of=shown / SAE_CFG_FILENAME)
     said, as_here = read_object(folder / SAE_CFG_FILENAME), sae
-    is_old = not isinstance(sae, TrainingSAE) and handle_config_defaulting(said) != said
+    is_trained, scaled = isinstance(sae, TrainingSAE), said.get("normalize_activations")
+    is_old = not is_trained and handle_config_defaulting(said) != said
     if is_old:  # of SAELens before 6: what it says has other places now
-        metadata = {**said.get("metadata", {}), **sae.cfg.metadata.to_dict()}
+        metadata = {**sae.cfg.metadata.to_dict(), **said.get("metadata", {})}
         sae.cfg.metadata = SAEMetadata(**{**metadata, "sae_lens_version": sae_lens_version})
-    if is_old or isinstance(sae, TrainingSAE):
+    if is_trained or is_old or scaled in NEEDS_ESTIMATE:  # its files are of another form
         folder = scratch / "converted" / sae_id
         try:
-            sae = inference_form(sae, fold=not is_old)
+            sae = inference_form(sae, fold=is_trained)
             weights, _ = map(Path, sae.save_model(folder))
             stamp = _stamp(weights)
         except (RuntimeError, SafetensorError, ValueError) as error:

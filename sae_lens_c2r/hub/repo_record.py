@@ -59,20 +59,21 @@ class RepoRecord(BaseModel):
             if there is None or f"{sae_id}/{SAE_CFG_FILENAME}" in there
         }
         saes = {**kept, **later.saes}
-        for sae_id, before in kept.items():
-            if _computes_as(saes[sae_id], before):  # what was measured still holds
-                now = saes[sae_id]
-                held = before.evaluations.keys() - set(now.outdated)
-                evaluations = {key: before.evaluations[key] for key in held} | now.evaluations
-                saes[sae_id] = now.model_copy(update={"evaluations": evaluations})
-        models = {sae.model for sae in saes.values()}
-        corrected = {sae.model for sae in self.saes.values()} - models
+        for sae_id, old in kept.items():
+            new = saes[sae_id]
+            if _computes_as(new, old):  # what was measured still holds
+                held = old.evaluations.keys() - set(new.outdated)
+                evaluations = {key: old.evaluations[key] for key in held} | new.evaluations
+                saes[sae_id] = new.model_copy(update={"evaluations": evaluations})
+        before, now = self.saes.values(), saes.values()
+        gone_models = {sae.model for sae in before} - {sae.model for sae in now}
+        gone_texts = {sae.dataset for sae in before} - {sae.dataset for sae in now}
         return RepoRecord(
             repo_id=later.repo_id,
             description=later.description or self.description,
             license=later.license or self.license,
-            base_models=sorted({*self.base_models} - corrected | {*later.base_models}),
-            datasets=sorted({*self.datasets, *later.datasets}),
+            base_models=sorted({*self.base_models} - gone_models | {*later.base_models}),
+            datasets=sorted({*self.datasets} - gone_texts | {*later.datasets}),
             saes=dict(sorted(saes.items())),  # as the file has them, and so every card
         )
 

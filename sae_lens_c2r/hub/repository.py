@@ -152,7 +152,7 @@ def as_the_hub_knows(api: HfApi, repo: RepoRecord, tell: Callable[[str], None]) 
 
     saes = repo.saes.values()
     names = repo.base_models or [sae.model for sae in saes if sae.model]
-    models = set()
+    models: dict[str, str] = {}  # by their names here
     for name in sorted(set(names)):
         model = _ask(api.model_info, official_name(name), name)
         if model is None or "/" not in model.id:
@@ -160,13 +160,19 @@ def as_the_hub_knows(api: HfApi, repo: RepoRecord, tell: Callable[[str], None]) 
         if model.private:
             tell(f"{model.id} is private: the card names the model in its text only.")
         else:
-            models.add(model.id)
+            models[name] = model.id
         if model.gated:
             tell(f"{model.id} is gated: users have to accept the model's terms on the Hub.")
     texts = {sae.dataset for sae in saes if sae.dataset and "/" in sae.dataset}
     found = [_ask(api.dataset_info, name) for name in sorted(texts)]
     datasets = [each.id for each in found if each and not each.private]
-    return repo.model_copy(update={"base_models": sorted(models), "datasets": datasets})
+    renamed = dict(repo.saes)
+    for sae_id, sae in repo.saes.items():
+        if sae.model and (model_id := models.get(sae.model, sae.model)) != sae.model:
+            own = {"model": model_id, "model_name": sae.model_name or sae.model}
+            renamed[sae_id] = sae.model_copy(update=own)
+    known = {"base_models": sorted({*models.values()}), "datasets": datasets}
+    return repo.model_copy(update={**known, "saes": renamed})
 
 
 def _ask(ask: Callable[[str], Any], *names: str | None) -> Any:

@@ -32,12 +32,12 @@ from sae_lens_c2r.releases.language_models import (
     beside_no_folder_of,
     check_model_name,
     official_name,
+    on_this_machine,
 )
 from sae_lens_c2r.releases.text import FIRST_ROWS, Text, length_that_keeps_most
 from sae_lens_c2r.saes.sae_ref import check_keys, check_scaled
 
 _ROWS_PER_BATCH = 32
-_ANY_DEVICES = {"None", "auto", "balanced", "balanced_low_0", "sequential"}
 _MODEL = ("model_class_name", "model_name", "model_from_pretrained_kwargs")
 _DTYPES = ("dtype", "torch_dtype")
 _PLACE = ("hook_name", "context_size", "prepend_bos")  # that SAELens has to know
@@ -125,9 +125,7 @@ class ActivationSource:
             self._models.clear()  # one at a time, as of what they read
             check_model_name(name, "metadata.model_name" if self.model is None else "model")
             options = harmless_options(metadata.model_from_pretrained_kwargs, f"{name}'s SAE")
-            if str(options.get("device_map")) not in _ANY_DEVICES:  # of another machine
-                del options["device_map"]
-            options.pop("n_devices", None)  # with which SAELens takes CUDA, whatever is asked
+            options = on_this_machine(options, self.device)
             if TRUSTED.get():
                 options[TRUST] = True
             if not has_fast_bfloat16(torch.device(self.device)):  # there float32 is faster
@@ -237,20 +235,20 @@ def _key(sae: AnySAE, *names: str) -> str:
     return json.dumps(values, default=str, sort_keys=True)
 
 
-def _fit_into_a_row(store: ActivationsStore) -> None:
+def _fit_into_a_row(store: Any) -> None:
     """Let a text that is shorter than the model's context be one row of its own length."""
-    dataset: Any = store.dataset
-    # Documents that are not joined are left out where they do not fill a row.
-    if store.disable_concat_sequences and not dataset.is_tokens:
-        documents = islice(store._iterate_raw_dataset_tokens(), FIRST_ROWS)
-        lengths = [min(len(each), store.context_size) for each in documents]
-        store.context_size = max(1, length_that_keeps_most(lengths))
 
     def is_too_short(n_tokens: int) -> bool:
         store.context_size = n_tokens
         return next(store._iterate_tokenized_sequences(), None) is None
 
-    wanted = store.context_size
+    wanted, text, tokenizer = store.context_size, store.dataset, store.model.tokenizer
+    if is_too_short(wanted) and store.disable_concat_sequences and not text.is_tokens:
+        # Documents that do not fill a row, with SAELens's token before them, are left out.
+        bos = tokenizer.bos_token_id if store.prepend_bos else None
+        documents = islice(filter(len, store._iterate_raw_dataset_tokens()), FIRST_ROWS)
+        lengths = [len(each) + (bos not in (None, each[0])) for each in documents]
+        wanted = length_that_keeps_most(lengths or [wanted])
     if is_too_short(wanted):
         store.context_size = bisect_left(range(1, wanted), True, key=is_too_short)
     if store.context_size == 0:

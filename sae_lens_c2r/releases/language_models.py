@@ -6,7 +6,7 @@ This is the one module that imports `transformer_lens`.
 import os
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from functools import partial
@@ -30,6 +30,7 @@ from sae_lens_c2r.offline.models import hub_id_of_folder, is_model, where_model_
 TRANSFORMER_LENS, TRANSFORMERS = "HookedTransformer", "AutoModelForCausalLM"
 LOADERS = (TRANSFORMER_LENS, "HookedMamba", TRANSFORMERS)  # classes that SAELens knows
 _OF_THE_MODEL_S_WIDTH = re.compile(r"\.(hook_resid_(pre|mid|post)|hook_(attn|mlp)_out)$")
+_ANY_DEVICES = {"None", "auto", "balanced", "balanced_low_0", "sequential"}
 _ID = re.compile(r"\w[\w.-]*/[\w.-]+")
 # As TransformerLens has them, without the owner that they have on the Hub by now.
 _OWNERS = {"gpt2": "openai-community", "distilgpt2": "distilbert"}
@@ -85,6 +86,17 @@ def beside_no_folder_of(model: str) -> Iterator[None]:
             os.chdir(here)
 
 
+def on_this_machine(options: Mapping[str, Any], device: str) -> dict[str, Any]:
+    """Options of loading a model, without those that place it on devices of another machine."""
+    kept = dict(options)
+    if str(kept.get("device_map")) not in _ANY_DEVICES:
+        del kept["device_map"]
+    on_gpus = torch.device(device).type == "cuda"
+    if (kept.get("n_devices") or 1) > (torch.cuda.device_count() if on_gpus else 1):
+        del kept["n_devices"]  # SAELens would take CUDA, whatever is asked
+    return kept
+
+
 @remote_code()
 def pretrained_config(model: str, *, n_ctx: int | None = None) -> HookedTransformerConfig:
     """TransformerLens's config of a model, which it may have to download."""
@@ -125,6 +137,12 @@ def load_by_bridge(model: str, *, module: str, revision: str | None) -> None:
         bridge.run_with_cache = cached  # type: ignore[method-assign, assignment]
         return bridge
 
+    HookedTransformer.from_pretrained_no_processing = load  # type: ignore
+
+
+def load_with(options: Mapping[str, Any]) -> None:
+    """Let TransformerLens load models with options, which of SAEBench only core gives."""
+    load = partial(HookedTransformer.from_pretrained_no_processing, **options)
     HookedTransformer.from_pretrained_no_processing = load  # type: ignore
 
 

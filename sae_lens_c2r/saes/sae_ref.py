@@ -99,15 +99,15 @@ class SAERef:
             if self.folder is None:
                 with downloads(self.revision), needing_the_hub(self.name):
                     return SAE.from_pretrained(self.source, self.sae_id or "", device=device)
-            if not is_training_form(self.folder):
-                return SAE.load_from_disk(self.folder, device=device)
-            trained: TrainingSAE[Any] = TrainingSAE.load_from_disk(self.folder, device=device)
+            form: Any = TrainingSAE if is_training_form(self.folder) else SAE
+            sae: SAE[Any] = form.load_from_disk(self.folder, device=device)
             scaling = self.folder / ACTIVATION_SCALER_CFG_FILENAME
-            if scaling.is_file():
+            is_scaled = form is TrainingSAE or sae.cfg.normalize_activations in NEEDS_ESTIMATE
+            if is_scaled and scaling.is_file():
                 scaler = ActivationScaler()
                 scaler.load(scaling)
-                fold_scaling(trained, scaler)
-            return trained
+                fold_scaling(sae, scaler)
+            return sae
         except Exception as error:  # SAELens, safetensors and the Hub raise many kinds
             reason = one_line(error)
             if isinstance(error, KeyError):
@@ -228,7 +228,7 @@ def is_training_form(folder: Path) -> bool:
     return architecture not in SAE_CLASS_REGISTRY or "decoder_init_norm" in config
 
 
-def fold_scaling(sae: TrainingSAE[Any], scaler: ActivationScaler) -> None:
+def fold_scaling(sae: SAE[Any], scaler: ActivationScaler) -> None:
     """Put what an SAE's inputs were scaled by into its weights, as SAELens's trainer does."""
     if scaler.scaling_factor is not None:
         sae.fold_activation_norm_scaling_factor(scaler.scaling_factor)

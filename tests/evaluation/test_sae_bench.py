@@ -264,10 +264,11 @@ def test_ravel_reads_the_model_that_is_named(
     (tmp_path / "base").mkdir()
     for model, place in (("gemma-2-2b", "google/gemma-2-2b"), ("me/gemma-2-2b",) * 2):
         config = SimpleNamespace(model_name=model, artifact_dir=str(tmp_path))
-        runners._prepare_ravel(config, {"fold_ln": False})
+        runners._prepare_ravel(config, {"fold_ln": False, "dtype": "bfloat16"})
         assert LLM_NAME_MAP[config.model_name] == place
-    with pytest.raises(UserError, match=r"should name no revision .* Found revision"):
-        runners._prepare_ravel(SimpleNamespace(model_name="gemma-2-2b"), {"revision": "step1"})
+    for options in ({"revision": "step1"}, {"center_writing_weights": True}):
+        with pytest.raises(UserError, match="should be empty for SAEBench's ravel"):
+            runners._prepare_ravel(SimpleNamespace(model_name="gemma-2-2b"), options)
 
 
 def test_what_core_calls_explained_variance_is_not_ours() -> None:

@@ -154,9 +154,10 @@ def test_a_corrected_model_takes_the_place_of_the_wrong_one() -> None:
 
     before = card_files(of(a="me/x", b="me/x"))
     corrected = (of(a="me/y"), ["me/x", "me/y"]), (of(a="me/y", b="me/y"), "me/y")
-    for later, models in corrected:
+    unnamed = facts(a=sae(), b=sae()), None
+    for later, models in (*corrected, unnamed):
         card = card_files(later, before.get)
-        assert metadata(card[README].decode())["base_model"] == models
+        assert metadata(card[README].decode()).get("base_model") == models
 
 
 def test_what_an_earlier_version_left_on_the_hub_is_read_and_joined() -> None:
@@ -488,12 +489,12 @@ def test_earlier_results_of_ours_go_where_there_are_none_now() -> None:
 def test_lists_grow_and_foreign_results_stay() -> None:
     foreign = {"task": {"type": "text-generation"}, "dataset": {"name": "y", "type": "y"}}
     results = [{**foreign, "metrics": [{"type": "mine", "value": 1}]}]
-    said = {"tags": ["mine"], "base_model": "org/x"}
+    said = {"tags": ["mine", {"odd": 1}], "base_model": "org/x"}
     said["model-index"] = [{"name": "a", "results": results}]
     known = f"---\n{yaml.safe_dump(said)}---\n"
     card = OUR_CARD.replace("license: mit", "license: mit\nbase_model: org/z")
     found = metadata(merged(known, card))
-    assert found["tags"] == ["mine", "sae"]
+    assert found["tags"] == ["mine", {"odd": 1}, "sae"]
     assert found["base_model"] == ["org/x", "org/z"]
     [entry] = found["model-index"]
     kinds = [result["task"]["type"] for result in entry["results"]]

@@ -193,6 +193,9 @@ def test_a_checkpoints_scaling_is_folded(tmp_path: Path) -> None:
 def test_a_checkpoint_without_its_scaling_is_refused(tmp_path: Path, folder: Path) -> None:
     set_field(folder, normalize_activations="expected_average_only_in")
     assert "or activation_scaler.json lie beside the weights" in refused(tmp_path, folder)
+    ActivationScaler(scaling_factor=0.25).save(str(folder / "activation_scaler.json"))
+    [checked] = check(tmp_path / "scaled", folder)
+    assert SAE.load_from_disk(checked.folder).cfg.normalize_activations == "none"
 
 
 @pytest.mark.parametrize("inside", [False, True])
@@ -203,6 +206,7 @@ def test_what_sae_lens_5_saved_is_published_as_it_is_loaded(
     sae.save_model(tmp_path / "old")
     activation = {"activation_fn_str": "topk", "activation_fn_kwargs": {"k": 3}}
     place = {"hook_name": "blocks.0.hook_resid_post", "model_name": "gpt2"}
+    place |= {"prepend_bos": False}  # where SAELens takes True if nothing is said
     kept = {key: getattr(sae.cfg, key) for key in ("d_in", "d_sae", "dtype", "device")}
     config = {**kept, **activation, **({"metadata": place} if inside else place)}
     (tmp_path / "old" / CFG).write_text(json.dumps(config))
@@ -211,6 +215,7 @@ def test_what_sae_lens_5_saved_is_published_as_it_is_loaded(
     assert ((checked.feature_acts.to_dense() > 0).sum(dim=1) <= 3).all()
     assert (published.cfg.architecture(), published.cfg.k) == ("topk", 3)
     assert published.cfg.metadata.hook_name == checked.record.hook_name == place["hook_name"]
+    assert published.cfg.metadata.prepend_bos is False
 
 
 def test_what_was_converted_is_named_as_it_was_given(tmp_path: Path) -> None:

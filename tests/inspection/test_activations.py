@@ -261,6 +261,11 @@ def test_documents_that_are_not_joined_are_read_at_the_length_that_keeps_most(
     told: list[str] = []
     assert len(source(text, tell=told.append).activations(sae, "x").rows) == 10
     assert told[0].endswith("Shorter documents are left out, as the SAE does not join them.")
+    # SAELens puts a token before each, the tokenizer one after it: two words fill a row of 4.
+    after_bos = load(tmp_path / "bos", disable_concat_sequences=True, prepend_bos=True)
+    full = Dataset.from_dict({"text": [" ".join(["one"] * (CONTEXT - 2)), *["one"] * 99]})
+    for dataset, shape in ((text, (10, 4)), (full, (1, CONTEXT))):
+        assert source(dataset).activations(after_bos, "x").rows.shape == shape
 
 
 @pytest.mark.parametrize("text", ["text.txt", OFFLINE_DATASET])
