@@ -9,7 +9,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import torch
 from pydantic import BaseModel, Field
 from sae_lens import SAE
 
@@ -41,7 +40,7 @@ from sae_lens_c2r.saes.record import (
     read_record,
 )
 from sae_lens_c2r.saes.sae_ref import SAERef
-from sae_lens_c2r.training.configs import synthetic_model_config
+from sae_lens_c2r.training.configs import check_kind_of_device, synthetic_model_config
 
 _PACKAGES = (
     *("sae-lens-c2r", "sae-lens", "sae-bench"),
@@ -252,10 +251,7 @@ def check_features(record: SAERecord, device: str) -> None:
     if synthetic_model_config(record.features).seed is None:
         should = "have a seed in the features' config, by which SAELens draws them again"
         raise UserError(Path(RECORD), should, "none")
-    trained_on = torch.device((record.device or device).partition(" ")[0]).type
-    if torch.device(device).type != trained_on:
-        should = f"be {trained_on}, as in training: SAELens draws other features elsewhere"
-        raise UserError("device", should, device)
+    check_kind_of_device(record.device, device)
 
 
 def _fingerprint(path: Path, *, without: Path) -> str:

@@ -96,7 +96,8 @@ class Finetuning:
         self, plan: Plan, out: Path, **how: Any
     ) -> tuple[list[SAEReport], list[Comparison]]:
         """Train a plan of the release, as `train` does, and write what that changed."""
-        unfinished(plan.fingerprint(), out, lambda _: None)  # before anything is measured
+        settings = plan.fingerprint()
+        unfinished(settings, plan.device, out, lambda _: None)  # before anything is measured
         self._measure_before(plan)  # what cannot be measured is found before hours of training
         train(plan, out, log=self._tell, **how)
         source = self._source(plan)

@@ -1,8 +1,10 @@
 """A language model's activations on a text: where an SAE's config says that it takes them."""
 
 import json
+import sys
 from bisect import bisect_left
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import islice
 from typing import Any
@@ -131,7 +133,11 @@ class ActivationSource:
             if not has_fast_bfloat16(torch.device(self.device)):  # there float32 is faster
                 in_bfloat16 = (key for key in _DTYPES if "bfloat16" in str(options.get(key)))
                 options |= dict.fromkeys(in_bfloat16, "float32")
-            with needing_the_hub(f"The model {name}"), beside_no_folder_of(name):
+            with (
+                redirect_stdout(sys.stderr),  # as TransformerLens prints, and `--json` too
+                needing_the_hub(f"The model {name}"),
+                beside_no_folder_of(name),
+            ):
                 try:
                     self._models[key] = load_model(
                         metadata.model_class_name or TRANSFORMER_LENS,

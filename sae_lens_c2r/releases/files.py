@@ -22,6 +22,7 @@ from sae_lens_c2r.releases.model import (
     SyntheticModel,
 )
 
+_OF_SAES = ("sae", "axes")  # fields in a grid
 REGISTRY = data_folder("registry")
 _PARTS: dict[str, type[BaseModel]] = {
     "language_model": LanguageModel,
@@ -108,12 +109,14 @@ def _override(document: dict[str, Any], key: str, value: Any) -> None:
             raise UserError(key, "name a key below a mapping", f"`{parent}`")
     place[last] = value
     grids = document.get("grids")
-    if parents != ["sae"] or not isinstance(grids, list):
+    if parents[:1] != ["sae"] or not isinstance(grids, list):
         return
-    for grid in grids:  # it is meant for all SAEs, whatever their grids say
-        for fields in ("sae", "axes"):
-            if isinstance(grid, dict) and isinstance(grid.get(fields), dict):
-                grid[fields].pop(last, None)
+    of_grids = [grid.get(part) for grid in grids if isinstance(grid, dict) for part in _OF_SAES]
+    for fields in of_grids:  # it is meant for all SAEs, whatever their grids say
+        if isinstance(fields, dict) and parents == ["sae"]:
+            fields.pop(last, None)
+        elif isinstance(fields, dict) and isinstance(fields.get(parents[1]), dict):
+            _override(fields, key.partition(".")[2], value)
 
 
 def _check_kinds(path: Path | str, value: Any, key: str = "") -> None:

@@ -6,12 +6,13 @@ What SAELens is given has one column, `text` or `tokens`, and no row without con
 import copy
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
+from huggingface_hub.errors import LocalEntryNotFoundError
 from sae_lens.training.activations_store import validate_pretokenized_dataset_tokenizer
 
 from sae_lens_c2r._support.errors import (
@@ -121,7 +122,8 @@ class Text:
         if self.is_tokens and self.n_vocabulary is None and tokenizer is not None:
             self.n_vocabulary = 1 + max(tokenizer.get_vocab().values())
         if self.is_tokens and self._hub_id is not None:
-            validate_pretokenized_dataset_tokenizer(self._hub_id, tokenizer)
+            with suppress(LocalEntryNotFoundError):  # without a network, where nobody knows
+                validate_pretokenized_dataset_tokenizer(self._hub_id, tokenizer)
 
     @property
     def left_out(self) -> str | None:

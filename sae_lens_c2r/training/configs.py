@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, replace
 from typing import Annotated, Any, Literal, get_type_hints
 
+import torch
 from pydantic import (
     AfterValidator,
     ConfigDict,
@@ -234,7 +235,7 @@ def _init_of(spec: SAESpec) -> SAERef:
     if init.folder and not (init.folder / SAE_CFG_FILENAME).is_file():
         advice = "If it was moved, `--set sae.init.folder=PATH` goes on with it."
         should = f"be a folder with a {SAE_CFG_FILENAME}"
-        raise UserError(init.folder, should, more="" if "init" in spec.grid.sae else advice)
+        raise UserError(init.folder, should, more=advice)
     return init
 
 
@@ -257,6 +258,14 @@ def _check_inputs(sae: SAE[Any], release: Release) -> None:
         )
 
 
+def check_kind_of_device(before: str | None, now: str) -> None:
+    """Raise where known features would be others: SAELens draws them by the kind of device."""
+    kind, here = (torch.device((each or now).partition(" ")[0]).type for each in (before, now))
+    if kind != here:
+        should = f"be {kind}, as in training: SAELens draws other features elsewhere"
+        raise UserError("device", should, here)
+
+
 def _names(model: str) -> set[str]:
     """All names of a model, on the Hub and in TransformerLens."""
     return {each.lower() for each in (model, official_name(model), hub_id(model)) if each}
@@ -273,6 +282,11 @@ def _notes(
     """A line on what an SAE starts from, and one for whatever may surprise."""
     license = origin.license or "an unknown licence"
     yield f"{spec.sae_id} starts from {origin.name}, under {license}."
+    if "seed" in spec.fields:
+        yield (
+            "Without `sae.seed`: no weights are drawn. `runner.seed` orders the text, and "
+            "`sae.c2r_seed` draws chunks of latents."
+        )
     if not allows_derivatives(origin.license):
         yield (
             f"Warning: {origin.license} does not allow publishing derivatives. "

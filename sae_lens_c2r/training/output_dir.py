@@ -19,6 +19,7 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.saes.hashes import digest_of
 from sae_lens_c2r.saes.record import RECORD, read_record
 from sae_lens_c2r.training import distributed
+from sae_lens_c2r.training.configs import check_kind_of_device
 
 WORK = ".training"  # in the folder of the SAEs, while there is something to resume
 LOCK, TRACEBACK, MANIFEST = "lock", "traceback.txt", "manifest.json"
@@ -211,7 +212,9 @@ def _fields(settings: dict[str, Any], *defaults: dict[str, Any]) -> dict[str, An
     return found
 
 
-def unfinished(settings: dict[str, Any], out: Path, log: Callable[[str], None]) -> list[str]:
+def unfinished(
+    settings: dict[str, Any], device: str, out: Path, log: Callable[[str], None]
+) -> list[str]:
     """The ids of the plan's unfinished SAEs; a UserError if other SAEs are in the way."""
     check_places(settings["saes"], out)
     todo = []
@@ -225,6 +228,8 @@ def unfinished(settings: dict[str, Any], out: Path, log: Callable[[str], None]) 
         if differs := unlike(record.settings, settings_of(settings, [sae_id]), log):
             should = f"have no other {sae_id} than the plan's"
             raise UserError("out", should, more=f"{differs} Or choose another folder.")
+        if record.features is not None:
+            check_kind_of_device(record.device, device)
         log(f"{sae_id} is there already.")
     return todo
 
@@ -275,6 +280,8 @@ def checkpoint_of(
             )
     if differs := unlike(held, settings_of(settings, held["saes"]), log):
         raise UserError(f"The plan should match {checkpoint.folder}. {differs}")
+    if "config" in settings["source"]:
+        check_kind_of_device(checkpoint.about["circumstances"].get("device"), here["device"])
     if differs := difference(checkpoint.about["circumstances"], here):
         log(f"Results may differ from those of an uninterrupted run. {differs}")
     return checkpoint

@@ -40,6 +40,7 @@ _NO_AUX_LOSS = {"layer_norm", "constant_norm_rescale"}  # for dead latents, in S
 _WITHOUT_EFFECT = (  # on what is trained
     *("logger", "prefetch_llm_batches", "n_eval_batches", "eval_batch_size_prompts"),
     *("eval_frequency", "llm_device", "act_store_device", "dataset_trust_remote_code"),
+    "dead_feature_threshold",
 )
 
 
@@ -212,7 +213,8 @@ def runner_config(plan: Plan, *, sae_ids: list[str]) -> RunnerConfig:
         raise UserError(f"SAELens refuses the runner's fields. {error}") from None
     options = {"revision": source.revision, TRUST: TRUSTED.get()}
     assert config.model_from_pretrained_kwargs is not None  # but what SAELens puts there
-    config.model_from_pretrained_kwargs |= {key: each for key, each in options.items() if each}
+    options = {key: each for key, each in options.items() if each}
+    config.model_from_pretrained_kwargs = {**config.model_from_pretrained_kwargs, **options}
     return config
 
 
@@ -268,8 +270,12 @@ def _notes(plan: Plan) -> Iterator[str]:
         )
     if "dtype" in plan.runner:
         yield "Without `runner.dtype`: activations are of the model's dtype."
-    asked = plan.release.runner.get("logger") or {}
-    if asked.get("log_to_wandb", True) and asked.get("log_weights_to_wandb"):
+    if "dead_feature_threshold" in plan.runner:
+        yield "Without `runner.dead_feature_threshold`: SAELens does not read it."
+    if plan.runner.get("use_chat_formatting"):
+        yield "With `runner.use_chat_formatting`, each text is one turn of a user."
+    asked = plan.release.runner.get("logger")
+    if asked and asked.get("log_to_wandb", True) and asked.get("log_weights_to_wandb", True):
         yield "Without `runner.logger.log_weights_to_wandb`: SAEs are written to `--out` alone."
     new = [seed for sae_id, seed in plan.seeds.items() if sae_id not in plan.starts]
     source = plan.release.source

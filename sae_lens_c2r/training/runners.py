@@ -2,8 +2,9 @@
 
 import copy
 import os
+import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, redirect_stdout
 from typing import Any
 
 import torch
@@ -64,7 +65,11 @@ def train_together(
         if not config.model_from_pretrained_kwargs.get("revision"):
             config.model_name = where_model_is(config.model_name)
         name = source.model
-        with needing_the_hub(f"The model {name}"), beside_no_folder_of(config.model_name):
+        with (
+            redirect_stdout(sys.stderr),  # as TransformerLens prints, and `--json` too
+            needing_the_hub(f"The model {name}"),
+            beside_no_folder_of(config.model_name),
+        ):
             runner = MultiSAETrainingRunner(config, override_saes=saes, override_dataset=text)
         with needing_the_hub(f"The text {source.dataset}"):
             text.check_tokenizer(runner.model.tokenizer)

@@ -56,7 +56,8 @@ def train(
     options = {"resume": resume, "checkpoint_minutes": checkpoint_minutes}
     alike = {"order": list(plan.saes), "options": options, "device": plan.device}
     _check_alike({**settings, **alike, **{key: here[key] for key in ("python", "versions")}})
-    todo = on_main(lambda: output_dir.unfinished(settings, out, log))
+    unfinished = partial(output_dir.unfinished, settings, plan.device, out)
+    todo = on_main(lambda: unfinished(log))
     if dry_run:
         look = {"resume": resume, "look_only": True}
         on_main(lambda: output_dir.checkpoint_of(settings, here, out, log, **look))
@@ -70,7 +71,7 @@ def train(
         on_main(lambda: stack.enter_context(output_dir.locked_out(out)))
         distributed.check_shared_folder(work)
         # Another process may have finished some meanwhile.
-        todo = on_main(lambda: output_dir.unfinished(settings, out, lambda _: None))
+        todo = on_main(lambda: unfinished(lambda _: None))
         process_group = None
         if n_parts > 1:
             process_group, _ = dist.new_subgroups(n_parts, timeout=distributed.TIMEOUT)

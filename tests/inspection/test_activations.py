@@ -116,6 +116,16 @@ def test_the_place_of_a_model_in_a_training_is_not_that_of_its_inspection(
         assert asked == {"dtype": "float32", **kept}
 
 
+def test_what_a_model_prints_while_it_is_loaded_is_not_among_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(
+        activations, "load_model", lambda *_, **__: print("Loaded") or tiny_model()
+    )
+    source().activations(load(tmp_path / "sae"), "mine")
+    assert capsys.readouterr().out == ""
+
+
 SHORT: dict[str, tuple[Any, int]] = {
     "a sentence": (Dataset.from_dict({"text": ["three short words"]}), 4),  # and [SEP]
     "sentences": (Dataset.from_dict({"text": ["one two", "", "three"]}), 6),

@@ -11,6 +11,7 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.yaml_text import TEXT_KEYS, parse_overrides, read_yaml
 from sae_lens_c2r.releases.files import (
     REGISTRY,
+    _override,
     find_release,
     read_release,
     release_of,
@@ -66,6 +67,15 @@ def test_changes_of_the_sae_hold_for_all_grids(tmp_path: Path) -> None:
     assert [spec.fields["k"] for spec in release.saes()] == [5, 5]
     assert release.synthetic_model is not None
     assert release.synthetic_model.training_samples == 200
+
+
+def test_a_change_below_a_key_of_the_sae_holds_for_grids_that_have_that_key() -> None:
+    own = {"release": "a", "sae_id": "b", "revision": "c"}
+    grids = [{"id": "x", "sae": {"init": dict(own)}}, {"id": "y", "sae": {"k": 2}}]
+    document: dict[str, Any] = {"grids": grids}
+    _override(document, "sae.init.revision", "d")
+    assert grids[0]["sae"] == {"init": {**own, "revision": "d"}}
+    assert grids[1]["sae"] == {"k": 2}
 
 
 KNOWN, NO_FEATURES = RELEASE["synthetic_model"], {"synthetic_model": None}

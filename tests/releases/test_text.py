@@ -8,10 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 from zipfile import ZipFile
 
 import pytest
 from datasets import Dataset, DatasetDict
+from huggingface_hub.errors import LocalEntryNotFoundError
 from sae_lens.training.activations_store import ActivationsStore
 
 from sae_lens_c2r._support.errors import UserError
@@ -332,6 +334,16 @@ def test_rows_without_text_are_left_out_and_counted(tmp_path: Path) -> None:
         most.check_context(4)
     most.check_context(3)
     assert [row["tokens"] for row in most] == [[1, 2, 3]]
+
+
+def test_tokens_of_the_hub_s_cache_are_read_without_a_network(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lacking = Mock(side_effect=LocalEntryNotFoundError("No sae_lens.json"))
+    monkeypatch.setattr(reader, "validate_pretokenized_dataset_tokenizer", lacking)
+    text = Text([{"tokens": [0, 1]}], "mine", hub_id="me/tokens")
+    text.check_tokenizer(SimpleNamespace(get_vocab=lambda: {"a": 0, "b": 1}))
+    lacking.assert_called_once()
 
 
 def test_tokens_of_another_model_are_refused_where_they_are_read() -> None:

@@ -420,6 +420,10 @@ def test_the_models_revision_is_what_sae_lens_loads() -> None:
         "center_writing_weights": False,
         "revision": "abc",
     }
+    said = {"runner__model_from_pretrained_kwargs": {"dtype": "float32"}}
+    plan = plan_of(GEMMA, language_model__revision="abc", **said)
+    runner_config(plan, sae_ids=list(plan.saes))
+    assert plan.runner["model_from_pretrained_kwargs"] == {"dtype": "float32"}
 
 
 def test_logging_is_the_releases_to_choose(tmp_path: Path) -> None:
@@ -429,6 +433,17 @@ def test_logging_is_the_releases_to_choose(tmp_path: Path) -> None:
         config = runner_config(plan, sae_ids=["width_1k/topk_k2"])
         assert config.logger.log_to_wandb == logs
     assert config.logger.wandb_project == "mine"
+
+
+def test_what_sae_lens_does_not_do_is_said() -> None:
+    logger = {"wandb_project": "mine"}  # SAELens's own runner would send it the weights
+    chosen = {"dead_feature_threshold": 1e-6, "use_chat_formatting": True, "logger": logger}
+    told = " ".join(
+        plan_of(MINILM, **{f"runner.{key}": of for key, of in chosen.items()}).notes
+    )
+    for name in ("dead_feature_threshold", "logger.log_weights_to_wandb"):
+        assert f"Without `runner.{name}`" in told
+    assert "each text is one turn of a user" in told
 
 
 def test_a_plan_of_two_runs_does_not_say_that_it_is_one() -> None:

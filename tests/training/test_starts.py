@@ -239,8 +239,9 @@ def test_what_may_surprise_is_told_before_training(
     about = {"context_size": 128, "prepend_bos": False}
     where = origin("standard", metadata=about, dtype="bfloat16")
     say(where, {"release": {"license": "cc-by-nc-nd-4.0"}})
-    plan = plan_of(tmp_path, folder(where), "standard_c2r", **of_model())
+    plan = plan_of(tmp_path, folder(where), "standard_c2r", seed=3, **of_model())
     text = printed(plan)
+    assert "Without `sae.seed`: no weights are drawn." in text
     assert f"standard_c2r starts from {where}, under cc-by-nc-nd-4.0." in text
     for told in (
         *("cc-by-nc-nd-4.0 does not allow", "`dtype` is float32, and was bfloat16"),

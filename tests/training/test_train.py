@@ -63,7 +63,9 @@ def test_a_dry_run_refuses_what_the_run_would_refuse_in_its_folder(
     assert sorted(out.rglob("*")) == before
 
 
-def test_known_features_are_trained_on_and_what_is_finished_is_left(tmp_path: Path) -> None:
+def test_known_features_are_trained_on_and_what_is_finished_is_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path, out = write(tmp_path), tmp_path / "saes"
     assert run(path, "--out", out, "--only", IDS[0], "--only", IDS[3]) == 0
     written = (out / IDS[0] / "training.json").stat().st_mtime_ns
@@ -75,7 +77,11 @@ def test_known_features_are_trained_on_and_what_is_finished_is_left(tmp_path: Pa
     assert (out / IDS[0] / "training.json").stat().st_mtime_ns == written
     for sae_id in IDS:
         assert SAE.load_from_disk(out / sae_id).cfg.architecture() == "topk"
-    record = json.loads((out / IDS[3] / "training.json").read_text())
+    place = out / IDS[3] / "training.json"
+    record = json.loads(place.read_text())
+    place.write_text(json.dumps({**record, "device": "cuda (some card)"}))
+    assert run(path, "--out", out) == 1  # there SAELens has drawn other features
+    assert "`device` should be cuda, as in training" in capsys.readouterr().err
     assert record["settings"]["saes"][IDS[3]]["architecture"] == "topk_c2r"
     assert record["settings"]["saes"][IDS[3]]["k"] == 3
     assert record["steps"] == 10
