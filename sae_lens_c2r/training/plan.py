@@ -299,6 +299,17 @@ def _notes(plan: Plan) -> Iterator[str]:
                     f"Warning: `sae.{name}` is {steps:,}, but the training has {plan.steps:,} "
                     f"steps. {sae_id} never reaches its full coefficient."
                 )
+        for penalty in ("c2r", "ort"):
+            if getattr(config, f"{penalty}_coefficient", 0) > 0:
+                interval = getattr(config, f"{penalty}_interval")
+                due = range(0, plan.steps, interval)
+                # While it warms up, the coefficient is 0 at the first step.
+                first = getattr(config, f"{penalty}_warm_up_steps") > 0
+                if due and due[-1] < (getattr(config, f"{penalty}_start_step") or first):
+                    yield (
+                        f"Warning: with `sae.{penalty}_interval` {interval:,}, the penalty of "
+                        f"{sae_id} is never applied in {counted(plan.steps, 'step')}."
+                    )
 
 
 def _check_steps(plan: Plan, config: RunnerConfig) -> None:
@@ -322,14 +333,6 @@ def _check_steps(plan: Plan, config: RunnerConfig) -> None:
             if step >= max(plan.steps, 1):
                 should = f"be below the steps of the training, {plan.steps:,}"
                 raise UserError(f"sae.{name}", should, f"{step:,} in {sae_id}")
-        for name in ("c2r", "ort"):
-            interval = getattr(each, f"{name}_interval", 1)
-            due = range(0, plan.steps, interval)
-            # While it warms up, the coefficient is 0 at the first step.
-            first = ends[f"{name}_start_step"] or getattr(each, f"{name}_warm_up_steps", 0) > 0
-            if getattr(each, f"{name}_coefficient", 0) > 0 and due and due[-1] < first:
-                should = f"be smaller: the penalty is never applied in {plan.steps:,} steps"
-                raise UserError(f"sae.{name}_interval", should, f"{interval:,} in {sae_id}")
         sae_class, _ = get_sae_training_class(each.architecture())
         may_die = plan.steps > config.dead_feature_window
         needs_loss = may_die and hasattr(sae_class, "calculate_topk_aux_loss")

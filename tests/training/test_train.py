@@ -80,8 +80,8 @@ def test_known_features_are_trained_on_and_what_is_finished_is_left(
     place = out / IDS[3] / "training.json"
     record = json.loads(place.read_text())
     place.write_text(json.dumps({**record, "device": "cuda (some card)"}))
-    assert run(path, "--out", out) == 1  # there SAELens has drawn other features
-    assert "`device` should be cuda, as in training" in capsys.readouterr().err
+    assert run(path, "--out", out) == 2  # there SAELens has drawn other features
+    assert "`--device` should be cuda, as in training" in capsys.readouterr().err
     assert record["settings"]["saes"][IDS[3]]["architecture"] == "topk_c2r"
     assert record["settings"]["saes"][IDS[3]]["k"] == 3
     assert record["steps"] == 10
@@ -229,7 +229,7 @@ def test_a_training_of_another_version_goes_on_unless_it_would_change(
     checkpoints.write(3, about, lambda _: [])
     record.unlink()
     planned = plan_of(path, IDS[2], **dict(yaml_of(option) for option in options)).fingerprint()
-    resume = partial(checkpoint_of, planned, {}, out, print, resume=True)
+    resume = partial(checkpoint_of, planned, {"device": "cpu"}, out, print, resume=True)
     if goes_on:
         found = resume()
         assert found is not None
