@@ -140,12 +140,8 @@ def inference_form(sae: SAE[Any], *, fold: bool = True) -> SAE[Any]:
     if fold and not torch.allclose(norms, torch.ones_like(norms)):
         # SAELens refuses where folding would change which latents fire: TopK that ranks
         # latents without their norms, and Matching Pursuit.
-        dtype = sae.dtype
-        if sae.device.type == "cpu":  # whose instructions decide how a sum in float32 rounds
-            sae.to(torch.float64)
         with suppress(NotImplementedError):
             sae.fold_W_dec_norm()  # type: ignore[no-untyped-call]
-        sae.to(dtype)
     return sae
 
 

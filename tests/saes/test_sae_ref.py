@@ -6,7 +6,6 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-import torch
 from sae_lens import SAE
 
 from sae_lens_c2r._support.errors import UserError
@@ -31,10 +30,6 @@ def test_norms_are_folded_on_a_cpu_whatever_the_device(tmp_path: Path) -> None:
         sae = SAERef(folder=tmp_path).load_for_inference("meta")
     assert sae.device.type == "meta"
     assert load.call_args.kwargs["device"] == "cpu"
-    # Nor do they depend on how many numbers at once a CPU adds up.
-    rows = SAE.load_from_disk(tmp_path).W_dec.double()
-    exact = (rows / rows.norm(dim=1, keepdim=True)).float()
-    assert torch.equal(SAERef(folder=tmp_path).load_for_inference("cpu").W_dec, exact)
 
 
 def test_the_card_of_a_downloaded_repository_is_read(tmp_path: Path) -> None:
