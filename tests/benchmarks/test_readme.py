@@ -43,8 +43,8 @@ def test_the_verdict_tells_the_rows_of_smollm2() -> None:
     saes = ("batchtopk_k32", "batchtopk_c2r_k32_lambda_2", "batchtopk_c2r_k32_lambda_5")
     plain, weak, strong = (scores[sae]["full_absorption"] for sae in saes)
     assert (
-        f"full absorption rises there from {plain:.2f} to {weak:.2f} at λ = 2, and to "
-        f"{strong:.2f} at λ = 5" in README
+        f"full absorption there is {plain:.2f}, {weak:.2f} at λ = 2, and {strong:.2f} at λ = 5"
+        in README
     )
     assert scores["batchtopk_k32"]["pairs_above_0.7"] == 1
     assert "4,096 latents in BatchTopK, one pair has a cosine above 0.7" in README

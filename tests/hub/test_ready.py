@@ -23,7 +23,9 @@ from tests.hub.test_card import CARDS
 
 LANGUAGE_MODEL, READY = "smollm2-135m-layer-9", "synth-sae-bench-2k"
 # The SAEs in the repository, where it does not hold all: of the others it has the digests.
-COMMITTED = {LANGUAGE_MODEL: {"batchtopk_k32", "batchtopk_c2r_k32_lambda_5"}}
+COMMITTED = {
+    LANGUAGE_MODEL: {"batchtopk_k32", *(f"batchtopk_c2r_k32_lambda_{at}" for at in (2, 5))}
+}
 DIGESTS = "SHA256SUMS"
 FILES = {"cfg.json", "sae_weights.safetensors", RECORD}
 SHORTER = {  # 200 steps, of a quarter of the features, which are drawn within a second
