@@ -179,7 +179,7 @@ def _of_weights(source: SAERef, sae: SAE[Any], options: Options) -> Task:
 def _asked(
     name: str, sae: SAE[Any], options: Options, record: SAERecord, folder: Path | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What an evaluation asks of an SAE, and what else SAEs share to be evaluated together."""
+    """The request of an evaluation, and all else that SAEs share to be evaluated together."""
     if record.features is None:
         asked = _of_language_model(name, sae, options, record)
         shared = asked.pop("shared")

@@ -292,6 +292,11 @@ def _notes(plan: Plan) -> Iterator[str]:
     if key and not has_fast_bfloat16(torch.device(plan.device)):
         change = f"`--set runner.model_from_pretrained_kwargs.{key}=float32`"
         yield f"The model is in bfloat16, which may be slow here: {change} may be faster."
+    yield from _penalty_notes(plan)
+
+
+def _penalty_notes(plan: Plan) -> Iterator[str]:
+    """A warning of each penalty that is not applied, or not at its full coefficient."""
     for sae_id, config in plan.saes.items():
         for name in ("c2r_warm_up_steps", "ort_warm_up_steps"):
             if (steps := getattr(config, name, 0)) > plan.steps:
