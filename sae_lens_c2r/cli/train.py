@@ -1,7 +1,6 @@
 """`sae-lens-c2r train` and `sae-lens-c2r finetune`."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -155,14 +154,15 @@ def _show(plan: "Plan", console: shared.LineConsole, out: Path, as_json: bool = 
     """Print a plan whose model was looked at."""
     from sae_lens_c2r.training.distributed import world_size
     from sae_lens_c2r.training.inputs import check_model, check_text
+    from sae_lens_c2r.training.notes import notes_on
     from sae_lens_c2r.training.summary import numbers_of, print_plan, too_large
 
     check_text(plan, console.say, check_model(plan, console.say))
-    plan = replace(plan, notes=[*plan.notes, *too_large(plan, out, n_ranks=world_size())])
+    notes = [*notes_on(plan), *too_large(plan, out, n_ranks=world_size())]
     if as_json:
-        print(json.dumps(numbers_of(plan), indent=1))
+        print(json.dumps(numbers_of(plan, notes), indent=1))
     else:
-        print_plan(plan, console, n_ranks=world_size())
+        print_plan(plan, notes, console, n_ranks=world_size())
 
 
 def _how_to_go_on(out: Path) -> str:

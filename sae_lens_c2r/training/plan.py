@@ -1,7 +1,7 @@
 """The plan of a release's training: SAELens's configs, every field of which it has accepted."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from sae_lens.saes.sae import TrainingSAEConfig
 from sae_lens.synthetic import SyntheticModelConfig, SyntheticSAERunnerConfig
 
 from sae_lens_c2r._support.checks import check_torch_device
-from sae_lens_c2r._support.errors import UserError, counted, one_line
+from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r._support.files import is_there
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, harmless_runner
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS
@@ -55,7 +55,7 @@ class Plan:
     device: str
     matmul_precision: str | None = None  # torch's default, or its name of another
     starts: Mapping[str, SAERef] = field(default_factory=dict)
-    notes: Sequence[str] = ()  # what is worth knowing of these, a line each
+    start_notes: Sequence[str] = ()  # a line each
     k_anneal_steps: Mapping[str, int] = field(default_factory=dict)
     norm_multiple: float | None = None  # of the median norm, above which tokens are left out
     text: Text | None = None  # in place of what the release names
@@ -84,6 +84,17 @@ class Plan:
     def samples(self) -> int:
         """Training samples of each SAE: tokens, where they come from a language model."""
         return self.steps * self.batch_size
+
+    @property
+    def fast_bfloat16(self) -> bool:
+        """Whether bfloat16 is known to be faster than float32 on the plan's device."""
+        return has_fast_bfloat16(torch.device(self.device))
+
+    @property
+    def autocast_in_vain(self) -> list[str]:
+        """Fields of the runner that ask for bfloat16 where it is not faster."""
+        asked = [name for name in self.runner if name.startswith("autocast")]
+        return [] if self.fast_bfloat16 else [name for name in asked if self.runner[name]]
 
     @property
     def from_disk(self) -> list[str]:
@@ -148,13 +159,13 @@ def make_plan(release: Release, *, device: str, only: Sequence[str] = ()) -> Pla
     runner = runner if TRUSTED.get() else harmless_runner(runner, "The release")
     saes: dict[str, TrainingSAEConfig] = {}
     starts: dict[str, SAERef] = {}
-    notes: list[str] = []
+    start_notes: list[str] = []
     for sae_id, spec in chosen.items():
         if spec.fields.get("init") is None:
             saes[sae_id] = configs.sae_config(spec, device)
         else:
             starts[sae_id], saes[sae_id], own_notes = configs.find_start(spec, release, device)
-            notes += own_notes
+            start_notes += own_notes
     plan = Plan(
         release,
         saes=saes,
@@ -164,6 +175,7 @@ def make_plan(release: Release, *, device: str, only: Sequence[str] = ()) -> Pla
         runner=runner,
         device=device,
         starts=starts,
+        start_notes=start_notes,
         k_anneal_steps={
             sae_id: spec.fields[configs.K_ANNEAL_STEPS]
             for sae_id, spec in chosen.items()
@@ -174,13 +186,7 @@ def make_plan(release: Release, *, device: str, only: Sequence[str] = ()) -> Pla
     for sae_id in plan.saes:  # made once, for SAELens to check the values
         config = runner_config(plan, sae_ids=[sae_id])
     _check_steps(plan, config)
-    return replace(plan, notes=[*notes, *_notes(plan)])
-
-
-def _autocast_in_vain(plan: Plan) -> list[str]:
-    """Fields of the runner that ask for bfloat16 where that is not faster."""
-    asked = [name for name in plan.runner if name.startswith("autocast") and plan.runner[name]]
-    return [] if has_fast_bfloat16(torch.device(plan.device)) else asked
+    return plan
 
 
 def runner_config(plan: Plan, *, sae_ids: list[str]) -> RunnerConfig:
@@ -189,7 +195,7 @@ def runner_config(plan: Plan, *, sae_ids: list[str]) -> RunnerConfig:
     logger = replace(plan.runner.get("logger", LoggingConfig(log_to_wandb=False)))
     common: dict[str, Any] = {**plan.runner, "device": plan.device, "logger": logger}
     common |= {"output_path": None, "checkpoint_path": None}
-    common |= dict.fromkeys(_autocast_in_vain(plan), False)
+    common |= dict.fromkeys(plan.autocast_in_vain, False)
     try:
         if isinstance(source, SyntheticModel):
             logger.run_name = logger.run_name or plan.release.name
@@ -254,67 +260,6 @@ def _check_source(plan: Plan) -> None:
             )
         field = f"language_model.{'name' if source.name else 'hub_id'}"
         raise UserError(field, "be a model that TransformerLens has", name, advice)
-
-
-def _notes(plan: Plan) -> Iterator[str]:
-    """A line on each option that SAELens lacks, or that will not do what it says."""
-    if (multiple := plan.norm_multiple) is not None:
-        yield f"Tokens whose norm is above {multiple:g} times the median are left out."
-    for steps in sorted(set(plan.k_anneal_steps.values())):
-        annealed = [plan.saes[i] for i, each in plan.k_anneal_steps.items() if each == steps]
-        names = sorted({config.architecture() for config in annealed})
-        sizes = sorted({"d_in" if each.d_in <= each.d_sae else "d_sae" for each in annealed})
-        yield (
-            f"k falls from {' or '.join(sizes)} over the first {counted(steps, 'step')} of "
-            f"{counted(len(annealed), 'SAE')}: {', '.join(names)}."
-        )
-    if "dtype" in plan.runner:
-        yield "Without `runner.dtype`: activations are of the model's dtype."
-    if "dead_feature_threshold" in plan.runner:
-        yield "Without `runner.dead_feature_threshold`: SAELens does not read it."
-    if plan.runner.get("use_chat_formatting"):
-        yield "With `runner.use_chat_formatting`, each text is one turn of a user."
-    asked = plan.release.runner.get("logger")
-    if asked and asked.get("log_to_wandb", True) and asked.get("log_weights_to_wandb", True):
-        yield "Without `runner.logger.log_weights_to_wandb`: SAEs are written to `--out` alone."
-    new = [seed for sae_id, seed in plan.seeds.items() if sae_id not in plan.starts]
-    source = plan.release.source
-    if isinstance(source, SyntheticModel) and source.config["seed"] in new:
-        yield (
-            "Warning: `sae.seed` should differ from `synthetic_model.config.seed`. Drawn from "
-            "the same seed, latents begin pointing away from features."
-        )
-    if in_vain := _autocast_in_vain(plan):
-        fields = " and ".join(f"`runner.{name}`" for name in in_vain)
-        yield f"Without {fields}: {plan.device} is not known to be fast in bfloat16."
-    of_model = plan.runner.get("model_from_pretrained_kwargs") or {}
-    key = next((key for key, value in of_model.items() if "bfloat16" in str(value)), None)
-    if key and not has_fast_bfloat16(torch.device(plan.device)):
-        change = f"`--set runner.model_from_pretrained_kwargs.{key}=float32`"
-        yield f"The model is in bfloat16, which may be slow here: {change} may be faster."
-    yield from _penalty_notes(plan)
-
-
-def _penalty_notes(plan: Plan) -> Iterator[str]:
-    """A warning of each penalty that is not applied, or not at its full coefficient."""
-    for sae_id, config in plan.saes.items():
-        for name in ("c2r_warm_up_steps", "ort_warm_up_steps"):
-            if (steps := getattr(config, name, 0)) > plan.steps:
-                yield (
-                    f"Warning: `sae.{name}` is {steps:,}, but the training has {plan.steps:,} "
-                    f"steps. {sae_id} never reaches its full coefficient."
-                )
-        for penalty in ("c2r", "ort"):
-            if getattr(config, f"{penalty}_coefficient", 0) > 0:
-                interval = getattr(config, f"{penalty}_interval")
-                due = range(0, plan.steps, interval)
-                # While it warms up, the coefficient is 0 at the first step.
-                first = getattr(config, f"{penalty}_warm_up_steps") > 0
-                if due and due[-1] < (getattr(config, f"{penalty}_start_step") or first):
-                    yield (
-                        f"Warning: with `sae.{penalty}_interval` {interval:,}, the penalty of "
-                        f"{sae_id} is never applied in {counted(plan.steps, 'step')}."
-                    )
 
 
 def _check_steps(plan: Plan, config: RunnerConfig) -> None:

@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +43,8 @@ def too_large(plan: Plan, out: Path, *, n_ranks: int = 1) -> Iterator[str]:
             yield f"Warning: training takes {decimal(most)} of {what}, and there is {has}."
 
 
-def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
-    """Print the SAEs of a plan, what they are trained on, and what that takes."""
+def print_plan(plan: Plan, notes: Iterable[str], console: Console, *, n_ranks: int = 1) -> None:
+    """Print the SAEs of a plan, what they are trained on, notes, and what that takes."""
     release, source = plan.release, plan.release.source
     console.print(f"{release.name} ({release.status}): {release.description}", markup=False)
     unit, beside = "samples", ""
@@ -55,7 +55,7 @@ def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
             f"rows of {source.context_size:,} tokens",
             markup=False,
         )
-    for note in plan.notes:
+    for note in notes:
         console.print(note, markup=False, soft_wrap=True)
     rows = []
     for sae_id, config in plan.saes.items():
@@ -96,8 +96,8 @@ def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
         console.print(*terminal_tables(headings, rows, text=(3,), broken=3))
 
 
-def numbers_of(plan: Plan) -> dict[str, Any]:
-    """Return a plan for JSON: its settings, and what it takes in a process."""
+def numbers_of(plan: Plan, notes: Sequence[str]) -> dict[str, Any]:
+    """Return a plan for JSON: its settings, notes, and what it takes in a process."""
     return {
         "release": plan.release.name,
         "steps": plan.steps,
@@ -105,7 +105,7 @@ def numbers_of(plan: Plan) -> dict[str, Any]:
         "memory_bytes": memory_bytes(plan),
         "disk_bytes": disk_bytes(plan),
         "checkpoint_bytes": checkpoint_bytes(plan),
-        "notes": list(plan.notes),
+        "notes": notes,
         **plan.fingerprint(),
     }
 

@@ -101,7 +101,7 @@ def test_a_sparsity_coefficient_stays_in_the_unit_that_it_was_chosen_in(plant: P
     folder = plant(training_architecture="jumprelu", training_architecture_details=details)
     plan = make_plan(release_of(folder), device="cpu")
     assert plan.saes["a"].normalize_activations == "none"
-    assert any("`l0_coefficient` is the SAE's, 25.0" in note for note in plan.notes)
+    assert any("`l0_coefficient` is the SAE's, 25.0" in note for note in plan.start_notes)
     whitened = {"saes": {"layer/a": {"normalize_activations": "covariance_whitening"}}}
     say(folder, {"sae_id": "layer/a", "settings": whitened})
     plan = make_plan(

@@ -19,6 +19,7 @@ from sae_lens_c2r._support.yaml_text import parse_overrides
 from sae_lens_c2r.releases.files import find_release, read_release
 from sae_lens_c2r.training.configs import K_ANNEAL_STEPS, NORM_MULTIPLE
 from sae_lens_c2r.training.data_parallel import place
+from sae_lens_c2r.training.notes import notes_on
 from sae_lens_c2r.training.plan import Plan, make_plan, runner_config
 from sae_lens_c2r.training.summary import (
     checkpoint_bytes,
@@ -49,7 +50,7 @@ def shipped(request: pytest.FixtureRequest) -> Plan:
 
 def printed(plan: Plan, **options: int) -> str:
     text = StringIO()
-    print_plan(plan, Console(file=text, width=400), **options)
+    print_plan(plan, [*notes_on(plan)], Console(file=text, width=400), **options)
     return text.getvalue()
 
 
@@ -134,14 +135,14 @@ def test_a_schedule_that_the_training_does_not_come_to_is_told(
     release = write(tmp_path, grids=[{"id": "a", "sae": {"architecture": "ort_c2r"}}])
     start, warm_up = f"sae.{penalty}_start_step", f"sae.{penalty}_warm_up_steps"
     interval = f"sae.{penalty}_interval"
-    assert plan_of(release, **{start: 9, warm_up: 10, interval: 3}).notes == []
+    assert not [*notes_on(plan_of(release, **{start: 9, warm_up: 10, interval: 3}))]
     for never in ({start: 6}, {warm_up: 2, interval: 10}):  # due at 0 and 5, and at 0 alone
-        [note] = plan_of(release, **never).notes
+        [note] = notes_on(plan_of(release, **never))
         assert f"`{interval}`" in note
         assert note.endswith("the penalty of a is never applied in 10 steps.")
     with pytest.raises(UserError, match=f"`{start}` should be below .* 10. Found 10 in a"):
         plan_of(release, **{start: 10})
-    [note] = plan_of(release, **{warm_up: 11}).notes
+    [note] = notes_on(plan_of(release, **{warm_up: 11}))
     assert note.startswith(f"Warning: `{warm_up}` is 11")
 
 
@@ -165,7 +166,7 @@ def test_there_is_no_autocast_where_bfloat16_is_not_fast(
     assert all(plan.fingerprint()["runner"][name] for name in fields)
     asked.assert_called_with(torch.device("cpu"))
     note = f"Without {' and '.join(f'`runner.{name}`' for name in fields)}: cpu is"
-    assert [each.startswith(note) for each in plan.notes] == ([] if fast else [True])
+    assert [each.startswith(note) for each in notes_on(plan)] == ([] if fast else [True])
 
 
 @pytest.mark.parametrize("fast", [True, False])
@@ -174,9 +175,9 @@ def test_a_model_in_bfloat16_is_told_where_that_may_be_slow(
 ) -> None:
     monkeypatch.setattr("sae_lens_c2r.training.plan.has_fast_bfloat16", lambda _: fast)
     release, key = find_release("smollm2-135m-layer-9"), "runner.model_from_pretrained_kwargs"
-    notes = plan_of(release).notes
+    notes = [*notes_on(plan_of(release))]
     assert any(f"`--set {key}.dtype=float32` may be faster" in note for note in notes) != fast
-    notes = plan_of(release, **{f"{key}.dtype": "float32"}).notes
+    notes = notes_on(plan_of(release, **{f"{key}.dtype": "float32"}))
     assert not any("may be faster" in note for note in notes)
 
 
@@ -201,7 +202,7 @@ def test_memory_is_that_of_activations_of_the_model(dtype: str | None) -> None:
     options = {"runner__model_from_pretrained_kwargs": {"dtype": dtype}}
     difference = memory_bytes(plan_of(MINILM)) - memory_bytes(plan_of(MINILM, **options))
     assert (difference > 0) == (dtype == "bfloat16")
-    told = plan_of(MINILM, runner__dtype="bfloat16").notes
+    told = notes_on(plan_of(MINILM, runner__dtype="bfloat16"))
     assert any("Without `runner.dtype`" in note for note in told)
 
 
@@ -391,7 +392,9 @@ def test_what_changes_no_weights_is_the_same_training(tmp_path: Path) -> None:
     log = {"log_to_wandb": True, "log_weights_to_wandb": True, "wandb_project": "mine"}
     changed = plan_of(path, runner__eval_frequency=5, runner__logger=log)
     assert changed.fingerprint() == plan_of(path).fingerprint()
-    assert any("Without `runner.logger.log_weights_to_wandb`" in note for note in changed.notes)
+    assert any(
+        "Without `runner.logger.log_weights_to_wandb`" in note for note in notes_on(changed)
+    )
 
 
 def test_a_fraction_may_be_larger_than_any_integer_of_torch(tmp_path: Path) -> None:
@@ -439,9 +442,8 @@ def test_logging_is_the_releases_to_choose(tmp_path: Path) -> None:
 def test_what_sae_lens_does_not_do_is_said() -> None:
     logger = {"wandb_project": "mine"}  # SAELens's own runner would send it the weights
     chosen = {"dead_feature_threshold": 1e-6, "use_chat_formatting": True, "logger": logger}
-    told = " ".join(
-        plan_of(MINILM, **{f"runner.{key}": of for key, of in chosen.items()}).notes
-    )
+    plan = plan_of(MINILM, **{f"runner.{key}": of for key, of in chosen.items()})
+    told = " ".join(notes_on(plan))
     for name in ("dead_feature_threshold", "logger.log_weights_to_wandb"):
         assert f"Without `runner.{name}`" in told
     assert "each text is one turn of a user" in told
@@ -459,7 +461,7 @@ def test_a_plan_of_two_runs_does_not_say_that_it_is_one() -> None:
 def test_weights_should_not_have_the_seed_of_the_features() -> None:
     features = "synth-sae-bench-2k"
     for seed, warns in ((0, False), (42, True)):
-        notes = plan_of(features, sae__seed=seed).notes
+        notes = [*notes_on(plan_of(features, sae__seed=seed))]
         assert any("`sae.seed` should differ" in note for note in notes) == warns
 
 
