@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import evidence, worlds
 from benchmarks.__main__ import RESULTS
-from benchmarks.evidence import rows_kept
+from benchmarks.differences import rows_kept
 from benchmarks.experiment import KEY, world_module
 from benchmarks.report import fill, learning_rates_table
 from benchmarks.worlds import synth_sae_bench

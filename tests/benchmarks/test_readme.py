@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from benchmarks.__main__ import RESULTS
-from benchmarks.evidence import DATA, from_plain, hierarchies_told, rows_of
+from benchmarks.differences import DATA, from_plain, rows_of
+from benchmarks.evidence import hierarchies_told
 
 README = " ".join(Path("README.md").read_text(encoding="utf-8").split())
 CARDS = Path("hub_cards")
