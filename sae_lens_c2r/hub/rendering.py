@@ -5,7 +5,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 from huggingface_hub import CardData, EvalResult
 from huggingface_hub.repocard_data import eval_results_to_model_index
@@ -61,6 +61,8 @@ _OF_A_HEAD = re.compile(r"hook_[qkvz]$").search  # an SAE may encode one head al
 _RECONSTRUCTION = "reconstruction = sae.decode(feature_acts)"
 _OUTPUT = "output = sae(activations)  # of the module that the transcoder stands for"
 _IN_INDEX = 3  # metrics of one SAE, for a search on the Hub
+# Differences that anyone would act on.
+_SMALLEST = {"explained_variance": 0.005, "dead_latents": 0.01}
 _AT_MOST = 7  # columns of a table, so that none is wider than the page
 
 
@@ -72,7 +74,7 @@ def render(repo: RepoRecord, figures: Iterable[str] = ()) -> str:
     with_c2r = [sae_id for sae_id, sae in saes.items() if _PENALTIES["C2R"] in sae.options]
     is_choice = 0 < len(with_c2r) < len(saes)
     choice = _choice(saes, _main(saes)) if is_choice else None
-    example = choice[0] if choice else next(iter(with_c2r or saes))
+    example = choice.distinct if choice else next(iter(with_c2r or saes))
     first = saes[example]
     hook_name = first.hook_name or ""
     runs_model = (first.model_name or first.model) and hook_name and not _OF_A_HEAD(hook_name)
@@ -94,7 +96,6 @@ def render(repo: RepoRecord, figures: Iterable[str] = ()) -> str:
         result=_OUTPUT if "transcoder" in first.kind else _RECONSTRUCTION,
         penalties=penalties,
         is_choice=is_choice,
-        is_only=len(with_c2r) == 1,
         choice=choice,
         measured=measured,
         main=_at_the_top(repo),
@@ -114,14 +115,22 @@ def render(repo: RepoRecord, figures: Iterable[str] = ()) -> str:
     return re.sub(r"\n{3,}", "\n\n", card).rstrip() + "\n"
 
 
+class _Choice(NamedTuple):
+    """Which SAE to take where directions are to be distinct, and which otherwise."""
+
+    distinct: str
+    otherwise: str
+    at_chance: bool  # whether the composition of the first is
+
+
 def _main(saes: Mapping[str, SAERecord]) -> str:
     """The evaluation that stands at the top."""
     found = (name for name in _MAIN if any(_shown(sae, name) for sae in saes.values()))
     return next(found, WEIGHTS)
 
 
-def _choice(saes: Mapping[str, SAERecord], main: str) -> tuple[str, str] | None:
-    """Of alike SAEs, that with C2R which is nearest to chance, and that which explains most."""
+def _choice(saes: Mapping[str, SAERecord], main: str) -> _Choice | None:
+    """Of alike SAEs, one with C2R and distinct directions, and one that explains the most."""
     alike = {
         (sae.model or sae.model_name, sae.hook_name, sae.d_sae, sae.options.get("k"))
         for sae in saes.values()
@@ -131,18 +140,29 @@ def _choice(saes: Mapping[str, SAERecord], main: str) -> tuple[str, str] | None:
     how = [sae.evaluations[main] for sae in saes.values() if main in sae.evaluations]
     if any((each.text, each.settings) != (how[0].text, how[0].settings) for each in how):
         return None
-    from_chance, unexplained = dict[str, float](), dict[str, float]()
+    above_chance, unexplained, dead = dict[str, float](), dict[str, float](), dict[str, float]()
     for sae_id, sae in saes.items():
         found = {**sae.metrics_of(WEIGHTS), **_shown(sae, main)}
         unexplained[sae_id] = 1 - found.get("explained_variance", math.nan)
-        if _PENALTIES["C2R"] in sae.options:
-            chance = found.get("chance_composition", math.nan)
-            from_chance[sae_id] = abs(found.get("composition", math.nan) - chance)
-    if any(map(math.isnan, (*from_chance.values(), *unexplained.values()))):
+        dead[sae_id] = found.get("dead_latents", 0)
+        chance = found.get("chance_composition", math.nan)
+        above_chance[sae_id] = found.get("composition", math.nan) - chance
+    if any(map(math.isnan, (*above_chance.values(), *unexplained.values()))):
         return None
-    return min(from_chance, key=from_chance.__getitem__), min(
-        unexplained, key=unexplained.__getitem__
+
+    def by_distance(sae_id: str) -> tuple[float, float]:
+        above = above_chance[sae_id]
+        return max(above, 0), -above  # Below chance is no gain.
+
+    ours = min(saes, key=by_distance)
+    if _PENALTIES["C2R"] not in saes[ours].options:
+        return None
+    most = min(unexplained, key=unexplained.__getitem__)
+    costs_nothing = (
+        unexplained[ours] - unexplained[most] < _SMALLEST["explained_variance"]
+        and dead[ours] - dead[most] < _SMALLEST["dead_latents"]
     )
+    return _Choice(ours, ours if costs_nothing else most, at_chance=above_chance[ours] <= 0)
 
 
 def _shown(sae: SAERecord, evaluation: str) -> dict[str, float]:

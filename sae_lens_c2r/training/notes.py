@@ -44,6 +44,13 @@ def notes_on(plan: Plan) -> Iterator[str]:
     if key and not plan.fast_bfloat16:
         change = f"`--set runner.model_from_pretrained_kwargs.{key}=float32`"
         yield f"The model is in bfloat16, which may be slow here: {change} may be faster."
+    window = plan.runner_value("dead_feature_window")
+    revived = [id for id, each in plan.saes.items() if getattr(each, "aux_loss_coefficient", 0)]
+    if revived and window >= plan.steps:
+        yield (
+            f"Warning: `runner.dead_feature_window` is {window:,}, but the training has "
+            f"{counted(plan.steps, 'step')}. No dead latent is revived."
+        )
     yield from _penalty_notes(plan)
 
 

@@ -37,6 +37,9 @@ def test_the_verdict_tells_the_rows_of_smollm2() -> None:
     assert {f"{100 * each:.0f}" for each in dead} == {"4"}
     said = "for 3 % more unexplained variance and 4 points more dead latents"
     assert said in README
+    late = from_plain(rows_of("language_model/letters", 2_048_000, 32))["C2R", 2.0]
+    price, dead = late["percent"].mean, 100 * late["dead_latents"].mean
+    assert f"At k = 32 it is {price:.0f} % and {dead:.0f} points if dead latents" in README
     scores = {
         sae_id.rpartition("/")[2]: each
         for sae_id, each in metrics_of("smollm2-135m-layer-9", "absorption", "weights").items()
@@ -44,11 +47,11 @@ def test_the_verdict_tells_the_rows_of_smollm2() -> None:
     saes = ("batchtopk_k32", "batchtopk_c2r_k32_lambda_2", "batchtopk_c2r_k32_lambda_5")
     plain, weak, strong = (scores[sae]["full_absorption"] for sae in saes)
     assert (
-        f"full absorption there is {plain:.2f}, {weak:.2f} at λ = 2, and {strong:.2f} at λ = 5"
-        in README
+        f"full absorption (k = 32, one seed) is {plain:.2f} without C2R, {weak:.2f} at λ = 2 "
+        f"and {strong:.2f} at λ = 5" in README
     )
     assert scores["batchtopk_k32"]["pairs_above_0.7"] == 1
-    assert "4,096 latents in BatchTopK, one pair has a cosine above 0.7" in README
+    assert "BatchTopK SAE has one such pair among its 4,096 latents" in README
 
 
 @pytest.mark.exhaustive
@@ -68,7 +71,7 @@ def test_the_verdict_tells_the_rows_of_synthetic_settings() -> None:
     in_demo = metrics_of("demo", "held_out")["batchtopk"]["eq_13_holds"]
     assert (
         f"{float(paper):.0f} % of absorption pairs in the paper, {lowest:.0f} to {highest:.0f} "
-        f"% in our own worlds, and {100 * in_demo:.0f} % in the demo" in README
+        f"% in synthetic data of our own, and {100 * in_demo:.0f} % in the demo" in README
     )
 
 

@@ -240,7 +240,7 @@ def test_a_card_names_the_sae_to_take_where_one_can_be_named() -> None:
     weak, strong = of(0.25, 0.875, c2r_coefficient=1.0), of(0.125, 0.75, c2r_coefficient=4.0)
     saes = {"a": weak, "b": strong, "c": of(0.5, 0.9375)}
     card = render(facts(**saes))
-    assert "take `b`, whose composition is nearest to chance. Otherwise" in card
+    assert "take `b`, whose composition is at chance or below. Otherwise" in card
     assert "Otherwise take `c`, which" in card
     assert 'SAE.from_pretrained("me/saes", "b")' in card
     elsewhere, of_another = of(0.5, 0.9375), of(0.5, 0.9375)
@@ -251,8 +251,19 @@ def test_a_card_names_the_sae_to_take_where_one_can_be_named() -> None:
     unknown = sae(evaluations={}, options={"k": 8})
     for other in (of(0.5, 0.9375, k=16), unknown, elsewhere, of_another):
         assert "Otherwise take the one" in render(facts(**{**saes, "d": other}))
-    both = {**saes, "b": of(0.125, 0.96875, c2r_coefficient=4.0)}
-    assert "Take `b`: it explains the most variance, and its" in render(facts(**both))
+    for_both = "Take `b`: its composition is at chance or below, and none"
+    for explained, dead, costs in (
+        (0.96875, 0, False),
+        (0.934, 0.005, False),
+        (0.934, 0.02, True),
+    ):
+        better = of(0.125, explained, c2r_coefficient=4.0)
+        better.evaluations["sae_lens"].metrics["dead_latents"] = dead
+        assert (for_both in render(facts(**{**saes, "b": better}))) != costs
+    too_strong = {**saes, "d": of(0.0625, 0.75, c2r_coefficient=8.0)}
+    assert "take `b`, whose composition is at" in render(facts(**too_strong))
+    assert "take `a`, whose composition exceeds" in render(facts(a=weak, c=saes["c"]))
+    assert "Otherwise take the one" in render(facts(a=weak, c=of(0.125, 0.9375)))
     without_k = {name: each.model_copy(update={"options": {}}) for name, each in saes.items()}
     assert "`a`" not in render(facts(**without_k)).partition("Which SAE")[2][:300]
     assert "Which SAE" not in render(facts(a=weak, b=strong))

@@ -1,6 +1,7 @@
 """Plans: every release that we ship is one that SAELens can train."""
 
 import math
+from dataclasses import replace
 from datetime import date
 from io import StringIO
 from itertools import accumulate
@@ -132,7 +133,8 @@ def test_matryoshkas_sub_saes_are_the_papers(shipped: Plan) -> None:
 def test_a_schedule_that_the_training_does_not_come_to_is_told(
     tmp_path: Path, penalty: str
 ) -> None:
-    release = write(tmp_path, grids=[{"id": "a", "sae": {"architecture": "ort_c2r"}}])
+    grids = [{"id": "a", "sae": {"architecture": "ort_c2r"}}]
+    release = write(tmp_path, grids=grids, runner={"batch_size": 100, "dead_feature_window": 5})
     start, warm_up = f"sae.{penalty}_start_step", f"sae.{penalty}_warm_up_steps"
     interval = f"sae.{penalty}_interval"
     assert not [*notes_on(plan_of(release, **{start: 9, warm_up: 10, interval: 3}))]
@@ -144,6 +146,14 @@ def test_a_schedule_that_the_training_does_not_come_to_is_told(
         plan_of(release, **{start: 10})
     [note] = notes_on(plan_of(release, **{warm_up: 11}))
     assert note.startswith(f"Warning: `{warm_up}` is 11")
+
+
+def test_a_training_too_short_to_revive_dead_latents_is_told(shipped: Plan) -> None:
+    note = "Warning: `runner.dead_feature_window` is"
+    assert not any(each.startswith(note) for each in notes_on(shipped))
+    late = replace(shipped, runner={**shipped.runner, "dead_feature_window": shipped.steps})
+    told = any(each.startswith(f"{note} {shipped.steps:,}, but") for each in notes_on(late))
+    assert told == any(hasattr(each, "aux_loss_coefficient") for each in shipped.saes.values())
 
 
 @pytest.mark.parametrize(
