@@ -94,9 +94,14 @@ def by_k(*data: pd.DataFrame) -> ByData:
     return {f"{k:g}": from_plain(here) for rows in data for k, here in rows.groupby("k")}
 
 
-def table(lines: Mapping[Any, Differences], head: Sequence[str], *without: str) -> str:
+def table(
+    lines: Mapping[Any, Differences],
+    head: Sequence[str],
+    *without: str,
+    columns: Mapping[str, str] = COLUMNS,
+) -> str:
     """Return a table of differences: a line for each tuple, a column for what any has."""
-    known = (name for name in COLUMNS if any(cell(each, name) for each in lines.values()))
+    known = (name for name in columns if any(cell(each, name) for each in lines.values()))
     shown = [name for name in known if name not in without]
     body = [[*about, *(cell(each, name) for name in shown)] for about, each in lines.items()]
-    return markdown_table([*head, *(COLUMNS[name] for name in shown)], body)
+    return markdown_table([*head, *(columns[name] for name in shown)], body)

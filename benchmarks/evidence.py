@@ -41,6 +41,7 @@ DOCS = Path("docs")
 PAGES = [Path(page) for page in SHOWN["pages"]]
 COLORS = {**{point: f"C{number}" for number, point in enumerate(POINTS)}, ("C2R", 2.0): "C9"}
 SHORT_POINTS = [("C2R", 2.0), *POINTS]  # of that in README
+ALL_COLUMNS = {**COLUMNS, **SHOWN["drawn"]}
 MUCH = 0.05  # absorption
 FARTHEST = 40  # percent of the unexplained variance that the figure shows
 
@@ -102,7 +103,7 @@ def forest_panel(
                 panel.plot(FARTHEST, row, ">", color=color, markersize=5, clip_on=False)
     if measure == "percent":
         panel.set_xlim(*np.clip(panel.get_xlim(), -30, FARTHEST))
-    title = {**COLUMNS, **SHOWN["drawn"]}[measure]
+    title = ALL_COLUMNS[measure]
     panel.set_title(textwrap.fill(title, 14), fontsize=10)
     panel.set_xlabel("higher is better" if measure == "found" else "lower is better")
     panel.locator_params(axis="x", nbins=3)
@@ -263,7 +264,9 @@ def tables() -> dict[str, str]:
         "corrected": corrected(found),
         "letters": table(by_method(letters), ["active", "method"]),
         "synth": table(of_synth, ["method"], "composition"),
-        "equal cost": table(equal, ["data"], "percent", "highest_jaccard", "composition"),
+        "equal cost": table(
+            equal, ["data"], "percent", "highest_jaccard", "composition", columns=ALL_COLUMNS
+        ),
         "hierarchies": hierarchies_told(),
         "apart": apart_table(),
         "rule": rule_table(),

@@ -39,7 +39,7 @@ def test_the_verdict_tells_the_rows_of_smollm2() -> None:
     assert said in README
     late = from_plain(rows_of("language_model/letters", 2_048_000, 32))["C2R", 2.0]
     price, dead = late["percent"].mean, 100 * late["dead_latents"].mean
-    assert f"At k = 32 it is {price:.0f} % and {dead:.0f} points if dead latents" in README
+    assert f"At k = 32 it is {price:.0f} % and {dead:.0f} points with SAELens's" in README
     scores = {
         sae_id.rpartition("/")[2]: each
         for sae_id, each in metrics_of("smollm2-135m-layer-9", "absorption", "weights").items()
