@@ -24,6 +24,7 @@ from pydantic import (
 
 from sae_lens_c2r._support.errors import UserError, one_line, shortened
 from sae_lens_c2r.offline.models import is_model
+from sae_lens_c2r.releases.endings import COMPRESSED, LOADERS
 
 NAME_PATTERN = r"[a-z0-9]+([.-][a-z0-9]+)*"
 LICENSE_PATTERN = rf"{NAME_PATTERN}\+*"  # as openrail++
@@ -36,8 +37,7 @@ SAE_ID = (  # its pattern, and what it should be: the SAE's folder on the disk a
     f"characters, and not begin with {', '.join(_OF_A_CARD)}, which a card needs",
 )
 _DATASET = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
-# Which nobody gives a dataset.
-_ENDINGS = {".txt", ".md", ".json", ".jsonl", ".csv", ".tsv", ".parquet", ".arrow", ".gz"}
+_ENDINGS = {".txt", ".md", ".html", *LOADERS, *COMPRESSED}  # which nobody gives a dataset
 REPO_ID = r"(?!.*(?:--|\.\.|\.git$))\b[\w.-]+\b/\b[\w.-]{1,96}\b"
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 _Place = Annotated[Text, AfterValidator(os.path.expanduser)]  # a folder, a file, or a name

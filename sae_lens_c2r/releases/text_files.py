@@ -9,8 +9,8 @@ import csv
 import json
 import re
 import shutil
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache
 from glob import escape
 from logging import getLogger
@@ -20,6 +20,7 @@ from typing import Any
 
 import pandas as pd
 from datasets import (
+    DatasetBuilder,
     DatasetDict,
     IterableDatasetDict,
     load_dataset,
@@ -28,19 +29,18 @@ from datasets import (
 )
 from datasets.exceptions import DataFilesNotFoundError
 from datasets.packaged_modules.csv.csv import CsvConfig
+from datasets.packaged_modules.folder_based_builder.folder_based_builder import (
+    FolderBasedBuilder,
+)
 from fsspec.implementations.local import LocalFileSystem
 
-from sae_lens_c2r._support.errors import UserError, counted, shortened
+from sae_lens_c2r._support.errors import UserError, counted, one_line, shortened
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED
+from sae_lens_c2r.releases.endings import COMPRESSED, LOADERS
 from sae_lens_c2r.releases.model import TextSource
 
-_COMPRESSED = {".gz", ".gzip", ".bz2", ".xz", ".zst", ".zip"}
 _LINES = ("text", {"keep_linebreaks": True})
-_LOADERS: dict[str, tuple[str, dict[str, Any]]] = {
-    **dict.fromkeys((".json", ".jsonl", ".ndjson"), ("json", {})),
-    **{".csv": ("csv", {}), ".tsv": ("csv", {"sep": "\t"})},
-    **{".parquet": ("parquet", {}), ".arrow": ("arrow", {})},
-}  # any other ending is one of plain text
+_PLAIN = {".txt", ".md", ".csv", ".tsv"}
 _SEPARATORS = ",;\t|"  # of tables; the first one if none has more columns
 _HIDDEN = re.compile(r"(^|/)\.")
 _PATTERN = re.compile(r"[*?\[\]]")  # in the name of a folder, for `datasets`
@@ -52,7 +52,7 @@ def rows_of_file(path: Path, source: TextSource) -> tuple[Any, bool]:
         part = "split" if source.subset is None else "subset"
         raise UserError(part, "not be given for a file", path)
     path = _without_special_names(path)
-    builder, options = _LOADERS.get(_ending_of(path), _LINES)
+    builder, options = LOADERS.get(_ending_of(path), _LINES)
     if builder not in ("parquet", "arrow"):
         options = {**options, "encoding": _encoding_of(path)}
     if builder == "csv":
@@ -75,29 +75,72 @@ def rows_of_dataset(source: TextSource, streaming: bool) -> Any:
             raise UserError(part, f"not be given for {path}, which has none")
     elif streaming or path:
         place: Any = _without_special_names(path.resolve()) if path else name
-        try:
-            builder = load_dataset_builder(str(place), **options)
-        except DataFilesNotFoundError:  # none of the kinds that `datasets` knows by their names
-            card = place / "README.md" if path else None  # of data that are not here
-            is_dataset = card and card.is_file() and card.read_bytes().startswith(b"---")
-            documents = sorted(escape(str(each)) for each in files_in(place)) if path else []
-            if is_dataset or not documents:
-                raise
-            tell_once(f"{path}: each of {counted(len(documents), 'file')} is a document.")
-            about: dict[str, Any] = {"sample_by": "document", **options}
-            builder = load_dataset_builder("text", data_files=documents, **about)
+        with _naming_the_subset():
+            builder = _builder_of(place, options)
         if path:
             _look_into(path, builder.config)
         found = builder.as_streaming_dataset()
     else:  # of the Hub, no more than is asked for
-        found = load_dataset(name, split=source.split or "train", **options)
+        with _naming_the_subset():
+            builder = load_dataset_builder(name, **options)
+        splits = builder.info.splits or builder.config.data_files or {"train": None}
+        return load_dataset(name, split=_split_of(splits, source), **options)
     if not isinstance(found, DatasetDict | IterableDatasetDict):
         return found
-    split = source.split or (str(next(iter(found))) if len(found) == 1 else "train")
-    if split not in found:
-        should = f"be one of {', '.join(map(str, found))}, which {name} has"
+    return found[_split_of(found, source)]
+
+
+def _split_of(splits: Mapping[Any, Any], source: TextSource) -> str:
+    """The split that is asked for, or the only one, or `train`."""
+    split = source.split or (str(next(iter(splits))) if len(splits) == 1 else "train")
+    if split not in splits:
+        should = f"be one of {', '.join(map(str, splits))}, which {source.dataset} has"
         raise UserError("split", should, source.split or "none")
-    return found[split]
+    return split
+
+
+@contextmanager
+def _naming_the_subset() -> Iterator[None]:
+    """Name the parameter that `datasets` calls a config's name."""
+    try:
+        yield
+    except ValueError as error:
+        if not re.match("Config name is missing|BuilderConfig ", str(error)):
+            raise
+        # `datasets` lists those that there are.
+        raise UserError("subset", "be one that the text has", more=one_line(error)) from None
+
+
+def _builder_of(place: Path | str, options: dict[str, Any]) -> DatasetBuilder:
+    """What reads a dataset, or a folder, each file of which may be a document."""
+    try:
+        builder = load_dataset_builder(str(place), **options)
+        if isinstance(place, str) or not isinstance(builder, FolderBasedBuilder):
+            return builder  # and none of pictures or sounds beside documents
+    except DataFilesNotFoundError:  # none of the kinds that `datasets` knows by their names
+        card = Path(place, "README.md")  # of data that are not here
+        if isinstance(place, str) or (card.is_file() and card.read_bytes().startswith(b"---")):
+            raise
+    files = sorted(files_in(place))
+    documents = [escape(str(each)) for each in files if _may_be_text(each)]
+    if not documents:
+        raise DataFilesNotFoundError(f"No file in {place} is text")
+    others = len(files) - len(documents)
+    told = f" {counted(others, 'file')} that begin as no text does are left out." * bool(others)
+    tell_once(f"{place}: each of {counted(len(documents), 'file')} is a document.{told}")
+    about: dict[str, Any] = {"sample_by": "document", **options}
+    return load_dataset_builder("text", data_files=documents, **about)
+
+
+def _may_be_text(path: Path) -> bool:
+    """Whether a file begins as text does, or is compressed."""
+    if path.suffix.lower() in COMPRESSED:
+        return True
+    with path.open("rb") as file:
+        start = file.read(1 << 12)
+    with suppress(UnicodeDecodeError):
+        return "\0" not in codecs.getincrementaldecoder("utf-8")().decode(start)
+    return False
 
 
 def _look_into(folder: Path, config: Any) -> None:
@@ -112,8 +155,12 @@ def _look_into(folder: Path, config: Any) -> None:
             options = _as_words(read[0], encoding="utf-8-sig", sep=sep)
         for name, value in options.items():
             setattr(config, name, value)
-    kinds = {*_LOADERS, ".txt"} - {_ending_of(file) for file in read}
-    others = sorted(each.name for each in files_in(folder) if _ending_of(each) in kinds)
+    there = {each: _ending_of(each) for each in files_in(folder)}
+    kinds = {_ending_of(file) for file in read}
+    others = sorted(k.name for k, of in there.items() if of in {*LOADERS, ".txt"} - kinds)
+    # Notes beside a table are none of it, unless there are more of them than of tables.
+    notes = sorted(k.name for k, of in there.items() if of and of not in {*LOADERS, ".txt"})
+    others += notes if len(notes) > len(read) else []
     if read and others:
         tell_once(
             f"{folder}: read are files like {read[0].name}, and not {len(others):,} of other "
@@ -129,7 +176,7 @@ def files_in(folder: Path) -> Iterator[Path]:
 
 
 def _ending_of(path: Path) -> str:
-    endings = [each.lower() for each in path.suffixes if each.lower() not in _COMPRESSED]
+    endings = [each.lower() for each in path.suffixes if each.lower() not in COMPRESSED]
     return endings[-1] if endings else ""
 
 
@@ -188,11 +235,14 @@ def _without_special_names(path: Path) -> Path:
 
 
 def bad_line(path: Path) -> str | None:
-    """The first line of JSON that is none, or has other kinds of values than those before."""
-    for file in (
-        each for each in (path, *sorted(path.rglob("*"))) if ".jsonl" in each.suffixes
-    ):
+    """The first line of JSON that is none or has other kinds of values, or a file's name."""
+    for file in (path, *sorted(path.rglob("*"))):
         kinds: dict[str, str] = {}
+        if ".jsonl" not in file.suffixes:
+            is_plain = _ending_of(file) in _PLAIN or (file.is_file() and _may_be_text(file))
+            if is_plain and file.suffix.lower() not in COMPRESSED and not _is_in_utf_8(file):
+                return str(file)
+            continue
         try:
             with LocalFileSystem().open(file, compression="infer") as lines:
                 for number, line in enumerate(lines, start=1):
@@ -207,6 +257,12 @@ def bad_line(path: Path) -> str | None:
         except Exception:  # what is compressed is cut, or was never compressed
             return str(file)
     return None
+
+
+def _is_in_utf_8(path: Path) -> bool:
+    with suppress(UnicodeDecodeError), path.open(encoding="utf-8") as lines:
+        return all(True for _ in lines)
+    return False
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from huggingface_hub.constants import HF_HUB_OFFLINE
 from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
 from sae_lens_c2r._support.errors import UserError, first_sentence, is_of_network
@@ -62,7 +63,8 @@ def check_text(plan: Plan, log: Callable[[str], None], n_vocabulary: int | None)
         check_part(source.text)
         return
     try:
-        streaming = plan.runner_value("streaming")
+        # Only the first rows are read. Without a network, the Hub's cache has all or nothing.
+        streaming = plan.runner_value("streaming") or not HF_HUB_OFFLINE
         text = read_text(source.text, streaming=streaming, field=DATASET)
     except UserError as error:
         if not is_of_network(error):

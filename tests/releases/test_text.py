@@ -19,6 +19,7 @@ from sae_lens.training.activations_store import ActivationsStore
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.offline.models import MINILM
 from sae_lens_c2r.releases import text as reader
+from sae_lens_c2r.releases import text_files
 from sae_lens_c2r.releases.model import TextSource
 from sae_lens_c2r.releases.text import Text, check_part, read_text
 from tests.command import run
@@ -191,6 +192,7 @@ WRONG: dict[str, tuple[str, bytes | None, dict[str, str], list[str]]] = {
     "a split of a file": ("a.txt", b"words", {"split": "test"}, ["`split`", "a.txt"]),
     "a split of ours": ("enwik8", None, {"split": "test"}, ["`split`", "enwik8"]),
     "no file": ("none.txt", None, {}, ["none.txt", "no such file"]),
+    "no compressed file": ("none.jsonl.zst", None, {}, ["none.jsonl.zst", "no such file"]),
     "a pattern": ("*.txt", None, {}, ["*.txt", "no such file"]),
     "no path": ("./text", None, {}, ["text"]),
     "no name": ("a/b/c", None, {}, ["a/b/c"]),
@@ -289,6 +291,40 @@ def test_files_of_no_known_kind_are_documents(tmp_path: Path) -> None:
         read(tmp_path / "empty")
 
 
+def test_a_folder_of_notes_and_pictures_is_one_of_notes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("a.md", "b.md"):
+        (tmp_path / name).write_text(f"In {name}")
+    (tmp_path / "c.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
+    assert [row["text"] for row in read(tmp_path)] == ["In a.md", "In b.md"]
+    assert "each of 2 files is a document. 1 file that begin" in caplog.text
+    (tmp_path / "b.md").write_bytes(5000 * b"a" + b" caf\xe9")
+    with pytest.raises(UserError, match=r"Found in .*b\.md: .*can't decode"):
+        read(tmp_path)
+
+
+def test_notes_are_told_of_where_there_are_more_of_them_than_of_tables(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("a.md", "b.md", "c.md"):
+        (tmp_path / name).write_text("words")
+    (tmp_path / "about.jsonl").write_bytes(lines_of(*ROWS))
+    assert len(read(tmp_path)) == 2
+    assert "read are files like about.jsonl, and not 3 of other kinds, like a.md" in caplog.text
+
+
+def test_a_subset_is_asked_for_by_our_name(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.jsonl").write_bytes(lines_of(*ROWS))
+    subsets = "".join(f"- config_name: {each}\n  data_files: {each}.jsonl\n" for each in "ab")
+    (tmp_path / "README.md").write_text(f"---\nconfigs:\n{subsets}---\n")
+    for part in ({}, {"subset": "c"}):
+        with pytest.raises(UserError, match=r"`subset` should be one that .*\['a', 'b'\]"):
+            read(tmp_path, **part)
+    assert len(read(tmp_path, subset="b")) == 2
+
+
 def test_what_is_no_file_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,6 +347,18 @@ def test_the_splits_that_are_there_are_named(tmp_path: Path) -> None:
         (tmp_path / "bad" / f"{name}.jsonl").write_bytes(content)
     with pytest.raises(UserError, match=r"line 1 of .*b\.jsonl"):
         read(tmp_path / "bad")
+
+
+@pytest.mark.parametrize("splits", [("test",), ("train", "test")], ids=len)
+def test_of_the_hub_the_only_split_is_read(
+    splits: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = Mock()
+    builder = Mock(info=Mock(splits=dict.fromkeys(splits)))
+    monkeypatch.setattr(text_files, "load_dataset", loaded)
+    monkeypatch.setattr(text_files, "load_dataset_builder", Mock(return_value=builder))
+    text_files.rows_of_dataset(TextSource("org/name"), streaming=False)
+    assert loaded.call_args.kwargs["split"] == splits[0]
 
 
 def test_rows_without_text_are_left_out_and_counted(tmp_path: Path) -> None:
