@@ -20,6 +20,7 @@ _HARMLESS = {  # options of a model that bring no code and open no pickle
     *("attn_implementation", "quantization_config", "load_in_4bit", "load_in_8bit"),
     *("center_writing_weights", "center_unembed", "fold_value_biases", "checkpoint_index"),
     *("checkpoint_value", "first_n_layers", "default_prepend_bos", "default_padding_side"),
+    *("local_files_only", "rope_scaling", "tp_plan"),
 }
 _CODE = re.compile(rf"{TRUST}|^attn_implementation .*/")  # a slash is of a kernel on the Hub
 
@@ -45,7 +46,10 @@ def harmless_runner(fields: Mapping[str, Any], whose: str) -> dict[str, Any]:
 
 @cache
 def _say_ignored(whose: str, names: str) -> None:
-    getLogger(__name__).warning(f"{whose}: ignored, since it may run code: {names}.")
+    getLogger(__name__).warning(
+        f"{whose}: ignored without --{TRUST.replace('_', '-')}, since it may run code or is "
+        f"not known: {names}."
+    )
 
 
 @contextmanager

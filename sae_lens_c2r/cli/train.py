@@ -120,7 +120,7 @@ def finetune(
         }
         wanted = {key: value for key, value in given.items() if value is not None}
         values = parse_overrides(changes or [])
-        shared.name_as_options(wanted.keys() - values.keys())
+        shared.name_as_options(given.keys() - values.keys())
         wanted |= values
         console = console_while_loading()
         from sae_lens_c2r.finetune.release import keys_of_model

@@ -14,7 +14,12 @@ from sae_lens_c2r.architectures.c2r import C2RConfigMixin
 from sae_lens_c2r.inspection.activations import excludes_special_tokens
 from sae_lens_c2r.offline.models import is_model
 from sae_lens_c2r.releases.files import release_of
-from sae_lens_c2r.releases.language_models import check_model_name, hub_id, official_name
+from sae_lens_c2r.releases.language_models import (
+    check_model_name,
+    hub_id,
+    official_name,
+    on_this_machine,
+)
 from sae_lens_c2r.releases.model import LICENSE_PATTERN, PARTS, Release
 from sae_lens_c2r.saes.origins import pin, record_of
 from sae_lens_c2r.saes.record import SAERecord
@@ -53,7 +58,9 @@ class Subject:
     says_k: bool  # or needs no k
 
 
-def read_subjects(refs: Sequence[SAERef], changes: Mapping[str, Any]) -> dict[str, Subject]:
+def read_subjects(
+    refs: Sequence[SAERef], changes: Mapping[str, Any], device: str = "cpu"
+) -> dict[str, Subject]:
     """Load SAEs, and read what they say, by the ids that they are to have."""
     subjects: dict[str, Subject] = {}
     for ref in refs:
@@ -61,11 +68,12 @@ def read_subjects(refs: Sequence[SAERef], changes: Mapping[str, Any]) -> dict[st
         parts = (_NO_ID.sub("-", part).lstrip("-.") for part in name.split("/"))
         name = "/".join(filter(None, parts)) or "sae"
         ids = (name, *(f"{name}-{number}" for number in range(2, len(refs) + 1)))
-        subjects[next(each for each in ids if each not in subjects)] = _read(ref, changes)
+        sae_id = next(each for each in ids if each not in subjects)
+        subjects[sae_id] = _read(ref, changes, device)
     return subjects
 
 
-def _read(ref: SAERef, changes: Mapping[str, Any]) -> Subject:
+def _read(ref: SAERef, changes: Mapping[str, Any], device: str) -> Subject:
     pinned, sae = pin(ref)
     architecture = changes.get("sae.architecture") or c2r_architecture(sae)
     config_class = config_class_of({"architecture": architecture}, pinned.name)
@@ -87,6 +95,8 @@ def _read(ref: SAERef, changes: Mapping[str, Any]) -> Subject:
         fields |= {key: getattr(C2RConfigMixin, key) for key in _STRENGTH}  # it was a baseline
     runner = _reading(sae) if record.settings is None else dict(settings.get("runner") or {})
     runner = harmless_runner(runner, pinned.name)
+    if options := runner.get("model_from_pretrained_kwargs"):
+        runner["model_from_pretrained_kwargs"] = on_this_machine(options, device)
     language_model = _language_model(sae, record, changes, pinned.name)
     return Subject(pinned, language_model, runner, fields, says_k)
 
@@ -131,6 +141,8 @@ def keys_of_model(model: str) -> dict[str, str | None]:
     """A release's keys for a folder, an id on the Hub, or a name of TransformerLens."""
     check_model_name(model, "model")
     known, short = hub_id(model), model.rpartition("/")[2]
+    if known is None and is_model(model):  # perhaps a copy of the model that the SAE names
+        return {"language_model.name": model}
     name: str | None = model
     if model == known:  # of some ids TransformerLens knows the last part alone
         name = short if official_name(short) and not official_name(model) else None

@@ -15,8 +15,9 @@ from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.inspection.comparison import Comparison, compare
 from sae_lens_c2r.inspection.measures import SAEReport, cosine_summary, measure
 from sae_lens_c2r.inspection.report import report_html
-from sae_lens_c2r.releases.model import TextSource
+from sae_lens_c2r.releases.model import DATASET, TextSource
 from sae_lens_c2r.releases.text import read_text
+from sae_lens_c2r.releases.text_files import size_of
 from sae_lens_c2r.saes.origins import pin
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.output_dir import check_out, check_places, unfinished
@@ -40,7 +41,7 @@ class Finetuning:
         n_tokens: int = 100_000,  # of it
         tell: Callable[[str], None] = print,
     ) -> None:
-        self._subjects = read_subjects(saes, changes)
+        self._subjects = read_subjects(saes, changes, device)
         self._changes, self._device, self._tell = changes, device, tell
         self._text = TextSource(text) if text else None
         self._n_tokens = n_tokens
@@ -97,7 +98,8 @@ class Finetuning:
     ) -> tuple[list[SAEReport], list[Comparison]]:
         """Train a plan of the release, as `train` does, and write what that changed."""
         settings = plan.fingerprint()
-        unfinished(settings, plan.device, out, lambda _: None)  # before anything is measured
+        here = {"device": plan.device, "text_size": size_of(plan.text_path)}
+        unfinished(settings, here, out, lambda _: None)  # before anything is measured
         self._measure_before(plan)  # what cannot be measured is found before hours of training
         train(plan, out, log=self._tell, **how)
         source = self._source(plan)
@@ -126,7 +128,8 @@ class Finetuning:
     def _source(self, plan: Plan) -> ActivationSource:
         """The text. One for each time: it holds the model, of which training needs one, too."""
         source: Any = plan.release.source
-        text = read_text(self._text or source.text)
+        field = "text" if self._text else DATASET
+        text = read_text(self._text or source.text, field=field)
         return ActivationSource(
             text, n_tokens=self._n_tokens, device=self._device, tell=self._tell
         )

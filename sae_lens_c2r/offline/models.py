@@ -51,14 +51,16 @@ def where_model_is(name: str) -> str:
 
 
 def is_model(name: object) -> bool:
-    """Whether what is given for a model is a folder of one: others may have any name."""
-    return isinstance(name, str) and Path(name, "config.json").is_file()
+    """Whether what is given for a model is a folder of one, or of an adapter of one."""
+    of_one = ("config.json", "adapter_config.json")
+    return isinstance(name, str) and any(Path(name, each).is_file() for each in of_one)
 
 
 def hub_id_of_folder(folder: str) -> str | None:
     """The id of the model that `model_folder` returned a folder of, on whatever machine."""
     for model in MODELS.values():
-        if folder.endswith((str(Path(model.package, model.weights).parent), model.sha256)):
+        own, parts = Path(model.package, model.weights).parent.parts, Path(folder).parts
+        if parts[-len(own) :] == own or parts[-1:] == (model.sha256,):
             return model.hub_id
     return None
 

@@ -68,6 +68,9 @@ def directory_entry(release: Release) -> dict[str, Any]:
 
 def read_release(path: Path, *, overrides: Mapping[str, Any] | None = None) -> Release:
     """Read and check a release."""
+    if not re.fullmatch(NAME_PATTERN, path.stem):
+        should = "be called by lowercase letters, digits, `-` and `.`, like my-release.yaml"
+        raise UserError(path, should, path.name)
     try:
         document = read_yaml(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:

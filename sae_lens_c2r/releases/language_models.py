@@ -3,6 +3,7 @@
 This is the one module that imports `transformer_lens`.
 """
 
+import math
 import os
 import re
 import warnings
@@ -21,7 +22,7 @@ from transformer_lens.loading_from_pretrained import (
     get_pretrained_model_config,
 )
 from transformer_lens.model_bridge import TransformerBridge
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, remote_code
@@ -29,7 +30,7 @@ from sae_lens_c2r.offline.models import hub_id_of_folder, is_model, where_model_
 
 TRANSFORMER_LENS, TRANSFORMERS = "HookedTransformer", "AutoModelForCausalLM"
 LOADERS = (TRANSFORMER_LENS, "HookedMamba", TRANSFORMERS)  # classes that SAELens knows
-_OF_THE_MODEL_S_WIDTH = re.compile(r"\.(hook_resid_(pre|mid|post)|hook_(attn|mlp)_out)$")
+_TWO_TOKENS = torch.zeros(1, 2, dtype=torch.long, device="meta")
 _ANY_DEVICES = {"None", "auto", "balanced", "balanced_low_0", "sequential"}
 _ID = re.compile(r"\w[\w.-]*/[\w.-]+")
 # As TransformerLens has them, without the owner that they have on the Hub by now.
@@ -64,8 +65,7 @@ def hub_id(model: str) -> str | None:
 def check_model_name(model: str, field: str) -> None:
     """Raise for the path of a folder that is not here, or that holds no model."""
     is_path = re.search(r"[/\\]|^[.~]", model) and not hub_id(model)
-    is_adapter = Path(model, "adapter_config.json").is_file()  # of a model that it names
-    if is_path and not (is_model(model) or is_adapter):
+    if is_path and not is_model(model):
         should = "be a folder with a config.json, or a model on the Hub, like gpt2"
         raise UserError(field, should, model)
 
@@ -153,18 +153,24 @@ def hook_site(
     loader: str = TRANSFORMER_LENS,
     revision: str | None = None,
     n_ctx: int | None = None,
+    of_a_head: bool = False,
 ) -> HookSite:
-    """Find a place in a model, by the model's config alone."""
+    """Find a place in a model, or a head's part of it, by the model's config alone."""
     if loader not in (TRANSFORMERS, TRANSFORMER_LENS):
         return HookSite(None, None, None)
     with beside_no_folder_of(model):
         if loader == TRANSFORMERS:
             return _site_of_transformers(model, hook_name, revision)
         config = pretrained_config(model, n_ctx=n_ctx)
+    if config.attention_dir == "bidirectional":  # it would be loaded without some weights
+        should = "be a decoder, unless `model_class_name` is AutoModelForCausalLM"
+        raise UserError("language_model", should, f"{model}, an encoder")
     config.tokenizer_name = None  # it would be loaded
+    config.device = "meta"
     with torch.device("meta"), warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        hooks = list(HookedTransformer(config, move_to_device=False).hook_dict)
+        empty = HookedTransformer(config, move_to_device=False)
+    hooks = list(empty.hook_dict)
     if hook_name not in hooks:
         close = get_close_matches(hook_name, hooks, n=1) or hooks[-1:]
         should = (
@@ -172,8 +178,11 @@ def hook_site(
             f"{config.n_layers - 1}, like {close[0]}"
         )
         raise UserError("hook_name", should, hook_name)
-    is_of_the_model_s = _OF_THE_MODEL_S_WIDTH.search(hook_name)
-    width = config.d_model if is_of_the_model_s else None
+    shape: tuple[int, ...] = ()
+    with suppress(Exception), torch.no_grad():  # each model has its own reasons
+        _, found = empty.run_with_cache(_TWO_TOKENS, names_filter=hook_name)
+        shape = found[hook_name].shape[2:]  # of a token: SAELens joins its heads
+    width = (shape[-1] if of_a_head else math.prod(shape)) if shape else None
     return HookSite(width, config.n_ctx, config.d_vocab)
 
 
@@ -181,6 +190,10 @@ def hook_site(
 def _site_of_transformers(model: str, hook_name: str, revision: str | None) -> HookSite:
     place, trust = model if revision else where_model_is(model), {TRUST: TRUSTED.get()}
     config = AutoConfig.from_pretrained(place, revision=revision, **trust)
+    of_its_own = "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {})
+    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING and not of_its_own:
+        should = "be a model that AutoModelForCausalLM loads"
+        raise UserError("language_model", should, f"{model}, a {config.model_type}")
     with torch.device("meta"):
         empty = AutoModelForCausalLM.from_config(config, **trust).eval()  # no block is dropped
     modules = dict(empty.named_modules())
@@ -203,7 +216,7 @@ def _width(model: torch.nn.Module, module: torch.nn.Module, hook_name: str) -> i
     module.register_forward_hook(keep)
     has_run = False
     with suppress(Exception), torch.no_grad():  # each model has its own reasons
-        model(torch.zeros(1, 2, dtype=torch.long, device="meta"))
+        model(_TWO_TOKENS)
         has_run = True
     if has_run and not outputs:
         raise UserError("hook_name", "be a module that the model runs", hook_name)

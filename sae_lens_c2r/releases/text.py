@@ -6,7 +6,7 @@ What SAELens is given has one column, `text` or `tokens`, and no row without con
 import copy
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,9 @@ from sae_lens_c2r.offline.models import MINILM, hub_id_of_folder, where_model_is
 from sae_lens_c2r.releases.model import TextSource
 from sae_lens_c2r.releases.text_files import (
     bad_line,
-    files_in,
     rows_of_dataset,
     rows_of_file,
+    size_of,
     tell_once,
 )
 
@@ -122,8 +122,13 @@ class Text:
         if self.is_tokens and self.n_vocabulary is None and tokenizer is not None:
             self.n_vocabulary = 1 + max(tokenizer.get_vocab().values())
         if self.is_tokens and self._hub_id is not None:
-            with suppress(LocalEntryNotFoundError):  # without a network, where nobody knows
+            try:
                 validate_pretokenized_dataset_tokenizer(self._hub_id, tokenizer)
+            except LocalEntryNotFoundError:  # without a network, where nobody knows
+                pass
+            except ValueError as error:
+                should = "have tokens of the model's tokenizer"
+                raise UserError(self._field, should, shortened(str(error), 200)) from None
 
     @property
     def left_out(self) -> str | None:
@@ -136,11 +141,7 @@ class Text:
     @property
     def size(self) -> int | None:
         """Bytes of a text on this machine, which tell cheaply that it has changed."""
-        if self.path is None:
-            return None
-        if self.path.is_file():
-            return self.path.stat().st_size
-        return sum(each.stat().st_size for each in files_in(self.path))
+        return size_of(self.path)
 
     def _words(self) -> Iterator[str]:
         """The documents, long ones in pieces: tokenizing costs what is used."""

@@ -175,6 +175,14 @@ def files_in(folder: Path) -> Iterator[Path]:
             yield path
 
 
+def size_of(path: Path | None) -> int | None:
+    """Bytes of a file, or of those in a folder; `None` where there is neither."""
+    if path is None or not path.exists():
+        return None
+    files = [path] if path.is_file() else files_in(path)
+    return sum(each.stat().st_size for each in files)
+
+
 def _ending_of(path: Path) -> str:
     endings = [each.lower() for each in path.suffixes if each.lower() not in COMPRESSED]
     return endings[-1] if endings else ""

@@ -17,7 +17,7 @@ from pydantic import (
     ValidationError,
     create_model,
 )
-from sae_lens import SAE, MultiSAETrainingRunnerConfig
+from sae_lens import SAE, BatchTopKTrainingSAE, MultiSAETrainingRunnerConfig
 from sae_lens.constants import SAE_CFG_FILENAME
 from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY, get_sae_training_class
 from sae_lens.saes.sae import TrainingSAEConfig
@@ -90,6 +90,9 @@ def sae_config(spec: SAESpec, device: str) -> TrainingSAEConfig:
     for name in _OURS[TrainingSAEConfig]:
         values.pop(name, None)
     sae_class, _ = get_sae_training_class(spec.fields["architecture"])
+    if torch.device(device).type == "mps" and issubclass(sae_class, BatchTopKTrainingSAE):
+        should = f"be cpu or cuda for {spec.sae_id}: SAELens keeps its threshold in float64"
+        raise UserError("device", should, device)
     try:
         config = config_class(**values, device=device)
         # It checks more where an SAE is made, here one without weights, and changes its config.
@@ -248,8 +251,8 @@ def _check_inputs(sae: SAE[Any], release: Release) -> None:
             raise UserError(f"The SAE encodes activations of {model}, not known features.")
         return
     wanted = _names(source.hub_id or source.model) | _names(source.model)
-    is_folder = model is not None and "/" in model and hub_id(model) is None
-    if model is not None and not is_folder and wanted.isdisjoint(_names(model)):
+    is_known = model is not None and (hub_id(model) or official_name(model))  # or a folder
+    if model is not None and is_known and wanted.isdisjoint(_names(model)):
         found = source.model
         raise UserError("language_model", f"be {model}, as for the SAE", found)
     if hook_name is not None and hook_name != source.hook_name:

@@ -1,6 +1,7 @@
 """A plan's model and text, as far as they can be reached before the training."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 from huggingface_hub.constants import HF_HUB_OFFLINE
 from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
@@ -29,12 +30,16 @@ def check_model(plan: Plan, log: Callable[[str], None]) -> int | None:
             loader=plan.runner_value("model_class_name"),
             revision=source.revision,
             n_ctx=(plan.runner.get("model_from_pretrained_kwargs") or {}).get("n_ctx"),
+            of_a_head=plan.runner.get("hook_head_indices") not in (None, [None]),
         )
     except UserError:
         raise
     except Exception as error:  # there are many kinds, of configs that are a model's own too
         if isinstance(error.__cause__ or error, _NOT_ON_THE_HUB):
             should = "be a model on the Hub that you may read"
+            raise UserError("language_model", should, name, first_sentence(error)) from None
+        if isinstance(error, OSError) and Path(name, "config.json").is_file():
+            should = "be a folder whose config.json can be read"
             raise UserError("language_model", should, name, first_sentence(error)) from None
         whose = (
             "The network did not give" if isinstance(error, OSError) else "We could not read"

@@ -213,7 +213,7 @@ def _fields(settings: dict[str, Any], *defaults: dict[str, Any]) -> dict[str, An
 
 
 def unfinished(
-    settings: dict[str, Any], device: str, out: Path, log: Callable[[str], None]
+    settings: dict[str, Any], here: dict[str, Any], out: Path, log: Callable[[str], None]
 ) -> list[str]:
     """The ids of the plan's unfinished SAEs; a UserError if other SAEs are in the way."""
     check_places(settings["saes"], out)
@@ -225,12 +225,18 @@ def unfinished(
         record = read_record(out / sae_id)
         if record.settings is None:
             raise UserError(out / sae_id / RECORD, "have `settings`")
-        if differs := unlike(record.settings, settings_of(settings, [sae_id]), log):
+        held = record.settings
+        if record.text_size is not None and record.text_size == here["text_size"]:
+            held["source"]["dataset"] = settings["source"]["dataset"]  # which was moved
+        if differs := unlike(held, settings_of(settings, [sae_id]), log):
             should = f"have no other {sae_id} than the plan's"
             raise UserError("out", should, more=f"{differs} Or choose another folder.")
         if record.features is not None:
-            check_kind_of_device(record.device, device)
+            check_kind_of_device(record.device, here["device"])
         log(f"{sae_id} is there already.")
+        before, now = record.text_size, here["text_size"] or 0
+        if before not in (None, now):
+            log(f"Warning: its text had {before:,} bytes, and has {now:,} now.")
     return todo
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r._support.files import is_there
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, harmless_runner
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS
-from sae_lens_c2r.offline.models import MODELS, is_model, where_model_is
+from sae_lens_c2r.offline.models import MINILM, is_model, where_model_is
 from sae_lens_c2r.penalties.neighbors import has_fast_bfloat16
 from sae_lens_c2r.releases.language_models import TRANSFORMER_LENS, official_name
 from sae_lens_c2r.releases.model import LanguageModel, Release, SyntheticModel
@@ -105,6 +106,12 @@ class Plan:
             found += [name] if where_model_is(name) == name and is_model(name) else []
             found += [text] if text not in OFFLINE_DATASETS and is_there(text) else []
         return found
+
+    @property
+    def text_path(self) -> Path | None:
+        """The file or folder of a text on this machine."""
+        source = self.release.source
+        return source.text.path if isinstance(source, LanguageModel) else None
 
     def fingerprint(self) -> dict[str, Any]:
         """The settings that decide what is trained, and the defaults of others, as JSON."""
@@ -238,18 +245,10 @@ def _check_source(plan: Plan) -> None:
                 raise UserError("sae.d_in", should, f"{config.d_in} in {sae_id}")
         return
     name = source.model
-    if source.dataset in OFFLINE_DATASETS:
-        model = MODELS.get(source.hub_id or "")
-        if model is None or source.name or source.revision:
-            should = (
-                f"be {' or '.join(MODELS)}, without a name or a revision, where `dataset` is "
-                f"{source.dataset}"
-            )
-            raise UserError("language_model", should, name)
-        if source.context_size > model.context_size:
-            most = f"{model.context_size:,}, the tokens in a row of {source.dataset}"
-            found = f"{source.context_size:,}"
-            raise UserError("language_model.context_size", f"be at most {most}", found)
+    in_rows = source.dataset in OFFLINE_DATASETS and source.hub_id == MINILM.hub_id
+    if in_rows and source.context_size > MINILM.context_size:
+        should = f"be at most {MINILM.context_size:,}, the tokens in a row of {source.dataset}"
+        raise UserError("language_model.context_size", should, f"{source.context_size:,}")
     if plan.runner_value("model_class_name") == TRANSFORMER_LENS and not official_name(name):
         short = name.rpartition("/")[2]
         advice = f"Write `name: {short}` below it."

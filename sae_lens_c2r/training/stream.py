@@ -165,6 +165,9 @@ class ActivationStream(Iterator[Batch]):
     @torch.no_grad()
     def _encode(self, tokens: Tensor) -> Tensor:
         acts = self._store.get_multi_hook_activations(tokens)[self._store.hook_name]
+        if acts.shape[-1] != self._store.d_in:
+            should = f"be {acts.shape[-1]:,}, the width of {self._store.hook_name}"
+            raise UserError("sae.d_in", should, f"{self._store.d_in:,}")
         acts = acts.to(self._store.device).reshape(-1, acts.shape[-1])
         return acts[self._kept(tokens)]
 

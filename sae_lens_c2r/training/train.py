@@ -24,6 +24,7 @@ from sae_lens_c2r._support.errors import UserError, one_line, with_advice
 from sae_lens_c2r._support.files import write_folder
 from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r._support.process import stop_requests
+from sae_lens_c2r.releases.text_files import size_of
 from sae_lens_c2r.reporting.metrics import final_metrics
 from sae_lens_c2r.saes.hashes import sae_hashes
 from sae_lens_c2r.saes.record import KNOWN_FEATURES, RECORD, Evaluation, SAERecord, as_document
@@ -51,12 +52,14 @@ def train(
     work, on_main = out / output_dir.WORK, distributed.on_main_process
     log = log if distributed.is_main_process() else lambda _: None
     here, settings = circumstances(plan.device), plan.fingerprint()
-    here["from_disk"] = plan.from_disk
+    here |= {"from_disk": plan.from_disk, "text_size": size_of(plan.text_path)}
+    if plan.text_path and plan.text_path.resolve() in (out / "an SAE").resolve().parents:
+        raise UserError("out", f"not lie in the folder of the text, {plan.text_path}", out)
     n_parts = on_main(lambda: group_size(plan, distributed.world_size()))
     options = {"resume": resume, "checkpoint_minutes": checkpoint_minutes}
     alike = {"order": list(plan.saes), "options": options, "device": plan.device}
     _check_alike({**settings, **alike, **{key: here[key] for key in ("python", "versions")}})
-    unfinished = partial(output_dir.unfinished, settings, plan.device, out)
+    unfinished = partial(output_dir.unfinished, settings, here, out)
     todo = on_main(lambda: unfinished(log))
     if dry_run:
         look = {"resume": resume, "look_only": True}

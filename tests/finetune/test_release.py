@@ -156,6 +156,13 @@ def test_a_model_in_a_folder_is_known_by_its_package_or_as_a_folder(
     asked = release_of(plant("d", model_name="gpt2"), **here).language_model
     assert (asked.hub_id, asked.name, asked.revision) == (None, "models/mine", None)
     assert keys_of_model("openai-community/gpt2")["language_model.name"] == "gpt2"
+    theirs = plant("e", model_name="google/gemma-2-2b")  # of which that folder is a copy
+    keys = {key.replace(".", "__"): each for key, each in keys_of_model("models/mine").items()}
+    by_transformers = {"runner__model_class_name": "AutoModelForCausalLM"}
+    copied = release_of(theirs, **keys, **by_transformers)
+    source = copied.language_model
+    assert (source.hub_id, source.name) == ("google/gemma-2-2b", "models/mine")
+    assert make_plan(copied, device="cpu").saes
     with pytest.raises(UserError, match=r"`model` should be a folder with a config\.json, or"):
         keys_of_model("./nothing")
     release = release_of(mine, language_model__hub_id="google/gemma-2-2b")

@@ -155,6 +155,12 @@ def test_a_file_that_is_no_release_is_refused_in_one_line(
             parse_overrides([f"sae={text}"])
 
 
+def test_a_file_is_asked_for_a_name_that_a_release_may_have(tmp_path: Path) -> None:
+    path = write(tmp_path, name="my_release").rename(tmp_path / "my_release.yaml")
+    with pytest.raises(UserError, match=r"my_release\.yaml should be called by lowercase"):
+        read_release(path)
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
 def test_a_release_is_read_in_utf_8(tmp_path: Path, encoding: str) -> None:
     (tmp_path / "small.yaml").write_text("name: größer", encoding=encoding)

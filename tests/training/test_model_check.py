@@ -42,6 +42,9 @@ HOOK, SIZE = "language_model.hook_name", "language_model.context_size"
     ("name", "changes", "named"),
     [
         *((name, {"sae.d_in": 380}, "sae.d_in") for name in (MINILM, GEMMA)),
+        (GEMMA, {HOOK: "blocks.3.mlp.hook_post"}, "sae.d_in"),
+        (GEMMA, {HOOK: "blocks.3.attn.hook_z"}, "sae.d_in"),
+        (GEMMA, {HOOK: "blocks.3.attn.hook_z", "runner.hook_head_indices": 0}, "sae.d_in"),
         (MINILM, {HOOK: "bert.encoder.layer.3.intermediate"}, "sae.d_in"),
         (MINILM, {HOOK: "blocks.3.hook_resid_post"}, "hook_name"),
         (MINILM, {HOOK: "bert"}, "hook_name"),
@@ -63,6 +66,30 @@ def test_a_folder_of_a_model_that_is_not_here_is_named() -> None:
     gone = {"language_model.hub_id": None, "language_model.name": "/models/gone"}
     with pytest.raises(UserError, match=r"^`language_model\.name` should be a folder with a"):
         told(SMOLLM2, **gone, **{"language_model.dataset": "org/text"})
+
+
+@pytest.mark.parametrize(
+    ("config", "told_of"),
+    [
+        ('{"model_type": "mpnet"}', "AutoModelForCausalLM loads. Found .*, a mpnet"),
+        ("{", "read"),
+    ],
+)
+def test_a_folder_that_is_sure_to_fail_is_refused(
+    config: str, told_of: str, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text(config)
+    own = {"language_model.hub_id": None, "language_model.name": str(tmp_path)}
+    with pytest.raises(UserError, match=rf"^`language_model` should .*{told_of}"):
+        told(SMOLLM2, **own, **{"language_model.dataset": "org/text"})
+
+
+def test_an_encoder_is_not_read_as_a_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TransformerLens would leave weights of one empty, with a line of its log."""
+    encoder = SimpleNamespace(attention_dir="bidirectional")
+    monkeypatch.setattr(language_models, "pretrained_config", lambda *_, **__: encoder)
+    with pytest.raises(UserError, match=r"^`language_model` should be a decoder"):
+        told(GEMMA)
 
 
 def test_a_model_with_a_short_context_is_begun_with_it(monkeypatch: pytest.MonkeyPatch) -> None:

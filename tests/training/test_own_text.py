@@ -111,6 +111,25 @@ def test_what_fails_between_two_steps_leaves_the_steps_before_it(
     assert hashes(stopped) == hashes(tmp_path / "untouched")
 
 
+def test_a_finished_sae_is_of_a_text_that_may_move_but_not_change_unnoticed(
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(text, text / "saes") == 2
+    assert "`--out` should not lie in the folder of the text" in capsys.readouterr().err
+    out, moved = tmp_path / "saes", tmp_path / "moved"
+    assert train(text, out) == 0
+    text.rename(moved)
+    assert train(moved, out) == 0
+    assert "its text had" not in capsys.readouterr().err
+    write(moved / "b.jsonl", rows(20))
+    assert train(moved, out) == 2
+    assert "`language_model.dataset" in capsys.readouterr().err
+    moved.rename(text)
+    assert train(text, out) == 0
+    told = capsys.readouterr()
+    assert "Warning: its text had" in told.out + told.err
+
+
 def replace_words(text: Path) -> None:
     write(text / "a.jsonl", rows(60, word="reader"))
 

@@ -18,6 +18,7 @@ from benchmarks.worlds.synth_sae_bench import KEPT_WORLD, SIZES
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.yaml_text import parse_overrides
 from sae_lens_c2r.releases.files import find_release, read_release
+from sae_lens_c2r.training import configs
 from sae_lens_c2r.training.configs import K_ANNEAL_STEPS, NORM_MULTIPLE
 from sae_lens_c2r.training.data_parallel import place
 from sae_lens_c2r.training.notes import notes_on
@@ -191,6 +192,18 @@ def test_a_model_in_bfloat16_is_told_where_that_may_be_slow(
     assert not any("may be faster" in note for note in notes)
 
 
+@pytest.mark.parametrize("key", ["hub_id", "name", "revision"])
+def test_any_model_may_read_the_texts_that_need_no_network(key: str) -> None:
+    plan = plan_of(MINILM, **{f"{TEXT_MODEL}.{key}": "foo/bar"})
+    assert getattr(plan.release.language_model, key) == "foo/bar"
+
+
+def test_batchtopk_is_refused_where_its_threshold_cannot_be() -> None:
+    release = read_release(find_release(MINILM))
+    with pytest.raises(UserError, match=r"`device` should be cpu or cuda for .* Found mps"):
+        configs.sae_config(next(iter(release.saes())), "mps")
+
+
 def test_sizes_are_those_of_the_weights(tmp_path: Path) -> None:
     plan = plan_of(write(tmp_path), "width_1k/topk_k2")
     assert plan.steps == 10
@@ -313,11 +326,6 @@ def test_an_unknown_field_is_told_with_its_value(tmp_path: Path) -> None:
     [
         *((None, key, overrides) for key, overrides in WRONG),
         *((name, key, {key: value}) for name, key, value in WRONG_FOR_TEXT),
-        # The text of `minilm-layer-3` comes with its model, and is for no other.
-        *(
-            (MINILM, TEXT_MODEL, {f"{TEXT_MODEL}.{key}": "foo/bar"})
-            for key in ("hub_id", "name", "revision")
-        ),
         *(
             (
                 *(GEMMA, f"{TEXT_MODEL}.hub_id"),

@@ -124,6 +124,7 @@ def counted(seed: int, n: int, **options: Any) -> list[list[int]]:
     """The first batches of a text whose activations are the numbers of its tokens."""
     rows = torch.arange(100 * CONTEXT).reshape(-1, CONTEXT)
     store = make_store(Dataset.from_dict({"tokens": rows.tolist()}), **options)
+    store.d_in = 1
     store.get_multi_hook_activations = lambda tokens: {HOOK: tokens[..., None].float()}
     return [
         batch.flatten().int().tolist()
