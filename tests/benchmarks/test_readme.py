@@ -51,7 +51,9 @@ def test_the_verdict_tells_the_rows_of_smollm2() -> None:
         f"and {strong:.2f} at λ = 5" in README
     )
     assert scores["batchtopk_k32"]["pairs_above_0.7"] == 1
-    assert "BatchTopK SAE has one such pair among its 4,096 latents" in README
+    assert (
+        "BatchTopK SAE has one pair with a cosine above 0.7 among its 4,096 latents" in README
+    )
 
 
 @pytest.mark.exhaustive
