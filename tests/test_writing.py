@@ -4,6 +4,7 @@ import errno
 import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -12,7 +13,16 @@ import torch
 from safetensors.torch import save_file
 from torch import OutOfMemoryError
 
-from sae_lens_c2r._support.files import fill_once, write_folder, write_json, write_text
+from sae_lens_c2r._support.files import fill_once, sync, write_folder, write_json, write_text
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EIO])
+def test_a_file_system_that_cannot_say_when_is_written_to(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(number, "no")))
+    with nullcontext() if number == errno.EINVAL else pytest.raises(OSError, match="no"):
+        sync(tmp_path)
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
