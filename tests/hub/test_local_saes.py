@@ -623,6 +623,25 @@ def test_a_measurement_belongs_to_what_an_sae_computes_and_none_is_lost_in_silen
     assert ("`layer_1/a`: core was measured of other weights" in card) != kept
 
 
+@pytest.mark.parametrize(
+    ("elsewhere", "outdated"), [("there", []), ("gone", ["core"]), ("gone/deeper", [])]
+)
+def test_what_was_measured_of_another_sae_of_the_same_id_says_nothing_of_this_one(
+    elsewhere: str, outdated: list[str], tmp_path: Path, folder: Path
+) -> None:
+    """Only where that is gone may it be this one, which has changed and was moved."""
+    other = tmp_path / elsewhere / "layer_1" / ("b" if "deeper" in elsewhere else "a")
+    if elsewhere == "there":
+        plant_sae(other, d_in=8, seed=5)
+    entry = {"name": str(other), "weights_sha256": "0", "config_sha256": "1"}
+    entry |= {"evaluations": {"core": {"metrics": {"x": 0.125}}}}
+    content = {"format": 1, "saes": [entry]}
+    (tmp_path / "saes" / "evaluation.json").write_text(json.dumps(content))
+    [checked] = check(tmp_path / "scratch", tmp_path / "saes")
+    assert checked.record.outdated == outdated
+    assert folder.is_dir()
+
+
 def set_field(folder: Path, **values: Any) -> Path:
     config = json.loads((folder / CFG).read_text())
     (folder / CFG).write_text(json.dumps({**config, **values}))
