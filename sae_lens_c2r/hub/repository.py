@@ -201,11 +201,13 @@ def explain_hub_error(error: Exception, repo_id: str) -> str:
     if status is None:
         return f"The Hub does not answer: is there a network? {one_line(error)}"
     server = " ".join((getattr(error, "server_message", None) or str(error)).split())
+    says = f"The Hub says: {server.removesuffix('.')}."
     reasons = {
         401: "There is no token, or the Hub does not accept it. Run `hf auth login`, or set "
-        "HF_TOKEN to a token that may write.",
-        403: f"The token may not write to {repo_id}: it should have the role `write` "
-        "or, if it is fine-grained, write access to that repository or its owner.",
+        f"HF_TOKEN to a token that may write. {says}",
+        403: f"The token may not write to {repo_id}. {says} If that is not why: it should "
+        "have the role `write` or, if it is fine-grained, write access to that repository or "
+        "its owner.",
         MOVED: "The branch keeps moving: somebody else is uploading to it.",
     }
     return reasons.get(status, f"The Hub answered {status}: {server}")

@@ -13,10 +13,11 @@ from typing import Any
 from unittest.mock import Mock
 from urllib.parse import unquote
 
+import httpx2
 import pytest
 import torch
 from huggingface_hub import HfApi, constants
-from huggingface_hub.errors import RevisionNotFoundError
+from huggingface_hub.errors import HfHubHTTPError, RevisionNotFoundError
 from sae_lens import SAE
 
 import sae_lens_c2r.hub
@@ -404,7 +405,8 @@ def test_a_token_that_may_make_no_repository_is_told(
     """By the Hub's answer, when it is asked to make one."""
     hub.accounts["hf_fine"] = account
     message = refusal(send, "a", api=HfApi(hub.endpoint, token="hf_fine"))
-    assert f"The token may not write to {REPO}: it should have the role `write` or" in message
+    assert f"The token may not write to {REPO}. The Hub says: " in message
+    assert ": it should have the role `write` or" in message
     assert [seen.path for seen in writes(hub)] == ["/api/repos/create"]
     assert not hub.repos
 
@@ -515,6 +517,9 @@ def test_why_nothing_was_sent_is_told(send: Call, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     assert "unset the `HF_HUB_OFFLINE`" in refusal(send, "a")
     assert explain_hub_error(ValueError("x\n y"), REPO) == "ValueError: x y"
+    response = httpx2.Response(403, request=httpx2.Request("POST", "http://127.0.0.1:9"))
+    full = HfHubHTTPError("", response=response, server_message="Storage limit reached.")
+    assert "The Hub says: Storage limit reached. If" in explain_hub_error(full, REPO)
 
 
 def test_a_gitignore_there_keeps_no_file_out_of_the_commit(
