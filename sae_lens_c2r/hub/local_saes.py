@@ -201,7 +201,9 @@ def _with_evaluations(
 ) -> SAERecord:
     """The record of an SAE with what was measured of its weights and its config."""
     weights_sha256, *hashes = *sae_hashes(form), earlier_config_hash(form)
-    own = [each for each in known if each.weights_sha256 == weights_sha256]
+    places = [(each, Path(each.name or "").resolve()) for each in known]
+    places.sort(key=lambda each: each[1] == origin)  # what was measured in its place counts
+    own = [each for each, _ in places if each.weights_sha256 == weights_sha256]
     own = [each for each in own if each.config_sha256 in hashes]
     evaluations = {name: of for each in own for name, of in each.evaluations.items()}
     recorded = record.evaluations
@@ -209,7 +211,6 @@ def _with_evaluations(
         recorded = {name: of for name, of in recorded.items() if name == TRAINING}
     # What was evaluated in its place may have changed since; in another, it is another SAE,
     # unless nothing is left there, as after a folder was renamed.
-    places = [(each, Path(each.name or "").resolve()) for each in known]
     others = [
         each
         for each, at in places

@@ -529,8 +529,30 @@ def test_what_evaluate_measured_is_found(tmp_path: Path, folder: Path) -> None:
     [checked] = check(tmp_path / "scratch", tmp_path / "saes")
     assert checked.record.evaluations["weights"].metrics["composition"] == 0.125
     entry["evaluations"] = {"weights": {"metrics": {"composition": 0.25}}}
-    (tmp_path / "saes" / "evaluation.json").write_text(json.dumps(content))
-    assert "should agree with" in refused(tmp_path / "again", tmp_path / "saes")
+    other = tmp_path / "saes" / "evaluation.json"
+    other.write_text(json.dumps(content))
+    message = refused(tmp_path / "again", tmp_path / "saes")
+    assert f"{path} should agree with {other}. Found other numbers of weights" in message
+    assert "Name one by `--evaluation`." in message
+    entry["evaluations"] = {"weights": {"metrics": {"composition": 0.1250001}}}
+    other.write_text(json.dumps(content))
+    assert check(tmp_path / "rounded", tmp_path / "saes")
+
+
+def test_of_an_sae_that_was_measured_in_two_places_its_own_counts(
+    tmp_path: Path, folder: Path
+) -> None:
+    """As after its folder was moved, where numbers differ by rounding."""
+    sae = SAERef(folder=folder).load_for_inference("cpu")
+    digests = dict(zip(("weights_sha256", "config_sha256"), sae_hashes(sae), strict=True))
+    saes = [
+        {"name": name, **digests, "evaluations": {"core": {"metrics": {"x": x}}}}
+        for name, x in ((str(folder), 0.125), ("elsewhere/a", 0.25))
+    ]
+    path = tmp_path / "saes" / "evaluation.json"
+    path.write_text(json.dumps({"format": 1, "saes": saes}))
+    [checked] = check(tmp_path / "scratch", tmp_path / "saes")
+    assert checked.record.evaluations["core"].metrics == {"x": 0.125}
 
 
 def test_what_was_measured_before_the_weights_changed_is_left_out(
