@@ -445,6 +445,7 @@ def test_what_decides_which_model_and_text_are_read_is_published() -> None:
     said = json.loads(json.dumps(training_sae().cfg.get_inference_sae_cfg_dict()))
     part = {"dataset_split": "train[:10%]", "dataset_subset": "en", "dataset_column": "body"}
     options = {"revision": "step1000", "checkpoint_value": 1000, "n_ctx": 512}
+    options |= {"load_in_4bit": True, "gguf_file": "q4.gguf", "attn_implementation": "eager"}
     said["metadata"] |= {**part, "model_from_pretrained_kwargs": options}
     for text, of_it in (("org/text", part), ("/home/me/x", {})):
         said["metadata"]["dataset_path"] = text
@@ -453,10 +454,12 @@ def test_what_decides_which_model_and_text_are_read_is_published() -> None:
         assert {f"metadata.{key}" for key in part.keys() - of_it.keys()} <= {*removed}
         assert kept["metadata"]["model_from_pretrained_kwargs"] == options
     said["metadata"] |= {"dataset_path": "org/text", "dataset_subset": "data/acme"}
-    options["checkpoint_value"] = "runs/secret"
+    others = {"checkpoint_value": "runs/secret", "attn_implementation": "org/kernel"}
+    options |= others | {"device_map": "cuda:3"}
     _, removed = redact(said)
-    in_options = "metadata.model_from_pretrained_kwargs.checkpoint_value"
-    assert {"metadata.dataset_subset", in_options} <= {*removed}
+    in_options = {f"metadata.model_from_pretrained_kwargs.{key}" for key in others}
+    in_options |= {"metadata.model_from_pretrained_kwargs.device_map"}
+    assert {"metadata.dataset_subset", *in_options} <= {*removed}
 
 
 @pytest.mark.parametrize("place", [*PLACES, "a/b/c"])
