@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
+from glob import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,7 +27,6 @@ from sae_lens.constants import SAE_CFG_FILENAME
 from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r.hub.repo_record import RepoRecord
 from sae_lens_c2r.hub.rules import MAIN, Target
-from sae_lens_c2r.releases.model import check_ids
 
 MOVED = 412
 PASSING = {None, 408, 409, MOVED, 429, 500, 502, 503, 504}  # None: no answer
@@ -69,11 +69,12 @@ def load(
         sae_id: The SAE's folder in it.
         revision: A tag, a branch or, to be sure, a commit.
         device: Device to load to.
-        dtype: Type of the weights; `None` for the type in the SAE's config.
+        dtype: Type of the weights; `None` for the type in the SAE's config, in place of
+            `SAE.from_pretrained`'s float32.
         token: Token of the Hub, as huggingface_hub takes it.
 
     Returns:
-        The SAE, as `SAE.from_pretrained` would load it.
+        The SAE, otherwise as `SAE.from_pretrained` would load it.
 
     Raises:
         UserError: If there is no such SAE at that revision.
@@ -81,8 +82,9 @@ def load(
     huggingface_hub raises `RepositoryNotFoundError`, `RevisionNotFoundError` and the errors of
     the network.
     """
-    check_ids([sae_id])
-    patterns = f"{sae_id}/*"
+    if Path(sae_id).is_absolute() or ".." in Path(sae_id).parts:
+        raise UserError("sae_id", "be a folder in the repository", repr(sae_id))
+    patterns = f"{escape(sae_id)}/*"
     folder = Path(
         snapshot_download(repo_id, revision=revision, allow_patterns=patterns, token=token)
     )

@@ -114,7 +114,7 @@ def test_a_card_is_written_of_what_would_be_sent(
     sent = re.sub(" The activations come from .*", "", sent)
     assert written.split("## Training")[0] == sent.split("## Training")[0]
     printed = capsys.readouterr().out
-    assert f"{REPO} at main: private, to be made." in printed
+    assert f"{REPO} at main: private, to be made.\nThere is no such repository, or" in printed
     assert f"a/{WEIGHTS}" in printed
 
 
@@ -156,8 +156,8 @@ def test_the_model_of_an_sae_that_was_trained_from_a_folder_can_be_named(
         ("base_model", ["gpt2", "/models/gpt2", "a/b/c"]),
         ("saes", [{}, [], "saes", Path("saes"), [Path("saes"), "b"]]),
         ("repo_id", ["saes", "me/../saes", "me/saes.git", "a/b/c", "me/säe"]),
-        ("revision", ["a b", "../main", "refs/pr/1", "0" * 40]),
-        ("tag", ["HEAD", "x.lock/y", ""]),
+        ("revision", ["a b", "../main", "refs/heads/x", "refs/pr/x", "0" * 40]),
+        ("tag", ["HEAD", "x.lock/y", "", "refs/pr/1"]),
     ],
 )
 def test_what_is_said_is_looked_at_first(key: str, values: list[Any]) -> None:
@@ -327,10 +327,15 @@ def test_an_sae_is_loaded_at_a_revision(
     assert torch.equal(then.W_dec, before.W_dec.double())
     with pytest.raises(RevisionNotFoundError):
         load(REPO, "a", revision="v2")
-    for sae_id in ("b", "../a"):
-        with pytest.raises(UserError, match=sae_id):
+    for sae_id in ("b", "../a", "*", "/a"):
+        with pytest.raises(UserError, match=re.escape(sae_id)):
             load(REPO, sae_id, revision="v1")
     assert hub_here.repos[REPO].tags.keys() == {"v1"}
+    of_others = {
+        f"k=32 [x]/{name}": (tmp_path / "b" / name).read_bytes() for name in (CFG, WEIGHTS)
+    }
+    hub_here.put(REPO, of_others)
+    assert torch.equal(load(REPO, "k=32 [x]", revision="main").W_dec, after.W_dec)
 
 
 def test_the_card_names_what_the_hub_has(hub: LoopbackHub, send: Call) -> None:
@@ -565,6 +570,34 @@ def test_an_interrupted_upload_tells_what_is_there(
     monkeypatch.setattr(HfApi, "create_tag", interrupt)
     with pytest.raises(KeyboardInterrupt, match=r"has everything.*tag v1 may not have"):
         send("a", tag="v1")
+
+
+def test_a_pull_request_is_gone_on_with(
+    hub: LoopbackHub, send: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Interrupted, an upload cannot tell whether one was opened, and the next opens another."""
+    send("a")
+    commit = HfApi.create_commit
+
+    def interrupt_later(*arguments: Any, **options: Any) -> None:
+        commit(*arguments, **options)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(HfApi, "create_commit", interrupt_later)
+        with pytest.raises(
+            KeyboardInterrupt, match=r"may have been opened.*refs/pr/N"
+        ) as ended:
+            send("d", create_pr=True)
+    assert "to continue" not in str(ended.value)
+    repo = hub.repos[REPO]
+    [repo.branches["refs/pr/1"]] = repo.pull_requests
+    hub.log.clear()
+    assert send("d", revision="refs/pr/1", check_published=True).sent == 0
+    assert not writes(hub)
+    assert "no refs/pr/2" in refusal(send, "d", revision="refs/pr/2")
+    assert set(repo.branches) == {"main", "refs/pr/1"}
+    assert send("b", "c", revision="refs/pr/1", check_published=True).sent > 0
 
 
 def test_a_tag_that_fails_or_that_somebody_sets_meanwhile_is_told(
