@@ -10,12 +10,8 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from sae_lens_c2r._support.errors import UserError, counted, error_of
-from sae_lens_c2r.analysis import (
-    count_pairs,
-    latents_of_features,
-    pair_jaccards,
-    pairs_above,
-)
+from sae_lens_c2r.analysis import latents_of_features, pair_jaccards
+from sae_lens_c2r.analysis.similarity import pairs_above_and_count
 from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.inspection.contexts import (
     AnySAE,
@@ -150,9 +146,10 @@ def _redundant_pairs(
     with_match, matches = matched
     live = fires.nonzero().squeeze(1)
     rows = before.W_dec[live.to(before.W_dec.device)]
-    n_pairs = count_pairs(rows, above=[ALIKE])[0] if len(rows) else 0
-    found = pairs_above(rows, ALIKE, most=MOST_PAIRS).cpu() if n_pairs else live.new_empty(0, 2)
-    pairs = live[found]
+    found, n_pairs = live.new_empty(0, 2), 0
+    if len(rows):
+        found, n_pairs = pairs_above_and_count(rows, ALIKE, most=MOST_PAIRS)
+    pairs = live[found.cpu()]
     places, weaker = matches[pairs], with_match[pairs].amin(dim=1)
     left, right = (after.W_dec[latents].float() for latents in places.T)
     cosines = cosine_similarity(left, right).tolist()
