@@ -119,8 +119,15 @@ class Target:
 
     def __post_init__(self) -> None:
         check_names(repo_id=self.repo_id, revision=self.revision, tag=self.tag)
-        if self.tag and self.create_pr:
-            raise UserError("tag", "be left out with `--create-pr`: nothing is merged yet")
+        if self.create_pr and self.revision.startswith("refs/"):
+            raise UserError("create_pr", "be left out to go on with a pull request")
+        if self.tag and self.proposes:
+            raise UserError("tag", "be left out of a pull request: nothing is merged yet")
+
+    @property
+    def proposes(self) -> bool:
+        """Whether the commit is one of a pull request, which anybody may make."""
+        return self.create_pr or self.revision.startswith("refs/")
 
 
 def check_names(**names: str | None) -> None:

@@ -150,9 +150,9 @@ def known_evaluations(submission: Submission) -> list[SAERecord]:
                 key = (sae.weights_sha256, sae.config_sha256, name)
                 other, before = measured.setdefault(key, (path, evaluation))
                 if other != path and not _agree(before.metrics, evaluation.metrics):
-                    found = f"other numbers of {name} for {sae.name}"
+                    numbers = f"other numbers of {name} for {sae.name}"
                     advice = "Name one by `--evaluation`."
-                    raise UserError(path, f"agree with {other}", found, advice)
+                    raise UserError(path, f"agree with {other}", numbers, advice)
     return known
 
 

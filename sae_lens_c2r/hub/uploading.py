@@ -168,6 +168,9 @@ def _telling(
     except UserError as error:
         raise with_advice(error, state) from error
     except _FAILURES as error:
+        is_lost = isinstance(error, HTTPError) and status_of(error) in PASSING
+        if propose is not None and target.create_pr and is_lost:
+            state = _PROPOSED
         raise UserError(f"{state} {explain_hub_error(error, target.repo_id)}") from error
     except KeyboardInterrupt as interruption:
         again = " Run the same command again to continue."

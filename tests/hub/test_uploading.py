@@ -167,8 +167,11 @@ def test_what_is_said_is_looked_at_first(key: str, values: list[Any]) -> None:
             Target(**{"repo_id": REPO, key: value}) if is_where else Submission(
                 **{"saes": [Path("saes")], key: value}
             )
-    with pytest.raises(UserError, match=r"^`tag` should"):  # nothing is merged yet
-        Target(REPO, tag="v1", create_pr=True)
+    for proposal in ({"create_pr": True}, {"revision": "refs/pr/1"}):
+        with pytest.raises(UserError, match=r"^`tag` should"):  # nothing is merged yet
+            Target(REPO, tag="v1", **proposal)
+    with pytest.raises(UserError, match=r"^`create_pr` should"):
+        Target(REPO, revision="refs/pr/1", create_pr=True)
 
 
 # What is sent
@@ -592,6 +595,9 @@ def test_a_pull_request_is_gone_on_with(
     assert "to continue" not in str(ended.value)
     repo = hub.repos[REPO]
     [repo.branches["refs/pr/1"]] = repo.pull_requests
+    hub.fault = lambda seen: Fault(500, after=True) if "/commit/" in seen.path else None
+    assert "A pull request may have been opened" in refusal(send, "b", "c", create_pr=True)
+    hub.fault = lambda _: None
     hub.log.clear()
     assert send("d", revision="refs/pr/1", check_published=True).sent == 0
     assert not writes(hub)
