@@ -43,8 +43,8 @@ def inspect(
             raise UserError("out", "be a new file, or add `--overwrite`", out)
         check_writable(out.parent)
         wanted = _numbers(latents) if latents is not None else []
-        of_text = {"latents": wanted, "split": split, "subset": subset, "column": column}
-        of_text |= {"model": model, "tokens": tokens}
+        of_text: dict[str, object] = {"latents": wanted, "split": split, "subset": subset}
+        of_text |= {"column": column, "model": model, "tokens": tokens}
         if text is None and (given := next(filter(of_text.get, of_text), None)):
             raise UserError(given, "be given with `--text`", "no `--text`")
         console = console_while_loading()
