@@ -1,6 +1,7 @@
 """Everything that was measured of SAEs: `evaluation.json`, its files and its table.
 
-It is gathered from these files, and can be at any time, without SAEBench:
+It is gathered from these files, and can be at any time, without SAEBench. What it has of
+folders that are not there, as it was copied without them, stays:
 
     OUT/evaluation.json, evaluation.md
     OUT/SAE/EVALUATION-HASH/result.json   as SAEBench wrote it

@@ -98,7 +98,7 @@ def check_account(api: HfApi, target: Target) -> None:
     """Raise where the Hub tells beforehand that the token may not write to a repository."""
     api.whoami()
     with suppress(RepositoryNotFoundError):  # making it tells whether the token may
-        api.auth_check(target.repo_id, write=not target.proposes)  # anybody may
+        api.auth_check(target.repo_id, write=not target.proposes)  # anybody may propose
 
 
 def check_metadata(api: HfApi, card: str) -> None:
