@@ -188,5 +188,7 @@ def locked(path: Path, *, otherwise: UserError) -> Iterator[None]:
         lock = FileLock(path).acquire(timeout=0)
     except Timeout:
         raise otherwise from None
+    except NotImplementedError:  # older filelock's, where another takes another kind of lock
+        raise UserError(path, "lie on a file system with locks", "one without flock") from None
     with lock:
         yield

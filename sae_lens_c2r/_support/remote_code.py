@@ -14,7 +14,7 @@ from sae_lens_c2r._support.errors import UserError, first_sentence
 
 TRUST, _OPTIONS = "trust_remote_code", "model_from_pretrained_kwargs"
 TRUSTED: ContextVar[bool] = ContextVar(TRUST, default=False)  # set while a command runs
-_HARMLESS = {  # options of a model that bring no code and open no pickle
+HARMLESS = {  # options of a model that bring no code and open no pickle
     *("dtype", "torch_dtype", "device_map", "n_devices", "max_memory", "low_cpu_mem_usage"),
     *("revision", "variant", "subfolder", "gguf_file", "use_safetensors", "n_ctx", "fold_ln"),
     *("attn_implementation", "quantization_config", "load_in_4bit", "load_in_8bit"),
@@ -28,7 +28,7 @@ _CODE = re.compile(rf"{TRUST}|^attn_implementation .*/")  # a slash is of a kern
 def harmless_options(said: Any, whose: str) -> dict[str, Any]:
     """Leave out what may run code of what an SAE or a release says of loading its model."""
     options = said if isinstance(said, dict) else {}
-    kept = {k: v for k, v in options.items() if k in _HARMLESS and not _CODE.search(f"{k} {v}")}
+    kept = {k: v for k, v in options.items() if k in HARMLESS and not _CODE.search(f"{k} {v}")}
     done = {TRUST} if TRUSTED.get() else set()  # all the same
     if ignored := ", ".join(key for key in options if key not in {*kept, *done}):
         _say_ignored(whose, ignored)

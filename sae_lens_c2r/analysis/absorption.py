@@ -90,7 +90,7 @@ def absorption_pairs(
     children = (cosines >= least_cosine).nonzero().squeeze(1)
     parents, rho = neighbors[children], cosines[children].clamp(max=1)
     lengths = W_dec.to(at_least_float32(W_dec)).norm(dim=-1)
-    zeros = torch.zeros(len(children), dtype=torch.float64, device=W_dec.device)
+    zeros = torch.zeros(len(children), dtype=torch.float64, device="cpu")
     sums: dict[str, Tensor] = defaultdict(zeros.clone)
     for acts in checks.checked_batches(batches, W_dec):
         for tile in slices_of_tiles((len(children), len(acts)), acts.device):
@@ -99,20 +99,26 @@ def absorption_pairs(
                 for latents in (parents, children)
             )
             for name, values in _of_tokens(parent, child, rho[tile]).items():
-                sums[name][tile] += values.sum(dim=0, dtype=torch.float64)
+                sums[name][tile] += sums_in_float64(values, dim=0)
     chosen = (
         (sums["child"] >= least_firings)
         & (sums["parent"] > sums["child"])
         & (sums["silent"] >= least_silence * sums["child"])
     )
     return AbsorptionPairs(
-        parents=parents[chosen].cpu(),
-        children=children[chosen].cpu(),
-        cosines=rho[chosen].cpu(),
-        A=sums["A"][chosen].cpu(),
-        B=(sums["energy"] * (1 - rho.double().square()))[chosen].cpu(),
-        alpha=(sums["leak"] / sums["C"])[chosen].cpu(),
+        parents=parents.cpu()[chosen],
+        children=children.cpu()[chosen],
+        cosines=rho.cpu()[chosen],
+        A=sums["A"][chosen],
+        B=(sums["energy"] * (1 - rho.cpu().double().square()))[chosen],
+        alpha=(sums["leak"] / sums["C"])[chosen],
     )
+
+
+def sums_in_float64(values: Tensor, *, dim: int) -> Tensor:
+    """The sums of a batch, on the CPU; MPS, which has no float64, makes them in float32."""
+    dtype = torch.float32 if values.device.type == "mps" else torch.float64
+    return values.sum(dim=dim, dtype=dtype).cpu().double()
 
 
 def _of_tokens(parent: Tensor, child: Tensor, rho: Tensor) -> dict[str, Tensor]:

@@ -111,8 +111,12 @@ def _firings(batches: Iterable[Tensor]) -> tuple[Any, Int[Tensor, " d_sae"]]:
     found, n_tokens, d_sae = [], 0, 0
     for acts in checks.checked_batches(batches):
         d_sae = acts.shape[1]
-        fires = acts.detach().to_sparse().coalesce()
-        tokens, latents = fires.indices()[:, fires.values() != 0].int().cpu()
+        if acts.layout == torch.strided:  # without `to_sparse`, which not every device has
+            at = acts.nonzero().T
+        else:
+            fires = acts.detach().coalesce()
+            at = fires.indices()[:, fires.values() != 0]
+        tokens, latents = at.int().cpu()
         found.append(torch.stack([latents, tokens + n_tokens]))
         n_tokens += len(acts)
     at = torch.cat(found, dim=1)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from sae_lens_c2r._support.checks import check_integer
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.analysis.absorption import sums_in_float64
 from sae_lens_c2r.analysis.cofiring import co_firing
 from sae_lens_c2r.analysis.similarity import (
     chance_composition,
@@ -192,7 +193,7 @@ class AbsorptionSums:
         gain = torch.where(parent, acts / truth, 0.0)
         for sums, where in zip(self._sums, (child, alone), strict=True):
             values = torch.stack([where, where & (acts == 0), gain * where])
-            sums += values.sum(dim=1, dtype=torch.float64).cpu()
+            sums += sums_in_float64(values, dim=1)
 
     def full(self) -> Float[Tensor, " edges"]:
         """Full absorption of each edge, from 0 to 1; NaN where there are no such samples."""

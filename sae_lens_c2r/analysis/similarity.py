@@ -110,7 +110,6 @@ def max_cosines_and_counts(
     return highest.clamp(-1, 1) if len(W_dec) > 1 else highest.zero_(), counts
 
 
-@torch.no_grad()
 def pairs_above(
     W_dec: Tensor, cosine: float, *, most: int | None = None
 ) -> Int[Tensor, "pairs 2"]:
@@ -125,18 +124,28 @@ def pairs_above(
     Returns:
         The pairs, on the device of `W_dec`.
     """
+    return pairs_above_and_count(W_dec, cosine, most=most)[0]
+
+
+@torch.no_grad()
+def pairs_above_and_count(
+    W_dec: Tensor, cosine: float, *, most: int | None
+) -> tuple[Int[Tensor, "pairs 2"], int]:
+    """The pairs above a cosine, and how many there are in all, by one product of all pairs."""
     W_dec = in_range(W_dec)
     checks.check_number("cosine", cosine, negative=True)
+    count = 0
     pairs = torch.empty(0, 2, dtype=torch.long, device=W_dec.device)
     cosines = torch.empty(0, device=W_dec.device)
     for rows, columns, tile in _tiles_of_pairs(W_dec):
         found = (tile > cosine).nonzero()
+        count += len(found)
         cosines = torch.cat([cosines, tile[tuple(found.T)]])
         pairs = torch.cat([pairs, found + found.new_tensor([rows.start, columns.start])])
         if most is not None and len(pairs) > most:
             kept = cosines.topk(most).indices
             pairs, cosines = pairs[kept], cosines[kept]
-    return pairs[(pairs[:, 0] * len(W_dec) + pairs[:, 1]).argsort()]
+    return pairs[(pairs[:, 0] * len(W_dec) + pairs[:, 1]).argsort()], count
 
 
 def _tiles_of_pairs(W_dec: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:

@@ -23,7 +23,7 @@ def inspect(
     subset: str | None = shared.SUBSET,
     column: str | None = shared.COLUMN,
     model: str | None = shared.MODEL,
-    tokens: int = count_option(100_000, "Most tokens of the text to read."),
+    tokens: int | None = count_option(None, "Most tokens of the text to read, if not 100,000."),
     latents: str | None = option(
         None,
         "Latents to show in context, one by one, like 3,17. Needs --text.",
@@ -43,8 +43,8 @@ def inspect(
             raise UserError("out", "be a new file, or add `--overwrite`", out)
         check_writable(out.parent)
         wanted = _numbers(latents) if latents is not None else []
-        of_text = {"latents": wanted, "split": split, "subset": subset, "column": column}
-        of_text["model"] = model
+        of_text: dict[str, object] = {"latents": wanted, "split": split, "subset": subset}
+        of_text |= {"column": column, "model": model, "tokens": tokens}
         if text is None and (given := next(filter(of_text.get, of_text), None)):
             raise UserError(given, "be given with `--text`", "no `--text`")
         console = console_while_loading()
@@ -60,7 +60,7 @@ def inspect(
         if text is not None:
             read = read_text(TextSource(text, split, subset, column))
             source = ActivationSource(
-                read, model=model, n_tokens=tokens, device=device, tell=console.say
+                read, model=model, n_tokens=tokens or 100_000, device=device, tell=console.say
             )
         reports, comparisons = inspect_all(
             find_saes(saes, on_error=problems.append),

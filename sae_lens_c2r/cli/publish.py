@@ -72,7 +72,7 @@ def upload(
     license: str | None = _LICENSE,
     base_model: str | None = _BASE_MODEL,
     no_secret_check: bool = _NO_SECRET_CHECK,
-    revision: str = option("main", "Branch, created if missing."),
+    revision: str = option("main", "Branch, created if missing, or refs/pr/N."),
     tag: str | None = option(None, "Tag for the commit.", unset="none"),
     create_pr: bool = option(False, "Propose the commit as a pull request.", "--create-pr"),
     public: bool = option(False, "Whether a new repository is public.", "--public/--private"),

@@ -1,6 +1,7 @@
 """Everything that was measured of SAEs: `evaluation.json`, its files and its table.
 
-It is gathered from these files, and can be at any time, without SAEBench:
+It is gathered from these files, and can be at any time, without SAEBench. What it has of
+folders that are not there, as it was copied without them, stays:
 
     OUT/evaluation.json, evaluation.md
     OUT/SAE/EVALUATION-HASH/result.json   as SAEBench wrote it
@@ -74,6 +75,13 @@ def read_about(folder: Path) -> SAERecord | None:
 def write_report(out: Path) -> EvaluationReport:
     """Join the results in a folder, without those that cannot be read, and write them."""
     saes: dict[str, SAERecord] = {}
+    with suppress(UserError):  # there is none
+        for known in read_report(out / REPORT_FILE).saes:
+            for name, each in known.evaluations.items():
+                home = (each.source or "").partition("/")[0]
+                if not (out / home).is_dir():  # the file was copied here without it
+                    sae = saes.setdefault(home, known.model_copy(update={"evaluations": {}}))
+                    sae.evaluations[name] = each
     for path in sorted(out.glob(f"*/*/{ABOUT}")):
         if about := read_about(path.parent):
             sae = saes.setdefault(path.parent.parent.name, about)
@@ -86,15 +94,20 @@ def write_report(out: Path) -> EvaluationReport:
 
 
 def table_of(report: EvaluationReport, *, escape: bool = False) -> MetricTable:
-    """The table of what was measured; of a metric, the first evaluation that has it counts."""
-    names, saes = [sae.name for sae in report.saes], []
-    for sae in report.saes:
+    """The table of what was measured; each metric is of the first evaluation that has it."""
+    names, rows = [sae.name for sae in report.saes], [dict[str, float]() for _ in report.saes]
+    # One evaluation to a column, as others count and average in other ways.
+    for either in ((WEIGHTS,), (SAE_LENS, KNOWN_FEATURES), *((name,) for name in EVALUATIONS)):
+        taken = {key for row in rows for key in row}
+        for sae, row in zip(report.saes, rows, strict=True):
+            for evaluation in reversed(either):
+                found = sae.metrics_of(evaluation)
+                row |= {key: found[key] for key in found if key not in taken}
+    saes = []
+    for sae, row in zip(report.saes, rows, strict=True):
         is_alone = names.count(sae.name) == 1
         name = f"{sae.name}" if is_alone else f"{sae.name} ({str(sae.weights_sha256)[:8]})"
-        metrics: dict[str, float] = {}
-        for evaluation in (*reversed(EVALUATIONS), KNOWN_FEATURES, SAE_LENS, WEIGHTS):
-            metrics |= sae.metrics_of(evaluation)
-        saes.append((name.replace("|", "\\|") if escape else name, metrics))
+        saes.append((name.replace("|", "\\|") if escape else name, row))
     return metric_table(saes)
 
 

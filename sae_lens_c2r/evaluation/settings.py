@@ -81,6 +81,11 @@ class Options:
             raise UserError("hours", "be positive", f"{self.hours:g}")
         if "autointerp" in self.sae_bench and not os.environ.get(API_KEY):
             raise UserError(f"autointerp asks a language model, and needs a key in {API_KEY}.")
+        given = [*["text"] * (self.text is not None), *self.part]
+        if given and not self.sae_lens:
+            advice = "SAEBench's core reads another by `--set core.dataset=org/name`."
+            should = "be left out without SAELens's evaluation, which alone reads it"
+            raise UserError(given[0], should, more=advice)
         if self.text is not None:
             read_text(TextSource(self.text, **self.part))
         self.overrides = {key: from_root(value) for key, value in self.overrides.items()}

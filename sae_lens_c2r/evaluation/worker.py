@@ -42,7 +42,7 @@ def run_worker(
         )
     try:
         has_ended = False
-        while not has_ended:
+        while waiting and not has_ended:  # what goes on after its last result is ended
             has_ended = process.poll() is not None  # asked before the last result is looked for
             while waiting and (result := working / f"{waiting[0]}.json").exists():
                 seconds, begun = time.monotonic() - begun, time.monotonic()

@@ -155,7 +155,7 @@ def _check(
     """Check an SAE's files, measure it, and write it in the form in which it is published."""
     weights = folder / SAE_WEIGHTS_FILENAME
     shown = Path(sae_id) if folder.is_relative_to(scratch) else folder  # which errors name
-    stamp = _stamp(weights)
+    stamp, origin = _stamp(weights), folder.resolve()
     if read_object(folder / SAE_CFG_FILENAME).get("architecture") == "temporal":
         should = "be of an SAE that encodes token by token to be published"
         raise UserError(folder / SAE_CFG_FILENAME, should, "a temporal SAE")
@@ -186,7 +186,7 @@ def _check(
     inputs = probe_inputs(sae)  # before its norms are folded, if they are
     expected = contributions_here(as_here, inputs).to_sparse()
     form = inference_form(sae)
-    complete = _with_evaluations(found.with_config(redacted), sae_id, form, known)
+    complete = _with_evaluations(found.with_config(redacted), sae_id, origin, form, known)
     record = published(complete, base_model=submission.base_model, of_disk=of_disk)
     staged = scratch / "staged" / sae_id
     staged.mkdir(parents=True)
@@ -197,19 +197,25 @@ def _check(
 
 
 def _with_evaluations(
-    record: SAERecord, sae_id: str, form: SAE[Any], known: Sequence[SAERecord]
+    record: SAERecord, sae_id: str, origin: Path, form: SAE[Any], known: Sequence[SAERecord]
 ) -> SAERecord:
     """The record of an SAE with what was measured of its weights and its config."""
     weights_sha256, *hashes = *sae_hashes(form), earlier_config_hash(form)
-    own = [each for each in known if each.weights_sha256 == weights_sha256]
+    places = [(each, Path(each.name or "").resolve()) for each in known]
+    places.sort(key=lambda each: each[1] == origin)  # what was measured in its place counts
+    own = [each for each, _ in places if each.weights_sha256 == weights_sha256]
     own = [each for each in own if each.config_sha256 in hashes]
     evaluations = {name: of for each in own for name, of in each.evaluations.items()}
     recorded = record.evaluations
     if record.weights_sha256 not in (None, weights_sha256):  # they have changed since
         recorded = {name: of for name, of in recorded.items() if name == TRAINING}
-    place = f"/{sae_id}"  # ends the name of what was evaluated, which may have changed since
-    names = [(each, Path(each.name or "").resolve().as_posix()) for each in known]
-    others = [each for each, name in names if name.endswith(place)]
+    # What was evaluated in its place may have changed since; in another, it is another SAE,
+    # unless nothing is left there, as after a folder was renamed.
+    others = [
+        each
+        for each, at in places
+        if at == origin or (at.as_posix().endswith(f"/{sae_id}") and not at.exists())
+    ]
     measured = {name for each in (record, *others) for name in each.evaluations}
     if WEIGHTS not in evaluations:
         metrics = measure(form, sae_id).numbers

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
+from glob import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,7 +27,6 @@ from sae_lens.constants import SAE_CFG_FILENAME
 from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r.hub.repo_record import RepoRecord
 from sae_lens_c2r.hub.rules import MAIN, Target
-from sae_lens_c2r.releases.model import check_ids
 
 MOVED = 412
 PASSING = {None, 408, 409, MOVED, 429, 500, 502, 503, 504}  # None: no answer
@@ -69,11 +69,12 @@ def load(
         sae_id: The SAE's folder in it.
         revision: A tag, a branch or, to be sure, a commit.
         device: Device to load to.
-        dtype: Type of the weights; `None` for the type in the SAE's config.
+        dtype: Type of the weights; `None` for the type in the SAE's config, in place of
+            `SAE.from_pretrained`'s float32.
         token: Token of the Hub, as huggingface_hub takes it.
 
     Returns:
-        The SAE, as `SAE.from_pretrained` would load it.
+        The SAE, otherwise as `SAE.from_pretrained` would load it.
 
     Raises:
         UserError: If there is no such SAE at that revision.
@@ -81,8 +82,9 @@ def load(
     huggingface_hub raises `RepositoryNotFoundError`, `RevisionNotFoundError` and the errors of
     the network.
     """
-    check_ids([sae_id])
-    patterns = f"{sae_id}/*"
+    if Path(sae_id).is_absolute() or ".." in Path(sae_id).parts:
+        raise UserError("sae_id", "be a folder in the repository", repr(sae_id))
+    patterns = f"{escape(sae_id)}/*"
     folder = Path(
         snapshot_download(repo_id, revision=revision, allow_patterns=patterns, token=token)
     )
@@ -96,7 +98,7 @@ def check_account(api: HfApi, target: Target) -> None:
     """Raise where the Hub tells beforehand that the token may not write to a repository."""
     api.whoami()
     with suppress(RepositoryNotFoundError):  # making it tells whether the token may
-        api.auth_check(target.repo_id, write=not target.create_pr)  # anybody may propose
+        api.auth_check(target.repo_id, write=not target.proposes)  # anybody may propose
 
 
 def check_metadata(api: HfApi, card: str) -> None:
@@ -201,11 +203,13 @@ def explain_hub_error(error: Exception, repo_id: str) -> str:
     if status is None:
         return f"The Hub does not answer: is there a network? {one_line(error)}"
     server = " ".join((getattr(error, "server_message", None) or str(error)).split())
+    says = f"The Hub says: {server.removesuffix('.')}."
     reasons = {
         401: "There is no token, or the Hub does not accept it. Run `hf auth login`, or set "
-        "HF_TOKEN to a token that may write.",
-        403: f"The token may not write to {repo_id}: it should have the role `write` "
-        "or, if it is fine-grained, write access to that repository or its owner.",
+        f"HF_TOKEN to a token that may write. {says}",
+        403: f"The token may not write to {repo_id}. {says} If that is not why: it should "
+        "have the role `write` or, if it is fine-grained, write access to that repository or "
+        "its owner.",
         MOVED: "The branch keeps moving: somebody else is uploading to it.",
     }
     return reasons.get(status, f"The Hub answered {status}: {server}")

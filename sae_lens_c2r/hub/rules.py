@@ -10,6 +10,7 @@ from typing import Any
 from sae_lens.registry import SAE_CLASS_REGISTRY, SAE_TRAINING_CLASS_REGISTRY
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.remote_code import HARMLESS
 from sae_lens_c2r.releases.model import LICENSE_PATTERN, REPO_ID
 
 MAIN = "main"
@@ -22,7 +23,7 @@ _REFERENCE = (
 _NAMES = {  # by what they name: their pattern, and what they should be
     "repo_id": _REPO_ID,
     "base_model": _REPO_ID,
-    "revision": _REFERENCE,
+    "revision": (rf"refs/pr/\d+|{_REFERENCE[0]}", "a Git branch, like next, or refs/pr/1"),
     "tag": _REFERENCE,
     # After the yes, the Hub is asked whether it knows the licence.
     "license": (LICENSE_PATTERN, "a licence of the Hub, like mit or apache-2.0"),
@@ -79,20 +80,19 @@ _METADATA = {
     *("exclude_special_tokens", "disable_concat_sequences", "sequence_separator_token"),
     *("c2r_effective_coefficient", "ort_effective_coefficient"),
     *("l0", "num_dead_features", "is_transcoder", "hook_name_out", "d_out"),
+    *("hook_head_index_out", "hf_hook_name", "hf_hook_name_out"),
 }
-_MODEL_OPTIONS = {
-    *("revision", "dtype", "torch_dtype"),
-    *("center_writing_weights", "center_unembed", "fold_ln", "fold_value_biases"),
-    *("checkpoint_value", "checkpoint_label", "checkpoint_index", "n_ctx", "first_n_layers"),
-}
+# Of a model's options, all but those that are of a machine.
+_MODEL_OPTIONS = HARMLESS - {"device_map", "n_devices", "max_memory", "low_cpu_mem_usage"}
 _PART = r"[\w.+: -]{1,200}"
 # Of these, no more may be published than what they are for.
 _OWN_PATTERNS = {
     "neuronpedia_id": r"([\w.-]+/)?[\w.-]+/[\w.-]+",
     "dataset_split": rf"{_PART}(\[[\d:%-]*\])?",  # like train[:10%]
     **dict.fromkeys(("dataset_subset", "dataset_column"), _PART),
-    **dict.fromkeys(("checkpoint_value", "checkpoint_label", "checkpoint_index"), r"\d+"),
+    **dict.fromkeys(("checkpoint_value", "checkpoint_index"), r"\d+"),
     **dict.fromkeys(("n_ctx", "first_n_layers"), r"\d+"),
+    "attn_implementation": r"\w+",  # and no kernel on the Hub
 }
 
 
@@ -102,7 +102,7 @@ class Target:
 
     Args:
         repo_id: The repository, ``org/name``.
-        revision: The branch, made if there is none.
+        revision: The branch, made if there is none, or a pull request, like ``refs/pr/1``.
         tag: A tag for the commit, set when all has been verified.
         create_pr: Whether to propose the commit instead of making it.
         public: Whether a repository that is made is public.
@@ -119,8 +119,15 @@ class Target:
 
     def __post_init__(self) -> None:
         check_names(repo_id=self.repo_id, revision=self.revision, tag=self.tag)
-        if self.tag and self.create_pr:
-            raise UserError("tag", "be left out with `--create-pr`: nothing is merged yet")
+        if self.create_pr and self.revision.startswith("refs/"):
+            raise UserError("create_pr", "be left out to go on with a pull request")
+        if self.tag and self.proposes:
+            raise UserError("tag", "be left out of a pull request: nothing is merged yet")
+
+    @property
+    def proposes(self) -> bool:
+        """Whether the commit is one of a pull request, which anybody may make."""
+        return self.create_pr or self.revision.startswith("refs/")
 
 
 def check_names(**names: str | None) -> None:

@@ -1,5 +1,6 @@
 """SAEs to publish: where they are, and what was recorded beside them."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,7 +139,7 @@ def known_evaluations(submission: Submission) -> list[SAERecord]:
         files = [place / REPORT_FILE for place in (*places, Path(_FOLDER))]
         files = [path for path in files if path.is_file()]
     known: list[SAERecord] = []
-    measured: dict[tuple[str | None, ...], Evaluation] = {}  # by weights, config, name
+    measured: dict[tuple[str | None, ...], tuple[Path, Evaluation]] = {}  # of what, and where
     for path in dict.fromkeys(map(Path.resolve, files)):
         report = read_report(path)
         found = report.model_dump(mode="json")
@@ -147,7 +148,15 @@ def known_evaluations(submission: Submission) -> list[SAERecord]:
         for sae in report.saes:
             for name, evaluation in sae.evaluations.items():
                 key = (sae.weights_sha256, sae.config_sha256, name)
-                if measured.setdefault(key, evaluation).metrics != evaluation.metrics:
-                    should = f"agree with the other {REPORT_FILE}"
-                    raise UserError(path, should, f"other numbers of {name} for {sae.name}")
+                other, before = measured.setdefault(key, (path, evaluation))
+                if other != path and not _agree(before.metrics, evaluation.metrics):
+                    numbers = f"other numbers of {name} for {sae.name}"
+                    advice = "Name one by `--evaluation`."
+                    raise UserError(path, f"agree with {other}", numbers, advice)
     return known
+
+
+def _agree(numbers: Mapping[str, float], others: Mapping[str, float]) -> bool:
+    """Whether two measurements differ by rounding alone, as on another device."""
+    shared = numbers.keys() & others.keys()  # a later version has more of them
+    return all(math.isclose(numbers[key], others[key], rel_tol=1e-3) for key in shared)

@@ -40,6 +40,10 @@ from sae_lens_c2r.saes.encoding import encode_in_saelens_alone, encodes_alike
 
 _FAILURES = (HTTPError, OSError, SafetensorError, ValueError)  # the client has some of each
 _UNCHANGED = "The branch is unchanged or complete, never half-written."
+_PROPOSED = (
+    "A pull request may have been opened: then go on with `--revision refs/pr/N` in place of "
+    "`--create-pr`. If there is none, run the same command again."
+)
 _ATTEMPTS = 4
 
 
@@ -164,13 +168,19 @@ def _telling(
     except UserError as error:
         raise with_advice(error, state) from error
     except _FAILURES as error:
+        is_lost = isinstance(error, HTTPError) and status_of(error) in PASSING
+        if propose is not None and target.create_pr and is_lost:
+            state = _PROPOSED
         raise UserError(f"{state} {explain_hub_error(error, target.repo_id)}") from error
     except KeyboardInterrupt as interruption:
+        again = " Run the same command again to continue."
         with suppress(*_FAILURES):
-            if propose is not None:
+            if propose is not None and target.create_pr:
+                state, again = _PROPOSED, ""
+            elif propose is not None:
                 unsent = f"Nothing of this upload is on {target.repo_id} yet."
                 state = unsent if propose().files else f"{target.repo_id} has everything."
-        interruption.args = (f"Interrupted. {state} Run the same command again to continue.",)
+        interruption.args = (f"Interrupted. {state}{again}",)
         raise
 
 
@@ -239,8 +249,11 @@ def _commit(
 
 
 def _check_tags(api: HfApi, proposal: Proposal) -> None:
-    """Raise where the tag is taken, or the branch is a tag."""
+    """Raise where the tag is taken, the branch is a tag, or there is no such pull request."""
     target, snapshot = proposal.target, proposal.snapshot
+    if target.revision.startswith("refs/") and snapshot.commit is None:
+        found = f"no {target.revision} in {target.repo_id}"
+        raise UserError("revision", "be a branch, or a pull request that there is", found)
     tags = {} if snapshot.private is None else _tags(api, target.repo_id)
     if target.revision in tags:
         raise UserError("revision", "be a branch", f"the tag {target.revision}")
@@ -307,6 +320,8 @@ def show_proposal(
     visible = "private" if (snapshot.private if exists else not target.public) else "public"
     made = "exists" if exists else "to be made"
     console.print(f"{target.repo_id} at {target.revision}: {visible}, {made}.", markup=False)
+    if not exists:
+        console.print("There is no such repository, or none that this token sees.")
     unchanged = len(proposal.wanted) - len(proposal.files)
     if not proposal.files:
         console.print(f"All {unchanged} files are there already.")

@@ -43,6 +43,8 @@ _ROWS_PER_BATCH = 32
 _MODEL = ("model_class_name", "model_name", "model_from_pretrained_kwargs")
 _DTYPES = ("dtype", "torch_dtype")
 _PLACE = ("hook_name", "context_size", "prepend_bos")  # that SAELens has to know
+# Of these, what most of SAELens's own loaders take where a release says nothing.
+_IF_UNSAID = {"context_size": 1024, "prepend_bos": True}
 _OPTIONS = ("hook_head_index", "seqpos_slice", "exclude_special_tokens")
 _JOINED = ("sequence_separator_token", "disable_concat_sequences")  # not read by `from_sae`
 # What SAELens takes in their place.
@@ -115,7 +117,7 @@ class ActivationSource:
         metadata, name = sae.cfg.metadata, self._name_of_model(sae)
         check_reconstructs(sae)
         known = {**metadata.to_dict(), "model_name": name}
-        for key in ("model_name", *_PLACE):
+        for key in ("model_name", "hook_name"):
             if known.get(key) is None:
                 advice = "SAEs of known features have none, and read no text."
                 should = "be in the config"
@@ -130,7 +132,8 @@ class ActivationSource:
             options = on_this_machine(options, self.device)
             if TRUSTED.get():
                 options[TRUST] = True
-            if not has_fast_bfloat16(torch.device(self.device)):  # there float32 is faster
+            device = torch.device(self.device)
+            if device.type == "cpu" and not has_fast_bfloat16(device):  # float32 is faster
                 in_bfloat16 = (key for key in _DTYPES if "bfloat16" in str(options.get(key)))
                 options |= dict.fromkeys(in_bfloat16, "float32")
             with (
@@ -158,6 +161,13 @@ class ActivationSource:
     def store_of(self, sae: AnySAE, **options: Any) -> ActivationsStore:
         """SAELens's store of what an SAE encodes on the text, with options of its own."""
         model, metadata = self.model_of(sae), sae.cfg.metadata
+        if unsaid := {k: v for k, v in _IF_UNSAID.items() if metadata.get(k) is None}:
+            if "context_size" in unsaid:
+                unsaid["context_size"] = min(unsaid["context_size"], _longest_row(model))
+            for key, value in unsaid.items():
+                metadata[key] = value
+            taken = ", ".join(f"{key} = {value}" for key, value in unsaid.items())
+            self.tell(f"The SAE does not say on which rows it was trained. Taken: {taken}.")
         text = self.text.for_model(self._name_of_model(sae), metadata.context_size)
         options |= {key: metadata[key] for key in _JOINED if key in metadata}
         options |= {"context_size": text.context_size, "device": self.device}
@@ -231,6 +241,13 @@ def excludes_special_tokens(sae: AnySAE) -> bool | list[int]:
     said: bool | list[int] | None = sae.cfg.metadata.exclude_special_tokens
     # A BOS token's norm can be 30 times the others': few SAEs were trained on it.
     return True if said is None else said
+
+
+def _longest_row(model: Any) -> int:
+    """Most tokens that a model takes in a row; a large number if it does not say."""
+    config = getattr(model, "cfg", None) or getattr(model.model, "config", None)
+    found = (getattr(config, name, None) for name in ("n_ctx", "max_position_embeddings"))
+    return next(filter(None, found), sys.maxsize)
 
 
 def _key(sae: AnySAE, *names: str) -> str:

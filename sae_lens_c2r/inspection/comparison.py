@@ -9,13 +9,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from sae_lens_c2r._support.errors import UserError, counted
-from sae_lens_c2r.analysis import (
-    count_pairs,
-    latents_of_features,
-    pair_jaccards,
-    pairs_above,
-)
+from sae_lens_c2r._support.errors import UserError, counted, error_of
+from sae_lens_c2r.analysis import latents_of_features, pair_jaccards
+from sae_lens_c2r.analysis.similarity import pairs_above_and_count
 from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.inspection.contexts import (
     AnySAE,
@@ -150,9 +146,10 @@ def _redundant_pairs(
     with_match, matches = matched
     live = fires.nonzero().squeeze(1)
     rows = before.W_dec[live.to(before.W_dec.device)]
-    n_pairs = count_pairs(rows, above=[ALIKE])[0] if len(rows) else 0
-    found = pairs_above(rows, ALIKE, most=MOST_PAIRS).cpu() if n_pairs else live.new_empty(0, 2)
-    pairs = live[found]
+    found, n_pairs = live.new_empty(0, 2), 0
+    if len(rows):
+        found, n_pairs = pairs_above_and_count(rows, ALIKE, most=MOST_PAIRS)
+    pairs = live[found.cpu()]
     places, weaker = matches[pairs], with_match[pairs].amin(dim=1)
     left, right = (after.W_dec[latents].float() for latents in places.T)
     cosines = cosine_similarity(left, right).tolist()
@@ -210,15 +207,20 @@ def inspect(
                         f"{ref.name}: {on_text.n_tokens:,} tokens are too few to tell which "
                         f"latents are dead: they fire {firings:.1f} times on average."
                     )
-        except UserError as error:
-            on_error(error)
+                if on_text.missing:
+                    tell(f"{ref.name}: not finite: {', '.join(on_text.missing)}.")
+        except Exception as error:  # of memory, of overflow, of what a device lacks
+            on_error(error if isinstance(error, UserError) else error_of(ref.name, error))
             continue
         if len(refs) == 2:  # of more, none is kept
             measured.append((sae, text))
     if len(measured) == 2:
         (before, text), (after, same_text) = measured
         if text is not None and text is same_text:
-            return reports, [compare(before, after, text, reports=reports)]
-        if text is not None and same_text is not None:
+            try:
+                return reports, [compare(before, after, text, reports=reports)]
+            except Exception as error:
+                on_error(error_of("The comparison", error))
+        elif text is not None and same_text is not None:
             tell("The SAEs are not compared: they read other activations of the text.")
     return reports, []

@@ -42,6 +42,7 @@ class TextMetrics:
     frequencies: Float[Tensor, " d_sae"]  # shares of the tokens on which each latent fires
     absorption: analysis.AbsorptionPairs
     pairs: list[Pair]  # the most redundant ones, in context
+    missing: Sequence[str] = ()  # the keys of numbers that are not finite
 
     @property
     def fires(self) -> Tensor:
@@ -134,7 +135,8 @@ def measure_on_text(sae: AnySAE, text: TextActivations) -> TextMetrics:
         "chance_of_live": _chance_of(live),
         **absorbed,
     }
-    numbers = {name: value for name, value in numbers.items() if is_finite(value)}
+    missing = [name for name, value in numbers.items() if not is_finite(value)]
+    numbers = {name: numbers[name] for name in numbers if name not in missing}
     return TextMetrics(
         text.text,
         text.model,
@@ -143,6 +145,7 @@ def measure_on_text(sae: AnySAE, text: TextActivations) -> TextMetrics:
         times_fired / together.n_tokens,
         absorption,
         pairs_in_context(sae, text, most_alike(sae.W_dec, times_fired, PAIRS_SHOWN)),
+        missing,
     )
 
 

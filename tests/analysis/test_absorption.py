@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from sae_lens_c2r.analysis import AbsorptionPairs, absorption_pairs
+from sae_lens_c2r.analysis.absorption import sums_in_float64
 from sae_lens_c2r.penalties.batches import batch_norms
 
 N_TOKENS, N_BESIDE = 400, 60
@@ -118,3 +119,22 @@ def test_what_is_not_absorbed_is_no_pair_and_negative_activations_count_as_none(
     assert len(absorption_pairs(W_dec, [torch.zeros_like(acts)])) == 0
     acts[acts[:, 1] == 0, 1] = -1.0
     assert absorption_pairs(W_dec, [acts]).A.item() == pytest.approx(A)
+
+
+class OnMPS(torch.Tensor):
+    """A tensor that is, for all it says, on a device without float64."""
+
+    device = torch.device("mps")
+
+    def sum(self, *, dim: int, dtype: torch.dtype) -> torch.Tensor:
+        assert dtype != torch.float64
+        return self.as_subclass(torch.Tensor).sum(dim=dim, dtype=dtype)
+
+
+def test_sums_are_of_float64_on_any_device() -> None:
+    values = torch.rand(5, 3, dtype=torch.float64).float()
+    exact = sums_in_float64(values, dim=0)
+    assert torch.equal(exact, values.double().sum(dim=0))
+    found = sums_in_float64(values.as_subclass(OnMPS), dim=0)
+    assert found.dtype == torch.float64
+    torch.testing.assert_close(found, exact, rtol=1e-6, atol=0)

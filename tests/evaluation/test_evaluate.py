@@ -7,6 +7,7 @@ from copy import deepcopy
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -321,6 +322,14 @@ def test_a_file_with_the_name_of_a_text_of_ours_is_not_read_for_it(
     assert Options(tmp_path, text="python-documentation").text == "python-documentation"
 
 
+@pytest.mark.parametrize("given", [{"text": "mine.txt"}, {"part": {"split": "test"}}])
+def test_a_text_that_no_evaluation_would_read_is_refused(
+    given: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=r"should be left out without .* core\.dataset="):
+        Options(tmp_path, sae_lens=False, **given)
+
+
 def test_each_sae_that_cannot_be_is_one_line(tmp_path: Path, out: Path, run: Evaluate) -> None:
     reasons = {
         "hook": "`metadata.hook_name`",
@@ -352,13 +361,22 @@ def test_each_sae_that_cannot_be_is_one_line(tmp_path: Path, out: Path, run: Eva
 
 
 def test_a_folder_is_of_one_process_and_what_is_left_or_foreign_in_it_is_no_harm(
-    tmp_path: Path, sae: Path, out: Path, run: Evaluate, requests: list[Task]
+    tmp_path: Path,
+    sae: Path,
+    out: Path,
+    run: Evaluate,
+    requests: list[Task],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     out.mkdir()
     with FileLock(out / ".lock"), pytest.raises(UserError, match="in use"):
         run(sae)
     with pytest.raises(UserError, match="There should be an SAE"):
         run()
+    with monkeypatch.context() as patch:  # an older filelock's answer to a disk without locks
+        patch.setattr(FileLock, "acquire", Mock(side_effect=NotImplementedError))
+        with pytest.raises(UserError, match="should lie on a file system with locks"):
+            run(sae)
     assert not run(sae)
     (folder,) = out.glob("*/sae_lens-*")
     (out / ".working-old").mkdir()

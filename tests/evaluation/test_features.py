@@ -64,6 +64,10 @@ def test_training_json_is_all_that_it_needs(trained: Path, tmp_path: Path) -> No
         assert set(found["missing"]) == {key for key in expected if isnan(expected[key])}
         assert found["inputs"].keys() == {"training.json"}  # and no place of this machine
         assert {"mcc", "f1", "absorption_by_children", "chance_composition"} <= measured.keys()
+    (tmp_path / "text.txt").write_text("words")
+    given = ("--model", "gpt2", "--text", tmp_path / "text.txt", "--split", "train")
+    ran = run_command("evaluate", trained, "--out", out, *SETTINGS, *given)
+    assert "Not used: model, text, split. Known features need no model" in ran.stderr
     submission = Submission([trained], evaluation=out / "evaluation.json")
     card = write_card(submission, tmp_path / "card", repo_id="me/saes").read_text()
     assert f"on {SAMPLES} samples of the features that the SAE was trained on" in card

@@ -40,6 +40,7 @@ def put_double(folder: Path, body: str) -> str:
 
 CASES: dict[str, tuple[str, float, str | None]] = {
     "ends well": ("(path / 'b.json').write_text('')", 1, None),
+    "goes on for ever": (f"(path / 'b.json').write_text(''); {NEVER}", 1, None),
     "does nothing": ("", 1, "it printed nothing."),
     "is killed": (
         "import os; os.kill(os.getpid(), 9)",

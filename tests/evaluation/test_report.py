@@ -91,6 +91,29 @@ def test_everything_is_gathered_that_is_whole(tmp_path: Path, wrong: str) -> Non
         read_report(path)
 
 
+def test_what_was_copied_without_its_folders_is_kept(tmp_path: Path) -> None:
+    """A result that was replaced is not: its folder is there."""
+    copied, here = sae("a", core={"x": 1.0}, tpp={"x": 2.0}), sae("b", core={"x": 3.0})
+    for each in (copied, here):
+        for name, evaluation in each.evaluations.items():
+            source = {"source": f"{each.name}-1/{name}-2/result.json"}
+            each.evaluations[name] = evaluation.model_copy(update=source)
+    (tmp_path / "b-1").mkdir()
+    write_json(tmp_path / "evaluation.json", as_document(EvaluationReport(saes=[copied, here])))
+    for _ in range(2):
+        assert write_report(tmp_path).saes == [copied]
+    (tmp_path / "evaluation.json").write_text("nonsense")
+    assert write_report(tmp_path).saes == []
+
+
+def test_a_column_is_of_one_evaluation() -> None:
+    """SAELens's and SAEBench's L0 are counted in two ways; a row without the one is blank."""
+    saes = [sae("a", sae_lens={"l0": 3.0}, core={"l0": 4.0}), sae("b", core={"l0": 5.0})]
+    saes.append(sae("c", known_features={"l0": 6.0}))
+    lines = table_of(EvaluationReport(saes=saes)).in_markdown().splitlines()
+    assert lines[2:] == ["| a | 3.0 |", "| b |  |", "| c | 6.0 |"]
+
+
 def test_names_are_shown_as_they_are() -> None:
     names = {"[/k=3] a|b": "0", "c": "12345678ab"}
     saes = [sae(name, digest=digest) for name, digest in names.items()]

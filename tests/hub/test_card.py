@@ -35,6 +35,7 @@ from sae_lens_c2r.saes.record import Evaluation, SAERecord
 from tests.evaluation.planted import small_sae
 from tests.hub.server import LoopbackHub
 from tests.language_model import D_MODEL, HOOK, tiny_model
+from tests.saes.forms import make_form
 
 ROOT = Path(__file__).parents[2]
 CARDS = ROOT / "hub_cards"
@@ -269,7 +270,7 @@ def test_a_card_names_the_sae_to_take_where_one_can_be_named() -> None:
     assert "Which SAE" not in render(facts(a=weak, b=strong))
 
 
-@pytest.mark.parametrize("kind", ["MiniLM", "a transformer", "no model"])
+@pytest.mark.parametrize("kind", ["MiniLM", "a transformer", "no model", "heads"])
 def test_the_code_of_a_card_runs(
     kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -277,11 +278,14 @@ def test_the_code_of_a_card_runs(
         "MiniLM": (MINILM.hub_id, "AutoModelForCausalLM", "bert.encoder.layer.3", 384),
         "a transformer": ("tiny", None, HOOK, D_MODEL),
         "no model": (None, None, None, 8),
+        "heads": ("tiny", None, "blocks.0.attn.hook_z", 8),
     }
     model, model_class, hook_name, d_in = names[kind]
     encoded = {"model": model, "model_class": model_class, "hook_name": hook_name}
     card = render(facts(a=sae(d_in=d_in, d_sae=80, **encoded)))
     loaded = small_sae(d_in=d_in)
+    if kind == "heads":  # as SAELens saved them before 6
+        loaded = make_form("standard", d_in=d_in, d_sae=80, reshape_activations="hook_z")
     monkeypatch.setattr(SAE, "from_pretrained", lambda *_: loaded)
     load = sae_lens.load_model.load_model
 

@@ -445,6 +445,7 @@ def test_what_decides_which_model_and_text_are_read_is_published() -> None:
     said = json.loads(json.dumps(training_sae().cfg.get_inference_sae_cfg_dict()))
     part = {"dataset_split": "train[:10%]", "dataset_subset": "en", "dataset_column": "body"}
     options = {"revision": "step1000", "checkpoint_value": 1000, "n_ctx": 512}
+    options |= {"load_in_4bit": True, "gguf_file": "q4.gguf", "attn_implementation": "eager"}
     said["metadata"] |= {**part, "model_from_pretrained_kwargs": options}
     for text, of_it in (("org/text", part), ("/home/me/x", {})):
         said["metadata"]["dataset_path"] = text
@@ -453,10 +454,12 @@ def test_what_decides_which_model_and_text_are_read_is_published() -> None:
         assert {f"metadata.{key}" for key in part.keys() - of_it.keys()} <= {*removed}
         assert kept["metadata"]["model_from_pretrained_kwargs"] == options
     said["metadata"] |= {"dataset_path": "org/text", "dataset_subset": "data/acme"}
-    options["checkpoint_value"] = "runs/secret"
+    others = {"checkpoint_value": "runs/secret", "attn_implementation": "org/kernel"}
+    options |= others | {"device_map": "cuda:3"}
     _, removed = redact(said)
-    in_options = "metadata.model_from_pretrained_kwargs.checkpoint_value"
-    assert {"metadata.dataset_subset", in_options} <= {*removed}
+    in_options = {f"metadata.model_from_pretrained_kwargs.{key}" for key in others}
+    in_options |= {"metadata.model_from_pretrained_kwargs.device_map"}
+    assert {"metadata.dataset_subset", *in_options} <= {*removed}
 
 
 @pytest.mark.parametrize("place", [*PLACES, "a/b/c"])
@@ -529,8 +532,30 @@ def test_what_evaluate_measured_is_found(tmp_path: Path, folder: Path) -> None:
     [checked] = check(tmp_path / "scratch", tmp_path / "saes")
     assert checked.record.evaluations["weights"].metrics["composition"] == 0.125
     entry["evaluations"] = {"weights": {"metrics": {"composition": 0.25}}}
-    (tmp_path / "saes" / "evaluation.json").write_text(json.dumps(content))
-    assert "should agree with" in refused(tmp_path / "again", tmp_path / "saes")
+    other = tmp_path / "saes" / "evaluation.json"
+    other.write_text(json.dumps(content))
+    message = refused(tmp_path / "again", tmp_path / "saes")
+    assert f"{path} should agree with {other}. Found other numbers of weights" in message
+    assert "Name one by `--evaluation`." in message
+    entry["evaluations"] = {"weights": {"metrics": {"composition": 0.1250001}}}
+    other.write_text(json.dumps(content))
+    assert check(tmp_path / "rounded", tmp_path / "saes")
+
+
+def test_of_an_sae_that_was_measured_in_two_places_its_own_counts(
+    tmp_path: Path, folder: Path
+) -> None:
+    """As after its folder was moved, where numbers differ by rounding."""
+    sae = SAERef(folder=folder).load_for_inference("cpu")
+    digests = dict(zip(("weights_sha256", "config_sha256"), sae_hashes(sae), strict=True))
+    saes = [
+        {"name": name, **digests, "evaluations": {"core": {"metrics": {"x": x}}}}
+        for name, x in ((str(folder), 0.125), ("elsewhere/a", 0.25))
+    ]
+    path = tmp_path / "saes" / "evaluation.json"
+    path.write_text(json.dumps({"format": 1, "saes": saes}))
+    [checked] = check(tmp_path / "scratch", tmp_path / "saes")
+    assert checked.record.evaluations["core"].metrics == {"x": 0.125}
 
 
 def test_what_was_measured_before_the_weights_changed_is_left_out(
@@ -621,6 +646,25 @@ def test_a_measurement_belongs_to_what_an_sae_computes_and_none_is_lost_in_silen
     assert any("core of layer_1/a is left out" in line for line in told) != kept
     card = card_files(repo_record(submission, [checked], "me/saes"))[README].decode()
     assert ("`layer_1/a`: core was measured of other weights" in card) != kept
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "outdated"), [("there", []), ("gone", ["core"]), ("gone/deeper", [])]
+)
+def test_what_was_measured_of_another_sae_of_the_same_id_says_nothing_of_this_one(
+    elsewhere: str, outdated: list[str], tmp_path: Path, folder: Path
+) -> None:
+    """Only where that is gone may it be this one, which has changed and was moved."""
+    other = tmp_path / elsewhere / "layer_1" / ("b" if "deeper" in elsewhere else "a")
+    if elsewhere == "there":
+        plant_sae(other, d_in=8, seed=5)
+    entry = {"name": str(other), "weights_sha256": "0", "config_sha256": "1"}
+    entry |= {"evaluations": {"core": {"metrics": {"x": 0.125}}}}
+    content = {"format": 1, "saes": [entry]}
+    (tmp_path / "saes" / "evaluation.json").write_text(json.dumps(content))
+    [checked] = check(tmp_path / "scratch", tmp_path / "saes")
+    assert checked.record.outdated == outdated
+    assert folder.is_dir()
 
 
 def set_field(folder: Path, **values: Any) -> Path:

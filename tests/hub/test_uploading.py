@@ -13,10 +13,11 @@ from typing import Any
 from unittest.mock import Mock
 from urllib.parse import unquote
 
+import httpx2
 import pytest
 import torch
 from huggingface_hub import HfApi, constants
-from huggingface_hub.errors import RevisionNotFoundError
+from huggingface_hub.errors import HfHubHTTPError, RevisionNotFoundError
 from sae_lens import SAE
 
 import sae_lens_c2r.hub
@@ -113,7 +114,7 @@ def test_a_card_is_written_of_what_would_be_sent(
     sent = re.sub(" The activations come from .*", "", sent)
     assert written.split("## Training")[0] == sent.split("## Training")[0]
     printed = capsys.readouterr().out
-    assert f"{REPO} at main: private, to be made." in printed
+    assert f"{REPO} at main: private, to be made.\nThere is no such repository, or" in printed
     assert f"a/{WEIGHTS}" in printed
 
 
@@ -155,8 +156,8 @@ def test_the_model_of_an_sae_that_was_trained_from_a_folder_can_be_named(
         ("base_model", ["gpt2", "/models/gpt2", "a/b/c"]),
         ("saes", [{}, [], "saes", Path("saes"), [Path("saes"), "b"]]),
         ("repo_id", ["saes", "me/../saes", "me/saes.git", "a/b/c", "me/säe"]),
-        ("revision", ["a b", "../main", "refs/pr/1", "0" * 40]),
-        ("tag", ["HEAD", "x.lock/y", ""]),
+        ("revision", ["a b", "../main", "refs/heads/x", "refs/pr/x", "0" * 40]),
+        ("tag", ["HEAD", "x.lock/y", "", "refs/pr/1"]),
     ],
 )
 def test_what_is_said_is_looked_at_first(key: str, values: list[Any]) -> None:
@@ -166,8 +167,11 @@ def test_what_is_said_is_looked_at_first(key: str, values: list[Any]) -> None:
             Target(**{"repo_id": REPO, key: value}) if is_where else Submission(
                 **{"saes": [Path("saes")], key: value}
             )
-    with pytest.raises(UserError, match=r"^`tag` should"):  # nothing is merged yet
-        Target(REPO, tag="v1", create_pr=True)
+    for proposal in ({"create_pr": True}, {"revision": "refs/pr/1"}):
+        with pytest.raises(UserError, match=r"^`tag` should"):  # nothing is merged yet
+            Target(REPO, tag="v1", **proposal)
+    with pytest.raises(UserError, match=r"^`create_pr` should"):
+        Target(REPO, revision="refs/pr/1", create_pr=True)
 
 
 # What is sent
@@ -326,10 +330,15 @@ def test_an_sae_is_loaded_at_a_revision(
     assert torch.equal(then.W_dec, before.W_dec.double())
     with pytest.raises(RevisionNotFoundError):
         load(REPO, "a", revision="v2")
-    for sae_id in ("b", "../a"):
-        with pytest.raises(UserError, match=sae_id):
+    for sae_id in ("b", "../a", "*", "/a"):
+        with pytest.raises(UserError, match=re.escape(sae_id)):
             load(REPO, sae_id, revision="v1")
     assert hub_here.repos[REPO].tags.keys() == {"v1"}
+    of_others = {
+        f"k=32 [x]/{name}": (tmp_path / "b" / name).read_bytes() for name in (CFG, WEIGHTS)
+    }
+    hub_here.put(REPO, of_others)
+    assert torch.equal(load(REPO, "k=32 [x]", revision="main").W_dec, after.W_dec)
 
 
 def test_the_card_names_what_the_hub_has(hub: LoopbackHub, send: Call) -> None:
@@ -404,7 +413,8 @@ def test_a_token_that_may_make_no_repository_is_told(
     """By the Hub's answer, when it is asked to make one."""
     hub.accounts["hf_fine"] = account
     message = refusal(send, "a", api=HfApi(hub.endpoint, token="hf_fine"))
-    assert f"The token may not write to {REPO}: it should have the role `write` or" in message
+    assert f"The token may not write to {REPO}. The Hub says: " in message
+    assert ": it should have the role `write` or" in message
     assert [seen.path for seen in writes(hub)] == ["/api/repos/create"]
     assert not hub.repos
 
@@ -515,6 +525,9 @@ def test_why_nothing_was_sent_is_told(send: Call, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     assert "unset the `HF_HUB_OFFLINE`" in refusal(send, "a")
     assert explain_hub_error(ValueError("x\n y"), REPO) == "ValueError: x y"
+    response = httpx2.Response(403, request=httpx2.Request("POST", "http://127.0.0.1:9"))
+    full = HfHubHTTPError("", response=response, server_message="Storage limit reached.")
+    assert "The Hub says: Storage limit reached. If" in explain_hub_error(full, REPO)
 
 
 def test_a_gitignore_there_keeps_no_file_out_of_the_commit(
@@ -560,6 +573,37 @@ def test_an_interrupted_upload_tells_what_is_there(
     monkeypatch.setattr(HfApi, "create_tag", interrupt)
     with pytest.raises(KeyboardInterrupt, match=r"has everything.*tag v1 may not have"):
         send("a", tag="v1")
+
+
+def test_a_pull_request_is_gone_on_with(
+    hub: LoopbackHub, send: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Interrupted, an upload cannot tell whether one was opened, and the next opens another."""
+    send("a")
+    commit = HfApi.create_commit
+
+    def interrupt_later(*arguments: Any, **options: Any) -> None:
+        commit(*arguments, **options)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(HfApi, "create_commit", interrupt_later)
+        with pytest.raises(
+            KeyboardInterrupt, match=r"may have been opened.*refs/pr/N"
+        ) as ended:
+            send("d", create_pr=True)
+    assert "to continue" not in str(ended.value)
+    repo = hub.repos[REPO]
+    [repo.branches["refs/pr/1"]] = repo.pull_requests
+    hub.fault = lambda seen: Fault(500, after=True) if "/commit/" in seen.path else None
+    assert "A pull request may have been opened" in refusal(send, "b", "c", create_pr=True)
+    hub.fault = lambda _: None
+    hub.log.clear()
+    assert send("d", revision="refs/pr/1", check_published=True).sent == 0
+    assert not writes(hub)
+    assert "no refs/pr/2" in refusal(send, "d", revision="refs/pr/2")
+    assert set(repo.branches) == {"main", "refs/pr/1"}
+    assert send("b", "c", revision="refs/pr/1", check_published=True).sent > 0
 
 
 def test_a_tag_that_fails_or_that_somebody_sets_meanwhile_is_told(

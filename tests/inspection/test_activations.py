@@ -116,6 +116,20 @@ def test_the_place_of_a_model_in_a_training_is_not_that_of_its_inspection(
         assert asked == {"dtype": "float32", **kept}
 
 
+@pytest.mark.parametrize(("device", "dtype"), [("cpu", "float32"), ("mps", "bfloat16")])
+def test_a_model_in_bfloat16_is_widened_on_a_cpu_alone(
+    device: str, dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    double = Mock(side_effect=ValueError("seen"))
+    monkeypatch.setattr(activations, "load_model", double)
+    monkeypatch.setattr(activations, "has_fast_bfloat16", lambda _: False)
+    options = {"dtype": "bfloat16"}
+    sae = load(tmp_path / "sae", model_from_pretrained_kwargs=options, model_class_name="x")
+    with pytest.raises(ValueError, match="seen"):
+        ActivationSource(Text(rows_of_tokens(), "x"), n_tokens=9, device=device).model_of(sae)
+    assert double.call_args.kwargs["model_from_pretrained_kwargs"] == {"dtype": dtype}
+
+
 def test_what_a_model_prints_while_it_is_loaded_is_not_among_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -153,15 +167,29 @@ def test_a_text_of_nothing_but_what_is_left_out_is_refused(tmp_path: Path) -> No
         source(special).activations(load(tmp_path / "sae"), "mine")
 
 
-@pytest.mark.parametrize("key", ["model_name", "hook_name", "context_size", "prepend_bos"])
+@pytest.mark.parametrize("key", ["model_name", "hook_name"])
 def test_no_model_is_loaded_for_an_sae_that_says_too_little(
     key: str, tmp_path: Path, loaded: list[str]
 ) -> None:
-    """One of known features: there is neither a hook nor a row of tokens."""
+    """One of known features: there is no hook."""
     sae = load(tmp_path / "sae", **{key: None})
     with pytest.raises(UserError, match=rf"^mine: `metadata\.{key}`"):
         source().activations(sae, "mine")
     assert loaded == []
+
+
+@pytest.mark.parametrize(
+    ("key", "taken"), [("context_size", f"context_size = {CONTEXT}"), ("prepend_bos", "True")]
+)
+def test_of_rows_that_an_sae_does_not_describe_sae_lenss_own_are_taken(
+    key: str, taken: str, tmp_path: Path
+) -> None:
+    """As long as the model takes them at most; SAELens's release of Goodfire's has none."""
+    told: list[str] = []
+    sae = load(tmp_path / "sae", **{key: None})
+    found = source(Dataset.from_dict(texts()[:]), tell=told.append).activations(sae, "mine")
+    assert found.rows.shape[1] == CONTEXT
+    assert any("does not say on which rows" in line and taken in line for line in told)
 
 
 @pytest.mark.parametrize("form", ["transcoder", "jumprelu_skip_transcoder", "temporal"])
