@@ -83,7 +83,10 @@ _METADATA = {
     *("hook_head_index_out", "hf_hook_name", "hf_hook_name_out"),
 }
 # Of a model's options, all but those that are of a machine.
-_MODEL_OPTIONS = HARMLESS - {"device_map", "n_devices", "max_memory", "low_cpu_mem_usage"}
+_MODEL_OPTIONS = HARMLESS - {
+    *("device_map", "n_devices", "max_memory", "low_cpu_mem_usage", "local_files_only"),
+    "tp_plan",
+}
 _PART = r"[\w.+: -]{1,200}"
 # Of these, no more may be published than what they are for.
 _OWN_PATTERNS = {
