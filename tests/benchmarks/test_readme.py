@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from benchmarks.__main__ import RESULTS
-from benchmarks.differences import DATA, from_plain, rows_of
+from benchmarks.compare import Contrast
+from benchmarks.differences import DATA, differences, from_plain, rows_of
 from benchmarks.evidence import hierarchies_told
 
 README = " ".join(Path("README.md").read_text(encoding="utf-8").split())
@@ -40,6 +41,12 @@ def test_the_verdict_tells_the_rows_of_smollm2() -> None:
     late = from_plain(rows_of("language_model/letters", 2_048_000, 32))["C2R", 2.0]
     price, dead = late["percent"].mean, 100 * late["dead_latents"].mean
     assert f"At k = 32 it is {price:.0f} % and {dead:.0f} points with SAELens's" in README
+    rows = [rows_of(*DATA[f"language model, k = {k}"]) for k in (10, 32)]
+    same = [differences(each, Contrast("OrtSAE", "C2R", [0.25, 2.0])) for each in rows]
+    lower = sorted(-each["composition"].mean for each in same)
+    dead = sorted(100 * each["dead_latents"].mean for each in same)
+    assert f"{lower[0]:.2f} to {lower[1]:.2f} lower, and leaves {dead[0]:.0f} to" in README
+    assert f"to {dead[1]:.0f} points more latents dead" in README
     scores = {
         sae_id.rpartition("/")[2]: each
         for sae_id, each in metrics_of("smollm2-135m-layer-9", "absorption", "weights").items()
