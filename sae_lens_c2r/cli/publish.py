@@ -12,7 +12,7 @@ from sae_lens_c2r.cli._shared import console_while_loading, error_boundary, opti
 
 if TYPE_CHECKING:
     from sae_lens_c2r.hub import Submission
-    from sae_lens_c2r.hub.uploading import Proposal
+    from sae_lens_c2r.hub.proposal import Proposal
 
 _FOLDERS = typer.Argument(..., metavar="DIR...", help="Folders, each with one or more SAEs.")
 _RELEASE = option(None, "The release of the SAEs.", "--release", unset="what training recorded")

@@ -12,9 +12,10 @@ if Version(found := version("huggingface-hub")) < Version("1.31"):
     raise UserError("huggingface-hub", "be 1.31 or newer, to publish", found, advice)
 
 from sae_lens_c2r.hub.card import write_card
+from sae_lens_c2r.hub.proposal import show_proposal
 from sae_lens_c2r.hub.repository import load
 from sae_lens_c2r.hub.rules import Target
 from sae_lens_c2r.hub.submission import Submission
-from sae_lens_c2r.hub.uploading import show_proposal, upload
+from sae_lens_c2r.hub.uploading import upload
 
 __all__ = ["Submission", "Target", "load", "show_proposal", "upload", "write_card"]

@@ -1,29 +1,24 @@
 """An upload from end to end: check, propose, ask, commit, verify, tag."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from difflib import unified_diff
-from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from huggingface_hub import CommitOperationAdd, HfApi, constants, get_token
 from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
-from rich.console import Console
-from rich.syntax import Syntax
 from safetensors import SafetensorError
 
-from sae_lens_c2r._support.errors import UserError, counted, one_line, with_advice
+from sae_lens_c2r._support.errors import UserError, one_line, with_advice
 from sae_lens_c2r.hub.card import card_files, split_card
-from sae_lens_c2r.hub.local_saes import LocalSAE, check_saes, repo_record
-from sae_lens_c2r.hub.rendering import printable
+from sae_lens_c2r.hub.local_saes import check_saes, repo_record
+from sae_lens_c2r.hub.proposal import Proposal
 from sae_lens_c2r.hub.repository import (
     MOVED,
     PASSING,
-    Snapshot,
     as_the_hub_knows,
     check_account,
     check_metadata,
@@ -35,7 +30,6 @@ from sae_lens_c2r.hub.repository import (
 from sae_lens_c2r.hub.rules import MAIN, Target
 from sae_lens_c2r.hub.submission import SAEs, Submission
 from sae_lens_c2r.releases.model import README
-from sae_lens_c2r.reporting.tables import terminal_tables
 from sae_lens_c2r.saes.encoding import encode_in_saelens_alone, encodes_alike
 
 _FAILURES = (HTTPError, OSError, SafetensorError, ValueError)  # the client has some of each
@@ -45,34 +39,6 @@ _PROPOSED = (
     "`--create-pr`. If there is none, run the same command again."
 )
 _ATTEMPTS = 4
-
-
-@dataclass(frozen=True)
-class Proposal:
-    """The changes that an upload would make. Nothing is written to find out."""
-
-    target: Target
-    snapshot: Snapshot  # what is there
-    saes: Sequence[LocalSAE]
-    wanted: Sequence[CommitOperationAdd]  # all files that are to be there
-    card: str  # `README.md` among them
-
-    @cached_property
-    def files(self) -> list[CommitOperationAdd]:
-        """The files that would be sent: the others are there already."""
-        return [file for file in self.wanted if not self.snapshot.has(file)]
-
-    @property
-    def size(self) -> int:
-        """Bytes of the files that would be sent."""
-        return sum(file.upload_info.size for file in self.files)
-
-    @property
-    def card_diff(self) -> str:
-        """The change of `README.md`, as of `diff -u`; empty if there is none."""
-        old = (self.snapshot.read(README) or b"").decode().splitlines()
-        new = self.card.splitlines()
-        return "\n".join(unified_diff(old, new, "on the Hub", "to be sent", lineterm=""))
 
 
 @dataclass(frozen=True)
@@ -302,51 +268,3 @@ def _verify(api: HfApi, published: Published) -> None:
         raise UserError(
             f"{sae.sae_id} of {repo_id} should encode a batch as it did here. It does not."
         )
-
-
-def show_proposal(
-    proposal: Proposal, console: Console | None = None, *, brief: bool = False
-) -> None:
-    """Print what an upload would do.
-
-    Args:
-        proposal: What would be sent.
-        console: Console to print to; by default the standard output.
-        brief: Whether to say only how many lines of the card change.
-    """
-    console = console or Console()
-    target, snapshot = proposal.target, proposal.snapshot
-    exists = snapshot.private is not None
-    visible = "private" if (snapshot.private if exists else not target.public) else "public"
-    made = "exists" if exists else "to be made"
-    console.print(f"{target.repo_id} at {target.revision}: {visible}, {made}.", markup=False)
-    if not exists:
-        console.print("There is no such repository, or none that this token sees.")
-    unchanged = len(proposal.wanted) - len(proposal.files)
-    if not proposal.files:
-        console.print(f"All {unchanged} files are there already.")
-        return
-    rows = [
-        [
-            file.path_in_repo,
-            "replaced" if file.path_in_repo in snapshot.tree else "new",
-            f"{file.upload_info.size:,}",
-            file.upload_info.sha256.hex()[:16],
-        ]
-        for file in proposal.files
-    ]
-    headings = ["file", "", "bytes", "SHA-256"]
-    tables = terminal_tables(headings, rows, width=console.width, text=(0, 1, 3))
-    console.print(*tables, sep="\n")
-    console.print(f"{proposal.size / 1e6:,.1f} MB; {unchanged} files are there already.")
-    for sae in proposal.saes:
-        if sae.removed:
-            left_out = ", ".join(map(repr, sae.removed))
-            console.print(f"Left out of {sae.sae_id}/cfg.json: {left_out}", markup=False)
-    if proposal.card_diff and brief:
-        changes = proposal.card_diff.splitlines()[2:]  # after the names of the files
-        added, removed = (sum(line.startswith(sign) for line in changes) for sign in "+-")
-        console.print(f"{README}: {counted(added, 'line')} added, {removed:,} removed.")
-    elif proposal.card_diff:
-        diff = printable(proposal.card_diff)
-        console.print(Syntax(diff, "diff", background_color="default", word_wrap=True))

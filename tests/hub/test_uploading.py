@@ -26,9 +26,9 @@ from sae_lens_c2r._support.process import Interrupted
 from sae_lens_c2r.hub import Submission, Target, load, show_proposal, upload, write_card
 from sae_lens_c2r.hub.card import split_card
 from sae_lens_c2r.hub.local_saes import check_saes
+from sae_lens_c2r.hub.proposal import Proposal
 from sae_lens_c2r.hub.rendering import BEGIN, END
 from sae_lens_c2r.hub.repository import explain_hub_error
-from sae_lens_c2r.hub.uploading import Proposal
 from sae_lens_c2r.releases.model import FACTS, README
 from tests import forkserver
 from tests.evaluation.planted import plant_sae
@@ -657,7 +657,8 @@ from pathlib import Path
 from huggingface_hub import CommitOperationAdd, HfApi
 from sae_lens_c2r.hub.repository import take_snapshot
 from sae_lens_c2r.hub.rules import Target
-from sae_lens_c2r.hub.uploading import Proposal, publish
+from sae_lens_c2r.hub.proposal import Proposal
+from sae_lens_c2r.hub.uploading import publish
 name, *large = sys.argv[1:]
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 api, target = HfApi(), Target("me/saes")
