@@ -27,7 +27,7 @@ from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS, documents_of, token_ro
 from sae_lens_c2r.offline.models import MINILM, hub_id_of_folder, where_model_is
 from sae_lens_c2r.releases.model import TextSource
 from sae_lens_c2r.releases.text_files import (
-    bad_line,
+    place_of,
     rows_of_dataset,
     rows_of_file,
     size_of,
@@ -127,6 +127,8 @@ class Text:
             except LocalEntryNotFoundError:  # without a network, where nobody knows
                 pass
             except ValueError as error:
+                if "does not match" not in str(error):
+                    raise
                 should = "have tokens of the model's tokenizer"
                 raise UserError(self._field, should, shortened(str(error), 200)) from None
 
@@ -176,9 +178,9 @@ class Text:
         """The rows, with the place where they cannot be read."""
         n_read = 0
 
-        def place() -> str:
-            line = bad_line(self.path) if self.path else None
-            return line or f"{self.named}, after row {n_read:,}"
+        def place(error: Exception) -> str:
+            found = place_of(error, self.path) if self.path else None
+            return found or f"{self.named}, after row {n_read:,}"
 
         with needing_the_hub(f"The text {self.named}"), _naming(place, self._field):
             for row in self._rows:
@@ -222,14 +224,14 @@ def check_part(source: TextSource) -> None:
 
 
 @contextmanager
-def _naming(place: str | Callable[[], str], field: str) -> Iterator[None]:
+def _naming(place: str | Callable[[Exception], str], field: str) -> Iterator[None]:
     """Name what cannot be read, unless it is not reached."""
     try:
         yield
     except Exception as error:  # datasets, pyarrow, pandas and the Hub raise many kinds
         if isinstance(error, UserError) or is_of_network(error):
             raise
-        place = place if isinstance(place, str) else place()
+        place = place if isinstance(place, str) else place(error)
         found = f"in {place}: {shortened(one_line(error), 200)}"
         raise UserError(field, "be text that can be read, in UTF-8", found) from error
 

@@ -9,6 +9,7 @@ import csv
 import json
 import re
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -40,7 +41,6 @@ from sae_lens_c2r.releases.endings import COMPRESSED, LOADERS
 from sae_lens_c2r.releases.model import TextSource
 
 _LINES = ("text", {"keep_linebreaks": True})
-_PLAIN = {".txt", ".md", ".csv", ".tsv"}
 _SEPARATORS = ",;\t|"  # of tables; the first one if none has more columns
 _HIDDEN = re.compile(r"(^|/)\.")
 _PATTERN = re.compile(r"[*?\[\]]")  # in the name of a folder, for `datasets`
@@ -84,7 +84,9 @@ def rows_of_dataset(source: TextSource, streaming: bool) -> Any:
         with _naming_the_subset():
             builder = load_dataset_builder(name, **options)
         splits = builder.info.splits or builder.config.data_files or {"train": None}
-        return load_dataset(name, split=_split_of(splits, source), **options)
+        # One that is asked for may be an expression, like train[:10%].
+        split = source.split or _split_of(splits, source)
+        return load_dataset(name, split=split, **options)
     if not isinstance(found, DatasetDict | IterableDatasetDict):
         return found
     return found[_split_of(found, source)]
@@ -112,35 +114,42 @@ def _naming_the_subset() -> Iterator[None]:
 
 
 def _builder_of(place: Path | str, options: dict[str, Any]) -> DatasetBuilder:
-    """What reads a dataset, or a folder, each file of which may be a document."""
+    """What reads a dataset, or a folder: its tables, its lines, or each file as a document."""
+    if isinstance(place, str):
+        return load_dataset_builder(place, **options)
     try:
         builder = load_dataset_builder(str(place), **options)
-        if isinstance(place, str) or not isinstance(builder, FolderBasedBuilder):
-            return builder  # and none of pictures or sounds beside documents
+        # Pictures and sounds may have captions, or lie beside a text.
+        if not isinstance(builder, FolderBasedBuilder) or any(place.rglob("metadata.*")):
+            return builder
     except DataFilesNotFoundError:  # none of the kinds that `datasets` knows by their names
-        card = Path(place, "README.md")  # of data that are not here
-        if isinstance(place, str) or (card.is_file() and card.read_bytes().startswith(b"---")):
+        card = place / "README.md"  # of data that are not here
+        if card.is_file() and card.read_bytes().startswith(b"---"):
             raise
     files = sorted(files_in(place))
-    documents = [escape(str(each)) for each in files if _may_be_text(each)]
-    if not documents:
+    kinds = Counter(_ending_of(each) for each in files)
+    tables = {ending: n for ending, n in kinds.items() if ending in {*LOADERS, ".txt"}}
+    if tables:
+        ending = max(tables, key=tables.__getitem__)
+        name, about = LOADERS.get(ending, ("text", {}))
+        read = [each for each in files if _ending_of(each) == ending]
+    else:
+        name, about = "text", {"sample_by": "document"}
+        read = [each for each in files if not _is_binary(each)]
+        left_out = f" Not text: {len(files) - len(read):,}." if len(read) < len(files) else ""
+        tell_once(f"{place}: each of {counted(len(read), 'file')} is a document.{left_out}")
+    if not read:
         raise DataFilesNotFoundError(f"No file in {place} is text")
-    others = len(files) - len(documents)
-    told = f" {counted(others, 'file')} that begin as no text does are left out." * bool(others)
-    tell_once(f"{place}: each of {counted(len(documents), 'file')} is a document.{told}")
-    about: dict[str, Any] = {"sample_by": "document", **options}
-    return load_dataset_builder("text", data_files=documents, **about)
+    chosen = [escape(str(each)) for each in read]
+    return load_dataset_builder(name, data_files=chosen, **{**about, **options})
 
 
-def _may_be_text(path: Path) -> bool:
-    """Whether a file begins as text does, or is compressed."""
-    if path.suffix.lower() in COMPRESSED:
-        return True
+def _is_binary(path: Path) -> bool:
+    """Whether a file begins as no text does: in UTF-16 alone, a letter may have a NUL."""
     with path.open("rb") as file:
         start = file.read(1 << 12)
-    with suppress(UnicodeDecodeError):
-        return "\0" not in codecs.getincrementaldecoder("utf-8")().decode(start)
-    return False
+    is_utf16 = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return b"\0" in start and not is_utf16 and path.suffix.lower() not in COMPRESSED
 
 
 def _look_into(folder: Path, config: Any) -> None:
@@ -155,11 +164,11 @@ def _look_into(folder: Path, config: Any) -> None:
             options = _as_words(read[0], encoding="utf-8-sig", sep=sep)
         for name, value in options.items():
             setattr(config, name, value)
-    there = {each: _ending_of(each) for each in files_in(folder)}
-    kinds = {_ending_of(file) for file in read}
-    others = sorted(k.name for k, of in there.items() if of in {*LOADERS, ".txt"} - kinds)
+    of_tables, kinds = {*LOADERS, ".txt"}, {_ending_of(file) for file in read}
+    there = {each.name: _ending_of(each) for each in files_in(folder)}
+    others = sorted(each for each, ending in there.items() if ending in of_tables - kinds)
     # Notes beside a table are none of it, unless there are more of them than of tables.
-    notes = sorted(k.name for k, of in there.items() if of and of not in {*LOADERS, ".txt"})
+    notes = sorted(each for each, of in there.items() if of not in {"", *of_tables, *kinds})
     others += notes if len(notes) > len(read) else []
     if read and others:
         tell_once(
@@ -242,34 +251,38 @@ def _without_special_names(path: Path) -> Path:
     return links if is_folder else link
 
 
-def bad_line(path: Path) -> str | None:
-    """The first line of JSON that is none or has other kinds of values, or a file's name."""
-    for file in (path, *sorted(path.rglob("*"))):
-        kinds: dict[str, str] = {}
-        if ".jsonl" not in file.suffixes:
-            is_plain = _ending_of(file) in _PLAIN or (file.is_file() and _may_be_text(file))
-            if is_plain and file.suffix.lower() not in COMPRESSED and not _is_in_utf_8(file):
-                return str(file)
-            continue
-        try:
-            with LocalFileSystem().open(file, compression="infer") as lines:
-                for number, line in enumerate(lines, start=1):
-                    with suppress(ValueError, AttributeError):
-                        row = json.loads(line.decode("utf-8-sig").strip() or "{}")
-                        found = {k: type(v).__name__ for k, v in row.items() if v is not None}
-                        if {**found, **kinds} == {**kinds, **found}:
-                            kinds |= found
-                            continue
-                    shown = shortened(line.decode(errors="replace").strip(), 80)
-                    return f"line {number:,} of {file}, {shown}"
-        except Exception:  # what is compressed is cut, or was never compressed
-            return str(file)
+def place_of(error: Exception, path: Path) -> str | None:
+    """Where a text cannot be read: a line of JSON, or a file that is not in UTF-8."""
+    files = [path] if path.is_file() else sorted(files_in(path))
+    if isinstance(error.__cause__ or error, UnicodeDecodeError):
+        plain = (each for each in files if not {*each.suffixes} & COMPRESSED)
+        return next((str(each) for each in plain if not _is_in_utf_8(each)), None)
+    lines = (_bad_line(each) for each in files if ".jsonl" in each.suffixes)
+    return next(filter(None, lines), None)
+
+
+def _bad_line(file: Path) -> str | None:
+    """The first line of JSON that is none, or has other kinds of values than those before."""
+    kinds: dict[str, str] = {}
+    try:
+        with LocalFileSystem().open(file, compression="infer") as lines:
+            for number, line in enumerate(lines, start=1):
+                with suppress(ValueError, AttributeError):
+                    row = json.loads(line.decode("utf-8-sig").strip() or "{}")
+                    found = {k: type(v).__name__ for k, v in row.items() if v is not None}
+                    if {**found, **kinds} == {**kinds, **found}:
+                        kinds |= found
+                        continue
+                shown = shortened(line.decode(errors="replace").strip(), 80)
+                return f"line {number:,} of {file}, {shown}"
+    except Exception:  # what is compressed is cut, or was never compressed
+        return str(file)
     return None
 
 
 def _is_in_utf_8(path: Path) -> bool:
     with suppress(UnicodeDecodeError), path.open(encoding="utf-8") as lines:
-        return all(True for _ in lines)
+        return _is_binary(path) or all(True for _ in lines)
     return False
 
 

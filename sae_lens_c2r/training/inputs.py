@@ -67,12 +67,13 @@ def check_text(plan: Plan, log: Callable[[str], None], n_vocabulary: int | None)
     if source.dataset in OFFLINE_DATASETS:
         check_part(source.text)
         return
+    # Only the first rows are read. Without a network, the Hub's cache has all or nothing.
+    streamed = plan.runner_value("streaming")
     try:
-        # Only the first rows are read. Without a network, the Hub's cache has all or nothing.
-        streaming = plan.runner_value("streaming") or not HF_HUB_OFFLINE
-        text = read_text(source.text, streaming=streaming, field=DATASET)
+        text = read_text(source.text, streaming=streamed or not HF_HUB_OFFLINE, field=DATASET)
     except UserError as error:
-        if not is_of_network(error):
+        # What is not to be streamed may be read all the same, as an archive is, or a part.
+        if not is_of_network(error) and (streamed or source.text.path):
             raise
         log(f"The text was not looked at. {error}")
     else:

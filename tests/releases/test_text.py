@@ -14,6 +14,7 @@ from zipfile import ZipFile
 import pytest
 from datasets import Dataset, DatasetDict
 from huggingface_hub.errors import LocalEntryNotFoundError
+from PIL import Image
 from sae_lens.training.activations_store import ActivationsStore
 
 from sae_lens_c2r._support.errors import UserError
@@ -296,11 +297,28 @@ def test_a_folder_of_notes_and_pictures_is_one_of_notes(
 ) -> None:
     for name in ("a.md", "b.md"):
         (tmp_path / name).write_text(f"In {name}")
-    (tmp_path / "c.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
+    Image.new("L", (1, 1)).save(tmp_path / "c.png")
     assert [row["text"] for row in read(tmp_path)] == ["In a.md", "In b.md"]
-    assert "each of 2 files is a document. 1 file that begin" in caplog.text
-    (tmp_path / "b.md").write_bytes(5000 * b"a" + b" caf\xe9")
-    with pytest.raises(UserError, match=r"Found in .*b\.md: .*can't decode"):
+    assert "each of 2 files is a document. Not text: 1." in caplog.text
+    for content in (b"caf\xe9", 5000 * b"a" + b" caf\xe9", "café".encode("utf-16")):
+        (tmp_path / "b.md").write_bytes(content)
+        with pytest.raises(UserError, match=r"Found in .*b\.md: .*can't decode"):
+            read(tmp_path)
+    (tmp_path / "b.md").unlink()
+    (tmp_path / "words.jsonl").write_bytes(lines_of(*ROWS))
+    assert len(read(tmp_path)) == 2
+    rows = [{"file_name": "c.png", "text": "a caption"}]
+    (tmp_path / "metadata.jsonl").write_bytes(lines_of(*rows))
+    (tmp_path / "words.jsonl").unlink()
+    assert [row["text"] for row in read(tmp_path)] == ["a caption"]
+
+
+def test_a_line_is_blamed_where_it_is_though_another_file_is_no_utf_8(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").mkdir()
+    (tmp_path / "a.txt").write_bytes(b"caf\xe9")
+    (tmp_path / "b.jsonl").write_bytes(lines_of({"text": "a"}) + b"{")
+    (tmp_path / "c.jsonl").write_bytes(lines_of({"text": "a"}))
+    with pytest.raises(UserError, match=r"line 2 of .*b\.jsonl"):
         read(tmp_path)
 
 
@@ -357,8 +375,9 @@ def test_of_the_hub_the_only_split_is_read(
     builder = Mock(info=Mock(splits=dict.fromkeys(splits)))
     monkeypatch.setattr(text_files, "load_dataset", loaded)
     monkeypatch.setattr(text_files, "load_dataset_builder", Mock(return_value=builder))
-    text_files.rows_of_dataset(TextSource("org/name"), streaming=False)
-    assert loaded.call_args.kwargs["split"] == splits[0]
+    for asked, expected in ((None, splits[0]), ("train[:10%]", "train[:10%]")):
+        text_files.rows_of_dataset(TextSource("org/name", asked), streaming=False)
+        assert loaded.call_args.kwargs["split"] == expected
 
 
 def test_rows_without_text_are_left_out_and_counted(tmp_path: Path) -> None:
