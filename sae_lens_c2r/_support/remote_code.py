@@ -47,8 +47,7 @@ def harmless_runner(fields: Mapping[str, Any], whose: str) -> dict[str, Any]:
 @cache
 def _say_ignored(whose: str, names: str) -> None:
     getLogger(__name__).warning(
-        f"{whose}: ignored without --{TRUST.replace('_', '-')}, since it may run code or is "
-        f"not known: {names}."
+        f"{whose}: ignored, since it may run code or is not known: {names}."
     )
 
 

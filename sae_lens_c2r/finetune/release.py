@@ -141,8 +141,6 @@ def keys_of_model(model: str) -> dict[str, str | None]:
     """A release's keys for a folder, an id on the Hub, or a name of TransformerLens."""
     check_model_name(model, "model")
     known, short = hub_id(model), model.rpartition("/")[2]
-    if known is None and is_model(model):  # perhaps a copy of the model that the SAE names
-        return {"language_model.name": model}
     name: str | None = model
     if model == known:  # of some ids TransformerLens knows the last part alone
         name = short if official_name(short) and not official_name(model) else None

@@ -20,7 +20,7 @@ from sae_lens_c2r.releases.text import read_text
 from sae_lens_c2r.releases.text_files import size_of
 from sae_lens_c2r.saes.origins import pin
 from sae_lens_c2r.saes.sae_ref import SAERef
-from sae_lens_c2r.training.output_dir import check_out, check_places, unfinished
+from sae_lens_c2r.training.output_dir import check_apart, check_out, check_places, unfinished
 from sae_lens_c2r.training.plan import Plan, make_plan, runner_config
 from sae_lens_c2r.training.train import train
 
@@ -98,8 +98,8 @@ class Finetuning:
     ) -> tuple[list[SAEReport], list[Comparison]]:
         """Train a plan of the release, as `train` does, and write what that changed."""
         settings = plan.fingerprint()
-        here = {"device": plan.device, "text_size": size_of(plan.text_path)}
-        unfinished(settings, here, out, lambda _: None)  # before anything is measured
+        check_apart(out, plan.text_path)  # before anything is measured
+        unfinished(settings, plan.device, size_of(plan.text_path), out, lambda _: None)
         self._measure_before(plan)  # what cannot be measured is found before hours of training
         train(plan, out, log=self._tell, **how)
         source = self._source(plan)

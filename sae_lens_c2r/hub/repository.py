@@ -207,9 +207,9 @@ def explain_hub_error(error: Exception, repo_id: str) -> str:
     reasons = {
         401: "There is no token, or the Hub does not accept it. Run `hf auth login`, or set "
         f"HF_TOKEN to a token that may write. {says}",
-        403: f"The token may not write to {repo_id}. {says} If that is not why: it should "
-        "have the role `write` or, if it is fine-grained, write access to that repository or "
-        "its owner.",
+        403: f"The token may not write to {repo_id}. {says} If that is not why: the token "
+        "should have the role `write` or, if it is fine-grained, write access to that "
+        "repository or its owner.",
         MOVED: "The branch keeps moving: somebody else is uploading to it.",
     }
     return reasons.get(status, f"The Hub answered {status}: {server}")

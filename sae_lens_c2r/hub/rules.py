@@ -82,6 +82,7 @@ _METADATA = {
     *("l0", "num_dead_features", "is_transcoder", "hook_name_out", "d_out"),
     *("hook_head_index_out", "hf_hook_name", "hf_hook_name_out"),
 }
+_OF_MODEL = ("metadata", "model_from_pretrained_kwargs")
 # Of a model's options, all but those that are of a machine.
 _MODEL_OPTIONS = HARMLESS - {
     *("device_map", "n_devices", "max_memory", "low_cpu_mem_usage", "local_files_only"),
@@ -129,7 +130,7 @@ class Target:
 
     @property
     def proposes(self) -> bool:
-        """Whether the commit is one of a pull request, which anybody may make."""
+        """Whether the commit is one of a pull request, which needs no right to write."""
         return self.create_pr or self.revision.startswith("refs/")
 
 
@@ -210,7 +211,7 @@ def redact(
     known = {
         (): {"architecture", *fields_of_config},
         ("metadata",): _METADATA,
-        ("metadata", "model_from_pretrained_kwargs"): _MODEL_OPTIONS,
+        _OF_MODEL: _MODEL_OPTIONS,
         ("metadata", "training_architecture_details"): _fields_of(
             SAE_TRAINING_CLASS_REGISTRY, trained_as
         ),
@@ -229,6 +230,8 @@ def redact(
                 removed.append(".".join(inside))
             elif inside not in known and key in known[path] and fits:
                 kept[key] = value
+            elif path == _OF_MODEL and key in known[path] and isinstance(value, dict):
+                kept[key] = keep_plain(value)
             else:
                 removed.append(".".join(inside))
         return kept

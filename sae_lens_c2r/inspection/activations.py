@@ -88,9 +88,10 @@ class ActivationSource:
 
     def activations(self, sae: AnySAE, name: str) -> TextActivations:
         """The activations that an SAE encodes; a UserError with its name if there are none."""
-        key = _key(sae, *_MODEL, *_PLACE, *_OPTIONS, *_JOINED) + str(sae.cfg.d_in)
         hook_name = sae.cfg.metadata.hook_name
         try:
+            self._take_unsaid(sae)  # SAEs that then read alike are compared
+            key = _key(sae, *_MODEL, *_PLACE, *_OPTIONS, *_JOINED) + str(sae.cfg.d_in)
             if key not in self._read:
                 self._read = {key: self._run(sae)}  # one at a time: they may be large
         except UserError as error:
@@ -160,14 +161,8 @@ class ActivationSource:
     @no_false_alarms()
     def store_of(self, sae: AnySAE, **options: Any) -> ActivationsStore:
         """SAELens's store of what an SAE encodes on the text, with options of its own."""
+        self._take_unsaid(sae)
         model, metadata = self.model_of(sae), sae.cfg.metadata
-        if unsaid := {k: v for k, v in _IF_UNSAID.items() if metadata.get(k) is None}:
-            if "context_size" in unsaid:
-                unsaid["context_size"] = min(unsaid["context_size"], _longest_row(model))
-            for key, value in unsaid.items():
-                metadata[key] = value
-            taken = ", ".join(f"{key} = {value}" for key, value in unsaid.items())
-            self.tell(f"The SAE does not say on which rows it was trained. Taken: {taken}.")
         text = self.text.for_model(self._name_of_model(sae), metadata.context_size)
         options |= {key: metadata[key] for key in _JOINED if key in metadata}
         options |= {"context_size": text.context_size, "device": self.device}
@@ -183,6 +178,19 @@ class ActivationSource:
                 told += " Shorter documents are left out, as the SAE does not join them."
             self.tell(told)
         return store
+
+    def _take_unsaid(self, sae: AnySAE) -> None:
+        """Give an SAE that does not say on which rows it was trained what SAELens assumes."""
+        metadata = sae.cfg.metadata
+        unsaid = {k: v for k, v in _IF_UNSAID.items() if metadata.get(k) is None}
+        if "context_size" in unsaid:
+            longest = _longest_row(self.model_of(sae))
+            unsaid["context_size"] = min(unsaid["context_size"], longest)
+        for key, value in unsaid.items():
+            metadata[key] = value
+        if unsaid:
+            taken = ", ".join(f"{key} = {value}" for key, value in unsaid.items())
+            self.tell(f"The SAE does not say on which rows it was trained. Taken: {taken}.")
 
     @no_false_alarms()
     @torch.no_grad()

@@ -30,6 +30,8 @@ from sae_lens_c2r.offline.models import hub_id_of_folder, is_model, where_model_
 
 TRANSFORMER_LENS, TRANSFORMERS = "HookedTransformer", "AutoModelForCausalLM"
 LOADERS = (TRANSFORMER_LENS, "HookedMamba", TRANSFORMERS)  # classes that SAELens knows
+# Where a model cannot be run without weights, as with experts.
+_OF_THE_MODEL_S_WIDTH = re.compile(r"\.(hook_resid_(pre|mid|post)|hook_(attn|mlp)_out)$").search
 _TWO_TOKENS = torch.zeros(1, 2, dtype=torch.long, device="meta")
 _ANY_DEVICES = {"None", "auto", "balanced", "balanced_low_0", "sequential"}
 _ID = re.compile(r"\w[\w.-]*/[\w.-]+")
@@ -163,8 +165,7 @@ def hook_site(
             return _site_of_transformers(model, hook_name, revision)
         config = pretrained_config(model, n_ctx=n_ctx)
     if config.attention_dir == "bidirectional":  # it would be loaded without some weights
-        should = "be a decoder, unless `model_class_name` is AutoModelForCausalLM"
-        raise UserError("language_model", should, f"{model}, an encoder")
+        raise UserError("model", "be a decoder to be loaded by TransformerLens", model)
     config.tokenizer_name = None  # it would be loaded
     config.device = "meta"
     with torch.device("meta"), warnings.catch_warnings():
@@ -178,11 +179,16 @@ def hook_site(
             f"{config.n_layers - 1}, like {close[0]}"
         )
         raise UserError("hook_name", should, hook_name)
-    shape: tuple[int, ...] = ()
+    shapes = [torch.Size([1, 2, config.d_model])] if _OF_THE_MODEL_S_WIDTH(hook_name) else []
+
+    def keep(found: torch.Tensor, **_: Any) -> None:
+        shapes.append(found.shape)
+
     with suppress(Exception), torch.no_grad():  # each model has its own reasons
-        _, found = empty.run_with_cache(_TWO_TOKENS, names_filter=hook_name)
-        shape = found[hook_name].shape[2:]  # of a token: SAELens joins its heads
-    width = (shape[-1] if of_a_head else math.prod(shape)) if shape else None
+        empty.run_with_hooks(_TWO_TOKENS, fwd_hooks=[(hook_name, keep)])
+    width = None
+    if shapes and shapes[-1][:2] == _TWO_TOKENS.shape:  # of a token; SAELens joins its heads
+        width = shapes[-1][-1] if of_a_head else math.prod(shapes[-1][2:])
     return HookSite(width, config.n_ctx, config.d_vocab)
 
 
@@ -192,8 +198,8 @@ def _site_of_transformers(model: str, hook_name: str, revision: str | None) -> H
     config = AutoConfig.from_pretrained(place, revision=revision, **trust)
     of_its_own = "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {})
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING and not of_its_own:
-        should = "be a model that AutoModelForCausalLM loads"
-        raise UserError("language_model", should, f"{model}, a {config.model_type}")
+        should = "be one that AutoModelForCausalLM loads"
+        raise UserError("model", should, f"{model}, a {config.model_type}")
     with torch.device("meta"):
         empty = AutoModelForCausalLM.from_config(config, **trust).eval()  # no block is dropped
     modules = dict(empty.named_modules())

@@ -31,6 +31,7 @@ from sae_lens.util import str_to_dtype
 from sae_lens_c2r._support.checks import Message
 from sae_lens_c2r._support.errors import UserError, error_of
 from sae_lens_c2r._support.files import first_problem
+from sae_lens_c2r.offline.models import is_model
 from sae_lens_c2r.releases.files import explained
 from sae_lens_c2r.releases.language_models import LOADERS, hub_id, official_name
 from sae_lens_c2r.releases.model import LanguageModel, Release, SAESpec
@@ -253,8 +254,10 @@ def _check_inputs(sae: SAE[Any], release: Release) -> None:
     wanted = _names(source.hub_id or source.model) | _names(source.model)
     is_known = model is not None and (hub_id(model) or official_name(model))  # or a folder
     if model is not None and is_known and wanted.isdisjoint(_names(model)):
-        found = source.model
-        raise UserError("language_model", f"be {model}, as for the SAE", found)
+        advice = ""
+        if is_model(source.model):
+            advice = f"If that is a copy of it, add `--set language_model.hub_id={model}`."
+        raise UserError("language_model", f"be {model}, as for the SAE", source.model, advice)
     if hook_name is not None and hook_name != source.hook_name:
         raise UserError(
             "language_model.hook_name", f"be {hook_name}, as for the SAE", source.hook_name

@@ -30,7 +30,7 @@ def check_model(plan: Plan, log: Callable[[str], None]) -> int | None:
             loader=plan.runner_value("model_class_name"),
             revision=source.revision,
             n_ctx=(plan.runner.get("model_from_pretrained_kwargs") or {}).get("n_ctx"),
-            of_a_head=plan.runner.get("hook_head_indices") not in (None, [None]),
+            of_a_head=plan.runner.get("hook_head_indices") not in (None, [None], {}),
         )
     except UserError:
         raise
@@ -40,7 +40,7 @@ def check_model(plan: Plan, log: Callable[[str], None]) -> int | None:
             raise UserError("language_model", should, name, first_sentence(error)) from None
         if isinstance(error, OSError) and Path(name, "config.json").is_file():
             should = "be a folder whose config.json can be read"
-            raise UserError("language_model", should, name, first_sentence(error)) from None
+            raise UserError("model", should, name, first_sentence(error)) from None
         whose = (
             "The network did not give" if isinstance(error, OSError) else "We could not read"
         )

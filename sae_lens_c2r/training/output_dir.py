@@ -213,7 +213,11 @@ def _fields(settings: dict[str, Any], *defaults: dict[str, Any]) -> dict[str, An
 
 
 def unfinished(
-    settings: dict[str, Any], here: dict[str, Any], out: Path, log: Callable[[str], None]
+    settings: dict[str, Any],
+    device: str,
+    text_size: int | None,
+    out: Path,
+    log: Callable[[str], None],
 ) -> list[str]:
     """The ids of the plan's unfinished SAEs; a UserError if other SAEs are in the way."""
     check_places(settings["saes"], out)
@@ -226,17 +230,19 @@ def unfinished(
         if record.settings is None:
             raise UserError(out / sae_id / RECORD, "have `settings`")
         held = record.settings
-        if record.text_size is not None and record.text_size == here["text_size"]:
-            held["source"]["dataset"] = settings["source"]["dataset"]  # which was moved
+        source, text = held["source"], settings["source"].get("dataset")
+        is_gone = record.text_size is not None and not Path(str(source.get("dataset"))).exists()
+        if is_gone and record.text_size == text_size and source["dataset"] != text:
+            log(f"{text} is taken for {source['dataset']}, which was moved.")
+            held["source"] = {**source, "dataset": text}
         if differs := unlike(held, settings_of(settings, [sae_id]), log):
             should = f"have no other {sae_id} than the plan's"
             raise UserError("out", should, more=f"{differs} Or choose another folder.")
         if record.features is not None:
-            check_kind_of_device(record.device, here["device"])
+            check_kind_of_device(record.device, device)
         log(f"{sae_id} is there already.")
-        before, now = record.text_size, here["text_size"] or 0
-        if before not in (None, now):
-            log(f"Warning: its text had {before:,} bytes, and has {now:,} now.")
+        if None not in (record.text_size, text_size) and record.text_size != text_size:
+            log(f"Warning: its text had {record.text_size:,} bytes, and has {text_size:,} now.")
     return todo
 
 
@@ -291,6 +297,12 @@ def checkpoint_of(
     if differs := difference(checkpoint.about["circumstances"], here):
         log(f"Results may differ from those of an uninterrupted run. {differs}")
     return checkpoint
+
+
+def check_apart(out: Path, text: Path | None) -> None:
+    """Raise a `UserError` for a folder in that of the text, of which SAEs would be a part."""
+    if text and out.resolve().is_relative_to(text.resolve()):
+        raise UserError("out", f"not lie in the folder of the text, {text}", out)
 
 
 def check_out(

@@ -111,7 +111,9 @@ class Plan:
     def text_path(self) -> Path | None:
         """The file or folder of a text on this machine."""
         source = self.release.source
-        return source.text.path if isinstance(source, LanguageModel) else None
+        if isinstance(source, SyntheticModel) or source.dataset in OFFLINE_DATASETS:
+            return None
+        return source.text.path
 
     def fingerprint(self) -> dict[str, Any]:
         """The settings that decide what is trained, and the defaults of others, as JSON."""

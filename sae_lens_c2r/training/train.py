@@ -52,14 +52,13 @@ def train(
     work, on_main = out / output_dir.WORK, distributed.on_main_process
     log = log if distributed.is_main_process() else lambda _: None
     here, settings = circumstances(plan.device), plan.fingerprint()
-    here |= {"from_disk": plan.from_disk, "text_size": size_of(plan.text_path)}
-    if plan.text_path and plan.text_path.resolve() in (out / "an SAE").resolve().parents:
-        raise UserError("out", f"not lie in the folder of the text, {plan.text_path}", out)
+    here["from_disk"], text_size = plan.from_disk, size_of(plan.text_path)
+    output_dir.check_apart(out, plan.text_path)
     n_parts = on_main(lambda: group_size(plan, distributed.world_size()))
     options = {"resume": resume, "checkpoint_minutes": checkpoint_minutes}
     alike = {"order": list(plan.saes), "options": options, "device": plan.device}
     _check_alike({**settings, **alike, **{key: here[key] for key in ("python", "versions")}})
-    unfinished = partial(output_dir.unfinished, settings, here, out)
+    unfinished = partial(output_dir.unfinished, settings, plan.device, text_size, out)
     todo = on_main(lambda: unfinished(log))
     if dry_run:
         look = {"resume": resume, "look_only": True}
@@ -212,6 +211,7 @@ def _save(
             finished=datetime.now(timezone.utc).isoformat(timespec="seconds"),
             matmul_precision=torch.get_float32_matmul_precision(),
             **here,
+            text_size=size_of(plan.text_path),
             evaluations=measured,
         )
         with write_folder(out / sae_id, beside=out / output_dir.WORK) as folder:

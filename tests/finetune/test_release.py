@@ -159,10 +159,10 @@ def test_a_model_in_a_folder_is_known_by_its_package_or_as_a_folder(
     theirs = plant("e", model_name="google/gemma-2-2b")  # of which that folder is a copy
     keys = {key.replace(".", "__"): each for key, each in keys_of_model("models/mine").items()}
     by_transformers = {"runner__model_class_name": "AutoModelForCausalLM"}
-    copied = release_of(theirs, **keys, **by_transformers)
-    source = copied.language_model
-    assert (source.hub_id, source.name) == ("google/gemma-2-2b", "models/mine")
-    assert make_plan(copied, device="cpu").saes
+    with pytest.raises(UserError, match=r"a copy of it, add `--set language_model\.hub_id=goo"):
+        make_plan(release_of(theirs, **keys, **by_transformers), device="cpu")
+    keys["language_model__hub_id"] = "google/gemma-2-2b"
+    assert make_plan(release_of(theirs, **keys, **by_transformers), device="cpu").saes
     with pytest.raises(UserError, match=r"`model` should be a folder with a config\.json, or"):
         keys_of_model("./nothing")
     release = release_of(mine, language_model__hub_id="google/gemma-2-2b")

@@ -446,6 +446,7 @@ def test_what_decides_which_model_and_text_are_read_is_published() -> None:
     part = {"dataset_split": "train[:10%]", "dataset_subset": "en", "dataset_column": "body"}
     options = {"revision": "step1000", "checkpoint_value": 1000, "n_ctx": 512}
     options |= {"load_in_4bit": True, "gguf_file": "q4.gguf", "attn_implementation": "eager"}
+    options["quantization_config"] = {"quant_method": "bitsandbytes", "load_in_4bit": True}
     said["metadata"] |= {**part, "model_from_pretrained_kwargs": options}
     for text, of_it in (("org/text", part), ("/home/me/x", {})):
         said["metadata"]["dataset_path"] = text

@@ -414,7 +414,7 @@ def test_a_token_that_may_make_no_repository_is_told(
     hub.accounts["hf_fine"] = account
     message = refusal(send, "a", api=HfApi(hub.endpoint, token="hf_fine"))
     assert f"The token may not write to {REPO}. The Hub says: " in message
-    assert ": it should have the role `write` or" in message
+    assert ": the token should have the role `write` or" in message
     assert [seen.path for seen in writes(hub)] == ["/api/repos/create"]
     assert not hub.repos
 

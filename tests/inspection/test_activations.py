@@ -179,17 +179,20 @@ def test_no_model_is_loaded_for_an_sae_that_says_too_little(
 
 
 @pytest.mark.parametrize(
-    ("key", "taken"), [("context_size", f"context_size = {CONTEXT}"), ("prepend_bos", "True")]
+    ("key", "taken"), [("context_size", CONTEXT), ("prepend_bos", True)], ids=["length", "bos"]
 )
 def test_of_rows_that_an_sae_does_not_describe_sae_lenss_own_are_taken(
-    key: str, taken: str, tmp_path: Path
+    key: str, taken: object, tmp_path: Path
 ) -> None:
     """As long as the model takes them at most; SAELens's release of Goodfire's has none."""
     told: list[str] = []
-    sae = load(tmp_path / "sae", **{key: None})
-    found = source(Dataset.from_dict(texts()[:]), tell=told.append).activations(sae, "mine")
+    sae, alike = (load(tmp_path / str(said), **{key: said}) for said in (None, taken))
+    read = source(Dataset.from_dict(texts()[:]), tell=told.append)
+    found = read.activations(sae, "mine")
     assert found.rows.shape[1] == CONTEXT
-    assert any("does not say on which rows" in line and taken in line for line in told)
+    expected = f"does not say on which rows it was trained. Taken: {key} = {taken}"
+    assert any(expected in line for line in told)
+    assert read.activations(alike, "alike") is found
 
 
 @pytest.mark.parametrize("form", ["transcoder", "jumprelu_skip_transcoder", "temporal"])

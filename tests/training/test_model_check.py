@@ -80,7 +80,7 @@ def test_a_folder_that_is_sure_to_fail_is_refused(
 ) -> None:
     (tmp_path / "config.json").write_text(config)
     own = {"language_model.hub_id": None, "language_model.name": str(tmp_path)}
-    with pytest.raises(UserError, match=rf"^`language_model` should .*{told_of}"):
+    with pytest.raises(UserError, match=rf"^`model` should .*{told_of}"):
         told(SMOLLM2, **own, **{"language_model.dataset": "org/text"})
 
 
@@ -88,7 +88,7 @@ def test_an_encoder_is_not_read_as_a_decoder(monkeypatch: pytest.MonkeyPatch) ->
     """TransformerLens would leave weights of one empty, with a line of its log."""
     encoder = SimpleNamespace(attention_dir="bidirectional")
     monkeypatch.setattr(language_models, "pretrained_config", lambda *_, **__: encoder)
-    with pytest.raises(UserError, match=r"^`language_model` should be a decoder"):
+    with pytest.raises(UserError, match=r"^`model` should be a decoder"):
         told(GEMMA)
 
 

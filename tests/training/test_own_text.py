@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import Mock
@@ -120,7 +121,11 @@ def test_a_finished_sae_is_of_a_text_that_may_move_but_not_change_unnoticed(
     assert train(text, out) == 0
     text.rename(moved)
     assert train(moved, out) == 0
-    assert "its text had" not in capsys.readouterr().err
+    told = capsys.readouterr()
+    assert "which was moved" in told.out + told.err
+    shutil.copytree(moved, text)
+    assert train(moved, out) == 2, "of the same size, but beside the other"
+    shutil.rmtree(text)
     write(moved / "b.jsonl", rows(20))
     assert train(moved, out) == 2
     assert "`language_model.dataset" in capsys.readouterr().err

@@ -193,9 +193,14 @@ def test_a_model_in_bfloat16_is_told_where_that_may_be_slow(
 
 
 @pytest.mark.parametrize("key", ["hub_id", "name", "revision"])
-def test_any_model_may_read_the_texts_that_need_no_network(key: str) -> None:
+def test_any_model_may_read_the_texts_that_need_no_network(
+    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "python-documentation").mkdir()  # somebody's SAEs
     plan = plan_of(MINILM, **{f"{TEXT_MODEL}.{key}": "foo/bar"})
     assert getattr(plan.release.language_model, key) == "foo/bar"
+    assert plan.text_path is None
 
 
 def test_batchtopk_is_refused_where_its_threshold_cannot_be() -> None:
