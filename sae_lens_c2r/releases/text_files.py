@@ -114,7 +114,7 @@ def _naming_the_subset() -> Iterator[None]:
 
 
 def _builder_of(place: Path | str, options: dict[str, Any]) -> DatasetBuilder:
-    """What reads a dataset, or a folder: its tables, its lines, or each file as a document."""
+    """Find how a dataset is read, or a folder: its tables, its lines, or files as documents."""
     if isinstance(place, str):
         return load_dataset_builder(place, **options)
     try:
@@ -165,10 +165,10 @@ def _look_into(folder: Path, config: Any) -> None:
         for name, value in options.items():
             setattr(config, name, value)
     of_tables, kinds = {*LOADERS, ".txt"}, {_ending_of(file) for file in read}
-    there = {each.name: _ending_of(each) for each in files_in(folder)}
-    others = sorted(each for each, ending in there.items() if ending in of_tables - kinds)
+    there = sorted((each.name, _ending_of(each)) for each in files_in(folder))
+    others = [name for name, ending in there if ending in of_tables - kinds]
     # Notes beside a table are none of it, unless there are more of them than of tables.
-    notes = sorted(each for each, of in there.items() if of not in {"", *of_tables, *kinds})
+    notes = [name for name, ending in there if ending not in {"", *of_tables, *kinds}]
     others += notes if len(notes) > len(read) else []
     if read and others:
         tell_once(

@@ -1,4 +1,4 @@
-"""What is worth knowing of a plan before it is trained, a line each."""
+"""Notes on a plan, to be read before it is trained, a line each."""
 
 from collections.abc import Iterator
 

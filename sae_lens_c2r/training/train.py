@@ -81,7 +81,12 @@ def train(
             output_dir.Checkpoints(work),
             stop,
             every_seconds=60 * checkpoint_minutes,
-            about={"settings": settings, "circumstances": here, "processes_per_batch": n_parts},
+            about={
+                "settings": settings,
+                "circumstances": here,
+                "text_size": text_size,  # as it began
+                "processes_per_batch": n_parts,
+            },
             log=log,
             watch=watch,
             scaled=plan.starts,
@@ -211,7 +216,7 @@ def _save(
             finished=datetime.now(timezone.utc).isoformat(timespec="seconds"),
             matmul_precision=torch.get_float32_matmul_precision(),
             **here,
-            text_size=size_of(plan.text_path),
+            text_size=job.about["text_size"],
             evaluations=measured,
         )
         with write_folder(out / sae_id, beside=out / output_dir.WORK) as folder:

@@ -325,7 +325,8 @@ def test_a_line_is_blamed_where_it_is_though_another_file_is_no_utf_8(tmp_path: 
 def test_notes_are_told_of_where_there_are_more_of_them_than_of_tables(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for name in ("a.md", "b.md", "c.md"):
+    for name in ("a.md", "x/a.md", "y/a.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("words")
     (tmp_path / "about.jsonl").write_bytes(lines_of(*ROWS))
     assert len(read(tmp_path)) == 2
