@@ -38,9 +38,9 @@ def evaluate(
     device: str | None = shared.DEVICE,
     trust_remote_code: bool = shared.TRUST,
 ) -> None:
-    """Evaluate any SAEs with SAEBench and SAELens; what --out has already is not run again.
+    """Evaluate any SAEs with SAEBench and SAELens; results in --out are not computed again.
 
-    Other settings, text or data replace an evaluation's earlier result.
+    With other settings, text or data, a new result replaces the earlier one.
     SAEs of known features are compared with the features that their training.json names.
     """
     interrupted = "Interrupted. The same command runs the missing evaluations."
@@ -61,8 +61,8 @@ def evaluate(
         if asked and (
             more := [each for each in saes if each in EVALUATIONS and not Path(each).is_dir()]
         ):
-            joined = ",".join([*asked, *more])
-            problems.append(UserError("sae_bench", f"have commas, like {joined}", "blanks"))
+            should = f"be joined by commas, like {','.join([*asked, *more])}"
+            problems.append(UserError("sae_bench", should, "spaces"))
             return
         options = Options(
             out=out,

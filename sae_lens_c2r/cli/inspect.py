@@ -23,7 +23,7 @@ def inspect(
     subset: str | None = shared.SUBSET,
     column: str | None = shared.COLUMN,
     model: str | None = shared.MODEL,
-    tokens: int | None = count_option(None, "Most tokens of the text to read, if not 100,000."),
+    tokens: int | None = count_option(None, "Most tokens to read, 100,000 by default."),
     latents: str | None = option(
         None,
         "Latents to show in context, one by one, like 3,17. Needs --text.",
@@ -40,7 +40,7 @@ def inspect(
         if out.is_dir() or not out.parent.is_dir():
             raise UserError("out", "be a file in a folder that exists", out)
         if out.exists() and not overwrite:
-            raise UserError("out", "be a new file, or add `--overwrite`", out)
+            raise UserError("out", "be a new file, unless `--overwrite` is given", out)
         check_writable(out.parent)
         wanted = _numbers(latents) if latents is not None else []
         of_text: dict[str, object] = {"latents": wanted, "split": split, "subset": subset}

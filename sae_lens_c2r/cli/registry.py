@@ -80,7 +80,7 @@ def new_release(
         check_writable(out)
         path = out / f"{name}.yaml"
         if path.exists() and not overwrite:
-            raise UserError("NAME", "name a new file, or add `--overwrite`", path)
+            raise UserError("NAME", "name a new file, unless `--overwrite` is given", path)
         if model is not None:
             console_while_loading()
         text = new_release(name, model)

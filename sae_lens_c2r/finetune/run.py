@@ -71,7 +71,7 @@ class Finetuning:
             if not held or any(_TUNED.format(sae_id) not in html for sae_id in held):
                 wrong = report
         if wrong is not None:
-            should = f"have no {wrong.name} of other SAEs, or add `--overwrite`"
+            should = f"have no {wrong.name} of other SAEs, unless `--overwrite` is given"
             raise UserError("out", should, wrong)
         if look_only:  # training looks at the rest
             check_places(self._subjects, out)

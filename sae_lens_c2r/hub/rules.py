@@ -124,7 +124,7 @@ class Target:
     def __post_init__(self) -> None:
         check_names(repo_id=self.repo_id, revision=self.revision, tag=self.tag)
         if self.create_pr and self.revision.startswith("refs/"):
-            raise UserError("create_pr", "be left out to go on with a pull request")
+            raise UserError("create_pr", "be left out to add to an existing pull request")
         if self.tag and self.proposes:
             raise UserError("tag", "be left out of a pull request: nothing is merged yet")
 

@@ -219,7 +219,7 @@ def _check_tags(api: HfApi, proposal: Proposal) -> None:
     target, snapshot = proposal.target, proposal.snapshot
     if target.revision.startswith("refs/") and snapshot.commit is None:
         found = f"no {target.revision} in {target.repo_id}"
-        raise UserError("revision", "be a branch, or a pull request that there is", found)
+        raise UserError("revision", "be a branch, or an existing pull request", found)
     tags = {} if snapshot.private is None else _tags(api, target.repo_id)
     if target.revision in tags:
         raise UserError("revision", "be a branch", f"the tag {target.revision}")

@@ -55,7 +55,7 @@ def directory_entry(release: Release) -> dict[str, Any]:
     """A release's entry in SAELens's `pretrained_saes.yaml`, to be proposed there."""
     if release.language_model is None or release.repo_id is None:
         lacks = "language_model" if release.language_model is None else "repo_id"
-        raise UserError(lacks, "be given to be in SAELens's directory", of=release.name)
+        raise UserError(lacks, "be given for an entry in SAELens's directory", of=release.name)
     return {
         release.name: {
             "repo_id": release.repo_id,

@@ -165,7 +165,7 @@ def hook_site(
             return _site_of_transformers(model, hook_name, revision)
         config = pretrained_config(model, n_ctx=n_ctx)
     if config.attention_dir == "bidirectional":  # it would be loaded without some weights
-        raise UserError("model", "be a decoder to be loaded by TransformerLens", model)
+        raise UserError("model", "be a decoder if TransformerLens is to load it", model)
     config.tokenizer_name = None  # it would be loaded
     config.device = "meta"
     with torch.device("meta"), warnings.catch_warnings():

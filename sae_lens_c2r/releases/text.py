@@ -220,7 +220,7 @@ def check_part(source: TextSource) -> None:
     """Raise where a part is named of a text of ours, which is one split and has one column."""
     for part, value in source.part.items():
         if (part, value) != ("split", "train"):
-            raise UserError(part, "not be given for a text of ours", source.dataset)
+            raise UserError(part, "not be given for a built-in text", source.dataset)
 
 
 @contextmanager

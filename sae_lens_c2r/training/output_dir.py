@@ -151,7 +151,7 @@ def check_places(sae_ids: Iterable[str], out: Path) -> None:
     for sae_id in sae_ids:
         folder = out / sae_id
         if os.path.lexists(folder) and not is_finished(out, sae_id):
-            raise UserError("out", f"have no folder of an SAE without {RECORD}", folder)
+            raise UserError("out", f"contain no SAE folder that lacks {RECORD}", folder)
         if not is_finished(out, sae_id):  # a link may lead to a place that is read-only
             files.check_writable(folder.parent)
 

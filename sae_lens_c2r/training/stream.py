@@ -230,7 +230,7 @@ def within_norm(acts: Tensor, multiple: float | None) -> Tensor:
     kept = acts[norms <= multiple * norms.median()]
     if len(kept) == 0:  # no norm is within a median that is NaN
         raise UserError(
-            "The model should give activations that are numbers. Found NaN in a batch of "
+            "The model should give finite activations. Found NaN in a batch of "
             f"{len(acts):,} tokens."
         )
     return kept

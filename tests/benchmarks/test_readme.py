@@ -40,7 +40,8 @@ def test_the_verdict_tells_the_rows_of_smollm2() -> None:
     assert said in README
     late = from_plain(rows_of("language_model/letters", 2_048_000, 32))["C2R", 2.0]
     price, dead = late["percent"].mean, 100 * late["dead_latents"].mean
-    assert f"At k = 32 it is {price:.0f} % and {dead:.0f} points with SAELens's" in README
+    price_told = f"the price is {price:.0f} % and {dead:.0f} points"
+    assert f"With SAELens's defaults, at k = 32, {price_told}" in README
     rows = [rows_of(*DATA[f"language model, k = {k}"]) for k in (10, 32)]
     same = [differences(each, Contrast("OrtSAE", "C2R", [0.25, 2.0])) for each in rows]
     lower = sorted(-each["composition"].mean for each in same)

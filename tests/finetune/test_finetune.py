@@ -136,7 +136,7 @@ def test_what_is_wrong_with_the_place_is_told_before_any_work(
     assert "step-1 is damaged" in told[-1]
     shutil.rmtree(out / ".training")
     (out / "own").mkdir()
-    with pytest.raises(UserError, match="no folder of an SAE without"):
+    with pytest.raises(UserError, match="no SAE folder that lacks"):
         tuning.check_out(out)
     with pytest.raises(UserError, match="which is not a folder"):
         tuning.check_out(out / "report.html")

@@ -318,8 +318,8 @@ def test_pictures_are_of_the_numbers_and_always_the_same() -> None:
         ({}, "Explained variance and L0 are of all positions."),
         (
             {"n_tokens": 99_840.0},
-            "Explained variance, L0, co-firing and dead latents are of 99,840 tokens at "
-            "positions that the SAE was trained on.",
+            "Explained variance, L0, co-firing and dead latents are measured on 99,840 tokens "
+            "at positions that the SAE was trained on.",
         ),
     ],
 )

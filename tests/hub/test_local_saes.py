@@ -646,7 +646,7 @@ def test_a_measurement_belongs_to_what_an_sae_computes_and_none_is_lost_in_silen
     assert ("core" in checked.record.evaluations) == kept
     assert any("core of layer_1/a is left out" in line for line in told) != kept
     card = card_files(repo_record(submission, [checked], "me/saes"))[README].decode()
-    assert ("`layer_1/a`: core was measured of other weights" in card) != kept
+    assert ("`layer_1/a`: core was measured with other weights" in card) != kept
 
 
 @pytest.mark.parametrize(
