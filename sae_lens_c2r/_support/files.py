@@ -79,7 +79,7 @@ def write_json(path: Path, content: Any) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a file in UTF-8 as a whole, or not at all."""
-    write_bytes(path, text.encode())
+    write_bytes(path, text.encode(errors="backslashreplace"))  # as names of old archives
 
 
 def write_bytes(path: Path, content: bytes) -> None:

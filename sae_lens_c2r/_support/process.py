@@ -71,7 +71,9 @@ def stop_requests() -> Iterator[StopRequest]:
     heeded = []
     if threading.current_thread() is threading.main_thread():
         # What is ignored stays so: a program under nohup should outlive its terminal.
-        heeded = [number for number in _SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+        # Nor can what another program has set be set again, in which Python runs.
+        kept = (signal.SIG_IGN, None)
+        heeded = [number for number in _SIGNALS if signal.getsignal(number) not in kept]
     before = {number: signal.signal(number, on_signal) for number in heeded}
     try:
         yield request

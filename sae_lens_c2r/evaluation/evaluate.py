@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from threading import Event
 
+import torch
 from pydantic import TypeAdapter
 
 from sae_lens_c2r._support.errors import UserError, counted, error_of, with_advice
@@ -18,6 +19,7 @@ from sae_lens_c2r.evaluation.report import (
     LOG,
     RESULT,
     EvaluationReport,
+    check_replaceable,
     read_metrics,
     write_report,
 )
@@ -47,6 +49,7 @@ def evaluate(
     another = f"Another process writes to {options.out}."
     in_use = UserError("out", "not be in use", more=another)
     with locked(options.out / _LOCK, otherwise=in_use):
+        check_replaceable(options.out)
         for left in options.out.glob(f"{_WORKING}*"):  # by a command that was killed
             shutil.rmtree(left, ignore_errors=True)
         try:
@@ -62,6 +65,7 @@ def evaluate(
             given += options.part
             if given and {task.name for task in tasks} == {KNOWN_FEATURES}:
                 tell(f"Not used: {', '.join(given)}. Known features need no model and no text.")
+            torch.cuda.empty_cache()  # of measuring weights: other processes need the memory
             _run_all(tasks, options, on_error=on_error, tell=tell)
         finally:
             report = write_report(options.out)

@@ -72,6 +72,14 @@ def read_about(folder: Path) -> SAERecord | None:
         return None
 
 
+def check_replaceable(out: Path) -> None:
+    """Raise a UserError for files of another program that `write_report` would replace."""
+    if (out / REPORT_FILE).is_file():
+        read_report(out / REPORT_FILE)
+    elif (out / TABLE).is_file():
+        raise UserError("out", f"have no {TABLE} of another program", out / TABLE)
+
+
 def write_report(out: Path) -> EvaluationReport:
     """Join the results in a folder, without those that cannot be read, and write them."""
     saes: dict[str, SAERecord] = {}

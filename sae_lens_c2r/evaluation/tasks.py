@@ -163,7 +163,8 @@ def _of_weights(source: SAERef, sae: SAE[Any], options: Options) -> Task:
     kept = "".join(char if char.isalnum() or char in "._-" else "_" for char in source.name)
     name = kept[-_NAME_LENGTH:].strip("._-") or "sae"
     digests = [sha256(place.encode()).hexdigest()[:_HASH_LENGTH] for place in places]
-    homes = [options.out.resolve() / f"{name}-{digest}" for digest in digests]
+    out = options.out.resolve()  # where it may have been called by another path
+    homes = [home for digest in digests for home in sorted(out.glob(f"*-{digest}"))]
     versions = package_versions(*_PACKAGES)
     return Task(
         name=WEIGHTS,
@@ -172,7 +173,7 @@ def _of_weights(source: SAERef, sae: SAE[Any], options: Options) -> Task:
         asked=Evaluation(device=options.device, versions=versions, metrics={}),
         device=options.device,
         source=replace(source, folder=source.folder and source.folder.resolve()),
-        home=next(filter(Path.is_dir, homes), homes[-1]),
+        home=next(filter(Path.is_dir, homes), out / f"{name}-{digests[-1]}"),
     )
 
 

@@ -23,6 +23,8 @@ from sae_lens_c2r._support.errors import UserError, reason
 TASKS, INSIDE = "tasks.json", "inside"
 PROGRAM = __file__
 _FAILED = "evaluation failed: "
+# Of what is downloaded. The Hub's client takes them from where a process runs.
+_CACHES = ("HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE", "XDG_CACHE_HOME")
 _PAUSE = 0.05  # seconds until it is asked again what a process has done
 
 
@@ -35,6 +37,7 @@ def run_worker(
         process = subprocess.Popen(
             [sys.executable, PROGRAM, str(working)],
             cwd=working / INSIDE,
+            env={**os.environ, **_caches()},
             stdin=subprocess.PIPE,  # closed when this process ends, which ends the worker
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -53,7 +56,10 @@ def run_worker(
             if stop.wait(_PAUSE):
                 raise UserError("was stopped.")
     finally:
-        with suppress(ProcessLookupError):  # or what it started, if that is all that is left
+        # macOS does not permit it where all have ended.
+        with suppress(
+            ProcessLookupError, PermissionError
+        ):  # or what it started, if that is all that is left
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
     if waiting and process.returncode < 0:
@@ -62,6 +68,12 @@ def run_worker(
         raise UserError(f"its process was ended by {name}{memory}.")
     if waiting:
         raise _why(logs[waiting[0]])
+
+
+def _caches() -> dict[str, str]:
+    expanded = {name: os.path.expandvars(os.environ.get(name, "")) for name in _CACHES}
+    paths = {name: os.path.expanduser(value) for name, value in expanded.items() if value}
+    return {name: os.path.abspath(path) for name, path in paths.items()}
 
 
 def _why(log: Path) -> UserError:

@@ -95,9 +95,12 @@ def _read(ref: SAERef, changes: Mapping[str, Any], device: str) -> Subject:
         fields |= {key: getattr(C2RConfigMixin, key) for key in _STRENGTH}  # it was a baseline
     runner = _reading(sae) if record.settings is None else dict(settings.get("runner") or {})
     runner = harmless_runner(runner, pinned.name)
-    if options := runner.get("model_from_pretrained_kwargs"):
-        runner["model_from_pretrained_kwargs"] = on_this_machine(options, device)
     language_model = _language_model(sae, record, changes, pinned.name)
+    if options := runner.get("model_from_pretrained_kwargs"):
+        options = on_this_machine(options, device)
+        if language_model.get("hub_id") != hub_id(sae.cfg.metadata.model_name or ""):
+            options.pop("revision", None)  # of the SAE's own model
+        runner["model_from_pretrained_kwargs"] = options
     return Subject(pinned, language_model, runner, fields, says_k)
 
 

@@ -17,10 +17,9 @@ from sae_lens_c2r.inspection.measures import SAEReport, cosine_summary, measure
 from sae_lens_c2r.inspection.report import report_html
 from sae_lens_c2r.releases.model import DATASET, TextSource
 from sae_lens_c2r.releases.text import read_text
-from sae_lens_c2r.releases.text_files import size_of
 from sae_lens_c2r.saes.origins import pin
 from sae_lens_c2r.saes.sae_ref import SAERef
-from sae_lens_c2r.training.output_dir import check_apart, check_out, check_places, unfinished
+from sae_lens_c2r.training.output_dir import check_places, locked_out, unfinished_run
 from sae_lens_c2r.training.plan import Plan, make_plan, runner_config
 from sae_lens_c2r.training.train import train
 
@@ -57,10 +56,9 @@ class Finetuning:
     ) -> None:
         """Raise, before any work, what keeps the SAEs from being trained into a folder."""
         top, *places = [place.resolve() for place in (out, *map(out.joinpath, self._subjects))]
-        for folder in (each.ref.folder for each in self._subjects.values()):
-            place = (folder or Path()).resolve()
-            taken = top == place or any(own in (place, *place.parents) for own in places)
-            if folder and taken:
+        for folder in filter(None, (each.ref.folder for each in self._subjects.values())):
+            place = folder.resolve()
+            if top == place or any(map(place.is_relative_to, places)):
                 should = "be a folder apart from the SAEs to fine-tune"
                 raise UserError("out", should, folder)
         results, report = out / RESULTS, out / REPORT
@@ -73,10 +71,10 @@ class Finetuning:
         if wrong is not None:
             should = f"have no {wrong.name} of other SAEs, unless `--overwrite` is given"
             raise UserError("out", should, wrong)
-        if look_only:  # training looks at the rest
-            check_places(self._subjects, out)
-        else:
-            check_out(self._subjects, out, self._tell, resume=resume)
+        check_places(self._subjects, out)
+        if not look_only:  # or training looks at the rest
+            with locked_out(out):
+                unfinished_run(out, self._tell, resume=resume)
 
     def plan(self) -> Plan:
         """Plan the training. The L0 of SAEs that do not say theirs is measured for it."""
@@ -97,9 +95,8 @@ class Finetuning:
         self, plan: Plan, out: Path, **how: Any
     ) -> tuple[list[SAEReport], list[Comparison]]:
         """Train a plan of the release, as `train` does, and write what that changed."""
-        settings = plan.fingerprint()
-        check_apart(out, plan.text_path)  # before anything is measured
-        unfinished(settings, plan.device, size_of(plan.text_path), out, lambda _: None)
+        look = {key: how.get(key, False) for key in ("resume", "other_text")}
+        train(plan, out, dry_run=True, log=lambda _: None, **look)
         self._measure_before(plan)  # what cannot be measured is found before hours of training
         train(plan, out, log=self._tell, **how)
         source = self._source(plan)

@@ -85,7 +85,7 @@ def check_saes(
     submission: Submission, scratch: Path, tell: Callable[[str], None] = lambda _: None
 ) -> list[LocalSAE]:
     """Find SAEs, and check that SAELens alone loads them and encodes as in training."""
-    # Weights are read three times: here, and twice there, to be loaded and to be hashed.
+    # Weights are read four times: here, there to be loaded and to be hashed, and here again.
     found = find_folders(submission, scratch / "in-memory")
     known = known_evaluations(submission)
     saes: list[LocalSAE] = []
@@ -98,6 +98,16 @@ def check_saes(
                 f"Warning: {', '.join(lost)} of {sae_id} is left out of the card: measured of "
                 f"other weights or another config.{again}"
             )
+    bare = [
+        each.sae_id
+        for each in saes
+        if not (each.record.outdated or each.record.evaluations.keys() - {WEIGHTS, TRAINING})
+    ]
+    if bare:
+        tell(
+            f"Warning: the card has numbers of the weights alone for {', '.join(bare)}. No "
+            "evaluation.json of these weights was found: name it by `--evaluation`."
+        )
     tell("Loading the SAEs in SAELens alone.")
     requests = [({"folder": str(sae.folder)}, sae.inputs) for sae in saes]
     for sae, encoded in zip(saes, encode_in_saelens_alone(requests), strict=True):
@@ -214,7 +224,7 @@ def _with_evaluations(
     others = [
         each
         for each, at in places
-        if at == origin or (at.as_posix().endswith(f"/{sae_id}") and not at.exists())
+        if at == origin or (at.as_posix().endswith(f"/{sae_id}") and _is_gone(each.name))
     ]
     measured = {name for each in (record, *others) for name in each.evaluations}
     if WEIGHTS not in evaluations:
@@ -229,6 +239,11 @@ def _with_evaluations(
             "outdated": sorted(measured - {*recorded, *evaluations}),
         }
     )
+
+
+def _is_gone(name: str | None) -> bool:
+    """Whether an SAE's name is of a folder that is not there: of a release it has a blank."""
+    return name is not None and " " not in name and not Path(name).exists()
 
 
 def _check_header(weights: Path) -> None:

@@ -8,6 +8,7 @@ from functools import cached_property
 from huggingface_hub import CommitOperationAdd
 from rich.console import Console
 from rich.syntax import Syntax
+from sae_lens.constants import RUNNER_CFG_FILENAME, SAE_WEIGHTS_FILENAME, SPARSITY_FILENAME
 
 from sae_lens_c2r._support.errors import counted
 from sae_lens_c2r.hub.local_saes import LocalSAE
@@ -16,6 +17,10 @@ from sae_lens_c2r.hub.repository import Snapshot
 from sae_lens_c2r.hub.rules import Target
 from sae_lens_c2r.releases.model import README
 from sae_lens_c2r.reporting.tables import terminal_tables
+from sae_lens_c2r.saes.record import RECORD
+
+# Beside the weights, what others may have uploaded of the training of the same weights.
+_OF_THE_WEIGHTS = (SPARSITY_FILENAME, RUNNER_CFG_FILENAME, RECORD)
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,15 @@ class Proposal:
     def files(self) -> list[CommitOperationAdd]:
         """The files that would be sent: the others are there already."""
         return [file for file in self.wanted if not self.snapshot.has(file)]
+
+    @cached_property
+    def stale(self) -> list[str]:
+        """Files there of the training of weights that are replaced, to be removed with them."""
+        sent = {file.path_in_repo for file in self.files} & self.snapshot.tree.keys()
+        ids = [each.sae_id for each in self.saes]
+        replaced = [each for each in ids if f"{each}/{SAE_WEIGHTS_FILENAME}" in sent]
+        beside = [f"{sae_id}/{name}" for sae_id in replaced for name in _OF_THE_WEIGHTS]
+        return [path for path in beside if path in self.snapshot.tree]
 
     @property
     def size(self) -> int:
@@ -77,6 +91,7 @@ def show_proposal(
         ]
         for file in proposal.files
     ]
+    rows += [[path, "removed", "", ""] for path in proposal.stale]
     headings = ["file", "", "bytes", "SHA-256"]
     tables = terminal_tables(headings, rows, width=console.width, text=(0, 1, 3))
     console.print(*tables, sep="\n")

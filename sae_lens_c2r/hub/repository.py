@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from glob import escape
 from pathlib import Path
@@ -37,7 +37,7 @@ _NOT_HERE = {401, 403, 404}
 class Snapshot:
     """The files of a branch of a repository, at one commit."""
 
-    commit: str | None = None  # none if there is no such branch
+    commit: str | None = None  # none if there is no such branch: it begins as `main`
     tree: Mapping[str, RepoFile] = field(default_factory=dict)  # by their paths
     read: Callable[[str], bytes | None] = lambda _: None  # a file, by its path
     private: bool | None = None  # `None` if there is no such repository
@@ -115,11 +115,13 @@ def check_metadata(api: HfApi, card: str) -> None:
 
 
 def take_snapshot(api: HfApi, repo_id: str, revision: str) -> Snapshot:
-    """Look at a branch or a commit: it has no files if it or the repository does not exist."""
+    """Look at a branch or a commit; where there is none, at what a new branch begins with."""
     try:
         info = api.model_info(repo_id, revision=revision)
     except RevisionNotFoundError:
-        return Snapshot(private=bool(api.model_info(repo_id).private))
+        if revision == MAIN:
+            return Snapshot(private=bool(api.model_info(repo_id).private))
+        return replace(take_snapshot(api, repo_id, MAIN), commit=None)
     except RepositoryNotFoundError:
         return Snapshot()
     entries = api.list_repo_tree(repo_id, revision=info.sha, recursive=True)

@@ -8,8 +8,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from huggingface_hub import CommitOperationAdd, HfApi, constants, get_token
+from huggingface_hub import (
+    CommitOperationAdd,
+    CommitOperationDelete,
+    HfApi,
+    constants,
+    get_token,
+)
 from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
+from sae_lens.constants import SAE_CFG_FILENAME
 from safetensors import SafetensorError
 
 from sae_lens_c2r._support.errors import UserError, one_line, with_advice
@@ -105,6 +112,7 @@ def upload(
 
             proposal = propose()
             _check_tags(api, proposal)
+            _tell_of_other_ids(proposal, tell)
             if not confirm(proposal) or dry_run:
                 return None
         with _telling(target, "Nothing was published."):
@@ -208,10 +216,28 @@ def _commit(
         for sae in saes:
             sae.refuse_changed()
     added = f"Add {saes[0].sae_id}" if len(saes) == 1 else f"Add {len(saes)} SAEs"
+    removed = [CommitOperationDelete(path) for path in proposal.stale]
     made = api.create_commit(
-        target.repo_id, files, commit_message=message or added, parent_commit=parent, **where
+        target.repo_id,
+        [*files, *removed],
+        commit_message=message or added,
+        parent_commit=parent,
+        **where,
     )
     return Published(made.oid, made.pr_url or made.commit_url, len(files), proposal)
+
+
+def _tell_of_other_ids(proposal: Proposal, tell: Callable[[str], None]) -> None:
+    """Tell of SAEs that the repository has by the ids that they were trained with."""
+    uploaded = {each.sae_id for each in proposal.saes}
+    for sae in proposal.saes:
+        trained_as = sae.found.sae_id
+        there = f"{trained_as}/{SAE_CFG_FILENAME}" in proposal.snapshot.tree
+        if there and trained_as not in uploaded:
+            tell(
+                f"Warning: {sae.sae_id} was trained as {trained_as}, which the repository has "
+                "and keeps. To replace it, upload the folder above, or give `--release`."
+            )
 
 
 def _check_tags(api: HfApi, proposal: Proposal) -> None:

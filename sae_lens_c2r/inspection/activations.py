@@ -25,7 +25,7 @@ from sae_lens_c2r._support.errors import (
 from sae_lens_c2r._support.libraries import no_false_alarms
 from sae_lens_c2r._support.progress import with_bar
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, harmless_options, remote_code
-from sae_lens_c2r.inspection.contexts import AnySAE, TextActivations
+from sae_lens_c2r.inspection.contexts import AnySAE, Numbers, TextActivations
 from sae_lens_c2r.offline.models import where_model_is
 from sae_lens_c2r.penalties.neighbors import has_fast_bfloat16
 from sae_lens_c2r.releases.language_models import (
@@ -39,7 +39,7 @@ from sae_lens_c2r.releases.language_models import (
 from sae_lens_c2r.releases.text import FIRST_ROWS, Text, length_that_keeps_most
 from sae_lens_c2r.saes.sae_ref import check_keys, check_scaled
 
-_ROWS_PER_BATCH = 32
+_ROWS_PER_BATCH, _TOKENS_PER_BATCH = 32, 1 << 14  # at most, but at least one row
 _MODEL = ("model_class_name", "model_name", "model_from_pretrained_kwargs")
 _DTYPES = ("dtype", "torch_dtype")
 _PLACE = ("hook_name", "context_size", "prepend_bos")  # that SAELens has to know
@@ -96,14 +96,13 @@ class ActivationSource:
                 self._read = {key: self._run(sae)}  # one at a time: they may be large
         except UserError as error:
             raise error_of(name, error) from None
-        except KeyError as error:
-            wrong = ("model", f"have the hook {hook_name}", self.model)
-            if self.model is None:
-                should = f"be a hook of {sae.cfg.metadata.model_name}"
-                wrong = ("metadata.hook_name", should, hook_name)
-            raise UserError(*wrong, of=name) from error
         except Exception as error:  # the Hub, transformers and torch raise many kinds
             model = self._name_of_model(sae)
+            if isinstance(error, KeyError) and str(hook_name) in str(error):
+                wrong = ("metadata.hook_name", f"be a hook of {model}", hook_name)
+                if self.model is not None:
+                    wrong = ("model", f"have the hook {hook_name}", model)
+                raise UserError(*wrong, of=name) from error
             if "index out of range in self" in str(error):  # torch's words for an embedding
                 should = f"be at most the tokens that {model} takes in a row"
                 found = sae.cfg.metadata.context_size
@@ -131,6 +130,8 @@ class ActivationSource:
             check_model_name(name, "metadata.model_name" if self.model is None else "model")
             options = harmless_options(metadata.model_from_pretrained_kwargs, f"{name}'s SAE")
             options = on_this_machine(options, self.device)
+            if name != metadata.model_name:
+                options.pop("revision", None)  # of the SAE's own model
             if TRUSTED.get():
                 options[TRUST] = True
             device = torch.device(self.device)
@@ -198,6 +199,7 @@ class ActivationSource:
         store = self.store_of(
             sae, store_batch_size_prompts=_ROWS_PER_BATCH, total_tokens=self.n_tokens
         )
+        n_together = max(1, min(_ROWS_PER_BATCH, _TOKENS_PER_BATCH // store.context_size))
         n_rows = -(-self.n_tokens // store.context_size)
         rows = list(islice(store.iterable_sequences, n_rows))
         text: Any = store.dataset
@@ -216,14 +218,14 @@ class ActivationSource:
             if left_out:
                 should += f", and after the first {left_out} of its row"
             raise UserError("text", should, f"{found} of {tokens.shape[1]:,} without one")
-        parts = zip(tokens.split(_ROWS_PER_BATCH), kept.split(_ROWS_PER_BATCH), strict=True)
+        parts = zip(tokens.split(n_together), kept.split(n_together), strict=True)
         with with_bar(list(parts), "Running the model") as batches:
             acts = [store.get_activations(each).cpu()[of] for each, of in batches]
         return TextActivations(
             tokens[:, slice(*store.seqpos_slice)].cpu(),
             torch.cat(acts).float(),
             kept.nonzero(),
-            tokenizer=tokenizer,
+            tokenizer=tokenizer or Numbers(),
             text=self.text.named,
             model=self._name_of_model(sae),
         )

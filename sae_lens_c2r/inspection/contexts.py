@@ -20,7 +20,15 @@ LEAST_COSINE = 0.3  # of a pair that is shown
 PAIRS_SHOWN = 8
 TOP_TOKENS = 6
 _TOKENS_AROUND = 6
-_TOKENS_PER_BATCH = 4096
+_TOKENS_PER_BATCH, _ACTS_PER_BATCH = 1 << 12, 1 << 28  # at most; of these in float32, 1 GiB
+
+
+class Numbers:
+    """The tokenizer of a model that has none: it shows tokens by their numbers."""
+
+    def decode(self, tokens: Int[Tensor, " tokens"], **_: Any) -> str:
+        """The numbers, each with a blank before it."""
+        return "".join(f" {token}" for token in tokens.tolist())
 
 
 @dataclass(frozen=True)
@@ -41,7 +49,8 @@ def encode(
     """Batches of inputs and of the latents' activations on them."""
     # Of attention's outputs, the heads are joined already.
     sae.turn_off_forward_pass_hook_z_reshaping()  # type: ignore[no-untyped-call]
-    for batch in with_bar(text.activations.split(_TOKENS_PER_BATCH), "Encoding tokens"):
+    n_tokens = max(1, min(_TOKENS_PER_BATCH, _ACTS_PER_BATCH // sae.cfg.d_sae))
+    for batch in with_bar(text.activations.split(n_tokens), "Encoding tokens"):
         inputs = batch.to(sae.device, sae.dtype)
         with torch.no_grad():
             acts = sae.encode(inputs).to_dense()

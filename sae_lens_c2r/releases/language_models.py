@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import torch
+from sae_lens.saes.sae import SAEMetadata
 from transformer_lens import HookedTransformer, HookedTransformerConfig
 from transformer_lens.loading_from_pretrained import (
     get_official_model_name,
@@ -70,6 +71,13 @@ def check_model_name(model: str, field: str) -> None:
     if is_path and not is_model(model):
         should = "be a folder with a config.json, or a model on the Hub, like gpt2"
         raise UserError(field, should, model)
+
+
+def name_as_transformers_does(metadata: SAEMetadata) -> None:
+    """Have an SAE's model loaded by `transformers` where TransformerLens has no such model."""
+    place, model = metadata.hf_hook_name, metadata.model_name
+    if place and model and not metadata.model_class_name and official_name(model) is None:
+        metadata.model_class_name, metadata.hook_name = TRANSFORMERS, place
 
 
 @contextmanager
@@ -179,6 +187,10 @@ def hook_site(
             f"{config.n_layers - 1}, like {close[0]}"
         )
         raise UserError("hook_name", should, hook_name)
+    try:
+        empty.check_hooks_to_add(empty.hook_dict[hook_name], hook_name, lambda *_: None)
+    except AssertionError as error:
+        raise UserError("hook_name", "be one that runs", hook_name, f"{error}.") from None
     shapes = [torch.Size([1, 2, config.d_model])] if _OF_THE_MODEL_S_WIDTH(hook_name) else []
 
     def keep(found: torch.Tensor, **_: Any) -> None:

@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import datasets
 from datasets import Dataset
 from huggingface_hub.errors import LocalEntryNotFoundError
 from sae_lens.training.activations_store import validate_pretokenized_dataset_tokenizer
@@ -30,7 +31,6 @@ from sae_lens_c2r.releases.text_files import (
     place_of,
     rows_of_dataset,
     rows_of_file,
-    size_of,
     tell_once,
 )
 
@@ -140,11 +140,6 @@ class Text:
         why = f"fewer than {self.context_size:,} tokens" if self.is_tokens else "no text"
         return f"{self._n_left_out:,} of {self._n_rows:,} rows of {self.named} have {why}."
 
-    @property
-    def size(self) -> int | None:
-        """Bytes of a text on this machine, which tell cheaply that it has changed."""
-        return size_of(self.path)
-
     def _words(self) -> Iterator[str]:
         """The documents, long ones in pieces: tokenizing costs what is used."""
         documents = _joined(self._values()) if self._are_lines else self._values()
@@ -158,9 +153,10 @@ class Text:
         for number, row in enumerate(self._read(), start=1):
             is_new = number > self._n_rows  # and not of another pass over the text
             self._n_rows = max(self._n_rows, number)
-            value = row.get(self._column)
+            value: Any = row.get(self._column)
             if _is_content(value, self._are_lines, self.context_size):
-                if self.n_vocabulary and (highest := _highest(value)) >= self.n_vocabulary:
+                highest = -1 if isinstance(value, str) else max(value)
+                if self.n_vocabulary and highest >= self.n_vocabulary:
                     should = f"have tokens below {self.n_vocabulary:,}, the model's vocabulary"
                     raise UserError(self._field, should, f"{highest:,} {self._place(number)}")
                 yield value
@@ -231,6 +227,10 @@ def _naming(place: str | Callable[[Exception], str], field: str) -> Iterator[Non
     except Exception as error:  # datasets, pyarrow, pandas and the Hub raise many kinds
         if isinstance(error, UserError) or is_of_network(error):
             raise
+        cache = str(datasets.config.HF_DATASETS_CACHE)
+        if isinstance(error, OSError) and str(error.filename).startswith(cache):
+            where = "be a folder that can be written to, as `HF_DATASETS_CACHE` may name one"
+            raise UserError(cache, where, error.strerror) from error
         place = place if isinstance(place, str) else place(error)
         found = f"in {place}: {shortened(one_line(error), 200)}"
         raise UserError(field, "be text that can be read, in UTF-8", found) from error
@@ -259,11 +259,6 @@ def _is_content(value: Any, are_lines: bool, least: int) -> bool:
 def _are_tokens(value: Any) -> bool:
     is_row = isinstance(value, Sequence) and not isinstance(value, str | bytes)
     return is_row and all(type(each) is int and each >= 0 for each in value)
-
-
-def _highest(content: Any) -> int:
-    """The highest token, if they are tokens."""
-    return -1 if isinstance(content, str) else max(content)
 
 
 def _joined(lines: Iterator[str]) -> Iterator[str]:

@@ -164,6 +164,8 @@ def _look_into(folder: Path, config: Any) -> None:
             options = _as_words(read[0], encoding="utf-8-sig", sep=sep)
         for name, value in options.items():
             setattr(config, name, value)
+    if getattr(config, "encoding", None) == "utf-8":
+        config.encoding = "utf-8-sig"  # the mark is no text
     of_tables, kinds = {*LOADERS, ".txt"}, {_ending_of(file) for file in read}
     there = sorted((each.name, _ending_of(each)) for each in files_in(folder))
     others = [name for name, ending in there if ending in of_tables - kinds]

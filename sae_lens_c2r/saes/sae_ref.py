@@ -32,6 +32,7 @@ from sae_lens.training.activation_scaler import ActivationScaler
 from sae_lens_c2r._support.errors import UserError, needing_the_hub, one_line
 from sae_lens_c2r._support.files import check_whole, read_object
 from sae_lens_c2r._support.remote_code import harmless_options
+from sae_lens_c2r.releases.language_models import name_as_transformers_does
 from sae_lens_c2r.saes.start_from import NEEDS_ESTIMATE
 
 SAE_FILES = (
@@ -89,6 +90,7 @@ class SAERef:
     def load(self, device: str) -> SAE[Any]:
         """Load it, without what its authors say that may have their code run."""
         sae = self._load(device)
+        name_as_transformers_does(sae.cfg.metadata)
         if options := sae.cfg.metadata.model_from_pretrained_kwargs:
             options = harmless_options(options, self.name)
             sae.cfg.metadata.model_from_pretrained_kwargs = options

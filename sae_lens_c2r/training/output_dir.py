@@ -20,6 +20,7 @@ from sae_lens_c2r.saes.hashes import digest_of
 from sae_lens_c2r.saes.record import RECORD, read_record
 from sae_lens_c2r.training import distributed
 from sae_lens_c2r.training.configs import check_kind_of_device
+from sae_lens_c2r.training.stream import changed_text
 
 WORK = ".training"  # in the folder of the SAEs, while there is something to resume
 LOCK, TRACEBACK, MANIFEST = "lock", "traceback.txt", "manifest.json"
@@ -275,14 +276,16 @@ def checkpoint_of(
     log: Callable[[str], None],
     *,
     resume: bool,
+    text_size: int | None = None,  # now, unless another text is wanted
     look_only: bool = False,
 ) -> Checkpoint | None:
     """The checkpoint to continue from, if any; a UserError if it is of another plan."""
     checkpoint = unfinished_run(out, log, resume=resume, look_only=look_only)
     if checkpoint is None:
         return None
-    held, stream = checkpoint.about["settings"], checkpoint.about.get("stream", {})
-    if stream.get("text_size") is not None:  # the rows tell a text of a disk, wherever it lies
+    about, held = checkpoint.about, checkpoint.about["settings"]
+    was = about.get("text_size", about.get("stream", {}).get("text_size"))
+    if was is not None:  # the rows tell a text of a disk, wherever it lies
         held["source"]["dataset"] = settings["source"]["dataset"]
     for sae_id in held["saes"]:
         if sae_id not in settings["saes"]:
@@ -292,9 +295,11 @@ def checkpoint_of(
             )
     if differs := unlike(held, settings_of(settings, held["saes"]), log):
         raise UserError(f"The plan should match {checkpoint.folder}. {differs}")
+    if None not in (was, text_size) and was != text_size:
+        raise changed_text(f"{was} bytes then, {text_size} now")
     if "config" in settings["source"]:
-        check_kind_of_device(checkpoint.about["circumstances"].get("device"), here["device"])
-    if differs := difference(checkpoint.about["circumstances"], here):
+        check_kind_of_device(about["circumstances"].get("device"), here["device"])
+    if differs := difference(about["circumstances"], here):
         log(f"Results may differ from those of an uninterrupted run. {differs}")
     return checkpoint
 
@@ -303,15 +308,6 @@ def check_apart(out: Path, text: Path | None) -> None:
     """Raise a `UserError` for a folder in that of the text, of which SAEs would be a part."""
     if text and out.resolve().is_relative_to(text.resolve()):
         raise UserError("out", f"not lie in the folder of the text, {text}", out)
-
-
-def check_out(
-    sae_ids: Iterable[str], out: Path, log: Callable[[str], None], *, resume: bool = False
-) -> None:
-    """Raise what `train` would raise about its folder, before any work."""
-    check_places(sae_ids, out)
-    with locked_out(out):
-        unfinished_run(out, log, resume=resume)
 
 
 @contextmanager

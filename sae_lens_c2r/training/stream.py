@@ -58,11 +58,8 @@ class ActivationStream(Iterator[Batch]):
         self._row = 0  # of this epoch, behind those that were read
         self._rows_read = sha256()  # their content
         self._epochs = 0
-        self._text_size = getattr(store.dataset, "size", None)
         state = {"n_batches": 0, "begins": (0, 0), **(state or {})}
         self._other_text = other_text
-        if state.get("text_size", self._text_size) != self._text_size:
-            self._check_text(f"{state['text_size']} bytes then, {self._text_size} now")
         first = state["n_batches"] // self._n_batches
         # Of buffers: rows, tokens of the next batch, and a hash of the rows. Earlier versions
         # have no hash.
@@ -76,8 +73,7 @@ class ActivationStream(Iterator[Batch]):
     def state(self, n_batches: int) -> dict[str, Any]:
         """Where the stream was after so many batches, which may be fewer than it has given."""
         begins = self._begins[n_batches // self._n_batches]
-        about = {"text_size": self._text_size, "of_a_buffer": self._n_batches}
-        return {"n_batches": n_batches, "begins": begins, **about}
+        return {"n_batches": n_batches, "begins": begins, "of_a_buffer": self._n_batches}
 
     def _shuffled(self, first: int) -> Iterator[Tensor]:
         """The batches of all buffers after the first one, which lends a part to the next."""
@@ -144,8 +140,9 @@ class ActivationStream(Iterator[Batch]):
         skipped = islice(rows, n_skipped)
         bar = tqdm(skipped, "Skipping rows", n_skipped, leave=False, disable=not n_skipped)
         deque(bar, maxlen=0)
-        if self._row < n_skipped or rows_read not in (None, self._rows_read.hexdigest()):
-            self._check_text(f"other rows among the first {n_skipped:,}")
+        has_changed = rows_read not in (None, self._rows_read.hexdigest())
+        if (self._row < n_skipped or has_changed) and not self._other_text:
+            raise changed_text(f"other rows among the first {n_skipped:,}")
         return rows
 
     def _counted(self, rows: Iterator[Tensor]) -> Iterator[Tensor]:
@@ -153,14 +150,6 @@ class ActivationStream(Iterator[Batch]):
             self._row += 1
             self._rows_read.update(row.cpu().numpy().tobytes())
             yield row
-
-    def _check_text(self, found: str) -> None:
-        """Raise about a text that has changed, unless another one is wanted."""
-        if not self._other_text:
-            raise UserError(
-                "The text should be the one that the training began with, or `--other-text` "
-                f"be given, which goes on with this one. Found {found}."
-            )
 
     @torch.no_grad()
     def _encode(self, tokens: Tensor) -> Tensor:
@@ -211,6 +200,14 @@ def known_features(
             batch = own if maker == rank() else torch.empty_like(own)
             broadcast(batch, maker)
             yield {FEATURES: batch}
+
+
+def changed_text(found: str) -> UserError:
+    """The error about a text that is not the one that a training began with."""
+    return UserError(
+        "The text should be the one that the training began with, or `--other-text` be given, "
+        f"which goes on with this one. Found {found}."
+    )
 
 
 @contextmanager

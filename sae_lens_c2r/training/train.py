@@ -59,10 +59,11 @@ def train(
     alike = {"order": list(plan.saes), "options": options, "device": plan.device}
     _check_alike({**settings, **alike, **{key: here[key] for key in ("python", "versions")}})
     unfinished = partial(output_dir.unfinished, settings, plan.device, text_size, out)
+    look: dict[str, Any] = {"resume": resume, "text_size": None if other_text else text_size}
+    checkpoint_of = partial(output_dir.checkpoint_of, settings, here, out, log, **look)
     todo = on_main(lambda: unfinished(log))
     if dry_run:
-        look = {"resume": resume, "look_only": True}
-        on_main(lambda: output_dir.checkpoint_of(settings, here, out, log, **look))
+        on_main(lambda: checkpoint_of(look_only=True))
         return []
     if not todo and not on_main(work.exists):
         return []
@@ -95,9 +96,7 @@ def train(
             other_text=other_text,
         )
         on_main(job.checkpoints.remove_partial)
-        job.resumed = on_main(
-            lambda: output_dir.checkpoint_of(settings, here, out, log, resume=resume)
-        )
+        job.resumed = on_main(checkpoint_of)
         in_turn = _in_turn(plan, todo, job.resumed)
         for number, sae_ids in enumerate(in_turn):
             if number:

@@ -59,12 +59,13 @@ class Job:
     other_text: bool = False  # whether to go on with another text than it began with
     kept_step: int | None = None  # of the checkpoint that an error has left
     begun: float = field(default_factory=time.monotonic)  # anew at the first step
+    ended: float | None = None  # behind the last one
 
     @property
     def seconds(self) -> float:
         """Time of training, that of earlier processes included."""
         before = self.resumed.about["seconds"] if self.resumed else 0.0
-        return float(before + time.monotonic() - self.begun)
+        return float(before + (self.ended or time.monotonic()) - self.begun)
 
 
 class Trainer(MultiSAETrainer):
@@ -123,6 +124,7 @@ class Trainer(MultiSAETrainer):
                             trainer.n_training_steps += 1
                         self.n_training_steps += 1
                 self._show_progress(bar, outputs)
+        self._job.ended = time.monotonic()
         self._write_checkpoint()
         self._job.stop.deferrable = False  # what follows begins again from this checkpoint
         if number := all_reduce_max(self._job.stop.received):
@@ -146,6 +148,11 @@ class Trainer(MultiSAETrainer):
                     if self._write_checkpoint():
                         self._job.kept_step = self.n_training_steps
             raise
+
+    def _batches_until_stopped(self, n: int) -> Iterator[Tensor]:
+        for _ in range(n):
+            self._save_or_stop()
+            yield self._next_batch()
 
     def _next_batch(self) -> Tensor:
         batch = next(self.data_provider)[self._hook]
@@ -172,7 +179,7 @@ class Trainer(MultiSAETrainer):
         }
         modes = {each.sae.cfg.normalize_activations for each in new.values()} & NEEDS_ESTIMATE
         n = self.cfg.n_batches_for_norm_estimate if modes else 0
-        batches = (self._next_batch() for _ in range(n))
+        batches = self._batches_until_stopped(n)
         d_in = next(iter(self.saes.values())).cfg.d_in
         # SAELens keeps the batches for each SAE to go through: 19 GB in the paper's release.
         of_modes = tee(batches, len(modes)) if len(modes) > 1 else [batches]

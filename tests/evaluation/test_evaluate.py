@@ -116,6 +116,10 @@ def test_only_what_has_changed_is_run_again(
     assert requests[-1].asked.settings["batch_size_prompts"] == 3
     shutil.copytree(sae, tmp_path / "copy")
     assert not run(sae, sae.parent / "." / "sae", tmp_path / "copy", text=str(text))
+    n_requests = len(requests)
+    (tmp_path / "link").symlink_to(sae)  # which is the same SAE, by another name
+    assert not run(tmp_path / "link", text=str(text))
+    assert len(requests) == n_requests
     assert requests[-1].source.name == str(tmp_path / "copy")
     assert len(list(out.glob("*/sae_lens-*"))) == len(names(out))
     # The first was planned for other weights.
@@ -387,6 +391,19 @@ def test_a_folder_is_of_one_process_and_what_is_left_or_foreign_in_it_is_no_harm
     assert len(requests) == 2
     assert not list(tmp_path.rglob(".working-*"))
     assert names(out) == [str(sae)]
+
+
+@pytest.mark.parametrize("name", ["evaluation.json", "evaluation.md"])
+def test_a_file_of_another_program_is_not_replaced(
+    sae: Path, out: Path, run: Evaluate, requests: list[Task], name: str
+) -> None:
+    out.mkdir()
+    (out / name).write_text("{}")
+    with pytest.raises(UserError, match=name.replace(".", r"\.")):
+        run(sae)
+    assert [path.name for path in out.iterdir() if path.name != ".lock"] == [name]
+    assert (out / name).read_text() == "{}"
+    assert requests == []
 
 
 def test_what_cannot_be_written_replaces_nothing(

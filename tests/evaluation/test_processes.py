@@ -100,3 +100,18 @@ def test_workers_end_with_what_started_them(tmp_path: Path, how: signal.Signals)
     parent.wait(LIMIT)
     assert select.select([ended], [], [], LIMIT)[0], "The worker outlives what started it."
     os.close(ended)
+
+
+def test_a_worker_has_the_downloads_of_what_started_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HOME", "hf")
+    monkeypatch.setenv("HF_HUB_CACHE", "$HF_HOME/hub")
+    monkeypatch.setenv("HF_DATASETS_CACHE", "~/texts")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert worker._caches() == {
+        "HF_HOME": str(tmp_path / "hf"),
+        "HF_HUB_CACHE": str(tmp_path / "hf" / "hub"),
+        "HF_DATASETS_CACHE": str(Path.home() / "texts"),
+    }

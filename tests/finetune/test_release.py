@@ -124,6 +124,11 @@ def test_what_is_asked_for_goes_before_both(plant: Plant) -> None:
     assert (release.runner["lr"], release.runner["lr_decay_steps"]) == (1e-5, 7)
     [spec] = release.saes()
     assert (spec.fields["k"], spec.fields["c2r_coefficient"]) == (3, 9.0)
+    old = plant("old", model_from_pretrained_kwargs={"revision": "c0ffee"})
+    assert release_of(old).runner["model_from_pretrained_kwargs"] == {"revision": "c0ffee"}
+    assert not release_of(old, language_model__hub_id="org/model").runner.get(
+        "model_from_pretrained_kwargs"
+    )
     asked = release_of(plant(), language_model__hub_id="org/model").language_model
     assert (asked.hub_id, asked.name) == ("org/model", None)
     gpt2 = {"language_model__hub_id": "openai-community/gpt2"}

@@ -365,6 +365,8 @@ class LoopbackHub:
             files[path] = File(len(content), content)
         elif key == "lfsFile" and (self.storage / value["oid"]).exists():
             files[path] = File(value["size"], sha256=value["oid"])
+        elif key == "deletedFile" and path in files:
+            del files[path]
         else:
             raise RefusedError(400, f"{path} was not uploaded, or is not to be: {key}")
 

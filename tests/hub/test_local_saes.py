@@ -668,6 +668,22 @@ def test_what_was_measured_of_another_sae_of_the_same_id_says_nothing_of_this_on
     assert folder.is_dir()
 
 
+def test_another_sae_of_the_same_release_was_not_measured_in_place_of_this_one(
+    tmp_path: Path, folder: Path
+) -> None:
+    """As the one of a release that this one was fine-tuned from."""
+    assert folder.is_dir()
+    entry = {"name": "a-release layer_1/a", "weights_sha256": "0", "config_sha256": "1"}
+    entry |= {"evaluations": {"core": {"metrics": {"x": 0.125}}}}
+    content = {"format": 1, "saes": [entry]}
+    (tmp_path / "saes" / "evaluation.json").write_text(json.dumps(content))
+    told: list[str] = []
+    submission = Submission([tmp_path / "saes"])
+    [checked] = check_saes(submission, tmp_path / "scratch", told.append)
+    assert checked.record.outdated == []
+    assert any("numbers of the weights alone for layer_1/a." in line for line in told)
+
+
 def set_field(folder: Path, **values: Any) -> Path:
     config = json.loads((folder / CFG).read_text())
     (folder / CFG).write_text(json.dumps({**config, **values}))

@@ -1,5 +1,6 @@
 """An upload from end to end, against the loopback Hub: as a whole, or not at all."""
 
+import copy
 import importlib
 import json
 import re
@@ -228,7 +229,17 @@ def test_before_the_yes_the_hub_is_asked_for_names_alone(
         assert {seen.method for seen in at_the_yes} <= {"GET", "HEAD"}
         assert not any(seen.size for seen in at_the_yes)
         names = {*REPO.split("/"), "EleutherAI", "pythia-70m-deduped", "nobody", "nothing"}
-        names |= {"branch", README, FACTS, "pythia-70m", "api", "models", "datasets", "refs"}
+        names |= {
+            "branch",
+            "main",
+            README,
+            FACTS,
+            "pythia-70m",
+            "api",
+            "models",
+            "datasets",
+            "refs",
+        }
         names |= {"whoami-v2", "auth-check", "write", "revision", "tree", "resolve", ""}
         names |= {commit for repo in hub.repos.values() for commit in repo.commits}
         for seen in at_the_yes:
@@ -253,6 +264,52 @@ def test_uploads_in_turn_come_to_rest(hub: LoopbackHub, send: Call) -> None:
     hub.put(REPO, {f"a/{CFG}": other.encode()})
     assert send("a").sent == 1
     assert text(hub, f"a/{CFG}") != other
+
+
+def test_what_belongs_to_weights_goes_with_them(
+    hub: LoopbackHub, send: Call, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As of uploads by other means, of which SAELens's loader would read the sparsity."""
+    send("a", "b")
+    beside = ("sparsity.safetensors", "runner_cfg.json", "notes.md")
+    hub.put(REPO, {f"{sae_id}/{name}": b"of these" for sae_id in "ab" for name in beside})
+    assert send("a", "b").sent == 0
+    assert text(hub, "a/notes.md")
+    hub.put(REPO, {f"a/{WEIGHTS}": b"older"})
+    shown: list[Proposal] = []
+    send("a", "b", confirm=lambda each: not shown.append(each))
+    there = hub.repos[REPO].history()[0].files
+    kept = {path for path in there if path.startswith("a/")}
+    assert kept == {f"a/{name}" for name in (CFG, "notes.md", WEIGHTS)}
+    assert f"b/{beside[0]}" in there
+    capsys.readouterr()
+    show_proposal(shown[0])
+    [line] = [line for line in capsys.readouterr().out.splitlines() if beside[0] in line]
+    assert "removed" in line
+
+
+def test_a_new_branch_is_proposed_with_what_it_begins_with(
+    hub: LoopbackHub, send: Call
+) -> None:
+    send("a")
+    proposed: list[Proposal] = []
+    published = send("b", revision="next", confirm=lambda each: not proposed.append(each))
+    sent = hub.repos[REPO].commits[published.commit].files[README].content
+    assert sent is not None
+    assert sent.decode() == proposed[0].card
+    assert all(f"| `{sae_id}` |" in proposed[0].card for sae_id in "ab")
+
+
+def test_an_sae_that_goes_beside_the_one_that_it_was_trained_as_is_told(
+    hub: LoopbackHub, checked: Checked, send: Call
+) -> None:
+    sae = copy.copy(*checked("a"))
+    hub.put(REPO, {f"layer_9/a/{CFG}": b"{}"})
+    told: list[str] = []
+    for trained_as in (None, "a", "b", "layer_9/a"):
+        sae.found = sae.found.model_copy(update={"sae_id": trained_as})
+        send(sae, dry_run=True, tell=told.append)
+    assert len([line for line in told if "a was trained as layer_9/a" in line]) == 1
 
 
 def test_a_readme_of_somebodys_is_added_to(hub: LoopbackHub, send: Call) -> None:

@@ -16,6 +16,7 @@ from transformer_lens import HookedTransformer
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.inspection import activations
 from sae_lens_c2r.inspection.activations import ActivationSource
+from sae_lens_c2r.inspection.contexts import latents_in_context
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASET
 from sae_lens_c2r.releases.model import TextSource
 from sae_lens_c2r.releases.text import Text, read_text
@@ -213,6 +214,7 @@ NETWORK.__cause__ = LocalEntryNotFoundError("not in the cache")
         ("load_model", ValueError(f"x not found. Known: {['gpt2'] * 1000}"), r"x not found\.$"),
         ("load_model", ValueError("x" * 5000), r"tiny at [\w.]+\. x+…$"),
         ("load_model", IndexError("index out of range in self"), r"context_size` should be at"),
+        ("load_model", KeyError("rope_type"), r"tiny at [\w.]+\. 'rope_type'$"),
         ("load_model", NETWORK, r"^x: The model tiny is not on this machine.*Hub"),
     ],
 )
@@ -237,6 +239,32 @@ def test_an_sae_without_a_class_of_a_model_that_transformer_lens_has_not_says_wh
     sae = load(tmp_path / "sae", model_name="gpt2")  # which it has
     with pytest.raises(UserError, match="no activations of width"):
         source().activations(sae, "x")
+
+
+def test_another_model_has_not_the_revision_of_the_sae_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    double = Mock(return_value=tiny_model())
+    monkeypatch.setattr(activations, "load_model", double)
+    sae = load(tmp_path / "sae", model_from_pretrained_kwargs={"revision": "c0ffee"})
+    for model, options in ((None, {"revision": "c0ffee"}), ("gpt2", {})):
+        source(model=model).model_of(sae)
+        assert double.call_args.kwargs["model_from_pretrained_kwargs"] == options
+
+
+def test_a_model_without_a_tokenizer_shows_tokens_by_their_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tiny_model()
+    monkeypatch.setattr(model, "tokenizer", None)
+    monkeypatch.setattr(activations, "load_model", lambda *_, **__: model)
+    sae = load(tmp_path / "sae")
+    text = source().activations(sae, "x")
+    fires = sae.encode(text.activations).sum(dim=0).argmax().item()
+    [latent] = latents_in_context(sae, text, [int(fires)])
+    shown = latent.top_tokens[0]
+    row = "".join(f" {token}" for token in text.rows.flatten().tolist())
+    assert f"{shown.before}{shown.token}{shown.after}" in row
 
 
 def test_a_model_runs_once_for_the_same_inputs(tmp_path: Path, loaded: list[str]) -> None:

@@ -68,6 +68,12 @@ def test_a_file_is_read_by_its_ending(
     assert read(path) == [{"text": words} for words in expected]
 
 
+@pytest.mark.parametrize("ending", ["jsonl", "json", "csv", "txt", "md"])
+def test_files_of_a_folder_may_begin_with_a_mark(ending: str, tmp_path: Path) -> None:
+    (tmp_path / f"a.{ending}").write_bytes(MARK + WRITTEN[ending].encode())
+    assert read(tmp_path)[0]["text"].startswith("One line,")
+
+
 CELLS = ["One, two; three", "NA", "null", "007", "true"]
 TABLES = [
     *(

@@ -51,6 +51,7 @@ HOOK, SIZE = "language_model.hook_name", "language_model.context_size"
         (MINILM, {HOOK: "bert.encoder.layer"}, "hook_name"),  # a list, which never runs
         (GEMMA, {HOOK: "blocks.26.hook_resid_post"}, "hook_name"),
         (GEMMA, {HOOK: "blocks.3.hook_resid_psot"}, "hook_name"),
+        (GEMMA, {HOOK: "blocks.3.hook_mlp_in"}, "hook_name"),  # which runs if asked to
         (GEMMA, {SIZE: 100_000}, SIZE),
         (MINILM, {"language_model.dataset": "org/text", SIZE: 513}, SIZE),
     ],

@@ -174,6 +174,17 @@ def test_continued_it_ends_with_the_weights_of_an_untouched_run(
         assert sae.cfg.metadata.l0 == untouched.cfg.metadata.l0
 
 
+def test_an_estimate_is_not_finished_before_a_training_stops(tmp_path: Path) -> None:
+    sae = make_sae("batchtopk_c2r", normalize_activations=NORM)
+    stop = StopRequest()
+    job = Job(Checkpoints(tmp_path), stop, saved=["sae"])
+    given = batches(0, stop, 2)
+    with pytest.raises(KeyboardInterrupt):
+        Trainer(settings(sae), {"sae": sae}, HOOK, given, job).fit()
+    assert torch.equal(next(given)[HOOK], next(batches(2))[HOOK])
+    assert list(tmp_path.iterdir()) == []
+
+
 ANNEALED = ["topk", "abstopk_c2r", "batchtopk_c2r", "ort", "matryoshka_batchtopk_c2r"]
 
 
