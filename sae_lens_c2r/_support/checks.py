@@ -158,15 +158,9 @@ def check_draw(chunk_size: Any, generator: Any, process_group: Any) -> None:
     if generator is not None and not of_cpu:
         should = "be None or a torch.Generator of the CPU"
         raise TypeError(message("generator", should, generator, with_type=True))
-    check_process_group(process_group)
-
-
-def check_process_group(process_group: dist.ProcessGroup | None) -> None:
-    """Raise unless `process_group` is None or a group that this process is in."""
-    if process_group is None:
-        return
-    should = "be None or a torch.distributed process group that this process is in"
-    if not isinstance(process_group, dist.ProcessGroup) or dist.get_rank(process_group) < 0:
+    is_group = isinstance(process_group, dist.ProcessGroup)
+    if process_group is not None and not (is_group and dist.get_rank(process_group) >= 0):
+        should = "be None or a torch.distributed process group that this process is in"
         raise TypeError(message("process_group", should, process_group, with_type=True))
 
 

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from logging import getLogger
 from pathlib import Path
 
 # By their names: httpx, requests, datasets and the Hub's client each have some of their own.
@@ -88,6 +90,12 @@ def counted(number: float, one: str) -> str:
 def shortened(text: str, most: int) -> str:
     """A text cut to so many characters at most, with an ellipsis where it was cut."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+@cache
+def tell_once(line: str) -> None:
+    """Warn of something, but not again each time that it is met."""
+    getLogger(__name__).warning(line)
 
 
 @contextmanager

@@ -22,13 +22,6 @@ _LFS_POINTER = b"version https://git-lfs"
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def data_folder(name: str) -> Path:
-    """A folder of data: inside an installed package, or at the root of a checkout."""
-    package = Path(__file__).parent.parent
-    installed = package / name
-    return installed if installed.is_dir() else package.parent / name
-
-
 def is_there(path: str | Path) -> bool:
     """Whether there is a file, or a folder with anything in it."""
     return Path(path).is_file() or (Path(path).is_dir() and any(Path(path).iterdir()))

@@ -5,12 +5,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from functools import cache
-from logging import getLogger
 from typing import Any
 from unittest.mock import Mock, patch
 
-from sae_lens_c2r._support.errors import UserError, first_sentence
+from sae_lens_c2r._support.errors import UserError, first_sentence, tell_once
 
 TRUST, _OPTIONS = "trust_remote_code", "model_from_pretrained_kwargs"
 TRUSTED: ContextVar[bool] = ContextVar(TRUST, default=False)  # set while a command runs
@@ -22,6 +20,7 @@ HARMLESS = {  # options of a model that bring no code and open no pickle
     *("checkpoint_value", "first_n_layers", "default_prepend_bos", "default_padding_side"),
     *("local_files_only", "rope_scaling", "tp_plan"),
 }
+_IGNORED = "ignored, since it may run code or is not known"
 _CODE = re.compile(rf"{TRUST}|^attn_implementation .*/")  # a slash is of a kernel on the Hub
 
 
@@ -31,7 +30,7 @@ def harmless_options(said: Any, whose: str) -> dict[str, Any]:
     kept = {k: v for k, v in options.items() if k in HARMLESS and not _CODE.search(f"{k} {v}")}
     done = {TRUST} if TRUSTED.get() else set()  # all the same
     if ignored := ", ".join(key for key in options if key not in {*kept, *done}):
-        _say_ignored(whose, ignored)
+        tell_once(f"{whose}: {_IGNORED}: {ignored}.")
     return kept
 
 
@@ -39,16 +38,9 @@ def harmless_runner(fields: Mapping[str, Any], whose: str) -> dict[str, Any]:
     """Leave it out of fields of SAELens's runner."""
     kept = {key: value for key, value in fields.items() if not (value and key.endswith(TRUST))}
     if kept != fields:
-        _say_ignored(whose, f"dataset_{TRUST}")
+        tell_once(f"{whose}: {_IGNORED}: dataset_{TRUST}.")
     options = kept.get(_OPTIONS)
     return {**kept, _OPTIONS: harmless_options(options, whose)} if options else kept
-
-
-@cache
-def _say_ignored(whose: str, names: str) -> None:
-    getLogger(__name__).warning(
-        f"{whose}: ignored, since it may run code or is not known: {names}."
-    )
 
 
 @contextmanager

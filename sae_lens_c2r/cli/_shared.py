@@ -214,6 +214,6 @@ def error_boundary(
 
 def _option_of(field: str | Path) -> str | None:
     """The option that a parameter of the library was typed as, if any."""
-    if isinstance(field, Path) or field.startswith("--"):
-        return field if isinstance(field, str) else None
-    return _TYPED.get(field)
+    if isinstance(field, Path):
+        return None
+    return field if field.startswith("--") else _TYPED.get(field)

@@ -9,14 +9,16 @@ from sae_lens_c2r._support.files import check_writable
 from sae_lens_c2r._support.remote_code import TRUSTED
 from sae_lens_c2r.cli import _shared as shared
 from sae_lens_c2r.cli._shared import console_while_loading, error_boundary, option
+from sae_lens_c2r.evaluation.catalog import ABSORPTION, ABSORPTION_ADVICE, EVALUATIONS
+
+_NAMES = ", ".join(EVALUATIONS)
 
 
 def evaluate(
     saes: list[str] = shared.SAES,
     sae_bench: list[str] | None = option(
         None,
-        "SAEBench's evaluations, joined by commas: core, absorption, scr, tpp, sparse_probing, "
-        "sparse_probing_sae_probes, ravel, autointerp, meta_structure.",
+        f"SAEBench's evaluations, joined by commas: {_NAMES}.",
     ),
     sae_lens: bool = option(True, "Run SAELens's own evaluation too."),
     model: str | None = shared.MODEL,
@@ -50,7 +52,6 @@ def evaluate(
         console = console_while_loading()
         from sae_lens_c2r._support.process import stop_requests
         from sae_lens_c2r._support.yaml_text import parse_overrides
-        from sae_lens_c2r.evaluation.catalog import ABSORPTION, ABSORPTION_ADVICE, EVALUATIONS
         from sae_lens_c2r.evaluation.evaluate import evaluate as evaluate_all
         from sae_lens_c2r.evaluation.report import REPORT_FILE, last_line, table_of
         from sae_lens_c2r.evaluation.settings import Options

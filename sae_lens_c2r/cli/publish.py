@@ -94,7 +94,7 @@ def upload(
 
         def confirm(proposal: "Proposal") -> bool:
             hub.show_proposal(proposal, console, brief=yes)
-            if yes or dry_run or not proposal.files:
+            if yes or dry_run or proposal.is_there:
                 return True
             if not sys.stdin.isatty():
                 raise UserError("yes", "be given where there is no terminal to ask in")

@@ -141,11 +141,11 @@ def finetune(
         tuning.check_out(out, resume=resume, overwrite=overwrite, look_only=dry_run)
         plan = tuning.plan()
         _show(plan, console, out)
+        how: dict[str, Any] = {"resume": resume, "other_text": other_text}
         if dry_run:
-            train_plan(plan, out, resume=resume, dry_run=True, log=console.say)
+            train_plan(plan, out, **how, dry_run=True, log=console.say)
             return
-        how = {"resume": resume, "checkpoint_minutes": checkpoint_minutes}
-        shown = tuning.run(plan, out, **how, other_text=other_text)
+        shown = tuning.run(plan, out, **how, checkpoint_minutes=checkpoint_minutes)
         console.print(*in_terminal(*shown, width=console.width), sep="\n")
         console.say(f"Report: {out / REPORT}")
 

@@ -76,7 +76,7 @@ def check_replaceable(out: Path) -> None:
     """Raise a UserError for files of another program that `write_report` would replace."""
     if (out / REPORT_FILE).is_file():
         read_report(out / REPORT_FILE)
-    elif (out / TABLE).is_file():
+    elif (out / TABLE).is_file() and not (out / TABLE).read_bytes().startswith(b"| SAE"):
         raise UserError("out", f"have no {TABLE} of another program", out / TABLE)
 
 

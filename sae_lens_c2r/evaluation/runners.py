@@ -68,6 +68,8 @@ def _in_turn(tasks: Sequence[Task]) -> Iterator[tuple[Task, SAE[Any]]]:
         if sae_hashes(sae) != (task.sae.weights_sha256, task.sae.config_sha256):
             raise UserError(f"{task.sae.name} has changed since the evaluation was planned.")
         sae.cfg.metadata.model_name = task.asked.model
+        options = task.shared.get("model_from_pretrained_kwargs")
+        sae.cfg.metadata.model_from_pretrained_kwargs = options
         yield task, sae
 
 

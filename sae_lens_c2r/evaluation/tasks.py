@@ -26,6 +26,7 @@ from sae_lens_c2r.releases.language_models import (
     TRANSFORMERS,
     check_model_name,
     hook_site,
+    options_for,
     output_of_block,
 )
 from sae_lens_c2r.releases.model import PARTS
@@ -214,6 +215,8 @@ def _of_language_model(
         if not isinstance(value, str) or not value:
             needs = f"needs the {RECORD} that `sae-lens-c2r train` writes"
             raise UserError(field, should, value, f"An SAE of known features {needs}.")
+    said = metadata.model_from_pretrained_kwargs or {}
+    options_of_model = options_for(str(model), said, of=metadata.model_name)
     check_model_name(str(model), "model" if options.model else "metadata.model_name")
     text: str | None = None
     reads: str | None = None
@@ -230,7 +233,6 @@ def _of_language_model(
         where: dict[str, Any] = {}
         if metadata.model_class_name == TRANSFORMERS:
             output_of_block(str(hook_name))
-            options_of_model = metadata.model_from_pretrained_kwargs or {}
             where = {"loader": TRANSFORMERS, "revision": options_of_model.get("revision")}
         elif name in (ABSORPTION, RAVEL) and not _BLOCK.fullmatch(str(hook_name)):
             should = f"be like blocks.8.hook_resid_post: SAEBench's {name} reads no others"
@@ -243,6 +245,7 @@ def _of_language_model(
     paths = [path for path in named if path.is_absolute() and path.exists()]
     inputs = {str(path): _fingerprint(path, without=options.out.resolve()) for path in paths}
     shared = {key: metadata.get(key) for key in _READ} | {"reads": reads, "inputs": inputs}
+    shared["model_from_pretrained_kwargs"] = options_of_model
     return {"model": model, "text": text, "part": part, "inputs": inputs, "shared": shared}
 
 

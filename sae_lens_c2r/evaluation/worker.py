@@ -24,7 +24,10 @@ TASKS, INSIDE = "tasks.json", "inside"
 PROGRAM = __file__
 _FAILED = "evaluation failed: "
 # Of what is downloaded. The Hub's client takes them from where a process runs.
-_CACHES = ("HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE", "XDG_CACHE_HOME")
+_CACHES = (
+    *("HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE", "HF_ASSETS_CACHE"),
+    "XDG_CACHE_HOME",
+)
 _PAUSE = 0.05  # seconds until it is asked again what a process has done
 
 

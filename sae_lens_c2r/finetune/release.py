@@ -19,8 +19,10 @@ from sae_lens_c2r.releases.language_models import (
     hub_id,
     official_name,
     on_this_machine,
+    options_for,
 )
 from sae_lens_c2r.releases.model import LICENSE_PATTERN, PARTS, Release
+from sae_lens_c2r.saes.hashes import READING
 from sae_lens_c2r.saes.origins import pin, record_of
 from sae_lens_c2r.saes.record import SAERecord
 from sae_lens_c2r.saes.sae_ref import SAERef
@@ -28,12 +30,7 @@ from sae_lens_c2r.saes.start_from import ESTIMATED, c2r_architecture, training_f
 from sae_lens_c2r.training.configs import config_class_of
 from sae_lens_c2r.training.output_dir import difference
 
-# Of an SAE's metadata, what SAELens's runner is to be told again.
-READING = (
-    *("model_class_name", "prepend_bos", "seqpos_slice", "exclude_special_tokens"),
-    *("sequence_separator_token", "disable_concat_sequences", "model_from_pretrained_kwargs"),
-)
-_READ = {*READING, "hook_head_indices", "max_activation_norm_multiple"}
+_OF_RUNNER = {*READING, "hook_head_indices", "max_activation_norm_multiple"}
 _DEFAULTS: tuple[Any, ...] = ([None], {}, "HookedTransformer")  # which may be said, or not
 _STRENGTH = ("c2r_coefficient", "c2r_scaling")
 TOKENS = "language_model.training_tokens"
@@ -97,9 +94,9 @@ def _read(ref: SAERef, changes: Mapping[str, Any], device: str) -> Subject:
     runner = harmless_runner(runner, pinned.name)
     language_model = _language_model(sae, record, changes, pinned.name)
     if options := runner.get("model_from_pretrained_kwargs"):
-        options = on_this_machine(options, device)
-        if language_model.get("hub_id") != hub_id(sae.cfg.metadata.model_name or ""):
-            options.pop("revision", None)  # of the SAE's own model
+        model = language_model.get("hub_id") or language_model["name"]
+        own = record.source.get("hub_id") or sae.cfg.metadata.model_name
+        options = on_this_machine(options_for(model, options, of=own), device)
         runner["model_from_pretrained_kwargs"] = options
     return Subject(pinned, language_model, runner, fields, says_k)
 
@@ -194,7 +191,7 @@ def finetuning_release(subjects: Mapping[str, Subject], changes: Mapping[str, An
 def _way(runner: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """How SAEs are trained, all alike; if a learning rate is given, how the text is read."""
     given = {key.split(".")[1] for key in changes if key.startswith("runner.")}
-    compared = (_READ if "lr" in given else runner.keys()) - given
+    compared = (_OF_RUNNER if "lr" in given else runner.keys()) - given
     return {k: v for k, v in runner.items() if k in compared and v not in _DEFAULTS}
 
 

@@ -10,13 +10,14 @@ from torch.nn.functional import cosine_similarity
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import read_object, write_json, write_text
-from sae_lens_c2r.finetune.release import READING, finetuning_release, read_subjects
+from sae_lens_c2r.finetune.release import finetuning_release, read_subjects
 from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.inspection.comparison import Comparison, compare
 from sae_lens_c2r.inspection.measures import SAEReport, cosine_summary, measure
 from sae_lens_c2r.inspection.report import report_html
 from sae_lens_c2r.releases.model import DATASET, TextSource
 from sae_lens_c2r.releases.text import read_text
+from sae_lens_c2r.saes.hashes import READING
 from sae_lens_c2r.saes.origins import pin
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.output_dir import check_places, locked_out, unfinished_run

@@ -32,7 +32,7 @@ from sae_lens_c2r.saes.encoding import (
     probe_inputs,
 )
 from sae_lens_c2r.saes.hashes import earlier_config_hash, sae_hashes
-from sae_lens_c2r.saes.origins import check_numbers
+from sae_lens_c2r.saes.origins import check_weights
 from sae_lens_c2r.saes.record import HELD_OUT, TRAINING, WEIGHTS, Evaluation, SAERecord
 from sae_lens_c2r.saes.sae_ref import SAERef, check_scaled, inference_form
 from sae_lens_c2r.saes.start_from import NEEDS_ESTIMATE
@@ -105,8 +105,9 @@ def check_saes(
     ]
     if bare:
         tell(
-            f"Warning: the card has numbers of the weights alone for {', '.join(bare)}. No "
-            "evaluation.json of these weights was found: name it by `--evaluation`."
+            f"Warning: the card has numbers of the weights alone for {', '.join(bare)}, of "
+            "which no evaluation.json was found. Run `sae-lens-c2r evaluate`, or name its file "
+            "by `--evaluation`."
         )
     tell("Loading the SAEs in SAELens alone.")
     requests = [({"folder": str(sae.folder)}, sae.inputs) for sae in saes]
@@ -192,7 +193,7 @@ def _check(
     refuse_secrets(shown / SAE_CFG_FILENAME, config, check=submission.check_secrets)
     of_disk = found.with_config(config).names_of_disk
     redacted, removed = redact(config, of_disk)
-    check_numbers(sae, shown / SAE_WEIGHTS_FILENAME, published=True)
+    check_weights(sae, shown / SAE_WEIGHTS_FILENAME, published=True)
     inputs = probe_inputs(sae)  # before its norms are folded, if they are
     expected = contributions_here(as_here, inputs).to_sparse()
     form = inference_form(sae)
@@ -242,8 +243,9 @@ def _with_evaluations(
 
 
 def _is_gone(name: str | None) -> bool:
-    """Whether an SAE's name is of a folder that is not there: of a release it has a blank."""
-    return name is not None and " " not in name and not Path(name).exists()
+    """Whether an SAE's name is of a folder that is not there: a release's has a blank."""
+    is_folder = name is not None and (" " not in name or Path(name).is_absolute())
+    return is_folder and not Path(str(name)).exists()
 
 
 def _check_header(weights: Path) -> None:

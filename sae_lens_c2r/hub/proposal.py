@@ -14,7 +14,7 @@ from sae_lens_c2r._support.errors import counted
 from sae_lens_c2r.hub.local_saes import LocalSAE
 from sae_lens_c2r.hub.rendering import printable
 from sae_lens_c2r.hub.repository import Snapshot
-from sae_lens_c2r.hub.rules import Target
+from sae_lens_c2r.hub.rules import MAIN, Target
 from sae_lens_c2r.releases.model import README
 from sae_lens_c2r.reporting.tables import terminal_tables
 from sae_lens_c2r.saes.record import RECORD
@@ -37,6 +37,11 @@ class Proposal:
     def files(self) -> list[CommitOperationAdd]:
         """The files that would be sent: the others are there already."""
         return [file for file in self.wanted if not self.snapshot.has(file)]
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the branch has all of it."""
+        return not self.files and self.snapshot.commit is not None
 
     @cached_property
     def stale(self) -> list[str]:
@@ -78,6 +83,8 @@ def show_proposal(
     console.print(f"{target.repo_id} at {target.revision}: {visible}, {made}.", markup=False)
     if not exists:
         console.print("There is no such repository, or none that this token sees.")
+    elif snapshot.commit is None:
+        console.print(f"The branch is to be made, from {MAIN}.")
     unchanged = len(proposal.wanted) - len(proposal.files)
     if not proposal.files:
         console.print(f"All {unchanged} files are there already.")

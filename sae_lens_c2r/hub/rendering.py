@@ -100,14 +100,9 @@ def render(repo: RepoRecord, figures: Iterable[str] = ()) -> str:
         measured=measured,
         main=_at_the_top(repo),
         works=_works(repo),
-        project=_PROJECT,
         co_firing=any("co-firing" in table for _, table, _ in measured),
         trained=_how_trained(repo),
         figures=figures,
-        begin=BEGIN,
-        end=END,
-        paper=_PAPER,
-        citation=CITATION.read_text(encoding="utf-8").strip(),
     )
     card = card.replace("\r\n", "\n")
     if card.count("<!-- sae-lens-c2r:") != 2:
@@ -252,10 +247,9 @@ def _how_trained(repo: RepoRecord) -> Iterator[str]:
 
 def _each_once(said: Iterable[tuple[str, str]]) -> list[str]:
     """Return each sentence once, after its SAEs if there are several sentences."""
-    # The keys of the inner mappings are sets in the order in which they were filled.
-    found: dict[str, dict[str, None]] = defaultdict(dict)
+    found: dict[str, list[str]] = defaultdict(list)
     for sae_id, sentence in said:
-        found[sentence][f"`{sae_id}`"] = None
+        found[sentence].append(f"`{sae_id}`")
     if len(found) == 1:
         return list(found)
     return [f"{', '.join(of)}: {sentence}" for sentence, of in found.items()]
@@ -294,7 +288,14 @@ def _duration(seconds: float) -> str:
 _LANGUAGE = Environment(loader=PackageLoader("sae_lens_c2r", "hub"))
 _LANGUAGE.filters.update(text=_text, code=_code, printable=printable, duration=_duration)
 _LANGUAGE.globals.update(
-    cosines=THRESHOLDS, jaccards=JACCARDS, absorption_advice=ABSORPTION_ADVICE
+    begin=BEGIN,
+    end=END,
+    paper=_PAPER,
+    project=_PROJECT,
+    citation=CITATION.read_text(encoding="utf-8").strip(),
+    cosines=THRESHOLDS,
+    jaccards=JACCARDS,
+    absorption_advice=ABSORPTION_ADVICE,
 )
 
 

@@ -37,7 +37,7 @@ _NOT_HERE = {401, 403, 404}
 class Snapshot:
     """The files of a branch of a repository, at one commit."""
 
-    commit: str | None = None  # none if there is no such branch: it begins as `main`
+    commit: str | None = None  # none if there is no such branch
     tree: Mapping[str, RepoFile] = field(default_factory=dict)  # by their paths
     read: Callable[[str], bytes | None] = lambda _: None  # a file, by its path
     private: bool | None = None  # `None` if there is no such repository
@@ -115,13 +115,11 @@ def check_metadata(api: HfApi, card: str) -> None:
 
 
 def take_snapshot(api: HfApi, repo_id: str, revision: str) -> Snapshot:
-    """Look at a branch or a commit; where there is none, at what a new branch begins with."""
+    """Look at a branch or a commit: it has no files if it or the repository does not exist."""
     try:
         info = api.model_info(repo_id, revision=revision)
     except RevisionNotFoundError:
-        if revision == MAIN:
-            return Snapshot(private=bool(api.model_info(repo_id).private))
-        return replace(take_snapshot(api, repo_id, MAIN), commit=None)
+        return Snapshot(private=bool(api.model_info(repo_id).private))
     except RepositoryNotFoundError:
         return Snapshot()
     entries = api.list_repo_tree(repo_id, revision=info.sha, recursive=True)
@@ -136,6 +134,14 @@ def take_snapshot(api: HfApi, repo_id: str, revision: str) -> Snapshot:
             return Path(place).read_bytes()
 
     return Snapshot(info.sha, tree, read, bool(info.private))
+
+
+def look_at_branch(api: HfApi, target: Target) -> Snapshot:
+    """Look at the branch of a target; where there is none, at `main`, of which it is made."""
+    there = take_snapshot(api, target.repo_id, target.revision)
+    if there.commit is None and there.private is not None:
+        return replace(take_snapshot(api, target.repo_id, MAIN), commit=None)
+    return there
 
 
 def make_branch(

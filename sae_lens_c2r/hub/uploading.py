@@ -30,6 +30,7 @@ from sae_lens_c2r.hub.repository import (
     check_account,
     check_metadata,
     explain_hub_error,
+    look_at_branch,
     make_branch,
     status_of,
     take_snapshot,
@@ -103,7 +104,7 @@ def upload(
             repo = as_the_hub_knows(api, known, tell)
 
             def propose() -> Proposal:
-                snapshot = take_snapshot(api, target.repo_id, target.revision)
+                snapshot = look_at_branch(api, target)
                 check = submission.check_secrets
                 card = card_files(repo, snapshot.read, there=snapshot.tree, check_secrets=check)
                 files = [addition for sae in local for addition in sae.additions()]
@@ -153,7 +154,7 @@ def _telling(
                 state, again = _PROPOSED, ""
             elif propose is not None:
                 unsent = f"Nothing of this upload is on {target.repo_id} yet."
-                state = unsent if propose().files else f"{target.repo_id} has everything."
+                state = f"{target.repo_id} has everything." if propose().is_there else unsent
         interruption.args = (f"Interrupted. {state}{again}",)
         raise
 

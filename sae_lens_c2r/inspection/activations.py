@@ -35,17 +35,18 @@ from sae_lens_c2r.releases.language_models import (
     check_model_name,
     official_name,
     on_this_machine,
+    options_for,
 )
 from sae_lens_c2r.releases.text import FIRST_ROWS, Text, length_that_keeps_most
+from sae_lens_c2r.saes.hashes import READING
 from sae_lens_c2r.saes.sae_ref import check_keys, check_scaled
 
 _ROWS_PER_BATCH, _TOKENS_PER_BATCH = 32, 1 << 14  # at most, but at least one row
 _MODEL = ("model_class_name", "model_name", "model_from_pretrained_kwargs")
 _DTYPES = ("dtype", "torch_dtype")
-_PLACE = ("hook_name", "context_size", "prepend_bos")  # that SAELens has to know
-# Of these, what most of SAELens's own loaders take where a release says nothing.
+# What most of SAELens's own loaders take where a release says nothing.
 _IF_UNSAID = {"context_size": 1024, "prepend_bos": True}
-_OPTIONS = ("hook_head_index", "seqpos_slice", "exclude_special_tokens")
+_PLACE = ("hook_name", "hook_head_index", "context_size")
 _JOINED = ("sequence_separator_token", "disable_concat_sequences")  # not read by `from_sae`
 # What SAELens takes in their place.
 _IF_MISSING = {"sequence_separator_token": "bos", "disable_concat_sequences": False}
@@ -91,7 +92,7 @@ class ActivationSource:
         hook_name = sae.cfg.metadata.hook_name
         try:
             self._take_unsaid(sae)  # SAEs that then read alike are compared
-            key = _key(sae, *_MODEL, *_PLACE, *_OPTIONS, *_JOINED) + str(sae.cfg.d_in)
+            key = _key(sae, "model_name", *READING, *_PLACE) + str(sae.cfg.d_in)
             if key not in self._read:
                 self._read = {key: self._run(sae)}  # one at a time: they may be large
         except UserError as error:
@@ -129,9 +130,8 @@ class ActivationSource:
             self._models.clear()  # one at a time, as of what they read
             check_model_name(name, "metadata.model_name" if self.model is None else "model")
             options = harmless_options(metadata.model_from_pretrained_kwargs, f"{name}'s SAE")
+            options = options_for(name, options, of=metadata.model_name)
             options = on_this_machine(options, self.device)
-            if name != metadata.model_name:
-                options.pop("revision", None)  # of the SAE's own model
             if TRUSTED.get():
                 options[TRUST] = True
             device = torch.device(self.device)

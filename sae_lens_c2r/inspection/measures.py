@@ -24,6 +24,7 @@ from sae_lens_c2r.inspection.contexts import (
     pairs_in_context,
 )
 from sae_lens_c2r.reporting.metrics import METRICS, is_finite
+from sae_lens_c2r.saes.origins import check_weights
 
 THRESHOLDS = (0.9, 0.7)
 _INTERVALS = 50  # of a distribution of maximum cosine
@@ -154,15 +155,11 @@ def measure(
     sae: AnySAE, name: str, text: TextActivations | None = None, *, latents: Sequence[int] = ()
 ) -> SAEReport:
     """Measure an SAE's weights, which should be finite, and the SAE on text if there is one."""
-    for weight, tensor in sae.state_dict().items():
-        if not tensor.isfinite().all():
-            raise UserError(weight, "be finite", "NaN or infinity", of=name)
+    check_weights(sae, name)
     W_dec = sae.W_dec.detach()
     if W_dec.ndim != 2 or not len(W_dec) or W_dec.shape[1] < 2:
         should = "be a matrix of latents and at least 2 dimensions"
         raise UserError("W_dec", should, tuple(W_dec.shape), of=name)
-    if not W_dec.any():
-        raise UserError("W_dec", "not be 0 everywhere", of=name)
     cosines, n_pairs = analysis.max_cosines_and_counts(W_dec, above=THRESHOLDS)
     norms = W_dec.norm(dim=-1)
     pairs = {f"pairs_above_{above}": n for above, n in zip(THRESHOLDS, n_pairs, strict=True)}

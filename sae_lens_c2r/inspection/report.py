@@ -77,11 +77,16 @@ def report_html(
 ) -> str:
     """The report, `made_by` a command, with a `title`, `intro`, what to `load`."""
     on_text = [report for report in reports if report.on_text]
+    counts = [
+        (each.name, color_of(number), max_cosine_counts(each.numbers) or [])
+        for number, each in enumerate(reports)
+    ]
+    chance = [each.numbers["chance_composition"] for each in reports]
     return _TEMPLATES.get_template("report.html").render(
         colors=COLORS,
         number_of={each.name: n % len(COLORS) for n, each in enumerate(reports)},
         tables=tables_of(reports),
-        cosines=svg(cosine_figure(reports)),
+        cosines=svg(max_cosine_figure(counts, chance)),
         frequencies=svg(firing_frequencies(reports)) if on_text else None,
         absorption=svg(consolidation(reports)) if on_text else None,
         histogram=_histogram,
@@ -92,15 +97,6 @@ def report_html(
         versions=", ".join(f"{package} {number}" for package, number in versions().items()),
         **shown,
     )
-
-
-def cosine_figure(reports: Sequence[SAEReport]) -> Figure:
-    """Draw how alike the latents are: the distributions of their highest cosines."""
-    counts = [
-        (each.name, color_of(number), max_cosine_counts(each.numbers) or [])
-        for number, each in enumerate(reports)
-    ]
-    return max_cosine_figure(counts, [each.numbers["chance_composition"] for each in reports])
 
 
 def firing_frequencies(reports: Sequence[SAEReport]) -> Figure:

@@ -11,7 +11,6 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from sae_lens_c2r._support.errors import UserError, error_of, first_sentence
-from sae_lens_c2r._support.files import data_folder
 from sae_lens_c2r._support.yaml_text import read_yaml
 from sae_lens_c2r.offline.models import SMOLLM2
 from sae_lens_c2r.releases.model import (
@@ -23,7 +22,8 @@ from sae_lens_c2r.releases.model import (
 )
 
 _OF_SAES = ("sae", "axes")  # fields in a grid
-REGISTRY = data_folder("registry")
+_PACKAGE = Path(__file__).parents[1]  # which a wheel has the registry in
+REGISTRY = next(filter(Path.is_dir, [_PACKAGE / "registry"]), _PACKAGE.parent / "registry")
 _PARTS: dict[str, type[BaseModel]] = {
     "language_model": LanguageModel,
     "synthetic_model": SyntheticModel,

@@ -30,7 +30,7 @@ from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, remote_code
 from sae_lens_c2r.offline.models import hub_id_of_folder, is_model, where_model_is
 
 TRANSFORMER_LENS, TRANSFORMERS = "HookedTransformer", "AutoModelForCausalLM"
-LOADERS = (TRANSFORMER_LENS, "HookedMamba", TRANSFORMERS)  # classes that SAELens knows
+MODEL_CLASSES = (TRANSFORMER_LENS, "HookedMamba", TRANSFORMERS)  # that SAELens knows
 # Where a model cannot be run without weights, as with experts.
 _OF_THE_MODEL_S_WIDTH = re.compile(r"\.(hook_resid_(pre|mid|post)|hook_(attn|mlp)_out)$").search
 _TWO_TOKENS = torch.zeros(1, 2, dtype=torch.long, device="meta")
@@ -73,11 +73,27 @@ def check_model_name(model: str, field: str) -> None:
         raise UserError(field, should, model)
 
 
+def names_of(model: str) -> set[str]:
+    """All names of a model, on the Hub and in TransformerLens."""
+    return {each.lower() for each in (model, official_name(model), hub_id(model)) if each}
+
+
+def options_for(model: str, options: Mapping[str, Any], *, of: str | None) -> dict[str, Any]:
+    """What an SAE says of loading a model, `of` its own, whose revision no other model has."""
+    kept = dict(options)
+    if of and names_of(model).isdisjoint(names_of(of)):
+        kept.pop("revision", None)
+    return kept
+
+
 def name_as_transformers_does(metadata: SAEMetadata) -> None:
     """Have an SAE's model loaded by `transformers` where TransformerLens has no such model."""
-    place, model = metadata.hf_hook_name, metadata.model_name
-    if place and model and not metadata.model_class_name and official_name(model) is None:
-        metadata.model_class_name, metadata.hook_name = TRANSFORMERS, place
+    place, model = str(metadata.hf_hook_name or ""), metadata.model_name
+    if not place or place.endswith(".input") or metadata.model_class_name:
+        return
+    if isinstance(model, str) and official_name(model) is None:
+        metadata.model_class_name = TRANSFORMERS
+        metadata.hook_name = place.removesuffix(".output")
 
 
 @contextmanager

@@ -24,7 +24,6 @@ from pydantic import (
 
 from sae_lens_c2r._support.errors import UserError, one_line, shortened
 from sae_lens_c2r.offline.models import is_model
-from sae_lens_c2r.releases.endings import COMPRESSED, LOADERS
 
 NAME_PATTERN = r"[a-z0-9]+([.-][a-z0-9]+)*"
 LICENSE_PATTERN = rf"{NAME_PATTERN}\+*"  # as openrail++
@@ -37,6 +36,12 @@ SAE_ID = (  # its pattern, and what it should be: the SAE's folder on the disk a
     f"characters, and not begin with {', '.join(_OF_A_CARD)}, which a card needs",
 )
 _DATASET = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
+COMPRESSED = {".gz", ".gzip", ".bz2", ".xz", ".zst", ".zip"}
+LOADERS: dict[str, tuple[str, dict[str, Any]]] = {  # of `datasets`, by the endings of files
+    **dict.fromkeys((".json", ".jsonl", ".ndjson"), ("json", {})),
+    **{".csv": ("csv", {}), ".tsv": ("csv", {"sep": "\t"})},
+    **{".parquet": ("parquet", {}), ".arrow": ("arrow", {})},
+}  # any other ending is one of plain text
 _ENDINGS = {".txt", ".md", ".html", *LOADERS, *COMPRESSED}  # which nobody gives a dataset
 REPO_ID = r"(?!.*(?:--|\.\.|\.git$))\b[\w.-]+\b/\b[\w.-]{1,96}\b"
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]

@@ -22,16 +22,17 @@ from sae_lens_c2r._support.errors import (
     needing_the_hub,
     one_line,
     shortened,
+    tell_once,
 )
 from sae_lens_c2r._support.remote_code import remote_code
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS, documents_of, token_rows
 from sae_lens_c2r.offline.models import MINILM, hub_id_of_folder, where_model_is
 from sae_lens_c2r.releases.model import TextSource
 from sae_lens_c2r.releases.text_files import (
+    check_part,
     place_of,
     rows_of_dataset,
     rows_of_file,
-    tell_once,
 )
 
 _OF_TOKENS = ("tokens", "input_ids")
@@ -193,7 +194,7 @@ def read_text(
     """Open a text; a UserError if it is not there, or if its first row cannot be read."""
     name, path = source.dataset, source.path
     if name in OFFLINE_DATASETS:
-        check_part(source)
+        check_part(source, f"the built-in text {name}")
         return Text([{"text": each} for each in documents_of(name)], source.shown)
     is_file = path is not None and path.is_file()
     if not name.strip() or not (path is None or is_file or path.is_dir()):
@@ -212,13 +213,6 @@ def read_text(
     return Text(rows, source.shown, are_lines=are_lines, hub_id=hub_id, **about)
 
 
-def check_part(source: TextSource) -> None:
-    """Raise where a part is named of a text of ours, which is one split and has one column."""
-    for part, value in source.part.items():
-        if (part, value) != ("split", "train"):
-            raise UserError(part, "not be given for a built-in text", source.dataset)
-
-
 @contextmanager
 def _naming(place: str | Callable[[Exception], str], field: str) -> Iterator[None]:
     """Name what cannot be read, unless it is not reached."""
@@ -229,8 +223,8 @@ def _naming(place: str | Callable[[Exception], str], field: str) -> Iterator[Non
             raise
         cache = str(datasets.config.HF_DATASETS_CACHE)
         if isinstance(error, OSError) and str(error.filename).startswith(cache):
-            where = "be a folder that can be written to, as `HF_DATASETS_CACHE` may name one"
-            raise UserError(cache, where, error.strerror) from error
+            should, advice = "be a folder that can be written to", "Or set HF_DATASETS_CACHE."
+            raise UserError(Path(cache), should, error.strerror, advice) from error
         place = place if isinstance(place, str) else place(error)
         found = f"in {place}: {shortened(one_line(error), 200)}"
         raise UserError(field, "be text that can be read, in UTF-8", found) from error

@@ -10,11 +10,9 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import cache
 from glob import escape
-from logging import getLogger
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -35,10 +33,9 @@ from datasets.packaged_modules.folder_based_builder.folder_based_builder import 
 )
 from fsspec.implementations.local import LocalFileSystem
 
-from sae_lens_c2r._support.errors import UserError, counted, one_line, shortened
+from sae_lens_c2r._support.errors import UserError, counted, one_line, shortened, tell_once
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED
-from sae_lens_c2r.releases.endings import COMPRESSED, LOADERS
-from sae_lens_c2r.releases.model import TextSource
+from sae_lens_c2r.releases.model import COMPRESSED, LOADERS, PARTS, TextSource
 
 _LINES = ("text", {"keep_linebreaks": True})
 _SEPARATORS = ",;\t|"  # of tables; the first one if none has more columns
@@ -46,11 +43,16 @@ _HIDDEN = re.compile(r"(^|/)\.")
 _PATTERN = re.compile(r"[*?\[\]]")  # in the name of a folder, for `datasets`
 
 
+def check_part(source: TextSource, whose: str, *, of: Iterable[str] = PARTS) -> None:
+    """Raise where a part is named of a text that has no such parts, but one split, `train`."""
+    for part, value in source.part.items():
+        if part in of and (part, value) != ("split", "train"):
+            raise UserError(part, f"not be given for {whose}", value)
+
+
 def rows_of_file(path: Path, source: TextSource) -> tuple[Any, bool]:
     """The rows of a file, by its ending, and whether they are the lines of one document."""
-    if source.split not in (None, "train") or source.subset is not None:
-        part = "split" if source.subset is None else "subset"
-        raise UserError(part, "not be given for a file", path)
+    check_part(source, f"{path}, a file", of=("split", "subset"))
     path = _without_special_names(path)
     builder, options = LOADERS.get(_ending_of(path), _LINES)
     if builder not in ("parquet", "arrow"):
@@ -69,10 +71,8 @@ def rows_of_dataset(source: TextSource, streaming: bool) -> Any:
     found: Any
     if path and any((path / each).is_file() for each in ("state.json", "dataset_dict.json")):
         found = load_from_disk(str(path))
-        is_split = isinstance(found, DatasetDict)
-        if source.subset or (source.split not in (None, "train") and not is_split):
-            part = "subset" if source.subset else "split"
-            raise UserError(part, f"not be given for {path}, which has none")
+        without = ["subset"] if isinstance(found, DatasetDict) else ["subset", "split"]
+        check_part(source, f"{path}, which has none", of=without)
     elif streaming or path:
         place: Any = _without_special_names(path.resolve()) if path else name
         with _naming_the_subset():
@@ -286,9 +286,3 @@ def _is_in_utf_8(path: Path) -> bool:
     with suppress(UnicodeDecodeError), path.open(encoding="utf-8") as lines:
         return _is_binary(path) or all(True for _ in lines)
     return False
-
-
-@cache
-def tell_once(line: str) -> None:
-    """Tell what the reader decided, but not again each time that a text is opened."""
-    getLogger(__name__).warning(line)

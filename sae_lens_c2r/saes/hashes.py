@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from sae_lens import SAE
 
-# Of an SAE's metadata, what decides which activations it is given.
-_READ = (
-    *("model_class_name", "model_from_pretrained_kwargs", "hook_name", "hook_head_index"),
-    *("dataset_path", "context_size", "prepend_bos", "seqpos_slice", "exclude_special_tokens"),
-    *("sequence_separator_token", "disable_concat_sequences"),
+# Of an SAE's metadata, what decides how text is read, and which activations an SAE is given.
+READING = (
+    *("model_class_name", "model_from_pretrained_kwargs", "prepend_bos", "seqpos_slice"),
+    *("exclude_special_tokens", "sequence_separator_token", "disable_concat_sequences"),
 )
+_READ = (*READING, "hook_name", "hook_head_index", "dataset_path", "context_size")
 
 
 def sae_hashes(sae: SAE[Any]) -> tuple[str, str]:
@@ -23,7 +23,7 @@ def sae_hashes(sae: SAE[Any]) -> tuple[str, str]:
         weights.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
         weights.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
     # Defaults are left out: a later SAELens has more of them.
-    usual = {field.name: field.default for field in fields(sae.cfg)} | {"device": None}
+    usual = {field.name: field.default for field in fields(sae.cfg)}
     said = {"architecture": sae.cfg.architecture(), **sae.cfg.to_dict()}
     config = {key: said[key] for key in said.keys() - {"metadata", "device"}}
     config = {key: value for key, value in config.items() if usual.get(key, ...) != value}

@@ -26,7 +26,7 @@ def pin(ref: SAERef) -> tuple[SAERef, SAE[Any]]:
     with downloads(None) as files:
         # Norms are not folded: what they are belongs to how it is trained on.
         sae = inference_form(ref.load("cpu"), fold=False)
-    check_numbers(sae, ref.name)
+    check_weights(sae, ref.name)
     pinned = ref
     if ref.folder is not None:
         files = [path for path in map(ref.folder.joinpath, SAE_FILES) if path.is_file()]
@@ -43,7 +43,7 @@ def pin(ref: SAERef) -> tuple[SAERef, SAE[Any]]:
     return replace(pinned, sha256=sha256, license=license), sae
 
 
-def check_numbers(sae: SAE[Any], shown: object, *, published: bool = False) -> None:
+def check_weights(sae: SAE[Any], shown: object, *, published: bool = False) -> None:
     """Raise unless the tensors of an SAE, as it is begun with or published, make sense."""
     trained_as = str(sae.cfg.metadata.training_architecture)
     trained_class, _ = SAE_TRAINING_CLASS_REGISTRY.get(trained_as, (object, object))

@@ -33,7 +33,12 @@ from sae_lens_c2r._support.errors import UserError, error_of
 from sae_lens_c2r._support.files import first_problem
 from sae_lens_c2r.offline.models import is_model
 from sae_lens_c2r.releases.files import explained
-from sae_lens_c2r.releases.language_models import LOADERS, hub_id, official_name
+from sae_lens_c2r.releases.language_models import (
+    MODEL_CLASSES,
+    hub_id,
+    names_of,
+    official_name,
+)
 from sae_lens_c2r.releases.model import LanguageModel, Release, SAESpec
 from sae_lens_c2r.saes.origins import allows_derivatives, pin
 from sae_lens_c2r.saes.sae_ref import SAERef
@@ -70,7 +75,8 @@ _OURS: dict[type, dict[str, Any]] = {
     MultiSAETrainingRunnerConfig: {
         **_PRECISION,
         NORM_MULTIPLE: float | None,
-        "model_class_name": Literal[LOADERS],
+        "model_class_name": Literal[MODEL_CLASSES],
+        "hook_head_indices": int | None,  # the SAEs of a release share one
     },
     SyntheticSAERunnerConfig: _PRECISION,
 }
@@ -251,9 +257,9 @@ def _check_inputs(sae: SAE[Any], release: Release) -> None:
         if model is not None:
             raise UserError(f"The SAE encodes activations of {model}, not known features.")
         return
-    wanted = _names(source.hub_id or source.model) | _names(source.model)
+    wanted = names_of(source.hub_id or source.model) | names_of(source.model)
     is_known = model is not None and (hub_id(model) or official_name(model))  # or a folder
-    if model is not None and is_known and wanted.isdisjoint(_names(model)):
+    if model is not None and is_known and wanted.isdisjoint(names_of(model)):
         advice = ""
         if is_model(source.model):
             advice = f"If that is a copy of it, add `--set language_model.hub_id={model}`."
@@ -270,11 +276,6 @@ def check_kind_of_device(before: str | None, now: str) -> None:
     if kind != here:
         should = f"be {kind}, as in training: SAELens draws other features elsewhere"
         raise UserError("device", should, here)
-
-
-def _names(model: str) -> set[str]:
-    """All names of a model, on the Hub and in TransformerLens."""
-    return {each.lower() for each in (model, official_name(model), hub_id(model)) if each}
 
 
 def _notes(

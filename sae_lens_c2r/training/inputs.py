@@ -10,7 +10,8 @@ from sae_lens_c2r._support.errors import UserError, first_sentence, is_of_networ
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS
 from sae_lens_c2r.releases.language_models import check_model_name, hook_site
 from sae_lens_c2r.releases.model import DATASET, LanguageModel
-from sae_lens_c2r.releases.text import check_part, read_text
+from sae_lens_c2r.releases.text import read_text
+from sae_lens_c2r.releases.text_files import check_part
 from sae_lens_c2r.training.plan import Plan
 
 _NOT_ON_THE_HUB = (RepositoryNotFoundError, RevisionNotFoundError)
@@ -65,7 +66,7 @@ def check_text(plan: Plan, log: Callable[[str], None], n_vocabulary: int | None)
     if not isinstance(source, LanguageModel):
         return
     if source.dataset in OFFLINE_DATASETS:
-        check_part(source.text)
+        check_part(source.text, f"the built-in text {source.dataset}")
         return
     # Only the first rows are read. Without a network, the Hub's cache has all or nothing.
     streamed = plan.runner_value("streaming")

@@ -215,8 +215,6 @@ def runner_config(plan: Plan, *, sae_ids: list[str]) -> RunnerConfig:
                 **common,
             )
         common[f"dataset_{TRUST}"] = TRUSTED.get()  # SAELens trusts all
-        if isinstance(heads := common.get("hook_head_indices"), Mapping):
-            common["hook_head_indices"] = {sae_id: heads.get(sae_id) for sae_id in sae_ids}
         config = MultiSAETrainingRunnerConfig(
             saes={sae_id: plan.saes[sae_id] for sae_id in sae_ids},
             hook_names=source.hook_name,

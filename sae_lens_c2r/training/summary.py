@@ -34,9 +34,9 @@ def too_large(plan: Plan, out: Path, *, n_ranks: int = 1) -> Iterator[str]:
     else:  # on Windows
         memory = sys.maxsize
     work = (out / WORK).absolute()  # which may be a link to another disk
-    place = next(each for each in (work, *work.parents) if each.exists())
+    disk = next(each for each in (work, *work.parents) if each.exists())
     needed = {"memory": memory_bytes(plan), "disk": 3 * checkpoint_bytes(plan)}
-    found = {"memory": memory, "disk": shutil.disk_usage(place).free}
+    found = {"memory": memory, "disk": shutil.disk_usage(disk).free}
     for what, most in needed.items():
         if most > found[what]:
             has = f"{decimal(found[what])} here"

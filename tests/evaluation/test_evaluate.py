@@ -117,6 +117,7 @@ def test_only_what_has_changed_is_run_again(
     shutil.copytree(sae, tmp_path / "copy")
     assert not run(sae, sae.parent / "." / "sae", tmp_path / "copy", text=str(text))
     n_requests = len(requests)
+    (out / "evaluation.json").unlink()  # by which an SAE is dropped whose folder is deleted
     (tmp_path / "link").symlink_to(sae)  # which is the same SAE, by another name
     assert not run(tmp_path / "link", text=str(text))
     assert len(requests) == n_requests

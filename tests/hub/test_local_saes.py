@@ -672,16 +672,17 @@ def test_another_sae_of_the_same_release_was_not_measured_in_place_of_this_one(
     tmp_path: Path, folder: Path
 ) -> None:
     """As the one of a release that this one was fine-tuned from."""
-    assert folder.is_dir()
     entry = {"name": "a-release layer_1/a", "weights_sha256": "0", "config_sha256": "1"}
     entry |= {"evaluations": {"core": {"metrics": {"x": 0.125}}}}
-    content = {"format": 1, "saes": [entry]}
-    (tmp_path / "saes" / "evaluation.json").write_text(json.dumps(content))
-    told: list[str] = []
-    submission = Submission([tmp_path / "saes"])
-    [checked] = check_saes(submission, tmp_path / "scratch", told.append)
-    assert checked.record.outdated == []
-    assert any("numbers of the weights alone for layer_1/a." in line for line in told)
+    gone = {**entry, "name": str(tmp_path / "My SAEs" / "a")}
+    for number, (known, outdated) in enumerate([(entry, []), (gone, ["core"])]):
+        content = {"format": 1, "saes": [known]}
+        (folder / "evaluation.json").write_text(json.dumps(content))
+        told: list[str] = []
+        [checked] = check_saes(Submission([folder]), tmp_path / f"{number}", told.append)
+        assert checked.record.outdated == outdated
+        is_bare = any("numbers of the weights alone for a," in line for line in told)
+        assert is_bare != bool(outdated)
 
 
 def set_field(folder: Path, **values: Any) -> Path:

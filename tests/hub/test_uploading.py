@@ -298,6 +298,10 @@ def test_a_new_branch_is_proposed_with_what_it_begins_with(
     assert sent is not None
     assert sent.decode() == proposed[0].card
     assert all(f"| `{sae_id}` |" in proposed[0].card for sae_id in "ab")
+    send("a", revision="same", confirm=lambda each: proposed.append(each))
+    assert not proposed[1].files, "as they are on main"
+    assert not proposed[1].is_there
+    assert "same" not in hub.repos[REPO].branches
 
 
 def test_an_sae_that_goes_beside_the_one_that_it_was_trained_as_is_told(

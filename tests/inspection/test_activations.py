@@ -246,8 +246,9 @@ def test_another_model_has_not_the_revision_of_the_sae_s(
 ) -> None:
     double = Mock(return_value=tiny_model())
     monkeypatch.setattr(activations, "load_model", double)
-    sae = load(tmp_path / "sae", model_from_pretrained_kwargs={"revision": "c0ffee"})
-    for model, options in ((None, {"revision": "c0ffee"}), ("gpt2", {})):
+    own = {"revision": "c0ffee"}
+    sae = load(tmp_path / "sae", model_name="gpt2-small", model_from_pretrained_kwargs=own)
+    for model, options in ((None, own), ("openai-community/gpt2", own), ("gpt2-medium", {})):
         source(model=model).model_of(sae)
         assert double.call_args.kwargs["model_from_pretrained_kwargs"] == options
 

@@ -22,7 +22,8 @@ from sae_lens_c2r.offline.models import MINILM
 from sae_lens_c2r.releases import text as reader
 from sae_lens_c2r.releases import text_files
 from sae_lens_c2r.releases.model import TextSource
-from sae_lens_c2r.releases.text import Text, check_part, read_text
+from sae_lens_c2r.releases.text import Text, read_text
+from sae_lens_c2r.releases.text_files import check_part
 from tests.command import run
 
 WORDS = ["One line,\nand another: ü.", "a\u2028b\x85c, 'two'"]
@@ -284,7 +285,7 @@ def test_tables_beside_each_other_may_have_other_columns(tmp_path: Path) -> None
 
 
 def test_a_text_of_ours_is_one_split() -> None:
-    check_part(TextSource("enwik8", "train"))
+    check_part(TextSource("enwik8", "train"), "enwik8")
 
 
 def test_files_of_no_known_kind_are_documents(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 import pytest
 from sae_lens import SAE
+from sae_lens.saes.sae import SAEMetadata
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.saes.origins import allows_derivatives, pin
@@ -117,3 +118,25 @@ def test_an_empty_folder_is_no_sae_though_it_has_a_release_s_name(
     errors: list[UserError] = []
     assert find_saes(["org/saes", str(tmp_path)], on_error=errors.append) == []
     assert [str(error.field) for error in errors] == ["org/saes", str(tmp_path)]
+
+
+@pytest.mark.parametrize(
+    ("model", "place", "taken"),
+    [
+        ("Qwen/Qwen3.5-2B-Base", "model.layers.3", "model.layers.3"),
+        ("org/model", "model.layers.3.output", "model.layers.3"),
+        ("org/model", "model.layers.3.self_attn.o_proj.input", None),
+        ("org/model", None, None),
+        ("gpt2", "model.layers.3", None),  # which TransformerLens has
+    ],
+)
+def test_a_model_that_transformer_lens_lacks_is_loaded_by_transformers(
+    model: str, place: str | None, taken: str | None, tmp_path: Path
+) -> None:
+    hook_name = "blocks.3.hook_resid_post"
+    about = {"model_name": model, "hook_name": hook_name, "hf_hook_name": place}
+    sae = make_form("jumprelu", metadata=SAEMetadata(**about))
+    sae.save_model(tmp_path)
+    metadata = SAERef(folder=tmp_path).load("cpu").cfg.metadata
+    assert metadata.hook_name == (taken or hook_name)
+    assert metadata.model_class_name == ("AutoModelForCausalLM" if taken else None)
