@@ -25,8 +25,8 @@ def package_versions(*packages: str) -> dict[str, str]:
 
 def versions() -> dict[str, str]:
     """The versions that matter where something is reported, by name."""
-    packages = package_versions("sae-lens-c2r", "sae-lens", "torch", "transformers")
-    return {**packages, "Python": platform.python_version()}
+    names = ("sae-lens-c2r", "sae-lens", "torch", "transformers", "huggingface-hub")
+    return {**package_versions(*names), "Python": platform.python_version()}
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from sae_lens_c2r._support.errors import UserError, one_line, with_advice
 from sae_lens_c2r._support.files import write_folder
 from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r._support.process import stop_requests
+from sae_lens_c2r.penalties.neighbors import has_fast_bfloat16
 from sae_lens_c2r.releases.text_files import size_of
 from sae_lens_c2r.reporting.metrics import final_metrics
 from sae_lens_c2r.saes.hashes import sae_hashes
@@ -167,7 +168,9 @@ def circumstances(device: str) -> dict[str, Any]:
     if torch.device(device).type == "cuda":
         device = f"{device} ({torch.cuda.get_device_name(device)})"
     elif torch.device(device).type == "cpu":  # whose instructions decide the rounding
-        device = f"{device} ({torch.backends.cpu.get_cpu_capability()})"
+        kinds = [torch.backends.cpu.get_cpu_capability()]
+        kinds += ["bfloat16"] if has_fast_bfloat16(torch.device(device)) else []
+        device = f"{device} ({', '.join(kinds)})"
     return {
         "device": device,
         "python": platform.python_version(),

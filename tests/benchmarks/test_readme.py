@@ -48,6 +48,9 @@ def test_the_verdict_tells_the_rows_of_smollm2() -> None:
     dead = sorted(100 * each["dead_latents"].mean for each in same)
     assert f"{lower[0]:.2f} to {lower[1]:.2f} lower, and leaves {dead[0]:.0f} to" in README
     assert f"to {dead[1]:.0f} points more latents dead" in README
+    means = rows[1].groupby(["method", "strength"])["full_absorption"].mean()
+    absorbs = means["BatchTopK", 0], means["C2R", 5]
+    assert f"not even {absorbs[0]:.2f} \u2192 {absorbs[1]:.2f} at k = 32" in README
     scores = {
         sae_id.rpartition("/")[2]: each
         for sae_id, each in metrics_of("smollm2-135m-layer-9", "absorption", "weights").items()
@@ -88,10 +91,13 @@ def test_the_verdict_tells_the_rows_of_synthetic_settings() -> None:
 @pytest.mark.exhaustive
 def test_the_cost_of_a_step_is_that_of_the_benchmark() -> None:
     rows = json.loads((RESULTS / "training_step-cuda.json").read_bytes())["rows"]
-    ratios = [row["step_over_plain"]["5"] for row in rows if row["d_sae"] == 16_384]
+    rows = [row for row in rows if row["d_sae"] == 16_384]
+    ratios = [row["step_over_plain"]["5"] for row in rows]
+    [(d_in, batch_size)] = {(row["d_in"], row["batch_size"]) for row in rows}
     least, most = min(ratios), max(ratios)
     assert (
-        f"takes [{least:.2f} to {most:.2f} times](docs/costs.md) as long on an H200" in README
+        f"takes [{least:.2f} to {most:.2f} times](docs/costs.md) as long on an H200, in "
+        f"bfloat16 with {d_in:,} dimensions and batches of {batch_size:,}" in README
     )
     rows = json.loads((RESULTS / "training_step-cpu.json").read_bytes())["rows"]
     ratios = [row["step_over_plain"]["5"] for row in rows if row["chunk"] == "8,192"]

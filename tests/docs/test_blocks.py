@@ -116,3 +116,31 @@ def test_a_dry_run_prints_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> No
 def _lines(text: str) -> list[str]:
     """The lines that are not empty, whatever their columns' widths are."""
     return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+
+
+PROGRAM = to_run(ROOT / "README.md", PYTHON)[0]
+ROW = r"\| (0\.\d+) \| (0\.\d+) \|"  # explained variance and composition, in train.md
+VARIANTS = [  # a line of the README's program, what it becomes, and where its numbers are told
+    ("", "", rf"\| as in the README {ROW}"),
+    ("", "", r"explained variance (0\.\d+), L0 \S+\ncomposition (0\.\d+)"),
+    ("c2r_coefficient=2.0", "c2r_coefficient=0.0", r"()(0\.\d+) without C2R \(λ"),
+    ("c2r_coefficient=2.0", "c2r_coefficient=5.0", r"()(0\.\d+) with λ = 5"),
+    ("lr=1e-3", "lr=3e-4", rf"\| `lr` 3e-4 [^|]*{ROW}"),
+    ("tokens=512", "tokens=2_048", rf"\| `train_batch_size_tokens` 2,048 [^|]*{ROW}"),
+    ("window=100", "window=1_000", rf"\| `dead_feature_window` 1,000 [^|]*{ROW}"),
+]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("line", "becomes", "told"), VARIANTS)
+def test_the_program_prints_what_the_pages_say(
+    line: str, becomes: str, told: str, tmp_path: Path
+) -> None:
+    pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "README.md", TRAIN))
+    [expected] = re.findall(told, pages)
+    assert line in PROGRAM
+    process = forkserver.run("-c", PROGRAM.replace(line, becomes), cwd=tmp_path)
+    assert process.returncode == 0, process.stderr
+    [printed] = re.findall(r"variance (\S+), L0 \S+\ncomposition (\S+),", process.stdout)
+    for said, found in zip(expected, printed, strict=True):
+        assert not said or abs(float(said) - float(found)) < 0.02  # as CPUs round differently
