@@ -14,14 +14,7 @@ from sae_lens_c2r.analysis import co_firing, composition
 from sae_lens_c2r.analysis.similarity import pairs_above
 from sae_lens_c2r.penalties import step_generator
 from sae_lens_c2r.penalties.cosines import VALUES_PER_TILE
-from tests.architectures.training import (
-    D_IN,
-    D_SAE,
-    make_sae,
-    make_trainer,
-    noise,
-    step_input,
-)
+from tests.architectures.training import D_IN, D_SAE, make_sae, make_trainer, noise, step_input
 from tests.command import run_command
 from tests.properties import gradients
 from tests.releases.test_files import write

@@ -71,7 +71,6 @@ def test_it_ends_like_a_new_one(program: str, status: int, says: str) -> None:
 def test_it_ends_with_whoever_asked_for_it() -> None:
     program = "import time; print('begun', flush=True); time.sleep(900)"
     asked = subprocess.Popen([python(), "-c", program], stdout=subprocess.PIPE, text=True)
-    assert asked.stdout is not None
     assert asked.stdout.readline() == "begun\n"
     asked.kill()
     assert asked.stdout.read() == ""  # it could still write, if it had not ended

@@ -35,12 +35,8 @@ from tests.command import run_command
 from tests.forkserver import Completed
 from tests.saes.forms import make_form
 
-MODEL, DATASET, HOOK, OPTION = (
-    "stranger/m",
-    "stranger/d",
-    "model.layers.0",
-    "--trust-remote-code",
-)
+MODEL, DATASET, HOOK = "stranger/m", "stranger/d", "model.layers.0"
+OPTION = "--trust-remote-code"
 NUMBERS = range(1, 200), range(199)
 WORDS = [*map("The {0}th sentence says that {0} comes after {1}.".format, *NUMBERS)]
 # A name is enough for `transformers` to take code for the model's own.
@@ -69,6 +65,8 @@ class D(datasets.GeneratorBasedBuilder):
 """
 Trust = Callable[[bool], object]
 TRUSTING = {"trust_remote_code": True}
+RUNNER = {"model_class_name": "AutoModelForCausalLM", "prepend_bos": False}
+RUNNER |= {"model_from_pretrained_kwargs": TRUSTING, "dataset_trust_remote_code": True}
 has_scripts = hasattr(datasets.load, "_load_importable_file")  # until version 4 of datasets
 
 
@@ -128,14 +126,8 @@ def in_the_cache(folder: Path) -> Path:
 
 def with_record(folder: Path) -> Path:
     """As training records it: of a release, whoever has written it."""
-    runner = {"model_class_name": "AutoModelForCausalLM", "prepend_bos": False}
-    runner |= {"model_from_pretrained_kwargs": TRUSTING, "dataset_trust_remote_code": True}
-    model = {"hub_id": MODEL, "dataset": "rows"}
-    record = {
-        "sae_id": "a",
-        "settings": {"runner": runner},
-        "release": {"language_model": model},
-    }
+    model = {"language_model": {"hub_id": MODEL, "dataset": "rows"}}
+    record = {"sae_id": "a", "settings": {"runner": RUNNER}, "release": model}
     folder.mkdir()
     (folder / "training.json").write_text(json.dumps(record))
     return folder
@@ -185,10 +177,8 @@ def trusted(*command: object, marker: Path) -> Completed:
 def write_release(path: Path, model: str = MODEL, dataset: str = "rows", **init: Any) -> Path:
     """A stranger's release, which asks for trust."""
     reads = {"context_size": 16, "training_tokens": 64, "hook_name": HOOK}
-    runner = {"model_class_name": "AutoModelForCausalLM", "prepend_bos": False}
-    runner |= {"model_from_pretrained_kwargs": TRUSTING, "dataset_trust_remote_code": True}
-    runner |= {"train_batch_size_tokens": 32, "store_batch_size_prompts": 2}
-    runner |= {"n_batches_in_buffer": 2}
+    sizes = {"train_batch_size_tokens": 32, "store_batch_size_prompts": 2}
+    runner = {**RUNNER, **sizes, "n_batches_in_buffer": 2}
     sae = {"architecture": "batchtopk", "d_in": 8, "d_sae": 16, "k": 2, **init}
     release = {
         **{"name": "strange", "description": "A stranger's.", "license": "mit"},
@@ -286,10 +276,7 @@ def test_no_library_runs_code_that_is_not_trusted(
     """Whether a library asks at a terminal, where somebody says yes, or trusts by itself."""
     monkeypatch.setattr("builtins.input", lambda _: "y")
     ask = {**ASKING, **SCRIPTS}[way]
-    with (
-        pytest.raises(UserError, match="`--trust-remote-code` should"),
-        remote_code(),
-    ):
+    with pytest.raises(UserError, match="`--trust-remote-code` should"), remote_code():
         ask(MODEL)
     assert not marker.exists()
     monkeypatch.setattr("builtins.input", lambda _: pytest.fail("asked"))

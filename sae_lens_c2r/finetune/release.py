@@ -94,7 +94,7 @@ def _read(ref: SAERef, changes: Mapping[str, Any], device: str) -> Subject:
     runner = harmless_runner(runner, pinned.name)
     language_model = _language_model(sae, record, changes, pinned.name)
     if options := runner.get("model_from_pretrained_kwargs"):
-        model = language_model.get("hub_id") or language_model["name"]
+        model = language_model.get("hub_id") or language_model.get("name") or ""
         own = record.source.get("hub_id") or sae.cfg.metadata.model_name
         options = on_this_machine(options_for(model, options, of=own), device)
         runner["model_from_pretrained_kwargs"] = options

@@ -111,7 +111,6 @@ def test_a_node_without_a_feature_has_its_children_s_edges() -> None:
     ]
     assert hierarchy_edges([group]) == []
     model = planted()
-    assert model.hierarchy is not None
     model.hierarchy.roots[:] = [group]
     assert len(hierarchy_absorption(planted_sae(torch.eye(N)), model, samples=8).edges) == 0
 
@@ -145,7 +144,6 @@ def test_autocast_and_mixed_precision_change_no_cosine() -> None:
 
 def test_edges_are_those_of_trees_of_any_depth_and_without_trees_there_are_none() -> None:
     model = planted()
-    assert model.hierarchy is not None
     roots = model.hierarchy.roots
     edges = hierarchy_edges(roots)
     assert len(edges) == 12

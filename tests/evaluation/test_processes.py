@@ -109,7 +109,8 @@ def test_a_worker_has_the_downloads_of_what_started_it(
     monkeypatch.setenv("HF_HOME", "hf")
     monkeypatch.setenv("HF_HUB_CACHE", "$HF_HOME/hub")
     monkeypatch.setenv("HF_DATASETS_CACHE", "~/texts")
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    for name in ("HF_ASSETS_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
     assert worker._caches() == {
         "HF_HOME": str(tmp_path / "hf"),
         "HF_HUB_CACHE": str(tmp_path / "hf" / "hub"),

@@ -21,7 +21,7 @@ from sae_lens_c2r.training.plan import make_plan
 from sae_lens_c2r.training.train import train
 from tests.command import run_command
 from tests.forkserver import Completed
-from tests.hub.conftest import link_to_blobs
+from tests.hub.conftest import link_to_blobs, say
 from tests.training.killing import SMALL
 
 SAE_ID = "layer_3/width_256/batchtopk_k32"
@@ -154,10 +154,7 @@ def test_what_an_sae_does_not_say_is_measured_or_asked_for(
     monkeypatch.setattr("sae_lens_c2r.finetune.run.measure", noted)
     folder = Path(shutil.copytree(trained, tmp_path / "own"))
     (folder / "training.json").unlink()
-    config = json.loads((folder / "cfg.json").read_text())
-    del config["metadata"]["dataset_path"]
-    del config["metadata"]["training_architecture_details"]
-    (folder / "cfg.json").write_text(json.dumps(config))
+    say(folder, dataset_path=..., training_architecture_details=...)
     command = [folder, "--tokens", "2k", "--out", tmp_path / "finetuned", "--dry-run"]
     for wrong, status, said in (
         (("nowhere", "--tokens", "2k"), 1, "nowhere should be a folder"),

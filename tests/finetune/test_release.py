@@ -20,6 +20,7 @@ from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.plan import make_plan
 from tests.hub.conftest import say
 from tests.saes.forms import make_form
+from tests.training.test_starts import LANGUAGE_MODEL
 
 ABOUT = {
     "model_name": "gemma-2-2b",
@@ -54,14 +55,8 @@ def release_of(*folders: Path, **changes: Any) -> Release:
 
 def test_an_sae_s_own_config_says_what_it_is_trained_on(plant: Plant) -> None:
     release = release_of(plant())
-    assert release.language_model.model_dump(exclude_none=True) == {
-        "hub_id": "google/gemma-2-2b",
-        "name": "gemma-2-2b",
-        "hook_name": "blocks.1.hook_resid_post",
-        "dataset": "org/text",
-        "context_size": 64,
-        "training_tokens": 40_960_000,
-    }
+    read = release.language_model.model_dump(exclude_none=True)
+    assert read == {**LANGUAGE_MODEL, "name": "gemma-2-2b", "training_tokens": 40_960_000}
     assert release.runner["autocast"] is True
     assert release.repo_id is None  # nobody's but who publishes it
     plan = make_plan(release, device="cpu")
@@ -155,18 +150,17 @@ def test_a_model_in_a_folder_is_known_by_its_package_or_as_a_folder(
     with pytest.raises(UserError, match=r"`model` should be given: .* names /models/mine, whi"):
         release_of(plant("b", model_name="/models/mine"))
     for name in ("google/gemma-2-2b", "models/mine", "gpt2"):
-        keys = {key.replace(".", "__"): value for key, value in keys_of_model(name).items()}
-        assert release_of(mine, **keys).language_model.model == name
+        assert release_of(mine, **keys_of_model(name)).language_model.model == name
     here = {"language_model__hub_id": None, "language_model__name": "models/mine"}
     asked = release_of(plant("d", model_name="gpt2"), **here).language_model
     assert (asked.hub_id, asked.name, asked.revision) == (None, "models/mine", None)
     assert keys_of_model("openai-community/gpt2")["language_model.name"] == "gpt2"
     theirs = plant("e", model_name="google/gemma-2-2b")  # of which that folder is a copy
-    keys = {key.replace(".", "__"): each for key, each in keys_of_model("models/mine").items()}
+    keys = keys_of_model("models/mine")
     by_transformers = {"runner__model_class_name": "AutoModelForCausalLM"}
     with pytest.raises(UserError, match=r"a copy of it, add `--set language_model\.hub_id=goo"):
         make_plan(release_of(theirs, **keys, **by_transformers), device="cpu")
-    keys["language_model__hub_id"] = "google/gemma-2-2b"
+    keys["language_model.hub_id"] = "google/gemma-2-2b"
     assert make_plan(release_of(theirs, **keys, **by_transformers), device="cpu").saes
     with pytest.raises(UserError, match=r"`model` should be a folder with a config\.json, or"):
         keys_of_model("./nothing")

@@ -58,7 +58,6 @@ def folder() -> Path:
         stdout=subprocess.PIPE,
         start_new_session=True,
     )
-    assert server.stdout is not None
     assert server.stdout.readline() == b"listening\n"
     _servers.append(server)
     here = str(Path(__file__).parent)

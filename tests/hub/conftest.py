@@ -32,10 +32,19 @@ def say(folder: Path, record: Any = None, **metadata: Any) -> Path:
     """Write what training recorded of an SAE, or change its config's metadata."""
     if record is not None:
         (folder / RECORD).write_text(json.dumps(record))
-    if metadata:
-        config = json.loads((folder / CFG).read_text())
-        config["metadata"] |= metadata
-        (folder / CFG).write_text(json.dumps(config))
+    known = json.loads((folder / CFG).read_text())["metadata"] if metadata else {}
+    return set_field(folder, metadata=changed(known, metadata)) if metadata else folder
+
+
+def changed(known: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    """With other values, of which an ellipsis stands for a key that is removed."""
+    return {key: each for key, each in {**known, **values}.items() if each is not ...}
+
+
+def set_field(folder: Path, **values: Any) -> Path:
+    """Change an SAE's config."""
+    config = json.loads((folder / CFG).read_text())
+    (folder / CFG).write_text(json.dumps(changed(config, values)))
     return folder
 
 

@@ -31,7 +31,7 @@ from sae_lens_c2r.saes.origins import pin
 from sae_lens_c2r.saes.sae_ref import SAERef, find_saes
 from tests.architectures.training import make_sae
 from tests.evaluation.planted import plant_sae
-from tests.hub.conftest import CFG, RECORD, WEIGHTS, link_to_blobs, refusal, say
+from tests.hub.conftest import CFG, RECORD, WEIGHTS, link_to_blobs, refusal, say, set_field
 from tests.saes.forms import make_form
 from tests.strategies import ARCHITECTURES
 
@@ -63,19 +63,8 @@ SECRETS = {
     "-----BEGIN OPENSSH PRIVATE KEY-----": "a private key",
     "postgres://user:p4ss@host/db": "a password in an address",
 }
-PLACES = [
-    "/home/me/x",
-    "see /home/me",
-    "~/x",
-    "C:\\me",
-    "file:/me/x",
-    "s3:/b/x",
-    "me@host",
-    "1:/x",
-    "~\\x",
-    "me@10.0.0.5",
-    "`/home/me`",
-]
+PLACES = ["/home/me/x", "see /home/me", "~/x", "C:\\me", "file:/me/x", "s3:/b/x", "me@host"]
+PLACES += ["1:/x", "~\\x", "me@10.0.0.5", "`/home/me`"]
 
 
 def training_sae(**options: Any) -> Any:
@@ -683,9 +672,3 @@ def test_another_sae_of_the_same_release_was_not_measured_in_place_of_this_one(
         assert checked.record.outdated == outdated
         is_bare = any("numbers of the weights alone for a," in line for line in told)
         assert is_bare != bool(outdated)
-
-
-def set_field(folder: Path, **values: Any) -> Path:
-    config = json.loads((folder / CFG).read_text())
-    (folder / CFG).write_text(json.dumps({**config, **values}))
-    return folder

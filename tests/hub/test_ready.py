@@ -74,7 +74,6 @@ def check_ready(folder: Path, release: Release) -> None:
 def check_training(folder: Path, of_card: SAERecord, release: Release, sae_id: str) -> None:
     """Assert that an SAE was trained as a release says, which may have changed since."""
     record = read_record(folder)
-    assert record.settings is not None
     assert record.sae_id == sae_id
     settings, [spec] = record.settings, [s for s in release.saes() if s.sae_id == sae_id]
     # A field that the record lacks has its default.
@@ -141,7 +140,6 @@ def test_the_commands_lead_from_nothing_to_from_pretrained(
     Shell.in_folder(tmp_path).run(f"export HF_HUB_OFFLINE=0\n{script}")
     release = read_release(find_release(READY), overrides=SHORTER)
     check_ready(tmp_path / "hub_cards" / READY, release)
-    assert release.repo_id is not None
     repo = hub_here.repos[release.repo_id]
     assert not repo.private
     for spec in release.saes():

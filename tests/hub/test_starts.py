@@ -27,7 +27,7 @@ from tests.evaluation.planted import plant_sae
 from tests.hub.conftest import say
 from tests.hub.server import LoopbackHub
 from tests.saes.forms import K, make_form
-from tests.training.test_starts import LANGUAGE_MODEL, plan_of
+from tests.training.test_starts import LANGUAGE_MODEL, of_model, plan_of
 
 SCOPE, REPO = "gemma-scope-tiny", "google/gemma-scope-2b-pt-res"
 SAE_ID, PATH = "layer_1/width_16k/canonical", "layer_1/width_16k/average_l0_3"
@@ -64,10 +64,8 @@ def test_gemma_scope_is_pinned_with_its_commit_and_licence(scope: str) -> None:
 
 
 def test_a_release_starts_from_gemma_scope(tmp_path: Path, scope: str) -> None:
-    model = {"synthetic_model": None, "runner": {}}
-    model["language_model"] = {**LANGUAGE_MODEL, "context_size": 1024}
     init = {"release": SCOPE, "sae_id": SAE_ID}
-    plan = plan_of(tmp_path, init, "batchtopk_c2r", k=K, release=model)
+    plan = plan_of(tmp_path, init, "batchtopk_c2r", k=K, **of_model(context_size=1024))
     config: Any = plan.saes["batchtopk_c2r"]
     assert (config.d_in, config.d_sae, config.k) == (6, 10, K)
     assert not config.apply_b_dec_to_input

@@ -40,13 +40,12 @@ from tests.hub.server import STORAGE_HOST, TOKEN, Account, Fault, File, Loopback
 
 exhaustive = pytest.mark.exhaustive
 Call = Callable[..., Any]
+COMMIT = HfApi.create_commit
 PUBLIC = {"Submission", "Target", "load", "show_proposal", "upload", "write_card"}
 
 
 def text(hub: LoopbackHub, path: str) -> str:
-    content = hub.repos[REPO].history()[0].files[path].content
-    assert content is not None
-    return content.decode()
+    return hub.repos[REPO].history()[0].files[path].content.decode()
 
 
 def metadata(hub: LoopbackHub) -> dict[str, Any]:
@@ -93,7 +92,6 @@ def test_saes_in_memory_are_sent_with_what_is_said_of_them(
     monkeypatch.setattr("huggingface_hub.lfs.sha_fileobj", hashing)
     sae = SAE.load_from_disk(plant_sae(tmp_path / "a", d_in=8))
     published = upload(Submission({"x/y": sae}, license="mit"), REPO, api=api)
-    assert published is not None
     hashing.assert_not_called()
     assert "x/y/cfg.json" in hub.repos[REPO].commits[published.commit].files
     assert metadata(hub)["license"] == "mit"
@@ -229,18 +227,8 @@ def test_before_the_yes_the_hub_is_asked_for_names_alone(
         assert {seen.method for seen in at_the_yes} <= {"GET", "HEAD"}
         assert not any(seen.size for seen in at_the_yes)
         names = {*REPO.split("/"), "EleutherAI", "pythia-70m-deduped", "nobody", "nothing"}
-        names |= {
-            "branch",
-            "main",
-            README,
-            FACTS,
-            "pythia-70m",
-            "api",
-            "models",
-            "datasets",
-            "refs",
-        }
-        names |= {"whoami-v2", "auth-check", "write", "revision", "tree", "resolve", ""}
+        names |= {"branch", "main", README, FACTS, "pythia-70m", "api", "models", "datasets"}
+        names |= {"refs", "whoami-v2", "auth-check", "write", "revision", "tree", "resolve", ""}
         names |= {commit for repo in hub.repos.values() for commit in repo.commits}
         for seen in at_the_yes:
             assert set(unquote(seen.path).split("/")) <= names, seen
@@ -295,7 +283,6 @@ def test_a_new_branch_is_proposed_with_what_it_begins_with(
     proposed: list[Proposal] = []
     published = send("b", revision="next", confirm=lambda each: not proposed.append(each))
     sent = hub.repos[REPO].commits[published.commit].files[README].content
-    assert sent is not None
     assert sent.decode() == proposed[0].card
     assert all(f"| `{sae_id}` |" in proposed[0].card for sae_id in "ab")
     send("a", revision="same", confirm=lambda each: proposed.append(each))
@@ -385,7 +372,6 @@ def test_an_sae_is_loaded_at_a_revision(
     upload({"a": before}, Target(REPO, tag="v1", public=True), **send_from)
     after = SAE.load_from_disk(plant_sae(tmp_path / "b", d_in=8, seed=1))
     published = upload({"a": after}, Target(REPO), **send_from)
-    assert published is not None
     assert torch.equal(load(REPO, "a", revision=published.commit).W_dec, after.W_dec)
     then = load(REPO, "a", revision="v1", dtype="float64")
     assert torch.equal(then.W_dec, before.W_dec.double())
@@ -607,15 +593,15 @@ def test_what_others_wrote_on_a_card_is_theirs(hub: LoopbackHub, send: Call) -> 
     assert theirs in text(hub, README)
 
 
+def interrupt_later(*arguments: Any, **options: Any) -> None:
+    COMMIT(*arguments, **options)
+    raise KeyboardInterrupt
+
+
 def test_an_interrupted_upload_tells_what_is_there(
     hub: LoopbackHub, send: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit, interrupt = HfApi.create_commit, Mock(side_effect=KeyboardInterrupt)
-
-    def interrupt_later(*arguments: Any, **options: Any) -> None:
-        commit(*arguments, **options)
-        raise KeyboardInterrupt
-
+    interrupt = Mock(side_effect=KeyboardInterrupt)
     terminated = Mock(side_effect=Interrupted(signal.SIGTERM))
     monkeypatch.setattr(HfApi, "create_commit", terminated)
     with pytest.raises(Interrupted, match=f"Nothing of this upload is on {REPO} yet") as ended:
@@ -626,7 +612,7 @@ def test_an_interrupted_upload_tells_what_is_there(
         send("a")
     assert send("a").sent == 0
     hub.fault = lambda seen: Fault(500, after=True) if "/commit/" in seen.path else None
-    monkeypatch.setattr(HfApi, "create_commit", commit)
+    monkeypatch.setattr(HfApi, "create_commit", COMMIT)
     monkeypatch.setattr("sae_lens_c2r.hub.uploading.time.sleep", interrupt)
     with pytest.raises(KeyboardInterrupt, match=f"{REPO} has everything"):
         send("d")  # whose answer is lost, and which waits to look again
@@ -641,12 +627,6 @@ def test_a_pull_request_is_gone_on_with(
 ) -> None:
     """Interrupted, an upload cannot tell whether one was opened, and the next opens another."""
     send("a")
-    commit = HfApi.create_commit
-
-    def interrupt_later(*arguments: Any, **options: Any) -> None:
-        commit(*arguments, **options)
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patched:
         patched.setattr(HfApi, "create_commit", interrupt_later)
         with pytest.raises(

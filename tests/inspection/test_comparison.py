@@ -43,9 +43,7 @@ def compared(before: Tensor = PLAIN, acts: Tensor = FIRING) -> Comparison:
     return compare(*saes, text, reports=(first, second))
 
 
-def test_of_too_many_pairs_the_most_alike_are_followed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_of_too_many_pairs_the_most_alike_are_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The others are counted; those of latents that never fire are not."""
     whole = compared().numbers["redundant_pairs"]
     monkeypatch.setattr(comparison, "MOST_PAIRS", 3)

@@ -136,7 +136,6 @@ def test_on_text_there_are_pairs_absorption_and_what_fires_together() -> None:
     found = measure(planted_sae(rows), "x", text_of(acts), latents=[3, 1])
     shown = [(latent.index, latent.activations.tolist()) for latent in found.latents]
     assert shown == [(3, []), (1, [1.5] * 20)]
-    assert found.on_text is not None
     (pair,) = found.on_text.pairs
     assert [latent.index for latent in pair.latents] == [0, 1]
     assert pair.cosine == pytest.approx(0.5)

@@ -147,7 +147,6 @@ def test_absorption_is_drawn_as_ratios_and_against_the_condition() -> None:
     (diagonal,) = right.lines
     assert list(diagonal.get_xdata()) == list(diagonal.get_ydata()) == [0, 1]
     assert heights(left, 0).sum() == 3
-    assert found.on_text is not None
     found.on_text.absorption.A[0] = 0  # its ratio has no logarithm
     left, _ = report_module.consolidation([found]).axes
     assert heights(left, 0).sum() == 2

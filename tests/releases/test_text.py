@@ -15,7 +15,6 @@ import pytest
 from datasets import Dataset, DatasetDict
 from huggingface_hub.errors import LocalEntryNotFoundError
 from PIL import Image
-from sae_lens.training.activations_store import ActivationsStore
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.offline.models import MINILM
@@ -395,12 +394,10 @@ def test_rows_without_text_are_left_out_and_counted(tmp_path: Path) -> None:
     text = read_text(TextSource(str(path)))
     for _ in range(2):
         assert list(text) == [{"text": "one"}, {"text": "two"}]
-        assert text.left_out
         assert "3 of 5 rows" in text.left_out
     rows_of_tokens = Text([{"tokens": row} for row in ([1, 2], [], [3], [4, 5])], "mine")
     found = rows_of_tokens.for_model(None, 2)
     assert list(found) == [{"tokens": [1, 2]}, {"tokens": [4, 5]}]
-    assert found.left_out
     assert "2 of 4 rows" in found.left_out
     short_first = Text([{"tokens": row} for row in ([1], [1, 2, 3], [4, 5])], "mine")
     most = short_first.for_model(None, 8)
@@ -479,19 +476,12 @@ def test_a_dry_run_takes_what_can_be_read_and_tells_of_the_rest(
 
 def test_sae_lens_reads_a_text_as_it_reads_a_dataset() -> None:
     """The rows of tokens that its store makes, of words and of tokens."""
-    from tests.language_model import CONTEXT, rows_of_tokens, texts, tiny_model
+    from tests.language_model import rows_of_tokens, texts
+    from tests.training.test_stream import make_store
 
     for dataset in (texts(), rows_of_tokens()):
-        stores = (
-            ActivationsStore.from_config_multi_hook(
-                model=tiny_model(),
-                dataset=each,
-                hook_names=["blocks.0.hook_resid_post"],
-                hook_d_ins={"blocks.0.hook_resid_post": 6},
-                context_size=CONTEXT,
-            )
-            for each in (dataset, Text(dataset, "mine"))
-        )
+        both = dataset, Text(dataset, "mine")
+        stores = (make_store(each, prepend_bos=True) for each in both)
         theirs, ours = (list(store._iterate_tokenized_sequences()) for store in stores)
         assert len(theirs) > 5
         assert all(map(lambda a, b: a.tolist() == b.tolist(), theirs, ours))

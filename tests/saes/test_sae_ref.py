@@ -1,6 +1,5 @@
 """The licence of an SAE that another SAE starts from."""
 
-import json
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -12,6 +11,7 @@ from sae_lens.saes.sae import SAEMetadata
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.saes.origins import allows_derivatives, pin
 from sae_lens_c2r.saes.sae_ref import SAERef, find_saes, sae_folders
+from tests.hub.conftest import set_field
 from tests.saes.forms import make_form
 
 NO_DERIVATIVES = ("cc-by-nd-4.0", "cc-by-nc-nd-4.0", "CC BY-NC-ND 4.0", "CC BY-ND 4.0")
@@ -81,16 +81,6 @@ def test_a_file_without_its_content_is_named(
         SAERef(folder=tmp_path).load("cpu")
 
 
-def saved(folder: Path, metadata: dict[str, Any], changes: Any = ()) -> SAERef:
-    """An SAE whose config was changed; an ellipsis stands for a key that was removed."""
-    make_form("jumprelu").save_model(folder)
-    path = folder / "cfg.json"
-    config = json.loads(path.read_text())
-    config = {**config, "metadata": {**config["metadata"], **metadata}} | dict(changes)
-    path.write_text(json.dumps({key: of for key, of in config.items() if of is not ...}))
-    return SAERef(folder=folder)
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -103,8 +93,9 @@ def test_a_key_of_the_config_that_is_wrong_is_named(
     change: dict[str, Any], tmp_path: Path
 ) -> None:
     [key] = change
+    make_form("jumprelu").save_model(tmp_path)
     with pytest.raises(UserError, match=rf"cfg.json: `{key}` should|no key '{key}'"):
-        saved(tmp_path, {}, change).load("cpu")
+        SAERef(folder=set_field(tmp_path, **change)).load("cpu")
 
 
 def test_an_empty_folder_is_no_sae_though_it_has_a_release_s_name(
@@ -123,7 +114,7 @@ def test_an_empty_folder_is_no_sae_though_it_has_a_release_s_name(
 @pytest.mark.parametrize(
     ("model", "place", "taken"),
     [
-        ("Qwen/Qwen3.5-2B-Base", "model.layers.3", "model.layers.3"),
+        ("org/base-model", "model.layers.3", "model.layers.3"),
         ("org/model", "model.layers.3.output", "model.layers.3"),
         ("org/model", "model.layers.3.self_attn.o_proj.input", None),
         ("org/model", None, None),

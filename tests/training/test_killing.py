@@ -57,7 +57,6 @@ def test_the_newest_are_kept_and_the_last_is_continued(tmp_path: Path) -> None:
         assert kept.write(step, {"seconds": step}, fill).name == f"step-{step:09d}"
     assert names(tmp_path / "work") == [f"step-{step:09d}" for step in (3, 4)]
     newest = kept.newest(on_damage=pytest.fail)
-    assert newest is not None
     assert (newest.step, newest.about) == (4, {"seconds": 4})
     assert (newest.folder / "sae" / "weights").read_text() == "weights"
     kept.remove_all()
@@ -85,7 +84,6 @@ def test_damaged_ones_are_put_aside_and_the_one_before_them_is_continued(
     for _ in range(2):
         damage(kept.write(7, {}, fill))
         newest = kept.newest(on_damage=damages.append)
-        assert newest is not None
         assert newest.step == 6
     damage(first)
     for _ in range(2):  # nothing is begun anew over them

@@ -150,10 +150,7 @@ def append_rows(text: Path) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [
-        *(replace_words, append_rows),
-        pytest.param(remove_rows, marks=pytest.mark.exhaustive),
-    ],
+    [*(replace_words, append_rows), pytest.param(remove_rows, marks=pytest.mark.exhaustive)],
 )
 def test_a_training_goes_on_with_its_own_text_unless_it_is_told_otherwise(
     change: Callable[[Path], None],

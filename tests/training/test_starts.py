@@ -25,6 +25,7 @@ from tests.releases.test_files import write
 from tests.saes.forms import TRAINED_AS, K, make_form
 from tests.training.test_plan import printed
 
+Origin = Callable[..., Path]
 D_IN, D_SAE = 8, 24
 AS_C2R = {form: f"{form}_c2r" for form in TRAINED_AS} | {"jumprelu": "batchtopk_c2r"}
 WEIGHTS = "sae_weights.safetensors"
@@ -40,7 +41,7 @@ LANGUAGE_MODEL = {
 
 
 @pytest.fixture
-def origin(tmp_path: Path) -> Callable[..., Path]:
+def origin(tmp_path: Path) -> Origin:
     """Writes an SAE of a form, and says where."""
 
     def written(form: str = "jumprelu", *, metadata: Any = (), **options: Any) -> Path:
@@ -77,7 +78,7 @@ def folder(path: Path) -> dict[str, str]:
 @pytest.mark.parametrize("normalized", ["none", ESTIMATED])
 @pytest.mark.parametrize("form", TRAINED_AS)
 def test_without_learning_it_stays_what_it_starts_from(
-    tmp_path: Path, form: str, normalized: str, origin: Callable[..., Path]
+    tmp_path: Path, form: str, normalized: str, origin: Origin
 ) -> None:
     """From the release to what is saved, by SAELens's runner, its estimate and its fold."""
     where = origin(form)
@@ -99,9 +100,7 @@ def test_without_learning_it_stays_what_it_starts_from(
 
 
 @pytest.mark.parametrize("form", ["jumprelu", "matching_pursuit"])
-def test_a_resumed_run_does_not_start_anew(
-    tmp_path: Path, form: str, origin: Callable[..., Path]
-) -> None:
+def test_a_resumed_run_does_not_start_anew(tmp_path: Path, form: str, origin: Origin) -> None:
     """To the bit, with inputs that are scaled by an estimate at the first step alone."""
     fields: dict[str, Any] = {"k": K} if form == "jumprelu" else {}
     fields["normalize_activations"] = ESTIMATED
@@ -124,7 +123,7 @@ def test_a_resumed_run_does_not_start_anew(
 
 
 def test_what_it_started_from_is_recorded_and_another_is_another_training(
-    tmp_path: Path, origin: Callable[..., Path]
+    tmp_path: Path, origin: Origin
 ) -> None:
     where, out = origin(), tmp_path / "out"
     say(where, {"release": {"license": "apache-2.0"}})
@@ -145,7 +144,7 @@ def test_what_it_started_from_is_recorded_and_another_is_another_training(
 
 
 def test_an_origin_that_changes_before_it_is_begun_with_is_refused(
-    tmp_path: Path, origin: Callable[..., Path]
+    tmp_path: Path, origin: Origin
 ) -> None:
     plan = plan_of(tmp_path, folder(origin()), "batchtopk", k=K)
     origin(seed=1)
@@ -177,7 +176,7 @@ def test_an_init_that_names_no_sae_that_is_there_is_refused(
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, 0.0])
 def test_an_init_without_usable_numbers_is_refused(
-    tmp_path: Path, origin: Callable[..., Path], value: float
+    tmp_path: Path, origin: Origin, value: float
 ) -> None:
     where = origin()
     weights = load_file(where / WEIGHTS)
@@ -189,7 +188,7 @@ def test_an_init_without_usable_numbers_is_refused(
         Finetuning([SAERef(folder=where)], {}, device="cpu")
 
 
-def of_model(**changed: str) -> dict[str, Any]:
+def of_model(**changed: Any) -> dict[str, Any]:
     """Changes of a release, to one of a language model."""
     source = {**LANGUAGE_MODEL, **changed}
     return {"release": {"synthetic_model": None, "runner": {}, "language_model": source}}
@@ -209,7 +208,7 @@ def of_model(**changed: str) -> dict[str, Any]:
     ],
 )
 def test_other_inputs_are_refused_with_both_names(
-    tmp_path: Path, origin: Callable[..., Path], fields: dict[str, Any], says: str
+    tmp_path: Path, origin: Origin, fields: dict[str, Any], says: str
 ) -> None:
     model = {"model_name": "gemma-2-2b", "hook_name": "blocks.1.hook_resid_post"}
     where = folder(origin(metadata=() if "d_in" in fields or "k" in fields else model))
@@ -221,9 +220,7 @@ def test_other_inputs_are_refused_with_both_names(
 
 
 @pytest.mark.parametrize("said", ["gpt2", "gpt2-small", "openai-community/gpt2"])
-def test_a_model_of_several_names_is_one(
-    tmp_path: Path, origin: Callable[..., Path], said: str
-) -> None:
+def test_a_model_of_several_names_is_one(tmp_path: Path, origin: Origin, said: str) -> None:
     where = folder(origin(metadata={"model_name": said}))
     for name in ("gpt2", "gpt2-small"):
         changed = of_model(hub_id="openai-community/gpt2", name=name)
@@ -233,9 +230,7 @@ def test_a_model_of_several_names_is_one(
         plan_of(tmp_path, where, "batchtopk", k=K, **changed)
 
 
-def test_what_may_surprise_is_told_before_training(
-    tmp_path: Path, origin: Callable[..., Path]
-) -> None:
+def test_what_may_surprise_is_told_before_training(tmp_path: Path, origin: Origin) -> None:
     about = {"context_size": 128, "prepend_bos": False}
     where = origin("standard", metadata=about, dtype="bfloat16")
     say(where, {"release": {"license": "cc-by-nc-nd-4.0"}})

@@ -35,16 +35,12 @@ def make_store(data: Dataset, **options: Any) -> Any:
             "dataset": data,
             "hook_names": [HOOK],
             "hook_d_ins": {HOOK: D_MODEL},
-            "streaming": False,
             "context_size": CONTEXT,
             "n_batches_in_buffer": 5,
             "total_training_tokens": 10_000,
             "store_batch_size_prompts": 3,
             "train_batch_size_tokens": 10,
             "prepend_bos": False,
-            "normalize_activations": "none",
-            "device": torch.device("cpu"),
-            "dtype": "float32",
             **options,
         }
     )

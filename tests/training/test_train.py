@@ -228,21 +228,15 @@ def test_a_training_of_another_version_goes_on_unless_it_would_change(
     checkpoints = Checkpoints(out / WORK)
     checkpoints.write(3, about, lambda _: [])
     record.unlink()
-    planned = plan_of(path, IDS[2], **dict(yaml_of(option) for option in options)).fingerprint()
+    planned = plan_of(path, IDS[2], **parse_overrides(options)).fingerprint()
     resume = partial(checkpoint_of, planned, {"device": "cpu"}, out, print, resume=True)
     if goes_on:
         found = resume()
-        assert found is not None
         assert found.step == 3
     else:
         with pytest.raises(UserError, match=re.escape(says)):
             resume()
     assert says in capsys.readouterr().out or not goes_on
-
-
-def yaml_of(option: str) -> tuple[str, Any]:
-    [(key, value)] = parse_overrides([option]).items()
-    return key.replace(".", "__"), value
 
 
 def test_a_record_says_what_was_read_from_a_disk(

@@ -165,7 +165,6 @@ def test_continued_it_ends_with_the_weights_of_an_untouched_run(
         sae = make_sae(architecture, **copy.deepcopy(options))
         assert not run(sae, folder, stop_after=n_estimate + stop_at)
         resumed = Checkpoints(folder).newest(on_damage=pytest.fail)
-        assert resumed is not None
         assert resumed.step == stop_at
         sae = make_sae(architecture, seed=1, **copy.deepcopy(options))
         assert run(sae, folder, resumed=resumed)
