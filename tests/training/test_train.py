@@ -279,7 +279,7 @@ def test_what_is_in_the_way_is_named_before_training(
     assert run(release := write(tmp_path), "--out", out) == 2
     shown = capsys.readouterr().err
     assert str(found) in shown
-    assert ("without training.json" in shown) == (way == "a folder")
+    assert ("lacks training.json" in shown) == (way == "a folder")
     assert sorted(path for path in tmp_path.rglob("*") if path != release) == before
 
 
