@@ -59,11 +59,8 @@ def run_worker(
             if stop.wait(_PAUSE):
                 raise UserError("was stopped.")
     finally:
-        # macOS does not permit it where all have ended.
-        with suppress(
-            ProcessLookupError, PermissionError
-        ):  # or what it started, if that is all that is left
-            os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError, PermissionError):  # macOS's, where all have ended
+            os.killpg(process.pid, signal.SIGKILL)  # it, or what it started and has left
         process.communicate()
     if waiting and process.returncode < 0:
         name = signal.Signals(-process.returncode).name

@@ -79,7 +79,7 @@ def names_of(model: str) -> set[str]:
 
 
 def options_for(model: str, options: Mapping[str, Any], *, of: str | None) -> dict[str, Any]:
-    """What an SAE says of loading a model, `of` its own, whose revision no other model has."""
+    """An SAE's options of loading a model `of` its own, less the revision for another one."""
     kept = dict(options)
     if of and names_of(model).isdisjoint(names_of(of)):
         kept.pop("revision", None)

@@ -51,6 +51,14 @@ def test_the_verdict_tells_the_rows_of_smollm2() -> None:
     means = rows[1].groupby(["method", "strength"])["full_absorption"].mean()
     absorbs = means["BatchTopK", 0], means["C2R", 5]
     assert f"not even {absorbs[0]:.2f} \u2192 {absorbs[1]:.2f} at k = 32" in README
+    longer = rows_of("language_model/longer", 11_776_000, 10)
+    rise = from_plain(longer)["C2R", 5.0]["absorption"]
+    told = f"by {rise.mean:.2f} \u00b1 {rise.half_width:.2f} ("
+    assert longer["seed"].nunique() == 3
+    assert f"raises it {told}[three seeds]" in README
+    means = longer.groupby("method")["composition"].mean()
+    fall = f"falls from {means['BatchTopK']:.2f} to {means['C2R']:.2f}, and absorption rises"
+    assert f"{fall} {told}" in Path("docs/evidence.md").read_text(encoding="utf-8")
     scores = {
         sae_id.rpartition("/")[2]: each
         for sae_id, each in metrics_of("smollm2-135m-layer-9", "absorption", "weights").items()

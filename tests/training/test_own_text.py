@@ -160,8 +160,8 @@ def test_a_training_goes_on_with_its_own_text_unless_it_is_told_otherwise(
 ) -> None:
     change(text)
     if change is append_rows:  # of which the size tells
-        assert train(text, stopped, "--resume", "--dry-run") != 0
-    assert train(text, stopped, "--resume") != 0
+        assert train(text, stopped, "--resume", "--dry-run") == 1
+    assert train(text, stopped, "--resume") == 1
     assert "`--other-text`" in capsys.readouterr().err
     assert len(checkpoints(stopped)) == 1
     assert train(text, stopped, "--resume", "--other-text") == 0
