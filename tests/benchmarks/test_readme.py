@@ -1,4 +1,4 @@
-"""The numbers in the README's sentences are those of rows and cards.
+"""The numbers in the sentences of the README and the evidence are those of rows and cards.
 
 They are `exhaustive`: only who changes those need run them.
 """
@@ -15,7 +15,10 @@ from benchmarks.compare import Contrast
 from benchmarks.differences import DATA, differences, from_plain, rows_of
 from benchmarks.evidence import hierarchies_told
 
-README = " ".join(Path("README.md").read_text(encoding="utf-8").split())
+README, EVIDENCE = (
+    " ".join(Path(page).read_text(encoding="utf-8").split())
+    for page in ("README.md", "docs/evidence.md")
+)
 CARDS = Path("hub_cards")
 
 
@@ -44,13 +47,16 @@ def test_the_verdict_tells_the_rows_of_smollm2() -> None:
     assert f"With SAELens's defaults, at k = 32, {price_told}" in README
     rows = [rows_of(*DATA[f"language model, k = {k}"]) for k in (10, 32)]
     same = [differences(each, Contrast("OrtSAE", "C2R", [0.25, 2.0])) for each in rows]
-    lower = sorted(-each["composition"].mean for each in same)
-    dead = sorted(100 * each["dead_latents"].mean for each in same)
-    assert f"{lower[0]:.2f} to {lower[1]:.2f} lower, and leaves {dead[0]:.0f} to" in README
-    assert f"to {dead[1]:.0f} points more latents dead" in README
+    dead = [each["dead_latents"] for each in same]
+    first, second = (
+        f"{100 * each.mean:.1f} ± {100 * each.half_width:.1f} points fewer" for each in dead
+    )
+    higher = -same[0]["composition"].mean
+    assert f"{first} latents dead, with a composition {higher:.3f} higher" in EVIDENCE
+    assert f"C2R 2 leaves {second} dead" in EVIDENCE
     means = rows[1].groupby(["method", "strength"])["full_absorption"].mean()
     absorbs = means["BatchTopK", 0], means["C2R", 5]
-    assert f"not even {absorbs[0]:.2f} \u2192 {absorbs[1]:.2f} at k = 32" in README
+    assert f"lower ({absorbs[0]:.2f} \u2192 {absorbs[1]:.2f}), which is not clear" in EVIDENCE
     longer = rows_of("language_model/longer", 11_776_000, 10)
     rise = from_plain(longer)["C2R", 5.0]["absorption"]
     told = f"by {rise.mean:.2f} \u00b1 {rise.half_width:.2f} ("
@@ -58,21 +64,19 @@ def test_the_verdict_tells_the_rows_of_smollm2() -> None:
     assert f"raises it {told}[three seeds]" in README
     means = longer.groupby("method")["composition"].mean()
     fall = f"falls from {means['BatchTopK']:.2f} to {means['C2R']:.2f}, and absorption rises"
-    assert f"{fall} {told}" in Path("docs/evidence.md").read_text(encoding="utf-8")
+    assert f"{fall} {told}" in EVIDENCE
     scores = {
         sae_id.rpartition("/")[2]: each
         for sae_id, each in metrics_of("smollm2-135m-layer-9", "absorption", "weights").items()
     }
-    saes = ("batchtopk_k32", "batchtopk_c2r_k32_lambda_2", "batchtopk_c2r_k32_lambda_5")
-    plain, weak, strong = (scores[sae]["full_absorption"] for sae in saes)
-    assert (
-        f"full absorption (k = 32, one seed) is {plain:.2f} without C2R, {weak:.2f} at λ = 2 "
-        f"and {strong:.2f} at λ = 5" in README
-    )
+    batchtopk = ("batchtopk_k32", "batchtopk_c2r_k32_lambda_2", "batchtopk_c2r_k32_lambda_5")
+    matryoshka = ("matryoshka_batchtopk_k32", "matryoshka_batchtopk_c2r_k32")
+    columns = (*batchtopk, "ort_k32", "ort_c2r_k32", *matryoshka)
+    for name, metric in (("fraction", "absorption"), ("full", "full_absorption")):
+        told = [f"{scores[sae][metric]:.2f}" for sae in columns]
+        assert f"| {name} | {' | '.join(told)} |" in EVIDENCE
     assert scores["batchtopk_k32"]["pairs_above_0.7"] == 1
-    assert (
-        "BatchTopK SAE has one pair with a cosine above 0.7 among its 4,096 latents" in README
-    )
+    assert "SmolLM2's BatchTopK SAE has one pair among its 4,096 latents" in README
 
 
 @pytest.mark.exhaustive
@@ -81,9 +85,9 @@ def test_the_verdict_tells_the_rows_of_synthetic_settings() -> None:
     [fall, more] = re.findall(r"median of (\d+) %", hierarchies_told())
     [[least, most]] = re.findall(r"\(-(\d+) to ([\d,]+) %\)", hierarchies_told())
     assert (
-        f"in all {settings} small hierarchies where BatchTopK absorbs 0.05 or more. The "
-        f"median fall is {fall} %, for a median of {more} % more unexplained variance "
-        f"(\N{MINUS SIGN}{least} to {most} %;" in README
+        f"in all {settings} small hierarchies where BatchTopK absorbs 0.05 or more, by a "
+        f"median of {fall} %, for a median of {more} % more unexplained variance "
+        f"(\N{MINUS SIGN}{least} to {most} %)" in README
     )
     tables = (RESULTS / "four_worlds" / "tables.md").read_text(encoding="utf-8")
     [line] = [line for line in tables.splitlines() if line.startswith("| Eq. (13) holds")]
