@@ -59,9 +59,9 @@ def test_the_verdict_tells_the_rows_of_smollm2() -> None:
     assert f"lower ({absorbs[0]:.2f} \u2192 {absorbs[1]:.2f}), which is not clear" in EVIDENCE
     longer = rows_of("language_model/longer", 11_776_000, 10)
     rise = from_plain(longer)["C2R", 5.0]["absorption"]
-    told = f"by {rise.mean:.2f} \u00b1 {rise.half_width:.2f} ("
-    assert longer["seed"].nunique() == 3
-    assert f"raises it {told}[three seeds]" in README
+    told = f"by {rise.mean:.3f} \u00b1 {rise.half_width:.3f} ("
+    assert longer["seed"].nunique() == 4
+    assert f"raises it {told}[four seeds]" in README
     means = longer.groupby("method")["composition"].mean()
     fall = f"falls from {means['BatchTopK']:.2f} to {means['C2R']:.2f}, and absorption rises"
     assert f"{fall} {told}" in EVIDENCE
