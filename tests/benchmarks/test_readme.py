@@ -8,12 +8,14 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks.__main__ import RESULTS
 from benchmarks.compare import Contrast
 from benchmarks.differences import DATA, differences, from_plain, rows_of
 from benchmarks.evidence import hierarchies_told
+from sae_lens_c2r.evaluation.report import read_report
 
 README, EVIDENCE = (
     " ".join(Path(page).read_text(encoding="utf-8").split())
@@ -65,6 +67,17 @@ def test_the_verdict_tells_the_rows_of_smollm2() -> None:
     means = longer.groupby("method")["composition"].mean()
     fall = f"falls from {means['BatchTopK']:.2f} to {means['C2R']:.2f}, and absorption rises"
     assert f"{fall} {told}" in EVIDENCE
+    scored = read_report(RESULTS / "language_model" / "longer-absorption.json").saes
+    for name, metric in (("full", "full_absorption"), ("fraction", "absorption")):
+        found = {"BatchTopK": list[float](), "C2R": list[float]()}
+        for sae in scored:
+            found[str(sae.name).split("-")[2]].append(
+                sae.evaluations["absorption"].metrics[metric]
+            )
+        assert max(found["C2R"]) < min(found["BatchTopK"])
+        plain, ours = (f"{np.mean(each):.3f}" for each in found.values())
+        assert f"{name} {plain} \u2192 {ours}" in EVIDENCE
+        assert name != "full" or f"(two seeds, {plain} \u2192 {ours})" in README
     scores = {
         sae_id.rpartition("/")[2]: each
         for sae_id, each in metrics_of("smollm2-135m-layer-9", "absorption", "weights").items()
