@@ -9,8 +9,9 @@ from pathlib import Path
 from pydoc_data.topics import topics
 from typing import Any
 
-from datasets import Dataset
+from datasets import Dataset, ReadInstruction
 
+from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.offline.models import CLS, MINILM, SEP, OfflineModel, model_folder
 from sae_lens_c2r.offline.wikipedia import ENWIK8, articles
 
@@ -20,9 +21,20 @@ _NOT_LIBRARY = {"site-packages", "test", "tests", "idlelib", "lib2to3", "pydoc_d
 _SHORTEST = 40  # characters; below that a docstring is hardly a sentence
 
 
-def documents_of(dataset: str) -> tuple[str, ...]:
-    """The documents of one of the offline texts."""
-    return documents() if dataset == OFFLINE_DATASET else articles()
+def documents_of(dataset: str, split: str | None = None) -> tuple[str, ...]:
+    """The documents of one of the offline texts, or of a part of it."""
+    found = documents() if dataset == OFFLINE_DATASET else articles()
+    return sum((found[part] for part in parts_of(dataset, split, len(found))), ())
+
+
+def parts_of(dataset: str, split: str | None, n_documents: int) -> list[slice]:
+    """The documents that are asked for of a text's only split, by the rules of `datasets`."""
+    try:
+        asked = ReadInstruction.from_spec(split or "train").to_absolute({"train": n_documents})
+        return [slice(each.from_, each.to) for each in asked]
+    except (AssertionError, ValueError) as error:
+        should = f"be train, or a part of it like train[90%:], of the built-in text {dataset}"
+        raise UserError("split", should, split) from error
 
 
 @cache

@@ -148,7 +148,7 @@ def load_by_bridge(model: str, *, module: str, revision: str | None) -> None:
     All of SAEBench's evaluations load theirs by this method, in a process of their own. What
     they keep of a model's activations ends with a block, so that the others need not be run.
     """
-    place = model if revision else where_model_is(model)
+    place = where_model_is(model, revision)
     _, block = output_of_block(module)
 
     def load(_name: str, **options: Any) -> TransformerBridge:
@@ -222,7 +222,7 @@ def hook_site(
 
 @remote_code()
 def _site_of_transformers(model: str, hook_name: str, revision: str | None) -> HookSite:
-    place, trust = model if revision else where_model_is(model), {TRUST: TRUSTED.get()}
+    place, trust = where_model_is(model, revision), {TRUST: TRUSTED.get()}
     config = AutoConfig.from_pretrained(place, revision=revision, **trust)
     of_its_own = "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {})
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING and not of_its_own:

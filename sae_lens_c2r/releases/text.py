@@ -194,8 +194,9 @@ def read_text(
     """Open a text; a UserError if it is not there, or if its first row cannot be read."""
     name, path = source.dataset, source.path
     if name in OFFLINE_DATASETS:
-        check_part(source, f"the built-in text {name}")
-        return Text([{"text": each} for each in documents_of(name)], source.shown)
+        check_part(source, f"the built-in text {name}", of=("subset", "column"))
+        documents = documents_of(name, source.split)
+        return Text([{"text": each} for each in documents], source.shown)
     is_file = path is not None and path.is_file()
     if not name.strip() or not (path is None or is_file or path.is_dir()):
         should = "be a file that can be read twice, a folder, or a dataset on the Hub"

@@ -35,7 +35,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from sae_lens_c2r._support.errors import UserError, counted, one_line, shortened, tell_once
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED
-from sae_lens_c2r.releases.model import COMPRESSED, LOADERS, PARTS, TextSource
+from sae_lens_c2r.releases.model import COMPRESSED, LOADERS, TextSource
 
 _LINES = ("text", {"keep_linebreaks": True})
 _SEPARATORS = ",;\t|"  # of tables; the first one if none has more columns
@@ -43,7 +43,7 @@ _HIDDEN = re.compile(r"(^|/)\.")
 _PATTERN = re.compile(r"[*?\[\]]")  # in the name of a folder, for `datasets`
 
 
-def check_part(source: TextSource, whose: str, *, of: Iterable[str] = PARTS) -> None:
+def check_part(source: TextSource, whose: str, *, of: Iterable[str]) -> None:
     """Raise where a part is named of a text that has no such parts, but one split, `train`."""
     for part, value in source.part.items():
         if part in of and (part, value) != ("split", "train"):

@@ -7,7 +7,7 @@ from huggingface_hub.constants import HF_HUB_OFFLINE
 from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
 from sae_lens_c2r._support.errors import UserError, first_sentence, is_of_network
-from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS
+from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS, parts_of
 from sae_lens_c2r.releases.language_models import check_model_name, hook_site
 from sae_lens_c2r.releases.model import DATASET, LanguageModel
 from sae_lens_c2r.releases.text import read_text
@@ -66,7 +66,9 @@ def check_text(plan: Plan, log: Callable[[str], None], n_vocabulary: int | None)
     if not isinstance(source, LanguageModel):
         return
     if source.dataset in OFFLINE_DATASETS:
-        check_part(source.text, f"the built-in text {source.dataset}")
+        whose = f"the built-in text {source.dataset}"
+        check_part(source.text, whose, of=("subset", "column"))
+        parts_of(source.dataset, source.split, 100)
         return
     # Only the first rows are read. Without a network, the Hub's cache has all or nothing.
     streamed = plan.runner_value("streaming")

@@ -17,12 +17,12 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 from PIL import Image
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.offline import corpus
 from sae_lens_c2r.offline.models import MINILM
 from sae_lens_c2r.releases import text as reader
 from sae_lens_c2r.releases import text_files
 from sae_lens_c2r.releases.model import TextSource
 from sae_lens_c2r.releases.text import Text, read_text
-from sae_lens_c2r.releases.text_files import check_part
 from tests.command import run
 
 WORDS = ["One line,\nand another: ü.", "a\u2028b\x85c, 'two'"]
@@ -198,6 +198,9 @@ WRONG: dict[str, tuple[str, bytes | None, dict[str, str], list[str]]] = {
     "no parquet": ("a.parquet", b"PAR1 it is not", {}, ["a.parquet"]),
     "a split of a file": ("a.txt", b"words", {"split": "test"}, ["`split`", "a.txt"]),
     "a split of ours": ("enwik8", None, {"split": "test"}, ["`split`", "enwik8"]),
+    "no part of ours": ("enwik8", None, {"split": "train[:"}, ["`split`", "train[90%:]"]),
+    "a part of ours that is empty": ("enwik8", None, {"split": "train[:0]"}, ["no text in"]),
+    "a subset of ours": ("enwik8", None, {"subset": "en"}, ["`subset`", "enwik8"]),
     "no file": ("none.txt", None, {}, ["none.txt", "no such file"]),
     "no compressed file": ("none.jsonl.zst", None, {}, ["none.jsonl.zst", "no such file"]),
     "a pattern": ("*.txt", None, {}, ["*.txt", "no such file"]),
@@ -283,8 +286,16 @@ def test_tables_beside_each_other_may_have_other_columns(tmp_path: Path) -> None
     assert read(tmp_path) == [{"text": "hello"}, {"text": "NA"}]
 
 
-def test_a_text_of_ours_is_one_split() -> None:
-    check_part(TextSource("enwik8", "train"), "enwik8")
+def test_a_text_of_ours_is_one_split_and_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    documents = tuple(f"words {number}" for number in range(10))
+    monkeypatch.setattr(corpus, "articles", lambda: documents)
+
+    def part(split: str) -> tuple[str, ...]:
+        return tuple(row["text"] for row in read_text(TextSource("enwik8", split)))
+
+    assert part("train") == documents
+    assert part("train[80%:]") == documents[8:]
+    assert part("train[:2]+train[-1:]") == (*documents[:2], documents[-1])
 
 
 def test_files_of_no_known_kind_are_documents(tmp_path: Path) -> None:
