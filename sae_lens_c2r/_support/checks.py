@@ -8,8 +8,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from sae_lens_c2r._support.errors import UserError
-
 
 def plain(value: Any) -> Any:
     """A scalar of numpy or torch as Python's number; anything else as it is."""
@@ -137,18 +135,6 @@ def check_device(name: str, value: Tensor, W_dec: Tensor) -> None:
     if value.device != W_dec.device:
         should = f"be {W_dec.device}, as of `W_dec`"
         raise ValueError(message(f"{name}.device", should, str(value.device)))
-
-
-def check_torch_device(name: str) -> None:
-    """Raise a `UserError` unless torch has a device here."""
-    problem = ""
-    try:  # torch has a kind of error for each: unknown, not built in, no kernels
-        if torch.empty(0, device=name).device.type != "meta":
-            return
-    except (RuntimeError, AssertionError, ImportError) as error:
-        problem = f": {str(error).splitlines()[0].rstrip('.')}"
-    should = "be a device that torch has here, such as cpu or cuda"
-    raise UserError("device", should, f"{name!r}{problem}")
 
 
 def check_draw(chunk_size: Any, generator: Any, process_group: Any) -> None:

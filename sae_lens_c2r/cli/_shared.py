@@ -89,11 +89,14 @@ def usable_device(device: str | None) -> str:
     """The given device, or else `cuda` if available; a UserError if torch lacks it."""
     import torch
 
-    from sae_lens_c2r._support.checks import check_torch_device
-
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    check_torch_device(device)
-    return device
+    name, problem = device or ("cuda" if torch.cuda.is_available() else "cpu"), ""
+    try:  # torch has a kind of error for each: unknown, not built in, no kernels
+        if torch.empty(0, device=name).device.type != "meta":
+            return name
+    except (RuntimeError, AssertionError, ImportError) as error:
+        problem = f": {str(error).splitlines()[0].rstrip('.')}"
+    should = "be a device that torch has here, such as cpu or cuda"
+    raise UserError("device", should, f"{name!r}{problem}")
 
 
 def name_as_options(keys: Iterable[str]) -> None:

@@ -1,6 +1,5 @@
 """SAEs on this machine: found, checked, redacted, and seen to load in SAELens alone."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError, one_line
-from sae_lens_c2r._support.files import check_whole, read_object
+from sae_lens_c2r._support.files import check_whole, read_object, write_json
 from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r.hub.repo_record import RepoRecord, published
 from sae_lens_c2r.hub.rules import check_names, is_plain, redact, refuse_places, refuse_secrets
@@ -167,15 +166,16 @@ def _check(
     weights = folder / SAE_WEIGHTS_FILENAME
     shown = Path(sae_id) if folder.is_relative_to(scratch) else folder  # which errors name
     stamp, origin = _stamp(weights), folder.resolve()
-    if read_object(folder / SAE_CFG_FILENAME).get("architecture") == "temporal":
+    said = read_object(folder / SAE_CFG_FILENAME)
+    if said.get("architecture") == "temporal":
         should = "be of an SAE that encodes token by token to be published"
         raise UserError(folder / SAE_CFG_FILENAME, should, "a temporal SAE")
     check_whole(weights)
     _check_header(weights)
     sae = SAERef(folder=folder).load("cpu")
     check_scaled(sae, of=shown / SAE_CFG_FILENAME)
-    said, as_here = read_object(folder / SAE_CFG_FILENAME), sae
-    is_trained, scaled = isinstance(sae, TrainingSAE), said.get("normalize_activations")
+    as_here, is_trained = sae, isinstance(sae, TrainingSAE)
+    scaled = said.get("normalize_activations")
     is_old = not is_trained and handle_config_defaulting(said) != said
     if is_old:  # of SAELens before 6: what it says has other places now
         metadata = {**sae.cfg.metadata.to_dict(), **said.get("metadata", {})}
@@ -201,8 +201,7 @@ def _check(
     record = published(complete, base_model=submission.base_model, of_disk=of_disk)
     staged = scratch / "staged" / sae_id
     staged.mkdir(parents=True)
-    text = json.dumps(redacted, indent=1, allow_nan=False)
-    (staged / SAE_CFG_FILENAME).write_text(f"{text}\n", "utf-8")
+    write_json(staged / SAE_CFG_FILENAME, redacted)
     (staged / SAE_WEIGHTS_FILENAME).symlink_to(weights)
     return LocalSAE(sae_id, staged, found, record, removed, stamp, inputs, expected)
 

@@ -205,11 +205,8 @@ def redact(
     """Keep what SAELens needs of a config, and what tells its origin; list what is removed."""
     architecture, metadata = config.get("architecture"), config.get("metadata")
     trained_as = metadata.get("training_architecture") if isinstance(metadata, dict) else None
-    fields_of_config = _fields_of(SAE_CLASS_REGISTRY, architecture)
-    if not fields_of_config:
-        raise UserError("architecture", "be known to SAELens", architecture)
     known = {
-        (): {"architecture", *fields_of_config},
+        (): {"architecture", *_fields_of(SAE_CLASS_REGISTRY, architecture)},
         ("metadata",): _METADATA,
         _OF_MODEL: _MODEL_OPTIONS,
         ("metadata", "training_architecture_details"): _fields_of(

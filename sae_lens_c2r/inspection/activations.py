@@ -146,7 +146,7 @@ class ActivationSource:
                 try:
                     self._models[key] = load_model(
                         metadata.model_class_name or TRANSFORMER_LENS,
-                        name if options.get("revision") else where_model_is(name),
+                        where_model_is(name, options.get("revision")),
                         device=self.device,
                         model_from_pretrained_kwargs=options,
                     )
@@ -162,7 +162,6 @@ class ActivationSource:
     @no_false_alarms()
     def store_of(self, sae: AnySAE, **options: Any) -> ActivationsStore:
         """SAELens's store of what an SAE encodes on the text, with options of its own."""
-        self._take_unsaid(sae)
         model, metadata = self.model_of(sae), sae.cfg.metadata
         text = self.text.for_model(self._name_of_model(sae), metadata.context_size)
         options |= {key: metadata[key] for key in _JOINED if key in metadata}

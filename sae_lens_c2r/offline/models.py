@@ -44,9 +44,9 @@ MODELS = {model.hub_id: model for model in (MINILM, SMOLLM2)}
 CLS, SEP, PAD = 101, 102, 0  # of MiniLM
 
 
-def where_model_is(name: str) -> str:
-    """Where a model is loaded from: a folder, if a package that holds it is installed."""
-    model = MODELS.get(name)
+def where_model_is(name: str, revision: object = None) -> str:
+    """Where a model is loaded from: a folder, if an installed package holds that revision."""
+    model = None if revision else MODELS.get(name)
     return str(model_folder(model)) if model and find_spec(model.package) else name
 
 

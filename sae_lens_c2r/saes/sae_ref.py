@@ -184,11 +184,10 @@ def find_saes(
             saes += found
         elif may_be_id and not is_file and not Path(argument).is_absolute():
             saes.append(SAERef(release=argument, sae_id=rest.pop(0)))
-        elif Path(argument).is_dir():
-            should = f"have a {SAE_CFG_FILENAME}, or folders with one"
-            on_error(UserError(Path(argument), should))
         else:
             should = "be a folder, or a release followed by an SAE's id"
+            if Path(argument).is_dir():
+                should = f"have a {SAE_CFG_FILENAME}, or folders with one"
             on_error(UserError(Path(argument), should))
     return list(dict.fromkeys(saes))
 

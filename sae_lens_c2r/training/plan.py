@@ -18,7 +18,6 @@ from sae_lens.registry import get_sae_training_class
 from sae_lens.saes.sae import TrainingSAEConfig
 from sae_lens.synthetic import SyntheticModelConfig, SyntheticSAERunnerConfig
 
-from sae_lens_c2r._support.checks import check_torch_device
 from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r._support.files import is_there
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, harmless_runner
@@ -158,7 +157,6 @@ class Plan:
 
 def make_plan(release: Release, *, device: str, only: Sequence[str] = ()) -> Plan:
     """Ask SAELens whether it can train a release."""
-    check_torch_device(device)
     specs = {spec.sae_id: spec for spec in release.saes()}
     if unknown := sorted(set(only) - specs.keys()):
         raise UserError("only", f"be ids of the release: {', '.join(specs)}", repr(unknown[0]))

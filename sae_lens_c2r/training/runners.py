@@ -62,8 +62,8 @@ def train_together(
         text = text or read_text(source.text, streaming=config.streaming, field=DATASET)
         text = text.for_model(source.hub_id or source.name, source.context_size)
         text.check_context(source.context_size)
-        if not config.model_from_pretrained_kwargs.get("revision"):
-            config.model_name = where_model_is(config.model_name)
+        revision = config.model_from_pretrained_kwargs.get("revision")
+        config.model_name = where_model_is(config.model_name, revision)
         name = source.model
         with (
             redirect_stdout(sys.stderr),  # as TransformerLens prints, and `--json` too

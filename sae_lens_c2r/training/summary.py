@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,10 +28,8 @@ def too_large(plan: Plan, out: Path, *, n_ranks: int = 1) -> Iterator[str]:
     """A warning for each of memory and disk, if this machine has less than a plan takes."""
     if torch.device(plan.device).type == "cuda":
         memory = n_ranks * torch.cuda.mem_get_info(plan.device)[1]
-    elif hasattr(os, "sysconf"):
+    else:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    else:  # on Windows
-        memory = sys.maxsize
     work = (out / WORK).absolute()  # which may be a link to another disk
     disk = next(each for each in (work, *work.parents) if each.exists())
     needed = {"memory": memory_bytes(plan), "disk": 3 * checkpoint_bytes(plan)}
