@@ -117,7 +117,8 @@ def _histogram(latent: Latent) -> str:
     """Draw how strongly a latent fires where it does, as SVG."""
     figure = Figure(figsize=(4.2, 1.8), layout="constrained")
     axes = figure.subplots()
-    axes.hist(latent.activations.numpy(), bins=40, color=color_of(1))
+    # In float32, numpy 2 refuses values that lie closer than its bins can.
+    axes.hist(latent.activations.double().numpy(), bins=40, color=color_of(1))
     axes.set(xlabel="activation, where it fires", ylabel="tokens")
     return svg(figure)
 
@@ -130,7 +131,7 @@ def consolidation(reports: Sequence[SAEReport]) -> Figure:
         if report.on_text is None:
             continue
         color, pairs = color_of(number), report.on_text.absorption
-        ratio = np.log((pairs.A / pairs.B).numpy())
+        ratio = np.log((pairs.A / pairs.B).double().numpy())
         finite = ratio[np.isfinite(ratio)]
         label = legend_label(report.name)
         left.hist(finite, bins=40, histtype="step", color=color, label=label)

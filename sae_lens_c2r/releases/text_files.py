@@ -6,6 +6,7 @@
 import atexit
 import codecs
 import csv
+import inspect
 import json
 import re
 import shutil
@@ -39,6 +40,10 @@ from sae_lens_c2r.releases.model import COMPRESSED, LOADERS, TextSource
 
 _LINES = ("text", {"keep_linebreaks": True})
 _SEPARATORS = ",;\t|"  # of tables; the first one if none has more columns
+_PACKAGED = "datasets.packaged_modules."
+_OF_ROWS = {"datasets_modules", "text", *(builder for builder, _ in LOADERS.values())}
+# From version 4, `datasets` runs no code of a repository.
+_TAKES_TRUST = TRUST in inspect.signature(load_dataset_builder).parameters
 _HIDDEN = re.compile(r"(^|/)\.")
 _PATTERN = re.compile(r"[*?\[\]]")  # in the name of a folder, for `datasets`
 
@@ -67,7 +72,9 @@ def rows_of_file(path: Path, source: TextSource) -> tuple[Any, bool]:
 def rows_of_dataset(source: TextSource, streaming: bool) -> Any:
     """One split of a dataset on the Hub, of a folder, or of what `save_to_disk` wrote."""
     name, path = source.dataset, source.path
-    options: dict[str, Any] = {"name": source.subset, TRUST: TRUSTED.get()}
+    options: dict[str, Any] = {"name": source.subset}
+    if _TAKES_TRUST:
+        options[TRUST] = TRUSTED.get()
     found: Any
     if path and any((path / each).is_file() for each in ("state.json", "dataset_dict.json")):
         found = load_from_disk(str(path))
@@ -107,7 +114,7 @@ def _naming_the_subset() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        if not re.match("Config name is missing|BuilderConfig ", str(error)):
+        if not re.match("Config name is missing|BuilderConfig '.*' not found", str(error)):
             raise
         # `datasets` lists those that there are.
         raise UserError("subset", "be one that the text has", more=one_line(error)) from None
@@ -119,8 +126,7 @@ def _builder_of(place: Path | str, options: dict[str, Any]) -> DatasetBuilder:
         return load_dataset_builder(place, **options)
     try:
         builder = load_dataset_builder(str(place), **options)
-        # Pictures and sounds may have captions, or lie beside a text.
-        if not isinstance(builder, FolderBasedBuilder) or any(place.rglob("metadata.*")):
+        if _is_of_rows(builder, place):
             return builder
     except DataFilesNotFoundError:  # none of the kinds that `datasets` knows by their names
         card = place / "README.md"  # of data that are not here
@@ -144,6 +150,19 @@ def _builder_of(place: Path | str, options: dict[str, Any]) -> DatasetBuilder:
     return load_dataset_builder(name, data_files=chosen, **{**about, **options})
 
 
+def _is_of_rows(builder: DatasetBuilder, place: Path) -> bool:
+    """Whether a folder's files have rows that `datasets` reads as words."""
+    if isinstance(builder, FolderBasedBuilder):  # with captions, or beside a text
+        return any(place.rglob("metadata.*"))
+    kind = type(builder).__module__.removeprefix(_PACKAGED).partition(".")[0]
+    # From version 5, there are kinds for .md and .xml that read no notes.
+    return kind in _OF_ROWS or all(map(_is_binary, _files_of(builder.config)))
+
+
+def _files_of(config: Any) -> list[Path]:
+    return [Path(each) for files in (config.data_files or {}).values() for each in files]
+
+
 def _is_binary(path: Path) -> bool:
     """Whether a file begins as no text does: in UTF-16 alone, a letter may have a NUL."""
     with path.open("rb") as file:
@@ -154,7 +173,7 @@ def _is_binary(path: Path) -> bool:
 
 def _look_into(folder: Path, config: Any) -> None:
     """Have a folder's tables read as a single one is, and tell of files of other kinds."""
-    read = [Path(each) for files in (config.data_files or {}).values() for each in files]
+    read = _files_of(config)
     if isinstance(config, CsvConfig):
         options: dict[str, Any] = {"keep_default_na": False}
         said, usual = config.pd_read_csv_kwargs, CsvConfig().pd_read_csv_kwargs

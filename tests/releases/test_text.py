@@ -298,6 +298,36 @@ def test_a_text_of_ours_is_one_split_and_its_parts(monkeypatch: pytest.MonkeyPat
     assert part("train[:2]+train[-1:]") == (*documents[:2], documents[-1])
 
 
+def test_builders_get_no_trust_where_datasets_runs_no_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.jsonl").write_bytes(lines_of(*ROWS))
+    loaded = Mock(wraps=text_files.load_dataset_builder)
+    monkeypatch.setattr(text_files, "load_dataset_builder", loaded)
+    monkeypatch.setattr(text_files, "_TAKES_TRUST", False)  # as from version 4
+    assert [row["text"] for row in read(tmp_path)] == WORDS
+    assert "trust_remote_code" not in loaded.call_args.kwargs
+
+
+def test_a_kind_of_datasets_that_reads_no_notes_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, content in (("a.md", b"words"), ("b.png", b"\x89PNG\0")):
+        (tmp_path / name).write_bytes(content)
+
+    class Harbor:  # as of version 5, for .md
+        config = SimpleNamespace(data_files={"train": [str(tmp_path / "a.md")]})
+
+    Harbor.__module__ = "datasets.packaged_modules.harbor.harbor"
+    real = text_files.load_dataset_builder
+
+    def load(place: str, **options: Any) -> Any:
+        return Harbor() if place == str(tmp_path) else real(place, **options)
+
+    monkeypatch.setattr(text_files, "load_dataset_builder", load)
+    assert read(tmp_path) == [{"text": "words"}]
+
+
 def test_files_of_no_known_kind_are_documents(tmp_path: Path) -> None:
     for name in ("a.md", "deep/b[1].rst", ".hidden.md"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
