@@ -66,8 +66,8 @@ _PLACE = re.compile(
     re.VERBOSE,
 )
 # Values that may be published: words, numbers, names on the Hub, devices, versions. Only a
-# name on the Hub has a slash.
-_WORDS = re.compile(r"[\w.+:()\[\]{}<>|,;= -]{0,200}", re.ASCII)
+# name on the Hub has a slash, and only a split like train[90%:] a percent sign.
+_WORDS = re.compile(r"(?:[\w.+:()\[\]{}<>|,;= -]|%(?=[\]:])){0,200}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_][\w.-]*/[A-Za-z0-9_][\w.-]*", re.ASCII)
 
 _PARTS = ("dataset_split", "dataset_subset", "dataset_column")  # of a text that has a name

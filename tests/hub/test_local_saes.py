@@ -20,7 +20,7 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.hub import local_saes
 from sae_lens_c2r.hub.card import card_files
 from sae_lens_c2r.hub.local_saes import LocalSAE, check_saes, repo_record
-from sae_lens_c2r.hub.rules import redact, refuse_places, refuse_secrets
+from sae_lens_c2r.hub.rules import keep_plain, redact, refuse_places, refuse_secrets
 from sae_lens_c2r.hub.submission import Submission, find_folders
 from sae_lens_c2r.inspection.measures import measure
 from sae_lens_c2r.releases.files import find_release, read_release
@@ -428,6 +428,11 @@ def test_a_redacted_config_loads_and_holds_nothing_that_was_removed(
     text = json.dumps(kept)
     for sign in ("/home/me", "~/x", "C:\\\\x", "example.org", "host"):
         assert sign not in text
+
+
+def test_settings_of_a_measurement_name_a_part_of_a_split_but_no_place() -> None:
+    settings = {"split": "train[:10%]+train[90%:]", "batch": 4}
+    assert keep_plain({**settings, "other": "%2Fhome%2Fme"}) == settings
 
 
 def test_what_decides_which_model_and_text_are_read_is_published() -> None:
