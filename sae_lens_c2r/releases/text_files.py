@@ -41,6 +41,7 @@ from sae_lens_c2r.releases.model import COMPRESSED, LOADERS, TextSource
 _LINES = ("text", {"keep_linebreaks": True})
 _SEPARATORS = ",;\t|"  # of tables; the first one if none has more columns
 _PACKAGED = "datasets.packaged_modules."
+# By the module of a builder; the first is that of a script in a dataset's repository.
 _OF_ROWS = {"datasets_modules", "text", *(builder for builder, _ in LOADERS.values())}
 # From version 4, `datasets` runs no code of a repository.
 _TAKES_TRUST = TRUST in inspect.signature(load_dataset_builder).parameters
@@ -160,6 +161,7 @@ def _is_of_rows(builder: DatasetBuilder, place: Path) -> bool:
 
 
 def _files_of(config: Any) -> list[Path]:
+    """The files that a builder reads, of all splits."""
     return [Path(each) for files in (config.data_files or {}).values() for each in files]
 
 
