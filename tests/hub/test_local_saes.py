@@ -435,6 +435,20 @@ def test_settings_of_a_measurement_name_a_part_of_a_split_but_no_place() -> None
     assert keep_plain({**settings, "other": "%2Fhome%2Fme"}) == settings
 
 
+@pytest.mark.parametrize(
+    "name", ["clients/notes.jsonl", "acme.txt", "clients/Web.XML", "a/b.gz"]
+)
+def test_a_file_of_another_machine_is_not_named(
+    tmp_path: Path, folder: Path, name: str
+) -> None:
+    say(folder, {}, dataset_path=name, dataset_split="train")
+    [sae] = check(tmp_path / "again", folder)
+    metadata = json.loads((sae.folder / CFG).read_text())["metadata"]
+    assert sae.removed == ["metadata.dataset_path", "metadata.dataset_split"]
+    assert not metadata.keys() & {"dataset_path", "dataset_split"}
+    assert sae.record.dataset is None
+
+
 def test_what_decides_which_model_and_text_are_read_is_published() -> None:
     said = json.loads(json.dumps(training_sae().cfg.get_inference_sae_cfg_dict()))
     part = {"dataset_split": "train[:10%]", "dataset_subset": "en", "dataset_column": "body"}
