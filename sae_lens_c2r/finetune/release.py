@@ -39,6 +39,8 @@ _NO_ID = re.compile(r"[^\w.-]+", re.ASCII)
 _SLOWER = 3
 # Parts of all steps: Adam begins without moments.
 _SCHEDULES = {"lr_warm_up_steps": 20, "lr_decay_steps": 5}
+# Of a training that is over; the steps are others now.
+_OF_SCHEDULE = {*_SCHEDULES, "lr_scheduler_name", "lr_end", "n_restart_cycles"}
 _ESTIMATED_BATCHES = 20  # of the stream, which is short; SAELens takes 1,000
 _IN_UNITS = {"l0_coefficient", "l1_coefficient"}  # of the inputs that an SAE was trained on
 _NEEDED = ("hook_name", "dataset", "context_size")  # of a language model
@@ -92,6 +94,7 @@ def _read(ref: SAERef, changes: Mapping[str, Any], device: str) -> Subject:
         fields |= {key: getattr(C2RConfigMixin, key) for key in _STRENGTH}  # it was a baseline
     runner = _reading(sae) if record.settings is None else dict(settings.get("runner") or {})
     runner = harmless_runner(runner, pinned.name)
+    runner = {key: value for key, value in runner.items() if key not in _OF_SCHEDULE}
     language_model = _language_model(sae, record, changes, pinned.name)
     if options := runner.get("model_from_pretrained_kwargs"):
         model = language_model.get("hub_id") or language_model.get("name") or ""
@@ -198,12 +201,9 @@ def _way(runner: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
 def _runner(runner: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """How the SAEs were trained, at a lower learning rate and with schedules that fit."""
     defaults = MultiSAETrainingRunnerConfig
-    own = {name: value for name, value in runner.items() if name not in _SCHEDULES}
     # SAELens runs the code of a dataset's repository, unless it is told not to.
-    kept = {"autocast": True, "dataset_trust_remote_code": False, **own}
+    kept = {"autocast": True, "dataset_trust_remote_code": False, **runner}
     kept["lr"] = runner.get("lr", defaults.lr) / _SLOWER
-    if runner.get("lr_end") is not None:
-        kept["lr_end"] = runner["lr_end"] / _SLOWER
     batches = runner.get("n_batches_for_norm_estimate", _ESTIMATED_BATCHES)
     kept["n_batches_for_norm_estimate"] = min(_ESTIMATED_BATCHES, batches)
     size = runner.get("train_batch_size_tokens", defaults.train_batch_size_tokens)
