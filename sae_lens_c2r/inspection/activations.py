@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from pydantic import BaseModel, ConfigDict, PositiveInt
+from rich.filesize import decimal
 from sae_lens.load_model import load_model
 from sae_lens.training.activations_store import ActivationsStore
 from sae_lens.util import get_special_token_ids
@@ -42,6 +43,7 @@ from sae_lens_c2r.saes.hashes import READING
 from sae_lens_c2r.saes.sae_ref import check_keys, check_scaled
 
 _ROWS_PER_BATCH, _TOKENS_PER_BATCH = 32, 1 << 14  # at most, but at least one row
+_WORTH_TELLING = 1 << 32  # bytes
 _MODEL = ("model_class_name", "model_name", "model_from_pretrained_kwargs")
 _DTYPES = ("dtype", "torch_dtype")
 # What most of SAELens's own loaders take where a release says nothing.
@@ -217,12 +219,18 @@ class ActivationSource:
             if left_out:
                 should += f", and after the first {left_out} of its row"
             raise UserError("text", should, f"{found} of {tokens.shape[1]:,} without one")
-        parts = zip(tokens.split(n_together), kept.split(n_together), strict=True)
+        acts = torch.empty(int(kept.sum()), sae.cfg.d_in)  # at once: twice that may not fit
+        if acts.nbytes > _WORTH_TELLING:
+            self.tell(f"The activations take {decimal(acts.nbytes)} of memory.")
+        kept_of = kept.split(n_together)
+        places = acts.split([int(of.sum()) for of in kept_of])
+        parts = zip(tokens.split(n_together), kept_of, places, strict=True)
         with with_bar(list(parts), "Running the model") as batches:
-            acts = [store.get_activations(each).cpu()[of] for each, of in batches]
+            for each, of, place in batches:
+                place.copy_(store.get_activations(each).cpu()[of])
         return TextActivations(
             tokens[:, slice(*store.seqpos_slice)].cpu(),
-            torch.cat(acts).float(),
+            acts,
             kept.nonzero(),
             tokenizer=tokenizer or Numbers(),
             text=self.text.named,

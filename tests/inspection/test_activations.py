@@ -77,6 +77,15 @@ def test_what_is_read_are_the_models_activations(tmp_path: Path) -> None:
     assert torch.equal(inside.rows, tokens[:, 2:-1])
 
 
+def test_what_takes_much_memory_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(activations, "_WORTH_TELLING", 100)
+    told: list[str] = []
+    source(tell=told.append).activations(load(tmp_path / "sae"), "sae")
+    assert told == ["The activations take 4.2 kB of memory."]
+
+
 def test_an_sae_whose_inputs_were_scaled_by_nobody_knows_what_reads_no_text(
     tmp_path: Path,
 ) -> None:
