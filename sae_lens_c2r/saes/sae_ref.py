@@ -140,10 +140,16 @@ def inference_form(sae: SAE[Any], *, fold: bool = True) -> SAE[Any]:
             sae = SAE.load_from_disk(folder, device=str(sae.device))
     norms = sae.W_dec.norm(dim=-1)
     if fold and not torch.allclose(norms, torch.ones_like(norms)):
+        # SAELens divides by no less than 1e-8, which is 0 in float16.
+        divides_by_0 = sae.dtype == torch.float16 and not norms.all()
+        if divides_by_0:
+            sae.to(torch.float32)
         # SAELens refuses where folding would change which latents fire: TopK that ranks
         # latents without their norms, and Matching Pursuit.
         with suppress(NotImplementedError):
             sae.fold_W_dec_norm()  # type: ignore[no-untyped-call]
+        if divides_by_0:
+            sae.to(torch.float16)
     return sae
 
 

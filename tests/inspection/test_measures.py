@@ -66,6 +66,13 @@ def test_every_latent_is_in_one_interval() -> None:
     assert max_cosine_counts({"composition": 0.5}) is None
 
 
+def test_a_row_of_zeros_in_16_bits_stays_finite() -> None:
+    for dtype in (torch.float16, torch.bfloat16):
+        sae = planted_sae(torch.diag(torch.tensor([2.0, 1, 0]))).to(dtype)
+        found = inference_form(sae).W_dec
+        assert (found.dtype, found.tolist()) == (dtype, [[1, 0, 0], [0, 1, 0], [0, 0, 0]])
+
+
 def test_a_training_form_is_measured_as_it_is() -> None:
     trained = make_sae("batchtopk_c2r")
     config, found = measure(inference_form(trained), "x").config, measure(trained, "x")
