@@ -22,21 +22,20 @@ from sae_lens_c2r._support.errors import (
     needing_the_hub,
     one_line,
     shortened,
-    tell_once,
 )
 from sae_lens_c2r._support.remote_code import remote_code
 from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS, documents_of, token_rows
 from sae_lens_c2r.offline.models import MINILM, hub_id_of_folder, where_model_is
 from sae_lens_c2r.releases.model import TextSource
 from sae_lens_c2r.releases.text_files import (
+    OF_TOKENS,
     check_part,
+    column_of,
     place_of,
     rows_of_dataset,
     rows_of_file,
 )
 
-_OF_TOKENS = ("tokens", "input_ids")
-COLUMNS = (*_OF_TOKENS, "text", "problem")  # as SAELens looks for them
 _PIECE = 1 << 18  # characters that are tokenized at a time
 FIRST_ROWS = 100  # that say of how many tokens the rows are read
 _Row = Mapping[str, Any]
@@ -72,7 +71,7 @@ class Text:
         self._n_rows = self._n_left_out = 0
         first = next(self._read(), None)
         self._columns = list(first or ())
-        self._column = _column_of(self._columns, column) if first else ""
+        self._column = column_of(self._columns, column) if first else ""
         content = next(self._values(), "")
         self.is_tokens = not isinstance(content, str)
         if not self.is_tokens:
@@ -85,7 +84,7 @@ class Text:
         start = words[:64]
         if 3 * start.count("\0") > len(start):  # UTF-16 has one in every letter
             raise UserError(self._field, "be text in UTF-8", f"NUL characters {self._place(1)}")
-        if self._column in _OF_TOKENS and re.match(r"\s*\[\s*\d", words):
+        if self._column in OF_TOKENS and re.match(r"\s*\[\s*\d", words):
             should = "have rows of tokens as lists of numbers, as a .jsonl or .parquet has them"
             raise UserError(self._field, should, shortened(f"words {self._place(1)}", 200))
 
@@ -229,19 +228,6 @@ def _naming(place: str | Callable[[Exception], str], field: str) -> Iterator[Non
         place = place if isinstance(place, str) else place(error)
         found = f"in {place}: {shortened(one_line(error), 200)}"
         raise UserError(field, "be text that can be read, in UTF-8", found) from error
-
-
-def _column_of(there: list[str], wanted: str | None) -> str:
-    """The column that is named, or that SAELens would take, or the only one."""
-    if wanted is None:
-        wanted = next((each for each in COLUMNS if each in there), None)
-        if wanted is None and len(there) == 1:
-            wanted = there[0]
-            tell_once(f"The text is read from its only column, {shortened(wanted, 80)}.")
-    if wanted not in there:
-        should = f"be one of {', '.join(there)}, which the text has"
-        raise UserError("column", should, wanted or f"none of {', '.join(COLUMNS)}")
-    return wanted
 
 
 def _is_content(value: Any, are_lines: bool, least: int) -> bool:

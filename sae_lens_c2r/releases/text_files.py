@@ -11,7 +11,7 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
@@ -32,7 +32,9 @@ from datasets.packaged_modules.csv.csv import CsvConfig
 from datasets.packaged_modules.folder_based_builder.folder_based_builder import (
     FolderBasedBuilder,
 )
+from datasets.packaged_modules.parquet.parquet import ParquetConfig
 from fsspec.implementations.local import LocalFileSystem
+from pyarrow.parquet import read_schema
 
 from sae_lens_c2r._support.errors import UserError, counted, one_line, shortened, tell_once
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED
@@ -45,6 +47,8 @@ _PACKAGED = "datasets.packaged_modules."
 _OF_ROWS = {"datasets_modules", "text", *(builder for builder, _ in LOADERS.values())}
 # From version 4, `datasets` runs no code of a repository.
 _TAKES_TRUST = TRUST in inspect.signature(load_dataset_builder).parameters
+OF_TOKENS = ("tokens", "input_ids")
+COLUMNS = (*OF_TOKENS, "text", "problem")  # as SAELens looks for them
 _HIDDEN = re.compile(r"(^|/)\.")
 _PATTERN = re.compile(r"[*?\[\]]")  # in the name of a folder, for `datasets`
 
@@ -86,7 +90,7 @@ def rows_of_dataset(source: TextSource, streaming: bool) -> Any:
         with _naming_the_subset():
             builder = _builder_of(place, options)
         if path:
-            _look_into(path, builder.config)
+            _look_into(path, builder.config, source)
         found = builder.as_streaming_dataset()
     else:  # of the Hub, no more than is asked for
         with _naming_the_subset():
@@ -173,7 +177,7 @@ def _is_binary(path: Path) -> bool:
     return b"\0" in start and not is_utf16 and path.suffix.lower() not in COMPRESSED
 
 
-def _look_into(folder: Path, config: Any) -> None:
+def _look_into(folder: Path, config: Any, source: TextSource) -> None:
     """Have a folder's tables read as a single one is, and tell of files of other kinds."""
     read = _files_of(config)
     if isinstance(config, CsvConfig):
@@ -187,6 +191,10 @@ def _look_into(folder: Path, config: Any) -> None:
             setattr(config, name, value)
     if getattr(config, "encoding", None) == "utf-8":
         config.encoding = "utf-8-sig"  # the mark is no text
+    has_header = isinstance(config, CsvConfig) and config.column_names is None
+    if has_header or isinstance(config, ParquetConfig):
+        split = config.data_files[_split_of(config.data_files, source)]
+        _check_columns([Path(each) for each in split], config, source.column)
     of_tables, kinds = {*LOADERS, ".txt"}, {_ending_of(file) for file in read}
     there = sorted((each.name, _ending_of(each)) for each in files_in(folder))
     others = [name for name, ending in there if ending in of_tables - kinds]
@@ -198,6 +206,40 @@ def _look_into(folder: Path, config: Any) -> None:
             f"{folder}: read are files like {read[0].name}, and not {len(others):,} of other "
             f"kinds, like {others[0]}."
         )
+
+
+def _check_columns(files: Sequence[Path], config: Any, wanted: str | None) -> None:
+    """Raise for a table without the column of the others; of Parquet, read that one alone."""
+    column = None
+    for file in files:
+        try:
+            with LocalFileSystem().open(file, compression="infer") as content:
+                if isinstance(config, ParquetConfig):
+                    there = read_schema(content).names
+                else:
+                    line = content.readline().decode("utf-8-sig", errors="replace")
+                    there = next(csv.reader([line.strip()], delimiter=config.sep))
+        except Exception:  # which reading the file says better
+            return
+        column = column or column_of(there, wanted)
+        if column not in there:
+            should = f"have the column {column}, as {files[0].name} beside it has"
+            raise UserError(file, should, ", ".join(there))
+    if isinstance(config, ParquetConfig):
+        config.columns = [column]
+
+
+def column_of(there: list[str], wanted: str | None) -> str:
+    """The column that is named, or that SAELens would take, or the only one."""
+    if wanted is None:
+        wanted = next((each for each in COLUMNS if each in there), None)
+        if wanted is None and len(there) == 1:
+            wanted = there[0]
+            tell_once(f"The text is read from its only column, {shortened(wanted, 80)}.")
+    if wanted not in there:
+        should = f"be one of {', '.join(there)}, which the text has"
+        raise UserError("column", should, wanted or f"none of {', '.join(COLUMNS)}")
+    return wanted
 
 
 def files_in(folder: Path) -> Iterator[Path]:

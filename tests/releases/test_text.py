@@ -286,6 +286,43 @@ def test_tables_beside_each_other_may_have_other_columns(tmp_path: Path) -> None
     assert read(tmp_path) == [{"text": "hello"}, {"text": "NA"}]
 
 
+def test_tables_of_parquet_need_the_column_of_text_alone(tmp_path: Path) -> None:
+    Dataset.from_list(ROWS).to_parquet(tmp_path / "a.parquet")
+    later = [{"date": "today", "text": "later", "url": None}]
+    Dataset.from_list(later).to_parquet(tmp_path / "b.parquet")
+    expected = [*WORDS, "later"]
+    assert [row["text"] for row in read(tmp_path)] == expected
+    assert [row["text"] for row in read(tmp_path, column="text")] == expected
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet"])
+def test_a_table_without_the_others_column_is_named_before_it_is_read(
+    ending: str, tmp_path: Path
+) -> None:
+    for name, column in (("a", "text"), ("b", "content")):
+        path, rows = tmp_path / f"{name}.{ending}", [{"id": 1, column: "words"}]
+        if ending == "parquet":
+            Dataset.from_list(rows).to_parquet(path)
+        else:
+            content = f"id;{column}\n1;words\n".encode()
+            path.write_bytes(gzip.compress(content) if ending == "csv.gz" else content)
+    said = f"b.{ending} should have the column text, as a.{ending} beside it has. Found id, c"
+    with pytest.raises(UserError, match=said):
+        read_text(TextSource(str(tmp_path)))
+    (tmp_path / f"b.{ending}").rename(tmp_path / f"test.{ending}")
+    (tmp_path / f"a.{ending}").rename(tmp_path / f"train.{ending}")
+    assert read(tmp_path, split="train") == [{"text": "words"}]
+
+
+def test_a_table_with_another_separator_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,text\n1,words\n")
+    (tmp_path / "b.csv").write_text("id;text\n1;words\n")
+    with pytest.raises(
+        UserError, match=r"b\.csv should have the column text.* Found id;text\."
+    ):
+        read_text(TextSource(str(tmp_path)))
+
+
 def test_a_text_of_ours_is_one_split_and_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     documents = tuple(f"words {number}" for number in range(10))
     monkeypatch.setattr(corpus, "articles", lambda: documents)
