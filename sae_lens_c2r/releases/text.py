@@ -144,6 +144,8 @@ class Text:
         """The documents, long ones in pieces: tokenizing costs what is used."""
         documents = _joined(self._values()) if self._are_lines else self._values()
         for document in documents:
+            # `datasets` leaves the mark of UTF-8 in a compressed file, from version 5.
+            document = document.removeprefix("\ufeff")
             for start in range(0, len(document), _PIECE):
                 if (piece := document[start : start + _PIECE]).strip():
                     yield piece

@@ -5,6 +5,7 @@ import gzip
 import json
 import os
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from zipfile import ZipFile
 import pytest
 from datasets import Dataset, DatasetDict
 from huggingface_hub.errors import LocalEntryNotFoundError
+from packaging.version import Version
 from PIL import Image
 
 from sae_lens_c2r._support.errors import UserError
@@ -29,6 +31,7 @@ WORDS = ["One line,\nand another: ü.", "a\u2028b\x85c, 'two'"]
 ROWS = [{"id": number, "text": words} for number, words in enumerate(WORDS)]
 TOKENS = [[1, 2, 3, 4], [5, 6, 7, 8]]
 MARK = b"\xef\xbb\xbf"
+IS_NEW = Version(version("datasets")) >= Version("5")
 
 
 def read(path: object, **part: str) -> list[dict[str, Any]]:
@@ -128,7 +131,9 @@ def test_tables_are_read_in_any_form_and_folder(
     for path in binary(dataset, tmp_path):
         zipped = path.with_name(f"{path.name}.gz")
         zipped.write_bytes(gzip.compress(path.read_bytes()))
-        assert read(path) == read(zipped) == expected
+        assert read(path) == expected
+        if not IS_NEW:  # or only text is unpacked
+            assert read(zipped) == expected
         zipped.unlink()
     dataset.with_format("torch").save_to_disk(tmp_path / "as SAELens saves")
     of_splits = {"validation": dataset, "test": dataset.select([1])}
@@ -182,7 +187,7 @@ WRONG: dict[str, tuple[str, bytes | None, dict[str, str], list[str]]] = {
         "a.jsonl.bz2",
         bz2.compress(lines_of({"text": "a"}, {"text": 5})),
         {},
-        ["line 2 of", "a.jsonl.bz2"],
+        ["row 2 of" if IS_NEW else "line 2 of", "a.jsonl.bz2"],
     ),
     "a number": ("a.jsonl", lines_of({"text": 1}), {}, ["row 1", "a.jsonl"]),
     "a mapping": ("a.json", b'{"data": [{"text": "a"}]}', {}, ["row 1", "data"]),
@@ -191,7 +196,7 @@ WRONG: dict[str, tuple[str, bytes | None, dict[str, str], list[str]]] = {
         "a.jsonl",
         lines_of({"text": "a"}, {"text": None}, {"text": 5}),
         {},
-        ["line 3 of", "a.jsonl"],
+        ["row 3 of" if IS_NEW else "line 3 of", "a.jsonl"],
     ),
     "a token that is none": ("a.jsonl", lines_of({"tokens": [1, None]}), {}, ["row 1"]),
     "a negative token": ("a.jsonl", lines_of({"tokens": [1, -1]}), {}, ["row 1"]),
