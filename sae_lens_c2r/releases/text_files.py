@@ -11,7 +11,7 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
@@ -34,7 +34,7 @@ from datasets.packaged_modules.folder_based_builder.folder_based_builder import 
 )
 from datasets.packaged_modules.parquet.parquet import ParquetConfig
 from fsspec.implementations.local import LocalFileSystem
-from pyarrow.parquet import read_schema
+from pyarrow.parquet import ParquetFile
 
 from sae_lens_c2r._support.errors import UserError, counted, one_line, shortened, tell_once
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED
@@ -179,22 +179,21 @@ def _is_binary(path: Path) -> bool:
 
 def _look_into(folder: Path, config: Any, source: TextSource) -> None:
     """Have a folder's tables read as a single one is, and tell of files of other kinds."""
-    read = _files_of(config)
+    read, is_usual = _files_of(config), False
     if isinstance(config, CsvConfig):
         options: dict[str, Any] = {"keep_default_na": False}
         said, usual = config.pd_read_csv_kwargs, CsvConfig().pd_read_csv_kwargs
         # Unless a dataset's card has options of its own.
-        if {**said, "sep": None} == {**usual, "sep": None} and len(config.sep) == 1:
+        is_usual = {**said, "sep": None} == {**usual, "sep": None} and len(config.sep) == 1
+        if is_usual:
             sep = None if config.sep == _SEPARATORS[0] else config.sep
             options = _as_words(read[0], encoding="utf-8-sig", sep=sep)
         for name, value in options.items():
             setattr(config, name, value)
     if getattr(config, "encoding", None) == "utf-8":
         config.encoding = "utf-8-sig"  # the mark is no text
-    has_header = isinstance(config, CsvConfig) and config.column_names is None
-    if has_header or isinstance(config, ParquetConfig):
-        split = config.data_files[_split_of(config.data_files, source)]
-        _check_columns([Path(each) for each in split], config, source.column)
+    if is_usual or (isinstance(config, ParquetConfig) and config.columns is None):
+        _leave_out_other_tables(folder, config, source)
     of_tables, kinds = {*LOADERS, ".txt"}, {_ending_of(file) for file in read}
     there = sorted((each.name, _ending_of(each)) for each in files_in(folder))
     others = [name for name, ending in there if ending in of_tables - kinds]
@@ -208,25 +207,43 @@ def _look_into(folder: Path, config: Any, source: TextSource) -> None:
         )
 
 
-def _check_columns(files: Sequence[Path], config: Any, wanted: str | None) -> None:
-    """Raise for a table without the column of the others; of Parquet, read that one alone."""
-    column = None
-    for file in files:
-        try:
-            with LocalFileSystem().open(file, compression="infer") as content:
-                if isinstance(config, ParquetConfig):
-                    there = read_schema(content).names
-                else:
-                    line = content.readline().decode("utf-8-sig", errors="replace")
-                    there = next(csv.reader([line.strip()], delimiter=config.sep))
-        except Exception:  # which reading the file says better
-            return
-        column = column or column_of(there, wanted)
-        if column not in there:
-            should = f"have the column {column}, as {files[0].name} beside it has"
-            raise UserError(file, should, ", ".join(there))
-    if isinstance(config, ParquetConfig):
+def _leave_out_other_tables(folder: Path, config: Any, source: TextSource) -> None:
+    """Read of a folder's tables those that have the column of text, and tell of the others."""
+    name = _split_of(config.data_files, source)
+    for other in config.data_files.keys() - {name}:  # or its columns would count
+        del config.data_files[other]
+    split = config.data_files[name]
+    headers = {file: _header_of(file, config) for file in split}
+    known = list(filter(None, headers.values()))
+    if len(split) == 1 or not known:
+        return
+    wanted = {source.column} if source.column else {*COLUMNS}
+    with_text = next((each for each in known if wanted & {*each}), known[0])
+    column = column_of(with_text, source.column)
+    others = [file for file, has in headers.items() if has is not None and column not in has]
+    split[:] = [file for file in split if file not in others]
+    if isinstance(config, CsvConfig):  # as words, whichever of the tables has most columns
+        config.converters = dict.fromkeys(range(max(map(len, known))), str)
+    else:  # the other columns may differ
         config.columns = [column]
+    if others:
+        tell_once(
+            f"{folder}: left out, without rows or a column {column}: "
+            f"{counted(len(others), 'table')}, such as {Path(others[0]).name}."
+        )
+
+
+def _header_of(file: str, config: Any) -> list[str] | None:
+    """The columns of a table, none if it is empty; `None` if that is not known."""
+    try:
+        if isinstance(config, CsvConfig):
+            return list(pd.read_csv(file, sep=config.sep, encoding=config.encoding, nrows=0))
+        about = ParquetFile(file)
+        return about.schema_arrow.names if about.metadata.num_rows else []
+    except pd.errors.EmptyDataError:
+        return []
+    except Exception:  # reading the file says why
+        return None
 
 
 def column_of(there: list[str], wanted: str | None) -> str:

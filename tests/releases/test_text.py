@@ -301,31 +301,57 @@ def test_tables_of_parquet_need_the_column_of_text_alone(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet"])
-def test_a_table_without_the_others_column_is_named_before_it_is_read(
-    ending: str, tmp_path: Path
+@pytest.mark.parametrize("first", ["a", "c"])
+def test_of_a_folder_the_tables_with_text_are_read(
+    ending: str, first: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for name, column in (("a", "text"), ("b", "content")):
-        path, rows = tmp_path / f"{name}.{ending}", [{"id": 1, column: "words"}]
+    def write(name: str, *columns: str) -> None:
+        path, cells = tmp_path / f"{name}.{ending}", [f"007 {column}" for column in columns]
         if ending == "parquet":
-            Dataset.from_list(rows).to_parquet(path)
+            Dataset.from_list([dict(zip(columns, cells, strict=True))]).to_parquet(path)
         else:
-            content = f"id;{column}\n1;words\n".encode()
+            content = "\n".join(";".join(each) for each in (columns, cells)).encode()
             path.write_bytes(gzip.compress(content) if ending == "csv.gz" else content)
-    said = f"b.{ending} should have the column text, as a.{ending} beside it has. Found id, c"
-    with pytest.raises(UserError, match=said):
-        read_text(TextSource(str(tmp_path)))
-    (tmp_path / f"b.{ending}").rename(tmp_path / f"test.{ending}")
-    (tmp_path / f"a.{ending}").rename(tmp_path / f"train.{ending}")
-    assert read(tmp_path, split="train") == [{"text": "words"}]
+
+    write("b", "id", "label")
+    write(first, "id", "text")
+    write("d", "x", "y", "z", "id", "text")
+    assert read(tmp_path) == 2 * [{"text": "007 text"}]
+    [line] = caplog.messages
+    assert line.endswith(f"without rows or a column text: 1 table, such as b.{ending}.")
+    write("test", "id", "text")  # another split
+    for name in (first, "b", "d"):
+        (tmp_path / f"{name}.{ending}").rename(tmp_path / f"train-{name}.{ending}")
+    assert read(tmp_path, split="test") == [{"text": "007 text"}]
+    assert read(tmp_path, split="train") == 2 * [{"text": "007 text"}]
 
 
-def test_a_table_with_another_separator_is_named(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("id,text\n1,words\n")
-    (tmp_path / "b.csv").write_text("id;text\n1;words\n")
-    with pytest.raises(
-        UserError, match=r"b\.csv should have the column text.* Found id;text\."
-    ):
-        read_text(TextSource(str(tmp_path)))
+@pytest.mark.parametrize("empty", ["a", "c"])
+def test_empty_tables_in_a_folder_are_left_out(empty: str, tmp_path: Path) -> None:
+    tables = {"a": ["1"], "b": ["2"], "c": ["3"]} | {empty: list[str]()}
+    for folder in ("csv", "parquet"):
+        (tmp_path / folder).mkdir()
+    for name, words in tables.items():
+        rows = Dataset.from_dict({"id": words, "text": words})
+        rows.to_parquet(tmp_path / "parquet" / f"{name}.parquet")
+        (tmp_path / "csv" / f"{name}.csv").write_text("text\n" + words[0] if words else "")
+    expected = [{"text": words[0]} for words in tables.values() if words]
+    assert read(tmp_path / "csv") == read(tmp_path / "parquet") == expected
+
+
+def test_the_header_of_a_table_is_what_pandas_reads(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('\nid,"source\n(url)",text\n1,u,hello\n')
+    (tmp_path / "b.csv").write_text('"source\n(url)",text\nu,bye\n')
+    assert read(tmp_path) == [{"text": "hello"}, {"text": "bye"}]
+    assert len(read(tmp_path, column="source\n(url)")) == 2
+
+
+def test_a_headerless_table_is_read_as_its_card_says(tmp_path: Path) -> None:
+    options = "data_files: '*.csv'\n  names: [id, text]\n"
+    (tmp_path / "README.md").write_text(f"---\nconfigs:\n- config_name: x\n  {options}---\n")
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.csv").write_text(f"1,of {name}\n")
+    assert read(tmp_path) == [{"text": "of a"}, {"text": "of b"}]
 
 
 def test_a_text_of_ours_is_one_split_and_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
