@@ -282,3 +282,10 @@ def _check_encoding(sae: LocalSAE, encoded: Encoded) -> None:
             f"{sae.sae_id} should encode the same as here once it is published. "
             f"Found {share:.1%} of the activations alike."
         )
+    published.turn_off_forward_pass_hook_z_reshaping()  # type: ignore[no-untyped-call]
+    with torch.no_grad():
+        # Of zeros, as the probe is so large that float16 may overflow.
+        reconstruction = published(torch.zeros_like(sae.inputs[:1], dtype=published.dtype))
+    if reconstruction.isnan().any():  # where SAELens divides by the norms of decoder rows
+        advice = "Has its decoder a row of zeros?"
+        raise UserError(f"{sae.sae_id} should reconstruct numbers. Found NaN. {advice}")

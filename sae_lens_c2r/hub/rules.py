@@ -11,7 +11,7 @@ from sae_lens.registry import SAE_CLASS_REGISTRY, SAE_TRAINING_CLASS_REGISTRY
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.remote_code import HARMLESS
-from sae_lens_c2r.releases.model import FILE_ENDINGS, LICENSE_PATTERN, REPO_ID
+from sae_lens_c2r.releases.model import LICENSE_PATTERN, REPO_ID
 
 MAIN = "main"
 _REPO_ID = REPO_ID, "like org/name, on the Hub"
@@ -182,8 +182,6 @@ def is_plain(value: Any) -> bool:
     """Whether a value of JSON is finite numbers, words and names on the Hub: no places."""
     if isinstance(value, list):
         return all(map(is_plain, value))
-    if isinstance(value, str) and Path(value).suffix.lower() in FILE_ENDINGS:
-        return False  # as clients/notes.txt, which looks like a name on the Hub
     if isinstance(value, str):
         return bool(_NAME.fullmatch(value) or _WORDS.fullmatch(value))
     if isinstance(value, float):

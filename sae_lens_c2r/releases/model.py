@@ -42,11 +42,16 @@ LOADERS: dict[str, tuple[str, dict[str, Any]]] = {  # of `datasets`, by the endi
     **{".csv": ("csv", {}), ".tsv": ("csv", {"sep": "\t"})},
     **{".parquet": ("parquet", {}), ".arrow": ("arrow", {})},
 }  # any other ending is one of plain text
-_PLAIN = {".txt", ".text", ".log", ".md", ".rst", ".tex", ".htm", ".html", ".xml"}
-FILE_ENDINGS = _PLAIN | {*LOADERS} | COMPRESSED  # which nobody gives a dataset on the Hub
+_ENDINGS = {".txt", ".md", ".html", *LOADERS, *COMPRESSED}  # which nobody gives a dataset
+_LIKE_A_FILE = re.compile(r".*\.(?!v\d)[a-z][a-z\d]{2,5}", re.IGNORECASE)
 REPO_ID = r"(?!.*(?:--|\.\.|\.git$))\b[\w.-]+\b/\b[\w.-]{1,96}\b"
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 _Place = Annotated[Text, AfterValidator(os.path.expanduser)]  # a folder, a file, or a name
+
+
+def looks_like_a_file(name: str) -> bool:
+    """Whether a name ends as a file's may: notes.eml does, data-v1.5 and data.v2 do not."""
+    return bool(_LIKE_A_FILE.fullmatch(name)) or Path(name).suffix.lower() in _ENDINGS
 
 
 def check_ids(sae_ids: Iterable[str]) -> None:
@@ -126,7 +131,7 @@ class TextSource:
     def path(self) -> Path | None:
         """The place of a file or folder; `None` for a dataset's name on the Hub."""
         path = Path(self.dataset)
-        may_be_a_name = _DATASET.fullmatch(self.dataset) and path.suffix not in FILE_ENDINGS
+        may_be_a_name = _DATASET.fullmatch(self.dataset) and path.suffix not in _ENDINGS
         return path if os.path.lexists(path) or not may_be_a_name else None
 
 

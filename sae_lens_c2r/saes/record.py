@@ -21,6 +21,7 @@ from pydantic import (
 from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r._support.files import first_problem, is_there, read_object
 from sae_lens_c2r.offline.models import is_model
+from sae_lens_c2r.releases.model import looks_like_a_file
 from sae_lens_c2r.saes.format_1 import in_this_format
 from sae_lens_c2r.saes.sae_ref import SAERef
 
@@ -136,7 +137,12 @@ class SAERecord(BaseModel):
         if self.from_disk is not None:
             return set(self.from_disk)
         texts = (self.dataset, self.source.get("dataset"))
-        found = {text for text in texts if isinstance(text, str) and is_there(text)}
+        found = {
+            text
+            for text in texts
+            # A file may lie on another machine.
+            if isinstance(text, str) and (is_there(text) or looks_like_a_file(text))
+        }
         if self.model_name != self.source.get("hub_id") and is_model(self.model_name):
             found.add(str(self.model_name))
         return found

@@ -287,6 +287,17 @@ def test_a_threshold_has_to_let_latents_fire(tmp_path: Path, folder: Path) -> No
     assert "Is the threshold right" in refused(tmp_path / "2", folder)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_an_sae_that_reconstructs_nan_is_refused(dtype: str, tmp_path: Path) -> None:
+    sae = make_form("topk", dtype=dtype, rescale_acts_by_decoder_norm=True)
+    sae.save_model(tmp_path / "sae")
+    check(tmp_path / "checked", tmp_path / "sae")
+    sae.W_dec.data[3] = 0  # by whose norm SAELens divides
+    sae.save_model(tmp_path / "sae")
+    said = refused(tmp_path / "checked again", tmp_path / "sae")
+    assert said.startswith("sae should reconstruct numbers. Found NaN.")
+
+
 def test_every_architecture_and_precision_is_published_as_it_was_trained(
     tmp_path: Path,
 ) -> None:
@@ -435,12 +446,16 @@ def test_settings_of_a_measurement_name_a_part_of_a_split_but_no_place() -> None
     assert keep_plain({**settings, "other": "%2Fhome%2Fme"}) == settings
 
 
-@pytest.mark.parametrize(
-    "name", ["clients/notes.jsonl", "acme.txt", "clients/Web.XML", "a/b.gz"]
-)
+OF_FILES = ("clients/notes.jsonl", "acme.txt", "clients/Web.XML", "a/b.gz", "a.eml", "b.docx")
+
+
+@pytest.mark.parametrize("name", OF_FILES)
 def test_a_file_of_another_machine_is_not_named(
-    tmp_path: Path, folder: Path, name: str
+    name: str, tmp_path: Path, folder: Path
 ) -> None:
+    say(folder, {}, dataset_path="org/data-v1.5.en", hook_name="model.text")
+    [sae] = check(tmp_path / "named", folder)
+    assert (sae.removed, sae.record.dataset) == ([], "org/data-v1.5.en")
     say(folder, {}, dataset_path=name, dataset_split="train")
     [sae] = check(tmp_path / "again", folder)
     metadata = json.loads((sae.folder / CFG).read_text())["metadata"]
