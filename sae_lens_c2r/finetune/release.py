@@ -208,8 +208,9 @@ def _runner(runner: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
     kept["n_batches_for_norm_estimate"] = min(_ESTIMATED_BATCHES, batches)
     size = runner.get("train_batch_size_tokens", defaults.train_batch_size_tokens)
     size, tokens = changes.get("runner.train_batch_size_tokens", size), changes.get(TOKENS)
+    is_ours = "runner.lr_scheduler_name" not in changes  # and no other schedule is asked for
     # Where they are not such numbers, making a plan says so.
-    if isinstance(size, int) and size > 0 and isinstance(tokens, int):
+    if is_ours and isinstance(size, int) and size > 0 and isinstance(tokens, int):
         steps = math.ceil(tokens / size)
         kept |= {name: steps // part for name, part in _SCHEDULES.items()}
     return kept

@@ -17,6 +17,7 @@ from glob import escape
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
+from zipfile import BadZipFile, ZipFile
 
 import pandas as pd
 from datasets import (
@@ -187,7 +188,7 @@ def _look_into(folder: Path, config: Any, source: TextSource) -> None:
         is_usual = {**said, "sep": None} == {**usual, "sep": None} and len(config.sep) == 1
         if is_usual:
             sep = None if config.sep == _SEPARATORS[0] else config.sep
-            options = _as_words(read[0], encoding="utf-8-sig", sep=sep)
+            options = _as_words(read[0], encoding=_encoding_of(read[0]), sep=sep)
         for name, value in options.items():
             setattr(config, name, value)
     if getattr(config, "encoding", None) == "utf-8":
@@ -276,6 +277,9 @@ def size_of(path: Path | None) -> int | None:
 
 def _ending_of(path: Path) -> str:
     endings = [each.lower() for each in path.suffixes if each.lower() not in COMPRESSED]
+    if path.suffix.lower() == ".zip" and not {*endings} & {*LOADERS}:  # what is in it says
+        with suppress(BadZipFile, OSError), ZipFile(path) as file:
+            endings = [Path(name).suffix.lower() for name in file.namelist()]
     return endings[-1] if endings else ""
 
 

@@ -121,6 +121,8 @@ def test_what_is_asked_for_goes_before_both(plant: Plant) -> None:
     assert (release.runner["lr"], release.runner["lr_decay_steps"]) == (1e-5, 7)
     [spec] = release.saes()
     assert (spec.fields["k"], spec.fields["c2r_coefficient"]) == (3, 9.0)
+    cosine = {"runner__lr_scheduler_name": "cosineannealing", "runner__lr_end": 0.0}
+    assert "lr_decay_steps" not in release_of(plant(), **cosine).runner
     old = plant("old", model_from_pretrained_kwargs={"revision": "c0ffee"})
     assert release_of(old).runner["model_from_pretrained_kwargs"] == {"revision": "c0ffee"}
     assert not release_of(old, language_model__hub_id="org/model").runner.get(

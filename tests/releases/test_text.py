@@ -75,6 +75,9 @@ def test_a_file_is_read_by_its_ending(
 def test_files_of_a_folder_may_begin_with_a_mark(ending: str, tmp_path: Path) -> None:
     (tmp_path / f"a.{ending}").write_bytes(MARK + WRITTEN[ending].encode())
     assert read(tmp_path)[0]["text"].startswith("One line,")
+    if ending == "csv":  # as Excel writes Unicode
+        (tmp_path / "a.csv").write_text(WRITTEN[ending], encoding="utf-16")
+        assert read(tmp_path) == [{"text": words} for words in WORDS]
 
 
 CELLS = ["One, two; three", "NA", "null", "007", "true"]
@@ -281,8 +284,9 @@ def test_tables_in_an_archive_are_read(tmp_path: Path) -> None:
     with ZipFile(tmp_path / "data.zip", "w") as file:
         for name in ("a.csv", "b.csv"):
             file.writestr(name, f"id,text\n1,NA\n2,of {name}\n")
-    words = [row["text"] for row in read(tmp_path)]
-    assert sorted(words) == ["NA", "NA", "of a.csv", "of b.csv"]
+    for place in (tmp_path, tmp_path / "data.zip"):
+        words = [row["text"] for row in read(place)]
+        assert sorted(words) == ["NA", "NA", "of a.csv", "of b.csv"]
 
 
 def test_tables_beside_each_other_may_have_other_columns(tmp_path: Path) -> None:
