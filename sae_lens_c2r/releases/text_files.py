@@ -238,11 +238,16 @@ def _header_of(file: str, config: Any) -> list[str] | None:
     """The columns of a table, none if it is empty; `None` if that is not known."""
     try:
         if isinstance(config, CsvConfig):
-            return list(pd.read_csv(file, sep=config.sep, encoding=config.encoding, nrows=0))
+            options = {"sep": config.sep, "encoding": config.encoding}
+            options |= {"dtype": str, "keep_default_na": False}
+            return list(pd.read_csv(file, header=None, nrows=2, **options).iloc[0])
         about = ParquetFile(file)
         return about.schema_arrow.names if about.metadata.num_rows else []
     except pd.errors.EmptyDataError:
         return []
+    except pd.errors.ParserError as error:  # pandas would take the first cells for an index
+        should = "have no more cells in its first row than in its header"
+        raise UserError(Path(file), should, one_line(error)) from None
     except Exception:  # reading the file says why
         return None
 

@@ -343,6 +343,13 @@ def test_empty_tables_in_a_folder_are_left_out(empty: str, tmp_path: Path) -> No
     assert read(tmp_path / "csv") == read(tmp_path / "parquet") == expected
 
 
+def test_another_table_with_a_row_that_is_too_long_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,id,text\n1,2,fine\n")
+    (tmp_path / "b.csv").write_text("id,text\n1,a, b\n")
+    with pytest.raises(UserError, match=r"b\.csv should have no more cells .* saw 3\."):
+        read(tmp_path)
+
+
 def test_the_header_of_a_table_is_what_pandas_reads(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('\nid,"source\n(url)",text\n1,u,hello\n')
     (tmp_path / "b.csv").write_text('"source\n(url)",text\nu,bye\n')
