@@ -184,8 +184,11 @@ def hook_site(
     """Find a place in a model, or a head's part of it, by the model's config alone."""
     if loader not in (TRANSFORMERS, TRANSFORMER_LENS):
         return HookSite(None, None, None)
+    without_heads = UserError("hook_head_indices", f"be left out: {hook_name} has no heads")
     with beside_no_folder_of(model):
         if loader == TRANSFORMERS:
+            if of_a_head:
+                raise without_heads
             return _site_of_transformers(model, hook_name, revision)
         config = pretrained_config(model, n_ctx=n_ctx)
     if config.attention_dir == "bidirectional":  # it would be loaded without some weights
@@ -216,6 +219,8 @@ def hook_site(
         empty.run_with_hooks(_TWO_TOKENS, fwd_hooks=[(hook_name, keep)])
     width = None
     if shapes and shapes[-1][:2] == _TWO_TOKENS.shape:  # of a token; SAELens joins its heads
+        if of_a_head and len(shapes[-1]) == 3:
+            raise without_heads
         width = shapes[-1][-1] if of_a_head else math.prod(shapes[-1][2:])
     return HookSite(width, config.n_ctx, config.d_vocab)
 

@@ -45,6 +45,10 @@ HOOK, SIZE = "language_model.hook_name", "language_model.context_size"
         (GEMMA, {HOOK: "blocks.3.mlp.hook_post"}, "sae.d_in"),
         (GEMMA, {HOOK: "blocks.3.attn.hook_z"}, "sae.d_in"),
         (GEMMA, {HOOK: "blocks.3.attn.hook_z", "runner.hook_head_indices": 0}, "sae.d_in"),
+        *(
+            (name, {"runner.hook_head_indices": 2}, "hook_head_indices")
+            for name in (MINILM, GEMMA)
+        ),
         (MINILM, {HOOK: "bert.encoder.layer.3.intermediate"}, "sae.d_in"),
         (MINILM, {HOOK: "blocks.3.hook_resid_post"}, "hook_name"),
         (MINILM, {HOOK: "bert"}, "hook_name"),
