@@ -5,7 +5,6 @@
 
 import atexit
 import codecs
-import csv
 import inspect
 import json
 import re
@@ -19,7 +18,6 @@ from tempfile import mkdtemp
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
-import pandas as pd
 from datasets import (
     DatasetBuilder,
     DatasetDict,
@@ -35,21 +33,18 @@ from datasets.packaged_modules.folder_based_builder.folder_based_builder import 
 )
 from datasets.packaged_modules.parquet.parquet import ParquetConfig
 from fsspec.implementations.local import LocalFileSystem
-from pyarrow.parquet import ParquetFile
 
 from sae_lens_c2r._support.errors import UserError, counted, one_line, shortened, tell_once
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED
 from sae_lens_c2r.releases.model import COMPRESSED, LOADERS, TextSource
+from sae_lens_c2r.releases.text_tables import SEPARATORS, as_words, leave_out_other_tables
 
 _LINES = ("text", {"keep_linebreaks": True})
-_SEPARATORS = ",;\t|"  # of tables; the first one if none has more columns
 _PACKAGED = "datasets.packaged_modules."
 # By the module of a builder; the first is that of a script in a dataset's repository.
 _OF_ROWS = {"datasets_modules", "text", *(builder for builder, _ in LOADERS.values())}
 # From version 4, `datasets` runs no code of a repository.
 _TAKES_TRUST = TRUST in inspect.signature(load_dataset_builder).parameters
-OF_TOKENS = ("tokens", "input_ids")
-COLUMNS = (*OF_TOKENS, "text", "problem")  # as SAELens looks for them
 _HIDDEN = re.compile(r"(^|/)\.")
 _PATTERN = re.compile(r"[*?\[\]]")  # in the name of a folder, for `datasets`
 
@@ -69,7 +64,7 @@ def rows_of_file(path: Path, source: TextSource) -> tuple[Any, bool]:
     if builder not in ("parquet", "arrow"):
         options = {**options, "encoding": _encoding_of(path)}
     if builder == "csv":
-        options = _as_words(path, **options)
+        options = as_words(path, **options)
     options = {**options, "split": "train", "streaming": True}
     # Escaped: notes[1].txt would be a pattern, which other files fit.
     return load_dataset(builder, data_files=escape(str(path)), **options), builder == "text"
@@ -187,14 +182,17 @@ def _look_into(folder: Path, config: Any, source: TextSource) -> None:
         # Unless a dataset's card has options of its own.
         is_usual = {**said, "sep": None} == {**usual, "sep": None} and len(config.sep) == 1
         if is_usual:
-            sep = None if config.sep == _SEPARATORS[0] else config.sep
-            options = _as_words(read[0], encoding=_encoding_of(read[0]), sep=sep)
+            sep = None if config.sep == SEPARATORS[0] else config.sep
+            options = as_words(read[0], encoding=_encoding_of(read[0]), sep=sep)
         for name, value in options.items():
             setattr(config, name, value)
     if getattr(config, "encoding", None) == "utf-8":
         config.encoding = "utf-8-sig"  # the mark is no text
     if is_usual or (isinstance(config, ParquetConfig) and config.columns is None):
-        _leave_out_other_tables(folder, config, source)
+        name = _split_of(config.data_files, source)
+        for other in config.data_files.keys() - {name}:  # or its columns would count
+            del config.data_files[other]
+        leave_out_other_tables(folder, config, config.data_files[name], source.column)
     of_tables, kinds = {*LOADERS, ".txt"}, {_ending_of(file) for file in read}
     there = sorted((each.name, _ending_of(each)) for each in files_in(folder))
     others = [name for name, ending in there if ending in of_tables - kinds]
@@ -206,63 +204,6 @@ def _look_into(folder: Path, config: Any, source: TextSource) -> None:
             f"{folder}: read are files like {read[0].name}, and not {len(others):,} of other "
             f"kinds, like {others[0]}."
         )
-
-
-def _leave_out_other_tables(folder: Path, config: Any, source: TextSource) -> None:
-    """Read of a folder's tables those that have the column of text, and tell of the others."""
-    name = _split_of(config.data_files, source)
-    for other in config.data_files.keys() - {name}:  # or its columns would count
-        del config.data_files[other]
-    split = config.data_files[name]
-    headers = {file: _header_of(file, config) for file in split}
-    known = list(filter(None, headers.values()))
-    if len(split) == 1 or not known:
-        return
-    wanted = {source.column} if source.column else {*COLUMNS}
-    with_text = next((each for each in known if wanted & {*each}), known[0])
-    column = column_of(with_text, source.column)
-    others = [file for file, has in headers.items() if has is not None and column not in has]
-    split[:] = [file for file in split if file not in others]
-    if isinstance(config, CsvConfig):  # as words, whichever of the tables has most columns
-        config.converters = dict.fromkeys(range(max(map(len, known))), str)
-    else:  # the other columns may differ
-        config.columns = [column]
-    if others:
-        tell_once(
-            f"{folder}: left out, without rows or a column {column}: "
-            f"{counted(len(others), 'table')}, such as {Path(others[0]).name}."
-        )
-
-
-def _header_of(file: str, config: Any) -> list[str] | None:
-    """The columns of a table, none if it is empty; `None` if that is not known."""
-    try:
-        if isinstance(config, CsvConfig):
-            options = {"sep": config.sep, "encoding": config.encoding}
-            options |= {"dtype": str, "keep_default_na": False}
-            return list(pd.read_csv(file, header=None, nrows=2, **options).iloc[0])
-        about = ParquetFile(file)
-        return about.schema_arrow.names if about.metadata.num_rows else []
-    except pd.errors.EmptyDataError:
-        return []
-    except pd.errors.ParserError as error:  # pandas would take the first cells for an index
-        should = "have no more cells in its first row than in its header"
-        raise UserError(Path(file), should, one_line(error)) from None
-    except Exception:  # reading the file says why
-        return None
-
-
-def column_of(there: list[str], wanted: str | None) -> str:
-    """The column that is named, or that SAELens would take, or the only one."""
-    if wanted is None:
-        wanted = next((each for each in COLUMNS if each in there), None)
-        if wanted is None and len(there) == 1:
-            wanted = there[0]
-            tell_once(f"The text is read from its only column, {shortened(wanted, 80)}.")
-    if wanted not in there:
-        should = f"be one of {', '.join(there)}, which the text has"
-        raise UserError("column", should, wanted or f"none of {', '.join(COLUMNS)}")
-    return wanted
 
 
 def files_in(folder: Path) -> Iterator[Path]:
@@ -284,7 +225,7 @@ def _ending_of(path: Path) -> str:
     endings = [each.lower() for each in path.suffixes if each.lower() not in COMPRESSED]
     if path.suffix.lower() == ".zip" and not {*endings} & {*LOADERS}:  # what is in it says
         with suppress(BadZipFile, OSError), ZipFile(path) as file:
-            endings = [Path(name).suffix.lower() for name in file.namelist()]
+            endings = [Path(name).suffix.lower() for name in file.namelist() if "." in name]
     return endings[-1] if endings else ""
 
 
@@ -296,33 +237,6 @@ def _encoding_of(path: Path) -> str:
         raise ValueError("it is an archive or a document of an office program")
     is_utf16 = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     return "utf-16" if is_utf16 and not start.endswith(b"\0\0") else "utf-8-sig"
-
-
-def _as_words(path: Path, *, encoding: str, sep: str | None = None) -> dict[str, Any]:
-    """Options by which a table's cells are words, never numbers or nothing."""
-    options: dict[str, Any] = {"encoding": encoding, "split": "train", "streaming": True}
-    lines = load_dataset("text", data_files=escape(str(path)), **options)
-    head = [row["text"] for row in lines.take(1)]
-    counts = {of: len(next(csv.reader(head, delimiter=of), [])) for of in sep or _SEPARATORS}
-    sep = max(counts, key=counts.__getitem__)
-    n_columns = counts[sep]
-    try:
-        # Where the row below the header has more cells, pandas would take the first for an
-        # index. Without a header it counts them.
-        top = pd.read_csv(path, sep=sep, encoding=encoding, header=None, nrows=2, dtype=str)
-        n_columns = top.shape[1]
-    except pd.errors.ParserError as error:
-        raise ValueError(f"the first row does not fit the header: {error}") from None
-    except ValueError:  # an archive, which `datasets` opens
-        pass
-    converters = dict.fromkeys(range(n_columns), str)
-    # Files beside this one may have more columns.
-    return {
-        "sep": sep,
-        "encoding": encoding,
-        "converters": converters,
-        "keep_default_na": False,
-    }
 
 
 def _without_special_names(path: Path) -> Path:
