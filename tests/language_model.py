@@ -7,7 +7,7 @@ from datasets import Dataset
 from transformer_lens import HookedTransformer, HookedTransformerConfig
 from transformers import AutoTokenizer
 
-from sae_lens_c2r.offline.models import MINILM, model_folder
+from sae_lens_c2r.models.offline import MINILM, model_folder
 
 HOOK = "blocks.0.hook_resid_post"
 CONTEXT, D_MODEL = 8, 6

@@ -47,4 +47,4 @@ def test_one_module_imports_transformer_lens() -> None:
     """Its version 4 has moved what SAELens and this package use of it."""
     its_import = re.compile(r"^\s*(from|import) transformer_lens\b", re.MULTILINE)
     files = [path for path in PACKAGE.rglob("*.py") if its_import.search(path.read_text())]
-    assert files == [PACKAGE / "releases" / "language_models.py"]
+    assert files == [PACKAGE / "models" / "loading.py"]

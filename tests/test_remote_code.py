@@ -27,7 +27,7 @@ from transformers import (
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.remote_code import TRUSTED, harmless_options, remote_code
 from sae_lens_c2r.inspection.activations import ActivationSource
-from sae_lens_c2r.offline.models import MINILM, model_folder
+from sae_lens_c2r.models.offline import MINILM, model_folder
 from sae_lens_c2r.releases.files import release_of
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.plan import make_plan, runner_config

@@ -15,8 +15,8 @@ from torch import Tensor
 from benchmarks.experiment import Drawn, Row, Run, World, read_sizes
 from benchmarks.report import between_table, draw_schedules, of_full_length
 from sae_lens_c2r.analysis import CoFiring, chance_composition, co_firing, composition
-from sae_lens_c2r.offline import corpus
-from sae_lens_c2r.offline.models import CLS, MINILM, PAD, SEP, OfflineModel, model_folder
+from sae_lens_c2r.models import corpus
+from sae_lens_c2r.models.offline import CLS, MINILM, PAD, SEP, OfflineModel, model_folder
 
 BATCH = 4096
 ALIKE = 0.5  # the Jaccard above which two latents fire together

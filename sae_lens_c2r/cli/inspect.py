@@ -52,8 +52,8 @@ def inspect(
         from sae_lens_c2r.inspection.activations import ActivationSource
         from sae_lens_c2r.inspection.comparison import inspect as inspect_all
         from sae_lens_c2r.inspection.report import in_terminal, report_html
-        from sae_lens_c2r.releases.model import TextSource
-        from sae_lens_c2r.releases.text import read_text
+        from sae_lens_c2r.models.text import read_text
+        from sae_lens_c2r.models.text_source import TextSource
         from sae_lens_c2r.saes.sae_ref import find_saes
 
         device, source = shared.usable_device(device), None

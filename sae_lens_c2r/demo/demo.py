@@ -24,12 +24,12 @@ from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.inspection.comparison import Comparison, compare
 from sae_lens_c2r.inspection.measures import SAEReport, measure
 from sae_lens_c2r.inspection.report import in_terminal, report_html
-from sae_lens_c2r.offline import corpus
-from sae_lens_c2r.offline.models import SMOLLM2, model_folder
+from sae_lens_c2r.models import corpus
+from sae_lens_c2r.models.offline import SMOLLM2, model_folder
+from sae_lens_c2r.models.text import Text
 from sae_lens_c2r.penalties.neighbors import has_fast_bfloat16
 from sae_lens_c2r.releases.files import read_release
 from sae_lens_c2r.releases.model import Release
-from sae_lens_c2r.releases.text import Text
 from sae_lens_c2r.saes.encoding import (
     contributions,
     contributions_here,

@@ -17,8 +17,8 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.evaluation.tasks import Measure, Task
 from sae_lens_c2r.inspection.activations import ActivationSource, excludes_special_tokens
 from sae_lens_c2r.inspection.measures import fidelity_and_firing
-from sae_lens_c2r.releases.model import PARTS, TextSource
-from sae_lens_c2r.releases.text import read_text
+from sae_lens_c2r.models.text import read_text
+from sae_lens_c2r.models.text_source import PARTS, TextSource
 
 _MOST_TOKENS = 100_000  # of which the activations are held, for co-firing
 # Whose means over tokens SAELens makes loss recovered of.

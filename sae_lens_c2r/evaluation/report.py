@@ -21,14 +21,9 @@ from pydantic_core import from_json
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import write_json, write_text
+from sae_lens_c2r.analysis.metrics import final_metrics, flat, is_finite
 from sae_lens_c2r.evaluation.catalog import EVALUATIONS
-from sae_lens_c2r.reporting.metrics import (
-    MetricTable,
-    final_metrics,
-    flat,
-    is_finite,
-    metric_table,
-)
+from sae_lens_c2r.reporting.tables import MetricTable, metric_table
 from sae_lens_c2r.saes.record import (
     KNOWN_FEATURES,
     SAE_LENS,

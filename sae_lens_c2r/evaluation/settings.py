@@ -15,9 +15,9 @@ from pydantic.dataclasses import dataclass
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import first_problem, is_there
 from sae_lens_c2r.evaluation.catalog import API_KEY, EVALUATIONS
-from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS
-from sae_lens_c2r.releases.model import TextSource
-from sae_lens_c2r.releases.text import read_text
+from sae_lens_c2r.models.corpus import OFFLINE_DATASETS
+from sae_lens_c2r.models.text import read_text
+from sae_lens_c2r.models.text_source import TextSource
 from sae_lens_c2r.saes.record import KNOWN_FEATURES, SAE_LENS
 from sae_lens_c2r.training.stream import EVALUATION_SEED
 

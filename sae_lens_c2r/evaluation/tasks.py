@@ -20,16 +20,17 @@ from sae_lens_c2r.evaluation.catalog import ABSORPTION, EVALUATIONS, RAVEL
 from sae_lens_c2r.evaluation.report import read_about
 from sae_lens_c2r.evaluation.settings import Options, from_root, settings_of
 from sae_lens_c2r.inspection.activations import check_reconstructs
-from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS
-from sae_lens_c2r.offline.models import is_model
-from sae_lens_c2r.releases.language_models import (
+from sae_lens_c2r.models.corpus import OFFLINE_DATASETS
+from sae_lens_c2r.models.loading import (
     TRANSFORMERS,
     check_model_name,
     hook_site,
     options_for,
     output_of_block,
 )
-from sae_lens_c2r.releases.model import PARTS
+from sae_lens_c2r.models.offline import is_model
+from sae_lens_c2r.models.text_source import PARTS
+from sae_lens_c2r.releases.configs import check_kind_of_device, synthetic_model_config
 from sae_lens_c2r.saes.hashes import earlier_config_hash, sae_hashes
 from sae_lens_c2r.saes.record import (
     KNOWN_FEATURES,
@@ -41,7 +42,6 @@ from sae_lens_c2r.saes.record import (
     read_record,
 )
 from sae_lens_c2r.saes.sae_ref import SAERef
-from sae_lens_c2r.training.configs import check_kind_of_device, synthetic_model_config
 
 _PACKAGES = (
     *("sae-lens-c2r", "sae-lens", "sae-bench"),

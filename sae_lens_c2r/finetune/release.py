@@ -12,22 +12,23 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.remote_code import harmless_runner
 from sae_lens_c2r.architectures.c2r import C2RConfigMixin
 from sae_lens_c2r.inspection.activations import excludes_special_tokens
-from sae_lens_c2r.offline.models import is_model
-from sae_lens_c2r.releases.files import release_of
-from sae_lens_c2r.releases.language_models import (
+from sae_lens_c2r.models.loading import (
     check_model_name,
     hub_id,
     official_name,
     on_this_machine,
     options_for,
 )
-from sae_lens_c2r.releases.model import LICENSE_PATTERN, PARTS, Release
+from sae_lens_c2r.models.offline import is_model
+from sae_lens_c2r.models.text_source import PARTS
+from sae_lens_c2r.releases.configs import config_class_of
+from sae_lens_c2r.releases.files import release_of
+from sae_lens_c2r.releases.model import LICENSE_PATTERN, Release
 from sae_lens_c2r.saes.hashes import READING
 from sae_lens_c2r.saes.origins import pin, record_of
 from sae_lens_c2r.saes.record import SAERecord
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.saes.start_from import ESTIMATED, c2r_architecture, training_fields
-from sae_lens_c2r.training.configs import config_class_of
 from sae_lens_c2r.training.output_dir import difference
 
 _OF_RUNNER = {*READING, "hook_head_indices", "max_activation_norm_multiple"}

@@ -15,8 +15,9 @@ from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.inspection.comparison import Comparison, compare
 from sae_lens_c2r.inspection.measures import SAEReport, cosine_summary, measure
 from sae_lens_c2r.inspection.report import report_html
-from sae_lens_c2r.releases.model import DATASET, TextSource
-from sae_lens_c2r.releases.text import read_text
+from sae_lens_c2r.models.text import read_text
+from sae_lens_c2r.models.text_source import TextSource
+from sae_lens_c2r.releases.model import DATASET
 from sae_lens_c2r.saes.hashes import READING
 from sae_lens_c2r.saes.origins import pin
 from sae_lens_c2r.saes.sae_ref import SAERef

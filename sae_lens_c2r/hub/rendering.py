@@ -13,12 +13,13 @@ from jinja2 import Environment, PackageLoader
 
 from sae_lens_c2r._support.errors import UserError, counted
 from sae_lens_c2r.analysis.cofiring import JACCARDS
+from sae_lens_c2r.analysis.metrics import METRICS
 from sae_lens_c2r.evaluation.catalog import ABSORPTION_ADVICE, EVALUATIONS
 from sae_lens_c2r.hub.repo_record import RepoRecord
 from sae_lens_c2r.inspection.measures import THRESHOLDS, max_cosine_counts
 from sae_lens_c2r.releases.model import FIGURES
 from sae_lens_c2r.reporting.figures import Distribution, color_of, max_cosine_figure, png
-from sae_lens_c2r.reporting.metrics import METRICS, metric_table
+from sae_lens_c2r.reporting.tables import metric_table
 from sae_lens_c2r.saes.record import (
     HELD_OUT,
     KNOWN_FEATURES,

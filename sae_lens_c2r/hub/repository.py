@@ -158,7 +158,7 @@ def make_branch(
 
 def as_the_hub_knows(api: HfApi, repo: RepoRecord, tell: Callable[[str], None]) -> RepoRecord:
     """Name the models and texts that the Hub has by their names there."""
-    from sae_lens_c2r.releases.language_models import official_name
+    from sae_lens_c2r.models.loading import official_name
 
     saes = repo.saes.values()
     names = repo.base_models or [sae.model for sae in saes if sae.model]

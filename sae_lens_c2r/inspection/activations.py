@@ -27,9 +27,7 @@ from sae_lens_c2r._support.libraries import no_false_alarms
 from sae_lens_c2r._support.progress import with_bar
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, harmless_options, remote_code
 from sae_lens_c2r.inspection.contexts import AnySAE, Numbers, TextActivations
-from sae_lens_c2r.offline.models import where_model_is
-from sae_lens_c2r.penalties.neighbors import has_fast_bfloat16
-from sae_lens_c2r.releases.language_models import (
+from sae_lens_c2r.models.loading import (
     TRANSFORMER_LENS,
     TRANSFORMERS,
     beside_no_folder_of,
@@ -38,7 +36,9 @@ from sae_lens_c2r.releases.language_models import (
     on_this_machine,
     options_for,
 )
-from sae_lens_c2r.releases.text import FIRST_ROWS, Text, length_that_keeps_most
+from sae_lens_c2r.models.offline import where_model_is
+from sae_lens_c2r.models.text import FIRST_ROWS, Text, length_that_keeps_most
+from sae_lens_c2r.penalties.neighbors import has_fast_bfloat16
 from sae_lens_c2r.saes.hashes import READING
 from sae_lens_c2r.saes.sae_ref import check_keys, check_scaled
 

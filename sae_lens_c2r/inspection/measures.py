@@ -12,6 +12,7 @@ from torch import Tensor
 
 from sae_lens_c2r import analysis
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.analysis.metrics import METRICS, is_finite
 from sae_lens_c2r.inspection.contexts import (
     PAIRS_SHOWN,
     AnySAE,
@@ -23,7 +24,6 @@ from sae_lens_c2r.inspection.contexts import (
     most_alike,
     pairs_in_context,
 )
-from sae_lens_c2r.reporting.metrics import METRICS, is_finite
 from sae_lens_c2r.saes.origins import check_weights
 
 THRESHOLDS = (0.9, 0.7)

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sae_lens_c2r._support.libraries import versions
+from sae_lens_c2r.analysis.metrics import METRICS
 from sae_lens_c2r.inspection import contexts
 from sae_lens_c2r.inspection.comparison import Comparison
 from sae_lens_c2r.inspection.contexts import Latent
@@ -23,7 +24,7 @@ from sae_lens_c2r.reporting.figures import (
     max_cosine_figure,
     svg,
 )
-from sae_lens_c2r.reporting.metrics import METRICS, MetricTable, metric_table
+from sae_lens_c2r.reporting.tables import MetricTable, metric_table
 
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent),

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from sae_lens_c2r._support.errors import UserError, error_of, first_sentence
 from sae_lens_c2r._support.yaml_text import read_yaml
-from sae_lens_c2r.offline.models import SMOLLM2
+from sae_lens_c2r.models.offline import SMOLLM2
 from sae_lens_c2r.releases.model import (
     NAME_PATTERN,
     Grid,
@@ -185,7 +185,7 @@ def new_release(name: str, model: str | None) -> str:
 
 
 def _values_of(model: str) -> dict[str, Any]:
-    from sae_lens_c2r.releases.language_models import hub_id, official_name, pretrained_config
+    from sae_lens_c2r.models.loading import hub_id, official_name, pretrained_config
 
     official = official_name(model)
     if official is None:

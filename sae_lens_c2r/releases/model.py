@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise, product
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -23,7 +22,8 @@ from pydantic import (
 )
 
 from sae_lens_c2r._support.errors import UserError, one_line, shortened
-from sae_lens_c2r.offline.models import is_model
+from sae_lens_c2r.models.offline import is_model
+from sae_lens_c2r.models.text_source import TextSource
 
 NAME_PATTERN = r"[a-z0-9]+([.-][a-z0-9]+)*"
 LICENSE_PATTERN = rf"{NAME_PATTERN}\+*"  # as openrail++
@@ -35,23 +35,9 @@ SAE_ID = (  # its pattern, and what it should be: the SAE's folder on the disk a
     "folders of letters, digits, `_`, and, after the first, `-` and `.`, at most 200 "
     f"characters, and not begin with {', '.join(_OF_A_CARD)}, which a card needs",
 )
-_DATASET = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
-COMPRESSED = {".gz", ".gzip", ".bz2", ".xz", ".zst", ".zip"}
-LOADERS: dict[str, tuple[str, dict[str, Any]]] = {  # of `datasets`, by the endings of files
-    **dict.fromkeys((".json", ".jsonl", ".ndjson"), ("json", {})),
-    **{".csv": ("csv", {}), ".tsv": ("csv", {"sep": "\t"})},
-    **{".parquet": ("parquet", {}), ".arrow": ("arrow", {})},
-}  # any other ending is one of plain text
-_ENDINGS = {".txt", ".md", ".html", *LOADERS, *COMPRESSED}  # which nobody gives a dataset
-_LIKE_A_FILE = re.compile(r".*\.(?!v\d)[a-z][a-z\d]{2,5}", re.IGNORECASE)
 REPO_ID = r"(?!.*(?:--|\.\.|\.git$))\b[\w.-]+\b/\b[\w.-]{1,96}\b"
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 _Place = Annotated[Text, AfterValidator(os.path.expanduser)]  # a folder, a file, or a name
-
-
-def looks_like_a_file(name: str) -> bool:
-    """Whether a name ends as a file's may: notes.eml does, data-v1.5 and data.v2 do not."""
-    return bool(_LIKE_A_FILE.fullmatch(name)) or Path(name).suffix.lower() in _ENDINGS
 
 
 def check_ids(sae_ids: Iterable[str]) -> None:
@@ -104,35 +90,6 @@ class _Strict(BaseModel):
 
 
 DATASET = "language_model.dataset"  # as errors name it
-PARTS = ("split", "subset", "column")  # of a dataset
-
-
-@dataclass(frozen=True)
-class TextSource:
-    """Where a text lies, and which part of it is read."""
-
-    dataset: str  # a file, a folder, a dataset on the Hub, or one of ours
-    split: str | None = None
-    subset: str | None = None
-    column: str | None = None
-
-    @property
-    def part(self) -> dict[str, str]:
-        """The part of the dataset that is named."""
-        return {name: value for name in PARTS if (value := getattr(self, name)) is not None}
-
-    @property
-    def shown(self) -> str:
-        """The name in reports: what tells one text from another."""
-        part = ", ".join(f"{name} {value}" for name, value in self.part.items())
-        return f"{self.dataset} ({part})" if part else self.dataset
-
-    @property
-    def path(self) -> Path | None:
-        """The place of a file or folder; `None` for a dataset's name on the Hub."""
-        path = Path(self.dataset)
-        may_be_a_name = _DATASET.fullmatch(self.dataset) and path.suffix not in _ENDINGS
-        return path if os.path.lexists(path) or not may_be_a_name else None
 
 
 class LanguageModel(_Strict):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sae_lens_c2r.reporting.metrics import final_metrics
+from sae_lens_c2r.analysis.metrics import final_metrics
 
 _COUNTED = {"training", "held_out"}  # evaluations in which dead latents were counted
 

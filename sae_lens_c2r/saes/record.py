@@ -20,8 +20,8 @@ from pydantic import (
 
 from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r._support.files import first_problem, is_there, read_object
-from sae_lens_c2r.offline.models import is_model
-from sae_lens_c2r.releases.model import looks_like_a_file
+from sae_lens_c2r.models.offline import is_model
+from sae_lens_c2r.models.text_source import looks_like_a_file
 from sae_lens_c2r.saes.format_1 import in_this_format
 from sae_lens_c2r.saes.sae_ref import SAERef
 

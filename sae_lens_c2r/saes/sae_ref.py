@@ -32,7 +32,7 @@ from sae_lens.training.activation_scaler import ActivationScaler
 from sae_lens_c2r._support.errors import UserError, needing_the_hub, one_line
 from sae_lens_c2r._support.files import check_whole, read_object
 from sae_lens_c2r._support.remote_code import harmless_options
-from sae_lens_c2r.releases.language_models import name_as_transformers_does
+from sae_lens_c2r.models.loading import name_as_transformers_does
 from sae_lens_c2r.saes.start_from import NEEDS_ESTIMATE
 
 SAE_FILES = (

@@ -7,11 +7,11 @@ from huggingface_hub.constants import HF_HUB_OFFLINE
 from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
 from sae_lens_c2r._support.errors import UserError, first_sentence, is_of_network
-from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS, parts_of
-from sae_lens_c2r.releases.language_models import check_model_name, hook_site
+from sae_lens_c2r.models.corpus import OFFLINE_DATASETS, parts_of
+from sae_lens_c2r.models.loading import check_model_name, hook_site
+from sae_lens_c2r.models.text import read_text
+from sae_lens_c2r.models.text_files import check_part
 from sae_lens_c2r.releases.model import DATASET, LanguageModel
-from sae_lens_c2r.releases.text import read_text
-from sae_lens_c2r.releases.text_files import check_part
 from sae_lens_c2r.training.plan import Plan
 
 _NOT_ON_THE_HUB = (RepositoryNotFoundError, RevisionNotFoundError)

@@ -16,10 +16,10 @@ from typing import Any
 
 from sae_lens_c2r._support import files
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.releases.configs import check_kind_of_device
 from sae_lens_c2r.saes.hashes import digest_of
 from sae_lens_c2r.saes.record import RECORD, read_record
 from sae_lens_c2r.training import distributed
-from sae_lens_c2r.training.configs import check_kind_of_device
 from sae_lens_c2r.training.stream import changed_text
 
 WORK = ".training"  # in the folder of the SAEs, while there is something to resume

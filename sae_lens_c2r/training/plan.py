@@ -21,15 +21,15 @@ from sae_lens.synthetic import SyntheticModelConfig, SyntheticSAERunnerConfig
 from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r._support.files import is_there
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, harmless_runner
-from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS
-from sae_lens_c2r.offline.models import MINILM, is_model, where_model_is
+from sae_lens_c2r.models.corpus import OFFLINE_DATASETS
+from sae_lens_c2r.models.loading import TRANSFORMER_LENS, official_name
+from sae_lens_c2r.models.offline import MINILM, is_model, where_model_is
+from sae_lens_c2r.models.text import Text
 from sae_lens_c2r.penalties.neighbors import has_fast_bfloat16
-from sae_lens_c2r.releases.language_models import TRANSFORMER_LENS, official_name
+from sae_lens_c2r.releases import configs
 from sae_lens_c2r.releases.model import LanguageModel, Release, SyntheticModel
-from sae_lens_c2r.releases.text import Text
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.saes.start_from import ESTIMATED
-from sae_lens_c2r.training import configs
 
 RunnerConfig = MultiSAETrainingRunnerConfig | SyntheticSAERunnerConfig[Any]
 _RUNNERS = {

@@ -21,10 +21,10 @@ from tqdm.auto import tqdm
 from sae_lens_c2r._support.errors import needing_the_hub
 from sae_lens_c2r._support.libraries import no_false_alarms
 from sae_lens_c2r._support.remote_code import remote_code
-from sae_lens_c2r.offline.models import where_model_is
-from sae_lens_c2r.releases.language_models import beside_no_folder_of
+from sae_lens_c2r.models.loading import beside_no_folder_of
+from sae_lens_c2r.models.offline import where_model_is
+from sae_lens_c2r.models.text import read_text
 from sae_lens_c2r.releases.model import DATASET, LanguageModel
-from sae_lens_c2r.releases.text import read_text
 from sae_lens_c2r.saes.origins import pin
 from sae_lens_c2r.saes.start_from import NEEDS_ESTIMATE, start_from
 from sae_lens_c2r.training.distributed import rank, world_size

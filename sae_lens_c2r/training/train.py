@@ -24,9 +24,9 @@ from sae_lens_c2r._support.errors import UserError, one_line, with_advice
 from sae_lens_c2r._support.files import write_folder
 from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r._support.process import stop_requests
+from sae_lens_c2r.analysis.metrics import final_metrics
+from sae_lens_c2r.models.text_files import size_of
 from sae_lens_c2r.penalties.neighbors import has_fast_bfloat16
-from sae_lens_c2r.releases.text_files import size_of
-from sae_lens_c2r.reporting.metrics import final_metrics
 from sae_lens_c2r.saes.hashes import sae_hashes
 from sae_lens_c2r.saes.record import KNOWN_FEATURES, RECORD, Evaluation, SAERecord, as_document
 from sae_lens_c2r.saes.sae_ref import SAERef

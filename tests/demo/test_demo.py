@@ -26,8 +26,8 @@ from sae_lens_c2r.demo.demo import (
     move_into,
     run_demo,
 )
-from sae_lens_c2r.offline import corpus
-from sae_lens_c2r.offline.models import SMOLLM2
+from sae_lens_c2r.models import corpus
+from sae_lens_c2r.models.offline import SMOLLM2
 from sae_lens_c2r.releases.files import find_release, read_release, shipped_releases
 from sae_lens_c2r.saes.encoding import Encoded
 from sae_lens_c2r.training.plan import make_plan

@@ -11,13 +11,13 @@ from sae_lens import SAE
 from sae_lens.synthetic import SyntheticModel
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.analysis.metrics import final_metrics
 from sae_lens_c2r.analysis.recovery import feature_recovery
 from sae_lens_c2r.evaluation.tasks import check_features
 from sae_lens_c2r.hub import Submission, write_card
+from sae_lens_c2r.releases.configs import synthetic_model_config
 from sae_lens_c2r.releases.files import read_release
-from sae_lens_c2r.reporting.metrics import final_metrics
 from sae_lens_c2r.saes.record import SAERecord
-from sae_lens_c2r.training.configs import synthetic_model_config
 from sae_lens_c2r.training.plan import make_plan
 from sae_lens_c2r.training.train import train
 from tests.command import run_command

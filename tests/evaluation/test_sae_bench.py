@@ -15,11 +15,11 @@ import pytest
 from transformer_lens import HookedTransformer
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.analysis.metrics import final_metrics
 from sae_lens_c2r.evaluation import runners
 from sae_lens_c2r.evaluation.settings import Options
 from sae_lens_c2r.evaluation.tasks import tasks_of
-from sae_lens_c2r.releases.language_models import output_of_block
-from sae_lens_c2r.reporting.metrics import final_metrics
+from sae_lens_c2r.models.loading import output_of_block
 from sae_lens_c2r.saes.sae_ref import SAERef
 from tests import forkserver
 from tests.command import run_command

@@ -14,7 +14,7 @@ from sae_lens_c2r.finetune.release import (
     read_subjects,
 )
 from sae_lens_c2r.finetune.run import read_as_planned
-from sae_lens_c2r.offline.models import MINILM
+from sae_lens_c2r.models.offline import MINILM
 from sae_lens_c2r.releases.model import Release
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.plan import make_plan

@@ -44,7 +44,7 @@ def import_all() -> None:
 
     import sae_lens_c2r
     from sae_lens_c2r._support.errors import UserError
-    from sae_lens_c2r.offline import corpus, models
+    from sae_lens_c2r.models import corpus, offline
     from sae_lens_c2r.saes import encoding
 
     torch._import_device_backends()  # an import of torch does, by default
@@ -60,7 +60,7 @@ def import_all() -> None:
         with suppress(ImportError):
             importlib.import_module(name)
     corpus.documents()
-    models.where_model_is(models.MINILM.hub_id)
+    offline.where_model_is(offline.MINILM.hub_id)
 
 
 LEVELS: dict[str, Callable[[], None]] = {

@@ -28,7 +28,7 @@ from sae_lens_c2r.hub.rendering import (
     render,
 )
 from sae_lens_c2r.hub.repo_record import RepoRecord, published
-from sae_lens_c2r.offline.models import MINILM, where_model_is
+from sae_lens_c2r.models.offline import MINILM, where_model_is
 from sae_lens_c2r.releases.model import FACTS, README
 from sae_lens_c2r.saes.format_1 import in_this_format
 from sae_lens_c2r.saes.record import Evaluation, SAERecord

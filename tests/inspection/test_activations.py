@@ -17,9 +17,9 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.inspection import activations
 from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.inspection.contexts import latents_in_context
-from sae_lens_c2r.offline.corpus import OFFLINE_DATASET
-from sae_lens_c2r.releases.model import TextSource
-from sae_lens_c2r.releases.text import Text, read_text
+from sae_lens_c2r.models.corpus import OFFLINE_DATASET
+from sae_lens_c2r.models.text import Text, read_text
+from sae_lens_c2r.models.text_source import TextSource
 from tests.architectures.training import make_sae
 from tests.language_model import CONTEXT, D_MODEL, HOOK, rows_of_tokens, texts, tiny_model
 

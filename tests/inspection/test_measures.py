@@ -7,6 +7,7 @@ import torch
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.analysis import chance_composition
+from sae_lens_c2r.analysis.metrics import METRICS
 from sae_lens_c2r.inspection import contexts
 from sae_lens_c2r.inspection.contexts import encode
 from sae_lens_c2r.inspection.measures import (
@@ -16,7 +17,6 @@ from sae_lens_c2r.inspection.measures import (
     measure,
     measure_on_text,
 )
-from sae_lens_c2r.reporting.metrics import METRICS
 from sae_lens_c2r.saes.encoding import encode_in_saelens_alone
 from sae_lens_c2r.saes.sae_ref import inference_form
 from tests.architectures.training import D_IN, make_sae

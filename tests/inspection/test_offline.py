@@ -9,9 +9,9 @@ from sae_lens import SAE
 from sae_lens.saes.sae import SAEMetadata
 
 from sae_lens_c2r.inspection.activations import ActivationSource
-from sae_lens_c2r.offline.models import CLS, MINILM, SEP
-from sae_lens_c2r.releases.model import TextSource
-from sae_lens_c2r.releases.text import read_text
+from sae_lens_c2r.models.offline import CLS, MINILM, SEP
+from sae_lens_c2r.models.text import read_text
+from sae_lens_c2r.models.text_source import TextSource
 from tests.command import run_command
 from tests.forkserver import run as run_python
 from tests.saes.forms import make_form

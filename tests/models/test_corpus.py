@@ -4,8 +4,8 @@ from pathlib import Path
 
 import torch
 
-from sae_lens_c2r.offline import corpus
-from sae_lens_c2r.offline.models import CLS, SEP
+from sae_lens_c2r.models import corpus
+from sae_lens_c2r.models.offline import CLS, SEP
 from tests.forkserver import call
 
 

@@ -19,12 +19,11 @@ from packaging.version import Version
 from PIL import Image
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.offline import corpus
-from sae_lens_c2r.offline.models import MINILM
-from sae_lens_c2r.releases import text as reader
-from sae_lens_c2r.releases import text_files
-from sae_lens_c2r.releases.model import TextSource
-from sae_lens_c2r.releases.text import Text, read_text
+from sae_lens_c2r.models import corpus, text_files
+from sae_lens_c2r.models import text as reader
+from sae_lens_c2r.models.offline import MINILM
+from sae_lens_c2r.models.text import Text, read_text
+from sae_lens_c2r.models.text_source import TextSource
 from tests.command import run
 
 WORDS = ["One line,\nand another: ü.", "a\u2028b\x85c, 'two'"]

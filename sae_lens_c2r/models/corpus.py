@@ -12,8 +12,8 @@ from typing import Any
 from datasets import Dataset, ReadInstruction
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.offline.models import CLS, MINILM, SEP, OfflineModel, model_folder
-from sae_lens_c2r.offline.wikipedia import ENWIK8, articles
+from sae_lens_c2r.models.offline import CLS, MINILM, SEP, OfflineModel, model_folder
+from sae_lens_c2r.models.wikipedia import ENWIK8, articles
 
 OFFLINE_DATASET = "python-documentation"  # which every Python brings along
 OFFLINE_DATASETS = (OFFLINE_DATASET, ENWIK8)

@@ -16,8 +16,8 @@ from sae_lens import SAE
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.offline import corpus, models
-from sae_lens_c2r.offline.models import (
+from sae_lens_c2r.models import corpus, offline
+from sae_lens_c2r.models.offline import (
     MINILM,
     MODELS,
     SMOLLM2,
@@ -89,7 +89,7 @@ def test_weights_are_converted_once_for_all_who_ask(
         converted.append(weights)
         (to / "model.safetensors").write_bytes(weights.read_bytes())
 
-    monkeypatch.setattr(models, "_convert", convert)
+    monkeypatch.setattr(offline, "_convert", convert)
 
     def ask(_: int) -> Path:
         all_ask.wait()
@@ -115,7 +115,7 @@ def test_a_conversion_that_fails_leaves_nothing(
         (to / "half").write_bytes(weights.read_bytes())
         raise OSError("no space is left")
 
-    monkeypatch.setattr(models, "_convert", convert)
+    monkeypatch.setattr(offline, "_convert", convert)
     with pytest.raises(OSError, match="no space"):
         model_folder(quantized)
     assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".lock"]

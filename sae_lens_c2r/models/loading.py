@@ -27,7 +27,7 @@ from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCa
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, remote_code
-from sae_lens_c2r.offline.models import hub_id_of_folder, is_model, where_model_is
+from sae_lens_c2r.models.offline import hub_id_of_folder, is_model, where_model_is
 
 TRANSFORMER_LENS, TRANSFORMERS = "HookedTransformer", "AutoModelForCausalLM"
 MODEL_CLASSES = (TRANSFORMER_LENS, "HookedMamba", TRANSFORMERS)  # that SAELens knows

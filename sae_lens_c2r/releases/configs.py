@@ -31,14 +31,14 @@ from sae_lens.util import str_to_dtype
 from sae_lens_c2r._support.checks import Message
 from sae_lens_c2r._support.errors import UserError, error_of
 from sae_lens_c2r._support.files import first_problem
-from sae_lens_c2r.offline.models import is_model
-from sae_lens_c2r.releases.files import explained
-from sae_lens_c2r.releases.language_models import (
+from sae_lens_c2r.models.loading import (
     MODEL_CLASSES,
     hub_id,
     names_of,
     official_name,
 )
+from sae_lens_c2r.models.offline import is_model
+from sae_lens_c2r.releases.files import explained
 from sae_lens_c2r.releases.model import LanguageModel, Release, SAESpec
 from sae_lens_c2r.saes.origins import allows_derivatives, pin
 from sae_lens_c2r.saes.sae_ref import SAERef

@@ -14,7 +14,7 @@ from typing import IO, cast
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import sha256_of
-from sae_lens_c2r.offline.models import cached_folder
+from sae_lens_c2r.models.offline import cached_folder
 
 ENWIK8 = "enwik8"  # the first 100 MB of a dump of 2006, CC BY-SA
 PACKAGE = "x-transformers==2.16.1"  # whose source archive brings the dump along

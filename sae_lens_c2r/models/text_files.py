@@ -36,8 +36,8 @@ from fsspec.implementations.local import LocalFileSystem
 
 from sae_lens_c2r._support.errors import UserError, counted, one_line, shortened, tell_once
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED
-from sae_lens_c2r.releases.model import COMPRESSED, LOADERS, TextSource
-from sae_lens_c2r.releases.text_tables import SEPARATORS, as_words, leave_out_other_tables
+from sae_lens_c2r.models.text_source import COMPRESSED, LOADERS, TextSource
+from sae_lens_c2r.models.text_tables import SEPARATORS, as_words, leave_out_other_tables
 
 _LINES = ("text", {"keep_linebreaks": True})
 _PACKAGED = "datasets.packaged_modules."

@@ -1,0 +1,1 @@
+"""Language models and texts, before there is an SAE."""

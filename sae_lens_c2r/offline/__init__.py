@@ -1,1 +1,0 @@
-"""Two models and two texts that need no network."""
