@@ -11,7 +11,10 @@ _WARNINGS = (
     "Dataset is not tokenized",  # to do so takes little time beside the model
     r"\s*This SAE has non-empty model_from_pretrained_kwargs",  # which we give the model
 )
-_LOGGED = "override_dataset overrides"  # `training.json` says with what
+_LOGGED = (
+    *("override_dataset overrides", "override_model overrides"),  # `training.json` says by what
+    "Error during view operation",  # of all heads: SAELens then reshapes, as it says next
+)
 
 
 def package_versions(*packages: str) -> dict[str, str]:

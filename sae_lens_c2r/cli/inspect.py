@@ -23,6 +23,7 @@ def inspect(
     subset: str | None = shared.SUBSET,
     column: str | None = shared.COLUMN,
     model: str | None = shared.MODEL,
+    context_size: int | None = option(None, "Tokens in a row.", unset="the SAE's", min=1),
     tokens: int | None = count_option(None, "Most tokens to read, 100,000 by default."),
     latents: str | None = option(
         None,
@@ -45,6 +46,7 @@ def inspect(
         wanted = _numbers(latents) if latents is not None else []
         of_text: dict[str, object] = {"latents": wanted, "split": split, "subset": subset}
         of_text |= {"column": column, "model": model, "tokens": tokens}
+        of_text["context_size"] = context_size
         if text is None and (given := next(filter(of_text.get, of_text), None)):
             raise UserError(given, "be given with `--text`", "no `--text`")
         console = console_while_loading()
@@ -52,15 +54,18 @@ def inspect(
         from sae_lens_c2r.inspection.activations import ActivationSource
         from sae_lens_c2r.inspection.comparison import inspect as inspect_all
         from sae_lens_c2r.inspection.report import in_terminal, report_html
-        from sae_lens_c2r.models.text import read_text
         from sae_lens_c2r.models.text_source import TextSource
         from sae_lens_c2r.saes.sae_ref import find_saes
 
         device, source = shared.usable_device(device), None
         if text is not None:
-            read = read_text(TextSource(text, split, subset, column))
+            of_model = {"model_name": model, "context_size": context_size}
             source = ActivationSource(
-                read, model=model, n_tokens=tokens or 100_000, device=device, tell=console.say
+                TextSource(text, split, subset, column),
+                instead={key: value for key, value in of_model.items() if value is not None},
+                n_tokens=tokens or 100_000,
+                device=device,
+                tell=console.say,
             )
         reports, comparisons = inspect_all(
             find_saes(saes, on_error=problems.append),

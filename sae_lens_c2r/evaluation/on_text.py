@@ -8,16 +8,16 @@ from unittest.mock import patch
 
 import torch
 from sae_lens import SAE, evals
-from sae_lens.evals import get_eval_everything_config, run_evals
+from sae_lens.evals import EvalConfig, run_evals
 from sae_lens.training.activation_scaler import ActivationScaler
 from torch import Tensor
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.evaluation.tasks import Measure, Task
-from sae_lens_c2r.inspection.activations import ActivationSource, excludes_special_tokens
+from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.inspection.measures import fidelity_and_firing
-from sae_lens_c2r.models.text import read_text
+from sae_lens_c2r.models.reading import Reading, within_norm
 from sae_lens_c2r.models.text_source import PARTS, TextSource
 
 _MOST_TOKENS = 100_000  # of which the activations are held, for co-firing
@@ -26,43 +26,45 @@ _LOSSES = tuple(f"ce_loss_{which}" for which in ("with_ablation", "with_sae", "w
 
 
 def on_text(task: Task, sae: SAE[Any]) -> Measure:
-    """SAELens's own `run_evals`, for models of any class that SAELens loads, and co-firing."""
-    metadata, settings = sae.cfg.metadata, dict(task.asked.settings)
-    source = task.asked.text or metadata.dataset_path
+    """SAELens's own loss recovered, for models of any class that it loads, and ours on text."""
+    settings = dict(task.asked.settings)
+    source = task.asked.text or sae.cfg.metadata.dataset_path
     if not source:
         raise UserError("text", "be given: the SAE does not say what it was trained on")
-    text = read_text(TextSource(source, **{key: settings.pop(key, None) for key in PARTS}))
-    rows = settings["n_eval_sparsity_variance_batches"] * settings["batch_size_prompts"]
-    n_tokens = min(rows * (metadata.context_size or _MOST_TOKENS), _MOST_TOKENS)
+    text = TextSource(source, **{key: settings.pop(key, None) for key in PARTS})
+    rows = settings.pop("n_eval_sparsity_variance_batches") * settings["batch_size_prompts"]
+    n_tokens = min(rows * (sae.cfg.metadata.context_size or _MOST_TOKENS), _MOST_TOKENS)
     reader = ActivationSource(text, n_tokens=n_tokens, device=task.device, tell=print)
-    model = reader.model_of(sae)
-    _splice_where_trained(model, slice(*(metadata.seqpos_slice or (None,))))
+    reading = reader.reading_of(sae)
+    model = reader.model_of(reading)
+    _splice_where_trained(model, reading)
     _compute_loss_in_float32(model)
-    config = get_eval_everything_config(**settings)
-    config.compute_kl = config.compute_ce_loss = _predicts_the_next_token(model)
+    # SAELens's other numbers are of tokens, too, that training left out.
+    config = EvalConfig(**settings, compute_kl=True, compute_ce_loss=True)
 
     def measure(task: Task, sae: SAE[Any]) -> dict[str, Any]:
-        # Read first: it says in words what SAELens would fail at.
         read = reader.activations(sae, str(task.sae.name))
-        store = reader.store_of(sae, store_batch_size_prompts=settings["batch_size_prompts"])
-        with _losses_of_rows() as losses:
-            metrics, _ = run_evals(
-                sae,
-                store,
-                model,
-                ActivationScaler(),
-                config,
-                exclude_special_tokens=excludes_special_tokens(sae),
-                verbose=True,
-            )
-        if len(losses) > 1:
-            of_rows = torch.stack(list(losses.values()))
-            metrics["loss_recovered_error"] = error_of_loss_recovered(of_rows)
+        metrics: dict[str, Any] = {}
+        if _predicts_the_next_token(model):
+            with _losses_of_rows() as losses:
+                metrics, _ = run_evals(
+                    sae,
+                    reader.store_of(reading, d_in=sae.cfg.d_in),
+                    model,
+                    ActivationScaler(),
+                    config,
+                    model_kwargs=reading.model_kwargs,
+                    exclude_special_tokens=reading.special(model.tokenizer),
+                    verbose=True,
+                )
+            del metrics["token_stats"]
+            if len(losses) > 1:
+                of_rows = torch.stack(list(losses.values()))
+                metrics["loss_recovered_error"] = error_of_loss_recovered(of_rows)
         found, measured = fidelity_and_firing(sae, read)
-        # SAELens's are of positions, too, that `seqpos_slice` left out of training.
-        metrics.get("reconstruction_quality", {}).pop("explained_variance", None)
-        metrics.get("sparsity", {}).pop("l0", None)
-        return {**metrics, **measured, "n_tokens": found.n_tokens}
+        n_left_out = sum(read.left_out.values())
+        counts = {"n_tokens": found.n_tokens, "n_tokens_left_out": n_left_out}
+        return {**metrics, **measured, **counts}
 
     return measure
 
@@ -97,19 +99,30 @@ def error_of_loss_recovered(losses: Tensor) -> float:
     return (scores.var(correction=0) * (n - 1)).sqrt().item()
 
 
-def _splice_where_trained(model: Any, positions: slice) -> None:
+def _splice_where_trained(model: Any, reading: Reading) -> None:
     """Have SAELens leave activations as they are where the SAE was not trained."""
     # It would replace a row's first token, too, which attention rests on in many models.
-    run = model.run_with_hooks
+    run, positions = model.run_with_hooks, slice(*reading.seqpos_slice)
 
-    def splice(replace: Callable[..., Tensor], activations: Tensor, hook: Any) -> Tensor:
+    def splice(
+        replace: Callable[..., Tensor], tokens: Tensor, activations: Tensor, hook: Any
+    ) -> Tensor:
+        kept = reading.kept(tokens, model.tokenizer).to(activations.device)
+        inputs = activations[:, positions]
+        of_head = (
+            inputs if reading.hook_head_index is None else inputs[:, :, reading.hook_head_index]
+        )
+        multiple = reading.max_activation_norm_multiple
+        kept[kept.clone()] = within_norm(of_head.flatten(2)[kept], multiple)
         spliced = activations.clone()
-        spliced[:, positions] = replace(activations, hook=hook)[:, positions]
+        spliced[:, positions][kept] = replace(activations, hook=hook)[:, positions][kept]
         return spliced
 
-    def run_with_hooks(*args: Any, fwd_hooks: list[Any], **options: Any) -> Any:
-        there = [(name, partial(splice, replace)) for name, replace in fwd_hooks]
-        return run(*args, fwd_hooks=there, **options)
+    def run_with_hooks(tokens: Tensor, *, fwd_hooks: list[Any], **options: Any) -> Any:
+        there = [(name, partial(splice, replace, tokens)) for name, replace in fwd_hooks]
+        device = tokens.device.type
+        with torch.autocast(device, dtype=torch.bfloat16, enabled=reading.autocast_lm):
+            return run(tokens, fwd_hooks=there, **options)
 
     model.run_with_hooks = run_with_hooks
 

@@ -29,13 +29,13 @@ from sae_lens_c2r.evaluation.report import LOG
 from sae_lens_c2r.evaluation.settings import config_class_of, short_name
 from sae_lens_c2r.evaluation.tasks import Measure, Task, without_given
 from sae_lens_c2r.models.loading import (
-    TRANSFORMERS,
     load_by_bridge,
     load_with,
     on_this_machine,
     output_of_block,
 )
 from sae_lens_c2r.models.offline import where_model_is
+from sae_lens_c2r.models.reading import TRANSFORMERS
 from sae_lens_c2r.releases.configs import synthetic_model_config
 from sae_lens_c2r.saes.hashes import sae_hashes
 from sae_lens_c2r.saes.record import SAE_LENS

@@ -22,13 +22,13 @@ from sae_lens_c2r.evaluation.settings import Options, from_root, settings_of
 from sae_lens_c2r.inspection.activations import check_reconstructs
 from sae_lens_c2r.models.corpus import OFFLINE_DATASETS
 from sae_lens_c2r.models.loading import (
-    TRANSFORMERS,
     check_model_name,
     hook_site,
     options_for,
     output_of_block,
 )
 from sae_lens_c2r.models.offline import is_model
+from sae_lens_c2r.models.reading import TRANSFORMERS, Reading
 from sae_lens_c2r.models.text_source import PARTS
 from sae_lens_c2r.releases.configs import check_kind_of_device, synthetic_model_config
 from sae_lens_c2r.saes.hashes import earlier_config_hash, sae_hashes
@@ -50,18 +50,13 @@ _PACKAGES = (
 _hook_site = lru_cache(hook_site)  # of many SAEs alike
 _NAME_LENGTH, _HASH_LENGTH = 60, 8
 _BLOCK = re.compile(r"blocks\.\d+\.hook_resid_post")
-_ASKED = {"model", "text", "settings", "inputs"}  # what may change the numbers
+_ASKED = {"model", "text", "settings", "inputs", "reading"}  # what may change the numbers
 _SINCE = {  # where an earlier version had other numbers
     SAE_LENS: ["where the SAE was trained"],
     "core": ["without its explained variance"],
 }
 _SINCE_OF_OPTIONS = "with the model's options"  # SAEBench's others
 _GIVEN = {"dtype", "torch_dtype", "device"}  # options of a model that SAEBench gives itself
-# Of an SAE's metadata, what decides which activations of its model and text it is given.
-_READ = (
-    *("model_class_name", "model_from_pretrained_kwargs", "hook_name", "hook_head_index"),
-    *("context_size", "seqpos_slice"),
-)
 
 
 class Task(BaseModel, frozen=True):
@@ -202,7 +197,7 @@ def _of_language_model(
     name: str, sae: SAE[Any], options: Options, record: SAERecord
 ) -> dict[str, Any]:
     check_reconstructs(sae)
-    metadata = sae.cfg.metadata
+    metadata, reading = sae.cfg.metadata, Reading.of(sae.cfg.metadata)
     names = [metadata.model_name, metadata.dataset_path] if record.from_disk is not None else []
     of_hub = [each for each in names if each not in (record.from_disk or ())]  # in training
     model, hook_name = options.model or metadata.model_name, metadata.hook_name
@@ -244,9 +239,10 @@ def _of_language_model(
     named = (Path(str(each)) for each in (model, *changed, reads))
     paths = [path for path in named if path.is_absolute() and path.exists()]
     inputs = {str(path): _fingerprint(path, without=options.out.resolve()) for path in paths}
-    shared = {key: metadata.get(key) for key in _READ} | {"reads": reads, "inputs": inputs}
+    shared = {**reading.model_dump(mode="json"), "reads": reads, "inputs": inputs}
     shared["model_from_pretrained_kwargs"] = options_of_model
-    return {"model": model, "text": text, "part": part, "inputs": inputs, "shared": shared}
+    asked = {"model": model, "text": text, "part": part, "inputs": inputs, "shared": shared}
+    return asked | ({"reading": reading.model_dump(mode="json")} if name == SAE_LENS else {})
 
 
 def check_features(record: SAERecord, device: str) -> None:

@@ -11,7 +11,6 @@ from sae_lens import SAE, MultiSAETrainingRunnerConfig
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.remote_code import harmless_runner
 from sae_lens_c2r.architectures.c2r import C2RConfigMixin
-from sae_lens_c2r.inspection.activations import excludes_special_tokens
 from sae_lens_c2r.models.loading import (
     check_model_name,
     hub_id,
@@ -20,18 +19,18 @@ from sae_lens_c2r.models.loading import (
     options_for,
 )
 from sae_lens_c2r.models.offline import is_model
+from sae_lens_c2r.models.reading import Reading
 from sae_lens_c2r.models.text_source import PARTS
 from sae_lens_c2r.releases.configs import config_class_of
 from sae_lens_c2r.releases.files import release_of
 from sae_lens_c2r.releases.model import LICENSE_PATTERN, Release
-from sae_lens_c2r.saes.hashes import READING
 from sae_lens_c2r.saes.origins import pin, record_of
 from sae_lens_c2r.saes.record import SAERecord
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.saes.start_from import ESTIMATED, c2r_architecture, training_fields
 from sae_lens_c2r.training.output_dir import difference
 
-_OF_RUNNER = {*READING, "hook_head_indices", "max_activation_norm_multiple"}
+_OF_RUNNER = Reading().runner().keys()
 _DEFAULTS: tuple[Any, ...] = ([None], {}, "HookedTransformer")  # which may be said, or not
 _STRENGTH = ("c2r_coefficient", "c2r_scaling")
 TOKENS = "language_model.training_tokens"
@@ -93,7 +92,8 @@ def _read(ref: SAERef, changes: Mapping[str, Any], device: str) -> Subject:
     }
     if known.get("c2r_coefficient") == 0:
         fields |= {key: getattr(C2RConfigMixin, key) for key in _STRENGTH}  # it was a baseline
-    runner = _reading(sae) if record.settings is None else dict(settings.get("runner") or {})
+    runner = Reading.of(sae.cfg.metadata).runner()
+    runner |= settings.get("runner") or {}
     runner = harmless_runner(runner, pinned.name)
     runner = {key: value for key, value in runner.items() if key not in _OF_SCHEDULE}
     language_model = _language_model(sae, record, changes, pinned.name)
@@ -149,18 +149,6 @@ def keys_of_model(model: str) -> dict[str, str | None]:
     if model == known:  # of some ids TransformerLens knows the last part alone
         name = short if official_name(short) and not official_name(model) else None
     return {"language_model.hub_id": known, "language_model.name": name}
-
-
-def _reading(sae: SAE[Any]) -> dict[str, Any]:
-    """How an SAE says that the text is read: fields of SAELens's runner."""
-    metadata = sae.cfg.metadata
-    said = {key: metadata.get(key) for key in READING}
-    said["hook_head_indices"] = metadata.hook_head_index
-    said["exclude_special_tokens"] = excludes_special_tokens(sae)
-    kept = {key: value for key, value in said.items() if value is not None}
-    if "sequence_separator_token" in metadata:  # where null is nothing, and not the default
-        kept["sequence_separator_token"] = said["sequence_separator_token"]
-    return kept
 
 
 def finetuning_release(subjects: Mapping[str, Subject], changes: Mapping[str, Any]) -> Release:

@@ -15,14 +15,14 @@ from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.inspection.comparison import Comparison, compare
 from sae_lens_c2r.inspection.measures import SAEReport, cosine_summary, measure
 from sae_lens_c2r.inspection.report import report_html
+from sae_lens_c2r.models.reading import metadata_of
 from sae_lens_c2r.models.text import read_text
 from sae_lens_c2r.models.text_source import TextSource
 from sae_lens_c2r.releases.model import DATASET
-from sae_lens_c2r.saes.hashes import READING
 from sae_lens_c2r.saes.origins import pin
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.output_dir import check_places, locked_out, unfinished_run
-from sae_lens_c2r.training.plan import Plan, make_plan, runner_config
+from sae_lens_c2r.training.plan import Plan, make_plan
 from sae_lens_c2r.training.train import train
 
 RESULTS, REPORT = "finetune.json", "report.html"
@@ -143,15 +143,12 @@ class Finetuning:
         source = self._source(plan)
         for sae_id in self._subjects:
             sae = self._load(sae_id)
-            read_as_planned(sae, plan, sae_id)
+            read_as_planned(sae, plan)
             self._tell(f"Measuring {sae_id}")
             self._before[sae_id] = measure(sae, sae_id, source.activations(sae, sae_id))
 
 
-def read_as_planned(sae: SAE[Any], plan: Plan, sae_id: str) -> None:
+def read_as_planned(sae: SAE[Any], plan: Plan) -> None:
     """Have an SAE read the model and the tokens of a plan, as it will once it is trained."""
-    config: Any = runner_config(plan, sae_ids=[sae_id])
-    for key in (*READING, "context_size", "model_name"):
-        sae.cfg.metadata[key] = getattr(config, key)
-    sae.cfg.metadata["hook_name"] = config.hook_names_per_sae[sae_id]
-    sae.cfg.metadata["hook_head_index"] = config.hook_head_indices_per_sae[sae_id]
+    for key, value in metadata_of(plan.fingerprint()).items():
+        sae.cfg.metadata[key] = value

@@ -1,7 +1,7 @@
 """An SAE on text: batches of activations, latents in context, and pairs that are alike."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -23,17 +23,9 @@ _TOKENS_AROUND = 6
 _TOKENS_PER_BATCH, _ACTS_PER_BATCH = 1 << 12, 1 << 28  # at most; of these in float32, 1 GiB
 
 
-class Numbers:
-    """The tokenizer of a model that has none: it shows tokens by their numbers."""
-
-    def decode(self, tokens: Int[Tensor, " tokens"], **_: Any) -> str:
-        """The numbers, each with a blank before it."""
-        return "".join(f" {token}" for token in tokens.tolist())
-
-
 @dataclass(frozen=True)
 class TextActivations:
-    """A model's activations on text, those of special tokens left out."""
+    """A model's activations on text, of the tokens that an SAE is trained on."""
 
     rows: Int[Tensor, "rows context"]  # the text, as the model read it
     activations: Float[Tensor, "tokens d_in"]
@@ -41,6 +33,7 @@ class TextActivations:
     tokenizer: Any
     text: str  # its name, as the model's
     model: str
+    left_out: Mapping[str, int] = field(default_factory=dict)  # tokens of the rows, by why
 
 
 def encode(

@@ -27,6 +27,7 @@ from sae_lens_c2r.inspection.contexts import (
 from sae_lens_c2r.saes.origins import check_weights
 
 THRESHOLDS = (0.9, 0.7)
+_SIGNED = {"abstopk", "abstopk_c2r"}  # whose latents fire with either sign
 _INTERVALS = 50  # of a distribution of maximum cosine
 # Latents by their highest cosine, from this one to the next; the lowest has negative ones too.
 _COSINES = [f"max_cosines_from_{i / _INTERVALS:.2f}" for i in range(_INTERVALS)]
@@ -38,12 +39,20 @@ class TextMetrics:
 
     text: str
     model: str
-    n_tokens: int  # without special ones
+    n_tokens: int  # on which the SAE was measured
     numbers: dict[str, float]  # by their keys in METRICS
     frequencies: Float[Tensor, " d_sae"]  # shares of the tokens on which each latent fires
-    absorption: analysis.AbsorptionPairs
+    absorption: analysis.AbsorptionPairs | None  # none where activations may be negative
     pairs: list[Pair]  # the most redundant ones, in context
     missing: Sequence[str] = ()  # the keys of numbers that are not finite
+    left_out: Mapping[str, int] = field(default_factory=dict)  # other tokens, by why
+
+    @property
+    def tokens(self) -> str:
+        """How many tokens were read, and left out as in training."""
+        text = f"{self.n_tokens:,} tokens of {self.text}, read by {self.model}"
+        counts = [f"{number:,} {why}" for why, number in self.left_out.items()]
+        return f"{text}. Left out, as in training: {', '.join(counts)}" if counts else text
 
     @property
     def fires(self) -> Tensor:
@@ -65,11 +74,15 @@ class SAEReport:
 
     def metrics(self) -> dict[str, Any]:
         """Its numbers by their keys in METRICS, as files and tables have them."""
-        form = {"architecture": self.config.architecture()}
+        form: dict[str, Any] = {"architecture": self.config.architecture()}
         form |= {name: getattr(self.config, name) for name in ("d_sae", "d_in")}
         on_text = self.on_text.numbers if self.on_text else {}
         numbers = {**self.numbers, **on_text, **self.of_training}
-        return form | {key: value for key, value in numbers.items() if key in METRICS}
+        form |= {key: value for key, value in numbers.items() if key in METRICS}
+        if self.on_text:
+            form["n_tokens"] = self.on_text.n_tokens
+            form["n_tokens_left_out"] = sum(self.on_text.left_out.values())
+        return form
 
 
 def max_cosine_counts(numbers: Mapping[str, float]) -> list[float] | None:
@@ -125,9 +138,12 @@ def measure_on_text(sae: AnySAE, text: TextActivations) -> TextMetrics:
     together, measured = fidelity_and_firing(sae, text)
     times_fired = together.times_fired
     live = sae.W_dec[(times_fired > 0).to(sae.W_dec.device)]
-    absorption = analysis.absorption_pairs(sae.W_dec, (acts for _, acts in encode(sae, text)))
-    absorbed: dict[str, float] = {"absorption_pairs": len(absorption)}
-    if len(absorption):
+    absorption, absorbed = None, dict[str, float]()
+    if sae.cfg.architecture() not in _SIGNED:  # a latent and its negative would be two
+        acts = (acts for _, acts in encode(sae, text))
+        absorption = analysis.absorption_pairs(sae.W_dec, acts)
+        absorbed["absorption_pairs"] = len(absorption)
+    if absorption is not None and len(absorption):
         absorbed["eq_13_holds"] = absorption.satisfied.double().mean().item()
         absorbed["median_A_by_B"] = (absorption.A / absorption.B).median().item()
     numbers = {
@@ -147,6 +163,7 @@ def measure_on_text(sae: AnySAE, text: TextActivations) -> TextMetrics:
         absorption,
         pairs_in_context(sae, text, most_alike(sae.W_dec, times_fired, PAIRS_SHOWN)),
         missing,
+        text.left_out,
     )
 
 

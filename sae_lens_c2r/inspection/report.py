@@ -70,6 +70,8 @@ def in_terminal(
     shown: list[Table | Text] = []
     for table in list(tables_of(reports).values())[: 2 if brief else None]:
         shown += table.in_terminal(width=width, note=None if brief else table.note)
+    read = {each.on_text.tokens: None for each in reports if each.on_text}  # once each
+    shown += [Text(f"Measured on {tokens}.") for tokens in read]
     return [*shown, *(Text(each.sentences()) for each in comparisons)]
 
 
@@ -78,6 +80,7 @@ def report_html(
 ) -> str:
     """The report, `made_by` a command, with a `title`, `intro`, what to `load`."""
     on_text = [report for report in reports if report.on_text]
+    has_pairs = any(each.on_text and each.on_text.absorption is not None for each in on_text)
     counts = [
         (each.name, color_of(number), max_cosine_counts(each.numbers) or [])
         for number, each in enumerate(reports)
@@ -89,7 +92,7 @@ def report_html(
         tables=tables_of(reports),
         cosines=svg(max_cosine_figure(counts, chance)),
         frequencies=svg(firing_frequencies(reports)) if on_text else None,
-        absorption=svg(consolidation(reports)) if on_text else None,
+        absorption=svg(consolidation(reports)) if has_pairs else None,
         histogram=_histogram,
         reports=reports,
         on_text=on_text,
@@ -129,7 +132,7 @@ def consolidation(reports: Sequence[SAEReport]) -> Figure:
     figure = Figure(figsize=(7.2, 3.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     for number, report in enumerate(reports):
-        if report.on_text is None:
+        if report.on_text is None or report.on_text.absorption is None:
             continue
         color, pairs = color_of(number), report.on_text.absorption
         ratio = np.log((pairs.A / pairs.B).double().numpy())

@@ -6,9 +6,10 @@ This is the one module that imports `transformer_lens`.
 import math
 import os
 import re
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import torch
+from sae_lens.load_model import load_model
 from sae_lens.saes.sae import SAEMetadata
 from transformer_lens import HookedTransformer, HookedTransformerConfig
 from transformer_lens.loading_from_pretrained import (
@@ -25,11 +27,11 @@ from transformer_lens.loading_from_pretrained import (
 from transformer_lens.model_bridge import TransformerBridge
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM
 
-from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, remote_code
+from sae_lens_c2r._support.errors import UserError, needing_the_hub
+from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, harmless_options, remote_code
 from sae_lens_c2r.models.offline import hub_id_of_folder, is_model, where_model_is
+from sae_lens_c2r.models.reading import TRANSFORMER_LENS, TRANSFORMERS, Reading
 
-TRANSFORMER_LENS, TRANSFORMERS = "HookedTransformer", "AutoModelForCausalLM"
 MODEL_CLASSES = (TRANSFORMER_LENS, "HookedMamba", TRANSFORMERS)  # that SAELens knows
 # Where a model cannot be run without weights, as with experts.
 _OF_THE_MODEL_S_WIDTH = re.compile(r"\.(hook_resid_(pre|mid|post)|hook_(attn|mlp)_out)$").search
@@ -121,6 +123,25 @@ def on_this_machine(options: Mapping[str, Any], device: str) -> dict[str, Any]:
     if (kept.get("n_devices") or 1) > (torch.cuda.device_count() if on_gpus else 1):
         del kept["n_devices"]  # SAELens would take CUDA, whatever is asked
     return kept
+
+
+@remote_code()
+def load(reading: Reading, device: str, *, hook_names: list[str] | None = None) -> Any:
+    """Load the model of a reading in SAELens's wrapper, without code of its authors'."""
+    name = str(reading.model_name)
+    options = harmless_options(reading.model_from_pretrained_kwargs, name)
+    place = where_model_is(name, options.get("revision"))
+    if TRUSTED.get():
+        options[TRUST] = True
+    # TransformerLens prints, where `--json` does, too.
+    with redirect_stdout(sys.stderr), needing_the_hub(f"The model {name}"):
+        return load_model(
+            reading.model_class_name,
+            place,
+            device=device,
+            model_from_pretrained_kwargs=options,
+            hook_names=hook_names,
+        )
 
 
 @remote_code()

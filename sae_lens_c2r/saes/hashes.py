@@ -8,12 +8,11 @@ from typing import Any
 import torch
 from sae_lens import SAE
 
-# Of an SAE's metadata, what decides how text is read, and which activations an SAE is given.
-READING = (
-    *("model_class_name", "model_from_pretrained_kwargs", "prepend_bos", "seqpos_slice"),
-    *("exclude_special_tokens", "sequence_separator_token", "disable_concat_sequences"),
-)
-_READ = (*READING, "hook_name", "hook_head_index", "dataset_path", "context_size")
+from sae_lens_c2r.models.reading import ADDED, Reading
+
+# Of an SAE's metadata, what decides how text is read, but for the model's name and for what
+# SAELens itself does not write.
+_READ = tuple(key for key in Reading.model_fields if key not in {"model_name", *ADDED})
 
 
 def sae_hashes(sae: SAE[Any]) -> tuple[str, str]:

@@ -23,16 +23,17 @@ from sae_lens_c2r._support.files import first_problem, is_there, read_object
 from sae_lens_c2r.models.offline import is_model
 from sae_lens_c2r.models.text_source import looks_like_a_file
 from sae_lens_c2r.saes.format_1 import in_this_format
+from sae_lens_c2r.saes.sae_ref import RECORD as RECORD
 from sae_lens_c2r.saes.sae_ref import SAERef
 
 FORMAT: Literal[2] = 2  # of `training.json`, `evaluation.json` and `sae-lens-c2r.json`
-RECORD = "training.json"
 # The evaluations that are not SAEBench's.
 SAE_LENS = "sae_lens"  # SAELens's own `run_evals`
 KNOWN_FEATURES = "known_features"  # in its place, where there is no language model
 HELD_OUT = "held_out"  # what the demo measures on text that it does not train on
 TRAINING = "training"  # what SAELens counts at the end of a training
 WEIGHTS = "weights"  # what needs no data
+DEAD_FEATURE_WINDOW = 1000  # steps, SAELens's default
 Document = TypeVar("Document", bound=BaseModel)
 Number = StrictInt | StrictFloat
 Count = Annotated[int, Field(ge=0, lt=2**63)]
@@ -45,6 +46,7 @@ class Evaluation(BaseModel, frozen=True, allow_inf_nan=False):
     model: str | None = None  # `None` for an evaluation of the weights alone
     text: str | None = None  # that SAELens's reads; `None` for what the SAE was trained on
     settings: dict[str, Any] = {}  # all of them
+    reading: dict[str, Any] = {}  # how the text was read, where it was SAELens's evaluation
     inputs: dict[str, str] = {}  # the hashes of the files and folders that it reads, by name
     device: str | None = None
     versions: dict[str, str] = {}  # of the packages that computed it
@@ -173,7 +175,11 @@ class SAERecord(BaseModel):
         }
         evaluations = dict(self.evaluations)
         n_dead, d_sae = metadata.get("num_dead_features"), config.get("d_sae")
-        if type(n_dead) is int and type(d_sae) is int:
+        # SAELens counts latents as dead that did not fire in a window of steps: before that
+        # many are taken, none is.
+        runner = (self.settings or {}).get("runner", {})
+        window = runner.get("dead_feature_window", DEAD_FEATURE_WINDOW)
+        if type(n_dead) is int and type(d_sae) is int and (self.steps or 0) > window:
             by: dict[str, Any] = {"device": self.device, "versions": self.versions}
             of_training = Evaluation(metrics={"dead_latents": n_dead / d_sae}, **by)
             evaluations.setdefault(TRAINING, of_training)

@@ -22,6 +22,7 @@ from sae_lens import SAE, TrainingSAE
 from sae_lens.constants import (
     ACTIVATION_SCALER_CFG_FILENAME,
     ACTIVATION_WHITENING_FILENAME,
+    RUNNER_CFG_FILENAME,
     SAE_CFG_FILENAME,
     SAE_WEIGHTS_FILENAME,
 )
@@ -33,6 +34,7 @@ from sae_lens_c2r._support.errors import UserError, needing_the_hub, one_line
 from sae_lens_c2r._support.files import check_whole, read_object
 from sae_lens_c2r._support.remote_code import harmless_options
 from sae_lens_c2r.models.loading import name_as_transformers_does
+from sae_lens_c2r.models.reading import complete
 from sae_lens_c2r.saes.start_from import NEEDS_ESTIMATE
 
 SAE_FILES = (
@@ -42,6 +44,7 @@ SAE_FILES = (
 _Folder = Annotated[
     Path, AfterValidator(lambda path: Path(os.path.expanduser(path))), PlainSerializer(str)
 ]
+RECORD = "training.json"  # which our training writes beside an SAE
 _DOWNLOAD = "hf_hub_download"  # by which SAELens's loaders get every file
 
 
@@ -68,7 +71,8 @@ class SAERef:
     @property
     def name(self) -> str:
         """The name that it is shown by."""
-        return str(self.folder) if self.folder else f"{self.source} {self.sae_id}"
+        at = f"@{self.revision}" if self.revision else ""
+        return str(self.folder) if self.folder else f"{self.source}{at} {self.sae_id}"
 
     @property
     def place(self) -> Path | tuple[str | None, ...]:
@@ -109,6 +113,8 @@ class SAERef:
                 scaler = ActivationScaler()
                 scaler.load(scaling)
                 fold_scaling(sae, scaler)
+            for settings in _settings_beside(self.folder):
+                complete(sae.cfg.metadata, settings)
             return sae
         except Exception as error:  # SAELens, safetensors and the Hub raise many kinds
             reason = one_line(error)
@@ -122,6 +128,17 @@ class SAERef:
         """Load it in the form in which anybody uses it: without training, norms folded."""
         # Folded on a CPU, weights have the same bits, and the same hash, on every device.
         return inference_form(self.load("cpu")).to(device)
+
+
+def _settings_beside(folder: Path) -> Iterator[dict[str, Any]]:
+    """The settings of an SAE's training that lie beside it, as we write them, or SAELens."""
+    # SAELens's metadata lack some that decide which activations an SAE sees.
+    if (folder / RECORD).is_file():
+        settings = read_object(folder / RECORD).get("settings") or {}
+        if settings.keys() >= {"source", "runner"}:
+            yield settings
+    if (folder / RUNNER_CFG_FILENAME).is_file():
+        yield {"source": {}, "runner": read_object(folder / RUNNER_CFG_FILENAME)}
 
 
 def check_scaled(sae: SAE[Any], *, of: object = "") -> None:
@@ -189,7 +206,8 @@ def find_saes(
         if found:
             saes += found
         elif may_be_id and not is_file and not Path(argument).is_absolute():
-            saes.append(SAERef(release=argument, sae_id=rest.pop(0)))
+            release, _, revision = argument.partition("@")
+            saes.append(SAERef(release, sae_id=rest.pop(0), revision=revision or None))
         else:
             should = "be a folder, or a release followed by an SAE's id"
             if Path(argument).is_dir():

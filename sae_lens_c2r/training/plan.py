@@ -22,8 +22,9 @@ from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r._support.files import is_there
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, harmless_runner
 from sae_lens_c2r.models.corpus import OFFLINE_DATASETS
-from sae_lens_c2r.models.loading import TRANSFORMER_LENS, official_name
+from sae_lens_c2r.models.loading import official_name
 from sae_lens_c2r.models.offline import MINILM, is_model, where_model_is
+from sae_lens_c2r.models.reading import TRANSFORMER_LENS
 from sae_lens_c2r.models.text import Text
 from sae_lens_c2r.penalties.neighbors import has_fast_bfloat16
 from sae_lens_c2r.releases import configs

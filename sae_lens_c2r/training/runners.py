@@ -2,9 +2,8 @@
 
 import copy
 import os
-import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext, redirect_stdout
+from contextlib import closing, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -21,8 +20,8 @@ from tqdm.auto import tqdm
 from sae_lens_c2r._support.errors import needing_the_hub
 from sae_lens_c2r._support.libraries import no_false_alarms
 from sae_lens_c2r._support.remote_code import remote_code
-from sae_lens_c2r.models.loading import beside_no_folder_of
-from sae_lens_c2r.models.offline import where_model_is
+from sae_lens_c2r.models.loading import load
+from sae_lens_c2r.models.reading import Reading, complete
 from sae_lens_c2r.models.text import read_text
 from sae_lens_c2r.releases.model import DATASET, LanguageModel
 from sae_lens_c2r.saes.origins import pin
@@ -62,22 +61,16 @@ def train_together(
         text = text or read_text(source.text, streaming=config.streaming, field=DATASET)
         text = text.for_model(source.hub_id or source.name, source.context_size)
         text.check_context(source.context_size)
-        revision = config.model_from_pretrained_kwargs.get("revision")
-        config.model_name = where_model_is(config.model_name, revision)
-        name = source.model
-        with (
-            redirect_stdout(sys.stderr),  # as TransformerLens prints, and `--json` too
-            needing_the_hub(f"The model {name}"),
-            beside_no_folder_of(config.model_name),
-        ):
-            runner = MultiSAETrainingRunner(config, override_saes=saes, override_dataset=text)
+        reading = Reading.of_settings(plan.fingerprint())
+        model = load(reading, config.llm_device, hook_names=[source.hook_name])
+        runner = MultiSAETrainingRunner(
+            config, override_model=model, override_saes=saes, override_dataset=text
+        )
         with needing_the_hub(f"The text {source.dataset}"):
             text.check_tokenizer(runner.model.tokenizer)
         train_on_language_model(runner, job, norm_multiple=plan.norm_multiple)
     for sae in saes.values():
-        sae.cfg.metadata.model_name = name  # not where it lies here
-        for key, value in source.text.part.items():
-            sae.cfg.metadata[f"dataset_{key}"] = value
+        complete(sae.cfg.metadata, plan.fingerprint())  # what SAELens leaves out
     if text.left_out:
         job.log(text.left_out)
     return saes, {}

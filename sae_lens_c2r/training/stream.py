@@ -20,6 +20,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.models.reading import within_norm
 from sae_lens_c2r.training.distributed import broadcast, rank, world_size
 
 Batch = dict[str, Tensor]
@@ -113,7 +114,7 @@ class ActivationStream(Iterator[Batch]):
                     acts = own.new_empty(int(self._kept(tokens).sum()), own.shape[1])
                 broadcast(acts, maker)
                 epoch = self._epochs if len(acts) else epoch
-                yield n_rows, rows_read, within_norm(acts, self._norm_multiple)
+                yield n_rows, rows_read, acts[within_norm(acts, self._norm_multiple)]
             if self._epochs > epoch + 1:  # a whole pass over the text gave none
                 raise UserError(
                     "The text should have tokens to train on. All of them are left out by "
@@ -217,17 +218,3 @@ def seeded(seed: int, device: str) -> Iterator[None]:
     with torch.random.fork_rng(devices):
         torch.manual_seed(seed)
         yield
-
-
-def within_norm(acts: Tensor, multiple: float | None) -> Tensor:
-    """The activations of a pass whose norm is at most a multiple of the pass's median."""
-    if multiple is None or len(acts) == 0:
-        return acts
-    norms = torch.linalg.vector_norm(acts, dim=-1, dtype=torch.float32)
-    kept = acts[norms <= multiple * norms.median()]
-    if len(kept) == 0:  # no norm is within a median that is NaN
-        raise UserError(
-            "The model should give finite activations. Found NaN in a batch of "
-            f"{len(acts):,} tokens."
-        )
-    return kept

@@ -34,12 +34,13 @@ from sae_lens_c2r.evaluation.on_text import (
 from sae_lens_c2r.evaluation.report import read_report
 from sae_lens_c2r.evaluation.settings import Options, settings_of
 from sae_lens_c2r.evaluation.tasks import Task
-from sae_lens_c2r.inspection import activations
+from sae_lens_c2r.models import loading
+from sae_lens_c2r.models.reading import Reading
 from sae_lens_c2r.saes.sae_ref import find_saes
 from tests.command import run_command
 from tests.evaluation.planted import plant_sae, small_sae
 from tests.hub.conftest import say
-from tests.language_model import CONTEXT, D_MODEL, HOOK, rows_of_tokens, texts, tiny_model
+from tests.language_model import CONTEXT, D_MODEL, HOOK, rows_of_tokens, tiny_model
 
 Evaluate = Callable[..., list[str]]
 Say = Callable[[str], None]
@@ -286,21 +287,6 @@ def measure_on(text: Path, sae: SAE[Any], **changes: Any) -> dict[str, Any]:
     return on_text(task, sae)(task, sae)
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [({"hook": "blocks.9.hook_resid_post"}, "hook_name` should be a hook of"), ({}, "width 7")],
-)
-def test_what_does_not_fit_the_model_is_told_before_sae_lens_fails_at_it(
-    options: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(activations, "load_model", lambda *_, **__: deepcopy(tiny_model()))
-    texts().to_json(tmp_path / "text.jsonl")
-    sae = small_sae(d_in=7, **options)
-    sae.cfg.metadata.context_size = CONTEXT
-    with pytest.raises(UserError, match=f"^it: .*{said}"):
-        measure_on(tmp_path / "text.jsonl", sae)
-
-
 def test_the_losses_of_rows_are_of_the_tokens_that_sae_lens_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -425,12 +411,26 @@ def test_what_cannot_be_written_replaces_nothing(
 
 
 def test_activations_are_spliced_where_the_sae_was_trained() -> None:
-    model = SimpleNamespace(run_with_hooks=lambda acts, fwd_hooks: fwd_hooks[0][1](acts, None))
-    _splice_where_trained(model, slice(1, None, 2))
+    """Not at other positions, at special tokens, or where norms were left out."""
+
+    def run(tokens: torch.Tensor, fwd_hooks: Any) -> torch.Tensor:
+        assert torch.is_autocast_enabled("cpu")
+        acts = torch.ones(*tokens.shape, 3)
+        acts[0, 3] = 100
+        return fwd_hooks[0][1](acts, None)
+
+    model: Any = SimpleNamespace(run_with_hooks=run, tokenizer=None)
+    reading = {"seqpos_slice": (1, None, 2), "exclude_special_tokens": (7,)}
+    reading |= {"max_activation_norm_multiple": 10, "autocast_lm": True}
+    _splice_where_trained(model, Reading.of(reading))
+    tokens = torch.ones(2, 5, dtype=torch.long)
+    tokens[1, 1] = 7
     replaced = [("hook", lambda acts, **_: -acts)]
-    spliced = model.run_with_hooks(torch.ones(2, 5, 3), fwd_hooks=replaced)
-    assert (spliced[:, 1::2] == -1).all()
-    assert (spliced[:, 0::2] == 1).all()
+    spliced = model.run_with_hooks(tokens, fwd_hooks=replaced)
+    assert (spliced[..., 0] < 0).tolist() == [
+        [False, True, False, False, False],
+        [False, False, False, True, False],
+    ]
 
 
 @pytest.mark.parametrize("of_transformers", [True, False])
@@ -465,7 +465,7 @@ def test_only_models_that_predict_the_next_token_have_a_loss(
 def test_fidelity_and_firing_are_of_the_positions_that_the_sae_was_trained_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(activations, "load_model", lambda *_, **__: deepcopy(tiny_model()))
+    monkeypatch.setattr(loading, "load_model", lambda *_, **__: deepcopy(tiny_model()))
     rows = rows_of_tokens(8)
     rows.to_json(tmp_path / "text.jsonl")
     sae = small_sae(d_in=D_MODEL, hook=HOOK)
@@ -481,3 +481,9 @@ def test_fidelity_and_firing_are_of_the_positions_that_the_sae_was_trained_on(
     assert found["explained_variance"] == pytest.approx(explained, rel=1e-3)
     assert found["l0"] == pytest.approx((acts != 0).sum().item() / len(inputs))
     assert found["n_tokens"] == len(inputs)
+    assert found["n_tokens_left_out"] == 8 * 3
+    # SAELens's other numbers are of all positions.
+    groups = ("model_performance_preservation", "model_behavior_preservation")
+    assert not [
+        key for key, value in found.items() if isinstance(value, dict) and key not in groups
+    ]

@@ -99,7 +99,11 @@ def test_a_sparsity_coefficient_stays_in_the_unit_that_it_was_chosen_in(plant: P
     plan = make_plan(release_of(folder), device="cpu")
     assert plan.saes["a"].normalize_activations == "none"
     assert any("`l0_coefficient` is the SAE's, 25.0" in note for note in plan.start_notes)
-    whitened = {"saes": {"layer/a": {"normalize_activations": "covariance_whitening"}}}
+    whitened = {
+        "source": {},
+        "runner": {},
+        "saes": {"layer/a": {"normalize_activations": "covariance_whitening"}},
+    }
     say(folder, {"sae_id": "layer/a", "settings": whitened})
     plan = make_plan(
         release_of(folder, language_model__hub_id="google/gemma-2-2b"), device="cpu"
@@ -108,7 +112,7 @@ def test_a_sparsity_coefficient_stays_in_the_unit_that_it_was_chosen_in(plant: P
 
 
 def test_texts_that_nothing_separates_stay_so(plant: Plant) -> None:
-    assert "sequence_separator_token" not in release_of(plant()).runner
+    assert release_of(plant()).runner["sequence_separator_token"] == "bos"
     folder = plant("b", sequence_separator_token=None)
     assert read_metadata(folder).sequence_separator_token is None
 
@@ -219,7 +223,7 @@ def read_metadata(folder: Path, **changes: Any) -> Any:
     """The metadata of an SAE's config once it is read as it will be trained."""
     sae = SAERef(folder=folder).load("cpu")
     plan = make_plan(release_of(folder, **changes), device="cpu")
-    read_as_planned(sae, plan, folder.name)
+    read_as_planned(sae, plan)
     return sae.cfg.metadata
 
 

@@ -180,6 +180,25 @@ def test_what_an_earlier_version_left_on_the_hub_is_read_and_joined() -> None:
         assert (joined.saes["a"].evaluations == found.evaluations) is kept
 
 
+@pytest.mark.parametrize(
+    ("record", "counts"),
+    [
+        ({}, False),  # SAELens's own runner says no steps
+        ({"steps": 1000}, False),
+        ({"steps": 1001}, True),
+        ({"steps": 1001, "settings": {"runner": {"dead_feature_window": 1001}}}, False),
+        ({"steps": 51, "settings": {"runner": {"dead_feature_window": 50}}}, True),
+    ],
+)
+def test_dead_latents_of_training_count_after_sae_lenss_window_alone(
+    record: dict[str, Any], counts: bool
+) -> None:
+    """Before that many steps SAELens finds no latent dead, whatever they are."""
+    config = {"d_sae": 80, "metadata": {"num_dead_features": 0}}
+    evaluations = SAERecord.model_validate(record).with_config(config).evaluations
+    assert ("training" in evaluations) == counts
+
+
 def test_what_training_measured_counts_until_it_is_evaluated() -> None:
     """Measured on held-out text, on text that was trained on, and of known features."""
     numbers = {"explained_variance": 0.625, "l0": 16.5, "dead_latents": 60}
@@ -196,6 +215,7 @@ def test_what_training_measured_counts_until_it_is_evaluated() -> None:
                     "classification": {"precision": 0.5, "f1_score": 0.375},
                 },
                 "sae_id": "a",
+                "steps": 1001,
                 "settings": {"saes": {"a": {"d_sae": 80}}},
             }
         )

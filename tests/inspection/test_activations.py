@@ -1,24 +1,23 @@
-"""Models run over a text where SAEs take their inputs; what keeps them from it is one line."""
+"""Models run over a text, and give what SAEs were trained on."""
 
-import re
+import json
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 from weakref import ref
 
 import pytest
 import torch
 from datasets import Dataset
-from huggingface_hub.errors import LocalEntryNotFoundError
 from sae_lens import SAE
 from transformer_lens import HookedTransformer
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.inspection import activations
 from sae_lens_c2r.inspection.activations import ActivationSource
-from sae_lens_c2r.inspection.contexts import latents_in_context
+from sae_lens_c2r.models import loading
 from sae_lens_c2r.models.corpus import OFFLINE_DATASET
-from sae_lens_c2r.models.text import Text, read_text
+from sae_lens_c2r.models.text import Text
 from sae_lens_c2r.models.text_source import TextSource
 from tests.architectures.training import make_sae
 from tests.language_model import CONTEXT, D_MODEL, HOOK, rows_of_tokens, texts, tiny_model
@@ -38,7 +37,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             raise OSError(f"{name} is not a model")
         return tiny_model()
 
-    monkeypatch.setattr(activations, "load_model", load)
+    monkeypatch.setattr(loading, "load_model", load)
     return names
 
 
@@ -59,8 +58,7 @@ def load(folder: Path, **metadata: Any) -> SAE[Any]:
 
 def source(text: Any = None, *, n_tokens: int = 1000, **options: Any) -> Any:
     text = rows_of_tokens() if text is None else text
-    is_name = isinstance(text, str)
-    text = read_text(TextSource(text)) if is_name else Text(text, "a dataset")
+    text = TextSource(text) if isinstance(text, str) else Text(text, "a dataset")
     return ActivationSource(text, n_tokens=n_tokens, device="cpu", **options)
 
 
@@ -83,7 +81,7 @@ def test_what_takes_much_memory_is_told(
     monkeypatch.setattr(activations, "_WORTH_TELLING", 100)
     told: list[str] = []
     source(tell=told.append).activations(load(tmp_path / "sae"), "sae")
-    assert told == ["The activations take 4.2 kB of memory."]
+    assert told[-1] == "The activations take 4.2 kB of memory."
 
 
 def test_an_sae_whose_inputs_were_scaled_by_nobody_knows_what_reads_no_text(
@@ -95,78 +93,26 @@ def test_an_sae_whose_inputs_were_scaled_by_nobody_knows_what_reads_no_text(
         source().activations(sae, "mine")
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"model_name": "none"}, f"no activations of width {D_MODEL} from none at"),
-        (
-            {"model_name": "/models/mine"},
-            "`metadata.model_name` should be a folder with a conf",
-        ),
-        ({"hook_name": "x"}, "`metadata.hook_name` should be a hook of tiny. Found x."),
-        ({"d_in": 5}, f"no activations of width 5 from tiny at {HOOK}. "),
-    ],
-)
-def test_what_does_not_fit_is_named(change: dict[str, Any], said: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=f"^mine: {re.escape(said)}"):
-        source().activations(load(tmp_path / "sae", **change), "mine")
-
-
 def test_the_place_of_a_model_in_a_training_is_not_that_of_its_inspection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     double = Mock(side_effect=ValueError("seen"))
-    monkeypatch.setattr(activations, "load_model", double)
+    monkeypatch.setattr(loading, "load_model", double)
     for place, kept in (("cuda:7", {}), ("auto", {"device_map": "auto"})):
         options = {"device_map": place, "dtype": "float32", "n_devices": 2}
         sae = load(tmp_path / place, model_from_pretrained_kwargs=options, model_class_name="x")
-        with pytest.raises(UserError, match=r"^mine: no activations of width .* seen$"):
+        with pytest.raises(ValueError, match="seen"):
             source().activations(sae, "mine")
         asked = double.call_args.kwargs["model_from_pretrained_kwargs"]
         assert asked == {"dtype": "float32", **kept}
 
 
-@pytest.mark.parametrize(("device", "dtype"), [("cpu", "float32"), ("mps", "bfloat16")])
-def test_a_model_in_bfloat16_is_widened_on_a_cpu_alone(
-    device: str, dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    double = Mock(side_effect=ValueError("seen"))
-    monkeypatch.setattr(activations, "load_model", double)
-    monkeypatch.setattr(activations, "has_fast_bfloat16", lambda _: False)
-    options = {"dtype": "bfloat16"}
-    sae = load(tmp_path / "sae", model_from_pretrained_kwargs=options, model_class_name="x")
-    with pytest.raises(ValueError, match="seen"):
-        ActivationSource(Text(rows_of_tokens(), "x"), n_tokens=9, device=device).model_of(sae)
-    assert double.call_args.kwargs["model_from_pretrained_kwargs"] == {"dtype": dtype}
-
-
 def test_what_a_model_prints_while_it_is_loaded_is_not_among_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(
-        activations, "load_model", lambda *_, **__: print("Loaded") or tiny_model()
-    )
+    monkeypatch.setattr(loading, "load_model", lambda *_, **__: print("Loaded") or tiny_model())
     source().activations(load(tmp_path / "sae"), "mine")
     assert capsys.readouterr().out == ""
-
-
-SHORT: dict[str, tuple[Any, int]] = {
-    "a sentence": (Dataset.from_dict({"text": ["three short words"]}), 4),  # and [SEP]
-    "sentences": (Dataset.from_dict({"text": ["one two", "", "three"]}), 6),
-    "rows of tokens": (Dataset.from_dict({"tokens": [[1, 2, 3], [4, 5, 6]]}), 3),
-    "a token": (Dataset.from_dict({"input_ids": [[3]]}), 1),
-}
-
-
-@pytest.mark.parametrize("case", SHORT)
-def test_a_text_that_is_shorter_than_a_row_is_read_as_it_is(case: str, tmp_path: Path) -> None:
-    dataset, length = SHORT[case]
-    told: list[str] = []
-    sae = load(tmp_path / "sae", sequence_separator_token=5, exclude_special_tokens=False)
-    found = source(dataset, tell=told.append).activations(sae, "mine")
-    assert found.rows.shape[1] == length
-    assert len(found.activations) == found.rows.numel()
-    assert any(f"{length} tokens" in line for line in told)
 
 
 def test_a_text_of_nothing_but_what_is_left_out_is_refused(tmp_path: Path) -> None:
@@ -177,104 +123,34 @@ def test_a_text_of_nothing_but_what_is_left_out_is_refused(tmp_path: Path) -> No
         source(special).activations(load(tmp_path / "sae"), "mine")
 
 
-@pytest.mark.parametrize("key", ["model_name", "hook_name"])
+@pytest.mark.parametrize("key", ["model_name", "hook_name", "context_size"])
 def test_no_model_is_loaded_for_an_sae_that_says_too_little(
     key: str, tmp_path: Path, loaded: list[str]
 ) -> None:
-    """One of known features: there is no hook."""
     sae = load(tmp_path / "sae", **{key: None})
     with pytest.raises(UserError, match=rf"^mine: `metadata\.{key}`"):
         source().activations(sae, "mine")
     assert loaded == []
 
 
-@pytest.mark.parametrize(
-    ("key", "taken"), [("context_size", CONTEXT), ("prepend_bos", True)], ids=["length", "bos"]
-)
-def test_of_rows_that_an_sae_does_not_describe_sae_lenss_own_are_taken(
-    key: str, taken: object, tmp_path: Path
-) -> None:
-    """As long as the model takes them at most; SAELens's release of Goodfire's has none."""
-    told: list[str] = []
-    sae, alike = (load(tmp_path / str(said), **{key: said}) for said in (None, taken))
-    read = source(Dataset.from_dict(texts()[:]), tell=told.append)
-    found = read.activations(sae, "mine")
-    assert found.rows.shape[1] == CONTEXT
-    expected = f"does not say on which rows it was trained. Taken: {key} = {taken}"
-    assert any(expected in line for line in told)
-    assert read.activations(alike, "alike") is found
-
-
 @pytest.mark.parametrize("form", ["transcoder", "jumprelu_skip_transcoder", "temporal"])
 def test_what_does_not_reconstruct_its_inputs_is_not_run_on_text(form: str) -> None:
     sae = Mock(cfg=Mock(architecture=lambda: form))
     with pytest.raises(UserError, match=f"A {form} does not"):
-        source().model_of(sae)
-
-
-NETWORK = OSError("We couldn't connect")  # as transformers raises it
-NETWORK.__cause__ = LocalEntryNotFoundError("not in the cache")
-
-
-@pytest.mark.parametrize(
-    ("failing", "error", "said"),
-    [
-        # TransformerLens lists every model that it knows.
-        ("load_model", ValueError(f"x not found. Known: {['gpt2'] * 1000}"), r"x not found\.$"),
-        ("load_model", ValueError("x" * 5000), r"tiny at [\w.]+\. x+…$"),
-        ("load_model", IndexError("index out of range in self"), r"context_size` should be at"),
-        ("load_model", KeyError("rope_type"), r"tiny at [\w.]+\. 'rope_type'$"),
-        ("load_model", NETWORK, r"^x: The model tiny is not on this machine.*Hub"),
-    ],
-)
-def test_what_libraries_raise_is_told_in_a_sentence_that_names_the_network(
-    failing: str, error: Exception, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    double = Mock(side_effect=error)
-    monkeypatch.setattr(f"sae_lens_c2r.inspection.activations.{failing}", double)
-    with pytest.raises(UserError, match=said) as caught:
-        source().activations(load(tmp_path / "sae", model_class_name="HookedTransformer"), "x")
-    assert len(str(caught.value)) < 500
-
-
-def test_an_sae_without_a_class_of_a_model_that_transformer_lens_has_not_says_what_to_add(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    double = Mock(side_effect=ValueError("tiny not found"))
-    monkeypatch.setattr(activations, "load_model", double)
-    with pytest.raises(UserError, match="AutoModelForCausalLM") as caught:
-        source().activations(load(tmp_path / "sae"), "x")
-    assert caught.value.field == "metadata.model_class_name"
-    sae = load(tmp_path / "sae", model_name="gpt2")  # which it has
-    with pytest.raises(UserError, match="no activations of width"):
-        source().activations(sae, "x")
+        source().reading_of(sae)
 
 
 def test_another_model_has_not_the_revision_of_the_sae_s(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     double = Mock(return_value=tiny_model())
-    monkeypatch.setattr(activations, "load_model", double)
+    monkeypatch.setattr(loading, "load_model", double)
     own = {"revision": "c0ffee"}
     sae = load(tmp_path / "sae", model_name="gpt2-small", model_from_pretrained_kwargs=own)
     for model, options in ((None, own), ("openai-community/gpt2", own), ("gpt2-medium", {})):
-        source(model=model).model_of(sae)
+        read = source(instead={"model_name": model} if model else {})
+        read.model_of(read.reading_of(sae))
         assert double.call_args.kwargs["model_from_pretrained_kwargs"] == options
-
-
-def test_a_model_without_a_tokenizer_shows_tokens_by_their_numbers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = tiny_model()
-    monkeypatch.setattr(model, "tokenizer", None)
-    monkeypatch.setattr(activations, "load_model", lambda *_, **__: model)
-    sae = load(tmp_path / "sae")
-    text = source().activations(sae, "x")
-    fires = sae.encode(text.activations).sum(dim=0).argmax().item()
-    [latent] = latents_in_context(sae, text, [int(fires)])
-    shown = latent.top_tokens[0]
-    row = "".join(f" {token}" for token in text.rows.flatten().tolist())
-    assert f"{shown.before}{shown.token}{shown.after}" in row
 
 
 def test_a_model_runs_once_for_the_same_inputs(tmp_path: Path, loaded: list[str]) -> None:
@@ -299,6 +175,64 @@ def test_a_model_runs_once_for_the_same_inputs(tmp_path: Path, loaded: list[str]
     )
     alone = load(tmp_path / "alone", sequence_separator_token=None)
     assert read.activations(alone, "c") is not first
+
+
+def test_tokens_of_large_norms_are_left_out_by_the_medians_of_trainings_passes(
+    tmp_path: Path,
+) -> None:
+    tokens = torch.tensor(rows_of_tokens(7)["tokens"])
+    _, cache = tiny_model().run_with_cache(tokens, prepend_bos=False)
+    of_rows = [cache[HOOK][3 * n : 3 * n + 3][:, 1:].flatten(0, 1) for n in range(3)]
+    norms = [each.norm(dim=1) for each in of_rows]
+    kept = [acts[n <= 1.1 * n.median()] for acts, n in zip(of_rows, norms, strict=True)]
+    sae = load(
+        tmp_path / "sae",
+        exclude_special_tokens=False,
+        seqpos_slice=(1, None),
+        max_activation_norm_multiple=1.1,
+        store_batch_size_prompts=3,
+    )
+    text = source(rows_of_tokens(7)).activations(sae, "sae")
+    torch.testing.assert_close(text.activations, torch.cat(kept))
+    torch.testing.assert_close(cache[HOOK][:, 1:][tuple(text.places.T)], text.activations)
+    n_large = sum(map(len, of_rows)) - len(text.activations)
+    assert n_large > 0
+    assert list(text.left_out.values()) == [len(tokens), n_large]
+
+
+def test_a_text_is_read_as_a_chat_if_training_did(tmp_path: Path) -> None:
+    tokenizer = tiny_model().tokenizer
+    text = Dataset.from_dict({"text": ["one two three", "four five", "six seven eight"]})
+    template = "{% for m in messages %}user says {{ m.content }}{% endfor %}"
+    about = {"use_chat_formatting": True, "sequence_separator_token": None}
+    about |= {"exclude_special_tokens": False}
+    with patch.object(tokenizer, "chat_template", template):
+        found = source(text).activations(load(tmp_path / "sae", **about), "sae")
+    said = ["user says " + each for each in text["text"]]
+    ids = tokenizer(" ".join(said), add_special_tokens=False)["input_ids"]
+    expected = torch.tensor(ids[: len(ids) // CONTEXT * CONTEXT]).view(-1, CONTEXT)
+    assert torch.equal(found.rows, expected)
+
+
+def test_of_its_own_text_an_sae_reads_the_column_that_it_was_trained_on(tmp_path: Path) -> None:
+    path = tmp_path / "text.jsonl"
+    path.write_text(json.dumps({"title": "one " * 40, "body": "two " * 40}) + "\n")
+    about = {"dataset_path": str(path), "dataset_column": "body"}
+    sae, other = load(tmp_path / "sae", **about), load(tmp_path / "other")
+    two = tiny_model().tokenizer("two", add_special_tokens=False)["input_ids"]
+    assert set(source(str(path)).activations(sae, "sae").rows.unique().tolist()) >= {*two}
+    with pytest.raises(UserError, match=r"^other: `column` should be one of title, body"):
+        source(str(path)).activations(other, "other")
+
+
+def test_what_an_sae_does_not_say_is_said(tmp_path: Path) -> None:
+    told: list[str] = []
+    source(tell=told.append).activations(load(tmp_path / "sae"), "mine")
+    assert told == [
+        "mine does not say how its text was read. Taken: sequence_separator_token = bos, "
+        "disable_concat_sequences = False, use_chat_formatting = False, "
+        "seqpos_slice = (None,), max_activation_norm_multiple = None."
+    ]
 
 
 @pytest.mark.parametrize("n_tokens", [1, CONTEXT, CONTEXT + 3, 33 * CONTEXT - 1, 10**6])
@@ -332,21 +266,6 @@ def test_documents_are_joined_as_the_sae_says(tmp_path: Path) -> None:
         assert (5 in source(two).activations(sae, "x").rows) == joined
 
 
-def test_documents_that_are_not_joined_are_read_at_the_length_that_keeps_most(
-    tmp_path: Path,
-) -> None:
-    text = Dataset.from_dict({"text": ["one two three", *["one two"] * 9]})
-    sae = load(tmp_path / "sae", disable_concat_sequences=True)
-    told: list[str] = []
-    assert len(source(text, tell=told.append).activations(sae, "x").rows) == 10
-    assert told[0].endswith("Shorter documents are left out, as the SAE does not join them.")
-    # SAELens puts a token before each, the tokenizer one after it: two words fill a row of 4.
-    after_bos = load(tmp_path / "bos", disable_concat_sequences=True, prepend_bos=True)
-    full = Dataset.from_dict({"text": [" ".join(["one"] * (CONTEXT - 2)), *["one"] * 99]})
-    for dataset, shape in ((text, (10, 4)), (full, (1, CONTEXT))):
-        assert source(dataset).activations(after_bos, "x").rows.shape == shape
-
-
 @pytest.mark.parametrize("text", ["text.txt", OFFLINE_DATASET])
 def test_any_model_reads_any_text_in_place_of_the_one_in_the_config(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -354,10 +273,11 @@ def test_any_model_reads_any_text_in_place_of_the_one_in_the_config(
     monkeypatch.chdir(tmp_path)
     Path("text.txt").write_text(" ".join(texts()["text"]))
     sae = load(tmp_path / "sae", model_name="no-such-model")
-    with pytest.raises(UserError, match="no-such-model is not a model"):
+    with pytest.raises(OSError, match="no-such-model is not a model"):
         source(text).activations(sae, "x")
-    found = source(text, model="tiny", n_tokens=20).activations(sae, "x")
-    assert (found.rows.shape[1], found.text, found.model) == (CONTEXT, text, "tiny")
+    instead = {"model_name": "tiny", "context_size": CONTEXT - 1}
+    found = source(text, instead=instead, n_tokens=20).activations(sae, "x")
+    assert (found.rows.shape[1], found.text, found.model) == (CONTEXT - 1, text, "tiny")
 
 
 def test_one_model_is_kept_at_a_time(
@@ -372,61 +292,8 @@ def test_one_model_is_kept_at_a_time(
         models.append(ref(model))
         return model
 
-    monkeypatch.setattr(activations, "load_model", load_another)
+    monkeypatch.setattr(loading, "load_model", load_another)
     reader = source()
     for name in ("one", "other", "other"):
-        reader.model_of(load(tmp_path / name, model_name=name))
+        reader.model_of(reader.reading_of(load(tmp_path / name, model_name=name)))
     assert loaded == ["one", "other"]
-
-
-@pytest.mark.parametrize("name", ["gpt2", "gpt2-small", "org/model"])
-def test_an_empty_folder_is_not_taken_for_a_model(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nor a file, or a folder of anything else; a folder with a config is read."""
-    monkeypatch.chdir(tmp_path)
-    folder = tmp_path / {"gpt2-small": "gpt2"}.get(name, name)
-    seen: list[bool] = []
-
-    def look(_class: str, place: str, **_: Any) -> Any:
-        seen.append(Path({"gpt2-small": "gpt2"}.get(place, place)).is_dir())
-        return tiny_model()
-
-    monkeypatch.setattr(activations, "load_model", look)
-    sae = load(tmp_path / "sae", model_name=name)
-    folder.mkdir(parents=True)
-    (folder / "notes.txt").write_text("mine")
-    source().model_of(sae)
-    assert (seen, Path.cwd()) == ([False], tmp_path)
-    (folder / "config.json").write_text("{}")
-    source().model_of(sae)
-    assert seen == [False, True]
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        *(("context_size", value) for value in ("32", 0, 32.5, True)),
-        *(("model_name", 5), ("model_class_name", []), ("hook_name", {})),
-        *(("exclude_special_tokens", "yes"), ("exclude_special_tokens", ["a"])),
-        *(("seqpos_slice", "0:5"), ("prepend_bos", "no"), ("hook_head_index", "3")),
-    ],
-)
-def test_metadata_of_a_wrong_type_are_named_with_what_was_found(
-    key: str, value: Any, tmp_path: Path
-) -> None:
-    sae = load(tmp_path / "sae", **{key: value})
-    with pytest.raises(UserError) as caught:
-        source().activations(sae, "it")
-    assert (caught.value.field, caught.value.of) == (f"metadata.{key}", "it")
-    assert caught.value.found == repr(value)
-
-
-def test_metadata_may_be_missing_or_null_or_of_others(
-    tmp_path: Path, loaded: list[str]
-) -> None:
-    kept = {"seqpos_slice": [0, None], "exclude_special_tokens": [5], "context_size": 8}
-    others = {"prepend_bos": False, "notes": ["of others"], "sequence_separator_token": "bos"}
-    sae = load(tmp_path / "sae", hook_head_index=None, **kept, **others)
-    assert len(source().activations(sae, "it").activations)
-    assert loaded == ["tiny"]
