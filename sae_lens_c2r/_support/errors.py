@@ -54,7 +54,9 @@ def error_of(name: object, error: BaseException) -> UserError:
     """An error of any library, or of ours, as one of what has a name."""
     if isinstance(error, UserError) and not error.of:
         return UserError(error.field, error.should, error.found, error.more, of=name)
-    return UserError(f"{name}: {reason(error)}")
+    named = UserError(f"{name}: {reason(error)}")
+    named.__cause__ = error  # for its traceback
+    return named
 
 
 def with_advice(error: UserError, advice: str) -> UserError:
@@ -78,7 +80,8 @@ def reason(error: BaseException) -> str:
     """The text of our own error, on one line; of another, its type and first sentence."""
     if isinstance(error, UserError):
         return one_line(error)
-    return f"{type(error).__name__}: {first_sentence(error)}"
+    kind, sentence = type(error).__name__, first_sentence(error)
+    return kind if sentence == kind else f"{kind}: {sentence}"
 
 
 def counted(number: float, one: str) -> str:

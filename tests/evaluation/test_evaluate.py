@@ -232,7 +232,7 @@ def test_saes_that_share_all_else_are_evaluated_together(tmp_path: Path, run: Ev
 
 
 @pytest.mark.parametrize(("quiet", "terminal"), [(False, True), (True, True), (False, False)])
-def test_a_terminal_shows_for_how_long_it_takes(
+def test_a_terminal_shows_what_is_done(
     quiet: bool,
     terminal: bool,
     monkeypatch: pytest.MonkeyPatch,
@@ -245,8 +245,7 @@ def test_a_terminal_shows_for_how_long_it_takes(
     with console.clock(lambda: f"\x1b[A5 of 8 {'and more ' * 99}"):
         console.say("a line")
     errors = capsys.readouterr().err
-    for shown in ("0:00:0", "5 of 8"):
-        assert (shown in errors) == (terminal and not quiet)
+    assert ("5 of 8" in errors) == (terminal and not quiet)
     assert "\x1b[A5" not in errors
     assert ("a line" in errors) == (not quiet)
 
