@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.files import check_writable
 from sae_lens_c2r.cli import _shared as shared
 from sae_lens_c2r.cli._shared import console_while_loading, count_option, error_boundary, option
 
@@ -21,6 +22,7 @@ def demo(
     """Train BatchTopK with and without C2R on a language model, offline, and compare them."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     with error_boundary("Interrupted; nothing was written."):
+        check_writable(out)
         if not overwrite and out.is_dir() and any(out.iterdir()):
             advice = "Choose another folder, or replace the demo's files with `--overwrite`."
             raise UserError("out", "be empty", f"files in {out}", advice)
