@@ -12,14 +12,11 @@ _UNREACHED = {"ConnectionError", "TransportError", "LocalEntryNotFoundError"}
 
 
 class UserError(ValueError):
-    """An error that a command prints: in one line, what should be how, and what was found.
+    """An error that a command prints in one line.
 
-    Args:
-        field: The parameter by its name, or a file by its path. Or else all that is to be said.
-        should: What it should be, or do.
-        found: What was found in its place.
-        more: Sentences after that, with the cause or with advice.
-        of: The SAE or the file that it belongs to.
+    It says what a field should be or do, what was found, and what more there is to say. A field
+    is a parameter's name, a file's path, or else the whole text. `of` names the SAE or the file
+    that it belongs to.
     """
 
     def __init__(
@@ -33,7 +30,7 @@ class UserError(ValueError):
     ) -> None:
         self.field, self.should, self.found = field, should, str(found)
         self.more, self.of = more, str(of)
-        super().__init__(field, should, self.found, more)
+        super().__init__(field, should, self.found, more)  # of which another process makes it
 
     def __str__(self) -> str:
         return self.told()

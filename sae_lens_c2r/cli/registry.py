@@ -1,6 +1,5 @@
 """`sae-lens-c2r registry`: the releases that come with this package, and new ones."""
 
-import json
 import shlex
 from pathlib import Path
 
@@ -13,7 +12,7 @@ registry = typer.Typer(help="The releases that come with this package, and new o
 
 
 @registry.command("list", cls=shared.Command)
-def list_releases(as_json: bool = shared.JSON) -> None:
+def list_releases() -> None:
     """List the releases."""
     with error_boundary():
         from sae_lens_c2r.releases.files import shipped_releases
@@ -21,15 +20,11 @@ def list_releases(as_json: bool = shared.JSON) -> None:
 
         headings = ["release", "SAEs", "status", "repository"]
         rows = [
-            [release.name, len(release.saes()), release.status, release.repo_id]
+            [release.name, str(len(release.saes())), release.status, release.repo_id or ""]
             for release in shipped_releases()
         ]
-        if as_json:
-            print(json.dumps([dict(zip(headings, row, strict=True)) for row in rows], indent=1))
-            return
         console = LineConsole()
-        cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
-        tables = terminal_tables(headings, cells, width=console.width, text=(0, 2, 3))
+        tables = terminal_tables(headings, rows, width=console.width, text=(0, 2, 3))
         console.print(*tables, sep="\n")
 
 

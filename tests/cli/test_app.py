@@ -68,9 +68,7 @@ def test_results_go_to_the_output_and_progress_elsewhere(tmp_path: Path) -> None
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, told.stdout, "")
 
 
-def test_releases_and_plans_are_json_too() -> None:
-    listed = json.loads(run_command("registry", "list", "--json").stdout)
-    assert {row["release"] for row in listed} == {each.name for each in shipped_releases()}
+def test_plans_are_json_too() -> None:
     name = "synth-sae-bench-2k"
     planned = run_command("train", name, "--dry-run", "--json", "--device", "cpu")
     plan = json.loads(planned.stdout)
