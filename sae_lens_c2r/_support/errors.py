@@ -12,14 +12,11 @@ _UNREACHED = {"ConnectionError", "TransportError", "LocalEntryNotFoundError"}
 
 
 class UserError(ValueError):
-    """An error that a command prints: in one line, what should be how, and what was found.
+    """An error that a command prints in one line.
 
-    Args:
-        field: The parameter by its name, or a file by its path. Or else all that is to be said.
-        should: What it should be, or do.
-        found: What was found in its place.
-        more: Sentences after that, with the cause or with advice.
-        of: The SAE or the file that it belongs to.
+    It says what a field should be or do, what was found, and what more there is to say. A field
+    is a parameter's name, a file's path, or else the whole text. `of` names the SAE or the file
+    that it belongs to.
     """
 
     def __init__(
@@ -33,7 +30,7 @@ class UserError(ValueError):
     ) -> None:
         self.field, self.should, self.found = field, should, str(found)
         self.more, self.of = more, str(of)
-        super().__init__(field, should, self.found, more)
+        super().__init__(field, should, self.found, more)  # of which another process makes it
 
     def __str__(self) -> str:
         return self.told()
@@ -54,7 +51,9 @@ def error_of(name: object, error: BaseException) -> UserError:
     """An error of any library, or of ours, as one of what has a name."""
     if isinstance(error, UserError) and not error.of:
         return UserError(error.field, error.should, error.found, error.more, of=name)
-    return UserError(f"{name}: {reason(error)}")
+    named = UserError(f"{name}: {reason(error)}")
+    named.__cause__ = error  # for its traceback
+    return named
 
 
 def with_advice(error: UserError, advice: str) -> UserError:
@@ -78,7 +77,8 @@ def reason(error: BaseException) -> str:
     """The text of our own error, on one line; of another, its type and first sentence."""
     if isinstance(error, UserError):
         return one_line(error)
-    return f"{type(error).__name__}: {first_sentence(error)}"
+    kind, sentence = type(error).__name__, first_sentence(error)
+    return kind if sentence == kind else f"{kind}: {sentence}"
 
 
 def counted(number: float, one: str) -> str:

@@ -1,6 +1,5 @@
 """Files: read with errors that name them, and written whole or not at all."""
 
-import errno
 import json
 import os
 import shutil
@@ -9,16 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from filelock import FileLock, Timeout
 from huggingface_hub.utils.sha import sha_fileobj
 from pydantic import BaseModel, ValidationError
-from safetensors import SafetensorError
 
 from sae_lens_c2r._support.errors import UserError
 
 PARTIAL = "partial-"  # begins the name of a folder that is being written
-_LFS_POINTER = b"version https://git-lfs"
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -28,12 +26,11 @@ def is_there(path: str | Path) -> bool:
 
 
 def check_writable(folder: Path) -> None:
-    """Raise a UserError unless a folder can be written to, or made."""
+    """Raise a UserError unless a folder can be written to, or made: before hours are spent."""
     places = (folder.absolute(), *folder.absolute().parents)
     existing = next(place for place in places if os.path.lexists(place))
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        found = f"{existing}, which is {'read-only' if existing.is_dir() else 'not a folder'}"
-        raise UserError("out", "be a folder that can be written to", found)
+        raise UserError("out", "be a folder that can be written to", existing)
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -41,21 +38,10 @@ def read_object(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        should = "be a file that can be read" if isinstance(error, OSError) else "be JSON"
-        raise UserError(path, should, more=str(error)) from None
+        raise UserError(path, "be JSON that can be read", more=str(error)) from None
     if not isinstance(content, dict):
         raise UserError(path, "be a JSON object", type(content).__name__)
     return content
-
-
-def check_whole(path: Path) -> None:
-    """Raise a UserError where a file is empty, or what Git left in place of a large one."""
-    with path.open("rb") as file:
-        begins = file.read(len(_LFS_POINTER))
-    if begins == _LFS_POINTER:
-        raise UserError(path, "have its content", "a Git LFS pointer", "Run `git lfs pull`.")
-    if not begins:
-        raise UserError(path, "not be empty")
 
 
 def first_problem(error: ValidationError) -> str:
@@ -76,19 +62,17 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file as a whole, or not at all."""
+    """Write a file as a whole, or not at all, whichever other process writes it too."""
     path = path.resolve()  # a link stays, and its target is written
-    if path.exists() and not path.is_file():  # a device or a pipe is not to be replaced
+    if path.exists() and not path.is_file():  # such as /dev/null, which nothing may replace
         path.write_bytes(content)
         return
-    part = path.with_name(f".{path.name}.part")
+    part = path.with_name(f".{uuid4().hex}.part")
     try:
-        with disk_errors(path):
-            part.write_bytes(content)
-            os.replace(part, path)
-    except BaseException:
+        part.write_bytes(content)
+        os.replace(part, path)
+    finally:
         part.unlink(missing_ok=True)
-        raise
 
 
 @contextmanager
@@ -96,9 +80,14 @@ def write_folder(final: Path, *, beside: Path, prefix: str = PARTIAL) -> Iterato
     """Give a folder in `beside` to write to, which then gets its name: whole, or not at all."""
     partial = begin_folder(beside, prefix)
     try:
-        with disk_errors(final):
-            yield partial
-        _finish_folder(partial, final)
+        yield partial
+        for path in [*partial.rglob("*"), partial]:
+            if path.is_file():  # safetensors makes what it writes the owner's alone
+                path.chmod(partial.stat().st_mode & 0o666)
+            sync(path)
+        final.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(partial, final)
+        sync(final.parent)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
@@ -123,39 +112,6 @@ def begin_folder(beside: Path, prefix: str = PARTIAL) -> Path:
     return partial
 
 
-def _finish_folder(partial: Path, final: Path) -> None:
-    """Bring what was written to the disk, and give it its final name."""
-    for path in [*partial.rglob("*"), partial]:
-        if path.is_file():  # safetensors makes what it writes the owner's alone
-            path.chmod(partial.stat().st_mode & 0o666)
-        sync(path)
-    final.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.replace(partial, final)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-        # A link or a mount leads to another disk, where it is copied first.
-        with write_folder(final, beside=final.parent, prefix=f".{PARTIAL}") as there:
-            shutil.copytree(partial, there, dirs_exist_ok=True)
-        shutil.rmtree(partial)
-    sync(final.parent)
-
-
-@contextmanager
-def disk_errors(final: Path) -> Iterator[None]:
-    """Raise any library's failure to write a file as our own OSError."""
-    try:
-        yield
-    except (OSError, RuntimeError, SafetensorError) as error:
-        is_ours = isinstance(error, OSError) and error.errno is None
-        # Writers raise RuntimeError itself; its subclasses tell of a device or of memory.
-        if is_ours or (isinstance(error, RuntimeError) and type(error) is not RuntimeError):
-            raise
-        why = getattr(error, "strerror", None) or error
-        raise OSError(f"{final} cannot be written. {why}.") from error
-
-
 def sha256_of(path: Path) -> str:
     """The SHA-256 of a file's content, in hexadecimal digits."""
     with path.open("rb") as file:
@@ -167,9 +123,6 @@ def sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
-    except OSError as error:  # some file systems cannot say when, as those of shared folders
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-            raise
     finally:
         os.close(descriptor)
 
@@ -181,7 +134,5 @@ def locked(path: Path, *, otherwise: UserError) -> Iterator[None]:
         lock = FileLock(path).acquire(timeout=0)
     except Timeout:
         raise otherwise from None
-    except NotImplementedError:  # older filelock's, where another takes another kind of lock
-        raise UserError(path, "lie on a file system with locks", "one without flock") from None
     with lock:
         yield

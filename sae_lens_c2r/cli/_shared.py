@@ -1,28 +1,25 @@
 """Options, output and the handling of errors, which commands share."""
 
 import os
-import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import typer
 from rich.console import Console
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
-from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.errors import UserError, error_of, first_sentence
 from sae_lens_c2r._support.libraries import no_false_alarms
 from sae_lens_c2r._support.remote_code import TRUSTED
 
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9}
-_NUMBER = re.compile(
-    r"((?:\d+|\d{1,3}(?:,\d{3})+|\d{1,3}(?:_\d{3})+)(?:\.\d+)?(?:e\+?\d\d?)?)([kmb]?)",
-    re.IGNORECASE,
-)
-_TYPED: dict[str, str] = {}  # options of the command that runs, by the library's names
+_UNITS = {"k": 10**3, "m": 10**6, "b": 10**9}
+_RUNNING: ContextVar[Any] = ContextVar("_RUNNING", default=None)  # the command's context
 _WHOLE_LINES = 10_000  # columns of a pipe, in which nothing should be wrapped
 
 
@@ -35,11 +32,13 @@ def count_option(default: Any, help: str, *, least: int = 1) -> Any:
     """Describe an option whose value is a number like 5M, 400k or 20_000."""
 
     def count_of(text: object) -> int:
-        number, count = _NUMBER.fullmatch(str(text).strip()), 0
-        if number:
-            digits = number[1].replace("_", "").replace(",", "")
-            exact = Decimal(digits) * _UNITS[number[2].lower()]
+        digits = str(text).strip().lower()
+        unit = _UNITS.get(digits[-1:], 1)
+        try:
+            exact = Decimal(digits[:-1] if unit > 1 else digits) * unit
             count = int(exact) if exact == int(exact) else 0
+        except (ArithmeticError, ValueError):
+            count = 0
         if count < least:
             raise typer.BadParameter(
                 f"It should be whole, like 5M or 400k, and at least {least:,}. Found {text}."
@@ -47,13 +46,6 @@ def count_option(default: Any, help: str, *, least: int = 1) -> Any:
         return count
 
     return option(default, help, parser=count_of, metavar="COUNT")
-
-
-def _releases() -> list[str]:
-    """Name the shipped releases, which a shell completes."""
-    from sae_lens_c2r.releases.files import REGISTRY
-
-    return [path.stem for path in REGISTRY.glob("*.yaml")]
 
 
 DEVICE = option(None, "Torch device.", unset="cuda if available")
@@ -64,17 +56,13 @@ SAES = typer.Argument(
     metavar="SAE...",
     help="A folder with one or more SAEs, or a release followed by an SAE's id.",
 )
-
-
 SPLIT = option(None, "Split of the text.", unset="train, or the only one")
 SUBSET = option(None, "Subset of the text, as on the Hub.", unset="the only one")
 COLUMN = option(
     None, "Column of the text.", unset="tokens, input_ids, text, problem, or the only one"
 )
 RELEASE = typer.Argument(
-    ...,
-    help="A release of this package, such as minilm-layer-3, or a YAML file.",
-    autocompletion=_releases,
+    ..., help="A release of this package, such as minilm-layer-3, or a YAML file."
 )
 SET = option(None, "A value to change, like sae.k=50; may be repeated.", "--set")
 RESUME = option(False, "Continue from the last checkpoint, if any.", "--resume")
@@ -89,57 +77,35 @@ def usable_device(device: str | None) -> str:
     """The given device, or else `cuda` if available; a UserError if torch lacks it."""
     import torch
 
-    name, problem = device or ("cuda" if torch.cuda.is_available() else "cpu"), ""
+    name = device or ("cuda" if torch.cuda.is_available() else "cpu")
     try:  # torch has a kind of error for each: unknown, not built in, no kernels
-        if torch.empty(0, device=name).device.type != "meta":
-            return name
+        torch.empty(0, device=name)
     except (RuntimeError, AssertionError, ImportError) as error:
-        problem = f": {str(error).splitlines()[0].rstrip('.')}"
-    should = "be a device that torch has here, such as cpu or cuda"
-    raise UserError("device", should, f"{name!r}{problem}")
+        should = "be a device that torch has here, such as cpu or cuda"
+        raise UserError("device", should, name, first_sentence(error)) from None
+    return name
 
 
-def name_as_options(keys: Iterable[str]) -> None:
-    """Have errors name keys of a release as the options that gave their values."""
-    _TYPED.update({key: _TYPED[name] for key in keys if (name := key.split(".")[1]) in _TYPED})
-
-
-class _FlagsWithoutType:
-    """Help that shows no `<bool>` beside a flag."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """The parameters; flags have no type to show."""
-        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
-        for param in params:
-            if getattr(param, "is_flag", False) and param.metavar is None:
-                param.metavar = ""
-        return params
-
-
-class Command(_FlagsWithoutType, TyperCommand):
-    """A command with such help, whose errors name its options as they are typed."""
+class Command(TyperCommand):
+    """A command whose name and options errors have."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
-        typed = {param.name: max(param.opts, key=len) for param in self.params}
-        _TYPED.update({name: opt for name, opt in typed.items() if opt.startswith("--")})
+        for name, value in ctx.params.items():  # a shell leaves the `~` of `--out=~/saes`
+            if isinstance(value, str | Path):
+                ctx.params[name] = type(value)(os.path.expanduser(value))
+        running = _RUNNING.set(ctx)
         try:
-            for name, value in ctx.params.items():  # a shell leaves the `~` of `--out=~/saes`
-                if isinstance(value, str | Path):
-                    ctx.params[name] = type(value)(os.path.expanduser(value))
             return super().invoke(ctx)
         finally:
-            _TYPED.clear()
-
-
-class Group(_FlagsWithoutType, TyperGroup):
-    """A command that has commands, with such help."""
+            _RUNNING.reset(running)
 
 
 class LineConsole(Console):
     """A console for results, which tells of progress on the standard error."""
 
     no_progress = False  # as `--quiet` asks
+    debug = False  # whether errors have their tracebacks
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -155,27 +121,16 @@ class LineConsole(Console):
 
     @contextmanager
     def clock(self, doing: Callable[[], str]) -> Iterator[None]:
-        """Show on a terminal, under what is said, what is being done and for how long."""
-        from rich.progress import Progress, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
-        from rich.table import Column
+        """Show on a terminal, under what is said, what is being done."""
         from rich.text import Text
 
-        terminal = Console(stderr=True)
-        is_shown = terminal.is_terminal and not (self.quiet or self.no_progress)
-
-        class Doing(TextColumn):
-            def render(self, _: Task) -> Text:
+        class Doing:
+            def __rich__(self) -> Text:
                 # Without what would move the cursor, where bars are below each other.
                 return Text.from_ansi(doing(), overflow="ellipsis", no_wrap=True)
 
-        columns = (
-            SpinnerColumn(table_column=Column(min_width=1)),
-            TimeElapsedColumn(table_column=Column(min_width=7, no_wrap=True)),
-            Doing("", table_column=Column(ratio=1, no_wrap=True)),
-        )
-        shown: dict[str, Any] = {"transient": True, "expand": True, "disable": not is_shown}
-        with Progress(*columns, console=terminal, **shown) as bar:
-            bar.add_task("", total=None)
+        terminal = Console(stderr=True, quiet=self.quiet or self.no_progress)
+        with terminal.status(Doing()) if terminal.is_terminal else nullcontext():
             yield
 
 
@@ -190,18 +145,19 @@ def console_while_loading(*, quiet: bool = False) -> LineConsole:
 def error_boundary(
     interrupted: str = "Interrupted.", *, how_to_go_on: Callable[[], str] = str
 ) -> Iterator[list[UserError]]:
-    """Print the errors of a command, and end the command with their status."""
+    """Print the errors of a command, each in a line, and end the command with their status."""
     problems: list[UserError] = []
     status = 1
     try:
         with no_false_alarms():
             yield problems
-    except BrokenPipeError:
-        raise  # which click ends quietly: whoever read the output has enough of it
+    except (BrokenPipeError, typer.Abort):
+        raise  # whoever read the output has enough of it, or has answered no
     except UserError as error:
         problems.append(error)
-    except OSError as error:
-        problems.append(UserError(f"{error}{how_to_go_on()}"))
+    except Exception as error:  # of any library
+        problems.append(error_of(_command(), error))
+        problems[-1].more = how_to_go_on().strip()
     except KeyboardInterrupt as interruption:
         problems.append(UserError(f"{str(interruption) or interrupted}{how_to_go_on()}"))
         status = getattr(interruption, "status", 130)
@@ -209,14 +165,24 @@ def error_boundary(
         TRUSTED.set(False)
     options = [_option_of(problem.field) for problem in problems]
     for problem, option in zip(problems, options, strict=True):
+        if LineConsole.debug:
+            traceback.print_exception(problem)
         print(problem.told(option), file=sys.stderr)
     if problems:
         is_of_usage = status == 1 and options[0] and not problems[0].of
         raise typer.Exit(2 if is_of_usage else status)
 
 
+def _command() -> str:
+    """The command that runs, as it was typed."""
+    context = _RUNNING.get()
+    return context.command_path.partition(" ")[2] if context else "sae-lens-c2r"
+
+
 def _option_of(field: str | Path) -> str | None:
-    """The option that a parameter of the library was typed as, if any."""
-    if isinstance(field, Path):
-        return None
-    return field if field.startswith("--") else _TYPED.get(field)
+    """The option of the command that runs by which a field is given, if any."""
+    if isinstance(field, Path) or field.startswith("--"):
+        return None if isinstance(field, Path) else field
+    context, option = _RUNNING.get(), f"--{field.replace('_', '-')}"
+    params = context.command.params if context else []
+    return option if any(option in param.opts for param in params) else None

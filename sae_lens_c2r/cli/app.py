@@ -12,7 +12,7 @@ from io import TextIOWrapper
 import typer
 
 from sae_lens_c2r._support.libraries import versions
-from sae_lens_c2r.cli._shared import Command, Group, LineConsole, option
+from sae_lens_c2r.cli._shared import Command, LineConsole, option
 from sae_lens_c2r.cli.demo import demo
 from sae_lens_c2r.cli.evaluate import evaluate
 from sae_lens_c2r.cli.inspect import inspect
@@ -21,7 +21,6 @@ from sae_lens_c2r.cli.registry import registry
 from sae_lens_c2r.cli.train import finetune, train
 
 app = typer.Typer(
-    cls=Group,
     help="C2R (Cross-sample Consistency Regularization) for SAELens.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -44,8 +43,9 @@ def _options(
         False, "Print the version.", "--version", callback=_print_version, is_eager=True
     ),
     quiet: bool = option(False, "Print only results and errors.", "--quiet"),
+    debug: bool = option(False, "Print the traceback of an error.", "--debug"),
 ) -> None:
-    LineConsole.no_progress = quiet
+    LineConsole.no_progress, LineConsole.debug = quiet, debug
     if quiet:  # for SAELens, datasets and the Hub's client, which are imported later
         os.environ |= {"TQDM_DISABLE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
 
@@ -57,6 +57,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
             with suppress(OSError):  # where another file was put in its place
                 stream.reconfigure(errors="replace")  # a latin-1 terminal has no lambda
     typed = sys.argv[1:] if arguments is None else arguments
-    # `--quiet` first, wherever it was typed.
-    ordered = sorted(typed, key=lambda argument: argument != "--quiet")
+    # These two first, wherever they were typed.
+    ordered = sorted(typed, key=lambda argument: argument not in ("--quiet", "--debug"))
     app(ordered, prog_name="sae-lens-c2r")  # of `python -m sae_lens_c2r` too

@@ -31,6 +31,5 @@ def demo(
 
         settings: dict[str, float] = {"tokens": tokens, "d_sae": d_sae, "k": k}
         settings |= {"c2r_coefficient": c2r_coefficient, "seed": seed}
-        shared.name_as_options(f"sae.{name}" for name in settings)
         device = shared.usable_device(device)
         run_demo(out, console, device=device, tell=console.say, **settings)

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 from sae_lens_c2r._support.errors import UserError, shortened
-from sae_lens_c2r._support.files import check_writable
 from sae_lens_c2r._support.remote_code import TRUSTED
 from sae_lens_c2r.cli import _shared as shared
 from sae_lens_c2r.cli._shared import console_while_loading, count_option, error_boundary, option
@@ -42,7 +41,6 @@ def inspect(
             raise UserError("out", "be a file in a folder that exists", out)
         if out.exists() and not overwrite:
             raise UserError("out", "be a new file, unless `--overwrite` is given", out)
-        check_writable(out.parent)
         wanted = _numbers(latents) if latents is not None else []
         of_text: dict[str, object] = {"latents": wanted, "split": split, "subset": subset}
         of_text |= {"column": column, "model": model, "tokens": tokens}

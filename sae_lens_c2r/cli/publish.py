@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.files import check_writable
 from sae_lens_c2r.cli._shared import console_while_loading, error_boundary, option
 
 if TYPE_CHECKING:
@@ -48,7 +47,6 @@ def card(
 ) -> None:
     """Render the card that `upload` would publish, without a network."""
     with error_boundary():
-        check_writable(out)
         console = console_while_loading()
         from sae_lens_c2r import hub
 

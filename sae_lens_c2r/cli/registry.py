@@ -1,6 +1,5 @@
 """`sae-lens-c2r registry`: the releases that come with this package, and new ones."""
 
-import json
 import shlex
 from pathlib import Path
 
@@ -9,13 +8,11 @@ import typer
 from sae_lens_c2r.cli import _shared as shared
 from sae_lens_c2r.cli._shared import LineConsole, console_while_loading, error_boundary, option
 
-registry = typer.Typer(
-    cls=shared.Group, help="The releases that come with this package, and new ones."
-)
+registry = typer.Typer(help="The releases that come with this package, and new ones.")
 
 
 @registry.command("list", cls=shared.Command)
-def list_releases(as_json: bool = shared.JSON) -> None:
+def list_releases() -> None:
     """List the releases."""
     with error_boundary():
         from sae_lens_c2r.releases.files import shipped_releases
@@ -23,28 +20,12 @@ def list_releases(as_json: bool = shared.JSON) -> None:
 
         headings = ["release", "SAEs", "status", "repository"]
         rows = [
-            [release.name, len(release.saes()), release.status, release.repo_id]
+            [release.name, str(len(release.saes())), release.status, release.repo_id or ""]
             for release in shipped_releases()
         ]
-        if as_json:
-            print(json.dumps([dict(zip(headings, row, strict=True)) for row in rows], indent=1))
-            return
         console = LineConsole()
-        cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
-        tables = terminal_tables(headings, cells, width=console.width, text=(0, 2, 3))
+        tables = terminal_tables(headings, rows, width=console.width, text=(0, 2, 3))
         console.print(*tables, sep="\n")
-
-
-@registry.command("show", cls=shared.Command)
-def show_release(release: str = shared.RELEASE) -> None:
-    """Print what a release trains."""
-    with error_boundary():
-        from sae_lens_c2r.releases.files import find_release, read_release
-
-        path = find_release(release)
-        saes = read_release(path).saes()
-        print(path.read_text(encoding="utf-8"), "\n# its SAEs", sep="")
-        print(*(f"# {spec.sae_id}" for spec in saes), sep="\n")
 
 
 @registry.command("export", cls=shared.Command)
@@ -73,11 +54,10 @@ def new_release(
     """Write NAME.yaml, a small release to start from, with comments on what to change."""
     with error_boundary():
         from sae_lens_c2r._support.errors import UserError
-        from sae_lens_c2r._support.files import check_writable, write_text
+        from sae_lens_c2r._support.files import write_text
         from sae_lens_c2r.releases.files import new_release
 
         name = name.removesuffix(".yaml")
-        check_writable(out)
         path = out / f"{name}.yaml"
         if path.exists() and not overwrite:
             raise UserError("NAME", "name a new file, unless `--overwrite` is given", path)

@@ -119,9 +119,7 @@ def finetune(
             "runner.lr": lr,
         }
         wanted = {key: value for key, value in given.items() if value is not None}
-        values = parse_overrides(changes or [])
-        shared.name_as_options(given.keys() - values.keys())
-        wanted |= values
+        wanted |= parse_overrides(changes or [])
         console = console_while_loading()
         from sae_lens_c2r.finetune.release import keys_of_model
         from sae_lens_c2r.finetune.run import REPORT, Finetuning

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError, one_line
-from sae_lens_c2r._support.files import check_whole, read_object, write_json
+from sae_lens_c2r._support.files import read_object, write_json
 from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r.hub.repo_record import RepoRecord, published
 from sae_lens_c2r.hub.rules import check_names, is_plain, redact, refuse_places, refuse_secrets
@@ -170,7 +170,6 @@ def _check(
     if said.get("architecture") == "temporal":
         should = "be of an SAE that encodes token by token to be published"
         raise UserError(folder / SAE_CFG_FILENAME, should, "a temporal SAE")
-    check_whole(weights)
     _check_header(weights)
     sae = SAERef(folder=folder).load("cpu")
     check_scaled(sae, of=shown / SAE_CFG_FILENAME)

@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
-from sae_lens_c2r._support.checks import check_floating, message
+from sae_lens_c2r._support.checks import message
 from sae_lens_c2r.penalties.cosines import CPU, PerLatent, at_least_float32, slices_of_tiles
 
 
@@ -86,7 +86,6 @@ class _Sum(torch.autograd.Function):
 @torch.no_grad()
 def typical_norm(sae_in: Tensor, *, process_group: ProcessGroup | None = None) -> Tensor:
     """Median L2 norm of the rows of the joined batch that are not 0, detached; 0 of none."""
-    check_floating("sae_in", sae_in, torch.strided)
     if process_group is None and not sae_in.numel():  # a process may have no part of a batch
         raise ValueError(message("sae_in.shape", "have no 0", tuple(sae_in.shape)))
     # A mean would be driven by a few massive tokens: a BOS token's norm can be 30 times the

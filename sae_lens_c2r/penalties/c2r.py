@@ -75,17 +75,16 @@ def c2r_penalty(
         Scalar >= 0 in float32, or float64 where an input is float64, in autocast too.
 
     Raises:
-        TypeError: If a tensor is not of floating point (`neighbors`: int64), or `chunk_size`
-            not an integer.
-        ValueError: If shapes, layouts or devices do not match or the device holds no data, the
-            batch is empty, `chunk_size` is below 2, `exponent` is not a finite number above 0,
-            `pairs` or `gate` is unknown, or `neighbors` are given for all pairs.
+        TypeError: If `neighbors` are not int64, or `chunk_size` not an integer.
+        ValueError: If shapes or devices do not match or the device holds no data, the batch is
+            empty, `chunk_size` is below 2, `exponent` is not a finite number above 0, `pairs`
+            or `gate` is unknown, or `neighbors` are given for all pairs.
     """
     checks.check_decoder(W_dec)
     checks.check_feature_acts(feature_acts, d_sae=len(W_dec))
     checks.check_device("feature_acts", feature_acts, W_dec)
     checks.check_number("exponent", exponent, positive=True)
-    checks.check_draw(chunk_size, generator, process_group)
+    checks.check_draw(chunk_size, process_group)
     checks.check_choice("pairs", pairs, get_args(Pairs))
     checks.check_choice("gate", gate, get_args(Gate))
     if neighbors is not None:
@@ -198,12 +197,11 @@ def orthogonality_penalty(
         Scalar from 0 to 1 in float32, or float64 where `W_dec` is float64, in autocast too.
 
     Raises:
-        TypeError: If `W_dec` is not of floating point, `neighbors` is not int64, or
-            `chunk_size` not an integer.
+        TypeError: If `neighbors` are not int64, or `chunk_size` not an integer.
         ValueError: If shapes or devices do not match, or `chunk_size` is below 2.
     """
     checks.check_decoder(W_dec)
-    checks.check_draw(chunk_size, generator, process_group)
+    checks.check_draw(chunk_size, process_group)
     _, inverse = row_lengths(W_dec.detach())
     if neighbors is None:
         neighbors = search(W_dec, inverse, (chunk_size, generator, process_group))

@@ -62,11 +62,11 @@ def nearest_neighbors(
         chunk is its own neighbour. Among equal cosines the choice is arbitrary.
 
     Raises:
-        TypeError: If `W_dec` is not a floating-point tensor, or `chunk_size` not an integer.
+        TypeError: If `chunk_size` is not an integer.
         ValueError: If `W_dec` is not a finite matrix, or `chunk_size` is below 2.
     """
     W_dec = in_range(W_dec)
-    check_draw(chunk_size, generator, process_group)
+    check_draw(chunk_size, process_group)
     _, inverse = row_lengths(W_dec.detach())
     return search(W_dec, inverse, (chunk_size, generator, process_group), reduced_precision)
 

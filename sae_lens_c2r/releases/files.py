@@ -105,21 +105,22 @@ def release_of(
 
 def _override(document: dict[str, Any], key: str, value: Any) -> None:
     *parents, last = key.split(".")
-    place = document
-    for parent in parents:
-        place = place.setdefault(parent, {})
-        if not isinstance(place, dict):
-            raise UserError(key, "name a key below a mapping", f"`{parent}`")
-    place[last] = value
-    grids = document.get("grids")
-    if parents[:1] != ["sae"] or not isinstance(grids, list):
-        return
-    of_grids = [grid.get(part) for grid in grids if isinstance(grid, dict) for part in _OF_SAES]
+    grids = document.get("grids") if parents[:1] == ["sae"] else []
+    grids = (
+        [grid for grid in grids if isinstance(grid, dict)] if isinstance(grids, list) else []
+    )
+    of_grids = [grid.get(part) for grid in grids for part in _OF_SAES]
     for fields in of_grids:  # it is meant for all SAEs, whatever their grids say
         if isinstance(fields, dict) and parents == ["sae"]:
             fields.pop(last, None)
         elif isinstance(fields, dict) and isinstance(fields.get(parents[1]), dict):
             _override(fields, key.partition(".")[2], value)
+    place = document
+    for parent in parents:
+        place = place.setdefault(parent, {})
+        if not isinstance(place, dict):
+            raise UserError(key, "name a key below a mapping", f"`{parent}`")
+    place[last] = value  # after the grids, with which an alias may share it
 
 
 def _check_kinds(path: Path | str, value: Any, key: str = "") -> None:
@@ -157,6 +158,7 @@ def explained(
         text = problem["msg"].removeprefix("Value error, ")  # of one of our own checks
         kinds = {"extra_forbidden": f"be {known(key)}", "missing": "be given"}
         kinds["unexpected_keyword_argument"] = "be left out"
+        kinds["string_type"] = "be text, in quotes where YAML would read a number"
         # Pydantic's begin with `Input should`, or the like; those of a whole release name keys.
         should = kinds.get(kind, text.partition("should ")[2] if key else "")
         if should:

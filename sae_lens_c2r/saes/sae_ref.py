@@ -31,7 +31,7 @@ from sae_lens.registry import SAE_CLASS_REGISTRY, SAE_TRAINING_CLASS_REGISTRY
 from sae_lens.training.activation_scaler import ActivationScaler
 
 from sae_lens_c2r._support.errors import UserError, needing_the_hub, one_line
-from sae_lens_c2r._support.files import check_whole, read_object
+from sae_lens_c2r._support.files import read_object
 from sae_lens_c2r._support.remote_code import harmless_options
 from sae_lens_c2r.models.loading import name_as_transformers_does
 from sae_lens_c2r.models.reading import complete
@@ -234,9 +234,6 @@ def sae_folders(root: Path) -> list[Path]:
 
 def is_training_form(folder: Path) -> bool:
     """Whether SAELens loads what a folder holds as a `TrainingSAE`."""
-    for path in map(folder.joinpath, SAE_FILES):
-        if path.is_file():
-            check_whole(path)
     config = read_object(folder / SAE_CFG_FILENAME)
     architecture = str(config.get("architecture"))  # old configs have none
     known = sorted({*SAE_CLASS_REGISTRY, *SAE_TRAINING_CLASS_REGISTRY})

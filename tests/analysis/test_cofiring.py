@@ -76,16 +76,14 @@ def test_entries_of_a_sparse_batch_that_are_0_do_not_fire() -> None:
 
 @pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize(
-    ("batches", "error"),
+    "batches",
     [
-        *(([], ValueError), ([[1.0]], TypeError), ([torch.ones(3)], ValueError)),
-        ([torch.full((2, 3), torch.nan)], ValueError),
-        *(([torch.ones(2, 3), torch.ones(2, 4)], ValueError), ([torch.ones(0, 3)], ValueError)),
-        ([torch.ones(2, 3, dtype=torch.long)], TypeError),
+        *([], [torch.ones(3)], [torch.ones(0, 3)], [torch.full((2, 3), torch.nan)]),
+        [torch.ones(2, 3), torch.ones(2, 4)],
     ],
 )
-def test_what_are_no_batches_is_refused(batches: list, error: type) -> None:
-    with pytest.raises(error, match=r"Parameter `(batches|feature_acts)[\w.]*` should"):
+def test_what_are_no_batches_is_refused(batches: list) -> None:
+    with pytest.raises(ValueError, match=r"Parameter `(batches|feature_acts)[\w.]*` should"):
         co_firing(batches)
 
 

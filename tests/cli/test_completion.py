@@ -21,12 +21,10 @@ def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
     script += """_sae_lens_c2r_completion sae-lens-c2r; echo "${COMPREPLY[@]}"; }
     complete_line sae-lens-c2r re
     complete_line sae-lens-c2r upload --dry
-    complete_line sae-lens-c2r train minilm
     """
-    _, commands, options, releases = shell.run(script).splitlines()
+    _, commands, options = shell.run(script).splitlines()
     assert set(commands.split()) == {"registry"}
     assert options.split() == ["--dry-run"]
-    assert releases.split() == ["minilm-layer-3"]
 
 
 def test_python_m_is_the_command(tmp_path: Path) -> None:

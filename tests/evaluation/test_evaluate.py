@@ -7,7 +7,6 @@ from copy import deepcopy
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 import torch
@@ -233,7 +232,7 @@ def test_saes_that_share_all_else_are_evaluated_together(tmp_path: Path, run: Ev
 
 
 @pytest.mark.parametrize(("quiet", "terminal"), [(False, True), (True, True), (False, False)])
-def test_a_terminal_shows_for_how_long_it_takes(
+def test_a_terminal_shows_what_is_done(
     quiet: bool,
     terminal: bool,
     monkeypatch: pytest.MonkeyPatch,
@@ -246,8 +245,7 @@ def test_a_terminal_shows_for_how_long_it_takes(
     with console.clock(lambda: f"\x1b[A5 of 8 {'and more ' * 99}"):
         console.say("a line")
     errors = capsys.readouterr().err
-    for shown in ("0:00:0", "5 of 8"):
-        assert (shown in errors) == (terminal and not quiet)
+    assert ("5 of 8" in errors) == (terminal and not quiet)
     assert "\x1b[A5" not in errors
     assert ("a line" in errors) == (not quiet)
 
@@ -357,17 +355,12 @@ def test_a_folder_is_of_one_process_and_what_is_left_or_foreign_in_it_is_no_harm
     out: Path,
     run: Evaluate,
     requests: list[Task],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     out.mkdir()
     with FileLock(out / ".lock"), pytest.raises(UserError, match="in use"):
         run(sae)
     with pytest.raises(UserError, match="There should be an SAE"):
         run()
-    with monkeypatch.context() as patch:  # an older filelock's answer to a disk without locks
-        patch.setattr(FileLock, "acquire", Mock(side_effect=NotImplementedError))
-        with pytest.raises(UserError, match="should lie on a file system with locks"):
-            run(sae)
     assert not run(sae)
     (folder,) = out.glob("*/sae_lens-*")
     (out / ".working-old").mkdir()

@@ -138,7 +138,7 @@ def test_what_is_wrong_with_the_place_is_told_before_any_work(
     (out / "own").mkdir()
     with pytest.raises(UserError, match="no SAE folder that lacks"):
         tuning.check_out(out)
-    with pytest.raises(UserError, match="which is not a folder"):
+    with pytest.raises(UserError, match="be a folder that can be written to"):
         tuning.check_out(out / "report.html")
 
 

@@ -238,7 +238,6 @@ def test_a_release_gives_the_ids(tmp_path: Path, folder: Path) -> None:
         (CFG, '{"architecture": "temporal", "d_in": 8, "d_sae": 80}', "temporal"),
         (CFG, '{"architecture": "jumprelu", "d_in": "8", "d_sae": 80}', "cannot be loaded"),
         *((WEIGHTS, content, WEIGHTS) for content in ("", "\xff" * 99)),
-        (WEIGHTS, "version https://git-lfs.github.com/spec/v1", "git lfs pull"),
         (RECORD, '"x"', RECORD),
         (RECORD, '{"release": ["a"]}', "`release`"),
         (RECORD, '{"release": {"license": ["mit"]}}', "`license`"),

@@ -1,11 +1,10 @@
-"""What is no input of a penalty is refused by the parameter's name, and no data is printed."""
+"""Shapes, devices, neighbours and options that do not fit are refused by their names."""
 
 import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -15,7 +14,6 @@ from sae_lens_c2r.penalties import transfer_factor, typical_norm
 
 pytestmark = pytest.mark.usefixtures("unchecked_types")
 ACTS, W_DEC = torch.zeros(2, 3), torch.zeros(3, 4)
-NUMBERS = [[0.123456789] * 3] * 1000
 
 
 def c2r(W_dec: Any = W_DEC, feature_acts: Any = ACTS, **options: Any) -> object:
@@ -28,26 +26,18 @@ def c2r(W_dec: Any = W_DEC, feature_acts: Any = ACTS, **options: Any) -> object:
         (c2r, "feature_acts.shape", {"feature_acts": torch.zeros(2, 5)}, ValueError),
         (c2r, "feature_acts.shape", {"feature_acts": torch.zeros(3)}, ValueError),
         (c2r, "feature_acts.shape", {"feature_acts": torch.zeros(0, 3)}, ValueError),
-        (c2r, "feature_acts.dtype", {"feature_acts": ACTS.long()}, TypeError),
         (c2r, "feature_acts.device", {"feature_acts": ACTS.to("meta")}, ValueError),
-        (c2r, "W_dec.dtype", {"W_dec": W_DEC.int()}, TypeError),
-        (c2r, "W_dec.layout", {"W_dec": W_DEC.to_sparse()}, ValueError),
         (c2r, "W_dec.device", {"W_dec": W_DEC.to("meta")}, ValueError),
         (orthogonality_penalty, "W_dec.device", {"W_dec": W_DEC.to("meta")}, ValueError),
         (nearest_neighbors, "W_dec.device", {"W_dec": W_DEC.to("meta")}, ValueError),
         (nearest_neighbors, "W_dec.shape", {"W_dec": torch.zeros(3)}, ValueError),
         (nearest_neighbors, "W_dec.shape", {"W_dec": torch.zeros(0, 3)}, ValueError),
-        (nearest_neighbors, "W_dec.dtype", {"W_dec": W_DEC.long()}, TypeError),
         (c2r, "chunk_size", {"chunk_size": 1}, ValueError),
         (c2r, "chunk_size", {"chunk_size": 2.0}, TypeError),
         (c2r, "chunk_size", {"chunk_size": True}, TypeError),
         (c2r, "exponent", {"exponent": 0}, ValueError),
         (c2r, "exponent", {"exponent": float("nan")}, ValueError),
         (c2r, "exponent", {"exponent": "1"}, TypeError),
-        (c2r, "feature_acts.dtype", {"feature_acts": ACTS.to(torch.float8_e5m2)}, TypeError),
-        (c2r, "generator", {"generator": 3}, TypeError),
-        (orthogonality_penalty, "generator", {"W_dec": W_DEC, "generator": "0"}, TypeError),
-        (nearest_neighbors, "generator", {"W_dec": W_DEC, "generator": W_DEC}, TypeError),
         (c2r, "pairs", {"pairs": "some"}, ValueError),
         (c2r, "gate", {"gate": "tanh"}, ValueError),
         (c2r, "neighbors", {"neighbors": torch.tensor([-1, 0, 1])}, ValueError),
@@ -75,15 +65,11 @@ MEASURES: list[tuple[Callable[..., object], tuple[Any, ...]]] = [
 
 
 @pytest.mark.parametrize(("measure", "others"), MEASURES)
-@pytest.mark.parametrize(
-    "W_dec", [EYE.numpy(), EYE.tolist(), "W_dec", EYE.int(), EYE[0], EYE[:0], NAN, EYE / 0]
-)
+@pytest.mark.parametrize("W_dec", [EYE[0], EYE[:0], EYE.to("meta"), NAN, EYE / 0])
 def test_what_is_no_decoder_is_not_measured(
     W_dec: Any, measure: Callable[..., object], others: tuple[Any, ...]
 ) -> None:
-    with pytest.raises(
-        (TypeError, ValueError), match=r"Parameter `W_dec[.a-z]*` should .*Found"
-    ):
+    with pytest.raises(ValueError, match=r"Parameter `W_dec[.a-z]*` should .*Found"):
         measure(W_dec, *others)
 
 
@@ -95,7 +81,6 @@ SIZES: dict[str, Any] = {"d_in": 4, "d_sae": 32}
     ("name", "call"),
     [
         ("W_dec", lambda: analysis.composition(torch.zeros(3, 4))),
-        ("above", lambda: analysis.count_pairs(EYE, above=0.5)),
         ("above", lambda: analysis.count_pairs(EYE, above=[torch.nan])),
         ("above", lambda: analysis.co_firing([EYE], above=[-0.1])),
         ("above", lambda: analysis.latents_per_feature(EYE, EYE, above="0.5")),
@@ -103,18 +88,14 @@ SIZES: dict[str, Any] = {"d_in": 4, "d_sae": 32}
         ("feature_vectors.shape", lambda: analysis.latents_of_features(EYE, W_DEC)),
         ("feature_vectors.shape", lambda: analysis.latents_per_feature(EYE, W_DEC)),
         ("feature_vectors", lambda: analysis.latents_of_features(EYE, NAN)),
-        ("feature_vectors", lambda: analysis.latents_per_feature(EYE, EYE.numpy())),
         ("feature_vectors.device", lambda: analysis.latents_of_features(EYE, EYE.to("meta"))),
         ("feature_acts.shape", lambda: analysis.absorption_pairs(EYE[:2], [EYE])),
         ("feature_acts.shape", lambda: analysis.absorption_pairs(torch.ones(4, 3), [EYE])),
         ("feature_acts.device", lambda: analysis.absorption_pairs(EYE, [EYE.to("meta")])),
         ("batches", lambda: analysis.absorption_pairs(EYE, [NAN])),
         ("batches", lambda: analysis.absorption_pairs(EYE, iter(()))),
-        ("batches", lambda: analysis.absorption_pairs(EYE, 3)),
         ("batches", lambda: analysis.co_firing(EYE)),
-        ("pairs", lambda: analysis.pair_jaccards([EYE], [(0, 1)])),
-        ("pairs", lambda: analysis.pair_jaccards([EYE], torch.tensor([[0.0, 1.0]]))),
-        ("pairs", lambda: analysis.pair_jaccards([EYE], torch.tensor([[0, 1, 2]]))),
+        ("pairs.shape", lambda: analysis.pair_jaccards([EYE], torch.tensor([[0, 1, 2]]))),
         ("pairs", lambda: analysis.pair_jaccards([EYE], torch.tensor([[0, 3]]))),
         ("pairs", lambda: analysis.pair_jaccards([EYE], torch.tensor([[0, -1]]))),
         ("batch_size", lambda: feature_recovery(None, None, batch_size=0)),
@@ -122,11 +103,6 @@ SIZES: dict[str, Any] = {"d_in": 4, "d_sae": 32}
             (name, lambda wrong={name: value}: transfer_factor(**{**TRANSFER, **wrong}))
             for name, value in {"batch_size": 0, "d_sae": -4, "d_in": "4", "gate": "x"}.items()
         ),
-        *(
-            (name, lambda sae_in=value: typical_norm(sae_in))
-            for name, value in {"sae_in": [1.0], "sae_in.dtype": EYE.int()}.items()
-        ),
-        ("sae_in", lambda: typical_norm(EYE.numpy())),
         ("sae_in.shape", lambda: typical_norm(EYE[:0])),
     ],
 )
@@ -134,20 +110,3 @@ def test_other_arguments_are_named(name: str, call: Callable[[], object]) -> Non
     said = rf"Parameter `{re.escape(name)}` should .*Found"
     with pytest.raises((TypeError, ValueError), match=said):
         call()
-
-
-@pytest.mark.parametrize("data", [NUMBERS, np.array(NUMBERS), tuple(NUMBERS)], ids=type)
-@pytest.mark.parametrize(
-    ("penalty", "name"),
-    [
-        *((c2r, name) for name in ("feature_acts", "W_dec", "neighbors", "exponent")),
-        *((orthogonality_penalty, "W_dec"), (nearest_neighbors, "W_dec")),
-    ],
-)
-def test_data_of_another_type_is_not_printed(
-    penalty: Callable[..., object], name: str, data: Any
-) -> None:
-    said = f"`{name}` should .*Found `{name}` of .*{type(data).__name__}"
-    with pytest.raises(TypeError, match=said) as error:
-        penalty(**{name: data})
-    assert "0.123" not in str(error.value)

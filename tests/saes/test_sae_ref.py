@@ -65,22 +65,6 @@ def test_saes_behind_links_are_found_once(tmp_path: Path) -> None:
     assert sae_folders(root / "a") == [root / "a"]
 
 
-LFS_POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:abc\nsize 123\n"
-
-
-@pytest.mark.parametrize("name", ["cfg.json", "sae_weights.safetensors"])
-@pytest.mark.parametrize(
-    ("content", "said"), [(b"", "not be empty"), (LFS_POINTER, "git lfs pull")]
-)
-def test_a_file_without_its_content_is_named(
-    content: bytes, said: str, name: str, tmp_path: Path
-) -> None:
-    make_form("standard").save_model(tmp_path)
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(UserError, match=rf"{name} should .*{said}"):
-        SAERef(folder=tmp_path).load("cpu")
-
-
 @pytest.mark.parametrize(
     "change",
     [

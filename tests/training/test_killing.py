@@ -184,7 +184,6 @@ def test_without_room_for_the_weights_it_fails_and_is_continued(
     release: Path, untouched: Path, stopped: Path
 ) -> None:
     assert train(1, release, stopped, before={0: (limit_file_size, (20_000,))}) == [1]
-    assert "cannot be written" in told(stopped)
     assert not half_written(stopped)
     assert left(stopped)[0] >= 1
     assert left(stopped)[1:] == (0, 0)
