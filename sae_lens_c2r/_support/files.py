@@ -1,5 +1,6 @@
 """Files: read with errors that name them, and written whole or not at all."""
 
+import errno
 import json
 import os
 import shutil
@@ -123,6 +124,9 @@ def sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:  # some file systems cannot say when, as those of shared folders
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
     finally:
         os.close(descriptor)
 
