@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from sae_lens_c2r._support.errors import UserError, shortened
 from sae_lens_c2r._support.files import check_writable
@@ -16,7 +17,7 @@ def inspect(
     text: str | None = option(
         None,
         "Text for the SAEs' model: a file, a folder, a dataset on the Hub, "
-        "python-documentation (needs no network) or enwik8 (from the package index).",
+        "or python-documentation, which needs no network.",
         unset="only weights are measured",
     ),
     split: str | None = shared.SPLIT,
@@ -58,10 +59,10 @@ def inspect(
 
         device, source = shared.usable_device(device), None
         if text is not None:
-            read = read_text(TextSource(text, split, subset, column))
-            source = ActivationSource(
-                read, model=model, n_tokens=tokens or 100_000, device=device, tell=console.say
-            )
+            asked = TextSource(text, split, subset, column)
+            how: dict[str, Any] = {"model": model, "device": device, "tell": console.say}
+            n_tokens = tokens or 100_000
+            source = ActivationSource(read_text(asked), asked, n_tokens=n_tokens, **how)
         reports, comparisons = inspect_all(
             find_saes(saes, on_error=problems.append),
             device=device,

@@ -31,10 +31,12 @@ def on_text(task: Task, sae: SAE[Any]) -> Measure:
     source = task.asked.text or metadata.dataset_path
     if not source:
         raise UserError("text", "be given: the SAE does not say what it was trained on")
-    text = read_text(TextSource(source, **{key: settings.pop(key, None) for key in PARTS}))
+    asked = TextSource(source, **{key: settings.pop(key, None) for key in PARTS})
     rows = settings["n_eval_sparsity_variance_batches"] * settings["batch_size_prompts"]
     n_tokens = min(rows * (metadata.context_size or _MOST_TOKENS), _MOST_TOKENS)
-    reader = ActivationSource(text, n_tokens=n_tokens, device=task.device, tell=print)
+    reader = ActivationSource(
+        read_text(asked), asked, n_tokens=n_tokens, device=task.device, tell=print
+    )
     model = reader.model_of(sae)
     _splice_where_trained(model, slice(*(metadata.seqpos_slice or (None,))))
     _compute_loss_in_float32(model)

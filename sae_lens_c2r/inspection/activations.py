@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any
 
 import torch
+from datasets import IterableDataset
 from pydantic import BaseModel, ConfigDict, PositiveInt
 from rich.filesize import decimal
 from sae_lens.load_model import load_model
@@ -37,7 +38,14 @@ from sae_lens_c2r.models.loading import (
     options_for,
 )
 from sae_lens_c2r.models.offline import where_model_is
-from sae_lens_c2r.models.text import FIRST_ROWS, Text, length_that_keeps_most
+from sae_lens_c2r.models.text import (
+    FIRST_ROWS,
+    check_tokenizer,
+    context_of,
+    length_that_keeps_most,
+    rows_for,
+)
+from sae_lens_c2r.models.text_source import TextSource
 from sae_lens_c2r.penalties.neighbors import has_fast_bfloat16
 from sae_lens_c2r.saes.hashes import READING
 from sae_lens_c2r.saes.sae_ref import check_keys, check_scaled
@@ -80,7 +88,8 @@ class _Metadata(BaseModel):
 class ActivationSource:
     """Runs models over one text, each once for all SAEs that ask for the same activations."""
 
-    text: Text
+    text: IterableDataset
+    source: TextSource  # of the text
     _: KW_ONLY
     n_tokens: int  # at most, special ones among them
     device: str
@@ -165,16 +174,18 @@ class ActivationSource:
     def store_of(self, sae: AnySAE, **options: Any) -> ActivationsStore:
         """SAELens's store of what an SAE encodes on the text, with options of its own."""
         model, metadata = self.model_of(sae), sae.cfg.metadata
-        text = self.text.for_model(self._name_of_model(sae), metadata.context_size)
+        name = self._name_of_model(sae)
+        context_size = context_of(self.text, name, metadata.context_size)
+        text = rows_for(self.text, name, context_size)
         options |= {key: metadata[key] for key in _JOINED if key in metadata}
-        options |= {"context_size": text.context_size, "device": self.device}
-        text.check_tokenizer(model.tokenizer)
+        options |= {"context_size": context_size, "device": self.device}
+        text = check_tokenizer(text, self.source, model.tokenizer)
         store = ActivationsStore.from_sae(model, sae, text, **options)
         _fit_into_a_row(store)
         if store.context_size < metadata.context_size:
             told = (
-                f"{text.named} has {store.context_size:,} tokens in a row, where the SAE was "
-                f"trained on rows of {metadata.context_size:,}."
+                f"{self.source.shown} has {store.context_size:,} tokens in a row, where the "
+                f"SAE was trained on rows of {metadata.context_size:,}."
             )
             if store.disable_concat_sequences:
                 told += " Shorter documents are left out, as the SAE does not join them."
@@ -203,9 +214,6 @@ class ActivationSource:
         n_together = max(1, min(_ROWS_PER_BATCH, _TOKENS_PER_BATCH // store.context_size))
         n_rows = -(-self.n_tokens // store.context_size)
         rows = list(islice(store.iterable_sequences, n_rows))
-        text: Any = store.dataset
-        if text.left_out:
-            self.tell(text.left_out)
         tokenizer: Any = store.model.tokenizer
         excluded = excludes_special_tokens(sae)
         special = get_special_token_ids(tokenizer) if excluded is True else excluded or []
@@ -233,7 +241,7 @@ class ActivationSource:
             acts,
             kept.nonzero(),
             tokenizer=tokenizer or Numbers(),
-            text=self.text.named,
+            text=self.source.shown,
             model=self._name_of_model(sae),
         )
 
@@ -282,8 +290,12 @@ def _fit_into_a_row(store: Any) -> None:
         store.context_size = n_tokens
         return next(store._iterate_tokenized_sequences(), None) is None
 
-    wanted, text, tokenizer = store.context_size, store.dataset, store.model.tokenizer
-    if is_too_short(wanted) and store.disable_concat_sequences and not text.is_tokens:
+    wanted, tokenizer = store.context_size, store.model.tokenizer
+    if (
+        is_too_short(wanted)
+        and store.disable_concat_sequences
+        and not store.is_dataset_tokenized
+    ):
         # Documents that do not fill a row, with SAELens's token before them, are left out.
         bos = tokenizer.bos_token_id if store.prepend_bos else None
         documents = islice(filter(len, store._iterate_raw_dataset_tokens()), FIRST_ROWS)

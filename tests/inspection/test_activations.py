@@ -17,9 +17,8 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.inspection import activations
 from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.inspection.contexts import latents_in_context
-from sae_lens_c2r.models.corpus import OFFLINE_DATASET
-from sae_lens_c2r.models.text import Text, read_text
-from sae_lens_c2r.models.text_source import TextSource
+from sae_lens_c2r.models.text import one_column, read_text
+from sae_lens_c2r.models.text_source import OFFLINE_DATASET, TextSource
 from tests.architectures.training import make_sae
 from tests.language_model import CONTEXT, D_MODEL, HOOK, rows_of_tokens, texts, tiny_model
 
@@ -57,11 +56,13 @@ def load(folder: Path, **metadata: Any) -> SAE[Any]:
     return SAE.load_from_disk(save(folder, **metadata))
 
 
-def source(text: Any = None, *, n_tokens: int = 1000, **options: Any) -> Any:
+def source(
+    text: Any = None, *, n_tokens: int = 1000, device: str = "cpu", **options: Any
+) -> Any:
     text = rows_of_tokens() if text is None else text
-    is_name = isinstance(text, str)
-    text = read_text(TextSource(text)) if is_name else Text(text, "a dataset")
-    return ActivationSource(text, n_tokens=n_tokens, device="cpu", **options)
+    named = TextSource(text if isinstance(text, str) else "./mine")
+    text = read_text(named) if isinstance(text, str) else one_column(text)
+    return ActivationSource(text, named, n_tokens=n_tokens, device=device, **options)
 
 
 def test_what_is_read_are_the_models_activations(tmp_path: Path) -> None:
@@ -136,7 +137,7 @@ def test_a_model_in_bfloat16_is_widened_on_a_cpu_alone(
     options = {"dtype": "bfloat16"}
     sae = load(tmp_path / "sae", model_from_pretrained_kwargs=options, model_class_name="x")
     with pytest.raises(ValueError, match="seen"):
-        ActivationSource(Text(rows_of_tokens(), "x"), n_tokens=9, device=device).model_of(sae)
+        source(device=device).model_of(sae)
     assert double.call_args.kwargs["model_from_pretrained_kwargs"] == {"dtype": dtype}
 
 
