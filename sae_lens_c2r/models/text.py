@@ -226,15 +226,15 @@ def _neither(column: str, value: object) -> UserError:
 
 def rows_for(text: IterableDataset, model: str | None, context_size: int) -> IterableDataset:
     """A text as a model reads it. Rows of tokens that do not fill the context are left out."""
-    rows = _as_read_by(model, text)
-    if not _is_of_tokens(rows):
-        return rows
-    longest = max(_lengths(rows))
-    if longest < context_size:
+    lengths = _first_lengths(text, model)
+    if not lengths:
+        return text
+    if (longest := max(lengths)) < context_size:
         raise UserError(
             f"The text should fill rows of {context_size:,} tokens, the `context_size`. Found "
             f"{longest:,} in the longest of the first rows."
         )
+    rows = _as_read_by(model, text)
     return _in_batches(rows, _without_short_ones, _TOKENS, least=context_size)
 
 
@@ -244,10 +244,8 @@ def _without_short_ones(batch: dict[str, list[Any]], least: int) -> dict[str, li
 
 def context_of(text: IterableDataset, model: str | None, at_most: int) -> int:
     """The context that keeps most of a text's tokens."""
-    rows = _as_read_by(model, text)
-    if not _is_of_tokens(rows):
-        return at_most
-    return length_that_keeps_most([min(each, at_most) for each in _lengths(rows)])
+    lengths = [min(each, at_most) for each in _first_lengths(text, model)]
+    return length_that_keeps_most(lengths) if lengths else at_most
 
 
 def length_that_keeps_most(lengths: Sequence[int]) -> int:
@@ -255,8 +253,13 @@ def length_that_keeps_most(lengths: Sequence[int]) -> int:
     return max(lengths, key=lambda n: n * sum(each >= n for each in lengths))
 
 
-def _lengths(rows: IterableDataset) -> list[int]:
-    return [len(row["tokens"]) for row in islice(rows, FIRST_ROWS)]
+def _first_lengths(text: IterableDataset, model: str | None) -> list[int]:
+    """Tokens in each of the first rows; none where SAELens makes the rows, of words."""
+    rows = _as_read_by(model, text)
+    if not _is_of_tokens(rows):
+        return []
+    n_rows = FIRST_ROWS if rows is text else 1  # those that we make of words are alike
+    return [len(row["tokens"]) for row in islice(rows, n_rows)]
 
 
 def _is_of_tokens(rows: IterableDataset) -> bool:
