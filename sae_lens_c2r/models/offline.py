@@ -12,7 +12,6 @@ from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from pydoc_data.topics import topics
 from typing import Any
 
 from sae_lens_c2r._support.errors import UserError
@@ -145,6 +144,8 @@ def documents_of(split: str | None = None) -> tuple[str, ...]:
 @cache
 def documents() -> tuple[str, ...]:
     """The language reference's topics and the standard library's docstrings, each text once."""
+    from pydoc_data.topics import topics
+
     # The docstrings are read from the source files, so that nothing is imported or run: that
     # takes seconds, and is done once in a process. The texts, and with them the demo's
     # figures, differ a little from one Python to the next.

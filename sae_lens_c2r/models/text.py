@@ -88,11 +88,11 @@ def _open(source: TextSource, streaming: bool) -> Dataset | IterableDataset:
 
 def _load(source: TextSource, streaming: bool) -> Dataset | IterableDataset:
     options: dict[str, Any] = {TRUST: TRUSTED.get()} if _TAKES_TRUST else {}
-    builder = load_dataset_builder(source.dataset, source.subset, **options)
+    # As a whole path: a folder called text or json would be a builder of `datasets`.
+    place = str(source.path.absolute()) if source.path else source.dataset
+    builder = load_dataset_builder(place, source.subset, **options)
     split = _split_of(source, builder.info.splits or builder.config.data_files or {})
-    return load_dataset(
-        source.dataset, source.subset, split=split, streaming=streaming, **options
-    )
+    return load_dataset(place, source.subset, split=split, streaming=streaming, **options)
 
 
 def _split_of(source: TextSource, splits: Mapping[Any, Any]) -> str:
@@ -143,15 +143,17 @@ def one_column(
         raise empty
     column = _column_of(columns, column)
     values = rows.select_columns([column])
-    first = next((row[column] for row in values if row[column]), "")
-    if not isinstance(first, str):
+    first = next((row[column] for row in values if row[column]), None)
+    if first is None:
+        raise empty
+    how: dict[str, Any] = {"remove_columns": [column], "column": column}
+    if isinstance(first, str):
+        if column in _OF_TOKENS:
+            raise UserError(f"The column {column} should have rows of tokens. Found words.")
+        found = _in_batches(values, _in_pieces, _WORDS, **how)
+    else:
         _check_mask(rows, named)
-    elif column in _OF_TOKENS and first:
-        raise UserError(f"The column {column} should have rows of tokens. Found words.")
-    convert, features = (
-        (_in_pieces, _WORDS) if isinstance(first, str) else (_as_tokens, _TOKENS)
-    )
-    found = _in_batches(values, convert, features, remove_columns=[column], column=column)
+        found = _in_batches(values, _as_tokens, _TOKENS, **how)
     if next(iter(found), None) is None:
         raise empty
     return found

@@ -20,7 +20,6 @@ from sae_lens.saes.sae import TrainingSAEConfig
 from sae_lens.synthetic import SyntheticModelConfig, SyntheticSAERunnerConfig
 
 from sae_lens_c2r._support.errors import UserError, one_line
-from sae_lens_c2r._support.files import is_there
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, harmless_runner
 from sae_lens_c2r.models.loading import TRANSFORMER_LENS, official_name
 from sae_lens_c2r.models.offline import MINILM, is_model, where_model_is
@@ -101,9 +100,9 @@ class Plan:
         """The names of the model and of the text, if they are read from this machine's disk."""
         source, found = self.release.source, list[str]()
         if isinstance(source, LanguageModel):
-            name, text = source.model, source.dataset
+            name = source.model
             found += [name] if where_model_is(name) == name and is_model(name) else []
-            found += [text] if text != OFFLINE_DATASET and is_there(text) else []
+            found += [source.dataset] if source.text.path else []
         return found
 
     @property

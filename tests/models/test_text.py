@@ -96,12 +96,12 @@ def test_folders_are_read_as_datasets_reads_them(
     dataset.save_to_disk("saved")
     dataset.with_format("torch").save_to_disk("as SAELens saves")
     DatasetDict({"validation": dataset, "test": dataset.select([1])}).save_to_disk("splits")
-    for path in ("alone/test.parquet", "deep/data/train-00000.parquet"):
+    for path in ("text/test.parquet", "deep/data/train-00000.parquet"):
         Path(path).parent.mkdir(parents=True)
         dataset.to_parquet(path)
-    for place in ("a.parquet", "saved", "as SAELens saves", "alone", "deep", tmp_path / "deep"):
+    for place in ("a.parquet", "saved", "as SAELens saves", "text", "deep", tmp_path / "deep"):
         assert read(place) == expected
-    assert read("alone", split="test") == expected
+    assert read("text", split="test") == expected
     assert read("splits", split="test") == expected[1:]
 
 
