@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
+from unittest.mock import Mock
 
 import datasets
 import pytest
@@ -324,7 +325,7 @@ def test_an_sae_in_memory_is_not_trusted_either(marker: Path, tmp_path: Path) ->
     del config["auto_map"]
     weights.with_name("config.json").write_text(json.dumps(config))
     sae = SAE.load_from_disk(plant(tmp_path / "sae", options={"weights_only": False}))
-    reader = ActivationSource(TextSource("t.txt"), n_tokens=100, device="cpu")
+    reader = ActivationSource(TextSource("t.txt"), opened=Mock(), n_tokens=100, device="cpu")
     with pytest.raises(UnpicklingError):
         reader.activations(sae, "a")
     assert not marker.exists()

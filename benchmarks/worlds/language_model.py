@@ -14,12 +14,12 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from benchmarks.classes import class_measures
+from benchmarks.enwik8 import articles
 from benchmarks.experiment import Run, read_sizes, read_yaml
 from benchmarks.report import draw_sizes
 from benchmarks.rows import Row
 from benchmarks.worlds.minilm_text import MiniLMText, activations, load, text_measures
 from sae_lens_c2r.models.offline import SMOLLM2
-from sae_lens_c2r.models.wikipedia import articles
 
 SIZES = read_sizes(Path(__file__))
 D_IN, HOOK_NAME = 576, "model.layers.9"

@@ -15,8 +15,17 @@ from torch import Tensor
 from benchmarks.experiment import Drawn, Row, Run, World, read_sizes
 from benchmarks.report import between_table, draw_schedules, of_full_length
 from sae_lens_c2r.analysis import CoFiring, chance_composition, co_firing, composition
-from sae_lens_c2r.models import corpus
-from sae_lens_c2r.models.offline import CLS, MINILM, PAD, SEP, OfflineModel, model_folder
+from sae_lens_c2r.models.offline import (
+    CLS,
+    MINILM,
+    PAD,
+    SEP,
+    OfflineModel,
+    documents,
+    model_folder,
+    split,
+    token_rows,
+)
 
 BATCH = 4096
 ALIKE = 0.5  # the Jaccard above which two latents fire together
@@ -48,7 +57,7 @@ def text_activations(n_training: int, n_held_out: int) -> tuple[Tensor, Tensor]:
 
     def activations_of(texts: Sequence[str], at_most: int) -> Tensor:
         batches, n_tokens = [], 0
-        for rows in torch.tensor(list(corpus.token_rows(texts, model.tokenizer))).split(32):
+        for rows in torch.tensor(list(token_rows(texts, model.tokenizer))).split(32):
             special = torch.isin(rows, torch.tensor([PAD, CLS, SEP]))
             batches.append(activations(model, rows)[~special])
             n_tokens += len(batches[-1])
@@ -56,7 +65,7 @@ def text_activations(n_training: int, n_held_out: int) -> tuple[Tensor, Tensor]:
                 break
         return torch.cat(batches)[:at_most].clone()
 
-    training, held_out = corpus.split(corpus.documents(), held_out_share=0.1, seed=0)
+    training, held_out = split(documents(), held_out_share=0.1, seed=0)
     return activations_of(training, n_training), activations_of(held_out, n_held_out)
 
 

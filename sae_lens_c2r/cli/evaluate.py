@@ -25,7 +25,7 @@ def evaluate(
     text: str | None = option(
         None,
         "Text for SAELens's evaluation: a file, a folder, a dataset on the Hub, "
-        "python-documentation or enwik8.",
+        "or python-documentation.",
         unset="what the SAE was trained on",
     ),
     split: str | None = shared.SPLIT,

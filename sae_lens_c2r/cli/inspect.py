@@ -15,7 +15,7 @@ def inspect(
     text: str | None = option(
         None,
         "Text for the SAEs' model: a file, a folder, a dataset on the Hub, "
-        "python-documentation (needs no network) or enwik8 (from the package index).",
+        "or python-documentation, which needs no network.",
         unset="only weights are measured",
     ),
     split: str | None = shared.SPLIT,

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+from datasets import Dataset, IterableDataset
 from rich.console import Console
 from sae_lens import SAE, TrainingSAE
 from sae_lens.training.sae_trainer import SAETrainer
@@ -24,9 +25,10 @@ from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.inspection.comparison import Comparison, compare
 from sae_lens_c2r.inspection.measures import SAEReport, measure
 from sae_lens_c2r.inspection.report import in_terminal, report_html
-from sae_lens_c2r.models import corpus
+from sae_lens_c2r.models import offline
 from sae_lens_c2r.models.offline import SMOLLM2, model_folder
-from sae_lens_c2r.models.text import Text
+from sae_lens_c2r.models.text import one_column
+from sae_lens_c2r.models.text_source import OFFLINE_DATASET, TextSource
 from sae_lens_c2r.penalties.neighbors import has_fast_bfloat16
 from sae_lens_c2r.releases.files import read_release
 from sae_lens_c2r.releases.model import Release
@@ -96,11 +98,9 @@ def run_demo(
         for note in notes_on(plan):
             tell(note)
         tell("Reading Python's documentation ...")
-        texts = corpus.split(corpus.documents(), held_out_share=0.1, seed=settings["seed"])
+        texts = offline.split(offline.documents(), held_out_share=0.1, seed=settings["seed"])
         tell("{:,} documents to train on, {:,} held out.".format(*map(len, texts)))
-        training, held_out = (
-            Text([{"text": each} for each in part], corpus.OFFLINE_DATASET) for part in texts
-        )
+        training, held_out = (one_column(Dataset.from_dict({"text": part})) for part in texts)
         trained = _train(replace(plan, text=training), folder, tell)
         reports, comparison = _measure(trained, held_out, plan, folder, tell)
         asked = {"out": str(out), **settings, "device": device}
@@ -150,7 +150,7 @@ def _train(
 
 def _measure(
     trained: Mapping[str, TrainingSAE[Any]],
-    held_out: Text,
+    held_out: IterableDataset,
     plan: Plan,
     folder: Path,
     tell: Callable[[str], None],
@@ -159,7 +159,8 @@ def _measure(
     saes: dict[str, SAE[Any]] = {
         name: SAE.load_from_disk(folder / name, device=plan.device) for name in trained
     }
-    source = ActivationSource(held_out, n_tokens=plan.samples, device=plan.device)
+    named = TextSource(OFFLINE_DATASET)
+    source = ActivationSource(named, opened=held_out, n_tokens=plan.samples, device=plan.device)
     text = source.activations(saes[PLAIN], PLAIN)
     check_saved(folder, saes, trained, text.activations[:_COMPARED_TOKENS])
     for name in saes:

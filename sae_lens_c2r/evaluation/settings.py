@@ -15,9 +15,8 @@ from pydantic.dataclasses import dataclass
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import first_problem, is_there
 from sae_lens_c2r.evaluation.catalog import API_KEY, EVALUATIONS
-from sae_lens_c2r.models.corpus import OFFLINE_DATASETS
 from sae_lens_c2r.models.text import read_text
-from sae_lens_c2r.models.text_source import TextSource
+from sae_lens_c2r.models.text_source import OFFLINE_DATASET, TextSource
 from sae_lens_c2r.saes.record import KNOWN_FEATURES, SAE_LENS
 from sae_lens_c2r.training.stream import EVALUATION_SEED
 
@@ -89,7 +88,7 @@ class Options:
         if self.text is not None:
             read_text(TextSource(self.text, **self.part))
         self.overrides = {key: from_root(value) for key, value in self.overrides.items()}
-        if self.text not in OFFLINE_DATASETS:  # whose names files may have, too
+        if self.text != OFFLINE_DATASET:  # whose name a file may have, too
             self.text = from_root(self.text)
 
 

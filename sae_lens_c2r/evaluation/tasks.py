@@ -20,7 +20,6 @@ from sae_lens_c2r.evaluation.catalog import ABSORPTION, EVALUATIONS, RAVEL
 from sae_lens_c2r.evaluation.report import read_about
 from sae_lens_c2r.evaluation.settings import Options, from_root, settings_of
 from sae_lens_c2r.inspection.activations import check_reconstructs
-from sae_lens_c2r.models.corpus import OFFLINE_DATASETS
 from sae_lens_c2r.models.loading import (
     check_model_name,
     hook_site,
@@ -29,7 +28,7 @@ from sae_lens_c2r.models.loading import (
 )
 from sae_lens_c2r.models.offline import is_model
 from sae_lens_c2r.models.reading import TRANSFORMERS, Reading
-from sae_lens_c2r.models.text_source import PARTS
+from sae_lens_c2r.models.text_source import OFFLINE_DATASET, PARTS
 from sae_lens_c2r.releases.configs import check_kind_of_device, synthetic_model_config
 from sae_lens_c2r.saes.hashes import earlier_config_hash, sae_hashes
 from sae_lens_c2r.saes.record import (
@@ -220,7 +219,7 @@ def _of_language_model(
         text, trained_on = options.text, str(metadata.dataset_path or "")
         if text is None:
             part = {key: metadata.get(f"dataset_{key}") for key in PARTS}
-            if trained_on not in (*OFFLINE_DATASETS, *of_hub) and is_there(trained_on):
+            if trained_on not in (OFFLINE_DATASET, *of_hub) and is_there(trained_on):
                 text = from_root(trained_on)
         part = {key: value for key, value in {**part, **options.part}.items() if value}
         reads = text or trained_on

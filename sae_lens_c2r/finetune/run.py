@@ -18,7 +18,6 @@ from sae_lens_c2r.inspection.report import report_html
 from sae_lens_c2r.models.reading import metadata_of
 from sae_lens_c2r.models.text import read_text
 from sae_lens_c2r.models.text_source import TextSource
-from sae_lens_c2r.releases.model import DATASET
 from sae_lens_c2r.saes.origins import pin
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.output_dir import check_places, locked_out, unfinished_run
@@ -127,11 +126,9 @@ class Finetuning:
     def _source(self, plan: Plan) -> ActivationSource:
         """The text. One for each time: it holds the model, of which training needs one, too."""
         source: Any = plan.release.source
-        field = "text" if self._text else DATASET
-        text = read_text(self._text or source.text, field=field)
-        return ActivationSource(
-            text, n_tokens=self._n_tokens, device=self._device, tell=self._tell
-        )
+        text = self._text or source.text
+        how: dict[str, Any] = {"device": self._device, "tell": self._tell}
+        return ActivationSource(text, n_tokens=self._n_tokens, **how)
 
     def _load(self, sae_id: str) -> SAE[Any]:
         return pin(self._subjects[sae_id].ref)[1].to(self._device)

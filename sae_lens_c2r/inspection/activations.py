@@ -15,7 +15,7 @@ from sae_lens_c2r._support.progress import with_bar
 from sae_lens_c2r.inspection.contexts import AnySAE, TextActivations
 from sae_lens_c2r.models.loading import load, on_this_machine, options_for
 from sae_lens_c2r.models.reading import Reading, within_norm
-from sae_lens_c2r.models.text import read_text
+from sae_lens_c2r.models.text import check_tokenizer, read_text, rows_for
 from sae_lens_c2r.models.text_source import TextSource
 from sae_lens_c2r.saes.sae_ref import check_scaled
 
@@ -27,21 +27,21 @@ _WORTH_TELLING = 1 << 32  # bytes
 class ActivationSource:
     """Runs models over one text, each once for all SAEs that read it alike."""
 
-    text: Any  # a `TextSource`, or a text that is open
+    text: TextSource
     _: KW_ONLY
+    opened: Any = None  # in place of reading the text
     n_tokens: int  # at most, those that are left out among them
     device: str
     instead: dict[str, Any] = field(default_factory=dict)  # of what SAEs say of their reading
     tell: Callable[[str], None] = lambda _: None  # called with what is worth knowing of it
     _models: dict[str, Any] = field(default_factory=dict, init=False)
-    _texts: dict[str, Any] = field(default_factory=dict, init=False)
     _read: dict[str, TextActivations] = field(default_factory=dict, init=False)
 
     def activations(self, sae: AnySAE, name: str) -> TextActivations:
         """The activations that an SAE encodes; an error with its name if there are none."""
         try:
             reading = self.reading_of(sae)
-            key = f"{reading.way} {self._text_of(reading).named} {sae.cfg.d_in}"
+            key = f"{reading.way} {reading.text_as_trained(self.text)} {sae.cfg.d_in}"
             if key not in self._read:
                 if unsaid := reading.unsaid:
                     taken = ", ".join(f"{key} = {value}" for key, value in unsaid.items())
@@ -80,21 +80,13 @@ class ActivationSource:
     @no_false_alarms()
     def store_of(self, reading: Reading, *, d_in: int) -> ActivationsStore:
         """SAELens's store of what an SAE encodes on the text."""
-        assert reading.context_size is not None, "a reading of this machine has it"
-        text = self._text_of(reading).for_model(reading.model_name, reading.context_size)
-        text.check_context(reading.context_size)
-        model = self.model_of(reading)
-        text.check_tokenizer(model.tokenizer)
-        return reading.store(model, text, d_in=d_in, device=self.device)
-
-    def _text_of(self, reading: Reading) -> Any:
-        """The text, of which an SAE may have been trained on a part that nobody names."""
-        if not isinstance(self.text, TextSource):
-            return self.text
+        name, size = reading.model_name, reading.context_size
+        assert size is not None, "a reading of this machine has it"
         source = reading.text_as_trained(self.text)
-        if source.shown not in self._texts:
-            self._texts[source.shown] = read_text(source)
-        return self._texts[source.shown]
+        rows = rows_for(self.opened or read_text(source), name, size)
+        model = self.model_of(reading)
+        rows = check_tokenizer(rows, source, model.tokenizer)
+        return reading.store(model, rows, d_in=d_in, device=self.device)
 
     @no_false_alarms()
     @torch.no_grad()
@@ -140,7 +132,7 @@ class ActivationSource:
             acts[:n_filled],
             kept.nonzero(),
             tokenizer=store.model.tokenizer,
-            text=self._text_of(reading).named,
+            text=reading.text_as_trained(self.text).shown,
             model=str(reading.model_name),
             left_out={what: number for what, number in left_out.items() if number},
         )

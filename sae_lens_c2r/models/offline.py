@@ -1,6 +1,12 @@
-"""Transformers from a package index instead of a model hub, with weights that are verified."""
+"""What needs no hub: models out of Python packages, with weights that are verified, and a text.
 
-from collections.abc import Callable
+How MiniLM reads a text is here, too: in rows of tokens.
+"""
+
+import ast
+import random
+import sysconfig
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -42,6 +48,8 @@ SMOLLM2 = OfflineModel(
 )
 MODELS = {model.hub_id: model for model in (MINILM, SMOLLM2)}
 CLS, SEP, PAD = 101, 102, 0  # of MiniLM
+_NOT_LIBRARY = {"site-packages", "test", "tests", "idlelib", "lib2to3", "pydoc_data"}
+_SHORTEST = 40  # characters; below that a docstring is hardly a sentence
 
 
 def where_model_is(name: str, revision: object = None) -> str:
@@ -122,3 +130,69 @@ def _convert(weights: Path, to: Path) -> None:
     plain.load_state_dict(read.state_dict())
     plain.save_pretrained(to)
     AutoTokenizer.from_pretrained(weights.parent, **of_file).save_pretrained(to)
+
+
+def documents_of(split: str | None = None) -> tuple[str, ...]:
+    """Python's documentation, or a part of its only split, by the rules of `datasets`."""
+    from datasets import ReadInstruction
+
+    found = documents()
+    asked = ReadInstruction.from_spec(split or "train").to_absolute({"train": len(found)})
+    return sum((found[each.from_ : each.to] for each in asked), ())
+
+
+@cache
+def documents() -> tuple[str, ...]:
+    """The language reference's topics and the standard library's docstrings, each text once."""
+    from pydoc_data.topics import topics
+
+    # The docstrings are read from the source files, so that nothing is imported or run: that
+    # takes seconds, and is done once in a process. The texts, and with them the demo's
+    # figures, differ a little from one Python to the next.
+    texts = [*topics.values(), *_docstrings(Path(sysconfig.get_path("stdlib")))]
+    return tuple(dict.fromkeys(text for text in texts if len(text) >= _SHORTEST))
+
+
+def _docstrings(library: Path) -> Iterator[str]:
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for path in sorted(library.rglob("*.py")):
+        if _NOT_LIBRARY.isdisjoint(path.relative_to(library).parts):
+            for node in ast.walk(ast.parse(path.read_bytes())):
+                if isinstance(node, documented):
+                    yield ast.get_docstring(node) or ""
+
+
+def split(
+    texts: Sequence[str], *, held_out_share: float, seed: int
+) -> tuple[list[str], list[str]]:
+    """Shuffle documents: those to train on, and a share that is held out whole."""
+    shuffled = random.Random(seed).sample(texts, len(texts))
+    n_held_out = round(held_out_share * len(texts))
+    return shuffled[n_held_out:], shuffled[:n_held_out]
+
+
+def token_rows(texts: Iterable[str], tokenizer: Any) -> Iterator[list[int]]:
+    """The texts in rows of token ids that MiniLM reads; one shorter row if they fill none."""
+    per_row, is_first = MINILM.context_size - 2, True
+    held: list[int] = []
+    for text in texts:
+        # It would warn of texts longer than the model's context, which we cut ourselves.
+        held += tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+        end = len(held) // per_row * per_row
+        for start in range(0, end, per_row):
+            yield [CLS, *held[start : start + per_row], SEP]
+        held, is_first = held[end:], is_first and end == 0
+    if is_first and held:
+        yield [CLS, *held, SEP]
+
+
+def offline_source(*, model: OfflineModel = MINILM) -> tuple[str, Any]:
+    """The folder of a model, and a dataset of Python's documentation, as the model reads it."""
+    from datasets import Dataset
+    from transformers import AutoTokenizer
+
+    folder, texts = str(model_folder(model)), documents()
+    if model is not MINILM:  # a causal model reads documents, which SAELens joins
+        return folder, Dataset.from_dict({"text": list(texts)})
+    rows = token_rows(texts, AutoTokenizer.from_pretrained(folder))
+    return folder, Dataset.from_dict({"tokens": list(rows)})

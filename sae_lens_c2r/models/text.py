@@ -1,43 +1,253 @@
-"""The one reader of text: words or rows of tokens, from the Hub, a folder or a file.
+"""The one reader of text. Whatever is read becomes an `IterableDataset` of one column.
 
-What SAELens is given has one column, `text` or `tokens`, and no row without content.
+The column is `text`, with words, or `tokens`, with a row of tokens in each row. No row is
+empty. The rows can be read again and again, always in the same order.
 """
 
-import copy
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from glob import escape
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import datasets
-from datasets import Dataset
+import pandas as pd
+from datasets import (
+    Dataset,
+    DatasetDict,
+    Features,
+    IterableDataset,
+    Value,
+    load_dataset,
+    load_dataset_builder,
+    load_from_disk,
+)
 from huggingface_hub.errors import LocalEntryNotFoundError
 from sae_lens.training.activations_store import validate_pretokenized_dataset_tokenizer
 
-from sae_lens_c2r._support.errors import (
-    UserError,
-    is_of_network,
-    needing_the_hub,
-    one_line,
-    shortened,
+from sae_lens_c2r._support.errors import UserError, needing_the_hub, shortened
+from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, remote_code
+from sae_lens_c2r.models.offline import (
+    MINILM,
+    documents_of,
+    hub_id_of_folder,
+    token_rows,
+    where_model_is,
 )
-from sae_lens_c2r._support.remote_code import remote_code
-from sae_lens_c2r.models.corpus import OFFLINE_DATASETS, documents_of, token_rows
-from sae_lens_c2r.models.offline import MINILM, hub_id_of_folder, where_model_is
-from sae_lens_c2r.models.text_files import (
-    check_part,
-    place_of,
-    rows_of_dataset,
-    rows_of_file,
-)
-from sae_lens_c2r.models.text_source import TextSource
-from sae_lens_c2r.models.text_tables import OF_TOKENS, column_of
+from sae_lens_c2r.models.text_source import OFFLINE_DATASET, TextSource
 
-_PIECE = 1 << 18  # characters that are tokenized at a time
-FIRST_ROWS = 100  # that say of how many tokens the rows are read
-_Row = Mapping[str, Any]
+FIRST_ROWS = 100  # that say of how many tokens the rows are
+_PIECE = 1 << 18  # characters of a document that are tokenized at a time
+_ROWS_AT_ONCE = 16  # that are cut, or looked at
+_OF_TOKENS = ("tokens", "input_ids")
+_COLUMNS = (*_OF_TOKENS, "text", "problem")  # as SAELens looks for them
+_WORDS = Features({"text": Value("string")})
+_TOKENS = Features({"tokens": datasets.Sequence(Value("int64"))})
+_BUILDERS: dict[str, tuple[str, dict[str, Any]]] = {  # of `datasets`, by a file's ending
+    ".txt": ("text", {"sample_by": "document"}),
+    ".md": ("text", {"sample_by": "document"}),
+    ".json": ("json", {}),
+    ".jsonl": ("json", {}),
+    ".csv": ("csv", {"sep": ","}),
+    ".tsv": ("csv", {"sep": "\t"}),
+    ".parquet": ("parquet", {}),
+}
+_COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
+# From version 4, `datasets` runs no code of a repository, and has no such option.
+_TAKES_TRUST = TRUST in inspect.signature(load_dataset).parameters
+
+
+def read_text(source: TextSource, *, streaming: bool = True) -> IterableDataset:
+    """Open a text. What is on the Hub may be downloaded as a whole, the rest is streamed."""
+    if source.dataset == OFFLINE_DATASET:
+        _refuse(source, "subset")
+        documents = Dataset.from_dict({"text": list(documents_of(source.split))})
+        return one_column(documents, source.column, source.shown)
+    # A script of a dataset is imported here, and the first rows are read.
+    with needing_the_hub(f"The text {source.dataset}"), remote_code():
+        return one_column(_open(source, streaming), source.column, source.shown)
+
+
+def _open(source: TextSource, streaming: bool) -> Dataset | IterableDataset:
+    path = source.path
+    if path is None:
+        return _load(source, streaming)
+    if not path.is_dir():
+        return _load_file(path, source)
+    if any((path / name).is_file() for name in ("state.json", "dataset_dict.json")):
+        _refuse(source, "subset")
+        saved = load_from_disk(str(path))
+        if isinstance(saved, DatasetDict):
+            return saved[_split_of(source, saved)]
+        _refuse(source, "split")
+        return saved
+    return _load(source, streaming=True)
+
+
+def _load(source: TextSource, streaming: bool) -> Dataset | IterableDataset:
+    options: dict[str, Any] = {TRUST: TRUSTED.get()} if _TAKES_TRUST else {}
+    # As a whole path: a folder called text or json would be a builder of `datasets`.
+    place = str(source.path.absolute()) if source.path else source.dataset
+    builder = load_dataset_builder(place, source.subset, **options)
+    split = _split_of(source, builder.info.splits or builder.config.data_files or {})
+    return load_dataset(place, source.subset, split=split, streaming=streaming, **options)
+
+
+def _split_of(source: TextSource, splits: Mapping[Any, Any]) -> str:
+    """The split that is asked for, or the only one, or `train`."""
+    return source.split or (str(next(iter(splits))) if len(splits) == 1 else "train")
+
+
+def _load_file(path: Path, source: TextSource) -> IterableDataset:
+    _refuse(source, "subset")
+    endings = [each.lower() for each in path.suffixes if each.lower() not in _COMPRESSED]
+    if not endings or endings[-1] not in _BUILDERS:
+        should = f"be a folder, a dataset on the Hub, or a file in {', '.join(_BUILDERS)}"
+        raise UserError(f"The text should {should}. Found {path}.")
+    builder, options = _BUILDERS[endings[-1]]
+    if builder == "csv":
+        options = {**options, **_cells_as_words(path, options["sep"])}
+    # Escaped: notes[1].txt would be a pattern, which notes1.txt fits.
+    options = {**options, "data_files": escape(str(path)), "streaming": True}
+    return load_dataset(builder, split=source.split or "train", **options)
+
+
+def _cells_as_words(path: Path, sep: str) -> dict[str, Any]:
+    """Options by which 007 and NA in a table are words, not a number and nothing."""
+    # Read without a header, a second row that has more cells is an error. With one, pandas
+    # would take the first column for an index, and each column for the next.
+    top = pd.read_csv(path, sep=sep, header=None, nrows=2, dtype=str, keep_default_na=False)
+    columns = dict.fromkeys(top.iloc[0], Value("string"))
+    return {"features": Features(columns), "keep_default_na": False}
+
+
+def _refuse(source: TextSource, *names: str) -> None:
+    """Raise where a part is named of a text that has no such parts."""
+    for name in names:
+        if name in source.part:
+            raise UserError(name, f"not be given for {source.dataset}", source.part[name])
+
+
+def one_column(
+    dataset: Dataset | IterableDataset, column: str | None = None, named: str = "the dataset"
+) -> IterableDataset:
+    """The words of a dataset in pieces, or its rows of tokens; a UserError if it has none."""
+    rows: Any = dataset.with_format(None)
+    if isinstance(rows, Dataset):
+        rows = rows.to_iterable_dataset()
+    columns = list(next(iter(rows), ()))
+    empty = UserError(f"The text should have words, or rows of tokens. Found none in {named}.")
+    if not columns:
+        raise empty
+    column = _column_of(columns, column)
+    values = rows.select_columns([column])
+    first = next((row[column] for row in values if row[column]), None)
+    if first is None:
+        raise empty
+    how: dict[str, Any] = {"remove_columns": [column], "column": column}
+    if isinstance(first, str):
+        if column in _OF_TOKENS:
+            raise UserError(f"The column {column} should have rows of tokens. Found words.")
+        found = _in_batches(values, _in_pieces, _WORDS, **how)
+    else:
+        _check_mask(rows, named)
+        found = _in_batches(values, _as_tokens, _TOKENS, **how)
+    if next(iter(found), None) is None:
+        raise empty
+    return found
+
+
+def _in_batches(
+    rows: IterableDataset,
+    function: Callable[..., Any],
+    features: Features,
+    remove_columns: Sequence[str] = (),
+    **options: Any,
+) -> IterableDataset:
+    """The rows that a function makes of others, which may be more or fewer."""
+    # `.filter` would do where there are fewer, but in datasets 3.6 it fails after `.map`.
+    return rows.map(
+        function,
+        batched=True,
+        batch_size=_ROWS_AT_ONCE,
+        features=features,
+        remove_columns=list(remove_columns),
+        fn_kwargs=options,
+    )
+
+
+def _column_of(there: list[str], wanted: str | None) -> str:
+    """The column that is named, or that SAELens would take, or the only one."""
+    known = next((each for each in _COLUMNS if each in there), None)
+    column = wanted or known or (there[0] if len(there) == 1 else None)
+    if column not in there:
+        should = f"be one of {', '.join(there)}, which the text has"
+        raise UserError("column", should, column or f"none of {', '.join(_COLUMNS)}")
+    return column
+
+
+def _check_mask(rows: IterableDataset, named: str) -> None:
+    """Raise for padded rows: the model would read what stands in for tokens as tokens."""
+    for row in islice(rows, FIRST_ROWS):
+        if not all(row.get("attention_mask") or ()):
+            raise UserError(
+                "The text should have rows of tokens without padding. Found zeros in the "
+                f"column attention_mask of {named}."
+            )
+
+
+def _in_pieces(batch: dict[str, list[Any]], column: str) -> dict[str, list[str]]:
+    """The documents, long ones in pieces: tokenizing costs what is used."""
+    pieces: list[str] = []
+    for words in batch[column]:
+        if not isinstance(words, str | None):
+            raise _neither(column, words)
+        document = words or ""
+        starts = range(0, len(document), _PIECE)
+        pieces += filter(str.strip, (document[start : start + _PIECE] for start in starts))
+    return {"text": pieces}
+
+
+def _as_tokens(batch: dict[str, list[Any]], column: str) -> dict[str, list[Any]]:
+    filled = list(filter(None, batch[column]))
+    for tokens in filled:
+        is_row = isinstance(tokens, list) and all(type(each) is int for each in tokens)
+        if not is_row or min(tokens) < 0:
+            raise _neither(column, tokens)
+    return {"tokens": filled}
+
+
+def _neither(column: str, value: object) -> UserError:
+    found = shortened(repr(value), 80)
+    return UserError(
+        f"The column {column} should have words alone, or rows of tokens alone. Found {found}."
+    )
+
+
+def rows_for(text: IterableDataset, model: str | None, context_size: int) -> IterableDataset:
+    """A text as a model reads it. Rows of tokens that do not fill the context are left out."""
+    lengths = _first_lengths(text, model)
+    if not lengths:
+        return text
+    if (longest := max(lengths)) < context_size:
+        raise UserError(
+            f"The text should fill rows of {context_size:,} tokens, the `context_size`. Found "
+            f"{longest:,} in the longest of the first rows."
+        )
+    rows = _as_read_by(model, text)
+    return _in_batches(rows, _without_short_ones, _TOKENS, least=context_size)
+
+
+def _without_short_ones(batch: dict[str, list[Any]], least: int) -> dict[str, list[Any]]:
+    return {"tokens": [row for row in batch["tokens"] if len(row) >= least]}
+
+
+def context_of(text: IterableDataset, model: str | None, at_most: int) -> int:
+    """The context that keeps most of a text's tokens."""
+    lengths = [min(each, at_most) for each in _first_lengths(text, model)]
+    return length_that_keeps_most(lengths) if lengths else at_most
 
 
 def length_that_keeps_most(lengths: Sequence[int]) -> int:
@@ -45,218 +255,60 @@ def length_that_keeps_most(lengths: Sequence[int]) -> int:
     return max(lengths, key=lambda n: n * sum(each >= n for each in lengths))
 
 
-class Text:
-    """A text that can be read again and again, in the form in which SAELens reads a dataset."""
+def _first_lengths(text: IterableDataset, model: str | None) -> list[int]:
+    """Tokens in each of the first rows; none where SAELens makes the rows, of words."""
+    rows = _as_read_by(model, text)
+    if not _is_of_tokens(rows):
+        return []
+    n_rows = FIRST_ROWS if rows is text else 1  # those that we make of words are alike
+    return [len(row["tokens"]) for row in islice(rows, n_rows)]
 
-    def __init__(
-        self,
-        rows: Iterable[_Row],
-        named: str,
-        *,
-        column: str | None = None,  # by default SAELens's, or the only one
-        are_lines: bool = False,  # of one document
-        path: Path | None = None,  # of the file or folder; or else
-        hub_id: str | None = None,  # of the dataset
-        field: str = "text",  # that errors name
-    ) -> None:
-        """Look at the first row; a UserError if there is no text in it, or none in UTF-8."""
-        self.named, self.path, self._hub_id = named, path, hub_id
-        self._field = field
-        self._rows = rows.with_format(None) if isinstance(rows, Dataset) else rows
-        self._are_lines = are_lines
-        self._tokenize: Callable[[Iterable[str]], Iterable[Sequence[int]]] | None = None
-        self.context_size = self._longest = 1  # tokens: rows of fewer are left out
-        self.n_vocabulary: int | None = None  # of the model that reads tokens, if it is known
-        self._n_rows = self._n_left_out = 0
-        first = next(self._read(), None)
-        self._columns = list(first or ())
-        self._column = column_of(self._columns, column) if first else ""
-        content = next(self._values(), "")
-        self.is_tokens = not isinstance(content, str)
-        if not self.is_tokens:
-            self._check_words(content)
-        if next(iter(self), None) is None:
-            raise UserError(field, "not be empty", f"no text in {named}")
 
-    def _check_words(self, words: str) -> None:
-        """Raise if the first words are of another encoding, or the text of a row of tokens."""
-        start = words[:64]
-        if 3 * start.count("\0") > len(start):  # UTF-16 has one in every letter
-            raise UserError(self._field, "be text in UTF-8", f"NUL characters {self._place(1)}")
-        if self._column in OF_TOKENS and re.match(r"\s*\[\s*\d", words):
-            should = "have rows of tokens as lists of numbers, as a .jsonl or .parquet has them"
-            raise UserError(self._field, should, shortened(f"words {self._place(1)}", 200))
+def _is_of_tokens(rows: IterableDataset) -> bool:
+    return rows.column_names == ["tokens"]
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        if self.is_tokens:
-            return ({"tokens": row} for row in self._values())
-        if self._tokenize is not None:
-            return ({"tokens": row} for row in self._tokenize(self._words()))
-        return ({"text": words} for words in self._words())
 
-    def for_model(self, model: str | None, context_size: int) -> "Text":
-        """The text as a model reads it, in rows of the length that keeps most tokens."""
-        text = copy.copy(self)  # MiniLM reads rows of its own, between special tokens
-        if MINILM.hub_id in (model, hub_id_of_folder(model or "")) and not self.is_tokens:
-            text._tokenize = _tokenize_for_minilm
-        rows = islice(text, FIRST_ROWS if self.is_tokens else 1)
-        lengths = [
-            min(len(row.get("tokens", ())) or context_size, context_size) for row in rows
-        ]
-        text._longest = max(lengths)
-        text.context_size = length_that_keeps_most(lengths)
-        text._n_rows = text._n_left_out = 0
+def _as_read_by(model: str | None, text: IterableDataset) -> IterableDataset:
+    """MiniLM reads rows of its own, between special tokens; SAELens makes those of others."""
+    is_minilm = MINILM.hub_id in (model, hub_id_of_folder(model or ""))
+    if not is_minilm or _is_of_tokens(text):
         return text
-
-    def check_context(self, context_size: int) -> None:
-        """Raise unless one of the first rows of tokens fills the model's context."""
-        if self._longest < context_size:
-            should = f"fill rows of {context_size:,} tokens, the `context_size`"
-            found = f"{self._longest:,} in the longest of the first rows of {self.named}"
-            raise UserError(self._field, should, found)
-        self.context_size = context_size  # shorter rows are left out
-
-    def check_tokenizer(self, tokenizer: Any) -> None:
-        """Raise where tokens are of another tokenizer: by the Hub, or once one is too high."""
-        if self.is_tokens and self.n_vocabulary is None and tokenizer is not None:
-            self.n_vocabulary = 1 + max(tokenizer.get_vocab().values())
-        if self.is_tokens and self._hub_id is not None:
-            try:
-                validate_pretokenized_dataset_tokenizer(self._hub_id, tokenizer)
-            except LocalEntryNotFoundError:  # without a network, where nobody knows
-                pass
-            except ValueError as error:
-                if "does not match" not in str(error):
-                    raise
-                should = "have tokens of the model's tokenizer"
-                raise UserError(self._field, should, shortened(str(error), 200)) from None
-
-    @property
-    def left_out(self) -> str | None:
-        """A sentence on the rows that gave nothing, as far as the text has been read."""
-        if not self._n_left_out:
-            return None
-        why = f"fewer than {self.context_size:,} tokens" if self.is_tokens else "no text"
-        return f"{self._n_left_out:,} of {self._n_rows:,} rows of {self.named} have {why}."
-
-    def _words(self) -> Iterator[str]:
-        """The documents, long ones in pieces: tokenizing costs what is used."""
-        documents = _joined(self._values()) if self._are_lines else self._values()
-        for document in documents:
-            # `datasets` leaves the mark of UTF-8 in a compressed file, from version 5.
-            document = document.removeprefix("\ufeff")
-            for start in range(0, len(document), _PIECE):
-                if (piece := document[start : start + _PIECE]).strip():
-                    yield piece
-
-    def _values(self) -> Iterator[Any]:
-        """The content of the column, without the rows that have none."""
-        for number, row in enumerate(self._read(), start=1):
-            is_new = number > self._n_rows  # and not of another pass over the text
-            self._n_rows = max(self._n_rows, number)
-            value: Any = row.get(self._column)
-            if _is_content(value, self._are_lines, self.context_size):
-                highest = -1 if isinstance(value, str) else max(value)
-                if self.n_vocabulary and highest >= self.n_vocabulary:
-                    should = f"have tokens below {self.n_vocabulary:,}, the model's vocabulary"
-                    raise UserError(self._field, should, f"{highest:,} {self._place(number)}")
-                yield value
-            elif value is None or isinstance(value, str) or _are_tokens(value):
-                self._n_left_out += is_new
-            else:
-                columns = f", which has the columns {', '.join(self._columns)}"
-                found = f"{shortened(repr(value), 80)} {self._place(number)}{columns}"
-                raise UserError(self._field, "be words, or rows of tokens", found)
-
-    def _place(self, number: int) -> str:
-        return f"in column {self._column}, row {number:,} of {self.named}"
-
-    def _read(self) -> Iterator[_Row]:
-        """The rows, with the place where they cannot be read."""
-        n_read = 0
-
-        def place(error: Exception) -> str:
-            found = place_of(error, self.path) if self.path else None
-            return found or f"{self.named}, after row {n_read:,}"
-
-        with needing_the_hub(f"The text {self.named}"), _naming(place, self._field):
-            for row in self._rows:
-                n_read += 1
-                yield row
+    return IterableDataset.from_generator(
+        _rows_of_minilm, gen_kwargs={"text": text}, features=_TOKENS
+    )
 
 
-def read_text(
-    source: TextSource,
-    *,
-    streaming: bool = True,
-    field: str = "text",
-) -> Text:
-    """Open a text; a UserError if it is not there, or if its first row cannot be read."""
-    name, path = source.dataset, source.path
-    if name in OFFLINE_DATASETS:
-        check_part(source, f"the built-in text {name}", of=("subset", "column"))
-        documents = documents_of(name, source.split)
-        return Text([{"text": each} for each in documents], source.shown)
-    is_file = path is not None and path.is_file()
-    if not name.strip() or not (path is None or is_file or path.is_dir()):
-        should = "be a file that can be read twice, a folder, or a dataset on the Hub"
-        is_missing = path is not None and not path.exists()
-        found = f"{name}, and there is no such file" if is_missing else name
-        raise UserError(field, should, found if name.strip() else "nothing")
-    are_lines = False
-    with needing_the_hub(f"The text {name}"), _naming(name, field), remote_code():
-        if path is not None and is_file:
-            rows, are_lines = rows_of_file(path, source)
-        else:
-            rows = rows_of_dataset(source, streaming)
-    about: dict[str, Any] = {"column": source.column, "path": path, "field": field}
-    hub_id = name if path is None else None
-    return Text(rows, source.shown, are_lines=are_lines, hub_id=hub_id, **about)
-
-
-@contextmanager
-def _naming(place: str | Callable[[Exception], str], field: str) -> Iterator[None]:
-    """Name what cannot be read, unless it is not reached."""
-    try:
-        yield
-    except Exception as error:  # datasets, pyarrow, pandas and the Hub raise many kinds
-        if isinstance(error, UserError) or is_of_network(error):
-            raise
-        cache = str(datasets.config.HF_DATASETS_CACHE)
-        if isinstance(error, OSError) and str(error.filename).startswith(cache):
-            should, advice = "be a folder that can be written to", "Or set HF_DATASETS_CACHE."
-            raise UserError(Path(cache), should, error.strerror, advice) from error
-        place = place if isinstance(place, str) else place(error)
-        found = f"in {place}: {shortened(one_line(error), 200)}"
-        raise UserError(field, "be text that can be read, in UTF-8", found) from error
-
-
-def _is_content(value: Any, are_lines: bool, least: int) -> bool:
-    """Whether a value is words, or so many tokens; a blank line belongs to its document."""
-    if isinstance(value, str):
-        return are_lines or bool(value.strip())
-    return _are_tokens(value) and len(value) >= max(least, 1)
-
-
-def _are_tokens(value: Any) -> bool:
-    is_row = isinstance(value, Sequence) and not isinstance(value, str | bytes)
-    return is_row and all(type(each) is int and each >= 0 for each in value)
-
-
-def _joined(lines: Iterator[str]) -> Iterator[str]:
-    """The lines of a document together, but no more than are tokenized at a time."""
-    held: list[str] = []
-    size = 0
-    for line in lines:
-        held.append(line)
-        size += len(line)
-        if size >= _PIECE:
-            yield "".join(held)
-            held, size = [], 0
-    yield "".join(held)
-
-
-def _tokenize_for_minilm(words: Iterable[str]) -> Iterable[Sequence[int]]:
+def _rows_of_minilm(text: IterableDataset) -> Iterator[dict[str, list[int]]]:
     from transformers import AutoTokenizer
 
-    return token_rows(words, AutoTokenizer.from_pretrained(where_model_is(MINILM.hub_id)))
+    tokenizer = AutoTokenizer.from_pretrained(where_model_is(MINILM.hub_id))
+    for row in token_rows((row["text"] for row in text), tokenizer):
+        yield {"tokens": row}
+
+
+def check_tokenizer(
+    rows: IterableDataset, source: TextSource, tokenizer: Any
+) -> IterableDataset:
+    """The rows, which are refused where their tokens are known to be of another tokenizer."""
+    if tokenizer is None or not _is_of_tokens(rows):
+        return rows
+    if source.hub_id is not None:  # whose dataset may name its tokenizer
+        with needing_the_hub(f"The text {source.hub_id}"), suppress(LocalEntryNotFoundError):
+            validate_pretokenized_dataset_tokenizer(source.hub_id, tokenizer)
+    return within_vocabulary(rows, 1 + max(tokenizer.get_vocab().values()))
+
+
+def within_vocabulary(rows: IterableDataset, n_vocabulary: int) -> IterableDataset:
+    """The rows; reading a token that a model does not have raises a UserError."""
+    if not _is_of_tokens(rows):
+        return rows
+    return _in_batches(rows, _check_vocabulary, _TOKENS, n_vocabulary=n_vocabulary)
+
+
+def _check_vocabulary(batch: dict[str, list[Any]], n_vocabulary: int) -> dict[str, list[Any]]:
+    if (highest := max(map(max, batch["tokens"]))) >= n_vocabulary:
+        raise UserError(
+            f"The text should have tokens below {n_vocabulary:,}, the model's vocabulary. "
+            f"Found {highest:,}."
+        )
+    return batch

@@ -1,35 +1,25 @@
-"""Where a text lies, and which part of it is read."""
+"""Where a text lies, and which part of it is read. Nothing here imports `datasets`."""
 
 import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-_DATASET = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
-COMPRESSED = {".gz", ".gzip", ".bz2", ".xz", ".zst", ".zip"}
-LOADERS: dict[str, tuple[str, dict[str, Any]]] = {  # of `datasets`, by the endings of files
-    **dict.fromkeys((".json", ".jsonl", ".ndjson"), ("json", {})),
-    **{".csv": ("csv", {}), ".tsv": ("csv", {"sep": "\t"})},
-    **{".parquet": ("parquet", {}), ".arrow": ("arrow", {})},
-}  # any other ending is one of plain text
-_ENDINGS = {".txt", ".md", ".html", *LOADERS, *COMPRESSED}  # which nobody gives a dataset
-_LIKE_A_FILE = re.compile(r".*\.(?!v\d)[a-z][a-z\d]{2,5}", re.IGNORECASE)
+OFFLINE_DATASET = "python-documentation"  # the built-in text
+PARTS = ("split", "subset", "column")  # of a dataset
+_LIKE_A_FILE = re.compile(r".*\.(?!v\d)(md|gz|xz|parquet|[a-z][a-z\d]{2,5})", re.IGNORECASE)
 
 
 def looks_like_a_file(name: str) -> bool:
     """Whether a name ends as a file's may: notes.eml does, data-v1.5 and data.v2 do not."""
-    return bool(_LIKE_A_FILE.fullmatch(name)) or Path(name).suffix.lower() in _ENDINGS
-
-
-PARTS = ("split", "subset", "column")  # of a dataset
+    return bool(_LIKE_A_FILE.fullmatch(name))
 
 
 @dataclass(frozen=True)
 class TextSource:
     """Where a text lies, and which part of it is read."""
 
-    dataset: str  # a file, a folder, a dataset on the Hub, or one of ours
+    dataset: str  # a file, a folder, a dataset on the Hub, or the built-in text
     split: str | None = None
     subset: str | None = None
     column: str | None = None
@@ -47,7 +37,14 @@ class TextSource:
 
     @property
     def path(self) -> Path | None:
-        """The place of a file or folder; `None` for a dataset's name on the Hub."""
-        path = Path(self.dataset)
-        may_be_a_name = _DATASET.fullmatch(self.dataset) and path.suffix not in _ENDINGS
-        return path if os.path.lexists(path) or not may_be_a_name else None
+        """The file or folder; `None` for the built-in text and for datasets on the Hub."""
+        if self.dataset == OFFLINE_DATASET:
+            return None
+        is_place = os.path.isabs(self.dataset) or self.dataset.startswith(".")
+        return Path(self.dataset) if is_place or os.path.exists(self.dataset) else None
+
+    @property
+    def hub_id(self) -> str | None:
+        """The dataset's name on the Hub, if it is read from there."""
+        is_here = self.path is not None or self.dataset == OFFLINE_DATASET
+        return None if is_here else self.dataset

@@ -89,9 +89,6 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-DATASET = "language_model.dataset"  # as errors name it
-
-
 class LanguageModel(_Strict):
     """The model whose activations are encoded, and what is read from it."""
 

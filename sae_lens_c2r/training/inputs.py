@@ -7,11 +7,10 @@ from huggingface_hub.constants import HF_HUB_OFFLINE
 from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
 from sae_lens_c2r._support.errors import UserError, first_sentence, is_of_network
-from sae_lens_c2r.models.corpus import OFFLINE_DATASETS, parts_of
 from sae_lens_c2r.models.loading import check_model_name, hook_site
-from sae_lens_c2r.models.text import read_text
-from sae_lens_c2r.models.text_files import check_part
-from sae_lens_c2r.releases.model import DATASET, LanguageModel
+from sae_lens_c2r.models.text import read_text, rows_for, within_vocabulary
+from sae_lens_c2r.models.text_source import OFFLINE_DATASET
+from sae_lens_c2r.releases.model import LanguageModel
 from sae_lens_c2r.training.plan import Plan
 
 _NOT_ON_THE_HUB = (RepositoryNotFoundError, RevisionNotFoundError)
@@ -63,23 +62,18 @@ def check_model(plan: Plan, log: Callable[[str], None]) -> int | None:
 def check_text(plan: Plan, log: Callable[[str], None], n_vocabulary: int | None) -> None:
     """Raise unless the text of a plan's language model can be read, if it can be reached."""
     source = plan.release.source
-    if not isinstance(source, LanguageModel):
-        return
-    if source.dataset in OFFLINE_DATASETS:
-        whose = f"the built-in text {source.dataset}"
-        check_part(source.text, whose, of=("subset", "column"))
-        parts_of(source.dataset, source.split, 100)
+    if not isinstance(source, LanguageModel) or source.dataset == OFFLINE_DATASET:
         return
     # Only the first rows are read. Without a network, the Hub's cache has all or nothing.
     streamed = plan.runner_value("streaming")
     try:
-        text = read_text(source.text, streaming=streamed or not HF_HUB_OFFLINE, field=DATASET)
+        text = read_text(source.text, streaming=streamed or not HF_HUB_OFFLINE)
     except UserError as error:
         # What is not to be streamed may be read all the same, as an archive is, or a part.
         if not is_of_network(error) and (streamed or source.text.path):
             raise
         log(f"The text was not looked at. {error}")
     else:
-        text.n_vocabulary = n_vocabulary
-        read = text.for_model(source.hub_id or source.name, source.context_size)
-        read.check_context(source.context_size)
+        if n_vocabulary is not None:
+            text = within_vocabulary(text, n_vocabulary)
+        rows_for(text, source.hub_id or source.name, source.context_size)

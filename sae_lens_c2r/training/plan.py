@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from datasets import IterableDataset
 from sae_lens import (
     MultiSAETrainingRunnerConfig,
     SAETrainer,
@@ -19,13 +20,11 @@ from sae_lens.saes.sae import TrainingSAEConfig
 from sae_lens.synthetic import SyntheticModelConfig, SyntheticSAERunnerConfig
 
 from sae_lens_c2r._support.errors import UserError, one_line
-from sae_lens_c2r._support.files import is_there
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, harmless_runner
-from sae_lens_c2r.models.corpus import OFFLINE_DATASETS
 from sae_lens_c2r.models.loading import official_name
 from sae_lens_c2r.models.offline import MINILM, is_model, where_model_is
 from sae_lens_c2r.models.reading import TRANSFORMER_LENS
-from sae_lens_c2r.models.text import Text
+from sae_lens_c2r.models.text_source import OFFLINE_DATASET
 from sae_lens_c2r.penalties.neighbors import has_fast_bfloat16
 from sae_lens_c2r.releases import configs
 from sae_lens_c2r.releases.model import LanguageModel, Release, SyntheticModel
@@ -59,7 +58,7 @@ class Plan:
     start_notes: Sequence[str] = ()  # a line each
     k_anneal_steps: Mapping[str, int] = field(default_factory=dict)
     norm_multiple: float | None = None  # of the median norm, above which tokens are left out
-    text: Text | None = None  # in place of what the release names
+    text: IterableDataset | None = None  # in place of what the release names
 
     def runner_value(self, name: str) -> Any:
         """A field of SAELens's runner config: the release's, or else SAELens's default."""
@@ -102,18 +101,16 @@ class Plan:
         """The names of the model and of the text, if they are read from this machine's disk."""
         source, found = self.release.source, list[str]()
         if isinstance(source, LanguageModel):
-            name, text = source.model, source.dataset
+            name = source.model
             found += [name] if where_model_is(name) == name and is_model(name) else []
-            found += [text] if text not in OFFLINE_DATASETS and is_there(text) else []
+            found += [source.dataset] if source.text.path else []
         return found
 
     @property
     def text_path(self) -> Path | None:
         """The file or folder of a text on this machine."""
         source = self.release.source
-        if isinstance(source, SyntheticModel) or source.dataset in OFFLINE_DATASETS:
-            return None
-        return source.text.path
+        return None if isinstance(source, SyntheticModel) else source.text.path
 
     def fingerprint(self) -> dict[str, Any]:
         """The settings that decide what is trained, and the defaults of others, as JSON."""
@@ -246,7 +243,7 @@ def _check_source(plan: Plan) -> None:
                 raise UserError("sae.d_in", should, f"{config.d_in} in {sae_id}")
         return
     name = source.model
-    in_rows = source.dataset in OFFLINE_DATASETS and source.hub_id == MINILM.hub_id
+    in_rows = source.dataset == OFFLINE_DATASET and source.hub_id == MINILM.hub_id
     if in_rows and source.context_size > MINILM.context_size:
         should = f"be at most {MINILM.context_size:,}, the tokens in a row of {source.dataset}"
         raise UserError("language_model.context_size", should, f"{source.context_size:,}")

@@ -17,13 +17,12 @@ from sae_lens.training.activation_scaler import ActivationScaler
 from sae_lens.training.prefetch import PrefetchingIterator
 from tqdm.auto import tqdm
 
-from sae_lens_c2r._support.errors import needing_the_hub
 from sae_lens_c2r._support.libraries import no_false_alarms
 from sae_lens_c2r._support.remote_code import remote_code
 from sae_lens_c2r.models.loading import load
 from sae_lens_c2r.models.reading import Reading, complete
-from sae_lens_c2r.models.text import read_text
-from sae_lens_c2r.releases.model import DATASET, LanguageModel
+from sae_lens_c2r.models.text import check_tokenizer, read_text, rows_for
+from sae_lens_c2r.releases.model import LanguageModel
 from sae_lens_c2r.saes.origins import pin
 from sae_lens_c2r.saes.start_from import NEEDS_ESTIMATE, start_from
 from sae_lens_c2r.training.distributed import rank, world_size
@@ -57,22 +56,17 @@ def train_together(
         source = plan.release.source
         if not isinstance(source, LanguageModel):
             return saes, train_on_known_features(config, saes, job)
-        text: Any = plan.text
-        text = text or read_text(source.text, streaming=config.streaming, field=DATASET)
-        text = text.for_model(source.hub_id or source.name, source.context_size)
-        text.check_context(source.context_size)
+        text = plan.text or read_text(source.text, streaming=config.streaming)
+        rows: Any = rows_for(text, source.hub_id or source.name, source.context_size)
         reading = Reading.of_settings(plan.fingerprint())
         model = load(reading, config.llm_device, hook_names=[source.hook_name])
+        rows = check_tokenizer(rows, source.text, model.tokenizer)
         runner = MultiSAETrainingRunner(
-            config, override_model=model, override_saes=saes, override_dataset=text
+            config, override_model=model, override_saes=saes, override_dataset=rows
         )
-        with needing_the_hub(f"The text {source.dataset}"):
-            text.check_tokenizer(runner.model.tokenizer)
         train_on_language_model(runner, job, norm_multiple=plan.norm_multiple)
     for sae in saes.values():
         complete(sae.cfg.metadata, plan.fingerprint())  # what SAELens leaves out
-    if text.left_out:
-        job.log(text.left_out)
     return saes, {}
 
 
@@ -94,9 +88,11 @@ def train_on_language_model(
     runner._set_sae_metadata()
     # Evaluations read text too. What they read should not be missing from the training,
     # and how much it is depends on the SAEs of this process.
-    runner.evaluator.activations_store = copy.copy(store)
-    again = runner.evaluator.activations_store._iterate_tokenized_sequences()
-    runner.evaluator.activations_store.iterable_sequences = again
+    again = copy.copy(store)
+    # `datasets` notes in a dataset how far it was read, and two threads may read.
+    again.dataset = copy.deepcopy(store.dataset)
+    again.iterable_sequences = again._iterate_tokenized_sequences()
+    runner.evaluator.activations_store = again
     state = job.resumed.about["stream"] if job.resumed else None
     trainer = cfg.to_sae_trainer_config()
     n_batches = -(-trainer.total_training_samples // trainer.train_batch_size_samples)

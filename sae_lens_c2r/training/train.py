@@ -25,7 +25,6 @@ from sae_lens_c2r._support.files import write_folder
 from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r._support.process import stop_requests
 from sae_lens_c2r.analysis.metrics import final_metrics
-from sae_lens_c2r.models.text_files import size_of
 from sae_lens_c2r.penalties.neighbors import has_fast_bfloat16
 from sae_lens_c2r.saes.hashes import sae_hashes
 from sae_lens_c2r.saes.record import KNOWN_FEATURES, RECORD, Evaluation, SAERecord, as_document
@@ -106,6 +105,16 @@ def train(
                 job.resumed = None
             _train_at_once(plan, sae_ids, job, out)
     return [out / sae_id for sae_ids in in_turn for sae_id in sae_ids]
+
+
+def size_of(path: Path | None) -> int | None:
+    """Bytes of a text's file, or of those in its folder but for hidden ones."""
+    if path is None or not path.exists():
+        return None
+    inside = ((each, each.relative_to(path).parts) for each in path.rglob("*"))
+    shown = (each for each, parts in inside if not any(of.startswith(".") for of in parts))
+    files = [path] if path.is_file() else filter(Path.is_file, shown)
+    return sum(each.stat().st_size for each in files)
 
 
 def _train_at_once(plan: Plan, sae_ids: list[str], job: Job, out: Path) -> None:

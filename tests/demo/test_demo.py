@@ -26,7 +26,7 @@ from sae_lens_c2r.demo.demo import (
     move_into,
     run_demo,
 )
-from sae_lens_c2r.models import corpus
+from sae_lens_c2r.models import offline
 from sae_lens_c2r.models.offline import SMOLLM2
 from sae_lens_c2r.releases.files import find_release, read_release, shipped_releases
 from sae_lens_c2r.saes.encoding import Encoded
@@ -44,7 +44,7 @@ SMALL = ["demo", "--tokens", "4096", "--d-sae", "128", "--k", "8", "--device", "
 def topics_alone() -> Iterator[None]:
     """A few of Python's documents, which are read at once."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(corpus, "documents", lambda: tuple(topics.values()))
+        patch.setattr(offline, "documents", lambda: tuple(topics.values()))
         yield
 
 

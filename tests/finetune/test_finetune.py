@@ -90,7 +90,7 @@ def test_what_is_set_holds_for_what_is_measured_before(trained: Path, tmp_path: 
     mine.write_text("\n".join(map(json.dumps, rows)))
     command = [folder, "--tokens", "1k", *measuring, *options, "--dataset", mine, "--column"]
     for wrong in ("id", "text"):
-        assert "content" in finetune(*command, wrong, "--dry-run").stderr
+        assert "column" in finetune(*command, wrong, "--dry-run").stderr
     assert "missing.txt" in finetune(*command, "content", "--text=missing.txt").stderr
     ran = finetune(*command, "content")
     assert ran.returncode == 0, ran.stderr

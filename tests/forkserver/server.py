@@ -44,7 +44,7 @@ def import_all() -> None:
 
     import sae_lens_c2r
     from sae_lens_c2r._support.errors import UserError
-    from sae_lens_c2r.models import corpus, offline
+    from sae_lens_c2r.models import offline
     from sae_lens_c2r.saes import encoding
 
     torch._import_device_backends()  # an import of torch does, by default
@@ -59,7 +59,7 @@ def import_all() -> None:
     for name in ("sklearn.linear_model", "sklearn.metrics", "openai", "tabulate"):
         with suppress(ImportError):
             importlib.import_module(name)
-    corpus.documents()
+    offline.documents()
     offline.where_model_is(offline.MINILM.hub_id)
 
 

@@ -16,9 +16,8 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.inspection import activations
 from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.models import loading
-from sae_lens_c2r.models.corpus import OFFLINE_DATASET
-from sae_lens_c2r.models.text import Text
-from sae_lens_c2r.models.text_source import TextSource
+from sae_lens_c2r.models.text import one_column
+from sae_lens_c2r.models.text_source import OFFLINE_DATASET, TextSource
 from tests.architectures.training import make_sae
 from tests.language_model import CONTEXT, D_MODEL, HOOK, rows_of_tokens, texts, tiny_model
 
@@ -56,10 +55,13 @@ def load(folder: Path, **metadata: Any) -> SAE[Any]:
     return SAE.load_from_disk(save(folder, **metadata))
 
 
-def source(text: Any = None, *, n_tokens: int = 1000, **options: Any) -> Any:
+def source(
+    text: Any = None, *, n_tokens: int = 1000, device: str = "cpu", **options: Any
+) -> Any:
     text = rows_of_tokens() if text is None else text
-    text = TextSource(text) if isinstance(text, str) else Text(text, "a dataset")
-    return ActivationSource(text, n_tokens=n_tokens, device="cpu", **options)
+    if not isinstance(text, str):
+        text, options["opened"] = "./mine", one_column(text)
+    return ActivationSource(TextSource(text), n_tokens=n_tokens, device=device, **options)
 
 
 def test_what_is_read_are_the_models_activations(tmp_path: Path) -> None:

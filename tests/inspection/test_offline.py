@@ -40,8 +40,8 @@ def text(tmp_path: Path) -> Path:
 def test_the_text_is_read_in_the_rows_that_minilm_reads(
     sae: Path, text: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
-    words = read_text(TextSource(str(text)))
-    reader = ActivationSource(words, n_tokens=1000, device="cpu")
+    named = TextSource(str(text))
+    reader = ActivationSource(read_text(named), named, n_tokens=1000, device="cpu")
     found = reader.activations(SAE.load_from_disk(sae), "x")
     assert set(found.rows[:, 0].tolist()) == {CLS}
     assert set(found.rows[:, -1].tolist()) == {SEP}
@@ -59,7 +59,7 @@ def test_inspect_shows_latents_by_number(sae: Path, text: Path, tmp_path: Path) 
     no_latents = [("--latents", each) for each in ("3;4", "-1", "", "7" * 200)]
     # What was refused is not in the way of what is right.
     for wrong, said in [
-        (("--text", nothing), f"{sae}: `--text` should"),
+        (("--text", nothing), f"{sae}: The text should have words"),
         (("--text", text, "--latents", "3,64"), f"{sae}: `--latents` should"),
         (("--latents", "3"), "`--latents` should"),
         (("--split", "test"), "`--split` should"),

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from threading import Barrier
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from sae_lens import SAE
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.models import corpus, offline
+from sae_lens_c2r.models import offline
 from sae_lens_c2r.models.offline import (
     MINILM,
     MODELS,
@@ -26,6 +27,7 @@ from sae_lens_c2r.models.offline import (
     verify_weights,
     where_model_is,
 )
+from sae_lens_c2r.models.text_source import OFFLINE_DATASET
 from sae_lens_c2r.releases.files import find_release, read_release
 from sae_lens_c2r.training.plan import make_plan
 from sae_lens_c2r.training.train import train
@@ -125,10 +127,10 @@ def test_a_conversion_that_fails_leaves_nothing(
 
 def test_minilm_reads_rows_and_others_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = ("a text of some words " * 100,)
-    monkeypatch.setattr(corpus, "documents", lambda: texts)
-    monkeypatch.setattr(corpus, "model_folder", lambda _: model_folder(MINILM))
-    assert corpus.offline_source(model=MINILM)[1].column_names == ["tokens"]
-    assert tuple(corpus.offline_source(model=SMOLLM2)[1]["text"]) == texts
+    monkeypatch.setattr(offline, "documents", lambda: texts)
+    monkeypatch.setattr(offline, "model_folder", lambda _: model_folder(MINILM))
+    assert offline.offline_source(model=MINILM)[1].column_names == ["tokens"]
+    assert tuple(offline.offline_source(model=SMOLLM2)[1]["text"]) == texts
 
 
 @pytest.mark.skipif(
@@ -144,8 +146,9 @@ def test_smollm2_speaks_and_its_release_trains(
     prompt = tokenizer("The capital of France is", return_tensors="pt")
     continued = model.generate(**prompt, max_new_tokens=4, do_sample=False)
     assert "Paris" in tokenizer.decode(continued[0])
-    monkeypatch.setattr(corpus, "articles", lambda: ("a text of some words. " * 60,) * 20)
-    changes = {"sae.d_sae": 64, "language_model.training_tokens": 5 * 128}
+    monkeypatch.setattr(offline, "documents", lambda: ("a text of some words. " * 60,) * 20)
+    changes: dict[str, Any] = {"sae.d_sae": 64, "language_model.training_tokens": 5 * 128}
+    changes["language_model.dataset"] = OFFLINE_DATASET
     changes |= {"sae.matryoshka_widths": [16, 64], "language_model.context_size": 32}
     changes |= {"runner.train_batch_size_tokens": 128, "runner.lr_decay_steps": 1}
     changes |= {"runner.n_batches_in_buffer": 8, "runner.n_batches_for_norm_estimate": 2}

@@ -14,7 +14,7 @@ from sae_lens import SAE
 from transformers import AutoConfig
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.models import corpus, loading, offline
+from sae_lens_c2r.models import loading, offline
 from sae_lens_c2r.releases.files import new_release, read_release
 from sae_lens_c2r.training.inputs import check_model
 from tests.command import run
@@ -144,7 +144,7 @@ def test_a_new_release_trains_offline(
     recwarn: pytest.WarningsRecorder,
 ) -> None:
     """And nothing alarms, such as SAELens's comparison of rows with tokens."""
-    monkeypatch.setattr(corpus, "documents", lambda: ("a text of some words " * 2000,))
+    monkeypatch.setattr(offline, "documents", lambda: ("a text of some words " * 2000,))
     assert run("registry", "new", "mine", "--out", tmp_path) == 0
     path = tmp_path / "mine.yaml"
     assert f"`sae-lens-c2r train {path} --dry-run` shows" in capsys.readouterr().out

@@ -4,31 +4,32 @@ from pathlib import Path
 
 import torch
 
-from sae_lens_c2r.models import corpus
+from sae_lens_c2r.models import offline
 from sae_lens_c2r.models.offline import CLS, SEP
 from tests.forkserver import call
 
 
 def write_documents(path: Path) -> None:
-    path.write_text(repr(corpus.documents()))
+    path.write_text(repr(offline.documents()))
 
 
 def test_documents_are_prose_and_each_comes_once(tmp_path: Path) -> None:
-    documents = corpus.documents()
+    documents = offline.documents()
     assert len(documents) > 3000
     assert len(set(documents)) == len(documents)
     assert any("Assert statements are a convenient way to insert" in text for text in documents)
+    assert offline.documents_of("train[:2]+train[-1:]") == (*documents[:2], documents[-1])
     assert call(write_documents, tmp_path / "in another process").wait() == 0
     assert (tmp_path / "in another process").read_text() == repr(documents)
 
 
 def test_split_holds_whole_documents_out() -> None:
     texts = [str(i) for i in range(100)]
-    train, held_out = corpus.split(texts, held_out_share=0.1, seed=0)
+    train, held_out = offline.split(texts, held_out_share=0.1, seed=0)
     assert len(held_out) == 10
     assert sorted(train + held_out) == sorted(texts)
-    assert corpus.split(texts, held_out_share=0.1, seed=0) == (train, held_out)
-    assert corpus.split(texts, held_out_share=0.1, seed=1)[1] != held_out
+    assert offline.split(texts, held_out_share=0.1, seed=0) == (train, held_out)
+    assert offline.split(texts, held_out_share=0.1, seed=1)[1] != held_out
 
 
 def test_rows_hold_the_text_in_order_between_special_tokens() -> None:
@@ -37,10 +38,10 @@ def test_rows_hold_the_text_in_order_between_special_tokens() -> None:
 
     words = [str(i) for i in range(300)]
     texts = [" ".join(words[:200]), " ".join(words[200:])]
-    rows = torch.tensor(list(corpus.token_rows(texts, tokenizer)))
+    rows = torch.tensor(list(offline.token_rows(texts, tokenizer)))
     assert rows.shape == (2, 128)
     assert (rows[:, 0] == CLS).all()
     assert (rows[:, -1] == SEP).all()
     assert torch.equal(rows[:, 1:-1].flatten(), 1000 + torch.arange(252))
     # A sentence is one shorter row.
-    assert list(corpus.token_rows(["1", "2"], tokenizer)) == [[CLS, 1001, 1002, SEP]]
+    assert list(offline.token_rows(["1", "2"], tokenizer)) == [[CLS, 1001, 1002, SEP]]

