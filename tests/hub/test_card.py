@@ -15,9 +15,6 @@ from hypothesis import strategies as st
 from jinja2 import Environment
 from pydantic import ValidationError
 from sae_lens import SAE
-
-from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.hub.card import LISTS, card_files, merged, split_card, write_card
 from sae_lens_c2r.hub.rendering import (
     BEGIN,
     CITATION,
@@ -27,6 +24,9 @@ from sae_lens_c2r.hub.rendering import (
     pictures,
     render,
 )
+
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.hub.card import LISTS, card_files, merged, split_card, write_card
 from sae_lens_c2r.hub.repo_record import RepoRecord, published
 from sae_lens_c2r.models.offline import MINILM, where_model_is
 from sae_lens_c2r.releases.model import FACTS, README

@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sae_lens import SAE
 from sae_lens.training.activation_scaler import ActivationScaler
+from sae_lens_c2r.hub.rules import keep_plain, redact, refuse_places, refuse_secrets
+from sae_lens_c2r.hub.submission import Submission, find_folders
 from safetensors.torch import load_file, save_file
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.hub import local_saes
 from sae_lens_c2r.hub.card import card_files
 from sae_lens_c2r.hub.local_saes import LocalSAE, check_saes, repo_record
-from sae_lens_c2r.hub.rules import keep_plain, redact, refuse_places, refuse_secrets
-from sae_lens_c2r.hub.submission import Submission, find_folders
 from sae_lens_c2r.inspection.measures import measure
 from sae_lens_c2r.releases.files import find_release, read_release
 from sae_lens_c2r.releases.model import FACTS, README, check_ids
