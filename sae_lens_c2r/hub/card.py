@@ -135,8 +135,8 @@ def card_files(
     block, facts = render(repo, drawn), repo.to_json()
     for path, text in {README: block, FACTS: facts}.items():
         refuse_secrets(path, text)  # what others wrote on the card is public already
-    merge(card, metadata_of(repo), block, gone)
-    return {README: str(card).encode(), FACTS: facts.encode(), **drawn}
+    merged = merge(card, metadata_of(repo), block, gone)
+    return {README: merged.encode(), FACTS: facts.encode(), **drawn}
 
 
 def _with_license_of(card: RepoCard, repo: RepoRecord) -> RepoRecord:
@@ -166,23 +166,28 @@ def metadata_of(repo: RepoRecord) -> dict[str, Any]:
 
 def merge(
     card: RepoCard, metadata: Mapping[str, Any], block: str, gone: Collection[str] = ()
-) -> None:
-    """Bring our part and metadata into a card, of which the rest stays but for what is gone."""
+) -> str:
+    """A card with our part and metadata, of which the rest stays but for what is gone."""
     for key in dict.fromkeys([*metadata, *LISTS]):
         known, new = card.data.get(key), metadata.get(key)
         if key in LISTS:
             card.data[key] = _joined(known, new, gone)
         elif known is None:
             card.data[key] = new
-    text, marks = card.text, list(_MARKS.finditer(card.text))
+    # By `str(card)`, a single carriage return in the text would end the lines of the metadata.
+    return f"---\n{card.data.to_yaml()}\n---\n{_with_block(card.text, block)}"
+
+
+def _with_block(text: str, block: str) -> str:
+    """Put our part into a text: in place of an earlier one, or at the end."""
+    marks = list(_MARKS.finditer(text))
     if not marks:
         gap = "\n\n" if text.strip() else ""
-        card.text = text.rstrip("\r\n") + gap + block + "\n"
-        return
+        return text.rstrip("\r\n") + gap + block + "\n"
     if [mark[1] for mark in marks] != ["begin", "end"]:
         should = f"have the marks {BEGIN} and {END} once each, in this order, or neither mark"
         raise UserError(Path(README), should)
-    card.text = text[: marks[0].start()] + block + text[marks[1].end() :]
+    return text[: marks[0].start()] + block + text[marks[1].end() :]
 
 
 def _joined(known: Any, new: Any, gone: Collection[str]) -> Any:
