@@ -44,7 +44,7 @@ _NAME = r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)?"  # of a model or a text
 _VERSION = r"[\w.+-]{1,40}"
 _PLACE_IN_MODEL = r"\w+(\.\w+)*"  # a hook or a module
 _PART = r"[\w.+: -]{1,200}"  # of a text
-_DEVICE = r"[\w.,()@ -]{1,80}"
+_DEVICE = r"[\w.,() -]{1,80}"
 _HASH = r"[0-9a-f]{40,64}"
 # What `evaluate` was asked for, where a file or a folder has its whole path.
 _SETTING = rf"{_NAME}|(?:[\w.+:()\[\]{{}}<>|,;= -]|%(?=[\]:])){{0,200}}"
@@ -127,7 +127,7 @@ def redact(
 ) -> tuple[dict[str, Any], list[str]]:
     """Keep what SAELens needs of a config, and what tells its origin; list what is removed."""
     metadata = config.get("metadata") or {}
-    allowed = _fields_of(SAE_CLASS_REGISTRY, config.get("architecture"))
+    allowed: dict[str, Any] = _fields_of(SAE_CLASS_REGISTRY, config.get("architecture"))
     of_training = _fields_of(SAE_TRAINING_CLASS_REGISTRY, metadata.get("training_architecture"))
     of_metadata = {**_METADATA, "training_architecture_details": of_training}
     # What belongs to a model or a text of a disk is not named, either.
@@ -136,9 +136,9 @@ def redact(
     if not is_of_the_hub(metadata.get("model_name"), from_disk):
         of_metadata = _without(of_metadata, "model_name")
         of_metadata["model_from_pretrained_kwargs"] = _without(_OF_MODEL, *_FILES_OF_MODEL)
+    allowed |= {"architecture": _WORD, "metadata": of_metadata}
     removed: list[str] = []
-    kept = _keep(config, {**allowed, "architecture": _WORD, "metadata": of_metadata}, removed)
-    return ({**kept, "device": "cpu"} if "device" in kept else kept), removed
+    return _keep({**config, "device": "cpu"}, allowed, removed), removed
 
 
 def public_record(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -203,4 +203,4 @@ def _fields_of(registry: Mapping[str, Any], architecture: Any) -> dict[str, str]
     """The fields of an architecture's config, if there is such an architecture."""
     if not isinstance(architecture, str) or architecture not in registry:
         return {}
-    return {field.name: _WORD for field in fields(registry[architecture][1])}
+    return {field.name: r"[\w.]+" for field in fields(registry[architecture][1])}
