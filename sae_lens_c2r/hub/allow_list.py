@@ -39,7 +39,7 @@ _SECRETS = {
 # Patterns of the texts that a field may have. Numbers, which may stand in all fields, name
 # nothing; a slash stands in names on the Hub alone.
 _NUMBERS = r"(?!)"
-_WORD = r"\w+"  # one of a config's choices, or the name of an option
+_WORD = r"[\w.]+"  # one of a config's choices, or the name of an option
 _NAME = r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)?"  # of a model or a text
 _VERSION = r"[\w.+-]{1,40}"
 _PLACE_IN_MODEL = r"\w+(\.\w+)*"  # a hook or a module
@@ -151,11 +151,16 @@ def public_start(values: Mapping[str, Any]) -> dict[str, Any]:
     return _keep(values, _START)
 
 
-def public_evaluation(values: Mapping[str, Any]) -> dict[str, Any]:
+def public_evaluation(
+    values: Mapping[str, Any], from_disk: Collection[str] | None = None
+) -> dict[str, Any]:
     """Keep an evaluation, without the names of local models and texts."""
     kept = _keep(values, _EVALUATION)
-    for key in {"model", "text"} & values.keys() - kept.keys():
-        kept[key] = f"a {key} that is not public"
+    for key in ("model", "text"):  # `evaluate` has written whole paths of those of a disk
+        name = values.get(key)
+        is_public = is_of_the_hub(name, from_disk or ()) and not looks_like_a_file(str(name))
+        if name is not None and not is_public:
+            kept[key] = f"a {key} that is not public"
     for key, pattern in {"settings": _SETTING, "metrics": _NUMBERS}.items():
         kept[key] = {
             name: value
@@ -203,4 +208,4 @@ def _fields_of(registry: Mapping[str, Any], architecture: Any) -> dict[str, str]
     """The fields of an architecture's config, if there is such an architecture."""
     if not isinstance(architecture, str) or architecture not in registry:
         return {}
-    return {field.name: r"[\w.]+" for field in fields(registry[architecture][1])}
+    return {field.name: _WORD for field in fields(registry[architecture][1])}

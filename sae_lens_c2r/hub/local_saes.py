@@ -169,10 +169,10 @@ def _find_in(root: Path, release: Release | None) -> Iterator[tuple[str, Path, S
     home = root.resolve()
     # In the Hugging Face cache, files are links into the blobs of the same repository.
     caches = [place for place in home.parents if place.name.startswith("models--")]
-    inside = caches[0] if caches else home
+    inside = [home, *(place / "blobs" for place in caches)]
     for folder in sae_folders(root):
         for path in (folder, *folder.iterdir()):
-            if not path.resolve().is_relative_to(inside):  # nobody has named that
+            if not any(map(path.resolve().is_relative_to, inside)):  # nobody has named that
                 raise UserError(f"A link should not lead out of {root}. Found {path}.")
         record = read_record(folder)
         sae_id = folder.relative_to(root).as_posix()
@@ -256,7 +256,7 @@ def _with_evaluations(record: SAERecord, form: SAE[Any], measured: Measured) -> 
         versions = package_versions("sae-lens-c2r", "sae-lens", "torch")
         evaluations[WEIGHTS] = Evaluation(metrics=metrics, versions=versions, device="cpu")
     hashes = {"weights_sha256": weights_sha256, "config_sha256": config_sha256}
-    return record.model_copy(update={**hashes, "evaluations": evaluations, "outdated": []})
+    return record.model_copy(update={**hashes, "evaluations": evaluations})
 
 
 def _check_encoding(sae: LocalSAE, feature_acts: Tensor, expected: Tensor) -> None:

@@ -25,6 +25,9 @@ from sae_lens_c2r.releases.model import FACTS, check_ids
 from sae_lens_c2r.saes.record import FORMAT, RECORD, SAERecord, parsed
 from sae_lens_c2r.saes.sae_ref import SAERef
 
+# The path of the result and the seconds are left out.
+_OF_EVALUATIONS = {"model", "text", "settings", "device", "versions", "metrics"}
+
 
 class RepoRecord(BaseModel):
     """The content of `sae-lens-c2r.json`."""
@@ -99,12 +102,7 @@ def published(record: SAERecord, *, base_model: str | None = None) -> SAERecord:
     }
     kept = public_record({key: value for key, value in known.items() if value is not None})
     evaluations = {
-        name: public_evaluation(
-            # The path and the seconds are left out.
-            each.model_dump(
-                include={"model", "text", "settings", "device", "versions", "metrics"}
-            )
-        )
+        name: public_evaluation(each.model_dump(include=_OF_EVALUATIONS), record.from_disk)
         for name, each in record.evaluations.items()
     }
     kept = {"format": FORMAT, **kept, "evaluations": evaluations}

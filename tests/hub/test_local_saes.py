@@ -345,7 +345,7 @@ def test_a_measurement_names_a_part_of_a_text_but_no_place(place: str) -> None:
     if place in ("%2Fhome%2Fme", "a/b/c"):  # names no place, but fits no field
         found["metrics"].pop(place)
         known.pop("device")
-    kept = public_evaluation({**known, **found})
+    kept = public_evaluation({**known, **found}, ["a/b/c", "org/here"])
     assert kept["settings"] == split
     assert kept["metrics"] == {"l0": 1.0}
     assert kept["text"] == "a text that is not public"
@@ -428,6 +428,17 @@ def test_no_place_of_this_machine_is_published(
 def of_record(tmp_path: Path, folder: Path, record: Any, **said: Any) -> Any:
     submission = Submission([say(folder, record)], **said)
     return repo_record(submission, check_saes(submission, tmp_path / "scratch"), "me/saes")
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "clients/notes.jsonl", "org/here", "/home/me/x"])
+def test_a_measurement_names_no_file_and_no_model_of_a_disk(name: str) -> None:
+    found: dict[str, Any] = {"settings": {}, "metrics": {"l0": 1.0}}
+    kept = public_evaluation({"text": name, "model": name, **found}, ["org/here"])
+    assert [kept[key] for key in ("text", "model")] == [
+        f"a {key} that is not public" for key in ("text", "model")
+    ]
+    named = {"text": "org/text", "model": "gpt2"}
+    assert public_evaluation({**named, **found}, ["org/here"]) == {**named, **found}
 
 
 def test_training_is_told_without_this_machine(tmp_path: Path, folder: Path) -> None:

@@ -630,6 +630,9 @@ def test_the_command_from_folders_to_from_pretrained(
     assert "+# saes" not in output
     assert f"Published: {hub.endpoint}/{REPO}/commit/" in output
     assert "license: mit" in text(hub, README)
+    status, output = run("--repo-id", REPO, "--public", "--yes")
+    assert (status, f"`--public` should be what {REPO} is already" in output) == (2, True)
+    assert hub.repos[REPO].private
     status, output = run("--repo-id", "no", "--yes")
     assert (status, "`--repo-id` should be like org/name" in output) == (2, True)
     files = [path for path in (tmp_path / "home").rglob("*") if path.is_file()]

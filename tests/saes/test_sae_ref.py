@@ -14,6 +14,7 @@ from sae_lens_c2r.saes.sae_ref import SAERef, find_saes, sae_folders
 from tests.hub.conftest import set_field
 from tests.saes.forms import make_form
 
+
 def test_norms_are_folded_on_a_cpu_whatever_the_device(tmp_path: Path) -> None:
     """On another one they would have other bits, and another hash."""
     make_form("standard").save_model(tmp_path)
