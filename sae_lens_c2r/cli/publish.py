@@ -25,11 +25,6 @@ _BASE_MODEL = option(
     "The language model on the Hub, ORG/NAME, if SAEs were trained on a local copy of it.",
     unset="what training recorded",
 )
-_NO_SECRET_CHECK = option(
-    False,
-    "Publish even what looks like a key or a password, once you have looked at it.",
-    "--no-secret-check",
-)
 _LICENSE = option(None, "Licence of the weights, like mit.", unset="the release's")
 
 
@@ -43,21 +38,14 @@ def card(
     evaluation: Path | None = _EVALUATION,
     license: str | None = _LICENSE,
     base_model: str | None = _BASE_MODEL,
-    no_secret_check: bool = _NO_SECRET_CHECK,
 ) -> None:
     """Render the card that `upload` would publish, without a network."""
     with error_boundary():
         console = console_while_loading()
         from sae_lens_c2r import hub
 
-        submission = _submission(
-            saes,
-            release,
-            evaluation=evaluation,
-            license=license,
-            base_model=base_model,
-            check_secrets=not no_secret_check,
-        )
+        said = {"evaluation": evaluation, "license": license, "base_model": base_model}
+        submission = _submission(saes, release, **said)
         path = hub.write_card(submission, out, repo_id=repo_id, tell=console.say)
         console.say(f"Card: {path}")
 
@@ -69,21 +57,21 @@ def upload(
     evaluation: Path | None = _EVALUATION,
     license: str | None = _LICENSE,
     base_model: str | None = _BASE_MODEL,
-    no_secret_check: bool = _NO_SECRET_CHECK,
-    revision: str = option("main", "Branch, created if missing, or refs/pr/N."),
-    tag: str | None = option(None, "Tag for the commit.", unset="none"),
+    revision: str = option("main", "Branch, created if missing."),
     create_pr: bool = option(False, "Propose the commit as a pull request.", "--create-pr"),
-    public: bool = option(False, "Whether a new repository is public.", "--public/--private"),
+    public: bool | None = option(
+        None,
+        "Whether the repository is public.",
+        "--public/--private",
+        unset="as it is; a new one is private",
+    ),
     commit_message: str | None = option(None, "Message of the commit.", unset="what is added"),
     token: str | None = option(None, "Token for the Hub.", unset="from `hf auth login`"),
     dry_run: bool = option(False, "Show what would be sent, and send nothing.", "--dry-run"),
-    no_verify: bool = option(
-        False, "Do not verify afterwards what is on the Hub.", "--no-verify"
-    ),
     yes: bool = option(False, "Do not ask before sending.", "--yes"),
 ) -> None:
     """Publish SAEs on the Hugging Face Hub with a card of what was measured, in one commit."""
-    with error_boundary("Interrupted. Nothing was sent."):
+    with error_boundary():
         console = console_while_loading()
         from huggingface_hub import HfApi
 
@@ -98,21 +86,14 @@ def upload(
                 raise UserError("yes", "be given where there is no terminal to ask in")
             return typer.confirm("Send this?")
 
-        submission = _submission(
-            saes,
-            release,
-            evaluation=evaluation,
-            license=license,
-            base_model=base_model,
-            check_secrets=not no_secret_check,
-        )
+        said = {"evaluation": evaluation, "license": license, "base_model": base_model}
+        submission = _submission(saes, release, **said)
         with stop_requests():
             published = hub.upload(
                 submission,
-                hub.Target(repo_id, revision, tag=tag, create_pr=create_pr, public=public),
+                hub.Target(repo_id, revision, create_pr=create_pr, public=public),
                 confirm=confirm,
                 dry_run=dry_run,
-                check_published=not no_verify,
                 message=commit_message,
                 api=HfApi(token=token),
                 tell=console.say,

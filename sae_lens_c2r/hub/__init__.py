@@ -1,4 +1,4 @@
-"""SAEs on the Hugging Face Hub: loading one, and publishing some with a measured card."""
+"""SAEs on the Hugging Face Hub: published with a measured card."""
 
 from importlib.metadata import version
 
@@ -12,10 +12,8 @@ if Version(found := version("huggingface-hub")) < Version("1.31"):
     raise UserError("huggingface-hub", "be 1.31 or newer, to publish", found, advice)
 
 from sae_lens_c2r.hub.card import write_card
-from sae_lens_c2r.hub.proposal import show_proposal
-from sae_lens_c2r.hub.repository import load
-from sae_lens_c2r.hub.rules import Target
-from sae_lens_c2r.hub.submission import Submission
+from sae_lens_c2r.hub.local_saes import Submission
+from sae_lens_c2r.hub.proposal import Target, show_proposal
 from sae_lens_c2r.hub.uploading import upload
 
-__all__ = ["Submission", "Target", "load", "show_proposal", "upload", "write_card"]
+__all__ = ["Submission", "Target", "show_proposal", "upload", "write_card"]

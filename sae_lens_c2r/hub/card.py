@@ -1,30 +1,74 @@
-"""A card: `README.md` of a repository, joined with what the repository has.
+"""A card: `README.md` of a repository, whose part between two marks is ours.
 
-Our part stands between two marks; the rest of the file stays as it is.
+Every number of it is of an evaluation, by its key. The rest of the file stays as it is.
 """
 
 import re
-from collections.abc import Callable, Collection
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import yaml
-from huggingface_hub.repocard import REGEX_YAML_BLOCK
-from huggingface_hub.utils import yaml_dump  # type: ignore[attr-defined]
+from huggingface_hub.repocard import RepoCard
+from jinja2 import Environment, PackageLoader
 
-from sae_lens_c2r._support.errors import UserError, one_line
+from sae_lens_c2r._support.errors import UserError, counted
 from sae_lens_c2r._support.files import write_bytes
-from sae_lens_c2r.hub.local_saes import check_saes, repo_record
-from sae_lens_c2r.hub.rendering import BEGIN, END, INDEX, TASK, pictures, render
+from sae_lens_c2r.analysis.cofiring import JACCARDS
+from sae_lens_c2r.analysis.metrics import METRICS
+from sae_lens_c2r.evaluation.catalog import ABSORPTION_ADVICE, EVALUATIONS
+from sae_lens_c2r.hub.allow_list import check_names, refuse_secrets
+from sae_lens_c2r.hub.local_saes import SAEs, Submission, check_saes, repo_record
 from sae_lens_c2r.hub.repo_record import RepoRecord
-from sae_lens_c2r.hub.rules import check_names, refuse_secrets
-from sae_lens_c2r.hub.submission import SAEs, Submission
-from sae_lens_c2r.releases.model import FACTS, README, check_ids
+from sae_lens_c2r.inspection.measures import THRESHOLDS, max_cosine_counts
+from sae_lens_c2r.releases.model import FACTS, FIGURES, README, check_ids
+from sae_lens_c2r.reporting.figures import Distribution, color_of, max_cosine_figure, png
+from sae_lens_c2r.reporting.tables import metric_table
+from sae_lens_c2r.saes.record import (
+    HELD_OUT,
+    KNOWN_FEATURES,
+    SAE_LENS,
+    TRAINING,
+    WEIGHTS,
+    SAERecord,
+)
 
-_BEGIN, _END = (re.compile(f"<!-- sae-lens-c2r:{mark}\\b.*?-->") for mark in ("begin", "end"))
-_COMMENTS = re.compile(r"^(?:[ \t]*(?:#.*)?\r?\n)+\Z", re.MULTILINE)  # on what follows
+TEMPLATE, SENTENCES = "card.md.jinja", "sentences.jinja"
+CITATION = files("sae_lens_c2r.hub").joinpath("citations.bib")
+BEGIN = "<!-- sae-lens-c2r:begin. What follows is rewritten by every upload. -->"
+END = "<!-- sae-lens-c2r:end. What follows is yours, and so is what stands above. -->"
+_MARKS = re.compile(r"<!-- sae-lens-c2r:(begin|end)\b.*?-->")
 LISTS = ("base_model", "datasets", "tags")  # metadata which others add to
+_PROJECT = "https://github.com/sae-lens-c2r/sae-lens-c2r"
+_PAPER = "2606.30609"  # on arXiv, as are these, by what names an architecture
+_WORKS = {
+    "batchtopk": ("BatchTopK", "2412.06410"),
+    "matryoshka": ("Matryoshka SAEs", "2503.17547"),
+    "ort": ("OrtSAE", "2509.22033"),
+}
+_SAE_BENCH = ("SAEBench", "2503.09532")
+_PENALTIES = {"C2R": "c2r_coefficient", "OrtSAE": "ort_coefficient"}
+# In the order of a card, by their names there; SAEBench's have the names that it gives them.
+_EVALUATIONS = {
+    HELD_OUT: "Held-out text",
+    SAE_LENS: "SAELens",
+    KNOWN_FEATURES: "Known features",
+    WEIGHTS: "Weights",
+    **{name: f"SAEBench {name}" for name in EVALUATIONS},
+    TRAINING: "End of training",
+}
+# Of these, the first that there is stands at the top of a card.
+_MAIN = (HELD_OUT, SAE_LENS, KNOWN_FEATURES, "core")
+_AT_THE_TOP = (
+    *("explained_variance", "l0", "dead_latents", "loss_recovered", "loss_recovered_error"),
+    *("mcc", "f1", "composition", "chance_composition"),
+)
+_OF_A_HEAD = re.compile(r"hook_[qkvz]$").search  # an SAE may encode one head alone
+_RECONSTRUCTION = "reconstruction = sae.decode(feature_acts)"
+_OUTPUT = "output = sae(activations)  # of the module that the transcoder stands for"
+_AT_MOST = 7  # columns of a table, so that none is wider than the page
 
 
 def write_card(
@@ -65,8 +109,7 @@ def write_card(
     if found != repo.repo_id:
         should = f"be a new folder, or hold the card of {repo.repo_id}"
         raise UserError("out", should, f"the card of {found} in {out}")
-    files = card_files(repo, read, check_secrets=submission.check_secrets)
-    for path, content in files.items():
+    for path, content in card_files(repo, read).items():
         (out / path).parent.mkdir(parents=True, exist_ok=True)
         write_bytes(out / path, content)
     return out / README
@@ -77,7 +120,6 @@ def card_files(
     read: Callable[[str], bytes | None] = lambda _: None,
     *,
     there: Collection[str] | None = None,  # the files of the repository, if it has the SAEs'
-    check_secrets: bool = True,
 ) -> dict[str, bytes]:
     """Render a card of SAEs and of those that its repository has, with pictures and records."""
     known, readme = read(FACTS), read(README)
@@ -86,134 +128,252 @@ def card_files(
     had = [*before.base_models, *before.datasets] if before else []
     gone = [name for name in had if name not in (*repo.base_models, *repo.datasets)]
     check_ids(repo.saes)
-    try:
-        existing = None if readme is None else readme.decode()
-    except UnicodeDecodeError as error:
-        raise UserError(Path(README), "be UTF-8", more=str(error), of="repository") from None
-    said = split_card(existing or "")[1].get("license")
-    found = said if isinstance(said, list) else [said]
-    licenses = [each for each in found if isinstance(each, str)]
-    if licenses and repo.license not in (None, *licenses):
-        should = f"be {' or '.join(licenses)}, as in {README} of the repository"
-        advice = f"Confirm it with `--license {licenses[0]}`."
-        raise UserError("license", should, repo.license, advice)
-    if isinstance(said, str):
-        repo = repo.model_copy(update={"license": said})
+    name = repo.repo_id.partition("/")[2]
+    card = RepoCard(readme.decode("utf-8-sig") if readme else f"---\n\n---\n\n# {name}\n")
+    repo = _with_license_of(card, repo)
     drawn = pictures(repo)
-    written = {README: render(repo, drawn), FACTS: repo.to_json()}
-    for name, text in written.items():  # not what others wrote on the card, which is public
-        refuse_secrets(name, text, check=check_secrets)
-    written[README] = merged(existing, written[README], gone)
-    return {**{name: text.encode() for name, text in written.items()}, **drawn}
+    block, facts = render(repo, drawn), repo.to_json()
+    for path, text in {README: block, FACTS: facts}.items():
+        refuse_secrets(path, text)  # what others wrote on the card is public already
+    merged = merge(card, metadata_of(repo), block, gone)
+    return {README: merged.encode(), FACTS: facts.encode(), **drawn}
 
 
-def split_card(content: str) -> tuple[str, dict[str, Any], str]:
-    """Split a `README.md` into its front matter, what that says, and the text after it."""
-    content = content.removeprefix("\ufeff")  # with which the Hub sees no metadata
-    found = REGEX_YAML_BLOCK.match(content)
-    if not found:
-        return "", {}, content
-    try:
-        metadata = yaml.safe_load(f"{found[2]}\n") or {}
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        problem = one_line(error)
-        raise UserError(Path(README), "have metadata in YAML", more=problem) from None
-    if not isinstance(metadata, dict):
-        raise UserError(Path(README), "have a mapping as metadata", repr(metadata))
-    return content[: found.end()], metadata, content[found.end() :]
+def _with_license_of(card: RepoCard, repo: RepoRecord) -> RepoRecord:
+    """The record with the licence that a repository's card has, which has to be the same."""
+    said = card.data.get("license")
+    licenses = said if isinstance(said, list) else [said] if said else []
+    if licenses and repo.license not in (None, *licenses):
+        should = f"be {' or '.join(map(str, licenses))}, as in {README} of the repository"
+        raise UserError("license", should, repo.license)
+    return repo.model_copy(update={"license": said}) if isinstance(said, str) else repo
 
 
-def merged(existing: str | None, card: str, gone: Collection[str] = ()) -> str:
-    """Bring a card into a repository's file, of which the rest stays, but for what is gone."""
-    if existing is None:
-        return card
-    (front, known, body), (_, new, ours) = split_card(existing), split_card(card)
-    newline = "\r\n" if "\r\n" in existing else "\n"
-    said = {key for key, value in known.items() if (key, value) != ("license", None)}
-    joined = {**known, **{key: value for key, value in new.items() if key not in said}}
-    for key in [key for key in LISTS if key in new or known.get(key)]:
-        joined[key] = _joined(known.get(key), new.get(key, []), gone)
-        if not joined[key]:
-            del joined[key]
-    if index := _joined_index(known.get(INDEX), new.get(INDEX, [])):
-        joined[INDEX] = index
-    elif isinstance(known.get(INDEX), list):  # of results of ours alone
-        del joined[INDEX]
-    if joined != known:
-        front = _front(front, known, joined, newline)
-    return front + _with_block(body, ours, newline)
+def metadata_of(repo: RepoRecord) -> dict[str, Any]:
+    """The front matter of a card."""
+    models = repo.base_models
+    options = {option for sae in repo.saes.values() for option in sae.options}
+    c2r = ["c2r"] if _PENALTIES["C2R"] in options else []
+    found = {
+        "base_model": models[0] if len(models) == 1 else models,
+        "datasets": repo.datasets,
+        "library_name": "saelens",
+        "license": repo.license,
+        "tags": ["sparse-autoencoder", "sae", "interpretability", *c2r],
+    }
+    return {key: value for key, value in found.items() if value}
 
 
-def _front(front: str, known: dict[str, Any], joined: dict[str, Any], newline: str) -> str:
-    """Front matter of other metadata, in which the keys that stay are written as they were."""
-
-    def dump(metadata: dict[str, Any]) -> str:
-        text: str = yaml_dump(metadata, sort_keys=False)
-        return text.strip().replace("\n", newline) + newline if metadata else ""
-
-    whole, found = f"---{newline}{dump(joined)}---{newline}", REGEX_YAML_BLOCK.match(front)
-    if not (known and found):
-        return whole
-    lines = found[2].rstrip() + newline
-    node: Any = yaml.compose(lines)
-    starts = [key.start_mark.index for key, _ in node.value]
-    if node.flow_style or len(starts) != len(known):
-        return whole
-    written = lines[: starts[0]]
-    for key, start, end in zip(known, starts, [*starts[1:], len(lines)], strict=True):
-        if key in joined:
-            own = lines[start:end]
-            after = _COMMENTS.search(own)
-            changed = dump({key: joined[key]}) + (after[0] if after else "")
-            written += own if joined[key] == known[key] else changed
-    written += dump({key: value for key, value in joined.items() if key not in known})
-    kept = f"---{newline}{written}---{newline}"
-    try:
-        return kept if split_card(kept)[1] == joined else whole
-    except UserError:  # an anchor of what was changed
-        return whole
+def merge(
+    card: RepoCard, metadata: Mapping[str, Any], block: str, gone: Collection[str] = ()
+) -> str:
+    """A card with our part and metadata, of which the rest stays but for what is gone."""
+    for key in dict.fromkeys([*metadata, *LISTS]):
+        known, new = card.data.get(key), metadata.get(key)
+        if key in LISTS:
+            card.data[key] = _joined(known, new, gone)
+        elif known is None:
+            card.data[key] = new
+    # By `str(card)`, a single carriage return in the text would end the lines of the metadata.
+    return f"---\n{card.data.to_yaml()}\n---\n{_with_block(card.text, block)}"
 
 
-def _with_block(body: str, card: str, newline: str) -> str:
+def _with_block(text: str, block: str) -> str:
     """Put our part into a text: in place of an earlier one, or at the end."""
-    begins, ends = (list(mark.finditer(body)) for mark in (_BEGIN, _END))
-    block = card[card.index(BEGIN) : card.index(END) + len(END)].replace("\n", newline)
-    if not begins and not ends:
-        gap = newline * 2 if body.strip() else ""
-        return body.rstrip("\r\n") + gap + block + newline
-    if not len(begins) == len(ends) == 1 or begins[0].end() > ends[0].start():
+    marks = list(_MARKS.finditer(text))
+    if not marks:
+        gap = "\n\n" if text.strip() else ""
+        return text.rstrip("\r\n") + gap + block + "\n"
+    if [mark[1] for mark in marks] != ["begin", "end"]:
         should = f"have the marks {BEGIN} and {END} once each, in this order, or neither mark"
-        raise UserError(Path(README), should, f"{len(begins)} and {len(ends)}")
-    return body[: begins[0].start()] + block + body[ends[0].end() :]
+        raise UserError(Path(README), should)
+    return text[: marks[0].start()] + block + text[marks[1].end() :]
 
 
 def _joined(known: Any, new: Any, gone: Collection[str]) -> Any:
     """Join what a list has, but for what is gone, and what it is to have beside that."""
-    had, after = (value if isinstance(value, list) else [value] for value in (known or [], new))
-    before = [value for value in had if value not in gone]
-    together = before + [value for value in after if value not in before]
-    return known if together == had else together if before else new
+    had, ours = (value if isinstance(value, list) else [value] for value in (known, new))
+    before = [value for value in had if value is not None and value not in gone]
+    together = before + [value for value in ours if value is not None and value not in before]
+    return (known if together == had else together if before else new) or None
 
 
-def _joined_index(known: Any, new: list[dict[str, Any]]) -> list[Any]:
-    """Put our results in place of our earlier ones, among everybody else's."""
-    ours = {entry["name"]: entry["results"] for entry in new}
-    index = []
-    for entry in known if isinstance(known, list) else []:
-        name, results = (
-            entry.get(key) if isinstance(entry, dict) else None for key in ("name", "results")
-        )
-        found = results if isinstance(results, list) else []
-        theirs = [each for each in found if not _is_ours(each)]
-        if isinstance(name, str) and name in ours:
-            entry = {**entry, "results": [*theirs, *ours.pop(name)]}
-        elif len(theirs) < len(found):
-            entry = {**entry, "results": theirs}
-        if not found or entry["results"]:
-            index.append(entry)
-    return [*index, *({"name": name, "results": results} for name, results in ours.items())]
+def render(repo: RepoRecord, figures: Iterable[str] = ()) -> str:
+    """Render our part of the card of SAEs, with pictures by their paths."""
+    saes = repo.saes
+    options = {option for sae in saes.values() for option in sae.options}
+    penalties = {name: option for name, option in _PENALTIES.items() if option in options}
+    with_c2r = [sae_id for sae_id, sae in saes.items() if _PENALTIES["C2R"] in sae.options]
+    example = next(iter(with_c2r or saes))
+    first = saes[example]
+    hook_name = first.hook_name or ""
+    runs_model = (first.model_name or first.model) and hook_name and not _OF_A_HEAD(hook_name)
+    measured = list(_measured(repo))
+    block = _LANGUAGE.get_template(TEMPLATE).render(
+        repo=repo,
+        example=example,
+        first=first,
+        runs_model=runs_model,
+        result=_OUTPUT if "transcoder" in first.kind else _RECONSTRUCTION,
+        penalties=penalties,
+        measured=measured,
+        main=_at_the_top(repo),
+        works=_works(repo),
+        co_firing=any("co-firing" in table for _, table, _ in measured),
+        trained=_how_trained(repo),
+        figures=figures,
+    )
+    block = block.replace("\r\n", "\n")
+    if len(_MARKS.findall(block)) != 2:
+        raise UserError("A description should have no marks of a card.")
+    return re.sub(r"\n{3,}", "\n\n", block).strip()
 
 
-def _is_ours(result: Any) -> bool:
-    task = result.get("task") if isinstance(result, dict) else None
-    return isinstance(task, dict) and task.get("name") == TASK
+def _main(saes: Mapping[str, SAERecord]) -> str:
+    """The evaluation that stands at the top."""
+    found = (name for name in _MAIN if any(_shown(sae, name) for sae in saes.values()))
+    return next(found, WEIGHTS)
+
+
+def _shown(sae: SAERecord, evaluation: str) -> dict[str, float]:
+    """The metrics of an evaluation on a card: those of the weights stand in theirs alone."""
+    # Nor does a card say what was counted in training of what was measured afterwards.
+    others = {TRAINING: (*_MAIN, WEIGHTS), WEIGHTS: ()}.get(evaluation, (WEIGHTS,))
+    elsewhere = {key for name in others for key in sae.metrics_of(name)}
+    metrics = sae.metrics_of(evaluation)
+    return {key: metrics[key] for key in METRICS if key in metrics and key not in elsewhere}
+
+
+def _works(repo: RepoRecord) -> list[tuple[str, str]]:
+    """The works to cite beside C2R: of architectures, and of SAEBench if it was run."""
+    saes = repo.saes.values()
+    kinds = {part for sae in saes for part in sae.kind.split("_")}
+    found = [work for name, work in _WORKS.items() if name in kinds]
+    is_run = any(name in sae.evaluations for sae in saes for name in EVALUATIONS)
+    return [*found, *[_SAE_BENCH] * is_run]
+
+
+# Sentences
+
+
+def _at_the_top(repo: RepoRecord) -> tuple[str, list[str]] | None:
+    """A table of what counts most, and a paragraph on how it was measured."""
+    main = _main(repo.saes)
+    numbers = [
+        (f"`{sae_id}`", {**sae.metrics_of(WEIGHTS), **_shown(sae, main)})
+        for sae_id, sae in repo.saes.items()
+    ]
+    table = metric_table([each for each in numbers if each[1]], _AT_THE_TOP)
+    return (table.in_markdown(columns=_AT_MOST), _how(repo, main)) if table.metrics else None
+
+
+def _how(repo: RepoRecord, name: str) -> list[str]:
+    """How an evaluation was done, a paragraph for the SAEs that share it."""
+    return _each_once(
+        (sae_id, _say("measured", name, sae.evaluations[name]))
+        for sae_id, sae in repo.saes.items()
+        if _shown(sae, name)
+    )
+
+
+def _measured(repo: RepoRecord) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield each evaluation's name, its table, and a paragraph for the SAEs that share it."""
+    for name, shown in _EVALUATIONS.items():
+        saes = [(f"`{sae_id}`", _shown(sae, name)) for sae_id, sae in repo.saes.items()]
+        if any(metrics for _, metrics in saes):
+            yield shown, metric_table(saes).in_markdown(columns=_AT_MOST), _how(repo, name)
+
+
+def _how_trained(repo: RepoRecord) -> Iterator[str]:
+    """Yield how the SAEs were trained, a paragraph for those that share it."""
+    said = ((sae_id, _say("trained", sae)) for sae_id, sae in repo.saes.items())
+    yield from _each_once(said)
+    for name, option in _PENALTIES.items():
+        if coefficients := _say("coefficients", name, option.partition("_")[0], repo.saes):
+            yield coefficients
+
+
+def _each_once(said: Iterable[tuple[str, str]]) -> list[str]:
+    """Return each sentence once, after its SAEs if there are several sentences."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for sae_id, sentence in said:
+        found[sentence].append(f"`{sae_id}`")
+    if len(found) == 1:
+        return list(found)
+    return [f"{', '.join(of)}: {sentence}" for sentence, of in found.items()]
+
+
+def _say(sentence: str, *values: object) -> str:
+    """Write one of the sentences."""
+    written = getattr(_LANGUAGE.get_template(SENTENCES).module, sentence)(*values)
+    return " ".join(written.split())
+
+
+def _text(value: Any) -> str:
+    """Show a value that is no markup where it stands, in a cell of a table, too."""
+    shown = f"{value:g}" if isinstance(value, float) else str(value)
+    return printable(re.sub(r"[\\`*_|\[\]<>]", r"\\\g<0>", " ".join(shown.split())))
+
+
+def _code(value: Any) -> str:
+    """Show a value that is no markup between backticks, in a cell of a table, too."""
+    return printable(re.sub(r"[`|<>]", "'", " ".join(str(value).split())))
+
+
+def printable(text: str) -> str:
+    """Keep the printable characters and ends of lines: none that a terminal obeys."""
+    return "".join(sign for sign in text if sign.isprintable() or sign == "\n")
+
+
+def _duration(seconds: float) -> str:
+    if seconds >= 90 * 60:
+        return f"{seconds / 3600:.1f} hours"
+    if seconds >= 60:
+        return counted(seconds / 60, "minute")
+    return counted(max(1, seconds), "second")
+
+
+_LANGUAGE = Environment(loader=PackageLoader("sae_lens_c2r", "hub"))
+_LANGUAGE.filters.update(text=_text, code=_code, printable=printable, duration=_duration)
+_LANGUAGE.globals.update(
+    begin=BEGIN,
+    end=END,
+    paper=_PAPER,
+    project=_PROJECT,
+    citation=CITATION.read_text(encoding="utf-8").strip(),
+    cosines=THRESHOLDS,
+    jaccards=JACCARDS,
+    absorption_advice=ABSORPTION_ADVICE,
+)
+
+
+# Pictures
+
+
+def pictures(repo: RepoRecord) -> dict[str, bytes]:
+    """Draw PNG files, by their paths: those of which there are numbers."""
+    labels = sorted({_label(sae) for sae in repo.saes.values()})
+    colors = {label: color_of(number) for number, label in enumerate(labels)}
+    distributions: list[Distribution] = []
+    chance = set()
+    for sae in repo.saes.values():
+        metrics = sae.metrics_of(WEIGHTS)
+        counts = max_cosine_counts(metrics)
+        if counts and sum(counts) and "chance_composition" in metrics:
+            label = _label(sae)
+            is_first = label not in {known for known, _, _ in distributions}
+            distributions.append((label if is_first else None, colors[label], counts))
+            chance.add(metrics["chance_composition"])
+    if not distributions:
+        return {}
+    return {f"{FIGURES}/max_cosines.png": png(max_cosine_figure(distributions, chance))}
+
+
+def _label(sae: SAERecord) -> str:
+    """The architecture and its penalties, as the card's table has them."""
+    strengths = (
+        f"{name} {str(sae.options[key]).removesuffix('.0')}"
+        for name, key in _PENALTIES.items()
+        if key in sae.options
+    )
+    return ", ".join([sae.kind, *strengths])

@@ -14,18 +14,19 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import from_json
 from sae_lens.constants import SAE_CFG_FILENAME
 
-from sae_lens_c2r._support.errors import UserError, one_line
-from sae_lens_c2r.hub.rules import is_plain, keep_plain
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.hub.allow_list import (
+    is_of_the_hub,
+    public_evaluation,
+    public_record,
+    public_start,
+)
 from sae_lens_c2r.releases.model import FACTS, check_ids
-from sae_lens_c2r.saes.record import FORMAT, RECORD, Evaluation, SAERecord, parsed
+from sae_lens_c2r.saes.record import FORMAT, RECORD, SAERecord, parsed
 from sae_lens_c2r.saes.sae_ref import SAERef
 
-# Of a record, what may be published once it is plain.
-_PUBLISHED = {
-    *("weights_sha256", "config_sha256", "file_sha256", "architecture", "trained_as"),
-    *("d_in", "d_sae", "dtype", "options", "model_class", "hook_name", "context_size"),
-    *("steps", "samples", "seconds", "device", "versions", "effective_coefficients"),
-}
+# The path of the result and the seconds are left out.
+_OF_EVALUATIONS = {"model", "text", "settings", "device", "versions", "metrics"}
 
 
 class RepoRecord(BaseModel):
@@ -43,13 +44,8 @@ class RepoRecord(BaseModel):
 
     @classmethod
     def read(cls, content: str | bytes) -> "RepoRecord":
-        """Read what an earlier upload has left, unless it is of a later format."""
-        name = Path(FACTS)
-        try:
-            values = from_json(content, allow_inf_nan=False)
-        except ValueError as error:
-            raise UserError(name, "be JSON", more=one_line(error)) from None
-        return parsed(values, cls, name, of="upload")
+        """Read what an earlier upload has left."""
+        return parsed(from_json(content, allow_inf_nan=False), cls, Path(FACTS), of="upload")
 
     def joined(self, later: "RepoRecord", there: Collection[str] | None = None) -> "RepoRecord":
         """Join what is known of all SAEs that are there; of two records, the later counts."""
@@ -62,8 +58,7 @@ class RepoRecord(BaseModel):
         for sae_id, old in kept.items():
             new = saes[sae_id]
             if _computes_as(new, old):  # what was measured still holds
-                held = old.evaluations.keys() - set(new.outdated)
-                evaluations = {key: old.evaluations[key] for key in held} | new.evaluations
+                evaluations = old.evaluations | new.evaluations
                 saes[sae_id] = new.model_copy(update={"evaluations": evaluations})
         before, now = self.saes.values(), saes.values()
         gone_models = {sae.model for sae in before} - {sae.model for sae in now}
@@ -84,56 +79,46 @@ class RepoRecord(BaseModel):
 
 
 def _computes_as(now: SAERecord, before: SAERecord) -> bool:
-    """Whether two records are of one SAE. Earlier ones know its file's hash and its options."""
-    of = ("file_sha256", "architecture")
-    if before.config_sha256 is not None:
-        of = ("weights_sha256", "config_sha256")
-    # Options that only one has are the defaults of a later version.
-    alike = {**before.options, **now.options} == {**now.options, **before.options}
-    return alike and all(getattr(now, name) == getattr(before, name) for name in of)
+    """Whether two records are of one SAE, which then computes the same."""
+    of = ("weights_sha256", "config_sha256")
+    hashes = [getattr(before, name) for name in of]
+    return None not in hashes and hashes == [getattr(now, name) for name in of]
 
 
-def published(
-    record: SAERecord, *, base_model: str | None = None, of_disk: Collection[str] = ()
-) -> SAERecord:
+def published(record: SAERecord, *, base_model: str | None = None) -> SAERecord:
     """The record of an SAE without what may not be published."""
-    of_hub = {key: record.source.get(key) for key in ("hub_id", "dataset")}
-    of_hub = {key: None if name in of_disk else name for key, name in of_hub.items()}
-    model = base_model or of_hub["hub_id"] or record.model_name
+
+    def of_the_hub(*names: Any) -> str | None:
+        return next((name for name in names if is_of_the_hub(name, record.from_disk)), None)
+
+    model = base_model or of_the_hub(record.source.get("hub_id"), record.model_name)
+    loaded_as = of_the_hub(record.model_name)
     known = {
-        **record.model_dump(include=_PUBLISHED),
+        **record.model_dump(),
         "model": model,
-        "model_name": record.model_name if record.model_name != model else None,
-        "dataset": of_hub["dataset"] or record.dataset,
+        "model_name": loaded_as if loaded_as != model else None,
+        "dataset": of_the_hub(record.source.get("dataset"), record.dataset),
         "trained_together": record.n_together or None,
-        "outdated": record.outdated or None,
     }
+    kept = public_record({key: value for key, value in known.items() if value is not None})
     evaluations = {
-        name: _evaluation(each) for name, each in record.evaluations.items() if is_plain(name)
+        name: public_evaluation(each.model_dump(include=_OF_EVALUATIONS), record.from_disk)
+        for name, each in record.evaluations.items()
     }
-    kept = {**keep_plain(known), "evaluations": evaluations}
+    kept = {"format": FORMAT, **kept, "evaluations": evaluations}
     if record.started_from is not None:
         kept["started_from"] = _started_from(record.started_from)
-    return parsed({"format": FORMAT, **kept}, SAERecord, Path(RECORD), of="train")
+    return parsed(kept, SAERecord, Path(RECORD), of="train")
 
 
 def _started_from(start: SAERef) -> dict[str, Any]:
     """Keep the hashes of the SAE that training started from, and its place on the Hub."""
-    kept: dict[str, Any] = keep_plain({"license": start.license, "sha256": start.sha256})
-    if start.repo is not None and is_plain(start.repo):
-        kept |= keep_plain({"repo": start.repo, "revision": start.revision})
+    known = {"license": start.license, "sha256": start.sha256}
+    if start.repo is not None:
+        known |= {"repo": start.repo, "revision": start.revision}
+    kept = public_start({key: value for key, value in known.items() if value is not None})
+    if "repo" in kept:
         with suppress(UserError):  # it is no folder on the Hub
             check_ids([start.sae_id or ""])
             kept["sae_id"] = start.sae_id
     return kept
-
-
-def _evaluation(measured: Evaluation) -> dict[str, Any]:
-    """Keep an evaluation, without the names of local models and texts."""
-    # The path and the seconds are left out.
-    known = measured.model_dump(include={"model", "text", "settings", "device", "versions"})
-    for key in ("model", "text"):
-        if not is_plain(known[key]):
-            known[key] = f"a {key} that is not public"
-    metrics = {key: float(value) for key, value in measured.metrics.items() if is_plain(key)}
-    return {**keep_plain(known), "metrics": metrics}

@@ -1,6 +1,5 @@
-"""An upload from end to end: check, propose, ask, commit, verify, tag."""
+"""An upload from end to end: check, propose, ask, commit."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -8,45 +7,23 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from huggingface_hub import (
-    CommitOperationAdd,
-    CommitOperationDelete,
-    HfApi,
-    constants,
-    get_token,
+from huggingface_hub import CommitOperationDelete, HfApi, get_session
+from huggingface_hub.errors import (
+    HfHubHTTPError,
+    HFValidationError,
+    RepositoryNotFoundError,
 )
-from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
-from sae_lens.constants import SAE_CFG_FILENAME
-from safetensors import SafetensorError
+from huggingface_hub.repocard import REGEX_YAML_BLOCK
+from huggingface_hub.utils import hf_raise_for_status  # type: ignore[attr-defined]
 
-from sae_lens_c2r._support.errors import UserError, one_line, with_advice
-from sae_lens_c2r.hub.card import card_files, split_card
-from sae_lens_c2r.hub.local_saes import check_saes, repo_record
-from sae_lens_c2r.hub.proposal import Proposal
-from sae_lens_c2r.hub.repository import (
-    MOVED,
-    PASSING,
-    as_the_hub_knows,
-    check_account,
-    check_metadata,
-    explain_hub_error,
-    look_at_branch,
-    make_branch,
-    status_of,
-    take_snapshot,
-)
-from sae_lens_c2r.hub.rules import MAIN, Target
-from sae_lens_c2r.hub.submission import SAEs, Submission
-from sae_lens_c2r.releases.model import README
-from sae_lens_c2r.saes.encoding import encode_in_saelens_alone, encodes_alike
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.hub.local_saes import SAEs, Submission, check_saes, repo_record
+from sae_lens_c2r.hub.proposal import MAIN, Proposal, Target, propose, take_snapshot
+from sae_lens_c2r.hub.repo_record import RepoRecord
+from sae_lens_c2r.models.loading import official_name
 
-_FAILURES = (HTTPError, OSError, SafetensorError, ValueError)  # the client has some of each
-_UNCHANGED = "The branch is unchanged or complete, never half-written."
-_PROPOSED = (
-    "A pull request may have been opened: then go on with `--revision refs/pr/N` in place of "
-    "`--create-pr`. If there is none, run the same command again."
-)
-_ATTEMPTS = 4
+_MOVED = 412
+_NOT_HERE = {401, 403, 404}
 
 
 @dataclass(frozen=True)
@@ -65,7 +42,6 @@ def upload(
     *,
     confirm: Callable[[Proposal], bool] = lambda _: True,
     dry_run: bool = False,
-    check_published: bool = True,
     message: str | None = None,
     api: HfApi | None = None,
     tell: Callable[[str], None] = lambda _: None,
@@ -79,219 +55,157 @@ def upload(
         confirm: Called with what would be sent; returns whether to send. By default everything
             is sent.
         dry_run: Whether to send nothing; the token then need not be allowed to write.
-        check_published: Whether to compare all files with what the Hub says of them, and to
-            load one SAE from there without this package.
         message: Message of the commit; by default it names what is added.
         api: Client of the Hub; by default as the environment says.
-        tell: Called with lines on the progress.
+        tell: Called with lines on the progress, and on what is on the Hub if sending fails.
 
     Returns:
         What is on the Hub; `None` if `confirm` said no, or after a dry run.
 
     Raises:
-        UserError: If the upload fails; the text says what is on the Hub.
-        KeyboardInterrupt: If interrupted while sending; the text says what is on the Hub.
+        UserError: If something is not fit to be published, or the branch has moved meanwhile.
+
+    huggingface_hub raises its own errors, and those of the network.
     """
     api = api or HfApi()
     target = Target(target) if isinstance(target, str) else target
     submission = saes if isinstance(saes, Submission) else Submission(saes)
+    # What the Hub refuses is said before anything is read, which may take long.
+    if not dry_run:
+        check_account(api, target)
+    take_snapshot(api, target)
     with TemporaryDirectory(prefix="sae-lens-c2r-") as scratch:
-        with _telling(target, "Nothing was sent."):
-            if not dry_run:
-                check_account(api, target)  # before anything is read, which may take long
-            local = check_saes(submission, Path(scratch), tell)
-            known = repo_record(submission, local, target.repo_id, tell)
-            repo = as_the_hub_knows(api, known, tell)
-
-            def propose() -> Proposal:
-                snapshot = look_at_branch(api, target)
-                check = submission.check_secrets
-                card = card_files(repo, snapshot.read, there=snapshot.tree, check_secrets=check)
-                files = [addition for sae in local for addition in sae.additions()]
-                files += [CommitOperationAdd(path, content) for path, content in card.items()]
-                return Proposal(target, snapshot, local, files, card[README].decode())
-
-            proposal = propose()
-            _check_tags(api, proposal)
-            _tell_of_other_ids(proposal, tell)
-            if not confirm(proposal) or dry_run:
-                return None
-        with _telling(target, "Nothing was published."):
-            if proposal.card_diff:
-                check_metadata(api, split_card(proposal.card)[0])
-        with _telling(target, _UNCHANGED, propose):
-            published = publish(api, proposal, propose, message=message, tell=tell)
-        done = f"{target.repo_id} has everything, in the commit {published.commit[:8]}."
-        with _telling(target, f"{done} The commit was not verified or tagged."):
-            if check_published:
-                tell("Comparing the files on the Hub, and loading an SAE in SAELens alone.")
-                _verify(api, published)
-        with _telling(target, f"{done} But the tag {target.tag} may not have been set."):
-            if target.tag is not None:
-                _set_tag(api, target.repo_id, target.tag, published.commit)
-                tell(f"Tagged {target.tag}.")
-    return published
+        local = check_saes(submission, Path(scratch), tell)
+        known = repo_record(submission, local, target.repo_id, tell)
+        repo = as_the_hub_knows(api, known, tell, base_model=submission.base_model)
+        proposal = propose(api, target, local, repo)
+        if not confirm(proposal) or dry_run:
+            return None
+        return publish(api, proposal, message=message, tell=tell)
 
 
-@contextmanager
-def _telling(
-    target: Target, state: str, propose: Callable[[], Proposal] | None = None
-) -> Iterator[None]:
-    """Say in an error what is on the Hub; look there if it is interrupted."""
-    try:
-        yield
-    except UserError as error:
-        raise with_advice(error, state) from error
-    except _FAILURES as error:
-        is_lost = isinstance(error, HTTPError) and status_of(error) in PASSING
-        if propose is not None and target.create_pr and is_lost:
-            state = _PROPOSED
-        raise UserError(f"{state} {explain_hub_error(error, target.repo_id)}") from error
-    except KeyboardInterrupt as interruption:
-        again = " Run the same command again to continue."
-        with suppress(*_FAILURES):
-            if propose is not None and target.create_pr:
-                state, again = _PROPOSED, ""
-            elif propose is not None:
-                unsent = f"Nothing of this upload is on {target.repo_id} yet."
-                state = f"{target.repo_id} has everything." if propose().is_there else unsent
-        interruption.args = (f"Interrupted. {state}{again}",)
-        raise
+def check_account(api: HfApi, target: Target) -> None:
+    """Raise where the Hub tells beforehand that the token may not write to a repository."""
+    api.whoami()
+    with suppress(RepositoryNotFoundError):  # making it tells whether the token may
+        api.auth_check(target.repo_id, write=not target.create_pr)  # anybody may propose
+
+
+def as_the_hub_knows(
+    api: HfApi,
+    repo: RepoRecord,
+    tell: Callable[[str], None],
+    *,
+    base_model: str | None = None,
+) -> RepoRecord:
+    """Name the models and texts that the Hub has by their names there."""
+    saes = repo.saes.values()
+    models: dict[str, Any] = {}  # by their names here
+    for name in sorted({sae.model for sae in saes if sae.model}):
+        model = _ask(api.model_info, official_name(name), name)
+        if model is None and name == base_model:
+            should = "be a model on the Hub that this token sees"
+            raise UserError("base_model", should, base_model)
+        if model is None or "/" not in model.id:
+            continue
+        models[name] = model
+        if model.private:
+            tell(f"{model.id} is private: the card names the model in its text only.")
+        if model.gated:
+            tell(f"{model.id} is gated: users have to accept the model's terms on the Hub.")
+    texts = {sae.dataset for sae in saes if sae.dataset and "/" in sae.dataset}
+    found = [_ask(api.dataset_info, name) for name in sorted(texts)]
+    renamed = dict(repo.saes)
+    for sae_id, sae in repo.saes.items():
+        if sae.model in models and models[sae.model].id != sae.model:
+            own = {"model": models[sae.model].id, "model_name": sae.model_name or sae.model}
+            renamed[sae_id] = sae.model_copy(update=own)
+    return repo.model_copy(
+        update={
+            "base_models": sorted({each.id for each in models.values() if not each.private}),
+            "datasets": [each.id for each in found if each and not each.private],
+            "saes": renamed,
+        }
+    )
+
+
+def _ask(ask: Callable[[str], Any], *names: str | None) -> Any:
+    """Return what the Hub says of the first name that this token may see."""
+    for name in dict.fromkeys(filter(None, names)):
+        try:
+            return ask(name)
+        except HFValidationError:
+            continue
+        except HfHubHTTPError as error:
+            if error.response.status_code not in _NOT_HERE:
+                raise
+    return None
 
 
 def publish(
     api: HfApi,
     proposal: Proposal,
-    propose: Callable[[], Proposal],
     *,
     message: str | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Published:
-    """Bring files to a branch in one commit, or none of them; look at it again if it moves."""
-    # Large files are stored first, which changes no branch; then one commit has all of them.
-    # Where the answer to a commit is lost, the branch tells whether it was made.
-    target, attempt = proposal.target, 1
-    while True:
-        try:
-            if attempt > 1:
-                proposal = propose()
-            if proposal.snapshot.commit is None:
-                make_branch(api, target, proposal.snapshot, tell)
-                proposal = propose()
-            return _commit(api, proposal, message, tell)
-        except HTTPError as error:
-            status = status_of(error)
-            # A proposal whose answer is lost may have been made: there might be two.
-            final = target.create_pr and status != MOVED
-            if final or attempt == _ATTEMPTS or status not in PASSING:
-                raise
-        attempt += 1
-        why = "the branch has moved" if status == MOVED else f"{status or 'no'} answer"
-        tell(f"Trying {target.repo_id} again, {attempt} of {_ATTEMPTS}: {why}.")
-        time.sleep(0 if status == MOVED else 2 ** (attempt - 2))
-
-
-def _commit(
-    api: HfApi, proposal: Proposal, message: str | None, tell: Callable[[str], None]
-) -> Published:
-    target, files, saes = proposal.target, proposal.files, proposal.saes
-    parent = proposal.snapshot.commit
-    if not files and parent is not None:
-        tell(f"{target.repo_id} has all {len(proposal.wanted)} files already.")
-        return Published(parent, None, 0, proposal)
-    tell(f"Sending {len(files)} files, {proposal.size / 1e6:,.1f} MB.")
-    where: dict[str, Any] = {"revision": target.revision, "create_pr": target.create_pr}
-    try:
-        # Without the rules of a `.gitignore` there, which would leave files out of the commit.
+    """Bring files to a branch in one commit, or none of them."""
+    target, snapshot, files = proposal.target, proposal.snapshot, proposal.files
+    with _telling_what_is_there(target, tell):
+        if proposal.card_diff:
+            _check_metadata(api, proposal.card)
+        parent = snapshot.commit
+        if parent is None:
+            tell(f"Making {target.repo_id}, {'public' if target.public else 'private'}.")
+            api.create_repo(target.repo_id, private=not target.public)
+            parent = str(api.model_info(target.repo_id).sha)
+        if target.revision != MAIN and not snapshot.has_branch:
+            tell(f"Making the branch {target.revision}.")
+            api.create_branch(target.repo_id, branch=target.revision, revision=parent)
+        if not files:
+            tell(f"{target.repo_id} has all {len(proposal.wanted)} files already.")
+            return Published(parent, None, 0, proposal)
+        tell(f"Sending {len(files)} files, {proposal.size / 1e6:,.1f} MB.")
+        where: dict[str, Any] = {"revision": target.revision, "create_pr": target.create_pr}
+        # Large files are stored first, which changes no branch; then one commit has all files.
+        # A `.gitignore` there would leave files out of the commit, but for these rules.
         api.preupload_lfs_files(target.repo_id, files, gitignore_content="\n", **where)
-    except (RuntimeError, ConnectionError, TimeoutError) as error:
-        if isinstance(error.__cause__, HTTPError):  # which the client has wrapped
-            raise error.__cause__ from None
-        if constants.HF_HUB_DISABLE_XET:
-            raise
-        raise UserError(
-            "Xet, the Hub's storage of large files, cannot be used from here: "
-            f"{one_line(error)} Set HF_HUB_DISABLE_XET=1 to upload without Xet."
-        ) from error
-    finally:
-        for sae in saes:
-            sae.refuse_changed()
-    added = f"Add {saes[0].sae_id}" if len(saes) == 1 else f"Add {len(saes)} SAEs"
-    removed = [CommitOperationDelete(path) for path in proposal.stale]
-    made = api.create_commit(
-        target.repo_id,
-        [*files, *removed],
-        commit_message=message or added,
-        parent_commit=parent,
-        **where,
-    )
+        ids = [sae.sae_id for sae in proposal.saes]
+        added = f"Add {ids[0]}" if len(ids) == 1 else f"Add {len(ids)} SAEs"
+        try:
+            made = api.create_commit(
+                target.repo_id,
+                [*files, *map(CommitOperationDelete, proposal.stale)],
+                commit_message=message or added,
+                parent_commit=parent,
+                **where,
+            )
+        except HfHubHTTPError as error:
+            if error.response.status_code != _MOVED:
+                raise
+            raise UserError("The branch has moved meanwhile. Run it again.") from error
     return Published(made.oid, made.pr_url or made.commit_url, len(files), proposal)
 
 
-def _tell_of_other_ids(proposal: Proposal, tell: Callable[[str], None]) -> None:
-    """Tell of SAEs that the repository has by the ids that they were trained with."""
-    uploaded = {each.sae_id for each in proposal.saes}
-    for sae in proposal.saes:
-        trained_as = sae.found.sae_id
-        there = f"{trained_as}/{SAE_CFG_FILENAME}" in proposal.snapshot.tree
-        if there and trained_as not in uploaded:
-            tell(
-                f"Warning: {sae.sae_id} was trained as {trained_as}, which the repository has "
-                "and keeps. To replace it, upload the folder above, or give `--release`."
-            )
+def _check_metadata(api: HfApi, card: str) -> None:
+    """Raise unless the Hub accepts a card's metadata, before anything else is sent."""
+    front_matter = REGEX_YAML_BLOCK.search(card)
+    assert front_matter, "which every card of ours has"
+    content = {"content": front_matter[0], "repoType": "model"}
+    hf_raise_for_status(get_session().post(f"{api.endpoint}/api/validate-yaml", json=content))
 
 
-def _check_tags(api: HfApi, proposal: Proposal) -> None:
-    """Raise where the tag is taken, the branch is a tag, or there is no such pull request."""
-    target, snapshot = proposal.target, proposal.snapshot
-    if target.revision.startswith("refs/") and snapshot.commit is None:
-        found = f"no {target.revision} in {target.repo_id}"
-        raise UserError("revision", "be a branch, or an existing pull request", found)
-    tags = {} if snapshot.private is None else _tags(api, target.repo_id)
-    if target.revision in tags:
-        raise UserError("revision", "be a branch", f"the tag {target.revision}")
-    at = tags.get(target.tag)
-    if at is not None and (proposal.files or at != snapshot.commit):
-        raise UserError("tag", "be new", f"{target.tag} at {at[:8]} of {target.repo_id}")
-
-
-def _tags(api: HfApi, repo_id: str) -> dict[str | None, str]:
-    """Return the commits of a repository's tags, by their names."""
-    return {tag.name: tag.target_commit for tag in api.list_repo_refs(repo_id).tags}
-
-
-def _set_tag(api: HfApi, repo_id: str, tag: str, commit: str) -> None:
+@contextmanager
+def _telling_what_is_there(target: Target, tell: Callable[[str], None]) -> Iterator[None]:
+    """Tell what is on the Hub where sending fails, or is interrupted."""
     try:
-        api.create_tag(repo_id, tag=tag, revision=commit)
-    except HTTPError:  # unless it is set all the same
-        if _tags(api, repo_id).get(tag) != commit:
-            raise
-
-
-def _verify(api: HfApi, published: Published) -> None:
-    """Compare what the Hub says of every file, and load one SAE from there, without us."""
-    proposal, commit = published.proposal, published.commit
-    target, sae = proposal.target, proposal.saes[0]
-    repo_id = target.repo_id
-    there = take_snapshot(api, repo_id, commit)
-    for file in proposal.wanted:
-        if not there.has(file):
-            should = f"have the SHA-256 {file.upload_info.sha256.hex()}"
-            place, of = Path(file.path_in_repo), f"{repo_id} at {commit[:8]}"
-            raise UserError(place, should, "another file, or none", of=of)
-    with TemporaryDirectory() as home:
-        where = {"repo_id": repo_id, "sae_id": sae.sae_id}
-        if target.revision != MAIN or target.create_pr:  # which `from_pretrained` cannot name
-            api.snapshot_download(
-                repo_id, revision=commit, allow_patterns=f"{sae.sae_id}/*", local_dir=home
+        yield
+    except BaseException:
+        if target.create_pr:
+            tell(f"A pull request may be open: look at {target.repo_id} before you try again.")
+        else:
+            tell(
+                f"{target.revision} of {target.repo_id} is as it was, or complete, never "
+                "half-written. Run the same command again to continue."
             )
-            where = {"folder": str(Path(home, sae.sae_id))}
-        environment = dict.fromkeys(("HF_HOME", "HF_HUB_CACHE", "HF_XET_CACHE"), home)
-        environment |= {"HF_ENDPOINT": api.endpoint, "HF_HUB_OFFLINE": "0"}
-        if token := api.token if isinstance(api.token, str) else get_token():
-            environment["HF_TOKEN"] = token
-        [found] = encode_in_saelens_alone([(where, sae.inputs)], environment=environment)
-    if not encodes_alike(found.feature_acts, sae.feature_acts.to_dense()):
-        raise UserError(
-            f"{sae.sae_id} of {repo_id} should encode a batch as it did here. It does not."
-        )
+        raise

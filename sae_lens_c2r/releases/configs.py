@@ -40,7 +40,7 @@ from sae_lens_c2r.models.loading import (
 from sae_lens_c2r.models.offline import is_model
 from sae_lens_c2r.releases.files import explained
 from sae_lens_c2r.releases.model import LanguageModel, Release, SAESpec
-from sae_lens_c2r.saes.origins import allows_derivatives, pin
+from sae_lens_c2r.saes.origins import pin
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.saes.start_from import starting_weights, training_fields
 
@@ -293,11 +293,6 @@ def _notes(
         yield (
             "Without `sae.seed`: no weights are drawn. `runner.seed` orders the text, and "
             "`sae.c2r_seed` draws chunks of latents."
-        )
-    if not allows_derivatives(origin.license):
-        yield (
-            f"Warning: {origin.license} does not allow publishing derivatives. "
-            "`upload` will ask for `--license`."
         )
     inputs: dict[str, tuple[Any, Any]] = {"dtype": (sae.cfg.dtype, config.dtype)}
     if isinstance(release.source, LanguageModel):

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import yaml
 from huggingface_hub import hf_hub_download, metadata_load
 from sae_lens import SAE, BatchTopKTrainingSAE
 from sae_lens.loading.pretrained_saes_directory import get_repo_id_and_folder_name
@@ -18,7 +19,6 @@ from sae_lens_c2r.saes.sae_ref import SAE_FILES, SAERef, downloads, inference_fo
 
 _README = "README.md"
 _COMMIT = r"/models--[^/]+/snapshots/([^/]+)/"  # in the path of a file in the Hub's cache
-_NO_DERIVATIVES = re.compile(r"(?<![a-z])nd(?![a-z])|no-?deriv", re.IGNORECASE)
 
 
 def pin(ref: SAERef) -> tuple[SAERef, SAE[Any]]:
@@ -76,11 +76,6 @@ def record_of(ref: SAERef) -> SAERecord:
         return SAERecord()
 
 
-def allows_derivatives(license: str | None) -> bool:
-    """Whether a licence allows publishing derivatives: Creative Commons with ND does not."""
-    return _NO_DERIVATIVES.search(license or "") is None
-
-
 def _license_of_folder(folder: Path) -> str | None:
     """The licence of a folder, by its training, or else by the card of its repository."""
     if license := read_record(folder).license:
@@ -94,7 +89,7 @@ def _license_of_card(path: Path | None) -> str | None:
     try:
         data = path and metadata_load(path)
         license = data and (data.get("license_name") or data.get("license"))
-    except Exception:  # a card without readable metadata has no known licence
+    except (OSError, ValueError, yaml.YAMLError):  # it says no licence that can be read
         return None
     return str(license) if license else None
 
@@ -103,5 +98,5 @@ def _file_on_hub(repo: str, path: str, commit: str | None) -> Path | None:
     """A file of a repository on the Hub; `None` where there is none, or no network."""
     try:
         return Path(hf_hub_download(repo, path, revision=commit))
-    except Exception:  # the Hub and the network raise many kinds
+    except (OSError, ValueError):  # the Hub's, the network's, and of a name that is none
         return None

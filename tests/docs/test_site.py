@@ -38,7 +38,7 @@ def test_the_api_has_what_users_import_with_its_formulas(site: Path) -> None:
     html = (site / "api" / "index.html").read_text(encoding="utf-8")
     shown = set(re.findall(r'id="sae_lens_c2r\.[\w.]*\.(\w+)"', html))
     penalties = {"c2r_penalty", "nearest_neighbors", "orthogonality_penalty"}
-    hub = {"upload", "Submission", "Target", "show_proposal", "write_card", "load"}
+    hub = {"upload", "Submission", "Target", "show_proposal", "write_card"}
     assert shown >= penalties | hub | {"composition", "co_firing", "with_c2r", "start_from"}
     assert "math::" not in html
     assert ":math:" not in html

@@ -72,7 +72,7 @@ def test_training_json_is_all_that_it_needs(trained: Path, tmp_path: Path) -> No
     card = write_card(submission, tmp_path / "card", repo_id="me/saes").read_text()
     assert f"on {SAMPLES} samples of the features that the SAE was trained on" in card
     assert f"drawn with seed {SEED}" in card
-    assert "name: Known features" in card
+    assert "### Known features" in card
 
 
 def test_sae_bench_needs_a_language_model(trained: Path, tmp_path: Path) -> None:

@@ -85,11 +85,10 @@ class Repo:
     private: bool
     commits: dict[str, Commit] = field(default_factory=dict)
     branches: dict[str, str] = field(default_factory=dict)
-    tags: dict[str, str] = field(default_factory=dict)
     pull_requests: list[str] = field(default_factory=list)
 
     def find(self, revision: str) -> Commit | None:
-        return self.commits.get({**self.tags, **self.branches}.get(revision, revision))
+        return self.commits.get(self.branches.get(revision, revision))
 
     def add(self, parent: Commit | None, title: str, files: dict[str, File]) -> Commit:
         said = parent and parent.oid, title, len(self.commits), sorted(files.items())
@@ -201,12 +200,10 @@ class LoopbackHub:
             ("POST", r"/api/repos/create", self._create),
             ("POST", r"/api/validate-yaml", self._validate_yaml),
             ("GET", r"/api/models/([^/]+/[^/]+)/auth-check(/write)?", self._auth_check),
-            ("GET", r"/api/models/([^/]+/[^/]+)/refs", self._refs),
             ("GET", r"/api/models/([^/]+/[^/]+)/tree/([^/]+)", self._tree),
             ("POST", r"/api/models/([^/]+/[^/]+)/preupload/(.+)", self._preupload),
             ("POST", r"/api/models/([^/]+/[^/]+)/commit/(.+)", self._commit),
             ("POST", r"/api/models/([^/]+/[^/]+)/branch/(.+)", self._branch),
-            ("POST", r"/api/models/([^/]+/[^/]+)/tag/(.+)", self._tag),
             ("GET", r"/api/models/([^/]+/[^/]+)/revision/(.+)", self._info),
             ("GET", r"/api/models/([^/]+(?:/[^/]+)?)", self._info),
             ("GET", r"/api/datasets/([^/]+/[^/]+)", self._dataset),
@@ -252,14 +249,6 @@ class LoopbackHub:
     def _validate_yaml(self, _: Seen, body: Any) -> Answer:
         errors = [{"message": each} for each in self._card_errors(body["content"])]
         return Answer.json({"errors": errors, "warnings": []}, 400 if errors else 200)
-
-    def _refs(self, seen: Seen, _: Any, repo_id: str) -> Answer:
-        repo = self._readable(seen, repo_id)
-        tags = [
-            {"name": name, "ref": f"refs/tags/{name}", "targetCommit": oid}
-            for name, oid in repo.tags.items()
-        ]
-        return Answer.json({"tags": tags, "branches": [], "converts": []})
 
     def _info(self, seen: Seen, _: Any, repo_id: str, revision: str = "main") -> Answer:
         if repo_id in self.known_models and repo_id not in self.repos:
@@ -376,15 +365,6 @@ class LoopbackHub:
         if branch in repo.branches:
             raise RefusedError(409, f"Reference already exists: {branch}")
         repo.branches[branch] = start.oid
-        return Answer.json({})
-
-    def _tag(self, seen: Seen, body: Any, repo_id: str, revision: str) -> Answer:
-        self._writable(seen, repo_id)
-        repo, commit = self._revision(seen, repo_id, revision)
-        tag = body["tag"]
-        if tag in repo.tags:
-            raise RefusedError(409, f"Tag reference exists already: {tag}")
-        repo.tags[tag] = commit.oid
         return Answer.json({})
 
     def _resolve(self, seen: Seen, _: Any, repo_id: str, revision: str, path: str) -> Answer:

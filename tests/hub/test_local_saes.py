@@ -1,7 +1,6 @@
 """SAEs here are found, refused, redacted, and seen to load in plain SAELens."""
 
 import json
-import pickle
 import re
 import string
 from functools import partial
@@ -14,54 +13,44 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sae_lens import SAE
 from sae_lens.training.activation_scaler import ActivationScaler
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.hub import local_saes
+from sae_lens_c2r.hub.allow_list import public_evaluation, redact, refuse_secrets
 from sae_lens_c2r.hub.card import card_files
-from sae_lens_c2r.hub.local_saes import LocalSAE, check_saes, repo_record
-from sae_lens_c2r.hub.rules import keep_plain, redact, refuse_places, refuse_secrets
-from sae_lens_c2r.hub.submission import Submission, find_folders
+from sae_lens_c2r.hub.local_saes import (
+    LocalSAE,
+    Submission,
+    check_saes,
+    find_folders,
+    repo_record,
+)
 from sae_lens_c2r.inspection.measures import measure
 from sae_lens_c2r.releases.files import find_release, read_release
 from sae_lens_c2r.releases.model import FACTS, README, check_ids
 from sae_lens_c2r.saes.encoding import Encoded, encode_in_saelens_alone
-from sae_lens_c2r.saes.hashes import earlier_config_hash, sae_hashes
+from sae_lens_c2r.saes.hashes import sae_hashes
 from sae_lens_c2r.saes.origins import pin
 from sae_lens_c2r.saes.sae_ref import SAERef, find_saes
 from tests.architectures.training import make_sae
 from tests.evaluation.planted import plant_sae
-from tests.hub.conftest import CFG, RECORD, WEIGHTS, link_to_blobs, refusal, say, set_field
-from tests.saes.forms import make_form
+from tests.hub.conftest import CFG, WEIGHTS, link_to_blobs, refusal, say, set_field
 from tests.strategies import ARCHITECTURES
 
 SECRETS = {
     "hf_" + "a1" * 17: "a Hugging Face token",
+    "api_org_" + "a1" * 17: "a Hugging Face token",
     "sk-proj-" + "a1" * 12: "an OpenAI or Anthropic key",
-    "AKIA" + "A1" * 8: "an AWS key",
-    "ghp_" + "a1" * 18: "a GitHub token",
-    "https://me:word@example.org/": "a password in an address",
-    "-----BEGIN RSA PRIVATE KEY-----": "a private key",
-    '{"wandb_api_key": "' + "0a" * 20 + '"}': "a wandb key",
-    "xoxb-" + "1a" * 10: "a Slack token",
-    "AIza" + "a" * 35: "a Google key",
-    "glpat-" + "a1" * 10: "a GitLab token",
-    "sk_live_" + "a1B" * 8: "a provider's key",
-    "gsk_" + "a1B" * 17: "a provider's key",
-    "r8_" + "a1B" * 12: "a provider's key",
-    "AccountKey=" + "a1B/" * 21 + "==": "an Azure key",
-    "pypi-" + "a1" * 20: "a registry's token",
-    "ASIA" + "A1" * 8: "an AWS key",
-    "eyJhbGciOiJI.eyJzdWIiOiIx": "a web token",
-    "password=hunter22": "a password",
-    "HF_TOKEN: abc12345": "a password",
     "sk-ant-api03-" + "a1B" * 31 + "AA": "an OpenAI or Anthropic key",
     "sk-" + "0f9e8d7c" * 4: "an OpenAI or Anthropic key",
+    "AKIA" + "A1" * 8: "an AWS key",
+    "ASIA" + "A1" * 8: "an AWS key",
+    "ghp_" + "a1" * 18: "a GitHub token",
     "github_pat_" + "11ABCDEFG0" * 2 + "ab_" + "a1" * 29: "a GitHub token",
-    "xoxb-123456789012-1234567890123-" + "aB1" * 8: "a Slack token",
-    "WANDB_API_KEY=" + "0a" * 20: "a wandb key",
+    "-----BEGIN RSA PRIVATE KEY-----": "a private key",
     "-----BEGIN OPENSSH PRIVATE KEY-----": "a private key",
-    "postgres://user:p4ss@host/db": "a password in an address",
 }
 PLACES = ["/home/me/x", "see /home/me", "~/x", "C:\\me", "file:/me/x", "s3:/b/x", "me@host"]
 PLACES += ["1:/x", "~\\x", "me@10.0.0.5", "`/home/me`"]
@@ -115,8 +104,8 @@ def test_an_id_is_a_folder_on_the_hub(sae_id: str) -> None:
 
 def test_what_cannot_be_collected(tmp_path: Path, folder: Path) -> None:
     (tmp_path / "empty").mkdir()
-    assert "There should be a folder with a cfg.json" in refused(tmp_path, tmp_path / "empty")
-    assert "should be a folder. Found" in refused(tmp_path, tmp_path / "nowhere")
+    for name in ("empty", "nowhere"):
+        assert "There should be a folder with a cfg.json" in refused(tmp_path, tmp_path / name)
     assert "ids should differ" in refused(tmp_path, folder, folder)
     plant_sae(folder / "inner", d_in=8)
     assert "another SAE's folder" in refused(tmp_path, tmp_path / "saes")
@@ -134,33 +123,33 @@ def test_an_sae_in_the_cache_of_the_hub_is_one(tmp_path: Path) -> None:
     snapshot = cached(tmp_path / "hub", "org/saes", "width_80/a")
     [sae] = check(tmp_path / "scratch", snapshot)
     assert sae.sae_id == "width_80/a"
-    assert check(tmp_path / "other", snapshot / "width_80" / "a")[0].sha256 == sae.sha256
-    assert [addition.path_in_repo for addition in sae.additions()] == [
-        f"width_80/a/{name}" for name in (CFG, WEIGHTS)
-    ]
+    [alone] = check(tmp_path / "other", snapshot / "width_80" / "a")
+    assert alone.record.file_sha256 == sae.record.file_sha256
     [source] = find_saes([str(snapshot)], on_error=pytest.fail)
     loaded = source.load_for_inference("cpu")
     assert measure(loaded, "a").config.d_sae == 80
     pinned, _ = pin(source)
     assert pinned.license == "mit"
-    assert pinned.sha256[WEIGHTS] == sae.sha256[WEIGHTS]
+    assert pinned.sha256[WEIGHTS] == sae.record.file_sha256  # written anew, to the byte
 
 
-def test_a_link_leads_to_nothing_else(tmp_path: Path) -> None:
+@pytest.mark.parametrize("what", ["files", "a folder", "another repository's blobs"])
+def test_a_link_leads_to_nothing_that_nobody_has_named(what: str, tmp_path: Path) -> None:
     """Neither out of the folder nor, in the cache, into another repository's blobs."""
-    outside = plant_sae(tmp_path / "outside", d_in=8)
-    linked = tmp_path / "linked" / "b"
-    linked.mkdir(parents=True)
-    for name in (CFG, WEIGHTS):
-        (linked / name).symlink_to(outside / name)
-    assert "A link should not lead out of" in refused(tmp_path, tmp_path / "linked")
-    weights = cached(tmp_path / "hub", "me/saes", "a") / "a" / WEIGHTS
-    others = cached(tmp_path / "hub", "others/saes", "a") / "a" / WEIGHTS
-    for target in (others.resolve(), outside / WEIGHTS, weights, weights.parent / "gone"):
-        weights.unlink()
-        weights.symlink_to(target)
-        message = refused(tmp_path, weights.parent.parent)
-        assert "into the blobs of the same repository" in message
+    outside, root = plant_sae(tmp_path / "outside", d_in=8), tmp_path / "linked"
+    if what == "files":
+        (root / "b").mkdir(parents=True)
+        for name in (CFG, WEIGHTS):
+            (root / "b" / name).symlink_to(outside / name)
+    elif what == "a folder":
+        root.mkdir()
+        (root / "b").symlink_to(outside)
+    else:
+        root = cached(tmp_path / "hub", "me/saes", "a")
+        others = cached(tmp_path / "hub", "others/saes", "a") / "a" / WEIGHTS
+        (root / "a" / WEIGHTS).unlink()
+        (root / "a" / WEIGHTS).symlink_to(others.resolve())
+    assert "A link should not lead out of" in refused(tmp_path, root)
 
 
 def test_a_checkpoints_scaling_is_folded(tmp_path: Path) -> None:
@@ -187,36 +176,13 @@ def test_a_checkpoint_without_its_scaling_is_refused(tmp_path: Path, folder: Pat
     assert SAE.load_from_disk(checked.folder).cfg.normalize_activations == "none"
 
 
-@pytest.mark.parametrize("inside", [False, True])
-def test_what_sae_lens_5_saved_is_published_as_it_is_loaded(
-    tmp_path: Path, inside: bool
+@pytest.mark.parametrize("missing", ["metadata", "architecture"])
+def test_what_sae_lens_5_saved_is_to_be_saved_again(
+    missing: str, tmp_path: Path, folder: Path
 ) -> None:
-    sae = make_form("topk", d_in=8, d_sae=16)
-    sae.save_model(tmp_path / "old")
-    activation = {"activation_fn_str": "topk", "activation_fn_kwargs": {"k": 3}}
-    place = {"hook_name": "blocks.0.hook_resid_post", "model_name": "gpt2"}
-    place |= {"prepend_bos": False}  # where SAELens takes True if nothing is said
-    kept = {key: getattr(sae.cfg, key) for key in ("d_in", "d_sae", "dtype", "device")}
-    config = {**kept, **activation, **({"metadata": place} if inside else place)}
-    (tmp_path / "old" / CFG).write_text(json.dumps(config))
-    [checked] = check(tmp_path / "scratch", tmp_path / "old")
-    published = SAE.load_from_disk(checked.folder)
-    assert ((checked.feature_acts.to_dense() > 0).sum(dim=1) <= 3).all()
-    assert (published.cfg.architecture(), published.cfg.k) == ("topk", 3)
-    assert published.cfg.metadata.hook_name == checked.record.hook_name == place["hook_name"]
-    assert published.cfg.metadata.prepend_bos is False
-
-
-def test_what_was_converted_is_named_as_it_was_given(tmp_path: Path) -> None:
-    sae = fires_at(training_sae(), 0.001)
-    sae.cfg.metadata.note = next(iter(SECRETS))
-    sae.save_model(tmp_path / "mine")
-    for saes, named in (
-        ([tmp_path / "mine"], str(tmp_path / "mine" / "cfg.json")),
-        ({"a": sae}, "a/cfg.json"),
-    ):
-        with pytest.raises(UserError, match=f"^{re.escape(named)} should hold no secret"):
-            check_saes(Submission(saes), tmp_path / "scratch")
+    """What it says has other places now, and would be lost without a word."""
+    set_field(folder, **{missing: ...})
+    assert f"{folder / CFG} should be written by SAELens 6" in refused(tmp_path, folder)
 
 
 def test_a_release_gives_the_ids(tmp_path: Path, folder: Path) -> None:
@@ -229,52 +195,28 @@ def test_a_release_gives_the_ids(tmp_path: Path, folder: Path) -> None:
     assert "should be one of layer_3/width_24k/batchtopk_k32" in message
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "reason"),
-    [
-        *((CFG, content, CFG) for content in ("{", "[]", "[" * 99999)),
-        (CFG, "{}", "cannot be loaded"),
-        (CFG, '{"architecture": ["a"]}', "cannot be loaded"),
-        (CFG, '{"architecture": "temporal", "d_in": 8, "d_sae": 80}', "temporal"),
-        (CFG, '{"architecture": "jumprelu", "d_in": "8", "d_sae": 80}', "cannot be loaded"),
-        *((WEIGHTS, content, WEIGHTS) for content in ("", "\xff" * 99)),
-        (RECORD, '"x"', RECORD),
-        (RECORD, '{"release": ["a"]}', "`release`"),
-        (RECORD, '{"release": {"license": ["mit"]}}', "`license`"),
-        ("evaluation.json", '{"format": 1, "saes": ["x"]}', "evaluation.json"),
-        ("evaluation.json", '{"format": 1, "saes": [{}]}', "`saes.0`"),
-        ("evaluation.json", "[" * 99999, "evaluation.json"),
-    ],
-)
-def test_files_that_are_none_are_refused(
-    tmp_path: Path, folder: Path, name: str, content: str, reason: str
-) -> None:
-    (folder / name).write_text(content, encoding="latin-1")
-    assert reason in refused(tmp_path, folder)
-
-
 def test_weights_that_are_none_are_refused(tmp_path: Path, folder: Path) -> None:
     weights = folder / WEIGHTS
-    whole, content = load_file(weights), weights.read_bytes()
+    whole = load_file(weights)
     for changed, reason in (
         ({"W_enc": whole["W_enc"] / 0}, "finite"),
         ({"W_dec": whole["W_dec"] * 0}, "not be 0 everywhere"),
-        ({"b_enc": whole["b_enc"].long()}, "Found `b_enc`: I64"),
         ({"threshold": whole["threshold"] - 1}, "not be negative"),
         ({"W_enc": whole["W_dec"].clone()}, "size mismatch for W_enc"),
         ({"other": torch.ones(3)}, "cannot be loaded"),
     ):
         save_file({**whole, **changed}, weights)
         assert reason in refused(tmp_path, folder)
-    save_file({"W_enc": whole["W_enc"]}, weights)
-    assert "W_dec" in refused(tmp_path, folder)
-    lie = content.replace(b'"shape":[80]', b'"shape":[81]', 1)
-    assert lie != content
-    save_file(whole, weights, metadata={"host": "laptop"})
-    assert "Found metadata `host`" in refused(tmp_path, folder)
-    for wrong in (pickle.dumps(whole), content[:-1], content + b"x", lie):
-        weights.write_bytes(wrong)
-        assert "should be a safetensors file" in refused(tmp_path, folder)
+
+
+def test_words_in_the_header_of_weights_are_not_published(tmp_path: Path, folder: Path) -> None:
+    weights = load_file(folder / WEIGHTS)
+    save_file(weights, folder / WEIGHTS, metadata={"host": "laptop"})
+    [sae] = check(tmp_path / "scratch", folder)
+    with safe_open(sae.folder / WEIGHTS, framework="pt") as file:
+        assert not file.metadata()
+    assert "laptop" not in (sae.folder / WEIGHTS).read_bytes().decode("latin-1")
+    torch.testing.assert_close(load_file(sae.folder / WEIGHTS), weights)
 
 
 def test_a_threshold_has_to_let_latents_fire(tmp_path: Path, folder: Path) -> None:
@@ -286,17 +228,6 @@ def test_a_threshold_has_to_let_latents_fire(tmp_path: Path, folder: Path) -> No
     assert "Is the threshold right" in refused(tmp_path / "2", folder)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_an_sae_that_reconstructs_nan_is_refused(dtype: str, tmp_path: Path) -> None:
-    sae = make_form("topk", dtype=dtype, rescale_acts_by_decoder_norm=True)
-    sae.save_model(tmp_path / "sae")
-    check(tmp_path / "checked", tmp_path / "sae")
-    sae.W_dec.data[3] = 0  # by whose norm SAELens divides
-    sae.save_model(tmp_path / "sae")
-    said = refused(tmp_path / "checked again", tmp_path / "sae")
-    assert said.startswith("sae should reconstruct numbers. Found NaN.")
-
-
 def test_every_architecture_and_precision_is_published_as_it_was_trained(
     tmp_path: Path,
 ) -> None:
@@ -306,7 +237,6 @@ def test_every_architecture_and_precision_is_published_as_it_was_trained(
         saes[f"batchtopk_c2r/{dtype}"] = fires_at(training_sae(dtype=dtype), 0.01)
     for sae in check_saes(Submission(saes), tmp_path):
         assert sae.record.trained_as == sae.sae_id.partition("/")[0]
-        assert (sae.feature_acts.to_dense() > 0).any()
         assert sae.record.evaluations["weights"].metrics["composition"] > 0
         assert ("k" in sae.record.options) == hasattr(saes[sae.sae_id].cfg, "k")
 
@@ -321,7 +251,7 @@ def test_a_process_without_us_is_asked(tmp_path: Path, monkeypatch: pytest.Monke
             (lambda acts: acts * 1.01, otherwise),
             (lambda acts: acts.roll(1, dims=1), otherwise),
             (lambda acts: acts * 0, "should have latents that fire"),
-            (lambda acts: acts / 0, "should encode to finite numbers"),
+            (lambda acts: acts / 0, otherwise),
         ]
     ):
 
@@ -334,41 +264,25 @@ def test_a_process_without_us_is_asked(tmp_path: Path, monkeypatch: pytest.Monke
         assert reason in refused(tmp_path / str(number), tmp_path / "a")
 
 
-def test_a_secret_in_any_file_stops_everything(tmp_path: Path, folder: Path) -> None:
-    secret, kind = next(iter(SECRETS.items()))
-    release, versions = {"description": secret}, {"torch": secret}
-    for said in (
-        *({"device": secret}, {"release": release}, {"versions": versions}),
-        {"elsewhere": secret},
-    ):
-        message = refused(tmp_path, say(folder, said))
-        assert kind in message
-        assert secret not in message
-    assert kind in refused(tmp_path, say(folder, {}, note=secret))
-    # However JSON spells it.
-    for spelled, kind_of_it in (
-        ("\\u0068f_" + "a1" * 17, kind),
-        ("https:\\/\\/me:secretpw@host\\/x", "a password in an address"),
-    ):
-        path = say(folder, note="here") / CFG
-        path.write_text(path.read_text().replace('"here"', f'"{spelled}"'))
-        assert kind_of_it in refused(tmp_path, folder)
-
-
 @pytest.mark.parametrize("secret", SECRETS)
-def test_what_looks_like_a_secret_is_refused_with_its_place_and_without_its_middle(
-    secret: str,
+def test_a_secret_in_what_is_published_stops_everything(
+    secret: str, tmp_path: Path, folder: Path
 ) -> None:
+    """Its shape is told, and its line, but nothing of it."""
     kind = SECRETS[secret]
-    for content, place in (
-        (f"a line\nsee {secret} here", "line 2"),
-        ({"a": {"note": f"see {secret} here"}}, "`a.note`"),
-        ({"a": [{"note": secret, secret: {"x": 1}}]}, "`a.0.note`"),
-    ):
-        message = refusal(refuse_secrets, "cfg.json", content)
-        assert all(said in message for said in ("cfg.json", kind, place, "--no-secret-check"))
-        assert secret not in message
-    refuse_secrets("cfg.json", secret, check=False)
+    about = repo_record(Submission([folder]), check(tmp_path / "1", folder), "me/saes")
+    described = about.model_copy(update={"description": f"What\nthey are: {secret}"})
+    messages = [refusal(card_files, described)]
+    assert (
+        f"{README} should hold no secret to be published. Found what looks like {kind}, in"
+        in (messages[0])
+    )
+    messages.append(refusal(refuse_secrets, "a/cfg.json", json.dumps({"a": [secret]})))
+    if re.fullmatch(r"\w+", secret):  # what a hook's name may look like
+        messages.append(refused(tmp_path / "2", say(folder, hook_name=secret)))
+    for message in messages:
+        assert kind in message
+        assert secret[8:] not in message
 
 
 @pytest.mark.parametrize(
@@ -376,30 +290,13 @@ def test_what_looks_like_a_secret_is_refused_with_its_place_and_without_its_midd
     [
         *("org/sk-wikipedia-sentences", "org/sk-wikipedia-sentences-20231101-clean"),
         *("org/sk-wikipediasentences2023", "sk-wikipediasentences20231101-clean"),
-        *("Helsinki-NLP/opus-mt-sk-en", "sk-learn-20news", "password: optional", "recall@k"),
-        *("api_key: none", "xoxo-valentines-letters-2023", "github_pat_issues_and_commits_23"),
-        *("org/hf_transformers_embeddings_large", "bearer authentication-protocols", "hf_"),
-        *("pypi-top-packages-description-2024", "a wandb run at 0123456789abcdef0123456789ab"),
-        *("api_key: OPENAI_API_KEY2", "org/gsk_and_r8_models_of_2024"),
-        *("0123456789abcdef0123456789abcdef01234567", "https://arxiv.org/abs/1", "precision@5"),
+        *("Helsinki-NLP/opus-mt-sk-en", "sk-learn-20news", "password: optional", "hf_"),
+        *("org/hf_transformers_embeddings_large", "github_pat_issues_and_commits_23"),
+        *("0123456789abcdef0123456789abcdef01234567", "https://arxiv.org/abs/1"),
     ],
 )
-def test_what_reads_like_words_is_no_secret_and_no_address(harmless: str) -> None:
+def test_what_reads_like_words_is_no_secret(harmless: str) -> None:
     refuse_secrets("a file", harmless)
-    refuse_secrets("a file", {"dataset_path": harmless})
-    refuse_places("A description", f"On {harmless}.")
-
-
-def test_what_is_no_secret_may_be_let_through(tmp_path: Path, folder: Path) -> None:
-    """Wherever it stands; nothing else is let through with it."""
-    [secret, *_] = SECRETS
-    say(folder, {"versions": {"torch": secret}}, hook_name=f"hook_{secret}", note="/home/me")
-    [sae] = check(tmp_path, folder, check_secrets=False)
-    assert sae.record.versions == {"torch": secret}
-    assert "/home/me" not in (sae.folder / CFG).read_text()
-    facts = repo_record(Submission([folder]), [sae], "me/saes")
-    assert secret in card_files(facts, check_secrets=False)[README].decode()
-    assert "Hugging Face token" in refusal(card_files, facts)
 
 
 TEXTS = st.text(string.printable, max_size=20) | st.sampled_from(
@@ -440,9 +337,20 @@ def test_a_redacted_config_loads_and_holds_nothing_that_was_removed(
         assert sign not in text
 
 
-def test_settings_of_a_measurement_name_a_part_of_a_split_but_no_place() -> None:
-    settings = {"split": "train[:10%]+train[90%:]", "batch": 4}
-    assert keep_plain({**settings, "other": "%2Fhome%2Fme"}) == settings
+@pytest.mark.parametrize("place", [*PLACES, "%2Fhome%2Fme", "a/b/c"])
+def test_a_measurement_names_a_part_of_a_text_but_no_place(place: str) -> None:
+    split = {"split": "train[:10%]+train[90%:]", "batch": 4}
+    known = {"text": place, "model": place, "device": place, "versions": {"torch": place}}
+    found = {"settings": {**split, "other": place, place: 1}, "metrics": {"l0": 1.0, place: 2}}
+    if place in ("%2Fhome%2Fme", "a/b/c"):  # names no place, but fits no field
+        found["metrics"].pop(place)
+        known.pop("device")
+    kept = public_evaluation({**known, **found}, ["a/b/c", "org/here"])
+    assert kept["settings"] == split
+    assert kept["metrics"] == {"l0": 1.0}
+    assert kept["text"] == "a text that is not public"
+    assert kept["model"] == "a model that is not public"
+    assert place not in json.dumps(kept)
 
 
 OF_FILES = ("clients/notes.jsonl", "acme.txt", "clients/Web.XML", "a/b.gz", "a.eml", "b.docx")
@@ -452,13 +360,13 @@ OF_FILES = ("clients/notes.jsonl", "acme.txt", "clients/Web.XML", "a/b.gz", "a.e
 def test_a_file_of_another_machine_is_not_named(
     name: str, tmp_path: Path, folder: Path
 ) -> None:
-    say(folder, {}, dataset_path="org/data-v1.5.en", hook_name="model.text")
+    say(folder, dataset_path="org/data-v1.5.en", hook_name="model.text")
     [sae] = check(tmp_path / "named", folder)
     assert (sae.removed, sae.record.dataset) == ([], "org/data-v1.5.en")
-    say(folder, {}, dataset_path=name, dataset_split="train")
+    say(folder, dataset_path=name, dataset_split="train")
     [sae] = check(tmp_path / "again", folder)
     metadata = json.loads((sae.folder / CFG).read_text())["metadata"]
-    assert sae.removed == ["metadata.dataset_path", "metadata.dataset_split"]
+    assert {*sae.removed} == {"metadata.dataset_path", "metadata.dataset_split"}
     assert not metadata.keys() & {"dataset_path", "dataset_split"}
     assert sae.record.dataset is None
 
@@ -470,6 +378,7 @@ def test_what_decides_which_model_and_text_are_read_is_published() -> None:
     options |= {"load_in_4bit": True, "gguf_file": "q4.gguf", "attn_implementation": "eager"}
     options["quantization_config"] = {"quant_method": "bitsandbytes", "load_in_4bit": True}
     said["metadata"] |= {**part, "model_from_pretrained_kwargs": options}
+    said["metadata"]["model_name"] = "gpt2"
     for text, of_it in (("org/text", part), ("/home/me/x", {})):
         said["metadata"]["dataset_path"] = text
         kept, removed = redact(said)
@@ -480,9 +389,13 @@ def test_what_decides_which_model_and_text_are_read_is_published() -> None:
     others = {"checkpoint_value": "runs/secret", "attn_implementation": "org/kernel"}
     options |= others | {"device_map": "cuda:3"}
     _, removed = redact(said)
-    in_options = {f"metadata.model_from_pretrained_kwargs.{key}" for key in others}
-    in_options |= {"metadata.model_from_pretrained_kwargs.device_map"}
+    of_options = "metadata.model_from_pretrained_kwargs"
+    in_options = {f"{of_options}.{key}" for key in (*others, "device_map")}
     assert {"metadata.dataset_subset", *in_options} <= {*removed}
+    said["metadata"]["model_name"] = "/home/me/model"  # whose files are not named, either
+    kept, removed = redact(said)
+    assert {"metadata.model_name", f"{of_options}.gguf_file"} <= {*removed}
+    assert kept["metadata"]["model_from_pretrained_kwargs"]["n_ctx"] == 512
 
 
 @pytest.mark.parametrize("place", [*PLACES, "a/b/c"])
@@ -517,125 +430,57 @@ def of_record(tmp_path: Path, folder: Path, record: Any, **said: Any) -> Any:
     return repo_record(submission, check_saes(submission, tmp_path / "scratch"), "me/saes")
 
 
+@pytest.mark.parametrize("name", ["notes.txt", "clients/notes.jsonl", "org/here", "/home/me/x"])
+def test_a_measurement_names_no_file_and_no_model_of_a_disk(name: str) -> None:
+    found: dict[str, Any] = {"settings": {}, "metrics": {"l0": 1.0}}
+    kept = public_evaluation({"text": name, "model": name, **found}, ["org/here"])
+    assert [kept[key] for key in ("text", "model")] == [
+        f"a {key} that is not public" for key in ("text", "model")
+    ]
+    named = {"text": "org/text", "model": "gpt2"}
+    assert public_evaluation({**named, **found}, ["org/here"]) == {**named, **found}
+
+
 def test_training_is_told_without_this_machine(tmp_path: Path, folder: Path) -> None:
-    model = {"hub_id": "google/gemma-2-2b", "dataset": "/home/me/texts"}
-    about = {"description": "What they are for.", "license": "mit", "language_model": model}
-    record = {"release": about, "samples": 2048, "steps": 2, "host": "my-machine"}
+    source = {"hub_id": "google/gemma-2-2b", "dataset": "/home/me/texts"}
+    record = {"description": "What they are for.", "license": "mit", "source": source}
+    record |= {"samples": 2048, "steps": 2, "host": "my-machine"}
     facts = of_record(tmp_path, folder, record)
     assert (facts.description, facts.license) == ("What they are for.", "mit")
     assert facts.base_models == ["google/gemma-2-2b"]
     training = facts.saes["a"]
     assert (training.samples, training.steps, training.model) == (2048, 2, "google/gemma-2-2b")
     assert not re.search("/home/me|my-machine", facts.to_json())
-
-
-def test_what_a_release_says_names_no_place(tmp_path: Path, folder: Path) -> None:
-    for number, place in enumerate(PLACES):
-        said = {"description": f"From {place} in a night."}
-        with pytest.raises(UserError, match="no local path"):
-            of_record(tmp_path / str(number), folder, {"release": said})
     with pytest.raises(UserError, match="`license`"):
-        of_record(tmp_path, folder, {"release": {"license": "/x"}})
-    harmless = (
-        "Code: https://github.com/me/x, with ~50 latents and/or a precision@5 of 90%, k ~5."
-    )
-    facts = of_record(tmp_path / "harmless", folder, {"release": {"description": harmless}})
-    assert facts.description == harmless
+        of_record(tmp_path / "again", folder, {"license": "/x"})
 
 
-def test_what_evaluate_measured_is_found(tmp_path: Path, folder: Path) -> None:
-    sae = SAERef(folder=folder).load_for_inference("cpu")
-    measured = {"metrics": {"composition": 0.125, "chance_composition": 0.5}}
-    digests = dict(zip(("weights_sha256", "config_sha256"), sae_hashes(sae), strict=True))
-    entry = {"name": "a", **digests, "evaluations": {"weights": measured}}
-    content = {"format": 1, "saes": [entry]}
-    path = tmp_path / "saes" / "evaluation" / "evaluation.json"
-    path.parent.mkdir()
-    path.write_text(json.dumps(content))
-    [checked] = check(tmp_path / "scratch", tmp_path / "saes")
-    assert checked.record.evaluations["weights"].metrics["composition"] == 0.125
-    entry["evaluations"] = {"weights": {"metrics": {"composition": 0.25}}}
-    other = tmp_path / "saes" / "evaluation.json"
-    other.write_text(json.dumps(content))
-    message = refused(tmp_path / "again", tmp_path / "saes")
-    assert f"{path} should agree with {other}. Found other numbers of weights" in message
-    assert "Name one by `--evaluation`." in message
-    entry["evaluations"] = {"weights": {"metrics": {"composition": 0.1250001}}}
-    other.write_text(json.dumps(content))
-    assert check(tmp_path / "rounded", tmp_path / "saes")
+def write_evaluation(path: Path, sae: Path, x: float, **changed: str) -> Path:
+    """Write what `evaluate` measured of an SAE, with its two hashes or others."""
+    form = SAERef(folder=sae).load_for_inference("cpu")
+    digests = dict(zip(("weights_sha256", "config_sha256"), sae_hashes(form), strict=True))
+    core = {"core": {"metrics": {"x": x}}}
+    entry = {"name": "anywhere", **digests, "evaluations": core, **changed}
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"format": 2, "saes": [entry]}))
+    return path
 
 
-def test_of_an_sae_that_was_measured_in_two_places_its_own_counts(
-    tmp_path: Path, folder: Path
-) -> None:
-    """As after its folder was moved, where numbers differ by rounding."""
-    sae = SAERef(folder=folder).load_for_inference("cpu")
-    digests = dict(zip(("weights_sha256", "config_sha256"), sae_hashes(sae), strict=True))
-    saes = [
-        {"name": name, **digests, "evaluations": {"core": {"metrics": {"x": x}}}}
-        for name, x in ((str(folder), 0.125), ("elsewhere/a", 0.25))
-    ]
-    path = tmp_path / "saes" / "evaluation.json"
-    path.write_text(json.dumps({"format": 1, "saes": saes}))
-    [checked] = check(tmp_path / "scratch", tmp_path / "saes")
-    assert checked.record.evaluations["core"].metrics == {"x": 0.125}
-
-
-def test_what_was_measured_before_the_weights_changed_is_left_out(
-    tmp_path: Path, folder: Path
-) -> None:
-    weights_sha256, _ = sae_hashes(SAERef(folder=folder).load_for_inference("cpu"))
-    for digest, kept in ((weights_sha256, True), ("0" * 64, False)):
-        measured = {"held_out": {"metrics": {"l0": 2.5}}}
-        say(folder, {"format": 2, "weights_sha256": digest, "evaluations": measured})
-        [checked] = check(tmp_path / digest, folder)
-        assert ("held_out" in checked.record.evaluations) is kept
-        assert checked.record.outdated == ([] if kept else ["held_out"])
-
-
-NAMES = {"model_name": "org/model", "dataset_path": "org/text"}
-RECORDED = {"release": {"language_model": {"hub_id": "org/model"}}}
-
-
-@pytest.mark.parametrize(
-    ("record", "published"),
-    [
-        ({**RECORDED, "from_disk": []}, 2),
-        (RECORDED, 1),  # as of before: it names the model on the Hub
-        ({}, 0),  # of SAELens's own runner: nothing says that they were the Hub's
-        ({**RECORDED, "from_disk": [*NAMES.values()]}, 0),
-    ],
-)
-@pytest.mark.parametrize("beside", ["nothing", "empty folders", "a model and a text"])
-def test_names_of_the_hub_are_published_whatever_lies_beside_and_folders_are_not(
-    record: dict[str, Any],
-    published: int,
-    beside: str,
-    tmp_path: Path,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
+def test_what_was_measured_nearest_to_the_saes_counts_or_what_is_named(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name, file in zip(NAMES.values(), ("config.json", "text.txt"), strict=True):
-        if beside != "nothing":
-            Path(name).mkdir(parents=True)
-        if beside == "a model and a text":
-            Path(name, file).write_text("{}")
-    if beside != "a model and a text":
-        published = 0 if record.get("from_disk") else 2
-    say(folder, record, **NAMES)
-    [sae] = check(tmp_path / "again", folder)
-    config = json.loads((sae.folder / CFG).read_text())["metadata"]
-    training = sae.record
-    kept = list(NAMES)[:published]
-    assert [key for key in NAMES if key in config] == kept
-    assert [training.model, training.dataset][:published] == list(NAMES.values())[:published]
-    assert not any([training.model, training.dataset][published:])
-    facts = repo_record(Submission([folder]), [sae], "me/saes")
-    if record:
-        assert facts.base_models == ["org/model"] * bool(published)
-    named = repo_record(Submission([folder], base_model="org/base"), [sae], "me/saes")
-    assert named.base_models == ["org/base"]
+    saes = tmp_path / "saes"
+    places = [Path(), saes.parent / "evaluation", saes / "evaluation", saes]
+    for x, place in enumerate(places):
+        if place != Path():
+            write_evaluation(place / "evaluation.json", folder, x)
+        [checked] = check(tmp_path / f"{x}", saes)
+        found = checked.record.evaluations
+        assert found["core"].metrics == {"x": x} if place != Path() else "core" not in found
+    named = write_evaluation(tmp_path / "mine.json", folder, 9)
+    [checked] = check(tmp_path / "named", saes, evaluation=named)
+    assert checked.record.evaluations["core"].metrics == {"x": 9}
 
 
 @pytest.mark.parametrize(
@@ -648,60 +493,69 @@ def test_names_of_the_hub_are_published_whatever_lies_beside_and_folders_are_not
         (lambda folder: plant_sae(folder, d_in=8, seed=5), False),
     ],
 )
-@pytest.mark.parametrize(
-    "digest", [sae_hashes, lambda sae: (sae_hashes(sae)[0], earlier_config_hash(sae))]
-)
-def test_a_measurement_belongs_to_what_an_sae_computes_and_none_is_lost_in_silence(
-    change: Any, kept: bool, digest: Any, tmp_path: Path, folder: Path
+def test_a_measurement_belongs_to_what_an_sae_computes(
+    change: Any, kept: bool, tmp_path: Path, folder: Path
 ) -> None:
-    sae = SAERef(folder=folder).load_for_inference("cpu")
-    digests = dict(zip(("weights_sha256", "config_sha256"), digest(sae), strict=True))
-    entry = {"name": str(folder), **digests, "evaluations": {"core": {"metrics": {"x": 0.125}}}}
-    place = tmp_path / "saes" / "evaluation.json"
-    place.write_text(json.dumps({"format": 1, "later": 1, "saes": [entry]}))
-    changed = change(folder) is not None
-    if digest is not sae_hashes and changed:
-        kept = "a_later_default" in (folder / CFG).read_text()  # of which SAELens knows nothing
+    write_evaluation(tmp_path / "saes" / "evaluation.json", folder, 0.125)
+    change(folder)
     told: list[str] = []
-    submission = Submission([tmp_path / "saes"])
-    [checked] = check_saes(submission, tmp_path, told.append)
+    [checked] = check_saes(Submission([tmp_path / "saes"]), tmp_path, told.append)
     assert ("core" in checked.record.evaluations) == kept
-    assert any("core of layer_1/a is left out" in line for line in told) != kept
-    card = card_files(repo_record(submission, [checked], "me/saes"))[README].decode()
-    assert ("`layer_1/a`: core was measured with other weights" in card) != kept
+    assert any("numbers of the weights alone for layer_1/a" in line for line in told) != kept
 
 
-@pytest.mark.parametrize(
-    ("elsewhere", "outdated"), [("there", []), ("gone", ["core"]), ("gone/deeper", [])]
-)
-def test_what_was_measured_of_another_sae_of_the_same_id_says_nothing_of_this_one(
-    elsewhere: str, outdated: list[str], tmp_path: Path, folder: Path
+@pytest.mark.parametrize("hashed", ["weights_sha256", "config_sha256"])
+def test_a_measurement_of_another_hash_is_not_shown(
+    hashed: str, tmp_path: Path, folder: Path
 ) -> None:
-    """Only where that is gone may it be this one, which has changed and was moved."""
-    other = tmp_path / elsewhere / "layer_1" / ("b" if "deeper" in elsewhere else "a")
-    if elsewhere == "there":
-        plant_sae(other, d_in=8, seed=5)
-    entry = {"name": str(other), "weights_sha256": "0", "config_sha256": "1"}
-    entry |= {"evaluations": {"core": {"metrics": {"x": 0.125}}}}
-    content = {"format": 1, "saes": [entry]}
-    (tmp_path / "saes" / "evaluation.json").write_text(json.dumps(content))
-    [checked] = check(tmp_path / "scratch", tmp_path / "saes")
-    assert checked.record.outdated == outdated
-    assert folder.is_dir()
+    write_evaluation(folder / "evaluation.json", folder, 0.125, **{hashed: "0" * 64})
+    [checked] = check(tmp_path / "scratch", folder)
+    assert "core" not in checked.record.evaluations
 
 
-def test_another_sae_of_the_same_release_was_not_measured_in_place_of_this_one(
+def test_what_training_measured_before_the_weights_changed_is_left_out(
     tmp_path: Path, folder: Path
 ) -> None:
-    """As the one of a release that this one was fine-tuned from."""
-    entry = {"name": "a-release layer_1/a", "weights_sha256": "0", "config_sha256": "1"}
-    entry |= {"evaluations": {"core": {"metrics": {"x": 0.125}}}}
-    gone = {**entry, "name": str(tmp_path / "My SAEs" / "a")}
-    for number, (known, outdated) in enumerate([(entry, []), (gone, ["core"])]):
-        content = {"format": 1, "saes": [known]}
-        (folder / "evaluation.json").write_text(json.dumps(content))
-        told: list[str] = []
-        [checked] = check_saes(Submission([folder]), tmp_path / f"{number}", told.append)
-        assert checked.record.outdated == outdated
-        is_bare = any("numbers of the weights alone for a," in line for line in told)
-        assert is_bare != bool(outdated)
+    weights_sha256, _ = sae_hashes(SAERef(folder=folder).load_for_inference("cpu"))
+    for digest, kept in ((weights_sha256, True), ("0" * 64, False)):
+        measured = {"held_out": {"metrics": {"l0": 2.5}}}
+        say(folder, {"weights_sha256": digest, "evaluations": measured})
+        [checked] = check(tmp_path / digest, folder)
+        assert ("held_out" in checked.record.evaluations) is kept
+
+
+NAMES = {"model_name": "org/model", "dataset_path": "org/text"}
+
+
+@pytest.mark.parametrize("from_disk", [None, [], [*NAMES.values()]])
+@pytest.mark.parametrize("beside", ["nothing", "empty folders", "a model and a text"])
+def test_names_of_the_hub_are_published_and_names_of_a_disk_are_not(
+    from_disk: list[str] | None,
+    beside: str,
+    tmp_path: Path,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As training has recorded, or else by what lies here."""
+    monkeypatch.chdir(tmp_path)
+    for name, file in zip(NAMES.values(), ("config.json", "text.txt"), strict=True):
+        if beside != "nothing":
+            Path(name).mkdir(parents=True)
+        if beside == "a model and a text":
+            Path(name, file).write_text("{}")
+    is_named = not from_disk if from_disk is not None else beside != "a model and a text"
+    source = {"hub_id": "org/model", "dataset": "org/text"}
+    say(folder, None if from_disk is None else {"source": source, "from_disk": from_disk})
+    [sae] = check(tmp_path / "again", say(folder, **NAMES))
+    config = json.loads((sae.folder / CFG).read_text())["metadata"]
+    assert [config.get(key) for key in NAMES] == [
+        name * is_named or None for name in NAMES.values()
+    ]
+    assert (sae.record.model, sae.record.dataset) == (
+        ("org/model", "org/text") if is_named else (None, None)
+    )
+    facts = repo_record(Submission([folder]), [sae], "me/saes")
+    assert facts.base_models == ["org/model"] * is_named
+    assert is_named or not re.search("org/(model|text)", facts.to_json())
+    [named] = check(tmp_path / "named", folder, base_model="org/base")
+    assert repo_record(Submission([folder]), [named], "me/saes").base_models == ["org/base"]

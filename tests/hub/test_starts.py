@@ -15,7 +15,6 @@ from sae_lens.loading.pretrained_saes_directory import (
 )
 from sae_lens.saes.sae import SAEMetadata
 
-from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.finetune.release import finetuning_release, read_subjects
 from sae_lens_c2r.hub import Submission, write_card
 from sae_lens_c2r.hub.local_saes import check_saes, repo_record
@@ -140,7 +139,7 @@ def recorded(place: Path, **changed: Any) -> Path:
         "revision": "c0ffee" * 6 + "abcd",
     }
     started |= {"sha256": {"params.npz": "ab" * 32}, "license": "cc-by-4.0", **changed}
-    record = {"release": {"license": "mit"}, "sae_id": "a", "started_from": started}
+    record = {"license": "mit", "sae_id": "a", "started_from": started}
     say(plant_sae(place / "saes" / "a", d_in=8), record)
     return place / "saes"
 
@@ -167,10 +166,11 @@ def test_a_card_tells_what_an_sae_started_from(tmp_path: Path) -> None:
     assert "secret" not in card + facts
 
 
-def test_a_licence_without_derivatives_stops_an_upload(tmp_path: Path) -> None:
-    saes = recorded(tmp_path, license="cc-by-nc-nd-4.0")
-    with pytest.raises(UserError, match="`license` should be given for a"):
-        check_saes(Submission([saes]), tmp_path / "scratch")
-    given = Submission([saes], license="mit")
-    facts = repo_record(given, check_saes(given, tmp_path / "other"), "me/saes")
-    assert facts.license == "mit"
+@pytest.mark.parametrize("given", [None, "cc-by-4.0"])
+def test_the_licence_that_is_given_or_recorded_is_copied(
+    given: str | None, tmp_path: Path
+) -> None:
+    """Whatever that of the start: whether it allows this is not for a program to judge."""
+    said = Submission([recorded(tmp_path, license="cc-by-nc-nd-4.0")], license=given)
+    facts = repo_record(said, check_saes(said, tmp_path / "scratch"), "me/saes")
+    assert facts.license == (given or "mit")

@@ -10,7 +10,6 @@ from sae_lens.saes.sae import SAEMetadata
 
 from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.models.offline import CLS, MINILM, SEP
-from sae_lens_c2r.models.text import read_text
 from sae_lens_c2r.models.text_source import TextSource
 from tests.command import run_command
 from tests.forkserver import run as run_python
@@ -41,7 +40,7 @@ def test_the_text_is_read_in_the_rows_that_minilm_reads(
     sae: Path, text: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
     named = TextSource(str(text))
-    reader = ActivationSource(read_text(named), named, n_tokens=1000, device="cpu")
+    reader = ActivationSource(named, n_tokens=1000, device="cpu")
     found = reader.activations(SAE.load_from_disk(sae), "x")
     assert set(found.rows[:, 0].tolist()) == {CLS}
     assert set(found.rows[:, -1].tolist()) == {SEP}
