@@ -37,8 +37,7 @@ from sae_lens_c2r.saes.encoding import (
     encodes_alike,
 )
 from sae_lens_c2r.saes.record import HELD_OUT, RECORD, Evaluation, as_document, read_record
-from sae_lens_c2r.training.notes import notes_on
-from sae_lens_c2r.training.plan import Plan, make_plan
+from sae_lens_c2r.training.plan import Plan, make_plan, notes_on
 from sae_lens_c2r.training.train import train
 
 PLAIN, REGULARIZED = "batchtopk", "batchtopk_c2r"

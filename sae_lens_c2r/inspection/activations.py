@@ -30,7 +30,6 @@ from sae_lens_c2r.inspection.contexts import AnySAE, Numbers, TextActivations
 from sae_lens_c2r.models.loading import (
     TRANSFORMER_LENS,
     TRANSFORMERS,
-    beside_no_folder_of,
     check_model_name,
     official_name,
     on_this_machine,
@@ -143,7 +142,6 @@ class ActivationSource:
             with (
                 redirect_stdout(sys.stderr),  # as TransformerLens prints, and `--json` too
                 needing_the_hub(f"The model {name}"),
-                beside_no_folder_of(name),
             ):
                 try:
                     self._models[key] = load_model(

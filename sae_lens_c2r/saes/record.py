@@ -106,7 +106,6 @@ class SAERecord(BaseModel):
     matmul_precision: str | None = None  # torch's name of that of products of float32 matrices
     # The model and the text, of those that were not the Hub's; `None` where nobody noted it.
     from_disk: list[str] | None = None
-    text_size: int | None = None  # bytes of a text of a disk
     device: str | None = None
     python: str | None = None
     versions: dict[str, str] = {}

@@ -6,6 +6,7 @@ order. Where a process ends, the others' next exchange fails, and `torchrun` nam
 """
 
 import os
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -134,6 +135,14 @@ def init_distributed() -> Iterator[None]:
     if size == "1":
         yield
         return
+    of_torchrun = ("RANK", "MASTER_ADDR", "MASTER_PORT")
+    if missing := [f"`{name}`" for name in of_torchrun if name not in os.environ]:
+        raise UserError(
+            f"`WORLD_SIZE` is {size}, but {', '.join(missing)} not set. Start the processes by "
+            "`torchrun`, or unset `WORLD_SIZE` for a single one."
+        )
+    if os.environ["RANK"] == "0" and not dist.is_torchelastic_launched():
+        print(f"Waiting for the {size} processes of `WORLD_SIZE`.", file=sys.stderr)
     _join(size)
     try:
         yield
@@ -154,7 +163,7 @@ def _join(world_size: str) -> None:
         dist.init_process_group(
             backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT
         )
-    except (KeyError, ValueError, RuntimeError) as error:
+    except (ValueError, RuntimeError) as error:
         raise UserError(
             f"The {world_size} processes of `WORLD_SIZE` should find each other, as under "
             f"`torchrun`. {one_line(error)}"

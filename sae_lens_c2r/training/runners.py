@@ -21,12 +21,11 @@ from tqdm.auto import tqdm
 from sae_lens_c2r._support.errors import needing_the_hub
 from sae_lens_c2r._support.libraries import no_false_alarms
 from sae_lens_c2r._support.remote_code import remote_code
-from sae_lens_c2r.models.loading import beside_no_folder_of
 from sae_lens_c2r.models.offline import where_model_is
 from sae_lens_c2r.models.text import read_text
 from sae_lens_c2r.releases.model import DATASET, LanguageModel
 from sae_lens_c2r.saes.origins import pin
-from sae_lens_c2r.saes.start_from import NEEDS_ESTIMATE, start_from
+from sae_lens_c2r.saes.start_from import start_from
 from sae_lens_c2r.training.distributed import rank, world_size
 from sae_lens_c2r.training.plan import Plan, runner_config
 from sae_lens_c2r.training.stream import (
@@ -50,11 +49,7 @@ def train_together(
     """Train SAEs of a plan in one run; with known features, evaluate them too."""
     saes = {sae_id: _make(plan, sae_id) for sae_id in sae_ids}
     config: Any = runner_config(plan, sae_ids=sae_ids)
-    # Where a release has two kinds of SAEs, they are trained one after the other.
-    estimated = {each.normalize_activations in NEEDS_ESTIMATE for each in plan.saes.values()}
-    own = {plan.saes[sae_id].normalize_activations in NEEDS_ESTIMATE for sae_id in sae_ids}
-    suffix = "-estimated" if own == {True} != estimated else ""
-    with wandb_run(config, saes, group=plan.release.name, suffix=suffix):
+    with wandb_run(config, saes, group=plan.release.name):
         source = plan.release.source
         if not isinstance(source, LanguageModel):
             return saes, train_on_known_features(config, saes, job)
@@ -68,7 +63,6 @@ def train_together(
         with (
             redirect_stdout(sys.stderr),  # as TransformerLens prints, and `--json` too
             needing_the_hub(f"The model {name}"),
-            beside_no_folder_of(config.model_name),
         ):
             runner = MultiSAETrainingRunner(config, override_saes=saes, override_dataset=text)
         with needing_the_hub(f"The text {source.dataset}"):
@@ -113,7 +107,6 @@ def train_on_language_model(
         state=state,
         n_batches=n_batches + trainer.n_batches_for_norm_estimate,
         norm_multiple=norm_multiple,
-        other_text=job.other_text,
     )
     n_ahead = int(cfg.prefetch_llm_batches)
     ahead: Any = nullcontext(stream)
@@ -182,16 +175,16 @@ def train_on_known_features(
 
 
 @contextmanager
-def wandb_run(config: Any, saes: SAEs, *, group: str, suffix: str = "") -> Iterator[None]:
+def wandb_run(config: Any, saes: SAEs, *, group: str) -> Iterator[None]:
     """While it lasts, each process has a run of wandb's, if the logger wants one."""
     logger = config.logger
     if not logger.log_to_wandb:
         yield
         return
-    run_id = logger.wandb_id
+    run_id, suffix = logger.wandb_id, ""
     if world_size() > 1:
         os.environ.setdefault("WANDB_RUN_GROUP", run_id or group)
-        suffix += f"-rank-{rank()}"
+        suffix = f"-rank-{rank()}"
     wandb.init(
         project=logger.wandb_project,
         entity=logger.wandb_entity,
@@ -199,5 +192,9 @@ def wandb_run(config: Any, saes: SAEs, *, group: str, suffix: str = "") -> Itera
         name=f"{logger.run_name}{suffix}",
         id=run_id and f"{run_id}{suffix}",
     )
-    yield
-    wandb.finish()
+    exit_code = 1
+    try:
+        yield
+        exit_code = 0
+    finally:  # or what is trained next in this process would be logged to this run
+        wandb.finish(exit_code)
