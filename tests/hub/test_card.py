@@ -1,6 +1,5 @@
 """A card says what was measured, and nothing else; whose words stand around it stay."""
 
-import json
 import re
 import string
 from pathlib import Path
@@ -27,10 +26,9 @@ from sae_lens_c2r.hub.rendering import (
     pictures,
     render,
 )
-from sae_lens_c2r.hub.repo_record import RepoRecord, published
+from sae_lens_c2r.hub.repo_record import RepoRecord
 from sae_lens_c2r.models.offline import MINILM, where_model_is
 from sae_lens_c2r.releases.model import FACTS, README
-from sae_lens_c2r.saes.format_1 import in_this_format
 from sae_lens_c2r.saes.record import Evaluation, SAERecord
 from tests.evaluation.planted import small_sae
 from tests.hub.server import LoopbackHub
@@ -159,61 +157,6 @@ def test_a_corrected_model_takes_the_place_of_the_wrong_one() -> None:
     for later, models in (*corrected, unnamed):
         card = card_files(later, before.get)
         assert metadata(card[README].decode()).get("base_model") == models
-
-
-def test_what_an_earlier_version_left_on_the_hub_is_read_and_joined() -> None:
-    quality = {"sparsity.l0": 31.5, "co_firing.highest_jaccard": 0.25}
-    evaluations = {"training": {"dead_latents": 20.0}, "sae_lens": quality}
-    earlier = {
-        **{"weights_sha256": "0", "architecture": "jumprelu", "d_in": 8, "d_sae": 80},
-        "training": {"model": "org/model", "together": 2, "seconds": 1.0},
-        "evaluations": {name: {"metrics": of} for name, of in evaluations.items()},
-    }
-    content = json.dumps({"format": 1, "repo_id": "me/saes", "saes": {"a": earlier}})
-    found = RepoRecord.read(content).saes["a"]
-    assert (found.file_sha256, found.model, found.n_together) == ("0", "org/model", 2)
-    assert found.metrics_of("training") == {"dead_latents": 0.25}
-    assert found.metrics_of("sae_lens") == {"l0": 31.5, "co_firing": 0.25}
-    for sha256, kept in (("0", True), ("1", False)):
-        later = facts(a=sae(file_sha256=sha256, evaluations={}))
-        joined = RepoRecord.read(content).joined(later)
-        assert (joined.saes["a"].evaluations == found.evaluations) is kept
-
-
-def test_what_training_measured_counts_until_it_is_evaluated() -> None:
-    """Measured on held-out text, on text that was trained on, and of known features."""
-    numbers = {"explained_variance": 0.625, "l0": 16.5, "dead_latents": 60}
-    known = {"mcc": 0.875, "uniqueness": float("nan"), "dead_latents": 20}
-    record = SAERecord.model_validate(
-        in_this_format(
-            {
-                "release": {"language_model": {"hub_id": "org/model"}},
-                "seconds": 7200.0,
-                "trained_together": ["a", "b"],
-                "held_out": {"text": "python-documentation", "n_tokens": 1, "metrics": numbers},
-                "evaluation": {
-                    **known,
-                    "classification": {"precision": 0.5, "f1_score": 0.375},
-                },
-                "sae_id": "a",
-                "settings": {"saes": {"a": {"d_sae": 80}}},
-            }
-        )
-    )
-    metadata = {"num_dead_features": 7, "model_name": "model-1", "hook_name": "x"}
-    config = {"architecture": "topk", "d_in": 8, "d_sae": 80, "metadata": metadata}
-    found = published(record.with_config(config))
-    metrics = found.evaluations["known_features"].metrics
-    assert (metrics["mcc"], metrics["f1"], metrics["dead_latents"]) == (0.875, 0.375, 0.25)
-    card = render(facts(a=found))
-    for said in ("| 0.625 | 16.5 | 0.750 |", "2.0 hours for 2 SAEs together"):
-        assert said in card
-    # Dead latents are those of the held-out text, and of training only where there are none.
-    assert "| 0.087 |" not in card
-    of_training = {"training": found.evaluations["training"]}
-    alone = found.model_copy(update={"evaluations": of_training})
-    assert "| 0.087 |" in render(facts(a=alone))
-    assert 'model_name = "model-1"' in card
 
 
 def test_the_code_of_a_card_is_of_its_kind_of_sae() -> None:

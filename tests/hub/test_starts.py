@@ -140,7 +140,7 @@ def recorded(place: Path, **changed: Any) -> Path:
         "revision": "c0ffee" * 6 + "abcd",
     }
     started |= {"sha256": {"params.npz": "ab" * 32}, "license": "cc-by-4.0", **changed}
-    record = {"release": {"license": "mit"}, "sae_id": "a", "started_from": started}
+    record = {"license": "mit", "sae_id": "a", "started_from": started}
     say(plant_sae(place / "saes" / "a", d_in=8), record)
     return place / "saes"
 

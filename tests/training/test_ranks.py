@@ -272,7 +272,7 @@ def test_each_process_logs_a_run_of_its_own_in_one_group(
         logged.append((name, id, os.environ.get("WANDB_RUN_GROUP")))
 
     monkeypatch.setattr(runners.wandb, "init", note)
-    monkeypatch.setattr(runners.wandb, "finish", lambda exit_code: None)
+    monkeypatch.setattr(runners.wandb, "finish", lambda _: None)
     monkeypatch.setenv("WANDB_RUN_GROUP", "")
     for rank, n_ranks in ((0, 1), (0, 2), (1, 2)):
         monkeypatch.setattr(runners, "rank", lambda rank=rank: rank)

@@ -126,7 +126,7 @@ def test_what_it_started_from_is_recorded_and_another_is_another_training(
     tmp_path: Path, origin: Origin
 ) -> None:
     where, out = origin(), tmp_path / "out"
-    say(where, {"release": {"license": "apache-2.0"}})
+    say(where, {"license": "apache-2.0"})
     [trained] = train(plan_of(tmp_path, folder(where), "batchtopk", k=K), out)
     started = json.loads((trained / "training.json").read_text())["started_from"]
     assert (started["folder"], started["license"]) == (str(where), "apache-2.0")
@@ -232,7 +232,7 @@ def test_a_model_of_several_names_is_one(tmp_path: Path, origin: Origin, said: s
 def test_what_may_surprise_is_told_before_training(tmp_path: Path, origin: Origin) -> None:
     about = {"context_size": 128, "prepend_bos": False}
     where = origin("standard", metadata=about, dtype="bfloat16")
-    say(where, {"release": {"license": "cc-by-nc-nd-4.0"}})
+    say(where, {"license": "cc-by-nc-nd-4.0"})
     plan = plan_of(tmp_path, folder(where), "standard_c2r", **of_model())
     text = printed(plan)
     assert f"standard_c2r starts from {where}, under cc-by-nc-nd-4.0." in text
