@@ -72,7 +72,7 @@ def demo_release(
     changes["runner.n_batches_in_buffer"] = min(64, rows)
     changes["runner.store_batch_size_prompts"] = min(32, rows)
     if not has_fast_bfloat16(torch.device(device)):
-        changes["runner.model_from_pretrained_kwargs"] = {}
+        changes |= {"runner.model_from_pretrained_kwargs": {}, "runner.autocast": False}
     path = Path(str(files("sae_lens_c2r.demo").joinpath("smollm2-demo.yaml")))
     return read_release(path, overrides={**changes, "sae.c2r_coefficient": c2r_coefficient})
 
