@@ -143,7 +143,7 @@ def init_distributed() -> Iterator[None]:
         )
     if os.environ["RANK"] == "0" and not dist.is_torchelastic_launched():
         print(f"Waiting for the {size} processes of `WORLD_SIZE`.", file=sys.stderr)
-    _join(size)
+    _join(int(size), int(os.environ["RANK"]))
     try:
         yield
     except (UserError, OSError, KeyboardInterrupt) as error:
@@ -154,20 +154,11 @@ def init_distributed() -> Iterator[None]:
     dist.destroy_process_group()
 
 
-def _join(world_size: str) -> None:
+def _join(size: int, rank: int) -> None:
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    try:
-        rank, size = int(os.environ["RANK"]), int(world_size)
-        store, *_ = next(rendezvous("env://", timeout=JOINING))
-        store = PrefixStore(_name_of_this_time(store, rank, size), store)
-        dist.init_process_group(
-            backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT
-        )
-    except (ValueError, RuntimeError) as error:
-        raise UserError(
-            f"The {world_size} processes of `WORLD_SIZE` should find each other, as under "
-            f"`torchrun`. {one_line(error)}"
-        ) from None
+    store, *_ = next(rendezvous("env://", timeout=JOINING))
+    store = PrefixStore(_name_of_this_time(store, rank, size), store)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
 
 
 def _name_of_this_time(store: Store, rank: int, size: int) -> str:

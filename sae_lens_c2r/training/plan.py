@@ -255,15 +255,11 @@ def _if_reached(what: str, log: Callable[[str], None]) -> Iterator[None]:
 
 
 def notes_on(plan: Plan) -> Iterator[str]:
-    """A line on each option that is not SAELens's, or that will not do what it says."""
+    """A line on what SAEs start from, and a warning of what the training will not do."""
     yield from plan.start_notes
-    if (multiple := plan.norm_multiple) is not None:
-        yield f"Tokens whose norm is above {multiple:g} times the median are left out."
-    for steps in sorted(set(plan.k_anneal_steps.values())):
-        n_saes = list(plan.k_anneal_steps.values()).count(steps)
-        yield f"k falls over the first {counted(steps, 'step')} of {counted(n_saes, 'SAE')}."
+    for sae_id, steps in plan.k_anneal_steps.items():
         if steps >= plan.steps:
-            yield f"Warning: k never reaches its value in {counted(plan.steps, 'step')}."
+            yield f"Warning: k of {sae_id} is not reached in {counted(plan.steps, 'step')}."
     window = plan.runner_value("dead_feature_window")
     revived = [id for id, each in plan.saes.items() if getattr(each, "aux_loss_coefficient", 0)]
     if revived and window >= plan.steps:

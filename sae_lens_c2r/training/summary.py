@@ -43,16 +43,13 @@ def print_plan(plan: Plan, notes: Iterable[str], console: Console, *, n_ranks: i
     headings = ["SAE", "d_sae", "weights", "seed", "options"]
     console.print(*terminal_tables(headings, rows, text=(0, 4), broken=4))
     n_parts = group_size(plan, n_ranks)
-    shares = [
-        (share, memory_bytes(plan, share, n_parts=n_parts))
-        for share in place(plan.saes, n_ranks // n_parts)
-        for _ in range(n_parts)
-    ]
+    shares = place(plan.saes, n_ranks // n_parts)
+    memory = max(memory_bytes(plan, share, n_parts=n_parts) for share in shares)
     at_once = ", all at once" if len(plan.saes) > 1 else ""
     console.print(
         f"{counted(len(plan.saes), 'SAE')}{at_once}: {counted(plan.steps, 'step')} of "
         f"{plan.batch_size:,}, {plan.samples:,} {unit} each. About "
-        f"{decimal(max(memory for _, memory in shares))} of memory"
+        f"{decimal(memory)} of memory"
         f"{' a process' if n_ranks > 1 else ''}{beside}, {decimal(disk_bytes(plan))} on disk, "
         f"and during training up to three checkpoints of {decimal(checkpoint_bytes(plan))}."
     )
@@ -61,13 +58,6 @@ def print_plan(plan: Plan, notes: Iterable[str], console: Console, *, n_ranks: i
             f"Each batch is split over {n_parts} processes, {plan.batch_size // n_parts:,} "
             f"{unit} each: the weights are those of one process up to rounding."
         )
-    if n_ranks > 1:
-        headings = ["process", "SAEs", "memory", "which"]
-        rows = [
-            [str(rank), str(len(share)), decimal(memory), ", ".join(share)]
-            for rank, (share, memory) in enumerate(shares)
-        ]
-        console.print(*terminal_tables(headings, rows, text=(3,), broken=3))
 
 
 def numbers_of(plan: Plan, notes: Sequence[str]) -> dict[str, Any]:
