@@ -126,9 +126,7 @@ def files_of_sae_bench() -> list[Path]:
 @pytest.fixture
 def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[list[Path], list[str]]]:
     """The folders of the evaluations of an SAE, and the errors."""
-    monkeypatch.setattr(
-        "sae_lens_c2r.evaluation.tasks._hook_site", lambda *_: (None, None, None)
-    )
+    monkeypatch.setattr("sae_lens_c2r.evaluation.tasks._residual_width", lambda *_: None)
 
     def plan(folder: Path, *names: str, data: Path) -> tuple[list[Path], list[str]]:
         source, failed = SAERef(folder=folder), list[UserError]()

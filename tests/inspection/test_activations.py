@@ -379,30 +379,6 @@ def test_one_model_is_kept_at_a_time(
     assert loaded == ["one", "other"]
 
 
-@pytest.mark.parametrize("name", ["gpt2", "gpt2-small", "org/model"])
-def test_an_empty_folder_is_not_taken_for_a_model(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nor a file, or a folder of anything else; a folder with a config is read."""
-    monkeypatch.chdir(tmp_path)
-    folder = tmp_path / {"gpt2-small": "gpt2"}.get(name, name)
-    seen: list[bool] = []
-
-    def look(_class: str, place: str, **_: Any) -> Any:
-        seen.append(Path({"gpt2-small": "gpt2"}.get(place, place)).is_dir())
-        return tiny_model()
-
-    monkeypatch.setattr(activations, "load_model", look)
-    sae = load(tmp_path / "sae", model_name=name)
-    folder.mkdir(parents=True)
-    (folder / "notes.txt").write_text("mine")
-    source().model_of(sae)
-    assert (seen, Path.cwd()) == ([False], tmp_path)
-    (folder / "config.json").write_text("{}")
-    source().model_of(sae)
-    assert seen == [False, True]
-
-
 @pytest.mark.parametrize(
     ("key", "value"),
     [
