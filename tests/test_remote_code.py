@@ -129,8 +129,8 @@ def in_the_cache(folder: Path) -> Path:
 
 def with_record(folder: Path) -> Path:
     """As training records it: of a release, whoever has written it."""
-    model = {"language_model": {"hub_id": MODEL, "dataset": "rows"}}
-    record = {"sae_id": "a", "settings": {"runner": RUNNER}, "release": model}
+    source = {"hub_id": MODEL, "dataset": "rows"}
+    record = {"sae_id": "a", "settings": {"runner": RUNNER}, "source": source}
     folder.mkdir()
     (folder / "training.json").write_text(json.dumps(record))
     return folder

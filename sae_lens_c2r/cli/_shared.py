@@ -66,7 +66,6 @@ RELEASE = typer.Argument(
 )
 SET = option(None, "A value to change, like sae.k=50; may be repeated.", "--set")
 RESUME = option(False, "Continue from the last checkpoint, if any.", "--resume")
-OTHER_TEXT = option(False, "Resume though the text has changed.", "--other-text")
 CHECKPOINT_MINUTES = option(30.0, "Minutes between checkpoints; 0 for only the last.", min=0)
 JSON = option(False, "Print numbers as JSON, in place of tables.", "--json")
 TRUST = option(False, "Run code that comes with models and datasets.", "--trust-remote-code")

@@ -21,7 +21,6 @@ def train(
     device: str | None = shared.DEVICE,
     trust_remote_code: bool = shared.TRUST,
     resume: bool = shared.RESUME,
-    other_text: bool = shared.OTHER_TEXT,
     checkpoint_minutes: float = shared.CHECKPOINT_MINUTES,
     dry_run: bool = shared.DRY_RUN,
     as_json: bool = shared.JSON,
@@ -50,13 +49,12 @@ def train(
             plan = distributed.on_all_ranks(
                 lambda: make_plan(chosen, device=shared.usable_device(device), only=only or ())
             )
-            distributed.on_main_process(lambda: _show(plan, console, out, as_json=as_json))
+            distributed.on_main_process(lambda: _show(plan, console, as_json=as_json))
             folders = train_plan(
                 plan,
                 out,
                 resume=resume or restarted,
                 checkpoint_minutes=checkpoint_minutes,
-                other_text=other_text,
                 dry_run=dry_run,
                 log=console.say,
             )
@@ -95,7 +93,6 @@ def finetune(
     device: str | None = shared.DEVICE,
     trust_remote_code: bool = shared.TRUST,
     resume: bool = shared.RESUME,
-    other_text: bool = shared.OTHER_TEXT,
     checkpoint_minutes: float = shared.CHECKPOINT_MINUTES,
     overwrite: bool = option(False, "Replace an earlier run's report.", "--overwrite"),
     dry_run: bool = shared.DRY_RUN,
@@ -138,25 +135,23 @@ def finetune(
         )
         tuning.check_out(out, resume=resume, overwrite=overwrite, look_only=dry_run)
         plan = tuning.plan()
-        _show(plan, console, out)
-        how: dict[str, Any] = {"resume": resume, "other_text": other_text}
+        _show(plan, console)
         if dry_run:
-            train_plan(plan, out, **how, dry_run=True, log=console.say)
+            train_plan(plan, out, resume=resume, dry_run=True, log=console.say)
             return
-        shown = tuning.run(plan, out, **how, checkpoint_minutes=checkpoint_minutes)
+        shown = tuning.run(plan, out, resume=resume, checkpoint_minutes=checkpoint_minutes)
         console.print(*in_terminal(*shown, width=console.width), sep="\n")
         console.say(f"Report: {out / REPORT}")
 
 
-def _show(plan: "Plan", console: shared.LineConsole, out: Path, as_json: bool = False) -> None:
-    """Print a plan whose model was looked at."""
+def _show(plan: "Plan", console: shared.LineConsole, as_json: bool = False) -> None:
+    """Print a plan whose model and text were looked at."""
     from sae_lens_c2r.training.distributed import world_size
-    from sae_lens_c2r.training.inputs import check_model, check_text
-    from sae_lens_c2r.training.notes import notes_on
-    from sae_lens_c2r.training.summary import numbers_of, print_plan, too_large
+    from sae_lens_c2r.training.plan import check_inputs, notes_on
+    from sae_lens_c2r.training.summary import numbers_of, print_plan
 
-    check_text(plan, console.say, check_model(plan, console.say))
-    notes = [*notes_on(plan), *too_large(plan, out, n_ranks=world_size())]
+    check_inputs(plan, console.say)
+    notes = list(notes_on(plan))
     if as_json:
         print(json.dumps(numbers_of(plan, notes), indent=1))
     else:

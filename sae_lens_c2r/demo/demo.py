@@ -39,8 +39,7 @@ from sae_lens_c2r.saes.encoding import (
     encodes_alike,
 )
 from sae_lens_c2r.saes.record import HELD_OUT, RECORD, Evaluation, as_document, read_record
-from sae_lens_c2r.training.notes import notes_on
-from sae_lens_c2r.training.plan import Plan, make_plan
+from sae_lens_c2r.training.plan import Plan, make_plan, notes_on
 from sae_lens_c2r.training.train import train
 
 PLAIN, REGULARIZED = "batchtopk", "batchtopk_c2r"
@@ -75,7 +74,7 @@ def demo_release(
     changes["runner.n_batches_in_buffer"] = min(64, rows)
     changes["runner.store_batch_size_prompts"] = min(32, rows)
     if not has_fast_bfloat16(torch.device(device)):
-        changes["runner.model_from_pretrained_kwargs"] = {}
+        changes |= {"runner.model_from_pretrained_kwargs": {}, "runner.autocast": False}
     path = Path(str(files("sae_lens_c2r.demo").joinpath("smollm2-demo.yaml")))
     return read_release(path, overrides={**changes, "sae.c2r_coefficient": c2r_coefficient})
 

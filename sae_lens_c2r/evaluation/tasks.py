@@ -22,12 +22,12 @@ from sae_lens_c2r.evaluation.settings import Options, from_root, settings_of
 from sae_lens_c2r.inspection.activations import check_reconstructs
 from sae_lens_c2r.models.loading import (
     check_model_name,
-    hook_site,
     options_for,
     output_of_block,
+    residual_width,
 )
 from sae_lens_c2r.models.offline import is_model
-from sae_lens_c2r.models.reading import TRANSFORMERS, Reading
+from sae_lens_c2r.models.reading import TRANSFORMER_LENS, TRANSFORMERS, Reading
 from sae_lens_c2r.models.text_source import OFFLINE_DATASET, PARTS
 from sae_lens_c2r.releases.configs import check_kind_of_device, synthetic_model_config
 from sae_lens_c2r.saes.hashes import earlier_config_hash, sae_hashes
@@ -46,7 +46,7 @@ _PACKAGES = (
     *("sae-lens-c2r", "sae-lens", "sae-bench"),
     *("transformer-lens", "transformers", "torch"),
 )
-_hook_site = lru_cache(hook_site)  # of many SAEs alike
+_residual_width = lru_cache(residual_width)  # of many SAEs alike
 _NAME_LENGTH, _HASH_LENGTH = 60, 8
 _BLOCK = re.compile(r"blocks\.\d+\.hook_resid_post")
 _ASKED = {"model", "text", "settings", "inputs", "reading"}  # what may change the numbers
@@ -224,14 +224,14 @@ def _of_language_model(
         part = {key: value for key, value in {**part, **options.part}.items() if value}
         reads = text or trained_on
     else:  # SAEBench finds no other hook and no other width
-        where: dict[str, Any] = {}
+        loader, revision = TRANSFORMER_LENS, None
         if metadata.model_class_name == TRANSFORMERS:
             output_of_block(str(hook_name))
-            where = {"loader": TRANSFORMERS, "revision": options_of_model.get("revision")}
+            loader, revision = TRANSFORMERS, options_of_model.get("revision")
         elif name in (ABSORPTION, RAVEL) and not _BLOCK.fullmatch(str(hook_name)):
             should = f"be like blocks.8.hook_resid_post: SAEBench's {name} reads no others"
             raise UserError("metadata.hook_name", should, hook_name)
-        width, *_ = _hook_site(str(model), str(hook_name), **where)
+        width = _residual_width(str(model), str(hook_name), loader, revision)
         if width not in (None, sae.cfg.d_in):
             raise UserError("d_in", f"be the model's width, {width} in {model}", sae.cfg.d_in)
     changed = (v for key, v in options.overrides.items() if key.startswith(f"{name}."))

@@ -96,8 +96,7 @@ class Finetuning:
         self, plan: Plan, out: Path, **how: Any
     ) -> tuple[list[SAEReport], list[Comparison]]:
         """Train a plan of the release, as `train` does, and write what that changed."""
-        look = {key: how.get(key, False) for key in ("resume", "other_text")}
-        train(plan, out, dry_run=True, log=lambda _: None, **look)
+        train(plan, out, dry_run=True, log=lambda _: None, resume=how.get("resume", False))
         self._measure_before(plan)  # what cannot be measured is found before hours of training
         train(plan, out, log=self._tell, **how)
         source = self._source(plan)
@@ -147,5 +146,5 @@ class Finetuning:
 
 def read_as_planned(sae: SAE[Any], plan: Plan) -> None:
     """Have an SAE read the model and the tokens of a plan, as it will once it is trained."""
-    for key, value in metadata_of(plan.fingerprint()).items():
+    for key, value in metadata_of(plan.settings()).items():
         sae.cfg.metadata[key] = value

@@ -1,20 +1,15 @@
-"""Language models as SAELens loads them: their names, and the places of their activations.
+"""Language models as SAELens loads them: their names, and the width of their blocks.
 
 This is the one module that imports `transformer_lens`.
 """
 
-import math
-import os
 import re
 import sys
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout, suppress
-from difflib import get_close_matches
+from collections.abc import Mapping
+from contextlib import redirect_stdout, suppress
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from sae_lens.load_model import load_model
@@ -25,7 +20,7 @@ from transformer_lens.loading_from_pretrained import (
     get_pretrained_model_config,
 )
 from transformer_lens.model_bridge import TransformerBridge
-from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig
 
 from sae_lens_c2r._support.errors import UserError, needing_the_hub
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, harmless_options, remote_code
@@ -33,21 +28,12 @@ from sae_lens_c2r.models.offline import hub_id_of_folder, is_model, where_model_
 from sae_lens_c2r.models.reading import TRANSFORMER_LENS, TRANSFORMERS, Reading
 
 MODEL_CLASSES = (TRANSFORMER_LENS, "HookedMamba", TRANSFORMERS)  # that SAELens knows
-# Where a model cannot be run without weights, as with experts.
-_OF_THE_MODEL_S_WIDTH = re.compile(r"\.(hook_resid_(pre|mid|post)|hook_(attn|mlp)_out)$").search
-_TWO_TOKENS = torch.zeros(1, 2, dtype=torch.long, device="meta")
+_RESIDUAL_STREAM = re.compile(r"blocks\.\d+\.hook_resid_(pre|mid|post)")  # TransformerLens's
+_BLOCK = re.compile(r"\.(layers?|h|blocks?)\.\d+$")  # a block's output, in `transformers`
 _ANY_DEVICES = {"None", "auto", "balanced", "balanced_low_0", "sequential"}
 _ID = re.compile(r"\w[\w.-]*/[\w.-]+")
 # As TransformerLens has them, without the owner that they have on the Hub by now.
 _OWNERS = {"gpt2": "openai-community", "distilgpt2": "distilbert"}
-
-
-class HookSite(NamedTuple):
-    """A place in a model; `None` is what its config alone does not tell."""
-
-    width: int | None
-    n_tokens: int | None  # in a row, at most
-    n_vocabulary: int | None
 
 
 def official_name(model: str) -> str | None:
@@ -96,22 +82,6 @@ def name_as_transformers_does(metadata: SAEMetadata) -> None:
     if isinstance(model, str) and official_name(model) is None:
         metadata.model_class_name = TRANSFORMERS
         metadata.hook_name = place.removesuffix(".output")
-
-
-@contextmanager
-def beside_no_folder_of(model: str) -> Iterator[None]:
-    """Work elsewhere if a folder that is no model has the name of one: it would be read."""
-    names = filter(None, (model, official_name(model)))
-    if not any(Path(name).is_dir() and not is_model(name) for name in names):
-        yield
-        return
-    here = Path.cwd()
-    with TemporaryDirectory() as empty:
-        os.chdir(empty)
-        try:
-            yield
-        finally:
-            os.chdir(here)
 
 
 def on_this_machine(options: Mapping[str, Any], device: str) -> dict[str, Any]:
@@ -193,95 +163,23 @@ def load_with(options: Mapping[str, Any]) -> None:
     HookedTransformer.from_pretrained_no_processing = load  # type: ignore
 
 
-def hook_site(
-    model: str,
-    hook_name: str,
-    *,
-    loader: str = TRANSFORMER_LENS,
-    revision: str | None = None,
-    n_ctx: int | None = None,
-    of_a_head: bool = False,
-) -> HookSite:
-    """Find a place in a model, or a head's part of it, by the model's config alone."""
-    if loader not in (TRANSFORMERS, TRANSFORMER_LENS):
-        return HookSite(None, None, None)
-    without_heads = UserError("hook_head_indices", f"be left out: {hook_name} has no heads")
-    with beside_no_folder_of(model):
-        if loader == TRANSFORMERS:
-            if of_a_head:
-                raise without_heads
-            return _site_of_transformers(model, hook_name, revision)
-        config = pretrained_config(model, n_ctx=n_ctx)
-    if config.attention_dir == "bidirectional":  # it would be loaded without some weights
-        raise UserError("model", "be a decoder if TransformerLens is to load it", model)
-    config.tokenizer_name = None  # it would be loaded
-    config.device = "meta"
-    with torch.device("meta"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        empty = HookedTransformer(config, move_to_device=False)
-    hooks = list(empty.hook_dict)
-    if hook_name not in hooks:
-        close = get_close_matches(hook_name, hooks, n=1) or hooks[-1:]
-        should = (
-            f"be one that TransformerLens has in {model}, whose blocks are 0 to "
-            f"{config.n_layers - 1}, like {close[0]}"
-        )
-        raise UserError("hook_name", should, hook_name)
-    try:
-        empty.check_hooks_to_add(empty.hook_dict[hook_name], hook_name, lambda *_: None)
-    except AssertionError as error:
-        raise UserError("hook_name", "be one that runs", hook_name, f"{error}.") from None
-    shapes = [torch.Size([1, 2, config.d_model])] if _OF_THE_MODEL_S_WIDTH(hook_name) else []
-
-    def keep(found: torch.Tensor, **_: Any) -> None:
-        shapes.append(found.shape)
-
-    with suppress(Exception), torch.no_grad():  # each model has its own reasons
-        empty.run_with_hooks(_TWO_TOKENS, fwd_hooks=[(hook_name, keep)])
-    width = None
-    if shapes and shapes[-1][:2] == _TWO_TOKENS.shape:  # of a token; SAELens joins its heads
-        if of_a_head and len(shapes[-1]) == 3:
-            raise without_heads
-        width = shapes[-1][-1] if of_a_head else math.prod(shapes[-1][2:])
-    return HookSite(width, config.n_ctx, config.d_vocab)
+def residual_width(
+    model: str, hook_name: str, loader: str, revision: str | None = None
+) -> int | None:
+    """The width of a model by its config, where a hook is a residual stream; or else `None`."""
+    if loader == TRANSFORMER_LENS and _RESIDUAL_STREAM.fullmatch(hook_name):
+        config = pretrained_config(model)
+        if config.attention_dir == "bidirectional":  # it would be loaded without some weights
+            should = "be a decoder if TransformerLens is to load it"
+            raise UserError("model", should, model)
+        return int(config.d_model)
+    if loader == TRANSFORMERS and _BLOCK.search(hook_name):
+        return _width_of_transformers(model, revision)
+    return None
 
 
 @remote_code()
-def _site_of_transformers(model: str, hook_name: str, revision: str | None) -> HookSite:
+def _width_of_transformers(model: str, revision: str | None) -> int | None:
     place, trust = where_model_is(model, revision), {TRUST: TRUSTED.get()}
     config = AutoConfig.from_pretrained(place, revision=revision, **trust)
-    of_its_own = "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {})
-    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING and not of_its_own:
-        should = "be one that AutoModelForCausalLM loads"
-        raise UserError("model", should, f"{model}, a {config.model_type}")
-    with torch.device("meta"):
-        empty = AutoModelForCausalLM.from_config(config, **trust).eval()  # no block is dropped
-    modules = dict(empty.named_modules())
-    if hook_name not in modules:
-        blocks = [each for each in modules if re.search(r"\.\d+$", each)]
-        like = blocks[-1] if blocks else list(modules)[-1]
-        raise UserError("hook_name", f"be a module of {model}, like {like}", hook_name)
-    width = _width(empty, modules[hook_name], hook_name)
-    found = (getattr(config, key, None) for key in ("max_position_embeddings", "vocab_size"))
-    return HookSite(width, *found)
-
-
-def _width(model: torch.nn.Module, module: torch.nn.Module, hook_name: str) -> int | None:
-    """The size of what a module gives; `None` where the model does not run without weights."""
-    outputs: list[Any] = []
-
-    def keep(_module: Any, _inputs: Any, output: Any) -> None:
-        outputs.append(output[0] if isinstance(output, tuple) else output)
-
-    module.register_forward_hook(keep)
-    has_run = False
-    with suppress(Exception), torch.no_grad():  # each model has its own reasons
-        model(_TWO_TOKENS)
-        has_run = True
-    if has_run and not outputs:
-        raise UserError("hook_name", "be a module that the model runs", hook_name)
-    if outputs and not isinstance(outputs[0], torch.Tensor):
-        should = "be a module that outputs a tensor, or a tuple that begins with a tensor"
-        output = f"{hook_name} outputs {type(outputs[0]).__name__}."
-        raise UserError("hook_name", should, more=output)
-    return outputs[0].shape[-1] if outputs else None
+    return getattr(config.get_text_config(), "hidden_size", None)

@@ -4,12 +4,11 @@ import copy
 import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, fields, replace
+from dataclasses import fields, replace
 from typing import Annotated, Any, Literal, get_type_hints
 
 import torch
 from pydantic import (
-    AfterValidator,
     ConfigDict,
     Field,
     NonNegativeInt,
@@ -17,8 +16,7 @@ from pydantic import (
     ValidationError,
     create_model,
 )
-from sae_lens import SAE, BatchTopKTrainingSAE, MultiSAETrainingRunnerConfig
-from sae_lens.constants import SAE_CFG_FILENAME
+from sae_lens import SAE, MultiSAETrainingRunnerConfig
 from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY, get_sae_training_class
 from sae_lens.saes.sae import TrainingSAEConfig
 from sae_lens.synthetic import (
@@ -26,9 +24,7 @@ from sae_lens.synthetic import (
     SyntheticSAERunnerConfig,
     ZipfianFiringProbabilityConfig,
 )
-from sae_lens.util import str_to_dtype
 
-from sae_lens_c2r._support.checks import Message
 from sae_lens_c2r._support.errors import UserError, error_of
 from sae_lens_c2r._support.files import first_problem
 from sae_lens_c2r.models.loading import (
@@ -46,27 +42,11 @@ from sae_lens_c2r.saes.start_from import starting_weights, training_fields
 
 K_ANNEAL_STEPS = "k_anneal_steps"
 MATMUL_PRECISION, NORM_MULTIPLE = "matmul_precision", "max_activation_norm_multiple"
-
-
-def _floating(dtype: str) -> str:
-    if not str_to_dtype(dtype).is_floating_point:
-        raise ValueError("should be a floating-point type, like bfloat16")
-    return dtype
-
-
-# Checks of fields that SAELens does not make, or only during training.
-_AT_LEAST_0 = ("topk_threshold_lr", "lr", "lr_warm_up_steps", "lr_decay_steps", "eval_samples")
-_AT_LEAST_1 = (
-    *("d_in", "d_sae", "k", "batch_size", "train_batch_size_tokens", NORM_MULTIPLE),
-    *("store_batch_size_prompts", "n_batches_in_buffer", "n_batches_for_norm_estimate"),
-    *("dead_feature_window", "feature_sampling_window"),
-)
+# SAELens takes other values, and trains something else or without end.
 _CHECKS: dict[str, Any] = {
-    **dict.fromkeys(_AT_LEAST_0, Field(ge=0)),
-    **dict.fromkeys(_AT_LEAST_1, Field(ge=1)),
+    NORM_MULTIPLE: Field(ge=1),
+    "store_batch_size_prompts": Field(ge=1),
     "activations_mixing_fraction": Field(ge=0, le=1),
-    "decoder_init_norm": Field(gt=0),
-    "dtype": AfterValidator(_floating),
 }
 _PRECISION = {MATMUL_PRECISION: Literal["highest", "high", "medium", None]}
 # What a release says beside SAELens's fields. `find_start` checks `init`.
@@ -80,7 +60,7 @@ _OURS: dict[type, dict[str, Any]] = {
     },
     SyntheticSAERunnerConfig: _PRECISION,
 }
-_NOT_SET = {  # fields of SAELens's that a release cannot set, or sets elsewhere
+NOT_SET = {  # fields of SAELens's that a release cannot set, or sets elsewhere
     *("saes", "sae", "hook_names", "model_name", "dataset_path", "context_size"),
     *("training_tokens", "training_samples", "synthetic_model", "device", "evaluator"),
     *("output_path", "save_synthetic_model", "checkpoint_path", "n_checkpoints"),
@@ -97,9 +77,6 @@ def sae_config(spec: SAESpec, device: str) -> TrainingSAEConfig:
     for name in _OURS[TrainingSAEConfig]:
         values.pop(name, None)
     sae_class, _ = get_sae_training_class(spec.fields["architecture"])
-    if torch.device(device).type == "mps" and issubclass(sae_class, BatchTopKTrainingSAE):
-        should = f"be cpu or cuda for {spec.sae_id}: SAELens keeps its threshold in float64"
-        raise UserError("device", should, device)
     try:
         config = config_class(**values, device=device)
         # It checks more where an SAE is made, here one without weights, and changes its config.
@@ -107,12 +84,7 @@ def sae_config(spec: SAESpec, device: str) -> TrainingSAEConfig:
             warnings.simplefilter("ignore")  # they come again in training
             sae_class(replace(copy.deepcopy(config), device="meta"))
     except (ArithmeticError, AssertionError, TypeError, ValueError) as error:
-        if isinstance(text := next(iter(error.args), None), Message):
-            name, found = f"sae.{text.name}", f"{text.found} in {spec.sae_id}"
-            raise UserError(name, text.should, found) from None
         raise UserError(f"SAELens refuses {spec.sae_id}. {error}") from None
-    if not 0 < (k := getattr(config, "k", 1)) <= config.d_sae:
-        raise UserError("sae.k", f"be above 0, and at most `d_sae`, {config.d_sae}", k)
     return config
 
 
@@ -155,7 +127,7 @@ def config_class_of(fields: Mapping[str, Any], sae_id: str) -> type[TrainingSAEC
 def _types(config: type) -> dict[str, Any]:
     """The fields that a release can set, beside one of SAELens's configs, and their types."""
     hints = get_type_hints(config)
-    names = {each.name for each in fields(config) if each.init} - _NOT_SET
+    names = {each.name for each in fields(config) if each.init} - NOT_SET
     types = {name: hints[name] for name in names if not name.startswith("_")}
     types |= next((_OURS[each] for each in _OURS if issubclass(config, each)), {})
     if "normalize_activations" in types:  # of which SAELens has one more than it annotates
@@ -163,16 +135,6 @@ def _types(config: type) -> dict[str, Any]:
     if "k" not in types:
         types.pop(K_ANNEAL_STEPS, None)
     return types
-
-
-def defaults_of(config: type) -> dict[str, Any]:
-    """The defaults of the fields that a release can set."""
-    types = _types(config)
-    return {
-        each.name: each.default_factory() if callable(each.default_factory) else each.default
-        for each in fields(config)
-        if each.name in types and not each.default is each.default_factory is MISSING
-    }
 
 
 def checked_fields(
@@ -194,10 +156,6 @@ def checked_fields(
     except ValidationError as error:
         known = f"a field of SAELens's {config.__name__}: {', '.join(sorted(types))}"
         raise next(explained(error, lambda _: known, within=key)) from None
-    for name, value in values.items():
-        bits = 64 if name.endswith("seed") else 63
-        if isinstance(value, int) and abs(value) >= 2**bits:
-            raise UserError(f"{key}.{name}", f"be below 2^{bits}, as torch needs it", value)
     found = {name: getattr(valid, name) for name in values}
     # 32 stays 32, and not 32.0.
     return {
@@ -211,7 +169,8 @@ def find_start(
     """Load the SAE that a release's SAE starts from; return its place, a config and notes."""
     origin, sae = pin(_init_of(spec))
     try:
-        _check_inputs(sae, release)
+        if isinstance(release.source, LanguageModel):
+            _check_inputs(sae, release.source)
         config_class = config_class_of(spec.fields, spec.sae_id)
         own = training_fields(sae, spec.fields["architecture"])
         if hasattr(config_class, "k") and "k" not in {**own, **spec.fields}:
@@ -222,7 +181,7 @@ def find_start(
         starting_weights(sae, config)
     except UserError as error:
         raise error_of(f"{spec.sae_id} cannot start from {origin.name}", error) from None
-    return origin, config, list(_notes(spec, origin, sae, release, config, own))
+    return origin, config, list(_notes(spec, origin, sae, release, config))
 
 
 def _init_of(spec: SAESpec) -> SAERef:
@@ -242,21 +201,12 @@ def _init_of(spec: SAESpec) -> SAERef:
             "`revision`"
         )
         raise UserError("sae.init", should, given)
-    if init.folder and not (init.folder / SAE_CFG_FILENAME).is_file():
-        advice = "If it was moved, `--set sae.init.folder=PATH` goes on with it."
-        should = f"be a folder with a {SAE_CFG_FILENAME}"
-        raise UserError(init.folder, should, more=advice)
     return init
 
 
-def _check_inputs(sae: SAE[Any], release: Release) -> None:
+def _check_inputs(sae: SAE[Any], source: LanguageModel) -> None:
     """Raise where an SAE says that it encodes something else."""
     model, hook_name = sae.cfg.metadata.model_name, sae.cfg.metadata.hook_name
-    source = release.source
-    if not isinstance(source, LanguageModel):
-        if model is not None:
-            raise UserError(f"The SAE encodes activations of {model}, not known features.")
-        return
     wanted = names_of(source.hub_id or source.model) | names_of(source.model)
     is_known = model is not None and (hub_id(model) or official_name(model))  # or a folder
     if model is not None and is_known and wanted.isdisjoint(names_of(model)):
@@ -264,10 +214,9 @@ def _check_inputs(sae: SAE[Any], release: Release) -> None:
         if is_model(source.model):
             advice = f"If that is a copy of it, add `--set language_model.hub_id={model}`."
         raise UserError("language_model", f"be {model}, as for the SAE", source.model, advice)
-    if hook_name is not None and hook_name != source.hook_name:
-        raise UserError(
-            "language_model.hook_name", f"be {hook_name}, as for the SAE", source.hook_name
-        )
+    if hook_name not in (None, source.hook_name):
+        should = f"be {hook_name}, as for the SAE"
+        raise UserError("language_model.hook_name", should, source.hook_name)
 
 
 def check_kind_of_device(before: str | None, now: str) -> None:
@@ -279,21 +228,11 @@ def check_kind_of_device(before: str | None, now: str) -> None:
 
 
 def _notes(
-    spec: SAESpec,
-    origin: SAERef,
-    sae: SAE[Any],
-    release: Release,
-    config: TrainingSAEConfig,
-    own: dict[str, Any],
+    spec: SAESpec, origin: SAERef, sae: SAE[Any], release: Release, config: TrainingSAEConfig
 ) -> Iterator[str]:
     """A line on what an SAE starts from, and one for whatever may surprise."""
     license = origin.license or "an unknown licence"
     yield f"{spec.sae_id} starts from {origin.name}, under {license}."
-    if "seed" in spec.fields:
-        yield (
-            "Without `sae.seed`: no weights are drawn. `runner.seed` orders the text, and "
-            "`sae.c2r_seed` draws chunks of latents."
-        )
     inputs: dict[str, tuple[Any, Any]] = {"dtype": (sae.cfg.dtype, config.dtype)}
     if isinstance(release.source, LanguageModel):
         prepends = release.runner.get("prepend_bos", MultiSAETrainingRunnerConfig.prepend_bos)
@@ -304,12 +243,7 @@ def _notes(
             yield f"Warning: `{name}` is {now}, and was {before} when it was trained."
     for name in ("l0_coefficient", "l1_coefficient"):
         if hasattr(config, name) and name not in spec.fields:
-            value, scaling = getattr(config, name), config.normalize_activations
-            if name in own:
-                yield (
-                    f"Warning: `{name}` is the SAE's, {value}. That is right if it was trained "
-                    f"with `normalize_activations: {scaling}`."
-                )
-            else:
-                default = f"SAELens's default is {value}"
-                yield f"Warning: the SAE does not say its `{name}`. {default}."
+            yield (
+                f"Warning: `{name}` is {getattr(config, name)}, which is the SAE's own or "
+                "SAELens's default. It depends on `normalize_activations`."
+            )

@@ -18,11 +18,10 @@ from pydantic import (
     ValidationError,
 )
 
-from sae_lens_c2r._support.errors import UserError, one_line
+from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import first_problem, is_there, read_object
 from sae_lens_c2r.models.offline import is_model
 from sae_lens_c2r.models.text_source import looks_like_a_file
-from sae_lens_c2r.saes.format_1 import in_this_format
 from sae_lens_c2r.saes.sae_ref import RECORD as RECORD
 from sae_lens_c2r.saes.sae_ref import SAERef
 
@@ -108,7 +107,6 @@ class SAERecord(BaseModel):
     matmul_precision: str | None = None  # torch's name of that of products of float32 matrices
     # The model and the text, of those that were not the Hub's; `None` where nobody noted it.
     from_disk: list[str] | None = None
-    text_size: int | None = None  # bytes of a text of a disk
     device: str | None = None
     python: str | None = None
     versions: dict[str, str] = {}
@@ -197,20 +195,17 @@ def read_record(folder: Path) -> SAERecord:
 
 
 def read_document(path: Path, kind: type[Document], *, of: str) -> Document:
-    """A file of records, of this format or the first one, that a command has written."""
+    """A file of records that a command has written."""
     return parsed(read_object(path), kind, path, of=of)
 
 
 def parsed(content: Any, kind: type[Document], name: Path, *, of: str) -> Document:
     """The content of such a file."""
-    problem = ""
     try:
-        return kind.model_validate(in_this_format(content))
+        return kind.model_validate(content)
     except ValidationError as error:
-        problem = first_problem(error)
-    except (AttributeError, KeyError, TypeError) as error:  # of another format's shape
-        problem = one_line(error)
-    raise UserError(name, f"be written by `sae-lens-c2r {of}`", more=problem)
+        should = f"be written by `sae-lens-c2r {of}`"
+        raise UserError(name, should, more=first_problem(error)) from None
 
 
 def as_document(content: BaseModel) -> dict[str, Any]:

@@ -6,6 +6,7 @@ order. Where a process ends, the others' next exchange fails, and `torchrun` nam
 """
 
 import os
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -134,7 +135,15 @@ def init_distributed() -> Iterator[None]:
     if size == "1":
         yield
         return
-    _join(size)
+    of_torchrun = ("RANK", "MASTER_ADDR", "MASTER_PORT")
+    if missing := [f"`{name}`" for name in of_torchrun if name not in os.environ]:
+        raise UserError(
+            f"`WORLD_SIZE` is {size}, but {', '.join(missing)} not set. Start the processes by "
+            "`torchrun`, or unset `WORLD_SIZE` for a single one."
+        )
+    if os.environ["RANK"] == "0" and not dist.is_torchelastic_launched():
+        print(f"Waiting for the {size} processes of `WORLD_SIZE`.", file=sys.stderr)
+    _join(int(size), int(os.environ["RANK"]))
     try:
         yield
     except (UserError, OSError, KeyboardInterrupt) as error:
@@ -145,20 +154,11 @@ def init_distributed() -> Iterator[None]:
     dist.destroy_process_group()
 
 
-def _join(world_size: str) -> None:
+def _join(size: int, rank: int) -> None:
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    try:
-        rank, size = int(os.environ["RANK"]), int(world_size)
-        store, *_ = next(rendezvous("env://", timeout=JOINING))
-        store = PrefixStore(_name_of_this_time(store, rank, size), store)
-        dist.init_process_group(
-            backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT
-        )
-    except (KeyError, ValueError, RuntimeError) as error:
-        raise UserError(
-            f"The {world_size} processes of `WORLD_SIZE` should find each other, as under "
-            f"`torchrun`. {one_line(error)}"
-        ) from None
+    store, *_ = next(rendezvous("env://", timeout=JOINING))
+    store = PrefixStore(_name_of_this_time(store, rank, size), store)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
 
 
 def _name_of_this_time(store: Store, rank: int, size: int) -> str:

@@ -5,7 +5,6 @@ Each checkpoint is whole under its final name, or has no final name.
 
 import json
 import os
-import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -20,13 +19,12 @@ from sae_lens_c2r.releases.configs import check_kind_of_device
 from sae_lens_c2r.saes.hashes import digest_of
 from sae_lens_c2r.saes.record import RECORD, read_record
 from sae_lens_c2r.training import distributed
-from sae_lens_c2r.training.stream import changed_text
 
 WORK = ".training"  # in the folder of the SAEs, while there is something to resume
 LOCK, TRACEBACK, MANIFEST = "lock", "traceback.txt", "manifest.json"
 KEPT = 2  # checkpoints
 Fill = Callable[[Path], Iterable[Path]]
-_FINAL, _DAMAGED = "step-", "damaged-"
+_FINAL = "step-"
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,6 @@ class Checkpoints:
     """The checkpoints of one training. All ranks write one together; the rest is for rank 0."""
 
     folder: Path
-    look_only: bool = False  # as a dry run does
 
     def write(self, step: int, about: dict[str, Any], fill: Fill) -> Path:
         """Add a checkpoint, of which `fill` writes this rank's part; remove those too old."""
@@ -69,29 +66,31 @@ class Checkpoints:
         for folder in self._named(_FINAL)[:-KEPT]:
             self._remove(folder)
 
-    def newest(self, *, on_damage: Callable[[str], None]) -> Checkpoint | None:
-        """The newest that is not damaged, if any was begun. Damaged ones get another name."""
-        begun = self._named(_FINAL) + self._named(_DAMAGED)
+    def newest(
+        self, *, on_damage: Callable[[str], None], look_only: bool = False
+    ) -> Checkpoint | None:
+        """The newest whole one, if any was begun; damaged ones after it are removed."""
+        damaged: list[Path] = []
         for folder in reversed(self._named(_FINAL)):
             try:
                 # A dry run should not take the minutes that hashing gigabytes does.
-                return read_checkpoint(folder, hashes=not self.look_only)
+                found = read_checkpoint(folder, hashes=not look_only)
             except DamagedError as damage:
-                told = f"{folder} is damaged ({damage})."
-                if not self.look_only:
-                    aside = Path(mkdtemp(prefix=f"{_DAMAGED}{folder.name}-", dir=self.folder))
-                    os.replace(folder, aside)
-                    told += f" It is now called {aside.name}."
-                on_damage(told)
-        if begun:
+                on_damage(f"{folder} is damaged ({damage}).")
+                damaged.append(folder)
+                continue
+            for each in () if look_only else damaged:  # or they would count as kept ones
+                self._remove(each)
+            return found
+        if damaged:
             raise UserError(
                 f"{self.folder} has no intact checkpoint. Move it away to start again."
             )
         return None
 
     def remove_all(self) -> None:
-        """Remove the checkpoints, damaged ones too, and what was never finished."""
-        for folder in self._named(_FINAL) + self._named(_DAMAGED):
+        """Remove the checkpoints, and what was never finished."""
+        for folder in self._named(_FINAL):
             self._remove(folder)
         self.remove_partial()
 
@@ -151,17 +150,11 @@ def check_places(sae_ids: Iterable[str], out: Path) -> None:
         folder = out / sae_id
         if os.path.lexists(folder) and not is_finished(out, sae_id):
             raise UserError("out", f"contain no SAE folder that lacks {RECORD}", folder)
-        if not is_finished(out, sae_id):  # a link may lead to a place that is read-only
-            files.check_writable(folder.parent)
-
-
-def settings_of(settings: dict[str, Any], sae_ids: Iterable[str]) -> dict[str, Any]:
-    """The part of a plan's fingerprint that is of some of its SAEs."""
-    return {**settings, "saes": {sae_id: settings["saes"][sae_id] for sae_id in sae_ids}}
+        files.check_writable(folder.parent)  # or training would end in vain
 
 
 def difference(held: dict[str, Any], planned: dict[str, Any], key: str = "") -> str | None:
-    """A sentence on the first value in which two fingerprints differ; `None` if none does."""
+    """A sentence on the first value in which two dictionaries differ; `None` if none does."""
     for name in {**planned, **held}:
         before, now = held.get(name), planned.get(name)
         if isinstance(before, dict) and isinstance(now, dict):
@@ -175,48 +168,24 @@ def difference(held: dict[str, Any], planned: dict[str, Any], key: str = "") -> 
 def unlike(
     held: dict[str, Any], planned: dict[str, Any], log: Callable[[str], None]
 ) -> str | None:
-    """A sentence on how a training and a plan differ; of versions alone it is a line of log."""
-    theirs, ours = held.get("defaults", {}), planned["defaults"]
-    before, now = _fields(held, ours, theirs), _fields(planned, theirs, ours)
-    section = "synthetic_model" if "config" in planned["source"] else "language_model"
-    # What a record without defaults has beyond ours may be its default: nothing says more.
-    for key in {**now, **before} if theirs else now:
-        was, value = before.get(key), now.get(key)
-        shown = re.sub(r"^source\.", f"{section}.", key)  # as a release has it
-        if differs := difference({shown: was}, {shown: value}):
-            name = re.sub(r"^saes\..*\.", "sae.", shown)
-            if key in _fields(planned, ours):
-                differs += f" `--set '{name}={json.dumps(was)}'` has it as it was."
+    """How a training and a plan differ in the fields that both have; others are told."""
+    lacking: set[str] = set()
+    parts = {part: (held[part], planned[part]) for part in ("source", "runner")}
+    for sae_id, fields in held["saes"].items():
+        parts[f"saes.{sae_id}"] = (fields, planned["saes"][sae_id])
+    for part, (before, now) in parts.items():
+        lacking |= before.keys() ^ now.keys()
+        both = [name for name in before if name in now]
+        was, value = ({name: of[name] for name in both} for of in (before, now))
+        if differs := difference(was, value, f"{part}."):
             return differs
-    lacking = _fields(held).keys() ^ _fields(planned).keys()  # runners name no defaults
-    told = {key for key in lacking if key.startswith("saes.")} | (before.keys() ^ now.keys())
-    if told:
-        names = ", ".join(f"`{name}`" for name in sorted({k.rpartition(".")[2] for k in told}))
-        log(f"Trained by another version: {names}, which one of them lacks, has its default.")
+    if lacking:
+        log(f"Trained by another version. Not compared: {', '.join(sorted(lacking))}.")
     return None
 
 
-def _fields(settings: dict[str, Any], *defaults: dict[str, Any]) -> dict[str, Any]:
-    """The fields of settings, by dotted keys, and defaults, of which the last count."""
-    source = dict(settings["source"])
-    parts = {"source.config": source.pop("config", {}), "source": source}
-    parts["runner"] = settings["runner"]
-    kinds = {part: part for part in parts}
-    for sae_id, sae in settings["saes"].items():
-        parts[f"saes.{sae_id}"], kinds[f"saes.{sae_id}"] = sae, f"sae.{sae['architecture']}"
-    found: dict[str, Any] = {}
-    for part, values in parts.items():
-        for known in (*(each.get(kinds[part], {}) for each in defaults), values):
-            found |= {f"{part}.{name}": value for name, value in known.items()}
-    return found
-
-
 def unfinished(
-    settings: dict[str, Any],
-    device: str,
-    text_size: int | None,
-    out: Path,
-    log: Callable[[str], None],
+    settings: dict[str, Any], device: str, out: Path, log: Callable[[str], None]
 ) -> list[str]:
     """The ids of the plan's unfinished SAEs; a UserError if other SAEs are in the way."""
     check_places(settings["saes"], out)
@@ -228,20 +197,12 @@ def unfinished(
         record = read_record(out / sae_id)
         if record.settings is None:
             raise UserError(out / sae_id / RECORD, "have `settings`")
-        held = record.settings
-        source, text = held["source"], settings["source"].get("dataset")
-        is_gone = record.text_size is not None and not Path(str(source.get("dataset"))).exists()
-        if is_gone and record.text_size == text_size and source["dataset"] != text:
-            log(f"{text} is taken for {source['dataset']}, which was moved.")
-            held["source"] = {**source, "dataset": text}
-        if differs := unlike(held, settings_of(settings, [sae_id]), log):
+        if differs := unlike(record.settings, settings, log):
             should = f"have no other {sae_id} than the plan's"
             raise UserError("out", should, more=f"{differs} Or choose another folder.")
         if record.features is not None:
             check_kind_of_device(record.device, device)
         log(f"{sae_id} is there already.")
-        if None not in (record.text_size, text_size) and record.text_size != text_size:
-            log(f"Warning: its text had {record.text_size:,} bytes, and has {text_size:,} now.")
     return todo
 
 
@@ -249,8 +210,8 @@ def unfinished_run(
     out: Path, log: Callable[[str], None], *, resume: bool, look_only: bool = False
 ) -> Checkpoint | None:
     """The newest checkpoint in a folder of SAEs, as if it held the unfinished ones alone."""
-    checkpoints = Checkpoints(out / WORK, look_only)
-    checkpoint = checkpoints.newest(on_damage=log)
+    checkpoints = Checkpoints(out / WORK)
+    checkpoint = checkpoints.newest(on_damage=log, look_only=look_only)
     if checkpoint is None:
         return None
     held = checkpoint.about["settings"]
@@ -270,11 +231,11 @@ def unfinished_run(
 def checkpoint_of(
     settings: dict[str, Any],
     here: dict[str, Any],
+    todo: Iterable[str],  # the unfinished SAEs of the plan
     out: Path,
     log: Callable[[str], None],
     *,
     resume: bool,
-    text_size: int | None = None,  # now, unless another text is wanted
     look_only: bool = False,
 ) -> Checkpoint | None:
     """The checkpoint to continue from, if any; a UserError if it is of another plan."""
@@ -282,30 +243,18 @@ def checkpoint_of(
     if checkpoint is None:
         return None
     about, held = checkpoint.about, checkpoint.about["settings"]
-    was = about.get("text_size", about.get("stream", {}).get("text_size"))
-    if was is not None:  # the rows tell a text of a disk, wherever it lies
-        held["source"]["dataset"] = settings["source"]["dataset"]
-    for sae_id in held["saes"]:
-        if sae_id not in settings["saes"]:
-            ids = ", ".join(settings["saes"])
-            raise UserError(
-                f"The plan should include {sae_id}, which is in the checkpoint. Found {ids}."
-            )
-    if differs := unlike(held, settings_of(settings, held["saes"]), log):
+    if held["saes"].keys() != set(todo):
+        raise UserError(
+            f"The plan should have the SAEs of {checkpoint.folder}, {', '.join(held['saes'])}, "
+            f"and no other unfinished ones. Found {', '.join(todo)}."
+        )
+    if differs := unlike(held, settings, log):
         raise UserError(f"The plan should match {checkpoint.folder}. {differs}")
-    if None not in (was, text_size) and was != text_size:
-        raise changed_text(f"{was} bytes then, {text_size} now")
     if "config" in settings["source"]:
         check_kind_of_device(about["circumstances"].get("device"), here["device"])
     if differs := difference(about["circumstances"], here):
         log(f"Results may differ from those of an uninterrupted run. {differs}")
     return checkpoint
-
-
-def check_apart(out: Path, text: Path | None) -> None:
-    """Raise a `UserError` for a folder in that of the text, of which SAEs would be a part."""
-    if text and out.resolve().is_relative_to(text.resolve()):
-        raise UserError("out", f"not lie in the folder of the text, {text}", out)
 
 
 @contextmanager

@@ -1,35 +1,28 @@
 """The plan of a release's training: SAELens's configs, every field of which it has accepted."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
-import torch
 from datasets import IterableDataset
-from sae_lens import (
-    MultiSAETrainingRunnerConfig,
-    SAETrainer,
-    StandardTrainingSAE,
-    StandardTrainingSAEConfig,
-)
+from sae_lens import MultiSAETrainingRunnerConfig
 from sae_lens.config import LoggingConfig
 from sae_lens.registry import get_sae_training_class
 from sae_lens.saes.sae import TrainingSAEConfig
-from sae_lens.synthetic import SyntheticModelConfig, SyntheticSAERunnerConfig
+from sae_lens.synthetic import SyntheticSAERunnerConfig
 
-from sae_lens_c2r._support.errors import UserError, one_line
+from sae_lens_c2r._support.errors import UserError, counted, is_of_network, needing_the_hub
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, harmless_runner
-from sae_lens_c2r.models.loading import official_name
-from sae_lens_c2r.models.offline import MINILM, is_model, where_model_is
-from sae_lens_c2r.models.reading import TRANSFORMER_LENS
+from sae_lens_c2r.models.loading import residual_width
+from sae_lens_c2r.models.offline import is_model, where_model_is
+from sae_lens_c2r.models.text import read_text, rows_for
 from sae_lens_c2r.models.text_source import OFFLINE_DATASET
-from sae_lens_c2r.penalties.neighbors import has_fast_bfloat16
 from sae_lens_c2r.releases import configs
 from sae_lens_c2r.releases.model import LanguageModel, Release, SyntheticModel
 from sae_lens_c2r.saes.sae_ref import SAERef
-from sae_lens_c2r.saes.start_from import ESTIMATED
+from sae_lens_c2r.saes.start_from import ESTIMATED, NEEDS_ESTIMATE
 
 RunnerConfig = MultiSAETrainingRunnerConfig | SyntheticSAERunnerConfig[Any]
 _RUNNERS = {
@@ -37,11 +30,12 @@ _RUNNERS = {
     SyntheticModel: SyntheticSAERunnerConfig,
 }
 _NO_AUX_LOSS = {"layer_norm", "constant_norm_rescale"}  # for dead latents, in SAELens
-_WITHOUT_EFFECT = (  # on what is trained
+_WITHOUT_EFFECT = {  # on what is trained, or said elsewhere in the settings
     *("logger", "prefetch_llm_batches", "n_eval_batches", "eval_batch_size_prompts"),
     *("eval_frequency", "llm_device", "act_store_device", "dataset_trust_remote_code"),
-    "dead_feature_threshold",
-)
+    *("dead_feature_threshold", "sae_lens_version", "sae_lens_training_version"),
+    *configs.NOT_SET,
+}
 
 
 @dataclass(frozen=True)
@@ -86,17 +80,6 @@ class Plan:
         return self.steps * self.batch_size
 
     @property
-    def fast_bfloat16(self) -> bool:
-        """Whether bfloat16 is known to be faster than float32 on the plan's device."""
-        return has_fast_bfloat16(torch.device(self.device))
-
-    @property
-    def autocast_in_vain(self) -> list[str]:
-        """Fields of the runner that ask for bfloat16 where it is not faster."""
-        asked = [name for name in self.runner if name.startswith("autocast")]
-        return [] if self.fast_bfloat16 else [name for name in asked if self.runner[name]]
-
-    @property
     def from_disk(self) -> list[str]:
         """The names of the model and of the text, if they are read from this machine's disk."""
         source, found = self.release.source, list[str]()
@@ -106,51 +89,25 @@ class Plan:
             found += [source.dataset] if source.text.path else []
         return found
 
-    @property
-    def text_path(self) -> Path | None:
-        """The file or folder of a text on this machine."""
-        source = self.release.source
-        return None if isinstance(source, SyntheticModel) else source.text.path
-
-    def fingerprint(self) -> dict[str, Any]:
-        """The settings that decide what is trained, and the defaults of others, as JSON."""
+    def settings(self) -> dict[str, Any]:
+        """All that decides what is trained, with SAELens's defaults, as JSON."""
         saes = {}
         for sae_id, config in self.saes.items():
-            saes[sae_id] = {**config.to_dict(), "seed": self.seeds[sae_id]}
+            start = self.starts.get(sae_id)
+            saes[sae_id] = {
+                **config.to_dict(),
+                "seed": self.seeds[sae_id],
+                "init": start and start.sha256,  # by its content, wherever it lies by now
+                configs.K_ANNEAL_STEPS: self.k_anneal_steps.get(sae_id, 0),
+            }
             del saes[sae_id]["device"]  # where it runs
             del saes[sae_id]["metadata"]  # what the run adds
-            if sae_id in self.starts:  # by its content, wherever it lies by now
-                saes[sae_id]["init"] = self.starts[sae_id].sha256
-            if sae_id in self.k_anneal_steps:
-                saes[sae_id][configs.K_ANNEAL_STEPS] = self.k_anneal_steps[sae_id]
-        runner = {k: v for k, v in self.runner.items() if k not in _WITHOUT_EFFECT}
-        ours = {
-            configs.MATMUL_PRECISION: self.matmul_precision,
-            configs.NORM_MULTIPLE: self.norm_multiple,
-        }
-        runner |= {name: value for name, value in ours.items() if value is not None}
+        runner = _sae_lens_config(self, list(self.saes)).to_dict()
+        runner = {key: value for key, value in runner.items() if key not in _WITHOUT_EFFECT}
+        runner[configs.MATMUL_PRECISION] = self.matmul_precision
+        runner[configs.NORM_MULTIPLE] = self.norm_multiple
         source = self.release.source.model_dump(mode="json")
-        settings = {"source": source, "runner": runner, "saes": saes}
-        settings["defaults"] = self._defaults()
-        text = json.dumps(settings, default=lambda config: config.to_dict())
-        return dict(json.loads(text))
-
-    def _defaults(self) -> dict[str, Any]:
-        """The defaults of what decides what is trained: another version may have others."""
-        source, ours = self.release.source, (configs.MATMUL_PRECISION, configs.NORM_MULTIPLE)
-        runner = configs.defaults_of(_RUNNERS[type(source)]) | dict.fromkeys(ours)
-        of_source = type(source).model_fields.items()
-        synthetic = isinstance(source, SyntheticModel)
-        beside = dict.fromkeys(("init", configs.K_ANNEAL_STEPS))
-        return {
-            "source": {name: of.default for name, of in of_source if not of.is_required()},
-            "source.config": configs.defaults_of(SyntheticModelConfig) if synthetic else {},
-            "runner": {key: runner[key] for key in runner.keys() - set(_WITHOUT_EFFECT)},
-            **{
-                f"sae.{each.architecture()}": configs.defaults_of(type(each)) | beside
-                for each in self.saes.values()
-            },
-        }
+        return dict(json.loads(json.dumps({"source": source, "runner": runner, "saes": saes})))
 
 
 def make_plan(release: Release, *, device: str, only: Sequence[str] = ()) -> Plan:
@@ -187,20 +144,31 @@ def make_plan(release: Release, *, device: str, only: Sequence[str] = ()) -> Pla
             if hasattr(saes[sae_id], "k") and spec.fields.get(configs.K_ANNEAL_STEPS)
         },
     )
-    _check_source(plan)
-    for sae_id in plan.saes:  # made once, for SAELens to check the values
-        config = runner_config(plan, sae_ids=[sae_id])
-    _check_steps(plan, config)
+    _check_together(plan, runner_config(plan, sae_ids=list(plan.saes)))
     return plan
 
 
 def runner_config(plan: Plan, *, sae_ids: list[str]) -> RunnerConfig:
     """SAELens's config of the runner that trains some SAEs of a plan."""
+    config, source = _sae_lens_config(plan, sae_ids), plan.release.source
+    if isinstance(source, LanguageModel):
+        assert isinstance(config, MultiSAETrainingRunnerConfig)
+        options = {"revision": source.revision, TRUST: TRUSTED.get()}
+        options = {key: each for key, each in options.items() if each}
+        # None is replaced by SAELens.
+        config.model_from_pretrained_kwargs = {
+            **(config.model_from_pretrained_kwargs or {}),
+            **options,
+        }
+    return config
+
+
+def _sae_lens_config(plan: Plan, sae_ids: list[str]) -> RunnerConfig:
+    """What the release says, as SAELens's config; a UserError if SAELens refuses it."""
     source = plan.release.source
     logger = replace(plan.runner.get("logger", LoggingConfig(log_to_wandb=False)))
     common: dict[str, Any] = {**plan.runner, "device": plan.device, "logger": logger}
     common |= {"output_path": None, "checkpoint_path": None}
-    common |= dict.fromkeys(plan.autocast_in_vain, False)
     try:
         if isinstance(source, SyntheticModel):
             logger.run_name = logger.run_name or plan.release.name
@@ -211,7 +179,7 @@ def runner_config(plan: Plan, *, sae_ids: list[str]) -> RunnerConfig:
                 **common,
             )
         common[f"dataset_{TRUST}"] = TRUSTED.get()  # SAELens trusts all
-        config = MultiSAETrainingRunnerConfig(
+        return MultiSAETrainingRunnerConfig(
             saes={sae_id: plan.saes[sae_id] for sae_id in sae_ids},
             hook_names=source.hook_name,
             model_name=source.model,
@@ -222,64 +190,21 @@ def runner_config(plan: Plan, *, sae_ids: list[str]) -> RunnerConfig:
         )
     except (ArithmeticError, TypeError, ValueError, KeyError) as error:
         raise UserError(f"SAELens refuses the runner's fields. {error}") from None
-    options = {"revision": source.revision, TRUST: TRUSTED.get()}
-    assert config.model_from_pretrained_kwargs is not None  # but what SAELens puts there
-    options = {key: each for key, each in options.items() if each}
-    config.model_from_pretrained_kwargs = {**config.model_from_pretrained_kwargs, **options}
-    return config
 
 
-def _check_source(plan: Plan) -> None:
-    """Raise a `UserError` unless the SAEs can be trained together on what they encode."""
+def _check_together(plan: Plan, config: RunnerConfig) -> None:
+    """Raise for what would fail late in the training, or train something else in silence."""
     source = plan.release.source
-    if isinstance(source, SyntheticModel):
-        features = configs.synthetic_model_config(source.config)
-        if features.seed is None:
-            should = "be an integer, such as 42, or each process would draw other features"
-            raise UserError("synthetic_model.config.seed", should, "none")
-        for sae_id, config in plan.saes.items():
-            if config.d_in != features.hidden_dim:
-                should = f"be the `hidden_dim` of the known features, {features.hidden_dim}"
-                raise UserError("sae.d_in", should, f"{config.d_in} in {sae_id}")
-        return
-    name = source.model
-    in_rows = source.dataset == OFFLINE_DATASET and source.hub_id == MINILM.hub_id
-    if in_rows and source.context_size > MINILM.context_size:
-        should = f"be at most {MINILM.context_size:,}, the tokens in a row of {source.dataset}"
-        raise UserError("language_model.context_size", should, f"{source.context_size:,}")
-    if plan.runner_value("model_class_name") == TRANSFORMER_LENS and not official_name(name):
-        short = name.rpartition("/")[2]
-        advice = f"Write `name: {short}` below it."
-        if not official_name(short):
-            advice = (
-                "Or load it by `transformers`: set `model_class_name: AutoModelForCausalLM` "
-                "under `runner`, and give a module as `hook_name`."
-            )
-        field = f"language_model.{'name' if source.name else 'hub_id'}"
-        raise UserError(field, "be a model that TransformerLens has", name, advice)
-
-
-def _check_steps(plan: Plan, config: RunnerConfig) -> None:
-    """Raise a `UserError` unless the steps can be taken: batches, schedules, optimizer."""
-    if isinstance(config, MultiSAETrainingRunnerConfig):
-        positions = list(config.seqpos_slice)
-        try:
-            kept = range(config.context_size)[slice(*positions)]
-        except (TypeError, ValueError):
-            kept = range(0)
-        if not kept or kept.step < 1:
-            should = (
-                "be `[start, end]` or `[start, end, step]`, and keep some of a row's "
-                f"{config.context_size:,} tokens"
-            )
-            raise UserError("runner.seqpos_slice", should, positions)
+    if isinstance(source, SyntheticModel) and source.config.get("seed") is None:
+        should = "be an integer, such as 42, or each process would draw other features"
+        raise UserError("synthetic_model.config.seed", should, "none")
+    modes = {each.normalize_activations for each in plan.saes.values()}
+    if modes & NEEDS_ESTIMATE and modes - NEEDS_ESTIMATE:
+        # SAELens takes the batches that it estimates from out of the stream that all share.
+        should = f"be {' or '.join(sorted(NEEDS_ESTIMATE))} for all SAEs or for none"
+        advice = "Or train the SAEs of each kind by `--only`."
+        raise UserError("sae.normalize_activations", should, ", ".join(sorted(modes)), advice)
     for sae_id, each in plan.saes.items():
-        ends = {name: getattr(each, name, 0) for name in ("c2r_start_step", "ort_start_step")}
-        ends[configs.K_ANNEAL_STEPS] = plan.k_anneal_steps.get(sae_id, 0)
-        for name, step in ends.items():
-            if step >= max(plan.steps, 1):
-                should = f"be below the steps of the training, {plan.steps:,}"
-                raise UserError(f"sae.{name}", should, f"{step:,} in {sae_id}")
         sae_class, _ = get_sae_training_class(each.architecture())
         may_die = plan.steps > config.dead_feature_window
         needs_loss = may_die and hasattr(sae_class, "calculate_topk_aux_loss")
@@ -290,15 +215,70 @@ def _check_steps(plan: Plan, config: RunnerConfig) -> None:
             )
             raise UserError("sae.normalize_activations", should, each.normalize_activations)
     theirs = config.to_sae_trainer_config()
-    warm_up, decay = theirs.lr_warm_up_steps, theirs.lr_decay_steps
-    if warm_up + decay > theirs.total_training_steps:
-        name = f"runner.lr_{'warm_up' if warm_up else 'decay'}_steps"
-        most = f"{theirs.total_training_steps:,}, the whole batches that were asked for"
-        found = " and ".join(f"{each:,}" for each in (warm_up, decay) if each)
-        raise UserError(name, f"be, with all schedules of `lr`, at most {most}", found)
+    schedules = theirs.lr_warm_up_steps + theirs.lr_decay_steps
+    if schedules > theirs.total_training_steps:  # SAELens would have them overlap
+        should = f"take at most the training's {counted(theirs.total_training_steps, 'step')}"
+        names = "`lr_warm_up_steps` and `lr_decay_steps`"
+        raise UserError(f"{names} should {should}. Found {schedules:,}.")
+
+
+def check_inputs(plan: Plan, log: Callable[[str], None]) -> None:
+    """Raise unless `d_in` is the model's width and the text has a first row, if reachable."""
+    source = plan.release.source
+    if not isinstance(source, LanguageModel):
+        return
+    with _if_reached(f"The model {source.model}", log):
+        loader = plan.runner_value("model_class_name")
+        width = residual_width(source.model, source.hook_name, loader, source.revision)
+        for sae_id, config in plan.saes.items():
+            if width not in (None, config.d_in):
+                should = f"be {width}, the width of {source.hook_name} in {source.model}"
+                raise UserError("sae.d_in", should, f"{config.d_in} in {sae_id}")
+    if source.dataset != OFFLINE_DATASET:
+        with _if_reached(f"The text {source.dataset}", log):
+            # Only the first rows are read, also of what the training does not stream.
+            text = read_text(source.text)
+            rows_for(text, source.hub_id or source.name, source.context_size)
+
+
+@contextmanager
+def _if_reached(what: str, log: Callable[[str], None]) -> Iterator[None]:
+    """Do what needs the Hub, or tell that it was not reached."""
     try:
-        SAETrainer(theirs, StandardTrainingSAE(StandardTrainingSAEConfig(1, 1)), iter(()))
-    except (ArithmeticError, AssertionError, TypeError, ValueError) as error:
-        raise UserError(
-            f"SAELens cannot make an optimizer from the runner's fields. {one_line(error)}"
-        ) from None
+        with needing_the_hub(what):
+            yield
+    except UserError as error:
+        if not is_of_network(error):
+            raise
+        log(f"Not checked: {error}")
+
+
+def notes_on(plan: Plan) -> Iterator[str]:
+    """A line on what SAEs start from, and a warning of what the training will not do."""
+    yield from plan.start_notes
+    for sae_id, steps in plan.k_anneal_steps.items():
+        if steps >= plan.steps:
+            yield f"Warning: k of {sae_id} is not reached in {counted(plan.steps, 'step')}."
+    window = plan.runner_value("dead_feature_window")
+    revived = [id for id, each in plan.saes.items() if getattr(each, "aux_loss_coefficient", 0)]
+    if revived and window >= plan.steps:
+        yield (
+            f"Warning: `runner.dead_feature_window` is {window:,}, but the training has "
+            f"{counted(plan.steps, 'step')}. No dead latent is revived."
+        )
+    for sae_id, config in plan.saes.items():
+        for penalty in ("c2r", "ort"):
+            is_on = getattr(config, f"{penalty}_coefficient", 0) > 0
+            if is_on and not _is_applied(config, penalty, plan.steps):
+                yield (
+                    f"Warning: the penalty {penalty} of {sae_id} is never applied in "
+                    f"{counted(plan.steps, 'step')}."
+                )
+
+
+def _is_applied(config: Any, penalty: str, steps: int) -> bool:
+    """Whether a penalty comes to a step at which its coefficient is above 0."""
+    due = range(0, steps, getattr(config, f"{penalty}_interval"))
+    # While it warms up, the coefficient is 0 at the first step.
+    warms_up = getattr(config, f"{penalty}_warm_up_steps") > 0
+    return due[-1] >= (getattr(config, f"{penalty}_start_step") or warms_up)

@@ -24,7 +24,7 @@ from sae_lens_c2r.models.reading import Reading, complete
 from sae_lens_c2r.models.text import check_tokenizer, read_text, rows_for
 from sae_lens_c2r.releases.model import LanguageModel
 from sae_lens_c2r.saes.origins import pin
-from sae_lens_c2r.saes.start_from import NEEDS_ESTIMATE, start_from
+from sae_lens_c2r.saes.start_from import start_from
 from sae_lens_c2r.training.distributed import rank, world_size
 from sae_lens_c2r.training.plan import Plan, runner_config
 from sae_lens_c2r.training.stream import (
@@ -48,17 +48,13 @@ def train_together(
     """Train SAEs of a plan in one run; with known features, evaluate them too."""
     saes = {sae_id: _make(plan, sae_id) for sae_id in sae_ids}
     config: Any = runner_config(plan, sae_ids=sae_ids)
-    # Where a release has two kinds of SAEs, they are trained one after the other.
-    estimated = {each.normalize_activations in NEEDS_ESTIMATE for each in plan.saes.values()}
-    own = {plan.saes[sae_id].normalize_activations in NEEDS_ESTIMATE for sae_id in sae_ids}
-    suffix = "-estimated" if own == {True} != estimated else ""
-    with wandb_run(config, saes, group=plan.release.name, suffix=suffix):
+    with wandb_run(config, saes, group=plan.release.name):
         source = plan.release.source
         if not isinstance(source, LanguageModel):
             return saes, train_on_known_features(config, saes, job)
         text = plan.text or read_text(source.text, streaming=config.streaming)
         rows: Any = rows_for(text, source.hub_id or source.name, source.context_size)
-        reading = Reading.of_settings(plan.fingerprint())
+        reading = Reading.of_settings(plan.settings())
         model = load(reading, config.llm_device, hook_names=[source.hook_name])
         rows = check_tokenizer(rows, source.text, model.tokenizer)
         runner = MultiSAETrainingRunner(
@@ -66,7 +62,7 @@ def train_together(
         )
         train_on_language_model(runner, job, norm_multiple=plan.norm_multiple)
     for sae in saes.values():
-        complete(sae.cfg.metadata, plan.fingerprint())  # what SAELens leaves out
+        complete(sae.cfg.metadata, plan.settings())  # what SAELens leaves out
     return saes, {}
 
 
@@ -102,7 +98,6 @@ def train_on_language_model(
         state=state,
         n_batches=n_batches + trainer.n_batches_for_norm_estimate,
         norm_multiple=norm_multiple,
-        other_text=job.other_text,
     )
     n_ahead = int(cfg.prefetch_llm_batches)
     ahead: Any = nullcontext(stream)
@@ -171,16 +166,16 @@ def train_on_known_features(
 
 
 @contextmanager
-def wandb_run(config: Any, saes: SAEs, *, group: str, suffix: str = "") -> Iterator[None]:
+def wandb_run(config: Any, saes: SAEs, *, group: str) -> Iterator[None]:
     """While it lasts, each process has a run of wandb's, if the logger wants one."""
     logger = config.logger
     if not logger.log_to_wandb:
         yield
         return
-    run_id = logger.wandb_id
+    run_id, suffix = logger.wandb_id, ""
     if world_size() > 1:
         os.environ.setdefault("WANDB_RUN_GROUP", run_id or group)
-        suffix += f"-rank-{rank()}"
+        suffix = f"-rank-{rank()}"
     wandb.init(
         project=logger.wandb_project,
         entity=logger.wandb_entity,
@@ -188,5 +183,9 @@ def wandb_run(config: Any, saes: SAEs, *, group: str, suffix: str = "") -> Itera
         name=f"{logger.run_name}{suffix}",
         id=run_id and f"{run_id}{suffix}",
     )
-    yield
-    wandb.finish()
+    exit_code = 1
+    try:
+        yield
+        exit_code = 0
+    finally:  # or what is trained next in this process would be logged to this run
+        wandb.finish(exit_code)

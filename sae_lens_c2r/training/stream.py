@@ -46,25 +46,20 @@ class ActivationStream(Iterator[Batch]):
         state: dict[str, Any] | None = None,  # of another stream of the same text, to continue
         n_batches: int = sys.maxsize,  # that will be taken; a buffer has no more
         norm_multiple: float | None = None,  # as of `within_norm`
-        other_text: bool = False,  # whether the state may be of another text
     ) -> None:
         self._store, self._seed, self._norm_multiple = store, seed, norm_multiple
         buffer_size = store.n_batches_in_buffer * store.training_context_size
         of_store = buffer_size // store.train_batch_size_tokens
-        if state is not None:  # earlier versions do not say: their buffers were the store's
-            n_batches = state.get("of_a_buffer", of_store)
-        self._n_batches = max(1, min(of_store, n_batches))
+        state = state or {"n_batches": 0, "begins": (0, 0, None), "of_a_buffer": n_batches}
+        self._n_batches = max(1, min(of_store, state["of_a_buffer"]))
         self._size = self._n_batches * store.train_batch_size_tokens
         self._n_lent = int(self._size * store.activations_mixing_fraction)
         self._row = 0  # of this epoch, behind those that were read
         self._rows_read = sha256()  # their content
         self._epochs = 0
-        state = {"n_batches": 0, "begins": (0, 0), **(state or {})}
-        self._other_text = other_text
         first = state["n_batches"] // self._n_batches
-        # Of buffers: rows, tokens of the next batch, and a hash of the rows. Earlier versions
-        # have no hash.
-        self._begins = {first: (*state["begins"], None)[:3]}
+        # Of buffers: rows, tokens of the next batch, and a hash of the rows.
+        self._begins = {first: state["begins"]}
         n_given = state["n_batches"] % self._n_batches
         self._batches = islice(self._shuffled(first), n_given, None)
 
@@ -141,9 +136,11 @@ class ActivationStream(Iterator[Batch]):
         skipped = islice(rows, n_skipped)
         bar = tqdm(skipped, "Skipping rows", n_skipped, leave=False, disable=not n_skipped)
         deque(bar, maxlen=0)
-        has_changed = rows_read not in (None, self._rows_read.hexdigest())
-        if (self._row < n_skipped or has_changed) and not self._other_text:
-            raise changed_text(f"other rows among the first {n_skipped:,}")
+        if rows_read not in (None, self._rows_read.hexdigest()):
+            raise UserError(
+                "The text should be the one that the training began with. Found other rows "
+                f"among the first {n_skipped:,}."
+            )
         return rows
 
     def _counted(self, rows: Iterator[Tensor]) -> Iterator[Tensor]:
@@ -201,14 +198,6 @@ def known_features(
             batch = own if maker == rank() else torch.empty_like(own)
             broadcast(batch, maker)
             yield {FEATURES: batch}
-
-
-def changed_text(found: str) -> UserError:
-    """The error about a text that is not the one that a training began with."""
-    return UserError(
-        "The text should be the one that the training began with, or `--other-text` be given, "
-        f"which goes on with this one. Found {found}."
-    )
 
 
 @contextmanager

@@ -1,12 +1,8 @@
 """A plan before hours of training: what it takes, printed or as JSON."""
 
-import os
-import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-import torch
 from rich.console import Console
 from rich.filesize import decimal
 from sae_lens.constants import DTYPE_MAP
@@ -16,28 +12,10 @@ from sae_lens.util import str_to_dtype
 from sae_lens_c2r._support.errors import counted
 from sae_lens_c2r.releases.model import LanguageModel
 from sae_lens_c2r.reporting.tables import terminal_tables
-from sae_lens_c2r.saes.start_from import NEEDS_ESTIMATE
 from sae_lens_c2r.training.data_parallel import group_size, place
-from sae_lens_c2r.training.output_dir import WORK
 from sae_lens_c2r.training.plan import Plan
 
 SHOWN = ("k", "c2r_coefficient", "ort_coefficient", "l1_coefficient", "l0_coefficient")
-
-
-def too_large(plan: Plan, out: Path, *, n_ranks: int = 1) -> Iterator[str]:
-    """A warning for each of memory and disk, if this machine has less than a plan takes."""
-    if torch.device(plan.device).type == "cuda":
-        memory = n_ranks * torch.cuda.mem_get_info(plan.device)[1]
-    else:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    work = (out / WORK).absolute()  # which may be a link to another disk
-    disk = next(each for each in (work, *work.parents) if each.exists())
-    needed = {"memory": memory_bytes(plan), "disk": 3 * checkpoint_bytes(plan)}
-    found = {"memory": memory, "disk": shutil.disk_usage(disk).free}
-    for what, most in needed.items():
-        if most > found[what]:
-            has = f"{decimal(found[what])} here"
-            yield f"Warning: training takes {decimal(most)} of {what}, and there is {has}."
 
 
 def print_plan(plan: Plan, notes: Iterable[str], console: Console, *, n_ranks: int = 1) -> None:
@@ -65,17 +43,13 @@ def print_plan(plan: Plan, notes: Iterable[str], console: Console, *, n_ranks: i
     headings = ["SAE", "d_sae", "weights", "seed", "options"]
     console.print(*terminal_tables(headings, rows, text=(0, 4), broken=4))
     n_parts = group_size(plan, n_ranks)
-    shares = [
-        (share, memory_bytes(plan, share, n_parts=n_parts))
-        for share in place(plan.saes, n_ranks // n_parts)
-        for _ in range(n_parts)
-    ]
-    kinds = {each.normalize_activations in NEEDS_ESTIMATE for each in plan.saes.values()}
-    at_once = ", all at once" if len(plan.saes) > 1 and len(kinds) == 1 else ""
+    shares = place(plan.saes, n_ranks // n_parts)
+    memory = max(memory_bytes(plan, share, n_parts=n_parts) for share in shares)
+    at_once = ", all at once" if len(plan.saes) > 1 else ""
     console.print(
         f"{counted(len(plan.saes), 'SAE')}{at_once}: {counted(plan.steps, 'step')} of "
         f"{plan.batch_size:,}, {plan.samples:,} {unit} each. About "
-        f"{decimal(max(memory for _, memory in shares))} of memory"
+        f"{decimal(memory)} of memory"
         f"{' a process' if n_ranks > 1 else ''}{beside}, {decimal(disk_bytes(plan))} on disk, "
         f"and during training up to three checkpoints of {decimal(checkpoint_bytes(plan))}."
     )
@@ -84,13 +58,6 @@ def print_plan(plan: Plan, notes: Iterable[str], console: Console, *, n_ranks: i
             f"Each batch is split over {n_parts} processes, {plan.batch_size // n_parts:,} "
             f"{unit} each: the weights are those of one process up to rounding."
         )
-    if n_ranks > 1:
-        headings = ["process", "SAEs", "memory", "which"]
-        rows = [
-            [str(rank), str(len(share)), decimal(memory), ", ".join(share)]
-            for rank, (share, memory) in enumerate(shares)
-        ]
-        console.print(*terminal_tables(headings, rows, text=(3,), broken=3))
 
 
 def numbers_of(plan: Plan, notes: Sequence[str]) -> dict[str, Any]:
@@ -103,7 +70,7 @@ def numbers_of(plan: Plan, notes: Sequence[str]) -> dict[str, Any]:
         "disk_bytes": disk_bytes(plan),
         "checkpoint_bytes": checkpoint_bytes(plan),
         "notes": notes,
-        **plan.fingerprint(),
+        **plan.settings(),
     }
 
 

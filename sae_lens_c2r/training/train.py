@@ -8,9 +8,8 @@ import json
 import platform
 import subprocess
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -29,7 +28,6 @@ from sae_lens_c2r.penalties.neighbors import has_fast_bfloat16
 from sae_lens_c2r.saes.hashes import sae_hashes
 from sae_lens_c2r.saes.record import KNOWN_FEATURES, RECORD, Evaluation, SAERecord, as_document
 from sae_lens_c2r.saes.sae_ref import SAERef
-from sae_lens_c2r.saes.start_from import NEEDS_ESTIMATE
 from sae_lens_c2r.training import distributed, output_dir
 from sae_lens_c2r.training.data_parallel import group_size, place
 from sae_lens_c2r.training.plan import Plan
@@ -43,7 +41,6 @@ def train(
     *,
     resume: bool = False,  # from the last checkpoint, if there is one
     checkpoint_minutes: float = 30.0,  # between two; 0 for one at the end only
-    other_text: bool = False,  # whether to resume with another text than it began with
     dry_run: bool = False,  # raise what would be raised before the first step, and do nothing
     log: Callable[[str], None] = print,
     watch: Watch = lambda *_: None,  # given the id and the trainer of each SAE before it begins
@@ -51,19 +48,17 @@ def train(
     """Train the SAEs of a plan that are not finished, and return their folders."""
     work, on_main = out / output_dir.WORK, distributed.on_main_process
     log = log if distributed.is_main_process() else lambda _: None
-    here, settings = circumstances(plan.device), plan.fingerprint()
-    here["from_disk"], text_size = plan.from_disk, size_of(plan.text_path)
-    output_dir.check_apart(out, plan.text_path)
+    here, settings = circumstances(plan.device), plan.settings()
+    here["from_disk"] = plan.from_disk
     n_parts = on_main(lambda: group_size(plan, distributed.world_size()))
     options = {"resume": resume, "checkpoint_minutes": checkpoint_minutes}
     alike = {"order": list(plan.saes), "options": options, "device": plan.device}
     _check_alike({**settings, **alike, **{key: here[key] for key in ("python", "versions")}})
-    unfinished = partial(output_dir.unfinished, settings, plan.device, text_size, out)
-    look: dict[str, Any] = {"resume": resume, "text_size": None if other_text else text_size}
-    checkpoint_of = partial(output_dir.checkpoint_of, settings, here, out, log, **look)
+    unfinished = partial(output_dir.unfinished, settings, plan.device, out)
+    checkpoint_of = partial(output_dir.checkpoint_of, settings, here)
     todo = on_main(lambda: unfinished(log))
     if dry_run:
-        on_main(lambda: checkpoint_of(look_only=True))
+        on_main(lambda: checkpoint_of(todo, out, log, resume=resume, look_only=True))
         return []
     if not todo and not on_main(work.exists):
         return []
@@ -83,9 +78,8 @@ def train(
             stop,
             every_seconds=60 * checkpoint_minutes,
             about={
-                "settings": settings,
+                "settings": _of_saes(settings, todo),
                 "circumstances": here,
-                "text_size": text_size,  # as it began
                 "processes_per_batch": n_parts,
             },
             log=log,
@@ -93,18 +87,17 @@ def train(
             scaled=plan.starts,
             k_anneal_steps=plan.k_anneal_steps,
             process_group=process_group,
-            other_text=other_text,
         )
         on_main(job.checkpoints.remove_partial)
-        job.resumed = on_main(checkpoint_of)
-        in_turn = _in_turn(plan, todo, job.resumed)
-        for number, sae_ids in enumerate(in_turn):
-            if number:
-                n_left = sum(map(len, in_turn[number:]))
-                log(f"{len(plan.saes) - n_left} of {len(plan.saes)} SAEs trained.")
-                job.resumed = None
-            _train_at_once(plan, sae_ids, job, out)
-    return [out / sae_id for sae_ids in in_turn for sae_id in sae_ids]
+        job.resumed = on_main(lambda: checkpoint_of(todo, out, log, resume=resume))
+        if todo:
+            _train_at_once(plan, todo, job, out)
+    return [out / sae_id for sae_id in todo]
+
+
+def _of_saes(settings: dict[str, Any], sae_ids: Iterable[str]) -> dict[str, Any]:
+    """The part of a plan's settings that is of some of its SAEs."""
+    return {**settings, "saes": {sae_id: settings["saes"][sae_id] for sae_id in sae_ids}}
 
 
 def size_of(path: Path | None) -> int | None:
@@ -119,15 +112,14 @@ def size_of(path: Path | None) -> int | None:
 
 def _train_at_once(plan: Plan, sae_ids: list[str], job: Job, out: Path) -> None:
     """Train SAEs in one run and save them, those of this process here."""
-    n_parts = n_most = job.about["processes_per_batch"]
+    n_parts = job.about["processes_per_batch"]
     if job.resumed is not None:
         job.log(f"Continuing from step {job.resumed.step:,} of {plan.steps:,}.")
-        n_most = max(n_parts, job.resumed.about["processes_per_batch"])
+        before = job.resumed.about["processes_per_batch"]
+        job.about = {**job.about, "processes_per_batch": max(n_parts, before)}
     group, place_in_it = divmod(distributed.rank(), n_parts)
     shares = place({i: plan.saes[i] for i in sae_ids}, distributed.world_size() // n_parts)
-    settings = output_dir.settings_of(job.about["settings"], sae_ids)
-    about = {**job.about, "settings": settings, "processes_per_batch": n_most}
-    job = replace(job, about=about, saved=[] if place_in_it else shares[group])
+    job.saved = [] if place_in_it else shares[group]
     try:
         # A process without an SAE of its own still takes part in the stream.
         saes, evaluations = train_together(plan, shares[group] or shares[0][:1], job)
@@ -156,19 +148,6 @@ def _check_alike(own: dict[str, Any]) -> None:
             raise UserError(f"All ranks should have the plan and versions of rank 0. {differs}")
 
     distributed.on_all_ranks(check)
-
-
-def _in_turn(
-    plan: Plan, todo: list[str], resumed: output_dir.Checkpoint | None
-) -> list[list[str]]:
-    """The SAEs in groups, each to be trained at once: first what a checkpoint holds."""
-    begun = resumed.about["settings"]["saes"] if resumed else ()
-    groups: tuple[list[str], ...] = ([], [], [])
-    for sae_id in todo:
-        # SAELens takes the batches that it estimates from out of the shared stream.
-        needs_estimate = plan.saes[sae_id].normalize_activations in NEEDS_ESTIMATE
-        groups[0 if sae_id in begun else 2 if needs_estimate else 1].append(sae_id)
-    return [group for group in groups if group]
 
 
 def circumstances(device: str) -> dict[str, Any]:
@@ -217,7 +196,7 @@ def _save(
             source=settings["source"],
             sae_id=sae_id,
             started_from=plan.starts.get(sae_id),
-            settings=output_dir.settings_of(settings, [sae_id]),
+            settings=_of_saes(settings, [sae_id]),
             trained_together=list(settings["saes"]),
             processes_per_batch=job.about["processes_per_batch"],
             steps=plan.steps,
@@ -227,7 +206,6 @@ def _save(
             finished=datetime.now(timezone.utc).isoformat(timespec="seconds"),
             matmul_precision=torch.get_float32_matmul_precision(),
             **here,
-            text_size=job.about["text_size"],
             evaluations=measured,
         )
         with write_folder(out / sae_id, beside=out / output_dir.WORK) as folder:

@@ -56,7 +56,6 @@ class Job:
     scaled: Collection[str] = ()  # those that start from others, whose inputs were not scaled
     k_anneal_steps: Mapping[str, int] = field(default_factory=dict)
     process_group: ProcessGroup | None = None  # that every batch is split over, if it is
-    other_text: bool = False  # whether to go on with another text than it began with
     kept_step: int | None = None  # of the checkpoint that an error has left
     begun: float = field(default_factory=time.monotonic)  # anew at the first step
     ended: float | None = None  # behind the last one
@@ -173,29 +172,24 @@ class Trainer(MultiSAETrainer):
     @torch.no_grad()
     def _estimate_scaling_factors(self) -> None:
         """Estimate, once for all SAEs of a mode, how SAELens scales their activations."""
-        unscaled = ActivationScaler()
-        new = {
-            i: each for i, each in self.trainers.items() if each.activation_scaler == unscaled
-        }
-        modes = {each.sae.cfg.normalize_activations for each in new.values()} & NEEDS_ESTIMATE
-        n = self.cfg.n_batches_for_norm_estimate if modes else 0
-        batches = self._batches_until_stopped(n)
-        d_in = next(iter(self.saes.values())).cfg.d_in
+        trainers = self.trainers.items()
+        new = [
+            (i, each) for i, each in trainers if each.activation_scaler == ActivationScaler()
+        ]
+        modes = sorted({each.sae.cfg.normalize_activations for _, each in new} & NEEDS_ESTIMATE)
+        n = self.cfg.n_batches_for_norm_estimate
         # SAELens keeps the batches for each SAE to go through: 19 GB in the paper's release.
-        of_modes = tee(batches, len(modes)) if len(modes) > 1 else [batches]
-        for mode, of_mode in zip(sorted(modes), of_modes, strict=False):
-            scaler = ActivationScaler()
-            of_norm = mode == ESTIMATED
+        of_modes = tee(self._batches_until_stopped(n), len(modes))
+        for mode, batches in zip(modes, of_modes, strict=True):
+            scaler, of_norm = ActivationScaler(), mode == ESTIMATED
             estimate = scaler.estimate_scaling_factor if of_norm else scaler.estimate_whitening
-            estimate(d_in, of_mode, n)
-            for trainer in new.values():
+            estimate(next(iter(self.saes.values())).cfg.d_in, batches, n)
+            for sae_id, trainer in new:
                 if trainer.sae.cfg.normalize_activations == mode:
                     trainer.activation_scaler = copy.copy(scaler)
-        for sae_id, trainer in new.items():
-            factor = trainer.activation_scaler.scaling_factor
-            if sae_id in self._job.scaled and factor is not None:
-                scale_inputs(trainer.sae, factor)
-                _scale_config(trainer)
+                    if sae_id in self._job.scaled and scaler.scaling_factor is not None:
+                        scale_inputs(trainer.sae, scaler.scaling_factor)
+                        _scale_config(trainer)
 
     def _show_progress(self, bar: Any, outputs: dict[str, TrainStepOutput]) -> None:
         # SAELens moves its bar every 100 steps, and from 0 in a run that is resumed.

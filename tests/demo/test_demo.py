@@ -200,8 +200,7 @@ def test_an_sae_that_does_not_encode_as_it_was_trained_is_refused(
     [
         ("--tokens", "100", "'--tokens'"),
         ("--seed", "-1", "'--seed'"),
-        ("--k", "129", "`sae.k`"),
-        ("--c2r-coefficient", "-1", "`sae.c2r_coefficient`"),
+        ("--c2r-coefficient", "-1", "`c2r_coefficient`"),
         ("--device", "abacus", "`--device`"),
     ],
 )

@@ -106,7 +106,6 @@ def test_shell_lines_name_what_there_is(block: Block) -> None:
 def test_a_dry_run_prints_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     [block] = [block for block in blocks_of(TRAIN) if block.language == "text"]
     monkeypatch.setenv("COLUMNS", "110")
-    monkeypatch.setattr("sae_lens_c2r.training.plan.has_fast_bfloat16", lambda _: True)
     ran = run_command("train", "gemma-2-2b-layer-12", "--dry-run", "--device", "cpu")
     printed = _lines(block.text)
     assert len(printed) == 2

@@ -77,10 +77,8 @@ def test_what_our_training_recorded_goes_before_it(plant: Plant) -> None:
     runner |= {"lr_scheduler_name": "cosineannealing", "lr_end": 0.0, "n_restart_cycles": 2}
     settings: dict[str, Any] = {"runner": runner}
     settings["saes"] = {"layer/a": {"normalize_activations": "none"}}
-    said = {"license": "mit", "language_model": {**model, "dataset": "org/own"}}
-    release = release_of(
-        say(folder, {"release": said, "sae_id": "layer/a", "settings": settings})
-    )
+    said = {"license": "mit", "source": {**model, "dataset": "org/own"}}
+    release = release_of(say(folder, {**said, "sae_id": "layer/a", "settings": settings}))
     assert release.license == "mit"
     read = release.language_model
     assert (read.hub_id, read.name, read.revision) == ("org/model", None, "v1")
@@ -98,7 +96,7 @@ def test_a_sparsity_coefficient_stays_in_the_unit_that_it_was_chosen_in(plant: P
     folder = plant(training_architecture="jumprelu", training_architecture_details=details)
     plan = make_plan(release_of(folder), device="cpu")
     assert plan.saes["a"].normalize_activations == "none"
-    assert any("`l0_coefficient` is the SAE's, 25.0" in note for note in plan.start_notes)
+    assert any("`l0_coefficient` is 25.0, which is" in note for note in plan.start_notes)
     whitened = {
         "source": {},
         "runner": {},

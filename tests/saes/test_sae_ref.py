@@ -36,7 +36,7 @@ def test_the_card_of_a_downloaded_repository_is_read(tmp_path: Path) -> None:
     assert origin.license == "cc-by-nd-4.0"
     (folder / "README.md").write_text("Without front matter.")  # the nearest one is its own
     assert pin(SAERef(folder=folder))[0].license is None
-    (folder / "training.json").write_text('{"release": {"license": "apache-2.0"}}')
+    (folder / "training.json").write_text('{"license": "apache-2.0"}')
     assert pin(SAERef(folder=folder))[0].license == "apache-2.0"
 
 

@@ -70,7 +70,7 @@ def test_the_newest_are_kept_and_the_last_is_continued(tmp_path: Path) -> None:
         *(("manifest.json", content) for content in ("{", '{"content": {}, "sha256": "0"}')),
     ],
 )
-def test_damaged_ones_are_put_aside_and_the_one_before_them_is_continued(
+def test_damaged_ones_are_named_and_the_one_before_them_is_continued(
     tmp_path: Path, name: str, content: str | None
 ) -> None:
     kept, damages = Checkpoints(tmp_path), []
@@ -81,17 +81,18 @@ def test_damaged_ones_are_put_aside_and_the_one_before_them_is_continued(
             (checkpoint / name).write_text(content)
 
     first = kept.write(6, {}, fill)
-    for _ in range(2):
-        damage(kept.write(7, {}, fill))
-        newest = kept.newest(on_damage=damages.append)
-        assert newest.step == 6
+    for step in (7, 9, 7):
+        damage(kept.write(step, {}, fill))
+        kept.newest(on_damage=damages.append, look_only=True)
+        assert len(names(tmp_path)) == 2
+        assert kept.newest(on_damage=damages.append).step == 6
+        assert len(names(tmp_path)) == 1
     damage(first)
-    for _ in range(2):  # nothing is begun anew over them
+    for _ in range(2):  # nothing is begun anew over it
         with pytest.raises(UserError, match=r"has no intact checkpoint"):
             kept.newest(on_damage=damages.append)
+        assert names(tmp_path) == ["step-000000006"]
     assert all(f" is damaged ({name} " in damage for damage in damages)
-    assert len(damages) == len(names(tmp_path)) == 3
-    assert all(each.startswith("damaged-step-00000000") for each in names(tmp_path))
 
 
 def test_what_cannot_be_written_leaves_those_before_it(tmp_path: Path) -> None:
@@ -215,9 +216,14 @@ def test_what_a_checkpoint_is_not_of_is_refused(release: Path, stopped: Path) ->
             {"synthetic_model.training_samples": 450},
             {},
             True,
-            "'synthetic_model.training_samples=1200'",
+            "`source.training_samples = 450`, and 1200 there",
         ),
-        ({}, {"only": IDS[1:]}, True, "should include layer_0/batchtopk_c2r, .* Found "),
+        (
+            {},
+            {"only": IDS[1:]},
+            True,
+            "should have the SAEs of .*layer_0/batchtopk_c2r, .* Found",
+        ),
     ]
     for changes, chosen, resume, says in cases:
         plan = make_plan(read_release(release, overrides=changes), device="cpu", **chosen)

@@ -235,14 +235,26 @@ def test_torchrun_on_two_nodes_goes_on_after_a_kill_and_ends_with_the_same_weigh
     assert hashes(out) == hashes(of_model)
 
 
-def test_a_number_of_processes_that_is_none_is_refused(
-    release: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({}, "`WORLD_SIZE` is 8, but `RANK`, `MASTER_ADDR`, `MASTER_PORT` not set"),
+        ({"RANK": "0"}, "`WORLD_SIZE` is 8, but `MASTER_ADDR`, `MASTER_PORT` not set"),
+    ],
+)
+def test_a_number_of_processes_that_none_has_started_is_refused_at_once(
+    given: dict[str, str],
+    says: str,
+    release: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "two")
-    monkeypatch.setenv("RANK", "0")
+    """As a scheduler may set it, without `torchrun`."""
+    for name, value in {"WORLD_SIZE": "8", **given}.items():
+        monkeypatch.setenv(name, value)
     with pytest.raises(SystemExit):
         main(["train", str(release), "--dry-run"])
-    assert "The two processes of `WORLD_SIZE` should find each other" in capsys.readouterr().err
+    assert says in capsys.readouterr().err
 
 
 def test_each_process_logs_a_run_of_its_own_in_one_group(
@@ -256,7 +268,7 @@ def test_each_process_logs_a_run_of_its_own_in_one_group(
         logged.append((name, id, os.environ.get("WANDB_RUN_GROUP")))
 
     monkeypatch.setattr(runners.wandb, "init", note)
-    monkeypatch.setattr(runners.wandb, "finish", lambda: None)
+    monkeypatch.setattr(runners.wandb, "finish", lambda _: None)
     monkeypatch.setenv("WANDB_RUN_GROUP", "")
     for rank, n_ranks in ((0, 1), (0, 2), (1, 2)):
         monkeypatch.setattr(runners, "rank", lambda rank=rank: rank)

@@ -16,9 +16,12 @@ from sae_lens import SAE, SAETrainer
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.yaml_text import parse_overrides
+from sae_lens_c2r.releases.files import read_release
 from sae_lens_c2r.saes.hashes import sae_hashes
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.output_dir import WORK, Checkpoints, checkpoint_of
+from sae_lens_c2r.training.plan import make_plan
+from sae_lens_c2r.training.train import train
 from tests.command import run as run_cli
 from tests.releases.test_files import write
 from tests.training.killing import MINILM, SMALL, as_options
@@ -47,7 +50,7 @@ def test_a_dry_run_refuses_what_the_run_would_refuse_in_its_folder(
     intact: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, out = write(tmp_path), tmp_path / "saes"
-    about = {"settings": plan_of(path).fingerprint(), "circumstances": {}}
+    about = {"settings": plan_of(path).settings(), "circumstances": {}}
     checkpoint = Checkpoints(out / WORK).write(3, about, lambda _: [])
     if not intact:
         (checkpoint / "manifest.json").write_text("{}")
@@ -90,21 +93,42 @@ def test_known_features_are_trained_on_and_what_is_finished_is_left(
     assert record["weights_sha256"] == sae_hashes(sae)[0]
 
 
-def test_two_kinds_of_saes_are_two_runs_of_wandb(
+def test_a_training_that_fails_ends_its_run_of_wandb_as_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    init = Mock()
-    for name, stub in (("init", init), ("log", Mock()), ("finish", Mock())):
-        monkeypatch.setattr(wandb, name, stub)
-    grids = [
-        {"id": mode, "sae": {"architecture": "topk", "normalize_activations": mode}}
-        for mode in ("expected_average_only_in", "none")
-    ]
-    runner = {"batch_size": 100, "n_batches_for_norm_estimate": 2, "run_final_eval": False}
-    runner["logger"] = {"wandb_id": "mine", "wandb_log_frequency": 5}
-    release = write(tmp_path, grids=grids, runner=runner)
-    assert run(release, "--out", tmp_path / "saes") == 0
-    assert [call.kwargs["id"] for call in init.call_args_list] == ["mine", "mine-estimated"]
+    """Or the curves of the next one in this process would be logged to it."""
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    runs, ended = [], []
+    log, finish = wandb.Run.log, wandb.Run.finish
+
+    def note_and_log(run: wandb.Run, *arguments: Any, **options: Any) -> None:
+        runs.append(run.name)
+        log(run, *arguments, **options)
+
+    def note_and_finish(run: wandb.Run, exit_code: int | None = None) -> None:
+        ended.append((run.name, exit_code))
+        finish(run, exit_code)
+
+    monkeypatch.setattr(wandb.Run, "log", note_and_log)
+    monkeypatch.setattr(wandb.Run, "finish", note_and_finish)
+    logger = {"wandb_log_frequency": 1, "log_weights_to_wandb": False}
+
+    def train_as(name: str, **options: Any) -> None:
+        changes = {"runner.logger": {**logger, "run_name": name}}
+        read = read_release(write(tmp_path), overrides=changes)
+        plan = make_plan(read, device="cpu", only=IDS[:1])
+        train(plan, tmp_path / name, **options)
+
+    def fail(_: str, trainer: SAETrainer[Any, Any]) -> None:
+        trainer.step = Mock(side_effect=ValueError("no"))  # type: ignore[method-assign]
+
+    with pytest.raises(UserError, match="SAELens failed: ValueError: no"):
+        train_as("a", watch=fail)
+    train_as("b")
+    assert ended == [("a", 1), ("b", 0)]
+    assert runs == ["b"] * len(runs)
+    assert len(runs) >= 10
 
 
 def test_settings_may_be_infinite(tmp_path: Path) -> None:
@@ -126,18 +150,15 @@ def test_a_language_model_feeds_all_its_saes_at_once(tmp_path: Path, of_model: P
         assert sae.cfg.metadata.model_name == "sentence-transformers/all-MiniLM-L6-v2"
         assert len(json.loads((folder / "training.json").read_text())["trained_together"]) == 4
     only = "layer_3/width_512/batchtopk_c2r_k32"
-    unscaled = {"architecture": "batchtopk", "normalize_activations": "none"}
-    scaled = {"architecture": "batchtopk_c2r"}
-    grids = [{"id": only, "sae": scaled}, {"id": "unscaled", "sae": unscaled}]
-    command = [MINILM, *as_options(SMALL | {"grids": grids}), "--out"]
-    assert run(*command, tmp_path / "mixed") == 0
-    assert run(*command, tmp_path / "other", "--only", only, "--set", "runner.seed=1") == 0
-    together, mixed, other = (
+    command = [MINILM, *as_options(SMALL), "--only", only, "--out"]
+    assert run(*command, tmp_path / "alone") == 0
+    assert run(*command, tmp_path / "other", "--set", "runner.seed=1") == 0
+    together, alone, other = (
         SAE.load_from_disk(out / only).W_dec
-        for out in (of_model, tmp_path / "mixed", tmp_path / "other")
+        for out in (of_model, tmp_path / "alone", tmp_path / "other")
     )
-    assert torch.equal(together, mixed), "an SAE depends on those that are trained beside it"
-    assert not torch.equal(mixed, other), "the order of the data is not the release's"
+    assert torch.equal(together, alone), "an SAE depends on those that are trained beside it"
+    assert not torch.equal(alone, other), "the order of the data is not the release's"
 
 
 def test_a_finished_sae_of_other_settings_is_not_taken_for_the_plans(
@@ -161,50 +182,40 @@ def fields_of(settings: Settings) -> Settings:
     return settings["saes"][IDS[2]]
 
 
-def older(settings: Settings) -> None:
-    """As before there were a field and defaults."""
-    del settings["defaults"], fields_of(settings)["c2r_gate"]
-
-
-def newer(settings: Settings, value: int = 3) -> None:
-    """As by a version that has fields beyond ours, with that value."""
-    fields_of(settings)["c2r_later"] = settings["runner"]["later"] = value
-    settings["defaults"]["sae.topk_c2r"]["c2r_later"] = 3
-    settings["defaults"]["runner"]["later"] = 3
-
-
 def with_fewer_fields(settings: Settings) -> None:
-    """As before a field was dropped."""
-    older(settings)
-    fields_of(settings)["c2r_gone"] = settings["runner"]["gone"] = 7
+    """As by a version that lacks some of ours."""
+    del fields_of(settings)["c2r_gate"], settings["runner"]["lr_end"]
 
 
-def other_default(settings: Settings) -> None:
+def with_more_fields(settings: Settings) -> None:
+    """As by a version that has fields beyond ours."""
+    fields_of(settings)["c2r_later"] = settings["runner"]["later"] = 3
+
+
+def of_given_fields(settings: Settings) -> None:
+    """As in the records that had the fields that a release gave, and defaults."""
+    given = {"batch_size": 100, "run_final_eval": False}
+    settings.update(runner=given, defaults={"runner": {"lr": 0.5}})
+
+
+def with_another_default(settings: Settings) -> None:
     """As by a SAELens whose default was another one."""
     fields_of(settings)["aux_loss_coefficient"] = 0.5
-    settings["defaults"]["sae.topk_c2r"]["aux_loss_coefficient"] = 0.5
-
-
-def other_default_of_the_runner(settings: Settings) -> None:
-    settings["defaults"]["runner"]["lr"] = 0.5
 
 
 @pytest.mark.parametrize(
     ("version", "options", "goes_on", "says"),
     [
-        (older, [], True, "`c2r_gate`"),
-        (older, ["sae.c2r_gate=relu", "runner.lr=3e-4"], True, "`c2r_gate`"),
-        (older, ["sae.c2r_gate=none"], False, "c2r_gate = 'none'"),
-        (newer, [], True, "`c2r_later`"),
-        (partial(newer, value=4), [], False, "later"),
-        (with_fewer_fields, [], True, "`c2r_gate`, `c2r_gone`, `gone`"),
-        (other_default, [], False, "`--set 'sae.aux_loss_coefficient=0.5'`"),
-        (other_default, ["sae.aux_loss_coefficient=0.5"], True, ""),
-        (other_default_of_the_runner, [], False, "`--set 'runner.lr=0.5'`"),
-        (other_default_of_the_runner, ["runner.lr=0.5"], True, ""),
+        (with_fewer_fields, [], True, "version. Not compared: c2r_gate, lr_end."),
+        (with_fewer_fields, ["runner.batch_size=50"], False, "batch_size = 50"),
+        (with_more_fields, [], True, "version. Not compared: c2r_later, later."),
+        (with_more_fields, ["sae.c2r_gate=none"], False, "c2r_gate = 'none'"),
+        (of_given_fields, [], True, "Not compared: adam_beta1"),
+        (with_another_default, [], False, "aux_loss_coefficient = 1.0`, and 0.5 there"),
+        (with_another_default, ["sae.aux_loss_coefficient=0.5"], True, ""),
     ],
 )
-def test_a_training_of_another_version_goes_on_unless_it_would_change(
+def test_a_training_of_another_version_goes_on_unless_what_both_have_differs(
     version: Callable[[Settings], None],
     options: list[str],
     goes_on: bool,
@@ -225,17 +236,15 @@ def test_a_training_of_another_version_goes_on_unless_it_would_change(
     assert says in (told := capsys.readouterr().err)
     assert "elete" not in told
     about = {"settings": content["settings"], "circumstances": {}}
-    checkpoints = Checkpoints(out / WORK)
-    checkpoints.write(3, about, lambda _: [])
+    Checkpoints(out / WORK).write(3, about, lambda _: [])
     record.unlink()
-    planned = plan_of(path, IDS[2], **parse_overrides(options)).fingerprint()
-    resume = partial(checkpoint_of, planned, {"device": "cpu"}, out, print, resume=True)
+    planned = plan_of(path, IDS[2], **parse_overrides(options)).settings()
+    resume = partial(checkpoint_of, planned, {"device": "cpu"}, [IDS[2]], out, print)
     if goes_on:
-        found = resume()
-        assert found.step == 3
+        assert resume(resume=True).step == 3
     else:
         with pytest.raises(UserError, match=re.escape(says)):
-            resume()
+            resume(resume=True)
     assert says in capsys.readouterr().out or not goes_on
 
 
@@ -315,7 +324,7 @@ def test_float32_matrices_are_multiplied_as_the_release_says(
         during.clear()
         record = json.loads((out / IDS[0] / "training.json").read_text())
         assert record["matmul_precision"] == precision
-        assert ("matmul_precision" in record["settings"]["runner"]) == bool(options)
+        assert record["settings"]["runner"]["matmul_precision"] == ("high" if options else None)
 
 
 def test_an_sae_that_diverges_is_not_saved(
