@@ -52,7 +52,7 @@ class Checkpoints:
         with ExitStack() as stack:  # of rank 0; the others write into its folder
             whole = files.write_folder(final, beside=self.folder)
             partial = distributed.on_main_process(lambda: stack.enter_context(whole))
-            own = distributed.on_all_ranks(lambda: _written(partial, fill))
+            own = distributed.on_all_ranks(lambda: _written(partial, final, fill))
             parts = distributed.all_gather(own)
             digests = {name: digest for part in parts for name, digest in part.items()}
             content = {"step": step, "about": about, "files": dict(sorted(digests.items()))}
@@ -128,10 +128,12 @@ def read_checkpoint(folder: Path, *, hashes: bool = True) -> Checkpoint:
     return Checkpoint(folder, content["step"], content["about"])
 
 
-def _written(folder: Path, fill: Fill) -> dict[str, str]:
+def _written(folder: Path, final: Path, fill: Fill) -> dict[str, str]:
     """The files that this rank adds to a folder, on the disk, with their digests."""
+    with files.disk_errors(final):
+        written = fill(folder)
     digests = {}
-    for path in (path for top in fill(folder) for path in [top, *top.rglob("*")]):
+    for path in (path for top in written for path in [top, *top.rglob("*")]):
         if path.is_file():
             # Here: another machine knows nothing of what this one has yet to write.
             files.sync(path)
