@@ -173,8 +173,9 @@ def unlike(
     """How a training and a plan differ in the fields that both have; others are told."""
     lacking: set[str] = set()
     parts = {part: (held[part], planned[part]) for part in ("source", "runner")}
-    for sae_id, fields in held["saes"].items():
-        parts[f"saes.{sae_id}"] = (fields, planned["saes"][sae_id])
+    for sae_id, fields in planned["saes"].items():
+        if sae_id in held["saes"]:
+            parts[f"saes.{sae_id}"] = (held["saes"][sae_id], fields)
     for part, (before, now) in parts.items():
         lacking |= before.keys() ^ now.keys()
         both = [name for name in before if name in now]
@@ -197,8 +198,8 @@ def unfinished(
             todo.append(sae_id)
             continue
         record = read_record(out / sae_id)
-        if record.settings is None:
-            raise UserError(out / sae_id / RECORD, "have `settings`")
+        if record.settings is None or sae_id not in record.settings["saes"]:
+            raise UserError(out / sae_id / RECORD, f"have `settings` of {sae_id}")
         if differs := unlike(record.settings, settings, log):
             should = f"have no other {sae_id} than the plan's"
             raise UserError("out", should, more=f"{differs} Or choose another folder.")
