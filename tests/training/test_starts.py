@@ -239,7 +239,7 @@ def test_what_may_surprise_is_told_before_training(tmp_path: Path, origin: Origi
     assert "Without `sae.seed`: no weights are drawn." in text
     assert f"standard_c2r starts from {where}, under cc-by-nc-nd-4.0." in text
     for told in (
-        *("cc-by-nc-nd-4.0 does not allow", "`dtype` is float32, and was bfloat16"),
+        "`dtype` is float32, and was bfloat16",
         *("`context_size` is 64, and was 128", "`prepend_bos` is True, and was False"),
         "the SAE does not say its `l1_coefficient`. SAELens's default is 1.0",
     ):
