@@ -153,31 +153,6 @@ class LineConsole(Console):
 
             tqdm.write(line, file=sys.stderr)  # above a bar that is shown
 
-    @contextmanager
-    def clock(self, doing: Callable[[], str]) -> Iterator[None]:
-        """Show on a terminal, under what is said, what is being done and for how long."""
-        from rich.progress import Progress, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
-        from rich.table import Column
-        from rich.text import Text
-
-        terminal = Console(stderr=True)
-        is_shown = terminal.is_terminal and not (self.quiet or self.no_progress)
-
-        class Doing(TextColumn):
-            def render(self, _: Task) -> Text:
-                # Without what would move the cursor, where bars are below each other.
-                return Text.from_ansi(doing(), overflow="ellipsis", no_wrap=True)
-
-        columns = (
-            SpinnerColumn(table_column=Column(min_width=1)),
-            TimeElapsedColumn(table_column=Column(min_width=7, no_wrap=True)),
-            Doing("", table_column=Column(ratio=1, no_wrap=True)),
-        )
-        shown: dict[str, Any] = {"transient": True, "expand": True, "disable": not is_shown}
-        with Progress(*columns, console=terminal, **shown) as bar:
-            bar.add_task("", total=None)
-            yield
-
 
 def console_while_loading(*, quiet: bool = False) -> LineConsole:
     """A console that has said what takes the first seconds: importing SAELens."""

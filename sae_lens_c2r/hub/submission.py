@@ -10,7 +10,7 @@ from sae_lens import SAE
 from sae_lens.constants import SAE_CFG_FILENAME
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.evaluation.report import REPORT_FILE, read_report
+from sae_lens_c2r.evaluation.results import REPORT_FILE, read_report
 from sae_lens_c2r.hub.rules import check_names, refuse_secrets
 from sae_lens_c2r.releases.model import Release, check_ids
 from sae_lens_c2r.saes.origins import allows_derivatives
