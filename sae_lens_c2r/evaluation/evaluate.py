@@ -86,7 +86,7 @@ def _plan(source: SAERef, options: Options, results: Results, on_error: OnError)
     new = {}
     if not results.has(record, WEIGHTS, by):
         numbers = measure(sae, source.name).numbers
-        new[WEIGHTS] = by.model_copy(update={"seconds": 0.0, "metrics": numbers})
+        new[WEIGHTS] = by.model_copy(update={"metrics": numbers})
     results.keep(record, new)
     if not options.names:
         return []
@@ -110,7 +110,7 @@ def _reading(sae: SAE[Any], options: Options) -> Reading:
     model = options.model or said.model_name
     if not model or not said.hook_name:
         missing = "metadata.hook_name" if model else "model"
-        advice = "It needs a language model, and SAEs of known features have none."
+        advice = "An evaluation needs a language model. SAEs of known features have none."
         raise UserError(missing, "be given, or be in the SAE's config", more=advice)
     of_model = options_for(model, said.model_from_pretrained_kwargs, of=said.model_name)
     place = str(Path(model).resolve()) if is_model(model) else model

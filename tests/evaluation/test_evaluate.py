@@ -243,7 +243,7 @@ def test_the_losses_of_rows_are_of_the_tokens_that_sae_lens_counts(
 def test_each_sae_that_cannot_be_is_one_line(tmp_path: Path, out: Path, run: Evaluate) -> None:
     reasons = {
         "hook": "`metadata.hook_name`",
-        "model": "`model` should be given, or be in the SAE's config. It needs a language",
+        "model": "`model` should be given, or be in the SAE's config. An evaluation needs",
         "broken": "JSON",
         "list": "",
         "nan": "finite",
