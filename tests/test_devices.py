@@ -93,7 +93,7 @@ def test_a_release_is_trained_evaluated_and_inspected(device: str, tmp_path: Pat
     release, saes, out = write(tmp_path, grids=grids), tmp_path / "saes", tmp_path / "out"
     commands: list[tuple[object, ...]] = [
         ("train", release, "--out", saes),
-        ("evaluate", saes, "--out", out, "--set", "known_features.samples=512"),
+        ("evaluate", saes, "--out", out, "--no-sae-lens"),
         ("inspect", saes, "--out", tmp_path / "report"),
     ]
     for command in commands:
@@ -102,4 +102,4 @@ def test_a_release_is_trained_evaluated_and_inspected(device: str, tmp_path: Pat
     record = json.loads((saes / "x" / "training.json").read_text())
     assert torch.device(record["device"].partition(" ")[0]).type == device
     [sae] = json.loads((out / "evaluation.json").read_text())["saes"]
-    assert 0 <= sae["evaluations"]["known_features"]["metrics"]["f1"] <= 1
+    assert 0 <= sae["evaluations"]["weights"]["metrics"]["composition"] <= 1

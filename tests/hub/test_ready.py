@@ -10,7 +10,7 @@ import torch
 from sae_lens import SAE
 
 from sae_lens_c2r._support.yaml_text import parse_overrides
-from sae_lens_c2r.evaluation.report import REPORT_FILE, read_report
+from sae_lens_c2r.evaluation.results import REPORT_FILE, read_report
 from sae_lens_c2r.hub.repo_record import RepoRecord
 from sae_lens_c2r.releases.files import find_release, read_release, shipped_releases
 from sae_lens_c2r.releases.model import FACTS, Release
@@ -131,7 +131,6 @@ def test_the_commands_lead_from_nothing_to_from_pretrained(
     script = block.text
     for command, added in {
         f"train {READY}": set_all,
-        "evaluate ": "--set known_features.samples=2048 ",
         "upload ": "--yes ",
     }.items():
         assert script.count(f"sae-lens-c2r {command}") == 1
