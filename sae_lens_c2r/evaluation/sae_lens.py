@@ -55,7 +55,9 @@ class OnText:
         if _predicts_the_next_token(model):
             # SAELens's other numbers are of tokens, too, that training left out.
             config = EvalConfig(**settings, compute_kl=True, compute_ce_loss=True)
-            with as_trained(model, reading), _losses_of_rows() as losses:
+            on = torch.device(str(asked.device)).type
+            in_bfloat16 = torch.autocast(on, torch.bfloat16, enabled=reading.autocast_lm)
+            with in_bfloat16, as_trained(model, reading), _losses_of_rows() as losses:
                 metrics, _ = run_evals(
                     sae,
                     reader.store_of(reading, d_in=sae.cfg.d_in),
@@ -120,20 +122,19 @@ def as_trained(model: Any, reading: Reading) -> Iterator[None]:
     ) -> Tensor:
         kept = reading.kept(tokens, model.tokenizer).to(activations.device)
         inputs = activations[:, positions]
-        of_head = (
-            inputs if reading.hook_head_index is None else inputs[:, :, reading.hook_head_index]
-        )
+        if reading.hook_head_index is not None:
+            inputs = inputs[:, :, reading.hook_head_index]
         multiple = reading.max_activation_norm_multiple
-        kept[kept.clone()] = within_norm(of_head.flatten(2)[kept], multiple)
+        kept[kept.clone()] = within_norm(inputs.flatten(2)[kept], multiple)
         spliced = activations.clone()
-        spliced[:, positions][kept] = replace(activations, hook=hook)[:, positions][kept]
+        with torch.autocast(activations.device.type, enabled=False):  # which is the model's
+            replaced = replace(activations, hook=hook)
+        spliced[:, positions][kept] = replaced[:, positions][kept]
         return spliced
 
     def run_with_hooks(tokens: Tensor, *, fwd_hooks: list[Any], **options: Any) -> Any:
         there = [(name, partial(splice, replace, tokens)) for name, replace in fwd_hooks]
-        device = tokens.device.type
-        with torch.autocast(device, dtype=torch.bfloat16, enabled=reading.autocast_lm):
-            return run(tokens, fwd_hooks=there, **options)
+        return run(tokens, fwd_hooks=there, **options)
 
     wrapped = getattr(model, "model", None)  # of `transformers`
     head = wrapped.get_output_embeddings() if wrapped else model.unembed

@@ -317,7 +317,7 @@ def test_activations_are_spliced_where_the_sae_was_trained() -> None:
     """Not at other positions, at special tokens, or where norms were left out."""
 
     def run(tokens: torch.Tensor, fwd_hooks: Any) -> torch.Tensor:
-        assert torch.is_autocast_enabled("cpu")
+        assert torch.is_autocast_enabled("cpu")  # as of the model, and not of the SAE
         acts = torch.ones(*tokens.shape, 3)
         acts[0, 3] = 100
         return fwd_hooks[0][1](acts, None)
@@ -326,11 +326,16 @@ def test_activations_are_spliced_where_the_sae_was_trained() -> None:
         run_with_hooks=run, tokenizer=None, unembed=torch.nn.Identity()
     )
     reading = {"seqpos_slice": (1, None, 2), "exclude_special_tokens": (7,)}
-    reading |= {"max_activation_norm_multiple": 10, "autocast_lm": True}
+    reading |= {"max_activation_norm_multiple": 10}
     tokens = torch.ones(2, 5, dtype=torch.long)
     tokens[1, 1] = 7
-    replaced = [("hook", lambda acts, **_: -acts)]
-    with as_trained(model, Reading.of(reading)):
+
+    def reconstruct(acts: torch.Tensor, **_: Any) -> torch.Tensor:
+        assert not torch.is_autocast_enabled("cpu")
+        return -acts
+
+    replaced = [("hook", reconstruct)]
+    with torch.autocast("cpu"), as_trained(model, Reading.of(reading)):
         spliced = model.run_with_hooks(tokens, fwd_hooks=replaced)
     assert model.run_with_hooks is run
     assert (spliced[..., 0] < 0).tolist() == [
