@@ -1,5 +1,6 @@
 """Evaluating SAEs: what is asked for, what is held already, and running the rest."""
 
+import gc
 import json
 import shutil
 import time
@@ -175,6 +176,7 @@ def _run(tasks: Sequence[Task], results: Results, on_error: OnError, tell: Say) 
             answer = error
         give(task, answer)
     del on_text
+    gc.collect()  # models refer to themselves
     torch.cuda.empty_cache()  # other processes need the memory
     groups: dict[str, list[Task]] = {}
     for task in tasks:

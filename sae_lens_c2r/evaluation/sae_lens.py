@@ -14,7 +14,6 @@ from sae_lens.training.activation_scaler import ActivationScaler
 from torch import Tensor
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
-from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.inspection.measures import fidelity_and_firing
 from sae_lens_c2r.models.reading import Reading, within_norm
@@ -36,9 +35,7 @@ class OnText:
     def measure(self, sae: SAE[Any], name: str, asked: Evaluation) -> dict[str, Any]:
         """Loss recovered by SAELens, for any model that it loads, and our numbers of a text."""
         settings = dict(asked.settings)
-        source = asked.text or sae.cfg.metadata.dataset_path
-        if not source:
-            raise UserError("text", "be given: the SAE does not say what it was trained on")
+        source = str(asked.text or sae.cfg.metadata.dataset_path)
         text = TextSource(source, **{key: settings.pop(key, None) for key in PARTS})
         rows = settings.pop("n_eval_sparsity_variance_batches") * settings["batch_size_prompts"]
         n_tokens = min(rows * (sae.cfg.metadata.context_size or _MOST_TOKENS), _MOST_TOKENS)
