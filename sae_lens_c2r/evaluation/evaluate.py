@@ -27,7 +27,7 @@ from sae_lens_c2r.evaluation.settings import Options
 from sae_lens_c2r.evaluation.tasks import Task, tasks_of
 from sae_lens_c2r.evaluation.worker import INSIDE, TASKS, run_worker
 from sae_lens_c2r.inspection.measures import measure
-from sae_lens_c2r.saes.record import KNOWN_FEATURES, WEIGHTS, as_document
+from sae_lens_c2r.saes.record import WEIGHTS, as_document
 from sae_lens_c2r.saes.sae_ref import SAERef
 
 Say = Callable[[str], None]
@@ -61,10 +61,6 @@ def evaluate(
                     on_error(error)
                 except Exception as error:  # a config can hold anything
                     on_error(error_of(source.name, error))
-            given = [name for name in ("model", "text") if getattr(options, name)]
-            given += options.part
-            if given and {task.name for task in tasks} == {KNOWN_FEATURES}:
-                tell(f"Not used: {', '.join(given)}. Known features need no model and no text.")
             torch.cuda.empty_cache()  # of measuring weights: other processes need the memory
             _run_all(tasks, options, on_error=on_error, tell=tell)
         finally:

@@ -25,7 +25,6 @@ from sae_lens_c2r.analysis.metrics import final_metrics, flat, is_finite
 from sae_lens_c2r.evaluation.catalog import EVALUATIONS
 from sae_lens_c2r.reporting.tables import MetricTable, metric_table
 from sae_lens_c2r.saes.record import (
-    KNOWN_FEATURES,
     SAE_LENS,
     WEIGHTS,
     SAERecord,
@@ -100,7 +99,7 @@ def table_of(report: EvaluationReport, *, escape: bool = False) -> MetricTable:
     """The table of what was measured; each metric is of the first evaluation that has it."""
     names, rows = [sae.name for sae in report.saes], [dict[str, float]() for _ in report.saes]
     # One evaluation to a column, as others count and average in other ways.
-    for either in ((WEIGHTS,), (SAE_LENS, KNOWN_FEATURES), *((name,) for name in EVALUATIONS)):
+    for either in ((WEIGHTS,), (SAE_LENS,), *((name,) for name in EVALUATIONS)):
         taken = {key for row in rows for key in row}
         for sae, row in zip(report.saes, rows, strict=True):
             for evaluation in reversed(either):

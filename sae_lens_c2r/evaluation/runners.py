@@ -15,14 +15,12 @@ import jaxtyping
 import torch
 from huggingface_hub import snapshot_download
 from sae_lens import SAE
-from sae_lens.synthetic import SyntheticModel
 from torch import nn
 from transformers import set_seed
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import write_text
 from sae_lens_c2r._support.remote_code import remote_code
-from sae_lens_c2r.analysis.recovery import feature_recovery
 from sae_lens_c2r.evaluation import catalog
 from sae_lens_c2r.evaluation.on_text import on_text
 from sae_lens_c2r.evaluation.report import LOG
@@ -36,9 +34,7 @@ from sae_lens_c2r.models.loading import (
 )
 from sae_lens_c2r.models.offline import where_model_is
 from sae_lens_c2r.models.reading import TRANSFORMERS
-from sae_lens_c2r.releases.configs import synthetic_model_config
 from sae_lens_c2r.saes.hashes import sae_hashes
-from sae_lens_c2r.saes.record import SAE_LENS
 
 _SEED, _PROMPTS = 42, "adamkarvonen/ravel_prompts"
 
@@ -48,10 +44,9 @@ def run_evaluations(tasks: Sequence[Task], working: Path) -> None:
     if tasks[0].name in catalog.EVALUATIONS:
         _run_sae_bench(tasks, working)
         return
-    measures = on_text if tasks[0].name == SAE_LENS else _on_features
     measure: Measure | None = None
     for task, sae in _in_turn(tasks):
-        measure = measure or measures(task, sae)
+        measure = measure or on_text(task, sae)
         content = {"eval_type_id": task.name, "eval_result_metrics": measure(task, sae)}
         write_text(working / f"{task.key}.json", json.dumps(content))
 
@@ -71,20 +66,6 @@ def _in_turn(tasks: Sequence[Task]) -> Iterator[tuple[Task, SAE[Any]]]:
         options = task.shared.get("model_from_pretrained_kwargs")
         sae.cfg.metadata.model_from_pretrained_kwargs = options
         yield task, sae
-
-
-def _on_features(task: Task, _: SAE[Any]) -> Measure:
-    """`feature_recovery` of the features that SAEs were trained on, drawn again."""
-    config = synthetic_model_config(task.shared["features"])
-    model = SyntheticModel.load_from_source(config, device=task.device)
-    settings = dict(task.asked.settings)
-    seed = settings.pop("seed")
-
-    def measure(_: Task, sae: SAE[Any]) -> dict[str, Any]:
-        torch.manual_seed(seed)
-        return feature_recovery(sae, model, **settings)
-
-    return measure
 
 
 @dataclass

@@ -17,8 +17,7 @@ from sae_lens_c2r._support.files import first_problem, is_there
 from sae_lens_c2r.evaluation.catalog import API_KEY, EVALUATIONS
 from sae_lens_c2r.models.text import read_text
 from sae_lens_c2r.models.text_source import OFFLINE_DATASET, TextSource
-from sae_lens_c2r.saes.record import KNOWN_FEATURES, SAE_LENS
-from sae_lens_c2r.training.stream import EVALUATION_SEED
+from sae_lens_c2r.saes.record import SAE_LENS
 
 _BATCH_SIZE, _DTYPE = 32, "float32"  # of models that SAEBench does not know
 _DTYPES = ("float32", "float64", "float16", "bfloat16")
@@ -31,13 +30,6 @@ class _SAELensSettings:
     n_eval_sparsity_variance_batches: int = 10
 
 
-@dataclass(config=ConfigDict(strict=True))
-class _KnownFeaturesSettings:
-    samples: int = 65_536
-    batch_size: int = 4096
-    seed: int = EVALUATION_SEED
-
-
 # A CPU has less time. Logits of few rows at once take it no fresh memory for each batch.
 _SAE_LENS_ON_A_CPU = {
     "batch_size_prompts": 4,
@@ -45,7 +37,7 @@ _SAE_LENS_ON_A_CPU = {
     "n_eval_sparsity_variance_batches": 40,
 }
 # Which of them is run depends on the SAE.
-_OURS = {SAE_LENS: _SAELensSettings, KNOWN_FEATURES: _KnownFeaturesSettings}
+_OURS = {SAE_LENS: _SAELensSettings}
 
 
 @dataclasses.dataclass

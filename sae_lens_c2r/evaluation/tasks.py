@@ -29,11 +29,8 @@ from sae_lens_c2r.models.loading import (
 from sae_lens_c2r.models.offline import is_model
 from sae_lens_c2r.models.reading import TRANSFORMER_LENS, TRANSFORMERS, Reading
 from sae_lens_c2r.models.text_source import OFFLINE_DATASET, PARTS
-from sae_lens_c2r.releases.configs import check_kind_of_device, synthetic_model_config
 from sae_lens_c2r.saes.hashes import earlier_config_hash, sae_hashes
 from sae_lens_c2r.saes.record import (
-    KNOWN_FEATURES,
-    RECORD,
     SAE_LENS,
     WEIGHTS,
     Evaluation,
@@ -125,11 +122,10 @@ def tasks_of(
     of_weights = _of_weights(source, sae, options)
     tasks = [of_weights]
     record = read_record(source.folder) if source.folder else SAERecord()
-    own = KNOWN_FEATURES if record.features else SAE_LENS
-    for name in [*([own] if options.sae_lens else []), *options.sae_bench]:
+    for name in [*([SAE_LENS] if options.sae_lens else []), *options.sae_bench]:
         task = of_weights.model_copy(update={"name": name})
         try:
-            asked, shared = _asked(name, sae, options, record, source.folder)
+            asked, shared = _asked(name, sae, options, record)
         except Exception as error:  # transformers, the Hub and TransformerLens raise many
             on_error(error_of(task.title, error))
             continue
@@ -173,18 +169,11 @@ def _of_weights(source: SAERef, sae: SAE[Any], options: Options) -> Task:
 
 
 def _asked(
-    name: str, sae: SAE[Any], options: Options, record: SAERecord, folder: Path | None
+    name: str, sae: SAE[Any], options: Options, record: SAERecord
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The request of an evaluation, and all else that SAEs share to be evaluated together."""
-    if record.features is None:
-        asked = _of_language_model(name, sae, options, record)
-        shared = asked.pop("shared")
-    elif name == KNOWN_FEATURES and folder:
-        check_features(record, options.device)
-        asked = {"inputs": {RECORD: sha256_of(folder / RECORD)}}
-        shared = {"features": record.features}
-    else:
-        raise UserError("it needs a language model. Found known features.")
+    asked = _of_language_model(name, sae, options, record)
+    shared = asked.pop("shared")
     settings = settings_of(
         name, options.overrides, model=asked.get("model"), device=options.device
     )
@@ -207,8 +196,7 @@ def _of_language_model(
         ("metadata.hook_name", hook_name, "be a name"),
     ):
         if not isinstance(value, str) or not value:
-            needs = f"needs the {RECORD} that `sae-lens-c2r train` writes"
-            raise UserError(field, should, value, f"An SAE of known features {needs}.")
+            raise UserError(field, should, value)
     said = metadata.model_from_pretrained_kwargs or {}
     options_of_model = options_for(str(model), said, of=metadata.model_name)
     check_model_name(str(model), "model" if options.model else "metadata.model_name")
@@ -242,15 +230,6 @@ def _of_language_model(
     shared["model_from_pretrained_kwargs"] = options_of_model
     asked = {"model": model, "text": text, "part": part, "inputs": inputs, "shared": shared}
     return asked | ({"reading": reading.model_dump(mode="json")} if name == SAE_LENS else {})
-
-
-def check_features(record: SAERecord, device: str) -> None:
-    """Refuse known features of which SAELens would draw others on a device."""
-    assert record.features is not None, "of an SAE of known features"
-    if synthetic_model_config(record.features).seed is None:
-        should = "have a seed in the features' config, by which SAELens draws them again"
-        raise UserError(Path(RECORD), should, "none")
-    check_kind_of_device(record.device, device)
 
 
 def _fingerprint(path: Path, *, without: Path) -> str:

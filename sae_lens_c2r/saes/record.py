@@ -28,7 +28,6 @@ from sae_lens_c2r.saes.sae_ref import SAERef
 FORMAT: Literal[2] = 2  # of `training.json`, `evaluation.json` and `sae-lens-c2r.json`
 # The evaluations that are not SAEBench's.
 SAE_LENS = "sae_lens"  # SAELens's own `run_evals`
-KNOWN_FEATURES = "known_features"  # in its place, where there is no language model
 HELD_OUT = "held_out"  # what the demo measures on text that it does not train on
 TRAINING = "training"  # what SAELens counts at the end of a training
 WEIGHTS = "weights"  # what needs no data
@@ -99,7 +98,7 @@ class SAERecord(BaseModel):
     # run was continued with another.
     processes_per_batch: int = 1
     steps: Count | None = None
-    samples: Count | None = None  # tokens in all, or samples of known features
+    samples: Count | None = None  # tokens in all
     seconds: StrictFloat | None = None  # of the SAEs that were trained together
     samples_per_second: float | None = None
     effective_coefficients: dict[str, StrictFloat] = {}  # of the last step, by penalty
@@ -125,11 +124,6 @@ class SAERecord(BaseModel):
         """How many SAEs were trained together."""
         of = self.trained_together
         return of if isinstance(of, int) else len(of)
-
-    @property
-    def features(self) -> dict[str, Any] | None:
-        """SAELens's config of the known features; `None` if it was not trained on such."""
-        return self.source.get("config")
 
     @property
     def names_of_disk(self) -> set[str]:

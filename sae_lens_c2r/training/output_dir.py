@@ -15,7 +15,6 @@ from typing import Any
 
 from sae_lens_c2r._support import files
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.releases.configs import check_kind_of_device
 from sae_lens_c2r.saes.hashes import digest_of
 from sae_lens_c2r.saes.record import RECORD, read_record
 from sae_lens_c2r.training import distributed
@@ -184,9 +183,7 @@ def unlike(
     return None
 
 
-def unfinished(
-    settings: dict[str, Any], device: str, out: Path, log: Callable[[str], None]
-) -> list[str]:
+def unfinished(settings: dict[str, Any], out: Path, log: Callable[[str], None]) -> list[str]:
     """The ids of the plan's unfinished SAEs; a UserError if other SAEs are in the way."""
     check_places(settings["saes"], out)
     todo = []
@@ -200,8 +197,6 @@ def unfinished(
         if differs := unlike(record.settings, settings, log):
             should = f"have no other {sae_id} than the plan's"
             raise UserError("out", should, more=f"{differs} Or choose another folder.")
-        if record.features is not None:
-            check_kind_of_device(record.device, device)
         log(f"{sae_id} is there already.")
     return todo
 
@@ -250,8 +245,6 @@ def checkpoint_of(
         )
     if differs := unlike(held, settings, log):
         raise UserError(f"The plan should match {checkpoint.folder}. {differs}")
-    if "config" in settings["source"]:
-        check_kind_of_device(about["circumstances"].get("device"), here["device"])
     if differs := difference(about["circumstances"], here):
         log(f"Results may differ from those of an uninterrupted run. {differs}")
     return checkpoint

@@ -109,9 +109,8 @@ def test_what_was_copied_without_its_folders_is_kept(tmp_path: Path) -> None:
 def test_a_column_is_of_one_evaluation() -> None:
     """SAELens's and SAEBench's L0 are counted in two ways; a row without the one is blank."""
     saes = [sae("a", sae_lens={"l0": 3.0}, core={"l0": 4.0}), sae("b", core={"l0": 5.0})]
-    saes.append(sae("c", known_features={"l0": 6.0}))
     lines = table_of(EvaluationReport(saes=saes)).in_markdown().splitlines()
-    assert lines[2:] == ["| a | 3.0 |", "| b |  |", "| c | 6.0 |"]
+    assert lines[2:] == ["| a | 3.0 |", "| b |  |"]
 
 
 def test_names_are_shown_as_they_are() -> None:
@@ -126,13 +125,12 @@ def test_names_are_shown_as_they_are() -> None:
 
 def test_what_was_measured_has_a_column_and_nothing_else_has() -> None:
     quality = {"explained_variance": 0.8125, "l0": 31.96}
-    recovered = {"explained_variance": 0.5, "l0": 3.0, "mcc": 0.75}
-    saes = [sae("a", sae_lens=quality), sae("b", known_features=recovered)]
+    measured = {"explained_variance": 0.5, "l0": 3.0, "kl_score": 0.75}
+    saes = [sae("a", sae_lens=quality), sae("b", sae_lens=measured)]
     table = table_of(EvaluationReport(saes=saes))
     lines = table.in_markdown().splitlines()
-    assert lines[0] == "| SAE | explained variance ↑ | L0 | MCC ↑ |"
+    assert lines[0] == "| SAE | explained variance ↑ | L0 | KL score ↑ |"
     assert lines[2:4] == ["| a | 0.812 | 32.0 |  |", "| b | 0.500 | 3.0 | 0.750 |"]
-    assert "MCC: " in table.note
     assert "SCR" not in table.note
     of_core = table_of(EvaluationReport(saes=[sae("c", core=quality)])).in_markdown()
     assert "| c | 0.812 | 32.0 |" in of_core

@@ -272,7 +272,7 @@ def test_ravel_reads_the_model_that_is_named(
 def test_what_core_calls_explained_variance_is_not_ours() -> None:
     """It takes the mean square for the variance."""
     found = {"reconstruction_quality.explained_variance": 0.5}
-    assert "explained_variance" not in final_metrics("core", found, d_sae=8)
+    assert "explained_variance" not in final_metrics("core", found)
 
 
 def test_ravel_runs_on_today_s_transformers(planted: Path, tmp_path: Path) -> None:
@@ -348,7 +348,6 @@ def test_a_swallowed_failure_is_told_and_no_key_kept(planted: Path, tmp_path: Pa
         ("--set score.x=1", "score"),
         ("--set core=1", "core.context_size=64"),
         ("--set sae_lens.batch_size_prompts=0", "sae_lens.batch_size_prompts"),
-        ("--set known_features.size=3", "known_features.size"),
         ("--hours 0", "`--hours`"),
         ("--text nothing.txt", "`--text`"),
     ],

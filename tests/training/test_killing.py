@@ -27,7 +27,7 @@ from tests.training.killing import (
     limit_file_size,
     signal_after_naming,
     signal_amid_work,
-    signal_in_final_evaluation,
+    signal_behind_the_last_step,
 )
 from tests.training.rank_processes import start, told, train
 
@@ -141,7 +141,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_weights(
 def test_killed_at_any_operation_on_a_file_it_ends_with_the_same_weights(
     release: Path, tmp_path: Path, every: int
 ) -> None:
-    short = {"synthetic_model.training_samples": 100, "sae.k_anneal_steps": 1}
+    short = {"language_model.training_tokens": 100, "sae.k_anneal_steps": 1}
     options = [*as_options(short), "--only", IDS[0]]
     untouched = tmp_path / "untouched"
     assert train(1, release, untouched, *options, minutes=0) == [0]
@@ -169,14 +169,13 @@ def test_killed_while_it_saves_several_saes_it_ends_with_the_same_weights(
 
 
 @pytest.mark.parametrize(("kind", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_during_the_final_evaluation_ends_it_and_it_is_continued(
+def test_a_signal_behind_the_last_step_ends_it_and_it_is_continued(
     release: Path, out: Path, untouched: Path, kind: int, status: int
 ) -> None:
-    options = as_options({"runner.run_final_eval": True, "runner.eval_samples": 100})
-    before = {0: (signal_in_final_evaluation, (kind,))}
-    assert train(1, release, out, *options, before=before, minutes=0) == [status]
+    before = {0: (signal_behind_the_last_step, (kind,))}
+    assert train(1, release, out, before=before, minutes=0) == [status]
     assert left(out) == (1, 0, 0)
-    assert train(1, release, out, *options, minutes=0) == [0]
+    assert train(1, release, out, minutes=0) == [0]
     assert f"from step {STEPS} of {STEPS}." in told(out)
     assert hashes(out) == hashes(untouched)
 
@@ -213,10 +212,10 @@ def test_what_a_checkpoint_is_not_of_is_refused(release: Path, stopped: Path) ->
         ({}, {}, False, "`resume` should be given: .* stopped at step"),
         ({"sae.k": 5}, {}, True, r"`saes.layer_0/batchtopk_c2r.k = 5`, and 4 there"),
         (
-            {"synthetic_model.training_samples": 450},
+            {"language_model.training_tokens": 450},
             {},
             True,
-            "`source.training_samples = 450`, and 1200 there",
+            "`source.training_tokens = 450`, and 1200 there",
         ),
         (
             {},
