@@ -48,3 +48,25 @@ def test_one_module_imports_transformer_lens() -> None:
     its_import = re.compile(r"^\s*(from|import) transformer_lens\b", re.MULTILINE)
     files = [path for path in PACKAGE.rglob("*.py") if its_import.search(path.read_text())]
     assert files == [PACKAGE / "models" / "loading.py"]
+
+
+# Rooms that may import those that stand before them, and none beside or behind.
+ROOMS: tuple[tuple[str, ...], ...] = (
+    *(("_support",), ("models", "penalties"), ("architectures", "analysis")),
+    *(("reporting", "saes"), ("releases", "inspection"), ("training",), ("evaluation",)),
+    *(("hub",), ("cli",)),
+)
+
+
+def test_imports_run_one_way() -> None:
+    level = {room: number for number, rooms in enumerate(ROOMS) for room in rooms}
+    imported = re.compile(r"^\s*from sae_lens_c2r\.(\w+)", re.MULTILINE)
+    wrong = [
+        f"{path.relative_to(PACKAGE)} imports {other}"
+        for path in PACKAGE.glob("*/**/*.py")
+        for other in imported.findall(path.read_text())
+        for own in [path.relative_to(PACKAGE).parts[0]]
+        if other in level and own != other and level[other] >= level.get(own, len(ROOMS))
+    ]
+    assert not wrong
+    assert {path.parent.name for path in PACKAGE.glob("*/__init__.py")} <= level.keys()

@@ -14,6 +14,7 @@ from uuid import uuid4
 from filelock import FileLock, Timeout
 from huggingface_hub.utils.sha import sha_fileobj
 from pydantic import BaseModel, ValidationError
+from safetensors import SafetensorError
 
 from sae_lens_c2r._support.errors import UserError
 
@@ -111,6 +112,19 @@ def begin_folder(beside: Path, prefix: str = PARTIAL) -> Path:
     partial = Path(mkdtemp(prefix=prefix, dir=beside))
     partial.chmod(beside.stat().st_mode)  # `mkdtemp` makes it the owner's alone
     return partial
+
+
+@contextmanager
+def disk_errors(final: Path) -> Iterator[None]:
+    """Raise a writer's failure as an OSError, after which training goes on without the file."""
+    try:
+        yield
+    except (OSError, RuntimeError, SafetensorError) as error:
+        # Writers raise RuntimeError itself; its subclasses tell of a device or of memory.
+        if isinstance(error, RuntimeError) and type(error) is not RuntimeError:
+            raise
+        why = getattr(error, "strerror", None) or error
+        raise OSError(f"{final} cannot be written. {why}.") from error
 
 
 def sha256_of(path: Path) -> str:

@@ -209,18 +209,15 @@ def inspect(
                     )
                 if on_text.missing:
                     tell(f"{ref.name}: not finite: {', '.join(on_text.missing)}.")
-        except Exception as error:  # of memory, of overflow, of what a device lacks
-            on_error(error if isinstance(error, UserError) else error_of(ref.name, error))
+        except UserError as error:
+            on_error(error if error.of else error_of(ref.name, error))
             continue
         if len(refs) == 2:  # of more, none is kept
             measured.append((sae, text))
     if len(measured) == 2:
         (before, text), (after, same_text) = measured
         if text is not None and text is same_text:
-            try:
-                return reports, [compare(before, after, text, reports=reports)]
-            except Exception as error:
-                on_error(error_of("The comparison", error))
-        elif text is not None and same_text is not None:
+            return reports, [compare(before, after, text, reports=reports)]
+        if text is not None and same_text is not None:
             tell("The SAEs are not compared: they read other activations of the text.")
     return reports, []

@@ -186,7 +186,7 @@ class Release(_Strict):
                     width = f"{d_sae // 1024}k" if d_sae % 1024 == 0 else str(d_sae)
                 try:
                     sae_id = grid.id.format_map({**fields, "width": width})
-                except Exception as error:  # what is in braces may be many things
+                except (AttributeError, LookupError, TypeError, ValueError) as error:
                     raise ValueError(
                         "`grids.id` should name fields of the SAE, in braces. Found "
                         f"`{grid.id}` ({one_line(error)})"

@@ -51,7 +51,7 @@ class Checkpoints:
         with ExitStack() as stack:  # of rank 0; the others write into its folder
             whole = files.write_folder(final, beside=self.folder)
             partial = distributed.on_main_process(lambda: stack.enter_context(whole))
-            own = distributed.on_all_ranks(lambda: _written(partial, fill))
+            own = distributed.on_all_ranks(lambda: _written(partial, final, fill))
             parts = distributed.all_gather(own)
             digests = {name: digest for part in parts for name, digest in part.items()}
             content = {"step": step, "about": about, "files": dict(sorted(digests.items()))}
@@ -127,10 +127,12 @@ def read_checkpoint(folder: Path, *, hashes: bool = True) -> Checkpoint:
     return Checkpoint(folder, content["step"], content["about"])
 
 
-def _written(folder: Path, fill: Fill) -> dict[str, str]:
+def _written(folder: Path, final: Path, fill: Fill) -> dict[str, str]:
     """The files that this rank adds to a folder, on the disk, with their digests."""
+    with files.disk_errors(final):
+        written = fill(folder)
     digests = {}
-    for path in (path for top in fill(folder) for path in [top, *top.rglob("*")]):
+    for path in (path for top in written for path in [top, *top.rglob("*")]):
         if path.is_file():
             # Here: another machine knows nothing of what this one has yet to write.
             files.sync(path)
@@ -170,8 +172,9 @@ def unlike(
     """How a training and a plan differ in the fields that both have; others are told."""
     lacking: set[str] = set()
     parts = {part: (held[part], planned[part]) for part in ("source", "runner")}
-    for sae_id, fields in held["saes"].items():
-        parts[f"saes.{sae_id}"] = (fields, planned["saes"][sae_id])
+    for sae_id, fields in planned["saes"].items():
+        if sae_id in held["saes"]:
+            parts[f"saes.{sae_id}"] = (held["saes"][sae_id], fields)
     for part, (before, now) in parts.items():
         lacking |= before.keys() ^ now.keys()
         both = [name for name in before if name in now]
@@ -192,8 +195,8 @@ def unfinished(settings: dict[str, Any], out: Path, log: Callable[[str], None]) 
             todo.append(sae_id)
             continue
         record = read_record(out / sae_id)
-        if record.settings is None:
-            raise UserError(out / sae_id / RECORD, "have `settings`")
+        if record.settings is None or sae_id not in record.settings["saes"]:
+            raise UserError(out / sae_id / RECORD, f"have `settings` of {sae_id}")
         if differs := unlike(record.settings, settings, log):
             should = f"have no other {sae_id} than the plan's"
             raise UserError("out", should, more=f"{differs} Or choose another folder.")

@@ -30,7 +30,7 @@ Checked = Callable[..., list[LocalSAE]]
 def say(folder: Path, record: Any = None, **metadata: Any) -> Path:
     """Write what training recorded of an SAE, or change its config's metadata."""
     if record is not None:
-        (folder / RECORD).write_text(json.dumps({"format": 2, **record}))
+        (folder / RECORD).write_text(json.dumps(record))
     known = json.loads((folder / CFG).read_text())["metadata"] if metadata else {}
     return set_field(folder, metadata=changed(known, metadata)) if metadata else folder
 

@@ -225,24 +225,6 @@ def test_what_an_sae_lacks_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert error.startswith("a: `latents` should be below 4")
 
 
-def test_whatever_fails_at_one_sae_the_others_are_measured(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def fail(_: Any, name: Any, *__: Any, **___: Any) -> Any:
-        if name == "a":
-            return measure(planted_sae(torch.eye(4)), name)
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB.")
-
-    monkeypatch.setattr(comparison, "compare", fail)
-    reports, compared, [error] = look_at("a", "b", source=Source())
-    assert ([report.name for report in reports], compared) == (["a", "b"], [])
-    assert error.startswith("The comparison: OutOfMemoryError: CUDA out of memory.")
-    monkeypatch.setattr(comparison, "measure", fail)
-    reports, _, [error] = look_at("b", "a")
-    assert [report.name for report in reports] == ["a"]
-    assert error.startswith("b: OutOfMemoryError: ")
-
-
 def test_a_number_that_is_not_finite_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     twins, source = torch.tensor([[1.0, 0.0], [1.0, 0.0]]), Source()  # one beside itself: B = 0
     monkeypatch.setattr(Planted, "load", lambda *_: planted_sae(twins))

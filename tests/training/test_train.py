@@ -168,6 +168,9 @@ def test_a_finished_sae_of_other_settings_is_not_taken_for_the_plans(
     assert (out / IDS[0] / "sae_weights.safetensors").read_bytes() == before
     assert run(path, "--out", out, *only, "--set", "runner.logger.wandb_project=x") == 0
     assert f"{IDS[0]} is there already." in capsys.readouterr().err
+    (out / IDS[0]).rename(out / IDS[1])
+    assert run(path, "--out", out, "--only", IDS[1]) == 1
+    assert f"training.json should have `settings` of {IDS[1]}" in capsys.readouterr().err
 
 
 Settings = dict[str, Any]
