@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     StrictFloat,
@@ -53,12 +52,6 @@ class Evaluation(BaseModel, frozen=True, allow_inf_nan=False):
     missing: list[str] = []  # the keys of the others
 
 
-def _known(start: Any) -> Any:
-    """The keys of a reference that this version knows: a later one may have more."""
-    known = SAERef.__dataclass_fields__
-    return {key: start[key] for key in start if key in known} if type(start) is dict else start
-
-
 class SAERecord(BaseModel):
     """The record of one SAE. Every key may be missing, and others may be there."""
 
@@ -90,7 +83,7 @@ class SAERecord(BaseModel):
     license: str | None = None
     repo_id: str | None = None
     source: dict[str, Any] = {}  # of activations, as the release says
-    started_from: Annotated[SAERef | None, BeforeValidator(_known)] = None  # if not at random
+    started_from: SAERef | None = None  # if not at random
     settings: dict[str, Any] | None = None  # all that decide what is trained
     # The SAEs that were trained beside it, and it; or how many they were.
     trained_together: list[str] | Count = []
@@ -112,7 +105,6 @@ class SAERecord(BaseModel):
     git_revision: str | None = None  # of the checkout that it ran from, if it was one
     # What was measured of it, by the names of evaluations.
     evaluations: dict[str, Evaluation] = {}
-    outdated: list[str] = []  # evaluations of other weights or of another config
 
     @property
     def kind(self) -> str:

@@ -65,20 +65,17 @@ class Checkpoints:
         for folder in self._named(_FINAL)[:-KEPT]:
             self._remove(folder)
 
-    def newest(
-        self, *, on_damage: Callable[[str], None], look_only: bool = False
-    ) -> Checkpoint | None:
+    def newest(self, *, on_damage: Callable[[str], None]) -> Checkpoint | None:
         """The newest whole one, if any was begun; damaged ones after it are removed."""
         damaged: list[Path] = []
         for folder in reversed(self._named(_FINAL)):
             try:
-                # A dry run should not take the minutes that hashing gigabytes does.
-                found = read_checkpoint(folder, hashes=not look_only)
+                found = read_checkpoint(folder)
             except DamagedError as damage:
                 on_damage(f"{folder} is damaged ({damage}).")
                 damaged.append(folder)
                 continue
-            for each in () if look_only else damaged:  # or they would count as kept ones
+            for each in damaged:  # or they would count as kept ones
                 self._remove(each)
             return found
         if damaged:
@@ -108,7 +105,7 @@ class Checkpoints:
         shutil.rmtree(going)
 
 
-def read_checkpoint(folder: Path, *, hashes: bool = True) -> Checkpoint:
+def read_checkpoint(folder: Path) -> Checkpoint:
     """Read a checkpoint; a DamagedError unless its files are there, and what was written."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
@@ -122,7 +119,7 @@ def read_checkpoint(folder: Path, *, hashes: bool = True) -> Checkpoint:
         path = folder / name
         if not path.is_file():
             raise DamagedError(f"{name} is missing")
-        if hashes and files.sha256_of(path) != digest:
+        if files.sha256_of(path) != digest:
             raise DamagedError(f"{name} is not what was written")
     return Checkpoint(folder, content["step"], content["about"])
 
@@ -204,19 +201,16 @@ def unfinished(settings: dict[str, Any], out: Path, log: Callable[[str], None]) 
     return todo
 
 
-def unfinished_run(
-    out: Path, log: Callable[[str], None], *, resume: bool, look_only: bool = False
-) -> Checkpoint | None:
+def unfinished_run(out: Path, log: Callable[[str], None], *, resume: bool) -> Checkpoint | None:
     """The newest checkpoint in a folder of SAEs, as if it held the unfinished ones alone."""
     checkpoints = Checkpoints(out / WORK)
-    checkpoint = checkpoints.newest(on_damage=log, look_only=look_only)
+    checkpoint = checkpoints.newest(on_damage=log)
     if checkpoint is None:
         return None
     held = checkpoint.about["settings"]
     left = [sae_id for sae_id in held["saes"] if not is_finished(out, sae_id)]
     if not left:  # the process died before it could remove its checkpoints
-        if not look_only:
-            checkpoints.remove_all()
+        checkpoints.remove_all()
         return None
     if not resume:
         why = f"{out / WORK} has a run that stopped at step {checkpoint.step:,}"
@@ -234,10 +228,9 @@ def checkpoint_of(
     log: Callable[[str], None],
     *,
     resume: bool,
-    look_only: bool = False,
 ) -> Checkpoint | None:
     """The checkpoint to continue from, if any; a UserError if it is of another plan."""
-    checkpoint = unfinished_run(out, log, resume=resume, look_only=look_only)
+    checkpoint = unfinished_run(out, log, resume=resume)
     if checkpoint is None:
         return None
     about, held = checkpoint.about, checkpoint.about["settings"]

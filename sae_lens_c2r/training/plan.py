@@ -226,34 +226,3 @@ def _if_reached(what: str, log: Callable[[str], None]) -> Iterator[None]:
         if not is_of_network(error):
             raise
         log(f"Not checked: {error}")
-
-
-def notes_on(plan: Plan) -> Iterator[str]:
-    """A line on what SAEs start from, and a warning of what the training will not do."""
-    yield from plan.start_notes
-    for sae_id, steps in plan.k_anneal_steps.items():
-        if steps >= plan.steps:
-            yield f"Warning: k of {sae_id} is not reached in {counted(plan.steps, 'step')}."
-    window = plan.runner_value("dead_feature_window")
-    revived = [id for id, each in plan.saes.items() if getattr(each, "aux_loss_coefficient", 0)]
-    if revived and window >= plan.steps:
-        yield (
-            f"Warning: `runner.dead_feature_window` is {window:,}, but the training has "
-            f"{counted(plan.steps, 'step')}. No dead latent is revived."
-        )
-    for sae_id, config in plan.saes.items():
-        for penalty in ("c2r", "ort"):
-            is_on = getattr(config, f"{penalty}_coefficient", 0) > 0
-            if is_on and not _is_applied(config, penalty, plan.steps):
-                yield (
-                    f"Warning: the penalty {penalty} of {sae_id} is never applied in "
-                    f"{counted(plan.steps, 'step')}."
-                )
-
-
-def _is_applied(config: Any, penalty: str, steps: int) -> bool:
-    """Whether a penalty comes to a step at which its coefficient is above 0."""
-    due = range(0, steps, getattr(config, f"{penalty}_interval"))
-    # While it warms up, the coefficient is 0 at the first step.
-    warms_up = getattr(config, f"{penalty}_warm_up_steps") > 0
-    return due[-1] >= (getattr(config, f"{penalty}_start_step") or warms_up)

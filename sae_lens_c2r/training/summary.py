@@ -1,6 +1,6 @@
 """A plan before hours of training: what it takes, printed or as JSON."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console
@@ -17,7 +17,7 @@ from sae_lens_c2r.training.plan import Plan
 SHOWN = ("k", "c2r_coefficient", "ort_coefficient", "l1_coefficient", "l0_coefficient")
 
 
-def print_plan(plan: Plan, notes: Iterable[str], console: Console, *, n_ranks: int = 1) -> None:
+def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
     """Print the SAEs of a plan, what they are trained on, notes, and what that takes."""
     release, source = plan.release, plan.release.language_model
     console.print(f"{release.name} ({release.status}): {release.description}", markup=False)
@@ -26,7 +26,7 @@ def print_plan(plan: Plan, notes: Iterable[str], console: Console, *, n_ranks: i
         f"rows of {source.context_size:,} tokens",
         markup=False,
     )
-    for note in notes:
+    for note in plan.start_notes:
         console.print(note, markup=False, soft_wrap=True)
     rows = []
     for sae_id, config in plan.saes.items():
@@ -57,7 +57,7 @@ def print_plan(plan: Plan, notes: Iterable[str], console: Console, *, n_ranks: i
         )
 
 
-def numbers_of(plan: Plan, notes: Sequence[str]) -> dict[str, Any]:
+def numbers_of(plan: Plan) -> dict[str, Any]:
     """Return a plan for JSON: its settings, notes, and what it takes in a process."""
     return {
         "release": plan.release.name,
@@ -66,7 +66,7 @@ def numbers_of(plan: Plan, notes: Sequence[str]) -> dict[str, Any]:
         "memory_bytes": memory_bytes(plan),
         "disk_bytes": disk_bytes(plan),
         "checkpoint_bytes": checkpoint_bytes(plan),
-        "notes": notes,
+        "notes": plan.start_notes,
         **plan.settings(),
     }
 

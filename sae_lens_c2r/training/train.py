@@ -40,7 +40,7 @@ def train(
     *,
     resume: bool = False,  # from the last checkpoint, if there is one
     checkpoint_minutes: float = 30.0,  # between two; 0 for one at the end only
-    dry_run: bool = False,  # raise what would be raised before the first step, and do nothing
+    dry_run: bool = False,  # do nothing, but raise where other SAEs are in the way
     log: Callable[[str], None] = print,
     watch: Watch = lambda *_: None,  # given the id and the trainer of each SAE before it begins
 ) -> list[Path]:
@@ -54,10 +54,8 @@ def train(
     alike = {"order": list(plan.saes), "options": options, "device": plan.device}
     _check_alike({**settings, **alike, **{key: here[key] for key in ("python", "versions")}})
     unfinished = partial(output_dir.unfinished, settings, out)
-    checkpoint_of = partial(output_dir.checkpoint_of, settings, here)
     todo = on_main(lambda: unfinished(log))
     if dry_run:
-        on_main(lambda: checkpoint_of(todo, out, log, resume=resume, look_only=True))
         return []
     if not todo and not on_main(work.exists):
         return []
@@ -88,7 +86,9 @@ def train(
             process_group=process_group,
         )
         on_main(job.checkpoints.remove_partial)
-        job.resumed = on_main(lambda: checkpoint_of(todo, out, log, resume=resume))
+        job.resumed = on_main(
+            lambda: output_dir.checkpoint_of(settings, here, todo, out, log, resume=resume)
+        )
         if todo:
             _train_at_once(plan, todo, job, out)
     return [out / sae_id for sae_id in todo]

@@ -1,7 +1,6 @@
 """Plans: every release that we ship is one that SAELens can train."""
 
 import math
-from dataclasses import replace
 from datetime import date
 from io import StringIO
 from itertools import accumulate
@@ -17,7 +16,7 @@ from sae_lens_c2r._support.yaml_text import parse_overrides
 from sae_lens_c2r.releases.configs import K_ANNEAL_STEPS, NORM_MULTIPLE
 from sae_lens_c2r.releases.files import find_release, read_release
 from sae_lens_c2r.training.data_parallel import place
-from sae_lens_c2r.training.plan import Plan, make_plan, notes_on, runner_config
+from sae_lens_c2r.training.plan import Plan, make_plan, runner_config
 from sae_lens_c2r.training.summary import (
     checkpoint_bytes,
     disk_bytes,
@@ -47,7 +46,7 @@ def shipped(request: pytest.FixtureRequest) -> Plan:
 
 def printed(plan: Plan, **options: int) -> str:
     text = StringIO()
-    print_plan(plan, [*notes_on(plan)], Console(file=text, width=400), **options)
+    print_plan(plan, Console(file=text, width=400), **options)
     return text.getvalue()
 
 
@@ -87,25 +86,6 @@ def test_matryoshkas_sub_saes_are_the_papers(shipped: Plan) -> None:
             assert config.matryoshka_widths == widths
 
 
-@pytest.mark.parametrize("penalty", ["c2r", "ort"])
-def test_a_penalty_that_is_never_applied_is_told(tmp_path: Path, penalty: str) -> None:
-    grids = [{"id": "a", "sae": {"architecture": "ort_c2r"}}]
-    release = write(tmp_path, grids=grids, runner={**RUNNER, "dead_feature_window": 5})
-    start, warm_up = f"sae.{penalty}_start_step", f"sae.{penalty}_warm_up_steps"
-    interval = f"sae.{penalty}_interval"
-    assert not [*notes_on(plan_of(release, **{start: 9, warm_up: 10, interval: 3}))]
-    # Due at 0 and 5, at 0 alone, and never.
-    for never in ({start: 6}, {warm_up: 2, interval: 10}, {start: 10}):
-        [note] = notes_on(plan_of(release, **never))
-        assert note == f"Warning: the penalty {penalty} of a is never applied in 10 steps."
-
-
-def test_a_k_that_is_never_reached_is_told(tmp_path: Path) -> None:
-    for steps, reaches in ((9, True), (10, False)):
-        notes = " ".join(notes_on(plan_of(write(tmp_path), sae__k_anneal_steps=steps)))
-        assert ("k of width_1k/topk_k2 is not reached in 10 steps." in notes) != reaches
-
-
 def test_schedules_of_the_learning_rate_do_not_overlap(tmp_path: Path) -> None:
     for warm_up, decay in ((0, 10), (4, 6)):
         changes = {"runner__lr_warm_up_steps": warm_up, "runner__lr_decay_steps": decay}
@@ -113,14 +93,6 @@ def test_schedules_of_the_learning_rate_do_not_overlap(tmp_path: Path) -> None:
         changes["runner__lr_decay_steps"] += 1
         with pytest.raises(UserError, match=r"`lr_decay_steps` should .* 10 steps\. Found 11"):
             plan_of(write(tmp_path), **changes)
-
-
-def test_a_training_too_short_to_revive_dead_latents_is_told(shipped: Plan) -> None:
-    note = "Warning: `runner.dead_feature_window` is"
-    assert not any(each.startswith(note) for each in notes_on(shipped))
-    late = replace(shipped, runner={**shipped.runner, "dead_feature_window": shipped.steps})
-    told = any(each.startswith(f"{note} {shipped.steps:,}, but") for each in notes_on(late))
-    assert told == any(hasattr(each, "aux_loss_coefficient") for each in shipped.saes.values())
 
 
 def test_autocast_is_obeyed() -> None:

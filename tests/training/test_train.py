@@ -46,27 +46,6 @@ def test_a_dry_run_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[
     )
 
 
-@pytest.mark.parametrize("intact", [True, False])
-def test_a_dry_run_refuses_what_the_run_would_refuse_in_its_folder(
-    intact: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path, out = write(tmp_path), tmp_path / "saes"
-    about = {"settings": plan_of(path).settings(), "circumstances": {}}
-    checkpoint = Checkpoints(out / WORK).write(3, about, lambda _: [])
-    if not intact:
-        (checkpoint / "manifest.json").write_text("{}")
-    before = sorted(out.rglob("*"))
-    for options, allowed in (((), False), (["--resume"], intact)):
-        assert (run(path, "--out", out, "--dry-run", *options) == 0) == allowed
-        told = capsys.readouterr().err
-        assert ("at step 3" in told) == (intact and not options)
-        assert ("is damaged" in told and "Move it away" in told) != intact
-        assert sorted(out.rglob("*")) == before
-    assert run(path, "--out", out, "--dry-run", "--resume", "--set=runner.lr=1e-5") == 1
-    assert ("`runner.lr" in capsys.readouterr().err) == intact
-    assert sorted(out.rglob("*")) == before
-
-
 def test_what_is_finished_is_left(tmp_path: Path) -> None:
     path, out = write(tmp_path), tmp_path / "saes"
     assert run(path, "--out", out, "--only", IDS[0], "--only", IDS[3]) == 0
