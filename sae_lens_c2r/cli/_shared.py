@@ -4,7 +4,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from contextvars import ContextVar
 from decimal import Decimal
 from pathlib import Path
@@ -117,20 +117,6 @@ class LineConsole(Console):
             from tqdm import tqdm
 
             tqdm.write(line, file=sys.stderr)  # above a bar that is shown
-
-    @contextmanager
-    def clock(self, doing: Callable[[], str]) -> Iterator[None]:
-        """Show on a terminal, under what is said, what is being done."""
-        from rich.text import Text
-
-        class Doing:
-            def __rich__(self) -> Text:
-                # Without what would move the cursor, where bars are below each other.
-                return Text.from_ansi(doing(), overflow="ellipsis", no_wrap=True)
-
-        terminal = Console(stderr=True, quiet=self.quiet or self.no_progress)
-        with terminal.status(Doing()) if terminal.is_terminal else nullcontext():
-            yield
 
 
 def console_while_loading(*, quiet: bool = False) -> LineConsole:

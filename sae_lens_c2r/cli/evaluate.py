@@ -1,10 +1,7 @@
 """`sae-lens-c2r evaluate`."""
 
-import time
-from functools import partial
 from pathlib import Path
 
-from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import check_writable
 from sae_lens_c2r._support.remote_code import TRUSTED
 from sae_lens_c2r.cli import _shared as shared
@@ -24,8 +21,8 @@ def evaluate(
     model: str | None = shared.MODEL,
     text: str | None = option(
         None,
-        "Text for SAELens's evaluation: a file, a folder, a dataset on the Hub, "
-        "or python-documentation.",
+        "Text for SAELens's evaluation: a file, a folder, a dataset on the Hub, or "
+        "python-documentation.",
         unset="what the SAE was trained on",
     ),
     split: str | None = shared.SPLIT,
@@ -35,15 +32,12 @@ def evaluate(
         None, "A setting, like core.batch_size_prompts=4; may be repeated.", "--set"
     ),
     out: Path = option(Path("evaluation"), "Folder for the results."),
-    jobs: int = option(1, "Evaluations to run at a time.", min=1),
-    hours: float = option(24, "Time limit for an evaluation of one SAE.", min=0),
     device: str | None = shared.DEVICE,
     trust_remote_code: bool = shared.TRUST,
 ) -> None:
     """Evaluate any SAEs with SAEBench and SAELens; results in --out are not computed again.
 
-    With other settings, text or data, a new result replaces the earlier one.
-    SAEs of known features are compared with the features that their training.json names.
+    With other settings or another text, a new result replaces the earlier one.
     """
     interrupted = "Interrupted. The same command runs the missing evaluations."
     with error_boundary(interrupted) as problems:
@@ -53,18 +47,12 @@ def evaluate(
         from sae_lens_c2r._support.process import stop_requests
         from sae_lens_c2r._support.yaml_text import parse_overrides
         from sae_lens_c2r.evaluation.evaluate import evaluate as evaluate_all
-        from sae_lens_c2r.evaluation.report import REPORT_FILE, last_line, table_of
+        from sae_lens_c2r.evaluation.results import REPORT_FILE, table_of
         from sae_lens_c2r.evaluation.settings import Options
         from sae_lens_c2r.saes.sae_ref import find_saes
 
         part = {"split": split, "subset": subset, "column": column}
         asked = [each.strip() for text in sae_bench or [] for each in text.split(",")]
-        if asked and (
-            more := [each for each in saes if each in EVALUATIONS and not Path(each).is_dir()]
-        ):
-            should = f"be joined by commas, like {','.join([*asked, *more])}"
-            problems.append(UserError("sae_bench", should, "spaces"))
-            return
         options = Options(
             out=out,
             sae_bench=list(dict.fromkeys(filter(None, asked))),
@@ -74,16 +62,10 @@ def evaluate(
             part={name: value for name, value in part.items() if value is not None},
             overrides=parse_overrides(overrides or [], example="core.context_size=64"),
             device=shared.usable_device(device),
-            jobs=jobs,
-            hours=hours,
         )
-        with stop_requests(), console.clock(partial(last_line, out, since=time.time())):
-            report = evaluate_all(
-                find_saes(saes, on_error=problems.append),
-                options,
-                on_error=problems.append,
-                tell=console.say,
-            )
+        with stop_requests():
+            found = find_saes(saes, on_error=problems.append)
+            report = evaluate_all(found, options, on_error=problems.append, tell=console.say)
         if report.saes:
             table = table_of(report)
             console.print(*table.in_terminal(width=console.width, note=table.note), sep="\n")

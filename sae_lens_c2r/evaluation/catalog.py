@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 ABSORPTION = "absorption"  # SAEBench's
@@ -20,12 +21,15 @@ class SAEBenchEvaluation:
     settings: Mapping[str, Any] = field(default_factory=dict)
     settable: tuple[str, ...] | None = None  # the fields that can be set; `None` for all
     folder: str = ""  # in SAEBench, where that is not its name
-    type_id: str = ""  # its name in its result file, where that is another
 
     @property
     def package(self) -> str:
         """The package of SAEBench's that has it."""
         return f"sae_bench.evals.{self.folder or self.name}"
+
+    def config(self) -> Any:
+        """The class of its settings."""
+        return getattr(import_module(f"{self.package}.eval_config"), self.config_class)
 
 
 ABSORPTION_ADVICE = (
@@ -43,7 +47,7 @@ _OF_CORE = ("context_size", "dataset", "llm_dtype", *_CORE)
 _SCR_AND_TPP: dict[str, Any] = {"config_class": "ScrAndTppEvalConfig", "folder": "scr_and_tpp"}
 _EVALUATIONS = (  # all but two, of which docs/evaluate.md tells why they cannot be run
     SAEBenchEvaluation("core", "CoreEvalConfig", _CORE, tuple(sorted(_OF_CORE))),
-    SAEBenchEvaluation(ABSORPTION, "AbsorptionEvalConfig", type_id="absorption_first_letter"),
+    SAEBenchEvaluation(ABSORPTION, "AbsorptionEvalConfig"),
     SAEBenchEvaluation("scr", settings={"perform_scr": True}, **_SCR_AND_TPP),
     SAEBenchEvaluation("tpp", settings={"perform_scr": False}, **_SCR_AND_TPP),
     SAEBenchEvaluation("sparse_probing", "SparseProbingEvalConfig"),
@@ -55,8 +59,6 @@ _EVALUATIONS = (  # all but two, of which docs/evaluate.md tells why they cannot
     ),
     SAEBenchEvaluation(RAVEL, "RAVELEvalConfig"),
     SAEBenchEvaluation("autointerp", "AutoInterpEvalConfig"),
-    SAEBenchEvaluation(
-        "meta_structure", "MetaStructureEvalConfig", type_id="meta_structure_decoder_variance"
-    ),
+    SAEBenchEvaluation("meta_structure", "MetaStructureEvalConfig"),
 )
 EVALUATIONS = {evaluation.name: evaluation for evaluation in _EVALUATIONS}

@@ -1,38 +1,44 @@
-"""Evaluating SAEs: what is there already, what remains to be run, and gathering all of it."""
+"""Evaluating SAEs: what is asked for, what is held already, and running the rest."""
 
-import os
+import gc
+import json
 import shutil
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from functools import partial
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
-from threading import Event
+from re import fullmatch
+from typing import Any
 
 import torch
-from pydantic import TypeAdapter
+from sae_lens import SAE
 
-from sae_lens_c2r._support.errors import UserError, counted, error_of, with_advice
-from sae_lens_c2r._support.files import locked, write_bytes, write_json
-from sae_lens_c2r.evaluation.report import (
-    ABOUT,
-    LOG,
-    RESULT,
-    EvaluationReport,
-    check_replaceable,
-    read_metrics,
-    write_report,
-)
+from sae_lens_c2r._support.errors import UserError, counted, error_of
+from sae_lens_c2r._support.files import sha256_of
+from sae_lens_c2r._support.libraries import package_versions
+from sae_lens_c2r.evaluation.catalog import ABSORPTION, RAVEL
+from sae_lens_c2r.evaluation.results import EvaluationReport, Results, Task, metrics_of
+from sae_lens_c2r.evaluation.sae_bench import WORKING, run_sae_bench
+from sae_lens_c2r.evaluation.sae_lens import OnText
 from sae_lens_c2r.evaluation.settings import Options
-from sae_lens_c2r.evaluation.tasks import Task, tasks_of
-from sae_lens_c2r.evaluation.worker import INSIDE, TASKS, run_worker
+from sae_lens_c2r.inspection.activations import check_reconstructs
 from sae_lens_c2r.inspection.measures import measure
-from sae_lens_c2r.saes.record import WEIGHTS, as_document
+from sae_lens_c2r.models.loading import options_for, output_of_block
+from sae_lens_c2r.models.offline import is_model
+from sae_lens_c2r.models.reading import TRANSFORMERS, Reading
+from sae_lens_c2r.models.text_source import TextSource
+from sae_lens_c2r.saes.hashes import sae_hashes
+from sae_lens_c2r.saes.record import SAE_LENS, WEIGHTS, Evaluation, SAERecord
 from sae_lens_c2r.saes.sae_ref import SAERef
 
 Say = Callable[[str], None]
 OnError = Callable[[UserError], None]
-_LOCK, _WORKING = ".lock", ".working-"
+_BLOCK = r"blocks\.\d+\.hook_resid_post"
+_PACKAGES = (
+    *("sae-lens-c2r", "sae-lens", "sae-bench"),
+    *("transformer-lens", "transformers", "torch"),
+)
 
 
 def evaluate(
@@ -42,109 +48,150 @@ def evaluate(
     on_error: OnError,
     tell: Say = lambda _: None,
 ) -> EvaluationReport:
-    """Run what is missing, telling of what fails, and gather all into `evaluation.json`."""
+    """Run what `evaluation.json` does not hold, and write each result there as it comes."""
     if not sources:
         raise UserError("There should be an SAE to evaluate.")
-    options.out.mkdir(parents=True, exist_ok=True)
-    another = f"Another process writes to {options.out}."
-    in_use = UserError("out", "not be in use", more=another)
-    with locked(options.out / _LOCK, otherwise=in_use):
-        check_replaceable(options.out)
-        for left in options.out.glob(f"{_WORKING}*"):  # by a command that was killed
+    with Results.locked(options.out) as results:
+        for left in options.out.glob(f"{WORKING}*"):  # by a command that was killed
             shutil.rmtree(left, ignore_errors=True)
-        try:
-            tasks: list[Task] = []
-            for source in {source.place: source for source in sources}.values():
-                try:
-                    tasks += _plan(source, options, on_error)
-                except UserError as error:
-                    on_error(error)
-                except Exception as error:  # a config can hold anything
-                    on_error(error_of(source.name, error))
-            torch.cuda.empty_cache()  # of measuring weights: other processes need the memory
-            _run_all(tasks, options, on_error=on_error, tell=tell)
-        finally:
-            report = write_report(options.out)
-    return report
+        tasks: list[Task] = []
+        for source in {source.place: source for source in sources}.values():
+            try:
+                tasks += _plan(source, options, results, on_error)
+            except UserError as error:
+                on_error(error if error.of else error_of(source.name, error))
+        todo = [task for task in tasks if not results.has(task.sae, task.name, task.asked)]
+        if len(todo) < len(tasks):
+            tell(f"{len(tasks) - len(todo)} of {len(tasks)} evaluations were done before.")
+        _run(todo, results, on_error, tell)
+        return results.write()
 
 
-def _plan(source: SAERef, options: Options, on_error: OnError) -> list[Task]:
-    """The evaluations of an SAE beside that of its weights, which are measured here."""
+def _plan(source: SAERef, options: Options, results: Results, on_error: OnError) -> list[Task]:
+    """The evaluations of an SAE in its inference form, whose weights are measured at once."""
     sae = source.load_for_inference(options.device)
-    of_weights, *tasks = tasks_of(source, sae, options, on_error=on_error)
-    if not of_weights.is_answered:
-        metrics = measure(sae, source.name).numbers
-        of_weights.folder.mkdir(parents=True, exist_ok=True)
-        result = {"eval_type_id": WEIGHTS, "eval_result_metrics": metrics}
-        write_json(of_weights.folder / RESULT, result)
-        _keep(of_weights, of_weights.folder / RESULT, seconds=0.0)
+    weights_sha256, config_sha256 = sae_hashes(sae)
+    record = SAERecord(
+        weights_sha256=weights_sha256,
+        config_sha256=config_sha256,
+        name=source.name,
+        architecture=sae.cfg.architecture(),
+        trained_as=sae.cfg.metadata.training_architecture,
+        d_in=sae.cfg.d_in,
+        d_sae=sae.cfg.d_sae,
+        evaluations={},
+    )
+    by = Evaluation(
+        device=options.device, versions=package_versions(*_PACKAGES), missing=[], metrics={}
+    )
+    new = {}
+    if not results.has(record, WEIGHTS, by):
+        numbers = measure(sae, source.name).numbers
+        new[WEIGHTS] = by.model_copy(update={"metrics": numbers})
+    results.keep(record, new)
+    if not options.names:
+        return []
+    reading, tasks = _reading(sae, options), []
+    place = replace(source, folder=source.folder and source.folder.resolve())
+    for name in options.names:
+        try:
+            asked = by.model_copy(update=_asked(name, reading, options))
+        except UserError as error:
+            on_error(error_of(f"{name} of {source.name}", error))
+        else:
+            what: dict[str, Any] = {"sae": record, "reading": reading, "asked": asked}
+            tasks.append(Task(name=name, source=place, **what))
     return tasks
 
 
-def _run_all(tasks: Sequence[Task], options: Options, *, on_error: OnError, tell: Say) -> None:
-    """Run those that are missing, so many groups at a time."""
-    todo = [task for task in tasks if not task.is_answered]
-    if len(todo) < len(tasks):
-        tell(f"{len(tasks) - len(todo)} of {len(tasks)} evaluations were done before.")
-    groups: dict[str, list[Task]] = {}
-    for task in todo:
-        groups.setdefault(task.group, []).append(task)
-    stop, pool = Event(), ThreadPoolExecutor(options.jobs)
-    run = partial(_run_group, options=options, stop=stop, on_error=on_error, tell=tell)
-    try:
-        list(pool.map(run, groups.values()))
-    finally:
-        stop.set()
-        pool.shutdown(cancel_futures=True)
+def _reading(sae: SAE[Any], options: Options) -> Reading:
+    """How an SAE reads text, by the model that is asked for."""
+    check_reconstructs(sae)
+    said = Reading.of(sae.cfg.metadata)
+    model = options.model or said.model_name
+    if not model or not said.hook_name:
+        missing = "metadata.hook_name" if model else "model"
+        advice = "An evaluation needs a language model. SAEs of known features have none."
+        raise UserError(missing, "be given, or be in the SAE's config", more=advice)
+    of_model = options_for(model, said.model_from_pretrained_kwargs, of=said.model_name)
+    place = str(Path(model).resolve()) if is_model(model) else model
+    return said.model_copy(
+        update={"model_name": place, "model_from_pretrained_kwargs": of_model}
+    )
 
 
-def _run_group(
-    group: Sequence[Task], *, options: Options, stop: Event, on_error: OnError, tell: Say
-) -> None:
-    """Run an evaluation of SAEs that share all else, and another process after a failure."""
-    waiting, name, n_saes = list(group), group[0].name, counted(len(group), "SAE")
-    working = options.out.resolve() / f"{_WORKING}{group[0].key}-{name}"
-    tell(f"{name}: started, {n_saes}. Log: {_log_of(group[0], options)}")
+def _asked(name: str, reading: Reading, options: Options) -> dict[str, Any]:
+    """What an evaluation is asked for, as `evaluation.json` has it."""
+    settings = options.settings(name, str(reading.model_name))
+    asked: dict[str, Any] = {"model": reading.model_name, "settings": settings}
+    if name == SAE_LENS:
+        text = options.text or reading.dataset_path
+        if not text:
+            raise UserError("text", "be given: the SAE does not say what it was trained on")
+        source = reading.text_as_trained(TextSource(text, **options.part))
+        settings |= source.part
+        asked |= {"text": options.text, "reading": reading.model_dump(mode="json")}
+        if Path(text).is_file():  # which may change
+            asked["inputs"] = {text: _sha256_of(Path(text), Path(text).stat().st_mtime_ns)}
+    elif reading.model_class_name == TRANSFORMERS:
+        output_of_block(str(reading.hook_name))  # SAEBench reads no others
+    elif name in (ABSORPTION, RAVEL) and not fullmatch(_BLOCK, str(reading.hook_name)):
+        should = f"be like blocks.8.hook_resid_post: SAEBench's {name} reads no others"
+        raise UserError("metadata.hook_name", should, reading.hook_name)
+    return asked
 
-    def end(how: str) -> None:
-        sae = waiting.pop(0).sae
-        tell(f"{name}: {len(group) - len(waiting)} of {n_saes}, {sae.name}{how}.")
 
-    while waiting and not stop.is_set():
-        logs = {task.key: task.folder / LOG for task in waiting}
+@cache
+def _sha256_of(path: Path, _changed_at: int) -> str:
+    """The hash of a file, once for all SAEs as long as the file stays as it is."""
+    return sha256_of(path)
+
+
+def _run(tasks: Sequence[Task], results: Results, on_error: OnError, tell: Say) -> None:
+    """Run SAELens's own evaluation here, and SAEBench's in other processes."""
+    begun = time.monotonic()
+
+    def give(task: Task, answer: Mapping[str, Any] | Exception) -> None:
+        nonlocal begun
+        seconds, begun = round(time.monotonic() - begun, 1), time.monotonic()
+        if isinstance(answer, Exception):
+            named = answer if isinstance(answer, UserError) and answer.of else None
+            on_error(named or error_of(task.title, answer))
+            return
+        metrics, missing = metrics_of(task.name, answer)
+        if not metrics:
+            on_error(UserError(f"{task.title}: it gave no finite number."))
+            return
+        found = {"seconds": seconds, "metrics": metrics, "missing": missing}
+        results.keep(task.sae, {task.name: task.asked.model_copy(update=found)})
+        tell(f"{task.title}: done." + (f" Not finite: {', '.join(missing)}" * bool(missing)))
+
+    on_text, alike = OnText(tell), lambda task: task.reading.model_dump_json()
+    for task in sorted((task for task in tasks if task.name == SAE_LENS), key=alike):
+        tell(f"{task.title}: started.")
         try:
-            for log in logs.values():
-                log.parent.mkdir(parents=True, exist_ok=True)
-            shutil.rmtree(working / INSIDE, ignore_errors=True)  # of a process that failed
-            (working / INSIDE).mkdir(parents=True)
-            write_bytes(working / TASKS, TypeAdapter(list[Task]).dump_json(waiting))
-            with closing(run_worker(working, logs, hours=options.hours, stop=stop)) as results:
-                for result, seconds in results:
-                    missing = _keep(waiting[0], result, seconds=seconds)
-                    end(f". Not finite: {', '.join(missing)}" if missing else "")
-        except Exception as error:  # a full disk, a folder that is gone
-            if not stop.is_set():
-                named = error_of(waiting[0].title, error)
-                on_error(with_advice(named, f"Log: {_log_of(waiting[0], options)}"))
-                end(": failed")
-    shutil.rmtree(working, ignore_errors=True)
+            answer: Any = on_text.measure(task.load(), str(task.sae.name), task.asked)
+        # A model that is not there, or memory that does not suffice, is of one SAE alone.
+        except (UserError, OSError, RuntimeError) as error:
+            answer = error
+        give(task, answer)
+    del on_text
+    gc.collect()  # models refer to themselves
+    torch.cuda.empty_cache()  # other processes need the memory
+    groups: dict[str, list[Task]] = {}
+    for task in tasks:
+        if task.name != SAE_LENS:
+            groups.setdefault(_shared(task), []).append(task)
+    for group in groups.values():
+        log = results.out / f"{group[0].name}.log"
+        tell(f"{group[0].name}: started, {counted(len(group), 'SAE')}. Log: {log}")
+        run_sae_bench(group, log, give=give)
 
 
-def _log_of(task: Task, options: Options) -> Path:
-    """A task's log, from where the command was given."""
-    return options.out / task.folder.relative_to(options.out.resolve()) / LOG
-
-
-def _keep(task: Task, result: Path, *, seconds: float) -> list[str]:
-    """Put a result into its folder, and remove earlier results of the same evaluation."""
-    metrics, missing = read_metrics(result, task.name)
-    os.replace(result, task.folder / RESULT)
-    source = f"{task.home.name}/{task.folder.name}/{RESULT}"
-    answer = {"source": source, "seconds": seconds, "metrics": metrics, "missing": missing}
-    evaluation = task.asked.model_copy(update=answer)
-    about = task.sae.model_copy(update={"evaluations": {task.name: evaluation}})
-    write_json(task.folder / ABOUT, as_document(about))
-    for other in task.home.glob(f"{task.name}-*"):
-        if other.name != task.folder.name:
-            shutil.rmtree(other, ignore_errors=True)
-    return missing
+def _shared(task: Task) -> str:
+    """What SAEs are to share to be evaluated together."""
+    settings = task.asked.settings
+    parts: list[Any] = [task.name, settings, task.reading.way]
+    if settings.get("full_dataset_downsample"):  # RAVEL's first SAE alone draws it
+        parts.append(task.sae.weights_sha256)
+    return json.dumps(parts, sort_keys=True)

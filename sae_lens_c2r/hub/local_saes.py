@@ -14,7 +14,7 @@ from torch import Tensor
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import read_object, write_json
 from sae_lens_c2r._support.libraries import package_versions
-from sae_lens_c2r.evaluation.report import REPORT_FILE, read_report
+from sae_lens_c2r.evaluation.results import REPORT_FILE, read_report
 from sae_lens_c2r.hub.allow_list import check_names, redact, refuse_secrets
 from sae_lens_c2r.hub.repo_record import RepoRecord, published
 from sae_lens_c2r.inspection.measures import measure

@@ -60,7 +60,8 @@ _TAKES_TRUST = TRUST in inspect.signature(load_dataset).parameters
 
 
 def read_text(source: TextSource, *, streaming: bool = True) -> IterableDataset:
-    """Open a text. What is on the Hub may be downloaded as a whole, the rest is streamed."""
+    """Open a text, streamed unless all of it is wanted here, or a part like `train[90%:]`."""
+    streaming = streaming and "[" not in (source.split or "")
     if source.dataset == OFFLINE_DATASET:
         _refuse(source, "subset")
         documents = Dataset.from_dict({"text": list(documents_of(source.split))})
@@ -75,7 +76,7 @@ def _open(source: TextSource, streaming: bool) -> Dataset | IterableDataset:
     if path is None:
         return _load(source, streaming)
     if not path.is_dir():
-        return _load_file(path, source)
+        return _load_file(path, source, streaming)
     if any((path / name).is_file() for name in ("state.json", "dataset_dict.json")):
         _refuse(source, "subset")
         saved = load_from_disk(str(path))
@@ -83,7 +84,7 @@ def _open(source: TextSource, streaming: bool) -> Dataset | IterableDataset:
             return saved[_split_of(source, saved)]
         _refuse(source, "split")
         return saved
-    return _load(source, streaming=True)
+    return _load(source, streaming)
 
 
 def _load(source: TextSource, streaming: bool) -> Dataset | IterableDataset:
@@ -100,7 +101,7 @@ def _split_of(source: TextSource, splits: Mapping[Any, Any]) -> str:
     return source.split or (str(next(iter(splits))) if len(splits) == 1 else "train")
 
 
-def _load_file(path: Path, source: TextSource) -> IterableDataset:
+def _load_file(path: Path, source: TextSource, streaming: bool) -> Dataset | IterableDataset:
     _refuse(source, "subset")
     endings = [each.lower() for each in path.suffixes if each.lower() not in _COMPRESSED]
     if not endings or endings[-1] not in _BUILDERS:
@@ -110,7 +111,7 @@ def _load_file(path: Path, source: TextSource) -> IterableDataset:
     if builder == "csv":
         options = {**options, **_cells_as_words(path, options["sep"])}
     # Escaped: notes[1].txt would be a pattern, which notes1.txt fits.
-    options = {**options, "data_files": escape(str(path)), "streaming": True}
+    options = {**options, "data_files": escape(str(path)), "streaming": streaming}
     return load_dataset(builder, split=source.split or "train", **options)
 
 

@@ -15,7 +15,7 @@ from benchmarks.__main__ import RESULTS
 from benchmarks.compare import Contrast
 from benchmarks.differences import DATA, differences, from_plain, rows_of
 from benchmarks.evidence import hierarchies_told
-from sae_lens_c2r.evaluation.report import read_report
+from sae_lens_c2r.evaluation.results import read_report
 
 README, EVIDENCE = (
     " ".join(Path(page).read_text(encoding="utf-8").split())

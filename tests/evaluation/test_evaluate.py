@@ -1,8 +1,7 @@
-"""Evaluations are run once, in folders of their own, without SAEBench here."""
+"""Evaluations are run once, and SAEs that read alike share a model."""
 
-import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,30 +10,26 @@ from typing import Any
 import pytest
 import torch
 from filelock import FileLock
-from pydantic import TypeAdapter
 from sae_lens import SAE, evals
 from sae_lens.load_model import HookedProxyLM
 from torch.nn.functional import cross_entropy
 from transformers import BertConfig, LlamaConfig, LlamaForCausalLM
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.files import write_json
-from sae_lens_c2r.cli._shared import LineConsole
-from sae_lens_c2r.evaluation import tasks, worker
+from sae_lens_c2r.evaluation import results
 from sae_lens_c2r.evaluation.evaluate import evaluate
-from sae_lens_c2r.evaluation.on_text import (
-    _compute_loss_in_float32,
+from sae_lens_c2r.evaluation.results import Task, read_report
+from sae_lens_c2r.evaluation.sae_lens import (
+    OnText,
     _losses_of_rows,
     _predicts_the_next_token,
-    _splice_where_trained,
+    as_trained,
     error_of_loss_recovered,
-    on_text,
 )
-from sae_lens_c2r.evaluation.report import read_report
 from sae_lens_c2r.evaluation.settings import Options, settings_of
-from sae_lens_c2r.evaluation.tasks import Task
 from sae_lens_c2r.models import loading
 from sae_lens_c2r.models.reading import Reading
+from sae_lens_c2r.saes.record import Evaluation
 from sae_lens_c2r.saes.sae_ref import find_saes
 from tests.command import run_command
 from tests.evaluation.planted import plant_sae, small_sae
@@ -42,7 +37,6 @@ from tests.hub.conftest import say
 from tests.language_model import CONTEXT, D_MODEL, HOOK, rows_of_tokens, tiny_model
 
 Evaluate = Callable[..., list[str]]
-Say = Callable[[str], None]
 
 
 @pytest.fixture
@@ -56,45 +50,39 @@ def out(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def requests(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
-    """The tasks of workers, who do nothing but answer."""
-    told: list[Task] = []
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[Evaluation]:
+    """What is asked of SAELens's evaluation, which does nothing but answer."""
+    told: list[Evaluation] = []
 
-    def answer(working: Path, *_: object, **__: object) -> Iterator[tuple[Path, float]]:
-        assert not list((working / "inside").iterdir())
-        (working / "inside" / "cache").write_text("of the evaluation")
-        for task in TypeAdapter(list[Task]).validate_json(
-            (working / "tasks.json").read_bytes()
-        ):
-            told.append(task)
-            if "fails" in task.sae.name:
-                raise UserError("it failed.")
-            result = {"eval_type_id": "sae_lens", "eval_result_metrics": {"l0": 3.0}}
-            path = working / f"{task.key}.json"
-            path.write_text(json.dumps(result))
-            yield path, 1.0
+    def answer(_: OnText, sae: SAE[Any], name: str, asked: Evaluation) -> dict[str, float]:  # noqa: ARG001
+        told.append(asked)
+        if "fails" in name:
+            raise RuntimeError("it failed.")
+        if "interrupted" in name:
+            raise KeyboardInterrupt
+        return {"l0": 3.0}
 
-    monkeypatch.setattr("sae_lens_c2r.evaluation.evaluate.run_worker", answer)
+    monkeypatch.setattr(OnText, "measure", answer)
     return told
 
 
 @pytest.fixture
-def run(out: Path, requests: list[Task]) -> Evaluate:  # noqa: ARG001
-    def run(*paths: Path, tell: Say = print, **options: object) -> list[str]:
+def run(out: Path) -> Evaluate:
+    def run(*paths: Path, **options: Any) -> list[str]:
         failed: list[UserError] = []
         sources = find_saes(list(map(str, paths)), on_error=failed.append)
-        evaluate(sources, Options(out, **options), on_error=failed.append, tell=tell)
+        evaluate(sources, Options(out, **options), on_error=failed.append)
         return [str(error) for error in failed]
 
     return run
 
 
 def names(out: Path) -> list[str]:
-    return [sae.name for sae in read_report(out / "evaluation.json").saes]
+    return [str(sae.name) for sae in read_report(out / "evaluation.json").saes]
 
 
 def test_only_what_has_changed_is_run_again(
-    tmp_path: Path, sae: Path, out: Path, run: Evaluate, requests: list[Task]
+    tmp_path: Path, sae: Path, out: Path, run: Evaluate, requests: list[Evaluation]
 ) -> None:
     text = tmp_path / "text.txt"
     text.write_text("one text")
@@ -102,80 +90,37 @@ def test_only_what_has_changed_is_run_again(
         lambda: say(sae, hook_name="blocks.1.hook_resid_post"),
         lambda: say(sae, context_size=16),
         lambda: say(sae, exclude_special_tokens=[1]),
+        lambda: say(sae, {"settings": {"source": {}, "runner": {"autocast_lm": True}}}),
         lambda: plant_sae(sae, d_in=8, seed=3),
         lambda: text.write_text("another text"),
     ]
     assert not run(sae, text=str(text))
-    assert len(requests) == 1
-    for number, change in enumerate(changes, start=2):
-        assert not run(sae, text=str(text))
-        change()
+    for number, change in enumerate(changes, start=1):
         assert not run(sae, text=str(text))
         assert len(requests) == number
-    assert not run(sae, text=str(text), overrides={"sae_lens.batch_size_prompts": 3})
-    assert requests[-1].asked.settings["batch_size_prompts"] == 3
+        change()
+        assert not run(sae, text=str(text))
+        assert len(requests) == number + 1
+    settings = {"sae_lens.batch_size_prompts": 3}
+    assert not run(sae, text=str(text), overrides=settings)
+    assert requests[-1].settings["batch_size_prompts"] == 3
+    assert not run(sae, text=str(text), overrides=settings, part={"split": "train[:1]"})
+    assert requests[-1].settings["split"] == "train[:1]"
+    # A copy is the same SAE, by another name; the others stay.
+    before = read_report(out / "evaluation.json").saes
     shutil.copytree(sae, tmp_path / "copy")
-    assert not run(sae, sae.parent / "." / "sae", tmp_path / "copy", text=str(text))
     n_requests = len(requests)
-    (out / "evaluation.json").unlink()  # by which an SAE is dropped whose folder is deleted
-    (tmp_path / "link").symlink_to(sae)  # which is the same SAE, by another name
-    assert not run(tmp_path / "link", text=str(text))
+    part = {"split": "train[:1]"}
+    assert not run(tmp_path / "copy", text=str(text), overrides=settings, part=part)
     assert len(requests) == n_requests
-    assert requests[-1].source.name == str(tmp_path / "copy")
-    assert len(list(out.glob("*/sae_lens-*"))) == len(names(out))
-    # The first was planned for other weights.
-    (tmp_path / "tasks.json").write_text(f"[{requests[0].model_dump_json()}]")
-    with pytest.raises(UserError, match="has changed since the evaluation was planned"):
-        worker._run(tmp_path)
-
-
-def test_what_lies_beside_is_found_by_the_evaluation_and_noticed_when_it_changes(
-    sae: Path, run: Evaluate, requests: list[Task], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(sae.parent)
-    for path in ("models/mine/config.json", "texts/text.txt", "other/text.txt"):
-        Path(path).parent.mkdir(parents=True)
-        Path(path).write_text("one")
-    say(sae, model_name="models/mine", dataset_path="texts/text.txt")
-    assert not run(sae)
-    asked = requests[-1].asked
-    assert (asked.model, asked.text) == (str(Path("models/mine").resolve()), asked.text)
-    assert asked.text == str(Path("texts/text.txt").resolve())
-    assert asked.inputs.keys() == {asked.model, asked.text}
-    say(sae, dataset_path="other/text.txt", dataset_split="test")
-    for number, content in enumerate(("one", "two"), start=2):
-        Path("other/text.txt").write_text(content)
-        for _ in range(2):
-            assert not run(sae)
-            assert len(requests) == number
-    assert requests[-1].asked.settings["split"] == "test"
-    assert not run(sae, part={"split": "validation"})
-    assert requests[-1].asked.settings["split"] == "validation"
-
-
-def test_a_folder_that_is_none_is_no_model_and_no_text(
-    sae: Path, run: Evaluate, requests: list[Task], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nor is one that training says it did not read."""
-    monkeypatch.chdir(sae.parent)
-    for name in ("gpt2", "org/text"):
-        Path(name).mkdir(parents=True)
-    say(sae, dataset_path="org/text")
-    assert not run(sae, model="gpt2")
-    assert (requests[-1].asked.model, requests[-1].asked.text) == ("gpt2", None)
-    Path("org/text/train.txt").write_text("words")
-    say(sae, {"from_disk": []})
-    assert not run(sae, model="gpt2")
-    assert requests[-1].asked.text is None
-    Path("gpt2/config.json").write_text("{}")
-    say(sae, {"from_disk": ["org/text"]})
-    assert not run(sae, model="gpt2")
-    places = [str(Path(name).resolve()) for name in ("gpt2", "org/text")]
-    assert [requests[-1].asked.model, requests[-1].asked.text] == places
+    after = read_report(out / "evaluation.json").saes
+    assert names(out).count(str(tmp_path / "copy")) == 1
+    kept = [{each.config_sha256: each.evaluations for each in saes} for saes in (before, after)]
+    assert kept[0] == kept[1]
 
 
 def test_what_decides_nothing_leaves_a_measurement_as_it_is(
-    sae: Path, run: Evaluate, requests: list[Task]
+    sae: Path, run: Evaluate, requests: list[Evaluation]
 ) -> None:
     assert not run(sae)
     say(sae, neuronpedia_id="gpt2/5-mine/1", l0=3.5)
@@ -184,79 +129,75 @@ def test_what_decides_nothing_leaves_a_measurement_as_it_is(
     assert len(requests) == 1
 
 
-def test_what_was_measured_by_the_hash_of_before_is_not_measured_again(
-    sae: Path, out: Path, run: Evaluate, requests: list[Task], monkeypatch: pytest.MonkeyPatch
+def test_files_and_folders_are_named_by_their_whole_paths(
+    sae: Path, run: Evaluate, requests: list[Evaluation], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as patch:
-        hashes = tasks.sae_hashes
-        patch.setattr(
-            tasks, "sae_hashes", lambda sae: (hashes(sae)[0], tasks.earlier_config_hash(sae))
-        )
-        assert not run(sae)
-    [before] = read_report(out / "evaluation.json").saes
-    assert not run(sae)
-    assert len(requests) == 1
-    assert not run(sae, overrides={"sae_lens.batch_size_prompts": 3})
-    [after] = read_report(out / "evaluation.json").saes
-    assert after.evaluations.keys() == before.evaluations.keys()
+    """A folder that is no model is none."""
+    monkeypatch.chdir(sae.parent)
+    for path in ("mine/config.json", "text.txt", "gpt2/notes.txt"):
+        Path(path).parent.mkdir(exist_ok=True)
+        Path(path).write_text("{}")
+    assert not run(sae, model="mine", text="text.txt")
+    places = [str(Path(name).resolve()) for name in ("mine", "text.txt")]
+    assert [requests[-1].model, requests[-1].text] == places
+    assert not run(sae, model="gpt2", text="python-documentation")
+    assert [requests[-1].model, requests[-1].text] == ["gpt2", "python-documentation"]
 
 
-def test_saes_of_similar_names_are_told_apart(tmp_path: Path, out: Path, run: Evaluate) -> None:
-    similar = ("a b", "a_b", "ä/" + "x" * 80, "ö/" + "x" * 80, "[/k=3] c|d")
-    saes = [plant_sae(tmp_path / name, d_in=8) for name in similar]
-    assert not run(*saes, jobs=2)
-    assert sorted(names(out)) == sorted(map(str, saes))
+def test_what_is_done_is_kept_when_another_sae_fails_or_the_command_is_interrupted(
+    tmp_path: Path, out: Path, run: Evaluate, requests: list[Evaluation]
+) -> None:
+    folders = ("a", "b-fails", "c", "d-interrupted", "e")
+    saes = [plant_sae(tmp_path / name, d_in=8, seed=i) for i, name in enumerate(folders)]
+    with pytest.raises(KeyboardInterrupt):
+        run(*saes)
+    done = [
+        Path(str(sae.name)).name
+        for sae in read_report(out / "evaluation.json").saes
+        if "sae_lens" in sae.evaluations
+    ]
+    assert done == ["a", "c"]
+    n_requests = len(requests)
+    [error] = run(saes[0], saes[1], saes[2], saes[4])
+    assert error == f"sae_lens of {saes[1]}: RuntimeError: it failed."
+    assert len(requests) == n_requests + 2  # of the one that fails, and of the last
 
 
-def test_saes_that_share_all_else_are_evaluated_together(tmp_path: Path, run: Evaluate) -> None:
-    """If one fails, it is named, and the others are evaluated without it."""
-    changes = {"a": {}, "b-fails": {"l0": 3.0}, "c": {}, "hook": {"hook_name": "blocks.1.x"}}
-    changes |= {"context": {"context_size": 16}, "text": {"dataset_path": "somebody/else"}}
+def test_saes_that_share_all_else_are_in_one_process_of_sae_bench(
+    tmp_path: Path, run: Evaluate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("sae_bench")
+    groups: list[list[str]] = []
+
+    def note(tasks: list[Task], log: Path, *, give: Callable[..., None]) -> None:
+        groups.append([Path(str(task.sae.name)).name for task in tasks])
+        assert log.name == f"{tasks[0].name}.log"
+        for task in tasks:
+            give(task, {"a": 1.0} if "c" not in groups[-1] else {"a": float("nan")})
+
+    monkeypatch.setattr("sae_lens_c2r.evaluation.evaluate.run_sae_bench", note)
+    changes = {"a": {}, "b": {"l0": 3.0}, "text": {"dataset_path": "somebody/else"}}
+    changes |= {"hook": {"hook_name": "blocks.1.x"}, "context": {"context_size": 16}}
     changes |= {"options": {"model_from_pretrained_kwargs": {"revision": "v1"}}}
     saes = [plant_sae(tmp_path / name, d_in=8, seed=i) for i, name in enumerate(changes)]
     for sae, change in zip(saes, changes.values(), strict=True):
         say(sae, **change)
-    lines: list[str] = []
-    [error] = run(*saes, tell=lines.append)
-    assert error.startswith(f"sae_lens of {saes[1]}: it failed. Log: {tmp_path}")
-    starts = [line.partition(". Log: ")[0] for line in lines if ": started, " in line]
-    assert starts == [f"sae_lens: started, {n}" for n in ("3 SAEs", *["1 SAE"] * 4)]
-    assert [line for line in lines if " of 3 SAEs, " in line] == [
-        f"sae_lens: 1 of 3 SAEs, {saes[0]}.",
-        f"sae_lens: 2 of 3 SAEs, {saes[1]}: failed.",
-        f"sae_lens: 3 of 3 SAEs, {saes[2]}.",
-    ]
-    assert len(run(*saes, tell=lines.append)) == 1  # which alone is run again
-    assert lines[-2].startswith("sae_lens: started, 1 SAE. Log: ")
-    assert not list(tmp_path.rglob(".working-*"))
-
-
-@pytest.mark.parametrize(("quiet", "terminal"), [(False, True), (True, True), (False, False)])
-def test_a_terminal_shows_what_is_done(
-    quiet: bool,
-    terminal: bool,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    if terminal:
-        monkeypatch.setenv("FORCE_COLOR", "1")
-    console = LineConsole(quiet=quiet)
-    # Nested bars move the cursor; a line may be longer than the terminal.
-    with console.clock(lambda: f"\x1b[A5 of 8 {'and more ' * 99}"):
-        console.say("a line")
-    errors = capsys.readouterr().err
-    assert ("5 of 8" in errors) == (terminal and not quiet)
-    assert "\x1b[A5" not in errors
-    assert ("a line" in errors) == (not quiet)
+    options = {"sae_lens": False, "sae_bench": ["scr"]}
+    assert not run(*saes, **options)
+    assert groups == [["a", "b", "text"], ["hook"], ["context"], ["options"]]
+    assert not run(*saes, **options)
+    assert len(groups) == 4
+    [error] = run(plant_sae(tmp_path / "c", d_in=8, seed=9), **options)
+    assert error == f"scr of {tmp_path / 'c'}: it gave no finite number."
 
 
 def test_a_cpu_is_given_less_to_measure_unless_asked() -> None:
     of_cpu, of_gpu, asked = (
-        settings_of("sae_lens", changes, model=None, device=device)
+        settings_of("sae_lens", changes, model="", device=device)
         for device, changes in (
             ("cpu", {}),
             ("cuda", {}),
-            ("cpu", {"sae_lens.n_eval_reconstruction_batches": 99}),
+            ("cpu", {"n_eval_reconstruction_batches": 99}),
         )
     )
     rows = [
@@ -277,12 +218,9 @@ def test_the_error_of_loss_recovered_is_that_of_its_mean_over_rows() -> None:
     assert error_of_loss_recovered(losses[:1].expand(9, -1)) == pytest.approx(0, abs=1e-12)
 
 
-def measure_on(text: Path, sae: SAE[Any], **changes: Any) -> dict[str, Any]:
-    """Measure an SAE on a text as SAELens's evaluation of it does, in this process."""
-    settings = settings_of("sae_lens", changes, model=None, device="cpu")
-    asked = SimpleNamespace(settings=settings, text=str(text), model=None)
-    task: Any = SimpleNamespace(asked=asked, device="cpu", sae=SimpleNamespace(name="it"))
-    return on_text(task, sae)(task, sae)
+def asked_of(text: Path, **changes: int) -> Evaluation:
+    settings = settings_of("sae_lens", changes, model="", device="cpu")
+    return Evaluation(settings=settings, text=str(text), model="tiny", device="cpu", metrics={})
 
 
 def test_the_losses_of_rows_are_of_the_tokens_that_sae_lens_counts(
@@ -301,34 +239,17 @@ def test_the_losses_of_rows_are_of_the_tokens_that_sae_lens_counts(
         assert [each.tolist() for each in rows.values()] == [[of, of, -of] for of in sums]
 
 
-def test_a_file_with_the_name_of_a_text_of_ours_is_not_read_for_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in ("mine.txt", "python-documentation"):
-        Path(name).write_text("words")
-    assert Options(tmp_path, text="mine.txt").text == str(tmp_path / "mine.txt")
-    assert Options(tmp_path, text="python-documentation").text == "python-documentation"
-
-
-@pytest.mark.parametrize("given", [{"text": "mine.txt"}, {"part": {"split": "test"}}])
-def test_a_text_that_no_evaluation_would_read_is_refused(
-    given: dict[str, Any], tmp_path: Path
-) -> None:
-    with pytest.raises(UserError, match=r"should be left out without .* core\.dataset="):
-        Options(tmp_path, sae_lens=False, **given)
-
-
+@pytest.mark.usefixtures("requests")
 def test_each_sae_that_cannot_be_is_one_line(tmp_path: Path, out: Path, run: Evaluate) -> None:
     reasons = {
         "hook": "`metadata.hook_name`",
-        "model": "`model` should be given, or else `metadata.model_name`",
+        "model": "`model` should be given, or be in the SAE's config. An evaluation needs",
         "broken": "JSON",
         "list": "",
         "nan": "finite",
         "whole": None,
     }
-    saes = {name: plant_sae(tmp_path / name, d_in=8) for name in reasons}
+    saes = {name: plant_sae(tmp_path / name, d_in=8, seed=i) for i, name in enumerate(reasons)}
     say(saes["hook"], hook_name=None)
     say(saes["model"], model_name=None)
     (saes["broken"] / "cfg.json").write_text("{")
@@ -349,33 +270,23 @@ def test_each_sae_that_cannot_be_is_one_line(tmp_path: Path, out: Path, run: Eva
     assert (ran.returncode, ran.stdout) == (1, "")
 
 
-def test_a_folder_is_of_one_process_and_what_is_left_or_foreign_in_it_is_no_harm(
-    tmp_path: Path,
-    sae: Path,
-    out: Path,
-    run: Evaluate,
-    requests: list[Task],
+@pytest.mark.usefixtures("requests")
+def test_a_folder_is_of_one_process_and_what_is_left_in_it_goes(
+    sae: Path, out: Path, run: Evaluate
 ) -> None:
     out.mkdir()
     with FileLock(out / ".lock"), pytest.raises(UserError, match="in use"):
         run(sae)
     with pytest.raises(UserError, match="There should be an SAE"):
         run()
-    assert not run(sae)
-    (folder,) = out.glob("*/sae_lens-*")
     (out / ".working-old").mkdir()
-    (folder / "about.json").write_text("cut")
-    (out / "a" / "b").mkdir(parents=True)
-    (out / "a" / "b" / "about.json").write_text("nonsense")
     assert not run(sae)
-    assert len(requests) == 2
-    assert not list(tmp_path.rglob(".working-*"))
-    assert names(out) == [str(sae)]
+    assert not list(out.glob(".working-*"))
 
 
 @pytest.mark.parametrize("name", ["evaluation.json", "evaluation.md"])
 def test_a_file_of_another_program_is_not_replaced(
-    sae: Path, out: Path, run: Evaluate, requests: list[Task], name: str
+    sae: Path, out: Path, run: Evaluate, requests: list[Evaluation], name: str
 ) -> None:
     out.mkdir()
     (out / name).write_text("{}")
@@ -386,20 +297,19 @@ def test_a_file_of_another_program_is_not_replaced(
     assert requests == []
 
 
+@pytest.mark.usefixtures("requests")
 def test_what_cannot_be_written_replaces_nothing(
     sae: Path, out: Path, run: Evaluate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not run(sae)
     before = (out / "evaluation.json").read_text()
 
-    def fail(path: Path, content: object) -> None:
-        if path.name == "about.json":
-            raise OSError("The disk is full.")
-        write_json(path, content)
+    def fail(*_: object) -> None:
+        raise OSError("The disk is full.")
 
-    monkeypatch.setattr("sae_lens_c2r.evaluation.evaluate.write_json", fail)
-    [line] = run(sae, overrides={"sae_lens.batch_size_prompts": 3})
-    assert "OSError: The disk is full." in line
+    monkeypatch.setattr(results, "write_json", fail)
+    with pytest.raises(OSError, match="full"):
+        run(sae, overrides={"sae_lens.batch_size_prompts": 3})
     assert (out / "evaluation.json").read_text() == before
 
 
@@ -407,19 +317,27 @@ def test_activations_are_spliced_where_the_sae_was_trained() -> None:
     """Not at other positions, at special tokens, or where norms were left out."""
 
     def run(tokens: torch.Tensor, fwd_hooks: Any) -> torch.Tensor:
-        assert torch.is_autocast_enabled("cpu")
+        assert torch.is_autocast_enabled("cpu")  # as of the model, and not of the SAE
         acts = torch.ones(*tokens.shape, 3)
         acts[0, 3] = 100
         return fwd_hooks[0][1](acts, None)
 
-    model: Any = SimpleNamespace(run_with_hooks=run, tokenizer=None)
+    model: Any = SimpleNamespace(
+        run_with_hooks=run, tokenizer=None, unembed=torch.nn.Identity()
+    )
     reading = {"seqpos_slice": (1, None, 2), "exclude_special_tokens": (7,)}
-    reading |= {"max_activation_norm_multiple": 10, "autocast_lm": True}
-    _splice_where_trained(model, Reading.of(reading))
+    reading |= {"max_activation_norm_multiple": 10}
     tokens = torch.ones(2, 5, dtype=torch.long)
     tokens[1, 1] = 7
-    replaced = [("hook", lambda acts, **_: -acts)]
-    spliced = model.run_with_hooks(tokens, fwd_hooks=replaced)
+
+    def reconstruct(acts: torch.Tensor, **_: Any) -> torch.Tensor:
+        assert not torch.is_autocast_enabled("cpu")
+        return -acts
+
+    replaced = [("hook", reconstruct)]
+    with torch.autocast("cpu"), as_trained(model, Reading.of(reading)):
+        spliced = model.run_with_hooks(tokens, fwd_hooks=replaced)
+    assert model.run_with_hooks is run
     assert (spliced[..., 0] < 0).tolist() == [
         [False, True, False, False, False],
         [False, False, False, True, False],
@@ -436,8 +354,8 @@ def test_losses_of_a_model_in_bfloat16_are_not_rounded(of_transformers: bool) ->
     model.to(torch.bfloat16)
     tokens = torch.arange(8)[None]
     _, rounded = model(tokens, return_type="both")
-    _compute_loss_in_float32(model)
-    logits, loss = model(tokens, return_type="both")
+    with as_trained(model, Reading()):
+        logits, loss = model(tokens, return_type="both")
     assert (rounded.dtype, loss.dtype) == (torch.bfloat16, torch.float32)
     assert loss.item() == pytest.approx(cross_entropy(logits[0, :-1], tokens[0, 1:]).item())
     assert loss.item() == pytest.approx(rounded.item(), rel=0.01)
@@ -455,17 +373,31 @@ def test_only_models_that_predict_the_next_token_have_a_loss(
     assert _predicts_the_next_token(tiny_model())
 
 
-def test_fidelity_and_firing_are_of_the_positions_that_the_sae_was_trained_on(
+def test_numbers_are_of_the_positions_that_the_sae_was_trained_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loading, "load_model", lambda *_, **__: deepcopy(tiny_model()))
+    """Whichever SAEs were measured before it, for which the model is loaded once."""
+    loaded: list[str] = []
+
+    def load(_: str, name: str, **__: Any) -> Any:
+        loaded.append(name)
+        return deepcopy(tiny_model())
+
+    monkeypatch.setattr(loading, "load_model", load)
     rows = rows_of_tokens(8)
     rows.to_json(tmp_path / "text.jsonl")
-    sae = small_sae(d_in=D_MODEL, hook=HOOK)
-    read = {"context_size": CONTEXT, "seqpos_slice": (3, None), "prepend_bos": False}
-    vars(sae.cfg.metadata).update(read, exclude_special_tokens=False)
-    changes = {"sae_lens.n_eval_sparsity_variance_batches": 2, "sae_lens.batch_size_prompts": 4}
-    found = measure_on(tmp_path / "text.jsonl", sae, **changes)
+    asked = asked_of(
+        tmp_path / "text.jsonl", n_eval_sparsity_variance_batches=2, batch_size_prompts=4
+    )
+
+    def sae_of(first: int) -> SAE[Any]:
+        sae = small_sae(d_in=D_MODEL, hook=HOOK)
+        read = {"context_size": CONTEXT, "seqpos_slice": (first, None), "prepend_bos": False}
+        vars(sae.cfg.metadata).update(read, exclude_special_tokens=False)
+        return sae
+
+    sae = sae_of(3)
+    found = OnText(print).measure(sae, "it", asked)
     _, cache = tiny_model().run_with_cache(torch.tensor(rows["tokens"]), prepend_bos=False)
     inputs = cache[HOOK][:, 3:].flatten(end_dim=1)
     acts = sae.encode(inputs)
@@ -480,3 +412,9 @@ def test_fidelity_and_firing_are_of_the_positions_that_the_sae_was_trained_on(
     assert not [
         key for key, value in found.items() if isinstance(value, dict) and key not in groups
     ]
+    assert loaded == ["tiny"]
+    on_text = OnText(print)
+    others = [on_text.measure(sae_of(first), "other", asked) for first in (0, 3, 3)]
+    assert loaded == ["tiny"] * 2
+    assert others[0] != found
+    assert others[1:] == [found] * 2

@@ -1,4 +1,4 @@
-"""Workers that fail in every way, and none that outlives what started it."""
+"""Processes that fail in every way, and none that outlives what started it."""
 
 import os
 import select
@@ -7,16 +7,19 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from threading import Event
+from typing import Any
 
 import pytest
 
-from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.evaluation import worker
-from sae_lens_c2r.evaluation.worker import INSIDE, run_worker
+from sae_lens_c2r.evaluation import process
+from sae_lens_c2r.evaluation.results import Task
+from sae_lens_c2r.evaluation.sae_bench import run_sae_bench
+from sae_lens_c2r.models.reading import Reading
+from sae_lens_c2r.saes.record import Evaluation, SAERecord
+from sae_lens_c2r.saes.sae_ref import SAERef
 from tests.forkserver import FRESH, LIMIT
 
-NEVER = "import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(10_000)"
+NEVER = "import os, time; open('../../pid', 'w').write(str(os.getpid())); time.sleep(10_000)"
 
 
 @pytest.fixture(autouse=True)
@@ -25,72 +28,78 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", FRESH)
 
 
-def put_double(folder: Path, body: str) -> str:
-    """A folder to work in, and in it a module whose worker does one thing."""
-    (folder / INSIDE).mkdir()
-    double = folder / "double.py"
-    double.write_text(
-        "import sys\nfrom pathlib import Path\nfrom sae_lens_c2r.evaluation import worker\n"
-        "def run(path):\n"
-        f"    (path / 'a.json').write_text('')\n    exec({body!r})\n"
-        "worker._run = run\nworker.main(Path(sys.argv[1]))\n"
+def double(body: str) -> str:
+    """The program of a process that answers for one SAE, and then does one thing."""
+    stub = (
+        "import sys, types\n"
+        "def run_request(request, answer):\n"
+        "    print(request)\n"
+        f"    answer({{'a': 1.5}})\n    exec({body!r})\n"
+        "module = types.ModuleType('sae_lens_c2r.evaluation.sae_bench')\n"
+        "module.run_request = run_request\n"
+        "sys.modules[module.__name__] = module\n"
     )
-    return str(double)
+    return stub + process.PROGRAM
 
 
-CASES: dict[str, tuple[str, float, str | None]] = {
-    "ends well": ("(path / 'b.json').write_text('')", 1, None),
-    "goes on for ever": (f"(path / 'b.json').write_text(''); {NEVER}", 1, None),
-    "does nothing": ("", 1, "it printed nothing."),
-    "is killed": (
-        "import os; os.kill(os.getpid(), 9)",
-        1,
-        "SIGKILL, perhaps for lack of memory.",
-    ),
-    "says why": ("raise ValueError('of\\n  this')", 1, "ValueError: of this"),
-    "is out of memory": ("bytearray(1 << 60)", 1, "MemoryError: MemoryError"),
-    "never ends": (NEVER, 0.5 / 3600, "took more than 0.000138889 hours, and was ended."),
-    "is stopped": (NEVER, 0.0, "was stopped."),
+CASES: dict[str, tuple[str, str | None]] = {
+    "ends well": ("answer({'b': 2})", None),
+    "goes on for ever": (f"answer({{'b': 2}}); {NEVER}", None),
+    "does nothing": ("", "its process ended with status 0."),
+    "is killed": ("import os; os.kill(os.getpid(), 9)", "its process ended with status -9."),
+    "says why": ("raise ValueError('of\\n  this')", "ValueError: of this"),
+    "is out of memory": ("bytearray(1 << 60)", "MemoryError"),
 }
 
 
-@pytest.mark.parametrize(("body", "hours", "said"), CASES.values(), ids=CASES)
-def test_one_line_says_what_went_wrong(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, hours: float, said: str | None
+@pytest.mark.parametrize(("body", "said"), CASES.values(), ids=CASES)
+def test_one_line_says_what_went_wrong_with_an_sae_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, said: str | None
 ) -> None:
-    monkeypatch.setattr(worker, "PROGRAM", put_double(tmp_path, body))
-    stop, reason, results = Event(), None, []
-    logs = dict.fromkeys("ab", tmp_path / "log")
-    if not hours:
-        stop.set()
-    try:
-        for result, _ in run_worker(tmp_path, logs, hours=hours or 1, stop=stop):
-            results.append(result.stem)
-    except UserError as error:
-        reason = str(error)
-    assert reason == said or (said and reason.endswith(said))
-    if body != NEVER:
-        assert results == (["a"] if said else ["a", "b"])
+    """A process that ends without a word has not answered for its first SAE either."""
+    monkeypatch.setattr(process, "PROGRAM", double(body))
+    given: dict[str, Any] = {}
+    names = ["a", "b"] if said is None else ["a", "b", "c"]
+    what: dict[str, Any] = {"reading": Reading(), "asked": Evaluation(metrics={})}
+    tasks = [Task(name="core", source=SAERef(sae_id=n), sae=SAERecord(), **what) for n in names]
+    log = tmp_path / "core.log"
+
+    def give(task: Task, answer: Any) -> None:
+        given[str(task.source.sae_id)] = answer if isinstance(answer, dict) else str(answer)
+
+    run_sae_bench(tasks, log, give=give)
+    assert list(given) == names
+    assert given.pop("a") == {"a": 1.5}
+    if said is None:
+        assert given == {"b": {"b": 2}}
+    elif "status" in said:  # it is asked again, and answers for the next
+        assert given["b"] == {"a": 1.5}
+    else:
+        assert given == {"b": f"{said} Log: {log}", "c": {"a": 1.5}}
+    assert '"sae_id":"a"' in log.read_text()
+    assert sorted(path.name for path in tmp_path.iterdir()) in (
+        ["core.log"],
+        ["core.log", "pid"],
+    )
 
 
 PARENT = """
 import signal, sys
 from pathlib import Path
-from threading import Event
-from sae_lens_c2r.evaluation import worker
+from sae_lens_c2r.evaluation import process
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 folder = Path(sys.argv[1])
-worker.PROGRAM = str(folder / "double.py")
-list(worker.run_worker(folder, {"b": folder / "log"}, hours=1, stop=Event()))
+process.PROGRAM = sys.argv[2]
+process.run_process("", lambda answer: False, working=folder, log=folder / "log")
 """
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_workers_end_with_what_started_them(tmp_path: Path, how: signal.Signals) -> None:
-    put_double(tmp_path, NEVER)
-    pid = tmp_path / INSIDE / "pid"
+def test_a_process_ends_with_what_started_it(tmp_path: Path, how: signal.Signals) -> None:
+    working, pid = tmp_path / "working", tmp_path / "pid"
+    working.mkdir()
     parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, str(tmp_path)], stderr=subprocess.DEVNULL
+        [sys.executable, "-c", PARENT, str(working), double(NEVER)], stderr=subprocess.DEVNULL
     )
     while not pid.exists() or not pid.read_text():
         assert parent.poll() is None
@@ -98,11 +107,11 @@ def test_workers_end_with_what_started_them(tmp_path: Path, how: signal.Signals)
     ended = os.pidfd_open(int(pid.read_text()))
     parent.send_signal(how)
     parent.wait(LIMIT)
-    assert select.select([ended], [], [], LIMIT)[0], "The worker outlives what started it."
+    assert select.select([ended], [], [], LIMIT)[0], "The process outlives what started it."
     os.close(ended)
 
 
-def test_a_worker_has_the_downloads_of_what_started_it(
+def test_a_process_has_the_downloads_of_what_started_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -111,7 +120,7 @@ def test_a_worker_has_the_downloads_of_what_started_it(
     monkeypatch.setenv("HF_DATASETS_CACHE", "~/texts")
     for name in ("HF_ASSETS_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
-    assert worker._caches() == {
+    assert process._caches() == {
         "HF_HOME": str(tmp_path / "hf"),
         "HF_HUB_CACHE": str(tmp_path / "hf" / "hub"),
         "HF_DATASETS_CACHE": str(Path.home() / "texts"),

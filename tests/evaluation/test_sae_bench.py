@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-from collections.abc import Callable
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
@@ -16,11 +15,11 @@ from transformer_lens import HookedTransformer
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.analysis.metrics import final_metrics
-from sae_lens_c2r.evaluation import runners
+from sae_lens_c2r.evaluation import sae_bench
+from sae_lens_c2r.evaluation.evaluate import _asked
 from sae_lens_c2r.evaluation.settings import Options
-from sae_lens_c2r.evaluation.tasks import tasks_of
 from sae_lens_c2r.models.loading import output_of_block
-from sae_lens_c2r.saes.sae_ref import SAERef
+from sae_lens_c2r.models.reading import Reading
 from tests import forkserver
 from tests.command import run_command
 from tests.evaluation.planted import MODEL, RAVEL_MODEL, plant_datasets, plant_model, plant_sae
@@ -123,60 +122,30 @@ def files_of_sae_bench() -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.suffix != ".pyc")
 
 
-@pytest.fixture
-def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[list[Path], list[str]]]:
-    """The folders of the evaluations of an SAE, and the errors."""
-    monkeypatch.setattr("sae_lens_c2r.evaluation.tasks._residual_width", lambda *_: None)
-
-    def plan(folder: Path, *names: str, data: Path) -> tuple[list[Path], list[str]]:
-        source, failed = SAERef(folder=folder), list[UserError]()
-        overrides = {"core.dataset": str(data)}
-        options = Options(data / "out", names, sae_lens=False, model=MODEL, overrides=overrides)
-        loaded = source.load_for_inference("cpu")
-        tasks = tasks_of(source, loaded, options, on_error=failed.append)
-        return [task.folder for task in tasks], [str(error) for error in failed]
-
-    return plan
-
-
-def test_what_evaluations_leave_in_data_is_no_other_data(
-    planted: Path, tmp_path: Path, plan: Callable[..., tuple[list[Path], list[str]]]
-) -> None:
-    sae, text = planted / "saes" / "one", tmp_path / "text.txt"
-    text.write_text("one")
-    before = plan(sae, "core", data=tmp_path)
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "evaluation.json").write_text("{}")
-    assert plan(sae, "core", data=tmp_path) == before
-    text.write_text("another")
-    assert plan(sae, "core", data=tmp_path) != before
-
-
 @pytest.mark.parametrize("hook", ["blocks.1.hook_resid_pre", "blocks.0.hook_mlp_out"])
-def test_absorption_and_ravel_are_of_the_output_of_a_block(
-    tmp_path: Path, hook: str, plan: Callable[..., tuple[list[Path], list[str]]]
-) -> None:
-    folder = plant_sae(tmp_path / "sae", hook=hook)
-    folders, failed = plan(folder, "core", "absorption", "ravel", data=tmp_path)
-    assert [folder.name.partition("-")[0] for folder in folders] == ["weights", "core"]
-    assert all("should be like blocks.8.hook_resid_post" in line for line in failed)
-    assert len(failed) == 2
+def test_absorption_and_ravel_are_of_the_output_of_a_block(tmp_path: Path, hook: str) -> None:
+    reading = Reading(model_name=MODEL, hook_name=hook)
+    names = ["core", "absorption", "ravel"]
+    options = Options(tmp_path, names, sae_lens=False)
+    assert _asked("core", reading, options)["model"] == MODEL
+    for name in names[1:]:
+        with pytest.raises(UserError, match="should be like blocks"):
+            _asked(name, reading, options)
 
 
 def test_numbers_are_sae_bench_s_own(planted: Path, tmp_path: Path) -> None:
     before, out = files_of_sae_bench(), tmp_path / "out"
-    text = ("--text", planted / TEXT / "train.jsonl", "--jobs", 2)
+    text = ("--text", planted / TEXT / "train.jsonl")
     ran = evaluate(planted, out, "sae_lens", *EVALUATIONS, saes="saes", also=text)
     assert ran.returncode == 0, ran.stderr
     found, other = measured(out), measured(out, 1)
     assert set(found) == set(other) == {"weights", "sae_lens", *EVALUATIONS}
-    assert "absorption: 2 of 2 SAEs, " in ran.stderr
-    logs = [path.read_text(encoding="utf-8") for path in out.glob("*/absorption-*/log.txt")]
-    assert sorted("Processing train tokens" in log for log in logs) == [False, True]
+    assert "absorption: started, 2 SAEs." in ran.stderr
+    log = (out / "absorption.log").read_text(encoding="utf-8")
+    assert log.count("Processing train tokens:   0%") == 1  # of probes that both share
     assert not list(out.glob(".working-*"))
     for name, evaluation in found.items():
         assert evaluation["metrics"], name
-        assert (out / evaluation["source"]).is_file()
         assert evaluation["versions"]["sae-bench"]
     assert found["core"]["settings"]["n_eval_reconstruction_batches"] == 2
     assert 0 < found["sae_lens"]["metrics"]["loss_recovered_error"] < 1
@@ -230,9 +199,7 @@ def test_saebench_reads_no_module_of_transformers_but_blocks() -> None:
             output_of_block(module)
 
 
-def test_the_model_is_loaded_as_the_sae_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_model_is_loaded_as_the_sae_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """SAEBench's core alone passes these options on."""
     load = Mock()
     monkeypatch.setattr(HookedTransformer, "from_pretrained_no_processing", load)
@@ -241,11 +208,11 @@ def test_the_model_is_loaded_as_the_sae_says(
         saes.n_done = len(saes)
         HookedTransformer.from_pretrained_no_processing("gpt2", device=device, dtype="float32")
 
-    monkeypatch.setattr(runners, "_entry_point", lambda *_: run)
+    monkeypatch.setattr(sae_bench, "_entry_point", lambda *_: run)
     options = {"center_writing_weights": True, "dtype": "bfloat16", "n_devices": 2}
-    shared = {"model_class_name": None, "model_from_pretrained_kwargs": options}
-    task: Any = SimpleNamespace(name="scr", shared=shared, device="cpu")
-    runners.run_evaluations([task], tmp_path)
+    reading = Reading(model_name="gpt2", model_from_pretrained_kwargs=options)
+    task: Any = SimpleNamespace(reading=reading, asked=SimpleNamespace(device="cpu"))
+    sae_bench._evaluate(sae_bench._SAEs([task], Mock()))
     load.assert_called_once_with(
         "gpt2", center_writing_weights=True, device="cpu", dtype="float32"
     )
@@ -262,11 +229,11 @@ def test_ravel_reads_the_model_that_is_named(
     (tmp_path / "base").mkdir()
     for model, place in (("gemma-2-2b", "google/gemma-2-2b"), ("me/gemma-2-2b",) * 2):
         config = SimpleNamespace(model_name=model, artifact_dir=str(tmp_path))
-        runners._prepare_ravel(config, {"fold_ln": False, "dtype": "bfloat16"})
+        sae_bench._prepare_ravel(config, {"fold_ln": False})
         assert LLM_NAME_MAP[config.model_name] == place
     for options in ({"revision": "step1"}, {"center_writing_weights": True}):
         with pytest.raises(UserError, match="should be empty for SAEBench's ravel"):
-            runners._prepare_ravel(SimpleNamespace(model_name="gemma-2-2b"), options)
+            sae_bench._prepare_ravel(SimpleNamespace(model_name="gemma-2-2b"), options)
 
 
 def test_what_core_calls_explained_variance_is_not_ours() -> None:
@@ -287,9 +254,7 @@ def test_what_fails_does_not_stop_the_others(planted: Path, tmp_path: Path) -> N
     saes = tmp_path / "saes"
     corrupt = plant_sae(saes / "corrupt")
     (corrupt / "sae_weights.safetensors").write_bytes(b"not safetensors")
-    plant_sae(saes / "other-width", d_in=32)
     plant_sae(saes / "other-hook", hook="blocks.7.hook_resid_post")
-    plant_sae(saes / "no-layer", hook="hook.without.a.layer")
     plant_sae(saes / "whole")
     no_biographies = {"HF_DATASETS_CACHE": str(tmp_path / "cache")}
     arguments = (planted, tmp_path / "out", "core", "scr")
@@ -298,36 +263,37 @@ def test_what_fails_does_not_stop_the_others(planted: Path, tmp_path: Path) -> N
     errors = ran.stderr.strip().splitlines()
     for start, reason in {
         f"{saes}/corrupt: ": "cannot be loaded",
-        f"core of {saes}/other-width: ": "`d_in` should be the model's width",
-        f"core of {saes}/other-hook: ": "'blocks.7.hook_resid_post'",  # by SAEBench
-        f"core of {saes}/no-layer: ": "Hook layer",
+        f"core of {saes}/other-hook: ": "Log: ",
+        f"scr of {saes}/other-hook: ": "Log: ",
         f"scr of {saes}/whole: ": "LabHC/bias_in_bios",
     }.items():
         assert [e for e in errors if e.startswith(start) and reason in e], (start, errors)
-    assert len(errors) == 8
+    assert len(errors) == 4
     report = json.loads((tmp_path / "out" / "evaluation.json").read_text())
     by_name = {Path(sae["name"]).name: set(sae["evaluations"]) for sae in report["saes"]}
-    assert by_name["whole"] == {"weights", "core"}
-    assert by_name["other-width"] == {"weights"}
+    assert by_name == {"whole": {"weights", "core"}, "other-hook": {"weights"}}
 
 
 def test_a_swallowed_failure_is_told_and_no_key_kept(planted: Path, tmp_path: Path) -> None:
     key, nowhere = "sk-this-is-a-secret", "http://127.0.0.1:9"
     more = ("--set", "core.context_size=100000", "--set", "absorption.min_GT_probe_f1=1")
+    out = tmp_path / "out"
     ran = evaluate(
         planted,
-        *(tmp_path / "out", "core", "autointerp", "absorption"),
+        *(out, "core", "autointerp", "absorption"),
         also=("--set", f"autointerp.dataset_name={planted / TEXT}", *more, "--quiet"),
         OPENAI_API_KEY=key,
         OPENAI_BASE_URL=nowhere,
     )
     assert ran.returncode == 1
     of_absorption, of_autointerp, of_core = sorted(ran.stderr.strip().splitlines())
-    assert "should have probes of 20 letters with an F1 above 1.0" in of_absorption
+    for name, line in {"absorption": of_absorption, "core": of_core}.items():
+        told = "SAEBench could not evaluate the SAE, and the log says why. Log: "
+        assert line == f"{name} of {planted}/saes/one: {told}{out}/{name}.log"
+    assert "insufficent first-letter features" in (out / "absorption.log").read_text()
+    assert "context" in (out / "core.log").read_text()
     assert of_autointerp.startswith("autointerp of")
-    assert of_core.startswith("core of")
-    assert "context" in of_core
-    assert set(measured(tmp_path / "out")) == {"weights"}
+    assert set(measured(out)) == {"weights"}
     written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     assert written
     assert not [text for text in written if key.encode() in text]
@@ -338,21 +304,16 @@ def test_a_swallowed_failure_is_told_and_no_key_kept(planted: Path, tmp_path: Pa
     ("arguments", "key"),
     [
         ("--sae-bench core,unlearning", "`--sae-bench`"),
-        ("--sae-bench core scr", "core,scr"),
         ("--sae-bench core --set core.compute_kl=true", "core.compute_kl"),
-        ("--sae-bench core --set core.llm_dtype=int", "core.llm_dtype"),
         ("--sae-bench core --set tpp.probe_lr=1", "tpp.probe_lr"),
         ("--sae-bench scr --set scr.perform_scr=no", "scr.perform_scr"),
-        ("--sae-bench scr --set scr.probe_lr=.nan", "finite"),
-        ("--sae-bench autointerp", "OPENAI_API_KEY"),
         ("--set score.x=1", "score"),
-        ("--set core=1", "core.context_size=64"),
-        ("--set sae_lens.batch_size_prompts=0", "sae_lens.batch_size_prompts"),
-        ("--hours 0", "`--hours`"),
-        ("--text nothing.txt", "`--text`"),
+        ("--set sae_lens.size=3", "sae_lens.size"),
+        ("--sae-bench core --no-sae-lens --text mine.txt", "core.dataset="),
+        ("--sae-bench core --no-sae-lens --split test", "core.dataset="),
     ],
 )
-def test_what_is_wrong_is_told_first(tmp_path: Path, arguments: str, key: str) -> None:
+def test_what_would_do_nothing_is_told_first(tmp_path: Path, arguments: str, key: str) -> None:
     sae, out = plant_sae(tmp_path / "sae", d_in=8), tmp_path / "out"
     model = ("--model", MODEL)
     ran = run_command("evaluate", sae, *model, *arguments.split(), "--out", out, "--quiet")

@@ -10,7 +10,7 @@ import torch
 from sae_lens import SAE
 
 from sae_lens_c2r._support.yaml_text import parse_overrides
-from sae_lens_c2r.evaluation.report import REPORT_FILE, read_report
+from sae_lens_c2r.evaluation.results import REPORT_FILE, read_report
 from sae_lens_c2r.hub.repo_record import RepoRecord
 from sae_lens_c2r.releases.files import find_release, read_release, shipped_releases
 from sae_lens_c2r.releases.model import FACTS, Release
