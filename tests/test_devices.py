@@ -16,6 +16,7 @@ from sae_lens_c2r.penalties import step_generator
 from sae_lens_c2r.penalties.cosines import VALUES_PER_TILE
 from tests.architectures.training import D_IN, D_SAE, make_sae, make_trainer, noise, step_input
 from tests.command import run_command
+from tests.docs.commands import FEWER_ROWS
 from tests.properties import gradients
 from tests.releases.test_files import write
 from tests.strategies import ARCHITECTURES, WITH_C2R, Case
@@ -93,7 +94,7 @@ def test_a_release_is_trained_evaluated_and_inspected(device: str, tmp_path: Pat
     release, saes, out = write(tmp_path, grids=grids), tmp_path / "saes", tmp_path / "out"
     commands: list[tuple[object, ...]] = [
         ("train", release, "--out", saes),
-        ("evaluate", saes, "--out", out, "--no-sae-lens"),
+        ("evaluate", saes, "--out", out, *FEWER_ROWS.split()),
         ("inspect", saes, "--out", tmp_path / "report"),
     ]
     for command in commands:
@@ -102,4 +103,4 @@ def test_a_release_is_trained_evaluated_and_inspected(device: str, tmp_path: Pat
     record = json.loads((saes / "x" / "training.json").read_text())
     assert torch.device(record["device"].partition(" ")[0]).type == device
     [sae] = json.loads((out / "evaluation.json").read_text())["saes"]
-    assert 0 <= sae["evaluations"]["weights"]["metrics"]["composition"] <= 1
+    assert 0 < sae["evaluations"]["sae_lens"]["metrics"]["l0"] <= 1024

@@ -26,15 +26,22 @@ from benchmarks.experiment import (
 )
 from benchmarks.report import draw_sizes, of_full_length
 from sae_lens_c2r.analysis.recovery import feature_recovery
-from sae_lens_c2r.releases.files import find_release, read_release
 from sae_lens_c2r.reporting.tables import markdown_table
 
 BATCH = 4096
 CHUNK = 65_536  # samples that are generated from a seed of their own
 EVALUATION_SEED = 1_000_000
-KEPT_WORLD = 42  # the seed of the releases' features
+KEPT_WORLD = 42
 SIZES = read_sizes(Path(__file__))
 DATA = read_yaml(Path(__file__))
+
+
+def model_config(divisor: int) -> dict[str, Any]:
+    """Return the published model with its counts divided by a number."""
+    model, hierarchy = DATA["model"], DATA["model"]["hierarchy"]
+    roots = hierarchy["total_root_nodes"] // divisor
+    counts = {name: model[name] // divisor for name in ("num_features", "hidden_dim")}
+    return {**model, **counts, "hierarchy": {**hierarchy, "total_root_nodes": roots}}
 
 
 class SynthSAEBench(World):
@@ -43,10 +50,9 @@ class SynthSAEBench(World):
     def __init__(self, run: Run, data: Path, device: str) -> None:
         super().__init__(run, data, device)
         published = self.size.name if self.size.name in ("4k", "16k") else "2k"
-        release = read_release(find_release(f"synth-sae-bench-{published}"))
-        assert release.synthetic_model is not None
-        self.d_in, self.d_sae = release.sae["d_in"], release.sae["d_sae"]
-        self.config = {**release.synthetic_model.config, "seed": run.world_seed}
+        self.config = {**model_config(DATA["divided_by"][published]), "seed": run.world_seed}
+        self.d_in = self.config["hidden_dim"]
+        self.d_sae = DATA["d_sae"] // DATA["divided_by"][published]
         name = f"{published}-{run.world_seed}-{self.size.pool}-{self.size.evaluation}"
         self.folder = data / f"synth-sae-bench-{name}"
         self.pools = [self.folder / "pool.npy"]

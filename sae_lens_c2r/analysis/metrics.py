@@ -50,16 +50,11 @@ def is_finite(number: int | float) -> bool:
     return -sys.float_info.max <= number <= sys.float_info.max
 
 
-def final_metrics(
-    evaluation: str,
-    numbers: Mapping[str, Any],
-    *,
-    d_sae: int | None = None,  # where dead latents are counted, which then become a share
-) -> dict[str, float]:
+def final_metrics(evaluation: str, numbers: Mapping[str, Any]) -> dict[str, float]:
     """The finite numbers of an evaluation, by their keys here as far as they have any."""
     metrics = {}
     for name, value in flat(numbers).items():
         if type(value) in (int, float) and is_finite(value):
             key = _KEYS.get(f"{evaluation}/{name}") or _KEYS.get(name, name)
-            metrics[key] = value / d_sae if key == "dead_latents" and d_sae else value
+            metrics[key] = value
     return metrics

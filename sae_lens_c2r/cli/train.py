@@ -147,15 +147,14 @@ def finetune(
 def _show(plan: "Plan", console: shared.LineConsole, as_json: bool = False) -> None:
     """Print a plan whose model and text were looked at."""
     from sae_lens_c2r.training.distributed import world_size
-    from sae_lens_c2r.training.plan import check_inputs, notes_on
+    from sae_lens_c2r.training.plan import check_inputs
     from sae_lens_c2r.training.summary import numbers_of, print_plan
 
     check_inputs(plan, console.say)
-    notes = list(notes_on(plan))
     if as_json:
-        print(json.dumps(numbers_of(plan, notes), indent=1))
+        print(json.dumps(numbers_of(plan), indent=1))
     else:
-        print_plan(plan, notes, console, n_ranks=world_size())
+        print_plan(plan, console, n_ranks=world_size())
 
 
 def _how_to_go_on(out: Path) -> str:

@@ -39,7 +39,7 @@ from sae_lens_c2r.saes.encoding import (
     encodes_alike,
 )
 from sae_lens_c2r.saes.record import HELD_OUT, RECORD, Evaluation, as_document, read_record
-from sae_lens_c2r.training.plan import Plan, make_plan, notes_on
+from sae_lens_c2r.training.plan import Plan, make_plan
 from sae_lens_c2r.training.train import train
 
 PLAIN, REGULARIZED = "batchtopk", "batchtopk_c2r"
@@ -94,8 +94,6 @@ def run_demo(
         folder = Path(scratch)
         model_folder(SMOLLM2)  # where its package is missing, an error says what to install
         plan = make_plan(demo_release(**settings, device=device), device=device)
-        for note in notes_on(plan):
-            tell(note)
         tell("Reading Python's documentation ...")
         texts = offline.split(offline.documents(), held_out_share=0.1, seed=settings["seed"])
         tell("{:,} documents to train on, {:,} held out.".format(*map(len, texts)))

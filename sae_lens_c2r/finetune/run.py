@@ -124,8 +124,7 @@ class Finetuning:
 
     def _source(self, plan: Plan) -> ActivationSource:
         """The text. One for each time: it holds the model, of which training needs one, too."""
-        source: Any = plan.release.source
-        text = self._text or source.text
+        text = self._text or plan.release.language_model.text
         how: dict[str, Any] = {"device": self._device, "tell": self._tell}
         return ActivationSource(text, n_tokens=self._n_tokens, **how)
 

@@ -28,7 +28,6 @@ from sae_lens_c2r.reporting.figures import Distribution, color_of, max_cosine_fi
 from sae_lens_c2r.reporting.tables import metric_table
 from sae_lens_c2r.saes.record import (
     HELD_OUT,
-    KNOWN_FEATURES,
     SAE_LENS,
     TRAINING,
     WEIGHTS,
@@ -54,16 +53,15 @@ _PENALTIES = {"C2R": "c2r_coefficient", "OrtSAE": "ort_coefficient"}
 _EVALUATIONS = {
     HELD_OUT: "Held-out text",
     SAE_LENS: "SAELens",
-    KNOWN_FEATURES: "Known features",
     WEIGHTS: "Weights",
     **{name: f"SAEBench {name}" for name in EVALUATIONS},
     TRAINING: "End of training",
 }
 # Of these, the first that there is stands at the top of a card.
-_MAIN = (HELD_OUT, SAE_LENS, KNOWN_FEATURES, "core")
+_MAIN = (HELD_OUT, SAE_LENS, "core")
 _AT_THE_TOP = (
     *("explained_variance", "l0", "dead_latents", "loss_recovered", "loss_recovered_error"),
-    *("mcc", "f1", "composition", "chance_composition"),
+    *("composition", "chance_composition"),
 )
 _OF_A_HEAD = re.compile(r"hook_[qkvz]$").search  # an SAE may encode one head alone
 _RECONSTRUCTION = "reconstruction = sae.decode(feature_acts)"

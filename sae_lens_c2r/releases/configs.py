@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Annotated, Any, Literal, get_type_hints
 
-import torch
 from pydantic import (
     ConfigDict,
     Field,
@@ -19,11 +18,6 @@ from pydantic import (
 from sae_lens import SAE, MultiSAETrainingRunnerConfig
 from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY, get_sae_training_class
 from sae_lens.saes.sae import TrainingSAEConfig
-from sae_lens.synthetic import (
-    SyntheticModelConfig,
-    SyntheticSAERunnerConfig,
-    ZipfianFiringProbabilityConfig,
-)
 
 from sae_lens_c2r._support.errors import UserError, error_of
 from sae_lens_c2r._support.files import first_problem
@@ -48,23 +42,20 @@ _CHECKS: dict[str, Any] = {
     "store_batch_size_prompts": Field(ge=1),
     "activations_mixing_fraction": Field(ge=0, le=1),
 }
-_PRECISION = {MATMUL_PRECISION: Literal["highest", "high", "medium", None]}
 # What a release says beside SAELens's fields. `find_start` checks `init`.
 _OURS: dict[type, dict[str, Any]] = {
     TrainingSAEConfig: {"seed": NonNegativeInt, "init": Any, K_ANNEAL_STEPS: NonNegativeInt},
     MultiSAETrainingRunnerConfig: {
-        **_PRECISION,
+        MATMUL_PRECISION: Literal["highest", "high", "medium", None],
         NORM_MULTIPLE: float | None,
         "model_class_name": Literal[MODEL_CLASSES],
         "hook_head_indices": int | None,  # the SAEs of a release share one
     },
-    SyntheticSAERunnerConfig: _PRECISION,
 }
 NOT_SET = {  # fields of SAELens's that a release cannot set, or sets elsewhere
     *("saes", "sae", "hook_names", "model_name", "dataset_path", "context_size"),
-    *("training_tokens", "training_samples", "synthetic_model", "device", "evaluator"),
-    *("output_path", "save_synthetic_model", "checkpoint_path", "n_checkpoints"),
-    *("save_final_checkpoint", "resume_from_checkpoint", "metadata"),
+    *("training_tokens", "device", "metadata", "output_path", "checkpoint_path"),
+    *("n_checkpoints", "save_final_checkpoint", "resume_from_checkpoint"),
 }
 
 
@@ -86,17 +77,6 @@ def sae_config(spec: SAESpec, device: str) -> TrainingSAEConfig:
     except (ArithmeticError, AssertionError, TypeError, ValueError) as error:
         raise UserError(f"SAELens refuses {spec.sae_id}. {error}") from None
     return config
-
-
-def synthetic_model_config(values: dict[str, Any]) -> SyntheticModelConfig:
-    """SAELens's config of known features, or a `UserError` as of `sae_config`."""
-    values = checked_fields("synthetic_model.config", values, SyntheticModelConfig)
-    # SAELens's reader asks for what its config has a default for.
-    default = {"firing_probability": ZipfianFiringProbabilityConfig().to_dict()}
-    try:
-        return SyntheticModelConfig.from_dict({**default, **values})
-    except (ArithmeticError, KeyError, TypeError, ValueError) as error:
-        raise UserError(f"SAELens refuses `synthetic_model.config`. {error}") from None
 
 
 def check_shared(release: Release, specs: Sequence[SAESpec]) -> None:
@@ -142,12 +122,10 @@ def checked_fields(
 ) -> dict[str, Any]:
     """Values as the fields of one of SAELens's configs want them, as they are annotated."""
     types = _types(config)
-    wanted: dict[str, Any] = {}
-    for name in types.keys() & values.keys():
-        type_ = types[name]
-        if config is SyntheticModelConfig and isinstance(values[name], dict):
-            type_ = Any  # a mapping is of more than one kind: SAELens reads it
-        wanted[name] = (Annotated[type_, _CHECKS.get(name)], ...)
+    wanted: dict[str, Any] = {
+        name: (Annotated[types[name], _CHECKS.get(name)], ...)
+        for name in types.keys() & values.keys()
+    }
     settings = ConfigDict(extra="forbid", arbitrary_types_allowed=True, protected_namespaces=())
     model: Any = create_model(config.__name__, __config__=settings, **wanted)
     try:
@@ -169,8 +147,7 @@ def find_start(
     """Load the SAE that a release's SAE starts from; return its place, a config and notes."""
     origin, sae = pin(_init_of(spec))
     try:
-        if isinstance(release.source, LanguageModel):
-            _check_inputs(sae, release.source)
+        _check_inputs(sae, release.language_model)
         config_class = config_class_of(spec.fields, spec.sae_id)
         own = training_fields(sae, spec.fields["architecture"])
         if hasattr(config_class, "k") and "k" not in {**own, **spec.fields}:
@@ -219,25 +196,19 @@ def _check_inputs(sae: SAE[Any], source: LanguageModel) -> None:
         raise UserError("language_model.hook_name", should, source.hook_name)
 
 
-def check_kind_of_device(before: str | None, now: str) -> None:
-    """Raise where known features would be others: SAELens draws them by the kind of device."""
-    kind, here = (torch.device((each or now).partition(" ")[0]).type for each in (before, now))
-    if kind != here:
-        should = f"be {kind}, as in training: SAELens draws other features elsewhere"
-        raise UserError("device", should, here)
-
-
 def _notes(
     spec: SAESpec, origin: SAERef, sae: SAE[Any], release: Release, config: TrainingSAEConfig
 ) -> Iterator[str]:
     """A line on what an SAE starts from, and one for whatever may surprise."""
     license = origin.license or "an unknown licence"
     yield f"{spec.sae_id} starts from {origin.name}, under {license}."
-    inputs: dict[str, tuple[Any, Any]] = {"dtype": (sae.cfg.dtype, config.dtype)}
-    if isinstance(release.source, LanguageModel):
-        prepends = release.runner.get("prepend_bos", MultiSAETrainingRunnerConfig.prepend_bos)
-        inputs["context_size"] = (sae.cfg.metadata.context_size, release.source.context_size)
-        inputs["prepend_bos"] = (sae.cfg.metadata.prepend_bos, prepends)
+    metadata, source = sae.cfg.metadata, release.language_model
+    prepends = release.runner.get("prepend_bos", MultiSAETrainingRunnerConfig.prepend_bos)
+    inputs = {
+        "dtype": (sae.cfg.dtype, config.dtype),
+        "context_size": (metadata.context_size, source.context_size),
+        "prepend_bos": (metadata.prepend_bos, prepends),
+    }
     for name, (before, now) in inputs.items():
         if before is not None and before != now:
             yield f"Warning: `{name}` is {now}, and was {before} when it was trained."

@@ -13,22 +13,12 @@ from pydantic import BaseModel, ValidationError
 from sae_lens_c2r._support.errors import UserError, error_of, first_sentence
 from sae_lens_c2r._support.yaml_text import read_yaml
 from sae_lens_c2r.models.offline import SMOLLM2
-from sae_lens_c2r.releases.model import (
-    NAME_PATTERN,
-    Grid,
-    LanguageModel,
-    Release,
-    SyntheticModel,
-)
+from sae_lens_c2r.releases.model import NAME_PATTERN, Grid, LanguageModel, Release
 
 _OF_SAES = ("sae", "axes")  # fields in a grid
 _PACKAGE = Path(__file__).parents[1]  # which a wheel has the registry in
 REGISTRY = next(filter(Path.is_dir, [_PACKAGE / "registry"]), _PACKAGE.parent / "registry")
-_PARTS: dict[str, type[BaseModel]] = {
-    "language_model": LanguageModel,
-    "synthetic_model": SyntheticModel,
-    "grids": Grid,
-}
+_PARTS: dict[str, type[BaseModel]] = {"language_model": LanguageModel, "grids": Grid}
 
 
 def find_release(name_or_path: str | Path) -> Path:
@@ -53,9 +43,9 @@ def shipped_releases() -> list[Release]:
 
 def directory_entry(release: Release) -> dict[str, Any]:
     """A release's entry in SAELens's `pretrained_saes.yaml`, to be proposed there."""
-    if release.language_model is None or release.repo_id is None:
-        lacks = "language_model" if release.language_model is None else "repo_id"
-        raise UserError(lacks, "be given for an entry in SAELens's directory", of=release.name)
+    if release.repo_id is None:
+        should = "be given for an entry in SAELens's directory"
+        raise UserError("repo_id", should, of=release.name)
     return {
         release.name: {
             "repo_id": release.repo_id,

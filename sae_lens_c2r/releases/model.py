@@ -121,13 +121,6 @@ class LanguageModel(_Strict):
         return TextSource(self.dataset, self.split, self.subset, self.column)
 
 
-class SyntheticModel(_Strict):
-    """Known features, by SAELens's synthetic module."""
-
-    config: dict[str, Any]  # fields of SAELens's `SyntheticModelConfig`
-    training_samples: int = Field(gt=0)  # in all
-
-
 class Grid(_Strict):
     """SAEs that differ in a few fields."""
 
@@ -158,17 +151,14 @@ class Release(_Strict):
     repo_id: _Repository | None = None  # where they are published
     # `ready`: trained and measured, to be uploaded.
     status: Literal["planned", "ready", "published"] = "planned"
-    language_model: LanguageModel | None = None  # what they encode; or
-    synthetic_model: SyntheticModel | None = None  # known features
+    language_model: LanguageModel  # what they encode
     runner: dict[str, Any] = {}  # any other field of SAELens's runner config
     sae: dict[str, Any]  # fields of all SAEs that have them
     grids: Annotated[list[Grid], Field(min_length=1)]
 
     @model_validator(mode="after")
     def _can_be_told_apart(self) -> "Release":
-        """Raise unless there is one source, and each SAE has a folder of its own."""
-        if (self.language_model is None) == (self.synthetic_model is None):
-            raise ValueError("one of `language_model` and `synthetic_model` should be given")
+        """Raise unless each SAE has a folder of its own."""
         n_saes = sum(math.prod(map(len, grid.axes.values())) for grid in self.grids)
         if n_saes > MOST_SAES:
             raise ValueError(
@@ -182,13 +172,6 @@ class Release(_Strict):
             problem = str(error).removesuffix(".")
             raise ValueError(f"`grids.id` should give every SAE an id. {problem}") from None
         return self
-
-    @property
-    def source(self) -> LanguageModel | SyntheticModel:
-        """Where the activations come from."""
-        source = self.language_model or self.synthetic_model
-        assert source is not None, "checked when the release was read"
-        return source
 
     def saes(self) -> list[SAESpec]:
         """Every SAE, in the order of the grids."""

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     StrictFloat,
@@ -28,7 +27,6 @@ from sae_lens_c2r.saes.sae_ref import SAERef
 FORMAT: Literal[2] = 2  # of `training.json`, `evaluation.json` and `sae-lens-c2r.json`
 # The evaluations that are not SAEBench's.
 SAE_LENS = "sae_lens"  # SAELens's own `run_evals`
-KNOWN_FEATURES = "known_features"  # in its place, where there is no language model
 HELD_OUT = "held_out"  # what the demo measures on text that it does not train on
 TRAINING = "training"  # what SAELens counts at the end of a training
 WEIGHTS = "weights"  # what needs no data
@@ -52,12 +50,6 @@ class Evaluation(BaseModel, frozen=True, allow_inf_nan=False):
     seconds: float | None = None
     metrics: dict[str, Number]  # the finite numbers, by their keys in METRICS or their own
     missing: list[str] = []  # the keys of the others
-
-
-def _known(start: Any) -> Any:
-    """The keys of a reference that this version knows: a later one may have more."""
-    known = SAERef.__dataclass_fields__
-    return {key: start[key] for key in start if key in known} if type(start) is dict else start
 
 
 class SAERecord(BaseModel):
@@ -91,7 +83,7 @@ class SAERecord(BaseModel):
     license: str | None = None
     repo_id: str | None = None
     source: dict[str, Any] = {}  # of activations, as the release says
-    started_from: Annotated[SAERef | None, BeforeValidator(_known)] = None  # if not at random
+    started_from: SAERef | None = None  # if not at random
     settings: dict[str, Any] | None = None  # all that decide what is trained
     # The SAEs that were trained beside it, and it; or how many they were.
     trained_together: list[str] | Count = []
@@ -99,7 +91,7 @@ class SAERecord(BaseModel):
     # run was continued with another.
     processes_per_batch: int = 1
     steps: Count | None = None
-    samples: Count | None = None  # tokens in all, or samples of known features
+    samples: Count | None = None  # tokens in all
     seconds: StrictFloat | None = None  # of the SAEs that were trained together
     samples_per_second: float | None = None
     effective_coefficients: dict[str, StrictFloat] = {}  # of the last step, by penalty
@@ -113,7 +105,6 @@ class SAERecord(BaseModel):
     git_revision: str | None = None  # of the checkout that it ran from, if it was one
     # What was measured of it, by the names of evaluations.
     evaluations: dict[str, Evaluation] = {}
-    outdated: list[str] = []  # evaluations of other weights or of another config
 
     @property
     def kind(self) -> str:
@@ -125,11 +116,6 @@ class SAERecord(BaseModel):
         """How many SAEs were trained together."""
         of = self.trained_together
         return of if isinstance(of, int) else len(of)
-
-    @property
-    def features(self) -> dict[str, Any] | None:
-        """SAELens's config of the known features; `None` if it was not trained on such."""
-        return self.source.get("config")
 
     @property
     def names_of_disk(self) -> set[str]:

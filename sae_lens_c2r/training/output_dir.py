@@ -15,7 +15,6 @@ from typing import Any
 
 from sae_lens_c2r._support import files
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.releases.configs import check_kind_of_device
 from sae_lens_c2r.saes.hashes import digest_of
 from sae_lens_c2r.saes.record import RECORD, read_record
 from sae_lens_c2r.training import distributed
@@ -66,20 +65,17 @@ class Checkpoints:
         for folder in self._named(_FINAL)[:-KEPT]:
             self._remove(folder)
 
-    def newest(
-        self, *, on_damage: Callable[[str], None], look_only: bool = False
-    ) -> Checkpoint | None:
+    def newest(self, *, on_damage: Callable[[str], None]) -> Checkpoint | None:
         """The newest whole one, if any was begun; damaged ones after it are removed."""
         damaged: list[Path] = []
         for folder in reversed(self._named(_FINAL)):
             try:
-                # A dry run should not take the minutes that hashing gigabytes does.
-                found = read_checkpoint(folder, hashes=not look_only)
+                found = read_checkpoint(folder)
             except DamagedError as damage:
                 on_damage(f"{folder} is damaged ({damage}).")
                 damaged.append(folder)
                 continue
-            for each in () if look_only else damaged:  # or they would count as kept ones
+            for each in damaged:  # or they would count as kept ones
                 self._remove(each)
             return found
         if damaged:
@@ -109,7 +105,7 @@ class Checkpoints:
         shutil.rmtree(going)
 
 
-def read_checkpoint(folder: Path, *, hashes: bool = True) -> Checkpoint:
+def read_checkpoint(folder: Path) -> Checkpoint:
     """Read a checkpoint; a DamagedError unless its files are there, and what was written."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
@@ -123,7 +119,7 @@ def read_checkpoint(folder: Path, *, hashes: bool = True) -> Checkpoint:
         path = folder / name
         if not path.is_file():
             raise DamagedError(f"{name} is missing")
-        if hashes and files.sha256_of(path) != digest:
+        if files.sha256_of(path) != digest:
             raise DamagedError(f"{name} is not what was written")
     return Checkpoint(folder, content["step"], content["about"])
 
@@ -187,9 +183,7 @@ def unlike(
     return None
 
 
-def unfinished(
-    settings: dict[str, Any], device: str, out: Path, log: Callable[[str], None]
-) -> list[str]:
+def unfinished(settings: dict[str, Any], out: Path, log: Callable[[str], None]) -> list[str]:
     """The ids of the plan's unfinished SAEs; a UserError if other SAEs are in the way."""
     check_places(settings["saes"], out)
     todo = []
@@ -203,25 +197,20 @@ def unfinished(
         if differs := unlike(record.settings, settings, log):
             should = f"have no other {sae_id} than the plan's"
             raise UserError("out", should, more=f"{differs} Or choose another folder.")
-        if record.features is not None:
-            check_kind_of_device(record.device, device)
         log(f"{sae_id} is there already.")
     return todo
 
 
-def unfinished_run(
-    out: Path, log: Callable[[str], None], *, resume: bool, look_only: bool = False
-) -> Checkpoint | None:
+def unfinished_run(out: Path, log: Callable[[str], None], *, resume: bool) -> Checkpoint | None:
     """The newest checkpoint in a folder of SAEs, as if it held the unfinished ones alone."""
     checkpoints = Checkpoints(out / WORK)
-    checkpoint = checkpoints.newest(on_damage=log, look_only=look_only)
+    checkpoint = checkpoints.newest(on_damage=log)
     if checkpoint is None:
         return None
     held = checkpoint.about["settings"]
     left = [sae_id for sae_id in held["saes"] if not is_finished(out, sae_id)]
     if not left:  # the process died before it could remove its checkpoints
-        if not look_only:
-            checkpoints.remove_all()
+        checkpoints.remove_all()
         return None
     if not resume:
         why = f"{out / WORK} has a run that stopped at step {checkpoint.step:,}"
@@ -239,10 +228,9 @@ def checkpoint_of(
     log: Callable[[str], None],
     *,
     resume: bool,
-    look_only: bool = False,
 ) -> Checkpoint | None:
     """The checkpoint to continue from, if any; a UserError if it is of another plan."""
-    checkpoint = unfinished_run(out, log, resume=resume, look_only=look_only)
+    checkpoint = unfinished_run(out, log, resume=resume)
     if checkpoint is None:
         return None
     about, held = checkpoint.about, checkpoint.about["settings"]
@@ -253,8 +241,6 @@ def checkpoint_of(
         )
     if differs := unlike(held, settings, log):
         raise UserError(f"The plan should match {checkpoint.folder}. {differs}")
-    if "config" in settings["source"]:
-        check_kind_of_device(about["circumstances"].get("device"), here["device"])
     if differs := difference(about["circumstances"], here):
         log(f"Results may differ from those of an uninterrupted run. {differs}")
     return checkpoint

@@ -11,7 +11,6 @@ from sae_lens import MultiSAETrainingRunnerConfig
 from sae_lens.config import LoggingConfig
 from sae_lens.registry import get_sae_training_class
 from sae_lens.saes.sae import TrainingSAEConfig
-from sae_lens.synthetic import SyntheticSAERunnerConfig
 
 from sae_lens_c2r._support.errors import UserError, counted, is_of_network, needing_the_hub
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, harmless_runner
@@ -20,15 +19,10 @@ from sae_lens_c2r.models.offline import is_model, where_model_is
 from sae_lens_c2r.models.text import read_text, rows_for
 from sae_lens_c2r.models.text_source import OFFLINE_DATASET
 from sae_lens_c2r.releases import configs
-from sae_lens_c2r.releases.model import LanguageModel, Release, SyntheticModel
+from sae_lens_c2r.releases.model import Release
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.saes.start_from import ESTIMATED, NEEDS_ESTIMATE
 
-RunnerConfig = MultiSAETrainingRunnerConfig | SyntheticSAERunnerConfig[Any]
-_RUNNERS = {
-    LanguageModel: MultiSAETrainingRunnerConfig,
-    SyntheticModel: SyntheticSAERunnerConfig,
-}
 _NO_AUX_LOSS = {"layer_norm", "constant_norm_rescale"}  # for dead latents, in SAELens
 _WITHOUT_EFFECT = {  # on what is trained, or said elsewhere in the settings
     *("logger", "prefetch_llm_batches", "n_eval_batches", "eval_batch_size_prompts"),
@@ -56,38 +50,31 @@ class Plan:
 
     def runner_value(self, name: str) -> Any:
         """A field of SAELens's runner config: the release's, or else SAELens's default."""
-        return self.runner.get(name, getattr(_RUNNERS[type(self.release.source)], name))
+        return self.runner.get(name, getattr(MultiSAETrainingRunnerConfig, name))
 
     @property
     def batch_size(self) -> int:
-        """Samples of a training step."""
-        of_model = isinstance(self.release.source, LanguageModel)
-        return int(self.runner_value("train_batch_size_tokens" if of_model else "batch_size"))
+        """Tokens of a training step."""
+        return int(self.runner_value("train_batch_size_tokens"))
 
     @property
     def steps(self) -> int:
         """Training steps of each SAE: SAELens's last one may go beyond what was asked for."""
-        source = self.release.source
-        if isinstance(source, LanguageModel):
-            n_samples = source.training_tokens
-        else:
-            n_samples = source.training_samples
-        return -(-n_samples // self.batch_size)  # in whole numbers, however large they are
+        # In whole numbers, however large they are.
+        return -(-self.release.language_model.training_tokens // self.batch_size)
 
     @property
     def samples(self) -> int:
-        """Training samples of each SAE: tokens, where they come from a language model."""
+        """Training samples of each SAE, which are tokens."""
         return self.steps * self.batch_size
 
     @property
     def from_disk(self) -> list[str]:
         """The names of the model and of the text, if they are read from this machine's disk."""
-        source, found = self.release.source, list[str]()
-        if isinstance(source, LanguageModel):
-            name = source.model
-            found += [name] if where_model_is(name) == name and is_model(name) else []
-            found += [source.dataset] if source.text.path else []
-        return found
+        source = self.release.language_model
+        name = source.model
+        found = [name] if where_model_is(name) == name and is_model(name) else []
+        return found + ([source.dataset] if source.text.path else [])
 
     def settings(self) -> dict[str, Any]:
         """All that decides what is trained, with SAELens's defaults, as JSON."""
@@ -106,7 +93,7 @@ class Plan:
         runner = {key: value for key, value in runner.items() if key not in _WITHOUT_EFFECT}
         runner[configs.MATMUL_PRECISION] = self.matmul_precision
         runner[configs.NORM_MULTIPLE] = self.norm_multiple
-        source = self.release.source.model_dump(mode="json")
+        source = self.release.language_model.model_dump(mode="json")
         return dict(json.loads(json.dumps({"source": source, "runner": runner, "saes": saes})))
 
 
@@ -117,7 +104,7 @@ def make_plan(release: Release, *, device: str, only: Sequence[str] = ()) -> Pla
         raise UserError("only", f"be ids of the release: {', '.join(specs)}", repr(unknown[0]))
     configs.check_shared(release, list(specs.values()))
     chosen = {sae_id: specs[sae_id] for sae_id in only or specs}
-    runner = configs.checked_fields("runner", release.runner, _RUNNERS[type(release.source)])
+    runner = configs.checked_fields("runner", release.runner, MultiSAETrainingRunnerConfig)
     runner = runner if TRUSTED.get() else harmless_runner(runner, "The release")
     saes: dict[str, TrainingSAEConfig] = {}
     starts: dict[str, SAERef] = {}
@@ -148,37 +135,31 @@ def make_plan(release: Release, *, device: str, only: Sequence[str] = ()) -> Pla
     return plan
 
 
-def runner_config(plan: Plan, *, sae_ids: list[str]) -> RunnerConfig:
+def runner_config(plan: Plan, *, sae_ids: list[str]) -> MultiSAETrainingRunnerConfig:
     """SAELens's config of the runner that trains some SAEs of a plan."""
-    config, source = _sae_lens_config(plan, sae_ids), plan.release.source
-    if isinstance(source, LanguageModel):
-        assert isinstance(config, MultiSAETrainingRunnerConfig)
-        options = {"revision": source.revision, TRUST: TRUSTED.get()}
-        options = {key: each for key, each in options.items() if each}
-        # None is replaced by SAELens.
-        config.model_from_pretrained_kwargs = {
-            **(config.model_from_pretrained_kwargs or {}),
-            **options,
-        }
+    config = _sae_lens_config(plan, sae_ids)
+    options = {"revision": plan.release.language_model.revision, TRUST: TRUSTED.get()}
+    options = {key: each for key, each in options.items() if each}
+    # None is replaced by SAELens.
+    config.model_from_pretrained_kwargs = {
+        **(config.model_from_pretrained_kwargs or {}),
+        **options,
+    }
     return config
 
 
-def _sae_lens_config(plan: Plan, sae_ids: list[str]) -> RunnerConfig:
+def _sae_lens_config(plan: Plan, sae_ids: list[str]) -> MultiSAETrainingRunnerConfig:
     """What the release says, as SAELens's config; a UserError if SAELens refuses it."""
-    source = plan.release.source
-    logger = replace(plan.runner.get("logger", LoggingConfig(log_to_wandb=False)))
-    common: dict[str, Any] = {**plan.runner, "device": plan.device, "logger": logger}
-    common |= {"output_path": None, "checkpoint_path": None}
+    source = plan.release.language_model
+    options: dict[str, Any] = {
+        **plan.runner,
+        "device": plan.device,
+        "logger": replace(plan.runner.get("logger", LoggingConfig(log_to_wandb=False))),
+        "output_path": None,
+        "checkpoint_path": None,
+        f"dataset_{TRUST}": TRUSTED.get(),  # SAELens trusts all
+    }
     try:
-        if isinstance(source, SyntheticModel):
-            logger.run_name = logger.run_name or plan.release.name
-            return SyntheticSAERunnerConfig(
-                synthetic_model=configs.synthetic_model_config(source.config),
-                sae=plan.saes[sae_ids[0]],
-                training_samples=source.training_samples,
-                **common,
-            )
-        common[f"dataset_{TRUST}"] = TRUSTED.get()  # SAELens trusts all
         return MultiSAETrainingRunnerConfig(
             saes={sae_id: plan.saes[sae_id] for sae_id in sae_ids},
             hook_names=source.hook_name,
@@ -186,18 +167,14 @@ def _sae_lens_config(plan: Plan, sae_ids: list[str]) -> RunnerConfig:
             dataset_path=source.dataset,
             context_size=source.context_size,
             training_tokens=source.training_tokens,
-            **common,
+            **options,
         )
     except (ArithmeticError, TypeError, ValueError, KeyError) as error:
         raise UserError(f"SAELens refuses the runner's fields. {error}") from None
 
 
-def _check_together(plan: Plan, config: RunnerConfig) -> None:
+def _check_together(plan: Plan, config: MultiSAETrainingRunnerConfig) -> None:
     """Raise for what would fail late in the training, or train something else in silence."""
-    source = plan.release.source
-    if isinstance(source, SyntheticModel) and source.config.get("seed") is None:
-        should = "be an integer, such as 42, or each process would draw other features"
-        raise UserError("synthetic_model.config.seed", should, "none")
     modes = {each.normalize_activations for each in plan.saes.values()}
     if modes & NEEDS_ESTIMATE and modes - NEEDS_ESTIMATE:
         # SAELens takes the batches that it estimates from out of the stream that all share.
@@ -224,9 +201,7 @@ def _check_together(plan: Plan, config: RunnerConfig) -> None:
 
 def check_inputs(plan: Plan, log: Callable[[str], None]) -> None:
     """Raise unless `d_in` is the model's width and the text has a first row, if reachable."""
-    source = plan.release.source
-    if not isinstance(source, LanguageModel):
-        return
+    source = plan.release.language_model
     with _if_reached(f"The model {source.model}", log):
         loader = plan.runner_value("model_class_name")
         width = residual_width(source.model, source.hook_name, loader, source.revision)
@@ -251,34 +226,3 @@ def _if_reached(what: str, log: Callable[[str], None]) -> Iterator[None]:
         if not is_of_network(error):
             raise
         log(f"Not checked: {error}")
-
-
-def notes_on(plan: Plan) -> Iterator[str]:
-    """A line on what SAEs start from, and a warning of what the training will not do."""
-    yield from plan.start_notes
-    for sae_id, steps in plan.k_anneal_steps.items():
-        if steps >= plan.steps:
-            yield f"Warning: k of {sae_id} is not reached in {counted(plan.steps, 'step')}."
-    window = plan.runner_value("dead_feature_window")
-    revived = [id for id, each in plan.saes.items() if getattr(each, "aux_loss_coefficient", 0)]
-    if revived and window >= plan.steps:
-        yield (
-            f"Warning: `runner.dead_feature_window` is {window:,}, but the training has "
-            f"{counted(plan.steps, 'step')}. No dead latent is revived."
-        )
-    for sae_id, config in plan.saes.items():
-        for penalty in ("c2r", "ort"):
-            is_on = getattr(config, f"{penalty}_coefficient", 0) > 0
-            if is_on and not _is_applied(config, penalty, plan.steps):
-                yield (
-                    f"Warning: the penalty {penalty} of {sae_id} is never applied in "
-                    f"{counted(plan.steps, 'step')}."
-                )
-
-
-def _is_applied(config: Any, penalty: str, steps: int) -> bool:
-    """Whether a penalty comes to a step at which its coefficient is above 0."""
-    due = range(0, steps, getattr(config, f"{penalty}_interval"))
-    # While it warms up, the coefficient is 0 at the first step.
-    warms_up = getattr(config, f"{penalty}_warm_up_steps") > 0
-    return due[-1] >= (getattr(config, f"{penalty}_start_step") or warms_up)

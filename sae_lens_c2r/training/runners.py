@@ -1,4 +1,4 @@
-"""Training of SAEs together: from one pass of a language model, or one stream of features."""
+"""Training of SAEs together, from one pass of a language model."""
 
 import copy
 import os
@@ -10,48 +10,31 @@ import torch
 import wandb
 from sae_lens import MultiSAETrainingRunner, TrainingSAE
 from sae_lens.registry import get_sae_training_class
-from sae_lens.synthetic import SyntheticModel, SyntheticSAERunnerConfig
-from sae_lens.synthetic.evals import SyntheticDataEvalResult, eval_sae_on_synthetic_data
-from sae_lens.synthetic.training import SyntheticActivationIterator
-from sae_lens.training.activation_scaler import ActivationScaler
 from sae_lens.training.prefetch import PrefetchingIterator
-from tqdm.auto import tqdm
 
 from sae_lens_c2r._support.libraries import no_false_alarms
 from sae_lens_c2r._support.remote_code import remote_code
 from sae_lens_c2r.models.loading import load
 from sae_lens_c2r.models.reading import Reading, complete
 from sae_lens_c2r.models.text import check_tokenizer, read_text, rows_for
-from sae_lens_c2r.releases.model import LanguageModel
 from sae_lens_c2r.saes.origins import pin
 from sae_lens_c2r.saes.start_from import start_from
 from sae_lens_c2r.training.distributed import rank, world_size
 from sae_lens_c2r.training.plan import Plan, runner_config
-from sae_lens_c2r.training.stream import (
-    EVALUATION_SEED,
-    FEATURES,
-    ActivationStream,
-    known_features,
-    seeded,
-)
+from sae_lens_c2r.training.stream import ActivationStream
 from sae_lens_c2r.training.trainer import Job, Trainer
 
 SAEs = dict[str, TrainingSAE[Any]]
-EVALUATION_BATCH = 4096  # a quarter of the time that the batches of a training would take
 
 
 @no_false_alarms()
 @remote_code()
-def train_together(
-    plan: Plan, sae_ids: list[str], job: Job
-) -> tuple[SAEs, dict[str, dict[str, Any]]]:
-    """Train SAEs of a plan in one run; with known features, evaluate them too."""
+def train_together(plan: Plan, sae_ids: list[str], job: Job) -> SAEs:
+    """Train SAEs of a plan in one run."""
     saes = {sae_id: _make(plan, sae_id) for sae_id in sae_ids}
     config: Any = runner_config(plan, sae_ids=sae_ids)
+    source = plan.release.language_model
     with wandb_run(config, saes, group=plan.release.name):
-        source = plan.release.source
-        if not isinstance(source, LanguageModel):
-            return saes, train_on_known_features(config, saes, job)
         text = plan.text or read_text(source.text, streaming=config.streaming)
         rows: Any = rows_for(text, source.hub_id or source.name, source.context_size)
         reading = Reading.of_settings(plan.settings())
@@ -63,7 +46,7 @@ def train_together(
         train_on_language_model(runner, job, norm_multiple=plan.norm_multiple)
     for sae in saes.values():
         complete(sae.cfg.metadata, plan.settings())  # what SAELens leaves out
-    return saes, {}
+    return saes
 
 
 def _make(plan: Plan, sae_id: str) -> TrainingSAE[Any]:
@@ -114,55 +97,6 @@ def train_on_language_model(
             evaluator=runner.evaluator,
             stream_state=stream.state,
         ).fit()
-
-
-def train_on_known_features(
-    config: SyntheticSAERunnerConfig[Any], saes: SAEs, job: Job
-) -> dict[str, dict[str, Any]]:
-    """Train SAEs on one stream of known features, and evaluate them as SAELens does."""
-    model = SyntheticModel.load_from_source(config.synthetic_model, device=config.device)
-    features = SyntheticActivationIterator(
-        feature_dict=model.feature_dict,
-        activations_generator=model.activation_generator,
-        batch_size=config.batch_size,
-        autocast=config.autocast_data,
-    )
-    n_given = job.resumed.about["stream"]["n_batches"] if job.resumed else 0
-    batches = known_features(features.next_batch, config.device, n_given)
-
-    def evaluate(
-        sae: TrainingSAE[Any], scaler: ActivationScaler | None = None
-    ) -> SyntheticDataEvalResult:
-        with seeded(EVALUATION_SEED, config.device):  # every SAE on the same samples
-            return eval_sae_on_synthetic_data(
-                sae=sae,
-                feature_dict=model.feature_dict,
-                activations_generator=model.activation_generator,
-                num_samples=config.eval_samples,
-                batch_size=max(config.batch_size, EVALUATION_BATCH),
-                activation_scaler=scaler,
-            )
-
-    def evaluate_all(
-        saes: SAEs, activation_scalers: dict[str, ActivationScaler], **_: Any
-    ) -> dict[str, Any]:
-        log: dict[str, Any] = {}
-        for sae_id, sae in saes.items():
-            result = evaluate(sae, activation_scalers[sae_id])
-            log |= result.to_log_dict(prefix=f"{sae_id}/synthetic/")
-        return log
-
-    evaluator: Any = evaluate_all if config.eval_frequency > 0 else None
-    cfg = config.to_sae_trainer_config()
-    Trainer(cfg, saes, FEATURES, batches, job, evaluator=evaluator).fit()
-    if not (config.eval_samples > 0 and config.run_final_eval):
-        return {}
-    bar = tqdm(saes.items(), desc="Evaluating", unit="SAE")
-    results = {sae_id: evaluate(sae) for sae_id, sae in bar}
-    if config.logger.log_to_wandb:
-        for sae_id, result in results.items():
-            wandb.log(result.to_log_dict(prefix=f"{sae_id}/final/"))
-    return {sae_id: result.to_dict() for sae_id, result in results.items()}
 
 
 @contextmanager

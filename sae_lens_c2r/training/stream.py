@@ -1,15 +1,14 @@
 """Batches to train on: number i is a function of the settings and of i alone.
 
 So it matters neither how many processes make them nor where a run was stopped. The model's
-batch i, or batch i of known features, is made by rank i modulo their number, and given to all.
+batch i is made by rank i modulo their number, and given to all.
 """
 
 import random
 import sys
 import warnings
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator
 from hashlib import sha256
 from itertools import count, islice
 from typing import Any
@@ -25,9 +24,6 @@ from sae_lens_c2r.training.distributed import broadcast, rank, world_size
 
 Batch = dict[str, Tensor]
 Pass = tuple[int, str, Tensor]  # rows of the text before it, their hash, activations
-FEATURES = "features"  # stands for a hook, where there is no model
-FIRST_SEED = 1 << 31  # of the batches: no seed of somebody's weights
-EVALUATION_SEED = FIRST_SEED - 1  # of samples that nothing is trained on
 
 
 class ActivationStream(Iterator[Batch]):
@@ -185,25 +181,3 @@ class Tokens:
             self.n_used += len(parts[-1])
             n_tokens -= len(parts[-1])
         return torch.cat(parts)
-
-
-def known_features(
-    make: Callable[[], Tensor], device: str, n_given: int = 0
-) -> Iterator[Batch]:
-    """Batches of known features, made by torch's random state: each has a seed of its own."""
-    for first in count(n_given, world_size()):
-        with seeded(FIRST_SEED + first + rank(), device):
-            own = make().contiguous()
-        for maker in range(world_size()):
-            batch = own if maker == rank() else torch.empty_like(own)
-            broadcast(batch, maker)
-            yield {FEATURES: batch}
-
-
-@contextmanager
-def seeded(seed: int, device: str) -> Iterator[None]:
-    """Seed torch's random state, and restore the old state afterwards."""
-    devices = [device] if torch.device(device).type == "cuda" else []
-    with torch.random.fork_rng(devices):
-        torch.manual_seed(seed)
-        yield

@@ -1,6 +1,6 @@
 """A plan before hours of training: what it takes, printed or as JSON."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console
@@ -10,7 +10,6 @@ from sae_lens.saes.sae import TrainingSAEConfig
 from sae_lens.util import str_to_dtype
 
 from sae_lens_c2r._support.errors import counted
-from sae_lens_c2r.releases.model import LanguageModel
 from sae_lens_c2r.reporting.tables import terminal_tables
 from sae_lens_c2r.training.data_parallel import group_size, place
 from sae_lens_c2r.training.plan import Plan
@@ -18,19 +17,16 @@ from sae_lens_c2r.training.plan import Plan
 SHOWN = ("k", "c2r_coefficient", "ort_coefficient", "l1_coefficient", "l0_coefficient")
 
 
-def print_plan(plan: Plan, notes: Iterable[str], console: Console, *, n_ranks: int = 1) -> None:
+def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
     """Print the SAEs of a plan, what they are trained on, notes, and what that takes."""
-    release, source = plan.release, plan.release.source
+    release, source = plan.release, plan.release.language_model
     console.print(f"{release.name} ({release.status}): {release.description}", markup=False)
-    unit, beside = "samples", ""
-    if isinstance(source, LanguageModel):
-        unit, beside = "tokens", " beside the model"
-        console.print(
-            f"{source.hub_id or source.model} at {source.hook_name}, on {source.text.shown} in "
-            f"rows of {source.context_size:,} tokens",
-            markup=False,
-        )
-    for note in notes:
+    console.print(
+        f"{source.hub_id or source.model} at {source.hook_name}, on {source.text.shown} in "
+        f"rows of {source.context_size:,} tokens",
+        markup=False,
+    )
+    for note in plan.start_notes:
         console.print(note, markup=False, soft_wrap=True)
     rows = []
     for sae_id, config in plan.saes.items():
@@ -48,19 +44,20 @@ def print_plan(plan: Plan, notes: Iterable[str], console: Console, *, n_ranks: i
     at_once = ", all at once" if len(plan.saes) > 1 else ""
     console.print(
         f"{counted(len(plan.saes), 'SAE')}{at_once}: {counted(plan.steps, 'step')} of "
-        f"{plan.batch_size:,}, {plan.samples:,} {unit} each. About "
+        f"{plan.batch_size:,}, {plan.samples:,} tokens each. About "
         f"{decimal(memory)} of memory"
-        f"{' a process' if n_ranks > 1 else ''}{beside}, {decimal(disk_bytes(plan))} on disk, "
-        f"and during training up to three checkpoints of {decimal(checkpoint_bytes(plan))}."
+        f"{' a process' if n_ranks > 1 else ''} beside the model, "
+        f"{decimal(disk_bytes(plan))} on disk, and during training up to three checkpoints of "
+        f"{decimal(checkpoint_bytes(plan))}."
     )
     if n_parts > 1:
         console.print(
             f"Each batch is split over {n_parts} processes, {plan.batch_size // n_parts:,} "
-            f"{unit} each: the weights are those of one process up to rounding."
+            "tokens each: the weights are those of one process up to rounding."
         )
 
 
-def numbers_of(plan: Plan, notes: Sequence[str]) -> dict[str, Any]:
+def numbers_of(plan: Plan) -> dict[str, Any]:
     """Return a plan for JSON: its settings, notes, and what it takes in a process."""
     return {
         "release": plan.release.name,
@@ -69,7 +66,7 @@ def numbers_of(plan: Plan, notes: Sequence[str]) -> dict[str, Any]:
         "memory_bytes": memory_bytes(plan),
         "disk_bytes": disk_bytes(plan),
         "checkpoint_bytes": checkpoint_bytes(plan),
-        "notes": notes,
+        "notes": plan.start_notes,
         **plan.settings(),
     }
 
@@ -97,9 +94,7 @@ def memory_bytes(plan: Plan, sae_ids: Iterable[str] | None = None, *, n_parts: i
     states = sum(4 * weight_bytes(config) for config in configs)
     n_samples = plan.batch_size // n_parts
     acts = max(3 * 4 * n_samples * config.d_sae for config in configs)
-    source, value = plan.release.source, plan.runner_value
-    if not isinstance(source, LanguageModel):
-        return states + acts
+    source, value = plan.release.language_model, plan.runner_value
     # The buffer that is shuffled, a part of the next, and the pass of the model on top. A batch
     # of the buffer is one row of text, however many rows a pass of the model takes.
     rows = 2 * value("n_batches_in_buffer") + value("store_batch_size_prompts")

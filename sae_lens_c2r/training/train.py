@@ -23,10 +23,9 @@ from sae_lens_c2r._support.errors import UserError, one_line, with_advice
 from sae_lens_c2r._support.files import write_folder
 from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r._support.process import stop_requests
-from sae_lens_c2r.analysis.metrics import final_metrics
 from sae_lens_c2r.penalties.neighbors import has_fast_bfloat16
 from sae_lens_c2r.saes.hashes import sae_hashes
-from sae_lens_c2r.saes.record import KNOWN_FEATURES, RECORD, Evaluation, SAERecord, as_document
+from sae_lens_c2r.saes.record import RECORD, SAERecord, as_document
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training import distributed, output_dir
 from sae_lens_c2r.training.data_parallel import group_size, place
@@ -41,7 +40,7 @@ def train(
     *,
     resume: bool = False,  # from the last checkpoint, if there is one
     checkpoint_minutes: float = 30.0,  # between two; 0 for one at the end only
-    dry_run: bool = False,  # raise what would be raised before the first step, and do nothing
+    dry_run: bool = False,  # do nothing, but raise where other SAEs are in the way
     log: Callable[[str], None] = print,
     watch: Watch = lambda *_: None,  # given the id and the trainer of each SAE before it begins
 ) -> list[Path]:
@@ -54,11 +53,9 @@ def train(
     options = {"resume": resume, "checkpoint_minutes": checkpoint_minutes}
     alike = {"order": list(plan.saes), "options": options, "device": plan.device}
     _check_alike({**settings, **alike, **{key: here[key] for key in ("python", "versions")}})
-    unfinished = partial(output_dir.unfinished, settings, plan.device, out)
-    checkpoint_of = partial(output_dir.checkpoint_of, settings, here)
+    unfinished = partial(output_dir.unfinished, settings, out)
     todo = on_main(lambda: unfinished(log))
     if dry_run:
-        on_main(lambda: checkpoint_of(todo, out, log, resume=resume, look_only=True))
         return []
     if not todo and not on_main(work.exists):
         return []
@@ -89,7 +86,9 @@ def train(
             process_group=process_group,
         )
         on_main(job.checkpoints.remove_partial)
-        job.resumed = on_main(lambda: checkpoint_of(todo, out, log, resume=resume))
+        job.resumed = on_main(
+            lambda: output_dir.checkpoint_of(settings, here, todo, out, log, resume=resume)
+        )
         if todo:
             _train_at_once(plan, todo, job, out)
     return [out / sae_id for sae_id in todo]
@@ -98,16 +97,6 @@ def train(
 def _of_saes(settings: dict[str, Any], sae_ids: Iterable[str]) -> dict[str, Any]:
     """The part of a plan's settings that is of some of its SAEs."""
     return {**settings, "saes": {sae_id: settings["saes"][sae_id] for sae_id in sae_ids}}
-
-
-def size_of(path: Path | None) -> int | None:
-    """Bytes of a text's file, or of those in its folder but for hidden ones."""
-    if path is None or not path.exists():
-        return None
-    inside = ((each, each.relative_to(path).parts) for each in path.rglob("*"))
-    shown = (each for each, parts in inside if not any(of.startswith(".") for of in parts))
-    files = [path] if path.is_file() else filter(Path.is_file, shown)
-    return sum(each.stat().st_size for each in files)
 
 
 def _train_at_once(plan: Plan, sae_ids: list[str], job: Job, out: Path) -> None:
@@ -122,7 +111,7 @@ def _train_at_once(plan: Plan, sae_ids: list[str], job: Job, out: Path) -> None:
     job.saved = [] if place_in_it else shares[group]
     try:
         # A process without an SAE of its own still takes part in the stream.
-        saes, evaluations = train_together(plan, shares[group] or shares[0][:1], job)
+        saes = train_together(plan, shares[group] or shares[0][:1], job)
     except OSError:
         raise  # to which the command adds how to go on
     except Exception as error:  # SAELens, torch and transformers raise many kinds
@@ -135,7 +124,7 @@ def _train_at_once(plan: Plan, sae_ids: list[str], job: Job, out: Path) -> None:
         step = job.kept_step
         advice = "" if step is None else f"`--resume` continues from step {step:,}."
         raise with_advice(failure, advice) from error
-    distributed.on_all_ranks(partial(_save, plan, job, saes, evaluations, out))
+    distributed.on_all_ranks(partial(_save, plan, job, saes, out))
     distributed.on_main_process(job.checkpoints.remove_all)
 
 
@@ -175,21 +164,10 @@ def _git_revision() -> str | None:
     return None
 
 
-def _save(
-    plan: Plan,
-    job: Job,
-    saes: dict[str, TrainingSAE[Any]],
-    evaluations: dict[str, dict[str, Any]],
-    out: Path,
-) -> None:
+def _save(plan: Plan, job: Job, saes: dict[str, TrainingSAE[Any]], out: Path) -> None:
     """Save the SAEs that are this process's to save, each with its record."""
     seconds, settings, here = job.seconds, job.about["settings"], job.about["circumstances"]
     for sae_id in job.saved:
-        measured = {}
-        if sae_id in evaluations:
-            d_sae, by = plan.saes[sae_id].d_sae, {k: here[k] for k in ("device", "versions")}
-            metrics = final_metrics(KNOWN_FEATURES, evaluations[sae_id], d_sae=d_sae)
-            measured[KNOWN_FEATURES] = Evaluation(metrics=metrics, **by)
         record = SAERecord(
             release=plan.release.name,
             **plan.release.model_dump(include={"description", "license", "repo_id"}),
@@ -206,7 +184,6 @@ def _save(
             finished=datetime.now(timezone.utc).isoformat(timespec="seconds"),
             matmul_precision=torch.get_float32_matmul_precision(),
             **here,
-            evaluations=measured,
         )
         with write_folder(out / sae_id, beside=out / output_dir.WORK) as folder:
             saes[sae_id].save_inference_model(folder)

@@ -2,7 +2,6 @@
 
 import json
 import re
-from functools import partial
 from pathlib import Path
 from unittest.mock import Mock, create_autospec
 
@@ -18,7 +17,6 @@ from benchmarks.rows import read
 from benchmarks.worlds import synth_sae_bench
 from benchmarks.worlds.finetuning import BEFORE, Finetuning
 from benchmarks.worlds.finetuning import sizes as finetuning_sizes
-from sae_lens_c2r.releases.files import read_release
 
 
 def in_this_process(tasks, execute, path: Path, **_: int) -> None:
@@ -71,12 +69,16 @@ def test_every_seed_has_a_world_of_its_own_and_samples_in_its_order(
     size = synth_sae_bench.SIZES["quick"][0].world
     size = Size(size, [2], 1024, 128, {"C2R": [5]}, pool=4096, evaluation=4096)
     monkeypatch.setitem(synth_sae_bench.SIZES, "quick", [size])
-    config = {"num_features": 64, "hidden_dim": 16, "orthogonalization.num_steps": 2}
-    config |= {"hierarchy.total_root_nodes": 2, "hierarchy.max_depth": 1}
-    small = {f"synthetic_model.config.{key}": value for key, value in config.items()}
-    small |= {"sae.d_in": 16, "sae.d_sae": 32}
-    few_features = partial(read_release, overrides=small)
-    monkeypatch.setattr(synth_sae_bench, "read_release", few_features)
+    model = synth_sae_bench.DATA["model"]
+    # An eighth of it is drawn within a second.
+    small = {
+        "num_features": 8 * 64,
+        "hidden_dim": 8 * 16,
+        "orthogonalization": {"num_steps": 2},
+    }
+    small["hierarchy"] = {**model["hierarchy"], "total_root_nodes": 8 * 2, "max_depth": 1}
+    data = {**synth_sae_bench.DATA, "model": {**model, **small}, "d_sae": 8 * 32}
+    monkeypatch.setattr(synth_sae_bench, "DATA", data)
     runs = size.runs()
     first, second = (synth_sae_bench.open_world(run, tmp_path, "cpu") for run in runs[:2])
     for world in (first, second):

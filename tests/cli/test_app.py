@@ -69,11 +69,11 @@ def test_results_go_to_the_output_and_progress_elsewhere(tmp_path: Path) -> None
 
 
 def test_plans_are_json_too() -> None:
-    name = "synth-sae-bench-2k"
+    name = "minilm-layer-3"
     planned = run_command("train", name, "--dry-run", "--json", "--device", "cpu")
     plan = json.loads(planned.stdout)
     assert plan["release"] == name
-    assert plan["samples"] == plan["steps"] * plan["runner"]["batch_size"]
+    assert plan["samples"] == plan["steps"] * plan["runner"]["train_batch_size_tokens"]
 
 
 def test_a_pipe_has_whole_lines_and_may_be_closed() -> None:

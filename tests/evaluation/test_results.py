@@ -68,12 +68,11 @@ def test_names_are_shown_as_they_are() -> None:
 
 def test_what_was_measured_has_a_column_and_nothing_else_has() -> None:
     quality = {"explained_variance": 0.8125, "l0": 31.96}
-    saes = [sae("a", sae_lens=quality), sae("b", sae_lens={"l0": 3.0, "mcc": 0.75})]
+    saes = [sae("a", sae_lens=quality), sae("b", sae_lens={"l0": 3.0, "kl_score": 0.75})]
     table = table_of(EvaluationReport(saes=saes))
     lines = table.in_markdown().splitlines()
-    assert lines[0] == "| SAE | explained variance ↑ | L0 | MCC ↑ |"
+    assert lines[0] == "| SAE | explained variance ↑ | L0 | KL score ↑ |"
     assert lines[2:4] == ["| a | 0.812 | 32.0 |  |", "| b |  | 3.0 | 0.750 |"]
-    assert "MCC: " in table.note
     assert "SCR" not in table.note
     of_core = table_of(EvaluationReport(saes=[sae("c", core=quality)])).in_markdown()
     assert "| c | 0.812 | 32.0 |" in of_core

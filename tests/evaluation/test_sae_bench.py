@@ -239,7 +239,7 @@ def test_ravel_reads_the_model_that_is_named(
 def test_what_core_calls_explained_variance_is_not_ours() -> None:
     """It takes the mean square for the variance."""
     found = {"reconstruction_quality.explained_variance": 0.5}
-    assert "explained_variance" not in final_metrics("core", found, d_sae=8)
+    assert "explained_variance" not in final_metrics("core", found)
 
 
 def test_ravel_runs_on_today_s_transformers(planted: Path, tmp_path: Path) -> None:

@@ -56,9 +56,14 @@ def import_all() -> None:
             with suppress(UserError):
                 importlib.import_module(module.name)
     # SAEBench is optional; torch imports the last when a process ends.
-    for name in ("sklearn.linear_model", "sklearn.metrics", "openai", "tabulate"):
+    models = "transformers.models.llama.modeling_llama"
+    for name in (models, "sklearn.linear_model", "sklearn.metrics", "openai", "tabulate"):
         with suppress(ImportError):
             importlib.import_module(name)
+    with suppress(ImportError):  # beside transformers 4
+        from transformers.conversion_mapping import get_checkpoint_conversion_mapping
+
+        get_checkpoint_conversion_mapping("llama")  # compiles a thousand patterns
     offline.documents()
     offline.where_model_is(offline.MINILM.hub_id)
 

@@ -17,28 +17,26 @@ from sae_lens_c2r.releases.model import FACTS, Release
 from sae_lens_c2r.saes.encoding import encode_in_saelens_alone, probe_inputs
 from sae_lens_c2r.saes.record import RECORD, SAERecord, read_record
 from tests.docs.blocks import blocks_of
-from tests.docs.commands import Shell
+from tests.docs.commands import FEWER_ROWS, Shell
 from tests.hub.server import TOKEN, Account, LoopbackHub
 from tests.hub.test_card import CARDS
 
-LANGUAGE_MODEL, READY = "smollm2-135m-layer-9", "synth-sae-bench-2k"
-# The SAEs in the repository, where it does not hold all: of the others it has the digests.
-COMMITTED = {
-    LANGUAGE_MODEL: {"batchtopk_k32", *(f"batchtopk_c2r_k32_lambda_{at}" for at in (2, 5))}
-}
+READY = "smollm2-135m-layer-9"
+# The SAEs in the repository: of the others it has the digests.
+COMMITTED = {"batchtopk_k32", *(f"batchtopk_c2r_k32_lambda_{at}" for at in (2, 5))}
 # What enwik8.jsonl was called when they were trained, as a text of the package.
-AS_TRAINED = {LANGUAGE_MODEL: {"language_model.dataset": "enwik8"}}
+AS_TRAINED = {"language_model.dataset": "enwik8"}
 DIGESTS = "SHA256SUMS"
 FILES = {"cfg.json", "sae_weights.safetensors", RECORD}
-SHORTER = {  # 200 steps, of a quarter of the features, which are drawn within a second
-    "synthetic_model.training_samples": 25_600,
-    "synthetic_model.config.num_features": 512,
-    "synthetic_model.config.hierarchy.total_root_nodes": 4,
-    "synthetic_model.config.orthogonalization.num_steps": 1,
-    "runner.batch_size": 128,
+SHORTER = {  # 4 steps
+    "language_model.dataset": "python-documentation",
+    "language_model.training_tokens": 2048,
     "runner.lr_decay_steps": 0,
-    "runner.eval_samples": 1024,
+    "runner.n_batches_in_buffer": 8,
+    "runner.store_batch_size_prompts": 4,
+    "runner.n_batches_for_norm_estimate": 2,
 }
+TRAINED = [f"layer_9/width_4k/batchtopk_c2r_k32_lambda_{at}" for at in (2, 5)]
 
 
 def digests_of(folder: Path) -> dict[str, str]:
@@ -61,7 +59,7 @@ def check_ready(folder: Path, release: Release) -> None:
     for sae_id, sae in facts.saes.items():
         assert sae.file_sha256 == digests[f"{sae_id}/sae_weights.safetensors"]
         assert sae.trained_as == specs[sae_id].fields["architecture"]
-        if Path(sae_id).name in COMMITTED.get(release.name, {Path(sae_id).name}):
+        if Path(sae_id).name in COMMITTED:
             check_training(folder / sae_id, sae, release, sae_id)
         measured = evaluated[sae_id].evaluations
         for name, evaluation in measured.items():
@@ -77,13 +75,12 @@ def check_training(folder: Path, of_card: SAERecord, release: Release, sae_id: s
     assert record.sae_id == sae_id
     settings, [spec] = record.settings, [s for s in release.saes() if s.sae_id == sae_id]
     # A field that the record lacks has its default.
-    assert type(release.source).model_validate(settings["source"]) == release.source
+    source = release.language_model
+    assert type(source).model_validate(settings["source"]) == source
     assert release.runner.items() <= settings["runner"].items()
     assert {**spec.fields, "seed": 0}.items() <= settings["saes"][sae_id].items()
-    source, runner = settings["source"], release.runner
-    asked = source.get("training_samples") or source["training_tokens"]
-    batch_size = runner.get("batch_size") or runner["train_batch_size_tokens"]
-    assert record.samples == -(-asked // batch_size) * batch_size
+    batch_size = release.runner["train_batch_size_tokens"]
+    assert record.samples == -(-source.training_tokens // batch_size) * batch_size
     assert record.steps == record.samples // batch_size
     for name in ("samples", "steps", "seconds", "device", "versions"):
         assert getattr(of_card, name) == getattr(record, name)
@@ -91,19 +88,16 @@ def check_training(folder: Path, of_card: SAERecord, release: Release, sae_id: s
 
 def test_what_is_ready_lies_beside_its_card() -> None:
     ready = [release.name for release in shipped_releases() if release.status == "ready"]
-    assert ready == [LANGUAGE_MODEL, READY]
+    assert ready == [READY]
 
 
-@pytest.mark.parametrize("name", [LANGUAGE_MODEL, READY])
-def test_what_is_committed_is_of_the_release_and_loads_without_us(name: str) -> None:
-    release = read_release(find_release(name), overrides=AS_TRAINED.get(name, {}))
-    check_ready(CARDS / name, release)
-    folders = [record.parent for record in (CARDS / name).rglob(RECORD)]
-    every = {Path(spec.sae_id).name for spec in release.saes()}
-    assert {folder.name for folder in folders} == COMMITTED.get(name, every)
-    for path, digest in digests_of(CARDS / name).items():
-        if (CARDS / name / path).parent in folders:
-            assert sha256((CARDS / name / path).read_bytes()).hexdigest() == digest
+def test_what_is_committed_is_of_the_release_and_loads_without_us() -> None:
+    check_ready(CARDS / READY, read_release(find_release(READY), overrides=AS_TRAINED))
+    folders = [record.parent for record in (CARDS / READY).rglob(RECORD)]
+    assert {folder.name for folder in folders} == COMMITTED
+    for path, digest in digests_of(CARDS / READY).items():
+        if (CARDS / READY / path).parent in folders:
+            assert sha256((CARDS / READY / path).read_bytes()).hexdigest() == digest
     saes: list[SAE[Any]] = [SAE.load_from_disk(folder) for folder in folders]
     inputs = [probe_inputs(sae) for sae in saes]
     places = [{"folder": str(folder)} for folder in folders]
@@ -114,8 +108,9 @@ def test_what_is_committed_is_of_the_release_and_loads_without_us(name: str) -> 
 
 
 def test_a_release_that_changed_is_not_ready() -> None:
-    for change in ("runner.lr=1.0", "sae.k=7", "synthetic_model.config.seed=1"):
-        changed = read_release(find_release(READY), overrides=parse_overrides([change]))
+    for change in ("runner.lr=1.0", "sae.k=7", "language_model.context_size=64"):
+        changes = {**AS_TRAINED, **parse_overrides([change])}
+        changed = read_release(find_release(READY), overrides=changes)
         with pytest.raises(AssertionError):
             check_ready(CARDS / READY, changed)
 
@@ -125,10 +120,12 @@ def test_the_commands_lead_from_nothing_to_from_pretrained(
 ) -> None:
     """Those of the page beside the card, of a copy that is trained shorter."""
     block, *_ = blocks_of(CARDS / "README.md")
-    set_all = " ".join(f"--set {key}={value}" for key, value in SHORTER.items())
+    options = [f"--set {key}={value}" for key, value in SHORTER.items()]
+    options += [f"--only {sae_id}" for sae_id in TRAINED]
     script = block.text
     for command, added in {
-        f"train {READY}": set_all,
+        f"train {READY}": " ".join(options),
+        "evaluate ": f"{FEWER_ROWS} ",
         "upload ": "--yes ",
     }.items():
         assert script.count(f"sae-lens-c2r {command}") == 1
@@ -138,6 +135,7 @@ def test_the_commands_lead_from_nothing_to_from_pretrained(
         monkeypatch.setenv(f"HF_{name}", value)
     Shell.in_folder(tmp_path).run(f"export HF_HUB_OFFLINE=0\n{script}")
     release = read_release(find_release(READY), overrides=SHORTER)
+    release = release.model_copy(update={"grids": release.grids[2:]})  # those of `TRAINED`
     check_ready(tmp_path / "hub_cards" / READY, release)
     repo = hub_here.repos[release.repo_id]
     assert not repo.private

@@ -4,14 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.language_model import saved_model
 from tests.releases.test_files import write
-from tests.training.killing import IDS, MINILM, RELEASE, SMALL, as_options, hashes
+from tests.training.killing import IDS, MINILM, RELEASE, SMALL, STEPS, as_options, hashes
 from tests.training.rank_processes import train
 
 
 @pytest.fixture(scope="session")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write(tmp_path_factory.mktemp("release"), **RELEASE)
+    source = saved_model(50 * STEPS)
+    return write(tmp_path_factory.mktemp("release"), language_model=source, **RELEASE)
 
 
 @pytest.fixture

@@ -13,24 +13,21 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from tests.language_model import RUNNER, WIDTH
 from tests.training.rank_processes import Before
 
 STEPS = 24
 IDS = [f"layer_0/{name}" for name in ("batchtopk_c2r", "ort_c2r", "matryoshka")]
-# Known features, and an SAE for each of three processes, one by another seed.
+# An SAE for each of three processes, one by another seed.
 RELEASE: dict[str, Any] = {
-    "synthetic_model": {
-        "training_samples": 50 * STEPS,
-        "config": {"num_features": 32, "hidden_dim": 16, "seed": 42},
-    },
     "runner": {
-        "batch_size": 50,
-        "run_final_eval": False,
+        **RUNNER,
+        "train_batch_size_tokens": 50,
         "feature_sampling_window": 7,
         "n_batches_for_norm_estimate": 5,
     },
     "sae": {
-        "d_in": 16,
+        "d_in": WIDTH,
         "d_sae": 256,
         "k": 4,
         "k_anneal_steps": 8,
@@ -167,17 +164,17 @@ def signal_after_naming(out: Path, pattern: str, number: int, kind: int) -> None
     at_operations(out, heed)
 
 
-def signal_in_final_evaluation(kind: int) -> None:
-    """Have this process get a signal before it evaluates its first SAE."""
-    from sae_lens_c2r.training import runners
+def signal_behind_the_last_step(kind: int) -> None:
+    """Have this process get a signal before it saves its SAEs."""
+    from sae_lens_c2r.training import train
 
-    evaluate = runners.eval_sae_on_synthetic_data
+    save = train._save
 
-    def signal_and_evaluate(*arguments: Any, **options: Any) -> Any:
+    def signal_and_save(*arguments: Any) -> None:
         os.kill(os.getpid(), kind)
-        return evaluate(*arguments, **options)
+        save(*arguments)
 
-    runners.eval_sae_on_synthetic_data = signal_and_evaluate
+    train._save = signal_and_save
 
 
 def limit_file_size(n_bytes: int) -> None:
@@ -188,14 +185,14 @@ def limit_file_size(n_bytes: int) -> None:
 def signal_amid_work(kind: int, seed: str) -> None:
     """Have this process get a signal a random moment after so many calls and returns.
 
-    It is the calls that say how far training has come by then, on any machine: about 400,000
+    It is the calls that say how far training has come by then, on any machine: about 670,000
     are those of a training that begins, with its first step, and 60,000 those of each further
     step with its checkpoint. With fewer at most than those of the beginning, one that is killed
     at once would never come further. The moment after them is for what lies between two: a
     file that is written in part.
     """
     rng = random.Random(seed)
-    number, seconds = rng.randrange(1, 650_000), rng.uniform(0, 0.01)
+    number, seconds = rng.randrange(1, 1_100_000), rng.uniform(0, 0.01)
     calls = count(1)
 
     def heed(*_: Any) -> None:

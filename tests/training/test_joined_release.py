@@ -5,7 +5,6 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
@@ -22,8 +21,7 @@ from tests.training.killing import (
 from tests.training.rank_processes import told, train
 from tests.training.test_ranks import at_step
 
-EVALUATED = ["--set=runner.run_final_eval=true", "--set=runner.eval_samples=500"]
-ONE, TWO = ([*EVALUATED, *(f"--only={sae_id}" for sae_id in IDS[:n])] for n in (1, 2))
+ONE, TWO = ([f"--only={sae_id}" for sae_id in IDS[:n]] for n in (1, 2))
 
 
 def weights(folder: Path) -> dict[str, Tensor]:
@@ -50,15 +48,10 @@ def test_a_batch_split_over_processes_trains_the_same_sae_up_to_rounding(
         not torch.equal(weight, weights(alone / IDS[0])[name])
         for name, weight in weights(out / IDS[0]).items()
     )
-    assert "Each batch is split over 2 processes, 25 samples each" in told(out)
+    assert "Each batch is split over 2 processes, 25 tokens each" in told(out)
     of_two, of_one = record(out / IDS[0]), record(alone / IDS[0])
     assert (of_two["processes_per_batch"], of_one["processes_per_batch"]) == (2, 1)
     assert of_two["samples"] == of_one["samples"] == 50 * STEPS
-    of_two, of_one = (
-        each["evaluations"]["known_features"]["metrics"] for each in (of_two, of_one)
-    )
-    assert of_two["true_l0"] == of_one["true_l0"]
-    assert of_two["l0"] == pytest.approx(of_one["l0"])
 
 
 def test_stopped_with_four_it_is_continued_with_one_and_then_with_two(

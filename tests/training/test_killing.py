@@ -27,7 +27,7 @@ from tests.training.killing import (
     limit_file_size,
     signal_after_naming,
     signal_amid_work,
-    signal_in_final_evaluation,
+    signal_behind_the_last_step,
 )
 from tests.training.rank_processes import start, told, train
 
@@ -83,8 +83,6 @@ def test_damaged_ones_are_named_and_the_one_before_them_is_continued(
     first = kept.write(6, {}, fill)
     for step in (7, 9, 7):
         damage(kept.write(step, {}, fill))
-        kept.newest(on_damage=damages.append, look_only=True)
-        assert len(names(tmp_path)) == 2
         assert kept.newest(on_damage=damages.append).step == 6
         assert len(names(tmp_path)) == 1
     damage(first)
@@ -141,7 +139,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_weights(
 def test_killed_at_any_operation_on_a_file_it_ends_with_the_same_weights(
     release: Path, tmp_path: Path, every: int
 ) -> None:
-    short = {"synthetic_model.training_samples": 100, "sae.k_anneal_steps": 1}
+    short = {"language_model.training_tokens": 100, "sae.k_anneal_steps": 1}
     options = [*as_options(short), "--only", IDS[0]]
     untouched = tmp_path / "untouched"
     assert train(1, release, untouched, *options, minutes=0) == [0]
@@ -169,14 +167,13 @@ def test_killed_while_it_saves_several_saes_it_ends_with_the_same_weights(
 
 
 @pytest.mark.parametrize(("kind", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_during_the_final_evaluation_ends_it_and_it_is_continued(
+def test_a_signal_behind_the_last_step_ends_it_and_it_is_continued(
     release: Path, out: Path, untouched: Path, kind: int, status: int
 ) -> None:
-    options = as_options({"runner.run_final_eval": True, "runner.eval_samples": 100})
-    before = {0: (signal_in_final_evaluation, (kind,))}
-    assert train(1, release, out, *options, before=before, minutes=0) == [status]
+    before = {0: (signal_behind_the_last_step, (kind,))}
+    assert train(1, release, out, before=before, minutes=0) == [status]
     assert left(out) == (1, 0, 0)
-    assert train(1, release, out, *options, minutes=0) == [0]
+    assert train(1, release, out, minutes=0) == [0]
     assert f"from step {STEPS} of {STEPS}." in told(out)
     assert hashes(out) == hashes(untouched)
 
@@ -184,7 +181,7 @@ def test_a_signal_during_the_final_evaluation_ends_it_and_it_is_continued(
 def test_without_room_for_the_weights_it_fails_and_is_continued(
     release: Path, untouched: Path, stopped: Path
 ) -> None:
-    assert train(1, release, stopped, before={0: (limit_file_size, (20_000,))}) == [1]
+    assert train(1, release, stopped, before={0: (limit_file_size, (10_000,))}) == [1]
     assert not half_written(stopped)
     assert left(stopped)[0] >= 1
     assert left(stopped)[1:] == (0, 0)
@@ -213,10 +210,10 @@ def test_what_a_checkpoint_is_not_of_is_refused(release: Path, stopped: Path) ->
         ({}, {}, False, "`resume` should be given: .* stopped at step"),
         ({"sae.k": 5}, {}, True, r"`saes.layer_0/batchtopk_c2r.k = 5`, and 4 there"),
         (
-            {"synthetic_model.training_samples": 450},
+            {"language_model.training_tokens": 450},
             {},
             True,
-            "`source.training_samples = 450`, and 1200 there",
+            "`source.training_tokens = 450`, and 1200 there",
         ),
         (
             {},

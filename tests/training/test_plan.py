@@ -1,7 +1,6 @@
 """Plans: every release that we ship is one that SAELens can train."""
 
 import math
-from dataclasses import replace
 from datetime import date
 from io import StringIO
 from itertools import accumulate
@@ -12,13 +11,12 @@ import pytest
 from rich.console import Console
 from rich.filesize import decimal
 
-from benchmarks.worlds.synth_sae_bench import KEPT_WORLD, SIZES
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.yaml_text import parse_overrides
 from sae_lens_c2r.releases.configs import K_ANNEAL_STEPS, NORM_MULTIPLE
 from sae_lens_c2r.releases.files import find_release, read_release
 from sae_lens_c2r.training.data_parallel import place
-from sae_lens_c2r.training.plan import Plan, make_plan, notes_on, runner_config
+from sae_lens_c2r.training.plan import Plan, make_plan, runner_config
 from sae_lens_c2r.training.summary import (
     checkpoint_bytes,
     disk_bytes,
@@ -26,7 +24,8 @@ from sae_lens_c2r.training.summary import (
     print_plan,
     weight_bytes,
 )
-from tests.releases.test_files import RELEASE, SHIPPED, write
+from tests.language_model import RUNNER
+from tests.releases.test_files import SHIPPED, write
 
 MINILM, GEMMA = "minilm-layer-3", "gemma-2-2b-layer-12"
 
@@ -47,7 +46,7 @@ def shipped(request: pytest.FixtureRequest) -> Plan:
 
 def printed(plan: Plan, **options: int) -> str:
     text = StringIO()
-    print_plan(plan, [*notes_on(plan)], Console(file=text, width=400), **options)
+    print_plan(plan, Console(file=text, width=400), **options)
     return text.getvalue()
 
 
@@ -66,39 +65,10 @@ def test_a_summary_for_several_processes_says_what_one_takes() -> None:
     assert most < memory_bytes(plan) / 5
 
 
-@pytest.mark.parametrize(("name", "divisor"), [("4k", 4), ("2k", 8)])
-def test_small_sizes_are_the_published_one_with_every_count_divided(
-    name: str, divisor: int
-) -> None:
-    whole, part = (read_release(find_release(f"synth-sae-bench-{n}")) for n in ("16k", name))
-    config = dict(whole.synthetic_model.config)
-    assert config["seed"] == KEPT_WORLD
-    roots = config["hierarchy"]["total_root_nodes"] // divisor
-    config["hierarchy"] = {**config["hierarchy"], "total_root_nodes": roots}
-    counts = ("num_features", "hidden_dim")
-    divided = {count: config[count] // divisor for count in counts}
-    assert part.synthetic_model.config == {**config, **divided}
-    assert [part.sae[width] * divisor for width in ("d_in", "d_sae")] == [
-        whole.sae[width] for width in ("d_in", "d_sae")
-    ]
-    assert part.runner["batch_size"] * divisor == whole.runner["batch_size"]
-    [size] = SIZES[name]
-    assert (part.sae["k"], part.synthetic_model.training_samples) == (size.ks[0], size.samples)
-    of_size = {"batch_size": size.batch_size, "lr": size.lr, "autocast_sae": size.autocast}
-    assert of_size.items() <= {"autocast_sae": False, **part.runner}.items()
-    decay = size.decay * (size.samples // size.batch_size)
-    assert part.runner["lr_decay_steps"] == int(decay)
-
-
 def test_the_papers_translation_of_steps(shipped: Plan) -> None:
-    """Decay over the last fifth; SynthSAEBench has its own protocol, and small its own lr."""
+    """Decay over the last fifth."""
     release, annealed = shipped.release, shipped.k_anneal_steps
-    if release.name == "synth-sae-bench-16k":
-        assert "lr_decay_steps" not in release.runner
-        return
-    tuned = {f"synth-sae-bench-{name}": SIZES[name][0].decay for name in ("2k", "4k")}
-    decay = tuned.get(release.name, 0.2)
-    assert release.runner["lr_decay_steps"] == pytest.approx(decay * shipped.steps, abs=2)
+    assert release.runner["lr_decay_steps"] == pytest.approx(shipped.steps / 5, abs=2)
     assert set(annealed.values()) <= {shipped.steps // 100}
     if release.name == GEMMA:
         assert len(annealed) == len(shipped.saes) - 4  # all but TopK
@@ -109,32 +79,11 @@ def test_matryoshkas_sub_saes_are_the_papers(shipped: Plan) -> None:
     """1/32, 1/8, 1/4 and 1/2 of the latents, and all; of the main release, the code's."""
     for config in shipped.saes.values():
         if config.architecture() == "matryoshka_batchtopk":
-            published = shipped.release.name == "synth-sae-bench-16k"
-            parts = (32, 8, 2, 1) if published else (32, 8, 4, 2, 1)
-            widths = [config.d_sae // part for part in parts]
+            widths = [config.d_sae // part for part in (32, 8, 4, 2, 1)]
             if shipped.release.name == GEMMA:
                 groups = [config.d_sae // part for part in (32, 16, 8, 4)]
                 widths = [*accumulate(groups), config.d_sae]
             assert config.matryoshka_widths == widths
-
-
-@pytest.mark.parametrize("penalty", ["c2r", "ort"])
-def test_a_penalty_that_is_never_applied_is_told(tmp_path: Path, penalty: str) -> None:
-    grids = [{"id": "a", "sae": {"architecture": "ort_c2r"}}]
-    release = write(tmp_path, grids=grids, runner={"batch_size": 100, "dead_feature_window": 5})
-    start, warm_up = f"sae.{penalty}_start_step", f"sae.{penalty}_warm_up_steps"
-    interval = f"sae.{penalty}_interval"
-    assert not [*notes_on(plan_of(release, **{start: 9, warm_up: 10, interval: 3}))]
-    # Due at 0 and 5, at 0 alone, and never.
-    for never in ({start: 6}, {warm_up: 2, interval: 10}, {start: 10}):
-        [note] = notes_on(plan_of(release, **never))
-        assert note == f"Warning: the penalty {penalty} of a is never applied in 10 steps."
-
-
-def test_a_k_that_is_never_reached_is_told(tmp_path: Path) -> None:
-    for steps, reaches in ((9, True), (10, False)):
-        notes = " ".join(notes_on(plan_of(write(tmp_path), sae__k_anneal_steps=steps)))
-        assert ("k of width_1k/topk_k2 is not reached in 10 steps." in notes) != reaches
 
 
 def test_schedules_of_the_learning_rate_do_not_overlap(tmp_path: Path) -> None:
@@ -146,33 +95,16 @@ def test_schedules_of_the_learning_rate_do_not_overlap(tmp_path: Path) -> None:
             plan_of(write(tmp_path), **changes)
 
 
-def test_a_training_too_short_to_revive_dead_latents_is_told(shipped: Plan) -> None:
-    note = "Warning: `runner.dead_feature_window` is"
-    assert not any(each.startswith(note) for each in notes_on(shipped))
-    late = replace(shipped, runner={**shipped.runner, "dead_feature_window": shipped.steps})
-    told = any(each.startswith(f"{note} {shipped.steps:,}, but") for each in notes_on(late))
-    assert told == any(hasattr(each, "aux_loss_coefficient") for each in shipped.saes.values())
-
-
-@pytest.mark.parametrize(
-    ("release", "fields"),
-    [
-        ("minilm-layer-3", ["autocast"]),
-        ("synth-sae-bench-16k", ["autocast_sae", "autocast_data"]),
-    ],
-)
-def test_autocast_is_obeyed(release: str, fields: list[str]) -> None:
-    plan = plan_of(find_release(release))
-    config = runner_config(plan, sae_ids=list(plan.saes)[:1])
-    assert all(getattr(config, name) for name in fields)
-    assert all(plan.settings()["runner"][name] for name in fields)
+def test_autocast_is_obeyed() -> None:
+    plan = plan_of(MINILM)
+    assert runner_config(plan, sae_ids=list(plan.saes)[:1]).autocast
+    assert plan.settings()["runner"]["autocast"]
 
 
 def test_sizes_are_those_of_the_weights(tmp_path: Path) -> None:
     plan = plan_of(write(tmp_path), "width_1k/topk_k2")
     assert plan.steps == 10
     assert disk_bytes(plan) == 4 * (2 * 8 * 1024 + 8 + 1024)
-    assert memory_bytes(plan) == 4 * disk_bytes(plan) + 3 * 4 * 100 * 1024
 
 
 @pytest.mark.parametrize("dtype", ["auto", None, "bfloat16"])
@@ -198,7 +130,6 @@ def test_the_buffer_counts_rows_of_the_text_and_not_passes_of_the_model() -> Non
     assert checkpoint_bytes(plan) == saes
 
 
-CONFIG, FEATURES = "synthetic_model.config", RELEASE["synthetic_model"]["config"]
 MULTIPLE = f"runner.{NORM_MULTIPLE}"
 WRONG = [
     *(
@@ -217,22 +148,12 @@ WRONG = [
         (f"runner.{name}", {f"runner.{name}": value})
         for name, value in (
             *(("batchsize", 100), ("output_path", "x"), ("n_checkpoints", 3)),
-            *(("lr", math.nan), ("lr", "small"), ("autocast_sae", 1), ("logger", 5)),
-            *(("matmul_precision", "higher"), ("max_activation_norm_multiple", 10)),
-            *(("training_samples", 5), ("synthetic_model", 5), ("evaluator", "x")),
+            *(("lr", math.nan), ("lr", "small"), ("autocast", 1), ("logger", 5)),
+            *(("matmul_precision", "higher"), ("training_tokens", 5)),
         )
     ),
     ("runner.logger.wandb", {"runner.logger": {"wandb": 1}}),
     ("runner.logger", {"runner.logger.log_to_wandb": "maybe"}),
-    (CONFIG, {CONFIG: {"hidden_dim": 8, "seed": 42}}),  # how many features?
-    (CONFIG, {CONFIG: {"num_features": 16, "seed": 42}}),
-    *(
-        (f"{CONFIG}.{name}", {CONFIG: {**FEATURES, name: value}})
-        for name, value in (
-            *(("features", 3), ("seed", None), ("seed", "0"), ("hierarchy", 5)),
-            ("mean_firing_magnitudes", {"start": math.nan}),
-        )
-    ),
     *(
         (key, {"grids": [{"id": "x", "axes": axes}], "sae": {"d_in": 8, "d_sae": 8}})
         for key, axes in (
@@ -311,8 +232,6 @@ def test_a_field_goes_to_the_architectures_that_have_it(tmp_path: Path) -> None:
 def test_an_sae_may_be_of_another_dtype(tmp_path: Path) -> None:
     plan = plan_of(write(tmp_path), "width_1k/topk_k2", sae__dtype="bfloat16")
     assert plan.saes["width_1k/topk_k2"].dtype == "bfloat16"
-    features = {**FEATURES, "dtype": "bfloat16"}
-    assert plan_of(write(tmp_path, synthetic_model={"training_samples": 9, "config": features}))
 
 
 def test_a_mode_of_sae_lens_that_is_not_annotated_is_taken(tmp_path: Path) -> None:
@@ -334,7 +253,7 @@ def test_sae_lens_has_no_loss_for_dead_latents_of_normalized_inputs(
 def test_what_changes_no_weights_is_the_same_training(tmp_path: Path) -> None:
     path = write(tmp_path)
     log = {"log_to_wandb": True, "log_weights_to_wandb": True, "wandb_project": "mine"}
-    changed = plan_of(path, runner__eval_frequency=5, runner__logger=log)
+    changed = plan_of(path, runner__n_eval_batches=5, runner__logger=log)
     assert changed.settings() == plan_of(path).settings()
 
 
@@ -361,7 +280,7 @@ def test_an_unknown_id_is_answered_with_the_known_ones(tmp_path: Path) -> None:
 def test_the_models_revision_is_what_sae_lens_loads() -> None:
     plan = plan_of(GEMMA, language_model__revision="abc")
     config = runner_config(plan, sae_ids=list(plan.saes))
-    assert config.model_from_pretrained_kwargs == {  # type: ignore[union-attr]
+    assert config.model_from_pretrained_kwargs == {
         "center_writing_weights": False,
         "revision": "abc",
     }
@@ -372,7 +291,8 @@ def test_the_models_revision_is_what_sae_lens_loads() -> None:
 
 
 def test_logging_is_the_releases_to_choose(tmp_path: Path) -> None:
-    chosen = {"runner": {"logger": {"wandb_project": "mine", "wandb_log_frequency": 5}}}
+    logger = {"wandb_project": "mine", "wandb_log_frequency": 5}
+    chosen = {"runner": {**RUNNER, "logger": logger}}
     for changed, logs in (({}, False), (chosen, True)):
         plan = plan_of(write(tmp_path, **changed))
         config = runner_config(plan, sae_ids=["width_1k/topk_k2"])

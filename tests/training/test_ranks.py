@@ -137,7 +137,7 @@ def test_what_fails_in_one_process_ends_all_of_them(release: Path, out: Path) ->
 def test_without_room_for_one_part_there_is_no_checkpoint_and_it_goes_on(
     release: Path, out: Path, untouched: Path
 ) -> None:
-    assert train(2, release, out, before={1: (limit_file_size, (50_000,))}) == [0, 0]
+    assert train(2, release, out, before={1: (limit_file_size, (25_000,))}) == [0, 0]
     errors = (rank_processes.logs(out) / "rank-0.err").read_text()
     assert "No checkpoint was written at step 1. Rank 1: " in errors
     assert hashes(out) == hashes(untouched)

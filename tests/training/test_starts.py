@@ -21,6 +21,7 @@ from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.plan import Plan, make_plan
 from sae_lens_c2r.training.train import train
 from tests.hub.conftest import say
+from tests.language_model import RUNNER as SAVED_RUNNER
 from tests.releases.test_files import write
 from tests.saes.forms import TRAINED_AS, K, make_form
 from tests.training.test_plan import printed
@@ -30,7 +31,11 @@ D_IN, D_SAE = 8, 24
 AS_C2R = {form: f"{form}_c2r" for form in TRAINED_AS} | {"jumprelu": "batchtopk_c2r"}
 WEIGHTS = "sae_weights.safetensors"
 ESTIMATED = "expected_average_only_in"
-RUNNER = {"batch_size": 50, "run_final_eval": False, "n_batches_for_norm_estimate": 3}
+RUNNER = {
+    **SAVED_RUNNER,
+    "train_batch_size_tokens": 50,
+    "n_batches_for_norm_estimate": 3,
+}
 LANGUAGE_MODEL = {
     "hub_id": "google/gemma-2-2b",
     "hook_name": "blocks.1.hook_resid_post",
@@ -191,7 +196,7 @@ def test_an_init_without_usable_numbers_is_refused(
 def of_model(**changed: Any) -> dict[str, Any]:
     """Changes of a release, to one of a language model."""
     source = {**LANGUAGE_MODEL, **changed}
-    return {"release": {"synthetic_model": None, "runner": {}, "language_model": source}}
+    return {"release": {"runner": {}, "language_model": source}}
 
 
 @pytest.mark.parametrize(

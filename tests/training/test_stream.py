@@ -15,13 +15,7 @@ from sae_lens.training.activations_store import ActivationsStore
 from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.training.stream import (
-    FEATURES,
-    ActivationStream,
-    Tokens,
-    known_features,
-    within_norm,
-)
+from sae_lens_c2r.training.stream import ActivationStream, Tokens, within_norm
 from tests.language_model import CONTEXT, D_MODEL, HOOK, rows_of_tokens, texts, tiny_model
 from tests.process_groups import in_processes
 
@@ -161,16 +155,12 @@ def read_on(_rank: int, states: dict[str, Any], part: int, n: int) -> dict[str, 
     """Batches of each case, from where others have stopped, and where that is by now."""
     streams = {case: open_stream(case, states.get(case)) for case in CASES}
     found: dict[str, Any] = {case: batches(stream, n) for case, stream in streams.items()}
-    known = islice(known_features(make, "cpu", part * n), n)
-    found[FEATURES] = [batch[FEATURES] for batch in known]
     return {**found, "states": {i: each.state((part + 1) * n) for i, each in streams.items()}}
 
 
 def test_any_number_of_processes_has_the_same_batches(tmp_path: Path) -> None:
     n = 14  # three times, several epochs
-    known = (batch[FEATURES] for batch in known_features(make, "cpu"))
     expected = {case: batches(open_stream(case), 42) for case in CASES}
-    expected[FEATURES] = list(islice(known, 42))
     states: dict[str, Any] = {}
     for part, size in enumerate((2, 1, 3)):
         (tmp_path / str(part)).mkdir()
@@ -195,18 +185,6 @@ def test_a_text_without_a_row_is_refused() -> None:
     store = make_store(texts(), disable_concat_sequences=True, context_size=4_000)
     with pytest.raises(UserError, match="The text should fill at least one row"):
         next(ActivationStream(store, seed=0))
-
-
-def make() -> Tensor:
-    return torch.rand(3, 2)
-
-
-def test_known_features_depend_on_the_number_of_the_batch_alone() -> None:
-    torch.manual_seed(0)
-    before = torch.get_rng_state()
-    expected = [batch[FEATURES] for batch in islice(known_features(make, "cpu"), 6)]
-    assert torch.equal(torch.get_rng_state(), before)
-    assert len({batch.sum().item() for batch in expected}) == 6
 
 
 @given(
