@@ -18,9 +18,7 @@ from pydantic import (
 )
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.files import first_problem, is_there, read_object
-from sae_lens_c2r.models.offline import is_model
-from sae_lens_c2r.models.text_source import looks_like_a_file
+from sae_lens_c2r._support.files import first_problem, read_object
 from sae_lens_c2r.saes.sae_ref import RECORD as RECORD
 from sae_lens_c2r.saes.sae_ref import SAERef
 
@@ -116,22 +114,6 @@ class SAERecord(BaseModel):
         """How many SAEs were trained together."""
         of = self.trained_together
         return of if isinstance(of, int) else len(of)
-
-    @property
-    def names_of_disk(self) -> set[str]:
-        """The names of the model and the text that are of this machine alone."""
-        if self.from_disk is not None:
-            return set(self.from_disk)
-        texts = (self.dataset, self.source.get("dataset"))
-        found = {
-            text
-            for text in texts
-            # A file may lie on another machine.
-            if isinstance(text, str) and (is_there(text) or looks_like_a_file(text))
-        }
-        if self.model_name != self.source.get("hub_id") and is_model(self.model_name):
-            found.add(str(self.model_name))
-        return found
 
     def metrics_of(self, evaluation: str) -> dict[str, float]:
         """Return the numbers of an evaluation; none if there was none."""
