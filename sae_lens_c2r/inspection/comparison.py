@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from sae_lens_c2r._support.errors import UserError, counted, error_of
+from sae_lens_c2r._support.errors import UserError, counted
 from sae_lens_c2r.analysis import latents_of_features, pair_jaccards
 from sae_lens_c2r.analysis.similarity import pairs_above_and_count
 from sae_lens_c2r.inspection.activations import ActivationSource
@@ -210,7 +210,7 @@ def inspect(
                 if on_text.missing:
                     tell(f"{ref.name}: not finite: {', '.join(on_text.missing)}.")
         except UserError as error:
-            on_error(error if error.of else error_of(ref.name, error))
+            on_error(error)
             continue
         if len(refs) == 2:  # of more, none is kept
             measured.append((sae, text))

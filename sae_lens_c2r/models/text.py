@@ -55,8 +55,8 @@ _TAKES_TRUST = TRUST in inspect.signature(load_dataset).parameters
 
 
 def read_text(source: TextSource, *, streaming: bool = True) -> IterableDataset:
-    """Open a text, streamed unless all of it is wanted here, or a part like `train[90%:]`."""
-    streaming = streaming and "[" not in (source.split or "")
+    """Open a text: `streaming` says how one on the Hub is read. A part is never streamed."""
+    streaming = (streaming or source.path is not None) and "[" not in (source.split or "")
     if source.dataset == OFFLINE_DATASET:
         _refuse(source, "subset")
         documents = Dataset.from_dict({"text": list(documents_of(source.split))})
