@@ -169,12 +169,6 @@ def with_more_fields(settings: Settings) -> None:
     fields_of(settings)["c2r_later"] = settings["runner"]["later"] = 3
 
 
-def of_given_fields(settings: Settings) -> None:
-    """As in the records that had the fields that a release gave, and defaults."""
-    given = {"train_batch_size_tokens": 100, "prepend_bos": False}
-    settings.update(runner=given, defaults={"runner": {"lr": 0.5}})
-
-
 def with_another_default(settings: Settings) -> None:
     """As by a SAELens whose default was another one."""
     fields_of(settings)["aux_loss_coefficient"] = 0.5
@@ -187,7 +181,6 @@ def with_another_default(settings: Settings) -> None:
         (with_fewer_fields, ["runner.train_batch_size_tokens=50"], False, "tokens = 50"),
         (with_more_fields, [], True, "version. Not compared: c2r_later, later."),
         (with_more_fields, ["sae.c2r_gate=none"], False, "c2r_gate = 'none'"),
-        (of_given_fields, [], True, ", adam_beta1, adam_beta2, "),
         (with_another_default, [], False, "aux_loss_coefficient = 1.0`, and 0.5 there"),
         (with_another_default, ["sae.aux_loss_coefficient=0.5"], True, ""),
     ],
