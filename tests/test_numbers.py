@@ -18,12 +18,14 @@ from sae_lens.tokenization_and_batching import (
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
+from sae_lens_c2r.evaluation.sae_lens import OnText
 from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.inspection.comparison import inspect
 from sae_lens_c2r.models import loading
 from sae_lens_c2r.models.offline import MINILM, model_folder
 from sae_lens_c2r.models.text_source import TextSource
 from sae_lens_c2r.releases.files import release_of
+from sae_lens_c2r.saes.record import Evaluation
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.plan import make_plan
 from sae_lens_c2r.training.train import train
@@ -169,8 +171,18 @@ def test_all_measure_what_training_read(
     [inspected], _ = inspect([ref], device="cpu", source=source, on_error=pytest.fail)
     inputs = inputs_by_hand(folder, case, n_tokens)
     expected = numbers_by_hand(ref.load("cpu"), inputs)
-    found = inspected.metrics()
-    assert {key: found[key] for key in NUMBERS} == pytest.approx(expected, rel=1e-4, abs=1e-5)
-    assert found["n_tokens"] + found["n_tokens_left_out"] == n_tokens
+    rows = {"batch_size_prompts": 4, "n_eval_sparsity_variance_batches": 15}
+    asked = Evaluation(
+        text=text.dataset,
+        model=inspected.config.metadata.model_name,
+        settings={**rows, "n_eval_reconstruction_batches": 1},
+        device="cpu",
+        metrics={},
+    )
+    evaluated = OnText(told.append).measure(ref.load_for_inference("cpu"), "a", asked)
+    for found in (inspected.metrics(), evaluated):
+        shown = {key: found[key] for key in NUMBERS}
+        assert shown == pytest.approx(expected, rel=1e-4, abs=1e-5)
+        assert found["n_tokens"] + found["n_tokens_left_out"] == n_tokens
     assert told == []  # the SAE says all of it
     assert expected["n_tokens"] > n_tokens / 4

@@ -5,11 +5,13 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 from sae_lens import SAE
 from sae_lens.saes.sae import SAEMetadata
+from transformers import AutoModel, AutoTokenizer
 
 from sae_lens_c2r.inspection.activations import ActivationSource
-from sae_lens_c2r.models.offline import CLS, MINILM, SEP
+from sae_lens_c2r.models.offline import CLS, MINILM, SEP, model_folder
 from sae_lens_c2r.models.text_source import TextSource
 from tests.command import run_command
 from tests.forkserver import run as run_python
@@ -45,6 +47,15 @@ def test_the_text_is_read_in_the_rows_that_minilm_reads(
     assert set(found.rows[:, 0].tolist()) == {CLS}
     assert set(found.rows[:, -1].tolist()) == {SEP}
     assert found.rows.shape == (8, 128)
+    tokenizer = AutoTokenizer.from_pretrained(model_folder(MINILM))
+    words = tokenizer(" ".join(WORDS), add_special_tokens=False)["input_ids"]
+    assert found.rows[:, 1:-1].flatten().tolist() == words[: 8 * 126]
+    with torch.no_grad():  # by transformers alone
+        model = AutoModel.from_pretrained(model_folder(MINILM))
+        states = model(found.rows, output_hidden_states=True).hidden_states[4]
+    kept = ~torch.isin(found.rows, torch.tensor([CLS, SEP]))
+    kept.view(-1)[1000:] = False
+    torch.testing.assert_close(found.activations, states[kept], rtol=1e-4, atol=1e-4)
     said = " ".join(str(warning.message) for warning in recwarn)
     assert "fewer samples" not in said
     assert "copy construct" not in said
