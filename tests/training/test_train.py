@@ -88,17 +88,16 @@ def test_a_training_that_fails_ends_its_run_of_wandb_as_failed(
     monkeypatch.setattr(wandb.Run, "finish", note_and_finish)
     logger = {"wandb_log_frequency": 1, "log_weights_to_wandb": False}
 
-    def train_as(name: str, **options: Any) -> None:
+    def train_as(name: str) -> None:
         changes = {"runner.logger": {**logger, "run_name": name}}
         read = read_release(write(tmp_path), overrides=changes)
         plan = make_plan(read, device="cpu", only=IDS[:1])
-        train(plan, tmp_path / name, **options)
+        train(plan, tmp_path / name)
 
-    def fail(_: str, trainer: SAETrainer[Any, Any]) -> None:
-        trainer.step = Mock(side_effect=ValueError("no"))  # type: ignore[method-assign]
-
-    with pytest.raises(UserError, match="SAELens failed: ValueError: no"):
-        train_as("a", watch=fail)
+    with monkeypatch.context() as failing:
+        failing.setattr(SAETrainer, "step", Mock(side_effect=ValueError("no")))
+        with pytest.raises(UserError, match="SAELens failed: ValueError: no"):
+            train_as("a")
     train_as("b")
     assert ended == [("a", 1), ("b", 0)]
     assert runs == ["b"] * len(runs)
