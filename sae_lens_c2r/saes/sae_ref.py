@@ -119,7 +119,7 @@ class SAERef:
                 reason = f"It has no key {reason}."
             if self.folder is None and not Path(self.source).exists():
                 reason += f" There is no folder {self.source} either."
-            raise UserError(f"{self.name}: cannot be loaded. {reason}") from error
+            raise UserError(f"cannot be loaded. {reason}", of=self.name) from error
 
     def load_for_inference(self, device: str) -> SAE[Any]:
         """Load it in the form in which anybody uses it: without training, norms folded."""

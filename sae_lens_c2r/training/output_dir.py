@@ -201,25 +201,6 @@ def unfinished(settings: dict[str, Any], out: Path, log: Callable[[str], None]) 
     return todo
 
 
-def unfinished_run(out: Path, log: Callable[[str], None], *, resume: bool) -> Checkpoint | None:
-    """The newest checkpoint in a folder of SAEs, as if it held the unfinished ones alone."""
-    checkpoints = Checkpoints(out / WORK)
-    checkpoint = checkpoints.newest(on_damage=log)
-    if checkpoint is None:
-        return None
-    held = checkpoint.about["settings"]
-    left = [sae_id for sae_id in held["saes"] if not is_finished(out, sae_id)]
-    if not left:  # the process died before it could remove its checkpoints
-        checkpoints.remove_all()
-        return None
-    if not resume:
-        why = f"{out / WORK} has a run that stopped at step {checkpoint.step:,}"
-        advice = "Or choose another folder to start again."
-        raise UserError("resume", f"be given: {why}", more=advice)
-    held["saes"] = {sae_id: held["saes"][sae_id] for sae_id in left}
-    return checkpoint
-
-
 def checkpoint_of(
     settings: dict[str, Any],
     here: dict[str, Any],
@@ -230,13 +211,23 @@ def checkpoint_of(
     resume: bool,
 ) -> Checkpoint | None:
     """The checkpoint to continue from, if any; a UserError if it is of another plan."""
-    checkpoint = unfinished_run(out, log, resume=resume)
+    checkpoints = Checkpoints(out / WORK)
+    checkpoint = checkpoints.newest(on_damage=log)
     if checkpoint is None:
         return None
     about, held = checkpoint.about, checkpoint.about["settings"]
-    if held["saes"].keys() != set(todo):
+    left = [sae_id for sae_id in held["saes"] if not is_finished(out, sae_id)]
+    if not left:  # the process died before it could remove its checkpoints
+        checkpoints.remove_all()
+        return None
+    if not resume:
+        why = f"{out / WORK} has a run that stopped at step {checkpoint.step:,}"
+        advice = "Or choose another folder to start again."
+        raise UserError("resume", f"be given: {why}", more=advice)
+    held["saes"] = {sae_id: held["saes"][sae_id] for sae_id in left}
+    if set(left) != set(todo):
         raise UserError(
-            f"The plan should have the SAEs of {checkpoint.folder}, {', '.join(held['saes'])}, "
+            f"The plan should have the SAEs of {checkpoint.folder}, {', '.join(left)}, "
             f"and no other unfinished ones. Found {', '.join(todo)}."
         )
     if differs := unlike(held, settings, log):

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from datasets import IterableDataset
 from sae_lens import MultiSAETrainingRunnerConfig
 from sae_lens.config import LoggingConfig
 from sae_lens.registry import get_sae_training_class
@@ -46,7 +45,6 @@ class Plan:
     start_notes: Sequence[str] = ()  # a line each
     k_anneal_steps: Mapping[str, int] = field(default_factory=dict)
     norm_multiple: float | None = None  # of the median norm, above which tokens are left out
-    text: IterableDataset | None = None  # in place of what the release names
 
     def runner_value(self, name: str) -> Any:
         """A field of SAELens's runner config: the release's, or else SAELens's default."""

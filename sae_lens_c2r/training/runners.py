@@ -35,7 +35,7 @@ def train_together(plan: Plan, sae_ids: list[str], job: Job) -> SAEs:
     config: Any = runner_config(plan, sae_ids=sae_ids)
     source = plan.release.language_model
     with wandb_run(config, saes, group=plan.release.name):
-        text = plan.text or read_text(source.text, streaming=config.streaming)
+        text = read_text(source.text, streaming=config.streaming)
         rows: Any = rows_for(text, source.hub_id or source.name, source.context_size)
         reading = Reading.of_settings(plan.settings())
         model = load(reading, config.llm_device, hook_names=[source.hook_name])

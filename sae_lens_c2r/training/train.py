@@ -31,7 +31,7 @@ from sae_lens_c2r.training import distributed, output_dir
 from sae_lens_c2r.training.data_parallel import group_size, place
 from sae_lens_c2r.training.plan import Plan
 from sae_lens_c2r.training.runners import train_together
-from sae_lens_c2r.training.trainer import Job, Watch
+from sae_lens_c2r.training.trainer import Job
 
 
 def train(
@@ -42,7 +42,6 @@ def train(
     checkpoint_minutes: float = 30.0,  # between two; 0 for one at the end only
     dry_run: bool = False,  # do nothing, but raise where other SAEs are in the way
     log: Callable[[str], None] = print,
-    watch: Watch = lambda *_: None,  # given the id and the trainer of each SAE before it begins
 ) -> list[Path]:
     """Train the SAEs of a plan that are not finished, and return their folders."""
     work, on_main = out / output_dir.WORK, distributed.on_main_process
@@ -80,7 +79,6 @@ def train(
                 "processes_per_batch": n_parts,
             },
             log=log,
-            watch=watch,
             scaled=plan.starts,
             k_anneal_steps=plan.k_anneal_steps,
             process_group=process_group,

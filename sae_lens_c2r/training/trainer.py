@@ -38,7 +38,6 @@ from sae_lens_c2r.training.stream import Batch
 PENALTIES = "c2r_penalties.pt"
 PROGRESS_EVERY = 10  # steps
 GO_ON, SAVE, STOP = range(3)  # what a process wishes before a step; the largest is done
-Watch = Callable[[str, SAETrainer[Any, Any]], None]
 
 
 @dataclass
@@ -52,7 +51,6 @@ class Job:
     resumed: Checkpoint | None = None
     saved: Collection[str] = ()  # the SAEs that this process saves
     log: Callable[[str], None] = print
-    watch: Watch = lambda *_: None  # given the id and the trainer of each SAE before it begins
     scaled: Collection[str] = ()  # those that start from others, whose inputs were not scaled
     k_anneal_steps: Mapping[str, int] = field(default_factory=dict)
     process_group: ProcessGroup | None = None  # that every batch is split over, if it is
@@ -98,8 +96,6 @@ class Trainer(MultiSAETrainer):
         if self._job.resumed is not None:
             self.load_checkpoint(self._job.resumed.folder)
             self._n_batches = self._job.resumed.about["stream"]["n_batches"]
-        for sae_id, trainer in self.trainers.items():
-            self._job.watch(sae_id, trainer)
         self._saved_at = self._job.begun = time.monotonic()
         self._job.stop.deferrable = True
 

@@ -171,7 +171,7 @@ def test_a_new_release_of_smollm2_reads_it_as_ours_does(tmp_path: Path) -> None:
     differ = {"lr_decay_steps", "dead_feature_window", "seqpos_slice"}  # a short training
     assert {k for k in ours.runner if ours.runner[k] != new.runner.get(k)} == differ
     for field in ("hub_id", "hook_name", "context_size"):  # its text comes with Python
-        source, known = new.release.language_model, ours.release.source
+        source, known = new.release.language_model, ours.release.language_model
         assert getattr(source, field) == getattr(known, field)
 
 

@@ -3,10 +3,8 @@
 import json
 import math
 from collections.abc import Callable
-from itertools import repeat
 from pathlib import Path
 from typing import Any
-from unittest.mock import DEFAULT, Mock
 
 import pytest
 import torch
@@ -105,19 +103,26 @@ def test_without_learning_it_stays_what_it_starts_from(
 
 
 @pytest.mark.parametrize("form", ["jumprelu", "matching_pursuit"])
-def test_a_resumed_run_does_not_start_anew(tmp_path: Path, form: str, origin: Origin) -> None:
+def test_a_resumed_run_does_not_start_anew(
+    tmp_path: Path, form: str, origin: Origin, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """To the bit, with inputs that are scaled by an estimate at the first step alone."""
     fields: dict[str, Any] = {"k": K} if form == "jumprelu" else {}
     fields["normalize_activations"] = ESTIMATED
     plan = plan_of(tmp_path, folder(origin(form)), AS_C2R[form], **fields)
 
-    def stop_at_step(_: str, trainer: SAETrainer[Any, Any]) -> None:
-        taken = [*repeat(DEFAULT, 7), KeyboardInterrupt]
-        trainer.step = Mock(wraps=trainer.step, side_effect=taken)  # type: ignore[method-assign]
+    take = SAETrainer.step
+
+    def take_seven(trainer: SAETrainer[Any, Any], batch: torch.Tensor) -> Any:
+        if trainer.n_training_steps == 7:
+            raise KeyboardInterrupt
+        return take(trainer, batch)
 
     [whole] = train(plan, tmp_path / "whole")
-    with pytest.raises(KeyboardInterrupt):
-        train(plan, tmp_path / "cut", checkpoint_minutes=1e-9, watch=stop_at_step)
+    with monkeypatch.context() as stopping:
+        stopping.setattr(SAETrainer, "step", take_seven)
+        with pytest.raises(KeyboardInterrupt):
+            train(plan, tmp_path / "cut", checkpoint_minutes=1e-9)
     told: list[str] = []
     [resumed] = train(plan, tmp_path / "cut", resume=True, log=told.append)
     assert told == ["Continuing from step 7 of 20."]

@@ -208,7 +208,7 @@ def test_k_falls_from_the_size_of_the_inputs_to_what_it_is(
 
 
 def test_each_step_has_its_k_in_a_resumed_run_too_and_between_steps_it_is_the_last(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sae = {
         **{"d_in": 8, "d_sae": 32, "k": 2, "k_anneal_steps": 6, "matryoshka_widths": [16, 32]},
@@ -218,25 +218,23 @@ def test_each_step_has_its_k_in_a_resumed_run_too_and_between_steps_it_is_the_la
     plan = make_plan(read_release(write(tmp_path, sae=sae, grids=grids)), device="cpu")
     ks: dict[str, list[float]] = {name: [] for name in ANNEALED}
 
+    step = SAETrainer.step
+
     def train_to(last: int, *, resume: bool) -> list[Path]:
-        trainers: dict[str, Any] = {}
+        trainers: dict[str, Any] = {}  # that have begun
 
-        def note_k(sae_id: str, trainer: SAETrainer[Any, Any]) -> None:
-            trainers[sae_id], step = trainer, trainer.step
+        def note_and_step(trainer: SAETrainer[Any, Any], batch: Tensor) -> Any:
+            sae_id = trainer.sae.cfg.architecture()
+            trainers[sae_id] = trainer
+            now = {name: each.sae.activation_fn.k for name, each in trainers.items()}
+            if trainer.n_training_steps == last:
+                raise KeyboardInterrupt
+            ks[sae_id].append(now.pop(sae_id))
+            assert set(now.values()) <= {2}
+            return step(trainer, batch)
 
-            def note_and_step(batch: Tensor) -> Any:
-                now = {name: each.sae.activation_fn.k for name, each in trainers.items()}
-                if trainer.n_training_steps == last:
-                    raise KeyboardInterrupt
-                ks[sae_id].append(now.pop(sae_id))
-                assert set(now.values()) == {2}
-                return step(batch)
-
-            trainer.step = note_and_step  # type: ignore[method-assign]
-
-        return train_release(
-            plan, tmp_path / "saes", resume=resume, checkpoint_minutes=1e-9, watch=note_k
-        )
+        monkeypatch.setattr(SAETrainer, "step", note_and_step)
+        return train_release(plan, tmp_path / "saes", resume=resume, checkpoint_minutes=1e-9)
 
     with pytest.raises(KeyboardInterrupt):
         train_to(3, resume=False)
