@@ -20,7 +20,7 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.remote_code import TRUSTED, remote_code
 from sae_lens_c2r.evaluation.process import run_process
 from sae_lens_c2r.evaluation.results import Task
-from sae_lens_c2r.evaluation.settings import ABSORPTION, PROBES
+from sae_lens_c2r.evaluation.settings import ABSORPTION
 from sae_lens_c2r.models.loading import (
     load_by_bridge,
     load_with,
@@ -121,7 +121,7 @@ class _SAEs:
             raise UserError("SAEBench could not evaluate the SAE, and the log says why.")
         metrics = json.loads(written[0].read_bytes())["eval_result_metrics"]
         if task.name == ABSORPTION:
-            metrics[PROBES] = _f1_of_probes(_key(task))
+            metrics["f1_of_probes"] = _f1_of_probes(_key(task))
         self.answer(metrics)
 
 

@@ -11,13 +11,11 @@ from sae_lens_c2r.saes.record import SAE_LENS
 
 CORE, ABSORPTION = "core", "absorption"
 EVALUATIONS = (CORE, ABSORPTION)  # SAEBench's that run here
-PROBES = "f1_of_probes"  # of first letters, on which absorption rests
 ABSORPTION_ADVICE = (
     "SAEBench's authors advise against its absorption score for models below 1 B parameters, "
     "for SAEs below 16k latents, and for undertrained SAEs, which score low."
 )
 _BATCH_SIZE, _DTYPE = 32, "float32"  # of models that SAEBench does not know
-_MODEL_NAME = "model_name"  # a setting that `--model` decides
 _OF_CORE = {  # as in SAEBench's own script for all evaluations
     "dataset": "Skylion007/openwebtext",
     "context_size": 128,
@@ -84,7 +82,7 @@ class Options:
             usual = _of_sae_bench(name, model)
         else:
             raise UserError("sae_bench", f"be some of {', '.join(EVALUATIONS)}", name)
-        settable = [key for key in usual if key != _MODEL_NAME]
+        settable = [key for key in usual if key != "model_name"]  # `--model` is
         changes = {}
         for dotted, value in self.overrides.items():
             of, _, key = dotted.partition(".")
@@ -102,10 +100,8 @@ def _of_sae_bench(name: str, model: str) -> dict[str, Any]:
 
     short_name = model.rpartition("/")[2].lower()
     batch_size = known.LLM_NAME_TO_BATCH_SIZE.get(short_name, _BATCH_SIZE)
-    of_model = {
-        _MODEL_NAME: model,
-        "llm_dtype": known.LLM_NAME_TO_DTYPE.get(short_name, _DTYPE),
-    }
+    dtype = known.LLM_NAME_TO_DTYPE.get(short_name, _DTYPE)
+    of_model = {"model_name": model, "llm_dtype": dtype}
     if name == CORE:
         return {**of_model, **_OF_CORE}
     return {**asdict(AbsorptionEvalConfig()), **of_model, "llm_batch_size": batch_size}

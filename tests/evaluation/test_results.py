@@ -56,11 +56,6 @@ def test_a_column_is_of_one_evaluation() -> None:
     assert lines[2:] == ["| a | 3.0 |", "| b |  |"]
 
 
-def test_names_are_shown_as_they_are() -> None:
-    [table] = table_of(EvaluationReport(saes=[sae("[/k=3] a|b")])).in_terminal()
-    assert next(str(cell) for cell in table.columns[0].cells) == "[/k=3] a|b"
-
-
 def test_what_was_measured_has_a_column_and_nothing_else_has() -> None:
     quality = {"explained_variance": 0.8125, "l0": 31.96}
     saes = [sae("a", sae_lens=quality), sae("b", sae_lens={"l0": 3.0, "kl_score": 0.75})]

@@ -211,36 +211,24 @@ def test_what_core_calls_explained_variance_is_not_ours() -> None:
     assert "explained_variance" not in final_metrics("core", found)
 
 
-def test_what_fails_does_not_stop_the_others(planted: Path, tmp_path: Path) -> None:
-    saes = tmp_path / "saes"
-    corrupt = plant_sae(saes / "corrupt")
-    (corrupt / "sae_weights.safetensors").write_bytes(b"not safetensors")
+def test_what_fails_is_told_and_does_not_stop_the_others(planted: Path, tmp_path: Path) -> None:
+    """SAEBench itself goes on after some failures as if there were none."""
+    saes, out = tmp_path / "saes", tmp_path / "out"
     plant_sae(saes / "other-hook", hook="blocks.7.hook_resid_post")
     plant_sae(saes / "whole")
-    ran = evaluate(planted, tmp_path / "out", "core", saes=saes, also=("--quiet",))
+    no_probes = ("--set", "absorption.min_GT_probe_f1=1", "--quiet")
+    ran = evaluate(planted, out, *EVALUATIONS, saes=saes, also=no_probes)
     assert ran.returncode == 1
-    errors = ran.stderr.strip().splitlines()
-    reasons = {f"{saes}/corrupt: ": "cannot be loaded", f"core of {saes}/other-hook: ": "Log: "}
-    for start, reason in reasons.items():
-        assert [e for e in errors if e.startswith(start) and reason in e], (start, errors)
-    assert len(errors) == 2
-    report = json.loads((tmp_path / "out" / "evaluation.json").read_text())
+    of_absorption, swallowed, of_core = sorted(ran.stderr.strip().splitlines())
+    for name, line in {"absorption": of_absorption, "core": of_core}.items():
+        assert line.startswith(f"{name} of {saes}/other-hook: ")
+        assert line.endswith(f"Log: {out}/{name}.log")
+    told = "SAEBench could not evaluate the SAE, and the log says why."
+    assert swallowed == f"absorption of {saes}/whole: {told} Log: {out}/absorption.log"
+    assert "insufficent first-letter features" in (out / "absorption.log").read_text()
+    report = json.loads((out / "evaluation.json").read_text())
     by_name = {Path(sae["name"]).name: set(sae["evaluations"]) for sae in report["saes"]}
     assert by_name == {"whole": {"weights", "core"}, "other-hook": {"weights"}}
-
-
-def test_a_swallowed_failure_is_told(planted: Path, tmp_path: Path) -> None:
-    more = ("--set", "core.context_size=100000", "--set", "absorption.min_GT_probe_f1=1")
-    out = tmp_path / "out"
-    ran = evaluate(planted, out, *EVALUATIONS, also=(*more, "--quiet"))
-    assert ran.returncode == 1
-    of_absorption, of_core = sorted(ran.stderr.strip().splitlines())
-    for name, line in {"absorption": of_absorption, "core": of_core}.items():
-        told = "SAEBench could not evaluate the SAE, and the log says why. Log: "
-        assert line == f"{name} of {planted}/saes/one: {told}{out}/{name}.log"
-    assert "insufficent first-letter features" in (out / "absorption.log").read_text()
-    assert "context" in (out / "core.log").read_text()
-    assert set(measured(out)) == {"weights"}
 
 
 @pytest.mark.parametrize(
