@@ -32,7 +32,6 @@ from sae_lens_c2r.saes.record import (
 from sae_lens_c2r.saes.sae_ref import SAERef
 
 REPORT_FILE = "evaluation.json"
-_LOCK = ".lock"
 _ASKED = ("model", "text", "settings", "inputs", "reading")  # what may change the numbers
 _NOT_A_NUMBER = -1  # what SAEBench's core writes in place of NaN
 
@@ -89,8 +88,7 @@ class Results:
     def locked(cls, out: Path) -> Iterator["Results"]:
         """Read the results in a folder, and keep other processes from writing to it."""
         out.mkdir(parents=True, exist_ok=True)
-        another = f"Another process writes to {out}."
-        with locked(out / _LOCK, otherwise=UserError("out", "not be in use", more=another)):
+        with locked(out / ".lock", otherwise=UserError("out", "not be in use", out)):
             results = cls(out, {})
             if (out / REPORT_FILE).is_file():
                 for sae in read_report(out / REPORT_FILE).saes:
