@@ -6,16 +6,12 @@ from sae_lens_c2r._support.files import check_writable
 from sae_lens_c2r._support.remote_code import TRUSTED
 from sae_lens_c2r.cli import _shared as shared
 from sae_lens_c2r.cli._shared import console_while_loading, error_boundary, option
-from sae_lens_c2r.evaluation.catalog import ABSORPTION, ABSORPTION_ADVICE, EVALUATIONS
-
-_NAMES = ", ".join(EVALUATIONS)
 
 
 def evaluate(
     saes: list[str] = shared.SAES,
     sae_bench: list[str] | None = option(
-        None,
-        f"SAEBench's evaluations, joined by commas: {_NAMES}.",
+        None, "SAEBench's evaluations, joined by commas: core, absorption."
     ),
     sae_lens: bool = option(True, "Run SAELens's own evaluation too."),
     model: str | None = shared.MODEL,
@@ -48,7 +44,7 @@ def evaluate(
         from sae_lens_c2r._support.yaml_text import parse_overrides
         from sae_lens_c2r.evaluation.evaluate import evaluate as evaluate_all
         from sae_lens_c2r.evaluation.results import REPORT_FILE, table_of
-        from sae_lens_c2r.evaluation.settings import Options
+        from sae_lens_c2r.evaluation.settings import ABSORPTION, ABSORPTION_ADVICE, Options
         from sae_lens_c2r.saes.sae_ref import find_saes
 
         part = {"split": split, "subset": subset, "column": column}

@@ -1,12 +1,10 @@
 """Evaluating SAEs: what is asked for, what is held already, and running the rest."""
 
 import gc
-import json
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from re import fullmatch
 from typing import Any
@@ -17,11 +15,10 @@ from sae_lens import SAE
 from sae_lens_c2r._support.errors import UserError, counted, error_of
 from sae_lens_c2r._support.files import sha256_of
 from sae_lens_c2r._support.libraries import package_versions
-from sae_lens_c2r.evaluation.catalog import ABSORPTION, RAVEL
 from sae_lens_c2r.evaluation.results import EvaluationReport, Results, Task, metrics_of
 from sae_lens_c2r.evaluation.sae_bench import WORKING, run_sae_bench
 from sae_lens_c2r.evaluation.sae_lens import OnText
-from sae_lens_c2r.evaluation.settings import Options
+from sae_lens_c2r.evaluation.settings import ABSORPTION, Options
 from sae_lens_c2r.inspection.activations import check_reconstructs
 from sae_lens_c2r.inspection.measures import measure
 from sae_lens_c2r.models.loading import options_for, output_of_block
@@ -55,7 +52,7 @@ def evaluate(
         for left in options.out.glob(f"{WORKING}*"):  # by a command that was killed
             shutil.rmtree(left, ignore_errors=True)
         tasks: list[Task] = []
-        for source in {source.place: source for source in sources}.values():
+        for source in sources:
             try:
                 tasks += _plan(source, options, results, on_error)
             except UserError as error:
@@ -81,9 +78,7 @@ def _plan(source: SAERef, options: Options, results: Results, on_error: OnError)
         d_sae=sae.cfg.d_sae,
         evaluations={},
     )
-    by = Evaluation(
-        device=options.device, versions=package_versions(*_PACKAGES), missing=[], metrics={}
-    )
+    by = Evaluation(device=options.device, versions=package_versions(*_PACKAGES), metrics={})
     new = {}
     if not results.has(record, WEIGHTS, by):
         numbers = measure(sae, source.name).numbers
@@ -99,8 +94,8 @@ def _plan(source: SAERef, options: Options, results: Results, on_error: OnError)
         except UserError as error:
             on_error(error_of(f"{name} of {source.name}", error))
         else:
-            what: dict[str, Any] = {"sae": record, "reading": reading, "asked": asked}
-            tasks.append(Task(name=name, source=place, **what))
+            task = Task(name=name, source=place, sae=record, reading=reading, asked=asked)
+            tasks.append(task)
     return tasks
 
 
@@ -111,8 +106,7 @@ def _reading(sae: SAE[Any], options: Options) -> Reading:
     model = options.model or said.model_name
     if not model or not said.hook_name:
         missing = "metadata.hook_name" if model else "model"
-        advice = "An evaluation needs a language model. SAEs of known features have none."
-        raise UserError(missing, "be given, or be in the SAE's config", more=advice)
+        raise UserError(missing, "be given, or be in the SAE's config")
     of_model = options_for(model, said.model_from_pretrained_kwargs, of=said.model_name)
     place = str(Path(model).resolve()) if ModelName(model).is_folder else model
     return said.model_copy(
@@ -132,19 +126,13 @@ def _asked(name: str, reading: Reading, options: Options) -> dict[str, Any]:
         settings |= source.part
         asked |= {"text": options.text, "reading": reading.model_dump(mode="json")}
         if Path(text).is_file():  # which may change
-            asked["inputs"] = {text: _sha256_of(Path(text), Path(text).stat().st_mtime_ns)}
+            asked["inputs"] = {text: sha256_of(Path(text))}
     elif reading.model_class_name == TRANSFORMERS:
         output_of_block(str(reading.hook_name))  # SAEBench reads no others
-    elif name in (ABSORPTION, RAVEL) and not fullmatch(_BLOCK, str(reading.hook_name)):
-        should = f"be like blocks.8.hook_resid_post: SAEBench's {name} reads no others"
+    elif name == ABSORPTION and not fullmatch(_BLOCK, str(reading.hook_name)):
+        should = "be like blocks.8.hook_resid_post: SAEBench's absorption reads no others"
         raise UserError("metadata.hook_name", should, reading.hook_name)
     return asked
-
-
-@cache
-def _sha256_of(path: Path, _changed_at: int) -> str:
-    """The hash of a file, once for all SAEs as long as the file stays as it is."""
-    return sha256_of(path)
 
 
 def _run(tasks: Sequence[Task], results: Results, on_error: OnError, tell: Say) -> None:
@@ -181,17 +169,9 @@ def _run(tasks: Sequence[Task], results: Results, on_error: OnError, tell: Say) 
     groups: dict[str, list[Task]] = {}
     for task in tasks:
         if task.name != SAE_LENS:
-            groups.setdefault(_shared(task), []).append(task)
+            shared = f"{task.name} {task.asked.settings} {task.reading.way}"
+            groups.setdefault(shared, []).append(task)
     for group in groups.values():
         log = results.out / f"{group[0].name}.log"
         tell(f"{group[0].name}: started, {counted(len(group), 'SAE')}. Log: {log}")
         run_sae_bench(group, log, give=give)
-
-
-def _shared(task: Task) -> str:
-    """What SAEs are to share to be evaluated together."""
-    settings = task.asked.settings
-    parts: list[Any] = [task.name, settings, task.reading.way]
-    if settings.get("full_dataset_downsample"):  # RAVEL's first SAE alone draws it
-        parts.append(task.sae.weights_sha256)
-    return json.dumps(parts, sort_keys=True)

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
-from sae_lens_c2r._support.errors import UserError, reason
+from sae_lens_c2r._support.errors import reason
 
 PROGRAM = (
     "import os\n"
@@ -25,11 +25,6 @@ PROGRAM = (
     "os.dup2(2, 1)\n"
     "from sae_lens_c2r.evaluation.process import main\n"
     "main(answers)\n"
-)
-# Of what is downloaded. The Hub's client takes them from where a process runs.
-_CACHES = (
-    *("HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE", "HF_ASSETS_CACHE"),
-    "XDG_CACHE_HOME",
 )
 
 
@@ -41,7 +36,6 @@ def run_process(
         process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM],
             cwd=inside,
-            env={**os.environ, **_caches()},
             stdin=subprocess.PIPE,  # closed when this process ends, which ends the other
             stdout=subprocess.PIPE,
             stderr=output,
@@ -62,12 +56,6 @@ def run_process(
     return process.returncode
 
 
-def _caches() -> dict[str, str]:
-    given = {name: value for name in _CACHES if (value := os.environ.get(name))}
-    expanded = {name: os.path.expandvars(value) for name, value in given.items()}
-    return {name: os.path.abspath(os.path.expanduser(path)) for name, path in expanded.items()}
-
-
 def main(answers: int) -> None:
     """What the process does: it writes its answers to a file's number."""
     request = sys.stdin.readline()
@@ -83,7 +71,7 @@ def main(answers: int) -> None:
             run_request(request, answer)
         except BaseException as error:  # of a program that is not ours, and of no memory
             traceback.print_exc()
-            answer({"error": error.args if isinstance(error, UserError) else [reason(error)]})
+            answer({"error": reason(error)})
             raise SystemExit(1) from None
 
 

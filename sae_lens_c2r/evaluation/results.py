@@ -1,4 +1,4 @@
-"""`evaluation.json`: everything that was measured of SAEs, and its table.
+"""`evaluation.json`: everything that was measured of SAEs.
 
 The file is the store: a result belongs to the hashes of an SAE's weights and config, and to the
 name of an evaluation. It is written as a whole after each result.
@@ -15,9 +15,9 @@ from pydantic import AfterValidator, BaseModel
 from sae_lens import SAE
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.files import locked, write_json, write_text
+from sae_lens_c2r._support.files import locked, write_json
 from sae_lens_c2r.analysis.metrics import final_metrics, flat, is_finite
-from sae_lens_c2r.evaluation.catalog import EVALUATIONS
+from sae_lens_c2r.evaluation.settings import CORE, EVALUATIONS
 from sae_lens_c2r.models.reading import Reading
 from sae_lens_c2r.reporting.tables import MetricTable, metric_table
 from sae_lens_c2r.saes.hashes import sae_hashes
@@ -31,8 +31,7 @@ from sae_lens_c2r.saes.record import (
 )
 from sae_lens_c2r.saes.sae_ref import SAERef
 
-REPORT_FILE, TABLE = "evaluation.json", "evaluation.md"
-_LOCK = ".lock"
+REPORT_FILE = "evaluation.json"
 _ASKED = ("model", "text", "settings", "inputs", "reading")  # what may change the numbers
 _NOT_A_NUMBER = -1  # what SAEBench's core writes in place of NaN
 
@@ -89,14 +88,11 @@ class Results:
     def locked(cls, out: Path) -> Iterator["Results"]:
         """Read the results in a folder, and keep other processes from writing to it."""
         out.mkdir(parents=True, exist_ok=True)
-        another = f"Another process writes to {out}."
-        with locked(out / _LOCK, otherwise=UserError("out", "not be in use", more=another)):
-            results, table = cls(out, {}), out / TABLE
+        with locked(out / ".lock", otherwise=UserError("out", "not be in use", out)):
+            results = cls(out, {})
             if (out / REPORT_FILE).is_file():
                 for sae in read_report(out / REPORT_FILE).saes:
                     results._saes[_hashes(sae)] = sae
-            elif table.is_file() and not table.read_bytes().startswith(b"| SAE"):
-                raise UserError("out", f"have no {TABLE} of another program", table)
             yield results
 
     def has(self, sae: SAERecord, name: str, asked: Evaluation) -> bool:
@@ -113,12 +109,10 @@ class Results:
         self.write()
 
     def write(self) -> EvaluationReport:
-        """Write `evaluation.json` and its table."""
+        """Write `evaluation.json`."""
         saes = sorted(self._saes.values(), key=lambda sae: sae.name or "")
         report = EvaluationReport(saes=saes)
         write_json(self.out / REPORT_FILE, as_document(report))
-        table = table_of(report, escape=True)
-        write_text(self.out / TABLE, f"{table.in_markdown()}\n\n{table.note}\n")
         return report
 
 
@@ -126,21 +120,17 @@ def _hashes(sae: SAERecord) -> tuple[str | None, ...]:
     return sae.weights_sha256, sae.config_sha256
 
 
-def table_of(report: EvaluationReport, *, escape: bool = False) -> MetricTable:
+def table_of(report: EvaluationReport) -> MetricTable:
     """The table of what was measured; each metric is of the first evaluation that has it."""
-    names, rows = [sae.name for sae in report.saes], [dict[str, float]() for _ in report.saes]
+    rows = [dict[str, float]() for _ in report.saes]
     # One evaluation to a column, as others count and average in other ways.
     for evaluation in (WEIGHTS, SAE_LENS, *EVALUATIONS):
         taken = {key for row in rows for key in row}
         for sae, row in zip(report.saes, rows, strict=True):
             found = sae.metrics_of(evaluation)
             row |= {key: found[key] for key in found if key not in taken}
-    saes = []
-    for sae, row in zip(report.saes, rows, strict=True):
-        is_alone = names.count(sae.name) == 1
-        name = f"{sae.name}" if is_alone else f"{sae.name} ({str(sae.weights_sha256)[:8]})"
-        saes.append((name.replace("|", "\\|") if escape else name, row))
-    return metric_table(saes)
+    names = [f"{sae.name}" for sae in report.saes]
+    return metric_table(list(zip(names, rows, strict=True)))
 
 
 def metrics_of(
@@ -148,7 +138,7 @@ def metrics_of(
 ) -> tuple[dict[str, float], list[str]]:
     """The finite numbers of an evaluation, and the keys of the others."""
     numbers = flat(measured)
-    if evaluation == "core":
+    if evaluation == CORE:
         numbers = {k: math.nan if v == _NOT_A_NUMBER else v for k, v in numbers.items()}
     metrics = final_metrics(evaluation, numbers)
     missing = [k for k, v in numbers.items() if type(v) in (int, float) and not is_finite(v)]

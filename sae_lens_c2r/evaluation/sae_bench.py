@@ -1,46 +1,38 @@
-"""SAEBench's evaluations, by their own entry points, and mends of their faults.
+"""SAEBench's core and absorption, by their own entry points, and mends of their faults.
 
 They run in a process of their own: SAEBench leaks memory, and is patched here.
 """
 
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import SimpleNamespace
 from typing import Any
 
-import jaxtyping
 import torch
-from huggingface_hub import snapshot_download
 from pydantic import BaseModel
 from sae_lens import SAE
-from torch import nn
 from transformers import set_seed
 
-from sae_lens_c2r._support.errors import UserError, with_advice
+from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.remote_code import TRUSTED, remote_code
-from sae_lens_c2r.evaluation import catalog
 from sae_lens_c2r.evaluation.process import run_process
 from sae_lens_c2r.evaluation.results import Task
-from sae_lens_c2r.evaluation.settings import short_name
+from sae_lens_c2r.evaluation.settings import ABSORPTION
 from sae_lens_c2r.models.loading import (
     load_by_bridge,
     load_with,
     on_this_machine,
     output_of_block,
 )
-from sae_lens_c2r.models.names import ModelName
 from sae_lens_c2r.models.reading import TRANSFORMERS
 
 WORKING = ".working-"  # begins the name of the folder that processes work in
 _GIVEN = {"dtype", "torch_dtype", "device"}  # options of a model that SAEBench gives itself
-_SEED, _PROMPTS = 42, "adamkarvonen/ravel_prompts"
-_PROBES = Path("..", catalog.ABSORPTION)  # which processes share, one after another
+_SEED = 42
+_PROBES = Path("..", ABSORPTION)  # which processes share, one after another
 _OUTPUT = "of-sae-bench"
 
 Answer = Callable[[dict[str, Any]], None]
@@ -60,8 +52,8 @@ def run_sae_bench(tasks: Sequence[Task], log: Path, *, give: Give) -> None:
     waiting = list(tasks)
 
     def answered(answer: dict[str, Any]) -> bool:
-        error = UserError(*answer["error"]) if "error" in answer else None
-        give(waiting.pop(0), with_advice(error, f"Log: {log}") if error else answer)
+        error = answer.get("error")
+        give(waiting.pop(0), UserError(f"{error} Log: {log}") if error else answer)
         return not waiting
 
     with TemporaryDirectory(prefix=WORKING, dir=log.parent.resolve()) as working:
@@ -72,14 +64,25 @@ def run_sae_bench(tasks: Sequence[Task], log: Path, *, give: Give) -> None:
                 request.model_dump_json(), answered, working=Path(working), log=log
             )
             if len(waiting) == n_waiting:
-                answered({"error": [f"its process ended with status {status}."]})
+                answered({"error": f"its process ended with status {status}."})
 
 
 def run_request(request: str, answer: Answer) -> None:
     """Evaluate SAEs in the current folder, and answer with what was measured of each."""
     asked = _Request.model_validate_json(request)
     TRUSTED.set(asked.trust_remote_code)
-    _evaluate(_SAEs(asked.tasks, answer))
+    saes, task = _SAEs(asked.tasks, answer), asked.tasks[0]
+    reading = task.reading
+    with remote_code():
+        if reading.model_class_name == TRANSFORMERS:
+            revision = reading.model_from_pretrained_kwargs.get("revision")
+            module = str(reading.hook_name)
+            load_by_bridge(str(reading.model_name), module=module, revision=revision)
+        elif options := _options(task):
+            load_with(options)
+        _entry_point(task)(saes, device=task.asked.device)
+        if saes.n_done < len(saes):  # absorption ends with an SAE that has no result
+            saes.take_result()
 
 
 @dataclass
@@ -102,8 +105,7 @@ class _SAEs:
             if metadata.model_class_name == TRANSFORMERS:
                 metadata.hook_name, _ = output_of_block(str(metadata.hook_name))
                 metadata.model_from_pretrained_kwargs = {}
-            if settings.get("llm_dtype"):
-                sae.cfg.dtype = settings["llm_dtype"]
+            sae.cfg.dtype = settings["llm_dtype"]
             # As in a process of its own, whatever the SAE before has left.
             torch.set_grad_enabled(True)
             set_seed(settings.get("random_seed", _SEED))
@@ -118,8 +120,8 @@ class _SAEs:
         if not written:  # SAEBench goes on after some failures as if there were none
             raise UserError("SAEBench could not evaluate the SAE, and the log says why.")
         metrics = json.loads(written[0].read_bytes())["eval_result_metrics"]
-        if task.name == catalog.ABSORPTION:
-            metrics[catalog.PROBES] = _f1_of_probes(_key(task))
+        if task.name == ABSORPTION:
+            metrics["f1_of_probes"] = _f1_of_probes(_key(task))
         self.answer(metrics)
 
 
@@ -134,59 +136,34 @@ def _options(task: Task) -> dict[str, Any]:
     return {key: value for key, value in options.items() if key not in _GIVEN}
 
 
-@remote_code()
-def _evaluate(saes: _SAEs) -> None:
-    """Run one of SAEBench's evaluations in the current folder."""
-    task = saes.tasks[0]
-    reading = task.reading
-    if reading.model_class_name == TRANSFORMERS:
-        revision = reading.model_from_pretrained_kwargs.get("revision")
-        module = str(reading.hook_name)
-        load_by_bridge(str(reading.model_name), module=module, revision=revision)
-    elif options := _options(task):
-        load_with(options)
-    # SAEBench's sparse probing passes shapes that its annotations forbid.
-    jaxtyping.config.update("jaxtyping_disable", True)
-    _entry_point(task)(saes, device=task.asked.device)
-    if saes.n_done < len(saes):  # absorption ends with an SAE that has no result
-        saes.take_result()
-
-
 def _entry_point(task: Task) -> Callable[..., Any]:
-    name, settings = task.name, dict(task.asked.settings)
+    settings = dict(task.asked.settings)
     Path(_OUTPUT).mkdir()
-    evaluation = catalog.EVALUATIONS[name]
-    main = import_module(f"{evaluation.package}.main")
-    if name == "core":
-        del settings["model_name"]
-        return partial(
-            main.multiple_evals,
-            # the names that it has for fields of its config
-            dtype=settings.pop("llm_dtype"),
-            eval_batch_size_prompts=settings.pop("batch_size_prompts"),
-            compute_featurewise_density_statistics=True,
-            compute_featurewise_weight_based_metrics=True,
-            output_folder=_OUTPUT,
-            verbose=True,
-            **settings,
-        )
-    config = evaluation.config()(**settings)
-    options: dict[str, Any] = {"output_path": _OUTPUT}
-    if name in ("scr", "tpp", "sparse_probing"):
-        # With saved activations, scores would depend on whether an SAE is the first.
-        options |= {"clean_up_activations": True, "save_activations": False}
-    elif name == catalog.ABSORPTION:
+    if task.name == ABSORPTION:
+        from sae_bench.evals.absorption import main as absorption
+
         _prepare_absorption(settings["random_seed"])
-    elif name == catalog.RAVEL:
-        _prepare_ravel(config, _options(task))
-    elif name == "autointerp":
-        options["api_key"] = os.environ[catalog.API_KEY]
-    return partial(main.run_eval, config, **options)
+        config = absorption.AbsorptionEvalConfig(**settings)
+        return partial(absorption.run_eval, config, output_path=_OUTPUT)
+    from sae_bench.evals.core.main import multiple_evals
+
+    del settings["model_name"]  # the SAE has it
+    return partial(
+        multiple_evals,
+        # the names that it has for fields of its config
+        dtype=settings.pop("llm_dtype"),
+        eval_batch_size_prompts=settings.pop("batch_size_prompts"),
+        compute_featurewise_density_statistics=True,
+        compute_featurewise_weight_based_metrics=True,
+        output_folder=_OUTPUT,
+        verbose=True,
+        **settings,
+    )
 
 
 def _f1_of_probes(key: str) -> dict[str, float]:
     """The F1 of each letter's probe, which stands beside the score."""
-    path = Path("artifacts", catalog.ABSORPTION, f"{key}_custom_sae_k_sparse_probing.json")
+    path = Path("artifacts", ABSORPTION, f"{key}_custom_sae_k_sparse_probing.json")
     f1 = {row["letter"]: row["f1_probe"] for row in json.loads(path.read_bytes())}
     return {**f1, "mean": sum(f1.values()) / len(f1)}
 
@@ -216,40 +193,3 @@ def _prepare_absorption(seed: int) -> None:
     )
     for module in (common, feature_absorption):
         module.get_alpha_tokens = lambda tokenizer: sorted(get_alpha_tokens(tokenizer))
-
-
-def _prepare_ravel(config: Any, of_model: dict[str, Any]) -> None:
-    """Name the model as RAVEL does, and give RAVEL the tuples and the files that it expects."""
-    from sae_bench.evals.ravel.main import LLM_NAME_MAP
-    from sae_bench.sae_bench_utils import activation_collection
-
-    model, name = config.model_name, short_name(config.model_name)
-    if found := [key for key, value in of_model.items() if value]:
-        should = "be empty for SAEBench's ravel, which loads models without options"
-        raise UserError("metadata.model_from_pretrained_kwargs", should, ", ".join(found))
-    config.model_name = name
-    if "/" in model:  # another of that name, or a folder
-        LLM_NAME_MAP[name] = ModelName(model).place()
-    base = Path(config.artifact_dir, "base")
-    if not base.exists():  # SAEBench itself would not look for it in the Hub's cache
-        base.parent.mkdir(parents=True, exist_ok=True)
-        base.symlink_to(snapshot_download(_PROMPTS, repo_type="dataset"))
-    get_module = activation_collection.get_module
-    activation_collection.get_module = lambda *args: _with_tuples(get_module(*args))
-
-
-def _with_tuples(layer: nn.Module) -> Any:
-    """Return what takes hooks for a layer, and shows them its output in a tuple."""
-    # SAEBench's RAVEL takes a layer's output from a tuple, and puts another into it. Since
-    # version 5 of transformers there is no tuple.
-
-    def register(hook: Callable[..., Any]) -> Any:
-        def adapted(layer: nn.Module, inputs: Any, output: Any) -> Any:
-            if isinstance(output, tuple):
-                return hook(layer, inputs, output)
-            changed = hook(layer, inputs, (output,))
-            return None if changed is None else changed[0]
-
-        return layer.register_forward_hook(adapted)
-
-    return SimpleNamespace(register_forward_hook=register)

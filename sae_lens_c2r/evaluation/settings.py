@@ -1,18 +1,29 @@
 """What is asked for on the command line, and the settings of each evaluation."""
 
-import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.files import is_there
-from sae_lens_c2r.evaluation.catalog import EVALUATIONS
 from sae_lens_c2r.models.text_source import TextSource
 from sae_lens_c2r.saes.record import SAE_LENS
 
+CORE, ABSORPTION = "core", "absorption"
+EVALUATIONS = (CORE, ABSORPTION)  # SAEBench's that run here
+ABSORPTION_ADVICE = (
+    "SAEBench's authors advise against its absorption score for models below 1 B parameters, "
+    "for SAEs below 16k latents, and for undertrained SAEs, which score low."
+)
 _BATCH_SIZE, _DTYPE = 32, "float32"  # of models that SAEBench does not know
+_OF_CORE = {  # as in SAEBench's own script for all evaluations
+    "dataset": "Skylion007/openwebtext",
+    "context_size": 128,
+    "batch_size_prompts": 16,
+    "n_eval_reconstruction_batches": 200,
+    "n_eval_sparsity_variance_batches": 2000,
+    "exclude_special_tokens_from_reconstruction": True,
+}
 _OF_SAE_LENS = {
     "batch_size_prompts": 16,
     "n_eval_reconstruction_batches": 10,
@@ -49,7 +60,7 @@ class Options:
             if key.partition(".")[0] not in self.names:
                 run = ", ".join(self.names) or "none"
                 raise UserError(f"--set {key}", f"be of an evaluation that is run: {run}")
-            if isinstance(value, str) and value and is_there(value):
+            if key == f"{CORE}.dataset" and Path(value).exists():  # read from another folder
                 self.overrides = {**self.overrides, key: str(Path(value).resolve())}
         if not self.sae_lens and (self.text is not None or self.part):
             advice = "SAEBench's core reads another by `--set core.dataset=org/name`."
@@ -64,54 +75,33 @@ class Options:
         return [*[SAE_LENS] * self.sae_lens, *self.sae_bench]
 
     def settings(self, name: str, model: str) -> dict[str, Any]:
-        """All settings of an evaluation."""
-        dotted = {key.partition(".")[::2]: value for key, value in self.overrides.items()}
-        changes = {key: value for (of, key), value in dotted.items() if of == name}
-        return settings_of(name, changes, model=model, device=self.device)
-
-
-def settings_of(
-    name: str, changes: Mapping[str, Any], *, model: str, device: str
-) -> dict[str, Any]:
-    """All settings of an evaluation; a UserError for one that it does not have."""
-    if name == SAE_LENS:
-        usual = _ON_A_CPU if device.startswith("cpu") else _OF_SAE_LENS
-        _check(changes, usual, name)
+        """All settings of an evaluation; a UserError for one that it does not have."""
+        if name == SAE_LENS:
+            usual: dict[str, Any] = _ON_A_CPU if self.device.startswith("cpu") else _OF_SAE_LENS
+        elif name in EVALUATIONS:
+            usual = _of_sae_bench(name, model)
+        else:
+            raise UserError("sae_bench", f"be some of {', '.join(EVALUATIONS)}", name)
+        settable = [key for key in usual if key != "model_name"]  # `--model` is
+        changes = {}
+        for dotted, value in self.overrides.items():
+            of, _, key = dotted.partition(".")
+            if of == name and key not in settable:  # SAEBench would ignore it
+                raise UserError(f"--set {dotted}", f"be one of {', '.join(settable)}")
+            if of == name:
+                changes[key] = value
         return {**usual, **changes}
-    if name not in EVALUATIONS:
-        raise UserError("sae_bench", f"be some of {', '.join(EVALUATIONS)}", name)
-    evaluation = EVALUATIONS[name]
-    config_class, fixed = evaluation.config(), ("model_name", *evaluation.settings)
-    fields = list(config_class.__dataclass_fields__)
-    settable = evaluation.settable or [key for key in fields if key not in fixed]
-    _check(changes, settable, name)
-    kept = [key for key in fields if key in (*settable, *fixed)]
-    values = {**_of_model(model), **evaluation.settings, **changes}
-    config = config_class(**{key: values[key] for key in values if key in kept})
-    # As `evaluation.json` will have them, which has no NaN.
-    dumped = json.dumps({key: getattr(config, key) for key in kept}, allow_nan=False)
-    settings: dict[str, Any] = json.loads(dumped)
-    return settings
 
 
-def _check(changes: Mapping[str, Any], settable: Collection[str], name: str) -> None:
-    for key in changes:
-        if key not in settable:
-            raise UserError(f"--set {name}.{key}", f"be one of {', '.join(settable)}")
-
-
-def short_name(model: str) -> str:
-    """SAEBench's name of a model: that on the Hub without its organisation."""
-    return model.rpartition("/")[2].lower()
-
-
-def _of_model(model: str) -> dict[str, Any]:
-    """The settings that SAEBench itself has for a model."""
+def _of_sae_bench(name: str, model: str) -> dict[str, Any]:
+    """The settings of one of SAEBench's evaluations, with those that it has for a model."""
+    from sae_bench.evals.absorption.eval_config import AbsorptionEvalConfig
     from sae_bench.sae_bench_utils import activation_collection as known
 
-    name = short_name(model)
-    return {
-        "model_name": model,
-        "llm_batch_size": known.LLM_NAME_TO_BATCH_SIZE.get(name, _BATCH_SIZE),
-        "llm_dtype": known.LLM_NAME_TO_DTYPE.get(name, _DTYPE),
-    }
+    short_name = model.rpartition("/")[2].lower()
+    batch_size = known.LLM_NAME_TO_BATCH_SIZE.get(short_name, _BATCH_SIZE)
+    dtype = known.LLM_NAME_TO_DTYPE.get(short_name, _DTYPE)
+    of_model = {"model_name": model, "llm_dtype": dtype}
+    if name == CORE:
+        return {**of_model, **_OF_CORE}
+    return {**asdict(AbsorptionEvalConfig()), **of_model, "llm_batch_size": batch_size}

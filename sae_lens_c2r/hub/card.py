@@ -18,7 +18,7 @@ from sae_lens_c2r._support.errors import UserError, counted
 from sae_lens_c2r._support.files import write_bytes
 from sae_lens_c2r.analysis.cofiring import JACCARDS
 from sae_lens_c2r.analysis.metrics import METRICS
-from sae_lens_c2r.evaluation.catalog import ABSORPTION_ADVICE, EVALUATIONS
+from sae_lens_c2r.evaluation.settings import ABSORPTION_ADVICE, EVALUATIONS
 from sae_lens_c2r.hub.allow_list import check_names, refuse_secrets
 from sae_lens_c2r.hub.local_saes import SAEs, Submission, check_saes, repo_record
 from sae_lens_c2r.hub.repo_record import RepoRecord

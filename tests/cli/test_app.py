@@ -101,8 +101,8 @@ NOTHING: dict[str, Any] = {"return_value.saes": []}
     ("typed", "evaluations", "saes"),
     [
         ("--sae-bench core RELEASE ID", ["core"], ["RELEASE", "ID"]),
-        ("--sae-bench core,scr RELEASE ID", ["core", "scr"], ["RELEASE", "ID"]),
-        ("core --sae-bench=scr, --sae-bench core,scr", ["scr", "core"], ["core"]),
+        ("--sae-bench core,absorption RELEASE ID", ["core", "absorption"], ["RELEASE", "ID"]),
+        ("core --sae-bench=b, --sae-bench core,b", ["b", "core"], ["core"]),
     ],
 )
 def test_evaluations_are_joined_by_commas_and_saes_follow_them(

@@ -1,10 +1,9 @@
-"""A language model and SAEBench's datasets, as small as they can be, where SAEBench finds them.
+"""A language model and a text, as small as they can be, where SAEBench finds them.
 
 The model goes by the name of one that SAEBench knows. Its words carry their first letter in
 their embedding, so that SAEBench's absorption evaluation finds letters to evaluate.
 """
 
-import json
 import random
 import string
 from itertools import product
@@ -13,7 +12,6 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from datasets.packaged_modules.json.json import Json
 from sae_lens import SAE
 from sae_lens.saes import JumpReLUSAE, JumpReLUSAEConfig
 from sae_lens.saes.sae import SAEMetadata
@@ -22,7 +20,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, PreTrainedTokenizerFast
 
-MODEL, RAVEL_MODEL = "pythia-70m-deduped", "pythia-160m-deduped"
+MODEL = "pythia-70m-deduped"
 HOOK = "blocks.0.hook_resid_post"
 D_MODEL, D_SAE = 64, 80
 LETTERS = string.ascii_lowercase
@@ -30,15 +28,10 @@ WORDS = [
     first + "".join(rest) for first in LETTERS for rest in list(product("aeiou", "klmnr"))[:16]
 ]
 SPECIAL, PROMPT = ["<eos>", "<pad>", "<unk>"], ["has", "the", "first", "letter", ":"]
-CLASSES = (0, 1, 2, 6, 9)  # the professions of SAEBench's first set
-SCR_CLASSES = (21, 13)  # professor and nurse
 
 
 def plant_model(home: Path) -> None:
-    """Put the model into a cache of the Hub, as if it had been downloaded.
-
-    Beside it lies what RAVEL asks: cities of which the model knows everything.
-    """
+    """Put the model into a cache of the Hub, as if it had been downloaded."""
     torch.manual_seed(0)
     words = [*SPECIAL, *PROMPT, *WORDS, *string.ascii_uppercase]  # the last are the answers
     vocabulary = {word: i for i, word in enumerate(words)}
@@ -62,35 +55,11 @@ def plant_model(home: Path) -> None:
     special |= {"pad_token": "<pad>", "unk_token": "<unk>"}
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
     commit = "0" * 40
-    for name in (MODEL, RAVEL_MODEL):
-        repository = home / "hub" / f"models--EleutherAI--{name}"
-        model.save_pretrained(repository / "snapshots" / commit)
-        fast.save_pretrained(repository / "snapshots" / commit)
-        (repository / "refs").mkdir(parents=True)
-        (repository / "refs" / "main").write_text(commit)
-    templates = {"Country": "%s has", "Continent": "%s letter :"}
-
-    def answer(prompt: str) -> str:
-        tokens = torch.tensor([fast.encode(prompt)])
-        generated = model.generate(tokens, max_new_tokens=1, do_sample=False)
-        return fast.decode(generated[0, -1:])
-
-    cities = {
-        city: {attribute: answer(template % city) for attribute, template in templates.items()}
-        for city in WORDS[::8]
-    }
-    repository = home / "hub" / "datasets--adamkarvonen--ravel_prompts"
-    folder = repository / "snapshots" / commit
-    folder.mkdir(parents=True)
-    (repository / "refs").mkdir()
+    repository = home / "hub" / f"models--EleutherAI--{MODEL}"
+    model.save_pretrained(repository / "snapshots" / commit)
+    fast.save_pretrained(repository / "snapshots" / commit)
+    (repository / "refs").mkdir(parents=True)
     (repository / "refs" / "main").write_text(commit)
-    for name, content in {
-        "entity_attributes": cities,
-        "entity_to_split": dict.fromkeys(cities, "train"),
-        "prompt_to_split": dict.fromkeys(templates.values(), "train"),
-        "attribute_to_prompts": {key: [value] for key, value in templates.items()},
-    }.items():
-        (folder / f"ravel_city_{name}.json").write_text(json.dumps(content))
 
 
 def letter_directions() -> torch.Tensor:
@@ -99,38 +68,12 @@ def letter_directions() -> torch.Tensor:
     return torch.linalg.qr(torch.randn(D_MODEL, 26, generator=generator))[0].T
 
 
-def plant_datasets(home: Path) -> None:
-    """Put biographies into a cache, as if SAEBench had loaded them, and a text beside it."""
+def plant_text(folder: Path) -> None:
+    """Put a text of the model's words into a folder."""
     rng = random.Random(0)
-
-    def words(letters: str, n: int = 12) -> list[str]:
-        return [rng.choice([word for word in WORDS if word[0] in letters]) for _ in range(n)]
-
-    biographies = home / "biographies"
-    biographies.mkdir()
-    for split, n in (("train", 40), ("test", 20)):
-        lines = []
-        professions = enumerate((*CLASSES, *SCR_CLASSES))
-        for (number, profession), gender, _ in product(professions, (0, 1), range(n)):
-            letters = LETTERS[number] * 3 + "yz"[gender] * 2 + LETTERS[10:20]
-            text = words(LETTERS[number], 4) + words("yz"[gender], 4) + words(letters, 8)
-            who = {"profession": profession, "gender": gender}
-            lines.append({"hard_text": " ".join(text), **who})
-        Dataset.from_list(lines).to_json(biographies / f"{split}.jsonl")
-    builder = Json(
-        cache_dir=str(home / "datasets"),
-        repo_id="LabHC/bias_in_bios",
-        dataset_name="bias_in_bios",
-        data_files={path.stem: str(path) for path in biographies.iterdir()},
-        hash="planted",
-    )
-    builder.download_and_prepare()
-    config = Path(builder.cache_dir).parents[1]
-    config.rename(config.with_name("default"))  # as what is read from the Hub
-    text = home / "text"
-    text.mkdir()
-    lines = [{"text": " ".join(words(LETTERS, 300))} for _ in range(40)]
-    Dataset.from_list(lines).to_json(text / "train.jsonl")
+    folder.mkdir()
+    lines = [{"text": " ".join(rng.choice(WORDS) for _ in range(300))} for _ in range(40)]
+    Dataset.from_list(lines).to_json(folder / "train.jsonl")
 
 
 def plant_sae(folder: Path, **options: Any) -> Path:

@@ -16,7 +16,6 @@ from torch.nn.functional import cross_entropy
 from transformers import BertConfig, LlamaConfig, LlamaForCausalLM
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.evaluation import results
 from sae_lens_c2r.evaluation.evaluate import evaluate
 from sae_lens_c2r.evaluation.results import Task, read_report
 from sae_lens_c2r.evaluation.sae_lens import (
@@ -26,7 +25,7 @@ from sae_lens_c2r.evaluation.sae_lens import (
     as_trained,
     error_of_loss_recovered,
 )
-from sae_lens_c2r.evaluation.settings import Options, settings_of
+from sae_lens_c2r.evaluation.settings import Options
 from sae_lens_c2r.models import loading
 from sae_lens_c2r.models.reading import Reading
 from sae_lens_c2r.saes.record import Evaluation
@@ -182,29 +181,21 @@ def test_saes_that_share_all_else_are_in_one_process_of_sae_bench(
     saes = [plant_sae(tmp_path / name, d_in=8, seed=i) for i, name in enumerate(changes)]
     for sae, change in zip(saes, changes.values(), strict=True):
         say(sae, **change)
-    options = {"sae_lens": False, "sae_bench": ["scr"]}
+    options = {"sae_lens": False, "sae_bench": ["core"]}
     assert not run(*saes, **options)
     assert groups == [["a", "b", "text"], ["hook"], ["context"], ["options"]]
     assert not run(*saes, **options)
     assert len(groups) == 4
     [error] = run(plant_sae(tmp_path / "c", d_in=8, seed=9), **options)
-    assert error == f"scr of {tmp_path / 'c'}: it gave no finite number."
+    assert error == f"core of {tmp_path / 'c'}: it gave no finite number."
 
 
-def test_a_cpu_is_given_less_to_measure_unless_asked() -> None:
-    of_cpu, of_gpu, asked = (
-        settings_of("sae_lens", changes, model="", device=device)
-        for device, changes in (
-            ("cpu", {}),
-            ("cuda", {}),
-            ("cpu", {"n_eval_reconstruction_batches": 99}),
-        )
-    )
-    rows = [
-        each["batch_size_prompts"] * each["n_eval_reconstruction_batches"]
-        for each in (of_cpu, of_gpu, asked)
-    ]
-    assert rows == [32, 160, 4 * 99]
+def test_a_cpu_is_given_less_to_measure_unless_asked(tmp_path: Path) -> None:
+    more = {"sae_lens.n_eval_reconstruction_batches": 99}
+    for device, overrides, n_rows in (("cpu", {}, 32), ("cuda", {}, 160), ("cpu", more, 396)):
+        options = Options(tmp_path, device=device, overrides=overrides)
+        found = options.settings("sae_lens", "")
+        assert found["batch_size_prompts"] * found["n_eval_reconstruction_batches"] == n_rows
 
 
 def test_the_error_of_loss_recovered_is_that_of_its_mean_over_rows() -> None:
@@ -219,7 +210,8 @@ def test_the_error_of_loss_recovered_is_that_of_its_mean_over_rows() -> None:
 
 
 def asked_of(text: Path, **changes: int) -> Evaluation:
-    settings = settings_of("sae_lens", changes, model="", device="cpu")
+    overrides = {f"sae_lens.{key}": value for key, value in changes.items()}
+    settings = Options(Path(), overrides=overrides).settings("sae_lens", "")
     return Evaluation(settings=settings, text=str(text), model="tiny", device="cpu", metrics={})
 
 
@@ -243,7 +235,7 @@ def test_the_losses_of_rows_are_of_the_tokens_that_sae_lens_counts(
 def test_each_sae_that_cannot_be_is_one_line(tmp_path: Path, out: Path, run: Evaluate) -> None:
     reasons = {
         "hook": "`metadata.hook_name`",
-        "model": "`model` should be given, or be in the SAE's config. An evaluation needs",
+        "model": "`model` should be given, or be in the SAE's config.",
         "broken": "JSON",
         "list": "",
         "nan": "finite",
@@ -271,7 +263,7 @@ def test_each_sae_that_cannot_be_is_one_line(tmp_path: Path, out: Path, run: Eva
 
 
 @pytest.mark.usefixtures("requests")
-def test_a_folder_is_of_one_process_and_what_is_left_in_it_goes(
+def test_a_folder_is_of_one_process_and_of_this_command(
     sae: Path, out: Path, run: Evaluate
 ) -> None:
     out.mkdir()
@@ -282,35 +274,10 @@ def test_a_folder_is_of_one_process_and_what_is_left_in_it_goes(
     (out / ".working-old").mkdir()
     assert not run(sae)
     assert not list(out.glob(".working-*"))
-
-
-@pytest.mark.parametrize("name", ["evaluation.json", "evaluation.md"])
-def test_a_file_of_another_program_is_not_replaced(
-    sae: Path, out: Path, run: Evaluate, requests: list[Evaluation], name: str
-) -> None:
-    out.mkdir()
-    (out / name).write_text("{}")
-    with pytest.raises(UserError, match=name.replace(".", r"\.")):
+    (out / "evaluation.json").write_text("{}")  # of another program
+    with pytest.raises(UserError, match=r"evaluation\.json"):
         run(sae)
-    assert [path.name for path in out.iterdir() if path.name != ".lock"] == [name]
-    assert (out / name).read_text() == "{}"
-    assert requests == []
-
-
-@pytest.mark.usefixtures("requests")
-def test_what_cannot_be_written_replaces_nothing(
-    sae: Path, out: Path, run: Evaluate, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert not run(sae)
-    before = (out / "evaluation.json").read_text()
-
-    def fail(*_: object) -> None:
-        raise OSError("The disk is full.")
-
-    monkeypatch.setattr(results, "write_json", fail)
-    with pytest.raises(OSError, match="full"):
-        run(sae, overrides={"sae_lens.batch_size_prompts": 3})
-    assert (out / "evaluation.json").read_text() == before
+    assert (out / "evaluation.json").read_text() == "{}"
 
 
 def test_activations_are_spliced_where_the_sae_was_trained() -> None:

@@ -109,19 +109,3 @@ def test_a_process_ends_with_what_started_it(tmp_path: Path, how: signal.Signals
     parent.wait(LIMIT)
     assert select.select([ended], [], [], LIMIT)[0], "The process outlives what started it."
     os.close(ended)
-
-
-def test_a_process_has_the_downloads_of_what_started_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HF_HOME", "hf")
-    monkeypatch.setenv("HF_HUB_CACHE", "$HF_HOME/hub")
-    monkeypatch.setenv("HF_DATASETS_CACHE", "~/texts")
-    for name in ("HF_ASSETS_CACHE", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    assert process._caches() == {
-        "HF_HOME": str(tmp_path / "hf"),
-        "HF_HUB_CACHE": str(tmp_path / "hf" / "hub"),
-        "HF_DATASETS_CACHE": str(Path.home() / "texts"),
-    }

@@ -17,11 +17,11 @@ from sae_lens_c2r.saes.record import SAERecord, as_document
 from tests import forkserver
 
 
-def sae(name: str, *, digest: str = "0", **metrics: dict[str, float]) -> SAERecord:
+def sae(name: str, **metrics: dict[str, float]) -> SAERecord:
     """An SAE with the metrics of its evaluations."""
     return SAERecord(
         name=name,
-        weights_sha256=digest,
+        weights_sha256="0",
         config_sha256="1",
         evaluations={key: {"metrics": value} for key, value in metrics.items()},
     )
@@ -31,7 +31,7 @@ def test_only_finite_numbers_are_metrics() -> None:
     groups = {"a": {"score": 0.97, "none": -1}, "b": {"alive": 1, "unknown": None}}
     assert metrics_of("core", groups) == ({"a.score": 0.97, "b.alive": 1}, ["a.none"])
     found = {"a": float("nan"), "b": -1, "c": "", "d": 10**400}
-    assert metrics_of("tpp", found) == ({"b": -1}, ["a", "d"])
+    assert metrics_of("absorption", found) == ({"b": -1}, ["a", "d"])
 
 
 @pytest.mark.parametrize(
@@ -56,16 +56,6 @@ def test_a_column_is_of_one_evaluation() -> None:
     assert lines[2:] == ["| a | 3.0 |", "| b |  |"]
 
 
-def test_names_are_shown_as_they_are() -> None:
-    names = {"[/k=3] a|b": "0", "c": "12345678ab"}
-    saes = [sae(name, digest=digest) for name, digest in names.items()]
-    report = EvaluationReport(saes=[*saes, sae("c", digest="2")])
-    shown = table_of(report, escape=True).in_markdown()
-    assert all(f"| {name} |" in shown for name in ("[/k=3] a\\|b", "c (12345678)", "c (2)"))
-    [table] = table_of(report).in_terminal()
-    assert next(str(cell) for cell in table.columns[0].cells) == "[/k=3] a|b"
-
-
 def test_what_was_measured_has_a_column_and_nothing_else_has() -> None:
     quality = {"explained_variance": 0.8125, "l0": 31.96}
     saes = [sae("a", sae_lens=quality), sae("b", sae_lens={"l0": 3.0, "kl_score": 0.75})]
@@ -73,7 +63,7 @@ def test_what_was_measured_has_a_column_and_nothing_else_has() -> None:
     lines = table.in_markdown().splitlines()
     assert lines[0] == "| SAE | explained variance ↑ | L0 | KL score ↑ |"
     assert lines[2:4] == ["| a | 0.812 | 32.0 |  |", "| b |  | 3.0 | 0.750 |"]
-    assert "SCR" not in table.note
+    assert "absorption" not in table.note
     of_core = table_of(EvaluationReport(saes=[sae("c", core=quality)])).in_markdown()
     assert "| c | 0.812 | 32.0 |" in of_core
 

@@ -17,32 +17,21 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.analysis.metrics import final_metrics
 from sae_lens_c2r.evaluation import sae_bench
 from sae_lens_c2r.evaluation.evaluate import _asked
-from sae_lens_c2r.evaluation.settings import Options
+from sae_lens_c2r.evaluation.settings import EVALUATIONS, Options
 from sae_lens_c2r.models.loading import output_of_block
 from sae_lens_c2r.models.reading import Reading
 from tests import forkserver
 from tests.command import run_command
-from tests.evaluation.planted import MODEL, RAVEL_MODEL, plant_datasets, plant_model, plant_sae
+from tests.evaluation.planted import MODEL, plant_model, plant_sae, plant_text
 
 pytest.importorskip("sae_bench")
 
 TEXT = "home/text"
-EVALUATIONS = ("core", "absorption", "scr", "tpp", "sparse_probing")
-PROFESSIONS = "LabHC/bias_in_bios_class_set1"
 BATCHES = "n_eval_reconstruction_batches=2 n_eval_sparsity_variance_batches=2"
-BIOGRAPHIES = f'dataset_names=["{PROFESSIONS}"] context_length=32'
-SIZES = "train_set_size=64 test_set_size=32 n_values=[2,20] probe_epochs=5"
 SETTINGS = {  # small ones
     "sae_lens": BATCHES,
     "core": f"{BATCHES} context_size=32",
     "absorption": "k_sparse_probe_num_epochs=5 max_k_value=2",
-    "scr": f"{BIOGRAPHIES} {SIZES} "
-    f'column1_vals_lookup={{"{PROFESSIONS}":[["professor","nurse"]]}}',
-    "tpp": f"{BIOGRAPHIES} {SIZES}",
-    "sparse_probing": f"{BIOGRAPHIES} probe_train_set_size=64 probe_test_set_size=32",
-    "ravel": 'entity_attribute_selection={"city":["Country","Continent"]} top_n_entities=40 '
-    "num_pairs_per_attribute=40 n_generated_tokens=1 llm_batch_size=8 llm_dtype=float32",
-    "autointerp": "total_tokens=2000 n_latents=2 llm_context_size=32 dead_latent_threshold=1",
 }
 
 
@@ -51,7 +40,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of what SAEBench would download."""
     folder = tmp_path_factory.mktemp("planted")
     plant_model(folder / "home")
-    plant_datasets(folder / "home")
+    plant_text(folder / TEXT)
     plant_sae(folder / "saes" / "one")
     plant_sae(folder / "saes" / "other", seed=5)
     plant_sae(folder / "of-transformers", hook="gpt_neox.layers.0")
@@ -123,14 +112,12 @@ def files_of_sae_bench() -> list[Path]:
 
 
 @pytest.mark.parametrize("hook", ["blocks.1.hook_resid_pre", "blocks.0.hook_mlp_out"])
-def test_absorption_and_ravel_are_of_the_output_of_a_block(tmp_path: Path, hook: str) -> None:
+def test_absorption_is_of_the_output_of_a_block(tmp_path: Path, hook: str) -> None:
     reading = Reading(model_name=MODEL, hook_name=hook)
-    names = ["core", "absorption", "ravel"]
-    options = Options(tmp_path, names, sae_lens=False)
+    options = Options(tmp_path, EVALUATIONS, sae_lens=False)
     assert _asked("core", reading, options)["model"] == MODEL
-    for name in names[1:]:
-        with pytest.raises(UserError, match="should be like blocks"):
-            _asked(name, reading, options)
+    with pytest.raises(UserError, match="should be like blocks"):
+        _asked("absorption", reading, options)
 
 
 def test_numbers_are_sae_bench_s_own(planted: Path, tmp_path: Path) -> None:
@@ -164,9 +151,7 @@ def test_numbers_are_sae_bench_s_own(planted: Path, tmp_path: Path) -> None:
     home = {"HF_HOME": str(planted / "home")}
     alone = forkserver.run(*program, cwd=directly, env={**os.environ, **home})
     assert alone.returncode == 0, alone.stderr
-    for name, (sae, of_sae) in product(
-        ("core", "absorption"), {"one": found, "other": other}.items()
-    ):
+    for name, (sae, of_sae) in product(EVALUATIONS, {"one": found, "other": other}.items()):
         path = directly / name / f"{sae}_custom_sae_eval_results.json"
         theirs = final_metrics(name, json.loads(path.read_text())["eval_result_metrics"])
         for metric, value in theirs.items():
@@ -175,16 +160,16 @@ def test_numbers_are_sae_bench_s_own(planted: Path, tmp_path: Path) -> None:
 
     again = evaluate(planted, out, *EVALUATIONS, also=("--set", "core.context_size=16"))
     assert again.returncode == 0, again.stderr
-    assert "4 of 5 evaluations were done before." in again.stderr
+    assert "1 of 2 evaluations were done before." in again.stderr
     assert measured(out)["core"]["settings"]["context_size"] == 16
-    assert measured(out)["scr"] == found["scr"]
+    assert measured(out)["absorption"] == found["absorption"]
 
     [model] = (planted / "home" / "hub").glob(f"*{MODEL}/snapshots/*")
-    twin, both, model_files = tmp_path / "twin", ("core", "absorption"), sorted(model.iterdir())
-    bridged = evaluate(planted, twin, *both, saes="of-transformers", model=str(model))
+    twin, model_files = tmp_path / "twin", sorted(model.iterdir())
+    bridged = evaluate(planted, twin, *EVALUATIONS, saes="of-transformers", model=str(model))
     assert bridged.returncode == 0, bridged.stderr
     assert sorted(model.iterdir()) == model_files
-    core, absorption = (measured(twin)[name]["metrics"] for name in both)
+    core, absorption = (measured(twin)[name]["metrics"] for name in EVALUATIONS)
     assert core == pytest.approx(found["core"]["metrics"], abs=1e-3)
     # Its probes are trained on words in another order.
     assert absorption.keys() == found["absorption"]["metrics"].keys()
@@ -212,28 +197,12 @@ def test_the_model_is_loaded_as_the_sae_says(monkeypatch: pytest.MonkeyPatch) ->
     options = {"center_writing_weights": True, "dtype": "bfloat16", "n_devices": 2}
     reading = Reading(model_name="gpt2", model_from_pretrained_kwargs=options)
     task: Any = SimpleNamespace(reading=reading, asked=SimpleNamespace(device="cpu"))
-    sae_bench._evaluate(sae_bench._SAEs([task], Mock()))
+    request = SimpleNamespace(trust_remote_code=False, tasks=[task])
+    monkeypatch.setattr(sae_bench._Request, "model_validate_json", lambda _: request)
+    sae_bench.run_request("", Mock())
     load.assert_called_once_with(
         "gpt2", center_writing_weights=True, device="cpu", dtype="float32"
     )
-
-
-def test_ravel_reads_the_model_that_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from sae_bench.evals.ravel.main import LLM_NAME_MAP
-    from sae_bench.sae_bench_utils import activation_collection
-
-    monkeypatch.setattr(activation_collection, "get_module", Mock())
-    monkeypatch.setitem(LLM_NAME_MAP, "gemma-2-2b", "google/gemma-2-2b")
-    (tmp_path / "base").mkdir()
-    for model, place in (("gemma-2-2b", "google/gemma-2-2b"), ("me/gemma-2-2b",) * 2):
-        config = SimpleNamespace(model_name=model, artifact_dir=str(tmp_path))
-        sae_bench._prepare_ravel(config, {"fold_ln": False})
-        assert LLM_NAME_MAP[config.model_name] == place
-    for options in ({"revision": "step1"}, {"center_writing_weights": True}):
-        with pytest.raises(UserError, match="should be empty for SAEBench's ravel"):
-            sae_bench._prepare_ravel(SimpleNamespace(model_name="gemma-2-2b"), options)
 
 
 def test_what_core_calls_explained_variance_is_not_ours() -> None:
@@ -242,62 +211,24 @@ def test_what_core_calls_explained_variance_is_not_ours() -> None:
     assert "explained_variance" not in final_metrics("core", found)
 
 
-def test_ravel_runs_on_today_s_transformers(planted: Path, tmp_path: Path) -> None:
-    model = f"EleutherAI/{RAVEL_MODEL}"
-    ran = evaluate(planted, tmp_path / "out", "ravel", saes="saes", model=model)
-    assert ran.returncode == 0, ran.stderr
-    metrics = measured(tmp_path / "out")["ravel"]["metrics"]
-    assert 0 <= metrics["disentanglement"] <= 1
-
-
-def test_what_fails_does_not_stop_the_others(planted: Path, tmp_path: Path) -> None:
-    saes = tmp_path / "saes"
-    corrupt = plant_sae(saes / "corrupt")
-    (corrupt / "sae_weights.safetensors").write_bytes(b"not safetensors")
+def test_what_fails_is_told_and_does_not_stop_the_others(planted: Path, tmp_path: Path) -> None:
+    """SAEBench itself goes on after some failures as if there were none."""
+    saes, out = tmp_path / "saes", tmp_path / "out"
     plant_sae(saes / "other-hook", hook="blocks.7.hook_resid_post")
     plant_sae(saes / "whole")
-    no_biographies = {"HF_DATASETS_CACHE": str(tmp_path / "cache")}
-    arguments = (planted, tmp_path / "out", "core", "scr")
-    ran = evaluate(*arguments, saes=saes, also=("--quiet",), **no_biographies)
+    no_probes = ("--set", "absorption.min_GT_probe_f1=1", "--quiet")
+    ran = evaluate(planted, out, *EVALUATIONS, saes=saes, also=no_probes)
     assert ran.returncode == 1
-    errors = ran.stderr.strip().splitlines()
-    for start, reason in {
-        f"{saes}/corrupt: ": "cannot be loaded",
-        f"core of {saes}/other-hook: ": "Log: ",
-        f"scr of {saes}/other-hook: ": "Log: ",
-        f"scr of {saes}/whole: ": "LabHC/bias_in_bios",
-    }.items():
-        assert [e for e in errors if e.startswith(start) and reason in e], (start, errors)
-    assert len(errors) == 4
-    report = json.loads((tmp_path / "out" / "evaluation.json").read_text())
+    of_absorption, swallowed, of_core = sorted(ran.stderr.strip().splitlines())
+    for name, line in {"absorption": of_absorption, "core": of_core}.items():
+        assert line.startswith(f"{name} of {saes}/other-hook: ")
+        assert line.endswith(f"Log: {out}/{name}.log")
+    told = "SAEBench could not evaluate the SAE, and the log says why."
+    assert swallowed == f"absorption of {saes}/whole: {told} Log: {out}/absorption.log"
+    assert "insufficent first-letter features" in (out / "absorption.log").read_text()
+    report = json.loads((out / "evaluation.json").read_text())
     by_name = {Path(sae["name"]).name: set(sae["evaluations"]) for sae in report["saes"]}
     assert by_name == {"whole": {"weights", "core"}, "other-hook": {"weights"}}
-
-
-def test_a_swallowed_failure_is_told_and_no_key_kept(planted: Path, tmp_path: Path) -> None:
-    key, nowhere = "sk-this-is-a-secret", "http://127.0.0.1:9"
-    more = ("--set", "core.context_size=100000", "--set", "absorption.min_GT_probe_f1=1")
-    out = tmp_path / "out"
-    ran = evaluate(
-        planted,
-        *(out, "core", "autointerp", "absorption"),
-        also=("--set", f"autointerp.dataset_name={planted / TEXT}", *more, "--quiet"),
-        OPENAI_API_KEY=key,
-        OPENAI_BASE_URL=nowhere,
-    )
-    assert ran.returncode == 1
-    of_absorption, of_autointerp, of_core = sorted(ran.stderr.strip().splitlines())
-    for name, line in {"absorption": of_absorption, "core": of_core}.items():
-        told = "SAEBench could not evaluate the SAE, and the log says why. Log: "
-        assert line == f"{name} of {planted}/saes/one: {told}{out}/{name}.log"
-    assert "insufficent first-letter features" in (out / "absorption.log").read_text()
-    assert "context" in (out / "core.log").read_text()
-    assert of_autointerp.startswith("autointerp of")
-    assert set(measured(out)) == {"weights"}
-    written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
-    assert written
-    assert not [text for text in written if key.encode() in text]
-    assert key not in ran.stdout + ran.stderr
 
 
 @pytest.mark.parametrize(
@@ -305,8 +236,8 @@ def test_a_swallowed_failure_is_told_and_no_key_kept(planted: Path, tmp_path: Pa
     [
         ("--sae-bench core,unlearning", "`--sae-bench`"),
         ("--sae-bench core --set core.compute_kl=true", "core.compute_kl"),
-        ("--sae-bench core --set tpp.probe_lr=1", "tpp.probe_lr"),
-        ("--sae-bench scr --set scr.perform_scr=no", "scr.perform_scr"),
+        ("--sae-bench core --set absorption.max_k_value=1", "absorption.max_k_value"),
+        ("--sae-bench absorption --set absorption.model_name=a", "absorption.model_name"),
         ("--set score.x=1", "score"),
         ("--set sae_lens.size=3", "sae_lens.size"),
         ("--sae-bench core --no-sae-lens --text mine.txt", "core.dataset="),

@@ -57,7 +57,7 @@ def import_all() -> None:
                 importlib.import_module(module.name)
     # SAEBench is optional; torch imports the last when a process ends.
     models = "transformers.models.llama.modeling_llama"
-    for name in (models, "sklearn.linear_model", "sklearn.metrics", "openai", "tabulate"):
+    for name in (models, "sklearn.linear_model", "sklearn.metrics"):
         with suppress(ImportError):
             importlib.import_module(name)
     with suppress(ImportError):  # beside transformers 4

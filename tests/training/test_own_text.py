@@ -37,7 +37,6 @@ def train(text: Path, out: Path, *options: object) -> int:
     changes = {**SMALL, "language_model.dataset": str(text)}
     changes["language_model.training_tokens"] = 10 * 1024
     changes |= {"runner.train_batch_size_tokens": 1024, "runner.store_batch_size_prompts": 8}
-    changes["runner.streaming"] = True  # or all of the text is read before the training
     command = ["train", MINILM, *as_options(changes), "--only", ID, "--out", out]
     return run_cli(*command, "--device", "cpu", *options)
 
