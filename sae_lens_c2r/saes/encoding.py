@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,9 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.progress import with_bar
 
-_PAUSE = 0.05  # seconds until it is asked again what has been encoded
 _SCRIPT = Path(__file__).with_name("encode_alone.py")
 _ROWS = 64
 _SCALES = 14  # decoder rows of lengths 1 to 2 ** 13: some latents fire, whatever the threshold
@@ -97,33 +94,20 @@ def encode_in_saelens_alone(
             file = str(Path(scratch, f"{number}.safetensors"))
             save_file({"sae_in": inputs.cpu().contiguous()}, file)
             asked.append({**where, "inputs": file, "outputs": f"{file}.out"})
-        request_list, errors = Path(scratch, "requests.json"), Path(scratch, "errors.txt")
-        request_list.write_text(json.dumps(asked), encoding="utf-8")
-        with (
-            request_list.open("rb") as stdin,
-            errors.open("wb") as stderr,
-            subprocess.Popen(
-                [sys.executable, str(_SCRIPT)],
-                # PyTorch would refuse to start without the package that an entry point names.
-                env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **(environment or {})},
-                stdin=stdin,
-                stdout=subprocess.DEVNULL,
-                stderr=stderr,
-            ) as process,
-        ):
-            try:
-                for request in with_bar(asked, "Loading SAEs in SAELens alone"):
-                    while process.poll() is None and not Path(request["outputs"]).is_file():
-                        time.sleep(_PAUSE)
-            except BaseException:
-                process.kill()
-                raise
-        if process.returncode != 0:
-            told = errors.read_text(encoding="utf-8", errors="replace").strip()
-            reason = told.splitlines()[-1:] or ["It printed nothing."]
+        run = subprocess.run(
+            [sys.executable, str(_SCRIPT)],
+            # PyTorch would refuse to start without the package that an entry point names.
+            env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **(environment or {})},
+            input=json.dumps(asked).encode(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        if run.returncode != 0:
+            told = run.stderr.decode(errors="replace").strip().splitlines()
             done = sum(Path(request["outputs"]).is_file() for request in asked)
             which = " ".join(requests[min(done, len(requests) - 1)][0].values())
-            raise UserError(f"SAELens alone cannot load {which}. {reason[0]}")
+            reason = told[-1] if told else "It printed nothing."
+            raise UserError(f"SAELens alone cannot load {which}. {reason}")
         encoded = []
         for request in asked:
             with safe_open(request["outputs"], framework="pt") as file:

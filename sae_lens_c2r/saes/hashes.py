@@ -30,14 +30,6 @@ def sae_hashes(sae: SAE[Any]) -> tuple[str, str]:
     return weights.hexdigest(), digest_of({**config, "metadata": read})
 
 
-def earlier_config_hash(sae: SAE[Any]) -> str:
-    """Hash a config as before, with all that its metadata say: older files have that."""
-    config = sae.cfg.to_dict()
-    config.pop("device", None)
-    config["metadata"].pop("sae_lens_version", None)
-    return digest_of(config)
-
-
 def digest_of(content: dict[str, Any]) -> str:
     """Hash JSON, whatever the order of its keys."""
     return sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()

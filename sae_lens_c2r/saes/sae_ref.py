@@ -10,11 +10,7 @@ from typing import Annotated, Any
 from unittest.mock import patch
 
 import torch
-from pydantic import (
-    AfterValidator,
-    ConfigDict,
-    PlainSerializer,
-)
+from pydantic import AfterValidator, ConfigDict, PlainSerializer
 from sae_lens import SAE, TrainingSAE
 from sae_lens.constants import (
     ACTIVATION_SCALER_CFG_FILENAME,
@@ -27,7 +23,7 @@ from sae_lens.loading import pretrained_sae_loaders
 from sae_lens.registry import SAE_CLASS_REGISTRY, SAE_TRAINING_CLASS_REGISTRY
 from sae_lens.training.activation_scaler import ActivationScaler
 
-from sae_lens_c2r._support.errors import UserError, needing_the_hub, one_line
+from sae_lens_c2r._support.errors import UserError, needing_the_hub, reason
 from sae_lens_c2r._support.files import read_object
 from sae_lens_c2r._support.remote_code import harmless_options
 from sae_lens_c2r.models.loading import name_as_transformers_does
@@ -114,12 +110,8 @@ class SAERef:
                 complete(sae.cfg.metadata, settings)
             return sae
         except Exception as error:  # SAELens, safetensors and the Hub raise many kinds
-            reason = one_line(error)
-            if isinstance(error, KeyError):
-                reason = f"It has no key {reason}."
-            if self.folder is None and not Path(self.source).exists():
-                reason += f" There is no folder {self.source} either."
-            raise UserError(f"{self.name}: cannot be loaded. {reason}") from error
+            more = "" if self.folder else f" There is no folder {self.source} either."
+            raise UserError(f"{self.name}: cannot be loaded. {reason(error)}{more}") from error
 
     def load_for_inference(self, device: str) -> SAE[Any]:
         """Load it in the form in which anybody uses it: without training, norms folded."""
@@ -175,17 +167,13 @@ def find_saes(
     rest = list(arguments)
     while rest:
         argument = rest.pop(0)
-        found = [SAERef(folder=folder) for folder in sae_folders(Path(argument))]
-        is_file, may_be_id = Path(argument).is_file(), rest and not Path(rest[0]).is_dir()
-        if found:
-            saes += found
-        elif may_be_id and not is_file and not Path(argument).is_absolute():
+        if folders := sae_folders(Path(argument)):
+            saes += [SAERef(folder=folder) for folder in folders]
+        elif rest and not Path(rest[0]).is_dir():
             release, _, revision = argument.partition("@")
             saes.append(SAERef(release, sae_id=rest.pop(0), revision=revision or None))
         else:
-            should = "be a folder, or a release followed by an SAE's id"
-            if Path(argument).is_dir():
-                should = f"have a {SAE_CFG_FILENAME}, or folders with one"
+            should = "be a folder of SAEs, or a release followed by an SAE's id"
             on_error(UserError(Path(argument), should))
     return list(dict.fromkeys(saes))
 
