@@ -56,6 +56,7 @@ SAES = typer.Argument(
     metavar="SAE...",
     help="A folder with one or more SAEs, or a release followed by an SAE's id.",
 )
+SAE = typer.Argument(..., metavar="SAE", help="A folder, or a release followed by an SAE's id.")
 SPLIT = option(None, "Split of the text.", unset="train, or the only one")
 SUBSET = option(None, "Subset of the text, as on the Hub.", unset="the only one")
 COLUMN = option(

@@ -15,10 +15,11 @@ from sae_lens_c2r._support.libraries import versions
 from sae_lens_c2r.cli._shared import Command, LineConsole, option
 from sae_lens_c2r.cli.demo import demo
 from sae_lens_c2r.cli.evaluate import evaluate
+from sae_lens_c2r.cli.finetune import finetune
 from sae_lens_c2r.cli.inspect import inspect
 from sae_lens_c2r.cli.publish import card, upload
 from sae_lens_c2r.cli.registry import registry
-from sae_lens_c2r.cli.train import finetune, train
+from sae_lens_c2r.cli.train import train
 
 app = typer.Typer(
     help="C2R (Cross-sample Consistency Regularization) for SAELens.",

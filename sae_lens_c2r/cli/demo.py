@@ -1,35 +1,50 @@
-"""`sae-lens-c2r demo`."""
+"""`sae-lens-c2r demo`: the training of a release, and `inspect` on text that is held out."""
 
 import os
 from pathlib import Path
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.files import check_writable
 from sae_lens_c2r.cli import _shared as shared
-from sae_lens_c2r.cli._shared import console_while_loading, count_option, error_boundary, option
+from sae_lens_c2r.cli._shared import console_while_loading, error_boundary, option
+from sae_lens_c2r.cli.inspect import compare_on
+from sae_lens_c2r.cli.train import how_to_go_on
+
+_RELEASE = "smollm2-demo"
+_HELD_OUT = "train[90%:]"  # of the split whose other documents the release trains on
+_MEANING = (
+    "Composition: mean cosine of a latent's direction with its nearest neighbour's.\n"
+    "Chance level: composition of random directions. C2R should bring composition near the\n"
+    "chance level, and hardly change explained variance. Dead latents fire on no held-out\n"
+    "token."
+)
 
 
 def demo(
-    out: Path = option(Path("demo-output"), "Folder for the SAEs, the numbers and the report."),
-    tokens: int = count_option(160_000, "Tokens to train on, of 440,000.", least=2048),
-    d_sae: int = option(1536, "Latents of each SAE."),
-    k: int = option(32, "Latents active per token, on average."),
-    c2r_coefficient: float = option(5.0, "Strength of the C2R penalty."),
-    seed: int = option(0, "Seed of the weights and of the data.", min=0, max=2**63 - 1),
+    out: Path = option(Path("demo-output"), "Folder for the SAEs and the report."),
     device: str | None = shared.DEVICE,
-    overwrite: bool = shared.OVERWRITE,
+    overwrite: bool = option(False, "Replace an earlier report.", "--overwrite"),
 ) -> None:
     """Train BatchTopK with and without C2R on a language model, offline, and compare them."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    with error_boundary("Interrupted; nothing was written."):
-        check_writable(out)
-        if not overwrite and out.is_dir() and any(out.iterdir()):
-            advice = "Choose another folder, or replace the demo's files with `--overwrite`."
-            raise UserError("out", "be empty", f"files in {out}", advice)
+    advice = " The same command continues from the last checkpoint."
+    with error_boundary(how_to_go_on=lambda: how_to_go_on(out) and advice):
+        report = out / "report.html"
+        if report.exists() and not overwrite:
+            raise UserError("out", "have no report, unless `--overwrite` is given", report)
         console = console_while_loading()
-        from sae_lens_c2r.demo.demo import run_demo
+        from sae_lens_c2r.models.offline import SMOLLM2, model_folder
+        from sae_lens_c2r.models.text_source import OFFLINE_DATASET, TextSource
+        from sae_lens_c2r.releases.files import find_release, read_release
+        from sae_lens_c2r.saes.sae_ref import SAERef
+        from sae_lens_c2r.training.plan import make_plan
+        from sae_lens_c2r.training.train import train
 
-        settings: dict[str, float] = {"tokens": tokens, "d_sae": d_sae, "k": k}
-        settings |= {"c2r_coefficient": c2r_coefficient, "seed": seed}
         device = shared.usable_device(device)
-        run_demo(out, console, device=device, tell=console.say, **settings)
+        model_folder(SMOLLM2)  # where its package is missing, an error says what to install
+        plan = make_plan(read_release(find_release(_RELEASE)), device=device)
+        console.say(f"Training {' and '.join(plan.saes)}, {plan.samples:,} tokens ...")
+        train(plan, out, resume=True, log=console.say)
+        refs = [SAERef(folder=out / sae_id) for sae_id in plan.saes]
+        held_out = TextSource(OFFLINE_DATASET, _HELD_OUT)
+        compare_on(held_out, refs, report, console, device=device, made_by="demo")
+        console.print(_MEANING)

@@ -1,12 +1,20 @@
 """`sae-lens-c2r inspect`."""
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from sae_lens_c2r._support.errors import UserError, shortened
 from sae_lens_c2r._support.remote_code import TRUSTED
 from sae_lens_c2r.cli import _shared as shared
 from sae_lens_c2r.cli._shared import console_while_loading, count_option, error_boundary, option
+
+if TYPE_CHECKING:
+    from sae_lens_c2r.models.text_source import TextSource
+    from sae_lens_c2r.saes.sae_ref import SAERef
+
+_MEASURED_TOKENS = 100_000  # by default
 
 
 def inspect(
@@ -61,7 +69,7 @@ def inspect(
             source = ActivationSource(
                 TextSource(text, split, subset, column),
                 instead={key: value for key, value in of_model.items() if value is not None},
-                n_tokens=tokens or 100_000,
+                n_tokens=tokens or _MEASURED_TOKENS,
                 device=device,
                 tell=console.say,
             )
@@ -85,6 +93,34 @@ def inspect(
             return  # a report without the text would be in the way of the next attempt's
         write_text(out, report_html(reports, comparisons, made_by="sae-lens-c2r inspect"))
         console.say(f"Report: {out}")
+
+
+def compare_on(
+    text: "TextSource",
+    refs: Sequence["SAERef"],
+    out: Path,
+    console: shared.LineConsole,
+    *,
+    device: str,
+    made_by: str,
+    instead: Mapping[str, Any] | None = None,
+) -> None:
+    """Compare two SAEs on a text, as a command that has trained one of them does at its end."""
+    from sae_lens_c2r._support.files import write_text
+    from sae_lens_c2r.inspection.activations import ActivationSource
+    from sae_lens_c2r.inspection.comparison import inspect as inspect_all
+    from sae_lens_c2r.inspection.report import in_terminal, report_html
+
+    def stop(error: UserError) -> None:
+        raise error
+
+    how: dict[str, Any] = {"device": device, "tell": console.say}
+    instead = dict(instead or {})
+    source = ActivationSource(text, n_tokens=_MEASURED_TOKENS, instead=instead, **how)
+    found = inspect_all(refs, source=source, on_error=stop, **how)
+    console.print(*in_terminal(*found, width=console.width), sep="\n")
+    write_text(out, report_html(*found, made_by=f"sae-lens-c2r {made_by}"))
+    console.say(f"Report: {out}")
 
 
 def _numbers(latents: str) -> list[int]:

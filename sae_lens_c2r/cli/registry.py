@@ -8,6 +8,8 @@ import typer
 from sae_lens_c2r.cli import _shared as shared
 from sae_lens_c2r.cli._shared import LineConsole, console_while_loading, error_boundary, option
 
+_TOKENS = 5_000_000  # of a new release that trains an SAE further
+
 registry = typer.Typer(help="The releases that come with this package, and new ones.")
 
 
@@ -48,6 +50,11 @@ def new_release(
         "A model that TransformerLens has, like gpt2 or google/gemma-2-2b.",
         unset="SmolLM2-135M-Instruct, which trains offline",
     ),
+    from_sae: str | None = option(
+        None,
+        "An SAE to train further: a folder, or a release and an SAE's id with a space between.",
+        "--from",
+    ),
     out: Path = option(Path(), "Folder for the file.", unset="the current one"),
     overwrite: bool = shared.OVERWRITE,
 ) -> None:
@@ -61,9 +68,18 @@ def new_release(
         path = out / f"{name}.yaml"
         if path.exists() and not overwrite:
             raise UserError("NAME", "name a new file, unless `--overwrite` is given", path)
-        if model is not None:
+        if model is not None and from_sae is not None:
+            raise UserError("model", "not be given with `--from`", model)
+        if model is not None or from_sae is not None:
             console_while_loading()
-        text = new_release(name, model)
+        if from_sae is None:
+            text = new_release(name, model)
+        else:
+            from sae_lens_c2r.releases.from_sae import release_from
+            from sae_lens_c2r.saes.sae_ref import find_sae
+
+            place = [from_sae] if Path(from_sae).is_dir() else from_sae.split(maxsplit=1)
+            _, text = release_from(find_sae(place), name, tokens=_TOKENS, changes={})
         out.mkdir(parents=True, exist_ok=True)
         write_text(path, text)
         command = f"sae-lens-c2r train {shlex.quote(str(path))} --dry-run"

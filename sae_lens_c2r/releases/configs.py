@@ -152,7 +152,8 @@ def find_start(
         own = training_fields(sae, spec.fields["architecture"])
         if hasattr(config_class, "k") and "k" not in {**own, **spec.fields}:
             unknown = "be given: the SAE does not say how many latents fire"
-            raise UserError("sae.k", unknown)
+            advice = "Its L0 is what `inspect --text` prints."
+            raise UserError("sae.k", unknown, more=advice)
         own = checked_fields("sae", own, config_class, strict=False)  # JSON's 32.0 may be 32
         config = sae_config(replace(spec, fields={**own, **spec.fields}), device)
         starting_weights(sae, config)

@@ -178,6 +178,17 @@ def find_saes(
     return list(dict.fromkeys(saes))
 
 
+def find_sae(arguments: Sequence[str]) -> SAERef:
+    """The one SAE that a command line names; a UserError if it names none or several."""
+    problems: list[UserError] = []
+    refs = find_saes(arguments, on_error=problems.append)
+    if problems:
+        raise problems[0]
+    if len(refs) != 1:
+        raise UserError("SAE", "be one SAE", f"{len(refs)} of them")
+    return refs[0]
+
+
 def sae_folders(root: Path) -> list[Path]:
     """The folders of SAEs in a folder, which may be one itself."""
     inside = (path.relative_to(root).parent for path in root.rglob(SAE_CFG_FILENAME))

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sae_lens import SAE
+from sae_lens import SAE, MultiSAETrainingRunnerConfig
 from sae_lens.loading.pretrained_saes_directory import (
     PretrainedSAELookup,
     get_pretrained_saes_directory,
 )
 from sae_lens.saes.sae import SAEMetadata
 
-from sae_lens_c2r.finetune.release import finetuning_release, read_subjects
 from sae_lens_c2r.hub import Submission, write_card
 from sae_lens_c2r.hub.local_saes import check_saes, repo_record
+from sae_lens_c2r.releases.from_sae import release_from
 from sae_lens_c2r.releases.model import FACTS
 from sae_lens_c2r.saes.origins import pin
 from sae_lens_c2r.saes.sae_ref import SAERef
@@ -116,18 +116,16 @@ def test_fine_tuning_reads_what_training_recorded_in_a_repository(
     hub_here.put("org/own", {**files, "a/training.json": written.encode()})
     source = SAERef(release="org/own", sae_id="a")
     asked = {f"language_model.{key}": value for key, value in LANGUAGE_MODEL.items()}
-    [subject] = read_subjects([source], asked).values()
+    release, _ = release_from(source, "mine", tokens=4096, changes=asked)
     # A stranger's files do not decide that the code of a repository is run.
-    assert subject.runner["model_from_pretrained_kwargs"] == {"revision": "v1"}
+    assert not [key for key in release.runner if "trust" in key]
+    assert not release.runner.get("model_from_pretrained_kwargs")
     loaded = source.load("cpu").cfg.metadata
     assert loaded.model_from_pretrained_kwargs == {"revision": "v1"}
-    assert not finetuning_release({"a": subject}, asked).runner["dataset_trust_remote_code"]
-    if content == "ours":
-        assert "dataset_trust_remote_code" not in subject.runner
-        assert subject.runner["lr"] == 9e-4
-        assert subject.sae["normalize_activations"] == "none"
-    else:
-        assert "lr" not in subject.runner
+    lr = 9e-4 if content == "ours" else MultiSAETrainingRunnerConfig.lr
+    assert release.runner["lr"] == pytest.approx(lr / 3)
+    expected = "none" if content == "ours" else "expected_average_only_in"
+    assert release.sae["normalize_activations"] == expected
 
 
 def recorded(place: Path, **changed: Any) -> Path:

@@ -15,8 +15,8 @@ from sae_lens.training.sae_trainer import SAETrainer
 from safetensors.torch import load_file, save_file
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.finetune.run import Finetuning
 from sae_lens_c2r.releases.files import read_release
+from sae_lens_c2r.releases.from_sae import release_from
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.plan import Plan, make_plan
 from sae_lens_c2r.training.train import train
@@ -190,7 +190,7 @@ def test_an_init_without_usable_numbers_is_refused(
     with pytest.raises(UserError, match=f"{where}: `W_dec` should"):
         plan_of(tmp_path, folder(where), "batchtopk")
     with pytest.raises(UserError, match=f"{where}: `W_dec` should"):
-        Finetuning([SAERef(folder=where)], {}, device="cpu")
+        release_from(SAERef(folder=where), "mine", tokens=1, changes={})
 
 
 def of_model(**changed: Any) -> dict[str, Any]:
