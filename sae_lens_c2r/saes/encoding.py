@@ -5,15 +5,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from sae_lens import SAE, TrainingSAE
-from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError
@@ -75,42 +74,27 @@ def encodes_alike(
     return int((~equal).sum()) <= farther
 
 
-class Encoded(NamedTuple):
-    """The encoding of a batch by an SAE, and the SHA-256 of its files, if they are here."""
-
-    feature_acts: Tensor
-    sha256: dict[str, str]
-
-
-def encode_in_saelens_alone(
-    requests: Sequence[tuple[Mapping[str, str], Tensor]],
-    *,
-    environment: Mapping[str, str] | None = None,
-) -> list[Encoded]:
-    """Load SAEs in another process, with SAELens alone, and encode a batch with each."""
+def encode_in_saelens_alone(requests: Sequence[tuple[Path, Tensor]]) -> list[Tensor]:
+    """Load the SAEs of folders in another process, with SAELens alone, and encode batches."""
     with TemporaryDirectory() as scratch:
         asked = []
-        for number, (where, inputs) in enumerate(requests):
+        for number, (folder, inputs) in enumerate(requests):
             file = str(Path(scratch, f"{number}.safetensors"))
             save_file({"sae_in": inputs.cpu().contiguous()}, file)
-            asked.append({**where, "inputs": file, "outputs": f"{file}.out"})
+            asked.append({"folder": str(folder), "inputs": file, "outputs": f"{file}.out"})
         run = subprocess.run(
             [sys.executable, str(_SCRIPT)],
             # PyTorch would refuse to start without the package that an entry point names.
-            env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **(environment or {})},
+            env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
             input=json.dumps(asked).encode(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
         )
         if run.returncode != 0:
             told = run.stderr.decode(errors="replace").strip().splitlines()
-            done = sum(Path(request["outputs"]).is_file() for request in asked)
-            which = " ".join(requests[min(done, len(requests) - 1)][0].values())
+            left = (each for each in asked if not Path(each["outputs"]).is_file())
+            which = next(left, asked[-1])["folder"]
             reason = told[-1] if told else "It printed nothing."
             raise UserError(f"SAELens alone cannot load {which}. {reason}")
-        encoded = []
-        for request in asked:
-            with safe_open(request["outputs"], framework="pt") as file:
-                acts = file.get_tensor("feature_acts").clone()
-                encoded.append(Encoded(acts, dict(file.metadata() or {})))
-        return encoded
+        # Cloned, as loaded tensors are views of files that are about to be removed.
+        return [load_file(each["outputs"])["feature_acts"].clone() for each in asked]

@@ -201,9 +201,8 @@ def is_training_form(folder: Path) -> bool:
     """Whether SAELens loads what a folder holds as a `TrainingSAE`."""
     config = read_object(folder / SAE_CFG_FILENAME)
     architecture = str(config.get("architecture"))  # old configs have none
-    if architecture not in SAE_TRAINING_CLASS_REGISTRY:
-        return False
-    return architecture not in SAE_CLASS_REGISTRY or "decoder_init_norm" in config
+    alone = architecture not in SAE_CLASS_REGISTRY or "decoder_init_norm" in config
+    return alone and architecture in SAE_TRAINING_CLASS_REGISTRY
 
 
 def fold_scaling(sae: SAE[Any], scaler: ActivationScaler) -> None:

@@ -30,7 +30,7 @@ from sae_lens_c2r.hub.local_saes import (
 from sae_lens_c2r.inspection.measures import measure
 from sae_lens_c2r.releases.files import find_release, read_release
 from sae_lens_c2r.releases.model import FACTS, README, check_ids
-from sae_lens_c2r.saes.encoding import Encoded, encode_in_saelens_alone
+from sae_lens_c2r.saes.encoding import encode_in_saelens_alone
 from sae_lens_c2r.saes.hashes import sae_hashes
 from sae_lens_c2r.saes.origins import pin
 from sae_lens_c2r.saes.sae_ref import SAERef, find_saes
@@ -257,10 +257,8 @@ def test_a_process_without_us_is_asked(tmp_path: Path, monkeypatch: pytest.Monke
         ]
     ):
 
-        def spoilt(requests: Any, change: Any = change, **_: Any) -> list[Encoded]:
-            return [
-                Encoded(change(each.feature_acts), each.sha256) for each in encode(requests)
-            ]
+        def spoilt(requests: Any, change: Any = change, **_: Any) -> list[torch.Tensor]:
+            return [change(each) for each in encode(requests)]
 
         monkeypatch.setattr(local_saes, "encode_in_saelens_alone", spoilt)
         assert reason in refused(tmp_path / str(number), tmp_path / "a")

@@ -81,7 +81,7 @@ def test_a_release_is_followed_by_an_id(saes: Path) -> None:
     assert (found[0].release, found[0].sae_id) == ("org/repo", "an/id")
     assert [source.folder for source in found[1:]] == sorted((saes / "layer_0").iterdir())
     [error] = map(str, errors)
-    assert error == "alone should be a folder, or a release followed by an SAE's id."
+    assert error == "alone should be a folder of SAEs, or a release followed by an SAE's id."
 
 
 def test_a_release_that_is_not_there_is_one_line(tmp_path: Path) -> None:
