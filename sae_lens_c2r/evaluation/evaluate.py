@@ -55,7 +55,7 @@ def evaluate(
         for left in options.out.glob(f"{WORKING}*"):  # by a command that was killed
             shutil.rmtree(left, ignore_errors=True)
         tasks: list[Task] = []
-        for source in {source.place: source for source in sources}.values():
+        for source in dict.fromkeys(sources):
             try:
                 tasks += _plan(source, options, results, on_error)
             except UserError as error:

@@ -249,10 +249,8 @@ def _check(
 def _with_evaluations(record: SAERecord, form: SAE[Any], measured: Measured) -> SAERecord:
     """The record of an SAE with what was measured of its weights and its config."""
     weights_sha256, config_sha256 = sae_hashes(form)
-    recorded = record.evaluations
-    if record.weights_sha256 not in (None, weights_sha256):  # they have changed since
-        recorded = {name: of for name, of in recorded.items() if name == TRAINING}
-    evaluations = {**recorded, **measured.get((weights_sha256, config_sha256), {})}
+    own = measured.get((weights_sha256, config_sha256), {})
+    evaluations = {**record.evaluations, **own}
     if WEIGHTS not in evaluations:
         metrics = measure(form, "").numbers
         versions = package_versions("sae-lens-c2r", "sae-lens", "torch")

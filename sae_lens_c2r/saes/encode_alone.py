@@ -1,7 +1,6 @@
 """Load SAEs where this package does not exist, and encode a batch with each. Run as a script.
 
-It reads a list of requests as JSON. Each names an SAE's `folder`, the file `inputs` and the
-file `outputs`.
+It reads requests as JSON. Each names an SAE's `folder`, and the files `inputs` and `outputs`.
 """
 
 import json

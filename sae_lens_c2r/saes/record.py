@@ -19,7 +19,6 @@ from sae_lens_c2r.saes.sae_ref import SAERef
 FORMAT: Literal[2] = 2  # of `training.json`, `evaluation.json` and `sae-lens-c2r.json`
 # The evaluations that are not SAEBench's.
 SAE_LENS = "sae_lens"  # SAELens's own `run_evals`
-HELD_OUT = "held_out"  # what the demo measures on text that it does not train on
 TRAINING = "training"  # what SAELens counts at the end of a training
 WEIGHTS = "weights"  # what needs no data
 _DEAD_FEATURE_WINDOW = 1000  # steps, SAELens's default
@@ -122,35 +121,31 @@ class SAERecord(Training, Identity):
         return self.evaluations[evaluation].metrics if evaluation in self.evaluations else {}
 
     def with_config(self, config: Mapping[str, Any]) -> "SAERecord":
-        """Return the record with what an SAE's config says, in its file or in memory."""
+        """The record with what an SAE's config says, and measured in training: no more."""
         metadata = config.get("metadata") or {}
         details = metadata.get("training_architecture_details") or {}
-        coefficients = {
-            of: metadata.get(f"{of}_effective_coefficient") for of in ("c2r", "ort")
-        }
+        rescaled = {of: metadata.get(f"{of}_effective_coefficient") for of in ("c2r", "ort")}
         known: dict[str, Any] = {
-            "architecture": config.get("architecture"),
+            **{key: config.get(key) for key in ("architecture", "d_in", "d_sae", "dtype")},
             "trained_as": metadata.get("training_architecture"),
-            **{key: config.get(key) for key in ("d_in", "d_sae", "dtype")},
             # The fields that only training has, and k, which some inference forms have, too.
             "options": _given({"k": config.get("k"), **details}),
-            "model_name": metadata.get("model_name"),
+            **{key: metadata.get(key) for key in ("model_name", "hook_name")},
             "model_class": metadata.get("model_class_name"),
-            "hook_name": metadata.get("hook_name"),
             "dataset": metadata.get("dataset_path"),
             "context_size": self.source.get("context_size") or metadata.get("context_size"),
-            "effective_coefficients": _given(coefficients),
+            "effective_coefficients": _given(rescaled),
         }
-        evaluations = dict(self.evaluations)
+        evaluations = {}
         n_dead, d_sae = metadata.get("num_dead_features"), config.get("d_sae")
         # SAELens counts latents as dead that did not fire in a window of steps: before that
         # many are taken, none is.
         runner = (self.settings or {}).get("runner", {})
         window = runner.get("dead_feature_window", _DEAD_FEATURE_WINDOW)
         if type(n_dead) is int and type(d_sae) is int and (self.steps or 0) > window:
-            by: dict[str, Any] = {"device": self.device, "versions": self.versions}
-            of_training = Evaluation(metrics={"dead_latents": n_dead / d_sae}, **by)
-            evaluations.setdefault(TRAINING, of_training)
+            dead = {"dead_latents": n_dead / d_sae}
+            counted = Evaluation(metrics=dead, device=self.device, versions=self.versions)
+            evaluations[TRAINING] = counted
         return self.model_copy(update={**_given(known), "evaluations": evaluations})
 
 

@@ -1,6 +1,5 @@
 """References to SAEs: in a folder, in a repository on the Hub, or in SAELens's releases."""
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -34,9 +33,7 @@ SAE_FILES = (
     *(SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME),
     *(ACTIVATION_SCALER_CFG_FILENAME, ACTIVATION_WHITENING_FILENAME),
 )
-_Folder = Annotated[
-    Path, AfterValidator(lambda path: Path(os.path.expanduser(path))), PlainSerializer(str)
-]
+_Folder = Annotated[Path, AfterValidator(Path.expanduser), PlainSerializer(str)]
 RECORD = "training.json"  # which our training writes beside an SAE
 _DOWNLOAD = "hf_hub_download"  # by which SAELens's loaders get every file
 
@@ -66,13 +63,6 @@ class SAERef:
         """The name that it is shown by."""
         at = f"@{self.revision}" if self.revision else ""
         return str(self.folder) if self.folder else f"{self.source}{at} {self.sae_id}"
-
-    @property
-    def place(self) -> Path | tuple[str | None, ...]:
-        """The key that tells it from all others."""
-        if self.folder:
-            return self.folder.resolve()
-        return (self.source, self.sae_id, self.revision)
 
     @property
     def address(self) -> dict[str, str]:
@@ -209,11 +199,8 @@ def fold_scaling(sae: SAE[Any], scaler: ActivationScaler) -> None:
     """Put what an SAE's inputs were scaled by into its weights, as SAELens's trainer does."""
     if scaler.scaling_factor is not None:
         sae.fold_activation_norm_scaling_factor(scaler.scaling_factor)
-    if scaler.whitening is not None:
-        whitening = scaler.whitening
-        sae.fold_activation_whitening(
-            whitening.mean, whitening.matrix, whitening.inverse_matrix
-        )
+    if (white := scaler.whitening) is not None:
+        sae.fold_activation_whitening(white.mean, white.matrix, white.inverse_matrix)
 
 
 @contextmanager

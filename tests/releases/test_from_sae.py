@@ -228,7 +228,7 @@ def test_a_folder_s_name_becomes_an_id(folder: str, sae_id: str, plant: Plant) -
 )
 def test_a_licence_of_another_name_is_the_hub_s_unknown(plant: Plant, license: str) -> None:
     folder = plant()
-    (folder / "README.md").write_text(f"---\nlicense: {license}\n---\n")
+    (folder / "training.json").write_text(json.dumps({"license": license}))
     assert release_of(folder).license == "unknown"
 
 
