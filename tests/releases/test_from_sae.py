@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import json
 import pytest
 
 from sae_lens_c2r._support.errors import UserError
