@@ -1,10 +1,10 @@
 """A release that trains an SAE further, written from what the SAE says of itself."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import json
 import pytest
 
 from sae_lens_c2r._support.errors import UserError
