@@ -101,7 +101,8 @@ class SAERef:
             return sae
         except Exception as error:  # SAELens, safetensors and the Hub raise many kinds
             more = "" if self.folder else f" There is no folder {self.source} either."
-            raise UserError(f"{self.name}: cannot be loaded. {reason(error)}{more}") from error
+            why = f"cannot be loaded. {reason(error)}{more}"
+            raise UserError(why, of=self.name) from error
 
     def load_for_inference(self, device: str) -> SAE[Any]:
         """Load it in the form in which anybody uses it: without training, norms folded."""
