@@ -1,4 +1,4 @@
-"""Pictures of the demo's report and card: `python docs/_screenshots.py`, with Chromium."""
+"""Pictures of the demo's report and of a card: `python docs/_screenshots.py`, with Chromium."""
 
 import subprocess
 from pathlib import Path
@@ -8,7 +8,8 @@ from markdown import markdown
 from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[1]
-REPORT, CARD = ROOT / "demo-output" / "report.html", ROOT / "hub_cards" / "demo" / "README.md"
+_SAES = "smollm2-135m-layer-9"
+REPORT, CARD = ROOT / "demo-output" / "report.html", ROOT / "hub_cards" / _SAES / "README.md"
 STYLE = (
     "body{font:16px/1.5 sans-serif;margin:24px;max-width:850px}table{border-collapse:collapse;"
     "font-size:14px}td,th{border:1px solid #ddd;padding:4px 8px}pre,code{background:#f4f4f6}"

@@ -83,7 +83,7 @@ Path("README.md").write_bytes(card_files(facts)["README.md"])
 
 
 def test_a_wheel_renders_a_card(installed: Path, tmp_path: Path) -> None:
-    shipped = ROOT / "hub_cards" / "demo"
+    shipped = ROOT / "hub_cards" / "smollm2-135m-layer-9"
     run_installed(installed, tmp_path, RENDER, str(shipped))
     card = (tmp_path / "README.md").read_text()
     assert card == (shipped / "README.md").read_text()

@@ -12,10 +12,7 @@ from sae_lens_c2r.cli.train import how_to_go_on
 _RELEASE = "smollm2-demo"
 _HELD_OUT = "train[90%:]"  # of the split whose other documents the release trains on
 _MEANING = (
-    "Composition: mean cosine of a latent's direction with its nearest neighbour's.\n"
-    "Chance level: composition of random directions. C2R should bring composition near the\n"
-    "chance level, and hardly change explained variance. Dead latents fire on no held-out\n"
-    "token."
+    "C2R should bring composition near its chance level, and hardly change explained variance."
 )
 
 

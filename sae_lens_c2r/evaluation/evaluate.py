@@ -25,7 +25,7 @@ from sae_lens_c2r.evaluation.settings import Options
 from sae_lens_c2r.inspection.activations import check_reconstructs
 from sae_lens_c2r.inspection.measures import measure
 from sae_lens_c2r.models.loading import options_for, output_of_block
-from sae_lens_c2r.models.offline import is_model
+from sae_lens_c2r.models.names import ModelName
 from sae_lens_c2r.models.reading import TRANSFORMERS, Reading
 from sae_lens_c2r.models.text_source import TextSource
 from sae_lens_c2r.saes.hashes import sae_hashes
@@ -114,7 +114,7 @@ def _reading(sae: SAE[Any], options: Options) -> Reading:
         advice = "An evaluation needs a language model. SAEs of known features have none."
         raise UserError(missing, "be given, or be in the SAE's config", more=advice)
     of_model = options_for(model, said.model_from_pretrained_kwargs, of=said.model_name)
-    place = str(Path(model).resolve()) if is_model(model) else model
+    place = str(Path(model).resolve()) if ModelName(model).is_folder else model
     return said.model_copy(
         update={"model_name": place, "model_from_pretrained_kwargs": of_model}
     )

@@ -34,7 +34,7 @@ from sae_lens_c2r.models.loading import (
     on_this_machine,
     output_of_block,
 )
-from sae_lens_c2r.models.offline import where_model_is
+from sae_lens_c2r.models.names import ModelName
 from sae_lens_c2r.models.reading import TRANSFORMERS
 
 WORKING = ".working-"  # begins the name of the folder that processes work in
@@ -229,7 +229,7 @@ def _prepare_ravel(config: Any, of_model: dict[str, Any]) -> None:
         raise UserError("metadata.model_from_pretrained_kwargs", should, ", ".join(found))
     config.model_name = name
     if "/" in model:  # another of that name, or a folder
-        LLM_NAME_MAP[name] = where_model_is(model)
+        LLM_NAME_MAP[name] = ModelName(model).place()
     base = Path(config.artifact_dir, "base")
     if not base.exists():  # SAEBench itself would not look for it in the Hub's cache
         base.parent.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from sae_lens.registry import SAE_CLASS_REGISTRY, SAE_TRAINING_CLASS_REGISTRY
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import is_there
 from sae_lens_c2r._support.remote_code import HARMLESS
-from sae_lens_c2r.models.loading import official_name
+from sae_lens_c2r.models.names import ModelName
 from sae_lens_c2r.models.text_source import OFFLINE_DATASET, looks_like_a_file
 from sae_lens_c2r.releases.model import LICENSE_PATTERN, REPO_ID
 
@@ -119,7 +119,11 @@ def is_of_the_hub(name: Any, from_disk: Collection[str] | None) -> bool:
         return False
     if from_disk is not None:  # as training has recorded
         return name not in from_disk
-    is_known = "/" in name or name == OFFLINE_DATASET or official_name(name) is not None
+    is_known = (
+        "/" in name
+        or name == OFFLINE_DATASET
+        or ModelName(name).in_transformer_lens is not None
+    )
     return is_known and not is_there(name) and not looks_like_a_file(name)
 
 

@@ -20,7 +20,7 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.hub.local_saes import SAEs, Submission, check_saes, repo_record
 from sae_lens_c2r.hub.proposal import MAIN, Proposal, Target, propose, take_snapshot
 from sae_lens_c2r.hub.repo_record import RepoRecord
-from sae_lens_c2r.models.loading import official_name
+from sae_lens_c2r.models.names import ModelName
 
 _MOVED = 412
 _NOT_HERE = {401, 403, 404}
@@ -102,7 +102,7 @@ def as_the_hub_knows(
     saes = repo.saes.values()
     models: dict[str, Any] = {}  # by their names here
     for name in sorted({sae.model for sae in saes if sae.model}):
-        model = _ask(api.model_info, official_name(name), name)
+        model = _ask(api.model_info, ModelName(name).in_transformer_lens, name)
         if model is None and name == base_model:
             should = "be a model on the Hub that this token sees"
             raise UserError("base_model", should, base_model)

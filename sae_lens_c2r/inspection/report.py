@@ -64,21 +64,20 @@ def in_terminal(
     comparisons: Sequence[Comparison] = (),
     *,
     width: int = 80,
-    brief: bool = False,  # the first two tables alone, without notes
 ) -> list[Table | Text]:
     """Return what `rich` is to print: tables as wide as the terminal, and sentences."""
     shown: list[Table | Text] = []
-    for table in list(tables_of(reports).values())[: 2 if brief else None]:
-        shown += table.in_terminal(width=width, note=None if brief else table.note)
+    for table in tables_of(reports).values():
+        shown += table.in_terminal(width=width, note=table.note)
     read = {each.on_text.tokens: None for each in reports if each.on_text}  # once each
     shown += [Text(f"Measured on {tokens}.") for tokens in read]
     return [*shown, *(Text(each.sentences()) for each in comparisons)]
 
 
 def report_html(
-    reports: Sequence[SAEReport], comparisons: Sequence[Comparison] = (), **shown: str
+    reports: Sequence[SAEReport], comparisons: Sequence[Comparison] = (), *, made_by: str
 ) -> str:
-    """The report, `made_by` a command, with a `title`, `intro`, what to `load`."""
+    """The report of what a command has measured."""
     on_text = [report for report in reports if report.on_text]
     has_pairs = any(each.on_text and each.on_text.absorption is not None for each in on_text)
     counts = [
@@ -99,7 +98,7 @@ def report_html(
         comparisons=comparisons,
         contexts=contexts,
         versions=", ".join(f"{package} {number}" for package, number in versions().items()),
-        **shown,
+        made_by=made_by,
     )
 
 

@@ -1,12 +1,9 @@
-"""Language models as SAELens loads them: their names, and the width of their blocks.
-
-This is the one module that imports `transformer_lens`.
-"""
+"""Language models as SAELens, TransformerLens and transformers load them."""
 
 import re
 import sys
 from collections.abc import Mapping
-from contextlib import redirect_stdout, suppress
+from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,61 +12,25 @@ import torch
 from sae_lens.load_model import load_model
 from sae_lens.saes.sae import SAEMetadata
 from transformer_lens import HookedTransformer, HookedTransformerConfig
-from transformer_lens.loading_from_pretrained import (
-    get_official_model_name,
-    get_pretrained_model_config,
-)
+from transformer_lens.loading_from_pretrained import get_pretrained_model_config
 from transformer_lens.model_bridge import TransformerBridge
 from transformers import AutoConfig
 
 from sae_lens_c2r._support.errors import UserError, needing_the_hub
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, harmless_options, remote_code
-from sae_lens_c2r.models.offline import hub_id_of_folder, is_model, where_model_is
+from sae_lens_c2r.models.names import ModelName
 from sae_lens_c2r.models.reading import TRANSFORMER_LENS, TRANSFORMERS, Reading
 
 MODEL_CLASSES = (TRANSFORMER_LENS, "HookedMamba", TRANSFORMERS)  # that SAELens knows
 _RESIDUAL_STREAM = re.compile(r"blocks\.\d+\.hook_resid_(pre|mid|post)")  # TransformerLens's
 _BLOCK = re.compile(r"\.(layers?|h|blocks?)\.\d+$")  # a block's output, in `transformers`
 _ANY_DEVICES = {"None", "auto", "balanced", "balanced_low_0", "sequential"}
-_ID = re.compile(r"\w[\w.-]*/[\w.-]+")
-# As TransformerLens has them, without the owner that they have on the Hub by now.
-_OWNERS = {"gpt2": "openai-community", "distilgpt2": "distilbert"}
-
-
-def official_name(model: str) -> str | None:
-    """TransformerLens's first name of a model; `None` if it has no such model."""
-    with suppress(ValueError):
-        return get_official_model_name(model)
-    return None
-
-
-def hub_id(model: str) -> str | None:
-    """A model's id on the Hub, which TransformerLens knows of most of its own names."""
-    if "/" in model:  # an id, or a folder, which may be of a model that we know
-        is_id = _ID.fullmatch(model) and not is_model(model)
-        return model if is_id else hub_id_of_folder(model)
-    official = official_name(model) or ""
-    owner = _OWNERS.get(official.partition("-")[0])
-    return f"{owner}/{official}" if owner else official if "/" in official else None
-
-
-def check_model_name(model: str, field: str) -> None:
-    """Raise for the path of a folder that is not here, or that holds no model."""
-    is_path = re.search(r"[/\\]|^[.~]", model) and not hub_id(model)
-    if is_path and not is_model(model):
-        should = "be a folder with a config.json, or a model on the Hub, like gpt2"
-        raise UserError(field, should, model)
-
-
-def names_of(model: str) -> set[str]:
-    """All names of a model, on the Hub and in TransformerLens."""
-    return {each.lower() for each in (model, official_name(model), hub_id(model)) if each}
 
 
 def options_for(model: str, options: Mapping[str, Any], *, of: str | None) -> dict[str, Any]:
     """An SAE's options of loading a model `of` its own, less the revision for another one."""
     kept = dict(options)
-    if of and names_of(model).isdisjoint(names_of(of)):
+    if of and not ModelName(model).is_of(of):
         kept.pop("revision", None)
     return kept
 
@@ -79,7 +40,7 @@ def name_as_transformers_does(metadata: SAEMetadata) -> None:
     place, model = str(metadata.hf_hook_name or ""), metadata.model_name
     if not place or place.endswith(".input") or metadata.model_class_name:
         return
-    if isinstance(model, str) and official_name(model) is None:
+    if isinstance(model, str) and ModelName(model).in_transformer_lens is None:
         metadata.model_class_name = TRANSFORMERS
         metadata.hook_name = place.removesuffix(".output")
 
@@ -100,7 +61,7 @@ def load(reading: Reading, device: str, *, hook_names: list[str] | None = None) 
     """Load the model of a reading in SAELens's wrapper, without code of its authors'."""
     name = str(reading.model_name)
     options = harmless_options(reading.model_from_pretrained_kwargs, name)
-    place = where_model_is(name, options.get("revision"))
+    place = ModelName(name).place(options.get("revision"))
     if TRUSTED.get():
         options[TRUST] = True
     # TransformerLens prints, where `--json` does, too.
@@ -139,7 +100,7 @@ def load_by_bridge(model: str, *, module: str, revision: str | None) -> None:
     All of SAEBench's evaluations load theirs by this method, in a process of their own. What
     they keep of a model's activations ends with a block, so that the others need not be run.
     """
-    place = where_model_is(model, revision)
+    place = ModelName(model).place(revision)
     _, block = output_of_block(module)
 
     def load(_name: str, **options: Any) -> TransformerBridge:
@@ -180,6 +141,6 @@ def residual_width(
 
 @remote_code()
 def _width_of_transformers(model: str, revision: str | None) -> int | None:
-    place, trust = where_model_is(model, revision), {TRUST: TRUSTED.get()}
+    place, trust = ModelName(model).place(revision), {TRUST: TRUSTED.get()}
     config = AutoConfig.from_pretrained(place, revision=revision, **trust)
     return getattr(config.get_text_config(), "hidden_size", None)

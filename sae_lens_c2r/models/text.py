@@ -29,13 +29,8 @@ from sae_lens.training.activations_store import validate_pretokenized_dataset_to
 
 from sae_lens_c2r._support.errors import UserError, needing_the_hub, shortened
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, remote_code
-from sae_lens_c2r.models.offline import (
-    MINILM,
-    documents_of,
-    hub_id_of_folder,
-    token_rows,
-    where_model_is,
-)
+from sae_lens_c2r.models.names import ModelName
+from sae_lens_c2r.models.offline import MINILM, documents_of, token_rows
 from sae_lens_c2r.models.text_source import OFFLINE_DATASET, TextSource
 
 FIRST_ROWS = 100  # that say of how many tokens the rows are
@@ -245,17 +240,6 @@ def _without_short_ones(batch: dict[str, list[Any]], least: int) -> dict[str, li
     return {"tokens": [row for row in batch["tokens"] if len(row) >= least]}
 
 
-def context_of(text: IterableDataset, model: str | None, at_most: int) -> int:
-    """The context that keeps most of a text's tokens."""
-    lengths = [min(each, at_most) for each in _first_lengths(text, model)]
-    return length_that_keeps_most(lengths) if lengths else at_most
-
-
-def length_that_keeps_most(lengths: Sequence[int]) -> int:
-    """The length of rows that keeps most tokens, where shorter ones are left out."""
-    return max(lengths, key=lambda n: n * sum(each >= n for each in lengths))
-
-
 def _first_lengths(text: IterableDataset, model: str | None) -> list[int]:
     """Tokens in each of the first rows; none where SAELens makes the rows, of words."""
     rows = _as_read_by(model, text)
@@ -271,7 +255,7 @@ def _is_of_tokens(rows: IterableDataset) -> bool:
 
 def _as_read_by(model: str | None, text: IterableDataset) -> IterableDataset:
     """MiniLM reads rows of its own, between special tokens; SAELens makes those of others."""
-    is_minilm = MINILM.hub_id in (model, hub_id_of_folder(model or ""))
+    is_minilm = ModelName(model or "").hub_id == MINILM.hub_id
     if not is_minilm or _is_of_tokens(text):
         return text
     return IterableDataset.from_generator(
@@ -282,7 +266,7 @@ def _as_read_by(model: str | None, text: IterableDataset) -> IterableDataset:
 def _rows_of_minilm(text: IterableDataset) -> Iterator[dict[str, list[int]]]:
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(where_model_is(MINILM.hub_id))
+    tokenizer = AutoTokenizer.from_pretrained(ModelName(MINILM.hub_id).place())
     for row in token_rows((row["text"] for row in text), tokenizer):
         yield {"tokens": row}
 

@@ -21,13 +21,8 @@ from sae_lens.saes.sae import TrainingSAEConfig
 
 from sae_lens_c2r._support.errors import UserError, error_of
 from sae_lens_c2r._support.files import first_problem
-from sae_lens_c2r.models.loading import (
-    MODEL_CLASSES,
-    hub_id,
-    names_of,
-    official_name,
-)
-from sae_lens_c2r.models.offline import is_model
+from sae_lens_c2r.models.loading import MODEL_CLASSES
+from sae_lens_c2r.models.names import ModelName
 from sae_lens_c2r.releases.files import explained
 from sae_lens_c2r.releases.model import LanguageModel, Release, SAESpec
 from sae_lens_c2r.saes.origins import pin
@@ -185,11 +180,11 @@ def _init_of(spec: SAESpec) -> SAERef:
 def _check_inputs(sae: SAE[Any], source: LanguageModel) -> None:
     """Raise where an SAE says that it encodes something else."""
     model, hook_name = sae.cfg.metadata.model_name, sae.cfg.metadata.hook_name
-    wanted = names_of(source.hub_id or source.model) | names_of(source.model)
-    is_known = model is not None and (hub_id(model) or official_name(model))  # or a folder
-    if model is not None and is_known and wanted.isdisjoint(names_of(model)):
+    name = ModelName(model or "")
+    is_known = name.hub_id or name.in_transformer_lens  # or a folder
+    if is_known and not name.is_of(source.hub_id or source.model, source.model):
         advice = ""
-        if is_model(source.model):
+        if ModelName(source.model).is_folder:
             advice = f"If that is a copy of it, add `--set language_model.hub_id={model}`."
         raise UserError("language_model", f"be {model}, as for the SAE", source.model, advice)
     if hook_name not in (None, source.hook_name):

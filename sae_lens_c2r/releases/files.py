@@ -177,9 +177,10 @@ def new_release(name: str, model: str | None) -> str:
 
 
 def _values_of(model: str) -> dict[str, Any]:
-    from sae_lens_c2r.models.loading import hub_id, official_name, pretrained_config
+    from sae_lens_c2r.models.loading import pretrained_config
+    from sae_lens_c2r.models.names import ModelName
 
-    official = official_name(model)
+    official = ModelName(model).in_transformer_lens
     if official is None:
         should = f"be a name that TransformerLens has, or {SMOLLM2.hub_id}"
         raise UserError("model", should, repr(model))
@@ -191,7 +192,7 @@ def _values_of(model: str) -> dict[str, Any]:
             f"downloaded. {first_sentence(error)}"
         ) from None
     return {
-        "hub_id": hub_id(official) or f"ORG/{official}",
+        "hub_id": ModelName(official).hub_id or f"ORG/{official}",
         "model": model,
         "hook_name": f"blocks.{config.n_layers // 2}.hook_resid_post",
         "context_size": min(1024, config.n_ctx),

@@ -10,8 +10,7 @@ from sae_lens import SAE, MultiSAETrainingRunnerConfig
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.remote_code import harmless_runner
 from sae_lens_c2r.architectures.c2r import C2RConfigMixin
-from sae_lens_c2r.models.loading import hub_id
-from sae_lens_c2r.models.offline import is_model
+from sae_lens_c2r.models.names import ModelName
 from sae_lens_c2r.models.reading import Reading, complete
 from sae_lens_c2r.releases.configs import config_class_of
 from sae_lens_c2r.releases.files import release_of
@@ -74,9 +73,9 @@ def _language_model(
         options.pop(key, None)
     runner["model_from_pretrained_kwargs"] = options
     name, text = reading.model_name or "", reading.text
-    model["hub_id"] = hub_id(name)
+    model["hub_id"] = ModelName(name).hub_id
     # What has a slash is that id, or a folder, perhaps of another machine.
-    if "/" not in name or (model["hub_id"] is None and is_model(name)):
+    if "/" not in name or (model["hub_id"] is None and ModelName(name).is_folder):
         model["name"] = name
     prefix = "language_model."
     if f"{prefix}name" in changes or changes.get(f"{prefix}hub_id") not in (

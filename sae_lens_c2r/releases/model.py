@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from sae_lens_c2r._support.errors import UserError, one_line, shortened
-from sae_lens_c2r.models.offline import is_model
+from sae_lens_c2r.models.names import ModelName
 from sae_lens_c2r.models.text_source import TextSource
 
 NAME_PATTERN = r"[a-z0-9]+([.-][a-z0-9]+)*"
@@ -105,7 +105,8 @@ class LanguageModel(_Strict):
 
     @model_validator(mode="after")
     def _has_a_model(self) -> "LanguageModel":
-        is_folder = re.search(r"[/\\]|^[.~]", self.name or "") or is_model(self.name)
+        name = self.name or ""
+        is_folder = re.search(r"[/\\]|^[.~]", name) or ModelName(name).is_folder
         if self.hub_id is None and not is_folder:
             raise ValueError("`hub_id`, or a folder as `name`, should be given")
         return self

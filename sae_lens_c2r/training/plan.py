@@ -15,7 +15,7 @@ from sae_lens.saes.sae import TrainingSAEConfig
 from sae_lens_c2r._support.errors import UserError, counted, is_of_network, needing_the_hub
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, harmless_runner
 from sae_lens_c2r.models.loading import residual_width
-from sae_lens_c2r.models.offline import is_model, where_model_is
+from sae_lens_c2r.models.names import ModelName
 from sae_lens_c2r.models.text import read_text, rows_for
 from sae_lens_c2r.models.text_source import OFFLINE_DATASET
 from sae_lens_c2r.releases import configs
@@ -72,8 +72,8 @@ class Plan:
     def from_disk(self) -> list[str]:
         """The names of the model and of the text, if they are read from this machine's disk."""
         source = self.release.language_model
-        name = source.model
-        found = [name] if where_model_is(name) == name and is_model(name) else []
+        name = ModelName(source.model)
+        found = [name.given] if name.place() == name.given and name.is_folder else []
         return found + ([source.dataset] if source.text.path else [])
 
     def settings(self) -> dict[str, Any]:

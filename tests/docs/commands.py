@@ -13,6 +13,13 @@ FEWER_ROWS = (  # for `evaluate`: 1, twice, in place of 32 and 160
     "--set sae_lens.batch_size_prompts=1 --set sae_lens.n_eval_reconstruction_batches=1"
     " --set sae_lens.n_eval_sparsity_variance_batches=1"
 )
+FEWER_STEPS = " ".join(  # for the release of the demo: 16
+    f"--set {change}"
+    for change in (
+        *("language_model.training_tokens=8192", "sae.d_sae=256", "runner.lr_decay_steps=3"),
+        *("runner.n_batches_in_buffer=32", "runner.n_batches_for_norm_estimate=2"),
+    )
+)
 _COMMANDS = {
     "bin/sae-lens-c2r": 'exec {python} -m sae_lens_c2r "$@"',
     "bin/python": 'exec {python} "$@"',

@@ -11,7 +11,7 @@ from benchmarks.experiment import world_module
 from tests import forkserver
 from tests.command import run, run_command
 from tests.docs.blocks import NEEDS, PAGES, PYTHON, SHELL, SHOWN, Block, blocks_of, to_run
-from tests.docs.commands import FEWER_ROWS, Shell
+from tests.docs.commands import FEWER_ROWS, FEWER_STEPS, Shell
 from tests.forkserver import ROOT
 from tests.hub.server import TOKEN, serving
 
@@ -21,7 +21,7 @@ SMALLER = {  # what would take minutes
     "README.md": {"training_tokens=200_000": "training_tokens=8_000", "10000": "1000"},
     "inspect.md": {"--tokens 10000": "--tokens 1000"},
     "finetune.md": {
-        "--tokens 200000": "--tokens 1024 --measured-tokens 1024"
+        "--tokens 200000": "--tokens 1024 --text python-documentation --split 'train[-50:]'"
         " --set runner.n_batches_for_norm_estimate=2"
     },
     **{key: {EVALUATE: f"{EVALUATE} {FEWER_ROWS}"} for key in ("evaluate.md", "publish.md")},
@@ -62,10 +62,10 @@ def test_python_lines_run_one_after_the_other(page: Path, whole: bool, tmp_path:
 
 
 def test_shell_lines_run_one_after_the_other(tmp_path: Path) -> None:
-    """The blocks of all pages run in one folder, which has the demo's output."""
+    """The blocks of all pages run in one folder, which has the demo's SAEs."""
     (tmp_path / "hub_cards").symlink_to(ROOT / "hub_cards")
     shell = Shell.in_folder(tmp_path)
-    shell.run("sae-lens-c2r demo --tokens 2048 --d-sae 128 --k 8")
+    shell.run(f"sae-lens-c2r train smollm2-demo --out demo-output {FEWER_STEPS}")
     pages = [page for page in PAGES if page != PUBLISH and to_run(page, SHELL)]
     assert pages
     for page in pages:

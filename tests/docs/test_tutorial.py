@@ -8,24 +8,31 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from tests.docs.commands import FEWER_ROWS, Shell
+from tests.docs.commands import FEWER_ROWS, FEWER_STEPS, Shell
 from tests.forkserver import LIMIT, ROOT
 
 PATH = ROOT / "docs" / "tutorial.ipynb"
 NOTEBOOK = nbformat.read(PATH, as_version=4)
-SMALL = {"SAE_LENS_C2R_TUTORIAL_TOKENS": "8192", "SAE_LENS_C2R_TUTORIAL_LATENTS": "256"}
 
 
 @pytest.mark.usefixtures("forked")
 def test_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shell = Shell.in_folder(tmp_path)
-    variables = {**SMALL, "PYTHONPATH": str(ROOT), "NO_PROXY": "*"}
+    variables = {"PYTHONPATH": str(ROOT), "NO_PROXY": "*"}
     variables["PATH"] = f"{shell.folder / 'bin'}:{os.environ['PATH']}"
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     notebook = nbformat.read(PATH, as_version=4)
     [evaluating] = [cell for cell in notebook.cells if "evaluate tutorial" in cell.source]
     evaluating.source += f" {FEWER_ROWS}"
+    [training] = [
+        cell
+        for cell in notebook.cells
+        if "sae-lens-c2r demo" in cell.source and cell.cell_type == "code"
+    ]
+    training.source = training.source.replace(
+        "demo --out tutorial --overwrite", f"train smollm2-demo --out tutorial {FEWER_STEPS}"
+    )
     [drawing] = [cell for cell in notebook.cells if "plt.subplots" in cell.source]
     drawing.source = f"%matplotlib inline\n{drawing.source}"  # imported before the kernel was
     place = {"metadata": {"path": str(tmp_path)}}

@@ -65,7 +65,7 @@ def import_all() -> None:
 
         get_checkpoint_conversion_mapping("llama")  # compiles a thousand patterns
     offline.documents()
-    offline.where_model_is(offline.MINILM.hub_id)
+    offline.model_folder(offline.MINILM)
 
 
 LEVELS: dict[str, Callable[[], None]] = {

@@ -32,7 +32,8 @@ from sae_lens_c2r.hub.card import (
     write_card,
 )
 from sae_lens_c2r.hub.repo_record import RepoRecord, published
-from sae_lens_c2r.models.offline import MINILM, where_model_is
+from sae_lens_c2r.models.names import ModelName
+from sae_lens_c2r.models.offline import MINILM
 from sae_lens_c2r.releases.model import FACTS, README
 from sae_lens_c2r.saes.record import Evaluation, SAERecord
 from tests.evaluation.planted import small_sae
@@ -238,7 +239,7 @@ def test_the_code_of_a_card_runs(
     def load_here(of_class: str, name: str, **options: Any) -> Any:
         if name == "tiny":
             return tiny_model(n_ctx=32)
-        return load(of_class, where_model_is(name), **options)
+        return load(of_class, ModelName(name).place(), **options)
 
     monkeypatch.setattr(sae_lens.load_model, "load_model", load_here)
     [code] = re.findall(r"```python\n(.*?)```", card, re.DOTALL)

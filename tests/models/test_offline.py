@@ -18,6 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.models import offline
+from sae_lens_c2r.models.names import ModelName
 from sae_lens_c2r.models.offline import (
     MINILM,
     MODELS,
@@ -25,7 +26,6 @@ from sae_lens_c2r.models.offline import (
     OfflineModel,
     model_folder,
     verify_weights,
-    where_model_is,
 )
 from sae_lens_c2r.models.text_source import OFFLINE_DATASET
 from sae_lens_c2r.releases.files import find_release, read_release
@@ -59,9 +59,9 @@ def test_a_missing_package_says_what_to_install(
     assert str(raised.value).endswith(says)
     assert model.hub_id in str(raised.value)
     if missing == model.package:  # the Hub may have it
-        assert where_model_is(model.hub_id) == model.hub_id
+        assert ModelName(model.hub_id).place() == model.hub_id
     assert MODELS[model.hub_id] is model
-    assert where_model_is("gpt2") == "gpt2"
+    assert ModelName("gpt2").place() == "gpt2"
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_smollm2_speaks_and_its_release_trains(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Converted once on this machine, in the cache of the user."""
-    folder = where_model_is(SMOLLM2.hub_id)
+    folder = ModelName(SMOLLM2.hub_id).place()
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     prompt = tokenizer("The capital of France is", return_tensors="pt")

@@ -20,7 +20,6 @@ from sae_lens_c2r.models import text as reader
 from sae_lens_c2r.models.offline import MINILM
 from sae_lens_c2r.models.text import (
     check_tokenizer,
-    context_of,
     one_column,
     read_text,
     rows_for,
@@ -237,13 +236,11 @@ def test_rows_without_content_are_left_out(tmp_path: Path) -> None:
 
 def test_rows_of_tokens_fill_the_context() -> None:
     text = of_tokens([1], [1, 2, 3], [4, 5])
-    assert context_of(text, None, 8) == 2
     assert [row["tokens"] for row in rows_for(text, None, 2)] == [[1, 2, 3], [4, 5]]
     assert [row["tokens"] for row in rows_for(text, None, 3)] == [[1, 2, 3]]
     with pytest.raises(UserError, match=r"fill rows of 4 tokens.* Found 3 in the longest"):
         rows_for(text, None, 4)
     words = one_column(Dataset.from_list(ROWS))
-    assert context_of(words, None, 8) == 8
     assert rows_for(words, "gpt2", 8) is words
 
 

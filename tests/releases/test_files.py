@@ -253,7 +253,7 @@ def test_sae_lens_s_directory_would_take_our_releases(
     monkeypatch.setattr(directory, "files", lambda _: tmp_path)
     parse = directory.get_pretrained_saes_directory.__wrapped__  # it keeps its result
     found = parse()
-    assert len(exported) == len(found) == 11
+    assert len(exported) == len(found) == 12
     for release in exported:
         lookup = found[release.name]
         assert lookup.repo_id == release.repo_id
