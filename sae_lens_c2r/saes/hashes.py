@@ -10,8 +10,7 @@ from sae_lens import SAE
 
 from sae_lens_c2r.models.reading import ADDED, Reading
 
-# Of an SAE's metadata, what decides how text is read, but for the model's name and for what
-# SAELens itself does not write.
+# What of SAELens's own metadata decides how text is read, but for the model's name.
 _READ = tuple(key for key in Reading.model_fields if key not in {"model_name", *ADDED})
 
 
