@@ -26,13 +26,7 @@ from sae_lens_c2r.inspection.measures import THRESHOLDS, max_cosine_counts
 from sae_lens_c2r.releases.model import FACTS, FIGURES, README, check_ids
 from sae_lens_c2r.reporting.figures import Distribution, color_of, max_cosine_figure, png
 from sae_lens_c2r.reporting.tables import metric_table
-from sae_lens_c2r.saes.record import (
-    HELD_OUT,
-    SAE_LENS,
-    TRAINING,
-    WEIGHTS,
-    SAERecord,
-)
+from sae_lens_c2r.saes.record import SAE_LENS, TRAINING, WEIGHTS, SAERecord
 
 TEMPLATE, SENTENCES = "card.md.jinja", "sentences.jinja"
 CITATION = files("sae_lens_c2r.hub").joinpath("citations.bib")
@@ -51,14 +45,13 @@ _SAE_BENCH = ("SAEBench", "2503.09532")
 _PENALTIES = {"C2R": "c2r_coefficient", "OrtSAE": "ort_coefficient"}
 # In the order of a card, by their names there; SAEBench's have the names that it gives them.
 _EVALUATIONS = {
-    HELD_OUT: "Held-out text",
     SAE_LENS: "SAELens",
     WEIGHTS: "Weights",
     **{name: f"SAEBench {name}" for name in EVALUATIONS},
     TRAINING: "End of training",
 }
 # Of these, the first that there is stands at the top of a card.
-_MAIN = (HELD_OUT, SAE_LENS, "core")
+_MAIN = (SAE_LENS, "core")
 _AT_THE_TOP = (
     *("explained_variance", "l0", "dead_latents", "loss_recovered", "loss_recovered_error"),
     *("composition", "chance_composition"),

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.files import read_object, write_json
+from sae_lens_c2r._support.files import read_object, sha256_of, write_json
 from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r.evaluation.results import REPORT_FILE, read_report
 from sae_lens_c2r.hub.allow_list import check_names, redact, refuse_secrets
@@ -85,13 +85,13 @@ def check_saes(
     found = find_folders(submission, scratch / "in-memory")
     measured = measurements(submission)
     saes: list[LocalSAE] = []
-    requests: list[tuple[dict[str, str], Tensor]] = []
+    requests: list[tuple[Path, Tensor]] = []
     expected: list[Tensor] = []
     for sae_id, (folder, record) in sorted(found.items()):
         tell(f"Checking {sae_id}, {len(saes) + 1} of {len(found)}.")
         sae, inputs, encoding = _check(sae_id, folder, record, scratch, measured, submission)
         saes.append(sae)
-        requests.append(({"folder": str(sae.folder)}, inputs))
+        requests.append((sae.folder, inputs))
         expected.append(encoding)
     if bare := [s.sae_id for s in saes if s.record.evaluations.keys() <= {WEIGHTS, TRAINING}]:
         tell(
@@ -100,11 +100,10 @@ def check_saes(
             "file by `--evaluation`."
         )
     tell("Loading the SAEs in SAELens alone.")
-    for sae, encoded, here in zip(
-        saes, encode_in_saelens_alone(requests), expected, strict=True
-    ):
-        _check_encoding(sae, encoded.feature_acts, here.to_dense())
-        digest = {"file_sha256": encoded.sha256[SAE_WEIGHTS_FILENAME]}
+    alone = encode_in_saelens_alone(requests)
+    for sae, feature_acts, here in zip(saes, alone, expected, strict=True):
+        _check_encoding(sae, feature_acts, here.to_dense())
+        digest = {"file_sha256": sha256_of(sae.folder / SAE_WEIGHTS_FILENAME)}
         sae.record = sae.record.model_copy(update=digest)
     return saes
 
@@ -250,10 +249,8 @@ def _check(
 def _with_evaluations(record: SAERecord, form: SAE[Any], measured: Measured) -> SAERecord:
     """The record of an SAE with what was measured of its weights and its config."""
     weights_sha256, config_sha256 = sae_hashes(form)
-    recorded = record.evaluations
-    if record.weights_sha256 not in (None, weights_sha256):  # they have changed since
-        recorded = {name: of for name, of in recorded.items() if name == TRAINING}
-    evaluations = {**recorded, **measured.get((weights_sha256, config_sha256), {})}
+    own = measured.get((weights_sha256, config_sha256), {})
+    evaluations = {**record.evaluations, **own}
     if WEIGHTS not in evaluations:
         metrics = measure(form, "").numbers
         versions = package_versions("sae-lens-c2r", "sae-lens", "torch")

@@ -5,22 +5,18 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from sae_lens import SAE, TrainingSAE
-from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.progress import with_bar
 
-_PAUSE = 0.05  # seconds until it is asked again what has been encoded
 _SCRIPT = Path(__file__).with_name("encode_alone.py")
 _ROWS = 64
 _SCALES = 14  # decoder rows of lengths 1 to 2 ** 13: some latents fire, whatever the threshold
@@ -78,55 +74,27 @@ def encodes_alike(
     return int((~equal).sum()) <= farther
 
 
-class Encoded(NamedTuple):
-    """The encoding of a batch by an SAE, and the SHA-256 of its files, if they are here."""
-
-    feature_acts: Tensor
-    sha256: dict[str, str]
-
-
-def encode_in_saelens_alone(
-    requests: Sequence[tuple[Mapping[str, str], Tensor]],
-    *,
-    environment: Mapping[str, str] | None = None,
-) -> list[Encoded]:
-    """Load SAEs in another process, with SAELens alone, and encode a batch with each."""
+def encode_in_saelens_alone(requests: Sequence[tuple[Path, Tensor]]) -> list[Tensor]:
+    """Load the SAEs of folders in another process, with SAELens alone, and encode batches."""
     with TemporaryDirectory() as scratch:
         asked = []
-        for number, (where, inputs) in enumerate(requests):
+        for number, (folder, inputs) in enumerate(requests):
             file = str(Path(scratch, f"{number}.safetensors"))
             save_file({"sae_in": inputs.cpu().contiguous()}, file)
-            asked.append({**where, "inputs": file, "outputs": f"{file}.out"})
-        request_list, errors = Path(scratch, "requests.json"), Path(scratch, "errors.txt")
-        request_list.write_text(json.dumps(asked), encoding="utf-8")
-        with (
-            request_list.open("rb") as stdin,
-            errors.open("wb") as stderr,
-            subprocess.Popen(
-                [sys.executable, str(_SCRIPT)],
-                # PyTorch would refuse to start without the package that an entry point names.
-                env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **(environment or {})},
-                stdin=stdin,
-                stdout=subprocess.DEVNULL,
-                stderr=stderr,
-            ) as process,
-        ):
-            try:
-                for request in with_bar(asked, "Loading SAEs in SAELens alone"):
-                    while process.poll() is None and not Path(request["outputs"]).is_file():
-                        time.sleep(_PAUSE)
-            except BaseException:
-                process.kill()
-                raise
-        if process.returncode != 0:
-            told = errors.read_text(encoding="utf-8", errors="replace").strip()
-            reason = told.splitlines()[-1:] or ["It printed nothing."]
-            done = sum(Path(request["outputs"]).is_file() for request in asked)
-            which = " ".join(requests[min(done, len(requests) - 1)][0].values())
-            raise UserError(f"SAELens alone cannot load {which}. {reason[0]}")
-        encoded = []
-        for request in asked:
-            with safe_open(request["outputs"], framework="pt") as file:
-                acts = file.get_tensor("feature_acts").clone()
-                encoded.append(Encoded(acts, dict(file.metadata() or {})))
-        return encoded
+            asked.append({"folder": str(folder), "inputs": file, "outputs": f"{file}.out"})
+        run = subprocess.run(
+            [sys.executable, str(_SCRIPT)],
+            # PyTorch would refuse to start without the package that an entry point names.
+            env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+            input=json.dumps(asked).encode(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        if run.returncode != 0:
+            told = run.stderr.decode(errors="replace").strip().splitlines()
+            left = (each for each in asked if not Path(each["outputs"]).is_file())
+            which = next(left, asked[-1])["folder"]
+            reason = told[-1] if told else "It printed nothing."
+            raise UserError(f"SAELens alone cannot load {which}. {reason}")
+        # Cloned, as loaded tensors are views of files that are about to be removed.
+        return [load_file(each["outputs"])["feature_acts"].clone() for each in asked]

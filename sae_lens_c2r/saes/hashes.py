@@ -10,8 +10,7 @@ from sae_lens import SAE
 
 from sae_lens_c2r.models.reading import ADDED, Reading
 
-# Of an SAE's metadata, what decides how text is read, but for the model's name and for what
-# SAELens itself does not write.
+# What of SAELens's own metadata decides how text is read, but for the model's name.
 _READ = tuple(key for key in Reading.model_fields if key not in {"model_name", *ADDED})
 
 
@@ -28,14 +27,6 @@ def sae_hashes(sae: SAE[Any]) -> tuple[str, str]:
     config = {key: value for key, value in config.items() if usual.get(key, ...) != value}
     read = {key: value for key in _READ if (value := sae.cfg.metadata.get(key)) is not None}
     return weights.hexdigest(), digest_of({**config, "metadata": read})
-
-
-def earlier_config_hash(sae: SAE[Any]) -> str:
-    """Hash a config as before, with all that its metadata say: older files have that."""
-    config = sae.cfg.to_dict()
-    config.pop("device", None)
-    config["metadata"].pop("sae_lens_version", None)
-    return digest_of(config)
 
 
 def digest_of(content: dict[str, Any]) -> str:

@@ -1,12 +1,10 @@
 """The origin of an SAE: exactly which files it is loaded from, its licence, and its record."""
 
-import math
 import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import yaml
 from huggingface_hub import hf_hub_download, metadata_load
 from sae_lens import SAE, BatchTopKTrainingSAE
 from sae_lens.loading.pretrained_saes_directory import get_repo_id_and_folder_name
@@ -17,7 +15,6 @@ from sae_lens_c2r._support.files import sha256_of
 from sae_lens_c2r.saes.record import RECORD, SAERecord, read_record
 from sae_lens_c2r.saes.sae_ref import SAE_FILES, SAERef, downloads, inference_form
 
-_README = "README.md"
 _COMMIT = r"/models--[^/]+/snapshots/([^/]+)/"  # in the path of a file in the Hub's cache
 
 
@@ -30,12 +27,12 @@ def pin(ref: SAERef) -> tuple[SAERef, SAE[Any]]:
     pinned = ref
     if ref.folder is not None:
         files = [path for path in map(ref.folder.joinpath, SAE_FILES) if path.is_file()]
-        license = ref.license or _license_of_folder(ref.folder)
+        license = ref.license or read_record(ref.folder).license
     else:
         repo, _ = get_repo_id_and_folder_name(ref.source, ref.sae_id or "")
         found = (re.search(_COMMIT, each.as_posix()) for each in files)
         commit = next((match[1] for match in found if match), None)
-        license = ref.license or _license_of_card(_file_on_hub(repo, _README, commit))
+        license = ref.license or _license_on_hub(repo, commit)
         pinned = replace(ref, release=ref.source, repo=repo, revision=commit)
     sha256 = {path.name: sha256_of(path) for path in files}
     if ref.sha256 and ref.sha256 != sha256:
@@ -49,19 +46,15 @@ def check_weights(sae: SAE[Any], shown: object, *, published: bool = False) -> N
     trained_class, _ = SAE_TRAINING_CLASS_REGISTRY.get(trained_as, (object, object))
     learned = issubclass(trained_class, BatchTopKTrainingSAE)  # which learns its threshold
     for name, tensor in sae.state_dict().items():
-        if not tensor.numel():
-            continue
-        low, high = (number.item() for number in tensor.aminmax())
-        is_zero, is_threshold = low == high == 0, published and name == "threshold"
+        is_threshold = published and name == "threshold"
         for wrong, should in (
-            (not (math.isfinite(low) and math.isfinite(high)), "be finite"),
-            (is_threshold and low < 0, "not be negative"),
-            (is_threshold and is_zero and learned, "have been learned"),
-            (name == "W_dec" and is_zero, "not be 0 everywhere"),
+            (not tensor.isfinite().all(), "be finite"),
+            (is_threshold and (tensor < 0).any(), "not be negative"),
+            (is_threshold and learned and not tensor.any(), "have been learned"),
+            (name == "W_dec" and not tensor.any(), "not be 0 everywhere"),
         ):
-            if wrong:  # where there is a NaN, `low` and `high` are NaN
-                found = f"values from {low:g} to {high:g}"
-                raise UserError(name, should, found, of=shown)
+            if wrong:
+                raise UserError(name, should, of=shown)
 
 
 def record_of(ref: SAERef) -> SAERecord:
@@ -76,21 +69,11 @@ def record_of(ref: SAERef) -> SAERecord:
         return SAERecord()
 
 
-def _license_of_folder(folder: Path) -> str | None:
-    """The licence of a folder, by its training, or else by the card of its repository."""
-    if license := read_record(folder).license:
-        return license
-    folder = folder.resolve()
-    cards = (place / _README for place in (folder, *folder.parents))
-    return _license_of_card(next(filter(Path.is_file, cards), None))
-
-
-def _license_of_card(path: Path | None) -> str | None:
-    try:
-        data = path and metadata_load(path)
-        license = data and (data.get("license_name") or data.get("license"))
-    except (OSError, ValueError, yaml.YAMLError):  # it says no licence that can be read
-        return None
+def _license_on_hub(repo: str, commit: str | None) -> str | None:
+    """The licence that a repository's card says."""
+    path = _file_on_hub(repo, "README.md", commit)
+    data = (path and metadata_load(path)) or {}
+    license = data.get("license_name") or data.get("license")
     return str(license) if license else None
 
 

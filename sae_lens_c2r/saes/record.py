@@ -1,21 +1,15 @@
 """The record of an SAE: which it is, how it was trained, and all that was measured of it.
 
 Training writes it beside the weights, as `training.json`. Evaluations, repositories on the Hub
-and their cards have it, too, each as far as it is known there.
+and their cards have it, too, each as far as it is known there. Every key may be missing; a key
+that is not here is refused.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    StrictFloat,
-    StrictInt,
-    ValidationError,
-)
+from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, ValidationError
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import first_problem, read_object
@@ -25,38 +19,20 @@ from sae_lens_c2r.saes.sae_ref import SAERef
 FORMAT: Literal[2] = 2  # of `training.json`, `evaluation.json` and `sae-lens-c2r.json`
 # The evaluations that are not SAEBench's.
 SAE_LENS = "sae_lens"  # SAELens's own `run_evals`
-HELD_OUT = "held_out"  # what the demo measures on text that it does not train on
 TRAINING = "training"  # what SAELens counts at the end of a training
 WEIGHTS = "weights"  # what needs no data
-DEAD_FEATURE_WINDOW = 1000  # steps, SAELens's default
+_DEAD_FEATURE_WINDOW = 1000  # steps, SAELens's default
+_STRICT = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
 Document = TypeVar("Document", bound=BaseModel)
 Number = StrictInt | StrictFloat
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 
 
-class Evaluation(BaseModel, frozen=True, allow_inf_nan=False):
-    """One evaluation of one SAE."""
+class Identity(BaseModel):
+    """Which SAE it is, and what it encodes."""
 
-    source: str | None = None  # the result file, from the folder of `evaluation.json`
-    model: str | None = None  # `None` for an evaluation of the weights alone
-    text: str | None = None  # that SAELens's reads; `None` for what the SAE was trained on
-    settings: dict[str, Any] = {}  # all of them
-    reading: dict[str, Any] = {}  # how the text was read, where it was SAELens's evaluation
-    inputs: dict[str, str] = {}  # the hashes of the files and folders that it reads, by name
-    device: str | None = None
-    versions: dict[str, str] = {}  # of the packages that computed it
-    seconds: float | None = None
-    metrics: dict[str, Number]  # the finite numbers, by their keys in METRICS or their own
-    missing: list[str] = []  # the keys of the others
+    model_config = _STRICT
 
-
-class SAERecord(BaseModel):
-    """The record of one SAE. Every key may be missing, and others may be there."""
-
-    model_config = ConfigDict(extra="allow", frozen=True, ser_json_inf_nan="constants")
-    format: Literal[2] = FORMAT
-
-    # Which SAE it is.
     sae_id: str | None = None  # in its release
     name: str | None = None  # by which an evaluation loaded it
     weights_sha256: str | None = None  # of its tensors, in the form of inference
@@ -68,14 +44,19 @@ class SAERecord(BaseModel):
     d_sae: Count | None = None
     dtype: str | None = None
     options: dict[str, Any] = {}  # that it was trained with
-    # What it encodes.
     model: str | None = None  # on the Hub
     model_name: str | None = None  # what SAELens loads the model by, where that is another
     model_class: str | None = None
     hook_name: str | None = None
     dataset: str | None = None
     context_size: Count | None = None
-    # How it was trained.
+
+
+class Training(BaseModel):
+    """How it was trained: from what, with which settings, for how long and on which machine."""
+
+    model_config = _STRICT
+
     release: str | None = None
     description: str | None = None  # of the release, as its licence and repository
     license: str | None = None
@@ -101,8 +82,28 @@ class SAERecord(BaseModel):
     python: str | None = None
     versions: dict[str, str] = {}
     git_revision: str | None = None  # of the checkout that it ran from, if it was one
-    # What was measured of it, by the names of evaluations.
-    evaluations: dict[str, Evaluation] = {}
+
+
+class Evaluation(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
+    """One evaluation of one SAE."""
+
+    model: str | None = None  # `None` for an evaluation of the weights alone
+    text: str | None = None  # that SAELens's reads; `None` for what the SAE was trained on
+    settings: dict[str, Any] = {}  # all of them
+    reading: dict[str, Any] = {}  # how the text was read, where it was SAELens's evaluation
+    inputs: dict[str, str] = {}  # the hashes of the files and folders that it reads, by name
+    device: str | None = None
+    versions: dict[str, str] = {}  # of the packages that computed it
+    seconds: float | None = None
+    metrics: dict[str, Number]  # the finite numbers, by their keys in METRICS or their own
+    missing: list[str] = []  # the keys of the others
+
+
+class SAERecord(Training, Identity):
+    """All that is known of one SAE."""
+
+    format: Literal[2] = FORMAT
+    evaluations: dict[str, Evaluation] = {}  # by their names
 
     @property
     def kind(self) -> str:
@@ -120,35 +121,31 @@ class SAERecord(BaseModel):
         return self.evaluations[evaluation].metrics if evaluation in self.evaluations else {}
 
     def with_config(self, config: Mapping[str, Any]) -> "SAERecord":
-        """Return the record with what an SAE's config says, in its file or in memory."""
+        """The record with what an SAE's config says, and measured in training: no more."""
         metadata = config.get("metadata") or {}
         details = metadata.get("training_architecture_details") or {}
-        coefficients = {
-            of: metadata.get(f"{of}_effective_coefficient") for of in ("c2r", "ort")
-        }
+        rescaled = {of: metadata.get(f"{of}_effective_coefficient") for of in ("c2r", "ort")}
         known: dict[str, Any] = {
-            "architecture": config.get("architecture"),
+            **{key: config.get(key) for key in ("architecture", "d_in", "d_sae", "dtype")},
             "trained_as": metadata.get("training_architecture"),
-            **{key: config.get(key) for key in ("d_in", "d_sae", "dtype")},
             # The fields that only training has, and k, which some inference forms have, too.
             "options": _given({"k": config.get("k"), **details}),
-            "model_name": metadata.get("model_name"),
+            **{key: metadata.get(key) for key in ("model_name", "hook_name")},
             "model_class": metadata.get("model_class_name"),
-            "hook_name": metadata.get("hook_name"),
             "dataset": metadata.get("dataset_path"),
             "context_size": self.source.get("context_size") or metadata.get("context_size"),
-            "effective_coefficients": _given(coefficients),
+            "effective_coefficients": _given(rescaled),
         }
-        evaluations = dict(self.evaluations)
+        evaluations = {}
         n_dead, d_sae = metadata.get("num_dead_features"), config.get("d_sae")
         # SAELens counts latents as dead that did not fire in a window of steps: before that
         # many are taken, none is.
         runner = (self.settings or {}).get("runner", {})
-        window = runner.get("dead_feature_window", DEAD_FEATURE_WINDOW)
+        window = runner.get("dead_feature_window", _DEAD_FEATURE_WINDOW)
         if type(n_dead) is int and type(d_sae) is int and (self.steps or 0) > window:
-            by: dict[str, Any] = {"device": self.device, "versions": self.versions}
-            of_training = Evaluation(metrics={"dead_latents": n_dead / d_sae}, **by)
-            evaluations.setdefault(TRAINING, of_training)
+            dead = {"dead_latents": n_dead / d_sae}
+            counted = Evaluation(metrics=dead, device=self.device, versions=self.versions)
+            evaluations[TRAINING] = counted
         return self.model_copy(update={**_given(known), "evaluations": evaluations})
 
 

@@ -1,6 +1,5 @@
 """References to SAEs: in a folder, in a repository on the Hub, or in SAELens's releases."""
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -10,11 +9,7 @@ from typing import Annotated, Any
 from unittest.mock import patch
 
 import torch
-from pydantic import (
-    AfterValidator,
-    ConfigDict,
-    PlainSerializer,
-)
+from pydantic import AfterValidator, ConfigDict, PlainSerializer
 from sae_lens import SAE, TrainingSAE
 from sae_lens.constants import (
     ACTIVATION_SCALER_CFG_FILENAME,
@@ -27,7 +22,7 @@ from sae_lens.loading import pretrained_sae_loaders
 from sae_lens.registry import SAE_CLASS_REGISTRY, SAE_TRAINING_CLASS_REGISTRY
 from sae_lens.training.activation_scaler import ActivationScaler
 
-from sae_lens_c2r._support.errors import UserError, needing_the_hub, one_line
+from sae_lens_c2r._support.errors import UserError, needing_the_hub, reason
 from sae_lens_c2r._support.files import read_object
 from sae_lens_c2r._support.remote_code import harmless_options
 from sae_lens_c2r.models.loading import name_as_transformers_does
@@ -38,9 +33,7 @@ SAE_FILES = (
     *(SAE_CFG_FILENAME, SAE_WEIGHTS_FILENAME),
     *(ACTIVATION_SCALER_CFG_FILENAME, ACTIVATION_WHITENING_FILENAME),
 )
-_Folder = Annotated[
-    Path, AfterValidator(lambda path: Path(os.path.expanduser(path))), PlainSerializer(str)
-]
+_Folder = Annotated[Path, AfterValidator(Path.expanduser), PlainSerializer(str)]
 RECORD = "training.json"  # which our training writes beside an SAE
 _DOWNLOAD = "hf_hub_download"  # by which SAELens's loaders get every file
 
@@ -70,13 +63,6 @@ class SAERef:
         """The name that it is shown by."""
         at = f"@{self.revision}" if self.revision else ""
         return str(self.folder) if self.folder else f"{self.source}{at} {self.sae_id}"
-
-    @property
-    def place(self) -> Path | tuple[str | None, ...]:
-        """The key that tells it from all others."""
-        if self.folder:
-            return self.folder.resolve()
-        return (self.source, self.sae_id, self.revision)
 
     @property
     def address(self) -> dict[str, str]:
@@ -114,12 +100,9 @@ class SAERef:
                 complete(sae.cfg.metadata, settings)
             return sae
         except Exception as error:  # SAELens, safetensors and the Hub raise many kinds
-            reason = one_line(error)
-            if isinstance(error, KeyError):
-                reason = f"It has no key {reason}."
-            if self.folder is None and not Path(self.source).exists():
-                reason += f" There is no folder {self.source} either."
-            raise UserError(f"cannot be loaded. {reason}", of=self.name) from error
+            more = "" if self.folder else f" There is no folder {self.source} either."
+            why = f"cannot be loaded. {reason(error)}{more}"
+            raise UserError(why, of=self.name) from error
 
     def load_for_inference(self, device: str) -> SAE[Any]:
         """Load it in the form in which anybody uses it: without training, norms folded."""
@@ -175,17 +158,13 @@ def find_saes(
     rest = list(arguments)
     while rest:
         argument = rest.pop(0)
-        found = [SAERef(folder=folder) for folder in sae_folders(Path(argument))]
-        is_file, may_be_id = Path(argument).is_file(), rest and not Path(rest[0]).is_dir()
-        if found:
-            saes += found
-        elif may_be_id and not is_file and not Path(argument).is_absolute():
+        if folders := sae_folders(Path(argument)):
+            saes += [SAERef(folder=folder) for folder in folders]
+        elif rest and not Path(rest[0]).is_dir():
             release, _, revision = argument.partition("@")
             saes.append(SAERef(release, sae_id=rest.pop(0), revision=revision or None))
         else:
-            should = "be a folder, or a release followed by an SAE's id"
-            if Path(argument).is_dir():
-                should = f"have a {SAE_CFG_FILENAME}, or folders with one"
+            should = "be a folder of SAEs, or a release followed by an SAE's id"
             on_error(UserError(Path(argument), should))
     return list(dict.fromkeys(saes))
 
@@ -213,20 +192,16 @@ def is_training_form(folder: Path) -> bool:
     """Whether SAELens loads what a folder holds as a `TrainingSAE`."""
     config = read_object(folder / SAE_CFG_FILENAME)
     architecture = str(config.get("architecture"))  # old configs have none
-    if architecture not in SAE_TRAINING_CLASS_REGISTRY:
-        return False
-    return architecture not in SAE_CLASS_REGISTRY or "decoder_init_norm" in config
+    alone = architecture not in SAE_CLASS_REGISTRY or "decoder_init_norm" in config
+    return alone and architecture in SAE_TRAINING_CLASS_REGISTRY
 
 
 def fold_scaling(sae: SAE[Any], scaler: ActivationScaler) -> None:
     """Put what an SAE's inputs were scaled by into its weights, as SAELens's trainer does."""
     if scaler.scaling_factor is not None:
         sae.fold_activation_norm_scaling_factor(scaler.scaling_factor)
-    if scaler.whitening is not None:
-        whitening = scaler.whitening
-        sae.fold_activation_whitening(
-            whitening.mean, whitening.matrix, whitening.inverse_matrix
-        )
+    if (white := scaler.whitening) is not None:
+        sae.fold_activation_whitening(white.mean, white.matrix, white.inverse_matrix)
 
 
 @contextmanager

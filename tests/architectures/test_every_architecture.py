@@ -220,10 +220,10 @@ def trained(
         sae.save_inference_model(folder / "inference")
         saes.append((sae, folder))
     encoded = encode_in_saelens_alone(
-        [({"folder": str(folder / "inference")}, next(hierarchy(seed=7))) for _, folder in saes]
+        [(folder / "inference", next(hierarchy(seed=7))) for _, folder in saes]
     )
     return {
-        name: (*each, alone.feature_acts)
+        name: (*each, alone)
         for name, each, alone in zip(ARCHITECTURES, saes, encoded, strict=True)
     }
 

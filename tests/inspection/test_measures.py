@@ -116,8 +116,8 @@ def test_of_attention_s_outputs_the_heads_are_joined_already(tmp_path: Path) -> 
     plain = measure_on_text(make_form("standard", d_in=D_IN), text_of(INPUTS)).numbers
     assert measure_on_text(sae, text_of(INPUTS)).numbers == plain
     sae.save_model(tmp_path)
-    [alone] = encode_in_saelens_alone([({"folder": str(tmp_path)}, INPUTS)])
-    torch.testing.assert_close(alone.feature_acts, sae.encode(INPUTS))
+    [alone] = encode_in_saelens_alone([(tmp_path, INPUTS)])
+    torch.testing.assert_close(alone, sae.encode(INPUTS))
 
 
 def test_activations_are_dense_and_of_the_type_of_the_sae() -> None:

@@ -1,5 +1,6 @@
 """A release that trains an SAE further, written from what the SAE says of itself."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -228,7 +229,7 @@ def test_a_folder_s_name_becomes_an_id(folder: str, sae_id: str, plant: Plant) -
 )
 def test_a_licence_of_another_name_is_the_hub_s_unknown(plant: Plant, license: str) -> None:
     folder = plant()
-    (folder / "README.md").write_text(f"---\nlicense: {license}\n---\n")
+    (folder / "training.json").write_text(json.dumps({"license": license}))
     assert release_of(folder).license == "unknown"
 
 

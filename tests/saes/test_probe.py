@@ -44,4 +44,4 @@ def test_a_process_that_dies_after_its_last_answer_is_told(
     script.write_text(f"import json, sys; {answer}; sys.exit('free(): invalid pointer')")
     monkeypatch.setattr(encoding, "_SCRIPT", script)
     with pytest.raises(UserError, match="cannot load a folder"):
-        encoding.encode_in_saelens_alone([({"folder": "a folder"}, ENCODED)])
+        encoding.encode_in_saelens_alone([(Path("a folder"), ENCODED)])

@@ -1,6 +1,8 @@
-"""The licence of an SAE that another SAE starts from."""
+"""Where SAEs lie, what they are loaded as, and what is recorded of them."""
 
+import json
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -9,6 +11,7 @@ from sae_lens.saes.sae import SAEMetadata
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.saes.origins import pin
+from sae_lens_c2r.saes.record import read_record
 from sae_lens_c2r.saes.sae_ref import SAERef, find_saes, sae_folders
 from tests.saes.forms import make_form
 
@@ -22,20 +25,29 @@ def test_norms_are_folded_on_a_cpu_whatever_the_device(tmp_path: Path) -> None:
     assert load.call_args.kwargs["device"] == "cpu"
 
 
-def test_the_card_of_a_downloaded_repository_is_read(tmp_path: Path) -> None:
-    folder = tmp_path / "repository" / "layer_1"
-    make_form("jumprelu").save_model(folder)
-    for path, text in (
-        (tmp_path, "---\nlicense: mit\n---\n"),
-        (folder.parent, "---\nlicense: cc-by-nd-4.0\n---\n"),
-    ):
-        (path / "README.md").write_text(text)
-    origin, _ = pin(SAERef(folder=folder))
-    assert origin.license == "cc-by-nd-4.0"
-    (folder / "README.md").write_text("Without front matter.")  # the nearest one is its own
-    assert pin(SAERef(folder=folder))[0].license is None
-    (folder / "training.json").write_text('{"license": "apache-2.0"}')
-    assert pin(SAERef(folder=folder))[0].license == "apache-2.0"
+def test_the_licence_of_a_folder_is_what_training_recorded(tmp_path: Path) -> None:
+    """No card that lies about is taken for the SAE's."""
+    make_form("jumprelu").save_model(tmp_path)
+    (tmp_path / "README.md").write_text("---\nlicense: cc-by-nd-4.0\n---\n")
+    assert pin(SAERef(folder=tmp_path))[0].license is None
+    (tmp_path / "training.json").write_text('{"license": "apache-2.0"}')
+    assert pin(SAERef(folder=tmp_path))[0].license == "apache-2.0"
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"later": 1},
+        {"started_from": {"folder": "a", "later": 1}},
+        {"evaluations": {"core": {"metrics": {}, "later": 1}}},
+    ],
+)
+def test_a_record_with_a_key_that_is_not_known_is_refused(
+    record: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "training.json").write_text(json.dumps(record))
+    with pytest.raises(UserError, match=r"training.json should be written by .*later"):
+        read_record(tmp_path)
 
 
 def test_saes_are_found_in_folders_that_are_not_hidden(tmp_path: Path) -> None:
