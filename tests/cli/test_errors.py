@@ -15,7 +15,6 @@ from sae_lens_c2r.cli._shared import error_boundary
 from sae_lens_c2r.releases.model import LanguageModel
 from sae_lens_c2r.saes.sae_ref import SAERef
 from tests.command import run_command
-from tests.releases.test_files import write
 from tests.saes.forms import make_form
 
 FULL = OSError(28, "No space left on device")
@@ -149,36 +148,3 @@ def test_an_error_of_another_process_keeps_its_parts() -> None:
     other = pickle.loads(pickle.dumps(error))
     assert vars(other) == vars(error)
     assert str(other) == str(error) == "an SAE: a.b should be 1. Found 2. Try 1."
-
-
-@pytest.mark.parametrize(
-    ("error", "status", "says"),
-    [(KeyboardInterrupt(), 130, "Interrupted."), (FULL, 1, "device")],
-)
-def test_train_says_how_to_go_on_where_there_is_a_checkpoint(
-    error: Any, status: int, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def end(_plan: Any, out: Path, **_options: Any) -> None:
-        if out.name == "begun":
-            (out / ".training" / "step-000000003").mkdir(parents=True)
-        raise error
-
-    monkeypatch.setattr("sae_lens_c2r.training.train.train", end)
-    resume = " `--resume` continues from the last checkpoint."
-    for name, advice in (("begun", resume), ("not-begun", "")):
-        out = tmp_path / name
-        ran = run_command("train", write(tmp_path), "--out", out, "--device", "cpu")
-        assert ran.returncode == status
-        assert ran.stderr.endswith(f"{says}{advice}\n")
-
-
-@pytest.mark.parametrize("command", ["inspect", "evaluate", "train"])
-@pytest.mark.parametrize("device", ["nowhere", "hpu", "cuda:99"])
-def test_a_device_that_torch_does_not_have_is_named_before_any_work(
-    tmp_path: Path, command: str, device: str
-) -> None:
-    out = tmp_path / "out"
-    ran = run_command(command, write(tmp_path), "--out", out, "--device", device)
-    assert ran.returncode == 2
-    assert "`--device` should be a device that torch has here" in ran.stderr
-    assert not out.exists()

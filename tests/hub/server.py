@@ -40,15 +40,12 @@ class Account:
 
     name: str
     organizations: tuple[str, ...] = ()  # where the user may write, too
-    role: str = "write"  # or `read` or `fineGrained`
-    writable: tuple[str, ...] = ()  # repositories that a fine-grained token may write
+    role: str = "write"  # or `read`
 
     def owns(self, repo_id: str) -> bool:
         return repo_id.partition("/")[0] in (self.name, *self.organizations)
 
     def may_write(self, repo_id: str) -> bool:
-        if self.role == "fineGrained":
-            return repo_id in self.writable
         return self.role == "write" and self.owns(repo_id)
 
 

@@ -29,7 +29,6 @@ from sae_lens_c2r.hub.card import (
     merge,
     pictures,
     render,
-    write_card,
 )
 from sae_lens_c2r.hub.repo_record import RepoRecord, published
 from sae_lens_c2r.models.names import ModelName
@@ -67,13 +66,6 @@ def sae(**changes: Any) -> SAERecord:
 
 def facts(**saes: SAERecord) -> RepoRecord:
     return RepoRecord(repo_id="me/saes", saes=saes or {"a": sae()})
-
-
-@pytest.mark.parametrize("repo_id", ["foo", "https://huggingface.co/me/saes", ""])
-def test_the_repository_is_checked_before_any_sae(repo_id: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError) as caught:
-        write_card([tmp_path / "nowhere"], tmp_path / "card", repo_id=repo_id)
-    assert caught.value.field == "repo_id"
 
 
 def test_nothing_is_said_that_was_not_measured() -> None:
@@ -135,15 +127,6 @@ def test_later_facts_count_and_measurements_of_the_same_weights_stay() -> None:
     assert joined.saes["b"].evaluations == {}
     again = RepoRecord.read(joined.to_json())
     assert (again, again.to_json()) == (joined, joined.to_json())
-
-
-def test_an_sae_that_was_deleted_from_the_hub_leaves_the_card() -> None:
-    before = facts(a=sae(), b=sae())
-    card = card_files(
-        facts(c=sae()), {FACTS: before.to_json().encode()}.get, there=["b/cfg.json"]
-    )
-    assert list(RepoRecord.read(card[FACTS]).saes) == ["b", "c"]
-    assert "`a`" not in card[README].decode()
 
 
 def test_a_corrected_model_takes_the_place_of_the_wrong_one() -> None:
@@ -295,14 +278,15 @@ def test_the_readme_and_the_cards_cite_alike() -> None:
 
 
 def test_a_card_is_of_all_that_a_repository_has() -> None:
-    """Joined twice is joined once, and nothing is kept from one repository to the next."""
+    """Joined twice is joined once; of other repositories and deleted SAEs nothing is kept."""
     ours, theirs = facts(a=sae()), facts(b=sae())
     alone = card_files(ours)
     assert card_files(ours, alone.get) == alone
     joined = card_files(ours, card_files(theirs).get)
     assert set(RepoRecord.read(joined[FACTS]).saes) == {"a", "b"}
     assert b"| `b` |" in joined[README]
-    assert card_files(ours) == alone
+    deleted = card_files(ours, card_files(theirs).get, there=["c/cfg.json"])
+    assert deleted == card_files(ours) == alone
 
 
 OURS = f"{BEGIN}\n\nOurs.\n\n{END}"

@@ -18,7 +18,12 @@ from safetensors.torch import load_file, save_file
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.hub import local_saes
-from sae_lens_c2r.hub.allow_list import public_evaluation, redact, refuse_secrets
+from sae_lens_c2r.hub.allow_list import (
+    is_of_the_hub,
+    public_evaluation,
+    redact,
+    refuse_secrets,
+)
 from sae_lens_c2r.hub.card import card_files
 from sae_lens_c2r.hub.local_saes import (
     LocalSAE,
@@ -155,8 +160,10 @@ def test_a_link_leads_to_nothing_that_nobody_has_named(what: str, tmp_path: Path
 
 def test_a_checkpoints_scaling_is_folded(tmp_path: Path) -> None:
     """SAELens folds it at the end of a training; a checkpoint has it beside the weights."""
-    sae = fires_at(training_sae(), 0.001)
+    sae = fires_at(training_sae(normalize_activations="expected_average_only_in"), 0.001)
     sae.save_model(tmp_path / "a")
+    without = refused(tmp_path / "without", tmp_path / "a")
+    assert "or activation_scaler.json lie beside the weights" in without
     ActivationScaler(scaling_factor=0.25).save(str(tmp_path / "a" / "activation_scaler.json"))
     [collected] = check(tmp_path / "scratch", tmp_path / "a")
     inputs = 4 * torch.randn(32, 8)
@@ -164,17 +171,11 @@ def test_a_checkpoints_scaling_is_folded(tmp_path: Path) -> None:
     sae.save_inference_model(tmp_path / "folded")
     expected = SAE.load_from_disk(tmp_path / "folded").encode(inputs)
     assert (expected > 0).any()
-    torch.testing.assert_close(SAE.load_from_disk(collected.folder).encode(inputs), expected)
+    published = SAE.load_from_disk(collected.folder)
+    assert published.cfg.normalize_activations == "none"
+    torch.testing.assert_close(published.encode(inputs), expected)
     loaded = SAERef(folder=tmp_path / "a").load_for_inference("cpu")
     torch.testing.assert_close(loaded.encode(inputs), expected)
-
-
-def test_a_checkpoint_without_its_scaling_is_refused(tmp_path: Path, folder: Path) -> None:
-    set_field(folder, normalize_activations="expected_average_only_in")
-    assert "or activation_scaler.json lie beside the weights" in refused(tmp_path, folder)
-    ActivationScaler(scaling_factor=0.25).save(str(folder / "activation_scaler.json"))
-    [checked] = check(tmp_path / "scaled", folder)
-    assert SAE.load_from_disk(checked.folder).cfg.normalize_activations == "none"
 
 
 @pytest.mark.parametrize("missing", ["metadata", "architecture"])
@@ -352,22 +353,8 @@ def test_a_measurement_names_a_part_of_a_text_but_no_place(place: str) -> None:
     assert place not in json.dumps(kept)
 
 
-OF_FILES = ("clients/notes.jsonl", "acme.txt", "clients/Web.XML", "a/b.gz", "a.eml", "b.docx")
-
-
-@pytest.mark.parametrize("name", OF_FILES)
-def test_a_file_of_another_machine_is_not_named(
-    name: str, tmp_path: Path, folder: Path
-) -> None:
-    say(folder, dataset_path="org/data-v1.5.en", hook_name="model.text")
-    [sae] = check(tmp_path / "named", folder)
-    assert (sae.removed, sae.record.dataset) == ([], "org/data-v1.5.en")
-    say(folder, dataset_path=name, dataset_split="train")
-    [sae] = check(tmp_path / "again", folder)
-    metadata = json.loads((sae.folder / CFG).read_text())["metadata"]
-    assert {*sae.removed} == {"metadata.dataset_path", "metadata.dataset_split"}
-    assert not metadata.keys() & {"dataset_path", "dataset_split"}
-    assert sae.record.dataset is None
+OF_FILES = ["/home/me/x", "clients/notes.jsonl", "acme.txt", "clients/Web.XML"]
+OF_FILES += ["a/b.gz", "a.eml", "b.docx"]
 
 
 def test_what_decides_which_model_and_text_are_read_is_published() -> None:
@@ -377,13 +364,16 @@ def test_what_decides_which_model_and_text_are_read_is_published() -> None:
     options |= {"load_in_4bit": True, "gguf_file": "q4.gguf", "attn_implementation": "eager"}
     options["quantization_config"] = {"quant_method": "bitsandbytes", "load_in_4bit": True}
     said["metadata"] |= {**part, "model_from_pretrained_kwargs": options}
-    said["metadata"]["model_name"] = "gpt2"
-    for text, of_it in (("org/text", part), ("/home/me/x", {})):
+    said["metadata"] |= {"model_name": "gpt2", "hook_name": "model.text"}  # no file
+    for text, of_it in (("org/data-v1.5.en", part), *((name, {}) for name in OF_FILES)):
         said["metadata"]["dataset_path"] = text
         kept, removed = redact(said)
-        assert {key: kept["metadata"].get(key) for key in of_it} == of_it
+        assert is_of_the_hub(text, None) == bool(of_it)
+        assert kept["metadata"].get("dataset_path") == (text if of_it else None)
+        assert {key: kept["metadata"].get(key) for key in part} == dict.fromkeys(part) | of_it
         assert {f"metadata.{key}" for key in part.keys() - of_it.keys()} <= {*removed}
         assert kept["metadata"]["model_from_pretrained_kwargs"] == options
+        assert kept["metadata"]["hook_name"] == "model.text"
     said["metadata"] |= {"dataset_path": "org/text", "dataset_subset": "data/acme"}
     others = {"checkpoint_value": "runs/secret", "attn_implementation": "org/kernel"}
     options |= others | {"device_map": "cuda:3"}
@@ -429,7 +419,7 @@ def of_record(tmp_path: Path, folder: Path, record: Any, **said: Any) -> Any:
     return repo_record(submission, check_saes(submission, tmp_path / "scratch"), "me/saes")
 
 
-@pytest.mark.parametrize("name", ["notes.txt", "clients/notes.jsonl", "org/here", "/home/me/x"])
+@pytest.mark.parametrize("name", [*OF_FILES, "org/here"])
 def test_a_measurement_names_no_file_and_no_model_of_a_disk(name: str) -> None:
     found: dict[str, Any] = {"settings": {}, "metrics": {"l0": 1.0}}
     kept = public_evaluation({"text": name, "model": name, **found}, ["org/here"])
@@ -482,6 +472,10 @@ def test_what_was_measured_nearest_to_the_saes_counts_or_what_is_named(
     assert checked.record.evaluations["core"].metrics == {"x": 9}
 
 
+def measured_of(folder: Path, **changed: str) -> None:
+    write_evaluation(folder.parents[1] / "evaluation.json", folder, 0.125, **changed)
+
+
 @pytest.mark.parametrize(
     ("change", "kept"),
     [
@@ -490,12 +484,14 @@ def test_what_was_measured_nearest_to_the_saes_counts_or_what_is_named(
         (lambda folder: set_field(folder, a_later_default=1), True),
         (lambda folder: set_field(folder, apply_b_dec_to_input=False), False),
         (lambda folder: plant_sae(folder, d_in=8, seed=5), False),
+        (lambda folder: measured_of(folder, weights_sha256="0" * 64), False),
+        (lambda folder: measured_of(folder, config_sha256="0" * 64), False),
     ],
 )
 def test_a_measurement_belongs_to_what_an_sae_computes(
     change: Any, kept: bool, tmp_path: Path, folder: Path
 ) -> None:
-    write_evaluation(tmp_path / "saes" / "evaluation.json", folder, 0.125)
+    measured_of(folder)
     change(folder)
     told: list[str] = []
     [checked] = check_saes(Submission([tmp_path / "saes"]), tmp_path, told.append)

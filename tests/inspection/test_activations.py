@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock, patch
-from weakref import ref
 
 import pytest
 import torch
@@ -13,7 +12,6 @@ from sae_lens import SAE
 from transformer_lens import HookedTransformer
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.inspection import activations
 from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.models import loading
 from sae_lens_c2r.models.text import one_column
@@ -75,15 +73,6 @@ def test_what_is_read_are_the_models_activations(tmp_path: Path) -> None:
     inside = source().activations(load(tmp_path / "inside", seqpos_slice=(2, -1)), "sae")
     torch.testing.assert_close(inside.activations, cache[HOOK][:, 2:-1][kept[:, 2:-1]])
     assert torch.equal(inside.rows, tokens[:, 2:-1])
-
-
-def test_what_takes_much_memory_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(activations, "_WORTH_TELLING", 100)
-    told: list[str] = []
-    source(tell=told.append).activations(load(tmp_path / "sae"), "sae")
-    assert told[-1] == "The activations take 4.2 kB of memory."
 
 
 def test_an_sae_whose_inputs_were_scaled_by_nobody_knows_what_reads_no_text(
@@ -280,22 +269,3 @@ def test_any_model_reads_any_text_in_place_of_the_one_in_the_config(
     instead = {"model_name": "tiny", "context_size": CONTEXT - 1}
     found = source(text, instead=instead, n_tokens=20).activations(sae, "x")
     assert (found.rows.shape[1], found.text, found.model) == (CONTEXT - 1, text, "tiny")
-
-
-def test_one_model_is_kept_at_a_time(
-    tmp_path: Path, loaded: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    models: list[Any] = []
-
-    def load_another(_class: str, name: str, **_: Any) -> Any:
-        assert not [each for each in models if each() is not None]
-        loaded.append(name)
-        model = Mock()
-        models.append(ref(model))
-        return model
-
-    monkeypatch.setattr(loading, "load_model", load_another)
-    reader = source()
-    for name in ("one", "other", "other"):
-        reader.model_of(reader.reading_of(load(tmp_path / name, model_name=name)))
-    assert loaded == ["one", "other"]

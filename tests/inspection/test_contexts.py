@@ -3,10 +3,8 @@
 import pytest
 import torch
 
-from sae_lens_c2r.inspection import contexts
 from sae_lens_c2r.inspection.contexts import (
     TextActivations,
-    encode,
     latents_in_context,
     most_alike,
     pairs_in_context,
@@ -111,17 +109,6 @@ def test_a_part_of_a_character_is_shown_with_the_rest_of_it() -> None:
     latents = latents_in_context(planted_sae(torch.eye(n)), text, range(n))
     expected = [each for each in characters for _ in each.encode()]
     assert [latent.top_tokens[0].token for latent in latents] == expected
-
-
-def test_wide_saes_encode_fewer_tokens_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    sae, text = planted_sae(W_DEC), text_of(torch.randn(50, 6))
-    [(_, at_once)] = encode(sae, text)
-    monkeypatch.setattr(contexts, "_ACTS_PER_BATCH", 20 * sae.cfg.d_sae)
-    in_parts = [acts for _, acts in encode(sae, text)]
-    assert [len(acts) for acts in in_parts] == [20, 20, 10]
-    assert torch.equal(torch.cat(in_parts), at_once)
-    monkeypatch.setattr(contexts, "_ACTS_PER_BATCH", 1)
-    assert len(list(encode(sae, text))) == 50
 
 
 def test_latents_that_fire_negatively_fire() -> None:

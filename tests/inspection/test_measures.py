@@ -82,15 +82,21 @@ def test_a_training_form_is_measured_as_it_is() -> None:
     assert not found.decoder_norms.requires_grad
 
 
-@pytest.mark.parametrize("tokens_per_batch", [1, 7, 30])
+@pytest.mark.parametrize(
+    ("limit", "value", "at_once"),
+    [
+        *(("_TOKENS_PER_BATCH", n, n) for n in (1, 7, 30)),
+        *(("_ACTS_PER_BATCH", value, n) for value, n in ((7 * D_IN, 7), (1, 1))),
+    ],
+)
 def test_every_token_is_counted_and_reconstructed_however_they_are_batched(
-    tokens_per_batch: int, monkeypatch: pytest.MonkeyPatch
+    limit: str, value: int, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sae, inputs = planted_sae(torch.randn(D_IN, D_IN), like_inputs=False), INPUTS
     whole = measure_on_text(sae, text_of(inputs)).numbers
-    monkeypatch.setattr(contexts, "_TOKENS_PER_BATCH", tokens_per_batch)
+    monkeypatch.setattr(contexts, limit, value)
     sizes = [len(batch) for batch, _ in encode(sae, text_of(inputs))]
-    assert (max(sizes), sum(sizes)) == (tokens_per_batch, len(inputs))
+    assert (max(sizes), sum(sizes)) == (at_once, len(inputs))
     found = measure_on_text(sae, text_of(inputs))
     times_fired = [0] * D_IN
     residual = 0.0

@@ -1,7 +1,6 @@
 """Tables, pictures and the report show what was measured, and load nothing."""
 
 import re
-from io import StringIO
 from typing import Any
 
 import numpy as np
@@ -9,14 +8,13 @@ import pytest
 import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
-from rich.console import Console
 from sae_lens.saes.sae import SAEMetadata
 
 from sae_lens_c2r.inspection import report as report_module
 from sae_lens_c2r.inspection.comparison import Comparison, MatchedPair
 from sae_lens_c2r.inspection.contexts import Pair
 from sae_lens_c2r.inspection.measures import SAEReport
-from sae_lens_c2r.inspection.report import in_terminal, tables_of
+from sae_lens_c2r.inspection.report import tables_of
 from sae_lens_c2r.reporting.figures import COLORS
 from tests.inspection.planted import latent, on_text, report, weights
 
@@ -57,18 +55,6 @@ def test_every_table_has_the_columns_that_were_measured() -> None:
     kept = {"cosine_median": 0.9, "cosine_1st_percentile": 0.508}
     of_weights = tables_of([report("a"), report("b", of_training=kept)])[""]
     assert [cells[-2:] for cells in of_weights.rows] == [["-", "-"], ["0.900", "0.508"]]
-
-
-def test_the_tables_fit_a_terminal_of_80_columns() -> None:
-    name = "saes/layer_12/width_64k/batchtopk_c2r_k80"
-    console = Console(file=StringIO(), width=80)
-    reports = [report(name), weights("saes/[k=3]")]
-    console.print(*in_terminal(reports, [comparison()], width=80), sep="\n")
-    shown = console.file.getvalue()  # type: ignore[attr-defined]
-    assert all(len(line) <= 80 for line in shown.splitlines())
-    assert "…" not in shown
-    cells = (name, "0.812", "1,234", "saes/[k=3]", "a has 2 pairs")
-    assert all(cell in shown for cell in cells)
 
 
 def test_the_report_of_weights_has_one_picture_and_what_is_known_of_the_sae() -> None:

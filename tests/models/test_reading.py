@@ -63,8 +63,6 @@ def test_the_lists_have_no_field_that_sae_lens_has_not() -> None:
 
 
 def test_defaults_are_those_of_sae_lenss_runner_but_for_special_tokens() -> None:
-    config: Any = MultiSAETrainingRunnerConfig(saes={}, hook_names="") if False else None
-    assert config is None
     for field in fields(MultiSAETrainingRunnerConfig):
         if field.name in Reading().runner().keys() - {"model_from_pretrained_kwargs"}:
             usual = (

@@ -136,12 +136,8 @@ WRONG: dict[str, tuple[str, bytes | None, dict[str, str], str]] = {
     "no token": ("a.jsonl", lines_of({"tokens": [1, None]}), {}, "Found .1, None"),
     "a negative token": ("a.jsonl", lines_of({"tokens": [1, -1]}), {}, "Found .1, -1"),
     "a fraction": ("a.jsonl", lines_of({"tokens": [1.5]}), {}, r"Found .1\.5"),
-    "a split of a file": ("a.txt", b"words", {"split": "test"}, "test"),
     "a subset of a file": ("a.txt", b"words", {"subset": "x"}, "`subset` .* a.txt"),
-    "another kind of file": ("a.docx", b"PK", {}, "a.docx"),
-    "a split of ours": (OFFLINE_DATASET, None, {"split": "test"}, "test"),
     "a subset of ours": (OFFLINE_DATASET, None, {"subset": "x"}, "`subset`"),
-    "no file": ("./none.txt", None, {}, "none.txt"),
     **{
         f"padded rows, {mask}": (
             "a.jsonl",

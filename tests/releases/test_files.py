@@ -121,43 +121,20 @@ def test_a_wrong_key_is_named(tmp_path: Path, key: str, changed: dict[str, Any])
 
 
 @pytest.mark.parametrize(
-    ("text", "named"),
+    ("text", "key"),
     [
-        ("name: small\nsae:\n  k: 2\n  d_sae: 8\n  k: 3\n", "the key `k` twice"),
-        ("sae: {k: 2, k: 3}\n", "the key `k` twice"),
-        ("name: small\n'name': large\n", "the key `name` twice"),
-        *((f"name: {value}\n", "It should be YAML.") for value in ("[", "2026-13-45")),
-        (f"sae: {{k: {'9' * 20_000}}}\n", "It should be YAML."),
-        *(("- an item\n" * 10_000, "a list"), ("\x00", "")),
+        ("name: small\nsae:\n  k: 2\n  d_sae: 8\n  k: 3\n", "k"),
+        ("sae: {k: 2, k: 3}\n", "k"),
+        ("name: small\n'name': large\n", "name"),
     ],
 )
-def test_a_file_that_is_no_release_is_refused_in_one_line(
-    tmp_path: Path, text: str, named: str
-) -> None:
+def test_a_key_occurs_once(tmp_path: Path, text: str, key: str) -> None:
     path = tmp_path / "small.yaml"
     path.write_text(text)
-    with pytest.raises(UserError) as raised:
+    with pytest.raises(UserError, match=rf"small\.yaml.* the key `{key}` twice"):
         read_release(path)
-    assert str(raised.value).startswith(str(path))
-    assert named in str(raised.value)
-    assert "\n" not in str(raised.value)
-    assert len(str(raised.value)) < 400
-    if named != "a list":  # which the value of a change may be
-        with pytest.raises(UserError):
-            parse_overrides([f"sae={text}"])
-
-
-def test_a_file_is_asked_for_a_name_that_a_release_may_have(tmp_path: Path) -> None:
-    path = write(tmp_path, name="my_release").rename(tmp_path / "my_release.yaml")
-    with pytest.raises(UserError, match=r"my_release\.yaml should be called by lowercase"):
-        read_release(path)
-
-
-@pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
-def test_a_release_is_read_in_utf_8(tmp_path: Path, encoding: str) -> None:
-    (tmp_path / "small.yaml").write_text("name: größer", encoding=encoding)
-    with pytest.raises(UserError, match=r"small\.yaml should be in UTF-8\. Found byte 0xf"):
-        read_release(tmp_path / "small.yaml")
+    with pytest.raises(UserError):
+        parse_overrides([f"sae={text}"])
 
 
 def test_what_publishing_needs_training_does_not(tmp_path: Path) -> None:

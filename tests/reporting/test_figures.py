@@ -2,7 +2,6 @@
 
 import re
 
-import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
@@ -30,12 +29,6 @@ def test_every_distribution_is_drawn_as_shares_of_its_latents() -> None:
     assert list(first.edges) == [0, 0.25, 0.5, 0.75, 1]
     assert [to_hex(patch.get_facecolor()) for patch in axes.patches] == list(COLORS[:2])
     assert color_of(len(COLORS)) == COLORS[0]
-
-
-def test_many_distributions_are_lines_so_that_all_are_seen() -> None:
-    for n_saes, filled in ((1, True), (3, True), (4, False)):
-        (axes,) = figure(n_saes).axes
-        assert [patch.get_fill() for patch in axes.patches] == [filled] * n_saes
 
 
 def test_the_legend_has_each_label_and_the_chance_level_once() -> None:
@@ -68,14 +61,3 @@ def test_the_same_numbers_make_the_same_bytes() -> None:
     assert content.startswith(b"\x89PNG")
     assert b"Software" not in content
     assert b"date" not in content.lower()
-
-
-@pytest.mark.parametrize("names", [["a", "b"], ["saes/" + "long/" * 12, "b", "c"]])
-def test_the_legend_is_over_nothing_that_is_drawn(names: list[str]) -> None:
-    figure = max_cosine_figure([(name, color_of(0), [1.0] * 10) for name in names], [0.5])
-    png(figure)  # which lays it out
-    [legend], [axes] = figure.legends, figure.axes
-    below = axes.get_window_extent().y1 - legend.get_window_extent().y0
-    assert below < 1  # a pixel
-    assert axes.get_legend() is None
-    assert labels(figure) == [*names, "random directions"]
