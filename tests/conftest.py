@@ -7,6 +7,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("HF_MODULES_CACHE", mkdtemp(prefix="modules-"))  # of strangers
 os.environ["WANDB_MODE"] = "disabled"
 os.environ.pop("TQDM_DISABLE", None)  # tests look at the bars
+os.environ.pop("COLUMNS", None)  # of xdist, whose lines would be wrapped
 os.environ["OMP_NUM_THREADS"] = "1"  # two test processes on two cores; children inherit it
 
 import gc
