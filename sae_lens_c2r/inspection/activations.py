@@ -6,7 +6,6 @@ from itertools import islice
 from typing import Any
 
 import torch
-from rich.filesize import decimal
 from sae_lens.training.activations_store import ActivationsStore
 
 from sae_lens_c2r._support.errors import UserError, counted, error_of
@@ -20,7 +19,6 @@ from sae_lens_c2r.models.text_source import TextSource
 from sae_lens_c2r.saes.sae_ref import check_scaled
 
 _TOKENS_PER_PASS = 1 << 14  # at most, but at least one row
-_WORTH_TELLING = 1 << 32  # bytes
 
 
 @dataclass
@@ -107,8 +105,6 @@ class ActivationSource:
             "special tokens": n_inside - n_kept,
         }
         acts = torch.empty(n_kept, d_in)  # at once: twice that may not fit
-        if acts.nbytes > _WORTH_TELLING:
-            self.tell(f"The activations take {decimal(acts.nbytes)} of memory.")
         together = max(1, _TOKENS_PER_PASS // store.context_size)
         multiple = reading.max_activation_norm_multiple
         if multiple is not None:  # of the medians of training's passes

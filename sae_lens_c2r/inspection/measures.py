@@ -70,14 +70,13 @@ class SAEReport:
     decoder_norms: Tensor
     on_text: TextMetrics | None = None
     latents: Sequence[Latent] = ()  # that somebody asked for
-    of_training: Mapping[str, float] = field(default_factory=dict)
 
     def metrics(self) -> dict[str, Any]:
         """Its numbers by their keys in METRICS, as files and tables have them."""
         form: dict[str, Any] = {"architecture": self.config.architecture()}
         form |= {name: getattr(self.config, name) for name in ("d_sae", "d_in")}
         on_text = self.on_text.numbers if self.on_text else {}
-        numbers = {**self.numbers, **on_text, **self.of_training}
+        numbers = {**self.numbers, **on_text}
         form |= {key: value for key, value in numbers.items() if key in METRICS}
         if self.on_text:
             form["n_tokens"] = self.on_text.n_tokens

@@ -37,7 +37,7 @@ _TEMPLATES = Environment(
 _TABLES = {  # the metrics of each, by what stands above the names
     "": (
         *("architecture", "d_sae", "d_in", "composition", "chance_composition"),
-        *("pairs_above_0.9", "pairs_above_0.7", "cosine_median", "cosine_1st_percentile"),
+        *("pairs_above_0.9", "pairs_above_0.7"),
     ),
     "on text": (
         *("explained_variance", "l0", "dead_latents"),

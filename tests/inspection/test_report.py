@@ -52,9 +52,6 @@ def test_every_table_has_the_columns_that_were_measured() -> None:
     ]
     # Without absorption pairs there is nothing to average.
     assert tables_of([report(on_text=on_text(n_pairs=0))])["absorption"].rows == [["a", "0"]]
-    kept = {"cosine_median": 0.9, "cosine_1st_percentile": 0.508}
-    of_weights = tables_of([report("a"), report("b", of_training=kept)])[""]
-    assert [cells[-2:] for cells in of_weights.rows] == [["-", "-"], ["0.900", "0.508"]]
 
 
 def test_the_report_of_weights_has_one_picture_and_what_is_known_of_the_sae() -> None:
