@@ -43,7 +43,9 @@ def finetune(
 
         device, ref = shared.usable_device(device), find_sae(sae)
         values = parse_overrides(changes or [])
-        release, document = release_from(ref, _NAME, tokens=tokens, changes=values)
+        release, document = release_from(
+            ref, _NAME, tokens=tokens, changes=values, tell=console.say
+        )
         written = out / f"{_NAME}.yaml"
         same = written.is_file() and written.read_text(encoding="utf-8") == document
         if out.is_dir() and any(out.iterdir()) and not same:

@@ -13,7 +13,7 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import is_there
 from sae_lens_c2r._support.remote_code import HARMLESS
 from sae_lens_c2r.models.names import ModelName
-from sae_lens_c2r.models.text_source import OFFLINE_DATASET, looks_like_a_file
+from sae_lens_c2r.models.text_source import OFFLINE_DATASET, PARTS, looks_like_a_file
 from sae_lens_c2r.releases.model import LICENSE_PATTERN, REPO_ID
 
 _ON_THE_HUB = (REPO_ID, "like org/name, on the Hub")
@@ -65,7 +65,7 @@ _FILES_OF_MODEL = ("gguf_file", "subfolder", "revision", "variant")
 _METADATA: dict[str, Any] = {
     **dict.fromkeys(("sae_lens_version", "sae_lens_training_version"), _VERSION),
     **dict.fromkeys(("training_architecture", "model_class_name"), _WORD),
-    **dict.fromkeys(("model_name", "dataset_path"), _NAME),
+    **dict.fromkeys(("model_name", "model_hub_id", "dataset_path"), _NAME),
     **dict.fromkeys(("hook_name", "hook_name_out"), _PLACE_IN_MODEL),
     **dict.fromkeys(("hf_hook_name", "hf_hook_name_out"), _PLACE_IN_MODEL),
     **dict.fromkeys(("hook_head_index", "hook_head_index_out", "d_out", "l0"), _NUMBERS),
@@ -157,20 +157,24 @@ def public_start(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def public_evaluation(
-    values: Mapping[str, Any], from_disk: Collection[str] | None = None
+    values: Mapping[str, Any],
+    from_disk: Collection[str] | None = None,
+    dataset: str | None = None,  # that the SAE was trained on, if it is public
 ) -> dict[str, Any]:
-    """Keep an evaluation, without the names of local models and texts."""
+    """Keep an evaluation, without the names of local models and texts, or of their parts."""
     kept = _keep(values, _EVALUATION)
+    hidden = set() if values.get("text") or dataset else set(PARTS)
     for key in ("model", "text"):  # `evaluate` has written whole paths of those of a disk
         name = values.get(key)
         is_public = is_of_the_hub(name, from_disk or ()) and not looks_like_a_file(str(name))
         if name is not None and not is_public:
             kept[key] = f"a {key} that is not public"
+            hidden |= set(PARTS) if key == "text" else set()
     for key, pattern in {"settings": _SETTING, "metrics": _NUMBERS}.items():
         kept[key] = {
             name: value
             for name, value in values[key].items()
-            if _fits(name, _SETTING) and _fits(value, pattern)
+            if name not in hidden and _fits(name, _SETTING) and _fits(value, pattern)
         }
     return kept
 

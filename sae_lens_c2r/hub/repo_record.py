@@ -102,7 +102,9 @@ def published(record: SAERecord, *, base_model: str | None = None) -> SAERecord:
     }
     kept = public_record({key: value for key, value in known.items() if value is not None})
     evaluations = {
-        name: public_evaluation(each.model_dump(include=_OF_EVALUATIONS), record.from_disk)
+        name: public_evaluation(
+            each.model_dump(include=_OF_EVALUATIONS), record.from_disk, known["dataset"]
+        )
         for name, each in record.evaluations.items()
     }
     kept = {"format": FORMAT, **kept, "evaluations": evaluations}

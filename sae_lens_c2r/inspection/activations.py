@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -39,11 +40,10 @@ class ActivationSource:
         """The activations that an SAE encodes; an error with its name if there are none."""
         try:
             reading = self.reading_of(sae)
+            if reading.assumed:
+                self.tell(f"{name}: {reading.assumed}")
             key = f"{reading.way} {reading.text_as_trained(self.text)} {sae.cfg.d_in}"
             if key not in self._read:
-                if unsaid := reading.unsaid:
-                    taken = ", ".join(f"{key} = {value}" for key, value in unsaid.items())
-                    self.tell(f"{name} does not say how its text was read. Taken: {taken}.")
                 self._read = {}  # one at a time: they may be large
                 self._read[key] = self._run(reading, sae.cfg.d_in)
         except UserError as error:
@@ -58,6 +58,8 @@ class ActivationSource:
         model = self.instead.get("model_name") or said.model_name or ""
         options = on_this_machine(options_for(model, options, of=said.model_name), self.device)
         changes = {"model_from_pretrained_kwargs": options, **self.instead}
+        if Path(model).resolve() != Path(said.model_name or "").resolve():
+            changes.setdefault("model_hub_id", None)  # another one
         reading = said.model_copy(update=changes)
         for key in ("model_name", "hook_name", "context_size"):
             if getattr(reading, key) is None:
@@ -78,7 +80,7 @@ class ActivationSource:
     @no_false_alarms()
     def store_of(self, reading: Reading, *, d_in: int) -> ActivationsStore:
         """SAELens's store of what an SAE encodes on the text."""
-        name, size = reading.model_name, reading.context_size
+        name, size = reading.model_hub_id or reading.model_name, reading.context_size
         assert size is not None, "a reading of this machine has it"
         source = reading.text_as_trained(self.text)
         rows = rows_for(self.opened or read_text(source), name, size)

@@ -49,10 +49,10 @@ class TextMetrics:
 
     @property
     def tokens(self) -> str:
-        """How many tokens were read, and left out as in training."""
+        """How many tokens were read, and left out."""
         text = f"{self.n_tokens:,} tokens of {self.text}, read by {self.model}"
         counts = [f"{number:,} {why}" for why, number in self.left_out.items()]
-        return f"{text}. Left out, as in training: {', '.join(counts)}" if counts else text
+        return f"{text}. Left out: {', '.join(counts)}" if counts else text
 
     @property
     def fires(self) -> Tensor:

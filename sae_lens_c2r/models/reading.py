@@ -23,6 +23,7 @@ TRANSFORMER_LENS, TRANSFORMERS = "HookedTransformer", "AutoModelForCausalLM"
 ADDED = (
     *("model_kwargs", "autocast_lm", "use_chat_formatting", "max_activation_norm_multiple"),
     *("store_batch_size_prompts", "dataset_split", "dataset_subset", "dataset_column"),
+    "model_hub_id",
 )
 _PARTS = {"dataset_split": "split", "dataset_subset": "subset", "dataset_column": "column"}
 _OF_SOURCE = {"dataset_path": "dataset", **_PARTS}  # their names in a release
@@ -44,6 +45,7 @@ class Reading(BaseModel, frozen=True, protected_namespaces=()):
 
     # The model, as it is loaded and run.
     model_name: str | None = None
+    model_hub_id: str | None = None  # of a model in a folder, which says how it reads rows
     model_class_name: str = TRANSFORMER_LENS
     model_from_pretrained_kwargs: dict[str, Any] = {}
     model_kwargs: dict[str, Any] = {}
@@ -103,6 +105,12 @@ class Reading(BaseModel, frozen=True, protected_namespaces=()):
         return {key: getattr(self, key) for key in _TOLD if key not in self.model_fields_set}
 
     @property
+    def assumed(self) -> str:
+        """A sentence on what an SAE does not say; nothing if it says all."""
+        taken = ", ".join(f"{key} = {value}" for key, value in self.unsaid.items())
+        return taken and f"It does not say how its text was read. Taken: {taken}."
+
+    @property
     def text(self) -> TextSource | None:
         """The text that the SAE was trained on, as far as it is known."""
         if not self.dataset_path:
@@ -115,7 +123,7 @@ class Reading(BaseModel, frozen=True, protected_namespaces=()):
     def text_as_trained(self, asked: TextSource) -> TextSource:
         """A text that is asked for; of the training's own, the parts that were trained on."""
         own = self.text
-        if own is None or own.dataset != asked.dataset:
+        if own is None or own.place != asked.place:
             return asked
         return TextSource(own.dataset, **{**own.part, **asked.part})
 
@@ -129,7 +137,7 @@ class Reading(BaseModel, frozen=True, protected_namespaces=()):
 
     def runner(self) -> dict[str, Any]:
         """The fields of a release's `runner` that have a text read like this."""
-        left_out = {"model_name", "hook_name", "context_size", *_OF_SOURCE}
+        left_out = {"model_name", "model_hub_id", "hook_name", "context_size", *_OF_SOURCE}
         fields = self.model_dump(mode="json", exclude=left_out)
         fields["hook_head_indices"] = fields.pop("hook_head_index")
         said = {key for key, value in fields.items() if value is not None}
@@ -189,6 +197,7 @@ def metadata_of(settings: Mapping[str, Any]) -> dict[str, Any]:
         **usual,
         **{key: runner[key] for key in runner if key in usual},
         "model_name": source.get("name") or source.get("hub_id"),
+        "model_hub_id": source.get("hub_id") if source.get("name") else None,
         "model_from_pretrained_kwargs": options,
         "hook_name": source.get("hook_name"),
         "hook_head_index": runner.get("hook_head_indices"),

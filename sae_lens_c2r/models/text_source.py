@@ -44,6 +44,11 @@ class TextSource:
         return Path(self.dataset) if is_place or os.path.exists(self.dataset) else None
 
     @property
+    def place(self) -> str:
+        """Where it lies, whichever way that is spelled."""
+        return str(self.path.resolve()) if self.path else self.dataset
+
+    @property
     def hub_id(self) -> str | None:
         """The dataset's name on the Hub, if it is read from there."""
         is_here = self.path is not None or self.dataset == OFFLINE_DATASET

@@ -1,7 +1,7 @@
 """A release that trains an existing SAE further, written from what the SAE says of itself."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import yaml
@@ -33,7 +33,12 @@ _COEFFICIENT = ("c2r_coefficient", "c2r_scaling")
 
 
 def release_from(
-    ref: SAERef, name: str, *, tokens: int, changes: Mapping[str, Any]
+    ref: SAERef,
+    name: str,
+    *,
+    tokens: int,
+    changes: Mapping[str, Any],
+    tell: Callable[[str], None] = print,  # what the SAE does not say
 ) -> tuple[Release, str]:
     """The release that trains an SAE with C2R, with changes by its keys, and its YAML."""
     pinned, sae = pin(ref)
@@ -42,6 +47,8 @@ def release_from(
     if settings.keys() >= {"source", "runner"}:  # beside an SAE on the Hub, too
         complete(sae.cfg.metadata, settings)
     reading = Reading.of(sae.cfg.metadata)
+    if reading.assumed:
+        tell(f"{pinned.name}: {reading.assumed}")
     runner = harmless_runner({**reading.runner(), **settings.get("runner", {})}, pinned.name)
     place = pinned.folder.resolve().name if pinned.folder else str(pinned.sae_id)
     license = (pinned.license or "").lower()
@@ -73,9 +80,10 @@ def _language_model(
         options.pop(key, None)
     runner["model_from_pretrained_kwargs"] = options
     name, text = reading.model_name or "", reading.text
-    model["hub_id"] = ModelName(name).hub_id
+    given = reading.model_hub_id if ModelName(name).is_folder else None
+    model["hub_id"] = given or ModelName(name).hub_id
     # What has a slash is that id, or a folder, perhaps of another machine.
-    if "/" not in name or (model["hub_id"] is None and ModelName(name).is_folder):
+    if "/" not in name or given or (not model["hub_id"] and ModelName(name).is_folder):
         model["name"] = name
     prefix = "language_model."
     if f"{prefix}name" in changes or changes.get(f"{prefix}hub_id") not in (

@@ -220,7 +220,7 @@ def test_what_an_sae_does_not_say_is_said(tmp_path: Path) -> None:
     told: list[str] = []
     source(tell=told.append).activations(load(tmp_path / "sae"), "mine")
     assert told == [
-        "mine does not say how its text was read. Taken: sequence_separator_token = bos, "
+        "mine: It does not say how its text was read. Taken: sequence_separator_token = bos, "
         "disable_concat_sequences = False, use_chat_formatting = False, "
         "seqpos_slice = (None,), max_activation_norm_multiple = None."
     ]

@@ -84,7 +84,7 @@ def test_inspect_shows_latents_by_number(sae: Path, text: Path, tmp_path: Path) 
     assert ran.returncode == 0, ran.stderr
     assert "too few to tell which latents are dead" not in ran.stderr
     html = out.read_text()
-    assert f"tokens of {text}, read by {MINILM.hub_id}. Left out, as in training: " in html
+    assert f"tokens of {text}, read by {MINILM.hub_id}. Left out: " in html
     for latent in (3, 17):
         assert re.search(rf"<b>latent {latent}</b> fires on \d+ tokens of \d+", html)
     assert html.count("<svg") == 5  # three of all latents, and one for each of these
