@@ -190,14 +190,6 @@ def test_saes_that_share_all_else_are_in_one_process_of_sae_bench(
     assert error == f"core of {tmp_path / 'c'}: it gave no finite number."
 
 
-def test_a_cpu_is_given_less_to_measure_unless_asked(tmp_path: Path) -> None:
-    more = {"sae_lens.n_eval_reconstruction_batches": 99}
-    for device, overrides, n_rows in (("cpu", {}, 32), ("cuda", {}, 160), ("cpu", more, 396)):
-        options = Options(tmp_path, device=device, overrides=overrides)
-        found = options.settings("sae_lens", "")
-        assert found["batch_size_prompts"] * found["n_eval_reconstruction_batches"] == n_rows
-
-
 def test_the_error_of_loss_recovered_is_that_of_its_mean_over_rows() -> None:
     torch.manual_seed(0)
     spliced = 3 + 0.1 * torch.rand(50, dtype=torch.float64)

@@ -76,35 +76,21 @@ def test_a_change_below_a_key_of_the_sae_holds_for_grids_that_have_that_key() ->
 
 
 MODEL = {"hub_id": "a/b", "hook_name": "c", "dataset": "d", "context_size": 8}
-MANY = {f"axis_{number}": list(range(39)) for number in range(6)}
 
 
 @pytest.mark.parametrize(
     ("key", "changed"),
     [
-        ("status", {"status": "done"}),
         ("licence", {"licence": "mit"}),
         ("language_model.seed", {"language_model": {**MODEL, "training_tokens": 9, "seed": 0}}),
-        ("synthetic_model", {"synthetic_model": {"training_samples": 1000}}),
         ("grids.0.k", {"grids": [{"id": "x", "k": 3}]}),
         ("repo_id", {"repo_id": "small"}),
-        ("license", {"license": "MIT"}),
         *(("name", {"name": name}) for name in ("My SAEs", "large")),
-        (
-            "language_model.training_tokens",
-            {"language_model": {**MODEL, "training_tokens": "4.5"}},
-        ),
         ("language_model.hub_id", {"language_model": {"hub_id": "gpt2"}}),
-        ("language_model", {"language_model": None}),
         ("grids", {"grids": []}),
-        ("grids.0", {"grids": [5]}),
-        ("grids", {"grids": [{"id": "x", "axes": MANY}]}),  # said before there are any
         *(
             ("grids.id", {"grids": [{"id": name, "sae": {"architecture": "topk"}}]})
-            for name in (
-                *("{width}_{depth}", "../{k}", "a/" + "b" * 256),
-                *("{k.x}", "{}", "{", "{k:zz}", "{k:>1000}", "README.md", "figures/a", "ä"),
-            )
+            for name in ("{width}_{depth}", "../{k}", "{", "README.md")
         ),
         *(
             ("grids.id", {"grids": [{"id": each} for each in ids]})
@@ -248,7 +234,3 @@ def test_releases_are_listed_and_found() -> None:
     ran = run_command("registry", "list")
     assert ran.returncode == 0
     assert all(each in ran.stdout for each in ("minilm-layer-3", "planned"))
-    ran = run_command("registry", "export", "minilm-layer-4.yaml")
-    assert ran.returncode == 1
-    assert "Found minilm-layer-4.yaml. Did you mean minilm-layer-3?" in ran.stderr
-    assert "gemma-2-2b-layer-12" in ran.stderr
