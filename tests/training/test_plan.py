@@ -134,7 +134,6 @@ def grid(**fields: Any) -> dict[str, Any]:
         *((key, {key: -1}) for key in ("sae.seed", "sae.k_anneal_steps")),
         *((key, {key: 0}) for key in ("runner.batchsize", "runner.store_batch_size_prompts")),
         *((key, {key: value}) for key, value in (("sae.k", None), (MULTIPLE, 0.5))),
-
         ("runner.model_class_name", {"runner.model_class_name": "AutoModel"}),
         ("c2r_interval", {"sae.c2r_interval": 0}),
         ("sae.architecture", grid(architecture="c2r")),
