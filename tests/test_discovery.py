@@ -5,7 +5,6 @@ imports. The libraries that SAELens imports are there, and PyTorch does at its f
 it does when it is loaded; a few processes have imported nothing at all.
 """
 
-import dataclasses
 import json
 import os
 import subprocess
@@ -15,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from sae_lens_c2r import BatchTopKC2RTrainingSAEConfig
 from tests import forkserver
 from tests.forkserver import FRESH, LIBRARIES, Completed
 
@@ -78,16 +76,6 @@ def test_ways_in_without_an_import_of_ours(code: str) -> None:
     succeeds(code)
 
 
-def test_command_line_of_sae_lens_lists_our_options_with_their_help() -> None:
-    module = "sae_lens.llm_sae_training_runner"
-    shown = run_python("-m", module, "--architecture", "batchtopk_c2r", "--help").stdout
-    for field in dataclasses.fields(BatchTopKC2RTrainingSAEConfig):
-        assert f"--{field.name} " in shown or not field.name.startswith("c2r_")
-    text = " ".join(shown.split())
-    assert "Strength of the penalty, lambda in the paper; 5 is its choice." in text
-    assert "Seed of the chunks; with the number of the step it determines them." in text
-
-
 FIRST, LAST = "import sae_lens_c2r, sae_lens", "import sae_lens, sae_lens_c2r"
 BACKBONES = "sae_lens_c2r.architectures.backbones"
 
@@ -99,21 +87,10 @@ BACKBONES = "sae_lens_c2r.architectures.backbones"
         *((FIRST, AUTOLOAD_OFF), (LAST, AUTOLOAD_OFF)),  # an import of ours does it
         *((FIRST, {}), (LAST, {})),
         ("import torch, sae_lens", {}),
-        ("from sae_lens import SAE; import sae_lens", {}),
-        ("import sae_lens.registry", {}),
         ("import sae_lens.saes.batchtopk_sae", {}),
-        ("import sae_lens_c2r.architectures; import sae_lens", {}),
-        (f"import {BACKBONES}; import sae_lens", {}),
         (f"import importlib, {BACKBONES} as ours, sae_lens; importlib.reload(ours)", {}),
-        ("import sae_lens_c2r.architectures.with_c2r; import sae_lens", {}),
-        ("import sae_lens_c2r.penalties, sae_lens_c2r.analysis; import sae_lens", {}),
         ("from sae_lens_c2r import BatchTopKC2RTrainingSAE; import sae_lens", {}),
         ("import sae_lens_c2r as c2r; c2r.register(); c2r.register(); import sae_lens", {}),
-        (
-            "from sae_lens_c2r import discovery; discovery.install(); discovery.install(); "
-            "import sae_lens",
-            {},
-        ),
     ],
 )
 def test_any_order_of_imports(imports: str, options: dict[str, Any]) -> None:
@@ -150,8 +127,6 @@ def plugin(folder: Path, name: str, module: str, entry_point: str) -> dict[str, 
     ("module", "cause"),
     [
         ("raise RuntimeError('out of order')", "RuntimeError: out of order"),
-        ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
-        ("register = None", "TypeError: 'NoneType' object is not callable"),
         ("raise SystemExit(3)", "SystemExit: 3"),
     ],
 )

@@ -1,7 +1,6 @@
 """What is shipped: a wheel finds its releases without the checkout that it was built from."""
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -15,7 +14,6 @@ import torch
 
 from sae_lens_c2r.releases.files import REGISTRY
 from tests import forkserver
-from tests.docs.test_site import URLS
 from tests.forkserver import LIBRARIES, ROOT
 
 COMMAND = """
@@ -42,16 +40,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_wheel_holds_every_release(installed: Path) -> None:
     shipped = {path.name for path in (installed / "sae_lens_c2r" / "registry").glob("*.yaml")}
     assert shipped == {path.name for path in REGISTRY.glob("*.yaml")}
-
-
-def test_what_pypi_shows_has_no_link_into_the_checkout(installed: Path) -> None:
-    [path] = installed.glob("sae_lens_c2r-*.dist-info/METADATA")
-    shown = path.read_text(encoding="utf-8")
-    links = re.findall(r"\]\(([^)]*)\)", shown)
-    assert f"{URLS['Repository']}/blob/main/docs/evidence.md" in links
-    assert f"{URLS['Documentation']}evidence-short.svg" in links
-    assert all(link.startswith("https://") for link in links)
-    assert len(links) == len(re.findall(r"\]\(", (ROOT / "README.md").read_text()))
 
 
 def run_installed(installed: Path, cwd: Path, *arguments: str) -> str:

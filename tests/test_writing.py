@@ -2,16 +2,12 @@
 
 import multiprocessing
 import os
-import stat
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-import torch
-from safetensors.torch import save_file
 
-from sae_lens_c2r._support.files import fill_once, write_folder, write_json, write_text
+from sae_lens_c2r._support.files import fill_once, write_json, write_text
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
@@ -20,13 +16,6 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     write_text(path, "zwei ü")
     assert path.read_text(encoding="utf-8") == "zwei ü"
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_folder_s_files_are_readable_by_whom_the_umask_says(tmp_path: Path) -> None:
-    tmp_path.chmod(0o750)
-    with write_folder(tmp_path / "sae", beside=tmp_path) as folder:
-        save_file({"W": torch.ones(2)}, folder / "weights.safetensors")
-    assert stat.S_IMODE((tmp_path / "sae" / "weights.safetensors").stat().st_mode) == 0o640
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left")])
@@ -67,14 +56,6 @@ def test_numbers_that_json_has_not_are_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_link_stays_one(tmp_path: Path) -> None:
-    (tmp_path / "target").write_text("one")
-    (tmp_path / "link").symlink_to("target")
-    write_text(tmp_path / "link", "two")
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "target").read_text() == "two"
-
-
 def test_processes_that_write_one_file_do_not_mix_what_they_write(tmp_path: Path) -> None:
     """Nor does one remove what another one has begun."""
     path, whole = tmp_path / "a.txt", {str(i) * 300_000 for i in range(4)}
@@ -91,13 +72,3 @@ def test_processes_that_write_one_file_do_not_mix_what_they_write(tmp_path: Path
 def _write_often(path: Path, text: str) -> None:
     for _ in range(50):
         write_text(path, text)
-
-
-def test_a_pipe_is_written_to(tmp_path: Path) -> None:
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    with ThreadPoolExecutor() as reader:
-        read = reader.submit(path.read_text)
-        write_text(path, "through")
-    assert read.result() == "through"
-    assert stat.S_ISFIFO(path.stat().st_mode)

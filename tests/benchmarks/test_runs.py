@@ -51,18 +51,6 @@ def test_the_world_of_the_readme_is_trained_once_and_drawn(
         main([*command, "--draw-only", "--out", str(tmp_path / "nothing")])
 
 
-def test_methods_of_which_rows_are_left_are_not_trained(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    train_all = create_autospec(experiment.train_all)
-    monkeypatch.setattr("benchmarks.__main__.train_all", train_all)
-    with pytest.raises(SystemExit):  # there is nothing to draw
-        main(["synth_sae_bench", "--out", str(tmp_path)])
-    planned = {run.method for run in synth_sae_bench.SIZES["2k"][0].runs()}
-    runs = {run.method for run in train_all.call_args.args[0]}
-    assert runs == planned - ROWS_ONLY < planned
-
-
 def test_every_seed_has_a_world_of_its_own_and_samples_in_its_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

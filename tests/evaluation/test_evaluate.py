@@ -30,7 +30,6 @@ from sae_lens_c2r.models import loading
 from sae_lens_c2r.models.reading import Reading
 from sae_lens_c2r.saes.record import Evaluation
 from sae_lens_c2r.saes.sae_ref import find_saes
-from tests.command import run_command
 from tests.evaluation.planted import plant_sae, small_sae
 from tests.hub.conftest import say
 from tests.language_model import CONTEXT, D_MODEL, HOOK, rows_of_tokens, tiny_model
@@ -190,14 +189,6 @@ def test_saes_that_share_all_else_are_in_one_process_of_sae_bench(
     assert error == f"core of {tmp_path / 'c'}: it gave no finite number."
 
 
-def test_a_cpu_is_given_less_to_measure_unless_asked(tmp_path: Path) -> None:
-    more = {"sae_lens.n_eval_reconstruction_batches": 99}
-    for device, overrides, n_rows in (("cpu", {}, 32), ("cuda", {}, 160), ("cpu", more, 396)):
-        options = Options(tmp_path, device=device, overrides=overrides)
-        found = options.settings("sae_lens", "")
-        assert found["batch_size_prompts"] * found["n_eval_reconstruction_batches"] == n_rows
-
-
 def test_the_error_of_loss_recovered_is_that_of_its_mean_over_rows() -> None:
     torch.manual_seed(0)
     spliced = 3 + 0.1 * torch.rand(50, dtype=torch.float64)
@@ -207,12 +198,6 @@ def test_the_error_of_loss_recovered_is_that_of_its_mean_over_rows() -> None:
     assert error_of_loss_recovered(losses) == pytest.approx(expected)
     # What rows have in common makes none, and all rows alike have none.
     assert error_of_loss_recovered(losses[:1].expand(9, -1)) == pytest.approx(0, abs=1e-12)
-
-
-def asked_of(text: Path, **changes: int) -> Evaluation:
-    overrides = {f"sae_lens.{key}": value for key, value in changes.items()}
-    settings = Options(Path(), overrides=overrides).settings("sae_lens", "")
-    return Evaluation(settings=settings, text=str(text), model="tiny", device="cpu", metrics={})
 
 
 def test_the_losses_of_rows_are_of_the_tokens_that_sae_lens_counts(
@@ -237,7 +222,6 @@ def test_each_sae_that_cannot_be_is_one_line(tmp_path: Path, out: Path, run: Eva
         "hook": "`metadata.hook_name`",
         "model": "`model` should be given, or be in the SAE's config.",
         "broken": "JSON",
-        "list": "",
         "nan": "finite",
         "whole": None,
     }
@@ -245,7 +229,6 @@ def test_each_sae_that_cannot_be_is_one_line(tmp_path: Path, out: Path, run: Eva
     say(saes["hook"], hook_name=None)
     say(saes["model"], model_name=None)
     (saes["broken"] / "cfg.json").write_text("{")
-    (saes["list"] / "cfg.json").write_text("[]")
     weights = saes["nan"] / "sae_weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\xc0\x7f")
     nowhere, *failed = run(tmp_path / "nowhere", *saes.values())
@@ -256,10 +239,6 @@ def test_each_sae_that_cannot_be_is_one_line(tmp_path: Path, out: Path, run: Eva
         assert "\n" not in line
     measured = [str(saes[name]) for name in ("hook", "model", "whole")]
     assert names(out) == measured
-    # Of nothing that was measured there is no table.
-    elsewhere = ("--out", tmp_path / "elsewhere", "--device", "cpu")
-    ran = run_command("evaluate", saes["broken"], *elsewhere)
-    assert (ran.returncode, ran.stdout) == (1, "")
 
 
 @pytest.mark.usefixtures("requests")
@@ -353,9 +332,10 @@ def test_numbers_are_of_the_positions_that_the_sae_was_trained_on(
     monkeypatch.setattr(loading, "load_model", load)
     rows = rows_of_tokens(8)
     rows.to_json(tmp_path / "text.jsonl")
-    asked = asked_of(
-        tmp_path / "text.jsonl", n_eval_sparsity_variance_batches=2, batch_size_prompts=4
-    )
+    settings = Options(Path()).settings("sae_lens", "")
+    settings |= {"n_eval_sparsity_variance_batches": 2, "batch_size_prompts": 4}
+    text = str(tmp_path / "text.jsonl")
+    asked = Evaluation(settings=settings, text=text, model="tiny", device="cpu", metrics={})
 
     def sae_of(first: int) -> SAE[Any]:
         sae = small_sae(d_in=D_MODEL, hook=HOOK)

@@ -235,13 +235,9 @@ def test_what_fails_is_told_and_does_not_stop_the_others(planted: Path, tmp_path
     ("arguments", "key"),
     [
         ("--sae-bench core,unlearning", "`--sae-bench`"),
-        ("--sae-bench core --set core.compute_kl=true", "core.compute_kl"),
         ("--sae-bench core --set absorption.max_k_value=1", "absorption.max_k_value"),
-        ("--sae-bench absorption --set absorption.model_name=a", "absorption.model_name"),
-        ("--set score.x=1", "score"),
         ("--set sae_lens.size=3", "sae_lens.size"),
         ("--sae-bench core --no-sae-lens --text mine.txt", "core.dataset="),
-        ("--sae-bench core --no-sae-lens --split test", "core.dataset="),
     ],
 )
 def test_what_would_do_nothing_is_told_first(tmp_path: Path, arguments: str, key: str) -> None:

@@ -11,12 +11,9 @@ LIBRARIES, WITHOUT_US, ALL = "libraries", "sae_lens", "all"
 
 
 def main(folder: str, level: str) -> None:
-    """Be a process of the server, as far as whoever started this one can tell.
+    """Be a process of the server in a folder, which has imported what a level names.
 
-    Args:
-        folder: The server's.
-        level: How much it has imported; by default as much as its environment would have an
-            import of SAELens bring.
+    By default it is as much as this environment would have an import of SAELens bring.
     """
     autoload = os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") != "0"
     connection = socket.socket(socket.AF_UNIX)

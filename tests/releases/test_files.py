@@ -1,7 +1,6 @@
 """Releases: what a YAML file may say, and what is said of one that does not."""
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,35 +75,21 @@ def test_a_change_below_a_key_of_the_sae_holds_for_grids_that_have_that_key() ->
 
 
 MODEL = {"hub_id": "a/b", "hook_name": "c", "dataset": "d", "context_size": 8}
-MANY = {f"axis_{number}": list(range(39)) for number in range(6)}
 
 
 @pytest.mark.parametrize(
     ("key", "changed"),
     [
-        ("status", {"status": "done"}),
         ("licence", {"licence": "mit"}),
         ("language_model.seed", {"language_model": {**MODEL, "training_tokens": 9, "seed": 0}}),
-        ("synthetic_model", {"synthetic_model": {"training_samples": 1000}}),
         ("grids.0.k", {"grids": [{"id": "x", "k": 3}]}),
         ("repo_id", {"repo_id": "small"}),
-        ("license", {"license": "MIT"}),
         *(("name", {"name": name}) for name in ("My SAEs", "large")),
-        (
-            "language_model.training_tokens",
-            {"language_model": {**MODEL, "training_tokens": "4.5"}},
-        ),
         ("language_model.hub_id", {"language_model": {"hub_id": "gpt2"}}),
-        ("language_model", {"language_model": None}),
         ("grids", {"grids": []}),
-        ("grids.0", {"grids": [5]}),
-        ("grids", {"grids": [{"id": "x", "axes": MANY}]}),  # said before there are any
         *(
             ("grids.id", {"grids": [{"id": name, "sae": {"architecture": "topk"}}]})
-            for name in (
-                *("{width}_{depth}", "../{k}", "a/" + "b" * 256),
-                *("{k.x}", "{}", "{", "{k:zz}", "{k:>1000}", "README.md", "figures/a", "ä"),
-            )
+            for name in ("{width}_{depth}", "../{k}", "{", "README.md")
         ),
         *(
             ("grids.id", {"grids": [{"id": each} for each in ids]})
@@ -168,34 +153,22 @@ def test_a_number_is_whole_where_it_can_be(text: str, number: float) -> None:
 
 
 @pytest.mark.parametrize("commit", ["695e0514", "1234567", "0123456", "1e6"])
-def test_a_commit_that_yaml_takes_for_a_number_has_to_be_quoted(
-    tmp_path: Path, commit: str
-) -> None:
+def test_a_commit_that_yaml_takes_for_a_number_has_to_be_quoted(commit: str) -> None:
     """As a number it would name another commit."""
-    path = tmp_path / "small.yaml"
-    document = find_release("minilm-layer-3").read_text().replace("minilm-layer-3", "small")
-    place = "language_model:\n"
-    assert place in document
 
-    def revision(*, inside: str = "", typed: Sequence[str] = ()) -> str | None:
-        path.write_text(document.replace(place, f"{place}{inside}"))
-        return read_release(path, overrides=parse_overrides(typed)).language_model.revision
+    def of_model(typed: str) -> str | None:
+        changes = parse_overrides([f"language_model.revision={typed}"])
+        release = read_release(find_release("minilm-layer-3"), overrides=changes)
+        return release.language_model.revision
 
-    key = "language_model.revision"
-    assert revision(inside=f"  revision: '{commit}'\n") == commit
-    assert revision(typed=[f"{key}='{commit}'"]) == commit
-    with pytest.raises(UserError, match="quote"):
-        revision(inside=f"  revision: {commit}\n")
-    with pytest.raises(UserError, match="quote"):
-        revision(typed=[f"{key}={commit}"])
-
-    def start(typed: str) -> SAERef:
+    def of_start(typed: str) -> str | None:
         said = read_yaml(f"{{release: a, sae_id: b, revision: {typed}}}")
-        return TypeAdapter(SAERef).validate_python(said)
+        return TypeAdapter(SAERef).validate_python(said).revision
 
-    assert start(f"'{commit}'").revision == commit
-    with pytest.raises((UserError, ValidationError)):
-        start(commit)
+    for revision in (of_model, of_start):
+        assert revision(f"'{commit}'") == commit
+        with pytest.raises((UserError, ValidationError)):
+            revision(commit)
 
 
 def test_what_an_alias_shares_with_the_grids_is_changed_once(tmp_path: Path) -> None:
@@ -248,7 +221,3 @@ def test_releases_are_listed_and_found() -> None:
     ran = run_command("registry", "list")
     assert ran.returncode == 0
     assert all(each in ran.stdout for each in ("minilm-layer-3", "planned"))
-    ran = run_command("registry", "export", "minilm-layer-4.yaml")
-    assert ran.returncode == 1
-    assert "Found minilm-layer-4.yaml. Did you mean minilm-layer-3?" in ran.stderr
-    assert "gemma-2-2b-layer-12" in ran.stderr

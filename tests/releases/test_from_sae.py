@@ -1,6 +1,5 @@
 """A release that trains an SAE further, written from what the SAE says of itself."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -206,33 +205,6 @@ def test_an_sae_of_the_hub_is_named_as_a_release_does() -> None:
         assert pinned.address == init
 
 
-def test_an_architecture_that_nobody_knows_is_refused(plant: Plant) -> None:
-    with pytest.raises(UserError, match=r"`sae.architecture` should .*batchtopk_c2r.*foo"):
-        release_of(plant(), sae__architecture="foo")
-
-
-@pytest.mark.parametrize(
-    ("folder", "sae_id"),
-    [
-        ("others/own", "own"),
-        ("my sae {k}", "my-sae-k"),
-        (".hidden", "hidden"),
-        ("größe", "gr-e"),
-    ],
-)
-def test_a_folder_s_name_becomes_an_id(folder: str, sae_id: str, plant: Plant) -> None:
-    assert [spec.sae_id for spec in release_of(plant(folder)).saes()] == [sae_id]
-
-
-@pytest.mark.parametrize(
-    "license", ["my_open_license", "llama3.1-(custom)", "[mit]", "CC BY 4.0"]
-)
-def test_a_licence_of_another_name_is_the_hub_s_unknown(plant: Plant, license: str) -> None:
-    folder = plant()
-    (folder / "training.json").write_text(json.dumps({"license": license}))
-    assert release_of(folder).license == "unknown"
-
-
 def test_registry_new_writes_it(
     plant: Plant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,7 +214,3 @@ def test_registry_new_writes_it(
     found = read_release(tmp_path / "mine.yaml")
     assert [spec.sae_id for spec in found.saes()] == ["an-sae"]
     assert make_plan(found, device="cpu").starts.keys() == {"an-sae"}
-    for wrong in (("--from", "nowhere"), ("--from", tmp_path), ("--from", "a", "--model", "b")):
-        plant("b")
-        assert run_command("registry", "new", "other", *wrong).returncode in (1, 2)
-        assert not (tmp_path / "other.yaml").exists()

@@ -1,15 +1,17 @@
-"""Where SAEs lie, what they are loaded as, and what is recorded of them."""
+"""Where SAEs lie, what they are loaded as and recorded of them, and which are alike."""
 
 import json
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import pytest
+import torch
 from sae_lens import SAE
 from sae_lens.saes.sae import SAEMetadata
 
 from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r.saes import encoding
+from sae_lens_c2r.saes.encoding import encodes_alike
 from sae_lens_c2r.saes.origins import pin
 from sae_lens_c2r.saes.record import read_record
 from sae_lens_c2r.saes.sae_ref import SAERef, find_saes, sae_folders
@@ -34,18 +36,10 @@ def test_the_licence_of_a_folder_is_what_training_recorded(tmp_path: Path) -> No
     assert pin(SAERef(folder=tmp_path))[0].license == "apache-2.0"
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
-        {"later": 1},
-        {"started_from": {"folder": "a", "later": 1}},
-        {"evaluations": {"core": {"metrics": {}, "later": 1}}},
-    ],
-)
-def test_a_record_with_a_key_that_is_not_known_is_refused(
-    record: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_record_with_a_key_that_is_not_known_is_refused(tmp_path: Path) -> None:
+    record = {"evaluations": {"core": {"metrics": {}, "later": 1}}}
     (tmp_path / "training.json").write_text(json.dumps(record))
+
     with pytest.raises(UserError, match=r"training.json should be written by .*later"):
         read_record(tmp_path)
 
@@ -90,3 +84,41 @@ def test_a_model_that_transformer_lens_lacks_is_loaded_by_transformers(
     metadata = SAERef(folder=tmp_path).load("cpu").cfg.metadata
     assert metadata.hook_name == (taken or hook_name)
     assert metadata.model_class_name == ("AutoModelForCausalLM" if taken else None)
+
+
+ENCODED = torch.arange(1.0, 65).repeat(16, 1).T  # 64 rows, each of a length of its own
+
+
+def without(rows: int) -> torch.Tensor:
+    """The encoding, rounded otherwise, of which so many rows are lost."""
+    return torch.cat([torch.zeros(rows, 16), ENCODED[rows:] * (1 + 1e-6)])
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "dtype", "alike"),
+    [
+        (without(0), ENCODED, torch.float32, True),
+        (without(3), ENCODED, torch.float32, True),
+        (without(4), ENCODED, torch.float32, False),
+        (ENCODED * 1.01, ENCODED, torch.float32, False),
+        (ENCODED * 1.01, ENCODED, torch.bfloat16, True),
+        *((ENCODED * n, ENCODED, torch.float32, False) for n in (torch.nan, torch.inf)),
+        *((ENCODED * n, ENCODED * n, torch.float32, False) for n in (torch.nan, torch.inf)),
+        (ENCODED[:, :-1], ENCODED, torch.float32, False),
+    ],
+)
+def test_two_encodings_are_alike_but_for_rounding_and_very_few_rows(
+    found: torch.Tensor, expected: torch.Tensor, dtype: torch.dtype, alike: bool
+) -> None:
+    assert encodes_alike(found, expected, dtype=dtype) == alike
+
+
+def test_a_process_that_dies_after_its_last_answer_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "script.py"
+    answer = "[open(each['outputs'], 'w') for each in json.load(sys.stdin)]"
+    script.write_text(f"import json, sys; {answer}; sys.exit('free(): invalid pointer')")
+    monkeypatch.setattr(encoding, "_SCRIPT", script)
+    with pytest.raises(UserError, match="cannot load a folder"):
+        encoding.encode_in_saelens_alone([(Path("a folder"), ENCODED)])

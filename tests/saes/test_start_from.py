@@ -217,11 +217,3 @@ def test_what_cannot_be_kept_is_refused_by_name(
         start_from(sae, make_training_config(sae, trained, **fields))
     assert named in str(raised.value)
     assert "\n" not in str(raised.value)
-
-
-@pytest.mark.parametrize("wrong", ["sae", "config"])
-def test_a_path_or_a_dictionary_is_told_from_what_it_should_be(wrong: str) -> None:
-    sae = make_form("jumprelu")
-    arguments: dict[str, Any] = {"sae": sae, "config": make_training_config(sae, "jumprelu")}
-    with pytest.raises(UserError, match=f"`{wrong}` should be an instance .*some/folder"):
-        start_from(**{**arguments, wrong: Path("some/folder")})

@@ -185,11 +185,8 @@ def limit_file_size(n_bytes: int) -> None:
 def signal_amid_work(kind: int, seed: str) -> None:
     """Have this process get a signal a random moment after so many calls and returns.
 
-    It is the calls that say how far training has come by then, on any machine: about 670,000
-    are those of a training that begins, with its first step, and 60,000 those of each further
-    step with its checkpoint. With fewer at most than those of the beginning, one that is killed
-    at once would never come further. The moment after them is for what lies between two: a
-    file that is written in part.
+    A training begins, with its first step, in about 670,000 of them, on any machine: with
+    fewer at most, one would never come further. The moment is for what lies between two.
     """
     rng = random.Random(seed)
     number, seconds = rng.randrange(1, 1_100_000), rng.uniform(0, 0.01)

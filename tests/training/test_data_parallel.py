@@ -275,16 +275,6 @@ def test_of_architectures_of_others_it_is_not_known_what_depends_on_a_batch(
         group_size(mine, 2)
 
 
-def test_matryoshka_weighs_more() -> None:
-    options: dict[str, Any] = {"d_in": 4, "d_sae": 64, "k": 2}
-    plain = make_config("batchtopk", **options)
-    wide = make_config("batchtopk", **{**options, "d_sae": 128})
-    nested = make_config("matryoshka_batchtopk", **options, matryoshka_widths=[16, 64])
-    assert step_cost(plain) < step_cost(nested) < step_cost(wide)
-    costly = {"a": plain, "b": nested, "c": plain, "d": plain}
-    assert place(costly, 2) == [["b", "d"], ["a", "c"]]
-
-
 @given(sizes=st.lists(st.integers(1, 50), min_size=1, max_size=8), n_ranks=st.integers(1, 5))
 def test_every_sae_is_placed_once_in_order_and_no_process_has_too_much(
     sizes: list[int], n_ranks: int

@@ -12,15 +12,12 @@ from sae_lens import (
     LanguageModelSAERunnerConfig,
     LanguageModelSAETrainingRunner,
     LoggingConfig,
-    MultiSAETrainingRunner,
-    MultiSAETrainingRunnerConfig,
     cache_activations_runner,
 )
 from torch import Tensor
 
-from tests.architectures.training import backbone_of, make_config, make_sae, make_trainer, noise
+from tests.architectures.training import make_config
 from tests.language_model import CONTEXT, D_MODEL, HOOK, rows_of_tokens, texts, tiny_model
-from tests.strategies import ARCHITECTURES
 
 Logs = list[dict[str, Any]]
 STEPS, BATCH = 12, 16
@@ -147,48 +144,3 @@ def test_every_log_of_every_mode_shows_the_metrics(
     tolerance = 1e-4 if mode == "compile_sae" else 0.0  # which compiles other kernels
     torch.testing.assert_close(off, backbone, rtol=tolerance, atol=tolerance)
     assert not torch.equal(W_dec, backbone)
-
-
-def test_every_log_of_several_saes_shows_the_metrics_of_each(logs: Logs) -> None:
-    options: dict[str, Any] = {"d_in": D_MODEL, "d_sae": 32, "k": 4}
-    saes = {name: make_config(name, **options) for name in ("topk_c2r", "ort_c2r", "topk")}
-    cfg = MultiSAETrainingRunnerConfig(
-        saes=saes,
-        prefetch_llm_batches=True,
-        autocast=True,
-        logger=LoggingConfig(wandb_log_frequency=1, eval_every_n_wandb_logs=5),
-        **SHORT,
-    )
-    MultiSAETrainingRunner(
-        cfg, override_dataset=rows_of_tokens(), override_model=tiny_model()
-    ).run()
-    steps = [logged for logged in logs if "topk/losses/overall_loss" in logged]
-    assert len(steps) == STEPS
-    assert any("topk/model_performance_preservation" in logged for logged in logs)
-    for logged in steps:
-        assert logged["topk_c2r/metrics/c2r_penalty"] >= 0
-        assert logged["ort_c2r/metrics/c2r_penalty"] >= 0
-        assert logged["ort_c2r/metrics/ort_penalty"] >= 0
-        assert not any(name.startswith("topk/metrics/c2r") for name in logged)
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_what_is_not_finite_in_the_data_ruins_what_it_ruins_in_the_backbone(
-    architecture: str, value: float
-) -> None:
-    backbone = backbone_of(architecture)
-    ruined = {}
-    for name in (architecture, backbone):
-        sae = make_sae(name)
-        trainer = make_trainer(sae, 2, noise())
-        batch = next(noise())
-        batch[3, 5] = value
-        output = trainer.step(batch)
-        ruined[name] = {
-            parameter: (~tensor.isfinite()).sum().item()
-            for parameter, tensor in sae.named_parameters()
-        }
-        ruined[name]["loss"] = not output.loss.isfinite()
-    assert ruined[architecture] == ruined[backbone]
-    assert ruined[backbone]["loss"]

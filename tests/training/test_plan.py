@@ -1,7 +1,6 @@
 """Plans: every release that we ship is one that SAELens can train."""
 
 import math
-from datetime import date
 from io import StringIO
 from itertools import accumulate
 from pathlib import Path
@@ -12,7 +11,6 @@ from rich.console import Console
 from rich.filesize import decimal
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.yaml_text import parse_overrides
 from sae_lens_c2r.releases.configs import K_ANNEAL_STEPS, NORM_MULTIPLE
 from sae_lens_c2r.releases.files import find_release, read_release
 from sae_lens_c2r.training.data_parallel import place
@@ -86,15 +84,6 @@ def test_matryoshkas_sub_saes_are_the_papers(shipped: Plan) -> None:
             assert config.matryoshka_widths == widths
 
 
-def test_schedules_of_the_learning_rate_do_not_overlap(tmp_path: Path) -> None:
-    for warm_up, decay in ((0, 10), (4, 6)):
-        changes = {"runner__lr_warm_up_steps": warm_up, "runner__lr_decay_steps": decay}
-        assert plan_of(write(tmp_path), **changes).saes
-        changes["runner__lr_decay_steps"] += 1
-        with pytest.raises(UserError, match=r"`lr_decay_steps` should .* 10 steps\. Found 11"):
-            plan_of(write(tmp_path), **changes)
-
-
 def test_autocast_is_obeyed() -> None:
     plan = plan_of(MINILM)
     assert runner_config(plan, sae_ids=list(plan.saes)[:1]).autocast
@@ -131,83 +120,32 @@ def test_the_buffer_counts_rows_of_the_text_and_not_passes_of_the_model() -> Non
 
 
 MULTIPLE = f"runner.{NORM_MULTIPLE}"
-WRONG = [
-    *(
-        (f"sae.{name}", {f"sae.{name}": value})
-        for name, value in (
-            *(("kk", 2), ("device", "cuda"), ("metadata", {}), ("matryoshka_widths", [4])),
-            *(("k", value) for value in (0.5, None, date(2026, 1, 1))),
-            *(("d_sae", value) for value in (True, "256", 1.5, None)),
-            *(("seed", value) for value in (-1, 0.5, "abc")),
-            *(("decoder_init_norm", math.nan), ("decoder_init_norm", math.inf)),
-            *(("d_in", "abc"), ("k_anneal_steps", -1), ("k_anneal_steps", True)),
-            ("normalize_activations", "l2"),
-        )
-    ),
-    *(
-        (f"runner.{name}", {f"runner.{name}": value})
-        for name, value in (
-            *(("batchsize", 100), ("output_path", "x"), ("n_checkpoints", 3)),
-            *(("lr", math.nan), ("lr", "small"), ("autocast", 1), ("logger", 5)),
-            *(("matmul_precision", "higher"), ("training_tokens", 5)),
-        )
-    ),
-    ("runner.logger.wandb", {"runner.logger": {"wandb": 1}}),
-    ("runner.logger", {"runner.logger.log_to_wandb": "maybe"}),
-    *(
-        (key, {"grids": [{"id": "x", "axes": axes}], "sae": {"d_in": 8, "d_sae": 8}})
-        for key, axes in (
-            ("sae.architecture", {"architecture": ["c2r"]}),
-            ("sae.architecture", {"architecture": [["topk", "topk_c2r"]]}),
-            ("sae.c2r_coefficient", {"architecture": ["topk"], "c2r_coefficient": [1]}),
-            ("sae.k_anneal_steps", {"architecture": ["jumprelu"], "k_anneal_steps": [1]}),
-        )
-    ),
-]
-WRONG_FOR_TEXT = [
-    (MINILM, "runner.store_batch_size_prompts", 0),
-    *((MINILM, "runner.activations_mixing_fraction", share) for share in (-0.5, 1.5)),
-    *((MINILM, MULTIPLE, value) for value in (0.5, True, "10", math.nan, math.inf, [10])),
-    *((MINILM, MULTIPLE, 10**400), (MINILM, "runner.model_class_name", "AutoModel")),
-    (MINILM, "runner.foo", 1),
-]
 
 
-def test_an_unknown_field_is_told_with_its_value(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"`sae\.foo` should be a field.*Found \{'bar': 3\}"):
-        plan_of(write(tmp_path), sae__foo__bar=3)
+def grid(**fields: Any) -> dict[str, Any]:
+    return {"grids": [{"id": "x", "sae": fields}], "sae": {"d_in": 8, "d_sae": 8}}
 
 
 @pytest.mark.parametrize(
-    ("name", "key", "overrides"),
+    ("key", "overrides"),
     [
-        *((None, key, overrides) for key, overrides in WRONG),
-        *((name, key, {key: value}) for name, key, value in WRONG_FOR_TEXT),
+        *((key, {key: value}) for key, value in (("sae.kk", 2), ("sae.d_sae", "256"))),
+        *((key, {key: math.nan}) for key in ("sae.decoder_init_norm", "runner.lr", MULTIPLE)),
+        *((key, {key: -1}) for key in ("sae.seed", "sae.k_anneal_steps")),
+        *((key, {key: 0}) for key in ("runner.batchsize", "runner.store_batch_size_prompts")),
+        *((key, {key: value}) for key, value in (("sae.k", None), (MULTIPLE, 0.5))),
+        ("runner.model_class_name", {"runner.model_class_name": "AutoModel"}),
+        ("c2r_interval", {"sae.c2r_interval": 0}),
+        ("sae.architecture", grid(architecture="c2r")),
+        ("sae.c2r_coefficient", grid(architecture="topk", c2r_coefficient=1)),
+        ("sae.k_anneal_steps", grid(architecture="jumprelu", k_anneal_steps=1)),
     ],
 )
-def test_a_value_that_is_not_taken_is_named(
-    tmp_path: Path, name: str | None, key: str, overrides: dict[str, Any]
-) -> None:
+def test_a_value_that_is_not_taken_is_named(key: str, overrides: dict[str, Any]) -> None:
     with pytest.raises(UserError) as raised:
-        plan_of(name or write(tmp_path), **overrides)
-    assert f"`{key}{'`' if name else ''}" in str(raised.value)
+        plan_of(MINILM, **overrides)
+    assert f"`{key}`" in str(raised.value)
     assert "\n" not in str(raised.value)
-    assert " _" not in str(raised.value)  # what SAELens keeps for itself
-
-
-@pytest.mark.parametrize(
-    ("overrides", "says"),
-    [
-        ({"sae.c2r_interval": 0}, "Parameter `c2r_interval` should"),
-        ({"runner.foo": 1}, ", matmul_precision, "),
-        ({"grids": [{"id": "x", "sae": {"architecture": "matryoshka_batchtopk"}}]}, "widths"),
-    ],
-)
-def test_what_sae_lens_says_is_told(
-    tmp_path: Path, overrides: dict[str, Any], says: str
-) -> None:
-    with pytest.raises(UserError, match=says):
-        plan_of(write(tmp_path), **overrides)
 
 
 def test_a_field_goes_to_the_architectures_that_have_it(tmp_path: Path) -> None:
@@ -229,17 +167,6 @@ def test_a_field_goes_to_the_architectures_that_have_it(tmp_path: Path) -> None:
     assert set(plan.k_anneal_steps) == set(architectures) - {"standard"}
 
 
-def test_an_sae_may_be_of_another_dtype(tmp_path: Path) -> None:
-    plan = plan_of(write(tmp_path), "width_1k/topk_k2", sae__dtype="bfloat16")
-    assert plan.saes["width_1k/topk_k2"].dtype == "bfloat16"
-
-
-def test_a_mode_of_sae_lens_that_is_not_annotated_is_taken(tmp_path: Path) -> None:
-    mode = {"normalize_activations": "constant_norm_rescale", "d_in": 8, "d_sae": 16}
-    grids = [{"id": "x", "sae": {"architecture": "standard_c2r"}}]
-    assert plan_of(write(tmp_path, sae=mode, grids=grids)).saes["x"].normalize_activations
-
-
 @pytest.mark.parametrize("mode", ["layer_norm", "constant_norm_rescale"])
 def test_sae_lens_has_no_loss_for_dead_latents_of_normalized_inputs(
     tmp_path: Path, mode: str
@@ -255,21 +182,6 @@ def test_what_changes_no_weights_is_the_same_training(tmp_path: Path) -> None:
     log = {"log_to_wandb": True, "log_weights_to_wandb": True, "wandb_project": "mine"}
     changed = plan_of(path, runner__n_eval_batches=5, runner__logger=log)
     assert changed.settings() == plan_of(path).settings()
-
-
-def test_a_fraction_may_be_larger_than_any_integer_of_torch(tmp_path: Path) -> None:
-    changed = parse_overrides(["sae.c2r_coefficient=1e38"])
-    read = read_release(write(tmp_path), overrides=changed)
-    plan = make_plan(read, device="cpu")
-    found = [getattr(each, "c2r_coefficient", None) for each in plan.saes.values()]
-    assert [(each, type(each)) for each in found if each] == 2 * [(1e38, float)]
-
-
-def test_steps_are_counted_in_whole_numbers() -> None:
-    tokens = 2048 * 2**60 + 1
-    assert plan_of(MINILM, language_model__training_tokens=tokens).steps == 2**60 + 1
-    with pytest.raises(UserError, match=r"`language_model\.training_tokens` should be finite"):
-        plan_of(MINILM, language_model__training_tokens=10**400)
 
 
 def test_an_unknown_id_is_answered_with_the_known_ones(tmp_path: Path) -> None:

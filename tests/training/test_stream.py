@@ -15,7 +15,7 @@ from sae_lens.training.activations_store import ActivationsStore
 from torch import Tensor
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.training.stream import ActivationStream, Tokens, within_norm
+from sae_lens_c2r.training.stream import ActivationStream, within_norm
 from tests.language_model import CONTEXT, D_MODEL, HOOK, rows_of_tokens, texts, tiny_model
 from tests.process_groups import in_processes
 
@@ -171,14 +171,6 @@ def test_any_number_of_processes_has_the_same_batches(tmp_path: Path) -> None:
                 assert len(each[case]) == n
                 assert all(map(torch.equal, each[case], own)), (case, part, number)
         states = json.loads(json.dumps(found[0]["states"]))
-
-
-def test_a_pass_that_has_fewer_tokens_than_before_is_left_for_the_next_one() -> None:
-    """Another device or version may leave out other massive tokens."""
-    passes = [(0, "", torch.zeros(3, 1)), (1, "", torch.ones(5, 1))]
-    tokens = Tokens(iter(passes), n_used=4)
-    assert tokens.take(2).tolist() == [[1], [1]]
-    assert (tokens.row, tokens.n_used) == (1, 2)
 
 
 def test_a_text_without_a_row_is_refused() -> None:
