@@ -43,7 +43,7 @@ def evaluate(
         from sae_lens_c2r._support.process import stop_requests
         from sae_lens_c2r._support.yaml_text import parse_overrides
         from sae_lens_c2r.evaluation.evaluate import evaluate as evaluate_all
-        from sae_lens_c2r.evaluation.results import REPORT_FILE, table_of
+        from sae_lens_c2r.evaluation.results import REPORT_FILE, is_of_one_text, table_of
         from sae_lens_c2r.evaluation.settings import ABSORPTION, ABSORPTION_ADVICE, Options
         from sae_lens_c2r.saes.sae_ref import find_saes
 
@@ -65,6 +65,8 @@ def evaluate(
         if report.saes:
             table = table_of(report)
             console.print(*table.in_terminal(width=console.width, note=table.note), sep="\n")
+            if not is_of_one_text(report):
+                console.say("Not all rows are of the same text and settings.")
             if ABSORPTION in options.sae_bench:
                 console.say(ABSORPTION_ADVICE)
             console.say(f"All results: {out / REPORT_FILE}")

@@ -133,6 +133,13 @@ def table_of(report: EvaluationReport) -> MetricTable:
     return metric_table(list(zip(names, rows, strict=True)))
 
 
+def is_of_one_text(report: EvaluationReport) -> bool:
+    """Whether all SAEs were measured on the same text, in the same settings."""
+    measured = [(sae, sae.evaluations.get(SAE_LENS)) for sae in report.saes]
+    ways = [(found.text or sae.dataset, found.settings) for sae, found in measured if found]
+    return all(way == ways[0] for way in ways)
+
+
 def metrics_of(
     evaluation: str, measured: Mapping[str, Any]
 ) -> tuple[dict[str, float], list[str]]:

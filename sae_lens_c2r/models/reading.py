@@ -197,7 +197,7 @@ def metadata_of(settings: Mapping[str, Any]) -> dict[str, Any]:
         **usual,
         **{key: runner[key] for key in runner if key in usual},
         "model_name": source.get("name") or source.get("hub_id"),
-        "model_hub_id": source.get("hub_id") if source.get("name") else None,
+        "model_hub_id": source.get("hub_id") if "/" in (source.get("name") or "") else None,
         "model_from_pretrained_kwargs": options,
         "hook_name": source.get("hook_name"),
         "hook_head_index": runner.get("hook_head_indices"),

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from sae_lens import MultiSAETrainingRunnerConfig
@@ -114,7 +115,7 @@ def make_plan(release: Release, *, device: str, only: Sequence[str] = ()) -> Pla
             starts[sae_id], saes[sae_id], own_notes = configs.find_start(spec, release, device)
             start_notes += own_notes
     plan = Plan(
-        release,
+        _with_whole_paths(release),
         saes=saes,
         seeds={sae_id: spec.fields.get("seed", 0) for sae_id, spec in chosen.items()},
         matmul_precision=runner.pop(configs.MATMUL_PRECISION, None),
@@ -131,6 +132,18 @@ def make_plan(release: Release, *, device: str, only: Sequence[str] = ()) -> Pla
     )
     _check_together(plan, runner_config(plan, sae_ids=list(plan.saes)))
     return plan
+
+
+def _with_whole_paths(release: Release) -> Release:
+    """A release whose model and text are the same wherever a later command is run."""
+    source = release.language_model
+    whole = {}
+    if source.text.path:
+        whole["dataset"] = str(source.text.path.absolute())
+    if source.name and ModelName(source.name).is_folder:
+        whole["name"] = str(Path(source.name).absolute())
+    changed = source.model_copy(update=whole)
+    return release.model_copy(update={"language_model": changed})
 
 
 def runner_config(plan: Plan, *, sae_ids: list[str]) -> MultiSAETrainingRunnerConfig:

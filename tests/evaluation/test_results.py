@@ -9,6 +9,7 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import write_json
 from sae_lens_c2r.evaluation.results import (
     EvaluationReport,
+    is_of_one_text,
     metrics_of,
     read_report,
     table_of,
@@ -51,6 +52,15 @@ def test_a_column_is_of_one_evaluation() -> None:
     saes = [sae("a", sae_lens={"l0": 3.0}, core={"l0": 4.0}), sae("b", core={"l0": 5.0})]
     lines = table_of(EvaluationReport(saes=saes)).in_markdown().splitlines()
     assert lines[2:] == ["| a | 3.0 |", "| b |  |"]
+
+
+def test_rows_of_other_texts_or_settings_are_told() -> None:
+    one, other = (sae(name, sae_lens={"l0": 3.0}) for name in "ab")
+    assert is_of_one_text(EvaluationReport(saes=[one, other, sae("c", core={"l0": 5.0})]))
+    for change in ({"text": "mine.txt"}, {"settings": {"split": "test"}}):
+        evaluation = other.evaluations["sae_lens"].model_copy(update=change)
+        changed = other.model_copy(update={"evaluations": {"sae_lens": evaluation}})
+        assert not is_of_one_text(EvaluationReport(saes=[one, changed]))
 
 
 def test_what_was_measured_has_a_column_and_nothing_else_has() -> None:

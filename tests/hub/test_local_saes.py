@@ -338,7 +338,7 @@ def test_a_redacted_config_loads_and_holds_nothing_that_was_removed(
 
 
 @pytest.mark.parametrize("place", [*PLACES, "%2Fhome%2Fme", "a/b/c"])
-def test_a_measurement_names_a_part_of_a_text_but_no_place(place: str) -> None:
+def test_a_measurement_names_a_part_of_a_public_text_and_no_place(place: str) -> None:
     split = {"split": "train[:10%]+train[90%:]", "batch": 4}
     known = {"text": place, "model": place, "device": place, "versions": {"torch": place}}
     found = {"settings": {**split, "other": place, place: 1}, "metrics": {"l0": 1.0, place: 2}}
@@ -346,7 +346,12 @@ def test_a_measurement_names_a_part_of_a_text_but_no_place(place: str) -> None:
         found["metrics"].pop(place)
         known.pop("device")
     kept = public_evaluation({**known, **found}, ["a/b/c", "org/here"])
-    assert kept["settings"] == split
+    assert kept["settings"] == {"batch": 4}  # the part of a text is as private as its name
+    of_public = {**known, **found, "text": "org/text"}
+    assert public_evaluation(of_public, [])["settings"] == split
+    of_training = {**found, "settings": split}
+    assert public_evaluation(of_training, [], "org/text")["settings"] == split
+    assert public_evaluation(of_training, [])["settings"] == {"batch": 4}
     assert kept["metrics"] == {"l0": 1.0}
     assert kept["text"] == "a text that is not public"
     assert kept["model"] == "a model that is not public"

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,21 @@ def text(tmp_path: Path) -> Path:
     path = tmp_path / "my.txt"
     path.write_text(" ".join(WORDS))
     return path
+
+
+def test_a_copy_of_minilm_reads_as_the_model_that_it_is_of(
+    sae: Path, text: Path, tmp_path: Path
+) -> None:
+    copy = shutil.copytree(model_folder(MINILM), tmp_path / "copy")
+    loaded, reader = SAE.load_from_disk(sae), {"n_tokens": 1000, "device": "cpu"}
+    loaded.cfg.metadata.model_name = str(copy)
+    loaded.cfg.metadata.model_hub_id = MINILM.hub_id
+    named = TextSource(str(text))
+    found = ActivationSource(named, **reader).activations(loaded, "x")
+    assert set(found.rows[:, 0].tolist()) == {CLS}
+    other = {"model_name": str(shutil.copytree(copy, tmp_path / "other"))}
+    found = ActivationSource(named, instead=other, **reader).activations(loaded, "x")
+    assert set(found.rows[:, 0].tolist()) != {CLS}
 
 
 def test_the_text_is_read_in_the_rows_that_minilm_reads(

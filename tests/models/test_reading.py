@@ -1,6 +1,7 @@
 """A reading holds all that decides which activations an SAE sees, whoever says it."""
 
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,6 +60,7 @@ def test_the_lists_have_no_field_that_sae_lens_has_not() -> None:
     }
     assert names >= WITHOUT_EFFECT
     ours = {"max_activation_norm_multiple", "dataset_split", "dataset_subset", "dataset_column"}
+    ours |= {"model_hub_id"}
     assert {*Reading.model_fields} - names == ours
 
 
@@ -124,6 +126,17 @@ def test_of_its_own_text_alone_an_sae_has_a_part() -> None:
     asked = TextSource("d", split="train")
     assert own.text_as_trained(asked) == TextSource("d", split="train", column="body")
     assert own.text_as_trained(TextSource("e")) == TextSource("e")
+
+
+def test_a_text_is_its_own_however_it_is_spelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "d.jsonl"
+    path.touch()
+    own = Reading.of({"dataset_path": "d.jsonl", "dataset_column": "body"})
+    for name in ("./d.jsonl", str(path)):
+        assert own.text_as_trained(TextSource(name)).column == "body"
 
 
 @pytest.mark.parametrize(
