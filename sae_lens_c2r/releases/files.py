@@ -1,7 +1,6 @@
 """Finding and reading releases, and writing a new one."""
 
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -77,8 +76,6 @@ def release_of(
     document: dict[str, Any], *, overrides: Mapping[str, Any] | None, path: Path | None = None
 ) -> Release:
     """Check a release that is in memory."""
-    _check_kinds(path or "", document)
-    _check_kinds("--set" if path else "", dict(overrides or {}))
     for key, value in (overrides or {}).items():
         _override(document, key, value)
     try:
@@ -111,29 +108,6 @@ def _override(document: dict[str, Any], key: str, value: Any) -> None:
         if not isinstance(place, dict):
             raise UserError(key, "name a key below a mapping", f"`{parent}`")
     place[last] = value  # after the grids, with which an alias may share it
-
-
-def _check_kinds(path: Path | str, value: Any, key: str = "") -> None:
-    """Raise for what YAML has and JSON has not, such as dates: records are kept in JSON."""
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            if not isinstance(name, str):
-                raise UserError(f"keys should be text. Found {key}`{name!r}`.", of=path)
-            _check_kinds(path, inner, f"{key}{name}.")
-    elif isinstance(value, list):
-        for inner in value:
-            _check_kinds(path, inner, key)
-    elif isinstance(value, int | float):
-        # As the order of a norm, infinity is the maximum.
-        infinite = value == value and key.endswith("lp_norm.")
-        if not (infinite or abs(value) <= sys.float_info.max):
-            raise UserError(key[:-1], "be finite", repr(value), of=path)
-    elif value is not None and not isinstance(value, str):
-        should = (
-            "be text, a number, true, false, null or a list or mapping of these; quote it if "
-            "it is text"
-        )
-        raise UserError(key[:-1], should, repr(value), of=path)
 
 
 def explained(

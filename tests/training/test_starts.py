@@ -172,7 +172,7 @@ def test_an_origin_that_changes_before_it_is_begun_with_is_refused(
             for init in ({"repo": "a/b"}, {"folder": "x", "sae_id": "y"})
         ),
         ({"folder": "x", "revision": "v1"}, "^`sae.init`.*`revision`"),
-        ({"folder": "x", "path": "y"}, "^`sae.init`.*`path`"),
+        ({"folder": "x", "path": "y"}, "^`sae.init`.*path"),
         ({"folder": "nowhere"}, "^nowhere: cannot be loaded"),
         ({"release": "gemma-scope-2b-pt-res-canonical", "sae_id": "none"}, "cannot be loaded"),
     ],
