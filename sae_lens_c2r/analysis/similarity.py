@@ -99,7 +99,8 @@ def max_cosines_and_counts(
 ) -> tuple[Float[Tensor, " d_sae"], list[int]]:
     """The highest cosines and the counts of pairs, by one product of all pairs."""
     W_dec = in_range(W_dec)
-    checks.check_numbers("above", above)
+    for bound in above:
+        checks.check_number("above", bound, negative=True)
     counts, dtype = [0] * len(above), at_least_float32(W_dec)
     highest = torch.full((len(W_dec),), -1.0, dtype=dtype, device=W_dec.device)
     for rows, columns, tile in _tiles_of_pairs(W_dec):

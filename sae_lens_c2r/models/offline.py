@@ -4,9 +4,8 @@ How MiniLM reads a text is here, too: in rows of tokens.
 """
 
 import ast
-import random
 import sysconfig
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -139,15 +138,6 @@ def _docstrings(library: Path) -> Iterator[str]:
             for node in ast.walk(ast.parse(path.read_bytes())):
                 if isinstance(node, documented):
                     yield ast.get_docstring(node) or ""
-
-
-def split(
-    texts: Sequence[str], *, held_out_share: float, seed: int
-) -> tuple[list[str], list[str]]:
-    """Shuffle documents: those to train on, and a share that is held out whole."""
-    shuffled = random.Random(seed).sample(texts, len(texts))
-    n_held_out = round(held_out_share * len(texts))
-    return shuffled[n_held_out:], shuffled[:n_held_out]
 
 
 def token_rows(texts: Iterable[str], tokenizer: Any) -> Iterator[list[int]]:

@@ -1,18 +1,16 @@
 """Finding and reading releases, and writing a new one."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from string import Template
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from sae_lens_c2r._support.errors import UserError, error_of, first_sentence
+from sae_lens_c2r._support.errors import UserError, error_of
 from sae_lens_c2r._support.yaml_text import read_yaml
 from sae_lens_c2r.models.offline import SMOLLM2
-from sae_lens_c2r.releases.model import NAME_PATTERN, Grid, LanguageModel, Release
+from sae_lens_c2r.releases.model import Grid, LanguageModel, Release
 
 _OF_SAES = ("sae", "axes")  # fields in a grid
 _PACKAGE = Path(__file__).parents[1]  # which a wheel has the registry in
@@ -28,11 +26,7 @@ def find_release(name_or_path: str | Path) -> Path:
     known = sorted(file.stem for file in REGISTRY.glob("*.yaml"))
     if (name := str(path).removesuffix(".yaml")) in known:
         return REGISTRY / f"{name}.yaml"
-    close = get_close_matches(path.stem, known, n=1)
-    advice = f"Did you mean {close[0]}?" if close else ""
-    raise UserError(
-        "release", f"be a YAML file or one of {', '.join(known)}", name_or_path, advice
-    )
+    raise UserError("release", f"be a YAML file or one of {', '.join(known)}", name_or_path)
 
 
 def shipped_releases() -> list[Release]:
@@ -57,13 +51,8 @@ def directory_entry(release: Release) -> dict[str, Any]:
 
 def read_release(path: Path, *, overrides: Mapping[str, Any] | None = None) -> Release:
     """Read and check a release."""
-    if not re.fullmatch(NAME_PATTERN, path.stem):
-        should = "be called by lowercase letters, digits, `-` and `.`, like my-release.yaml"
-        raise UserError(path, should, path.name)
     try:
         document = read_yaml(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError as error:
-        raise UserError(path, "be in UTF-8", f"byte {error.object[error.start]:#x}") from None
     except (OSError, ValueError) as error:
         raise error_of(path, error) from None
     if not isinstance(document, dict):
@@ -138,11 +127,6 @@ def _keys_beside(key: str) -> str:
 
 def new_release(name: str, model: str | None) -> str:
     """Write a small release in YAML, for SmolLM2 or a model that TransformerLens has."""
-    if not re.fullmatch(NAME_PATTERN, name):
-        should = "be lowercase letters and digits, with `-` or `.` between them"
-        raise UserError("NAME", f"{should}, like my-first-release", repr(name))
-    if (REGISTRY / f"{name}.yaml").exists():
-        raise UserError("NAME", "not be that of a shipped release", repr(name))
     file, values = "smollm2.yaml", {}
     if model not in (None, SMOLLM2.hub_id):
         file, values = "transformer_lens.yaml", _values_of(model)
@@ -154,19 +138,9 @@ def _values_of(model: str) -> dict[str, Any]:
     from sae_lens_c2r.models.loading import pretrained_config
     from sae_lens_c2r.models.names import ModelName
 
-    official = ModelName(model).in_transformer_lens
-    if official is None:
-        should = f"be a name that TransformerLens has, or {SMOLLM2.hub_id}"
-        raise UserError("model", should, repr(model))
-    try:
-        config = pretrained_config(model)
-    except OSError as error:
-        raise UserError(
-            f"The config of {model}, which has the size of its activations, could not be "
-            f"downloaded. {first_sentence(error)}"
-        ) from None
+    config, name = pretrained_config(model), ModelName(model)
     return {
-        "hub_id": ModelName(official).hub_id or f"ORG/{official}",
+        "hub_id": name.hub_id or f"ORG/{name.in_transformer_lens}",
         "model": model,
         "hook_name": f"blocks.{config.n_layers // 2}.hook_resid_post",
         "context_size": min(1024, config.n_ctx),

@@ -4,7 +4,6 @@
 are checked when a plan is made of a release.
 """
 
-import math
 import os
 import re
 from collections.abc import Iterable
@@ -27,7 +26,6 @@ from sae_lens_c2r.models.text_source import TextSource
 
 NAME_PATTERN = r"[a-z0-9]+([.-][a-z0-9]+)*"
 LICENSE_PATTERN = rf"{NAME_PATTERN}\+*"  # as openrail++
-MOST_SAES = 1000  # six axes with 39 values each would be 3.5 billion
 README, FACTS, FIGURES = _OF_A_CARD = "README.md", "sae-lens-c2r.json", "figures"
 SAE_ID = (  # its pattern, and what it should be: the SAE's folder on the disk and on the Hub
     rf"(?!.{{201}}|(?i:{'|'.join(map(re.escape, _OF_A_CARD))})(?:/|$))"
@@ -56,43 +54,21 @@ def check_ids(sae_ids: Iterable[str]) -> None:
             )
 
 
-def _matching(pattern: str, should: str) -> AfterValidator:
-    def check(text: str) -> str:
-        if not re.fullmatch(pattern, text):
-            raise ValueError(f"should {should}")
-        return text
-
-    return AfterValidator(check)
-
-
-_Name = Annotated[
-    str,
-    _matching(NAME_PATTERN, "be lowercase letters and digits, with `-` or `.` between them"),
-]
-_License = Annotated[
-    str, _matching(LICENSE_PATTERN, "be a licence of the Hub, like mit or apache-2.0")
-]
-_Repository = Annotated[
-    str, _matching(REPO_ID, "be a repository on the Hub, like your-name/my-saes")
-]
-_Model = Annotated[
-    str,
-    _matching(
-        REPO_ID,
-        "be the model on the Hub, like openai-community/gpt2; the name that SAELens loads it "
-        "by, like gpt2, goes into `name`",
-    ),
-]
+_Name = Annotated[str, StringConstraints(pattern=rf"^({NAME_PATTERN})\Z")]
+_License = Annotated[str, StringConstraints(pattern=rf"^({LICENSE_PATTERN})\Z")]
+_Repository = Annotated[str, StringConstraints(pattern=rf"^({REPO_ID})\Z")]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, regex_engine="python-re"
+    )
 
 
 class LanguageModel(_Strict):
     """The model whose activations are encoded, and what is read from it."""
 
-    hub_id: _Model | None = None  # where `name` is a folder, it may lack
+    hub_id: _Repository | None = None  # where `name` is a folder, it may lack
     name: _Place | None = None  # that SAELens loads it by, where that differs from the Hub's
     revision: Text | None = None  # branch, tag or commit on the Hub
     hook_name: Text  # where the activations are taken
@@ -160,12 +136,6 @@ class Release(_Strict):
     @model_validator(mode="after")
     def _can_be_told_apart(self) -> "Release":
         """Raise unless each SAE has a folder of its own."""
-        n_saes = sum(math.prod(map(len, grid.axes.values())) for grid in self.grids)
-        if n_saes > MOST_SAES:
-            raise ValueError(
-                f"`grids` should give at most {MOST_SAES:,} SAEs: the values of all `axes` of "
-                f"a grid are combined. Found {n_saes:,}"
-            )
         ids = [spec.sae_id for spec in self.saes()]
         try:
             check_ids(ids)
