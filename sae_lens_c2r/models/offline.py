@@ -72,18 +72,13 @@ def model_folder(model: OfflineModel) -> Path:
     return cached_folder(f"{model.hub_id}-transformers-{major}", model.sha256, convert)
 
 
+@cache
 def verify_weights(model: OfflineModel, path: Path) -> None:
-    """Raise unless a file has the SHA-256 of a model's weights."""
-    found = _sha256_of(path, path.stat().st_mtime_ns)
+    """Raise, once in a process, unless a file has the SHA-256 of a model's weights."""
+    found = sha256_of(path)
     if found != model.sha256:
         refused = f"The weights of {model.hub_id} were not loaded."
         raise UserError(path, f"have SHA-256 {model.sha256}", found, refused)
-
-
-@cache
-def _sha256_of(path: Path, _changed_at: int) -> str:
-    """The hash of a file, once in a process as long as the file stays as it is."""
-    return sha256_of(path)
 
 
 def cached_folder(namespace: str, sha256: str, fill: Callable[[Path], None]) -> Path:

@@ -35,7 +35,7 @@ _CHECKS: dict[str, Any] = {
     NORM_MULTIPLE: Field(ge=1),
     "store_batch_size_prompts": Field(ge=1),
     "activations_mixing_fraction": Field(ge=0, le=1),
-    "lp_norm": Field(allow_inf_nan=True),  # as its order, infinity is the maximum
+    "lp_norm": Field(ge=0, allow_inf_nan=True),  # infinity is the maximum; NaN is refused
 }
 # What a release says beside SAELens's fields. `find_start` checks `init`.
 _OURS: dict[type, dict[str, Any]] = {
@@ -130,7 +130,7 @@ def checked_fields(
     model: Any = create_model(config.__name__, __config__=settings, **wanted)
     try:
         # As JSON, in which a list may be a tuple, and a mapping may be a config.
-        valid = model.model_validate_json(json.dumps(values), strict=strict)
+        valid = model.model_validate_json(json.dumps(values, default=str), strict=strict)
     except ValidationError as error:
         known = f"a field of SAELens's {config.__name__}: {', '.join(sorted(types))}"
         raise next(explained(error, lambda _: known, within=key)) from None

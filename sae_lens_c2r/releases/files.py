@@ -55,9 +55,6 @@ def read_release(path: Path, *, overrides: Mapping[str, Any] | None = None) -> R
         document = read_yaml(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise error_of(path, error) from None
-    if not isinstance(document, dict):
-        found = "nothing" if document is None else f"a {type(document).__name__}"
-        raise UserError(path, "be a mapping of keys", found)
     return release_of(document, overrides=overrides, path=path)
 
 
@@ -81,15 +78,12 @@ def release_of(
 
 def _override(document: dict[str, Any], key: str, value: Any) -> None:
     *parents, last = key.split(".")
-    grids = document.get("grids") if parents[:1] == ["sae"] else []
-    grids = (
-        [grid for grid in grids if isinstance(grid, dict)] if isinstance(grids, list) else []
-    )
-    of_grids = [grid.get(part) for grid in grids for part in _OF_SAES]
-    for fields in of_grids:  # it is meant for all SAEs, whatever their grids say
-        if isinstance(fields, dict) and parents == ["sae"]:
+    # It is meant for all SAEs, whatever their grids say.
+    grids = document.get("grids", []) if parents[:1] == ["sae"] else []
+    for fields in [grid[part] for grid in grids for part in _OF_SAES if part in grid]:
+        if parents == ["sae"]:
             fields.pop(last, None)
-        elif isinstance(fields, dict) and isinstance(fields.get(parents[1]), dict):
+        elif isinstance(fields.get(parents[1]), dict):
             _override(fields, key.partition(".")[2], value)
     place = document
     for parent in parents:

@@ -1,6 +1,7 @@
 """Plans: every release that we ship is one that SAELens can train."""
 
 import math
+from datetime import date
 from io import StringIO
 from itertools import accumulate
 from pathlib import Path
@@ -135,7 +136,7 @@ WRONG = [
         (f"sae.{name}", {f"sae.{name}": value})
         for name, value in (
             *(("kk", 2), ("device", "cuda"), ("metadata", {}), ("matryoshka_widths", [4])),
-            *(("k", value) for value in (0.5, None)),
+            *(("k", value) for value in (0.5, None, date(2026, 1, 1))),
             *(("d_sae", value) for value in (True, "256", 1.5, None)),
             *(("seed", value) for value in (-1, 0.5, "abc")),
             *(("decoder_init_norm", math.nan), ("decoder_init_norm", math.inf)),
