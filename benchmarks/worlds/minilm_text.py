@@ -1,5 +1,6 @@
 """A real model's activations, and what can be measured where no feature is known."""
 
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,6 @@ from sae_lens_c2r.models.offline import (
     OfflineModel,
     documents,
     model_folder,
-    split,
     token_rows,
 )
 
@@ -65,7 +65,10 @@ def text_activations(n_training: int, n_held_out: int) -> tuple[Tensor, Tensor]:
                 break
         return torch.cat(batches)[:at_most].clone()
 
-    training, held_out = split(documents(), held_out_share=0.1, seed=0)
+    texts = documents()
+    shuffled = random.Random(0).sample(texts, len(texts))
+    n_held_out = round(0.1 * len(texts))
+    training, held_out = shuffled[n_held_out:], shuffled[:n_held_out]
     return activations_of(training, n_training), activations_of(held_out, n_held_out)
 
 

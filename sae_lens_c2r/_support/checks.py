@@ -5,7 +5,7 @@ it should be, and what was found.
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -31,12 +31,6 @@ def check_number(
     most = sys.float_info.max  # an integer may be beyond it
     if not (-most if negative else 0) <= value <= most or (positive and value == 0):
         raise ValueError(message(name, should, value))
-
-
-def check_numbers(name: str, values: Sequence[float], *, negative: bool = True) -> None:
-    """Raise unless `values` are finite numbers, and of which sign."""
-    for value in values:
-        check_number(name, value, negative=negative)
 
 
 def check_integer(name: str, value: int, *, minimum: int | None = None) -> None:

@@ -1,8 +1,6 @@
 """The error whose text a command prints, and helpers for such texts."""
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from logging import getLogger
 from pathlib import Path
@@ -56,12 +54,6 @@ def error_of(name: object, error: BaseException) -> UserError:
     return named
 
 
-def with_advice(error: UserError, advice: str) -> UserError:
-    """An error with one more sentence at its end."""
-    more = f"{error.more} {advice}".strip()
-    return UserError(error.field, error.should, error.found, more, of=error.of)
-
-
 def one_line(error: BaseException) -> str:
     """The text of an error of any library, on one line; its type if it has none."""
     return " ".join(str(error).split()) or type(error).__name__
@@ -96,23 +88,6 @@ def shortened(text: str, most: int) -> str:
 def tell_once(line: str) -> None:
     """Warn of something, but not again each time that it is met."""
     getLogger(__name__).warning(line)
-
-
-@contextmanager
-def needing_the_hub(what: str) -> Iterator[None]:
-    """Name the network in a UserError where the network fails."""
-    try:
-        yield
-    except Exception as error:
-        if not is_of_network(error):
-            raise
-        from huggingface_hub import constants
-
-        offline = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else "no network"
-        raise UserError(
-            f"{what} is not on this machine, and the Hub cannot be reached: {offline}. A "
-            "folder or a file here needs no network."
-        ) from error
 
 
 def is_of_network(error: BaseException | None) -> bool:

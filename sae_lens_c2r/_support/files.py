@@ -7,24 +7,18 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any, TypeVar
 from uuid import uuid4
 
 from filelock import FileLock, Timeout
 from huggingface_hub.utils.sha import sha_fileobj
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from safetensors import SafetensorError
 
 from sae_lens_c2r._support.errors import UserError
 
 PARTIAL = "partial-"  # begins the name of a folder that is being written
 Model = TypeVar("Model", bound=BaseModel)
-
-
-def is_there(path: str | Path) -> bool:
-    """Whether there is a file, or a folder with anything in it."""
-    return Path(path).is_file() or (Path(path).is_dir() and any(Path(path).iterdir()))
 
 
 def check_writable(folder: Path) -> None:
@@ -44,13 +38,6 @@ def read_object(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise UserError(path, "be a JSON object", type(content).__name__)
     return content
-
-
-def first_problem(error: ValidationError) -> str:
-    """The first key that is wrong, and what is wrong with its value."""
-    first = error.errors()[0]
-    key = f"`{'.'.join(map(str, first['loc']))}`: " if first["loc"] else ""
-    return f"{key}{first['msg']}."
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -108,9 +95,8 @@ def fill_once(folder: Path, fill: Callable[[Path], object]) -> None:
 
 def begin_folder(beside: Path, prefix: str = PARTIAL) -> Path:
     """A new folder in `beside`, whose name says that it is being written."""
-    beside.mkdir(parents=True, exist_ok=True)
-    partial = Path(mkdtemp(prefix=prefix, dir=beside))
-    partial.chmod(beside.stat().st_mode)  # `mkdtemp` makes it the owner's alone
+    partial = beside / f"{prefix}{uuid4().hex}"
+    partial.mkdir(parents=True)
     return partial
 
 

@@ -86,7 +86,8 @@ def co_firing(batches: Iterable[Tensor], *, above: Sequence[float] = JACCARDS) -
         ValueError: If there is no batch, or one is empty, holds a NaN or is not of
             that shape.
     """
-    checks.check_numbers("above", above, negative=False)
+    for bound in above:
+        checks.check_number("above", bound)
     fires, times_fired = _firings(batches)
     d_sae, n_tokens = fires.shape
     highest = torch.zeros(d_sae, dtype=torch.float64, device="cpu")

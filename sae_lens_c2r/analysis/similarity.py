@@ -7,9 +7,9 @@ from itertools import combinations_with_replacement
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from tqdm import tqdm
 
 from sae_lens_c2r._support import checks
-from sae_lens_c2r._support.progress import with_bar
 from sae_lens_c2r.penalties.cosines import (
     at_least_float32,
     edge_of_tiles,
@@ -99,7 +99,8 @@ def max_cosines_and_counts(
 ) -> tuple[Float[Tensor, " d_sae"], list[int]]:
     """The highest cosines and the counts of pairs, by one product of all pairs."""
     W_dec = in_range(W_dec)
-    checks.check_numbers("above", above)
+    for bound in above:
+        checks.check_number("above", bound, negative=True)
     counts, dtype = [0] * len(above), at_least_float32(W_dec)
     highest = torch.full((len(W_dec),), -1.0, dtype=dtype, device=W_dec.device)
     for rows, columns, tile in _tiles_of_pairs(W_dec):
@@ -153,7 +154,7 @@ def _tiles_of_pairs(W_dec: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
     edge, unit = edge_of_tiles(W_dec.device), unit_rows(W_dec)
     parts = [slice(start, start + edge) for start in range(0, len(unit), edge)]
     pairs = list(combinations_with_replacement(parts, 2))
-    for rows, columns in with_bar(pairs, "Comparing latents"):
+    for rows, columns in tqdm(pairs, "Comparing latents", leave=False, delay=5):
         with full_precision(W_dec):
             tile = unit[rows] @ unit[columns].T
         if rows == columns:

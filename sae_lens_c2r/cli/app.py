@@ -6,8 +6,6 @@ Heavy modules are imported by the command that needs them: `--help` answers at o
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
-from io import TextIOWrapper
 
 import typer
 
@@ -53,10 +51,6 @@ def _options(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            with suppress(OSError):  # where another file was put in its place
-                stream.reconfigure(errors="replace")  # a latin-1 terminal has no lambda
     typed = sys.argv[1:] if arguments is None else arguments
     # These two first, wherever they were typed.
     ordered = sorted(typed, key=lambda argument: argument not in ("--quiet", "--debug"))

@@ -36,7 +36,7 @@ def demo(
         from sae_lens_c2r.training.plan import make_plan
         from sae_lens_c2r.training.train import train
 
-        device = shared.usable_device(device)
+        device = shared.device_or_usual(device)
         model_folder(SMOLLM2)  # where its package is missing, an error says what to install
         plan = make_plan(read_release(find_release(_RELEASE)), device=device)
         console.say(f"Training {' and '.join(plan.saes)}, {plan.samples:,} tokens ...")

@@ -57,7 +57,7 @@ def evaluate(
             text=text,
             part={name: value for name, value in part.items() if value is not None},
             overrides=parse_overrides(overrides or [], example="core.context_size=64"),
-            device=shared.usable_device(device),
+            device=shared.device_or_usual(device),
         )
         with stop_requests():
             found = find_saes(saes, on_error=problems.append)

@@ -41,7 +41,7 @@ def finetune(
         from sae_lens_c2r.training.plan import make_plan
         from sae_lens_c2r.training.train import train
 
-        device, ref = shared.usable_device(device), find_sae(sae)
+        device, ref = shared.device_or_usual(device), find_sae(sae)
         values = parse_overrides(changes or [])
         release, document = release_from(
             ref, _NAME, tokens=tokens, changes=values, tell=console.say

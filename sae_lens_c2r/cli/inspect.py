@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sae_lens_c2r.models.text_source import TextSource
     from sae_lens_c2r.saes.sae_ref import SAERef
 
-_MEASURED_TOKENS = 100_000  # by default
+_MEASURED_TOKENS = 100_000
 
 
 def inspect(
@@ -31,7 +31,7 @@ def inspect(
     column: str | None = shared.COLUMN,
     model: str | None = shared.MODEL,
     context_size: int | None = option(None, "Tokens in a row.", unset="the SAE's", min=1),
-    tokens: int | None = count_option(None, "Most tokens to read, 100,000 by default."),
+    tokens: int = count_option(_MEASURED_TOKENS, "Most tokens to read."),
     latents: str | None = option(
         None,
         "Latents to show in context, one by one, like 3,17. Needs --text.",
@@ -50,11 +50,6 @@ def inspect(
         if out.exists() and not overwrite:
             raise UserError("out", "be a new file, unless `--overwrite` is given", out)
         wanted = _numbers(latents) if latents is not None else []
-        of_text: dict[str, object] = {"latents": wanted, "split": split, "subset": subset}
-        of_text |= {"column": column, "model": model, "tokens": tokens}
-        of_text["context_size"] = context_size
-        if text is None and (given := next(filter(of_text.get, of_text), None)):
-            raise UserError(given, "be given with `--text`", "no `--text`")
         console = console_while_loading()
         from sae_lens_c2r._support.files import write_text
         from sae_lens_c2r.inspection.activations import ActivationSource
@@ -63,13 +58,13 @@ def inspect(
         from sae_lens_c2r.models.text_source import TextSource
         from sae_lens_c2r.saes.sae_ref import find_saes
 
-        device, source = shared.usable_device(device), None
+        device, source = shared.device_or_usual(device), None
         if text is not None:
             of_model = {"model_name": model, "context_size": context_size}
             source = ActivationSource(
                 TextSource(text, split, subset, column),
                 instead={key: value for key, value in of_model.items() if value is not None},
-                n_tokens=tokens or _MEASURED_TOKENS,
+                n_tokens=tokens,
                 device=device,
                 tell=console.say,
             )

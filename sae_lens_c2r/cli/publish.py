@@ -1,12 +1,10 @@
 """`sae-lens-c2r card` and `sae-lens-c2r upload`."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.cli._shared import console_while_loading, error_boundary, option
 
 if TYPE_CHECKING:
@@ -82,8 +80,6 @@ def upload(
             hub.show_proposal(proposal, console, brief=yes)
             if yes or dry_run or proposal.is_there:
                 return True
-            if not sys.stdin.isatty():
-                raise UserError("yes", "be given where there is no terminal to ask in")
             return typer.confirm("Send this?")
 
         said = {"evaluation": evaluation, "license": license, "base_model": base_model}

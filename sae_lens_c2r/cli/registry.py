@@ -68,8 +68,6 @@ def new_release(
         path = out / f"{name}.yaml"
         if path.exists() and not overwrite:
             raise UserError("NAME", "name a new file, unless `--overwrite` is given", path)
-        if model is not None and from_sae is not None:
-            raise UserError("model", "not be given with `--from`", model)
         if model is not None or from_sae is not None:
             console_while_loading()
         if from_sae is None:

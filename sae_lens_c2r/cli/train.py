@@ -1,6 +1,5 @@
 """`sae-lens-c2r train`."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,6 @@ def train(
     resume: bool = shared.RESUME,
     checkpoint_minutes: float = shared.CHECKPOINT_MINUTES,
     dry_run: bool = shared.DRY_RUN,
-    as_json: bool = shared.JSON,
 ) -> None:
     """Train the SAEs of a release, except those that are in the folder already."""
     take_place()
@@ -47,9 +45,11 @@ def train(
             from sae_lens_c2r.training.train import train as train_plan
 
             plan = distributed.on_all_ranks(
-                lambda: make_plan(chosen, device=shared.usable_device(device), only=only or ())
+                lambda: make_plan(
+                    chosen, device=shared.device_or_usual(device), only=only or ()
+                )
             )
-            distributed.on_main_process(lambda: show_plan(plan, console, as_json=as_json))
+            distributed.on_main_process(lambda: show_plan(plan, console))
             folders = train_plan(
                 plan,
                 out,
@@ -62,17 +62,14 @@ def train(
                 console.say(f"{counted(len(folders), 'SAE')} trained, in {out}.")
 
 
-def show_plan(plan: "Plan", console: shared.LineConsole, as_json: bool = False) -> None:
+def show_plan(plan: "Plan", console: shared.LineConsole) -> None:
     """Print a plan whose model and text were looked at."""
     from sae_lens_c2r.training.distributed import world_size
     from sae_lens_c2r.training.plan import check_inputs
-    from sae_lens_c2r.training.summary import numbers_of, print_plan
+    from sae_lens_c2r.training.summary import print_plan
 
     check_inputs(plan, console.say)
-    if as_json:
-        print(json.dumps(numbers_of(plan), indent=1))
-    else:
-        print_plan(plan, console, n_ranks=world_size())
+    print_plan(plan, console, n_ranks=world_size())
 
 
 def how_to_go_on(out: Path) -> str:

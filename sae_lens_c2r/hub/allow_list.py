@@ -10,7 +10,6 @@ from typing import Any
 from sae_lens.registry import SAE_CLASS_REGISTRY, SAE_TRAINING_CLASS_REGISTRY
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.files import is_there
 from sae_lens_c2r._support.remote_code import HARMLESS
 from sae_lens_c2r.models.names import ModelName
 from sae_lens_c2r.models.text_source import OFFLINE_DATASET, PARTS, looks_like_a_file
@@ -124,7 +123,7 @@ def is_of_the_hub(name: Any, from_disk: Collection[str] | None) -> bool:
         or name == OFFLINE_DATASET
         or ModelName(name).in_transformer_lens is not None
     )
-    return is_known and not is_there(name) and not looks_like_a_file(name)
+    return is_known and not Path(name).exists() and not looks_like_a_file(name)
 
 
 def redact(

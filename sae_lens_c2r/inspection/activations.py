@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 from sae_lens.training.activations_store import ActivationsStore
+from tqdm import tqdm
 
 from sae_lens_c2r._support.errors import UserError, counted, error_of
 from sae_lens_c2r._support.libraries import no_false_alarms
-from sae_lens_c2r._support.progress import with_bar
 from sae_lens_c2r.inspection.contexts import AnySAE, TextActivations
 from sae_lens_c2r.models.loading import load, on_this_machine, options_for
 from sae_lens_c2r.models.reading import Reading, within_norm
@@ -113,7 +113,7 @@ class ActivationSource:
             together = reading.store_batch_size_prompts
         n_filled = 0
         passes = list(zip(tokens.split(together), kept.split(together), strict=True))
-        with with_bar(passes, "Running the model") as bar:
+        with tqdm(passes, "Running the model", leave=False, delay=5) as bar:
             for each, kept_of_pass in bar:
                 found = store.get_activations(each).cpu()[kept_of_pass]
                 fits = within_norm(found, multiple)

@@ -10,8 +10,8 @@ from jaxtyping import Float, Int
 from sae_lens import SAE, TrainingSAE
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
+from tqdm import tqdm
 
-from sae_lens_c2r._support.progress import with_bar
 from sae_lens_c2r.penalties import nearest_neighbors
 from sae_lens_c2r.penalties.cosines import pair_cosines
 
@@ -43,7 +43,9 @@ def encode(
     # Of attention's outputs, the heads are joined already.
     sae.turn_off_forward_pass_hook_z_reshaping()  # type: ignore[no-untyped-call]
     n_tokens = max(1, min(_TOKENS_PER_BATCH, _ACTS_PER_BATCH // sae.cfg.d_sae))
-    for batch in with_bar(text.activations.split(n_tokens), "Encoding tokens"):
+    for batch in tqdm(
+        text.activations.split(n_tokens), "Encoding tokens", leave=False, delay=5
+    ):
         inputs = batch.to(sae.device, sae.dtype)
         with torch.no_grad():
             acts = sae.encode(inputs).to_dense()

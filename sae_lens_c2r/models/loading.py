@@ -16,7 +16,7 @@ from transformer_lens.loading_from_pretrained import get_pretrained_model_config
 from transformer_lens.model_bridge import TransformerBridge
 from transformers import AutoConfig
 
-from sae_lens_c2r._support.errors import UserError, needing_the_hub
+from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, harmless_options, remote_code
 from sae_lens_c2r.models.names import ModelName
 from sae_lens_c2r.models.reading import TRANSFORMER_LENS, TRANSFORMERS, Reading
@@ -65,7 +65,7 @@ def load(reading: Reading, device: str, *, hook_names: list[str] | None = None) 
     if TRUSTED.get():
         options[TRUST] = True
     # TransformerLens prints, where `--json` does, too.
-    with redirect_stdout(sys.stderr), needing_the_hub(f"The model {name}"):
+    with redirect_stdout(sys.stderr):
         return load_model(
             reading.model_class_name,
             place,

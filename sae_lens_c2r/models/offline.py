@@ -4,9 +4,8 @@ How MiniLM reads a text is here, too: in rows of tokens.
 """
 
 import ast
-import random
 import sysconfig
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -73,18 +72,13 @@ def model_folder(model: OfflineModel) -> Path:
     return cached_folder(f"{model.hub_id}-transformers-{major}", model.sha256, convert)
 
 
+@cache
 def verify_weights(model: OfflineModel, path: Path) -> None:
-    """Raise unless a file has the SHA-256 of a model's weights."""
-    found = _sha256_of(path, path.stat().st_mtime_ns)
+    """Raise, once in a process, unless a file has the SHA-256 of a model's weights."""
+    found = sha256_of(path)
     if found != model.sha256:
         refused = f"The weights of {model.hub_id} were not loaded."
         raise UserError(path, f"have SHA-256 {model.sha256}", found, refused)
-
-
-@cache
-def _sha256_of(path: Path, _changed_at: int) -> str:
-    """The hash of a file, once in a process as long as the file stays as it is."""
-    return sha256_of(path)
 
 
 def cached_folder(namespace: str, sha256: str, fill: Callable[[Path], None]) -> Path:
@@ -139,15 +133,6 @@ def _docstrings(library: Path) -> Iterator[str]:
             for node in ast.walk(ast.parse(path.read_bytes())):
                 if isinstance(node, documented):
                     yield ast.get_docstring(node) or ""
-
-
-def split(
-    texts: Sequence[str], *, held_out_share: float, seed: int
-) -> tuple[list[str], list[str]]:
-    """Shuffle documents: those to train on, and a share that is held out whole."""
-    shuffled = random.Random(seed).sample(texts, len(texts))
-    n_held_out = round(held_out_share * len(texts))
-    return shuffled[n_held_out:], shuffled[:n_held_out]
 
 
 def token_rows(texts: Iterable[str], tokenizer: Any) -> Iterator[list[int]]:

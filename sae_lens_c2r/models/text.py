@@ -27,7 +27,7 @@ from datasets import (
 from huggingface_hub.errors import LocalEntryNotFoundError
 from sae_lens.training.activations_store import validate_pretokenized_dataset_tokenizer
 
-from sae_lens_c2r._support.errors import UserError, needing_the_hub, shortened
+from sae_lens_c2r._support.errors import UserError, shortened
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, remote_code
 from sae_lens_c2r.models.names import ModelName
 from sae_lens_c2r.models.offline import MINILM, documents_of, token_rows
@@ -62,7 +62,7 @@ def read_text(source: TextSource, *, streaming: bool = True) -> IterableDataset:
         documents = Dataset.from_dict({"text": list(documents_of(source.split))})
         return one_column(documents, source.column, source.shown)
     # A script of a dataset is imported here, and the first rows are read.
-    with needing_the_hub(f"The text {source.dataset}"), remote_code():
+    with remote_code():
         return one_column(_open(source, streaming), source.column, source.shown)
 
 
@@ -278,7 +278,7 @@ def check_tokenizer(
     if tokenizer is None or not _is_of_tokens(rows):
         return rows
     if source.hub_id is not None:  # whose dataset may name its tokenizer
-        with needing_the_hub(f"The text {source.hub_id}"), suppress(LocalEntryNotFoundError):
+        with suppress(LocalEntryNotFoundError):
             validate_pretokenized_dataset_tokenizer(source.hub_id, tokenizer)
     return within_vocabulary(rows, 1 + max(tokenizer.get_vocab().values()))
 

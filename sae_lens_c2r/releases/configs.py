@@ -19,8 +19,7 @@ from sae_lens import SAE, MultiSAETrainingRunnerConfig
 from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY, get_sae_training_class
 from sae_lens.saes.sae import TrainingSAEConfig
 
-from sae_lens_c2r._support.errors import UserError, error_of
-from sae_lens_c2r._support.files import first_problem
+from sae_lens_c2r._support.errors import UserError, error_of, first_sentence
 from sae_lens_c2r.models.loading import MODEL_CLASSES
 from sae_lens_c2r.models.names import ModelName
 from sae_lens_c2r.releases.files import explained
@@ -36,6 +35,7 @@ _CHECKS: dict[str, Any] = {
     NORM_MULTIPLE: Field(ge=1),
     "store_batch_size_prompts": Field(ge=1),
     "activations_mixing_fraction": Field(ge=0, le=1),
+    "lp_norm": Field(ge=0, allow_inf_nan=True),  # infinity is the maximum; NaN is refused
 }
 # What a release says beside SAELens's fields. `find_start` checks `init`.
 _OURS: dict[type, dict[str, Any]] = {
@@ -121,11 +121,16 @@ def checked_fields(
         name: (Annotated[types[name], _CHECKS.get(name)], ...)
         for name in types.keys() & values.keys()
     }
-    settings = ConfigDict(extra="forbid", arbitrary_types_allowed=True, protected_namespaces=())
+    settings = ConfigDict(
+        extra="forbid",
+        arbitrary_types_allowed=True,
+        protected_namespaces=(),
+        allow_inf_nan=False,
+    )
     model: Any = create_model(config.__name__, __config__=settings, **wanted)
     try:
         # As JSON, in which a list may be a tuple, and a mapping may be a config.
-        valid = model.model_validate_json(json.dumps(values), strict=strict)
+        valid = model.model_validate_json(json.dumps(values, default=str), strict=strict)
     except ValidationError as error:
         known = f"a field of SAELens's {config.__name__}: {', '.join(sorted(types))}"
         raise next(explained(error, lambda _: known, within=key)) from None
@@ -162,7 +167,7 @@ def _init_of(spec: SAESpec) -> SAERef:
     try:
         init = TypeAdapter(SAERef).validate_json(json.dumps(given), strict=True)
     except ValidationError as error:
-        raise UserError("sae.init", "name an SAE", more=first_problem(error)) from None
+        raise UserError("sae.init", "name an SAE", more=first_sentence(error)) from None
     if (
         sum(map(bool, (init.folder, init.release, init.repo))) != 1
         or bool(init.sae_id) == bool(init.folder)

@@ -4,7 +4,6 @@
 are checked when a plan is made of a release.
 """
 
-import math
 import os
 import re
 from collections.abc import Iterable
@@ -27,7 +26,6 @@ from sae_lens_c2r.models.text_source import TextSource
 
 NAME_PATTERN = r"[a-z0-9]+([.-][a-z0-9]+)*"
 LICENSE_PATTERN = rf"{NAME_PATTERN}\+*"  # as openrail++
-MOST_SAES = 1000  # six axes with 39 values each would be 3.5 billion
 README, FACTS, FIGURES = _OF_A_CARD = "README.md", "sae-lens-c2r.json", "figures"
 SAE_ID = (  # its pattern, and what it should be: the SAE's folder on the disk and on the Hub
     rf"(?!.{{201}}|(?i:{'|'.join(map(re.escape, _OF_A_CARD))})(?:/|$))"
@@ -160,12 +158,6 @@ class Release(_Strict):
     @model_validator(mode="after")
     def _can_be_told_apart(self) -> "Release":
         """Raise unless each SAE has a folder of its own."""
-        n_saes = sum(math.prod(map(len, grid.axes.values())) for grid in self.grids)
-        if n_saes > MOST_SAES:
-            raise ValueError(
-                f"`grids` should give at most {MOST_SAES:,} SAEs: the values of all `axes` of "
-                f"a grid are combined. Found {n_saes:,}"
-            )
         ids = [spec.sae_id for spec in self.saes()]
         try:
             check_ids(ids)

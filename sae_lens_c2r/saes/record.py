@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, ValidationError
 
-from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r._support.files import first_problem, read_object
+from sae_lens_c2r._support.errors import UserError, first_sentence
+from sae_lens_c2r._support.files import read_object
 from sae_lens_c2r.saes.sae_ref import RECORD as RECORD
 from sae_lens_c2r.saes.sae_ref import SAERef
 
@@ -170,7 +170,7 @@ def parsed(content: Any, kind: type[Document], name: Path, *, of: str) -> Docume
         return kind.model_validate(content)
     except ValidationError as error:
         should = f"be written by `sae-lens-c2r {of}`"
-        raise UserError(name, should, more=first_problem(error)) from None
+        raise UserError(name, should, more=first_sentence(error)) from None
 
 
 def as_document(content: BaseModel) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from sae_lens.loading import pretrained_sae_loaders
 from sae_lens.registry import SAE_CLASS_REGISTRY, SAE_TRAINING_CLASS_REGISTRY
 from sae_lens.training.activation_scaler import ActivationScaler
 
-from sae_lens_c2r._support.errors import UserError, needing_the_hub, reason
+from sae_lens_c2r._support.errors import UserError, reason
 from sae_lens_c2r._support.files import read_object
 from sae_lens_c2r._support.remote_code import harmless_options
 from sae_lens_c2r.models.loading import name_as_transformers_does
@@ -86,7 +86,7 @@ class SAERef:
     def _load(self, device: str) -> SAE[Any]:
         try:
             if self.folder is None:
-                with downloads(self.revision), needing_the_hub(self.name):
+                with downloads(self.revision):
                     return SAE.from_pretrained(self.source, self.sae_id or "", device=device)
             form: Any = TrainingSAE if is_training_form(self.folder) else SAE
             sae: SAE[Any] = form.load_from_disk(self.folder, device=device)

@@ -12,7 +12,7 @@ from sae_lens.config import LoggingConfig
 from sae_lens.registry import get_sae_training_class
 from sae_lens.saes.sae import TrainingSAEConfig
 
-from sae_lens_c2r._support.errors import UserError, counted, is_of_network, needing_the_hub
+from sae_lens_c2r._support.errors import UserError, counted, first_sentence, is_of_network
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, harmless_runner
 from sae_lens_c2r.models.loading import residual_width
 from sae_lens_c2r.models.names import ModelName
@@ -231,9 +231,8 @@ def check_inputs(plan: Plan, log: Callable[[str], None]) -> None:
 def _if_reached(what: str, log: Callable[[str], None]) -> Iterator[None]:
     """Do what needs the Hub, or tell that it was not reached."""
     try:
-        with needing_the_hub(what):
-            yield
-    except UserError as error:
+        yield
+    except Exception as error:  # httpx, transformers and datasets raise many kinds
         if not is_of_network(error):
             raise
-        log(f"Not checked: {error}")
+        log(f"Not checked: {what}. {first_sentence(error)}")

@@ -1,7 +1,6 @@
-"""A plan before hours of training: what it takes, printed or as JSON."""
+"""A plan before hours of training: what it takes, printed."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from rich.console import Console
 from rich.filesize import decimal
@@ -55,20 +54,6 @@ def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
             f"Each batch is split over {n_parts} processes, {plan.batch_size // n_parts:,} "
             "tokens each: the weights are those of one process up to rounding."
         )
-
-
-def numbers_of(plan: Plan) -> dict[str, Any]:
-    """Return a plan for JSON: its settings, notes, and what it takes in a process."""
-    return {
-        "release": plan.release.name,
-        "steps": plan.steps,
-        "samples": plan.samples,
-        "memory_bytes": memory_bytes(plan),
-        "disk_bytes": disk_bytes(plan),
-        "checkpoint_bytes": checkpoint_bytes(plan),
-        "notes": plan.start_notes,
-        **plan.settings(),
-    }
 
 
 def weight_bytes(config: TrainingSAEConfig) -> int:

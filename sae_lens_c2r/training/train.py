@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 from sae_lens import TrainingSAE
 
-from sae_lens_c2r._support.errors import UserError, one_line, with_advice
+from sae_lens_c2r._support.errors import UserError, one_line
 from sae_lens_c2r._support.files import write_folder
 from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r._support.process import stop_requests
@@ -119,9 +119,9 @@ def _train_at_once(plan: Plan, sae_ids: list[str], job: Job, out: Path) -> None:
             path.write_text(traceback.format_exc(), encoding="utf-8")
             name, text = type(error).__name__, one_line(error)
             failure = UserError(f"SAELens failed: {name}: {text} ({path} has the traceback).")
-        step = job.kept_step
-        advice = "" if step is None else f"`--resume` continues from step {step:,}."
-        raise with_advice(failure, advice) from error
+        if (step := job.kept_step) is not None:
+            failure.more += f" `--resume` continues from step {step:,}."
+        raise failure from error
     distributed.on_all_ranks(partial(_save, plan, job, saes, out))
     distributed.on_main_process(job.checkpoints.remove_all)
 

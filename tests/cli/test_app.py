@@ -47,14 +47,6 @@ def test_results_go_to_the_output_and_progress_elsewhere(tmp_path: Path) -> None
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, told.stdout, "")
 
 
-def test_plans_are_json_too() -> None:
-    name = "minilm-layer-3"
-    planned = run_command("train", name, "--dry-run", "--json", "--device", "cpu")
-    plan = json.loads(planned.stdout)
-    assert plan["release"] == name
-    assert plan["samples"] == plan["steps"] * plan["runner"]["train_batch_size_tokens"]
-
-
 def test_a_noun_is_of_its_number() -> None:
     counts = {0: "0 SAEs", 0.9: "1 SAE", 1: "1 SAE", 1.2: "1 SAE", 1234: "1,234 SAEs"}
     assert {number: counted(number, "SAE") for number in counts} == counts

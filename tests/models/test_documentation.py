@@ -23,15 +23,6 @@ def test_documents_are_prose_and_each_comes_once(tmp_path: Path) -> None:
     assert (tmp_path / "in another process").read_text() == repr(documents)
 
 
-def test_split_holds_whole_documents_out() -> None:
-    texts = [str(i) for i in range(100)]
-    train, held_out = offline.split(texts, held_out_share=0.1, seed=0)
-    assert len(held_out) == 10
-    assert sorted(train + held_out) == sorted(texts)
-    assert offline.split(texts, held_out_share=0.1, seed=0) == (train, held_out)
-    assert offline.split(texts, held_out_share=0.1, seed=1)[1] != held_out
-
-
 def test_rows_hold_the_text_in_order_between_special_tokens() -> None:
     def tokenizer(text: str, **_: object) -> dict[str, list[int]]:
         return {"input_ids": [1000 + int(word) for word in text.split()]}

