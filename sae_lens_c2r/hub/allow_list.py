@@ -123,7 +123,9 @@ def is_of_the_hub(name: Any, from_disk: Collection[str] | None) -> bool:
         or name == OFFLINE_DATASET
         or ModelName(name).in_transformer_lens is not None
     )
-    return is_known and not Path(name).exists() and not looks_like_a_file(name)
+    path = Path(name)
+    is_there = path.is_file() or (path.is_dir() and any(path.iterdir()))
+    return is_known and not is_there and not looks_like_a_file(name)
 
 
 def redact(
