@@ -137,10 +137,11 @@ def make_plan(release: Release, *, device: str, only: Sequence[str] = ()) -> Pla
 def _with_whole_paths(release: Release) -> Release:
     """A release whose model and text are the same wherever a later command is run."""
     source = release.language_model
-    whole = {}
+    name, whole = ModelName(source.name or ""), {}
     if source.text.path:
         whole["dataset"] = str(source.text.path.absolute())
-    if source.name and ModelName(source.name).is_folder:
+    # A name that TransformerLens has it loads from the Hub, whatever folder is here.
+    if source.name and name.is_folder and name.in_transformer_lens is None:
         whole["name"] = str(Path(source.name).absolute())
     changed = source.model_copy(update=whole)
     return release.model_copy(update={"language_model": changed})

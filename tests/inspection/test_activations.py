@@ -218,8 +218,11 @@ def test_of_its_own_text_an_sae_reads_the_column_that_it_was_trained_on(tmp_path
 
 def test_what_an_sae_does_not_say_is_said(tmp_path: Path) -> None:
     told: list[str] = []
-    source(tell=told.append).activations(load(tmp_path / "sae"), "mine")
-    assert told == [
+    reader = source(tell=told.append)
+    for name in ("other", "mine"):  # each, though the second one's text was read already
+        reader.activations(load(tmp_path / name), name)
+    assert [line.partition(":")[0] for line in told] == ["other", "mine"]
+    assert told[1:] == [
         "mine: It does not say how its text was read. Taken: sequence_separator_token = bos, "
         "disable_concat_sequences = False, use_chat_formatting = False, "
         "seqpos_slice = (None,), max_activation_norm_multiple = None."

@@ -55,6 +55,19 @@ def test_shipped_releases_can_be_planned(shipped: Plan) -> None:
     assert f"{shipped.steps:,} steps of {shipped.batch_size:,}" in text
 
 
+def test_a_text_is_known_by_its_whole_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or a later command would take another folder's text for the training's."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.jsonl").touch()
+    plan = plan_of(MINILM, language_model__dataset="mine.jsonl")
+    whole = str(tmp_path / "mine.jsonl")
+    assert plan.settings()["source"]["dataset"] == whole
+    assert runner_config(plan, sae_ids=list(plan.saes)).dataset_path == whole
+    assert plan.from_disk == [whole]
+
+
 def test_a_summary_for_several_processes_says_what_one_takes() -> None:
     plan = plan_of(GEMMA)
     text = printed(plan, n_ranks=8)
