@@ -11,13 +11,17 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+import wandb
 from sae_lens import SAE, SAETrainer
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.yaml_text import parse_overrides
+from sae_lens_c2r.releases.files import read_release
 from sae_lens_c2r.saes.hashes import sae_hashes
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.output_dir import WORK, Checkpoints, checkpoint_of
+from sae_lens_c2r.training.plan import make_plan
+from sae_lens_c2r.training.train import train
 from tests.command import run as run_cli
 from tests.releases.test_files import write
 from tests.training.killing import MINILM, SMALL, as_options
@@ -252,3 +256,40 @@ def test_what_sae_lens_raises_is_one_line_and_its_traceback_is_kept(
     monkeypatch.undo()
     assert run(*command) == 0
     assert not (tmp_path / "saes" / ".training").exists()
+
+
+def test_a_training_that_fails_ends_its_run_of_wandb_as_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or the curves of the next one in this process would be logged to it."""
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    runs, ended = [], []
+    log, finish = wandb.Run.log, wandb.Run.finish
+
+    def note_and_log(run: wandb.Run, *arguments: Any, **options: Any) -> None:
+        runs.append(run.name)
+        log(run, *arguments, **options)
+
+    def note_and_finish(run: wandb.Run, exit_code: int | None = None) -> None:
+        ended.append((run.name, exit_code))
+        finish(run, exit_code)
+
+    monkeypatch.setattr(wandb.Run, "log", note_and_log)
+    monkeypatch.setattr(wandb.Run, "finish", note_and_finish)
+    logger = {"wandb_log_frequency": 1, "log_weights_to_wandb": False}
+
+    def train_as(name: str) -> None:
+        changes = {"runner.logger": {**logger, "run_name": name}}
+        read = read_release(write(tmp_path), overrides=changes)
+        plan = make_plan(read, device="cpu", only=IDS[:1])
+        train(plan, tmp_path / name)
+
+    with monkeypatch.context() as failing:
+        failing.setattr(SAETrainer, "step", Mock(side_effect=ValueError("no")))
+        with pytest.raises(UserError, match="SAELens failed: ValueError: no"):
+            train_as("a")
+    train_as("b")
+    assert ended == [("a", 1), ("b", 0)]
+    assert runs == ["b"] * len(runs)
+    assert len(runs) >= 10
