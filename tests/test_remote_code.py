@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
-from unittest.mock import Mock
 
 import datasets
 import pytest
@@ -30,7 +29,7 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.remote_code import TRUSTED, harmless_options, remote_code
 from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.models.offline import MINILM, model_folder
-from sae_lens_c2r.models.text_source import TextSource
+from sae_lens_c2r.models.text_source import OFFLINE_DATASET, TextSource
 from sae_lens_c2r.releases.files import release_of
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.training.plan import make_plan, runner_config
@@ -326,7 +325,7 @@ def test_an_sae_in_memory_is_not_trusted_either(marker: Path, tmp_path: Path) ->
     del config["auto_map"]
     weights.with_name("config.json").write_text(json.dumps(config))
     sae = SAE.load_from_disk(plant(tmp_path / "sae", options={"weights_only": False}))
-    reader = ActivationSource(TextSource("t.txt"), opened=Mock(), n_tokens=100, device="cpu")
+    reader = ActivationSource(TextSource(OFFLINE_DATASET), n_tokens=100, device="cpu")
     with pytest.raises(UnpicklingError):
         reader.activations(sae, "a")
     assert not marker.exists()

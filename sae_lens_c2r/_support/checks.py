@@ -131,19 +131,9 @@ def check_draw(chunk_size: int | None, process_group: dist.ProcessGroup | None) 
         raise ValueError(message("process_group", should, process_group))
 
 
-class Message(str):
-    """The text of an error, with the parts that it is made of."""
-
-    name: str
-    should: str
-    found: object
-
-
-def message(name: str, should: str, found: object) -> Message:
+def message(name: str, should: str, found: object) -> str:
     """The text of every error; a tensor is shown by its type."""
     shown = f"`{name} = {shortened(repr(found), 200)}`"
     if isinstance(found, Tensor):
         shown = f"`{name}` of type {type(found).__name__}"
-    text = Message(f"Parameter `{name}` should {should}. Found {shown}.")
-    text.name, text.should, text.found = name, should, found
-    return text
+    return f"Parameter `{name}` should {should}. Found {shown}."

@@ -53,9 +53,6 @@ def write_text(path: Path, text: str) -> None:
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file as a whole, or not at all, whichever other process writes it too."""
     path = path.resolve()  # a link stays, and its target is written
-    if path.exists() and not path.is_file():  # such as /dev/null, which nothing may replace
-        path.write_bytes(content)
-        return
     part = path.with_name(f".{uuid4().hex}.part")
     try:
         part.write_bytes(content)

@@ -6,7 +6,6 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from sae_lens_c2r._support.errors import UserError, error_of
 from sae_lens_c2r._support.libraries import no_false_alarms
 from sae_lens_c2r._support.remote_code import TRUSTED
 
-_UNITS = {"k": 10**3, "m": 10**6, "b": 10**9}
 _RUNNING: ContextVar[Any] = ContextVar("_RUNNING", default=None)  # the command's context
 _WHOLE_LINES = 10_000  # columns of a pipe, in which nothing should be wrapped
 
@@ -26,26 +24,6 @@ _WHOLE_LINES = 10_000  # columns of a pipe, in which nothing should be wrapped
 def option(default: Any, help: str, *names: str, unset: str | bool = True, **more: Any) -> Any:
     """Describe an option; help shows `unset`, if given, in place of its default."""
     return typer.Option(default, *names, help=help, show_default=unset, **more)
-
-
-def count_option(default: Any, help: str, *, least: int = 1) -> Any:
-    """Describe an option whose value is a number like 5M, 400k or 20_000."""
-
-    def count_of(text: object) -> int:
-        digits = str(text).strip().lower()
-        unit = _UNITS.get(digits[-1:], 1)
-        try:
-            exact = Decimal(digits[:-1] if unit > 1 else digits) * unit
-            count = int(exact) if exact == int(exact) else 0
-        except (ArithmeticError, ValueError):
-            count = 0
-        if count < least:
-            raise typer.BadParameter(
-                f"It should be whole, like 5M or 400k, and at least {least:,}. Found {text}."
-            )
-        return count
-
-    return option(default, help, parser=count_of, metavar="COUNT")
 
 
 DEVICE = option(None, "Torch device.", unset="cuda if available")
@@ -133,11 +111,10 @@ def error_boundary(
             yield problems
     except (BrokenPipeError, typer.Abort):
         raise  # whoever read the output has enough of it, or has answered no
-    except UserError as error:
-        problems.append(error)
     except Exception as error:  # of any library
-        problems.append(error_of(_command(), error))
-        problems[-1].more = how_to_go_on().strip()
+        problem = error if isinstance(error, UserError) else error_of(_command(), error)
+        problem.more = f"{problem.more}{how_to_go_on()}".strip()
+        problems.append(problem)
     except KeyboardInterrupt as interruption:
         problems.append(UserError(f"{str(interruption) or interrupted}{how_to_go_on()}"))
         status = getattr(interruption, "status", 130)

@@ -6,7 +6,7 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import check_writable, write_text
 from sae_lens_c2r._support.remote_code import TRUSTED
 from sae_lens_c2r.cli import _shared as shared
-from sae_lens_c2r.cli._shared import console_while_loading, count_option, error_boundary, option
+from sae_lens_c2r.cli._shared import console_while_loading, error_boundary, option
 from sae_lens_c2r.cli.inspect import compare_on
 from sae_lens_c2r.cli.train import how_to_go_on, show_plan
 
@@ -15,7 +15,7 @@ _NAME = "finetuned"
 
 def finetune(
     sae: list[str] = shared.SAE,
-    tokens: int = count_option(..., "Tokens to train on, like 5M."),
+    tokens: int = option(..., "Tokens to train on.", min=1),
     out: Path = option(Path(_NAME), "Folder for the release, the SAE and the report."),
     changes: list[str] | None = shared.SET,
     text: str | None = option(

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sae_lens_c2r._support.errors import UserError, shortened
+from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.remote_code import TRUSTED
 from sae_lens_c2r.cli import _shared as shared
-from sae_lens_c2r.cli._shared import console_while_loading, count_option, error_boundary, option
+from sae_lens_c2r.cli._shared import console_while_loading, error_boundary, option
 
 if TYPE_CHECKING:
     from sae_lens_c2r.models.text_source import TextSource
@@ -31,10 +31,11 @@ def inspect(
     column: str | None = shared.COLUMN,
     model: str | None = shared.MODEL,
     context_size: int | None = option(None, "Tokens in a row.", unset="the SAE's", min=1),
-    tokens: int = count_option(_MEASURED_TOKENS, "Most tokens to read."),
-    latents: str | None = option(
+    tokens: int = option(_MEASURED_TOKENS, "Most tokens to read.", min=1),
+    latents: list[int] | None = option(
         None,
-        "Latents to show in context, one by one, like 3,17. Needs --text.",
+        "A latent to show in context, by its number; may be repeated. Needs --text.",
+        min=0,
         unset="only the most redundant pairs",
     ),
     device: str | None = shared.DEVICE,
@@ -49,7 +50,6 @@ def inspect(
             raise UserError("out", "be a file in a folder that exists", out)
         if out.exists() and not overwrite:
             raise UserError("out", "be a new file, unless `--overwrite` is given", out)
-        wanted = _numbers(latents) if latents is not None else []
         console = console_while_loading()
         from sae_lens_c2r._support.files import write_text
         from sae_lens_c2r.inspection.activations import ActivationSource
@@ -73,7 +73,7 @@ def inspect(
             device=device,
             on_error=problems.append,
             source=source,
-            latents=wanted,
+            latents=list(dict.fromkeys(latents or ())),
             tell=console.say,
         )
         if not reports:
@@ -116,12 +116,3 @@ def compare_on(
     console.print(*in_terminal(*found, width=console.width), sep="\n")
     write_text(out, report_html(*found, made_by=f"sae-lens-c2r {made_by}"))
     console.say(f"Report: {out}")
-
-
-def _numbers(latents: str) -> list[int]:
-    """The numbers of latents, joined by commas like ``3,17``, each once."""
-    parts = [part.strip() for part in latents.split(",")]
-    if not all(part.isascii() and part.isdigit() and len(part) < 18 for part in parts):
-        found = shortened(latents, 60)
-        raise UserError("latents", "be numbers of latents, like 3,17", found)
-    return list(dict.fromkeys(map(int, parts)))

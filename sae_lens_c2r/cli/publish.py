@@ -63,16 +63,12 @@ def upload(
         "--public/--private",
         unset="as it is; a new one is private",
     ),
-    commit_message: str | None = option(None, "Message of the commit.", unset="what is added"),
-    token: str | None = option(None, "Token for the Hub.", unset="from `hf auth login`"),
     dry_run: bool = option(False, "Show what would be sent, and send nothing.", "--dry-run"),
     yes: bool = option(False, "Do not ask before sending.", "--yes"),
 ) -> None:
     """Publish SAEs on the Hugging Face Hub with a card of what was measured, in one commit."""
     with error_boundary():
         console = console_while_loading()
-        from huggingface_hub import HfApi
-
         from sae_lens_c2r import hub
         from sae_lens_c2r._support.process import stop_requests
 
@@ -90,8 +86,6 @@ def upload(
                 hub.Target(repo_id, revision, create_pr=create_pr, public=public),
                 confirm=confirm,
                 dry_run=dry_run,
-                message=commit_message,
-                api=HfApi(token=token),
                 tell=console.say,
             )
         if dry_run:

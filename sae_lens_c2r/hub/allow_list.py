@@ -79,7 +79,7 @@ _METADATA: dict[str, Any] = {
     "model_from_pretrained_kwargs": _OF_MODEL,
     **_OF_TEXT,
 }
-_RECORD = {
+OF_RECORD = {
     **dict.fromkeys(("weights_sha256", "config_sha256", "file_sha256"), _HASH),
     **dict.fromkeys(("architecture", "trained_as", "model_class", "dtype", "options"), _WORD),
     **dict.fromkeys(("d_in", "d_sae", "context_size", "trained_together"), _NUMBERS),
@@ -88,7 +88,7 @@ _RECORD = {
     **{"hook_name": _PLACE_IN_MODEL, "effective_coefficients": _WORD},
     **{"device": _DEVICE, "versions": _VERSION},
 }
-_START = {
+OF_START = {
     **{"repo": _NAME, "revision": _HASH, "license": r"[\w.+() -]{1,80}"},
     "sha256": rf"{_HASH}|[\w.-]+",  # by the names of files
 }
@@ -144,17 +144,7 @@ def redact(
         of_metadata["model_from_pretrained_kwargs"] = _without(_OF_MODEL, *_FILES_OF_MODEL)
     allowed |= {"architecture": _WORD, "metadata": of_metadata}
     removed: list[str] = []
-    return _keep({**config, "device": "cpu"}, allowed, removed), removed
-
-
-def public_record(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Keep what may be published of an SAE's record, but for its start and evaluations."""
-    return _keep(values, _RECORD)
-
-
-def public_start(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Keep what may be published of the SAE that training started from."""
-    return _keep(values, _START)
+    return keep({**config, "device": "cpu"}, allowed, removed), removed
 
 
 def public_evaluation(
@@ -163,7 +153,7 @@ def public_evaluation(
     dataset: str | None = None,  # that the SAE was trained on, if it is public
 ) -> dict[str, Any]:
     """Keep an evaluation, without the names of local models and texts, or of their parts."""
-    kept = _keep(values, _EVALUATION)
+    kept = keep(values, _EVALUATION)
     hidden = set() if values.get("text") or dataset else set(PARTS)
     for key in ("model", "text"):  # `evaluate` has written whole paths of those of a disk
         name = values.get(key)
@@ -180,7 +170,7 @@ def public_evaluation(
     return kept
 
 
-def _keep(
+def keep(
     values: Mapping[str, Any],
     allowed: Mapping[str, Any],
     removed: list[str] | None = None,
@@ -191,7 +181,7 @@ def _keep(
     for key, value in values.items():
         of_key = allowed.get(key)
         if isinstance(of_key, Mapping) and isinstance(value, Mapping):
-            kept[key] = _keep(value, of_key, removed, f"{place}{key}.")
+            kept[key] = keep(value, of_key, removed, f"{place}{key}.")
         elif isinstance(of_key, str) and _fits(value, of_key):
             kept[key] = value
         elif removed is not None and value is not None:

@@ -5,7 +5,7 @@ Every number of it is of an evaluation, by its key. The rest of the file stays a
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,7 +20,7 @@ from sae_lens_c2r.analysis.cofiring import JACCARDS
 from sae_lens_c2r.analysis.metrics import METRICS
 from sae_lens_c2r.evaluation.settings import ABSORPTION_ADVICE, EVALUATIONS
 from sae_lens_c2r.hub.allow_list import check_names, refuse_secrets
-from sae_lens_c2r.hub.local_saes import SAEs, Submission, check_saes, repo_record
+from sae_lens_c2r.hub.local_saes import Submission, check_saes, repo_record
 from sae_lens_c2r.hub.repo_record import RepoRecord
 from sae_lens_c2r.inspection.measures import THRESHOLDS, max_cosine_counts
 from sae_lens_c2r.releases.model import FACTS, FIGURES, README, check_ids
@@ -63,7 +63,7 @@ _AT_MOST = 7  # columns of a table, so that none is wider than the page
 
 
 def write_card(
-    saes: SAEs | Submission,
+    saes: Sequence[Path] | Submission,
     out: Path,
     *,
     repo_id: str | None = None,
@@ -72,8 +72,7 @@ def write_card(
     """Render the card of SAEs, joined with what a folder has.
 
     Args:
-        saes: Folders, each with one or more SAEs, or SAEs in memory by their ids, or a
-            `Submission`, which says more about the SAEs.
+        saes: Folders, each with one or more SAEs, or a `Submission`, which says more of them.
         out: A folder, like a repository: its `README.md` keeps what stands outside our marks.
         repo_id: The repository that the card is for; by default the repository of the release
             that is given, or that training recorded.

@@ -1,6 +1,6 @@
 """SAEs on this machine: found, checked, redacted, and seen to load in SAELens alone."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,6 @@ from sae_lens_c2r.saes.record import TRAINING, WEIGHTS, Evaluation, SAERecord, r
 from sae_lens_c2r.saes.sae_ref import SAERef, check_scaled, inference_form, sae_folders
 from sae_lens_c2r.saes.start_from import NEEDS_ESTIMATE
 
-SAEs = Sequence[Path] | Mapping[str, SAE[Any]]
 Found = dict[str, tuple[Path, SAERecord]]  # folders by ids, and what training recorded
 # What was measured, by the hashes of weights and of what else decides what an SAE computes.
 Measured = dict[tuple[str | None, str | None], dict[str, Evaluation]]
@@ -45,7 +44,7 @@ class Submission:
     """SAEs to publish, and what is known about them beside their own files.
 
     Args:
-        saes: Folders, each with one or more SAEs, or SAEs in memory by their ids.
+        saes: Folders, each with one or more SAEs.
         release: The release of the SAEs; by default what their `training.json` names.
         evaluation: Their `evaluation.json`; by default those beside the folders.
         license: Licence of the weights, as the Hub spells it; by default the release's.
@@ -55,7 +54,7 @@ class Submission:
         UserError: If there is no SAE, or the licence or the model is not named as on the Hub.
     """
 
-    saes: SAEs
+    saes: Sequence[Path]
     release: Release | None = None
     evaluation: Path | None = None
     license: str | None = None
@@ -63,7 +62,7 @@ class Submission:
 
     def __post_init__(self) -> None:
         if not self.saes:
-            raise UserError("saes", "be folders, or SAEs by their ids", "none")
+            raise UserError("saes", "be folders of SAEs", "none")
         check_names(license=self.license, base_model=self.base_model)
 
 
@@ -82,7 +81,7 @@ def check_saes(
     submission: Submission, scratch: Path, tell: Callable[[str], None] = lambda _: None
 ) -> list[LocalSAE]:
     """Find SAEs, and check that SAELens alone loads them and encodes as in training."""
-    found = find_folders(submission, scratch / "in-memory")
+    found = find_folders(submission)
     measured = measurements(submission)
     saes: list[LocalSAE] = []
     requests: list[tuple[Path, Tensor]] = []
@@ -138,17 +137,10 @@ def repo_record(
     )
 
 
-def find_folders(submission: Submission, in_memory: Path) -> Found:
+def find_folders(submission: Submission) -> Found:
     """Find the folder of each SAE by its id, and what training recorded there."""
-    paths: Sequence[Path] = [in_memory]
-    if isinstance(submission.saes, Mapping):
-        check_ids(submission.saes)
-        for sae_id, sae in submission.saes.items():
-            sae.save_model(in_memory / sae_id)
-    else:
-        paths = submission.saes
     found: Found = {}
-    for path in paths:
+    for path in submission.saes:
         for sae_id, folder, record in _find_in(path, submission.release):
             if sae_id in found:
                 raise UserError(
@@ -157,7 +149,7 @@ def find_folders(submission: Submission, in_memory: Path) -> Found:
                 )
             found[sae_id] = folder, record
     if not found:
-        shown = ", ".join(map(str, paths))
+        shown = ", ".join(map(str, submission.saes))
         raise UserError(f"There should be a folder with a {SAE_CFG_FILENAME}. Found {shown}.")
     check_ids(found)
     return found
@@ -192,10 +184,9 @@ def measurements(submission: Submission) -> Measured:
     """Read what `sae-lens-c2r evaluate` has measured: what lies nearest to the SAEs counts."""
     files = [submission.evaluation] if submission.evaluation else []
     if not files:
-        folders = [] if isinstance(submission.saes, Mapping) else submission.saes
         places = [
             place
-            for folder in folders
+            for folder in submission.saes
             for place in (folder, folder / _FOLDER, folder.resolve().parent / _FOLDER)
         ]
         files = [place / REPORT_FILE for place in (*places, Path(_FOLDER))]
@@ -218,13 +209,11 @@ def _check(
 ) -> tuple[LocalSAE, Tensor, Tensor]:
     """Write an SAE as it is published; a probe, and what the SAE makes of it as it is here."""
     config = read_object(folder / SAE_CFG_FILENAME)
-    if not {"architecture", "metadata"} <= config.keys():
-        advice = "Load the SAE in SAELens 6, and save it again."
-        raise UserError(folder / SAE_CFG_FILENAME, "be written by SAELens 6", more=advice)
     as_here = sae = SAERef(folder=folder).load("cpu")
     check_scaled(sae, of=folder / SAE_CFG_FILENAME)
     is_trained = isinstance(sae, TrainingSAE)
-    if is_trained or config.get("normalize_activations") in NEEDS_ESTIMATE:
+    is_old = "metadata" not in config  # from before SAELens 6
+    if is_trained or is_old or config.get("normalize_activations") in NEEDS_ESTIMATE:
         folder = scratch / "converted" / sae_id
         sae = inference_form(sae, fold=is_trained)
         sae.save_model(folder)

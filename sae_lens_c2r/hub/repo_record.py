@@ -16,10 +16,11 @@ from sae_lens.constants import SAE_CFG_FILENAME
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.hub.allow_list import (
+    OF_RECORD,
+    OF_START,
     is_of_the_hub,
+    keep,
     public_evaluation,
-    public_record,
-    public_start,
 )
 from sae_lens_c2r.releases.model import FACTS, check_ids
 from sae_lens_c2r.saes.record import FORMAT, RECORD, SAERecord, parsed
@@ -100,7 +101,7 @@ def published(record: SAERecord, *, base_model: str | None = None) -> SAERecord:
         "dataset": of_the_hub(record.source.get("dataset"), record.dataset),
         "trained_together": record.n_together or None,
     }
-    kept = public_record({key: value for key, value in known.items() if value is not None})
+    kept = keep({key: value for key, value in known.items() if value is not None}, OF_RECORD)
     evaluations = {
         name: public_evaluation(
             each.model_dump(include=_OF_EVALUATIONS), record.from_disk, known["dataset"]
@@ -118,7 +119,7 @@ def _started_from(start: SAERef) -> dict[str, Any]:
     known = {"license": start.license, "sha256": start.sha256}
     if start.repo is not None:
         known |= {"repo": start.repo, "revision": start.revision}
-    kept = public_start({key: value for key, value in known.items() if value is not None})
+    kept = keep({key: value for key, value in known.items() if value is not None}, OF_START)
     if "repo" in kept:
         with suppress(UserError):  # it is no folder on the Hub
             check_ids([start.sae_id or ""])

@@ -1,7 +1,7 @@
 """An upload from end to end: check, propose, ask, commit."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,7 +17,7 @@ from huggingface_hub.repocard import REGEX_YAML_BLOCK
 from huggingface_hub.utils import hf_raise_for_status  # type: ignore[attr-defined]
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.hub.local_saes import SAEs, Submission, check_saes, repo_record
+from sae_lens_c2r.hub.local_saes import Submission, check_saes, repo_record
 from sae_lens_c2r.hub.proposal import MAIN, Proposal, Target, propose, take_snapshot
 from sae_lens_c2r.hub.repo_record import RepoRecord
 from sae_lens_c2r.models.names import ModelName
@@ -37,27 +37,24 @@ class Published:
 
 
 def upload(
-    saes: SAEs | Submission,
+    saes: Sequence[Path] | Submission,
     target: Target | str,
     *,
     confirm: Callable[[Proposal], bool] = lambda _: True,
     dry_run: bool = False,
-    message: str | None = None,
     api: HfApi | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Published | None:
     """Publish SAEs with a card of all that their repository then has, in one commit.
 
     Args:
-        saes: Folders, each with one or more SAEs, or SAEs in memory by their ids, or a
-            `Submission`, which says more about the SAEs.
+        saes: Folders, each with one or more SAEs, or a `Submission`, which says more of them.
         target: The repository and the branch, or the repository alone, like ``org/name``.
         confirm: Called with what would be sent; returns whether to send. By default everything
             is sent.
         dry_run: Whether to send nothing; the token then need not be allowed to write.
-        message: Message of the commit; by default it names what is added.
         api: Client of the Hub; by default as the environment says.
-        tell: Called with lines on the progress, and on what is on the Hub if sending fails.
+        tell: Called with lines on the progress.
 
     Returns:
         What is on the Hub; `None` if `confirm` said no, or after a dry run.
@@ -81,7 +78,7 @@ def upload(
         proposal = propose(api, target, local, repo)
         if not confirm(proposal) or dry_run:
             return None
-        return publish(api, proposal, message=message, tell=tell)
+        return publish(api, proposal, tell=tell)
 
 
 def check_account(api: HfApi, target: Target) -> None:
@@ -146,44 +143,42 @@ def publish(
     api: HfApi,
     proposal: Proposal,
     *,
-    message: str | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Published:
     """Bring files to a branch in one commit, or none of them."""
     target, snapshot, files = proposal.target, proposal.snapshot, proposal.files
-    with _telling_what_is_there(target, tell):
-        if proposal.card_diff:
-            _check_metadata(api, proposal.card)
-        parent = snapshot.commit
-        if parent is None:
-            tell(f"Making {target.repo_id}, {'public' if target.public else 'private'}.")
-            api.create_repo(target.repo_id, private=not target.public)
-            parent = str(api.model_info(target.repo_id).sha)
-        if target.revision != MAIN and not snapshot.has_branch:
-            tell(f"Making the branch {target.revision}.")
-            api.create_branch(target.repo_id, branch=target.revision, revision=parent)
-        if not files:
-            tell(f"{target.repo_id} has all {len(proposal.wanted)} files already.")
-            return Published(parent, None, 0, proposal)
-        tell(f"Sending {len(files)} files, {proposal.size / 1e6:,.1f} MB.")
-        where: dict[str, Any] = {"revision": target.revision, "create_pr": target.create_pr}
-        # Large files are stored first, which changes no branch; then one commit has all files.
-        # A `.gitignore` there would leave files out of the commit, but for these rules.
-        api.preupload_lfs_files(target.repo_id, files, gitignore_content="\n", **where)
-        ids = [sae.sae_id for sae in proposal.saes]
-        added = f"Add {ids[0]}" if len(ids) == 1 else f"Add {len(ids)} SAEs"
-        try:
-            made = api.create_commit(
-                target.repo_id,
-                [*files, *map(CommitOperationDelete, proposal.stale)],
-                commit_message=message or added,
-                parent_commit=parent,
-                **where,
-            )
-        except HfHubHTTPError as error:
-            if error.response.status_code != _MOVED:
-                raise
-            raise UserError("The branch has moved meanwhile. Run it again.") from error
+    if proposal.card_diff:
+        _check_metadata(api, proposal.card)
+    parent = snapshot.commit
+    if parent is None:
+        tell(f"Making {target.repo_id}, {'public' if target.public else 'private'}.")
+        api.create_repo(target.repo_id, private=not target.public)
+        parent = str(api.model_info(target.repo_id).sha)
+    if target.revision != MAIN and not snapshot.has_branch:
+        tell(f"Making the branch {target.revision}.")
+        api.create_branch(target.repo_id, branch=target.revision, revision=parent)
+    if not files:
+        tell(f"{target.repo_id} has all {len(proposal.wanted)} files already.")
+        return Published(parent, None, 0, proposal)
+    tell(f"Sending {len(files)} files, {proposal.size / 1e6:,.1f} MB.")
+    where: dict[str, Any] = {"revision": target.revision, "create_pr": target.create_pr}
+    # Large files are stored first, which changes no branch; then one commit has all files.
+    # A `.gitignore` there would leave files out of the commit, but for these rules.
+    api.preupload_lfs_files(target.repo_id, files, gitignore_content="\n", **where)
+    ids = [sae.sae_id for sae in proposal.saes]
+    added = f"Add {ids[0]}" if len(ids) == 1 else f"Add {len(ids)} SAEs"
+    try:
+        made = api.create_commit(
+            target.repo_id,
+            [*files, *map(CommitOperationDelete, proposal.stale)],
+            commit_message=added,
+            parent_commit=parent,
+            **where,
+        )
+    except HfHubHTTPError as error:
+        if error.response.status_code != _MOVED:
+            raise
+        raise UserError("The branch has moved meanwhile. Run it again.") from error
     return Published(made.oid, made.pr_url or made.commit_url, len(files), proposal)
 
 
@@ -193,19 +188,3 @@ def _check_metadata(api: HfApi, card: str) -> None:
     assert front_matter, "which every card of ours has"
     content = {"content": front_matter[0], "repoType": "model"}
     hf_raise_for_status(get_session().post(f"{api.endpoint}/api/validate-yaml", json=content))
-
-
-@contextmanager
-def _telling_what_is_there(target: Target, tell: Callable[[str], None]) -> Iterator[None]:
-    """Tell what is on the Hub where sending fails, or is interrupted."""
-    try:
-        yield
-    except BaseException:
-        if target.create_pr:
-            tell(f"A pull request may be open: look at {target.repo_id} before you try again.")
-        else:
-            tell(
-                f"{target.revision} of {target.repo_id} is as it was, or complete, never "
-                "half-written. Run the same command again to continue."
-            )
-        raise

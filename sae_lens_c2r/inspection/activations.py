@@ -28,7 +28,6 @@ class ActivationSource:
 
     text: TextSource
     _: KW_ONLY
-    opened: Any = None  # in place of reading the text
     n_tokens: int  # at most, those that are left out among them
     device: str
     instead: dict[str, Any] = field(default_factory=dict)  # of what SAEs say of their reading
@@ -83,7 +82,7 @@ class ActivationSource:
         name, size = reading.model_hub_id or reading.model_name, reading.context_size
         assert size is not None, "a reading of this machine has it"
         source = reading.text_as_trained(self.text)
-        rows = rows_for(self.opened or read_text(source), name, size)
+        rows = rows_for(read_text(source), name, size)
         model = self.model_of(reading)
         rows = check_tokenizer(rows, source, model.tokenizer)
         return reading.store(model, rows, d_in=d_in, device=self.device)

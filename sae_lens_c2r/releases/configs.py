@@ -168,15 +168,14 @@ def _init_of(spec: SAESpec) -> SAERef:
         init = TypeAdapter(SAERef).validate_json(json.dumps(given), strict=True)
     except ValidationError as error:
         raise UserError("sae.init", "name an SAE", more=first_sentence(error)) from None
+    n_places = sum(map(bool, (init.folder, init.release, init.repo)))
     if (
-        sum(map(bool, (init.folder, init.release, init.repo))) != 1
-        or bool(init.sae_id) == bool(init.folder)
+        n_places != 1
         or (init.folder and init.revision)
-        or init.license  # what is with the SAE says it
+        or bool(init.sae_id) == bool(init.folder)
     ):
         should = (
-            "have a `folder`, or else a `release` or a `repo` with an `sae_id` and perhaps a "
-            "`revision`"
+            "have a `folder`, or else a `release` or a `repo`, with `sae_id` and `revision`"
         )
         raise UserError("sae.init", should, given)
     return init

@@ -61,19 +61,11 @@ def is_joinable(sae_class: type[TrainingSAE[Any]]) -> bool:
 
 
 def place(configs: Mapping[str, TrainingSAEConfig], n_groups: int) -> list[list[str]]:
-    """Place SAEs on groups: the most costly one first, where there is least so far."""
-    costs = {sae_id: step_cost(config) for sae_id, config in configs.items()}
+    """Place SAEs on groups: the widest one first, where there are the fewest latents so far."""
     shares: list[list[str]] = [[] for _ in range(n_groups)]
-    for sae_id in sorted(costs, key=costs.__getitem__, reverse=True):
-        min(shares, key=lambda share: sum(map(costs.__getitem__, share))).append(sae_id)
+    for sae_id in sorted(configs, key=lambda each: configs[each].d_sae, reverse=True):
+        min(shares, key=lambda share: sum(configs[i].d_sae for i in share)).append(sae_id)
     return [sorted(share, key=list(configs).index) for share in shares]
-
-
-def step_cost(config: TrainingSAEConfig) -> int:
-    """Multiplications in a sample of a training step, up to a factor that all SAEs share."""
-    # Each loss of a Matryoshka sub-SAE reaches back to all of the latents that it consists of.
-    latents = 2 * config.d_sae + sum(getattr(config, "matryoshka_widths", []))
-    return config.d_in * latents
 
 
 def check_parts(batch_size: int, n_parts: int) -> None:

@@ -35,10 +35,6 @@ class Checkpoint:
     about: dict[str, Any]
 
 
-class DamagedError(Exception):
-    """A checkpoint that is not as it was written; the text says why."""
-
-
 @dataclass(frozen=True)
 class Checkpoints:
     """The checkpoints of one training. All ranks write one together; the rest is for rank 0."""
@@ -71,8 +67,8 @@ class Checkpoints:
         for folder in reversed(self._named(_FINAL)):
             try:
                 found = read_checkpoint(folder)
-            except DamagedError as damage:
-                on_damage(f"{folder} is damaged ({damage}).")
+            except (OSError, ValueError, KeyError, TypeError) as damage:
+                on_damage(f"{folder} is damaged: {damage}.")
                 damaged.append(folder)
                 continue
             for each in damaged:  # or they would count as kept ones
@@ -106,21 +102,15 @@ class Checkpoints:
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
-    """Read a checkpoint; a DamagedError unless its files are there, and what was written."""
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        content = manifest["content"]
-        whole = manifest["sha256"] == digest_of(content)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DamagedError(f"{MANIFEST} cannot be read ({error})") from None
-    if not whole:
-        raise DamagedError(f"{MANIFEST} is not what was written")
-    for name, digest in content["files"].items():
-        path = folder / name
-        if not path.is_file():
-            raise DamagedError(f"{name} is missing")
-        if files.sha256_of(path) != digest:
-            raise DamagedError(f"{name} is not what was written")
+    """Read a checkpoint; an error unless its files are there, and what was written."""
+    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    content = manifest["content"]
+    found = {MANIFEST: digest_of(content)}
+    found |= {name: files.sha256_of(folder / name) for name in content["files"]}
+    written = {MANIFEST: manifest["sha256"], **content["files"]}
+    if found != written:
+        names = ", ".join(name for name in written if found[name] != written[name])
+        raise ValueError(f"{names} is not what was written")
     return Checkpoint(folder, content["step"], content["about"])
 
 

@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 from sae_lens import TrainingSAE
 
-from sae_lens_c2r._support.errors import UserError, one_line
+from sae_lens_c2r._support.errors import UserError, error_of
 from sae_lens_c2r._support.files import write_folder
 from sae_lens_c2r._support.libraries import package_versions
 from sae_lens_c2r._support.process import stop_requests
@@ -113,14 +113,12 @@ def _train_at_once(plan: Plan, sae_ids: list[str], job: Job, out: Path) -> None:
     except OSError:
         raise  # to which the command adds how to go on
     except Exception as error:  # SAELens, torch and transformers raise many kinds
-        failure = error if isinstance(error, UserError) else None
-        if failure is None:
-            path = out / output_dir.WORK / output_dir.TRACEBACK
-            path.write_text(traceback.format_exc(), encoding="utf-8")
-            name, text = type(error).__name__, one_line(error)
-            failure = UserError(f"SAELens failed: {name}: {text} ({path} has the traceback).")
-        if (step := job.kept_step) is not None:
-            failure.more += f" `--resume` continues from step {step:,}."
+        if isinstance(error, UserError):
+            raise
+        path = out / output_dir.WORK / output_dir.TRACEBACK
+        path.write_text(traceback.format_exc(), encoding="utf-8")
+        failure = error_of("SAELens failed", error)
+        failure.more = f"{path} has the traceback."
         raise failure from error
     distributed.on_all_ranks(partial(_save, plan, job, saes, out))
     distributed.on_main_process(job.checkpoints.remove_all)

@@ -54,7 +54,6 @@ class Job:
     scaled: Collection[str] = ()  # those that start from others, whose inputs were not scaled
     k_anneal_steps: Mapping[str, int] = field(default_factory=dict)
     process_group: ProcessGroup | None = None  # that every batch is split over, if it is
-    kept_step: int | None = None  # of the checkpoint that an error has left
     begun: float = field(default_factory=time.monotonic)  # anew at the first step
     ended: float | None = None  # behind the last one
 
@@ -140,8 +139,7 @@ class Trainer(MultiSAETrainer):
             # The others of several processes may know nothing of it, unless it is of the text.
             if world_size() == 1 or isinstance(error, UserError):
                 with suppress(UserError):  # of weights that are not finite, which are not kept
-                    if self._write_checkpoint():
-                        self._job.kept_step = self.n_training_steps
+                    self._write_checkpoint()
             raise
 
     def _batches_until_stopped(self, n: int) -> Iterator[Tensor]:
@@ -216,11 +214,11 @@ class Trainer(MultiSAETrainer):
         if decided == STOP:
             raise Interrupted(all_reduce_max(self._job.stop.received))
 
-    def _write_checkpoint(self) -> bool:
-        """Write one, unless it is there; return whether there is one of this step."""
+    def _write_checkpoint(self) -> None:
+        """Write one, unless there is one of this step."""
         job, step = self._job, self.n_training_steps
         if step == (job.resumed.step if job.resumed else 0):
-            return step > 0  # nothing is new
+            return
 
         def fill(folder: Path) -> list[Path]:
             for sae_id in job.saved:
@@ -237,8 +235,6 @@ class Trainer(MultiSAETrainer):
             job.checkpoints.write(step, {**job.about, **now}, fill)
         except OSError as error:  # no reason to stop: there may be room again next time
             job.log(f"No checkpoint was written at step {step:,}. {error}")
-            return False
-        return True
 
     def load_checkpoint(self, path: str | Path) -> None:
         """Restore what SAELens's checkpoints have, and what they leave out."""

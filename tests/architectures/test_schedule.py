@@ -194,7 +194,7 @@ def test_a_misspelt_field_is_refused_with_the_names_that_there_are(
     with pytest.raises(ValueError, match=f"`{misspelt}` should ") as refused:
         type(config).from_dict({**values, misspelt: 3})
     known = {name for name in config.to_dict() if name.startswith(("c2r_", "ort_"))}
-    assert known == set(re.findall(r"(?:c2r|ort)_\w+", refused.value.args[0].should))
+    assert {*known, misspelt} == set(re.findall(r"(?:c2r|ort)_\w+", str(refused.value)))
 
 
 @pytest.mark.parametrize("scalar", [np.float32, torch.tensor])

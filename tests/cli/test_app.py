@@ -1,37 +1,18 @@
 """The command line itself."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
 import torch
-import typer
 
 import sae_lens_c2r
 from sae_lens_c2r._support.errors import counted
 from sae_lens_c2r.analysis import composition
-from sae_lens_c2r.cli._shared import count_option
 from tests.architectures.training import make_sae
 from tests.command import run_command
 from tests.docs.commands import Shell
 from tests.forkserver import FRESH
-
-
-def test_tokens_are_counted_as_people_write_them() -> None:
-    command = typer.Typer()
-
-    @command.command()
-    def show(tokens: int = count_option(5, "Tokens.", least=2)) -> int:
-        return tokens
-
-    counts = {"5M": 5_000_000, "400k": 400_000, "1.5b": 1_500_000_000, "20_000": 20_000}
-    counts |= {"1e6": 1_000_000, "1.5e3": 1500, "9007199254740993": 2**53 + 1}
-    for text, count in counts.items():
-        assert command(["--tokens", text], standalone_mode=False) == count
-    for text in ("", "M", "-5M", "0", "1", "five", "5MB", "nan", "inf", "1,5M", "2.5"):
-        with pytest.raises(typer.BadParameter, match=f"at least 2. Found {re.escape(text)}"):
-            command([f"--tokens={text}"], standalone_mode=False)
 
 
 def test_results_go_to_the_output_and_progress_elsewhere(tmp_path: Path) -> None:

@@ -35,10 +35,10 @@ def ended(error: BaseException | None, *problems: UserError) -> int:
 @pytest.mark.parametrize(
     ("error", "problems", "status", "says"),
     [
-        (UserError("k", "be 1"), [], 1, "`k` should be 1.\n"),
-        (UserError("--set k", "be 1", 2), [], 2, "`--set k` should be 1. Found 2.\n"),
-        (UserError(Path("a.b"), "be 1", of="c"), [], 1, "c: a.b should be 1.\n"),
-        (UserError("the end", more="Or not."), [], 1, "the end Or not.\n"),
+        (UserError("k", "be 1"), [], 1, "`k` should be 1. Go on.\n"),
+        (UserError("--set k", "be 1", 2), [], 2, "`--set k` should be 1. Found 2. Go on.\n"),
+        (UserError(Path("a.b"), "be 1", of="c"), [], 1, "c: a.b should be 1. Go on.\n"),
+        (UserError("the end", more="Or not."), [], 1, "the end Or not. Go on.\n"),
         (FULL, [], 1, "sae-lens-c2r: OSError: [Errno 28] No space left on device Go on.\n"),
         (KeyboardInterrupt(), [], 130, "Interrupted. Go on.\n"),
         (KeyboardInterrupt("Half is there."), [], 130, "Half is there. Go on.\n"),
@@ -46,7 +46,7 @@ def ended(error: BaseException | None, *problems: UserError) -> int:
             UserError("--k", "be 1"),
             [UserError("a"), UserError("b")],
             1,
-            "a\nb\n`--k` should be 1.\n",
+            "a\nb\n`--k` should be 1. Go on.\n",
         ),
         (None, [UserError("one SAE")], 1, "one SAE\n"),
         (None, [], 0, ""),

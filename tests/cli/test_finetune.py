@@ -40,7 +40,7 @@ def test_an_sae_of_the_hubs_cache_is_fine_tuned_offline(trained: Path, tmp_path:
     shutil.copytree(trained, snapshot / "own")
     trained = link_to_blobs(snapshot) / "own"
     out = tmp_path / "finetuned"
-    command = [trained, "--tokens", "2k", "--out", out, *TEXT]
+    command = [trained, "--tokens", "2000", "--out", out, *TEXT]
     ran = finetune(*command)
     assert ran.returncode == 0, ran.stderr
     shown = " ".join(ran.stdout.split())
@@ -79,7 +79,7 @@ def test_both_are_measured_on_what_is_trained_on(trained: Path, tmp_path: Path) 
     mine.write_text("\n".join(map(json.dumps, rows)))
     changes += [f"language_model.dataset={mine}", "language_model.column=content"]
     options = [part for change in changes for part in ("--set", change)]
-    command = [folder, "--tokens", "1k", "--out", out, *options]
+    command = [folder, "--tokens", "1000", "--out", out, *options]
     # What can be told before the training is, and nothing is written.
     for wrong in (("--set", "language_model.column=id"), ("--text", "missing.txt")):
         ran = finetune(*command, *wrong)
@@ -108,13 +108,13 @@ def test_both_are_measured_on_what_is_trained_on(trained: Path, tmp_path: Path) 
 def test_a_folder_of_something_else_is_left_as_it_is(trained: Path, tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     for place in (tmp_path, trained, trained.parent):
-        ran = finetune(trained, "--tokens", "2k", "--out", place)
+        ran = finetune(trained, "--tokens", "2000", "--out", place)
         assert ran.returncode == 2
         assert "`--out` should be empty" in ran.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
     new = tmp_path / "new"
-    ran = finetune(trained, "--tokens", "2k", "--out", new, "--dry-run")
+    ran = finetune(trained, "--tokens", "2000", "--out", new, "--dry-run")
     assert ran.returncode == 0, ran.stderr
     assert not new.exists()
-    several = finetune(trained, trained.parent, "x", "--tokens", "2k", "--out", new)
+    several = finetune(trained, trained.parent, "x", "--tokens", "2000", "--out", new)
     assert several.returncode in (1, 2)

@@ -91,11 +91,10 @@ def test_saes_go_by_their_folders(tmp_path: Path, folder: Path) -> None:
     plant_sae(tmp_path / "saes" / "b", d_in=8)
     plant_sae(tmp_path / "saes" / ".training" / "step-1" / "c", d_in=8)
     say(tmp_path / "saes" / "b", {"steps": 3})
-    saes = find_folders(Submission([tmp_path / "saes"]), tmp_path / "in-memory")
+    saes = find_folders(Submission([tmp_path / "saes"]))
     assert list(saes) == ["b", "layer_1/a"]
     assert saes["b"][1].steps == 3
-    assert list(find_folders(Submission([folder]), tmp_path / "in-memory")) == ["a"]
-    assert not (tmp_path / "in-memory").exists()
+    assert list(find_folders(Submission([folder]))) == ["a"]
 
 
 NO_IDS = ["", ".", "..", "a/../b", "/a", "a/", ".git/a", "a/.git", "a\\b", "ä", "a b", "-a"]
@@ -178,20 +177,22 @@ def test_a_checkpoints_scaling_is_folded(tmp_path: Path) -> None:
     torch.testing.assert_close(loaded.encode(inputs), expected)
 
 
-@pytest.mark.parametrize("missing", ["metadata", "architecture"])
-def test_what_sae_lens_5_saved_is_to_be_saved_again(
-    missing: str, tmp_path: Path, folder: Path
-) -> None:
-    """What it says has other places now, and would be lost without a word."""
-    set_field(folder, **{missing: ...})
-    assert f"{folder / CFG} should be written by SAELens 6" in refused(tmp_path, folder)
+def test_what_sae_lens_5_says_keeps_its_place(tmp_path: Path, folder: Path) -> None:
+    """It had no metadata: their keys stood beside the others."""
+    config = json.loads((folder / CFG).read_text())
+    said = {"sae_lens_version": "5.11.0", "hook_name": "blocks.0.hook_resid_post"}
+    metadata = {**config.pop("metadata"), **said}
+    (folder / CFG).write_text(json.dumps(config | metadata))
+    [sae] = check_saes(Submission([folder]), tmp_path / "scratch")
+    published = json.loads((sae.folder / CFG).read_text())["metadata"]
+    assert published["hook_name"] == metadata["hook_name"]
 
 
 def test_a_release_gives_the_ids(tmp_path: Path, folder: Path) -> None:
     release = read_release(find_release("minilm-layer-3"))
     sae_id = "layer_3/width_24k/ort_k32"
     said = Submission([say(folder, {"sae_id": sae_id})], release=release)
-    assert list(find_folders(said, tmp_path)) == [sae_id]
+    assert list(find_folders(said)) == [sae_id]
     say(folder, {"sae_id": "nothing"})
     message = refused(tmp_path, folder, release=release)
     assert "should be one of layer_3/width_24k/batchtopk_k32" in message
@@ -237,7 +238,9 @@ def test_every_architecture_and_precision_is_published_as_it_was_trained(
     saes = {f"{name}/float32": fires_at(make_sae(name), 0.3) for name in ARCHITECTURES}
     for dtype in ("bfloat16", "float16"):
         saes[f"batchtopk_c2r/{dtype}"] = fires_at(training_sae(dtype=dtype), 0.01)
-    for sae in check_saes(Submission(saes), tmp_path):
+    for sae_id, each in saes.items():
+        each.save_model(tmp_path / "saes" / sae_id)
+    for sae in check(tmp_path / "scratch", tmp_path / "saes"):
         assert sae.record.trained_as == sae.sae_id.partition("/")[0]
         assert sae.record.evaluations["weights"].metrics["composition"] > 0
         assert ("k" in sae.record.options) == hasattr(saes[sae.sae_id].cfg, "k")

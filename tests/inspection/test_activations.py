@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 from unittest.mock import Mock, patch
 
@@ -14,7 +15,6 @@ from transformer_lens import HookedTransformer
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.inspection.activations import ActivationSource
 from sae_lens_c2r.models import loading
-from sae_lens_c2r.models.text import one_column
 from sae_lens_c2r.models.text_source import OFFLINE_DATASET, TextSource
 from tests.architectures.training import make_sae
 from tests.language_model import CONTEXT, D_MODEL, HOOK, rows_of_tokens, texts, tiny_model
@@ -58,7 +58,9 @@ def source(
 ) -> Any:
     text = rows_of_tokens() if text is None else text
     if not isinstance(text, str):
-        text, options["opened"] = "./mine", one_column(text)
+        folder = mkdtemp()
+        text.save_to_disk(folder)
+        text = folder
     return ActivationSource(TextSource(text), n_tokens=n_tokens, device=device, **options)
 
 

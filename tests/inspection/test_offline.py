@@ -82,18 +82,16 @@ def test_inspect_shows_latents_by_number(sae: Path, text: Path, tmp_path: Path) 
     nothing.write_text("\n \n")
     inspect = ("inspect", sae, "--tokens", 2000, "--device", "cpu")
     inspect = (*inspect, "--out", out)
-    no_latents = [("--latents", each) for each in ("3;4", "-1", "", "7" * 200)]
     # What was refused is not in the way of what is right.
     for wrong, said in [
         (("--text", nothing), f"{sae}: The text should have words"),
-        (("--text", text, "--latents", "3,64"), f"{sae}: `--latents` should"),
-        *(((*wrong, "--text", "x"), "`--latents` should") for wrong in no_latents),
+        (("--text", text, "--latents", 3, "--latents", 64), f"{sae}: `--latents` should"),
     ]:
         ran = run_command(*inspect, *wrong)
-        assert ran.returncode == (2 if said.startswith("`--") else 1), ran.stderr
+        assert ran.returncode == 1, ran.stderr
         assert ran.stderr.splitlines()[-1].startswith(said)
         assert not list(tmp_path.glob("*.html"))
-    ran = run_command(*inspect, "--text", text, "--latents", "3, 17,3")
+    ran = run_command(*inspect, "--text", text, "--latents", 3, "--latents", 17)
     assert ran.returncode == 0, ran.stderr
     assert "too few to tell which latents are dead" not in ran.stderr
     html = out.read_text()

@@ -106,13 +106,13 @@ def left(out: Path) -> tuple[int, int, int]:
 
 def half_written(out: Path) -> list[str]:
     """Return the folders that have their final name and are not whole."""
-    from sae_lens_c2r.training.output_dir import DamagedError, read_checkpoint
+    from sae_lens_c2r.training.output_dir import read_checkpoint
 
     wrong = []
     for folder in checkpoints(out):
         try:
             read_checkpoint(folder)
-        except DamagedError as damage:
+        except (OSError, ValueError, KeyError, TypeError) as damage:
             wrong.append(f"{folder.name}: {damage}")
     for folder in trained(out):
         names = {path.name for path in folder.iterdir()}

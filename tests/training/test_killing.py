@@ -90,7 +90,7 @@ def test_damaged_ones_are_named_and_the_one_before_them_is_continued(
         with pytest.raises(UserError, match=r"has no intact checkpoint"):
             kept.newest(on_damage=damages.append)
         assert names(tmp_path) == ["step-000000006"]
-    assert all(f" is damaged ({name} " in damage for damage in damages)
+    assert all(damage.startswith(f"{tmp_path}/step-") for damage in damages)
 
 
 def test_what_cannot_be_written_leaves_those_before_it(tmp_path: Path) -> None:

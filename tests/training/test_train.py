@@ -250,7 +250,7 @@ def test_what_sae_lens_raises_is_one_line_and_its_traceback_is_kept(
     command = [write(tmp_path), "--out", tmp_path / "saes", "--only", IDS[0]]
     monkeypatch.setattr(SAETrainer, "step", Mock(side_effect=ValueError("It cannot\ndo that.")))
     assert run(*command) == 1
-    assert "SAELens failed: ValueError: It cannot do that. (" in capsys.readouterr().err
+    assert "SAELens failed: ValueError: It cannot do that. " in capsys.readouterr().err
     assert "Traceback" in (tmp_path / "saes" / ".training" / "traceback.txt").read_text()
     assert not (tmp_path / "saes" / IDS[0]).exists()
     monkeypatch.undo()
