@@ -3,8 +3,7 @@
 import logging
 import platform
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 
 _WARNINGS = (
@@ -32,19 +31,12 @@ def versions() -> dict[str, str]:
     return {**package_versions(*names), "Python": platform.python_version()}
 
 
-@contextmanager
-def no_false_alarms() -> Iterator[None]:
-    """Silence the false alarms above, and no other warning."""
+def silence_false_alarms() -> None:
+    """Have this process show no false alarm of those above."""
+    for message in _WARNINGS:
+        warnings.filterwarnings("ignore", message, UserWarning, "sae_lens")
+    logging.getLogger("sae_lens").addFilter(_is_no_false_alarm)
 
-    def is_no_false_alarm(record: logging.LogRecord) -> bool:
-        return not record.getMessage().startswith(_LOGGED)
 
-    logger = logging.getLogger("sae_lens")
-    logger.addFilter(is_no_false_alarm)
-    try:
-        with warnings.catch_warnings():
-            for message in _WARNINGS:
-                warnings.filterwarnings("ignore", message, UserWarning, "sae_lens")
-            yield
-    finally:
-        logger.removeFilter(is_no_false_alarm)
+def _is_no_false_alarm(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith(_LOGGED)

@@ -23,17 +23,9 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
-def _number(loader: _Loader, node: ScalarNode) -> float:
-    """A number: 1e6 is a whole one, which a field for fractions takes too; 1e38 is none."""
-    value = loader.construct_yaml_float(node)
-    is_whole = "e" in node.value.lower() and value.is_integer() and abs(value) < 2**63
-    return int(value) if is_whole else value
-
-
 # YAML 1.1 would read 1e-4 as text.
 _SCIENTIFIC = re.compile(r"[-+]?\d[\d_]*(\.[\d_]*)?[eE][-+]?\d+$")
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _SCIENTIFIC, list("-+0123456789"))
-_Loader.add_constructor("tag:yaml.org,2002:float", _number)
 
 
 def read_yaml(text: str) -> Any:

@@ -14,7 +14,7 @@ from rich.console import Console
 from typer.core import TyperCommand
 
 from sae_lens_c2r._support.errors import UserError, error_of
-from sae_lens_c2r._support.libraries import no_false_alarms
+from sae_lens_c2r._support.libraries import silence_false_alarms
 from sae_lens_c2r._support.remote_code import TRUSTED
 
 _RUNNING: ContextVar[Any] = ContextVar("_RUNNING", default=None)  # the command's context
@@ -106,9 +106,9 @@ def error_boundary(
     """Print the errors of a command, each in a line, and end the command with their status."""
     problems: list[UserError] = []
     status = 1
+    silence_false_alarms()
     try:
-        with no_false_alarms():
-            yield problems
+        yield problems
     except (BrokenPipeError, typer.Abort):
         raise  # whoever read the output has enough of it, or has answered no
     except Exception as error:  # of any library

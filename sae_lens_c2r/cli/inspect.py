@@ -32,12 +32,6 @@ def inspect(
     model: str | None = shared.MODEL,
     context_size: int | None = option(None, "Tokens in a row.", unset="the SAE's", min=1),
     tokens: int = option(_MEASURED_TOKENS, "Most tokens to read.", min=1),
-    latents: list[int] | None = option(
-        None,
-        "A latent to show in context, by its number; may be repeated. Needs --text.",
-        min=0,
-        unset="only the most redundant pairs",
-    ),
     device: str | None = shared.DEVICE,
     trust_remote_code: bool = shared.TRUST,
     as_json: bool = shared.JSON,
@@ -73,7 +67,6 @@ def inspect(
             device=device,
             on_error=problems.append,
             source=source,
-            latents=list(dict.fromkeys(latents or ())),
             tell=console.say,
         )
         if not reports:
@@ -84,10 +77,10 @@ def inspect(
             print(json.dumps(numbers, indent=1, allow_nan=False))
         else:
             console.print(*in_terminal(reports, comparisons, width=console.width), sep="\n")
-        if text is not None and not any(report.on_text for report in reports):
-            return  # a report without the text would be in the way of the next attempt's
-        write_text(out, report_html(reports, comparisons, made_by="sae-lens-c2r inspect"))
-        console.say(f"Report: {out}")
+        # A report without the text would be in the way of the next attempt's.
+        if text is None or any(report.on_text for report in reports):
+            write_text(out, report_html(reports, comparisons, made_by="sae-lens-c2r inspect"))
+            console.say(f"Report: {out}")
 
 
 def compare_on(

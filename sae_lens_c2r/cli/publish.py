@@ -73,7 +73,7 @@ def upload(
         from sae_lens_c2r._support.process import stop_requests
 
         def confirm(proposal: "Proposal") -> bool:
-            hub.show_proposal(proposal, console, brief=yes)
+            hub.show_proposal(proposal, console)
             if yes or dry_run or proposal.is_there:
                 return True
             return typer.confirm("Send this?")

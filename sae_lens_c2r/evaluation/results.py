@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator, BaseModel
+from pydantic import BaseModel
 from sae_lens import SAE
 
 from sae_lens_c2r._support.errors import UserError
@@ -58,17 +58,11 @@ class Task(BaseModel, frozen=True):
         return sae
 
 
-def _evaluated(sae: SAERecord) -> SAERecord:
-    if None in (sae.name, sae.weights_sha256, sae.config_sha256):
-        raise ValueError("it should have a name and two hashes")
-    return sae
-
-
 class EvaluationReport(BaseModel, frozen=True):
     """The content of `evaluation.json`: its format, and the SAEs by name."""
 
     format: Literal[2] = 2
-    saes: list[Annotated[SAERecord, AfterValidator(_evaluated)]]
+    saes: list[SAERecord]
 
 
 def read_report(path: Path) -> EvaluationReport:

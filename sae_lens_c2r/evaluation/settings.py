@@ -56,16 +56,12 @@ class Options:
         """Name files and folders by their whole paths; raise for what would do nothing."""
         if self.text is not None and (path := TextSource(self.text).path):
             self.text = str(path.resolve())
-        for key, value in self.overrides.items():
+        for key in self.overrides:
             if key.partition(".")[0] not in self.names:
                 run = ", ".join(self.names) or "none"
                 raise UserError(f"--set {key}", f"be of an evaluation that is run: {run}")
-            if key == f"{CORE}.dataset" and Path(value).exists():  # read from another folder
-                self.overrides = {**self.overrides, key: str(Path(value).resolve())}
         if not self.sae_lens and (self.text is not None or self.part):
-            advice = "SAEBench's core reads another by `--set core.dataset=org/name`."
-            should = "be left out without SAELens's evaluation, which alone reads it"
-            raise UserError("text", should, more=advice)
+            raise UserError("text", "be left out where SAELens's evaluation is")
         for name in self.names:
             self.settings(name, self.model or "")
 

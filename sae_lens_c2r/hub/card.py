@@ -26,7 +26,7 @@ from sae_lens_c2r.inspection.measures import THRESHOLDS, max_cosine_counts
 from sae_lens_c2r.releases.model import FACTS, FIGURES, README, check_ids
 from sae_lens_c2r.reporting.figures import Distribution, color_of, max_cosine_figure, png
 from sae_lens_c2r.reporting.tables import metric_table
-from sae_lens_c2r.saes.record import SAE_LENS, TRAINING, WEIGHTS, SAERecord
+from sae_lens_c2r.saes.record import SAE_LENS, WEIGHTS, SAERecord
 
 TEMPLATE, SENTENCES = "card.md.jinja", "sentences.jinja"
 CITATION = files("sae_lens_c2r.hub").joinpath("citations.bib")
@@ -35,20 +35,13 @@ END = "<!-- sae-lens-c2r:end. What follows is yours, and so is what stands above
 _MARKS = re.compile(r"<!-- sae-lens-c2r:(begin|end)\b.*?-->")
 LISTS = ("base_model", "datasets", "tags")  # metadata which others add to
 _PROJECT = "https://github.com/sae-lens-c2r/sae-lens-c2r"
-_PAPER = "2606.30609"  # on arXiv, as are these, by what names an architecture
-_WORKS = {
-    "batchtopk": ("BatchTopK", "2412.06410"),
-    "matryoshka": ("Matryoshka SAEs", "2503.17547"),
-    "ort": ("OrtSAE", "2509.22033"),
-}
-_SAE_BENCH = ("SAEBench", "2503.09532")
+_PAPER = "2606.30609"  # on arXiv
 _PENALTIES = {"C2R": "c2r_coefficient", "OrtSAE": "ort_coefficient"}
 # In the order of a card, by their names there; SAEBench's have the names that it gives them.
 _EVALUATIONS = {
     SAE_LENS: "SAELens",
     WEIGHTS: "Weights",
     **{name: f"SAEBench {name}" for name in EVALUATIONS},
-    TRAINING: "End of training",
 }
 # Of these, the first that there is stands at the top of a card.
 _MAIN = (SAE_LENS, "core")
@@ -208,7 +201,6 @@ def render(repo: RepoRecord, figures: Iterable[str] = ()) -> str:
         penalties=penalties,
         measured=measured,
         main=_at_the_top(repo),
-        works=_works(repo),
         co_firing=any("co-firing" in table for _, table, _ in measured),
         trained=_how_trained(repo),
         figures=figures,
@@ -227,20 +219,9 @@ def _main(saes: Mapping[str, SAERecord]) -> str:
 
 def _shown(sae: SAERecord, evaluation: str) -> dict[str, float]:
     """The metrics of an evaluation on a card: those of the weights stand in theirs alone."""
-    # Nor does a card say what was counted in training of what was measured afterwards.
-    others = {TRAINING: (*_MAIN, WEIGHTS), WEIGHTS: ()}.get(evaluation, (WEIGHTS,))
-    elsewhere = {key for name in others for key in sae.metrics_of(name)}
+    elsewhere = sae.metrics_of(WEIGHTS) if evaluation != WEIGHTS else {}
     metrics = sae.metrics_of(evaluation)
     return {key: metrics[key] for key in METRICS if key in metrics and key not in elsewhere}
-
-
-def _works(repo: RepoRecord) -> list[tuple[str, str]]:
-    """The works to cite beside C2R: of architectures, and of SAEBench if it was run."""
-    saes = repo.saes.values()
-    kinds = {part for sae in saes for part in sae.kind.split("_")}
-    found = [work for name, work in _WORKS.items() if name in kinds]
-    is_run = any(name in sae.evaluations for sae in saes for name in EVALUATIONS)
-    return [*found, *[_SAE_BENCH] * is_run]
 
 
 # Sentences

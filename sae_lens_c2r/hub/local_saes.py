@@ -29,7 +29,7 @@ from sae_lens_c2r.saes.encoding import (
 )
 from sae_lens_c2r.saes.hashes import sae_hashes
 from sae_lens_c2r.saes.origins import check_weights
-from sae_lens_c2r.saes.record import TRAINING, WEIGHTS, Evaluation, SAERecord, read_record
+from sae_lens_c2r.saes.record import WEIGHTS, Evaluation, SAERecord, read_record
 from sae_lens_c2r.saes.sae_ref import SAERef, check_scaled, inference_form, sae_folders
 from sae_lens_c2r.saes.start_from import NEEDS_ESTIMATE
 
@@ -92,7 +92,7 @@ def check_saes(
         saes.append(sae)
         requests.append((sae.folder, inputs))
         expected.append(encoding)
-    if bare := [s.sae_id for s in saes if s.record.evaluations.keys() <= {WEIGHTS, TRAINING}]:
+    if bare := [s.sae_id for s in saes if s.record.evaluations.keys() <= {WEIGHTS}]:
         tell(
             f"Warning: the card has numbers of the weights alone for {', '.join(bare)}: no "
             "evaluation.json is of these weights. Run `sae-lens-c2r evaluate`, or name its "

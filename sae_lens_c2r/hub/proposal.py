@@ -20,13 +20,12 @@ from sae_lens.constants import (
     SPARSITY_FILENAME,
 )
 
-from sae_lens_c2r._support.errors import UserError, counted
+from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.hub.allow_list import check_names
 from sae_lens_c2r.hub.card import card_files, printable
 from sae_lens_c2r.hub.local_saes import LocalSAE
 from sae_lens_c2r.hub.repo_record import RepoRecord
 from sae_lens_c2r.releases.model import README
-from sae_lens_c2r.reporting.tables import terminal_tables
 from sae_lens_c2r.saes.record import RECORD
 
 MAIN = "main"
@@ -162,15 +161,12 @@ def propose(api: HfApi, target: Target, saes: Sequence[LocalSAE], repo: RepoReco
     return Proposal(target, snapshot, saes, files, card[README].decode())
 
 
-def show_proposal(
-    proposal: Proposal, console: Console | None = None, *, brief: bool = False
-) -> None:
+def show_proposal(proposal: Proposal, console: Console | None = None) -> None:
     """Print what an upload would do.
 
     Args:
         proposal: What would be sent.
         console: Console to print to; by default the standard output.
-        brief: Whether to say only how many lines of the card change.
     """
     console = console or Console()
     target, snapshot = proposal.target, proposal.snapshot
@@ -186,28 +182,17 @@ def show_proposal(
     if not proposal.files:
         console.print(f"All {unchanged} files are there already.")
         return
-    rows = [
-        [
-            file.path_in_repo,
-            "replaced" if file.path_in_repo in snapshot.tree else "new",
-            f"{file.upload_info.size:,}",
-            file.upload_info.sha256.hex()[:16],
-        ]
-        for file in proposal.files
-    ]
-    rows += [[path, "removed", "", ""] for path in proposal.stale]
-    headings = ["file", "", "bytes", "SHA-256"]
-    tables = terminal_tables(headings, rows, width=console.width, text=(0, 1, 3))
-    console.print(*tables, sep="\n")
+    for file in proposal.files:
+        done = "replaced" if file.path_in_repo in snapshot.tree else "new"
+        size = f"{file.upload_info.size:,} bytes"
+        console.print(f"{file.path_in_repo}: {done}, {size}", markup=False)
+    for path in proposal.stale:
+        console.print(f"{path}: removed", markup=False)
     console.print(f"{proposal.size / 1e6:,.1f} MB; {unchanged} files are there already.")
     for sae in proposal.saes:
         if sae.removed:
             left_out = ", ".join(map(repr, sae.removed))
             console.print(f"Left out of {sae.sae_id}/cfg.json: {left_out}", markup=False)
-    if proposal.card_diff and brief:
-        changes = proposal.card_diff.splitlines()[2:]  # after the names of the files
-        added, removed = (sum(line.startswith(sign) for line in changes) for sign in "+-")
-        console.print(f"{README}: {counted(added, 'line')} added, {removed:,} removed.")
-    elif proposal.card_diff:
+    if proposal.card_diff:
         diff = printable(proposal.card_diff)
         console.print(Syntax(diff, "diff", background_color="default", word_wrap=True))

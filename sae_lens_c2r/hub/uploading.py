@@ -1,7 +1,6 @@
 """An upload from end to end: check, propose, ask, commit."""
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +10,6 @@ from huggingface_hub import CommitOperationDelete, HfApi, get_session
 from huggingface_hub.errors import (
     HfHubHTTPError,
     HFValidationError,
-    RepositoryNotFoundError,
 )
 from huggingface_hub.repocard import REGEX_YAML_BLOCK
 from huggingface_hub.utils import hf_raise_for_status  # type: ignore[attr-defined]
@@ -69,7 +67,7 @@ def upload(
     submission = saes if isinstance(saes, Submission) else Submission(saes)
     # What the Hub refuses is said before anything is read, which may take long.
     if not dry_run:
-        check_account(api, target)
+        api.whoami()
     take_snapshot(api, target)
     with TemporaryDirectory(prefix="sae-lens-c2r-") as scratch:
         local = check_saes(submission, Path(scratch), tell)
@@ -79,13 +77,6 @@ def upload(
         if not confirm(proposal) or dry_run:
             return None
         return publish(api, proposal, tell=tell)
-
-
-def check_account(api: HfApi, target: Target) -> None:
-    """Raise where the Hub tells beforehand that the token may not write to a repository."""
-    api.whoami()
-    with suppress(RepositoryNotFoundError):  # making it tells whether the token may
-        api.auth_check(target.repo_id, write=not target.create_pr)  # anybody may propose
 
 
 def as_the_hub_knows(
@@ -108,8 +99,6 @@ def as_the_hub_knows(
         models[name] = model
         if model.private:
             tell(f"{model.id} is private: the card names the model in its text only.")
-        if model.gated:
-            tell(f"{model.id} is gated: users have to accept the model's terms on the Hub.")
     texts = {sae.dataset for sae in saes if sae.dataset and "/" in sae.dataset}
     found = [_ask(api.dataset_info, name) for name in sorted(texts)]
     renamed = dict(repo.saes)

@@ -11,7 +11,6 @@ from sae_lens.training.activations_store import ActivationsStore
 from tqdm import tqdm
 
 from sae_lens_c2r._support.errors import UserError, counted, error_of
-from sae_lens_c2r._support.libraries import no_false_alarms
 from sae_lens_c2r.inspection.contexts import AnySAE, TextActivations
 from sae_lens_c2r.models.loading import load, on_this_machine, options_for
 from sae_lens_c2r.models.reading import Reading, within_norm
@@ -76,7 +75,6 @@ class ActivationSource:
             self._models[key] = load(reading, self.device)
         return self._models[key]
 
-    @no_false_alarms()
     def store_of(self, reading: Reading, *, d_in: int) -> ActivationsStore:
         """SAELens's store of what an SAE encodes on the text."""
         name, size = reading.model_hub_id or reading.model_name, reading.context_size
@@ -87,7 +85,6 @@ class ActivationSource:
         rows = check_tokenizer(rows, source, model.tokenizer)
         return reading.store(model, rows, d_in=d_in, device=self.device)
 
-    @no_false_alarms()
     @torch.no_grad()
     def _run(self, reading: Reading, d_in: int) -> TextActivations:
         store = self.store_of(reading, d_in=d_in)

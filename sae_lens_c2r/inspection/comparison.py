@@ -179,7 +179,6 @@ def inspect(
     device: str,
     on_error: Callable[[UserError], None],
     source: ActivationSource | None = None,
-    latents: Sequence[int] = (),
     tell: Callable[[str], None] = lambda _: None,
 ) -> tuple[list[SAEReport], list[Comparison]]:
     """Measure SAEs, on a text if there is one, and compare them if there are two."""
@@ -190,16 +189,12 @@ def inspect(
         text = None
         try:
             sae = inference_form(ref.load(device), fold=False)
-            too_high = [str(number) for number in latents if number >= sae.cfg.d_sae]
-            if too_high:
-                should = f"be below {sae.cfg.d_sae:,}, the number of latents"
-                raise UserError("latents", should, ", ".join(too_high), of=ref.name)
             if source is not None:
                 try:
                     text = source.activations(sae, ref.name)
                 except UserError as error:  # its weights are measured nonetheless
                     on_error(error)
-            reports.append(measure(sae, ref.name, text, latents=latents))
+            reports.append(measure(sae, ref.name, text))
             if on_text := reports[-1].on_text:
                 firings = on_text.frequencies.mean().item() * on_text.n_tokens
                 if firings < FEW_FIRINGS:

@@ -125,12 +125,9 @@ def _in_context(text: TextActivations, index: int, acts: Float[Tensor, " tokens"
 
 def _of_whole_characters(text: TextActivations, row: int, at: int) -> tuple[int, int]:
     """The fewest tokens around one that are whole characters, which have up to four bytes."""
-    for more in range(4):
-        for left in range(min(more, at) + 1):
-            start, end = at - left, at + 1 + more - left
-            if "\ufffd" not in text.tokenizer.decode(text.rows[row, start:end]):
-                return start, end
-    return at, at + 1
+    spans = [(at - n, at + 1 + more - n) for more in range(4) for n in range(min(more, at) + 1)]
+    decoded = ((span, text.tokenizer.decode(text.rows[row, slice(*span)])) for span in spans)
+    return next((span for span, words in decoded if "\ufffd" not in words), (at, at + 1))
 
 
 @torch.no_grad()

@@ -16,11 +16,9 @@ from sae_lens_c2r.analysis.metrics import METRICS, is_finite
 from sae_lens_c2r.inspection.contexts import (
     PAIRS_SHOWN,
     AnySAE,
-    Latent,
     Pair,
     TextActivations,
     encode,
-    latents_in_context,
     most_alike,
     pairs_in_context,
 )
@@ -42,7 +40,6 @@ class TextMetrics:
     n_tokens: int  # on which the SAE was measured
     numbers: dict[str, float]  # by their keys in METRICS
     frequencies: Float[Tensor, " d_sae"]  # shares of the tokens on which each latent fires
-    absorption: analysis.AbsorptionPairs | None  # none where activations may be negative
     pairs: list[Pair]  # the most redundant ones, in context
     missing: Sequence[str] = ()  # the keys of numbers that are not finite
     left_out: Mapping[str, int] = field(default_factory=dict)  # other tokens, by why
@@ -69,7 +66,6 @@ class SAEReport:
     numbers: dict[str, float]  # of the weights
     decoder_norms: Tensor
     on_text: TextMetrics | None = None
-    latents: Sequence[Latent] = ()  # that somebody asked for
 
     def metrics(self) -> dict[str, Any]:
         """Its numbers by their keys in METRICS, as files and tables have them."""
@@ -137,14 +133,13 @@ def measure_on_text(sae: AnySAE, text: TextActivations) -> TextMetrics:
     together, measured = fidelity_and_firing(sae, text)
     times_fired = together.times_fired
     live = sae.W_dec[(times_fired > 0).to(sae.W_dec.device)]
-    absorption, absorbed = None, dict[str, float]()
+    absorbed = dict[str, float]()
     if sae.cfg.architecture() not in _SIGNED:  # a latent and its negative would be two
-        acts = (acts for _, acts in encode(sae, text))
-        absorption = analysis.absorption_pairs(sae.W_dec, acts)
-        absorbed["absorption_pairs"] = len(absorption)
-    if absorption is not None and len(absorption):
-        absorbed["eq_13_holds"] = absorption.satisfied.double().mean().item()
-        absorbed["median_A_by_B"] = (absorption.A / absorption.B).median().item()
+        pairs = analysis.absorption_pairs(sae.W_dec, (acts for _, acts in encode(sae, text)))
+        absorbed["absorption_pairs"] = len(pairs)
+        if len(pairs):
+            absorbed["eq_13_holds"] = pairs.satisfied.double().mean().item()
+            absorbed["median_A_by_B"] = (pairs.A / pairs.B).median().item()
     numbers = {
         **measured,
         "composition_of_live": analysis.composition(live) if live.any() else 0.0,
@@ -159,7 +154,6 @@ def measure_on_text(sae: AnySAE, text: TextActivations) -> TextMetrics:
         together.n_tokens,
         numbers,
         times_fired / together.n_tokens,
-        absorption,
         pairs_in_context(sae, text, most_alike(sae.W_dec, times_fired, PAIRS_SHOWN)),
         missing,
         text.left_out,
@@ -167,15 +161,12 @@ def measure_on_text(sae: AnySAE, text: TextActivations) -> TextMetrics:
 
 
 @torch.no_grad()
-def measure(
-    sae: AnySAE, name: str, text: TextActivations | None = None, *, latents: Sequence[int] = ()
-) -> SAEReport:
+def measure(sae: AnySAE, name: str, text: TextActivations | None = None) -> SAEReport:
     """Measure an SAE's weights, which should be finite, and the SAE on text if there is one."""
     check_weights(sae, name)
     W_dec = sae.W_dec.detach()
-    if W_dec.ndim != 2 or not len(W_dec) or W_dec.shape[1] < 2:
-        should = "be a matrix of latents and at least 2 dimensions"
-        raise UserError("W_dec", should, tuple(W_dec.shape), of=name)
+    if W_dec.shape[1] < 2:
+        raise UserError("W_dec", "have at least 2 dimensions", W_dec.shape[1], of=name)
     cosines, n_pairs = analysis.max_cosines_and_counts(W_dec, above=THRESHOLDS)
     norms = W_dec.norm(dim=-1)
     pairs = {f"pairs_above_{above}": n for above, n in zip(THRESHOLDS, n_pairs, strict=True)}
@@ -191,5 +182,4 @@ def measure(
         },
         decoder_norms=norms.cpu(),
         on_text=measure_on_text(sae, text) if text else None,
-        latents=latents_in_context(sae, text, latents) if text else (),
     )

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.figure import Figure
 from rich.table import Table
@@ -14,7 +13,6 @@ from sae_lens_c2r._support.libraries import versions
 from sae_lens_c2r.analysis.metrics import METRICS
 from sae_lens_c2r.inspection import contexts
 from sae_lens_c2r.inspection.comparison import Comparison
-from sae_lens_c2r.inspection.contexts import Latent
 from sae_lens_c2r.inspection.measures import SAEReport, max_cosine_counts
 from sae_lens_c2r.reporting.figures import (
     COLORS,
@@ -79,7 +77,6 @@ def report_html(
 ) -> str:
     """The report of what a command has measured."""
     on_text = [report for report in reports if report.on_text]
-    has_pairs = any(each.on_text and each.on_text.absorption is not None for each in on_text)
     counts = [
         (each.name, color_of(number), max_cosine_counts(each.numbers) or [])
         for number, each in enumerate(reports)
@@ -91,8 +88,6 @@ def report_html(
         tables=tables_of(reports),
         cosines=svg(max_cosine_figure(counts, chance)),
         frequencies=svg(firing_frequencies(reports)) if on_text else None,
-        absorption=svg(consolidation(reports)) if has_pairs else None,
-        histogram=_histogram,
         reports=reports,
         on_text=on_text,
         comparisons=comparisons,
@@ -112,37 +107,5 @@ def firing_frequencies(reports: Sequence[SAEReport]) -> Figure:
             line: dict[str, Any] = {"color": color_of(number), "histtype": "step"}
             axes.hist(fires, bins=60, range=(-6, 0), label=legend_label(report.name), **line)
     axes.set(xlabel="log10 of the share of tokens", ylabel="latents")
-    legend_above(figure)
-    return figure
-
-
-def _histogram(latent: Latent) -> str:
-    """Draw how strongly a latent fires where it does, as SVG."""
-    figure = Figure(figsize=(4.2, 1.8), layout="constrained")
-    axes = figure.subplots()
-    # In float32, numpy 2 refuses values that lie closer than its bins can.
-    axes.hist(latent.activations.double().numpy(), bins=40, color=color_of(1))
-    axes.set(xlabel="activation, where it fires", ylabel="tokens")
-    return svg(figure)
-
-
-def consolidation(reports: Sequence[SAEReport]) -> Figure:
-    """Draw the paper's two figures on Eq. (13): above the diagonal the condition holds."""
-    figure = Figure(figsize=(7.2, 3.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    for number, report in enumerate(reports):
-        if report.on_text is None or report.on_text.absorption is None:
-            continue
-        color, pairs = color_of(number), report.on_text.absorption
-        ratio = np.log((pairs.A / pairs.B).double().numpy())
-        finite = ratio[np.isfinite(ratio)]
-        label = legend_label(report.name)
-        left.hist(finite, bins=40, histtype="step", color=color, label=label)
-        points = pairs.thresholds.numpy(), pairs.alpha.numpy()
-        right.scatter(*points, s=4, alpha=0.5, color=color)
-    right.plot([0, 1], [0, 1], color="#444", linestyle="--", linewidth=1)
-    left.set(xlabel="log(A / B)", ylabel="absorption pairs")
-    right.set(xlim=(0, 1), ylim=(0, 1))
-    right.set(xlabel="right-hand side of Eq. (13)", ylabel="leak alpha")
     legend_above(figure)
     return figure

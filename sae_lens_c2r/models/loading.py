@@ -76,9 +76,9 @@ def load(reading: Reading, device: str, *, hook_names: list[str] | None = None) 
 
 
 @remote_code()
-def pretrained_config(model: str, *, n_ctx: int | None = None) -> HookedTransformerConfig:
+def pretrained_config(model: str) -> HookedTransformerConfig:
     """TransformerLens's config of a model, which it may have to download."""
-    return get_pretrained_model_config(model, n_ctx=n_ctx)
+    return get_pretrained_model_config(model)
 
 
 def output_of_block(module: str) -> tuple[str, int]:

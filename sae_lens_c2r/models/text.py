@@ -224,29 +224,21 @@ def _neither(column: str, value: object) -> UserError:
 
 def rows_for(text: IterableDataset, model: str | None, context_size: int) -> IterableDataset:
     """A text as a model reads it. Rows of tokens that do not fill the context are left out."""
-    lengths = _first_lengths(text, model)
-    if not lengths:
-        return text
-    if (longest := max(lengths)) < context_size:
+    rows = _as_read_by(model, text)
+    if not _is_of_tokens(rows):
+        return text  # of words, of which SAELens makes the rows
+    n_looked_at = FIRST_ROWS if rows is text else 1  # those that we make of words are alike
+    lengths = (len(row["tokens"]) for row in islice(rows, n_looked_at))
+    if (longest := max(lengths, default=0)) < context_size:
         raise UserError(
             f"The text should fill rows of {context_size:,} tokens, the `context_size`. Found "
             f"{longest:,} in the longest of the first rows."
         )
-    rows = _as_read_by(model, text)
     return _in_batches(rows, _without_short_ones, _TOKENS, least=context_size)
 
 
 def _without_short_ones(batch: dict[str, list[Any]], least: int) -> dict[str, list[Any]]:
     return {"tokens": [row for row in batch["tokens"] if len(row) >= least]}
-
-
-def _first_lengths(text: IterableDataset, model: str | None) -> list[int]:
-    """Tokens in each of the first rows; none where SAELens makes the rows, of words."""
-    rows = _as_read_by(model, text)
-    if not _is_of_tokens(rows):
-        return []
-    n_rows = FIRST_ROWS if rows is text else 1  # those that we make of words are alike
-    return [len(row["tokens"]) for row in islice(rows, n_rows)]
 
 
 def _is_of_tokens(rows: IterableDataset) -> bool:
@@ -280,13 +272,7 @@ def check_tokenizer(
     if source.hub_id is not None:  # whose dataset may name its tokenizer
         with suppress(LocalEntryNotFoundError):
             validate_pretokenized_dataset_tokenizer(source.hub_id, tokenizer)
-    return within_vocabulary(rows, 1 + max(tokenizer.get_vocab().values()))
-
-
-def within_vocabulary(rows: IterableDataset, n_vocabulary: int) -> IterableDataset:
-    """The rows; reading a token that a model does not have raises a UserError."""
-    if not _is_of_tokens(rows):
-        return rows
+    n_vocabulary = 1 + max(tokenizer.get_vocab().values())
     return _in_batches(rows, _check_vocabulary, _TOKENS, n_vocabulary=n_vocabulary)
 
 

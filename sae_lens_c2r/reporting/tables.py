@@ -20,7 +20,6 @@ def terminal_tables(
     *,
     width: float = math.inf,
     text: Collection[int] = (0,),
-    broken: int = 0,
     note: str | None = None,
 ) -> list[Table]:
     """A table for `rich`, without markup, in parts as wide as `width`, each with the names."""
@@ -45,7 +44,7 @@ def terminal_tables(
         )
         for number in part:
             justify: Literal["left", "right"] = "left" if number in text else "right"
-            if number == broken:  # no other column is
+            if number == 0:  # no other column is broken
                 table.add_column(headings[number], justify=justify, overflow="fold")
             else:
                 table.add_column(headings[number], justify=justify, no_wrap=True)

@@ -19,9 +19,7 @@ from sae_lens_c2r.saes.sae_ref import SAERef
 FORMAT: Literal[2] = 2  # of `training.json`, `evaluation.json` and `sae-lens-c2r.json`
 # The evaluations that are not SAEBench's.
 SAE_LENS = "sae_lens"  # SAELens's own `run_evals`
-TRAINING = "training"  # what SAELens counts at the end of a training
 WEIGHTS = "weights"  # what needs no data
-_DEAD_FEATURE_WINDOW = 1000  # steps, SAELens's default
 _STRICT = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
 Document = TypeVar("Document", bound=BaseModel)
 Number = StrictInt | StrictFloat
@@ -121,7 +119,7 @@ class SAERecord(Training, Identity):
         return self.evaluations[evaluation].metrics if evaluation in self.evaluations else {}
 
     def with_config(self, config: Mapping[str, Any]) -> "SAERecord":
-        """The record with what an SAE's config says, and measured in training: no more."""
+        """The record with what an SAE's config says."""
         metadata = config.get("metadata") or {}
         details = metadata.get("training_architecture_details") or {}
         rescaled = {of: metadata.get(f"{of}_effective_coefficient") for of in ("c2r", "ort")}
@@ -136,17 +134,7 @@ class SAERecord(Training, Identity):
             "context_size": self.source.get("context_size") or metadata.get("context_size"),
             "effective_coefficients": _given(rescaled),
         }
-        evaluations = {}
-        n_dead, d_sae = metadata.get("num_dead_features"), config.get("d_sae")
-        # SAELens counts latents as dead that did not fire in a window of steps: before that
-        # many are taken, none is.
-        runner = (self.settings or {}).get("runner", {})
-        window = runner.get("dead_feature_window", _DEAD_FEATURE_WINDOW)
-        if type(n_dead) is int and type(d_sae) is int and (self.steps or 0) > window:
-            dead = {"dead_latents": n_dead / d_sae}
-            counted = Evaluation(metrics=dead, device=self.device, versions=self.versions)
-            evaluations[TRAINING] = counted
-        return self.model_copy(update={**_given(known), "evaluations": evaluations})
+        return self.model_copy(update=_given(known))
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:

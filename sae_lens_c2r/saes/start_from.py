@@ -57,10 +57,6 @@ def start_from(sae: SAE[Any], config: TrainingSAEConfig) -> TrainingSAE[Any]:
     Raises:
         UserError: If the SAE cannot be trained on, or not with this config.
     """
-    for name, value, kind in (("sae", sae, SAE), ("config", config, TrainingSAEConfig)):
-        if not isinstance(value, kind):
-            should = f"be an instance of SAELens's {kind.__name__}"
-            raise UserError(name, should, f"{value!r:.80}")
     weights = starting_weights(sae, config)
     if getattr(config, _RESCALED, False):
         # Adam's steps do not know the size of a weight. Saved with decoder rows of norm 1,

@@ -158,15 +158,13 @@ def unlike(
 ) -> str | None:
     """How a training and a plan differ in the fields that both have; others are told."""
     lacking: set[str] = set()
+    shared = [i for i in planned["saes"] if i in held["saes"]]
     parts = {part: (held[part], planned[part]) for part in ("source", "runner")}
-    for sae_id, fields in planned["saes"].items():
-        if sae_id in held["saes"]:
-            parts[f"saes.{sae_id}"] = (held["saes"][sae_id], fields)
+    parts |= {f"saes.{i}": (held["saes"][i], planned["saes"][i]) for i in shared}
     for part, (before, now) in parts.items():
         lacking |= before.keys() ^ now.keys()
-        both = [name for name in before if name in now]
-        was, value = ({name: of[name] for name in both} for of in (before, now))
-        if differs := difference(was, value, f"{part}."):
+        was, wanted = ({key: of[key] for key in before if key in now} for of in (before, now))
+        if differs := difference(was, wanted, f"{part}."):
             return differs
     if lacking:
         log(f"Trained by another version. Not compared: {', '.join(sorted(lacking))}.")

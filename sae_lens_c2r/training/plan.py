@@ -12,7 +12,7 @@ from sae_lens.config import LoggingConfig
 from sae_lens.registry import get_sae_training_class
 from sae_lens.saes.sae import TrainingSAEConfig
 
-from sae_lens_c2r._support.errors import UserError, counted, first_sentence, is_of_network
+from sae_lens_c2r._support.errors import UserError, first_sentence, is_of_network
 from sae_lens_c2r._support.remote_code import TRUST, TRUSTED, harmless_runner
 from sae_lens_c2r.models.loading import residual_width
 from sae_lens_c2r.models.names import ModelName
@@ -203,12 +203,6 @@ def _check_together(plan: Plan, config: MultiSAETrainingRunnerConfig) -> None:
                 "latent is dead"
             )
             raise UserError("sae.normalize_activations", should, each.normalize_activations)
-    theirs = config.to_sae_trainer_config()
-    schedules = theirs.lr_warm_up_steps + theirs.lr_decay_steps
-    if schedules > theirs.total_training_steps:  # SAELens would have them overlap
-        should = f"take at most the training's {counted(theirs.total_training_steps, 'step')}"
-        names = "`lr_warm_up_steps` and `lr_decay_steps`"
-        raise UserError(f"{names} should {should}. Found {schedules:,}.")
 
 
 def check_inputs(plan: Plan, log: Callable[[str], None]) -> None:

@@ -12,7 +12,6 @@ from sae_lens import MultiSAETrainingRunner, TrainingSAE
 from sae_lens.registry import get_sae_training_class
 from sae_lens.training.prefetch import PrefetchingIterator
 
-from sae_lens_c2r._support.libraries import no_false_alarms
 from sae_lens_c2r._support.remote_code import remote_code
 from sae_lens_c2r.models.loading import load
 from sae_lens_c2r.models.reading import Reading, complete
@@ -27,7 +26,6 @@ from sae_lens_c2r.training.trainer import Job, Trainer
 SAEs = dict[str, TrainingSAE[Any]]
 
 
-@no_false_alarms()
 @remote_code()
 def train_together(plan: Plan, sae_ids: list[str], job: Job) -> SAEs:
     """Train SAEs of a plan in one run."""

@@ -9,11 +9,8 @@ from sae_lens.saes.sae import TrainingSAEConfig
 from sae_lens.util import str_to_dtype
 
 from sae_lens_c2r._support.errors import counted
-from sae_lens_c2r.reporting.tables import terminal_tables
 from sae_lens_c2r.training.data_parallel import group_size, place
 from sae_lens_c2r.training.plan import Plan
-
-SHOWN = ("k", "c2r_coefficient", "ort_coefficient", "l1_coefficient", "l0_coefficient")
 
 
 def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
@@ -27,16 +24,10 @@ def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
     )
     for note in plan.start_notes:
         console.print(note, markup=False, soft_wrap=True)
-    rows = []
     for sae_id, config in plan.saes.items():
-        options = [
-            f"{name} {getattr(config, name):g}" for name in SHOWN if hasattr(config, name)
-        ]
-        weights, seed = decimal(weight_bytes(config)), str(plan.seeds[sae_id])
-        about = f"{config.architecture()}, {', '.join(options)}"
-        rows.append([sae_id, f"{config.d_sae:,}", weights, seed, about])
-    headings = ["SAE", "d_sae", "weights", "seed", "options"]
-    console.print(*terminal_tables(headings, rows, text=(0, 4), broken=4))
+        size = decimal(weight_bytes(config))
+        line = f"{sae_id}: {config.architecture()}, {config.d_sae:,} latents, {size}"
+        console.print(line, markup=False)
     n_parts = group_size(plan, n_ranks)
     shares = place(plan.saes, n_ranks // n_parts)
     memory = max(memory_bytes(plan, share, n_parts=n_parts) for share in shares)

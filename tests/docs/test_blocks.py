@@ -19,7 +19,6 @@ PUBLISH, TRAIN = (ROOT / "docs" / f"{name}.md" for name in ("publish", "train"))
 EVALUATE = "sae-lens-c2r evaluate demo-output"
 SMALLER = {  # what would take minutes
     "README.md": {"training_tokens=200_000": "training_tokens=8_000", "10000": "1000"},
-    "inspect.md": {"--tokens 10000": "--tokens 1000"},
     "finetune.md": {
         "--tokens 200000": "--tokens 1024 --text python-documentation --split 'train[-50:]'"
         " --set runner.n_batches_for_norm_estimate=2"

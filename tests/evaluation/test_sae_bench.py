@@ -237,7 +237,7 @@ def test_what_fails_is_told_and_does_not_stop_the_others(planted: Path, tmp_path
         ("--sae-bench core,unlearning", "`--sae-bench`"),
         ("--sae-bench core --set absorption.max_k_value=1", "absorption.max_k_value"),
         ("--set sae_lens.size=3", "sae_lens.size"),
-        ("--sae-bench core --no-sae-lens --text mine.txt", "core.dataset="),
+        ("--sae-bench core --no-sae-lens --text mine.txt", "`--text` should be left out"),
     ],
 )
 def test_what_would_do_nothing_is_told_first(tmp_path: Path, arguments: str, key: str) -> None:

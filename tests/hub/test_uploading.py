@@ -333,13 +333,11 @@ def test_the_card_names_what_the_hub_has(
         [sae] = checked("d")
         return [replace(sae, record=sae.record.model_copy(update={"model": model}))]
 
-    said: list[str] = []
     send("a")
     assert "datasets" not in metadata(hub)
     hub.known_datasets.add("nobody/nothing")  # that all were trained on
     gated = "google/gemma-2-2b"
-    send(*of(gated), base_model=gated, tell=said.append)
-    assert any(f"{gated} is gated" in line for line in said)
+    send(*of(gated), base_model=gated)
     assert metadata(hub)["base_model"] == ["EleutherAI/pythia-70m-deduped", gated]
     assert metadata(hub)["datasets"] == ["nobody/nothing"]
     assert text(hub, README).count("whose own terms apply") == 0  # no licence
@@ -380,7 +378,8 @@ def test_a_token_that_may_not_write_writes_nothing(
         hub.accounts["hf_another"] = account
     message = refusal(send, "a", api=HfApi(hub.endpoint, token="hf_another"), of=OSError)
     assert "hf_another" not in message
-    assert {seen.path for seen in writes(hub)} <= {"/api/repos/create"}
+    asked = {"/api/repos/create", f"/api/models/{REPO}/preupload/main"}
+    assert {seen.path for seen in writes(hub)} <= asked
     assert [len(repo.history()) for repo in hub.repos.values()] == [1] * exists
 
 
@@ -563,8 +562,7 @@ def test_the_command_from_folders_to_from_pretrained(hub: LoopbackHub, tmp_path:
     status, output = run("--repo-id", REPO, "--yes", *said)
     assert status == 0, output
     assert hub.repos[REPO].private
-    assert re.search(r"^README\.md: \d+ lines added, 0 removed\.$", output, re.MULTILINE)
-    assert "+# saes" not in output
+    assert "+# saes" in output
     assert f"Published: {hub.endpoint}/{REPO}/commit/" in output
     assert "license: mit" in text(hub, README)
     status, output = run("--repo-id", REPO, "--public", "--yes")

@@ -8,7 +8,6 @@ import torch
 from sae_lens.saes import StandardSAE, StandardSAEConfig
 from torch import Tensor
 
-from sae_lens_c2r.analysis import AbsorptionPairs
 from sae_lens_c2r.inspection.contexts import Latent, Pair, TextActivations, TokenInContext
 from sae_lens_c2r.inspection.measures import SAEReport, TextMetrics, measure
 
@@ -70,8 +69,6 @@ def on_text(
         "absorption_pairs": n_pairs,
         **absorbed,
     }
-    A, alpha = torch.tensor([[1.0, 4.0, 9.0], [0.6, 0.1, 0.3]])[:, :n_pairs].double()
-    latents = torch.arange(2 * n_pairs)
     metrics = TextMetrics(
         text="my.txt",
         model="gpt2",
@@ -79,9 +76,6 @@ def on_text(
         numbers=numbers,
         frequencies=torch.tensor(times_fired) / 10,
         pairs=[Pair(0.93, (latent(11, range(4), "<b>"), latent(12, range(2, 5))))],
-        absorption=AbsorptionPairs(
-            *latents.view(2, -1), cosines=0.5 + 0 * A, A=A, B=A**0, alpha=alpha
-        ),
     )
     return replace(metrics, **changes)
 

@@ -142,12 +142,12 @@ def written(key: str, value: str) -> list[Any]:
 @pytest.mark.parametrize(
     ("text", "number"),
     [
-        *(("1e6", 1_000_000), ("3e1", 30), ("1_000", 1000), ("1.5e3", 1500), ("1_0e2", 1000)),
-        *(("1e-4", 1e-4), ("2.5", 2.5), ("2.0", 2.0), ("-1e1", -10), ("1E+2", 100)),
+        *(("1e6", 1e6), ("3e1", 30.0), ("1_000", 1000), ("1.5e3", 1500.0), ("1_0e2", 1000.0)),
+        *(("1e-4", 1e-4), ("2.5", 2.5), ("2.0", 2.0), ("-1e1", -10.0), ("1E+2", 100.0)),
         *(("1E-4", 1e-4), ("+1.e-4", 1e-4), ("0.1e-3", 1e-4), ("1e38", 1e38)),
     ],
 )
-def test_a_number_is_whole_where_it_can_be(text: str, number: float) -> None:
+def test_scientific_notation_is_a_number(text: str, number: float) -> None:
     for found in written("k", text):
         assert (found, type(found)) == (number, type(number))
 

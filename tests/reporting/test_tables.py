@@ -37,13 +37,6 @@ def test_a_long_name_is_broken_and_no_number_is_cut() -> None:
     assert rows[0].endswith("12,345.678")
 
 
-def test_the_column_that_is_broken_can_be_another() -> None:
-    rows = [["an-identifier-to-be-copied", "one option, and another option"]]
-    lines = printed(["SAE", "options"], rows, width=44, text=(0, 1), broken=1)
-    assert lines[2].startswith("an-identifier-to-be-copied  one option")
-    assert len(lines) > 3
-
-
 def test_markdown_has_a_line_for_the_headings_a_ruler_and_each_row() -> None:
     rows = (cells for cells in (["`a`", "t", "0.5"], ["`b`", "", ""]))  # read once
     assert markdown_table(["SAE", "form", "L0 ↓"], rows, text=range(2)).splitlines() == [
