@@ -52,22 +52,16 @@ def inspect(
         from sae_lens_c2r.models.text_source import TextSource
         from sae_lens_c2r.saes.sae_ref import find_saes
 
-        device, source = shared.device_or_usual(device), None
+        how: dict[str, Any] = {"device": shared.device_or_usual(device), "tell": console.say}
+        source = None
         if text is not None:
             of_model = {"model_name": model, "context_size": context_size}
-            source = ActivationSource(
-                TextSource(text, split, subset, column),
-                instead={key: value for key, value in of_model.items() if value is not None},
-                n_tokens=tokens,
-                device=device,
-                tell=console.say,
-            )
+            instead = {key: value for key, value in of_model.items() if value is not None}
+            part = TextSource(text, split, subset, column)
+            source = ActivationSource(part, n_tokens=tokens, instead=instead, **how)
+        found = find_saes(saes, on_error=problems.append)
         reports, comparisons = inspect_all(
-            find_saes(saes, on_error=problems.append),
-            device=device,
-            on_error=problems.append,
-            source=source,
-            tell=console.say,
+            found, source=source, on_error=problems.append, **how
         )
         if not reports:
             return

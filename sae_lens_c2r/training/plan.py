@@ -227,7 +227,7 @@ def _if_reached(what: str, log: Callable[[str], None]) -> Iterator[None]:
     """Do what needs the Hub, or tell that it was not reached."""
     try:
         yield
-    except Exception as error:  # httpx, transformers and datasets raise many kinds
+    except (OSError, RuntimeError, ValueError) as error:  # of transformers and datasets
         if not is_of_network(error):
             raise
         log(f"Not checked: {what}. {first_sentence(error)}")
