@@ -42,6 +42,7 @@ from sae_lens_c2r.saes.sae_ref import SAERef, find_saes
 from tests.architectures.training import make_sae
 from tests.evaluation.planted import plant_sae
 from tests.hub.conftest import CFG, WEIGHTS, link_to_blobs, refusal, say, set_field
+from tests.saes.forms import make_form
 from tests.strategies import ARCHITECTURES
 
 SECRETS = {
@@ -210,6 +211,10 @@ def test_weights_that_are_none_are_refused(tmp_path: Path, folder: Path) -> None
     ):
         save_file({**whole, **changed}, weights)
         assert reason in refused(tmp_path, folder)
+    sae = make_form("topk", rescale_acts_by_decoder_norm=True)
+    sae.W_dec.data[3] = 0  # by whose norm SAELens divides
+    sae.save_model(tmp_path / "nan")
+    assert "`W_dec` should have no row of 0" in refused(tmp_path, tmp_path / "nan")
 
 
 def test_words_in_the_header_of_weights_are_not_published(tmp_path: Path, folder: Path) -> None:
