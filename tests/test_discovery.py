@@ -87,7 +87,9 @@ BACKBONES = "sae_lens_c2r.architectures.backbones"
         *((FIRST, AUTOLOAD_OFF), (LAST, AUTOLOAD_OFF)),  # an import of ours does it
         *((FIRST, {}), (LAST, {})),
         ("import torch, sae_lens", {}),
-        ("import sae_lens.saes.batchtopk_sae", {}),
+        *((f"import sae_lens.{name}", {}) for name in ("registry", "saes.batchtopk_sae")),
+        ("import sae_lens_c2r.architectures.with_c2r, sae_lens", {}),
+        ("import sae_lens_c2r.penalties, sae_lens_c2r.analysis, sae_lens", {}),
         (f"import importlib, {BACKBONES} as ours, sae_lens; importlib.reload(ours)", {}),
         ("from sae_lens_c2r import BatchTopKC2RTrainingSAE; import sae_lens", {}),
         ("import sae_lens_c2r as c2r; c2r.register(); c2r.register(); import sae_lens", {}),

@@ -239,7 +239,7 @@ def _with_evaluations(record: SAERecord, form: SAE[Any], measured: Measured) -> 
     """The record of an SAE with what was measured of its weights and its config."""
     weights_sha256, config_sha256 = sae_hashes(form)
     own = measured.get((weights_sha256, config_sha256), {})
-    evaluations = {**record.evaluations, **own}
+    evaluations = dict(own)  # and none of the record of training, whose weights may be others
     if WEIGHTS not in evaluations:
         metrics = measure(form, "").numbers
         versions = package_versions("sae-lens-c2r", "sae-lens", "torch")

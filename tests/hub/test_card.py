@@ -145,7 +145,12 @@ def test_a_corrected_model_takes_the_place_of_the_wrong_one() -> None:
 def test_what_training_counted_is_no_measurement() -> None:
     """SAELens finds no latent dead before the end of its window, whatever they are."""
     record = SAERecord.model_validate(
-        {"source": {"hub_id": "org/model"}, "seconds": 7200.0, "trained_together": ["a", "b"]}
+        {
+            "source": {"hub_id": "org/model"},
+            "from_disk": [],
+            "seconds": 7200.0,
+            "trained_together": ["a", "b"],
+        }
     )
     names = {"num_dead_features": 7, "model_name": "model-1", "hook_name": "x"}
     config = {"architecture": "topk", "d_in": 8, "d_sae": 80, "metadata": names}

@@ -42,6 +42,7 @@ from sae_lens_c2r.saes.sae_ref import SAERef, find_saes
 from tests.architectures.training import make_sae
 from tests.evaluation.planted import plant_sae
 from tests.hub.conftest import CFG, WEIGHTS, link_to_blobs, refusal, say, set_field
+from tests.saes.forms import make_form
 from tests.strategies import ARCHITECTURES
 
 SECRETS = {
@@ -180,12 +181,19 @@ def test_a_checkpoints_scaling_is_folded(tmp_path: Path) -> None:
 def test_what_sae_lens_5_says_keeps_its_place(tmp_path: Path, folder: Path) -> None:
     """It had no metadata: their keys stood beside the others."""
     config = json.loads((folder / CFG).read_text())
-    said = {"sae_lens_version": "5.11.0", "hook_name": "blocks.0.hook_resid_post"}
+    said: dict[str, Any] = {
+        "sae_lens_version": "5.11.0",
+        "hook_name": "blocks.0.hook_resid_post",
+    }
+    said["prepend_bos"] = False  # where SAELens takes True if nothing is said
     metadata = {**config.pop("metadata"), **said}
     (folder / CFG).write_text(json.dumps(config | metadata))
     [sae] = check_saes(Submission([folder]), tmp_path / "scratch")
     published = json.loads((sae.folder / CFG).read_text())["metadata"]
-    assert published["hook_name"] == metadata["hook_name"]
+    assert [published[key] for key in ("hook_name", "prepend_bos")] == [
+        said["hook_name"],
+        False,
+    ]
 
 
 def test_a_release_gives_the_ids(tmp_path: Path, folder: Path) -> None:
@@ -210,6 +218,10 @@ def test_weights_that_are_none_are_refused(tmp_path: Path, folder: Path) -> None
     ):
         save_file({**whole, **changed}, weights)
         assert reason in refused(tmp_path, folder)
+    sae = make_form("topk", rescale_acts_by_decoder_norm=True)
+    sae.W_dec.data[3] = 0  # by whose norm SAELens divides
+    sae.save_model(tmp_path / "nan")
+    assert "`W_dec` should have no row of 0" in refused(tmp_path, tmp_path / "nan")
 
 
 def test_words_in_the_header_of_weights_are_not_published(tmp_path: Path, folder: Path) -> None:

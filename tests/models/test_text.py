@@ -81,6 +81,13 @@ def test_a_name_is_no_pattern(tmp_path: Path) -> None:
     for name in ("notes[1].txt", "notes1.txt"):
         (tmp_path / name).write_text(name)
     assert read(tmp_path / "notes[1].txt") == [{"text": "notes[1].txt"}]
+    for folder, other in (("all [1]", "all 1"), ("w*", "wx")):  # which `datasets` would read
+        for name in (folder, other):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "a.txt").write_text(name)
+        with pytest.raises(UserError, match="takes it for a pattern"):
+            read(tmp_path / folder)
+        assert read(tmp_path / folder / "a.txt") == [{"text": folder}]
 
 
 @pytest.mark.parametrize("columns", [{"text": WORDS}, {"text": WORDS, "tokens": TOKENS}])
