@@ -87,7 +87,12 @@ BACKBONES = "sae_lens_c2r.architectures.backbones"
         *((FIRST, AUTOLOAD_OFF), (LAST, AUTOLOAD_OFF)),  # an import of ours does it
         *((FIRST, {}), (LAST, {})),
         ("import torch, sae_lens", {}),
-        ("import sae_lens.saes.batchtopk_sae", {}),
+        ("from sae_lens import SAE; import sae_lens", {}),
+        *((f"import sae_lens.{of}", {}) for of in ("registry", "saes.batchtopk_sae")),
+        *(
+            (f"import sae_lens_c2r.{of}; import sae_lens", {})
+            for of in ("architectures", "architectures.with_c2r", "penalties", "analysis")
+        ),
         (f"import importlib, {BACKBONES} as ours, sae_lens; importlib.reload(ours)", {}),
         ("from sae_lens_c2r import BatchTopKC2RTrainingSAE; import sae_lens", {}),
         ("import sae_lens_c2r as c2r; c2r.register(); c2r.register(); import sae_lens", {}),
@@ -127,6 +132,8 @@ def plugin(folder: Path, name: str, module: str, entry_point: str) -> dict[str, 
     ("module", "cause"),
     [
         ("raise RuntimeError('out of order')", "RuntimeError: out of order"),
+        ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("register = None", "TypeError: 'NoneType' object is not callable"),
         ("raise SystemExit(3)", "SystemExit: 3"),
     ],
 )

@@ -1,6 +1,7 @@
 """SAEs here are found, refused, redacted, and seen to load in plain SAELens."""
 
 import json
+import pickle
 import re
 import string
 from functools import partial
@@ -209,6 +210,10 @@ def test_weights_that_are_none_are_refused(tmp_path: Path, folder: Path) -> None
     ):
         save_file({**whole, **changed}, weights)
         assert reason in refused(tmp_path, folder)
+    save_file(whole, weights)
+    for content in (pickle.dumps(whole), weights.read_bytes()[:-1]):
+        weights.write_bytes(content)
+        assert "cannot be loaded" in refused(tmp_path, folder)
 
 
 def test_words_in_the_header_of_weights_are_not_published(tmp_path: Path, folder: Path) -> None:
@@ -278,7 +283,9 @@ def test_a_secret_in_what_is_published_stops_everything(
         in (messages[0])
     )
     messages.append(refusal(refuse_secrets, "a/cfg.json", json.dumps({"a": [secret]})))
-    if re.fullmatch(r"\w+", secret):  # what a hook's name may look like
+    if re.fullmatch(r"\w+", secret):  # what a version or a hook's name may look like
+        known = about.saes["a"].model_copy(update={"versions": {"torch": secret}})
+        messages.append(refusal(card_files, about.model_copy(update={"saes": {"a": known}})))
         messages.append(refused(tmp_path / "2", say(folder, hook_name=secret)))
     for message in messages:
         assert kind in message
