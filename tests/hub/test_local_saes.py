@@ -511,15 +511,6 @@ def test_a_measurement_belongs_to_what_an_sae_computes(
     assert any("numbers of the weights alone for layer_1/a" in line for line in told) != kept
 
 
-@pytest.mark.parametrize("hashed", ["weights_sha256", "config_sha256"])
-def test_a_measurement_of_another_hash_is_not_shown(
-    hashed: str, tmp_path: Path, folder: Path
-) -> None:
-    write_evaluation(folder / "evaluation.json", folder, 0.125, **{hashed: "0" * 64})
-    [checked] = check(tmp_path / "scratch", folder)
-    assert "core" not in checked.record.evaluations
-
-
 def test_no_measurement_counts_that_lies_in_the_record_of_training(
     tmp_path: Path, folder: Path
 ) -> None:

@@ -17,14 +17,6 @@ def printed(*table: Any, width: int = 80, **options: Any) -> list[str]:
     return [line.strip() for line in lines if line.strip()]
 
 
-def test_text_stands_at_the_left_and_numbers_at_the_right() -> None:
-    rows = [["a", "1", "x"], ["bb", "22", "yy"]]
-    lines = printed(["SAE", "pairs\n> 0.9", "form"], rows, text=(0, 2), note="Note.")
-    assert lines[:2] == ["pairs", "SAE  > 0.9  form"]
-    assert lines[3:] == ["a        1  x", "bb      22  yy", "Note."]
-    assert printed(["SAE", "L0"], [])[0] == "SAE  L0"
-
-
 def test_nothing_in_a_cell_is_markup() -> None:
     for name in ("[/k=3] a|b", "[red]x[/red]", ":smile:", "a\\[b"):
         assert printed(["SAE"], [[name]])[-1] == name
@@ -35,13 +27,6 @@ def test_a_long_name_is_broken_and_no_number_is_cut() -> None:
     rows = printed(["SAE", "L0"], [[name, "12,345.678"]], width=40)[2:]
     assert "".join(row.split()[0] for row in rows) == name
     assert rows[0].endswith("12,345.678")
-
-
-def test_the_column_that_is_broken_can_be_another() -> None:
-    rows = [["an-identifier-to-be-copied", "one option, and another option"]]
-    lines = printed(["SAE", "options"], rows, width=44, text=(0, 1), broken=1)
-    assert lines[2].startswith("an-identifier-to-be-copied  one option")
-    assert len(lines) > 3
 
 
 def test_markdown_has_a_line_for_the_headings_a_ruler_and_each_row() -> None:
