@@ -1,7 +1,6 @@
 """C2R for an architecture of a third party."""
 
 import copy
-import importlib
 import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass

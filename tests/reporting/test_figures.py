@@ -1,6 +1,5 @@
 """The picture of maximum cosines shows shares of latents, and its bytes never vary."""
 
-
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
